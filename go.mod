@@ -1,0 +1,3 @@
+module github.com/conclave-dev/conclave
+
+go 1.26.0
