@@ -1,0 +1,62 @@
+package election
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Describe says a message in one line, as transcripts and logs do:
+//
+//	4 -> 9 ELECTION term 2 about 10
+func (m Message) Describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d -> %d %s term %d", m.From, m.To, m.Kind, m.Term)
+	if m.Subject != None && m.Subject != m.From {
+		fmt.Fprintf(&b, " about %d", m.Subject)
+	}
+	if m.Origin != None {
+		fmt.Fprintf(&b, " from %d, hop %d", m.Origin, m.Hops)
+	}
+	if len(m.List) > 0 {
+		fmt.Fprintf(&b, " %d", m.List)
+	}
+	if m.Hold.Held {
+		b.WriteString(" held")
+	}
+	if m.Hold.Standing {
+		b.WriteString(" standing")
+	}
+	return b.String()
+}
+
+// Describe says an event in one line.
+func (e Event) Describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s", e.Kind)
+	if e.Peer != None {
+		fmt.Fprintf(&b, " %d", e.Peer)
+	}
+	fmt.Fprintf(&b, ", term %d", e.Term)
+	if e.Token != 0 {
+		fmt.Fprintf(&b, ", token %d", e.Token)
+	}
+	return b.String()
+}
+
+// Describe says an input in one line.
+func (in Input) Describe() string {
+	switch in.Kind {
+	case Receive, Undelivered:
+		return in.Kind.String() + " " + in.Message.Describe()
+	case Adopt:
+		if in.Roster == nil {
+			return "adopt nothing"
+		}
+		return fmt.Sprintf("adopt version %d", in.Roster.Version)
+	default:
+	}
+	if in.Peer == None {
+		return in.Kind.String()
+	}
+	return fmt.Sprintf("%s %d", in.Kind, in.Peer)
+}

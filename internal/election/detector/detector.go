@@ -1,0 +1,123 @@
+// Package detector notices who has fallen silent. It only ever suspects: a
+// process that is slow, stopped or cut off looks like a dead one.
+//
+// It is told of every sign of life and asks for a Tick when the next silence
+// would be complete. What makes signs of life regular is not its business:
+// package office sends them.
+//
+// Not guaranteed: that a suspect is dead, or that a dead process is suspected
+// before its patience has run out.
+package detector
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// Detector watches some processes.
+type Detector struct {
+	patience election.Tick
+	// heard is, by ID, the last sign of life; unwatched for all others.
+	heard []election.Tick
+	// next is a moment before which no watched process can be overdue.
+	next     election.Tick
+	suspects election.IDs
+}
+
+const unwatched election.Tick = -1
+
+// New makes a detector that suspects after patience.
+func New(patience election.Tick) Detector {
+	return Detector{patience: patience, next: election.Never}
+}
+
+// Unwatch stops watching everybody; suspects stay suspects.
+func (d *Detector) Unwatch() {
+	for i := range d.heard {
+		d.heard[i] = unwatched
+	}
+	d.next = election.Never
+}
+
+// Watch starts watching id: it is given the whole patience from now on.
+func (d *Detector) Watch(id election.ID, now election.Tick) {
+	for int(id) >= len(d.heard) {
+		d.heard = append(d.heard, unwatched)
+	}
+	d.heard[id] = now
+	d.next = min(d.next, now+d.patience)
+}
+
+// Heard notes a sign of life, and reports whether id was a suspect until now.
+func (d *Detector) Heard(id election.ID, now election.Tick) bool {
+	if int(id) < len(d.heard) && d.heard[id] != unwatched {
+		d.heard[id] = now
+	}
+	return len(d.suspects) > 0 && d.suspects.Remove(id)
+}
+
+// Suspect makes id a suspect on other evidence, and reports whether that is new.
+func (d *Detector) Suspect(id election.ID) bool { return d.suspects.Add(id) }
+
+// Suspects reports whether id is a suspect.
+func (d *Detector) Suspects(id election.ID) bool { return len(d.suspects) > 0 && d.suspects.Has(id) }
+
+// All are the suspects. Callers must not change it.
+func (d *Detector) All() election.IDs { return d.suspects }
+
+// Deadline is when to look for silence, or Never.
+func (d *Detector) Deadline() election.Tick { return d.next }
+
+// Overdue is a watched process that has been silent for too long and isn't a
+// suspect yet, or None. It becomes one by this.
+func (d *Detector) Overdue(now election.Tick) election.ID {
+	if now < d.next {
+		return election.None
+	}
+	d.next = election.Never
+	for i, heard := range d.heard {
+		id := election.ID(i)
+		if heard == unwatched || d.suspects.Has(id) {
+			continue
+		}
+		if now >= heard+d.patience {
+			d.suspects.Add(id)
+			d.next = now
+			return id
+		}
+		d.next = min(d.next, heard+d.patience)
+	}
+	return election.None
+}
+
+// Keep forgets everybody of whom keep says no.
+func (d *Detector) Keep(keep func(election.ID) bool) {
+	var still election.IDs
+	for _, id := range d.suspects {
+		if keep(id) {
+			still = append(still, id)
+		}
+	}
+	d.suspects = still
+	for i := range d.heard {
+		if !keep(election.ID(i)) {
+			d.heard[i] = unwatched
+		}
+	}
+}
+
+// Clone is an independent copy.
+func (d *Detector) Clone() Detector {
+	c := *d
+	c.heard = append([]election.Tick(nil), d.heard...)
+	c.suspects = d.suspects.Clone()
+	return c
+}
+
+// Encode appends the state to b.
+func (d *Detector) Encode(b []byte, now election.Tick) []byte {
+	for i, heard := range d.heard {
+		if heard != unwatched && !d.suspects.Has(election.ID(i)) {
+			b = election.AppendNumber(b, uint64(i))
+			b = election.AppendMoment(b, heard+d.patience, now)
+		}
+	}
+	return d.suspects.Encode(append(b, 0))
+}

@@ -1,0 +1,222 @@
+// Package grants lets one process at most hold the office, whatever the
+// elections say: the holder needs unexpired grants of a majority of the declared
+// members, and a member grants one process at a time.
+//
+// # Why no two hold it
+//
+// A member promises, for a lease of its own clock, to grant nobody else. The
+// holder counts the lease from when it sent the request, on its own clock, less
+// a margin for clocks of different rates, so that it stops before the promise
+// ends. Two majorities meet in a member.
+//
+// # Why tokens rise
+//
+// A member grants an acquisition only in a term above every other that it
+// granted (or the same term to the same process). One that lost its memory
+// takes the reading of its clock at boot for that: no member grants a term
+// above its clock's present reading, see election.TermClock. Renewals need no
+// such rule, since a tenure that lapses is never revived: its process needs a
+// new term.
+//
+// # When the member list changes
+//
+// Until a majority of the old list has adopted the new one, a holder needs a
+// majority of both. A member that adopted a list grants nothing under an older
+// one, and says that it adopted only when what it granted under the older one
+// has run out.
+//
+// # What is assumed
+//
+// Clocks drift apart by less than the margin; a member's wall clock doesn't go
+// back over a restart by more than it waits; whoever reports a process Gone is
+// right; two lists at most are in force at once.
+package grants
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// Holder is one life of a process.
+type Holder struct {
+	ID   election.ID
+	Life uint32
+}
+
+// Request is what a BEAT asks for.
+type Request struct {
+	Holder
+	Term election.Term
+	// Held says that this renews a tenure rather than acquires one.
+	Held bool
+	// Version is the member list that the holder goes by.
+	Version uint32
+	// Sent is the holder's clock, which the answer brings back.
+	Sent election.Tick
+}
+
+// Answer is what a member answers.
+type Answer uint8
+
+// The answers.
+const (
+	// Granted for a lease from now.
+	Granted Answer = iota
+	// Later: not yet; the request is kept and may be granted when that can be.
+	Later
+	// TooLow: the term isn't above all that were granted; ask with one above Bar.
+	TooLow
+	// Unentitled: not under this member list.
+	Unentitled
+)
+
+// Ledger is a member's side: whom it has granted, and until when.
+type Ledger struct {
+	lease election.Tick
+	clock election.TermClock
+	// quiet is when a member that lost its memory may grant again.
+	quiet election.Tick
+
+	to      Holder
+	term    election.Term
+	until   election.Tick
+	version uint32
+	// older is when the last grant under an older version than the present
+	// one's runs out.
+	older election.Tick
+	// bar is the highest term that was granted.
+	bar election.Term
+	// waiting is the request to grant as soon as that can be.
+	waiting Request
+}
+
+// NewLedger opens a ledger. Fresh says that the member has lost its memory: then
+// it grants nothing for a lease.
+func NewLedger(lease election.Tick, clock election.TermClock, fresh bool, now election.Tick) Ledger {
+	l := Ledger{lease: lease, clock: clock, quiet: now, until: now, older: now}
+	if fresh {
+		l.quiet = now + lease
+		l.bar = clock.Floor()
+	}
+	return l
+}
+
+// Bar is the term above which an acquisition must be.
+func (l *Ledger) Bar() election.Term { return l.bar }
+
+// To is who holds an unexpired grant, the zero Holder if nobody does.
+func (l *Ledger) To(now election.Tick) Holder {
+	if now >= l.until {
+		return Holder{}
+	}
+	return l.to
+}
+
+// Quiet reports whether the member still waits after its restart.
+func (l *Ledger) Quiet(now election.Tick) bool { return now < l.quiet }
+
+// Ask answers a request. The caller has checked that the holder is a member that
+// may stand; version is the list that this member has adopted.
+func (l *Ledger) Ask(r Request, version uint32, now election.Tick) Answer {
+	if r.Version < version {
+		return Unentitled
+	}
+	sameTerm := r.Term == l.term && r.Holder == l.to
+	occupied := now < l.until && r.Holder != l.to
+	if r.Term <= l.bar && !sameTerm && (!r.Held || occupied) {
+		return TooLow
+	}
+	if occupied || now < l.quiet || r.Term > l.clock.Ceiling(now) {
+		if r.Term >= l.waiting.Term {
+			l.waiting = r
+		}
+		return Later
+	}
+	l.grant(r, now)
+	return Granted
+}
+
+func (l *Ledger) grant(r Request, now election.Tick) {
+	if r.Version > l.version {
+		l.older = max(l.older, l.until)
+	}
+	l.to, l.term, l.version = r.Holder, r.Term, max(l.version, r.Version)
+	l.until = now + l.lease
+	l.bar = max(l.bar, r.Term)
+	if l.waiting.Term <= r.Term {
+		l.waiting = Request{}
+	}
+}
+
+// Release takes back what was granted to a process up to a term: it resigned.
+func (l *Ledger) Release(id election.ID, term election.Term, now election.Tick) {
+	if l.to.ID == id && l.term <= term {
+		l.free(now)
+	}
+	if l.waiting.ID == id && l.waiting.Term <= term {
+		l.waiting = Request{}
+	}
+}
+
+// Gone takes back what was granted to one life of a process: it has ended.
+func (l *Ledger) Gone(h Holder, now election.Tick) {
+	if l.to == h {
+		l.free(now)
+	}
+	if l.waiting.Holder == h {
+		l.waiting = Request{}
+	}
+}
+
+func (l *Ledger) free(now election.Tick) {
+	l.until, l.older = min(l.until, now), min(l.older, now)
+}
+
+// Adopt notes that the member list version is adopted: grants under older ones
+// aren't renewed any more.
+func (l *Ledger) Adopt(version uint32) {
+	if l.version < version {
+		l.older = max(l.older, l.until)
+		l.version = version
+	}
+	if l.waiting.Version < version {
+		l.waiting = Request{}
+	}
+}
+
+// Adopted is the version to report: the adopted one as soon as nothing granted
+// under an older one is in force.
+func (l *Ledger) Adopted(version uint32, now election.Tick) uint32 {
+	if now < l.older {
+		return version - 1
+	}
+	return version
+}
+
+// Waiting is the request that is kept for later; it has no Term when there is
+// none.
+func (l *Ledger) Waiting() Request { return l.waiting }
+
+// Due is when the waiting request can be granted, or Never.
+func (l *Ledger) Due() election.Tick {
+	if l.waiting.Term == 0 {
+		return election.Never
+	}
+	due := max(l.quiet, l.clock.Due(l.waiting.Term))
+	if l.waiting.Holder != l.to {
+		due = max(due, l.until)
+	}
+	return due
+}
+
+// Encode appends the ledger to b.
+func (l *Ledger) Encode(b []byte, now election.Tick) []byte {
+	for _, at := range [...]election.Tick{l.quiet, l.until, l.older} {
+		b = election.AppendMoment(b, at, now)
+	}
+	for _, n := range [...]uint64{
+		uint64(l.to.ID), uint64(l.to.Life), uint64(l.term), uint64(l.version), uint64(l.bar),
+		uint64(l.waiting.ID), uint64(l.waiting.Life), uint64(l.waiting.Term), uint64(l.waiting.Version),
+	} {
+		b = election.AppendNumber(b, n)
+	}
+	b = election.AppendFlag(b, l.waiting.Held)
+	return election.AppendNumber(b, uint64(now-l.waiting.Sent))
+}

@@ -1,0 +1,142 @@
+package grants
+
+import (
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// Support is the holder's side: who has granted it, and how long that lasts.
+type Support struct {
+	roster *election.Roster
+	// lasts is how long a grant counts, from when the request was sent.
+	lasts election.Tick
+	// old is until when the grants under the list before this one last.
+	old election.Tick
+	// sent is, by ID, the moment of the latest request that was granted.
+	sent []election.Tick
+	// settled: a majority of the list before has adopted this one.
+	settled bool
+	adopted election.IDs
+}
+
+const nothing election.Tick = -1 << 62
+
+// Margin is how much earlier than its members the holder counts a lease as run
+// out: clocks whose rates differ by less than a sixteenth are safe.
+func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
+
+// NewSupport starts without any grant.
+func NewSupport(roster *election.Roster, lease election.Tick) Support {
+	s := Support{lasts: lease - Margin(lease), old: nothing}
+	s.enter(roster)
+	return s
+}
+
+func (s *Support) enter(roster *election.Roster) {
+	s.roster, s.adopted = roster, nil
+	s.settled = roster.Previous == nil
+	for _, id := range roster.Departed {
+		s.Report(id, roster.Version)
+	}
+	s.Clear()
+}
+
+// Clear forgets all grants: for a new term.
+func (s *Support) Clear() {
+	s.old = nothing
+	top := s.top()
+	if cap(s.sent) < top {
+		s.sent = make([]election.Tick, top)
+	}
+	s.sent = s.sent[:top]
+	for i := range s.sent {
+		s.sent[i] = nothing
+	}
+}
+
+func (s *Support) top() int {
+	top := 0
+	for _, m := range s.roster.Ring() {
+		top = max(top, int(m.ID)+1)
+	}
+	if s.roster.Previous != nil {
+		for _, m := range s.roster.Previous.Ring() {
+			top = max(top, int(m.ID)+1)
+		}
+	}
+	return top
+}
+
+// Adopt goes over to another list. What was granted under the old one lasts as
+// long as it did; from now on grants count under the new one.
+func (s *Support) Adopt(roster *election.Roster) {
+	until := s.Until()
+	s.enter(roster)
+	s.old = until
+}
+
+// Add notes a grant to the request of the moment sent.
+func (s *Support) Add(id election.ID, sent election.Tick) {
+	if int(id) < len(s.sent) {
+		s.sent[id] = max(s.sent[id], sent)
+	}
+}
+
+// Report notes which list a member says that it has adopted.
+func (s *Support) Report(id election.ID, version uint32) {
+	if s.settled || version < s.roster.Version || !s.roster.Previous.Has(id) {
+		return
+	}
+	s.adopted.Add(id)
+	s.settled = len(s.adopted) >= s.roster.Previous.Majority()
+}
+
+// Settled reports whether the list before this one has no say any more.
+func (s *Support) Settled() bool { return s.settled }
+
+// Until is when the grants no longer suffice, on the holder's clock.
+func (s *Support) Until() election.Tick {
+	until := s.lastsFor(s.roster)
+	if !s.settled {
+		until = min(until, s.lastsFor(s.roster.Previous))
+	}
+	return max(until, s.old)
+}
+
+// lastsFor is when fewer than a majority of roster have granted.
+func (s *Support) lastsFor(roster *election.Roster) election.Tick {
+	var buffer [16]election.Tick
+	sent := buffer[:0]
+	for _, m := range roster.Ring() {
+		at := s.sent[m.ID]
+		i := len(sent)
+		sent = append(sent, at)
+		for ; i > 0 && sent[i-1] < at; i-- {
+			sent[i] = sent[i-1]
+		}
+		sent[i] = at
+	}
+	if at := sent[roster.Majority()-1]; at > nothing {
+		return at + s.lasts
+	}
+	return nothing
+}
+
+// Clone is an independent copy.
+func (s *Support) Clone() Support {
+	c := *s
+	c.sent = slices.Clone(s.sent)
+	c.adopted = s.adopted.Clone()
+	return c
+}
+
+// Encode appends the support to b.
+func (s *Support) Encode(b []byte, now election.Tick) []byte {
+	b = election.AppendMoment(b, s.old, now)
+	b = election.AppendFlag(b, s.settled)
+	for _, at := range s.sent {
+		b = election.AppendMoment(b, at+s.lasts, now)
+	}
+	return s.adopted.Encode(b)
+}

@@ -1,0 +1,230 @@
+package office
+
+import (
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
+)
+
+// patience is how long a claim may take: what an earlier holder was granted has
+// to run out first.
+func (m *Machine) patience() election.Tick { return m.cfg.Lease + m.cfg.Patience }
+
+// canStand reports whether this process may hold the office.
+func (m *Machine) canStand() bool { return !m.withdrawn && m.roster.Priority(m.cfg.Self) > 0 }
+
+// ready reports whether it could win an election at once.
+func (m *Machine) ready() bool {
+	return m.canStand() && !m.ledger.Quiet(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
+}
+
+// nextTerm is the least term that this process may use next.
+func (m *Machine) nextTerm() election.Term { return max(m.seen, m.won, m.ledger.Bar()) + 1 }
+
+// stagger is how long to leave an election to those above that seem alive.
+func (m *Machine) stagger() election.Tick {
+	above := election.Tick(0)
+	for _, other := range m.roster.Ranked()[:min(m.roster.Rank(m.cfg.Self), m.roster.Len())] {
+		if other.ID != m.dead && other.Priority > 0 && !m.detector.Suspects(other.ID) {
+			above++
+		}
+	}
+	return above * m.cfg.Stagger
+}
+
+// campaign starts an election, unless that would be for nothing.
+func (m *Machine) campaign(out *election.Output) {
+	m.campaignAt = election.Never
+	if m.role != follower || m.leader != election.None || !m.canStand() {
+		return
+	}
+	term := m.nextTerm()
+	if due := m.cfg.Clock.Due(term); m.now < due {
+		m.campaignAt = due
+		return
+	}
+	if m.cfg.Mode != Available && !m.majorityAlive() {
+		m.campaignAt = m.now + m.cfg.Patience
+		return
+	}
+	m.campaignAt = m.now + m.patience() + m.stagger()
+	m.innerStep(election.Input{Kind: election.Campaign, Now: m.now, Peer: m.dead, Term: term}, out)
+}
+
+// majorityAlive reports whether enough members seem alive to grant the office.
+func (m *Machine) majorityAlive() bool {
+	alive := 0
+	for _, other := range m.roster.Ring() {
+		if !m.detector.Suspects(other.ID) {
+			alive++
+		}
+	}
+	return alive >= m.roster.Majority()
+}
+
+// claim asks for the office after an election was won. In Available mode that
+// waits while someone else visibly holds it (see leaderLost): whoever started
+// the election may be the one who is cut off. Otherwise the members know whom
+// they have granted.
+func (m *Machine) claim(term election.Term, out *election.Output) {
+	if m.leader != election.None && m.cfg.Mode == Available {
+		return
+	}
+	m.won = term
+	if !m.canStand() {
+		return
+	}
+	if m.role == claiming {
+		m.release(out)
+	}
+	m.role, m.term = claiming, term
+	m.claimUntil, m.campaignAt = m.now+m.patience(), election.Never
+	m.support.Clear()
+	for i := range m.peers {
+		m.peers[i].barred = false
+	}
+	m.detector.Unwatch()
+	m.eachMember(func(id election.ID) {
+		if id != m.cfg.Self {
+			m.detector.Watch(id, m.now)
+		}
+	})
+	m.beat(out)
+}
+
+// beat asks for grants or renews them, and tells everyone who leads.
+func (m *Machine) beat(out *election.Output) {
+	m.beatAt = m.now + m.cfg.Heartbeat
+	if m.cfg.Mode == Available {
+		if due := m.cfg.Clock.Due(m.term); m.role == claiming && m.now < due {
+			m.beatAt = due
+			return
+		}
+	} else if m.ledger.Ask(m.request(), m.roster.Version, m.now) == grants.Granted {
+		m.support.Add(m.cfg.Self, m.now)
+		m.support.Report(m.cfg.Self, m.ledger.Adopted(m.roster.Version, m.now))
+	}
+	m.secure(out)
+	m.beatAt = m.now + m.cfg.Heartbeat
+	m.sendBeats(out)
+}
+
+func (m *Machine) request() grants.Request {
+	return grants.Request{
+		Holder: grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life},
+		Term:   m.term, Held: m.role >= holding, Version: m.roster.Version, Sent: m.now,
+	}
+}
+
+func (m *Machine) sendBeats(out *election.Output) {
+	held := m.role >= holding
+	m.eachMember(func(id election.ID) {
+		if id == m.cfg.Self {
+			return
+		}
+		beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: id, Term: m.term, Subject: m.cfg.Self}
+		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held}
+		if held {
+			beat.List = m.detector.All().Clone()
+		}
+		out.Send = append(out.Send, beat)
+	})
+}
+
+// secure takes the office as soon as the grants suffice.
+func (m *Machine) secure(out *election.Output) {
+	if m.role != claiming || m.now >= m.until() {
+		return
+	}
+	m.role, m.claimUntil = holding, election.Never
+	m.leader, m.leaderTerm = m.cfg.Self, m.term
+	m.dead = election.None
+	m.token = election.TokenOf(m.term, m.roster.Priority(m.cfg.Self))
+	out.Events = append(out.Events, election.Event{
+		Kind: election.Tenure, Peer: m.cfg.Self, Term: m.term, Token: m.token,
+	})
+	m.won = max(m.won, m.term, m.inner.Status().Term)
+	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Peer: m.cfg.Self, Term: m.term}, out)
+	m.beatAt = m.now
+}
+
+// granted counts a grant, and looks whether a higher process is ready.
+func (m *Machine) granted(msg *election.Message, out *election.Output) {
+	m.noteAnswer(msg)
+	if m.role == follower || msg.Term != m.term {
+		return
+	}
+	if m.cfg.Mode != Available {
+		m.peers[msg.From].barred = false
+		m.support.Add(msg.From, msg.Hold.Sent)
+		m.secure(out)
+	}
+	if m.role == holding && m.roster.Outranks(msg.From, m.cfg.Self) {
+		m.considerHandOver(out)
+	}
+}
+
+// denied counts a refusal. When no majority can be had in this term any more,
+// the next election uses a higher one.
+func (m *Machine) denied(msg *election.Message, out *election.Output) {
+	m.noteAnswer(msg)
+	if m.role != claiming || msg.Term < m.term {
+		return
+	}
+	m.peers[msg.From].barred = true
+	open := 0
+	for _, other := range m.roster.Ring() {
+		if !m.peers[other.ID].barred {
+			open++
+		}
+	}
+	if open < m.roster.Majority() {
+		m.abandon(out)
+		m.campaignAt = m.now
+	}
+}
+
+// noteAnswer takes notice of what every answer to a BEAT says.
+func (m *Machine) noteAnswer(msg *election.Message) {
+	m.seen = max(m.seen, msg.Term)
+	m.support.Report(msg.From, msg.Hold.Version)
+	p := &m.peers[msg.From]
+	standing := msg.Hold.Standing && msg.Hold.Version == m.roster.Version
+	if standing && !p.standing {
+		p.standingSince = m.now
+	}
+	p.standing = standing
+}
+
+// abandon gives a claim up.
+func (m *Machine) abandon(out *election.Output) {
+	if m.role != claiming {
+		m.claimUntil = election.Never
+		return
+	}
+	m.release(out)
+	m.role = follower
+	m.claimUntil, m.beatAt = election.Never, election.Never
+	m.detector.Unwatch()
+	if m.leader != election.None {
+		m.detector.Watch(m.leader, m.now)
+		return
+	}
+	m.campaignAt = m.now + m.cfg.Heartbeat + m.stagger()
+}
+
+// release gives back what the members have granted in this term.
+func (m *Machine) release(out *election.Output) {
+	m.ledger.Release(m.cfg.Self, m.term, m.now)
+	m.support.Clear()
+	m.tellResigned(election.None, out)
+}
+
+func (m *Machine) tellResigned(successor election.ID, out *election.Output) {
+	m.eachMember(func(id election.ID) {
+		if id != m.cfg.Self {
+			out.Send = append(out.Send, election.Message{
+				Kind: election.Resigned, From: m.cfg.Self, To: id, Term: m.term, Subject: successor,
+			})
+		}
+	})
+}

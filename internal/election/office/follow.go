@@ -1,0 +1,184 @@
+package office
+
+import (
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
+)
+
+// beaten answers a BEAT, and follows whoever sent it if that process holds the
+// office.
+func (m *Machine) beaten(msg *election.Message, out *election.Output) {
+	m.seen = max(m.seen, msg.Term)
+	if msg.Term <= m.peers[msg.From].resigned || m.roster.Priority(msg.From) == 0 {
+		out.Tell(election.Outdated, msg.Term, msg.From)
+		return
+	}
+	if m.role == claiming && !msg.Hold.Held && msg.Term >= m.term && m.roster.Outranks(msg.From, m.cfg.Self) {
+		m.abandon(out)
+	}
+	if msg.Hold.Held {
+		m.follow(msg, out)
+	}
+	if m.cfg.Mode == Available {
+		m.answer(election.Grant, msg.From, msg.Term, msg.Hold.Sent, out)
+		return
+	}
+	switch m.ledger.Ask(requestOf(msg), m.roster.Version, m.now) {
+	case grants.Granted:
+		m.answer(election.Grant, msg.From, msg.Term, msg.Hold.Sent, out)
+	case grants.TooLow:
+		m.answer(election.Deny, msg.From, m.ledger.Bar(), msg.Hold.Sent, out)
+	case grants.Later, grants.Unentitled:
+		m.answer(election.Deny, msg.From, 0, msg.Hold.Sent, out)
+	}
+}
+
+func requestOf(msg *election.Message) grants.Request {
+	return grants.Request{
+		Holder: grants.Holder{ID: msg.From, Life: msg.Hold.Life},
+		Term:   msg.Term, Held: msg.Hold.Held, Version: msg.Hold.Version, Sent: msg.Hold.Sent,
+	}
+}
+
+func (m *Machine) answer(kind election.Kind, to election.ID, term election.Term, sent election.Tick, out *election.Output) {
+	answer := election.Message{Kind: kind, From: m.cfg.Self, To: to, Term: term}
+	answer.Hold = election.Hold{
+		Sent: sent, Version: m.ledger.Adopted(m.roster.Version, m.now), Standing: m.ready(),
+	}
+	out.Send = append(out.Send, answer)
+}
+
+// grantWaiting grants the request that was kept for later.
+func (m *Machine) grantWaiting(out *election.Output) {
+	r := m.ledger.Waiting()
+	if m.roster.Priority(r.ID) == 0 || m.ledger.Ask(r, m.roster.Version, m.now) != grants.Granted {
+		m.ledger.Gone(r.Holder, m.now)
+		return
+	}
+	if r.ID == m.cfg.Self {
+		if m.role != follower && r.Term == m.term {
+			m.support.Add(r.ID, r.Sent)
+			m.secure(out)
+		}
+		return
+	}
+	m.answer(election.Grant, r.ID, r.Term, r.Sent, out)
+}
+
+// follow takes notice of a process that holds the office.
+func (m *Machine) follow(msg *election.Message, out *election.Output) {
+	id, term := msg.From, msg.Term
+	if m.role >= holding {
+		if term < m.term || term == m.term && m.roster.Outranks(m.cfg.Self, id) {
+			return // Available, after a partition: the other one will hear of us
+		}
+		m.lose(out)
+	}
+	switch {
+	case term < m.leaderTerm:
+		out.Tell(election.Outdated, term, id)
+		return
+	case term == m.leaderTerm && m.leader != election.None && m.leader != id && !m.roster.Outranks(id, m.leader):
+		return
+	}
+	if m.role == claiming {
+		m.abandon(out)
+	}
+	m.campaignAt = election.Never
+	if m.leader != id || m.leaderTerm != term {
+		m.leader, m.leaderTerm, m.dead = id, term, election.None
+		m.peers[id].notBefore = 0
+		out.Tell(election.Recognised, term, id)
+		m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
+		m.detector.Unwatch()
+		m.detector.Watch(id, m.now)
+	}
+	m.shareSuspects(msg.List, out)
+}
+
+// shareSuspects takes over whom the coordinator believes dead: it alone hears
+// from everyone.
+func (m *Machine) shareSuspects(dead []election.ID, out *election.Output) {
+	if len(dead) == 0 && len(m.detector.All()) == 0 {
+		return
+	}
+	suspects := election.IDs(dead)
+	for _, id := range m.detector.All().Clone() {
+		if !suspects.Has(id) {
+			m.alive(id, out)
+		}
+	}
+	for _, id := range dead {
+		if id != m.cfg.Self && id != m.leader && m.roster.Has(id) {
+			m.suspect(id, out)
+		}
+	}
+}
+
+// alive notes a sign of life.
+func (m *Machine) alive(id election.ID, out *election.Output) {
+	if m.detector.Heard(id, m.now) {
+		m.innerStep(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
+	}
+}
+
+// suspect notes that a process is believed dead.
+func (m *Machine) suspect(id election.ID, out *election.Output) {
+	if id == m.cfg.Self || !m.known(id) {
+		out.Tell(election.Refused, 0, id)
+		return
+	}
+	if m.detector.Suspect(id) {
+		m.silent(id, out)
+	}
+}
+
+// silent acts on a suspicion.
+func (m *Machine) silent(id election.ID, out *election.Output) {
+	m.peers[id].standing = false
+	m.innerStep(election.Input{Kind: election.Suspect, Now: m.now, Peer: id}, out)
+	if id == m.leader {
+		m.leaderLost(id, out)
+	}
+}
+
+// gone notes that one life of a process has ended for sure.
+func (m *Machine) gone(id election.ID, life uint32, out *election.Output) {
+	if id == m.cfg.Self || !m.known(id) {
+		out.Tell(election.Refused, 0, id)
+		return
+	}
+	if m.cfg.Mode == Majority {
+		m.ledger.Gone(grants.Holder{ID: id, Life: life}, m.now)
+	}
+	if known := m.peers[id].life; known == life || known == 0 {
+		m.suspect(id, out)
+	}
+}
+
+// leaderLost leaves the office vacant. A process that the election inside has
+// found to be the next claims it; the others wait for their turn.
+func (m *Machine) leaderLost(dead election.ID, out *election.Output) {
+	m.leader, m.dead = election.None, dead
+	m.detector.Unwatch()
+	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Term: m.leaderTerm}, out)
+	if m.role == follower {
+		m.campaignAt = m.now + m.stagger()
+	}
+}
+
+// resigned frees what was granted to a process that gave up its claim or its
+// office, and makes room for its successor.
+func (m *Machine) resigned(msg *election.Message, out *election.Output) {
+	m.seen = max(m.seen, msg.Term)
+	p := &m.peers[msg.From]
+	p.resigned = max(p.resigned, msg.Term)
+	m.ledger.Release(msg.From, msg.Term, m.now)
+	if m.leader != msg.From || m.leaderTerm > msg.Term {
+		return
+	}
+	m.leaderLost(election.None, out)
+	if msg.Subject == m.cfg.Self {
+		m.campaignAt = m.now
+	}
+}

@@ -1,0 +1,337 @@
+package office
+
+import (
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/detector"
+	"github.com/conclave-dev/conclave/internal/election/grants"
+)
+
+type role uint8
+
+const (
+	// follower: someone else leads, or nobody.
+	follower role = iota
+	// claiming: this process has won an election and asks for grants.
+	claiming
+	// holding: it is the coordinator.
+	holding
+	// draining: it still is; its application is stopping for a successor.
+	draining
+)
+
+// absurd is how many terms ahead of the clock a message may be: enough for
+// clocks that differ, too little to use the terms up.
+const absurd election.Term = 1 << 20
+
+// peer is what is known of another process.
+type peer struct {
+	life uint32
+	// resigned is the last term that it gave up.
+	resigned election.Term
+	// standing: it could take the office, since standingSince.
+	standing      bool
+	standingSince election.Tick
+	// barred: it refused the present claim for good.
+	barred bool
+	// notBefore is when the office may be handed to it again, after it didn't
+	// take it.
+	notBefore election.Tick
+}
+
+// Machine is one process with its office.
+type Machine struct {
+	cfg    Config
+	inner  election.Machine
+	now    election.Tick
+	roster *election.Roster
+	peers  []peer // by ID
+
+	role     role
+	detector detector.Detector
+	ledger   grants.Ledger
+	support  grants.Support
+
+	// leader holds the office in leaderTerm, as far as is known.
+	leader     election.ID
+	leaderTerm election.Term
+	// seen is the highest term of any message.
+	seen election.Term
+	// won is the last term of the election inside that has been acted on.
+	won election.Term
+
+	// term and token are those of the claim or the tenure.
+	term  election.Term
+	token election.Token
+	// successor is who gets the office when the application has stopped.
+	successor election.ID
+
+	// dead is the coordinator whose end made the next election necessary.
+	dead election.ID
+
+	// The deadlines, Never when not set.
+	campaignAt election.Tick
+	beatAt     election.Tick
+	claimUntil election.Tick
+	drainUntil election.Tick
+	handOverAt election.Tick
+	standAgain election.Tick
+
+	withdrawn bool
+	// leaving: the office was asked to be given up, so this process stays away
+	// from it for a while.
+	leaving bool
+	lamport uint64
+}
+
+// New makes the process that c describes.
+func New(c Config) (*Machine, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	inner := c.Config
+	inner.Coordinator = election.None
+	if !c.Fresh {
+		inner.Coordinator = c.Coordinator
+	}
+	machine, err := c.Elect(inner)
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{
+		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
+		detector: detector.New(c.Patience),
+		ledger:   grants.NewLedger(c.Lease, c.Clock, c.Fresh, c.Start),
+		support:  grants.NewSupport(c.Roster, c.Lease),
+		seen:     c.Term, won: c.Term,
+		campaignAt: election.Never, beatAt: election.Never, claimUntil: election.Never,
+		drainUntil: election.Never, handOverAt: election.Never, standAgain: election.Never,
+	}
+	m.fit()
+	switch {
+	case c.Coordinator == election.None:
+		m.campaignAt = c.Start + c.Patience + m.stagger()
+	case c.Coordinator == c.Self:
+		m.role, m.term = claiming, c.Term
+		m.claimUntil, m.beatAt = c.Start+m.patience(), c.Start
+	default:
+		m.leader, m.leaderTerm = c.Coordinator, c.Term
+		m.detector.Watch(c.Coordinator, c.Start)
+	}
+	return m, nil
+}
+
+// fit makes room for all members of the lists in force.
+func (m *Machine) fit() {
+	m.eachMember(func(id election.ID) {
+		for int(id) >= len(m.peers) {
+			m.peers = append(m.peers, peer{})
+		}
+	})
+}
+
+// eachMember visits the members of the list, and of the one before it while
+// that has a say.
+func (m *Machine) eachMember(visit func(election.ID)) {
+	for _, other := range m.roster.Ring() {
+		visit(other.ID)
+	}
+	if m.support.Settled() {
+		return
+	}
+	for _, other := range m.roster.Previous.Ring() {
+		if !m.roster.Has(other.ID) {
+			visit(other.ID)
+		}
+	}
+}
+
+// known reports whether id is on a list in force.
+func (m *Machine) known(id election.ID) bool {
+	return m.roster.Has(id) || m.roster.Previous != nil && m.roster.Previous.Has(id)
+}
+
+// Step takes one input.
+func (m *Machine) Step(in election.Input, out *election.Output) {
+	m.now = max(m.now, in.Now)
+	in.Now = m.now
+	m.expire(out)
+	sent := len(out.Send)
+	switch in.Kind {
+	case election.Receive:
+		m.receive(&in, out)
+	case election.Undelivered:
+		if in.Message.Kind.Counts() {
+			m.innerStep(in, out)
+		}
+	case election.Campaign:
+		if m.leader == election.None && m.role == follower {
+			m.campaignAt = m.now
+		}
+	case election.Suspect:
+		m.suspect(in.Peer, out)
+	case election.Gone:
+		m.gone(in.Peer, in.Life, out)
+	case election.Restore:
+		m.alive(in.Peer, out)
+	case election.Withdraw:
+		m.withdraw(out)
+	case election.Stand:
+		m.stand(out)
+	case election.Adopt:
+		m.adopt(in.Roster, out)
+	case election.StepDown:
+		m.stepDown(in.Peer, out)
+	case election.Stopped:
+		if m.role == draining {
+			m.resign(m.successor, out)
+		}
+	case election.Recover, election.Follow:
+		out.Tell(election.Refused, in.Term, in.Peer)
+	case election.TimePassed, election.NoInput:
+	}
+	m.timers(out)
+	m.stamp(out, sent)
+}
+
+// stamp puts the logical clock on what is sent: one clock for the office and
+// the election inside.
+func (m *Machine) stamp(out *election.Output, from int) {
+	for i := from; i < len(out.Send); i++ {
+		m.lamport++
+		out.Send[i].Lamport = m.lamport
+		out.Send[i].Hold.Life = m.cfg.Life
+	}
+}
+
+// innerStep runs the election inside and acts on its outcome.
+func (m *Machine) innerStep(in election.Input, out *election.Output) {
+	told := len(out.Events)
+	m.inner.Step(in, out)
+	kept := out.Events[:told]
+	for _, e := range out.Events[told:] {
+		if e.Kind != election.Recognised {
+			kept = append(kept, e)
+		}
+	}
+	out.Events = kept
+	status := m.inner.Status()
+	m.seen = max(m.seen, status.Term)
+	if status.Coordinator != m.cfg.Self || status.Term <= m.won {
+		return
+	}
+	m.won = status.Term
+	if m.role == holding || m.role == draining {
+		m.beat(out) // it leads already; whoever doubted it should hear that
+		return
+	}
+	m.claim(status.Term, out)
+}
+
+// receive takes a message, of the election or of the office.
+func (m *Machine) receive(in *election.Input, out *election.Output) {
+	msg := &in.Message
+	if msg.To != m.cfg.Self || msg.Term > m.horizon() || !m.known(msg.From) {
+		out.Tell(election.Refused, msg.Term, msg.From)
+		return
+	}
+	m.lamport = max(m.lamport, msg.Lamport)
+	if msg.From != m.cfg.Self {
+		m.peers[msg.From].life = msg.Hold.Life
+		m.alive(msg.From, out)
+	}
+	switch msg.Kind {
+	case election.Beat:
+		m.beaten(msg, out)
+	case election.Grant:
+		m.granted(msg, out)
+	case election.Deny:
+		m.denied(msg, out)
+	case election.Resigned:
+		m.resigned(msg, out)
+	default:
+		m.innerStep(*in, out)
+	}
+}
+
+// horizon is the highest term that makes sense now.
+func (m *Machine) horizon() election.Term {
+	return min(election.MaxTerm, m.cfg.Clock.Ceiling(m.now)+absurd)
+}
+
+// timers acts on every deadline that has come.
+func (m *Machine) timers(out *election.Output) {
+	for id := m.detector.Overdue(m.now); id != election.None; id = m.detector.Overdue(m.now) {
+		m.silent(id, out)
+	}
+	if m.now >= m.inner.Deadline() {
+		m.innerStep(election.Input{Kind: election.TimePassed, Now: m.now}, out)
+	}
+	if m.now >= m.standAgain {
+		m.standAgain = election.Never
+		m.stand(out)
+	}
+	if m.now >= m.ledger.Due() {
+		m.grantWaiting(out)
+	}
+	if m.now >= m.claimUntil {
+		m.abandon(out)
+	}
+	if m.now >= m.drainUntil {
+		m.resign(m.successor, out)
+	}
+	if m.now >= m.handOverAt {
+		m.considerHandOver(out)
+	}
+	if m.now >= m.beatAt {
+		m.beat(out)
+	}
+	if m.now >= m.campaignAt {
+		m.campaign(out)
+	}
+}
+
+// Deadline is when the next of the timers is due.
+func (m *Machine) Deadline() election.Tick {
+	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain)
+	due = min(due, m.inner.Deadline(), m.detector.Deadline(), m.ledger.Due())
+	if m.role >= holding && m.cfg.Mode != Available {
+		due = min(due, m.support.Until())
+	}
+	return due
+}
+
+// Status says what the process knows: who holds the office, not who won.
+func (m *Machine) Status() election.Status {
+	s := election.Status{Coordinator: m.leader, Term: m.leaderTerm}
+	s.Electing = m.role == claiming || m.leader == election.None
+	if m.role >= holding {
+		s.Token, s.Until = m.token, m.until()
+	}
+	return s
+}
+
+func (m *Machine) until() election.Tick {
+	if m.cfg.Mode == Available {
+		return election.Never
+	}
+	return m.support.Until()
+}
+
+// Rows appends the process status table: what the election inside knows, with
+// who holds the office.
+func (m *Machine) Rows(rows []election.Row) []election.Row {
+	from := len(rows)
+	rows = m.inner.Rows(rows)
+	for i := range rows[from:] {
+		row := &rows[from+i]
+		switch {
+		case row.ID == m.leader:
+			row.Status = election.Coordinating
+		case m.detector.Suspects(row.ID):
+			row.Status = election.Crashed
+		default:
+			row.Status = election.Normal
+		}
+	}
+	return rows
+}

@@ -1,0 +1,252 @@
+package election
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Config is what a Machine starts from.
+type Config struct {
+	Self   ID
+	Roster *Roster
+	// Term and Coordinator are what the process believes at the start: a zero
+	// Term if it knows nothing.
+	Term        Term
+	Coordinator ID
+	Timing      Timing
+}
+
+// Timing are the waits of an election, in ticks.
+type Timing struct {
+	// Reply is T: a reply is due within it, 2*Ttrans + Tproc.
+	Reply Tick
+	// Takeover is T': whoever was promised a new coordinator waits that much
+	// longer. It is longer than T, since the takeover may have to wait T itself.
+	Takeover Tick
+	// Hop is the largest time for one place on the ring, Ttrans + Tproc, with
+	// the wait for a successor that doesn't respond.
+	Hop Tick
+}
+
+// DefaultTiming derives the waits from the largest delays of a message and of
+// its handling.
+func DefaultTiming(trans, proc Tick) Timing {
+	reply := 2*trans + proc + 1
+	return Timing{Reply: reply, Takeover: 3 * reply, Hop: reply}
+}
+
+// Validate says what is wrong with the config.
+func (c Config) Validate() error {
+	switch {
+	case c.Roster == nil:
+		return errors.New("no member list")
+	case !c.Roster.Has(c.Self):
+		return fmt.Errorf("process %d is not on the member list", c.Self)
+	case c.Coordinator != None && !c.Roster.Has(c.Coordinator):
+		return fmt.Errorf("the coordinator %d is not on the member list", c.Coordinator)
+	case c.Term > MaxTerm:
+		return fmt.Errorf("term %d is above the limit of %d", c.Term, MaxTerm)
+	case c.Timing.Reply <= 0 || c.Timing.Hop <= 0:
+		return fmt.Errorf("the waits for a reply (%d ticks) and for a hop (%d) must be positive", c.Timing.Reply, c.Timing.Hop)
+	case c.Timing.Takeover <= c.Timing.Reply:
+		return fmt.Errorf("the wait for a takeover (%d ticks) must be longer than for a reply (%d)",
+			c.Timing.Takeover, c.Timing.Reply)
+	}
+	return nil
+}
+
+// Process is what a process keeps whatever the algorithm. Machines embed it.
+type Process struct {
+	Self   ID
+	Roster *Roster
+	Timing Timing
+	// Term is the highest term that the process has seen.
+	Term Term
+	// Leader is the coordinator as far as it knows, elected in LeaderTerm.
+	Leader     ID
+	LeaderTerm Term
+	// Withdrawn: the application is dead, so the process must not be elected.
+	Withdrawn bool
+	// Suspects are the peers that a detector believes dead. An election without
+	// a detector suspects nobody.
+	Suspects IDs
+
+	lamport uint64
+}
+
+// NewProcess starts from a valid config.
+func NewProcess(c Config) (Process, error) {
+	if err := c.Validate(); err != nil {
+		return Process{}, err
+	}
+	p := Process{Self: c.Self, Roster: c.Roster, Timing: c.Timing, Term: c.Term, Leader: c.Coordinator}
+	if c.Coordinator != None {
+		p.LeaderTerm = c.Term
+	}
+	return p, nil
+}
+
+// Priority is the process's own priority.
+func (p *Process) Priority() Priority { return p.Roster.Priority(p.Self) }
+
+// CanStand reports whether the process may be elected.
+func (p *Process) CanStand() bool { return !p.Withdrawn && p.Priority() > 0 }
+
+// Highest reports whether nobody above the process is believed alive. Dead is
+// the coordinator that is thought dead, if any.
+func (p *Process) Highest(dead ID) bool {
+	for _, m := range p.Roster.ranked[:p.Roster.Rank(p.Self)] {
+		if m.ID != dead && !p.Suspects.Has(m.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+// NextTerm moves on to a term of which nobody has heard, at least to least. It
+// reports false when there is none left.
+func (p *Process) NextTerm(least Term) bool {
+	next := max(p.Term+1, least)
+	if next > MaxTerm {
+		return false
+	}
+	p.Term = next
+	return true
+}
+
+// Send stamps a message and appends it to out.
+func (p *Process) Send(out *Output, m Message) {
+	p.lamport++
+	m.From, m.Lamport = p.Self, p.lamport
+	out.Send = append(out.Send, m)
+}
+
+// Hear takes notice of a message's clock and term, and reports whether the
+// Machine has to act on it. A message of an older term is answered with the
+// newer one, and otherwise ignored.
+func (p *Process) Hear(m *Message, out *Output) bool {
+	if m.To != p.Self || m.From == p.Self && m.Origin != p.Self || !p.Roster.Has(m.From) || m.Term > MaxTerm {
+		out.Tell(Refused, m.Term, m.From)
+		return false
+	}
+	p.lamport = max(p.lamport, m.Lamport) + 1
+	if m.Term >= p.Term {
+		return true
+	}
+	out.Tell(Outdated, m.Term, m.From)
+	if m.Kind != Stale {
+		to := m.From
+		if p.Roster.Has(m.Origin) && m.Origin != p.Self {
+			to = m.Origin
+		}
+		p.Send(out, Message{Kind: Stale, To: to, Term: p.Term})
+	}
+	return false
+}
+
+// Recognise makes id the coordinator in term.
+func (p *Process) Recognise(id ID, term Term, out *Output) {
+	p.Term = max(p.Term, term)
+	if p.Leader == id && p.LeaderTerm == term {
+		return
+	}
+	p.Leader, p.LeaderTerm = id, term
+	if id == p.Self {
+		out.Tell(Elected, term, id)
+	} else if id != None {
+		out.Tell(Recognised, term, id)
+	}
+}
+
+// Knows reports whether the coordinator of term is known: that election is over.
+func (p *Process) Knows(term Term) bool { return p.Leader != None && p.LeaderTerm == term }
+
+// Note handles the inputs that every algorithm handles alike.
+func (p *Process) Note(in *Input, out *Output) {
+	switch in.Kind {
+	case Suspect:
+		if in.Peer != p.Self && p.Roster.Has(in.Peer) && p.Suspects.Add(in.Peer) {
+			out.Tell(MarkedCrashed, p.Term, in.Peer)
+		}
+	case Restore:
+		if p.Suspects.Remove(in.Peer) {
+			out.Tell(MarkedNormal, p.Term, in.Peer)
+		}
+	case Follow:
+		if in.Peer != None || p.LeaderTerm <= in.Term {
+			p.Recognise(in.Peer, in.Term, out)
+		}
+	case Withdraw:
+		p.Withdrawn = true
+	case Stand:
+		p.Withdrawn = false
+	case Adopt:
+		p.adopt(in.Roster)
+	}
+}
+
+func (p *Process) adopt(roster *Roster) {
+	if roster == nil {
+		return
+	}
+	p.Roster = roster
+	if !roster.Has(p.Leader) {
+		p.Leader = None
+	}
+	var still IDs
+	for _, id := range p.Suspects {
+		if roster.Has(id) {
+			still = append(still, id)
+		}
+	}
+	p.Suspects = still
+}
+
+// Successor is the first process behind this one on the ring that isn't
+// suspected, skipping skipped places besides. It is the process itself when
+// there is no other.
+func (p *Process) Successor(skipped int) ID {
+	if !p.Roster.Has(p.Self) {
+		return p.Self
+	}
+	for i := 1; i < p.Roster.Len(); i++ {
+		id := p.Roster.After(p.Self, i)
+		if p.Suspects.Has(id) {
+			continue
+		}
+		if skipped == 0 {
+			return id
+		}
+		skipped--
+	}
+	return p.Self
+}
+
+// CoordinatorRows are the rows that the coordinator and the suspects imply.
+func (p *Process) CoordinatorRows(rows []Row) []Row {
+	t := NewStatusTable(p.Roster, p.Leader)
+	for _, id := range p.Suspects {
+		if id != p.Leader {
+			t.Mark(id, true)
+		}
+	}
+	return t.Rows(rows)
+}
+
+// CloneProcess is an independent copy.
+func (p *Process) CloneProcess() Process {
+	c := *p
+	c.Suspects = p.Suspects.Clone()
+	return c
+}
+
+// EncodeProcess appends the process to an encoded state. The logical clock is
+// left out: nothing is decided by it.
+func (p *Process) EncodeProcess(b []byte) []byte {
+	b = AppendNumber(b, uint64(p.Term))
+	b = AppendNumber(b, uint64(p.Leader))
+	b = AppendNumber(b, uint64(p.LeaderTerm))
+	b = AppendNumber(b, uint64(p.Roster.Version))
+	b = AppendFlag(b, p.Withdrawn)
+	return p.Suspects.Encode(b)
+}

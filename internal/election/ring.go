@@ -1,0 +1,142 @@
+package election
+
+// Ring is what the elections on a one-way ring share: a message goes to the
+// next process only, goes round once, and an election that doesn't come back is
+// started again.
+type Ring struct {
+	Process
+	// Due is when the election that this process started must be over.
+	Due Tick
+	// Own is the term in which the process last put its own message on the ring.
+	Own Term
+	// Dead is the coordinator that this process's election thinks dead.
+	Dead ID
+}
+
+// NewRing starts from a valid config.
+func NewRing(c Config) (Ring, error) {
+	p, err := NewProcess(c)
+	return Ring{Process: p, Due: Never}, err
+}
+
+// Round is how long an election may take: the longest one goes round three
+// times, with every place skipped once.
+func (r *Ring) Round() Tick { return 3 * Tick(r.Roster.Len()+1) * r.Timing.Hop }
+
+// Pass sends a message to the successor. It reports false when the message has
+// been everywhere already.
+func (r *Ring) Pass(out *Output, m Message) bool { return r.pass(out, m, 0) }
+
+func (r *Ring) pass(out *Output, m Message, skipped int) bool {
+	if int(m.Hops) >= r.Roster.Len() {
+		return false
+	}
+	m.Hops++
+	m.To = r.Successor(skipped)
+	r.Send(out, m)
+	return true
+}
+
+// Skip sends a message that could not be delivered past the process that
+// doesn't respond.
+func (r *Ring) Skip(m Message, out *Output) {
+	if m.From != r.Self || !r.Roster.Has(m.To) || m.To == r.Self {
+		out.Tell(Refused, m.Term, m.From)
+		return
+	}
+	out.Tell(Skipped, m.Term, m.To)
+	// The place behind the silent one, among those not suspected.
+	skipped := 0
+	for !r.Suspects.Has(m.To) && skipped < r.Roster.Len() && r.Successor(skipped) != m.To {
+		skipped++
+	}
+	if !r.Suspects.Has(m.To) {
+		skipped++
+	}
+	r.pass(out, m, skipped)
+}
+
+// Begin opens an election of this process in a new term. It reports false when
+// the process can't stand, or no term is left.
+func (r *Ring) Begin(in *Input, out *Output) bool {
+	if !r.CanStand() || !r.NextTerm(in.Term) {
+		r.Due = Never
+		return false
+	}
+	r.Own, r.Dead, r.Due = r.Term, in.Peer, in.Now+r.Round()
+	out.Tell(Started, r.Term, in.Peer)
+	return true
+}
+
+// Again is the input that starts the election again.
+func (r *Ring) Again(now Tick) Input { return Input{Kind: Campaign, Peer: r.Dead, Now: now} }
+
+// Join waits for the outcome of an election that another process started.
+func (r *Ring) Join(dead ID, now Tick) {
+	if r.Due == Never && r.CanStand() {
+		r.Dead, r.Due = dead, now+2*r.Round()
+	}
+}
+
+// NoteRing handles the inputs that every election on a ring handles alike.
+func (r *Ring) NoteRing(in *Input, out *Output) {
+	if in.Kind == Undelivered {
+		r.Skip(in.Message, out)
+		return
+	}
+	r.Note(in, out)
+	if in.Kind == Follow && in.Peer != None {
+		r.Due = Never
+	}
+}
+
+// Announced takes notice of a message that goes round with the outcome, and
+// sends it on unless it is back.
+func (r *Ring) Announced(m *Message, out *Output) {
+	r.Result(m.Subject, m.Term, out)
+	if m.Origin != r.Self {
+		r.Pass(out, *m)
+	}
+}
+
+// Overtaken takes over a newer term from a message, and reports whether an
+// election or a tenure of this process ends by that.
+func (r *Ring) Overtaken(m *Message) bool {
+	if m.Term <= r.Term {
+		return false
+	}
+	lost := r.Due != Never || r.Leader == r.Self
+	r.Term, r.Due = m.Term, Never
+	return lost
+}
+
+// Result takes notice of the outcome of an election, unless a higher process
+// was announced in the same term, and reports whether it did.
+func (r *Ring) Result(id ID, term Term, out *Output) bool {
+	if !r.Roster.Has(id) || r.Knows(term) && r.Roster.Outranks(r.Leader, id) {
+		return false
+	}
+	r.Due = Never
+	r.Recognise(id, term, out)
+	return true
+}
+
+// RingStatus says what the process knows.
+func (r *Ring) RingStatus() Status {
+	return Status{Coordinator: r.Leader, Term: r.Term, Electing: r.Due != Never}
+}
+
+// CloneRing is an independent copy.
+func (r *Ring) CloneRing() Ring {
+	c := *r
+	c.Process = r.CloneProcess()
+	return c
+}
+
+// EncodeRing appends the state to b.
+func (r *Ring) EncodeRing(b []byte, now Tick) []byte {
+	b = r.EncodeProcess(b)
+	b = AppendMoment(b, r.Due, now)
+	b = AppendNumber(b, uint64(r.Own))
+	return AppendNumber(b, uint64(r.Dead))
+}

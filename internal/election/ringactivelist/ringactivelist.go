@@ -1,0 +1,189 @@
+// Package ringactivelist is the ring election of seed 002: every process builds
+// its own active list of the live ones, and works the coordinator out of it.
+//
+// Assumptions: FIFO links; a ring of the live processes, a dead successor is
+// skipped.
+//
+// Messages: m*m ELECT for m live processes, however many start at once. A
+// recovered process asks with INQUIRY and gets a REPLY, m messages in all.
+//
+// Not guaranteed: one coordinator. A process that has withdrawn isn't told the
+// outcome, since nothing is announced.
+package ringactivelist
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// Machine is one process of the ring.
+type Machine struct {
+	election.Ring
+
+	// active is the active list of the election of term Own.
+	active election.IDs
+	// inquiring until Due, with least as the lowest term to use afterwards.
+	inquiring bool
+	least     election.Term
+}
+
+// New makes the process that c describes.
+func New(c election.Config) (election.Machine, error) {
+	r, err := election.NewRing(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{Ring: r}, nil
+}
+
+// Step takes one input.
+func (m *Machine) Step(in election.Input, out *election.Output) {
+	switch in.Kind {
+	case election.TimePassed:
+		if in.Now >= m.Due {
+			m.start(m.Again(in.Now), out)
+		}
+	case election.Receive:
+		m.receive(&in.Message, in.Now, out)
+	case election.Campaign:
+		m.start(in, out)
+	case election.Recover:
+		m.inquire(in, out)
+	default:
+		m.NoteRing(&in, out)
+	}
+}
+
+func (m *Machine) start(in election.Input, out *election.Output) {
+	m.inquiring = false
+	in.Term = max(in.Term, m.least)
+	if m.Begin(&in, out) {
+		m.putOwn(out)
+	}
+}
+
+// putOwn creates the active list and sends the process's own number round.
+func (m *Machine) putOwn(out *election.Output) {
+	m.Own = m.Term
+	m.active = append(m.active[:0], m.Self)
+	m.Pass(out, election.Message{Kind: election.Elect, Term: m.Term, Origin: m.Self, Subject: m.Self})
+}
+
+// inquire asks who leads: the recovery of seed 002.
+func (m *Machine) inquire(in election.Input, out *election.Output) {
+	m.inquiring, m.least, m.Due = true, in.Term, in.Now+m.Round()
+	m.Pass(out, election.Message{Kind: election.Inquiry, Term: m.Term, Origin: m.Self, Subject: m.Self})
+}
+
+func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
+	if msg.To == m.Self && m.Roster.Has(msg.Origin) {
+		// Whoever recovers may know any term, or none.
+		switch msg.Kind {
+		case election.Inquiry:
+			m.inquiry(msg, now, out)
+			return
+		case election.Reply:
+			m.reply(msg, now, out)
+			return
+		default:
+		}
+	}
+	if !m.Hear(msg, out) {
+		return
+	}
+	if lost := m.Overtaken(msg); lost && msg.Kind == election.Stale {
+		m.start(m.Again(now), out)
+		return
+	}
+	switch msg.Kind {
+	case election.Elect:
+		m.passing(msg, now, out)
+	case election.Stale:
+	default:
+		out.Tell(election.Refused, msg.Term, msg.From)
+	}
+}
+
+// passing takes a number onto the active list. The process's own goes out
+// first: the other order would bring an initiator's number back to it before
+// anybody else's.
+func (m *Machine) passing(msg *election.Message, now election.Tick, out *election.Output) {
+	if msg.Origin == m.Self {
+		m.complete(out)
+		return
+	}
+	if m.CanStand() && m.Own != m.Term {
+		m.putOwn(out)
+		m.Join(m.Dead, now)
+	}
+	if m.Own == m.Term && m.Roster.Has(msg.Origin) {
+		m.active.Add(msg.Origin)
+	}
+	m.Pass(out, *msg)
+}
+
+// complete works the coordinator out of the list; nothing is announced.
+func (m *Machine) complete(out *election.Output) {
+	if m.Own != m.Term {
+		return
+	}
+	high := m.Self
+	for _, id := range m.active {
+		if m.Roster.Outranks(id, high) {
+			high = id
+		}
+	}
+	m.Result(high, m.Term, out)
+}
+
+// inquiry is answered by the coordinator and sent on by everyone else.
+func (m *Machine) inquiry(msg *election.Message, now election.Tick, out *election.Output) {
+	switch {
+	case msg.Origin == m.Self:
+		if m.inquiring {
+			m.start(m.Again(now), out) // it met no coordinator
+		}
+	case m.Leader == m.Self:
+		m.Pass(out, election.Message{
+			Kind: election.Reply, Term: m.LeaderTerm, Origin: msg.Origin, Subject: m.Self, Hops: msg.Hops,
+		})
+	default:
+		m.Pass(out, *msg)
+	}
+}
+
+func (m *Machine) reply(msg *election.Message, now election.Tick, out *election.Output) {
+	switch {
+	case msg.Origin != m.Self:
+		m.Pass(out, *msg)
+	case !m.inquiring || msg.Term > election.MaxTerm:
+	case m.CanStand() && m.Roster.Outranks(m.Self, msg.Subject):
+		m.Term = max(m.Term, msg.Term)
+		m.start(m.Again(now), out)
+	default:
+		m.inquiring = false
+		m.Result(msg.Subject, msg.Term, out)
+	}
+}
+
+// Deadline is when the election must be over.
+func (m *Machine) Deadline() election.Tick { return m.Due }
+
+// Status says what the process knows.
+func (m *Machine) Status() election.Status { return m.RingStatus() }
+
+// Rows appends the table that the coordinator implies.
+func (m *Machine) Rows(rows []election.Row) []election.Row { return m.CoordinatorRows(rows) }
+
+// Clone is an independent copy.
+func (m *Machine) Clone() election.Machine {
+	c := *m
+	c.Ring = m.CloneRing()
+	c.active = m.active.Clone()
+	return &c
+}
+
+// Encode appends the state to b.
+func (m *Machine) Encode(b []byte, now election.Tick) []byte {
+	b = m.EncodeRing(b, now)
+	b = election.AppendFlag(b, m.inquiring)
+	b = election.AppendNumber(b, uint64(m.least))
+	return m.active.Encode(b)
+}

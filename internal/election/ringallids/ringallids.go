@@ -1,0 +1,141 @@
+// Package ringallids is the first election of seed 000 on a one-way ring: every
+// live process's identifier goes all the way round, and who started the
+// election picks the highest.
+//
+// Assumptions: FIFO links. The control part of a failed process still forwards
+// (it has withdrawn); one that is silent is skipped.
+//
+// Messages: live*n ELECT_ME, and n NEW_COORDINATOR for each initiator.
+//
+// Not guaranteed: one coordinator, and an outcome when processes fail during
+// the election: then whoever waits in vain starts again.
+package ringallids
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// Machine is one process of the ring.
+type Machine struct {
+	election.Ring
+
+	// collected are the identifiers seen in the election of term Own.
+	collected election.IDs
+	// initiator: this process started the election of term Own.
+	initiator bool
+}
+
+// New makes the process that c describes.
+func New(c election.Config) (election.Machine, error) {
+	r, err := election.NewRing(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{Ring: r}, nil
+}
+
+// Step takes one input.
+func (m *Machine) Step(in election.Input, out *election.Output) {
+	switch in.Kind {
+	case election.TimePassed:
+		if in.Now >= m.Due {
+			m.start(m.Again(in.Now), out)
+		}
+	case election.Receive:
+		m.receive(&in.Message, in.Now, out)
+	case election.Campaign, election.Recover:
+		m.start(in, out)
+	default:
+		m.NoteRing(&in, out)
+	}
+}
+
+func (m *Machine) start(in election.Input, out *election.Output) {
+	if m.Begin(&in, out) {
+		m.initiator = true
+		m.putOwn(out)
+	}
+}
+
+// putOwn sends the process's own identifier round.
+func (m *Machine) putOwn(out *election.Output) {
+	m.Own = m.Term
+	m.collected = append(m.collected[:0], m.Self)
+	m.Pass(out, election.Message{Kind: election.ElectMe, Term: m.Term, Origin: m.Self, Subject: m.Self})
+}
+
+func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
+	if !m.Hear(msg, out) {
+		return
+	}
+	if lost := m.Overtaken(msg); lost && msg.Kind == election.Stale {
+		m.start(m.Again(now), out)
+		return
+	}
+	switch msg.Kind {
+	case election.ElectMe:
+		if msg.Origin == m.Self {
+			m.back(out)
+		} else {
+			m.passing(msg, now, out)
+		}
+	case election.NewCoordinator:
+		m.Announced(msg, out)
+	case election.Stale:
+	default:
+		out.Tell(election.Refused, msg.Term, msg.From)
+	}
+}
+
+// passing sends the process's own identifier first, where it hasn't yet, and
+// then the one that came.
+func (m *Machine) passing(msg *election.Message, now election.Tick, out *election.Output) {
+	if m.CanStand() && m.Own != m.Term {
+		m.initiator = false
+		m.putOwn(out)
+		m.Join(m.Dead, now)
+	}
+	if m.Own == m.Term && m.Roster.Has(msg.Origin) {
+		m.collected.Add(msg.Origin)
+	}
+	m.Pass(out, *msg)
+}
+
+// back ends the trip of the process's own identifier: all others have passed
+// before it, since links are FIFO.
+func (m *Machine) back(out *election.Output) {
+	if !m.initiator || m.Own != m.Term {
+		return
+	}
+	m.initiator = false
+	high := m.Self
+	for _, id := range m.collected {
+		if m.Roster.Outranks(id, high) {
+			high = id
+		}
+	}
+	m.Result(high, m.Term, out)
+	m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: high})
+}
+
+// Deadline is when the election must be over.
+func (m *Machine) Deadline() election.Tick { return m.Due }
+
+// Status says what the process knows.
+func (m *Machine) Status() election.Status { return m.RingStatus() }
+
+// Rows appends the table that the coordinator implies.
+func (m *Machine) Rows(rows []election.Row) []election.Row { return m.CoordinatorRows(rows) }
+
+// Clone is an independent copy.
+func (m *Machine) Clone() election.Machine {
+	c := *m
+	c.Ring = m.CloneRing()
+	c.collected = m.collected.Clone()
+	return &c
+}
+
+// Encode appends the state to b.
+func (m *Machine) Encode(b []byte, now election.Tick) []byte {
+	b = m.EncodeRing(b, now)
+	b = election.AppendFlag(b, m.initiator)
+	return m.collected.Encode(b)
+}

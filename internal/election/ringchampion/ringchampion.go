@@ -1,0 +1,112 @@
+// Package ringchampion is the refined election of seed 000 on a one-way ring: a
+// process puts its own identifier in place of a lower one, so that only the
+// highest comes back to its owner, who announces itself.
+//
+// Assumptions: FIFO links. The control part of a failed process still forwards
+// (it has withdrawn); one that is silent is skipped.
+//
+// Messages: d+n ELECT_ME, where d is the number of hops from the initiator to
+// the highest live process, and n NEW_COORDINATOR: 3n-1 at most.
+//
+// Not guaranteed: one coordinator, and an outcome when processes fail during
+// the election: then whoever waits in vain starts again.
+package ringchampion
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// Machine is one process of the ring.
+type Machine struct {
+	election.Ring
+}
+
+// New makes the process that c describes.
+func New(c election.Config) (election.Machine, error) {
+	r, err := election.NewRing(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{Ring: r}, nil
+}
+
+// Step takes one input.
+func (m *Machine) Step(in election.Input, out *election.Output) {
+	switch in.Kind {
+	case election.TimePassed:
+		if in.Now >= m.Due {
+			m.start(m.Again(in.Now), out)
+		}
+	case election.Receive:
+		m.receive(&in.Message, in.Now, out)
+	case election.Campaign, election.Recover:
+		m.start(in, out)
+	default:
+		m.NoteRing(&in, out)
+	}
+}
+
+func (m *Machine) start(in election.Input, out *election.Output) {
+	if m.Begin(&in, out) {
+		m.putOwn(out)
+	}
+}
+
+func (m *Machine) putOwn(out *election.Output) {
+	m.Own = m.Term
+	m.Pass(out, election.Message{Kind: election.ElectMe, Term: m.Term, Origin: m.Self, Subject: m.Self})
+}
+
+func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
+	if !m.Hear(msg, out) {
+		return
+	}
+	if lost := m.Overtaken(msg); lost && msg.Kind == election.Stale {
+		m.start(m.Again(now), out)
+		return
+	}
+	switch msg.Kind {
+	case election.ElectMe:
+		m.compare(msg, now, out)
+	case election.NewCoordinator:
+		m.Announced(msg, out)
+	case election.Stale:
+	default:
+		out.Tell(election.Refused, msg.Term, msg.From)
+	}
+}
+
+// compare sends exactly one message on, or none where the process's own is
+// already out and higher.
+func (m *Machine) compare(msg *election.Message, now election.Tick, out *election.Output) {
+	switch {
+	case msg.Origin == m.Self:
+		m.Result(m.Self, m.Term, out)
+		m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: m.Self})
+		return
+	case !m.CanStand() || m.Roster.Outranks(msg.Origin, m.Self):
+		m.Pass(out, *msg)
+	case m.Own != m.Term:
+		m.putOwn(out)
+	}
+	m.Join(m.Dead, now)
+}
+
+// Deadline is when the election must be over.
+func (m *Machine) Deadline() election.Tick { return m.Due }
+
+// Status says what the process knows.
+func (m *Machine) Status() election.Status { return m.RingStatus() }
+
+// Rows appends the table that the coordinator implies.
+func (m *Machine) Rows(rows []election.Row) []election.Row { return m.CoordinatorRows(rows) }
+
+// Clone is an independent copy.
+func (m *Machine) Clone() election.Machine {
+	c := *m
+	c.Ring = m.CloneRing()
+	return &c
+}
+
+// Encode appends the state to b.
+func (m *Machine) Encode(b []byte, now election.Tick) []byte {
+	return m.EncodeRing(b, now)
+}

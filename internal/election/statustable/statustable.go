@@ -1,0 +1,329 @@
+// Package statustable is the improved bully (seed 004): every process keeps the
+// process status table, and asks only the highest one that its table doesn't
+// call CRASHED. A recovered process fetches the table from a neighbour instead
+// of starting an election.
+//
+// Assumptions: as for the bully; and the table is right about who has crashed,
+// or errs on the side of calling a dead process normal.
+//
+// Messages: n-2 when the second-highest finds the coordinator dead, n when
+// another does; each process found dead on the way down adds one ELECTION and
+// one wait of T. Recovery takes n+1.
+//
+// Not guaranteed: one coordinator, as with the bully; and a process that the
+// tables wrongly call CRASHED isn't told of the new coordinator until it
+// recovers. Package office restores such rows by signs of life.
+package statustable
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+type phase uint8
+
+const (
+	idle phase = iota
+	// asking: ELECTION is out to asked, an OK is due within T.
+	asking
+	// promised: an OK has come, COORDINATOR is due within T'.
+	promised
+	// requesting: REQUEST is out to asked, a TABLE is due within T.
+	requesting
+)
+
+// Machine is one process of an improved bully election.
+type Machine struct {
+	election.Process
+
+	table    election.StatusTable
+	phase    phase
+	deadline election.Tick
+	// asked is who owes an answer.
+	asked election.ID
+	// tried counts the neighbours asked for a table.
+	tried int
+	// least is the lowest term to use after a recovery.
+	least election.Term
+	// announced is the last term in which the process announced itself.
+	announced election.Term
+}
+
+// New makes the process that c describes.
+func New(c election.Config) (election.Machine, error) {
+	p, err := election.NewProcess(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{Process: p, table: election.NewStatusTable(c.Roster, c.Coordinator), deadline: election.Never}, nil
+}
+
+// Step takes one input.
+func (m *Machine) Step(in election.Input, out *election.Output) {
+	switch in.Kind {
+	case election.TimePassed:
+		m.timeout(in.Now, out)
+	case election.Receive:
+		m.receive(&in.Message, in.Now, out)
+	case election.Campaign:
+		m.start(in.Peer, in.Term, in.Now, out)
+	case election.Recover:
+		m.tried, m.least = 0, in.Term
+		m.request(in.Now, out)
+	default:
+		m.note(&in, out)
+	}
+}
+
+func (m *Machine) note(in *election.Input, out *election.Output) {
+	m.Note(in, out)
+	switch in.Kind {
+	case election.Suspect:
+		m.table.Mark(in.Peer, in.Peer != m.Self)
+	case election.Restore:
+		m.table.Mark(in.Peer, false)
+	case election.Follow:
+		if m.Roster.Has(in.Peer) {
+			m.rest()
+			m.lead(in.Peer)
+		}
+	case election.Adopt:
+		m.table.Adopt(m.Roster)
+	default:
+	}
+}
+
+// lead makes id the coordinator in the table. A row above it that a detector
+// has heard of stays as it is: that process is alive, and will be handed the
+// office or doesn't want it.
+func (m *Machine) lead(id election.ID) {
+	m.table.Lead(id)
+	for _, s := range m.Suspects {
+		if s != id {
+			m.table.Mark(s, true)
+		}
+	}
+	if id != m.Self {
+		m.table.Mark(m.Self, false)
+	}
+}
+
+// start begins an election in a new term.
+func (m *Machine) start(dead election.ID, least election.Term, now election.Tick, out *election.Output) {
+	m.markCrashed(dead, out)
+	if !m.CanStand() || !m.NextTerm(least) {
+		m.rest()
+		return
+	}
+	out.Tell(election.Started, m.Term, dead)
+	m.ask(now, out)
+}
+
+// ask sends ELECTION to the highest process that may be alive, or announces if
+// that is this one.
+func (m *Machine) ask(now election.Tick, out *election.Output) {
+	m.table.Mark(m.Self, false)
+	highest := m.table.Highest()
+	if !m.Roster.Outranks(highest, m.Self) {
+		m.announce(out)
+		return
+	}
+	m.phase, m.asked, m.deadline = asking, highest, now+m.Timing.Reply
+	m.Send(out, election.Message{Kind: election.Election, To: highest, Term: m.Term, Subject: m.Leader})
+}
+
+// announce takes the office and tells everyone below that isn't CRASHED.
+func (m *Machine) announce(out *election.Output) {
+	m.tell(out, m.Roster.Ranked()[m.Roster.Rank(m.Self)+1:])
+}
+
+func (m *Machine) tell(out *election.Output, whom []election.Member) {
+	m.rest()
+	m.announced = m.Term
+	m.lead(m.Self)
+	m.Recognise(m.Self, m.Term, out)
+	for _, other := range whom {
+		if other.ID != m.Self && !m.table.Crashed(other.ID) {
+			m.Send(out, election.Message{Kind: election.Coordinator, To: other.ID, Term: m.Term, Subject: m.Self})
+		}
+	}
+}
+
+func (m *Machine) rest() { m.phase, m.deadline, m.asked = idle, election.Never, election.None }
+
+func (m *Machine) markCrashed(id election.ID, out *election.Output) {
+	if id != m.Self && m.table.Mark(id, true) {
+		out.Tell(election.MarkedCrashed, m.Term, id)
+	}
+}
+
+func (m *Machine) timeout(now election.Tick, out *election.Output) {
+	if now < m.deadline {
+		return
+	}
+	switch m.phase {
+	case asking:
+		m.markCrashed(m.asked, out)
+		m.ask(now, out)
+	case promised:
+		// Whoever promised to take over died on it.
+		m.start(m.asked, 0, now, out)
+	case requesting:
+		m.markCrashed(m.asked, out)
+		m.request(now, out)
+	case idle:
+	}
+}
+
+// request asks the next neighbour on the ring for its table, or announces when
+// nobody is left to ask.
+func (m *Machine) request(now election.Tick, out *election.Output) {
+	for m.tried < m.Roster.Len()-1 {
+		m.tried++
+		neighbour := m.Roster.After(m.Self, m.tried)
+		if neighbour == election.None || m.Suspects.Has(neighbour) {
+			continue
+		}
+		m.phase, m.asked, m.deadline = requesting, neighbour, now+m.Timing.Reply
+		m.Send(out, election.Message{Kind: election.Request, To: neighbour, Term: m.Term})
+		return
+	}
+	m.start(election.None, m.least, now, out)
+}
+
+func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
+	if msg.Kind == election.Request && msg.To == m.Self && m.Roster.Has(msg.From) {
+		m.requested(msg, out) // whoever recovers may know any term, or none
+		return
+	}
+	if !m.Hear(msg, out) {
+		return
+	}
+	if msg.Term > m.Term && msg.Kind != election.Table {
+		overtaken := m.phase == asking || m.phase == promised || m.Leader == m.Self
+		m.Term = msg.Term
+		m.rest()
+		if msg.Kind == election.Stale && overtaken {
+			m.start(election.None, 0, now, out)
+			return
+		}
+	}
+	switch msg.Kind {
+	case election.Election:
+		m.challenged(msg, out)
+	case election.OK:
+		if m.phase == asking && msg.From == m.asked {
+			m.phase, m.deadline = promised, now+m.Timing.Takeover
+		}
+	case election.Coordinator:
+		m.told(msg, out)
+	case election.Table:
+		m.learn(msg, out)
+	case election.Update:
+		if m.table.Mark(msg.From, false) {
+			out.Tell(election.MarkedNormal, m.Term, msg.From)
+		}
+	case election.Stale:
+	default:
+		out.Tell(election.Refused, msg.Term, msg.From)
+	}
+}
+
+// challenged answers ELECTION with OK and takes over, unless it has already
+// announced itself in this term or knows who did.
+func (m *Machine) challenged(msg *election.Message, out *election.Output) {
+	if !m.CanStand() || !m.Roster.Outranks(m.Self, msg.From) {
+		return
+	}
+	m.Send(out, election.Message{Kind: election.OK, To: msg.From, Term: m.Term})
+	if m.announced == m.Term || m.Knows(m.Term) && m.Roster.Outranks(m.Leader, m.Self) {
+		return
+	}
+	out.Tell(election.Started, m.Term, msg.Subject)
+	m.announce(out)
+}
+
+// told records the coordinator, or takes over from it if this process outranks it.
+func (m *Machine) told(msg *election.Message, out *election.Output) {
+	if m.CanStand() && m.Roster.Outranks(m.Self, msg.From) {
+		if m.NextTerm(0) {
+			out.Tell(election.Started, m.Term, msg.From)
+			m.takeOver(out)
+		}
+		return
+	}
+	if m.Knows(msg.Term) && m.Roster.Outranks(m.Leader, msg.From) {
+		return
+	}
+	m.rest()
+	m.lead(msg.From)
+	m.Recognise(msg.From, msg.Term, out)
+}
+
+// takeOver announces to all others that aren't CRASHED, whatever their rank
+// (seed 004, 4.4).
+func (m *Machine) takeOver(out *election.Output) { m.tell(out, m.Roster.Ranked()) }
+
+// requested sends a copy of the table to a process that recovers.
+func (m *Machine) requested(msg *election.Message, out *election.Output) {
+	if m.phase == requesting {
+		return // it knows no more than the one who asks
+	}
+	m.Send(out, election.Message{
+		Kind: election.Table, To: msg.From, Term: m.Term,
+		Subject: m.table.Coordinator(), List: m.table.Exceptions(),
+	})
+}
+
+// learn takes over a neighbour's table (seed 004, 4.3 and 4.4).
+func (m *Machine) learn(msg *election.Message, out *election.Output) {
+	if m.phase != requesting || msg.From != m.asked {
+		return
+	}
+	m.rest()
+	m.Term = max(m.Term, msg.Term)
+	m.table.Copy(msg.Subject, msg.List)
+	leader := m.table.Coordinator()
+	if leader != election.None && leader != m.Self && (m.Roster.Outranks(leader, m.Self) || !m.CanStand()) {
+		m.table.Mark(m.Self, false)
+		m.Recognise(leader, msg.Term, out)
+		for _, other := range m.Roster.Ring() {
+			if other.ID != m.Self && !m.table.Crashed(other.ID) {
+				m.Send(out, election.Message{Kind: election.Update, To: other.ID, Term: m.Term})
+			}
+		}
+		return
+	}
+	if m.CanStand() && m.NextTerm(m.least) {
+		out.Tell(election.Started, m.Term, leader)
+		m.takeOver(out)
+	}
+}
+
+// Deadline is when the wait ends.
+func (m *Machine) Deadline() election.Tick { return m.deadline }
+
+// Status says what the process knows.
+func (m *Machine) Status() election.Status {
+	return election.Status{Coordinator: m.Leader, Term: m.Term, Electing: m.phase != idle}
+}
+
+// Rows appends the process status table.
+func (m *Machine) Rows(rows []election.Row) []election.Row { return m.table.Rows(rows) }
+
+// Clone is an independent copy.
+func (m *Machine) Clone() election.Machine {
+	c := *m
+	c.Process = m.CloneProcess()
+	c.table = m.table.Clone()
+	return &c
+}
+
+// Encode appends the state to b.
+func (m *Machine) Encode(b []byte, now election.Tick) []byte {
+	b = m.EncodeProcess(b)
+	b = m.table.Encode(b)
+	b = append(b, byte(m.phase))
+	b = election.AppendMoment(b, m.deadline, now)
+	b = election.AppendNumber(b, uint64(m.asked))
+	b = election.AppendNumber(b, uint64(m.tried))
+	b = election.AppendNumber(b, uint64(m.least))
+	return election.AppendNumber(b, uint64(m.announced))
+}

@@ -1,0 +1,186 @@
+package election
+
+// ProcessStatus is what a row of the process status table says.
+type ProcessStatus uint8
+
+// What a row can say.
+const (
+	Unknown ProcessStatus = iota
+	Normal
+	Coordinating
+	Crashed
+)
+
+func (s ProcessStatus) String() string {
+	return [...]string{"Unknown", "Normal", "Coordinator", "Crashed"}[s&3]
+}
+
+// Row is one line of the process status table (seed 004, section 1).
+type Row struct {
+	ID       ID
+	Priority Priority
+	Status   ProcessStatus
+}
+
+// StatusTable is the process status table. The coordinator's rank implies most
+// of it, since the coordinator is the highest live process: whoever outranks it
+// has crashed, everyone else is normal. Only the rows of which the process
+// knows better are kept, so a table costs next to nothing, however many
+// processes there are.
+type StatusTable struct {
+	roster      *Roster
+	coordinator ID
+	except      IDs
+}
+
+// NewStatusTable is a table of roster in which coordinator leads and everyone
+// is as that implies. With None, everyone is normal.
+func NewStatusTable(roster *Roster, coordinator ID) StatusTable {
+	return StatusTable{roster: roster, coordinator: coordinator}
+}
+
+// Coordinator is the process whose row says so, or None.
+func (t *StatusTable) Coordinator() ID { return t.coordinator }
+
+// Exceptions are the rows that differ from what the coordinator's rank implies.
+func (t *StatusTable) Exceptions() []ID { return t.except.Clone() }
+
+func (t *StatusTable) impliedCrashed(id ID) bool {
+	return t.coordinator != None && t.roster.Outranks(id, t.coordinator)
+}
+
+// Crashed reports what the row of id says.
+func (t *StatusTable) Crashed(id ID) bool { return t.impliedCrashed(id) != t.except.Has(id) }
+
+// Mark sets the row of id, and reports whether that changed it. The
+// coordinator's own row changes with Lead alone, except that it can crash.
+func (t *StatusTable) Mark(id ID, crashed bool) bool {
+	if !t.roster.Has(id) || t.Crashed(id) == crashed {
+		return false
+	}
+	if id == t.coordinator {
+		t.vacate()
+	}
+	if t.impliedCrashed(id) != crashed {
+		t.except.Add(id)
+	} else {
+		t.except.Remove(id)
+	}
+	return true
+}
+
+// Lead makes id the coordinator: whoever outranks it has crashed.
+func (t *StatusTable) Lead(id ID) {
+	var except IDs
+	for _, x := range t.rowsBelow(id) {
+		except.Add(x)
+	}
+	t.coordinator, t.except = id, except
+}
+
+// rowsBelow are the crashed processes that id outranks.
+func (t *StatusTable) rowsBelow(id ID) []ID {
+	var below []ID
+	ranked := t.roster.ranked
+	from := t.roster.Rank(id) + 1
+	if t.coordinator != None {
+		// Between id and the present coordinator all have crashed, but for the
+		// exceptions.
+		for i := from; i < min(t.roster.Rank(t.coordinator), len(ranked)); i++ {
+			if x := ranked[i].ID; !t.except.Has(x) {
+				below = append(below, x)
+			}
+		}
+	}
+	for _, x := range t.except {
+		if t.roster.Rank(x) >= from && !t.impliedCrashed(x) {
+			below = append(below, x)
+		}
+	}
+	return below
+}
+
+// vacate leaves the table without a coordinator and every row as it was.
+func (t *StatusTable) vacate() {
+	var except IDs
+	for _, m := range t.roster.ranked {
+		if t.Crashed(m.ID) {
+			except.Add(m.ID)
+		}
+	}
+	t.coordinator, t.except = None, except
+}
+
+// Highest is the highest-ranked process that hasn't crashed and is able to
+// stand, or None.
+func (t *StatusTable) Highest() ID {
+	for _, m := range t.roster.ranked {
+		if m.Priority > 0 && !t.Crashed(m.ID) {
+			return m.ID
+		}
+	}
+	return None
+}
+
+// Copy makes the table what a peer's is: its coordinator and its exceptions.
+// Rows of strangers are left out.
+func (t *StatusTable) Copy(coordinator ID, exceptions []ID) {
+	if coordinator != None && !t.roster.Has(coordinator) {
+		coordinator = None
+	}
+	t.coordinator, t.except = coordinator, nil
+	for _, id := range exceptions {
+		if t.roster.Has(id) && id != coordinator {
+			t.except.Add(id)
+		}
+	}
+}
+
+// Adopt carries the rows over to another member list.
+func (t *StatusTable) Adopt(roster *Roster) {
+	var crashed []ID
+	for _, m := range roster.ranked {
+		if t.roster.Has(m.ID) && t.Crashed(m.ID) {
+			crashed = append(crashed, m.ID)
+		}
+	}
+	coordinator := t.coordinator
+	if !roster.Has(coordinator) {
+		coordinator = None
+	}
+	t.roster, t.coordinator, t.except = roster, coordinator, nil
+	for _, m := range roster.ranked {
+		t.Mark(m.ID, false)
+	}
+	for _, id := range crashed {
+		t.Mark(id, true)
+	}
+}
+
+// Rows appends the rows, highest rank first.
+func (t *StatusTable) Rows(rows []Row) []Row {
+	for _, m := range t.roster.ranked {
+		status := Normal
+		switch {
+		case m.ID == t.coordinator:
+			status = Coordinating
+		case t.Crashed(m.ID):
+			status = Crashed
+		}
+		rows = append(rows, Row{ID: m.ID, Priority: m.Priority, Status: status})
+	}
+	return rows
+}
+
+// Clone is an independent copy.
+func (t *StatusTable) Clone() StatusTable {
+	c := *t
+	c.except = t.except.Clone()
+	return c
+}
+
+// Encode appends the table to b.
+func (t *StatusTable) Encode(b []byte) []byte {
+	b = AppendNumber(b, uint64(t.coordinator))
+	return t.except.Encode(b)
+}

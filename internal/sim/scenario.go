@@ -1,0 +1,326 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// Microsecond is a tick of the simulator's clock.
+const (
+	Microsecond election.Tick = 1
+	Millisecond               = 1000 * Microsecond
+)
+
+// MaxProcesses is how many processes a scenario may have.
+const MaxProcesses = 100_000
+
+// Scenario is one election without any fault but those it names: the textbook's
+// situation. Process i has priority i.
+type Scenario struct {
+	Algorithm string
+	Processes int
+	// Ring is the order of the ring; empty is ascending.
+	Ring []election.ID
+	// Crashed are the processes that are down. Only the coordinator's crash is
+	// known, and only to the initiators.
+	Crashed    []election.ID
+	Initiators []election.ID
+	// Recover is a process that was down and comes back; everyone else is up and
+	// agrees on its coordinator. None when an election is to be seen.
+	Recover election.ID
+	// Latency is what a message takes from one process to another.
+	Latency election.Tick
+	// Stagger is how much longer an initiator waits for each live process above
+	// it. 0 is the textbook: all start at once.
+	Stagger election.Tick
+	// Safety: an empty one is the bare election; a mode wraps it as in the agent.
+	Safety string
+	// Watch, if set, is told of every step.
+	Watch func(Step)
+}
+
+// Step is what one process did with one input.
+type Step struct {
+	At      election.Tick
+	Process election.ID
+	Input   election.Input
+	// Output is valid during the call only.
+	Output *election.Output
+}
+
+// Outcome is how a scenario ended.
+type Outcome struct {
+	Algorithm string
+	Processes int
+	// Coordinator is whom the live processes agree on, or the highest of those
+	// that they name.
+	Coordinator election.ID
+	Agreed      bool
+	Messages    map[election.Kind]int
+	Total       int
+	// Skipped are attempts to reach successors that don't respond.
+	Skipped int
+	// Elapsed is the time from the start until the last process knew.
+	Elapsed election.Tick
+	// Views are what each live process knows at the end, by ID.
+	Views []View
+}
+
+// View is what one process knows.
+type View struct {
+	Process election.ID
+	Down    bool
+	Status  election.Status
+	rows    func([]election.Row) []election.Row
+}
+
+// Rows is the process's status table, highest rank first.
+func (v View) Rows() []election.Row {
+	if v.rows == nil {
+		return nil
+	}
+	return v.rows(nil)
+}
+
+// BadScenario says what is wrong with a scenario, and what would be right.
+type BadScenario struct{ Reason string }
+
+func (e *BadScenario) Error() string { return e.Reason }
+
+func bad(format string, args ...any) error { return &BadScenario{Reason: fmt.Sprintf(format, args...)} }
+
+// Validate says what is wrong with the scenario.
+func (s *Scenario) Validate() error {
+	if _, err := catalog.Find(s.Algorithm); err != nil {
+		return bad("%v", err)
+	}
+	if s.Processes < 1 || s.Processes > MaxProcesses {
+		return bad("processes must be from 1 to %d, not %d", MaxProcesses, s.Processes)
+	}
+	if s.Safety != "" {
+		if _, err := office.ParseMode(s.Safety); err != nil {
+			return bad("%v", err)
+		}
+	}
+	if s.Latency <= 0 || s.Stagger < 0 {
+		return bad("the latency must be above 0, and the stagger not below")
+	}
+	if err := s.validateRing(); err != nil {
+		return err
+	}
+	for name, list := range map[string][]election.ID{"crashed": s.Crashed, "initiators": s.Initiators} {
+		if err := s.validateList(name, list); err != nil {
+			return err
+		}
+	}
+	return s.validateCase()
+}
+
+func (s *Scenario) validateRing() error {
+	if len(s.Ring) == 0 {
+		return nil
+	}
+	if err := s.validateList("ring", s.Ring); err != nil {
+		return err
+	}
+	if len(s.Ring) != s.Processes {
+		return bad("the ring must name each of the %d processes once, it names %d", s.Processes, len(s.Ring))
+	}
+	return nil
+}
+
+func (s *Scenario) validateList(name string, list []election.ID) error {
+	seen := slices.Clone(list)
+	slices.Sort(seen)
+	for i, id := range seen {
+		if id < 1 || int(id) > s.Processes {
+			return bad("%s: there is no process of priority %d; priorities are 1 to %d", name, id, s.Processes)
+		}
+		if i > 0 && seen[i-1] == id {
+			return bad("%s: priority %d is named twice; name it once", name, id)
+		}
+	}
+	return nil
+}
+
+func (s *Scenario) validateCase() error {
+	if s.Recover != election.None {
+		if int(s.Recover) > s.Processes {
+			return bad("recover: there is no process of priority %d; priorities are 1 to %d", s.Recover, s.Processes)
+		}
+		if len(s.Crashed) > 0 || len(s.Initiators) > 0 {
+			return bad("recover goes without crashed and initiators: everyone else is up, and nobody starts an election")
+		}
+		if s.Processes == 1 {
+			return bad("recover needs at least 2 processes: someone must have stayed up")
+		}
+		return nil
+	}
+	if len(s.Crashed) == s.Processes {
+		return bad("everyone is crashed: leave at least one process up")
+	}
+	for _, id := range s.Initiators {
+		if slices.Contains(s.Crashed, id) {
+			return bad("initiators: process %d is down; choose one that is up", id)
+		}
+	}
+	if len(s.Initiators) == 0 {
+		return bad("nobody starts an election: name initiators, or a process to recover")
+	}
+	return nil
+}
+
+// Run runs a scenario to its end.
+func Run(s Scenario) (Outcome, error) {
+	if err := s.Validate(); err != nil {
+		return Outcome{}, err
+	}
+	algorithm, err := catalog.Find(s.Algorithm)
+	if err != nil {
+		return Outcome{}, err
+	}
+	t := &textbook{scenario: s, algorithm: algorithm, counts: make([]int, len(election.Kinds())+1)}
+	if err := t.setUp(); err != nil {
+		return Outcome{}, err
+	}
+	if err := t.run(); err != nil {
+		return Outcome{}, err
+	}
+	return t.outcome(), nil
+}
+
+// textbook is a scenario that runs.
+type textbook struct {
+	scenario  Scenario
+	algorithm catalog.Algorithm
+	roster    *election.Roster
+	machines  []election.Machine // by ID; nil: down
+	dead      []bool             // by ID
+	wakeAt    []election.Tick
+	queue     queue
+	slab      slab
+	out       election.Output
+	counts    []int
+	skipped   int
+	settledAt election.Tick
+	// leader is whom all believe in at the start; lost is that its crash is what
+	// the election is about.
+	leader election.ID
+	lost   bool
+	// elections in flight: messages that count.
+	flying int
+}
+
+// wrapped reports whether the election runs within an office.
+func (t *textbook) wrapped() bool { return t.scenario.Safety != "" }
+
+func (t *textbook) setUp() error {
+	s := &t.scenario
+	ring := make([]election.Member, s.Processes)
+	for i := range ring {
+		id := election.ID(i + 1)
+		if len(s.Ring) > 0 {
+			id = s.Ring[i]
+		}
+		ring[i] = election.Member{ID: id, Priority: election.Priority(id)}
+	}
+	roster, err := election.NewRoster(1, ring)
+	if err != nil {
+		return err
+	}
+	t.roster = roster
+	t.leader = election.ID(s.Processes)
+	if s.Recover == t.leader {
+		t.leader--
+	}
+	t.machines = make([]election.Machine, s.Processes+1)
+	t.wakeAt = make([]election.Tick, s.Processes+1)
+	t.dead = make([]bool, s.Processes+1)
+	for _, id := range s.Crashed {
+		t.dead[id] = true
+	}
+	t.lost = t.dead[t.leader]
+	for id := election.ID(1); int(id) <= s.Processes; id++ {
+		t.wakeAt[id] = election.Never
+		if t.dead[id] && !t.forwards() {
+			continue
+		}
+		if t.machines[id], err = t.machine(id); err != nil {
+			return err
+		}
+		if t.dead[id] {
+			t.step(election.Input{Kind: election.Withdraw}, id)
+		}
+		t.arm(id)
+	}
+	t.begin()
+	return nil
+}
+
+// forwards reports whether the control part of a crashed process still forwards.
+func (t *textbook) forwards() bool { return t.algorithm.DeadForward && !t.wrapped() }
+
+func (t *textbook) machine(id election.ID) (election.Machine, error) {
+	s := &t.scenario
+	c := election.Config{
+		Self: id, Roster: t.roster, Term: 1, Coordinator: t.leader, Timing: election.DefaultTiming(s.Latency, 0),
+	}
+	if t.algorithm.Ring {
+		c.Timing.Hop = 2*s.Latency + 1
+	} else {
+		// The takeover may have to wait for every process in between.
+		c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.Processes)
+	}
+	if id == s.Recover {
+		c.Coordinator = election.None
+	}
+	if !t.wrapped() {
+		return t.algorithm.New(c)
+	}
+	mode, err := office.ParseMode(s.Safety)
+	if err != nil {
+		return nil, err
+	}
+	heartbeat := max(100*Millisecond, 4*s.Latency)
+	oc := office.Config{
+		Config: c, Elect: t.algorithm.New, Mode: mode, Lease: 5 * heartbeat, Heartbeat: heartbeat, Patience: 3 * heartbeat,
+		Stagger: s.Stagger, Policy: office.Always, Drain: 0, Life: 1, Fresh: id == s.Recover,
+	}
+	if id == s.Recover {
+		oc.Term = 0
+	}
+	return office.New(oc)
+}
+
+// begin puts the causes of the election into the queue.
+func (t *textbook) begin() {
+	s := &t.scenario
+	start := election.Tick(0)
+	if t.wrapped() {
+		start = 10 * s.Latency // the coordinator has to hold the office first
+	}
+	if s.Recover != election.None {
+		t.queue.push(event{at: start, kind: call, who: s.Recover})
+		return
+	}
+	for _, id := range s.Initiators {
+		wait := election.Tick(0)
+		if !t.wrapped() {
+			wait = s.Stagger * election.Tick(t.liveAbove(id))
+		}
+		t.queue.push(event{at: start + wait, kind: call, who: id})
+	}
+}
+
+// liveAbove is how many processes above id it believes alive.
+func (t *textbook) liveAbove(id election.ID) int {
+	above := t.roster.Rank(id)
+	if t.lost && above > 0 {
+		above--
+	}
+	return above
+}

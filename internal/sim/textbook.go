@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"errors"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// maxSteps ends a scenario that doesn't end by itself.
+const maxSteps = 200_000_000
+
+// errEndless: it should not happen, and must not hang.
+var errEndless = errors.New("the election doesn't end: please report the command as a bug")
+
+func (t *textbook) run() error {
+	limit := election.Never
+	if t.wrapped() {
+		limit = 60 * 1000 * Millisecond
+	}
+	for steps := 0; steps < maxSteps; steps++ {
+		e, more := t.queue.pop()
+		if !more || e.at > limit {
+			return nil
+		}
+		t.happen(e)
+		if t.wrapped() && t.flying == 0 && e.kind != wake && t.settled() {
+			return nil
+		}
+	}
+	return errEndless
+}
+
+// settled reports whether an office is held and everyone alive knows by whom.
+func (t *textbook) settled() bool {
+	if t.queue.now <= 10*t.scenario.Latency {
+		return false
+	}
+	_, agreed := t.agreement()
+	return agreed
+}
+
+func (t *textbook) happen(e event) {
+	switch e.kind {
+	case deliver:
+		t.arrive(e)
+	case undelivered:
+		m := t.slab.take(e.slot)
+		t.step(election.Input{Kind: election.Undelivered, Message: m}, m.From)
+	case wake:
+		if t.machines[e.who] == nil || t.wakeAt[e.who] != e.at {
+			return
+		}
+		t.wakeAt[e.who] = election.Never
+		if t.machines[e.who].Deadline() <= e.at {
+			t.step(election.Input{Kind: election.TimePassed}, e.who)
+		} else {
+			t.arm(e.who)
+		}
+	case call:
+		t.call(e.who)
+	default:
+	}
+}
+
+func (t *textbook) arrive(e event) {
+	m := t.slab.take(e.slot)
+	if m.Kind.Counts() {
+		t.flying--
+	}
+	if t.machines[m.To] == nil {
+		if t.algorithm.Ring && m.Kind.Counts() {
+			// The sender's wait ends: no sign of the message's arrival has come.
+			t.queue.push(event{at: e.at + t.scenario.Latency, kind: undelivered, slot: t.slab.put(&m)})
+		}
+		return
+	}
+	t.step(election.Input{Kind: election.Receive, Message: m}, m.To)
+}
+
+// call makes a process start an election, or recover.
+func (t *textbook) call(id election.ID) {
+	in := election.Input{Kind: election.Campaign}
+	switch {
+	case t.wrapped() && id == t.scenario.Recover:
+		in.Kind = election.TimePassed // it has been listening from the start
+	case id == t.scenario.Recover:
+		in.Kind = election.Recover
+	case t.wrapped():
+		in.Kind, in.Peer = election.Suspect, t.leader
+	case t.lost:
+		if t.machines[id].Status().Term > 1 {
+			return // somebody above acted in time
+		}
+		in.Peer = t.leader
+	}
+	t.step(in, id)
+}
+
+// step lets a process take an input, and puts what it sends on its way.
+func (t *textbook) step(in election.Input, id election.ID) {
+	in.Now = t.queue.now
+	t.out.Reset()
+	before := t.machines[id].Status()
+	t.machines[id].Step(in, &t.out)
+	if t.scenario.Watch != nil {
+		t.scenario.Watch(Step{At: in.Now, Process: id, Input: in, Output: &t.out})
+	}
+	for i := range t.out.Send {
+		m := &t.out.Send[i]
+		t.count(m)
+		t.queue.push(event{at: in.Now + t.scenario.Latency, kind: deliver, slot: t.slab.put(m)})
+	}
+	if after := t.machines[id].Status(); after.Coordinator != before.Coordinator || after.Term != before.Term {
+		t.settledAt = in.Now
+	}
+	t.arm(id)
+}
+
+// count counts a message, unless it goes to a successor that doesn't respond:
+// such attempts are counted apart.
+func (t *textbook) count(m *election.Message) {
+	if !m.Kind.Counts() {
+		return
+	}
+	t.flying++
+	if t.algorithm.Ring && t.machines[m.To] == nil {
+		t.skipped++
+		return
+	}
+	t.counts[m.Kind]++
+}
+
+// arm sets the alarm for the process's deadline. An alarm that is set too early
+// is set again when it goes off.
+func (t *textbook) arm(id election.ID) {
+	due := t.machines[id].Deadline()
+	if due == election.Never || t.wakeAt[id] <= due {
+		return
+	}
+	t.wakeAt[id] = max(due, t.queue.now)
+	t.queue.push(event{at: t.wakeAt[id], kind: wake, who: id})
+}
+
+// agreement is whom the live processes name, the highest of several.
+func (t *textbook) agreement() (election.ID, bool) {
+	coordinator, agreed := election.None, true
+	for id, m := range t.machines {
+		if m == nil || t.dead[id] {
+			continue
+		}
+		named := m.Status().Coordinator
+		switch {
+		case coordinator == election.None:
+			coordinator = named
+		case named != coordinator:
+			agreed = false
+			coordinator = max(coordinator, named)
+		}
+		if named == election.None {
+			agreed = false
+		}
+	}
+	up := int(coordinator) < len(t.machines) && t.machines[coordinator] != nil && !t.dead[coordinator]
+	return coordinator, agreed && up
+}
+
+func (t *textbook) outcome() Outcome {
+	o := Outcome{
+		Algorithm: t.scenario.Algorithm, Processes: t.scenario.Processes,
+		Messages: map[election.Kind]int{}, Skipped: t.skipped, Elapsed: t.settledAt,
+	}
+	o.Coordinator, o.Agreed = t.agreement()
+	for _, k := range election.Kinds() {
+		if n := t.counts[k]; n > 0 {
+			o.Messages[k] = n
+			o.Total += n
+		}
+	}
+	for id, m := range t.machines[1:] {
+		v := View{Process: election.ID(id + 1)}
+		if m == nil || t.dead[v.Process] {
+			v.Down = true
+		} else {
+			v.Status, v.rows = m.Status(), m.Rows
+		}
+		o.Views = append(o.Views, v)
+	}
+	return o
+}
