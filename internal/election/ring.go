@@ -88,6 +88,9 @@ func (r *Ring) NoteRing(in *Input, out *Output) {
 	if in.Kind == Follow && in.Peer != None {
 		r.Due = Never
 	}
+	if !r.CanStand() {
+		r.Due, r.Own = Never, 0 // what comes back of its own no longer counts
+	}
 }
 
 // Announced takes notice of a message that goes round with the outcome, and

@@ -59,7 +59,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 		m.start(in.Peer, in.Term, in.Now, out)
 	default:
 		m.Note(&in, out)
-		if in.Kind == election.Follow && in.Peer != election.None {
+		if in.Kind == election.Follow && in.Peer != election.None || !m.CanStand() {
 			m.rest()
 		}
 	}

@@ -36,10 +36,16 @@ func NewSupport(roster *election.Roster, lease election.Tick) Support {
 func (s *Support) enter(roster *election.Roster) {
 	s.roster, s.adopted = roster, nil
 	s.settled = roster.Previous == nil
-	for _, id := range roster.Departed {
-		s.Report(id, roster.Version)
-	}
+	s.Depart(roster.Departed)
 	s.Clear()
+}
+
+// Depart notes members of the list before that no longer exist: they count as
+// having adopted this one.
+func (s *Support) Depart(gone []election.ID) {
+	for _, id := range gone {
+		s.Report(id, s.roster.Version)
+	}
 }
 
 // Clear forgets all grants: for a new term.

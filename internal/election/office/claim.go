@@ -76,6 +76,13 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 	if m.role == claiming {
 		m.release(out)
 	}
+	if term <= m.ledger.Bar() && m.ledger.To(m.now) != m.holder() {
+		// Not even this process could grant that: it was won in a term that may
+		// have been held before.
+		m.role, m.claimUntil, m.beatAt = follower, election.Never, election.Never
+		m.campaignAt = m.now
+		return
+	}
 	m.role, m.term = claiming, term
 	m.claimUntil, m.campaignAt = m.now+m.patience(), election.Never
 	m.support.Clear()
@@ -108,9 +115,11 @@ func (m *Machine) beat(out *election.Output) {
 	m.sendBeats(out)
 }
 
+func (m *Machine) holder() grants.Holder { return grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life} }
+
 func (m *Machine) request() grants.Request {
 	return grants.Request{
-		Holder: grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life},
+		Holder: m.holder(),
 		Term:   m.term, Held: m.role >= holding, Version: m.roster.Version, Sent: m.now,
 	}
 }

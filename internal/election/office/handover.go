@@ -137,8 +137,12 @@ func (m *Machine) stand(out *election.Output) {
 
 // adopt goes over to a new member list.
 func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
-	if roster == nil || roster.Version <= m.roster.Version {
+	if roster == nil || roster.Version < m.roster.Version {
 		out.Tell(election.Refused, m.seen, election.None)
+		return
+	}
+	if roster.Version == m.roster.Version {
+		m.support.Depart(roster.Departed)
 		return
 	}
 	if m.role == claiming {

@@ -79,6 +79,9 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 func (m *Machine) compare(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case msg.Origin == m.Self:
+		if m.Own != m.Term {
+			return
+		}
 		m.Result(m.Self, m.Term, out)
 		m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: m.Self})
 		return

@@ -88,6 +88,9 @@ func (m *Machine) note(in *election.Input, out *election.Output) {
 		m.table.Adopt(m.Roster)
 	default:
 	}
+	if m.phase != requesting && !m.CanStand() || !m.Roster.Has(m.Self) {
+		m.rest()
+	}
 }
 
 // lead makes id the coordinator in the table. A row above it that a detector
