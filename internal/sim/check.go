@@ -56,12 +56,13 @@ func (w *world) observe(id election.ID, e *election.Event) {
 	case election.Tenure:
 		w.tenure(id, e.Token)
 		p.running = true
+		p.tenures++
 	case election.Lost:
 		p.running = false
 	case election.Stop:
 		p.stopAsked = w.queue.now
 		at := w.queue.now + election.Tick(w.rng.between(1, int(drain)+4))
-		w.queue.push(event{at: at, kind: stopped, who: id, slot: p.life})
+		w.queue.push(event{at: at, kind: stopped, who: id, slot: p.tenures})
 	case election.Resigns:
 		asked := p.clock.local(p.stopAsked) + drain
 		if p.running && p.clock.local(w.queue.now) < asked {

@@ -55,7 +55,8 @@ func (w *world) changeMembers(a action) {
 	if err != nil {
 		return // the draw left nobody to elect; that list would be refused
 	}
-	next = next.Succeed(w.list.current)
+	floor := firstReading + election.Term(w.queue.now/termTicks)
+	next = next.Succeed(w.list.current, floor)
 	w.list.current, w.list.changed = next, w.queue.now
 	for _, id := range joining {
 		w.ever = max(w.ever, id)
@@ -125,7 +126,7 @@ func (w *world) publish() {
 				departed = append(departed, m.ID)
 			}
 		}
-		l.current = l.current.Succeed(l.current.Previous, departed...)
+		l.current = l.current.Succeed(l.current.Previous, l.current.Floor, departed...)
 	}
 	l.published = append(l.published, l.current)
 	slot := uint32(len(l.published) - 1)

@@ -301,6 +301,9 @@ func (w *world) askAside(id election.ID) {
 func (w *world) healAll() {
 	w.links.heal()
 	spare := (w.list.current.Len() - 1) / 2
+	if w.list.current.Previous != nil {
+		spare = 0 // a majority of that list has to come back, too
+	}
 	for id := election.ID(1); id <= w.ever; id++ {
 		p := &w.all[id]
 		if p.up && p.pausedUntil > w.queue.now {

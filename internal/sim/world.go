@@ -78,7 +78,9 @@ type process struct {
 	// stopAsked.
 	running   bool
 	stopAsked election.Tick
-	known     election.Status
+	// tenures counts how often it has held the office.
+	tenures uint32
+	known   election.Status
 }
 
 // clock is a process's own: its rate is in 65536ths, its wall clock is off by
@@ -233,7 +235,7 @@ func (w *world) happen(e event) {
 	case e.kind == noticed:
 		w.step(e.who, election.Input{Kind: election.Gone, Peer: e.peer, Life: e.slot})
 	case e.kind == stopped:
-		if e.slot == p.life && p.running {
+		if e.slot == p.tenures && p.running {
 			p.running = false
 			w.step(e.who, election.Input{Kind: election.Stopped})
 		}

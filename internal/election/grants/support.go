@@ -18,6 +18,8 @@ type Support struct {
 	// settled: a majority of the list before has adopted this one.
 	settled bool
 	adopted election.IDs
+	// floor is the highest term that may have been granted under an older list.
+	floor election.Term
 }
 
 const nothing election.Tick = -1 << 62
@@ -27,24 +29,25 @@ const nothing election.Tick = -1 << 62
 func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
 
 // NewSupport starts without any grant.
-func NewSupport(roster *election.Roster, lease election.Tick) Support {
+func NewSupport(roster *election.Roster, lease election.Tick, reading election.Term) Support {
 	s := Support{lasts: lease - Margin(lease), old: nothing}
-	s.enter(roster)
+	s.enter(roster, reading)
 	return s
 }
 
-func (s *Support) enter(roster *election.Roster) {
-	s.roster, s.adopted = roster, nil
+func (s *Support) enter(roster *election.Roster, reading election.Term) {
+	s.roster, s.adopted, s.floor = roster, nil, roster.Floor
 	s.settled = roster.Previous == nil
-	s.Depart(roster.Departed)
+	s.Depart(roster.Departed, reading)
 	s.Clear()
 }
 
 // Depart notes members of the list before that no longer exist: they count as
-// having adopted this one.
-func (s *Support) Depart(gone []election.ID) {
+// having adopted this one. What they granted is not above the present reading of
+// the term clock.
+func (s *Support) Depart(gone []election.ID, reading election.Term) {
 	for _, id := range gone {
-		s.Report(id, s.roster.Version)
+		s.Report(id, s.roster.Version, reading)
 	}
 }
 
@@ -76,9 +79,9 @@ func (s *Support) top() int {
 
 // Adopt goes over to another list. What was granted under the old one lasts as
 // long as it did; from now on grants count under the new one.
-func (s *Support) Adopt(roster *election.Roster) {
+func (s *Support) Adopt(roster *election.Roster, reading election.Term) {
 	until := s.Until()
-	s.enter(roster)
+	s.enter(roster, reading)
 	s.old = until
 }
 
@@ -89,17 +92,23 @@ func (s *Support) Add(id election.ID, sent election.Tick) {
 	}
 }
 
-// Report notes which list a member says that it has adopted.
-func (s *Support) Report(id election.ID, version uint32) {
+// Report notes which list a member says that it has adopted, and up to which
+// term it granted before.
+func (s *Support) Report(id election.ID, version uint32, bar election.Term) {
 	if s.settled || version < s.roster.Version || !s.roster.Previous.Has(id) {
 		return
 	}
 	s.adopted.Add(id)
+	s.floor = max(s.floor, bar)
 	s.settled = len(s.adopted) >= s.roster.Previous.Majority()
 }
 
 // Settled reports whether the list before this one has no say any more.
 func (s *Support) Settled() bool { return s.settled }
+
+// Floor is the term that a new tenure must exceed. One that lasts already goes
+// on whatever it is.
+func (s *Support) Floor() election.Term { return s.floor }
 
 // Until is when the grants no longer suffice, on the holder's clock.
 func (s *Support) Until() election.Tick {
@@ -141,6 +150,7 @@ func (s *Support) Clone() Support {
 func (s *Support) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, s.old, now)
 	b = election.AppendFlag(b, s.settled)
+	b = election.AppendNumber(b, uint64(s.floor))
 	for _, at := range s.sent {
 		b = election.AppendMoment(b, at+s.lasts, now)
 	}

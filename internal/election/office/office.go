@@ -75,6 +75,7 @@ type Machine struct {
 	drainUntil election.Tick
 	handOverAt election.Tick
 	standAgain election.Tick
+	hailAt     election.Tick
 
 	withdrawn bool
 	// leaving: the office was asked to be given up, so this process stays away
@@ -101,10 +102,10 @@ func New(c Config) (*Machine, error) {
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
 		detector: detector.New(c.Patience),
 		ledger:   grants.NewLedger(c.Lease, c.Clock, c.Fresh, c.Start),
-		support:  grants.NewSupport(c.Roster, c.Lease),
+		support:  grants.NewSupport(c.Roster, c.Lease, c.Clock.Ceiling(c.Start)),
 		seen:     c.Term, won: c.Term,
 		campaignAt: election.Never, beatAt: election.Never, claimUntil: election.Never,
-		drainUntil: election.Never, handOverAt: election.Never, standAgain: election.Never,
+		drainUntil: election.Never, handOverAt: election.Never, standAgain: election.Never, hailAt: election.Never,
 	}
 	m.fit()
 	switch {
@@ -115,8 +116,8 @@ func New(c Config) (*Machine, error) {
 		m.claimUntil, m.beatAt = c.Start+m.patience(), c.Start
 	default:
 		m.leader, m.leaderTerm = c.Coordinator, c.Term
-		m.detector.Watch(c.Coordinator, c.Start)
 	}
+	m.watch()
 	return m, nil
 }
 
@@ -237,7 +238,9 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.lamport = max(m.lamport, msg.Lamport)
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
-		m.alive(msg.From, out)
+		if msg.From != m.leader || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.leaderTerm {
+			m.alive(msg.From, out) // of the coordinator, only its BEAT says that it leads
+		}
 	}
 	switch msg.Kind {
 	case election.Beat:
@@ -248,6 +251,8 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 		m.denied(msg, out)
 	case election.Resigned:
 		m.resigned(msg, out)
+	case election.Hail:
+		m.hailed(msg, out)
 	default:
 		m.innerStep(*in, out)
 	}
@@ -285,6 +290,9 @@ func (m *Machine) timers(out *election.Output) {
 	if m.now >= m.beatAt {
 		m.beat(out)
 	}
+	if m.now >= m.hailAt {
+		m.hail(out)
+	}
 	if m.now >= m.campaignAt {
 		m.campaign(out)
 	}
@@ -292,7 +300,7 @@ func (m *Machine) timers(out *election.Output) {
 
 // Deadline is when the next of the timers is due.
 func (m *Machine) Deadline() election.Tick {
-	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain)
+	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain, m.hailAt)
 	due = min(due, m.inner.Deadline(), m.detector.Deadline(), m.ledger.Due())
 	if m.role >= holding && m.cfg.Mode != Available {
 		due = min(due, m.support.Until())

@@ -20,7 +20,7 @@ func (m *Machine) Clone() election.Machine {
 func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = append(b, byte(m.role))
 	for _, at := range [...]election.Tick{
-		m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain,
+		m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain, m.hailAt,
 	} {
 		b = election.AppendMoment(b, at, now)
 	}
