@@ -102,15 +102,19 @@ func (r *Ring) Announced(m *Message, out *Output) {
 	}
 }
 
-// Overtaken takes over a newer term from a message, and reports whether an
-// election or a tenure of this process ends by that.
-func (r *Ring) Overtaken(m *Message) bool {
+// Overtaken takes over a newer term from a message. An election or a tenure of
+// this process ends by that. Where the message only says that there is a newer
+// term, the election of that term is given the time to end, rather than starting
+// a yet newer one: otherwise two could overtake each other for ever.
+func (r *Ring) Overtaken(m *Message, now Tick) {
 	if m.Term <= r.Term {
-		return false
+		return
 	}
-	lost := r.Due != Never || r.Leader == r.Self
+	waits := m.Kind == Stale && (r.Due != Never || r.Leader == r.Self)
 	r.Term, r.Due = m.Term, Never
-	return lost
+	if waits {
+		r.Due = now + r.Round()
+	}
 }
 
 // Result takes notice of the outcome of an election, unless a higher process

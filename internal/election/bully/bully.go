@@ -119,14 +119,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		return
 	}
 	if msg.Term > m.Term {
-		// A newer election; the one of ours is over.
-		overtaken := m.phase != idle || m.Leader == m.Self
-		m.Term = msg.Term
-		m.rest()
-		if msg.Kind == election.Stale && overtaken {
-			m.start(m.dead, 0, now, out)
-			return
-		}
+		m.overtaken(msg, now)
 	}
 	switch msg.Kind {
 	case election.Election:
@@ -140,6 +133,19 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	case election.Stale:
 	default:
 		out.Tell(election.Refused, msg.Term, msg.From)
+	}
+}
+
+// overtaken takes over a newer term: an election of this process is over. Where
+// the message only says that there is a newer term, the election of that term is
+// given the time to end, rather than starting a yet newer one: otherwise two
+// could overtake each other for ever.
+func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
+	waits := msg.Kind == election.Stale && (m.phase != idle || m.Leader == m.Self)
+	m.Term = msg.Term
+	m.rest()
+	if waits {
+		m.phase, m.deadline = yielding, now+m.Timing.Takeover
 	}
 }
 

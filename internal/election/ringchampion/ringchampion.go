@@ -59,10 +59,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	if !m.Hear(msg, out) {
 		return
 	}
-	if lost := m.Overtaken(msg); lost && msg.Kind == election.Stale {
-		m.start(m.Again(now), out)
-		return
-	}
+	m.Overtaken(msg, now)
 	switch msg.Kind {
 	case election.ElectMe:
 		m.compare(msg, now, out)
