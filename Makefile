@@ -66,7 +66,7 @@ fmt: ## Format all Go code.
 
 .PHONY: tidy
 tidy: ## Tidy the go.mod of each module.
-	@for module in $(MODULES); do $(GO) -C $$module mod tidy; done
+	@for module in $(MODULES); do $(GO) -C $$module mod tidy 2>&1 | { grep -v '^go: downloading' || true; }; done
 
 .PHONY: vet
 vet: ## Run go vet over all modules.
@@ -116,6 +116,7 @@ test-root: ## Run the tests of the operator, the agent and the core.
 	if [ -n "$$simulator" ]; then $(GO_TEST) -race -short $$simulator; fi; \
 	if [ -n "$$concurrent" ]; then $(GO_TEST) -race $$concurrent; fi
 
+# Never from the cache (-count 1): they also read files outside their own module, and Go doesn't look at those again.
 .PHONY: test-modules
 test-modules: ## Run the tests of the other modules: the linter's rules, the images, the cluster.
 	@for module in $(filter-out .,$(MODULES)); do \
@@ -123,12 +124,12 @@ test-modules: ## Run the tests of the other modules: the linter's rules, the ima
 			if [ "$${CI:-}" = true ]; then echo "hack/cluster: its tests need root, and CI must not skip them" >&2; exit 1; fi; \
 			echo "hack/cluster: not root, so the tests that start a cluster are skipped"; \
 		fi; \
-		(cd $$module && $(GO_TEST) ./...); \
+		(cd $$module && $(GO_TEST) -count 1 ./...); \
 	done
 
 .PHONY: test-lint
 test-lint: ## Prove that each lint rule refuses what it should.
-	@$(GO) -C hack/tools/golangci test ./...
+	@$(GO) -C hack/tools/golangci test -count 1 ./...
 
 .PHONY: bench
 bench: ## Run the benchmarks; BENCH=regexp chooses, COUNT=n repeats, BENCHTIME=5s prolongs.
