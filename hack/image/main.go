@@ -87,7 +87,7 @@ func (r recipe) make(ctx context.Context, output string, stdout io.Writer) error
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch) //nolint:errcheck // what stays behind in the temporary folder harms nobody
+	defer os.RemoveAll(scratch)
 	binary := filepath.Join(scratch, r.Name())
 	if err := r.compile(ctx, binary); err != nil {
 		return err
