@@ -82,7 +82,7 @@ func (p *plan) draw(w *world) {
 			p.add(w, at, kinds[r.below(len(kinds))])
 		}
 	}
-	p.healAt = at + election.Tick(r.below(int(lease+patience)))
+	p.healAt = at + election.Tick(r.below(int(lease)))
 	p.deadline = p.healAt + convergeWithin
 	p.push(w, action{at: p.healAt, kind: healAll})
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// The times of a sampled world, in ticks. They stand in the proportions of an
-// agent's default timing.
+// The times of a sampled world, in ticks. One BEAT that is lost makes a suspect,
+// and two a tenure lapse, so that little has to happen for much to go wrong.
 const (
 	transMax  election.Tick = 4
-	heartbeat election.Tick = 24
-	patience  election.Tick = 64
-	lease     election.Tick = 96
+	heartbeat election.Tick = 40
+	patience  election.Tick = 56
+	lease     election.Tick = 88
 	stagger   election.Tick = 12
 	drain     election.Tick = 12
-	stable    election.Tick = 40
+	stable    election.Tick = 24
 	// termTicks is how many ticks of the wall clock make a term.
 	termTicks election.Tick = 8
 	// firstReading is the wall clock's reading at the start, in terms.
@@ -161,7 +161,7 @@ func (w *world) start(seed uint64) {
 	w.trace = 14695981039346656037
 	w.list = memberList{current: w.first}
 	for id := range w.all {
-		w.all[id] = process{}
+		w.all[id] = process{machine: w.all[id].machine}
 	}
 	w.ever = election.ID(w.processes)
 	w.plan.draw(w)
@@ -192,13 +192,14 @@ func (w *world) boot(id election.ID, fresh bool) {
 	if !fresh {
 		c.Term, c.Coordinator = 1, w.first.Ranked()[0].ID
 	}
-	machine, err := office.New(c)
-	if err != nil {
+	if p.machine == nil {
+		p.machine = new(office.Machine)
+	}
+	if err := p.machine.Restart(c); err != nil {
 		w.check.fail("setup", err.Error())
 		return
 	}
-	p.machine = machine
-	p.known = machine.Status()
+	p.known = p.machine.Status()
 	p.known.Term = 0
 	if fresh && !p.roster.Has(id) {
 		w.check.fail("setup", "a process boots with a list that it isn't on")

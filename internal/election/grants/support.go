@@ -18,6 +18,8 @@ type Support struct {
 	// settled: a majority of the list before has adopted this one.
 	settled bool
 	adopted election.IDs
+	// until is when the grants no longer suffice.
+	until election.Tick
 	// floor is the highest term that may have been granted under an older list.
 	floor election.Term
 }
@@ -28,18 +30,17 @@ const nothing election.Tick = -1 << 62
 // out: clocks whose rates differ by less than a sixteenth are safe.
 func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
 
-// NewSupport starts without any grant.
-func NewSupport(roster *election.Roster, lease election.Tick, reading election.Term) Support {
-	s := Support{lasts: lease - Margin(lease), old: nothing}
+// Open starts without any grant; reading is that of the term clock.
+func (s *Support) Open(roster *election.Roster, lease election.Tick, reading election.Term) {
+	s.lasts = lease - Margin(lease)
 	s.enter(roster, reading)
-	return s
 }
 
 func (s *Support) enter(roster *election.Roster, reading election.Term) {
 	s.roster, s.adopted, s.floor = roster, nil, roster.Floor
 	s.settled = roster.Previous == nil
-	s.Depart(roster.Departed, reading)
 	s.Clear()
+	s.Depart(roster.Departed, reading)
 }
 
 // Depart notes members of the list before that no longer exist: they count as
@@ -62,6 +63,7 @@ func (s *Support) Clear() {
 	for i := range s.sent {
 		s.sent[i] = nothing
 	}
+	s.until = nothing
 }
 
 func (s *Support) top() int {
@@ -80,15 +82,16 @@ func (s *Support) top() int {
 // Adopt goes over to another list. What was granted under the old one lasts as
 // long as it did; from now on grants count under the new one.
 func (s *Support) Adopt(roster *election.Roster, reading election.Term) {
-	until := s.Until()
+	until := s.until
 	s.enter(roster, reading)
-	s.old = until
+	s.old, s.until = until, until
 }
 
 // Add notes a grant to the request of the moment sent.
 func (s *Support) Add(id election.ID, sent election.Tick) {
-	if int(id) < len(s.sent) {
-		s.sent[id] = max(s.sent[id], sent)
+	if int(id) < len(s.sent) && s.sent[id] < sent {
+		s.sent[id] = sent
+		s.count()
 	}
 }
 
@@ -100,7 +103,9 @@ func (s *Support) Report(id election.ID, version uint32, bar election.Term) {
 	}
 	s.adopted.Add(id)
 	s.floor = max(s.floor, bar)
-	s.settled = len(s.adopted) >= s.roster.Previous.Majority()
+	if s.settled = len(s.adopted) >= s.roster.Previous.Majority(); s.settled {
+		s.count()
+	}
 }
 
 // Settled reports whether the list before this one has no say any more.
@@ -111,12 +116,14 @@ func (s *Support) Settled() bool { return s.settled }
 func (s *Support) Floor() election.Term { return s.floor }
 
 // Until is when the grants no longer suffice, on the holder's clock.
-func (s *Support) Until() election.Tick {
+func (s *Support) Until() election.Tick { return s.until }
+
+func (s *Support) count() {
 	until := s.lastsFor(s.roster)
 	if !s.settled {
 		until = min(until, s.lastsFor(s.roster.Previous))
 	}
-	return max(until, s.old)
+	s.until = max(until, s.old)
 }
 
 // lastsFor is when fewer than a majority of roster have granted.

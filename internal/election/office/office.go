@@ -86,39 +86,45 @@ type Machine struct {
 
 // New makes the process that c describes.
 func New(c Config) (*Machine, error) {
+	m := &Machine{}
+	return m, m.Restart(c)
+}
+
+// Restart begins a new life of the process in the memory of the old one.
+func (m *Machine) Restart(c Config) error {
 	if err := c.Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	inner := c.Config
-	inner.Coordinator = election.None
-	if !c.Fresh {
-		inner.Coordinator = c.Coordinator
+	if c.Fresh {
+		inner.Coordinator = election.None
 	}
 	machine, err := c.Elect(inner)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m := &Machine{
+	*m = Machine{
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
-		detector: detector.New(c.Patience),
-		ledger:   grants.NewLedger(c.Lease, c.Clock, c.Fresh, c.Start),
-		support:  grants.NewSupport(c.Roster, c.Lease, c.Clock.Ceiling(c.Start)),
-		seen:     c.Term, won: c.Term,
-		campaignAt: election.Never, beatAt: election.Never, claimUntil: election.Never,
-		drainUntil: election.Never, handOverAt: election.Never, standAgain: election.Never, hailAt: election.Never,
+		detector: m.detector, support: m.support, peers: m.peers[:0],
+		ledger: grants.NewLedger(c.Lease, c.Clock, c.Fresh, c.Start),
+		seen:   c.Term, won: c.Term,
+		campaignAt: election.Never, beatAt: election.Never, claimUntil: election.Never, drainUntil: election.Never,
+		handOverAt: election.Never, standAgain: election.Never, hailAt: election.Never,
 	}
+	m.detector.Open(c.Patience)
+	m.support.Open(c.Roster, c.Lease, c.Clock.Ceiling(c.Start))
 	m.fit()
-	switch {
-	case c.Coordinator == election.None:
+	switch c.Coordinator {
+	case election.None:
 		m.campaignAt = c.Start + c.Patience + m.stagger()
-	case c.Coordinator == c.Self:
+	case c.Self:
 		m.role, m.term = claiming, c.Term
 		m.claimUntil, m.beatAt = c.Start+m.patience(), c.Start
 	default:
 		m.leader, m.leaderTerm = c.Coordinator, c.Term
 	}
 	m.watch()
-	return m, nil
+	return nil
 }
 
 // fit makes room for all members of the lists in force.
