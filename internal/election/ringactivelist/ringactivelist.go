@@ -112,6 +112,9 @@ func (m *Machine) passing(msg *election.Message, now election.Tick, out *electio
 	}
 	if m.Own == m.Term && m.Roster.Has(msg.Origin) {
 		m.active.Add(msg.Origin)
+		if m.Knows(m.Term) && m.Roster.Outranks(msg.Origin, m.Leader) {
+			m.complete(out) // it took a detour round a failure
+		}
 	}
 	m.Pass(out, *msg)
 }

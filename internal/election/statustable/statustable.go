@@ -224,11 +224,12 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 }
 
 // overtaken takes over a newer term: an election of this process is over. Where
-// the message only says that there is a newer term, the election of that term is
+// the message only shows that there is a newer term, the election of that term is
 // given the time to end, rather than starting a yet newer one: otherwise two
 // could overtake each other for ever.
 func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
-	waits := msg.Kind == election.Stale && (m.phase == asking || m.phase == promised || m.Leader == m.Self)
+	waits := (m.phase == asking || m.phase == promised || m.Leader == m.Self) &&
+		msg.Kind != election.Election && msg.Kind != election.Coordinator
 	m.Term = msg.Term
 	m.rest()
 	if waits {
