@@ -21,6 +21,8 @@ type Sampling struct {
 	Faults    []string
 	Schedules int
 	Seed      uint64
+	// Enough, if set, is how many violations end the sampling.
+	Enough int
 	// Workers run schedules side by side; 0 is one for each processor.
 	Workers int
 	// Progress, if set, is called now and then, by one goroutine at a time.
@@ -145,6 +147,9 @@ func (c *collector) add(schedules, violated int, found []Violation, steps uint64
 		if len(r.Violations) < maxReported {
 			r.Violations = append(r.Violations, v)
 		}
+	}
+	if e := c.sampling.Enough; e > 0 && r.Violated >= e {
+		c.next.Store(int64(c.sampling.Schedules))
 	}
 	c.traces.merge(traces)
 	if c.sampling.Progress != nil {
