@@ -72,8 +72,8 @@ func TestBadInputGetsOneLineThatSaysWhatIsRight(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			got := conclave(t, nil, strings.Fields(args)...)
-			if got.status != exitMisused {
-				t.Errorf("exit status %d, want %d", got.status, exitMisused)
+			if got.status != 2 {
+				t.Errorf("exit status %d, want 2", got.status)
 			}
 			if got.err != "error: "+want+"\n" {
 				t.Errorf("stderr is\n%swant\nerror: %s", got.err, want)

@@ -77,35 +77,51 @@ type heldTable struct {
 	by   []election.ID
 }
 
+// gathering finds out who holds equal tables.
+type gathering struct {
+	tables  []heldTable
+	byState map[string]int
+	byRows  map[string]int
+}
+
 // tablesOf are the different status tables in an outcome.
 func tablesOf(o *sim.Outcome) []heldTable {
-	var tables []heldTable
-	// Processes in equal states have equal tables, and processes in different
-	// states often do.
-	byState := map[string]int{}
-	byRows := map[string]int{}
-	var state, key []byte
+	g := gathering{byState: map[string]int{}, byRows: map[string]int{}}
+	var state []byte
 	for _, v := range o.Views {
-		if v.Down {
-			continue
+		if !v.Down {
+			state = v.AppendState(state[:0])
+			g.add(v.Process, state, v.Rows)
 		}
-		state = v.AppendState(state[:0])
-		i, seen := byState[string(state)]
-		if !seen {
-			rows := v.Rows()
-			key = key[:0]
-			for _, r := range rows {
-				key = append(key, byte(r.Status))
-			}
-			if i, seen = byRows[string(key)]; !seen {
-				i, tables = len(tables), append(tables, heldTable{rows: rows})
-				byRows[string(key)] = i
-			}
-			byState[string(state)] = i
-		}
-		tables[i].by = append(tables[i].by, v.Process)
 	}
-	return tables
+	return g.tables
+}
+
+// add puts a process to those that hold its table. Equal states have equal
+// tables, so rows, which takes long, is rarely called; different states often
+// have equal tables, too.
+func (g *gathering) add(id election.ID, state []byte, rows func() []election.Row) {
+	i, seen := g.byState[string(state)]
+	if !seen {
+		i = g.find(rows())
+		g.byState[string(state)] = i
+	}
+	g.tables[i].by = append(g.tables[i].by, id)
+}
+
+// find is the place of the table with these rows.
+func (g *gathering) find(rows []election.Row) int {
+	key := make([]byte, len(rows))
+	for i, r := range rows {
+		key[i] = byte(r.Status)
+	}
+	i, seen := g.byRows[string(key)]
+	if !seen {
+		i = len(g.tables)
+		g.tables = append(g.tables, heldTable{rows: rows})
+		g.byRows[string(key)] = i
+	}
+	return i
 }
 
 // What a terminal shows well.

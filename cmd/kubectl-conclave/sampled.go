@@ -20,6 +20,11 @@ type sampled struct {
 	interrupted bool
 }
 
+// describeSampling says in one line what is run.
+func describeSampling(s *sim.Sampling) string {
+	return fmt.Sprintf("%s, %d processes, %s, faults: %s", s.Algorithm, s.Processes, s.Safety, faultsText(s.Faults))
+}
+
 // replay is the command that runs one schedule again.
 func (s *sampled) replay(seed uint64) string {
 	return fmt.Sprintf("kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults %s --schedules 1 --seed %d",
@@ -27,6 +32,10 @@ func (s *sampled) replay(seed uint64) string {
 }
 
 func (s *sampled) rate() float64 { return float64(s.Report.Schedules) / max(s.took.Seconds(), 1e-6) }
+
+// distinct is how many traces there were, as far as can be told: the estimate
+// may be above what is possible.
+func (s *sampled) distinct() uint64 { return min(s.Distinct, uint64(max(0, s.Report.Schedules))) }
 
 // verdict is the error that the exit status tells.
 func (s *sampled) verdict() error {
@@ -49,8 +58,11 @@ func (s *sampled) write(w io.Writer, output string) error {
 	case asJSON:
 		return s.writeJSON(w)
 	case asTranscript:
+		if s.Violated == 0 {
+			fmt.Fprintln(w, "# no promise was broken")
+		}
 		for _, v := range s.violations() {
-			fmt.Fprintf(w, "# violated: %s: %s\n", v.Invariant, v.Detail)
+			fmt.Fprintf(w, "# broken: %s: %s\n", v.Invariant, v.Detail)
 		}
 		return nil
 	}
@@ -87,13 +99,12 @@ func (s *sampled) writeJSON(w io.Writer) error {
 		SchedulesPerSecond int64       `json:"schedulesPerSecond"`
 	}{
 		s.Algorithm, s.Processes, s.Safety, append([]string{}, s.Faults...), s.Seed, s.Report.Schedules, s.interrupted,
-		s.Violated, told, s.Distinct, s.Steps, s.took.Milliseconds(), int64(s.rate()),
+		s.Violated, told, s.distinct(), s.Steps, s.took.Milliseconds(), int64(s.rate()),
 	})
 }
 
 func (s *sampled) writeTable(w io.Writer) {
-	fmt.Fprintf(w, "%s, %d processes, %s, faults: %s, seeds from %d\n\n",
-		s.Algorithm, s.Processes, s.Safety, faultsText(s.Faults), s.Seed)
+	fmt.Fprintf(w, "%s, seeds from %d\n\n", describeSampling(&s.Sampling), s.Seed)
 	facts := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	done := fmt.Sprint(s.Report.Schedules)
 	if s.interrupted {
@@ -101,7 +112,7 @@ func (s *sampled) writeTable(w io.Writer) {
 	}
 	fmt.Fprintf(facts, "SCHEDULES\t%s\n", done)
 	fmt.Fprintf(facts, "VIOLATIONS\t%d\n", s.Violated)
-	fmt.Fprintf(facts, "DISTINCT TRACES\tabout %d\n", s.Distinct)
+	fmt.Fprintf(facts, "DISTINCT TRACES\tabout %d\n", s.distinct())
 	fmt.Fprintf(facts, "STEPS\t%d\n", s.Steps)
 	fmt.Fprintf(facts, "SPEED\t%.0f schedules per second\n", s.rate())
 	facts.Flush() //nolint:errcheck // as with fmt.Fprint: nobody is left to be told

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"os/signal"
@@ -34,6 +35,7 @@ func runSchedules(cmd *cobra.Command, o *options, sample sampler) error {
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if o.output == asTranscript {
+		fmt.Fprintf(out, "# %s, seed %d\n", describeSampling(&s), s.Seed)
 		transcript := sim.Transcript{To: out}
 		s.Watch = transcript.Watch
 	}
