@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -99,7 +101,7 @@ func Sample(ctx context.Context, s Sampling) (Report, error) {
 		wait.Go(func() { c.work(ctx, w) })
 	}
 	wait.Wait()
-	c.report.Distinct = c.traces.estimate()
+	c.report.Distinct = min(c.traces.estimate(), uint64(c.report.Schedules))
 	return c.report, nil
 }
 
@@ -143,11 +145,10 @@ func (c *collector) add(schedules, violated int, found []Violation, steps uint64
 	r.Schedules += schedules
 	r.Violated += violated
 	r.Steps += steps
-	for _, v := range found {
-		if len(r.Violations) < maxReported {
-			r.Violations = append(r.Violations, v)
-		}
-	}
+	// Workers finish in any order; the lowest seeds are the ones to report.
+	r.Violations = append(r.Violations, found...)
+	slices.SortFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.Seed, b.Seed) })
+	r.Violations = r.Violations[:min(len(r.Violations), maxReported)]
 	if e := c.sampling.Enough; e > 0 && r.Violated >= e {
 		c.next.Store(int64(c.sampling.Schedules))
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -42,7 +43,8 @@ type Scenario struct {
 	// Latency is what a message takes from one process to another.
 	Latency election.Tick
 	// Stagger is how much longer an initiator waits for each live process above
-	// it. 0 is the textbook: all start at once.
+	// it. 0 is the textbook: all start at once; with a safety mode, it stands for
+	// what the agent does by itself.
 	Stagger election.Tick
 	// Safety: an empty one is the bare election; a mode wraps it as in the agent.
 	Safety string
@@ -319,7 +321,7 @@ func (t *textbook) machine(id election.ID) (election.Machine, error) {
 	heartbeat := max(100*Millisecond, 4*s.Latency)
 	oc := office.Config{
 		Config: c, Elect: t.algorithm.New, Mode: mode, Lease: 5 * heartbeat, Heartbeat: heartbeat, Patience: 3 * heartbeat,
-		Stagger: s.Stagger, Policy: office.Always, Drain: 0, Life: 1, Fresh: id == s.Recover,
+		Stagger: cmp.Or(s.Stagger, 4*s.Latency), Policy: office.Always, Drain: 0, Life: 1, Fresh: id == s.Recover,
 	}
 	if id == s.Recover {
 		oc.Term = 0

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -21,6 +23,10 @@ const (
 	// firstReading is the wall clock's reading at the start, in terms.
 	firstReading election.Term = 1000
 )
+
+// stepsMax ends a schedule that goes round in circles. The longest ones take a
+// tenth of it.
+const stepsMax = 200_000
 
 // maxMembers bounds the processes of a sampled world, those that join included:
 // links are bits.
@@ -131,11 +137,14 @@ func priority(id election.ID, level int) election.Priority {
 // run runs the schedule of a seed and returns what it violates, if anything.
 func (w *world) run(seed uint64) *Violation {
 	w.start(seed)
+	began := w.steps
 	for {
 		e, more := w.queue.pop()
 		switch {
 		case !more:
 			w.check.fail("progress", "nothing is left to happen")
+		case w.steps-began > stepsMax:
+			w.check.fail("progress", fmt.Sprintf("at %d it doesn't go on: more than %d steps", e.at, stepsMax))
 		case e.at > w.plan.deadline:
 			w.check.fail("convergence", w.disagreement())
 		default:

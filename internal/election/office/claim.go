@@ -151,7 +151,8 @@ func (m *Machine) secure(out *election.Output) {
 		return
 	}
 	m.role, m.claimUntil = holding, election.Never
-	m.leader, m.leaderTerm = m.cfg.Self, m.term
+	m.succeeded(m.cfg.Self, out)
+	m.leaderTerm = m.term
 	m.dead = election.None
 	m.token = election.TokenOf(m.term, m.roster.Priority(m.cfg.Self))
 	out.Events = append(out.Events, election.Event{

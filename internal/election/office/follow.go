@@ -90,6 +90,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	}
 	m.campaignAt = election.Never
 	if m.leader != id || m.leaderTerm != term {
+		m.succeeded(id, out)
 		m.leader, m.leaderTerm, m.dead = id, term, election.None
 		m.peers[id].notBefore = 0
 		out.Tell(election.Recognised, term, id)
@@ -97,6 +98,17 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 		m.watch()
 	}
 	m.shareSuspects(msg.List, out)
+}
+
+// succeeded notes that by holds the office. Whoever held it before and hasn't
+// resigned is believed dead, until it is heard of.
+func (m *Machine) succeeded(by election.ID, out *election.Output) {
+	before := m.leader
+	m.leader = by
+	if before == election.None || before == by || before == m.cfg.Self || m.peers[before].resigned >= m.leaderTerm {
+		return
+	}
+	m.suspect(before, out)
 }
 
 // shareSuspects takes over whom the coordinator believes dead: it alone hears
