@@ -23,6 +23,9 @@ const (
 // clocks that differ, too little to use the terms up.
 const absurd election.Term = 1 << 20
 
+// roundsMax bounds how often in one step a timer can make another one due.
+const roundsMax = 8
+
 // peer is what is known of another process.
 type peer struct {
 	life uint32
@@ -77,6 +80,9 @@ type Machine struct {
 	standAgain election.Tick
 	hailAt     election.Tick
 
+	// due is the earliest of them, and of those of the parts.
+	due election.Tick
+
 	withdrawn bool
 	// leaving: the office was asked to be given up, so this process stays away
 	// from it for a while.
@@ -124,6 +130,7 @@ func (m *Machine) Restart(c Config) error {
 		m.leader, m.leaderTerm = c.Coordinator, c.Term
 	}
 	m.watch()
+	m.due = m.nextDeadline()
 	return nil
 }
 
@@ -196,7 +203,11 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 		out.Tell(election.Refused, in.Term, in.Peer)
 	case election.TimePassed, election.NoInput:
 	}
-	m.timers(out)
+	m.due = m.nextDeadline()
+	for round := 0; m.now >= m.due && round < roundsMax; round++ {
+		m.timers(out)
+		m.due = m.nextDeadline()
+	}
 	m.stamp(out, sent)
 }
 
@@ -305,7 +316,9 @@ func (m *Machine) timers(out *election.Output) {
 }
 
 // Deadline is when the next of the timers is due.
-func (m *Machine) Deadline() election.Tick {
+func (m *Machine) Deadline() election.Tick { return m.due }
+
+func (m *Machine) nextDeadline() election.Tick {
 	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain, m.hailAt)
 	due = min(due, m.inner.Deadline(), m.detector.Deadline(), m.ledger.Due())
 	if m.role >= holding && m.cfg.Mode != Available {
