@@ -1,10 +1,12 @@
 package machine
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,21 +153,40 @@ func environment() []string {
 	return []string{"PATH=" + strings.Join(search, ":"), "HOME=/run", "TMPDIR=/run"}
 }
 
-// await returns when the address accepts connections. It has no bound: a node that boots while the control plane is
+// await returns when what a program depends on is there. It has no bound: a node that boots while the control plane is
 // away shall come up when it is back.
-func await(address string) {
-	if address == "" {
-		return
-	}
-	network, where, _ := strings.Cut(address, ":")
-	for {
-		connection, err := net.DialTimeout(network, where, time.Second)
-		if err == nil {
-			connection.Close()
-			return
-		}
+func await(dependency string) {
+	for dependency != "" && !there(dependency) {
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+func there(dependency string) bool {
+	kind, where, _ := strings.Cut(dependency, ":")
+	if kind == "ready" {
+		return ready(where)
+	}
+	connection, err := net.DialTimeout(kind, where, time.Second)
+	if err != nil {
+		return false
+	}
+	connection.Close()
+	return true
+}
+
+// ready asks an API server whether it has all that it serves. Nothing secret is said, so its certificate doesn't matter.
+func ready(address string) bool {
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // See above.
+		DisableKeepAlives: true,
+	}
+	client := http.Client{Transport: transport, Timeout: time.Second}
+	response, err := client.Get("https://" + address + "/readyz")
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
 // relay gives each connection of the host one to the address in the machine.

@@ -90,7 +90,7 @@ table ip probe {
 	set addresses { type ipv4_addr; comment "one"; }
 	map services { type ipv4_addr . inet_proto . inet_service : verdict; }
 	map affinity { type ipv4_addr : inet_service; flags dynamic; timeout 10s; }
-	chain endpoint { dnat to 127.0.0.1:80; }
+	chain endpoint { meta l4proto tcp dnat to 127.0.0.1:80; }
 	chain service { numgen random mod 2 vmap { 0 : goto endpoint, 1 : goto endpoint }; }
 	chain filter {
 		type filter hook forward priority 0;

@@ -41,8 +41,9 @@ type Program struct {
 	Name string   `json:"name"`
 	Path string   `json:"path"`
 	Args []string `json:"args"`
-	// After is an address that must accept connections before the program starts: "tcp:IP:PORT" or "unix:PATH". A
-	// program that starts too early backs off for seconds, so waiting is what makes a cluster start fast.
+	// After is what must be there before the program starts: something that accepts connections ("tcp:IP:PORT"), or an
+	// API server that says it's ready ("ready:IP:PORT"). A program that starts too early backs off for seconds, so
+	// waiting is what makes a cluster start fast.
 	After string `json:"after,omitempty"`
 }
 

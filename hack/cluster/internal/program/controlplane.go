@@ -15,6 +15,9 @@ import (
 // etcdURL is where etcd listens: on the control plane's own loopback, which nobody else can reach, so without TLS.
 const etcdURL = "http://127.0.0.1:2379"
 
+// frontProxyUser is whom the API server is to those behind it.
+const frontProxyUser = "front-proxy-client"
+
 // The files of a machine, by name in machine.EtcDir.
 const (
 	fileAuthority         = "ca.crt"
@@ -23,6 +26,8 @@ const (
 	fileServingKey        = "serving.key"
 	fileKubeletClient     = "kubelet-client.crt"
 	fileKubeletClientKey  = "kubelet-client.key"
+	fileFrontProxy        = "front-proxy.crt"
+	fileFrontProxyKey     = "front-proxy.key"
 	fileServiceAccountKey = "service-account.key"
 	fileServiceAccount    = "service-account.crt"
 	fileControllerManager = "kube-controller-manager.kubeconfig"
@@ -48,7 +53,11 @@ func apiServerAddress() netip.AddrPort {
 	return netip.AddrPortFrom(topology.ControlPlane().IP(), topology.APIServerPort)
 }
 
-func afterAPIServer() string { return "tcp:" + apiServerAddress().String() }
+// An API server listens well before it has the roles of its clients. Programs that need those wait for them; kubelet
+// gets its permissions from the node authorizer, and need not.
+func listening() string { return "tcp:" + apiServerAddress().String() }
+
+func ready() string { return "ready:" + apiServerAddress().String() }
 
 func etc(name string) string { return path.Join(machine.EtcDir, name) }
 
@@ -82,6 +91,13 @@ func ControlPlane() []machine.Program {
 			"--kubelet-client-certificate=" + etc(fileKubeletClient),
 			"--kubelet-client-key=" + etc(fileKubeletClientKey),
 			"--kubelet-preferred-address-types=InternalIP",
+			"--requestheader-client-ca-file=" + etc(fileAuthority),
+			"--requestheader-allowed-names=" + frontProxyUser,
+			"--requestheader-username-headers=X-Remote-User",
+			"--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--proxy-client-cert-file=" + etc(fileFrontProxy),
+			"--proxy-client-key-file=" + etc(fileFrontProxyKey),
 			"--service-account-issuer=https://kubernetes.default.svc." + topology.ClusterDomain,
 			"--service-account-key-file=" + etc(fileServiceAccount),
 			"--service-account-signing-key-file=" + etc(fileServiceAccountKey),
@@ -91,7 +107,7 @@ func ControlPlane() []machine.Program {
 			// Webhooks are reached at their pods' addresses: there is no kube-proxy on the control plane.
 			"--enable-aggregator-routing=true",
 		}},
-		{Name: "kube-controller-manager", Path: kubernetes("kube-controller-manager"), After: afterAPIServer(), Args: []string{
+		{Name: "kube-controller-manager", Path: kubernetes("kube-controller-manager"), After: ready(), Args: []string{
 			"--kubeconfig=" + etc(fileControllerManager),
 			"--authentication-kubeconfig=" + etc(fileControllerManager),
 			"--authorization-kubeconfig=" + etc(fileControllerManager),
@@ -102,7 +118,7 @@ func ControlPlane() []machine.Program {
 			"--cluster-signing-cert-file=" + etc(fileAuthority),
 			"--cluster-signing-key-file=" + etc(fileAuthorityKey),
 		}},
-		{Name: "kube-scheduler", Path: kubernetes("kube-scheduler"), After: afterAPIServer(), Args: []string{
+		{Name: "kube-scheduler", Path: kubernetes("kube-scheduler"), After: ready(), Args: []string{
 			"--kubeconfig=" + etc(fileScheduler),
 			"--authentication-kubeconfig=" + etc(fileScheduler),
 			"--authorization-kubeconfig=" + etc(fileScheduler),
@@ -132,7 +148,13 @@ func ControlPlaneFiles(authorities Authorities) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Whom API servers behind this one believe when it says who asks.
+	frontProxy, err := pki.Issue(authorities.Cluster, pki.Identity{Name: frontProxyUser})
+	if err != nil {
+		return nil, err
+	}
 	files := []File{
+		{fileFrontProxy, frontProxy.Cert}, {fileFrontProxyKey, frontProxy.Key},
 		{fileAuthority, authorities.Cluster.Cert}, {fileAuthorityKey, authorities.Cluster.Key},
 		{fileServing, serving.Cert}, {fileServingKey, serving.Key},
 		{fileKubeletClient, kubeletClient.Cert}, {fileKubeletClientKey, kubeletClient.Key},

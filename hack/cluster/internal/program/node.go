@@ -45,20 +45,20 @@ func Node(node topology.Machine, kernel Kernel) []machine.Program {
 		{Name: "containerd", Path: path.Join(machine.BinDir, "containerd", "containerd"), Args: []string{
 			"--config=" + etc(fileContainerd),
 		}},
-		{Name: "kubelet", Path: kubernetes("kubelet"), After: afterAPIServer(), Args: []string{
+		{Name: "kubelet", Path: kubernetes("kubelet"), After: listening(), Args: []string{
 			"--config=" + etc(fileKubelet),
 			"--kubeconfig=" + etc(fileKubeletKubeconfig),
 			"--root-dir=" + path.Join(machine.LibDir, "kubelet"),
 			"--hostname-override=" + node.Name,
 			"--node-ip=" + node.IP().String(),
 		}},
-		{Name: "coredns", Path: path.Join(machine.BinDir, "coredns", "coredns"), After: afterAPIServer(), Args: []string{
+		{Name: "coredns", Path: path.Join(machine.BinDir, "coredns", "coredns"), After: ready(), Args: []string{
 			"-conf", etc(fileCorefile),
 		}},
 	}
 	if kernel.Proxy {
 		programs = append(programs, machine.Program{
-			Name: "kube-proxy", Path: kubernetes("kube-proxy"), After: afterAPIServer(),
+			Name: "kube-proxy", Path: kubernetes("kube-proxy"), After: ready(),
 			Args: []string{"--config=" + etc(fileProxy)},
 		})
 	}
