@@ -144,3 +144,18 @@ func (c Cluster) lock() (unlock func(), err error) {
 		c.Say("waiting for another command on cluster %s", c.Name)
 	})
 }
+
+// Inits are the processes that the machines live by, as far as they run.
+func (c Cluster) Inits() ([]machine.Process, error) {
+	state, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	var inits []machine.Process
+	for _, member := range state.Machines {
+		if member.Init.Alive() {
+			inits = append(inits, member.Init)
+		}
+	}
+	return inits, nil
+}
