@@ -14,7 +14,7 @@ import (
 
 // TestCluster walks through the life of a cluster. Its parts build on each other, so the first that fails ends it.
 func TestCluster(t *testing.T) {
-	h := newHarness(t, "test")
+	h := newHarness(t, "hack-test")
 	h.on("down") // Whatever an interrupted run has left.
 	before := takeInventory(t)
 	for _, part := range []struct {
@@ -32,6 +32,7 @@ func TestCluster(t *testing.T) {
 		{"a killed node says no goodbye, and comes back", testKill},
 		{"the control plane can be killed and started", testControlPlane},
 		{"another cluster runs side by side", testSideBySide},
+		{"up goes on where another was interrupted", testInterrupted},
 		{"up makes anew what was switched off in the middle", testSwitchedOff},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.test(h.in(t)) }) {
@@ -48,9 +49,6 @@ func TestCluster(t *testing.T) {
 }
 
 func testUp(h *harness) {
-	h.on("up", "--nodes", "0") // Builds what isn't in the cache yet.
-	h.on("up", "--nodes", "1")
-	h.on("down")
 	begun := time.Now()
 	h.on("up", "--nodes", "3")
 	took := time.Since(begun)
@@ -138,6 +136,13 @@ func testService(h *harness) {
 		}
 		return seen["peer-0"] && seen["peer-1"] && seen["peer-2"] && seen["peer-3"] && seen["peer-4"]
 	})
+	if answer, err := h.peer("peer-0", "hold", "kubernetes.default:443", "100ms"); err != nil {
+		h.t.Errorf("the API server's Service: %v, %s", err, answer)
+	}
+	// As the API server reaches webhooks: straight at a pod's address.
+	if answer := h.get("get", "--raw", "/api/v1/namespaces/"+namespace+"/services/any:80/proxy/"); !strings.HasPrefix(answer, "peer-") {
+		h.t.Errorf("the Service answered the API server with %q", answer)
+	}
 }
 
 func testStreams(h *harness) {
@@ -253,13 +258,45 @@ func testControlPlane(h *harness) {
 }
 
 func testSideBySide(h *harness) {
-	other := h.with("other")
+	other := h.with("hack-other")
 	other.on("up", "--nodes", "1")
 	if nodes := other.get("get", "nodes", "--no-headers"); strings.Count(nodes, " Ready ") != 1 {
 		h.t.Errorf("the other cluster's nodes are\n%s", nodes)
 	}
 	testReach(h)
 	other.on("down")
+	testReach(h)
+}
+
+// testInterrupted kills up again and again, at different moments. The next one goes on from whatever is there.
+func testInterrupted(h *harness) {
+	h.on("down")
+	for _, after := range []time.Duration{100, 300, 600, 1000, 2000} {
+		up := h.command("up", "--nodes", "2", "--name", h.cluster)
+		if err := up.Start(); err != nil {
+			h.t.Fatal(err)
+		}
+		time.Sleep(after * time.Millisecond)
+		_ = up.Process.Kill() // It may be done by now.
+		_ = up.Wait()
+	}
+	// And two of them at once don't get in each other's way.
+	results := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, said, err := h.try("up", "--nodes", "3", "--name", h.cluster)
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, said)
+			}
+			results <- err
+		}()
+	}
+	for range 2 {
+		if err := <-results; err != nil {
+			h.t.Error(err)
+		}
+	}
+	h.startPeers()
 	testReach(h)
 }
 

@@ -58,6 +58,7 @@ func newCommand() *cobra.Command {
 		machineCommand(open, "start", "Bring back a machine that was killed", lifecycle.Cluster.Start),
 		kubectlCommand(open),
 		assetsCommand(),
+		buildCommand(),
 	)
 	root.AddCommand(innerCommands()...)
 	return root
@@ -170,6 +171,24 @@ func assetsCommand() *cobra.Command {
 			}
 			_, err = fmt.Fprintln(command.OutOrStdout(), directory)
 			return err
+		},
+	}
+}
+
+func buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "build", Short: "Build every program that up needs and that isn't in the cache, and no more", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			cache, err := openCache()
+			if err != nil {
+				return err
+			}
+			for _, component := range append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...) {
+				if _, err := cache.Get(command.Context(), component); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 }

@@ -43,13 +43,28 @@ func requireRoot(t *testing.T) {
 func newHarness(t *testing.T, cluster string) *harness {
 	t.Helper()
 	requireRoot(t)
-	tool := filepath.Join(t.TempDir(), "cluster")
+	tool := filepath.Join(openFolder(t), "cluster")
 	build(t, tool, ".")
 	h := &harness{t: t, tool: tool, cluster: cluster}
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	h.run("build")
 	h.kubectl = filepath.Join(strings.TrimSpace(h.run("assets")), "kubectl")
 	t.Cleanup(func() { h.run("down", "--name", cluster) })
 	return h
+}
+
+// openFolder makes one that everybody may look into.
+func openFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "cluster-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 func build(t *testing.T, output, source string) {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/conclave-dev/conclave/hack/cluster/internal/lifecycle"
@@ -149,16 +148,3 @@ func switchOff(h *harness) {
 	}
 }
 
-// TestWithoutRoot says what is missing, in one line.
-func TestWithoutRoot(t *testing.T) {
-	requireRoot(t) // To become somebody else.
-	h := newHarness(t, "rootless")
-	for _, verb := range []string{"up", "down"} {
-		command := h.command(verb, "--name", "rootless")
-		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		_, said, err := output(command)
-		if err == nil || strings.Count(said, "\n") != 1 || !strings.Contains(said, "needs root") {
-			t.Errorf("%s without root: %v, said %q", verb, err, said)
-		}
-	}
-}

@@ -120,10 +120,14 @@ func (c Cache) runBuild(ctx context.Context, component Component, output string)
 	}
 	var said bytes.Buffer
 	command := exec.CommandContext(ctx, "go", arguments...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // It ends its compilers, too.
 	command.Dir = module
 	command.Env = append(os.Environ(), component.environment()...)
 	command.Stdout, command.Stderr = &said, &said
 	if err := command.Run(); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted while building %s", component.Name)
+		}
 		return fmt.Errorf("build %s: %w\n%s", component.Name, err, strings.TrimSpace(said.String()))
 	}
 	return nil

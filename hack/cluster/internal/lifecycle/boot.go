@@ -21,28 +21,31 @@ import (
 // patience bounds how long the cluster may take for a step, on a slow and busy computer.
 const patience = 3 * time.Minute
 
-// boot is a machine that was started just now.
+// boot is a machine that was started, and of which it isn't known yet that it does its work.
 type boot struct {
 	Member
 
-	at time.Time
+	at time.Time // Zero if an earlier command started it, and was interrupted.
 }
 
-// bootMissing starts those machines that don't run.
+// bootMissing starts those machines that don't run, and returns those that aren't settled.
 func (c Cluster) bootMissing(state *State, machines []topology.Machine, programs map[string]string) ([]boot, error) {
 	if err := c.fabric().MakeSwitch(); err != nil {
 		return nil, err
 	}
 	var booted []boot
 	for _, wanted := range machines {
-		if state.ensure(wanted).Init.Alive() {
-			continue
+		member := *state.ensure(wanted)
+		switch {
+		case !member.Init.Alive():
+			started, err := c.boot(state, wanted, programs)
+			if err != nil {
+				return nil, err
+			}
+			booted = append(booted, started)
+		case !member.Settled:
+			booted = append(booted, boot{Member: member})
 		}
-		started, err := c.boot(state, wanted, programs)
-		if err != nil {
-			return nil, err
-		}
-		booted = append(booted, started)
 	}
 	return booted, nil
 }
@@ -50,15 +53,7 @@ func (c Cluster) bootMissing(state *State, machines []topology.Machine, programs
 // boot starts a machine that doesn't run: for the first time, or again with what is left on its disk.
 func (c Cluster) boot(state *State, wanted topology.Machine, programs map[string]string) (boot, error) {
 	c.Say("starting %s", wanted.Name)
-	hierarchies, err := machine.Hierarchies()
-	if err != nil {
-		return boot{}, err
-	}
-	// A machine that ended has left the cgroups of its pods.
-	if err := machine.RemoveCgroup(hierarchies, c.machineCgroup(wanted)); err != nil {
-		return boot{}, err
-	}
-	if err := machine.MakeCgroup(hierarchies, c.machineCgroup(wanted)); err != nil {
+	if err := c.clearCgroup(c.machineCgroup(wanted)); err != nil {
 		return boot{}, err
 	}
 	if err := c.fabric().Connect(wanted); err != nil {
@@ -74,8 +69,24 @@ func (c Cluster) boot(state *State, wanted topology.Machine, programs map[string
 		return boot{}, err
 	}
 	member := state.ensure(wanted)
-	member.Init = process
+	member.Init, member.Settled = process, false
 	return boot{*member, at}, c.save(state)
+}
+
+// clearCgroup makes the cgroup anew. There may be what a machine that ended has left for its pods; and a whole machine,
+// if a command was interrupted between starting it and noting that.
+func (c Cluster) clearCgroup(cgroup string) error {
+	hierarchies, err := machine.Hierarchies()
+	if err != nil {
+		return err
+	}
+	if err := machine.EmptyCgroup(hierarchies, cgroup); err != nil {
+		return err
+	}
+	if err := machine.RemoveCgroup(hierarchies, cgroup); err != nil {
+		return err
+	}
+	return machine.MakeCgroup(hierarchies, cgroup)
 }
 
 // prepare writes all that the machine reads, and returns the path of its spec.
@@ -187,7 +198,10 @@ func (c Cluster) await(ctx context.Context, state *State, booted []boot) error {
 			return err
 		}
 	}
-	return nil
+	for _, started := range booted {
+		state.ensure(started.Machine).Settled = true
+	}
+	return c.save(state)
 }
 
 // until polls, as long as the machine lives. An error of the poll is only of interest if it's the last one.

@@ -106,7 +106,7 @@ func (c Cluster) Kill(name string) error {
 	if err := member.Init.Kill(); err != nil {
 		return err
 	}
-	member.Init = machine.Process{}
+	member.Init, member.Settled = machine.Process{}, false
 	if err := c.save(state); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (c Cluster) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if member.Init.Alive() {
+	if member.Init.Alive() && member.Settled {
 		c.Say("%s runs already", name)
 		return nil
 	}
@@ -133,11 +133,11 @@ func (c Cluster) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	started, err := c.boot(state, member.Machine, programs)
+	started, err := c.bootMissing(state, []topology.Machine{member.Machine}, programs)
 	if err != nil {
 		return err
 	}
-	if err := c.await(ctx, state, []boot{started}); err != nil {
+	if err := c.await(ctx, state, started); err != nil {
 		return err
 	}
 	c.Say("%s is back", name)

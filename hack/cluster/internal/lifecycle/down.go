@@ -46,7 +46,7 @@ func (c Cluster) sweep(state *State) error {
 	}
 	hierarchies, noCgroups := machine.Hierarchies()
 	if noCgroups == nil {
-		err = errors.Join(err, c.killAll(hierarchies))
+		err = errors.Join(err, machine.EmptyCgroup(hierarchies, c.cgroup()))
 		err = errors.Join(err, machine.RemoveCgroup(hierarchies, c.cgroup()))
 		machine.RemoveCgroupIfEmpty(hierarchies, cgroupParent)
 	}
@@ -56,27 +56,6 @@ func (c Cluster) sweep(state *State) error {
 	}
 	c.removeEmptyParents()
 	return err
-}
-
-// killAll ends what is in the cluster's cgroups: nothing else ever gets in there.
-func (c Cluster) killAll(hierarchies []machine.Hierarchy) error {
-	for range 10 { // A process may start another while we look; an init that is killed can't.
-		pids, err := machine.ProcessesIn(hierarchies, c.cgroup())
-		if err != nil || len(pids) == 0 {
-			return err
-		}
-		for _, pid := range pids {
-			process, gone := machine.Identify(pid)
-			if gone != nil {
-				continue
-			}
-			err = errors.Join(err, process.Kill())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("processes keep appearing in the cgroup %s", c.cgroup())
 }
 
 // removeEmptyParents removes the folders of all clusters with the last one.

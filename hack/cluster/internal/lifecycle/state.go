@@ -41,6 +41,8 @@ type State struct {
 type Member struct {
 	Machine topology.Machine `json:"machine"`
 	Init    machine.Process  `json:"init"`
+	// Settled says that it came to do its work after its start. If it isn't, the command that started it was interrupted.
+	Settled bool `json:"settled"`
 }
 
 // DefaultDirectory is where the clusters of a user have their folders.

@@ -114,17 +114,22 @@ func enableControllers(directory string) error {
 	if err != nil {
 		return fmt.Errorf("read the controllers of the cgroup %s: %w", directory, err)
 	}
+	control := filepath.Join(directory, "cgroup.subtree_control")
+	var refused error
 	for controller := range strings.FieldsSeq(string(available)) {
 		// One at a time: a controller that can't be had shouldn't cost the others.
-		err = errors.Join(err, os.WriteFile(filepath.Join(directory, "cgroup.subtree_control"), []byte("+"+controller), 0))
+		refused = errors.Join(refused, os.WriteFile(control, []byte("+"+controller), 0))
 	}
-	enabled, readErr := os.ReadFile(filepath.Join(directory, "cgroup.subtree_control"))
-	if readErr != nil {
-		return fmt.Errorf("read what the cgroup %s delegates: %w", directory, readErr)
+	enabled, err := os.ReadFile(control)
+	if err != nil {
+		return fmt.Errorf("read what the cgroup %s delegates: %w", directory, err)
 	}
 	for _, needed := range []string{"cpu", "memory", "pids"} {
 		if !slices.Contains(strings.Fields(string(enabled)), needed) {
-			return fmt.Errorf("the cgroup %s can't delegate the %s controller, which kubelet needs: %w", directory, needed, err)
+			if refused == nil {
+				refused = errors.New("it hasn't got it")
+			}
+			return fmt.Errorf("the cgroup %s can't delegate the %s controller, which kubelet needs: %w", directory, needed, refused)
 		}
 	}
 	return nil
@@ -209,6 +214,27 @@ func readPIDs(path string) ([]int, error) {
 		return nil, err
 	}
 	return pids, nil
+}
+
+// EmptyCgroup kills what is in the cgroup and all below it. Only machines ever get into a cgroup of ours.
+func EmptyCgroup(hierarchies []Hierarchy, cgroup string) error {
+	const rounds = 10 // A process may start another while we look. An init that is killed can't, and takes all with it.
+	for range rounds {
+		pids, err := ProcessesIn(hierarchies, cgroup)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			process, gone := Identify(pid)
+			if gone != nil {
+				continue
+			}
+			if err := process.Kill(); err != nil {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("processes keep appearing in the cgroup %s", cgroup)
 }
 
 // RemoveCgroup removes the cgroup and all below it. The processes must be gone; the kernel may take a moment to see that.

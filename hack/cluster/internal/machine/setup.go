@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -144,7 +145,16 @@ func leaveRootCgroup() error {
 	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return fmt.Errorf("join the cgroup for the machine's own programs: %w", err)
 	}
-	return enableControllers(cgroupRoot)
+	// The launcher has closed all its files, but the kernel may not have taken it out of the cgroup yet.
+	const attempts = 100
+	var err error
+	for range attempts {
+		if err = enableControllers(cgroupRoot); err == nil {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err
 }
 
 // shadowKernelSettings covers those that kubelet insists on setting, and that are the whole computer's, with plain files
