@@ -14,9 +14,9 @@ import (
 
 // TestCluster walks through the life of a cluster. Its parts build on each other, so the first that fails ends it.
 func TestCluster(t *testing.T) {
-	h := newHarness(t, "hack-test")
+	h := newHarness(t, "test")
 	h.on("down") // Whatever an interrupted run has left.
-	before := takeInventory(t)
+	before := takeInventory(t, "test", "other")
 	for _, part := range []struct {
 		name string
 		test func(*harness)
@@ -41,7 +41,7 @@ func TestCluster(t *testing.T) {
 	}
 	t.Run("down leaves nothing behind", func(t *testing.T) {
 		h.in(t).on("down")
-		requireSameInventory(t, before, takeInventory(t))
+		requireSameInventory(t, before, takeInventory(t, "test", "other"))
 		if said := h.in(t).on("down"); !strings.Contains(said, "there is no cluster") {
 			t.Errorf("down a second time said %q", said)
 		}
@@ -230,7 +230,7 @@ func testKill(h *harness) {
 	if err := held.Wait(); err != nil {
 		h.t.Error(err)
 	}
-	if left := processesOf(h.t, fmt.Sprintf("/%s/%s", h.cluster, victim.Spec.NodeName)); len(left) > 0 {
+	if left := processesOf(h.t, "/"+h.cluster+"/"+victim.Spec.NodeName); len(left) > 0 {
 		h.t.Errorf("the killed node left %v", left)
 	}
 	h.on("start", victim.Spec.NodeName)
@@ -258,7 +258,7 @@ func testControlPlane(h *harness) {
 }
 
 func testSideBySide(h *harness) {
-	other := h.with("hack-other")
+	other := h.with(clusterName(h.t, "other"))
 	other.on("up", "--nodes", "1")
 	if nodes := other.get("get", "nodes", "--no-headers"); strings.Count(nodes, " Ready ") != 1 {
 		h.t.Errorf("the other cluster's nodes are\n%s", nodes)

@@ -10,7 +10,7 @@ import (
 // What is missing is said in one line.
 
 func TestWithoutRoot(t *testing.T) {
-	h := newHarness(t, "hack-rootless")
+	h := newHarness(t, "rootless")
 	for _, verb := range []string{"up", "down", "load", "kill", "start", "partition", "heal"} {
 		arguments := []string{verb, "--name", h.cluster}
 		if verb != "up" && verb != "down" {
@@ -23,7 +23,7 @@ func TestWithoutRoot(t *testing.T) {
 }
 
 func TestWithoutCgroups(t *testing.T) {
-	h := newHarness(t, "hack-groupless")
+	h := newHarness(t, "groupless")
 	script := `umount -R /sys/fs/cgroup && exec "$0" up --name "$1"`
 	command := exec.Command("sh", "-c", script, h.tool, h.cluster)
 	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -31,23 +31,23 @@ func TestWithoutCgroups(t *testing.T) {
 }
 
 func TestWithoutCapabilities(t *testing.T) {
-	h := newHarness(t, "hack-powerless")
+	h := newHarness(t, "powerless")
 	// As root in a container that nobody gave privileges to.
 	command := exec.Command("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", h.tool, "up", "--name", h.cluster)
 	requireOneLine(t, command, "CAP_SYS_ADMIN")
 }
 
 func TestUnknownMachine(t *testing.T) {
-	h := newHarness(t, "hack-nowhere")
-	requireOneLine(t, h.command("kill", "node-1", "--name", h.cluster), "there is no cluster hack-nowhere")
+	h := newHarness(t, "nowhere")
+	requireOneLine(t, h.command("kill", "node-1", "--name", h.cluster), "there is no cluster nowhere")
 	requireOneLine(t, h.command("up", "--name", "Not_A_Name"), "lower-case letters")
 	requireOneLine(t, h.command("up", "--nodes", "99", "--name", h.cluster), "0 to 32 nodes")
 }
 
 // TestWithoutServices: what only a part of the cluster needs is no reason to do without a cluster.
 func TestWithoutServices(t *testing.T) {
-	h := newHarness(t, "hack-bare")
-	before := takeInventory(t)
+	h := newHarness(t, "bare")
+	before := takeInventory(t, "bare")
 	command := h.command("up", "--nodes", "1", "--name", h.cluster)
 	command.Env = append(command.Environ(), "PATH=/nowhere")
 	_, said, err := output(command)
@@ -61,7 +61,7 @@ func TestWithoutServices(t *testing.T) {
 		t.Errorf("up with another node said %q", said)
 	}
 	h.on("down")
-	requireSameInventory(t, before, takeInventory(t))
+	requireSameInventory(t, before, takeInventory(t, "bare"))
 }
 
 func requireOneLine(t *testing.T, command *exec.Cmd, part string) {

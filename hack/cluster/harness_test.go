@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +29,17 @@ type harness struct {
 	kubectl string
 }
 
+// clusterName is the same for each run in one checkout, so that a run cleans up after one that was interrupted, and
+// another for each checkout, so that two of them can be tested at once.
+func clusterName(t *testing.T, purpose string) string {
+	t.Helper()
+	working, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s-%08x", purpose, crc32.ChecksumIEEE([]byte(working)))
+}
+
 // requireRoot skips where there's no root to be had, and fails where there ought to be.
 func requireRoot(t *testing.T) {
 	t.Helper()
@@ -40,8 +53,9 @@ func requireRoot(t *testing.T) {
 	t.Skip(reason)
 }
 
-func newHarness(t *testing.T, cluster string) *harness {
+func newHarness(t *testing.T, purpose string) *harness {
 	t.Helper()
+	cluster := clusterName(t, purpose)
 	requireRoot(t)
 	tool := filepath.Join(openFolder(t), "cluster")
 	build(t, tool, ".")

@@ -13,20 +13,27 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 )
 
-// inventory is what "ip netns", "mount", "ps" and the cgroup trees show, and the kernel settings that nodes like to change.
+// inventory is what "ip netns", "mount", "ps" and the cgroup trees show of some clusters, and the kernel settings that
+// nodes like to change. Other clusters on this machine are none of the test's business.
 type inventory struct {
 	namespaces, mounts, processes, cgroups, settings []string
 }
 
-func takeInventory(t *testing.T) inventory {
+func takeInventory(t *testing.T, purposes ...string) inventory {
 	t.Helper()
-	return inventory{
-		namespaces: names(t, "/run/netns"),
-		mounts:     mounts(t),
-		processes:  processesOf(t, "/conclave/"),
-		cgroups:    cgroups(t),
-		settings:   settings(t),
+	found := inventory{settings: settings(t)}
+	for _, purpose := range purposes {
+		cluster := clusterName(t, purpose)
+		found.namespaces = append(found.namespaces, containing(names(t, "/run/netns"), cluster)...)
+		found.mounts = append(found.mounts, containing(mounts(t), cluster)...)
+		found.processes = append(found.processes, processesOf(t, "/"+cluster+"/")...)
+		found.cgroups = append(found.cgroups, containing(cgroups(t), cluster)...)
 	}
+	return found
+}
+
+func containing(all []string, part string) []string {
+	return slices.DeleteFunc(all, func(one string) bool { return !strings.Contains(one, part) })
 }
 
 func requireSameInventory(t *testing.T, before, after inventory) {
@@ -43,6 +50,12 @@ func requireSameInventory(t *testing.T, before, after inventory) {
 	} {
 		if !slices.Equal(kind.before, kind.after) {
 			t.Errorf("%s were\n%q\nand are\n%q", kind.name, kind.before, kind.after)
+		}
+	}
+	for _, cgroup := range cgroups(t) {
+		// That of all clusters goes with the last one.
+		if filepath.Base(cgroup) == "conclave" && !slices.ContainsFunc(cgroups(t), func(one string) bool { return filepath.Dir(one) == cgroup }) {
+			t.Errorf("the cgroup %s is left, and empty", cgroup)
 		}
 	}
 	if entries := names(t, os.Getenv("XDG_STATE_HOME")); len(entries) > 0 {
@@ -147,4 +160,3 @@ func switchOff(h *harness) {
 		}
 	}
 }
-
