@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,20 +156,10 @@ func (c Cluster) spec(state *State, wanted topology.Machine, programs map[string
 
 // await returns when what was started does its work.
 func (c Cluster) await(ctx context.Context, state *State, booted []boot) error {
-	client, err := c.administrator(state)
-	if err != nil {
-		return err
-	}
-	server, err := newAPI(state.server(), state.Authorities.Cluster.Cert, client)
-	if err != nil {
-		return err
-	}
-	for _, started := range booted {
-		if !started.Machine.IsControlPlane() {
-			// While the API server comes up.
-			if err := c.loadPause(ctx, started); err != nil {
-				return err
-			}
+	nodes := slices.DeleteFunc(slices.Clone(booted), func(b boot) bool { return b.Machine.IsControlPlane() })
+	for _, node := range nodes { // While the API server comes up.
+		if err := c.loadPause(ctx, node); err != nil {
+			return err
 		}
 	}
 	controlPlane, err := state.member(topology.ControlPlaneName)
@@ -179,7 +170,25 @@ func (c Cluster) await(ctx context.Context, state *State, booted []boot) error {
 		c.Say("the control plane doesn't run: until it is started, nodes that were started can't become Ready")
 		return nil
 	}
-	if err := c.until(ctx, *controlPlane, "the API server answers", func() (bool, error) {
+	if err := c.awaitReady(ctx, state, *controlPlane, nodes); err != nil {
+		return err
+	}
+	for _, started := range booted {
+		state.ensure(started.Machine).Settled = true
+	}
+	return c.save(state)
+}
+
+func (c Cluster) awaitReady(ctx context.Context, state *State, controlPlane Member, nodes []boot) error {
+	client, err := c.administrator(state)
+	if err != nil {
+		return err
+	}
+	server, err := newAPI(state.server(), state.Authorities.Cluster.Cert, client)
+	if err != nil {
+		return err
+	}
+	if err := c.until(ctx, controlPlane, "the API server answers", func() (bool, error) {
 		err := server.ready(ctx)
 		return err == nil, err
 	}); err != nil {
@@ -188,20 +197,14 @@ func (c Cluster) await(ctx context.Context, state *State, booted []boot) error {
 	if err := server.grantDNS(ctx); err != nil {
 		return err
 	}
-	for _, started := range booted {
-		if started.Machine.IsControlPlane() {
-			continue
-		}
-		if err := c.until(ctx, started.Member, started.Machine.Name+" is Ready", func() (bool, error) {
-			return server.nodeReady(ctx, started.Machine.Name, started.at)
+	for _, node := range nodes {
+		if err := c.until(ctx, node.Member, node.Machine.Name+" is Ready", func() (bool, error) {
+			return server.nodeReady(ctx, node.Machine.Name, node.at)
 		}); err != nil {
 			return err
 		}
 	}
-	for _, started := range booted {
-		state.ensure(started.Machine).Settled = true
-	}
-	return c.save(state)
+	return nil
 }
 
 // until polls, as long as the machine lives. An error of the poll is only of interest if it's the last one.

@@ -65,7 +65,6 @@ func kubernetes(name string) string { return path.Join(machine.BinDir, "kubernet
 
 // ControlPlane is what the control plane runs.
 func ControlPlane() []machine.Program {
-	self := topology.ControlPlane().IP().String()
 	return []machine.Program{
 		{Name: "etcd", Path: kubernetes("etcd"), Args: []string{
 			"--name=etcd",
@@ -79,51 +78,59 @@ func ControlPlane() []machine.Program {
 			"--unsafe-no-fsync",
 			"--log-level=warn",
 		}},
-		{Name: "kube-apiserver", Path: kubernetes("kube-apiserver"), After: "tcp:127.0.0.1:2379", Args: []string{
-			"--etcd-servers=" + etcdURL,
-			"--advertise-address=" + self,
-			fmt.Sprintf("--secure-port=%d", topology.APIServerPort),
-			"--service-cluster-ip-range=" + topology.ServiceNet.String(),
-			"--client-ca-file=" + etc(fileAuthority),
-			"--tls-cert-file=" + etc(fileServing),
-			"--tls-private-key-file=" + etc(fileServingKey),
-			"--kubelet-certificate-authority=" + etc(fileAuthority),
-			"--kubelet-client-certificate=" + etc(fileKubeletClient),
-			"--kubelet-client-key=" + etc(fileKubeletClientKey),
-			"--kubelet-preferred-address-types=InternalIP",
-			"--requestheader-client-ca-file=" + etc(fileAuthority),
-			"--requestheader-allowed-names=" + frontProxyUser,
-			"--requestheader-username-headers=X-Remote-User",
-			"--requestheader-group-headers=X-Remote-Group",
-			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-			"--proxy-client-cert-file=" + etc(fileFrontProxy),
-			"--proxy-client-key-file=" + etc(fileFrontProxyKey),
-			"--service-account-issuer=https://kubernetes.default.svc." + topology.ClusterDomain,
-			"--service-account-key-file=" + etc(fileServiceAccount),
-			"--service-account-signing-key-file=" + etc(fileServiceAccountKey),
-			"--authorization-mode=Node,RBAC",
-			"--enable-admission-plugins=NodeRestriction",
-			"--allow-privileged=true",
-			// Webhooks are reached at their pods' addresses: there is no kube-proxy on the control plane.
-			"--enable-aggregator-routing=true",
-		}},
-		{Name: "kube-controller-manager", Path: kubernetes("kube-controller-manager"), After: ready(), Args: []string{
-			"--kubeconfig=" + etc(fileControllerManager),
-			"--authentication-kubeconfig=" + etc(fileControllerManager),
-			"--authorization-kubeconfig=" + etc(fileControllerManager),
-			"--leader-elect=false",
-			"--use-service-account-credentials=true",
-			"--service-account-private-key-file=" + etc(fileServiceAccountKey),
-			"--root-ca-file=" + etc(fileAuthority),
-			"--cluster-signing-cert-file=" + etc(fileAuthority),
-			"--cluster-signing-key-file=" + etc(fileAuthorityKey),
-		}},
+		{Name: "kube-apiserver", Path: kubernetes("kube-apiserver"), After: "tcp:127.0.0.1:2379", Args: apiServerArguments()},
+		{Name: "kube-controller-manager", Path: kubernetes("kube-controller-manager"), After: ready(), Args: controllerManagerArguments()},
 		{Name: "kube-scheduler", Path: kubernetes("kube-scheduler"), After: ready(), Args: []string{
 			"--kubeconfig=" + etc(fileScheduler),
 			"--authentication-kubeconfig=" + etc(fileScheduler),
 			"--authorization-kubeconfig=" + etc(fileScheduler),
 			"--leader-elect=false",
 		}},
+	}
+}
+
+func apiServerArguments() []string {
+	return []string{
+		"--etcd-servers=" + etcdURL,
+		"--advertise-address=" + topology.ControlPlane().IP().String(),
+		fmt.Sprintf("--secure-port=%d", topology.APIServerPort),
+		"--service-cluster-ip-range=" + topology.ServiceNet.String(),
+		"--client-ca-file=" + etc(fileAuthority),
+		"--tls-cert-file=" + etc(fileServing),
+		"--tls-private-key-file=" + etc(fileServingKey),
+		"--kubelet-certificate-authority=" + etc(fileAuthority),
+		"--kubelet-client-certificate=" + etc(fileKubeletClient),
+		"--kubelet-client-key=" + etc(fileKubeletClientKey),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--requestheader-client-ca-file=" + etc(fileAuthority),
+		"--requestheader-allowed-names=" + frontProxyUser,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + etc(fileFrontProxy),
+		"--proxy-client-key-file=" + etc(fileFrontProxyKey),
+		"--service-account-issuer=https://kubernetes.default.svc." + topology.ClusterDomain,
+		"--service-account-key-file=" + etc(fileServiceAccount),
+		"--service-account-signing-key-file=" + etc(fileServiceAccountKey),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+		// Webhooks are reached at their pods' addresses: there is no kube-proxy on the control plane.
+		"--enable-aggregator-routing=true",
+	}
+}
+
+func controllerManagerArguments() []string {
+	return []string{
+		"--kubeconfig=" + etc(fileControllerManager),
+		"--authentication-kubeconfig=" + etc(fileControllerManager),
+		"--authorization-kubeconfig=" + etc(fileControllerManager),
+		"--leader-elect=false",
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + etc(fileServiceAccountKey),
+		"--root-ca-file=" + etc(fileAuthority),
+		"--cluster-signing-cert-file=" + etc(fileAuthority),
+		"--cluster-signing-key-file=" + etc(fileAuthorityKey),
 	}
 }
 
