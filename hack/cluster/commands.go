@@ -44,7 +44,13 @@ func newCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "status", Short: "Tell which machines run", Args: cobra.NoArgs,
-			RunE: onCluster(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error { return c.Status() }),
+			RunE: onCluster(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error {
+				lines, err := c.Status()
+				for _, line := range lines {
+					fmt.Println(line)
+				}
+				return err
+			}),
 		},
 		&cobra.Command{
 			Use: "load IMAGE.tar", Short: "Put an image onto every node", Args: cobra.ExactArgs(1),
@@ -114,7 +120,15 @@ func upCommand(open opener) *cobra.Command {
 	var nodes int
 	command := &cobra.Command{
 		Use: "up", Short: "Make the cluster run: from nothing, or from what is left of it", Args: cobra.NoArgs,
-		RunE: onCluster(open, func(ctx context.Context, c lifecycle.Cluster, _ []string) error { return c.Up(ctx, nodes) }),
+		Long: "Make the cluster run: from nothing, or from what is left of it. Prints what a shell needs for kubectl:\n\n" +
+			`    eval "$(go run ./hack/cluster up --nodes 3)"`,
+		RunE: onCluster(open, func(ctx context.Context, c lifecycle.Cluster, _ []string) error {
+			if err := c.Up(ctx, nodes); err != nil {
+				return err
+			}
+			fmt.Println("export KUBECONFIG=" + c.Kubeconfig())
+			return nil
+		}),
 	}
 	command.Flags().IntVar(&nodes, "nodes", 3, "how many nodes there shall be at least; 0: the control plane alone")
 	return command
@@ -140,6 +154,9 @@ func kubectlCommand(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use: "kubectl -- ARGUMENTS", Short: "Run the cluster's own kubectl on it",
 		RunE: onCluster(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
+			if err := c.Exists(); err != nil {
+				return err
+			}
 			directory, err := c.Cache.Get(ctx, binaries.Kubernetes)
 			if err != nil {
 				return err

@@ -144,12 +144,13 @@ func (c Cluster) Start(ctx context.Context, name string) error {
 	return nil
 }
 
-// Status says of each machine whether it runs.
-func (c Cluster) Status() error {
+// Status tells of each machine whether it runs, in a line.
+func (c Cluster) Status() ([]string, error) {
 	state, err := c.load()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var lines []string
 	for _, member := range state.Machines {
 		condition := "dead"
 		switch {
@@ -159,7 +160,7 @@ func (c Cluster) Status() error {
 		default:
 			condition = fmt.Sprintf("running, init is process %d", member.Init.PID)
 		}
-		c.Say("%-14s %-15s %s", member.Machine.Name, member.Machine.IP(), condition)
+		lines = append(lines, fmt.Sprintf("%-14s %-15s %s", member.Machine.Name, member.Machine.IP(), condition))
 	}
-	return nil
+	return lines, nil
 }

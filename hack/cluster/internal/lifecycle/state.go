@@ -147,6 +147,12 @@ func (c Cluster) lock() (unlock func(), err error) {
 	})
 }
 
+// Exists is an error unless there is such a cluster, whether it runs or not.
+func (c Cluster) Exists() error {
+	_, err := c.load()
+	return err
+}
+
 // Inits are the processes that the machines live by, as far as they run.
 func (c Cluster) Inits() ([]machine.Process, error) {
 	state, err := c.load()

@@ -55,7 +55,6 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 	} else {
 		c.Say("cluster %s is up with %d nodes, after %.1f s", c.Name, len(state.Machines)-1, time.Since(begun).Seconds())
 	}
-	c.Say("export KUBECONFIG=%s", c.Kubeconfig())
 	return nil
 }
 
