@@ -140,7 +140,9 @@ func (c Cluster) Start(ctx context.Context, name string) error {
 	if err := c.await(ctx, state, started); err != nil {
 		return err
 	}
-	c.Say("%s is back", name)
+	if state.ensure(started[0].Machine).Settled {
+		c.Say("%s is back", name)
+	}
 	return nil
 }
 

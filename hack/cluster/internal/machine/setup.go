@@ -54,6 +54,9 @@ func setUp(spec Spec) error {
 	if err := shadowKernelSettings(); err != nil {
 		return err
 	}
+	if err := shadowNames(); err != nil {
+		return err
+	}
 	return configureNetwork()
 }
 
@@ -172,12 +175,49 @@ func shadowKernelSettings() error {
 		if _, err := os.Stat(target); err != nil {
 			continue // This kernel hasn't got it.
 		}
-		shadow := filepath.Join("/run/conclave", "sys-"+strings.ReplaceAll(name, "/", "-"))
-		if err := os.WriteFile(shadow, []byte(value+"\n"), 0o644); err != nil {
-			return fmt.Errorf("write what %s shall show: %w", target, err)
-		}
-		if err := mount(shadow, target, "", unix.MS_BIND, ""); err != nil {
+		if err := shadow(target, value+"\n"); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// shadow covers a file with one that has this content.
+func shadow(target, content string) error {
+	cover := filepath.Join("/run/conclave", "shadow"+strings.ReplaceAll(target, "/", "-"))
+	if err := os.WriteFile(cover, []byte(content), 0o644); err != nil {
+		return fmt.Errorf("write what %s shall show: %w", target, err)
+	}
+	return mount(cover, target, "", unix.MS_BIND, "")
+}
+
+// shadowNames covers those names and name servers that the host knows: containerd hands them to some pods, and they can't
+// be reached from here.
+func shadowNames() error {
+	for target, content := range map[string]string{
+		"/etc/hosts":       "127.0.0.1 localhost\n",
+		"/etc/resolv.conf": "",
+	} {
+		if _, err := os.Stat(target); err == nil {
+			if err := shadow(target, content); err != nil {
+				return err
+			}
+			continue
+		}
+		// It may be a link to what some program of the host writes below /run, which is another one here.
+		link, err := os.Readlink(target)
+		if err == nil && !filepath.IsAbs(link) {
+			link = filepath.Join(filepath.Dir(target), link)
+		}
+		// Anywhere else, it would be written on the host's disk.
+		if err != nil || !strings.HasPrefix(link, "/run/") && !strings.HasPrefix(link, "/var/run/") {
+			return fmt.Errorf("containerd needs a file %s, and there is none on the host: make one", target)
+		}
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			return fmt.Errorf("make the folder of %s: %w", link, err)
+		}
+		if err := os.WriteFile(link, []byte(content), 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", link, err)
 		}
 	}
 	return nil
