@@ -40,7 +40,7 @@ func newCommand() *cobra.Command {
 		upCommand(open),
 		&cobra.Command{
 			Use: "down", Short: "End the cluster, and remove all that there is of it", Args: cobra.NoArgs,
-			RunE: onCluster(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error { return c.Down() }),
+			RunE: asRoot(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error { return c.Down() }),
 		},
 		&cobra.Command{
 			Use: "status", Short: "Tell which machines run", Args: cobra.NoArgs,
@@ -54,7 +54,7 @@ func newCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "load IMAGE.tar", Short: "Put an image onto every node", Args: cobra.ExactArgs(1),
-			RunE: onCluster(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
+			RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
 				return c.Load(ctx, arguments[0])
 			}),
 		},
@@ -106,6 +106,17 @@ func openCache() (binaries.Cache, error) {
 	return binaries.Cache{Root: top, Directory: directory, Say: say}, nil
 }
 
+// asRoot does something that takes root. It looks for that before anything else: what else is wrong may only be so because
+// another user can't see it.
+func asRoot(open opener, do func(context.Context, lifecycle.Cluster, []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, arguments []string) error {
+		if os.Geteuid() != 0 {
+			return fmt.Errorf("%s needs root, to make namespaces and cgroups: run it with sudo", command.Name())
+		}
+		return onCluster(open, do)(command, arguments)
+	}
+}
+
 func onCluster(open opener, do func(context.Context, lifecycle.Cluster, []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, arguments []string) error {
 		cluster, err := open()
@@ -122,7 +133,7 @@ func upCommand(open opener) *cobra.Command {
 		Use: "up", Short: "Make the cluster run: from nothing, or from what is left of it", Args: cobra.NoArgs,
 		Long: "Make the cluster run: from nothing, or from what is left of it. Prints what a shell needs for kubectl:\n\n" +
 			`    eval "$(go run ./hack/cluster up --nodes 3)"`,
-		RunE: onCluster(open, func(ctx context.Context, c lifecycle.Cluster, _ []string) error {
+		RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, _ []string) error {
 			if err := c.Up(ctx, nodes); err != nil {
 				return err
 			}
@@ -144,7 +155,7 @@ func machineCommand(
 	return &cobra.Command{
 		Use: verb + " NODE", Short: short, Args: cobra.ExactArgs(1),
 		Long: short + ": node-1, node-2, ... or " + topology.ControlPlaneName + ".",
-		RunE: onCluster(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
+		RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
 			return do(c, ctx, arguments[0])
 		}),
 	}

@@ -39,7 +39,7 @@ func TestWithoutCapabilities(t *testing.T) {
 
 func TestUnknownMachine(t *testing.T) {
 	h := newHarness(t, "nowhere")
-	requireOneLine(t, h.command("kill", "node-1", "--name", h.cluster), "there is no cluster nowhere")
+	requireOneLine(t, h.command("kill", "node-1", "--name", h.cluster), "there is no such cluster: nowhere")
 	requireOneLine(t, h.command("up", "--name", "Not_A_Name"), "lower-case letters")
 	requireOneLine(t, h.command("up", "--nodes", "99", "--name", h.cluster), "0 to 32 nodes")
 }

@@ -22,6 +22,8 @@ import (
 // patience bounds how long the cluster may take for a step, on a slow and busy computer.
 const patience = 3 * time.Minute
 
+var errInterrupted = errors.New("interrupted: go on with up, or end it with down")
+
 // boot is a machine that was started, and of which it isn't known yet that it does its work.
 type boot struct {
 	Member
@@ -217,7 +219,7 @@ func (c Cluster) until(ctx context.Context, member Member, what string, poll fun
 		}
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("interrupted while waiting until %s; go on with up, or end it with down", what)
+			return errInterrupted
 		case !member.Init.Alive():
 			return fmt.Errorf("%s ended while waiting until %s: %s", member.Machine.Name, what, c.lastWords(member.Machine))
 		case time.Now().After(deadline):
@@ -276,6 +278,9 @@ func (c Cluster) importImage(ctx context.Context, member Member, tarball string)
 	command := exec.CommandContext(ctx, filepath.Join(directory, "ctr"),
 		"--address", member.containerd(), "--namespace", "k8s.io", "images", "import", tarball)
 	if output, err := command.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
 		return fmt.Errorf("load %s on %s: %w\n%s", tarball, member.Machine.Name, err, strings.TrimSpace(string(output)))
 	}
 	return nil

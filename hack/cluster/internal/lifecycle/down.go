@@ -11,9 +11,6 @@ import (
 
 // Down ends the cluster and removes all that there is of it. That it isn't there is no error.
 func (c Cluster) Down() error {
-	if err := checkRoot("down"); err != nil {
-		return err
-	}
 	unlock, err := c.lock()
 	if err != nil {
 		return err

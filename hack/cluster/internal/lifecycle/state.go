@@ -78,7 +78,7 @@ var errNoCluster = errors.New("no such cluster")
 func (c Cluster) load() (*State, error) {
 	content, err := os.ReadFile(c.stateFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: there is no cluster %s; make it with: go run ./hack/cluster up --name %s", errNoCluster, c.Name, c.Name)
+		return nil, fmt.Errorf("there is %w: %s; make it with: go run ./hack/cluster up --name %s", errNoCluster, c.Name, c.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the state of the cluster: %w", err)

@@ -24,9 +24,6 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 	if err != nil {
 		return err
 	}
-	if err := checkRoot("up"); err != nil {
-		return err
-	}
 	if _, err := machine.Hierarchies(); err != nil {
 		return err
 	}
@@ -54,13 +51,6 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 		c.Say("cluster %s is up already, with %d nodes", c.Name, len(state.Machines)-1)
 	} else {
 		c.Say("cluster %s is up with %d nodes, after %.1f s", c.Name, len(state.Machines)-1, time.Since(begun).Seconds())
-	}
-	return nil
-}
-
-func checkRoot(command string) error {
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("%s needs root, to make namespaces and cgroups: run it with sudo", command)
 	}
 	return nil
 }
