@@ -3,15 +3,12 @@ package binaries
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Cache holds what was built.
@@ -151,27 +148,4 @@ func checkTools(component Component) error {
 		return missing
 	}
 	return nil
-}
-
-// Lock holds a file's lock until the returned function is called. The lock goes with the process, however it ends.
-func Lock(path string, waiting func()) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock: %w", err)
-	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		waiting()
-		for {
-			err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
-			if !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
-	}
-	if err != nil {
-		file.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	return func() { file.Close() }, nil
 }

@@ -26,6 +26,9 @@ func (c Cluster) Down() error {
 	if err := c.sweep(state); err != nil {
 		return fmt.Errorf("take the cluster down: %w", err)
 	}
+	if err := os.Remove(c.lockFile()); err != nil {
+		return fmt.Errorf("remove the cluster's lock: %w", err)
+	}
 	if state != nil {
 		c.Say("cluster %s is down", c.Name)
 	}

@@ -142,9 +142,11 @@ func (c Cluster) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(c.Cache.Directory, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cache folder: %w", err)
 	}
-	return binaries.Lock(filepath.Join(c.Cache.Directory, "cluster-"+c.Name+".lock"), func() {
-		c.Say("waiting for another command on cluster %s", c.Name)
-	})
+	return binaries.Lock(c.lockFile(), func() { c.Say("waiting for another command on cluster %s", c.Name) })
+}
+
+func (c Cluster) lockFile() string {
+	return filepath.Join(c.Cache.Directory, "cluster-"+c.Name+".lock")
 }
 
 // Exists is an error unless there is such a cluster, whether it runs or not.
