@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/hack/cluster/internal/binaries"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/lifecycle"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
+)
+
+// errSaid marks the error of a program that has written to the user's terminal itself.
+var errSaid = errors.New("the command failed")
+
+// say tells the user what goes on. It goes to standard error: standard output is for what scripts read.
+func say(format string, values ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", values...)
+}
+
+// newCommand is the whole command line.
+func newCommand() *cobra.Command {
+	var name string
+	root := &cobra.Command{
+		Use:           "cluster",
+		Short:         "A throwaway Kubernetes of several nodes on this machine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&name, "name", "conclave", "which cluster; several can run side by side")
+	open := func() (lifecycle.Cluster, error) { return openCluster(name) }
+	root.AddCommand(
+		upCommand(open),
+		&cobra.Command{
+			Use: "down", Short: "End the cluster, and remove all that there is of it", Args: cobra.NoArgs,
+			RunE: asRoot(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error { return c.Down() }),
+		},
+		&cobra.Command{
+			Use: "status", Short: "Tell which machines run", Args: cobra.NoArgs,
+			RunE: onCluster(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error {
+				lines, err := c.Status()
+				for _, line := range lines {
+					fmt.Println(line)
+				}
+				return err
+			}),
+		},
+		&cobra.Command{
+			Use: "load IMAGE.tar", Short: "Put an image onto every node", Args: cobra.ExactArgs(1),
+			RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
+				return c.Load(ctx, arguments[0])
+			}),
+		},
+		machineCommand(open, "partition", "Cut a machine off from the others", ignoringContext(lifecycle.Cluster.Partition)),
+		machineCommand(open, "heal", "End a partition", ignoringContext(lifecycle.Cluster.Heal)),
+		machineCommand(open, "kill", "Take a machine away as a power cut does", ignoringContext(lifecycle.Cluster.Kill)),
+		machineCommand(open, "start", "Bring back a machine that was killed", lifecycle.Cluster.Start),
+		kubectlCommand(open),
+		assetsCommand(),
+		buildCommand(),
+	)
+	root.AddCommand(innerCommands()...)
+	return root
+}
+
+type opener func() (lifecycle.Cluster, error)
+
+func openCluster(name string) (lifecycle.Cluster, error) {
+	if err := topology.CheckName(name); err != nil {
+		return lifecycle.Cluster{}, err
+	}
+	if runtime.GOOS != "linux" {
+		return lifecycle.Cluster{}, fmt.Errorf("the nodes are made of Linux namespaces, and this is %s", runtime.GOOS)
+	}
+	cache, err := openCache()
+	if err != nil {
+		return lifecycle.Cluster{}, err
+	}
+	directory, err := lifecycle.DefaultDirectory()
+	if err != nil {
+		return lifecycle.Cluster{}, err
+	}
+	return lifecycle.Cluster{Name: name, Directory: filepath.Join(directory, name), Cache: cache, Say: say}, nil
+}
+
+func openCache() (binaries.Cache, error) {
+	working, err := os.Getwd()
+	if err != nil {
+		return binaries.Cache{}, fmt.Errorf("find the working folder: %w", err)
+	}
+	top, err := binaries.FindRoot(working)
+	if err != nil {
+		return binaries.Cache{}, err
+	}
+	directory, err := binaries.DefaultDirectory()
+	if err != nil {
+		return binaries.Cache{}, err
+	}
+	return binaries.Cache{Root: top, Directory: directory, Say: say}, nil
+}
+
+// asRoot does something that takes root. It looks for that before anything else: what else is wrong may only be so because
+// another user can't see it.
+func asRoot(open opener, do func(context.Context, lifecycle.Cluster, []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, arguments []string) error {
+		if os.Geteuid() != 0 {
+			return fmt.Errorf("%s needs root, to make namespaces and cgroups: run it with sudo", command.Name())
+		}
+		return onCluster(open, do)(command, arguments)
+	}
+}
+
+func onCluster(open opener, do func(context.Context, lifecycle.Cluster, []string) error) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, arguments []string) error {
+		cluster, err := open()
+		if err != nil {
+			return err
+		}
+		return do(command.Context(), cluster, arguments)
+	}
+}
+
+func upCommand(open opener) *cobra.Command {
+	var nodes int
+	command := &cobra.Command{
+		Use: "up", Short: "Make the cluster run: from nothing, or from what is left of it", Args: cobra.NoArgs,
+		Long: "Make the cluster run: from nothing, or from what is left of it. Prints what a shell needs for kubectl:\n\n" +
+			`    eval "$(go run ./hack/cluster up --nodes 3)"`,
+		RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, _ []string) error {
+			if err := c.Up(ctx, nodes); err != nil {
+				return err
+			}
+			fmt.Println("export KUBECONFIG=" + c.Kubeconfig())
+			return nil
+		}),
+	}
+	command.Flags().IntVar(&nodes, "nodes", 3, "how many nodes there shall be at least; 0: the control plane alone")
+	return command
+}
+
+func ignoringContext(do func(lifecycle.Cluster, string) error) func(lifecycle.Cluster, context.Context, string) error {
+	return func(c lifecycle.Cluster, _ context.Context, name string) error { return do(c, name) }
+}
+
+func machineCommand(
+	open opener, verb, short string, do func(lifecycle.Cluster, context.Context, string) error,
+) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " NODE", Short: short, Args: cobra.ExactArgs(1),
+		Long: short + ": node-1, node-2, ... or " + topology.ControlPlaneName + ".",
+		RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
+			return do(c, ctx, arguments[0])
+		}),
+	}
+}
+
+func kubectlCommand(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use: "kubectl -- ARGUMENTS", Short: "Run the cluster's own kubectl on it",
+		RunE: onCluster(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
+			if err := c.Exists(); err != nil {
+				return err
+			}
+			directory, err := c.Cache.Get(ctx, binaries.Kubernetes)
+			if err != nil {
+				return err
+			}
+			kubectl := exec.CommandContext(ctx, filepath.Join(directory, "kubectl"), arguments...)
+			kubectl.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
+			kubectl.Stdin, kubectl.Stdout, kubectl.Stderr = os.Stdin, os.Stdout, os.Stderr
+			if err := kubectl.Run(); err != nil {
+				return errors.Join(errSaid, err)
+			}
+			return nil
+		}),
+	}
+}
+
+func assetsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "assets", Short: "Print the folder of etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS", Args: cobra.NoArgs,
+		Long: "Print the folder of etcd, kube-apiserver and kubectl, built first if need be. Needs no root.\n\n" +
+			`    export KUBEBUILDER_ASSETS="$(go run ./hack/cluster assets)"`,
+		RunE: func(command *cobra.Command, _ []string) error {
+			cache, err := openCache()
+			if err != nil {
+				return err
+			}
+			directory, err := cache.Get(command.Context(), binaries.Kubernetes)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(command.OutOrStdout(), directory)
+			return err
+		},
+	}
+}
+
+func buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "build", Short: "Build every program that up needs and that isn't in the cache, and no more", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			cache, err := openCache()
+			if err != nil {
+				return err
+			}
+			for _, component := range append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...) {
+				if _, err := cache.Get(command.Context(), component); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// innerCommands are those that this program runs itself.
+func innerCommands() []*cobra.Command {
+	var commands []*cobra.Command
+	for name, run := range map[string]func(string) error{
+		machine.LauncherCommand: machine.Launch,
+		machine.InitCommand:     machine.Init,
+		machine.ProbeCommand:    machine.RunProbe,
+	} {
+		commands = append(commands, &cobra.Command{
+			Use: name, Hidden: true, Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, arguments []string) error { return run(arguments[0]) },
+		})
+	}
+	return commands
+}

@@ -1,0 +1,287 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/conclave-dev/conclave/hack/cluster/internal/binaries"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/image"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/program"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
+)
+
+// patience bounds how long the cluster may take for a step, on a slow and busy computer.
+const patience = 3 * time.Minute
+
+var errInterrupted = errors.New("interrupted: go on with up, or end it with down")
+
+// boot is a machine that was started, and of which it isn't known yet that it does its work.
+type boot struct {
+	Member
+
+	at time.Time // Zero if an earlier command started it, and was interrupted.
+}
+
+// bootMissing starts those machines that don't run, and returns those that aren't settled.
+func (c Cluster) bootMissing(state *State, machines []topology.Machine, programs map[string]string) ([]boot, error) {
+	if err := c.fabric().MakeSwitch(); err != nil {
+		return nil, err
+	}
+	var booted []boot
+	for _, wanted := range machines {
+		member := *state.ensure(wanted)
+		switch {
+		case !member.Init.Alive():
+			started, err := c.boot(state, wanted, programs)
+			if err != nil {
+				return nil, err
+			}
+			booted = append(booted, started)
+		case !member.Settled:
+			booted = append(booted, boot{Member: member})
+		}
+	}
+	return booted, nil
+}
+
+// boot starts a machine that doesn't run: for the first time, or again with what is left on its disk.
+func (c Cluster) boot(state *State, wanted topology.Machine, programs map[string]string) (boot, error) {
+	c.Say("starting %s", wanted.Name)
+	if err := c.clearCgroup(c.machineCgroup(wanted)); err != nil {
+		return boot{}, err
+	}
+	if err := c.fabric().Connect(wanted); err != nil {
+		return boot{}, err
+	}
+	specPath, err := c.prepare(state, wanted, programs)
+	if err != nil {
+		return boot{}, err
+	}
+	at := time.Now()
+	process, err := machine.Boot(c.executable(), specPath)
+	if err != nil {
+		return boot{}, err
+	}
+	member := state.ensure(wanted)
+	member.Init, member.Settled = process, false
+	return boot{*member, at}, c.save(state)
+}
+
+// clearCgroup makes the cgroup anew. There may be what a machine that ended has left for its pods; and a whole machine,
+// if a command was interrupted between starting it and noting that.
+func (c Cluster) clearCgroup(cgroup string) error {
+	hierarchies, err := machine.Hierarchies()
+	if err != nil {
+		return err
+	}
+	if err := machine.EmptyCgroup(hierarchies, cgroup); err != nil {
+		return err
+	}
+	if err := machine.RemoveCgroup(hierarchies, cgroup); err != nil {
+		return err
+	}
+	return machine.MakeCgroup(hierarchies, cgroup)
+}
+
+// prepare writes all that the machine reads, and returns the path of its spec.
+func (c Cluster) prepare(state *State, wanted topology.Machine, programs map[string]string) (string, error) {
+	directory := c.machineDirectory(wanted)
+	for _, name := range []string{"etc", "lib", "log"} {
+		if err := os.MkdirAll(filepath.Join(directory, name), 0o755); err != nil {
+			return "", fmt.Errorf("make the folders of %s: %w", wanted.Name, err)
+		}
+	}
+	files, err := filesOf(state, wanted)
+	if err != nil {
+		return "", err
+	}
+	for _, file := range files {
+		path := filepath.Join(directory, "etc", file.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return "", fmt.Errorf("make the folders of %s: %w", wanted.Name, err)
+		}
+		if err := os.WriteFile(path, file.Data, 0o600); err != nil {
+			return "", fmt.Errorf("configure %s: %w", wanted.Name, err)
+		}
+	}
+	specPath := filepath.Join(directory, "spec.json")
+	return specPath, machine.WriteSpec(specPath, c.spec(state, wanted, programs))
+}
+
+func filesOf(state *State, wanted topology.Machine) ([]program.File, error) {
+	if wanted.IsControlPlane() {
+		return program.ControlPlaneFiles(state.Authorities)
+	}
+	return program.NodeFiles(wanted, state.Authorities, state.Kernel)
+}
+
+func (c Cluster) spec(state *State, wanted topology.Machine, programs map[string]string) machine.Spec {
+	directory := c.machineDirectory(wanted)
+	spec := machine.Spec{
+		Name:   wanted.Name,
+		Netns:  c.fabric().Netns(wanted),
+		Cgroup: c.machineCgroup(wanted),
+		Log:    machine.InitLog(directory),
+		Binds: []machine.Bind{
+			{Source: filepath.Join(directory, "etc"), Target: machine.EtcDir},
+			{Source: filepath.Join(directory, "lib"), Target: machine.LibDir},
+			{Source: filepath.Join(directory, "log"), Target: machine.LogDir},
+		},
+	}
+	components := append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...)
+	if wanted.IsControlPlane() {
+		components = components[:1]
+		spec.Programs = program.ControlPlane()
+		spec.Relay = &machine.Relay{
+			Listen: fmt.Sprintf("127.0.0.1:%d", state.Port),
+			Dial:   fmt.Sprintf("%s:%d", wanted.IP(), topology.APIServerPort),
+		}
+	} else {
+		spec.Programs = program.Node(wanted, state.Kernel)
+	}
+	for _, component := range components {
+		spec.Binds = append(spec.Binds, machine.Bind{
+			Source: programs[component.Name], Target: filepath.Join(machine.BinDir, component.Name), ReadOnly: true,
+		})
+	}
+	return spec
+}
+
+// await returns when what was started does its work.
+func (c Cluster) await(ctx context.Context, state *State, booted []boot) error {
+	nodes := slices.DeleteFunc(slices.Clone(booted), func(b boot) bool { return b.Machine.IsControlPlane() })
+	for _, node := range nodes { // While the API server comes up.
+		if err := c.loadPause(ctx, node); err != nil {
+			return err
+		}
+	}
+	controlPlane, err := state.member(topology.ControlPlaneName)
+	if err != nil {
+		return err
+	}
+	if !controlPlane.Init.Alive() {
+		c.Say("the control plane doesn't run: until it is started, nodes that were started can't become Ready")
+		return nil
+	}
+	if err := c.awaitReady(ctx, state, *controlPlane, nodes); err != nil {
+		return err
+	}
+	for _, started := range booted {
+		state.ensure(started.Machine).Settled = true
+	}
+	return c.save(state)
+}
+
+func (c Cluster) awaitReady(ctx context.Context, state *State, controlPlane Member, nodes []boot) error {
+	client, err := c.administrator(state)
+	if err != nil {
+		return err
+	}
+	server, err := newAPI(state.server(), state.Authorities.Cluster.Cert, client)
+	if err != nil {
+		return err
+	}
+	if err := c.until(ctx, controlPlane, "the API server answers", func() (bool, error) {
+		err := server.ready(ctx)
+		return err == nil, err
+	}); err != nil {
+		return err
+	}
+	if err := server.grantDNS(ctx); err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if err := c.until(ctx, node.Member, node.Machine.Name+" is Ready", func() (bool, error) {
+			return server.nodeReady(ctx, node.Machine.Name, node.at)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// until polls, as long as the machine lives. An error of the poll is only of interest if it's the last one.
+func (c Cluster) until(ctx context.Context, member Member, what string, poll func() (bool, error)) error {
+	deadline := time.Now().Add(patience)
+	for {
+		done, err := poll()
+		if done {
+			return nil
+		}
+		switch {
+		case ctx.Err() != nil:
+			return errInterrupted
+		case !member.Init.Alive():
+			return fmt.Errorf("%s ended while waiting until %s: %s", member.Machine.Name, what, c.lastWords(member.Machine))
+		case time.Now().After(deadline):
+			return errors.Join(fmt.Errorf("waited %s in vain until %s: look into %s", patience, what,
+				filepath.Join(c.machineDirectory(member.Machine), "log")), err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// lastWords is the last line that a machine's init has logged.
+func (c Cluster) lastWords(of topology.Machine) string {
+	path := machine.InitLog(c.machineDirectory(of))
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return fmt.Sprintf("%s (from %s)", lines[len(lines)-1], path)
+}
+
+// loadPause gives a node the image that each pod needs, when its containerd listens.
+func (c Cluster) loadPause(ctx context.Context, started boot) error {
+	if err := c.until(ctx, started.Member, "containerd of "+started.Machine.Name+" listens", func() (bool, error) {
+		connection, err := net.Dial("unix", started.containerd())
+		if err != nil {
+			return false, err
+		}
+		return true, connection.Close()
+	}); err != nil {
+		return err
+	}
+	tarball := filepath.Join(c.Directory, "pause.tar")
+	if _, err := os.Stat(tarball); err != nil {
+		directory, err := c.Cache.Get(ctx, binaries.Pause)
+		if err != nil {
+			return err
+		}
+		if err := image.WriteFile(tarball, program.PauseImage, filepath.Join(directory, binaries.Pause.Output)); err != nil {
+			return err
+		}
+	}
+	return c.importImage(ctx, started.Member, tarball)
+}
+
+// containerd is the socket of a machine's containerd, as the host sees it.
+func (m Member) containerd() string {
+	return fmt.Sprintf("/proc/%d/root%s", m.Init.PID, program.ContainerdSocket)
+}
+
+func (c Cluster) importImage(ctx context.Context, member Member, tarball string) error {
+	directory, err := c.Cache.Get(ctx, binaries.NodeComponents[0])
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, filepath.Join(directory, "ctr"),
+		"--address", member.containerd(), "--namespace", "k8s.io", "images", "import", tarball)
+	if output, err := command.CombinedOutput(); err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return fmt.Errorf("load %s on %s: %w\n%s", tarball, member.Machine.Name, err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestIssue(t *testing.T) {
+	authority, err := NewAuthority("authority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := netip.MustParseAddr("172.30.0.11")
+	pair, err := Issue(authority, Identity{
+		Name: "system:node:node-1", Organizations: []string{"system:nodes"},
+		DNSNames: []string{"node-1"}, Addresses: []netip.Addr{address},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority.Cert)
+	for _, name := range []string{"node-1", address.String()} {
+		for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+			options := x509.VerifyOptions{DNSName: name, Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}}
+			if _, err := loaded.Leaf.Verify(options); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if subject := loaded.Leaf.Subject; subject.CommonName != "system:node:node-1" || subject.Organization[0] != "system:nodes" {
+		t.Errorf("the subject is %v", subject)
+	}
+	if _, err := Issue(pair, Identity{Name: "usurper"}); err != nil {
+		t.Fatal(err)
+	} else if usurped, _ := Issue(pair, Identity{Name: "usurper"}); verifies(t, roots, usurped) {
+		t.Error("a node can issue certificates")
+	}
+}
+
+func verifies(t *testing.T, roots *x509.CertPool, pair Pair) bool {
+	t.Helper()
+	loaded, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = loaded.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err == nil
+}
+
+func TestKubeconfig(t *testing.T) {
+	content, err := Kubeconfig("test", "https://127.0.0.1:1", []byte("authority"), Pair{Key: []byte("key"), Cert: []byte("cert")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read struct {
+		Context string `json:"current-context"`
+		Users   []struct {
+			User map[string]string `json:"user"`
+		} `json:"users"`
+	}
+	if err := json.Unmarshal(content, &read); err != nil {
+		t.Fatal(err)
+	}
+	if read.Context != "test" || read.Users[0].User["client-key-data"] != "a2V5" || !strings.Contains(string(content), "https://127.0.0.1:1") {
+		t.Errorf("the kubeconfig is %s", content)
+	}
+}

@@ -1,0 +1,245 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path"
+
+	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/pki"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
+)
+
+const (
+	fileContainerd        = "containerd.toml"
+	fileNetwork           = "cni/10-pods.conflist"
+	fileKubelet           = "kubelet.json"
+	fileKubeletKubeconfig = "kubelet.kubeconfig"
+	fileProxy             = "kube-proxy.json"
+	fileProxyKubeconfig   = "kube-proxy.kubeconfig"
+	fileCorefile          = "Corefile"
+	fileDNSKubeconfig     = "coredns.kubeconfig"
+
+	// ContainerdSocket is where containerd listens, in the machine.
+	ContainerdSocket = "/run/containerd/containerd.sock"
+
+	// PauseImage is the image that holds a pod's namespaces.
+	PauseImage = "conclave.dev/hack/pause:1"
+
+	// DNSUser is whom CoreDNS is to the API server.
+	DNSUser = "system:coredns"
+)
+
+// Kernel is what the kernel at hand has to offer, where that makes a difference to the programs.
+type Kernel struct {
+	Proxy     bool // nftables do what kube-proxy needs.
+	Overlay   bool // Overlay file systems can be mounted over the state folder.
+	OOMScores bool // A process may be made less likely to be killed than the one that starts it.
+}
+
+// Node is what a node runs. Each node has its own CoreDNS, so that names are resolved also while the control plane or
+// any other node is away.
+func Node(node topology.Machine, kernel Kernel) []machine.Program {
+	programs := []machine.Program{
+		{Name: "containerd", Path: path.Join(machine.BinDir, "containerd", "containerd"), Args: []string{
+			"--config=" + etc(fileContainerd),
+		}},
+		{Name: "kubelet", Path: kubernetes("kubelet"), After: listening(), Args: []string{
+			"--config=" + etc(fileKubelet),
+			"--kubeconfig=" + etc(fileKubeletKubeconfig),
+			"--root-dir=" + path.Join(machine.LibDir, "kubelet"),
+			"--hostname-override=" + node.Name,
+			"--node-ip=" + node.IP().String(),
+		}},
+		{Name: "coredns", Path: path.Join(machine.BinDir, "coredns", "coredns"), After: ready(), Args: []string{
+			"-conf", etc(fileCorefile),
+		}},
+	}
+	if kernel.Proxy {
+		programs = append(programs, machine.Program{
+			Name: "kube-proxy", Path: kubernetes("kube-proxy"), After: ready(),
+			Args: []string{"--config=" + etc(fileProxy)},
+		})
+	}
+	return programs
+}
+
+// NodeFiles makes the credentials and configuration files that a node's programs read.
+func NodeFiles(node topology.Machine, authorities Authorities, kernel Kernel) ([]File, error) {
+	// The same certificate for both directions: the API server checks it when it asks for logs, and is shown it.
+	identity := pki.Identity{
+		Name: "system:node:" + node.Name, Organizations: []string{"system:nodes"},
+		DNSNames: []string{node.Name}, Addresses: []netip.Addr{node.IP()},
+	}
+	serving, err := pki.Issue(authorities.Cluster, identity)
+	if err != nil {
+		return nil, err
+	}
+	files := []File{
+		{fileAuthority, authorities.Cluster.Cert},
+		{fileServing, serving.Cert}, {fileServingKey, serving.Key},
+		{fileContainerd, []byte(containerdConfig(kernel))},
+		{fileCorefile, []byte(corefile(node))},
+	}
+	for name, user := range map[string]pki.Identity{
+		fileKubeletKubeconfig: identity,
+		fileProxyKubeconfig:   {Name: "system:kube-proxy"},
+		fileDNSKubeconfig:     {Name: DNSUser},
+	} {
+		file, err := kubeconfigFile(authorities, name, user)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	for name, content := range map[string]any{
+		fileNetwork: networkConfig(node),
+		fileKubelet: kubeletConfig(node),
+		fileProxy:   proxyConfig(node),
+	} {
+		encoded, err := json.MarshalIndent(content, "", "  ")
+		if err != nil {
+			return nil, fmt.Errorf("encode %s of %s: %w", name, node.Name, err)
+		}
+		files = append(files, File{Name: name, Data: append(encoded, '\n')})
+	}
+	return files, nil
+}
+
+func containerdConfig(kernel Kernel) string {
+	snapshotter := "overlayfs"
+	if !kernel.Overlay {
+		snapshotter = "native" // Copies each layer: slow and large, and works on everything.
+	}
+	return fmt.Sprintf(`version = 3
+root = %q
+state = "/run/containerd"
+
+# They would make folders outside of what the machine calls its own, or look for devices that it hasn't got.
+disabled_plugins = [
+  "io.containerd.internal.v1.opt",
+  "io.containerd.snapshotter.v1.blockfile",
+  "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.nri.v1.nri",
+  "io.containerd.tracing.processor.v1.otlp",
+]
+
+[grpc]
+address = %q
+
+[plugins.'io.containerd.cri.v1.images']
+snapshotter = %q
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = %q
+
+# What an import over containerd's API unpacks to must be what the pods are started from.
+[[plugins.'io.containerd.transfer.v1.local'.unpack_config]]
+platform = "linux"
+snapshotter = %q
+
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = %t
+enable_cdi = false
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = [%q]
+conf_dir = %q
+use_internal_loopback = true
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+runtime_path = %q
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+BinaryName = %q
+`,
+		path.Join(machine.LibDir, "containerd"), ContainerdSocket, snapshotter, PauseImage, snapshotter, !kernel.OOMScores,
+		path.Join(machine.BinDir, "cni"), path.Dir(etc(fileNetwork)),
+		path.Join(machine.BinDir, "containerd", "containerd-shim-runc-v2"), path.Join(machine.BinDir, "runc", "runc"))
+}
+
+// networkConfig connects each pod to its node by a link of its own: all traffic between pods is routed, also that between
+// two pods of one node, so kube-proxy's rules see it without the kernel's bridge netfilter.
+func networkConfig(node topology.Machine) map[string]any {
+	return map[string]any{
+		"cniVersion": "1.0.0",
+		"name":       "pods",
+		"plugins": []any{map[string]any{
+			"type":   "ptp",
+			"ipMasq": false,
+			"ipam": map[string]any{
+				"type":    "host-local",
+				"dataDir": "/run/cni", // A machine that starts anew has no pods, and should have no leases.
+				"ranges":  []any{[]any{map[string]any{"subnet": node.PodCIDR().String()}}},
+				"routes":  []any{map[string]any{"dst": "0.0.0.0/0"}},
+			},
+		}},
+	}
+}
+
+func kubeletConfig(node topology.Machine) map[string]any {
+	return map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
+		"authentication": map[string]any{
+			"anonymous": map[string]any{"enabled": false},
+			"webhook":   map[string]any{"enabled": true},
+			"x509":      map[string]any{"clientCAFile": etc(fileAuthority)},
+		},
+		"authorization":            map[string]any{"mode": "Webhook"},
+		"tlsCertFile":              etc(fileServing),
+		"tlsPrivateKeyFile":        etc(fileServingKey),
+		"containerRuntimeEndpoint": "unix://" + ContainerdSocket,
+		"cgroupDriver":             "cgroupfs",
+		"cgroupRoot":               "/", // Of the machine's own cgroup namespace.
+		"failCgroupV1":             false,
+		"clusterDomain":            topology.ClusterDomain,
+		"clusterDNS":               []string{node.IP().String()},
+		"resolvConf":               "", // Pods must not learn of the host's name servers: they can't reach them.
+		// The machine's disk and memory are shared with whatever else runs here; what is left of them is no reason to
+		// evict a pod or to collect an image that can't be pulled again.
+		"enforceNodeAllocatable":        []string{},
+		"localStorageCapacityIsolation": false,
+		"imageGCHighThresholdPercent":   100,
+		"evictionHard": map[string]string{
+			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%",
+			"imagefs.inodesFree": "0%",
+		},
+		"failSwapOn":             false,
+		"makeIPTablesUtilChains": false,
+		"podLogsDir":             path.Join(machine.LogDir, "pods"),
+		"volumePluginDir":        path.Join(machine.LibDir, "kubelet", "volume-plugins"),
+	}
+}
+
+func proxyConfig(node topology.Machine) map[string]any {
+	return map[string]any{
+		"apiVersion":       "kubeproxy.config.k8s.io/v1alpha1",
+		"kind":             "KubeProxyConfiguration",
+		"mode":             "nftables",
+		"hostnameOverride": node.Name,
+		"clusterCIDR":      topology.PodNet.String(),
+		"clientConnection": map[string]any{"kubeconfig": etc(fileProxyKubeconfig)},
+		// 0 leaves the kernel's settings alone: they are the host's, and not for a namespace to change.
+		"conntrack": map[string]any{
+			"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s",
+		},
+	}
+}
+
+// corefile answers for the cluster's names, and says at once that there are no others: nothing outside can be reached.
+func corefile(node topology.Machine) string {
+	return fmt.Sprintf(`%[2]s:53 in-addr.arpa:53 {
+    bind %[1]s
+    errors
+    kubernetes %[2]s in-addr.arpa {
+        kubeconfig %[3]s
+        ttl 5
+    }
+}
+.:53 {
+    bind %[1]s
+    template ANY ANY . {
+        rcode NXDOMAIN
+    }
+}
+`, node.IP(), topology.ClusterDomain, etc(fileDNSKubeconfig))
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/hack/cluster/internal/lifecycle"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
+)
+
+// inventory is what "ip netns", "mount", "ps" and the cgroup trees show of some clusters, and the kernel settings that
+// nodes like to change. Other clusters on this machine are none of the test's business.
+type inventory struct {
+	namespaces, mounts, processes, cgroups, settings []string
+}
+
+func takeInventory(t *testing.T, purposes ...string) inventory {
+	t.Helper()
+	found := inventory{settings: settings(t)}
+	for _, purpose := range purposes {
+		cluster := clusterName(t, purpose)
+		found.namespaces = append(found.namespaces, containing(names(t, "/run/netns"), cluster)...)
+		found.mounts = append(found.mounts, containing(mounts(t), cluster)...)
+		found.processes = append(found.processes, processesOf(t, "/"+cluster+"/")...)
+		found.cgroups = append(found.cgroups, containing(cgroups(t), cluster)...)
+	}
+	return found
+}
+
+func containing(all []string, part string) []string {
+	return slices.DeleteFunc(all, func(one string) bool { return !strings.Contains(one, part) })
+}
+
+func requireSameInventory(t *testing.T, before, after inventory) {
+	t.Helper()
+	for _, kind := range []struct {
+		name          string
+		before, after []string
+	}{
+		{"network namespaces", before.namespaces, after.namespaces},
+		{"mounts", before.mounts, after.mounts},
+		{"processes", before.processes, after.processes},
+		{"cgroups", before.cgroups, after.cgroups},
+		{"kernel settings", before.settings, after.settings},
+	} {
+		if !slices.Equal(kind.before, kind.after) {
+			t.Errorf("%s were\n%q\nand are\n%q", kind.name, kind.before, kind.after)
+		}
+	}
+	for _, cgroup := range cgroups(t) {
+		// That of all clusters goes with the last one.
+		if filepath.Base(cgroup) == "conclave" && !slices.ContainsFunc(cgroups(t), func(one string) bool { return filepath.Dir(one) == cgroup }) {
+			t.Errorf("the cgroup %s is left, and empty", cgroup)
+		}
+	}
+	if entries := names(t, os.Getenv("XDG_STATE_HOME")); len(entries) > 0 {
+		t.Errorf("the state folder still has %q", entries)
+	}
+}
+
+func names(t *testing.T, directory string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(directory)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, entry := range entries {
+		found = append(found, entry.Name())
+	}
+	return found
+}
+
+// mounts has the mount points only: the numbers in a mountinfo change.
+func mounts(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(string(content)) {
+		found = append(found, strings.Fields(line)[4])
+	}
+	return found
+}
+
+// processesOf lists the processes in cgroups, or with command lines, that have this in them.
+func processesOf(t *testing.T, part string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range files {
+		cgroup, _ := os.ReadFile(file) // It may be gone by now.
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if strings.Contains(string(cgroup), part) || strings.Contains(string(line), part) && strings.Contains(string(line), machine.InitCommand) {
+			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return found
+}
+
+func cgroups(t *testing.T) []string {
+	t.Helper()
+	hierarchies, err := machine.Hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, hierarchy := range hierarchies {
+		_ = filepath.WalkDir(filepath.Join(hierarchy.Mount, "conclave"), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				found = append(found, path)
+			}
+			return nil
+		})
+	}
+	return found
+}
+
+// settings are those of the kernel that kubelet and kube-proxy set where they may.
+func settings(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, name := range []string{
+		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
+		"kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "net/netfilter/nf_conntrack_max", "net/bridge/bridge-nf-call-iptables",
+	} {
+		content, err := os.ReadFile("/proc/sys/" + name)
+		if err == nil {
+			found = append(found, name+" "+strings.TrimSpace(string(content)))
+		}
+	}
+	return found
+}
+
+// switchOff ends the cluster's machines as a power cut would, as far as that can be had without one: no command of ours
+// is told.
+func switchOff(h *harness) {
+	h.t.Helper()
+	cluster := lifecycle.Cluster{Name: h.cluster, Directory: h.directory()}
+	inits, err := cluster.Inits()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if len(inits) != 4 {
+		h.t.Fatalf("there are %d machines", len(inits))
+	}
+	for _, init := range inits {
+		if err := init.Kill(); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
