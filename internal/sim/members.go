@@ -12,7 +12,6 @@ type memberList struct {
 	// published are all lists that were sent out, a list again when more of the
 	// members before it have departed.
 	published []*election.Roster
-	changed   election.Tick
 }
 
 // levels are the places that a process can have in the ranking.
@@ -57,7 +56,8 @@ func (w *world) changeMembers(a action) {
 	}
 	floor := firstReading + election.Term(w.queue.now/termTicks)
 	next = next.Succeed(w.list.current, floor)
-	w.list.current, w.list.changed = next, w.queue.now
+	w.list.current = next
+	w.announce(election.None, "member list %d is published: %v", next.Version, ring)
 	for _, id := range joining {
 		w.ever = max(w.ever, id)
 		p := &w.all[id]

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
@@ -186,6 +188,13 @@ func (w *world) target(a action) election.ID {
 	return election.ID(w.processes)
 }
 
+// announce tells whoever watches what goes wrong.
+func (w *world) announce(id election.ID, format string, args ...any) {
+	if w.watch != nil {
+		w.watch(Step{At: w.queue.now, Process: id, Fault: fmt.Sprintf(format, args...)})
+	}
+}
+
 // carryOut does what the plan says.
 func (w *world) carryOut(a action) {
 	switch a.kind {
@@ -202,15 +211,16 @@ func (w *world) carryOut(a action) {
 	case revive:
 		w.revive(a.target)
 	case pause:
-		if p := &w.all[w.target(a)]; p.up {
-			p.pausedUntil = max(p.pausedUntil, w.queue.now+a.lasts)
-		}
+		w.pause(w.target(a), a)
 	case divide:
 		w.divide()
 	case severOne:
-		w.links.sever(w.target(a), election.ID(w.rng.between(1, int(w.ever))))
+		from, to := w.target(a), election.ID(w.rng.between(1, int(w.ever)))
+		w.links.sever(from, to)
+		w.announce(from, "the link to %d fails", to)
 	case healLinks:
 		w.links.heal()
+		w.announce(election.None, "the network is whole again")
 	case change:
 		w.changeMembers(a)
 	case republish:
@@ -229,7 +239,10 @@ func (w *world) crash(id election.ID, a action) {
 	}
 	p.up, p.running, p.silent, p.downSince = false, false, a.silent, w.queue.now
 	p.known = election.Status{}
-	if !a.silent {
+	if a.silent {
+		w.announce(id, "crashes, and nobody is told")
+	} else {
+		w.announce(id, "crashes")
 		w.noticeEnd(id, p.life)
 	}
 	if !w.list.current.Has(id) {
@@ -259,7 +272,17 @@ func (w *world) restart(id election.ID) {
 		return // its pod is not made again
 	}
 	w.list.catchUp(p)
+	w.announce(id, "comes back without its memory")
 	w.boot(id, true)
+}
+
+func (w *world) pause(id election.ID, a action) {
+	p := &w.all[id]
+	if !p.up {
+		return
+	}
+	p.pausedUntil = max(p.pausedUntil, w.queue.now+a.lasts)
+	w.announce(id, "stands still until %d", p.pausedUntil)
 }
 
 func (w *world) withdraw(id election.ID, a action) {
@@ -288,6 +311,7 @@ func (w *world) revive(id election.ID) {
 // divide cuts the network in two.
 func (w *world) divide() {
 	sides := w.rng.next()
+	w.announce(election.None, "the network divides: %s", w.sides(sides))
 	for a := election.ID(1); a <= w.ever; a++ {
 		for b := election.ID(1); b <= w.ever; b++ {
 			if (sides>>a^sides>>b)&1 != 0 {
@@ -295,6 +319,15 @@ func (w *world) divide() {
 			}
 		}
 	}
+}
+
+// sides names the processes on either side.
+func (w *world) sides(of uint64) string {
+	var two [2][]election.ID
+	for id := election.ID(1); id <= w.ever; id++ {
+		two[of>>id&1] = append(two[of>>id&1], id)
+	}
+	return fmt.Sprintf("%s | %s", Spans(two[0]), Spans(two[1]))
 }
 
 func (w *world) askAside(id election.ID) {
@@ -324,6 +357,7 @@ func (w *world) healAll() {
 			w.restart(id)
 		}
 	}
+	w.announce(election.None, "all faults end")
 	w.plan.healAt = w.queue.now
 	w.plan.deadline = w.queue.now + convergeWithin
 	w.check.quietSince = w.queue.now

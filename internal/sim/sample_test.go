@@ -89,7 +89,10 @@ func TestASeedReplays(t *testing.T) {
 		sample(t, sim.Sampling{
 			Algorithm: "RingSkip", Processes: 5, Safety: "Majority", Faults: []string{"all"}, Schedules: 20, Seed: 7,
 			Watch: func(s sim.Step) {
-				fmt.Fprintln(&b, s.At, s.Process, s.Input.Describe())
+				fmt.Fprintln(&b, s.At, s.Process, s.Fault, s.Input.Describe())
+				if s.Fault != "" {
+					return
+				}
 				for _, m := range s.Output.Send {
 					fmt.Fprintln(&b, m.Describe())
 				}

@@ -52,8 +52,11 @@ type Scenario struct {
 	Watch func(Step)
 }
 
-// Step is what one process did with one input.
+// Step is what one process did with one input; in a schedule, it may instead be
+// something that goes wrong.
 type Step struct {
+	// Fault says what goes wrong, if anything: then there is no input.
+	Fault   string
 	At      election.Tick
 	Process election.ID
 	Input   election.Input

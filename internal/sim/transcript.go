@@ -106,6 +106,10 @@ type Transcript struct {
 
 // Watch writes one step.
 func (t *Transcript) Watch(step Step) {
+	if step.Fault != "" {
+		t.fact(step, "FAULT", step.Fault)
+		return
+	}
 	if step.Input.Kind == election.TimePassed && len(step.Output.Send)+len(step.Output.Events) == 0 {
 		return // an alarm that was for nothing
 	}
