@@ -107,6 +107,10 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 	}
 	switch m.phase {
 	case asking:
+		if !m.CanStand() {
+			m.rest() // it has withdrawn, or left the member list, since it asked
+			return
+		}
 		m.announce(out)
 	case yielding:
 		m.start(m.dead, 0, now, out)
