@@ -161,6 +161,10 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 	switch m.phase {
 	case asking:
 		m.markCrashed(m.asked, out)
+		if !m.CanStand() {
+			m.rest() // it has withdrawn, or left the member list, since it asked
+			return
+		}
 		m.ask(now, out)
 	case promised:
 		// Whoever promised to take over died on it.
