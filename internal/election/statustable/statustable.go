@@ -126,7 +126,11 @@ func (m *Machine) ask(now election.Tick, out *election.Output) {
 		return
 	}
 	m.phase, m.asked, m.deadline = asking, highest, now+m.Timing.Reply
-	m.Send(out, election.Message{Kind: election.Election, To: highest, Term: m.Term, Subject: m.Leader})
+	dead := election.None
+	if m.table.Crashed(m.Leader) {
+		dead = m.Leader
+	}
+	m.Send(out, election.Message{Kind: election.Election, To: highest, Term: m.Term, Subject: dead})
 }
 
 // announce takes the office and tells everyone below that isn't CRASHED.
