@@ -52,6 +52,22 @@ func TestTable1(t *testing.T) {
 	}
 }
 
+// The closed form for process i of n that finds the coordinator's crash, which
+// docs/algorithms gives.
+func TestBullyClosedForm(t *testing.T) {
+	for n := 3; n <= 40; n++ {
+		for i := 1; i < n; i++ {
+			want := counts{
+				election.Election: (n-i)*(n-i+1)/2 - 1, election.OK: (n - i - 1) * (n - i) / 2, election.Coordinator: n - 2,
+			}
+			o := run(t, crash("Bully", n, election.ID(i)))
+			if got := counts(o.Messages); got.String() != want.String() {
+				t.Fatalf("n=%d, %d notices: %s, want %s", n, i, got, want)
+			}
+		}
+	}
+}
+
 // Seed 004, 5.1.2: in the best case both send only n-2 COORDINATOR.
 func TestBestCase(t *testing.T) {
 	for n := 3; n <= 60; n++ {
