@@ -65,7 +65,7 @@ func TestEncodedSetsAndMomentsAreTold(t *testing.T) {
 		t.Errorf("what is past isn't alike: %v and %v", a, b)
 	}
 	never := election.AppendMoment(nil, election.Never, 5)
-	if string(never) == string(election.AppendMoment(nil, 5, 5)) || string(never) == string(election.AppendMoment(nil, 6, 5)) {
+	if slices.Equal(never, election.AppendMoment(nil, 5, 5)) || slices.Equal(never, election.AppendMoment(nil, 6, 5)) {
 		t.Errorf("never is encoded as a moment: %v", never)
 	}
 	if election.AppendFlag(nil, true)[0] == election.AppendFlag(nil, false)[0] {

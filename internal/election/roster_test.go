@@ -99,7 +99,8 @@ func checkMember(t *testing.T, r *election.Roster, ring []election.Member, id el
 	}
 	if at < 0 {
 		if r.Rank(id) != len(ring) || r.Priority(id) != 0 || r.After(id, 1) != election.None {
-			t.Fatalf("the stranger %d has rank %d, priority %d, and %d behind it", id, r.Rank(id), r.Priority(id), r.After(id, 1))
+			t.Fatalf("the stranger %d has rank %d, priority %d, and %d behind it",
+				id, r.Rank(id), r.Priority(id), r.After(id, 1))
 		}
 		return
 	}

@@ -146,7 +146,8 @@ func TestFind(t *testing.T) {
 		}
 	}
 	_, err := catalog.Find("Raft")
-	const want = `unknown algorithm "Raft": choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip`
+	const want = `unknown algorithm "Raft": choose one of ` +
+		"Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip"
 	if err == nil || err.Error() != want {
 		t.Errorf("unknown algorithm: %v, want %s", err, want)
 	}

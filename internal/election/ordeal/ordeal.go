@@ -44,14 +44,14 @@ type trial struct {
 
 // Run makes a Machine and puts it through what data says. An error is a rule
 // that was broken, and the input that broke it.
-func Run(data []byte, make Maker) error {
+func Run(data []byte, maker Maker) error {
 	t := trial{source: source{data: data}}
 	c := t.world.found(&t.source)
 	var err error
-	if t.machine, err = make(c, 0); err != nil {
+	if t.machine, err = maker(c, 0); err != nil {
 		return nil //nolint:nilerr // a config that was refused can't do harm
 	}
-	if t.twin, err = make(c, shift); err != nil {
+	if t.twin, err = maker(c, shift); err != nil {
 		return fmt.Errorf("refused when its clock starts at %d: %w", shift, err)
 	}
 	for range Longest {

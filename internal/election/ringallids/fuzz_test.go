@@ -13,8 +13,8 @@ func FuzzMachine(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		err := ordeal.Run(data, func(c election.Config, _ election.Tick) (election.Machine, error) { return ringallids.New(c) })
-		if err != nil {
+		makes := func(c election.Config, _ election.Tick) (election.Machine, error) { return ringallids.New(c) }
+		if err := ordeal.Run(data, makes); err != nil {
 			t.Fatal(err)
 		}
 	})

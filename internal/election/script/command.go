@@ -164,8 +164,8 @@ func (g *Group) inject(c command) error {
 
 // ask is any command that is an input: campaign, recover, suspect, withdraw...
 func (g *Group) ask(c command) error {
-	kind := election.Campaign
-	for kind = election.NoInput; kind.String() != c.name; kind++ {
+	kind := election.NoInput
+	for ; kind.String() != c.name; kind++ {
 		if kind.String() == "unknown" {
 			return fmt.Errorf("unknown command %q", c.name)
 		}

@@ -82,8 +82,11 @@ func (g *Group) found(c command) error {
 	}
 	// Handling takes no time here, and a message less than 5 ticks. A takeover
 	// may have to wait for everyone who is asked before.
-	reply := election.Tick(c.number("reply", 10))
-	g.timing = election.Timing{Reply: reply, Takeover: election.Tick(c.number("takeover", uint64(reply)*uint64(n+2))), Hop: reply}
+	reply := c.number("reply", 10)
+	g.timing = election.Timing{
+		Reply: election.Tick(reply), Hop: election.Tick(c.number("hop", reply)),
+		Takeover: election.Tick(c.number("takeover", reply*uint64(n+2))),
+	}
 	*g = Group{wrong: g.wrong, algorithm: algorithm, roster: g.roster, timing: g.timing}
 	g.machines = make([]election.Machine, slices.Max(ring)+1)
 	coordinator, term := election.ID(c.number("coordinator", uint64(n))), election.Term(c.number("term", 1))
