@@ -111,6 +111,7 @@ func TestTheOrdealFindsBrokenMachines(t *testing.T) {
 		"the output depends": {step: func(_ *broken, in election.Input, out *election.Output) {
 			out.Tell(election.Skipped, election.Term(in.Now), 1)
 		}},
+		"answer differently":     {step: secret},
 		"shares memory with":     {step: keep, encode: func(m *broken, b []byte, _ election.Tick) []byte { return election.IDs(m.kept).Encode(b) }},
 		"refused when its clock": {},
 	} {
@@ -153,6 +154,14 @@ func allLead(rows []election.Row) []election.Row {
 		rows[i].Status = election.Coordinating
 	}
 	return rows
+}
+
+// secret remembers something of an input that its code doesn't tell.
+func secret(m *broken, in election.Input, out *election.Output) {
+	if len(m.kept) > 0 {
+		out.Tell(election.Skipped, 1, m.kept[0])
+	}
+	m.kept = []election.ID{in.Peer}
 }
 
 func mark(_ *broken, b []byte, _ election.Tick) []byte { return append(b, 1) }

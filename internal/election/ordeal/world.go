@@ -159,6 +159,27 @@ func (w *world) input(s *source, due election.Tick) election.Input {
 	return in
 }
 
+// other is an input that differs in one thing from in.
+func (w *world) other(s *source, in election.Input) election.Input {
+	switch s.below(7) {
+	case 0:
+		in.Peer = w.anybody(s)
+	case 1:
+		in.Message.Term--
+	case 2:
+		in.Message.From = w.anybody(s)
+	case 3:
+		in.Message.Subject = w.anybody(s)
+	case 4:
+		in.Message.Origin = w.anybody(s)
+	case 5:
+		in.Message.List = in.Message.List[len(in.Message.List)/2:]
+	default:
+		in.Term++
+	}
+	return in
+}
+
 // undelivered hands one of the last messages back to its sender.
 func (w *world) undelivered(s *source, in election.Input) election.Input {
 	if len(w.sent) == 0 {
