@@ -114,6 +114,12 @@ func (x *tables) change(t *testing.T, random *rand.Rand) string {
 		x.plain.adopt(next)
 		return "adopt"
 	case 3:
+		// A table of somebody whose coordinator isn't on this list is one without.
+		if random.IntN(4) == 0 {
+			x.table.Copy(1000, nil)
+			x.plain = naive{roster: x.plain.roster, crashed: map[election.ID]bool{}}
+			return "copy of a stranger's"
+		}
 		// A copy of its own table, over another one, with strangers' rows besides.
 		other := election.NewStatusTable(x.plain.roster, id)
 		other.Copy(x.table.Coordinator(), append(x.table.Exceptions(), 1000, election.None))
