@@ -110,6 +110,18 @@ func (r *Ring) Overtaken(m *Message) bool {
 	return lost
 }
 
+// Best is the highest of the processes on a list, but for this one when it has
+// withdrawn since it was put there; None if there is no other.
+func (r *Ring) Best(list []ID) ID {
+	best := None
+	for _, id := range list {
+		if r.Roster.Outranks(id, best) && (id != r.Self || r.CanStand()) {
+			best = id
+		}
+	}
+	return best
+}
+
 // Result takes notice of the outcome of an election, unless a higher process
 // was announced in the same term, and reports whether it did.
 func (r *Ring) Result(id ID, term Term, out *Output) bool {

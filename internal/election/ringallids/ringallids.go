@@ -106,11 +106,9 @@ func (m *Machine) back(out *election.Output) {
 		return
 	}
 	m.initiator = false
-	high := m.Self
-	for _, id := range m.collected {
-		if m.Roster.Outranks(id, high) {
-			high = id
-		}
+	high := m.Best(m.collected)
+	if high == election.None {
+		return
 	}
 	m.Result(high, m.Term, out)
 	m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: high})

@@ -78,6 +78,8 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 // already out and higher.
 func (m *Machine) compare(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
+	case msg.Origin == m.Self && !m.CanStand():
+		return // it has withdrawn since: who waits in vain starts again
 	case msg.Origin == m.Self:
 		m.Result(m.Self, m.Term, out)
 		m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: m.Self})
