@@ -23,6 +23,14 @@ func (t *trial) judge(in election.Input, out *election.Output, term election.Ter
 	case status.Token != 0 && status.Coordinator != t.world.self:
 		return fmt.Errorf("it has a token and says that %d leads", status.Coordinator)
 	}
+	switch in.Kind {
+	case election.Withdraw, election.Stand:
+		t.withdrawn = in.Kind == election.Withdraw
+	default:
+	}
+	if err := t.judgeTenure(out); err != nil {
+		return err
+	}
 	refused := slices.ContainsFunc(out.Events, func(e election.Event) bool { return e.Kind == election.Refused })
 	for i := range out.Send {
 		if err := t.judgeMessage(&in, refused, &out.Send[i]); err != nil {
@@ -53,6 +61,15 @@ func (t *trial) judgeMessage(in *election.Input, refused bool, m *election.Messa
 		return fmt.Errorf("a list of %d, among %d", len(m.List), len(t.world.everyone))
 	case in.Kind == election.Receive && !refused && in.Message.Lamport >= m.Lamport:
 		return fmt.Errorf("not after the message that it answers, which says %d", in.Message.Lamport)
+	}
+	return nil
+}
+
+// judgeTenure: only who may be elected takes the office.
+func (t *trial) judgeTenure(out *election.Output) error {
+	takes := slices.ContainsFunc(out.Events, func(e election.Event) bool { return e.Kind == election.Tenure })
+	if takes && (t.withdrawn || t.world.roster.Priority(t.world.self) == 0) {
+		return fmt.Errorf("it takes the office and may not stand")
 	}
 	return nil
 }

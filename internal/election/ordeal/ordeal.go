@@ -5,6 +5,7 @@
 //   - panic;
 //   - send without bound, or tell without bound, in one step;
 //   - send in somebody else's name, to nobody, or in a term that doesn't exist;
+//   - take the office when it may not stand;
 //   - go back to an older term, or to an older moment of its logical clock;
 //   - be changed by its copy, by who reads its output, or by who gave it input;
 //   - answer differently, or be encoded differently, in a state that is the same;
@@ -43,6 +44,8 @@ type trial struct {
 	twin    election.Machine
 	shadow  election.Machine
 	lamport uint64
+	// withdrawn is what the Machine was last told of its application.
+	withdrawn bool
 }
 
 // Run makes a Machine and puts it through what data says. An error is a rule

@@ -164,6 +164,12 @@ func secret(m *broken, in election.Input, out *election.Output) {
 	m.kept = []election.ID{in.Peer}
 }
 
+func greedy(_ *broken, in election.Input, out *election.Output) {
+	if in.Kind == election.Withdraw {
+		out.Tell(election.Tenure, 1, 1)
+	}
+}
+
 func mark(_ *broken, b []byte, _ election.Tick) []byte { return append(b, 1) }
 
 func keep(m *broken, in election.Input, _ *election.Output) {
