@@ -45,8 +45,8 @@ func TestDescriptions(t *testing.T) {
 
 // The counting rule: what holds the office never counts, everything else does.
 func TestWhichMessagesCount(t *testing.T) {
-	office := []election.Kind{election.NoKind, election.Beat, election.Grant, election.Deny, election.Resigned}
-	for kind := election.NoKind; kind <= election.Resigned; kind++ {
+	office := []election.Kind{election.NoKind, election.Beat, election.Grant, election.Deny, election.Resigned, election.Hail}
+	for kind := election.NoKind; kind <= election.Hail; kind++ {
 		want := !slices.Contains(office, kind)
 		if kind.Counts() != want || slices.Contains(election.Kinds(), kind) != want {
 			t.Errorf("%s counts: %v, is among the kinds that do: %v, want %v",

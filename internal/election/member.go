@@ -41,6 +41,8 @@ type Roster struct {
 	// Departed are members of Previous that no longer exist, for a lease or
 	// longer: they count as having adopted this version.
 	Departed []ID
+	// Floor is a term that nobody exceeded under any list before Previous.
+	Floor Term
 
 	ring   []Member // in the order of the ring
 	ranked []Member // highest priority first, observers last
@@ -87,13 +89,14 @@ func NewRoster(version uint32, ring []Member) (*Roster, error) {
 	return r, nil
 }
 
-// Succeed returns a copy of r that replaces previous, with the members of
+// Succeed returns a copy of r that replaces previous. Floor is the reading of the
+// publisher's TermClock, when previous has settled; departed are the members of
 // previous that are gone for good.
-func (r *Roster) Succeed(previous *Roster, departed ...ID) *Roster {
+func (r *Roster) Succeed(previous *Roster, floor Term, departed ...ID) *Roster {
 	next := *r
 	before := *previous
 	before.Previous, before.Departed = nil, nil
-	next.Previous, next.Departed = &before, slices.Clone(departed)
+	next.Previous, next.Floor, next.Departed = &before, floor, slices.Clone(departed)
 	return &next
 }
 

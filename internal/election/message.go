@@ -30,13 +30,16 @@ const (
 	Grant
 	Deny
 	Resigned
+	// Hail is a sign of life of a process that knows no coordinator, and the
+	// answer to it.
+	Hail
 
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"NONE", "ELECTION", "OK", "COORDINATOR", "REQUEST", "TABLE", "UPDATE", "ELECT_ME", "NEW_COORDINATOR",
-	"ELECT", "INQUIRY", "REPLY", "STALE", "BEAT", "GRANT", "DENY", "RESIGNED",
+	"ELECT", "INQUIRY", "REPLY", "STALE", "BEAT", "GRANT", "DENY", "RESIGNED", "HAIL",
 }
 
 func (k Kind) String() string {
@@ -92,6 +95,9 @@ type Hold struct {
 	Life uint32
 	// Version is the member list that the sender has adopted.
 	Version uint32
+	// Bar, in an answer, is the highest term that the member granted to anyone
+	// but the one it answers.
+	Bar Term
 	// Held says that the sender of a BEAT has tenure already, rather than asking
 	// for it; in a DENY, that the sender knows a coordinator that has.
 	Held bool

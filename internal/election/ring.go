@@ -88,6 +88,9 @@ func (r *Ring) NoteRing(in *Input, out *Output) {
 	if in.Kind == Follow && in.Peer != None {
 		r.Due = Never
 	}
+	if !r.CanStand() {
+		r.Due, r.Own = Never, 0 // what comes back of its own no longer counts
+	}
 }
 
 // Announced takes notice of a message that goes round with the outcome, and
@@ -99,27 +102,19 @@ func (r *Ring) Announced(m *Message, out *Output) {
 	}
 }
 
-// Overtaken takes over a newer term from a message, and reports whether an
-// election or a tenure of this process ends by that.
-func (r *Ring) Overtaken(m *Message) bool {
+// Overtaken takes over a newer term from a message. An election or a tenure of
+// this process ends by that. Where the message only says that there is a newer
+// term, the election of that term is given the time to end, rather than starting
+// a yet newer one: otherwise two could overtake each other for ever.
+func (r *Ring) Overtaken(m *Message, now Tick) {
 	if m.Term <= r.Term {
-		return false
+		return
 	}
-	lost := r.Due != Never || r.Leader == r.Self
+	waits := m.Kind == Stale && (r.Due != Never || r.Leader == r.Self)
 	r.Term, r.Due = m.Term, Never
-	return lost
-}
-
-// Best is the highest of the processes on a list, but for this one when it has
-// withdrawn since it was put there; None if there is no other.
-func (r *Ring) Best(list []ID) ID {
-	best := None
-	for _, id := range list {
-		if r.Roster.Outranks(id, best) && (id != r.Self || r.CanStand()) {
-			best = id
-		}
+	if waits {
+		r.Due = now + r.Round()
 	}
-	return best
 }
 
 // Result takes notice of the outcome of an election, unless a higher process

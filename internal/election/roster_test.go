@@ -128,11 +128,13 @@ func checkMember(t *testing.T, r *election.Roster, ring []election.Member, id el
 // Two lists at most are ever in force at once.
 func TestSucceedKeepsOneListBefore(t *testing.T) {
 	first := mustRoster(t, 1, []election.Member{{1, 1}, {2, 2}})
-	second := mustRoster(t, 2, []election.Member{{2, 2}, {3, 3}}).Succeed(first, 1)
-	third := mustRoster(t, 3, []election.Member{{3, 3}}).Succeed(second)
+	second := mustRoster(t, 2, []election.Member{{2, 2}, {3, 3}}).Succeed(first, 27, 1)
+	third := mustRoster(t, 3, []election.Member{{3, 3}}).Succeed(second, 28)
 	switch {
 	case second.Previous == nil || second.Previous.Version != 1 || !slices.Equal(second.Departed, []election.ID{1}):
 		t.Errorf("the second list: before it %v, departed %v", second.Previous, second.Departed)
+	case second.Floor != 27 || third.Floor != 28:
+		t.Errorf("the floors of the lists: %d and %d", second.Floor, third.Floor)
 	case third.Previous == nil || third.Previous.Version != 2:
 		t.Errorf("the third list: before it %v", third.Previous)
 	case third.Previous.Previous != nil || third.Previous.Departed != nil:

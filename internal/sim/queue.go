@@ -15,10 +15,24 @@ import (
 type queue struct {
 	now     election.Tick
 	size    int
-	buckets [64][]event
-	// head is how many events of bucket 0 have been taken.
-	head int
+	buckets [64]bucket
+	// head is how many events of bucket 0 have been taken from its first, or,
+	// when that is used up, from the first of its chunks.
+	head  int
+	spare []*chunk
 }
+
+// bucket holds its first events in a slice, and those for which that has no
+// room in chunks. A small world never needs a chunk; a large one, in which
+// millions of events move from bucket to bucket, copies none for want of room.
+type bucket struct {
+	first  []event
+	chunks []*chunk
+	// last is how many events the last chunk has.
+	last int
+}
+
+type chunk [256]event
 
 type eventKind uint8
 
@@ -51,9 +65,36 @@ type event struct {
 }
 
 func (q *queue) push(e event) {
-	b := bits.Len64(uint64(e.at ^ q.now))
-	q.buckets[b] = append(q.buckets[b], e)
+	q.put(&e)
 	q.size++
+}
+
+func (q *queue) put(e *event) {
+	b := &q.buckets[bits.Len64(uint64(e.at^q.now))]
+	if len(b.first) < len(chunk{}) {
+		b.first = append(b.first, *e)
+		return
+	}
+	q.putOver(b, e)
+}
+
+// putOver puts an event into the chunks of a bucket.
+func (q *queue) putOver(b *bucket, e *event) {
+	if len(b.chunks) == 0 || b.last == len(chunk{}) {
+		b.chunks, b.last = append(b.chunks, q.fresh()), 0
+	}
+	b.chunks[len(b.chunks)-1][b.last] = *e
+	b.last++
+}
+
+func (q *queue) fresh() *chunk {
+	last := len(q.spare) - 1
+	if last < 0 {
+		return new(chunk)
+	}
+	c := q.spare[last]
+	q.spare = q.spare[:last]
+	return c
 }
 
 // pop takes out the earliest event, and moves the present to its moment.
@@ -61,65 +102,78 @@ func (q *queue) pop() (event, bool) {
 	if q.size == 0 {
 		return event{}, false
 	}
-	if q.head == len(q.buckets[0]) {
-		q.refill()
+	due := &q.buckets[0]
+	if q.head == len(due.first) {
+		if len(due.chunks) > 0 {
+			q.nextChunk(due)
+		} else {
+			q.refill()
+		}
 	}
-	e := q.buckets[0][q.head]
+	e := due.first[q.head]
 	q.head++
 	q.size--
 	return e, true
 }
 
+// nextChunk moves the first chunk of a bucket to its front, where the events
+// have all been taken.
+func (q *queue) nextChunk(b *bucket) {
+	c := b.chunks[0]
+	b.first = append(b.first[:0], c[:b.in(0)]...)
+	q.spare = append(q.spare, c)
+	b.chunks, q.head = b.chunks[1:], 0
+}
+
 // refill moves the present to the earliest moment that is left.
 func (q *queue) refill() {
-	q.buckets[0], q.head = q.buckets[0][:0], 0
-	b := 1
-	for len(q.buckets[b]) == 0 {
-		b++
+	q.buckets[0].first, q.head = q.buckets[0].first[:0], 0
+	b := &q.buckets[1]
+	for n := 1; len(b.first) == 0; n++ {
+		b = &q.buckets[n]
 	}
-	full := q.buckets[b]
-	earliest := full[0].at
-	for _, e := range full[1:] {
-		earliest = min(earliest, e.at)
+	q.now = b.earliest()
+	for i := range b.first {
+		q.put(&b.first[i])
 	}
-	q.now = earliest
-	for _, e := range full {
-		to := bits.Len64(uint64(e.at ^ earliest))
-		q.buckets[to] = append(q.buckets[to], e)
+	for i, c := range b.chunks {
+		for j := range b.in(i) {
+			q.put(&c[j])
+		}
+		q.spare = append(q.spare, c)
 	}
-	q.buckets[b] = full[:0]
+	b.clear()
 }
+
+// in is how many events chunk i has.
+func (b *bucket) in(i int) int {
+	if i == len(b.chunks)-1 {
+		return b.last
+	}
+	return len(chunk{})
+}
+
+func (b *bucket) earliest() election.Tick {
+	earliest := b.first[0].at
+	for i := range b.first {
+		earliest = min(earliest, b.first[i].at)
+	}
+	for i, c := range b.chunks {
+		for j := range b.in(i) {
+			earliest = min(earliest, c[j].at)
+		}
+	}
+	return earliest
+}
+
+func (b *bucket) clear() { b.first, b.chunks, b.last = b.first[:0], b.chunks[:0], 0 }
 
 // reset empties the queue and keeps its memory.
 func (q *queue) reset() {
 	for i := range q.buckets {
-		q.buckets[i] = q.buckets[i][:0]
+		b := &q.buckets[i]
+		q.spare = append(q.spare, b.chunks...)
+		b.clear()
 	}
 	q.now, q.size, q.head = 0, 0, 0
 }
-
-// slab keeps the messages in flight; places are used again.
-type slab struct {
-	messages []election.Message
-	free     []uint32
-}
-
-func (s *slab) put(m *election.Message) uint32 {
-	if last := len(s.free) - 1; last >= 0 {
-		slot := s.free[last]
-		s.free = s.free[:last]
-		s.messages[slot] = *m
-		return slot
-	}
-	s.messages = append(s.messages, *m)
-	return uint32(len(s.messages) - 1)
-}
-
-func (s *slab) take(slot uint32) election.Message {
-	m := s.messages[slot]
-	s.messages[slot].List = nil
-	s.free = append(s.free, slot)
-	return m
-}
-
-func (s *slab) reset() { s.messages, s.free = s.messages[:0], s.free[:0] }

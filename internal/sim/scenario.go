@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,8 +16,15 @@ const (
 	Millisecond               = 1000 * Microsecond
 )
 
-// MaxProcesses is how many processes a scenario may have.
-const MaxProcesses = 100_000
+// MaxProcesses is how many processes a scenario may have, and MaxOffices how
+// many with a safety mode, where each of them keeps a record of every other.
+const (
+	MaxProcesses = 100_000
+	MaxOffices   = 2_000
+)
+
+// maxLatency keeps every deadline of the largest scenario within a Tick.
+const maxLatency = 3600 * 1000 * Millisecond
 
 // Scenario is one election without any fault but those it names: the textbook's
 // situation. Process i has priority i.
@@ -35,7 +43,8 @@ type Scenario struct {
 	// Latency is what a message takes from one process to another.
 	Latency election.Tick
 	// Stagger is how much longer an initiator waits for each live process above
-	// it. 0 is the textbook: all start at once.
+	// it. 0 is the textbook: all start at once; with a safety mode, it stands for
+	// what the agent does by itself.
 	Stagger election.Tick
 	// Safety: an empty one is the bare election; a mode wraps it as in the agent.
 	Safety string
@@ -76,6 +85,16 @@ type View struct {
 	Down    bool
 	Status  election.Status
 	rows    func([]election.Row) []election.Row
+	encode  func([]byte, election.Tick) []byte
+}
+
+// AppendState appends to b what the process's machine knows, such that processes
+// with equal states have equal status tables. It takes far less time than Rows.
+func (v View) AppendState(b []byte) []byte {
+	if v.encode == nil {
+		return b
+	}
+	return v.encode(b, 0)
 }
 
 // Rows is the process's status table, highest rank first.
@@ -105,17 +124,24 @@ func (s *Scenario) Validate() error {
 		if _, err := office.ParseMode(s.Safety); err != nil {
 			return bad("%v", err)
 		}
+		if s.Processes > MaxOffices {
+			return bad("with a safety mode processes must be from 1 to %d, not %d", MaxOffices, s.Processes)
+		}
 	}
-	if s.Latency <= 0 || s.Stagger < 0 {
-		return bad("the latency must be above 0, and the stagger not below")
+	if s.Latency <= 0 || s.Latency > maxLatency {
+		return bad("the latency must be from 1µs to 1h")
+	}
+	if s.Stagger < 0 || s.Stagger > maxLatency {
+		return bad("the stagger must be from 0 to 1h")
 	}
 	if err := s.validateRing(); err != nil {
 		return err
 	}
-	for name, list := range map[string][]election.ID{"crashed": s.Crashed, "initiators": s.Initiators} {
-		if err := s.validateList(name, list); err != nil {
-			return err
-		}
+	if err := s.validateList("crashed", s.Crashed); err != nil {
+		return err
+	}
+	if err := s.validateList("initiators", s.Initiators); err != nil {
+		return err
 	}
 	return s.validateCase()
 }
@@ -183,7 +209,10 @@ func Run(s Scenario) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	t := &textbook{scenario: s, algorithm: algorithm, counts: make([]int, len(election.Kinds())+1)}
+	t := &textbook{
+		scenario: s, algorithm: algorithm, counts: make([]int, len(election.Kinds())+1),
+		inFlightMax: maxInFlight,
+	}
 	if err := t.setUp(); err != nil {
 		return Outcome{}, err
 	}
@@ -211,6 +240,10 @@ type textbook struct {
 	// the election is about.
 	leader election.ID
 	lost   bool
+	// start is when the cause of the election occurs.
+	start election.Tick
+	// inFlightMax is how many events may wait at once.
+	inFlightMax int
 	// elections in flight: messages that count.
 	flying int
 }
@@ -288,7 +321,7 @@ func (t *textbook) machine(id election.ID) (election.Machine, error) {
 	heartbeat := max(100*Millisecond, 4*s.Latency)
 	oc := office.Config{
 		Config: c, Elect: t.algorithm.New, Mode: mode, Lease: 5 * heartbeat, Heartbeat: heartbeat, Patience: 3 * heartbeat,
-		Stagger: s.Stagger, Policy: office.Always, Drain: 0, Life: 1, Fresh: id == s.Recover,
+		Stagger: cmp.Or(s.Stagger, 4*s.Latency), Policy: office.Always, Drain: 0, Life: 1, Fresh: id == s.Recover,
 	}
 	if id == s.Recover {
 		oc.Term = 0
@@ -299,12 +332,11 @@ func (t *textbook) machine(id election.ID) (election.Machine, error) {
 // begin puts the causes of the election into the queue.
 func (t *textbook) begin() {
 	s := &t.scenario
-	start := election.Tick(0)
 	if t.wrapped() {
-		start = 10 * s.Latency // the coordinator has to hold the office first
+		t.start = 10 * s.Latency // the coordinator has to hold the office first
 	}
 	if s.Recover != election.None {
-		t.queue.push(event{at: start, kind: call, who: s.Recover})
+		t.queue.push(event{at: t.start, kind: call, who: s.Recover})
 		return
 	}
 	for _, id := range s.Initiators {
@@ -312,7 +344,7 @@ func (t *textbook) begin() {
 		if !t.wrapped() {
 			wait = s.Stagger * election.Tick(t.liveAbove(id))
 		}
-		t.queue.push(event{at: start + wait, kind: call, who: id})
+		t.queue.push(event{at: t.start + wait, kind: call, who: id})
 	}
 }
 

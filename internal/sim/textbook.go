@@ -1,42 +1,57 @@
 package sim
 
 import (
-	"errors"
+	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// maxSteps ends a scenario that doesn't end by itself.
-const maxSteps = 200_000_000
-
-// errEndless: it should not happen, and must not hang.
-var errEndless = errors.New("the election doesn't end: please report the command as a bug")
+// What a scenario may take, so that one that is too large ends with a word
+// rather than with the machine's memory.
+const (
+	maxSteps    = 200_000_000
+	maxInFlight = 10_000_000
+)
 
 func (t *textbook) run() error {
 	limit := election.Never
 	if t.wrapped() {
 		limit = 60 * 1000 * Millisecond
 	}
-	for steps := 0; steps < maxSteps; steps++ {
+	for range maxSteps {
 		e, more := t.queue.pop()
 		if !more || e.at > limit {
 			return nil
 		}
 		t.happen(e)
+		if t.queue.size > t.inFlightMax {
+			return bad("more than %d messages are in flight at once: choose fewer processes", t.inFlightMax)
+		}
 		if t.wrapped() && t.flying == 0 && e.kind != wake && t.settled() {
 			return nil
 		}
 	}
-	return errEndless
+	return bad("the election isn't over after %d steps: choose fewer processes", maxSteps)
 }
 
-// settled reports whether an office is held and everyone alive knows by whom.
+// settled reports whether the highest process alive holds the office and
+// everyone alive knows it. A recovered one gets it by a handover, before which
+// they agree on another.
 func (t *textbook) settled() bool {
-	if t.queue.now <= 10*t.scenario.Latency {
+	if t.queue.now <= t.start {
 		return false
 	}
-	_, agreed := t.agreement()
-	return agreed
+	coordinator, agreed := t.agreement()
+	return agreed && coordinator == t.highest()
+}
+
+// highest is the highest process alive.
+func (t *textbook) highest() election.ID {
+	id := election.ID(t.scenario.Processes)
+	for t.dead[id] {
+		id--
+	}
+	return id
 }
 
 func (t *textbook) happen(e event) {
@@ -110,10 +125,19 @@ func (t *textbook) step(in election.Input, id election.ID) {
 		t.count(m)
 		t.queue.push(event{at: in.Now + t.scenario.Latency, kind: deliver, slot: t.slab.put(m)})
 	}
-	if after := t.machines[id].Status(); after.Coordinator != before.Coordinator || after.Term != before.Term {
+	after := t.machines[id].Status()
+	if after.Coordinator != before.Coordinator || after.Term != before.Term || t.learned() {
 		t.settledAt = in.Now
 	}
 	t.arm(id)
+}
+
+// learned reports whether the process has just learned of a coordinator. It may
+// be the one that it knew before.
+func (t *textbook) learned() bool {
+	return slices.ContainsFunc(t.out.Events, func(e election.Event) bool {
+		return e.Kind == election.Elected || e.Kind == election.Recognised
+	})
 }
 
 // count counts a message, unless it goes to a successor that doesn't respond:
@@ -167,7 +191,7 @@ func (t *textbook) agreement() (election.ID, bool) {
 func (t *textbook) outcome() Outcome {
 	o := Outcome{
 		Algorithm: t.scenario.Algorithm, Processes: t.scenario.Processes,
-		Messages: map[election.Kind]int{}, Skipped: t.skipped, Elapsed: t.settledAt,
+		Messages: map[election.Kind]int{}, Skipped: t.skipped, Elapsed: max(0, t.settledAt-t.start),
 	}
 	o.Coordinator, o.Agreed = t.agreement()
 	for _, k := range election.Kinds() {
@@ -181,7 +205,7 @@ func (t *textbook) outcome() Outcome {
 		if m == nil || t.dead[v.Process] {
 			v.Down = true
 		} else {
-			v.Status, v.rows = m.Status(), m.Rows
+			v.Status, v.rows, v.encode = m.Status(), m.Rows, m.Encode
 		}
 		o.Views = append(o.Views, v)
 	}

@@ -59,7 +59,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 		m.start(in.Peer, in.Term, in.Now, out)
 	default:
 		m.Note(&in, out)
-		if in.Kind == election.Follow && in.Peer != election.None {
+		if in.Kind == election.Follow && in.Peer != election.None || !m.CanStand() {
 			m.rest()
 		}
 	}
@@ -107,10 +107,6 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 	}
 	switch m.phase {
 	case asking:
-		if !m.CanStand() {
-			m.rest() // it has withdrawn, or left the member list, since it asked
-			return
-		}
 		m.announce(out)
 	case yielding:
 		m.start(m.dead, 0, now, out)
@@ -123,14 +119,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		return
 	}
 	if msg.Term > m.Term {
-		// A newer election; the one of ours is over.
-		overtaken := m.phase != idle || m.Leader == m.Self
-		m.Term = msg.Term
-		m.rest()
-		if msg.Kind == election.Stale && overtaken {
-			m.start(m.dead, 0, now, out)
-			return
-		}
+		m.overtaken(msg, now)
 	}
 	switch msg.Kind {
 	case election.Election:
@@ -144,6 +133,20 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	case election.Stale:
 	default:
 		out.Tell(election.Refused, msg.Term, msg.From)
+	}
+}
+
+// overtaken takes over a newer term: an election of this process is over. Where
+// the message only shows that there is a newer term, the election of that term is
+// given the time to end, rather than starting a yet newer one: otherwise two
+// could overtake each other for ever.
+func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
+	waits := (m.phase != idle || m.Leader == m.Self) &&
+		msg.Kind != election.Election && msg.Kind != election.Coordinator
+	m.Term = msg.Term
+	m.rest()
+	if waits {
+		m.phase, m.deadline = yielding, now+m.Timing.Takeover
 	}
 }
 

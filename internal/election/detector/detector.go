@@ -23,9 +23,10 @@ type Detector struct {
 
 const unwatched election.Tick = -1
 
-// New makes a detector that suspects after patience.
-func New(patience election.Tick) Detector {
-	return Detector{patience: patience, next: election.Never}
+// Open starts a detector that suspects after patience, and watches nobody yet.
+func (d *Detector) Open(patience election.Tick) {
+	d.patience, d.suspects = patience, nil
+	d.Unwatch()
 }
 
 // Unwatch stops watching everybody; suspects stay suspects.

@@ -23,7 +23,9 @@
 // Until a majority of the old list has adopted the new one, a holder needs a
 // majority of both. A member that adopted a list grants nothing under an older
 // one, and says that it adopted only when what it granted under the older one
-// has run out.
+// has run out. With that it says up to which term it granted: whoever relies on
+// the new list alone needs a higher one. What happened under even older lists,
+// of which the members may have forgotten, is below the list's Floor.
 //
 // # What is assumed
 //
@@ -81,8 +83,9 @@ type Ledger struct {
 	// older is when the last grant under an older version than the present
 	// one's runs out.
 	older election.Tick
-	// bar is the highest term that was granted.
-	bar election.Term
+	// bar is the highest term that was granted, and prior the highest before the
+	// present grant's.
+	bar, prior election.Term
 	// waiting is the request to grant as soon as that can be.
 	waiting Request
 }
@@ -93,13 +96,21 @@ func NewLedger(lease election.Tick, clock election.TermClock, fresh bool, now el
 	l := Ledger{lease: lease, clock: clock, quiet: now, until: now, older: now}
 	if fresh {
 		l.quiet = now + lease
-		l.bar = clock.Floor()
+		l.bar, l.prior = clock.Floor(), clock.Floor()
 	}
 	return l
 }
 
 // Bar is the term above which an acquisition must be.
 func (l *Ledger) Bar() election.Term { return l.bar }
+
+// BarFor is the highest term that was granted to anyone but h in term.
+func (l *Ledger) BarFor(h Holder, term election.Term) election.Term {
+	if l.to == h && l.term == term {
+		return l.prior
+	}
+	return l.bar
+}
 
 // To is who holds an unexpired grant, the zero Holder if nobody does.
 func (l *Ledger) To(now election.Tick) Holder {
@@ -123,6 +134,9 @@ func (l *Ledger) Ask(r Request, version uint32, now election.Tick) Answer {
 	if r.Term <= l.bar && !sameTerm && (!r.Held || occupied) {
 		return TooLow
 	}
+	if r.Holder == l.to && r.Term < l.term {
+		return TooLow // it is late: its sender has gone on, and counts on a newer grant
+	}
 	if occupied || now < l.quiet || r.Term > l.clock.Ceiling(now) {
 		if r.Term >= l.waiting.Term {
 			l.waiting = r
@@ -136,6 +150,9 @@ func (l *Ledger) Ask(r Request, version uint32, now election.Tick) Answer {
 func (l *Ledger) grant(r Request, now election.Tick) {
 	if r.Version > l.version {
 		l.older = max(l.older, l.until)
+	}
+	if r.Holder != l.to || r.Term != l.term {
+		l.prior = l.bar
 	}
 	l.to, l.term, l.version = r.Holder, r.Term, max(l.version, r.Version)
 	l.until = now + l.lease
@@ -212,7 +229,7 @@ func (l *Ledger) Encode(b []byte, now election.Tick) []byte {
 		b = election.AppendMoment(b, at, now)
 	}
 	for _, n := range [...]uint64{
-		uint64(l.to.ID), uint64(l.to.Life), uint64(l.term), uint64(l.version), uint64(l.bar),
+		uint64(l.to.ID), uint64(l.to.Life), uint64(l.term), uint64(l.version), uint64(l.bar), uint64(l.prior),
 		uint64(l.waiting.ID), uint64(l.waiting.Life), uint64(l.waiting.Term), uint64(l.waiting.Version),
 	} {
 		b = election.AppendNumber(b, n)

@@ -18,6 +18,10 @@ type Support struct {
 	// settled: a majority of the list before has adopted this one.
 	settled bool
 	adopted election.IDs
+	// until is when the grants no longer suffice.
+	until election.Tick
+	// floor is the highest term that may have been granted under an older list.
+	floor election.Term
 }
 
 const nothing election.Tick = -1 << 62
@@ -26,20 +30,26 @@ const nothing election.Tick = -1 << 62
 // out: clocks whose rates differ by less than a sixteenth are safe.
 func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
 
-// NewSupport starts without any grant.
-func NewSupport(roster *election.Roster, lease election.Tick) Support {
-	s := Support{lasts: lease - Margin(lease), old: nothing}
-	s.enter(roster)
-	return s
+// Open starts without any grant; reading is that of the term clock.
+func (s *Support) Open(roster *election.Roster, lease election.Tick, reading election.Term) {
+	s.lasts = lease - Margin(lease)
+	s.enter(roster, reading)
 }
 
-func (s *Support) enter(roster *election.Roster) {
-	s.roster, s.adopted = roster, nil
+func (s *Support) enter(roster *election.Roster, reading election.Term) {
+	s.roster, s.adopted, s.floor = roster, nil, roster.Floor
 	s.settled = roster.Previous == nil
-	for _, id := range roster.Departed {
-		s.Report(id, roster.Version)
-	}
 	s.Clear()
+	s.Depart(roster.Departed, reading)
+}
+
+// Depart notes members of the list before that no longer exist: they count as
+// having adopted this one. What they granted is not above the present reading of
+// the term clock.
+func (s *Support) Depart(gone []election.ID, reading election.Term) {
+	for _, id := range gone {
+		s.Report(id, s.roster.Version, reading)
+	}
 }
 
 // Clear forgets all grants: for a new term.
@@ -53,6 +63,7 @@ func (s *Support) Clear() {
 	for i := range s.sent {
 		s.sent[i] = nothing
 	}
+	s.until = nothing
 }
 
 func (s *Support) top() int {
@@ -70,38 +81,49 @@ func (s *Support) top() int {
 
 // Adopt goes over to another list. What was granted under the old one lasts as
 // long as it did; from now on grants count under the new one.
-func (s *Support) Adopt(roster *election.Roster) {
-	until := s.Until()
-	s.enter(roster)
-	s.old = until
+func (s *Support) Adopt(roster *election.Roster, reading election.Term) {
+	until := s.until
+	s.enter(roster, reading)
+	s.old, s.until = until, until
 }
 
 // Add notes a grant to the request of the moment sent.
 func (s *Support) Add(id election.ID, sent election.Tick) {
-	if int(id) < len(s.sent) {
-		s.sent[id] = max(s.sent[id], sent)
+	if int(id) < len(s.sent) && s.sent[id] < sent {
+		s.sent[id] = sent
+		s.count()
 	}
 }
 
-// Report notes which list a member says that it has adopted.
-func (s *Support) Report(id election.ID, version uint32) {
+// Report notes which list a member says that it has adopted, and up to which
+// term it granted before.
+func (s *Support) Report(id election.ID, version uint32, bar election.Term) {
 	if s.settled || version < s.roster.Version || !s.roster.Previous.Has(id) {
 		return
 	}
 	s.adopted.Add(id)
-	s.settled = len(s.adopted) >= s.roster.Previous.Majority()
+	s.floor = max(s.floor, bar)
+	if s.settled = len(s.adopted) >= s.roster.Previous.Majority(); s.settled {
+		s.count()
+	}
 }
 
 // Settled reports whether the list before this one has no say any more.
 func (s *Support) Settled() bool { return s.settled }
 
+// Floor is the term that a new tenure must exceed. One that lasts already goes
+// on whatever it is.
+func (s *Support) Floor() election.Term { return s.floor }
+
 // Until is when the grants no longer suffice, on the holder's clock.
-func (s *Support) Until() election.Tick {
+func (s *Support) Until() election.Tick { return s.until }
+
+func (s *Support) count() {
 	until := s.lastsFor(s.roster)
 	if !s.settled {
 		until = min(until, s.lastsFor(s.roster.Previous))
 	}
-	return max(until, s.old)
+	s.until = max(until, s.old)
 }
 
 // lastsFor is when fewer than a majority of roster have granted.
@@ -135,6 +157,7 @@ func (s *Support) Clone() Support {
 func (s *Support) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, s.old, now)
 	b = election.AppendFlag(b, s.settled)
+	b = election.AppendNumber(b, uint64(s.floor))
 	for _, at := range s.sent {
 		b = election.AppendMoment(b, at+s.lasts, now)
 	}

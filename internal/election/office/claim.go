@@ -18,7 +18,9 @@ func (m *Machine) ready() bool {
 }
 
 // nextTerm is the least term that this process may use next.
-func (m *Machine) nextTerm() election.Term { return max(m.seen, m.won, m.ledger.Bar()) + 1 }
+func (m *Machine) nextTerm() election.Term {
+	return max(m.seen, m.won, m.ledger.Bar(), m.support.Floor()) + 1
+}
 
 // stagger is how long to leave an election to those above that seem alive.
 func (m *Machine) stagger() election.Tick {
@@ -76,18 +78,20 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 	if m.role == claiming {
 		m.release(out)
 	}
+	if term <= m.ledger.Bar() && m.ledger.To(m.now) != m.holder() {
+		// Not even this process could grant that: it was won in a term that may
+		// have been held before.
+		m.role, m.claimUntil, m.beatAt = follower, election.Never, election.Never
+		m.campaignAt = m.now
+		return
+	}
 	m.role, m.term = claiming, term
 	m.claimUntil, m.campaignAt = m.now+m.patience(), election.Never
 	m.support.Clear()
 	for i := range m.peers {
 		m.peers[i].barred = false
 	}
-	m.detector.Unwatch()
-	m.eachMember(func(id election.ID) {
-		if id != m.cfg.Self {
-			m.detector.Watch(id, m.now)
-		}
-	})
+	m.watch()
 	m.beat(out)
 }
 
@@ -101,16 +105,21 @@ func (m *Machine) beat(out *election.Output) {
 		}
 	} else if m.ledger.Ask(m.request(), m.roster.Version, m.now) == grants.Granted {
 		m.support.Add(m.cfg.Self, m.now)
-		m.support.Report(m.cfg.Self, m.ledger.Adopted(m.roster.Version, m.now))
+		m.support.Report(m.cfg.Self, m.ledger.Adopted(m.roster.Version, m.now), m.ledger.BarFor(m.holder(), m.term))
 	}
 	m.secure(out)
+	if m.role == follower {
+		return
+	}
 	m.beatAt = m.now + m.cfg.Heartbeat
 	m.sendBeats(out)
 }
 
+func (m *Machine) holder() grants.Holder { return grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life} }
+
 func (m *Machine) request() grants.Request {
 	return grants.Request{
-		Holder: grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life},
+		Holder: m.holder(),
 		Term:   m.term, Held: m.role >= holding, Version: m.roster.Version, Sent: m.now,
 	}
 }
@@ -135,8 +144,15 @@ func (m *Machine) secure(out *election.Output) {
 	if m.role != claiming || m.now >= m.until() {
 		return
 	}
+	if m.term <= m.support.Floor() && m.cfg.Mode != Available {
+		// A tenure under an older list may have had this term, or a higher one.
+		m.abandon(out)
+		m.campaignAt = m.now
+		return
+	}
 	m.role, m.claimUntil = holding, election.Never
-	m.leader, m.leaderTerm = m.cfg.Self, m.term
+	m.succeeded(m.cfg.Self, out)
+	m.leaderTerm = m.term
 	m.dead = election.None
 	m.token = election.TokenOf(m.term, m.roster.Priority(m.cfg.Self))
 	out.Events = append(out.Events, election.Event{
@@ -164,9 +180,15 @@ func (m *Machine) granted(msg *election.Message, out *election.Output) {
 }
 
 // denied counts a refusal. When no majority can be had in this term any more,
-// the next election uses a higher one.
+// the next election uses a higher one; so does a holder in Available mode of
+// whom others have followed a successor that is gone.
 func (m *Machine) denied(msg *election.Message, out *election.Output) {
 	m.noteAnswer(msg)
+	if m.cfg.Mode == Available && m.role >= holding && msg.Term > m.term {
+		m.lose(out)
+		m.campaignAt = m.now
+		return
+	}
 	if m.role != claiming || msg.Term < m.term {
 		return
 	}
@@ -186,7 +208,7 @@ func (m *Machine) denied(msg *election.Message, out *election.Output) {
 // noteAnswer takes notice of what every answer to a BEAT says.
 func (m *Machine) noteAnswer(msg *election.Message) {
 	m.seen = max(m.seen, msg.Term)
-	m.support.Report(msg.From, msg.Hold.Version)
+	m.support.Report(msg.From, msg.Hold.Version, msg.Hold.Bar)
 	p := &m.peers[msg.From]
 	standing := msg.Hold.Standing && msg.Hold.Version == m.roster.Version
 	if standing && !p.standing {
@@ -204,9 +226,8 @@ func (m *Machine) abandon(out *election.Output) {
 	m.release(out)
 	m.role = follower
 	m.claimUntil, m.beatAt = election.Never, election.Never
-	m.detector.Unwatch()
+	m.watch()
 	if m.leader != election.None {
-		m.detector.Watch(m.leader, m.now)
 		return
 	}
 	m.campaignAt = m.now + m.cfg.Heartbeat + m.stagger()

@@ -20,16 +20,20 @@ func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 		m.follow(msg, out)
 	}
 	if m.cfg.Mode == Available {
-		m.answer(election.Grant, msg.From, msg.Term, msg.Hold.Sent, out)
+		if msg.Term < m.leaderTerm {
+			m.answer(election.Deny, requestOf(msg), m.leaderTerm, out)
+			return
+		}
+		m.answer(election.Grant, requestOf(msg), msg.Term, out)
 		return
 	}
 	switch m.ledger.Ask(requestOf(msg), m.roster.Version, m.now) {
 	case grants.Granted:
-		m.answer(election.Grant, msg.From, msg.Term, msg.Hold.Sent, out)
+		m.answer(election.Grant, requestOf(msg), msg.Term, out)
 	case grants.TooLow:
-		m.answer(election.Deny, msg.From, m.ledger.Bar(), msg.Hold.Sent, out)
+		m.answer(election.Deny, requestOf(msg), m.ledger.Bar(), out)
 	case grants.Later, grants.Unentitled:
-		m.answer(election.Deny, msg.From, 0, msg.Hold.Sent, out)
+		m.answer(election.Deny, requestOf(msg), 0, out)
 	}
 }
 
@@ -40,10 +44,10 @@ func requestOf(msg *election.Message) grants.Request {
 	}
 }
 
-func (m *Machine) answer(kind election.Kind, to election.ID, term election.Term, sent election.Tick, out *election.Output) {
-	answer := election.Message{Kind: kind, From: m.cfg.Self, To: to, Term: term}
+func (m *Machine) answer(kind election.Kind, r grants.Request, term election.Term, out *election.Output) {
+	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term}
 	answer.Hold = election.Hold{
-		Sent: sent, Version: m.ledger.Adopted(m.roster.Version, m.now), Standing: m.ready(),
+		Sent: r.Sent, Bar: m.ledger.BarFor(r.Holder, r.Term), Version: m.ledger.Adopted(m.roster.Version, m.now), Standing: m.ready(),
 	}
 	out.Send = append(out.Send, answer)
 }
@@ -62,7 +66,7 @@ func (m *Machine) grantWaiting(out *election.Output) {
 		}
 		return
 	}
-	m.answer(election.Grant, r.ID, r.Term, r.Sent, out)
+	m.answer(election.Grant, r, r.Term, out)
 }
 
 // follow takes notice of a process that holds the office.
@@ -86,14 +90,25 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	}
 	m.campaignAt = election.Never
 	if m.leader != id || m.leaderTerm != term {
+		m.succeeded(id, out)
 		m.leader, m.leaderTerm, m.dead = id, term, election.None
 		m.peers[id].notBefore = 0
 		out.Tell(election.Recognised, term, id)
 		m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
-		m.detector.Unwatch()
-		m.detector.Watch(id, m.now)
+		m.watch()
 	}
 	m.shareSuspects(msg.List, out)
+}
+
+// succeeded notes that by holds the office. Whoever held it before and hasn't
+// resigned is believed dead, until it is heard of.
+func (m *Machine) succeeded(by election.ID, out *election.Output) {
+	before := m.leader
+	m.leader = by
+	if before == election.None || before == by || before == m.cfg.Self || m.peers[before].resigned >= m.leaderTerm {
+		return
+	}
+	m.suspect(before, out)
 }
 
 // shareSuspects takes over whom the coordinator believes dead: it alone hears
@@ -113,6 +128,49 @@ func (m *Machine) shareSuspects(dead []election.ID, out *election.Output) {
 			m.suspect(id, out)
 		}
 	}
+}
+
+// watch has the detector look after those from whom this process must hear: a
+// follower from its coordinator, everyone else from all.
+func (m *Machine) watch() {
+	m.detector.Unwatch()
+	if m.role == follower && m.leader != election.None {
+		m.detector.Watch(m.leader, m.now)
+		m.hailAt = election.Never
+		return
+	}
+	m.eachMember(func(id election.ID) {
+		if id != m.cfg.Self {
+			m.detector.Watch(id, m.now)
+		}
+	})
+	m.hailAt = m.now + m.cfg.Heartbeat
+}
+
+// hail lets everyone know that this process lives, while there is no
+// coordinator that would tell them: so the dead are found, and processes that
+// suspect each other don't wait for each other's signs of life for ever.
+func (m *Machine) hail(out *election.Output) {
+	m.hailAt = election.Never
+	if m.role != follower || m.leader != election.None {
+		return
+	}
+	m.hailAt = m.now + m.cfg.Heartbeat
+	m.eachMember(func(id election.ID) {
+		if id != m.cfg.Self {
+			out.Send = append(out.Send, election.Message{Kind: election.Hail, From: m.cfg.Self, To: id, Term: m.leaderTerm})
+		}
+	})
+}
+
+// hailed answers a hail, unless this process hails by itself.
+func (m *Machine) hailed(msg *election.Message, out *election.Output) {
+	if msg.Hold.Held || m.leader == election.None {
+		return
+	}
+	answer := election.Message{Kind: election.Hail, From: m.cfg.Self, To: msg.From, Term: m.leaderTerm}
+	answer.Hold.Held = true
+	out.Send = append(out.Send, answer)
 }
 
 // alive notes a sign of life.
@@ -160,7 +218,7 @@ func (m *Machine) gone(id election.ID, life uint32, out *election.Output) {
 // found to be the next claims it; the others wait for their turn.
 func (m *Machine) leaderLost(dead election.ID, out *election.Output) {
 	m.leader, m.dead = election.None, dead
-	m.detector.Unwatch()
+	m.watch()
 	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Term: m.leaderTerm}, out)
 	if m.role == follower {
 		m.campaignAt = m.now + m.stagger()

@@ -76,7 +76,7 @@ func (m *Machine) vacate(out *election.Output) {
 	m.beatAt, m.drainUntil, m.handOverAt = election.Never, election.Never, election.Never
 	m.support.Clear()
 	m.leader = election.None
-	m.detector.Unwatch()
+	m.watch()
 	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Term: m.leaderTerm}, out)
 }
 
@@ -137,8 +137,12 @@ func (m *Machine) stand(out *election.Output) {
 
 // adopt goes over to a new member list.
 func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
-	if roster == nil || roster.Version <= m.roster.Version {
+	if roster == nil || roster.Version < m.roster.Version {
 		out.Tell(election.Refused, m.seen, election.None)
+		return
+	}
+	if roster.Version == m.roster.Version {
+		m.support.Depart(roster.Departed, m.cfg.Clock.Ceiling(m.now))
 		return
 	}
 	if m.role == claiming {
@@ -146,7 +150,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	}
 	m.roster = roster
 	m.ledger.Adopt(roster.Version)
-	m.support.Adopt(roster)
+	m.support.Adopt(roster, m.cfg.Clock.Ceiling(m.now))
 	m.fit()
 	m.detector.Keep(m.known)
 	for i := range m.peers {
@@ -157,11 +161,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	case m.role == holding && roster.Priority(m.cfg.Self) == 0:
 		m.drain(m.bestOther(), out)
 	case m.role >= holding:
-		m.eachMember(func(id election.ID) {
-			if id != m.cfg.Self && !m.detector.Suspects(id) {
-				m.detector.Watch(id, m.now)
-			}
-		})
+		m.watch()
 		m.beatAt = m.now
 	case m.leader == election.None:
 		m.campaignAt = min(m.campaignAt, m.now+m.stagger())

@@ -23,6 +23,9 @@ const (
 // clocks that differ, too little to use the terms up.
 const absurd election.Term = 1 << 20
 
+// roundsMax bounds how often in one step a timer can make another one due.
+const roundsMax = 8
+
 // peer is what is known of another process.
 type peer struct {
 	life uint32
@@ -75,6 +78,10 @@ type Machine struct {
 	drainUntil election.Tick
 	handOverAt election.Tick
 	standAgain election.Tick
+	hailAt     election.Tick
+
+	// due is the earliest of them, and of those of the parts.
+	due election.Tick
 
 	withdrawn bool
 	// leaving: the office was asked to be given up, so this process stays away
@@ -85,39 +92,46 @@ type Machine struct {
 
 // New makes the process that c describes.
 func New(c Config) (*Machine, error) {
+	m := &Machine{}
+	return m, m.Restart(c)
+}
+
+// Restart begins a new life of the process in the memory of the old one.
+func (m *Machine) Restart(c Config) error {
 	if err := c.Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	inner := c.Config
-	inner.Coordinator = election.None
-	if !c.Fresh {
-		inner.Coordinator = c.Coordinator
+	if c.Fresh {
+		inner.Coordinator = election.None
 	}
 	machine, err := c.Elect(inner)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m := &Machine{
+	*m = Machine{
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
-		detector: detector.New(c.Patience),
-		ledger:   grants.NewLedger(c.Lease, c.Clock, c.Fresh, c.Start),
-		support:  grants.NewSupport(c.Roster, c.Lease),
-		seen:     c.Term, won: c.Term,
-		campaignAt: election.Never, beatAt: election.Never, claimUntil: election.Never,
-		drainUntil: election.Never, handOverAt: election.Never, standAgain: election.Never,
+		detector: m.detector, support: m.support, peers: m.peers[:0],
+		ledger: grants.NewLedger(c.Lease, c.Clock, c.Fresh, c.Start),
+		seen:   c.Term, won: c.Term,
+		campaignAt: election.Never, beatAt: election.Never, claimUntil: election.Never, drainUntil: election.Never,
+		handOverAt: election.Never, standAgain: election.Never, hailAt: election.Never,
 	}
+	m.detector.Open(c.Patience)
+	m.support.Open(c.Roster, c.Lease, c.Clock.Ceiling(c.Start))
 	m.fit()
-	switch {
-	case c.Coordinator == election.None:
+	switch c.Coordinator {
+	case election.None:
 		m.campaignAt = c.Start + c.Patience + m.stagger()
-	case c.Coordinator == c.Self:
+	case c.Self:
 		m.role, m.term = claiming, c.Term
 		m.claimUntil, m.beatAt = c.Start+m.patience(), c.Start
 	default:
 		m.leader, m.leaderTerm = c.Coordinator, c.Term
-		m.detector.Watch(c.Coordinator, c.Start)
 	}
-	return m, nil
+	m.watch()
+	m.due = m.nextDeadline()
+	return nil
 }
 
 // fit makes room for all members of the lists in force.
@@ -189,7 +203,11 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 		out.Tell(election.Refused, in.Term, in.Peer)
 	case election.TimePassed, election.NoInput:
 	}
-	m.timers(out)
+	m.due = m.nextDeadline()
+	for round := 0; m.now >= m.due && round < roundsMax; round++ {
+		m.timers(out)
+		m.due = m.nextDeadline()
+	}
 	m.stamp(out, sent)
 }
 
@@ -238,7 +256,9 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.lamport = max(m.lamport, msg.Lamport)
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
-		m.alive(msg.From, out)
+		if msg.From != m.leader || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.leaderTerm {
+			m.alive(msg.From, out) // of the coordinator, only its BEAT says that it leads
+		}
 	}
 	switch msg.Kind {
 	case election.Beat:
@@ -249,6 +269,8 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 		m.denied(msg, out)
 	case election.Resigned:
 		m.resigned(msg, out)
+	case election.Hail:
+		m.hailed(msg, out)
 	default:
 		m.innerStep(*in, out)
 	}
@@ -286,14 +308,19 @@ func (m *Machine) timers(out *election.Output) {
 	if m.now >= m.beatAt {
 		m.beat(out)
 	}
+	if m.now >= m.hailAt {
+		m.hail(out)
+	}
 	if m.now >= m.campaignAt {
 		m.campaign(out)
 	}
 }
 
 // Deadline is when the next of the timers is due.
-func (m *Machine) Deadline() election.Tick {
-	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain)
+func (m *Machine) Deadline() election.Tick { return m.due }
+
+func (m *Machine) nextDeadline() election.Tick {
+	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain, m.hailAt)
 	due = min(due, m.inner.Deadline(), m.detector.Deadline(), m.ledger.Due())
 	if m.role >= holding && m.cfg.Mode != Available {
 		due = min(due, m.support.Until())

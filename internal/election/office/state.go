@@ -20,7 +20,7 @@ func (m *Machine) Clone() election.Machine {
 func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = append(b, byte(m.role))
 	for _, at := range [...]election.Tick{
-		m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain,
+		m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain, m.hailAt,
 	} {
 		b = election.AppendMoment(b, at, now)
 	}
@@ -39,7 +39,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 		b = election.AppendFlag(b, p.standing)
 		b = election.AppendFlag(b, p.barred)
 		if p.standing {
-			b = election.AppendNumber(b, uint64(now-p.standingSince))
+			b = election.AppendNumber(b, uint64(min(now-p.standingSince, m.cfg.Stable)))
 		}
 		b = election.AppendMoment(b, p.notBefore, now)
 	}

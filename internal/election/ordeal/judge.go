@@ -55,7 +55,7 @@ func (t *trial) judgeMessage(in *election.Input, refused bool, m *election.Messa
 		return fmt.Errorf("to nobody on a list")
 	case m.Term > election.MaxTerm:
 		return fmt.Errorf("there is no such term")
-	case m.Kind == election.NoKind || m.Kind > election.Resigned:
+	case m.Kind == election.NoKind || m.Kind > election.Hail:
 		return fmt.Errorf("there is no such kind")
 	case len(m.List) > max(len(t.world.everyone), len(in.Message.List)):
 		return fmt.Errorf("a list of %d, among %d", len(m.List), len(t.world.everyone))

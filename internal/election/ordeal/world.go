@@ -89,7 +89,7 @@ func (w *world) adopted(s *source) *election.Roster {
 		return nil
 	}
 	if s.flag() {
-		next = next.Succeed(w.roster)
+		next = next.Succeed(w.roster, w.number(s))
 		if s.flag() {
 			next.Departed = []election.ID{w.anybody(s)}
 		}
@@ -199,7 +199,7 @@ func (w *world) message(s *source) election.Message {
 		Subject: w.anybody(s), Origin: w.anybody(s), Hops: uint32(s.below(largest + 2)),
 	}
 	if m.Kind < 0xe0 {
-		m.Kind = 1 + m.Kind%election.Resigned
+		m.Kind = 1 + m.Kind%election.Hail
 	}
 	switch odd := s.byte(); {
 	case odd < 0x10:
@@ -213,7 +213,7 @@ func (w *world) message(s *source) election.Message {
 	m.Lamport = uint64(s.byte())
 	m.Hold = election.Hold{
 		Sent: w.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: w.roster.Version - uint32(s.below(2)),
-		Held: s.flag(), Standing: s.flag(),
+		Bar: w.number(s), Held: s.flag(), Standing: s.flag(),
 	}
 	return m
 }

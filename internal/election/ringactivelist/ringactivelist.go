@@ -82,10 +82,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	if !m.Hear(msg, out) {
 		return
 	}
-	if lost := m.Overtaken(msg); lost && msg.Kind == election.Stale {
-		m.start(m.Again(now), out)
-		return
-	}
+	m.Overtaken(msg, now)
 	switch msg.Kind {
 	case election.Elect:
 		m.passing(msg, now, out)
@@ -109,6 +106,9 @@ func (m *Machine) passing(msg *election.Message, now election.Tick, out *electio
 	}
 	if m.Own == m.Term && m.Roster.Has(msg.Origin) {
 		m.active.Add(msg.Origin)
+		if m.Knows(m.Term) && m.Roster.Outranks(msg.Origin, m.Leader) {
+			m.complete(out) // it took a detour round a failure
+		}
 	}
 	m.Pass(out, *msg)
 }

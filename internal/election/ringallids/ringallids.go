@@ -66,10 +66,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	if !m.Hear(msg, out) {
 		return
 	}
-	if lost := m.Overtaken(msg); lost && msg.Kind == election.Stale {
-		m.start(m.Again(now), out)
-		return
-	}
+	m.Overtaken(msg, now)
 	switch msg.Kind {
 	case election.ElectMe:
 		if msg.Origin == m.Self {
@@ -106,9 +103,11 @@ func (m *Machine) back(out *election.Output) {
 		return
 	}
 	m.initiator = false
-	high := m.Best(m.collected)
-	if high == election.None {
-		return
+	high := m.Self
+	for _, id := range m.collected {
+		if m.Roster.Outranks(id, high) {
+			high = id
+		}
 	}
 	m.Result(high, m.Term, out)
 	m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: high})

@@ -59,10 +59,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	if !m.Hear(msg, out) {
 		return
 	}
-	if lost := m.Overtaken(msg); lost && msg.Kind == election.Stale {
-		m.start(m.Again(now), out)
-		return
-	}
+	m.Overtaken(msg, now)
 	switch msg.Kind {
 	case election.ElectMe:
 		m.compare(msg, now, out)
@@ -78,9 +75,10 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 // already out and higher.
 func (m *Machine) compare(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
-	case msg.Origin == m.Self && !m.CanStand():
-		return // it has withdrawn since: who waits in vain starts again
 	case msg.Origin == m.Self:
+		if m.Own != m.Term {
+			return
+		}
 		m.Result(m.Self, m.Term, out)
 		m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: m.Self})
 		return

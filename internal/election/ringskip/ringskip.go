@@ -60,10 +60,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	if !m.Hear(msg, out) {
 		return
 	}
-	if lost := m.Overtaken(msg); lost && msg.Kind == election.Stale {
-		m.start(m.Again(now), out)
-		return
-	}
+	m.Overtaken(msg, now)
 	switch msg.Kind {
 	case election.Election:
 		m.append(msg, now, out)
@@ -93,9 +90,11 @@ func (m *Machine) append(msg *election.Message, now election.Tick, out *election
 
 // close turns the list into the announcement of the highest on it.
 func (m *Machine) close(msg *election.Message, out *election.Output) {
-	high := m.Best(msg.List)
-	if high == election.None {
-		return
+	high := m.Self
+	for _, id := range msg.List {
+		if m.Roster.Outranks(id, high) {
+			high = id
+		}
 	}
 	m.Result(high, m.Term, out)
 	m.Pass(out, election.Message{Kind: election.Coordinator, Term: m.Term, Origin: m.Self, Subject: high})

@@ -88,6 +88,9 @@ func (m *Machine) note(in *election.Input, out *election.Output) {
 		m.table.Adopt(m.Roster)
 	default:
 	}
+	if m.phase != requesting && !m.CanStand() || !m.Roster.Has(m.Self) {
+		m.rest()
+	}
 }
 
 // lead makes id the coordinator in the table. A row above it that a detector
@@ -165,10 +168,6 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 	switch m.phase {
 	case asking:
 		m.markCrashed(m.asked, out)
-		if !m.CanStand() {
-			m.rest() // it has withdrawn, or left the member list, since it asked
-			return
-		}
 		m.ask(now, out)
 	case promised:
 		// Whoever promised to take over died on it.
@@ -207,13 +206,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		return
 	}
 	if msg.Term > m.Term {
-		overtaken := m.phase == asking || m.phase == promised || m.Leader == m.Self
-		m.Term = msg.Term
-		m.rest()
-		if msg.Kind == election.Stale && overtaken {
-			m.start(election.None, 0, now, out)
-			return
-		}
+		m.overtaken(msg, now)
 	}
 	switch msg.Kind {
 	case election.Election:
@@ -231,6 +224,20 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	case election.Stale:
 	default:
 		out.Tell(election.Refused, msg.Term, msg.From)
+	}
+}
+
+// overtaken takes over a newer term: an election of this process is over. Where
+// the message only shows that there is a newer term, the election of that term is
+// given the time to end, rather than starting a yet newer one: otherwise two
+// could overtake each other for ever.
+func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
+	waits := (m.phase == asking || m.phase == promised || m.Leader == m.Self) &&
+		msg.Kind != election.Election && msg.Kind != election.Coordinator
+	m.Term = msg.Term
+	m.rest()
+	if waits {
+		m.phase, m.deadline = promised, now+m.Timing.Takeover
 	}
 }
 

@@ -1,0 +1,51 @@
+# syntax=docker/dockerfile:1
+
+# The images of the manager and of the agent, for those who have Docker:
+#
+#     docker build --target manager --tag conclave/manager .
+#     docker build --target agent   --tag conclave/agent .
+#
+# `make image` makes the same without Docker (see hack/image, whose tests hold the two together): a static binary on an
+# empty base, run as nobody in particular.
+
+FROM --platform=$BUILDPLATFORM golang:1.26 AS source
+WORKDIR /src
+COPY go.mod go.su[m] ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY . .
+ENV CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly GOAMD64=v1 GOARM64=v8.0
+
+FROM source AS build-manager
+ARG TARGETOS TARGETARCH VERSION=unversioned
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/manager ./cmd/manager
+
+FROM source AS build-agent
+ARG TARGETOS TARGETARCH VERSION=unversioned
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/agent ./cmd/agent
+
+FROM scratch AS agent
+ARG VERSION=unversioned
+LABEL org.opencontainers.image.title="conclave-agent" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.source="https://github.com/conclave-dev/conclave" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build-agent --chmod=0755 /out/agent /agent
+WORKDIR /
+USER 65532:65532
+ENTRYPOINT ["/agent"]
+
+# The last one is what `docker build` makes when it is told no target.
+FROM scratch AS manager
+ARG VERSION=unversioned
+LABEL org.opencontainers.image.title="conclave-manager" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.source="https://github.com/conclave-dev/conclave" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build-manager --chmod=0755 /out/manager /manager
+WORKDIR /
+USER 65532:65532
+ENTRYPOINT ["/manager"]

@@ -1,0 +1,240 @@
+# Everything a developer needs, with nothing to install but Go, a C compiler, git and make.
+# `make` alone lists the targets; CONTRIBUTING.md tells how they are used.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GO ?= go
+KUBECTL ?= kubectl
+DOCKER ?= docker
+
+# Each module is built and tested as its own go.mod says: in a workspace, one module's dependencies would change
+# another's, and what was tested here wouldn't be what users get.
+export GOWORK := off
+
+MODULE := github.com/conclave-dev/conclave
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+
+# The images, by the name that `make image`, `make docker-build` and `make deploy` agree on.
+IMG ?= conclave/manager:$(VERSION)
+AGENT_IMG ?= conclave/agent:$(VERSION)
+PLATFORM ?= linux/$(shell $(GO) env GOARCH)
+
+# Modules with code of ours: each is linted and tested. Those that only pin a tool aren't listed.
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod hack/image/go.mod hack/cluster/go.mod))
+
+TOOL := hack/tools/tool
+LINT := $(CURDIR)/$(TOOL) golangci
+
+# Whether a part is here yet; so that each target works today, and unchanged when the part appears.
+HAS_API := $(wildcard api/v1/*.go)
+HAS_MANAGER := $(wildcard cmd/manager/*.go)
+HAS_CRD := $(wildcard config/crd/kustomization.yaml)
+HAS_DEPLOY := $(wildcard config/default/kustomization.yaml)
+
+##@ General
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN {FS = ":.*## "; printf "Usage: make TARGET [VARIABLE=value]...\n"} \
+		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+##@ Development
+
+.PHONY: manifests
+manifests: ## Write the CRD, RBAC and webhook manifests from the markers in the code.
+ifeq ($(HAS_API),)
+	@echo "no api/v1 yet: no manifests to generate"
+else
+	@$(TOOL) controller-gen rbac:roleName=manager-role crd webhook paths=./... output:crd:artifacts:config=config/crd/bases
+endif
+
+.PHONY: generate
+generate: ## Write the DeepCopy methods of the API types.
+ifeq ($(HAS_API),)
+	@echo "no api/v1 yet: nothing to generate"
+else
+	@$(TOOL) controller-gen object paths=./api/...
+endif
+
+.PHONY: fmt
+fmt: ## Format all Go code.
+	@$(LINT) fmt
+
+.PHONY: tidy
+tidy: ## Tidy the go.mod of each module.
+	@for module in $(MODULES); do $(GO) -C $$module mod tidy 2>&1 | { grep -v '^go: downloading' || true; }; done
+
+.PHONY: vet
+vet: ## Run go vet over all modules.
+	@$(call in_each_module,$(GO) vet ./...)
+
+.PHONY: lint
+lint: lint-config ## Run the linters over all modules: style, bugs, and who may import whom.
+	@$(call in_each_module,$(LINT) run --allow-parallel-runners ./...)
+
+.PHONY: lint-fix
+lint-fix: ## Run the linters and let them mend what they can.
+	@$(call in_each_module,$(LINT) run --allow-parallel-runners --fix ./...)
+
+.PHONY: lint-config
+lint-config: ## Check the linters' configuration.
+	@$(LINT) config verify
+
+.PHONY: verify
+verify: ## Generate, format, tidy and lint; fail if that changes a file or finds anything. CI runs this first.
+	@hack/tools/unchanged $(MAKE) generate manifests fmt tidy
+	@$(MAKE) lint
+	@echo "verify: all is up to date"
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities; needs the network, so it is not part of verify.
+	@$(call in_each_module,$(CURDIR)/$(TOOL) govulncheck $(if $(VULNDB),-db $(VULNDB)) ./...)
+
+##@ Tests
+
+# The core and the simulator have their own long tests and no shared memory between goroutines (the linter sees to the
+# core; of the simulator the short tests run under the race detector too). Everything else is tested with it.
+PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
+GO_TEST = $(GO) test -timeout 30m
+
+.PHONY: test
+test: test-root test-modules ## Run all tests. CI runs this second.
+
+.PHONY: test-root
+test-root: ## Run the tests of the operator, the agent and the core.
+	@packages=$$($(GO) list ./...) || exit 1; \
+	if [ -z "$$packages" ]; then echo "no Go packages in the root module yet: nothing to test"; exit 0; fi; \
+	pure=$$(grep -E '$(PURE)' <<<"$$packages" || true); \
+	concurrent=$$(grep -vE '$(PURE)' <<<"$$packages" || true); \
+	simulator=$$(grep -E '^$(MODULE)/internal/sim(/|$$)' <<<"$$packages" || true); \
+	$(assets); \
+	if [ -n "$$pure" ]; then $(GO_TEST) $$pure; fi; \
+	if [ -n "$$simulator" ]; then $(GO_TEST) -race -short $$simulator; fi; \
+	if [ -n "$$concurrent" ]; then $(GO_TEST) -race $$concurrent; fi
+
+# Never from the cache (-count 1): they also read files outside their own module, and Go doesn't look at those again.
+.PHONY: test-modules
+test-modules: ## Run the tests of the other modules: the linter's rules, the images, the cluster.
+	@if [ $$(id -u) != 0 ]; then \
+		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests, and some need root: run it as root" >&2; exit 1; fi; \
+		echo "not root: skipping the tests that start a cluster or run a program in an empty root folder"; \
+	fi
+	@for module in $(filter-out .,$(MODULES)); do (cd $$module && $(GO_TEST) -count 1 ./...); done
+
+.PHONY: test-lint
+test-lint: ## Prove that each lint rule refuses what it should.
+	@$(GO) -C hack/tools/golangci test -count 1 ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks; BENCH=regexp chooses, COUNT=n repeats, BENCHTIME=5s prolongs.
+	@packages=$$($(GO) list ./...) || exit 1; \
+	if [ -z "$$packages" ]; then echo "no Go packages in the root module yet: nothing to measure"; exit 0; fi; \
+	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),1) -benchtime $(or $(BENCHTIME),1s) -timeout 60m $$packages
+
+##@ Build
+
+STATIC = CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)"
+
+.PHONY: build
+build: ## Build the commands into bin/.
+	@commands=$$(ls -d cmd/*/ 2>/dev/null || true); \
+	if [ -z "$$commands" ]; then echo "no cmd/ yet: nothing to build"; exit 0; fi; \
+	mkdir -p bin; \
+	for command in $$commands; do $(STATIC) -o bin/ ./$$command; done
+
+.PHONY: run
+run: ## Run the manager on this machine, against the cluster of the current kubeconfig; ARGS="--flag" passes flags.
+	@$(call needs,$(HAS_MANAGER),there is no cmd/manager yet: nothing to run)
+	@$(GO) run ./cmd/manager $(ARGS)
+
+.PHONY: image
+image: ## Make the images without Docker: dist/NAME.tar to load, dist/NAME.spdx.json beside it.
+	@for name in manager agent; do \
+		if [ ! -d cmd/$$name ]; then echo "no cmd/$$name yet: no image of it"; continue; fi; \
+		case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; esac; \
+		$(GO) -C hack/image run . -source $(CURDIR) -package ./cmd/$$name -version $(VERSION) -tag $$tag -platform $(PLATFORM) -output $(CURDIR)/dist; \
+	done
+
+.PHONY: docker-build
+docker-build: ## Make the same images with Docker.
+	@command -v $(DOCKER) >/dev/null || { echo "there is no $(DOCKER) here: make image makes the same images without it" >&2; exit 2; }
+	@for name in manager agent; do \
+		if [ ! -d cmd/$$name ]; then echo "no cmd/$$name yet: no image of it"; continue; fi; \
+		case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; esac; \
+		$(DOCKER) build --platform $(PLATFORM) --target $$name --build-arg VERSION=$(VERSION) --tag $$tag .; \
+	done
+
+.PHONY: docker-push
+docker-push: ## Push the images that docker-build made.
+	@for tag in $(if $(HAS_MANAGER),$(IMG)) $(if $(wildcard cmd/agent/*.go),$(AGENT_IMG)); do $(DOCKER) push $$tag; done
+
+.PHONY: build-installer
+build-installer: ## Write dist/install.yaml: all that one kubectl apply needs.
+	@$(call needs,$(HAS_DEPLOY),there is no config/default yet: nothing to install)
+	@$(overlay)
+	@mkdir -p dist
+	@$(TOOL) kustomize build bin/deploy >dist/install.yaml
+	@echo "dist/install.yaml"
+
+.PHONY: clean
+clean: ## Remove what was built: bin/ (tools too) and dist/.
+	@rm -rf bin dist
+
+##@ Deployment, to the cluster of the current kubeconfig
+
+.PHONY: install
+install: ## Install the CRDs.
+	@$(call needs,$(HAS_CRD),there is no config/crd yet: nothing to install)
+	@$(MAKE) manifests
+	@$(TOOL) kustomize build config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: uninstall
+uninstall: ## Remove the CRDs, and with them every ElectionGroup.
+	@$(call needs,$(HAS_CRD),there is no config/crd yet: nothing to uninstall)
+	@$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: ## Deploy the manager, with IMG as its image.
+	@$(call needs,$(HAS_DEPLOY),there is no config/default yet: nothing to deploy)
+	@$(MAKE) manifests
+	@$(overlay)
+	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: ## Remove the manager.
+	@$(call needs,$(HAS_DEPLOY),there is no config/default yet: nothing to undeploy)
+	@$(TOOL) kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+# An overlay in bin/ sets the image, where kubebuilder's Makefile would edit config/manager and leave the tree dirty.
+define overlay
+rm -rf bin/deploy; mkdir -p bin/deploy; cd bin/deploy; \
+	printf 'resources: [../../config/default]\n' >kustomization.yaml; \
+	../../$(TOOL) kustomize edit set image controller=$(IMG)
+endef
+
+# needs stops with status 2 and one line if its first argument is empty.
+needs = $(if $(1),true,echo "$(2)" >&2; exit 2)
+
+# in_each_module runs a command in each module that has Go packages, and fails at the end if it failed in any.
+define in_each_module
+failed=; \
+for module in $(MODULES); do \
+	if packages=$$($(GO) -C $$module list ./... 2>/dev/null) && [ -z "$$packages" ]; then \
+		echo "$$module: no Go packages yet"; continue; \
+	fi; \
+	(cd $$module && $(1)) || failed="$$failed $$module"; \
+done; \
+if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
+endef
+
+# The controllers' tests need etcd and kube-apiserver: hack/cluster builds them and says where they are.
+define assets
+if [ -z "$${KUBEBUILDER_ASSETS:-}" ] && [ -d hack/cluster ] && ls controllers/*_test.go >/dev/null 2>&1; then \
+	KUBEBUILDER_ASSETS=$$($(GO) -C hack/cluster run . assets); \
+	export KUBEBUILDER_ASSETS; \
+fi
+endef

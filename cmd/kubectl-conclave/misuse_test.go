@@ -1,0 +1,86 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestBadInputGetsOneLineThatSaysWhatIsRight(t *testing.T) {
+	for args, want := range map[string]string{
+		"elect":                                     `kubectl conclave takes no argument "elect": it has the commands simulate, version`,
+		"simulate now":                              `kubectl conclave simulate takes no argument "now": it has the commands compare`,
+		"version 2":                                 `kubectl conclave version takes no argument "2"`,
+		"simulate --colour":                         `unknown flag: --colour: see kubectl conclave simulate --help for those that exist`,
+		"simulate -q":                               `unknown shorthand flag: 'q' in -q: see kubectl conclave simulate --help for those that exist`,
+		"simulate --processes":                      `--processes needs a value`,
+		"simulate --processes ten":                  `--processes must be a whole number such as 10, not "ten"`,
+		"simulate --processes 1.5":                  `--processes must be a whole number such as 10, not "1.5"`,
+		"simulate --processes 0":                    `processes must be from 1 to 100000, not 0`,
+		"simulate --processes -3":                   `processes must be from 1 to 100000, not -3`,
+		"simulate --processes 10000000":             `processes must be from 1 to 100000, not 10000000`,
+		"simulate --algorithm bully":                `unknown algorithm "bully": choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip`,
+		"simulate --algorithm=":                     `unknown algorithm "": choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip`,
+		"simulate -o yaml":                          `unknown output "yaml": choose one of table, json, transcript, mermaid`,
+		"simulate -o svg":                           `unknown output "svg": choose one of table, json, transcript, mermaid`,
+		"simulate --crashed 11":                     `crashed: there is no process of priority 11; priorities are 1 to 10`,
+		"simulate --crashed 0":                      `crashed: there is no process of priority 0; priorities are 1 to 10`,
+		"simulate --crashed 9,9":                    `crashed: priority 9 is named twice; name it once`,
+		"simulate --crashed 9,,8":                   `--crashed: "" is no priority; write whole numbers from 1 to 10 with commas between them`,
+		"simulate --crashed -1":                     `--crashed: "-1" is no priority; write whole numbers from 1 to 10 with commas between them`,
+		"simulate --crashed 99999999999":            `--crashed: "99999999999" is no priority; write whole numbers from 1 to 10 with commas between them`,
+		"simulate --initiators p4":                  `--initiators: "p4" is no priority; write whole numbers from 1 to 10 with commas between them`,
+		"simulate --initiators 12":                  `initiators: there is no process of priority 12; priorities are 1 to 10`,
+		"simulate --initiators=":                    `nobody starts an election: name initiators, or a process to recover`,
+		"simulate --initiators 4,4":                 `initiators: priority 4 is named twice; name it once`,
+		"simulate --ring 1,2":                       `the ring must name each of the 10 processes once, it names 2`,
+		"simulate --ring=":                          `--ring must name every process once; leave it out for the ascending order`,
+		"simulate --latency 5":                      `--latency must be a duration such as 5ms or 1s, not "5"`,
+		"simulate --latency -1ms":                   `--latency must be from 1µs to 1h, not -1ms`,
+		"simulate --latency 0s":                     `--latency must be from 1µs to 1h, not 0s`,
+		"simulate --latency 10ns":                   `--latency must be from 1µs to 1h, not 10ns`,
+		"simulate --latency 2h":                     `--latency must be from 1µs to 1h, not 2h0m0s`,
+		"simulate --stagger -1s":                    `--stagger must be from 0s to 1h, not -1s`,
+		"simulate --safety majority":                `unknown safety mode "majority": choose Available, Majority or Strict`,
+		"simulate --safety=":                        `--safety must be Available, Majority or Strict; leave it out for the bare election`,
+		"simulate --seed -1":                        `--seed must be a whole number, 0 or above, not "-1"`,
+		"simulate --recover 11":                     `recover: there is no process of priority 11; priorities are 1 to 10`,
+		"simulate --recover 0":                      `--recover must be the priority of a process, from 1 to 10, not 0`,
+		"simulate --recover -2":                     `--recover must be the priority of a process, from 1 to 10, not -2`,
+		"simulate --faults loss":                    `--faults is about random schedules: add --schedules`,
+		"simulate compare --max 2":                  `max must be from 3 to 1000, not 2`,
+		"simulate compare --max 5000":               `max must be from 3 to 1000, not 5000`,
+		"simulate compare -o json":                  `unknown output "json": choose one of table, svg`,
+		"simulate compare 100":                      `kubectl conclave simulate compare takes no argument "100"`,
+		"simulate --schedules 0":                    `--schedules must be 1 or more, not 0`,
+		"simulate --schedules -1":                   `--schedules must be 1 or more, not -1`,
+		"simulate --duration 0s":                    `--duration must be above 0, such as 10m, not 0s`,
+		"simulate --schedules 5 -o csv":             `unknown output "csv": choose one of table, json, transcript, mermaid`,
+		"simulate --processes 1 --recover 1":        `recover needs at least 2 processes: someone must have stayed up`,
+		"simulate --processes 3 --crashed 1,2,3":    `everyone is crashed: leave at least one process up`,
+		"simulate --processes 3 --ring 1,2,2":       `ring: priority 2 is named twice; name it once`,
+		"simulate --processes 3 --ring 1,2,4":       `ring: there is no process of priority 4; priorities are 1 to 3`,
+		"simulate --crashed 10,4 --initiators 4":    `initiators: process 4 is down; choose one that is up`,
+		"simulate --recover 4 --crashed 10":         `recover goes without crashed and initiators: everyone else is up, and nobody starts an election`,
+		"simulate --processes 5000 --safety Strict": `with a safety mode processes must be from 1 to 2000, not 5000`,
+		"simulate --schedules 5 --faults rain":      `unknown fault "rain": choose all, none, or some of loss, delay, reorder, duplicate, crash, appdead, pause, partition, clocks, members, stepdown`,
+		"simulate --schedules 5 --faults none,loss": `unknown fault "none": choose all, none, or some of loss, delay, reorder, duplicate, crash, appdead, pause, partition, clocks, members, stepdown`,
+		"simulate --schedules 5 --crashed 4":        `--crashed is about a single run: a random schedule draws who crashes and when, so leave it out`,
+		"simulate --schedules 5 --latency 1ms":      `--latency is about a single run: a random schedule draws who crashes and when, so leave it out`,
+		"simulate --schedules 5 --duration 1m":      `--schedules and --duration don't go together: choose one of them`,
+		"simulate --schedules 5 -o transcript":      `-o transcript shows one schedule: add --schedules 1, and --seed to say which`,
+		"simulate --schedules 1 -o mermaid":         `a random schedule can't be drawn: choose -o table or json, or transcript with --schedules 1`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			got := conclave(t, nil, strings.Fields(args)...)
+			if got.status != 2 {
+				t.Errorf("exit status %d, want 2", got.status)
+			}
+			if got.err != "error: "+want+"\n" {
+				t.Errorf("stderr is\n%swant\nerror: %s", got.err, want)
+			}
+			if got.out != "" {
+				t.Errorf("stdout is %q, want nothing", got.out)
+			}
+		})
+	}
+}

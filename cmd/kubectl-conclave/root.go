@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/sim"
+)
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:         "kubectl-conclave",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl conclave"},
+		Short:       "Elect coordinators among pods, and see how that is done",
+		Long: `Conclave elects the coordinator among a set of pods.
+
+This plugin shows what an election does before a cluster has to: who becomes
+coordinator, with how many messages, and whether anything that may go wrong can
+make two.`,
+		Example: `  # The highest of ten processes is down, and the lowest finds out
+  kubectl conclave simulate
+
+  # A million schedules in which anything may go wrong
+  kubectl conclave simulate --schedules 1000000 --faults all
+
+  # What the six algorithms cost
+  kubectl conclave simulate compare --max 100 -o svg > costs.svg`,
+		Args:              noArguments,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.SetFlagErrorFunc(explainFlag)
+	root.AddCommand(newSimulate(sim.Sample), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which version this is",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			version := "unknown"
+			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+				version = info.Main.Version
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version)
+			return err
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/sim"
+)
+
+// runScenario runs one election.
+func runScenario(cmd *cobra.Command, o *options) error {
+	if err := checkOutput(o.output, simulateOutputs); err != nil {
+		return err
+	}
+	if err := o.without("is about random schedules: add --schedules", "faults"); err != nil {
+		return err
+	}
+	s, err := o.scenario()
+	if err != nil {
+		return err
+	}
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	if err := showScenario(out, s, o); err != nil {
+		return errors.Join(err, out.Flush())
+	}
+	return out.Flush()
+}
+
+func showScenario(w io.Writer, s sim.Scenario, o *options) error {
+	switch o.output {
+	case asTranscript:
+		return writeTranscript(w, s)
+	case asMermaid:
+		diagram := sim.NewMermaid(&s)
+		s.Watch = diagram.Watch
+		if _, err := sim.Run(s); err != nil {
+			return err
+		}
+		_, err := diagram.WriteTo(w)
+		return err
+	}
+	outcome, err := sim.Run(s)
+	if err != nil {
+		return err
+	}
+	if o.output == asJSON {
+		return writeOutcomeJSON(w, &outcome)
+	}
+	writeOutcomeTable(w, &s, &outcome, o.chosen())
+	return nil
+}
+
+func writeTranscript(w io.Writer, s sim.Scenario) error {
+	fmt.Fprintf(w, "# %s\n", s.Describe())
+	transcript := sim.Transcript{To: w, Silent: s.Silent}
+	s.Watch = transcript.Watch
+	outcome, err := sim.Run(s)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "# %s\n# %s\n", outcome.Describe(), countsLine(&outcome))
+	return nil
+}
+
+// scenario is what the flags say, with what they leave open.
+func (o *options) scenario() (sim.Scenario, error) {
+	s := sim.Scenario{
+		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Recover: election.ID(max(0, o.recover)),
+	}
+	if o.given("recover") && o.recover < 1 {
+		return s, misused("--recover must be the priority of a process, from 1 to %d, not %d", o.processes, o.recover)
+	}
+	if o.given("safety") && o.safety == "" {
+		return s, misused("--safety must be Available, Majority or Strict; leave it out for the bare election")
+	}
+	var err error
+	for _, f := range []struct {
+		name, text string
+		ids        *[]election.ID
+	}{{"ring", o.ring, &s.Ring}, {"crashed", o.crashed, &s.Crashed}, {"initiators", o.initiators, &s.Initiators}} {
+		if *f.ids, err = parseIDs(f.name, f.text, o.processes); err != nil {
+			return s, err
+		}
+	}
+	if o.given("ring") && len(s.Ring) == 0 {
+		return s, misused("--ring must name every process once; leave it out for the ascending order")
+	}
+	if s.Latency, err = ticks("latency", o.latency, time.Microsecond); err != nil {
+		return s, err
+	}
+	if s.Stagger, err = ticks("stagger", o.stagger, 0); err != nil {
+		return s, err
+	}
+	o.complete(&s)
+	return s, nil
+}
+
+// complete fills in who is down and who starts, where the flags leave it open.
+func (o *options) complete(s *sim.Scenario) {
+	if s.Recover != election.None || s.Processes > sim.MaxProcesses {
+		return
+	}
+	if o.chosen() && s.Processes > 1 {
+		s.Crashed = []election.ID{election.ID(s.Processes)}
+	}
+	if o.given("initiators") {
+		return
+	}
+	down := make([]bool, max(0, s.Processes)+1)
+	for _, id := range s.Crashed {
+		if int(id) < len(down) {
+			down[id] = true
+		}
+	}
+	if lowest := slices.Index(down[1:], false); lowest >= 0 {
+		s.Initiators = []election.ID{election.ID(lowest + 1)}
+	}
+}
+
+// chosen reports whether this command chose who is down and who starts.
+func (o *options) chosen() bool {
+	return !o.given("crashed") && !o.given("initiators") && !o.given("recover")
+}
+
+// ticks turns a duration into the simulator's microseconds.
+func ticks(name string, d, least time.Duration) (election.Tick, error) {
+	if d < least || d > time.Hour {
+		return 0, misused("--%s must be from %v to 1h, not %v", name, least, d)
+	}
+	return election.Tick(d.Microseconds()) * sim.Microsecond, nil
+}
+
+// parseIDs reads priorities that are separated by commas.
+func parseIDs(name, text string, processes int) ([]election.ID, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var ids []election.ID
+	for field := range strings.SplitSeq(text, ",") {
+		field = strings.TrimSpace(field)
+		n, err := strconv.ParseUint(field, 10, 32)
+		if err != nil {
+			return nil, misused("--%s: %q is no priority; write whole numbers from 1 to %d with commas between them",
+				name, field, processes)
+		}
+		ids = append(ids, election.ID(n))
+	}
+	return ids, nil
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"fmt"
+	"os"
+
+	"github.com/conclave-dev/conclave/hack/image/spdx"
+)
+
+// writeBill writes what the binary itself says it was built from.
+func (r recipe) writeBill(file, binary, digest string) error {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(content)
+	document, err := spdx.FromBuildInfo(info, spdx.Subject{
+		Name:        "conclave-" + r.Name(),
+		Version:     r.Version,
+		License:     labels["org.opencontainers.image.licenses"],
+		File:        "./" + r.Name(),
+		FileSHA256:  hex.EncodeToString(sum[:]),
+		ImageDigest: digest,
+		Created:     r.Created,
+	}).JSON()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, document, 0o644); err != nil {
+		return fmt.Errorf("writing the bill of materials: %w", err)
+	}
+	return nil
+}

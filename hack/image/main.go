@@ -1,0 +1,128 @@
+// Image makes a container image of one of this repository's commands without Docker: the static binary on an empty base,
+// run as nobody in particular. It writes NAME.tar, which docker, podman, kind and containerd load, and beside it
+// NAME.spdx.json, the list of what is in it.
+//
+// The same input makes the same digest: nothing of the machine, the folder or the hour goes in. SOURCE_DATE_EPOCH (in
+// seconds) sets the image's date, which is otherwise 1970.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// recipe is what goes into an image.
+type recipe struct {
+	Source   string // folder of the module
+	Package  string // the main package, as in `go build`
+	Version  string
+	Platform string // os/architecture
+	Tag      string
+	Created  time.Time
+}
+
+// Name is the binary's name, and the files'.
+func (r recipe) Name() string {
+	if r.Package == "." {
+		return filepath.Base(r.Source)
+	}
+	return filepath.Base(r.Package)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	var r recipe
+	var output string
+	flags.StringVar(&r.Source, "source", ".", "`folder` of the Go module")
+	flags.StringVar(&r.Package, "package", "", "main `package` to build")
+	flags.StringVar(&r.Version, "version", "unversioned", "version that the binary and the labels give")
+	flags.StringVar(&r.Platform, "platform", "linux/"+runtime.GOARCH, "`os/architecture` to build for")
+	flags.StringVar(&r.Tag, "tag", "", "`name:tag` of the image")
+	flags.StringVar(&output, "output", "dist", "`folder` to write to")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if r.Package == "" || r.Tag == "" {
+		return fmt.Errorf("-package and -tag must be given")
+	}
+	var err error
+	if r.Created, err = sourceDate(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
+		return err
+	}
+	return r.make(ctx, output, stdout)
+}
+
+func sourceDate(seconds string) (time.Time, error) {
+	if seconds == "" {
+		return time.Unix(0, 0).UTC(), nil
+	}
+	n, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is a number of seconds, not %q", seconds)
+	}
+	return time.Unix(n, 0).UTC(), nil
+}
+
+// make builds the binary and writes the image and its bill of materials.
+func (r recipe) make(ctx context.Context, output string, stdout io.Writer) error {
+	scratch, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	binary := filepath.Join(scratch, r.Name())
+	if err := r.compile(ctx, binary); err != nil {
+		return err
+	}
+	image, err := r.assemble(binary)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(output, 0o755); err != nil {
+		return err
+	}
+	archive := filepath.Join(output, r.Name()+".tar")
+	if err := writeArchive(archive, r.Tag, image); err != nil {
+		return err
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	if err := r.writeBill(filepath.Join(output, r.Name()+".spdx.json"), binary, digest.String()); err != nil {
+		return err
+	}
+	info, err := os.Stat(archive)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s  %s  %s  %.1f MiB\n", archive, r.Tag, digest, float64(info.Size())/(1<<20))
+	return nil
+}
+
+// platform splits os/architecture.
+func (r recipe) platform() (system, architecture string, err error) {
+	system, architecture, ok := strings.Cut(r.Platform, "/")
+	if !ok || system == "" || architecture == "" {
+		return "", "", fmt.Errorf("a platform is os/architecture, as linux/arm64 is: %q", r.Platform)
+	}
+	return system, architecture, nil
+}

@@ -1,0 +1,34 @@
+package spdx
+
+import (
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+func TestReplacedModuleIsNamedByWhatReplacesIt(t *testing.T) {
+	info := &debug.BuildInfo{
+		GoVersion: "go1.26.8",
+		Main:      debug.Module{Path: "example.com/program"},
+		Deps: []*debug.Module{
+			{Path: "example.com/old", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/New", Version: "v1.0.1+incompatible", Sum: "h1:x"}},
+		},
+	}
+	document := FromBuildInfo(info, Subject{Name: "program", Version: "v2", Created: time.Unix(0, 0)})
+	if len(document.Packages) != 3 {
+		t.Fatalf("%d packages, not the program, the standard library and one module", len(document.Packages))
+	}
+	got := document.Packages[2]
+	if got.Name != "example.com/New" || got.SourceInfo != "go.sum h1:x" {
+		t.Errorf("%+v", got)
+	}
+	if locator := got.ExternalRefs[0].Locator; locator != "pkg:golang/example.com/new@v1.0.1%2Bincompatible" {
+		t.Errorf("package URL %s", locator)
+	}
+}
+
+func TestIDsAreOfTheCharactersThatSPDXAllows(t *testing.T) {
+	if got := elementID("example.com/a_b/v2-v2.0.0+incompatible"); got != "example.com-a-b-v2-v2.0.0-incompatible" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// finding is one complaint of one linter about one line.
+type finding struct {
+	File   string
+	Line   int
+	Linter string
+}
+
+// TestRulesBite lints a small module that breaks each rule of .golangci.yml once, under this repository's own
+// configuration. A line that must be refused says by whom: // want "linter" (or, where a comment would change the matter,
+// the line before it says // next "linter"). Every other line must pass, so the test also tells when a rule refuses too
+// much.
+func TestRulesBite(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := t.TempDir()
+	var want []finding
+	for _, name := range archives(t) {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			writeFile(t, filepath.Join(tree, file.Name), file.Data)
+			want = append(want, wanted(file)...)
+		}
+	}
+	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(tree, ".golangci.yml"), config)
+
+	got := lint(t, filepath.Join(root, "hack/tools/tool"), tree)
+	for f, text := range got {
+		if formatter := f.Linter == "gofumpt" || f.Linter == "goimports"; !formatter && !slices.Contains(want, f) {
+			t.Errorf("%s:%d: %s refuses what is allowed: %s", f.File, f.Line, f.Linter, text)
+		}
+	}
+	for _, f := range want {
+		if _, ok := got[f]; !ok {
+			t.Errorf("%s:%d: %s doesn't refuse this line", f.File, f.Line, f.Linter)
+		}
+	}
+	t.Logf("%d lines must be refused", len(want))
+}
+
+func archives(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no testdata/*.txtar (%v)", err)
+	}
+	return names
+}
+
+var wantComment = regexp.MustCompile(`// (want|next) ((?:"[a-z]+" ?)+)`)
+
+func wanted(file txtar.File) []finding {
+	var found []finding
+	for i, text := range strings.Split(string(file.Data), "\n") {
+		match := wantComment.FindStringSubmatch(text)
+		if match == nil {
+			continue
+		}
+		line := i + 1
+		if match[1] == "next" {
+			line++
+		}
+		for linter := range strings.FieldsSeq(match[2]) {
+			found = append(found, finding{file.Name, line, strings.Trim(linter, `"`)})
+		}
+	}
+	return found
+}
+
+func writeFile(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lint runs the linter as `make lint` does and returns what it complains about, with its words.
+func lint(t *testing.T, tool, tree string) map[finding]string {
+	t.Helper()
+	report := filepath.Join(t.TempDir(), "report.json")
+	command := exec.CommandContext(t.Context(), tool, "golangci", "run", "--allow-parallel-runners",
+		"--output.json.path", report, "./...")
+	command.Dir = tree
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off")
+	output, err := command.CombinedOutput()
+	if command.ProcessState == nil {
+		t.Fatalf("running the linter: %v", err)
+	}
+	raw, err := os.ReadFile(report)
+	if err != nil {
+		t.Fatalf("the linter wrote no report: %v\n%s", err, output)
+	}
+	var parsed struct {
+		Issues []struct {
+			FromLinter, Text string
+			Pos              struct {
+				Filename string
+				Line     int
+			}
+		}
+	}
+	if err := json.Unmarshal(raw, &parsed); err != nil || len(parsed.Issues) == 0 {
+		t.Fatalf("the linter's report (%v) is empty: %s\n%s", err, raw, output)
+	}
+	got := map[finding]string{}
+	for _, issue := range parsed.Issues {
+		if issue.FromLinter == "typecheck" {
+			t.Fatalf("the forbidden code must compile, or nothing is checked: %s", issue.Text)
+		}
+		got[finding{issue.Pos.Filename, issue.Pos.Line, issue.FromLinter}] = issue.Text
+	}
+	return got
+}

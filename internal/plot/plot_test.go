@@ -1,0 +1,126 @@
+package plot
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func chart() *Chart {
+	c := &Chart{Title: `Costs <of> "six" & more`, Subtitle: "A subtitle", XLabel: "n", YLabel: "messages"}
+	for p := range 3 {
+		panel := Panel{Title: fmt.Sprintf("Panel %d", p)}
+		for l := range 6 {
+			line := Line{Name: fmt.Sprintf("Line %d", l)}
+			for x := 2; x <= 100; x++ {
+				line.X, line.Y = append(line.X, float64(x)), append(line.Y, float64(x*(l+1)+p))
+			}
+			panel.Lines = append(panel.Lines, line)
+		}
+		c.Panels = append(c.Panels, panel)
+	}
+	return c
+}
+
+// elements counts a picture's elements by name, and gathers its text.
+func elements(t *testing.T, svg string) (counts map[string]int, texts []string) {
+	t.Helper()
+	counts = map[string]int{}
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return counts, texts
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v\n%s", err, svg)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			counts[token.Name.Local]++
+		case xml.CharData:
+			if text := strings.TrimSpace(string(token)); text != "" {
+				texts = append(texts, text)
+			}
+		}
+	}
+}
+
+func TestSVGShowsEverything(t *testing.T) {
+	counts, texts := elements(t, chart().SVG())
+	if counts["svg"] != 1 || counts["polyline"] != 18 {
+		t.Errorf("%d pictures with %d lines, want 1 with 18", counts["svg"], counts["polyline"])
+	}
+	for _, want := range []string{
+		`Costs <of> "six" & more`, "A subtitle", "n", "messages", "Panel 0", "Panel 2", "Line 0", "Line 5", "600", "10", "50",
+	} {
+		if !slices.Contains(texts, want) {
+			t.Errorf("no text %q among %q", want, texts)
+		}
+	}
+}
+
+func TestOddChartsAreWellFormed(t *testing.T) {
+	line := func(x, y float64) *Chart {
+		return &Chart{Panels: []Panel{{Lines: []Line{{Name: "one", X: []float64{x}, Y: []float64{y}}}}}}
+	}
+	for name, c := range map[string]*Chart{
+		"empty": {}, "no lines": {Panels: []Panel{{}}}, "one point": line(5, 7), "nothing above 0": line(5, 0),
+		"seven lines": {Panels: []Panel{{Lines: make([]Line, 7)}}},
+	} {
+		svg := c.SVG()
+		elements(t, svg)
+		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+			t.Errorf("%s: a place is no number:\n%s", name, svg)
+		}
+	}
+}
+
+func TestSpreadMovesLabelsApart(t *testing.T) {
+	for _, places := range [][]float64{
+		{100, 100, 100}, {10, 11, 12, 13, 14, 15}, {198, 199, 200}, {10, 50, 150}, {10, 24, 199, 199}, {},
+	} {
+		got := slices.Clone(places)
+		spread(got, 15, 10, 200)
+		for i := range got {
+			if got[i] < 10-1e-6 || got[i] > 200+1e-6 {
+				t.Errorf("%v: %g is outside", places, got[i])
+			}
+			if i > 0 && got[i]-got[i-1] < 15-0.5 {
+				t.Errorf("%v: %g and %g lie on each other", places, got[i-1], got[i])
+			}
+		}
+	}
+	apart := []float64{20, 80, 140}
+	spread(apart, 15, 10, 200)
+	if !slices.Equal(apart, []float64{20, 80, 140}) {
+		t.Errorf("labels that were apart moved to %v", apart)
+	}
+}
+
+func TestTicksAreRoundAndFew(t *testing.T) {
+	for _, c := range []struct {
+		span span
+		want []float64
+	}{
+		{span{3, 100}, []float64{5, 10, 20, 50, 100}},
+		{span{1, 10_000}, []float64{1, 10, 100, 1000, 10_000}},
+		{span{98, 130}, []float64{100}},
+	} {
+		if got := c.span.on(0, 1).ticks(); !slices.Equal(got, c.want) {
+			t.Errorf("%v has ticks %v, want %v", c.span, got, c.want)
+		}
+	}
+}
+
+func TestNumbersAreReadable(t *testing.T) {
+	for want, v := range map[string]float64{"1": 1, "19.9": 19.9, "20": 20.01, "3,414": 3413.7, "10,000": 10_000, "1,000,000": 1e6} {
+		if got := number(v); got != want {
+			t.Errorf("number(%g) = %q, want %q", v, got, want)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// move carries out one choice and names it.
+type move func(e *explorer, s *smallState) string
+
+// choices are all that can happen next.
+func (e *explorer) choices(s *smallState) []move {
+	var moves []move
+	quiet := true
+	n := e.x.Processes
+	for from := 1; from <= n; from++ {
+		for to := 1; to <= n; to++ {
+			link := from*(n+1) + to
+			if len(s.links[link]) == 0 {
+				continue
+			}
+			quiet = false
+			moves = append(moves, deliverNext(link))
+			if s.losses > 0 {
+				moves = append(moves, loseNext(link))
+			}
+		}
+	}
+	between := quiet && !e.electing(s)
+	for id := election.ID(1); int(id) <= n; id++ {
+		if s.up[id] && s.crashes > 0 && (between || !e.x.Settled) {
+			moves = append(moves, crashNow(id))
+		}
+		if !s.up[id] && s.restarts > 0 && (between || e.x.Safety != "") {
+			moves = append(moves, restartNow(id))
+		}
+		if e.x.Safety == "" && s.up[id] && e.findsOut(s, id) {
+			moves = append(moves, campaignNow(id))
+		}
+	}
+	if quiet {
+		moves = append(moves, e.wakes(s)...)
+	}
+	return moves
+}
+
+func (e *explorer) electing(s *smallState) bool {
+	for id, m := range s.machines {
+		if id > 0 && s.up[id] && m.Status().Electing {
+			return true
+		}
+	}
+	return false
+}
+
+// findsOut reports whether a process could notice that its coordinator is dead.
+func (e *explorer) findsOut(s *smallState, id election.ID) bool {
+	status := s.machines[id].Status()
+	return status.Coordinator != election.None && !s.up[status.Coordinator] && !status.Electing
+}
+
+// wakes are the processes whose deadline comes next.
+func (e *explorer) wakes(s *smallState) []move {
+	next := election.Never
+	for id, m := range s.machines {
+		if id > 0 && s.up[id] {
+			next = min(next, m.Deadline())
+		}
+	}
+	if next == election.Never || e.x.Horizon > 0 && next > e.x.Horizon {
+		return nil
+	}
+	var moves []move
+	for id, m := range s.machines {
+		if id > 0 && s.up[id] && m.Deadline() <= next {
+			moves = append(moves, wakeNow(election.ID(id), max(next, s.now)))
+		}
+	}
+	return moves
+}
+
+// step lets a copy of a process take an input.
+func (e *explorer) step(s *smallState, id election.ID, in election.Input) {
+	in.Now = s.now
+	m := s.machines[id].Clone()
+	s.machines[id] = m
+	e.out.Reset()
+	before := m.Status()
+	m.Step(in, &e.out)
+	for _, msg := range e.out.Send {
+		link := int(msg.From)*(e.x.Processes+1) + int(msg.To)
+		s.links[link] = append(s.links[link][:len(s.links[link]):len(s.links[link])], msg)
+	}
+	e.check(s, id, before)
+	for _, event := range e.out.Events {
+		if event.Kind == election.Stop { // the application obeys at once
+			e.step(s, id, election.Input{Kind: election.Stopped})
+			break
+		}
+	}
+}
+
+// check is what holds in every state.
+func (e *explorer) check(s *smallState, id election.ID, before election.Status) {
+	after := s.machines[id].Status()
+	if after.Term < before.Term {
+		s.fail("terms", fmt.Sprintf("the term of process %d went from %d to %d", id, before.Term, after.Term))
+	}
+	for _, event := range e.out.Events {
+		if event.Kind != election.Tenure {
+			continue
+		}
+		if event.Token <= s.token && e.x.Safety != "Available" {
+			s.fail("tokens", fmt.Sprintf("process %d has token %d after token %d", id, event.Token, s.token))
+		}
+		s.token = max(s.token, event.Token)
+	}
+	if e.x.Safety == "" || e.x.Safety == "Available" {
+		return
+	}
+	for other, m := range s.machines {
+		if other == 0 || other == int(id) || !s.up[other] {
+			continue
+		}
+		theirs := m.Status()
+		if after.Token != 0 && s.now < after.Until && theirs.Token != 0 && s.now < theirs.Until {
+			s.fail("one holder", fmt.Sprintf("processes %d and %d have tenure", id, other))
+		}
+		if after.Term == theirs.Term && after.Coordinator != theirs.Coordinator &&
+			after.Coordinator != election.None && theirs.Coordinator != election.None {
+			s.fail("one coordinator for a term", fmt.Sprintf("processes %d and %d differ in term %d", id, other, after.Term))
+		}
+	}
+}
+
+func (s *smallState) fail(invariant, detail string) {
+	if s.violation == nil {
+		s.violation = &Violation{Invariant: invariant, Detail: detail}
+	}
+}
+
+// pull takes the next message off a link.
+func (s *smallState) pull(link int) election.Message {
+	m := s.links[link][0]
+	s.links[link] = s.links[link][1:]
+	return m
+}
+
+func deliverNext(link int) move {
+	return func(e *explorer, s *smallState) string {
+		m := s.pull(link)
+		switch {
+		case s.up[m.To]:
+			e.step(s, m.To, election.Input{Kind: election.Receive, Message: m})
+		case e.algorithm.Ring && m.Kind.Counts() && s.up[m.From]:
+			e.step(s, m.From, election.Input{Kind: election.Undelivered, Message: m})
+		}
+		return m.Describe()
+	}
+}
+
+func loseNext(link int) move {
+	return func(_ *explorer, s *smallState) string {
+		s.losses--
+		m := s.pull(link)
+		return "lost: " + m.Describe()
+	}
+}
+
+func crashNow(id election.ID) move {
+	return func(e *explorer, s *smallState) string {
+		s.crashes--
+		s.up[id] = false
+		if e.x.Safety != "" {
+			for other := election.ID(1); int(other) <= e.x.Processes; other++ {
+				if s.up[other] {
+					e.step(s, other, election.Input{Kind: election.Gone, Peer: id, Life: s.lives[id]})
+				}
+			}
+		}
+		return fmt.Sprintf("process %d crashes", id)
+	}
+}
+
+func restartNow(id election.ID) move {
+	return func(e *explorer, s *smallState) string {
+		s.restarts--
+		m, err := e.machine(s, id, true)
+		if err != nil {
+			s.fail("setup", err.Error())
+			return err.Error()
+		}
+		s.machines[id], s.up[id] = m, true
+		if e.x.Safety == "" {
+			e.step(s, id, election.Input{Kind: election.Recover})
+		}
+		return fmt.Sprintf("process %d comes back", id)
+	}
+}
+
+func campaignNow(id election.ID) move {
+	return func(e *explorer, s *smallState) string {
+		dead := s.machines[id].Status().Coordinator
+		e.step(s, id, election.Input{Kind: election.Campaign, Peer: dead})
+		return fmt.Sprintf("process %d finds out that %d is dead", id, dead)
+	}
+}
+
+func wakeNow(id election.ID, at election.Tick) move {
+	return func(e *explorer, s *smallState) string {
+		s.now = at
+		e.step(s, id, election.Input{Kind: election.TimePassed})
+		return fmt.Sprintf("at %d process %d wakes", at, id)
+	}
+}

@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// costs are the counts that docs/algorithms.md derives, for n processes of which
+// the highest has crashed and the one of priority i finds out.
+var costs = map[string]func(n, i int) int{
+	"Bully": func(n, i int) int {
+		sum := n - 2
+		for j := i; j <= n-2; j++ {
+			sum += n - j     // ELECTION to all above
+			sum += n - 1 - j // OK from those that live
+		}
+		return sum
+	},
+	"StatusTable": func(n, i int) int {
+		if i == n-1 {
+			return n - 2
+		}
+		return n
+	},
+	"RingAllIDs":     func(n, _ int) int { return n * n },
+	"RingChampion":   func(n, i int) int { return n - 1 - i + 2*n },
+	"RingActiveList": func(n, _ int) int { return (n - 1) * (n - 1) },
+	"RingSkip":       func(n, _ int) int { return 2 * (n - 1) },
+}
+
+func TestComparisonIsWhatTheFormulasSay(t *testing.T) {
+	compared, err := Compare(30, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(compared) != len(costs) {
+		t.Fatalf("%d algorithms were compared, want %d", len(compared), len(costs))
+	}
+	for _, c := range compared {
+		if len(c.Points) != 28 {
+			t.Errorf("%s has %d points, want 28", c.Algorithm, len(c.Points))
+		}
+		for _, p := range c.Points {
+			var all []int
+			sum := 0
+			for i := 1; i < p.Processes; i++ {
+				cost := costs[c.Algorithm](p.Processes, i)
+				all, sum = append(all, cost), sum+cost
+			}
+			mean := float64(sum) / float64(len(all))
+			if p.Best != slices.Min(all) || p.Worst != slices.Max(all) || math.Abs(p.Mean-mean) > 1e-9 || p.Sampled() {
+				t.Errorf("%s, n = %d: %+v, want %d, %g and %d of all %d",
+					c.Algorithm, p.Processes, p, slices.Min(all), mean, slices.Max(all), len(all))
+			}
+		}
+	}
+}
+
+func TestBestAndWorstSurviveSampling(t *testing.T) {
+	for name, cost := range costs {
+		n := 300
+		p, err := comparePoint(name, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !p.Sampled() {
+			t.Errorf("%s: all %d initiators were tried", name, p.Initiators)
+		}
+		if best, worst := cost(n, n-1), max(cost(n, 1), cost(n, n-1)); p.Best != best || p.Worst != worst {
+			t.Errorf("%s: %d to %d, want %d to %d", name, p.Best, p.Worst, best, worst)
+		}
+	}
+}
+
+func TestComparedSizes(t *testing.T) {
+	for _, most := range []int{3, 4, 42, 43, 50, 100, 999, 1000} {
+		sizes := ComparedSizes(most)
+		if len(sizes) > maxPoints || sizes[0] != MinCompared || sizes[len(sizes)-1] != most {
+			t.Errorf("up to %d: %v", most, sizes)
+		}
+		if !slices.IsSorted(sizes) || len(slices.Compact(slices.Clone(sizes))) != len(sizes) {
+			t.Errorf("up to %d, not ascending: %v", most, sizes)
+		}
+	}
+	if got := ComparedSizes(6); !slices.Equal(got, []int{3, 4, 5, 6}) {
+		t.Errorf("up to 6: %v", got)
+	}
+}
+
+func TestCompareTellsItsProgress(t *testing.T) {
+	last := 0
+	_, err := Compare(4, func(done, of int) {
+		if done != last+1 || of != 12 {
+			t.Errorf("%d of %d after %d", done, of, last)
+		}
+		last = done
+	})
+	if err != nil || last != 12 {
+		t.Errorf("ended at %d, %v", last, err)
+	}
+}
+
+func TestCompareRefusesOtherSizes(t *testing.T) {
+	for _, most := range []int{-1, 0, 2, MaxCompared + 1} {
+		var input *BadScenario
+		if _, err := Compare(most, nil); !errors.As(err, &input) {
+			t.Errorf("up to %d: %v", most, err)
+		}
+	}
+}
+
+func TestSpans(t *testing.T) {
+	for want, ids := range map[string][]election.ID{
+		"":               {},
+		"3":              {3},
+		"1-3":            {3, 1, 2},
+		"1, 3-4, 9":      {9, 4, 1, 3},
+		"2-10000, 10002": append([]election.ID{10002}, ascending(10000)[1:]...),
+		"1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23 and 3 more": {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 28},
+	} {
+		if got := Spans(ids); got != want {
+			t.Errorf("Spans = %q, want %q", got, want)
+		}
+	}
+}
+
+func TestDisagreementIsDescribed(t *testing.T) {
+	o := Outcome{Coordinator: 4, Views: []View{
+		{Process: 1, Status: election.Status{Coordinator: 3}},
+		{Process: 2, Status: election.Status{Coordinator: 4}},
+		{Process: 3},
+		{Process: 4, Status: election.Status{Coordinator: 4}},
+		{Process: 5, Down: true},
+	}}
+	want := "no agreement: 2, 4 name 4; 1 names 3; 3 names nobody"
+	if got := o.Describe(); got != want {
+		t.Errorf("described as %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// Exploration is a small world of which every interleaving is visited: any
+// message may be the next to arrive, any process may crash at any step, and time
+// passes when nothing is on its way.
+//
+// It begins with all processes in agreement on the highest.
+type Exploration struct {
+	Algorithm string
+	Processes int
+	// Safety: an empty one explores the bare election, a mode the office around it.
+	Safety string
+	// Crashes, Restarts and Losses are how many of each may happen.
+	Crashes, Restarts, Losses int
+	// Settled: processes of a bare election crash only between elections, as
+	// seed 000 assumes. They come back only then in any case.
+	Settled bool
+	// Horizon bounds the virtual time of an office, which beats for ever.
+	Horizon election.Tick
+	// StatesMax ends an exploration that is too large; 0 is without bound.
+	StatesMax int
+}
+
+// Explored is what an exploration found.
+type Explored struct {
+	States, Transitions, Ends int
+	// Complete: all states were visited.
+	Complete  bool
+	Violation *Violation
+	// Path are the choices that led to the violation.
+	Path []string
+}
+
+const exploreTrans election.Tick = 1
+
+// Explore visits every state.
+func Explore(ctx context.Context, x Exploration) (Explored, error) {
+	algorithm, err := catalog.Find(x.Algorithm)
+	if err != nil {
+		return Explored{}, bad("%v", err)
+	}
+	if x.Processes < 1 || x.Processes > 6 {
+		return Explored{}, bad("a world that is explored has 1 to 6 processes, not %d", x.Processes)
+	}
+	e := &explorer{ctx: ctx, x: x, algorithm: algorithm, seen: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	start, err := e.begin()
+	if err != nil {
+		return Explored{}, err
+	}
+	e.found.Complete = true
+	e.visit(start)
+	e.found.States = len(e.seen)
+	return e.found, nil
+}
+
+type explorer struct {
+	ctx       context.Context //nolint:containedctx // lives as long as the call that it is given to
+	x         Exploration
+	algorithm catalog.Algorithm
+	roster    *election.Roster
+	seen      map[uint64]struct{}
+	seed      maphash.Seed
+	found     Explored
+	path      []string
+	out       election.Output
+	encoded   []byte
+}
+
+// smallState is the state of a small world.
+type smallState struct {
+	now      election.Tick
+	machines []election.Machine // by ID
+	lives    []uint32
+	up       []bool
+	// links hold what is on its way, by sender and addressee.
+	links                     [][]election.Message
+	crashes, restarts, losses int
+	token                     election.Token
+	violation                 *Violation
+}
+
+func (e *explorer) begin() (*smallState, error) {
+	n := e.x.Processes
+	ring := make([]election.Member, n)
+	for i := range ring {
+		ring[i] = election.Member{ID: election.ID(i + 1), Priority: election.Priority(i + 1)}
+	}
+	var err error
+	if e.roster, err = election.NewRoster(1, ring); err != nil {
+		return nil, err
+	}
+	s := &smallState{
+		machines: make([]election.Machine, n+1), lives: make([]uint32, n+1), up: make([]bool, n+1),
+		links:   make([][]election.Message, (n+1)*(n+1)),
+		crashes: e.x.Crashes, restarts: e.x.Restarts, losses: e.x.Losses,
+	}
+	for id := 1; id <= n; id++ {
+		s.up[id] = true
+		if s.machines[id], err = e.machine(s, election.ID(id), false); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// machine makes a process: one that agrees, or one that remembers nothing.
+func (e *explorer) machine(s *smallState, id election.ID, fresh bool) (election.Machine, error) {
+	s.lives[id]++
+	c := election.Config{Self: id, Roster: e.roster, Timing: election.DefaultTiming(exploreTrans, 0)}
+	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+e.x.Processes)
+	if !fresh {
+		c.Term, c.Coordinator = 1, election.ID(e.x.Processes)
+	}
+	if e.x.Safety == "" {
+		return e.algorithm.New(c)
+	}
+	mode, err := office.ParseMode(e.x.Safety)
+	if err != nil {
+		return nil, bad("%v", err)
+	}
+	return office.New(office.Config{
+		Config: c, Elect: e.algorithm.New, Mode: mode, Lease: 12, Heartbeat: 4, Patience: 6, Stagger: 2,
+		Policy: office.Always, Drain: 1, Life: s.lives[id], Fresh: fresh, Start: s.now,
+		// Each life may use a hundred terms above all of the one before.
+		Clock: election.TermClock{AtBoot: 100 * election.Term(s.lives[id]-1), Boot: s.now - 100, TicksPerTerm: 1},
+	})
+}
+
+// visit goes on from a state along every choice, unless it was seen.
+func (e *explorer) visit(s *smallState) {
+	if e.found.Violation != nil || !e.found.Complete || !e.isNew(s) {
+		return
+	}
+	if e.ctx.Err() != nil || e.x.StatesMax > 0 && len(e.seen) > e.x.StatesMax {
+		e.found.Complete = false
+		return
+	}
+	moves := e.choices(s)
+	if len(moves) == 0 {
+		e.found.Ends++
+		e.end(s)
+		return
+	}
+	for _, m := range moves {
+		next := s.copy()
+		name := m(e, next)
+		e.found.Transitions++
+		e.path = append(e.path, name)
+		if next.violation != nil {
+			e.found.Violation, e.found.Path = next.violation, slices.Clone(e.path)
+			return
+		}
+		e.visit(next)
+		e.path = e.path[:len(e.path)-1]
+	}
+}
+
+func (e *explorer) isNew(s *smallState) bool {
+	b := e.encoded[:0]
+	for id, m := range s.machines {
+		if id == 0 {
+			continue
+		}
+		b = election.AppendFlag(b, s.up[id])
+		b = election.AppendNumber(b, uint64(s.lives[id]))
+		if s.up[id] {
+			b = m.Encode(b, s.now)
+		}
+	}
+	for _, link := range s.links {
+		b = election.AppendNumber(b, uint64(len(link)))
+		for i := range link {
+			b = encodeMessage(b, &link[i], s.now)
+		}
+	}
+	for _, n := range [...]int{s.crashes, s.restarts, s.losses} {
+		b = election.AppendNumber(b, uint64(n))
+	}
+	b = election.AppendNumber(b, uint64(s.token))
+	e.encoded = b
+	key := maphash.Bytes(e.seed, b)
+	if _, known := e.seen[key]; known {
+		return false
+	}
+	e.seen[key] = struct{}{}
+	return true
+}
+
+func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
+	for _, n := range [...]uint64{
+		uint64(m.Kind), uint64(m.Term), uint64(m.Subject), uint64(m.Origin), uint64(m.Hops),
+		uint64(now - m.Hold.Sent), uint64(m.Hold.Life), uint64(m.Hold.Bar),
+	} {
+		b = election.AppendNumber(b, n)
+	}
+	b = election.AppendFlag(b, m.Hold.Held)
+	b = election.AppendFlag(b, m.Hold.Standing)
+	return election.IDs(m.List).Encode(b)
+}
+
+// copy shares what isn't changed: a machine is cloned when it takes a step, a
+// link when it changes.
+func (s *smallState) copy() *smallState {
+	c := *s
+	c.machines, c.lives, c.up = slices.Clone(s.machines), slices.Clone(s.lives), slices.Clone(s.up)
+	c.links = slices.Clone(s.links)
+	return &c
+}
+
+// end checks a state in which nothing can happen any more.
+func (e *explorer) end(s *smallState) {
+	best := election.None
+	for _, m := range e.roster.Ranked() {
+		if s.up[m.ID] {
+			best = m.ID
+			break
+		}
+	}
+	for id := 1; id <= e.x.Processes; id++ {
+		if !s.up[id] {
+			continue
+		}
+		if got := s.machines[id].Status().Coordinator; got != best {
+			e.found.Violation = &Violation{
+				Invariant: "agreement",
+				Detail:    fmt.Sprintf("at the end process %d follows %d, not %d, the highest that lives", id, got, best),
+			}
+			e.found.Path = slices.Clone(e.path)
+			return
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// The limits of a sequence diagram that can still be read, and drawn.
+const (
+	MaxArrows       = 300
+	MaxParticipants = 40
+)
+
+// Mermaid draws a scenario as a sequence diagram in Mermaid's language. An arrow
+// stands where its message is sent. Dotted ones belong to the office, and don't
+// count; those with a cross are lost.
+type Mermaid struct {
+	scenario *Scenario
+	drawn    []election.ID // participants, in the order in which they appeared
+	lines    []string
+	arrows   int
+	// omitted counts the messages left out.
+	omitted int
+	// note is the process whose note is the last line, or None.
+	note election.ID
+}
+
+// NewMermaid starts the diagram of a scenario.
+func NewMermaid(s *Scenario) *Mermaid { return &Mermaid{scenario: s} }
+
+// Watch draws one step.
+func (d *Mermaid) Watch(step Step) {
+	if step.Input.Kind == election.Recover {
+		d.remark(step.Process, fmt.Sprintf("P%d is back", step.Process))
+	}
+	for _, e := range step.Output.Events {
+		if said := remark(step.Process, e); said != "" {
+			d.remark(step.Process, said)
+		}
+	}
+	for i := range step.Output.Send {
+		d.arrow(&step.Output.Send[i])
+	}
+}
+
+// remark is what a diagram says of an event; "" is nothing, where the arrows
+// show it already.
+func remark(id election.ID, e election.Event) string {
+	switch e.Kind {
+	case election.Started:
+		if e.Peer == election.None || e.Peer == id {
+			return fmt.Sprintf("P%d starts (term %d)", id, e.Term)
+		}
+		return fmt.Sprintf("P%d starts, P%d seems dead (term %d)", id, e.Peer, e.Term)
+	case election.Elected:
+		return fmt.Sprintf("P%d is coordinator (term %d)", id, e.Term)
+	case election.MarkedCrashed:
+		return fmt.Sprintf("P%d marks P%d crashed", id, e.Peer)
+	case election.Skipped:
+		return fmt.Sprintf("P%d skips P%d", id, e.Peer)
+	case election.Tenure:
+		return fmt.Sprintf("P%d holds the office (term %d)", id, e.Term)
+	case election.Lost:
+		return fmt.Sprintf("P%d holds the office no longer", id)
+	case election.Stop:
+		return fmt.Sprintf("P%d stops its application", id)
+	case election.Resigns:
+		return fmt.Sprintf("P%d resigns", id)
+	default:
+		return ""
+	}
+}
+
+func (d *Mermaid) remark(id election.ID, said string) {
+	if d.arrows >= MaxArrows || !d.admit(id) {
+		return
+	}
+	if d.note == id {
+		d.lines[len(d.lines)-1] += "<br/>" + said
+		return
+	}
+	d.lines = append(d.lines, fmt.Sprintf("Note over P%d: %s", id, said))
+	d.note = id
+}
+
+func (d *Mermaid) arrow(m *election.Message) {
+	if d.arrows >= MaxArrows || !d.admit(m.From) || !d.admit(m.To) {
+		d.omitted++
+		return
+	}
+	line := "->>"
+	lost := d.scenario.Silent(m.To)
+	switch {
+	case lost && m.Kind.Counts():
+		line = "-x"
+	case lost:
+		line = "--x"
+	case !m.Kind.Counts():
+		line = "-->>"
+	}
+	d.lines = append(d.lines, fmt.Sprintf("P%d%sP%d: %s%s term %d", m.From, line, m.To, m.Kind, content(m), m.Term))
+	d.arrows++
+	d.note = election.None
+}
+
+// content is what a message carries, where its arrow doesn't show it.
+func content(m *election.Message) string {
+	switch m.Kind {
+	case election.ElectMe, election.NewCoordinator, election.Elect, election.Inquiry, election.Reply:
+		return fmt.Sprintf("(%d)", m.Subject)
+	case election.Election, election.Coordinator:
+		if len(m.List) > 0 {
+			return fmt.Sprintf(" %d", m.List)
+		}
+		if m.Origin != election.None {
+			return fmt.Sprintf("(%d)", m.Subject)
+		}
+	default:
+	}
+	return ""
+}
+
+// admit makes a process a participant while there is room for one.
+func (d *Mermaid) admit(id election.ID) bool {
+	if slices.Contains(d.drawn, id) {
+		return true
+	}
+	if len(d.drawn) == MaxParticipants {
+		return false
+	}
+	d.drawn = append(d.drawn, id)
+	return true
+}
+
+// WriteTo writes the diagram.
+func (d *Mermaid) WriteTo(w io.Writer) (int64, error) {
+	var b strings.Builder
+	b.WriteString("sequenceDiagram\n")
+	fmt.Fprintf(&b, "    title %s\n", d.scenario.Describe())
+	participants := d.participants()
+	for _, id := range participants {
+		mark := ""
+		if slices.Contains(d.scenario.Crashed, id) {
+			mark = " (down)"
+		}
+		fmt.Fprintf(&b, "    participant P%d as P%d%s\n", id, id, mark)
+	}
+	for _, line := range d.lines {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	if d.omitted > 0 {
+		fmt.Fprintf(&b, "    Note over P%d,P%d: %d more messages are left out, and %d processes\n",
+			participants[0], participants[len(participants)-1], d.omitted, d.scenario.Processes-len(participants))
+	}
+	n, err := io.WriteString(w, b.String())
+	return int64(n), err
+}
+
+// participants are those that the diagram shows, in the order of the ring: all,
+// if there is room.
+func (d *Mermaid) participants() []election.ID {
+	ring := d.scenario.Ring
+	if len(ring) == 0 {
+		ring = ascending(d.scenario.Processes)
+	}
+	if len(ring) <= MaxParticipants {
+		return ring
+	}
+	shown := make([]bool, d.scenario.Processes+1)
+	for _, id := range d.drawn {
+		shown[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(ring), func(id election.ID) bool { return !shown[id] })
+}
+
+func ascending(n int) []election.ID {
+	ids := make([]election.ID, n)
+	for i := range ids {
+		ids[i] = election.ID(i + 1)
+	}
+	return ids
+}

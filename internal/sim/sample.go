@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// Sampling are schedules to draw and run. Schedule i has the seed Seed+i, so
+// that each can be run again by itself.
+type Sampling struct {
+	Algorithm string
+	Processes int
+	// Safety is the mode; empty is Majority.
+	Safety string
+	// Faults are the names of what may go wrong; none is nothing.
+	Faults    []string
+	Schedules int
+	Seed      uint64
+	// Enough, if set, is how many violations end the sampling.
+	Enough int
+	// Workers run schedules side by side; 0 is one for each processor.
+	Workers int
+	// Progress, if set, is called now and then, by one goroutine at a time.
+	Progress func(done int)
+	// Watch, if set, is told of every step; then one worker runs.
+	Watch func(Step)
+}
+
+// Report is what a sampling found.
+type Report struct {
+	Schedules int
+	// Violated counts the schedules with a violation; Violations are the first
+	// few of them.
+	Violated   int
+	Violations []Violation
+	// Distinct estimates how many different traces the schedules had.
+	Distinct uint64
+	// Steps counts the inputs that Machines took.
+	Steps uint64
+}
+
+// maxSampled is how many processes a sampled world starts with, so that others
+// have room to join.
+const maxSampled = 20
+
+// maxReported is how many violations a report names.
+const maxReported = 10
+
+// batch is how many schedules a worker takes at once.
+const batch = 512
+
+func (s *Sampling) settings() (settings, error) {
+	algorithm, err := catalog.Find(s.Algorithm)
+	if err != nil {
+		return settings{}, bad("%v", err)
+	}
+	if s.Processes < 1 || s.Processes > maxSampled {
+		return settings{}, bad("schedules run with 1 to %d processes, not %d", maxSampled, s.Processes)
+	}
+	if s.Schedules < 1 {
+		return settings{}, bad("schedules must be 1 or more, not %d", s.Schedules)
+	}
+	mode := office.Majority
+	if s.Safety != "" {
+		if mode, err = office.ParseMode(s.Safety); err != nil {
+			return settings{}, bad("%v", err)
+		}
+	}
+	faults, err := ParseFaults(s.Faults)
+	return settings{algorithm: algorithm, mode: mode, processes: s.Processes, faults: faults}, err
+}
+
+// Sample runs schedules until all are done, or ctx is.
+func Sample(ctx context.Context, s Sampling) (Report, error) {
+	setting, err := s.settings()
+	if err != nil {
+		return Report{}, err
+	}
+	workers := s.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	if s.Watch != nil {
+		workers = 1
+	}
+	c := &collector{sampling: &s}
+	var wait sync.WaitGroup
+	for range workers {
+		w, err := newWorld(setting)
+		if err != nil {
+			return Report{}, err
+		}
+		w.watch = s.Watch
+		wait.Go(func() { c.work(ctx, w) })
+	}
+	wait.Wait()
+	c.report.Distinct = min(c.traces.estimate(), uint64(c.report.Schedules))
+	return c.report, nil
+}
+
+// collector gathers what the workers find.
+type collector struct {
+	sampling *Sampling
+	next     atomic.Int64
+	lock     sync.Mutex
+	report   Report
+	traces   sketch
+}
+
+func (c *collector) work(ctx context.Context, w *world) {
+	var traces sketch
+	for ctx.Err() == nil {
+		from := int(c.next.Add(batch)) - batch
+		to := min(from+batch, c.sampling.Schedules)
+		if from >= to {
+			return
+		}
+		var found []Violation
+		violated := 0
+		w.steps = 0
+		for i := from; i < to; i++ {
+			if v := w.run(c.sampling.Seed + uint64(i)); v != nil {
+				violated++
+				if len(found) < maxReported {
+					found = append(found, *v)
+				}
+			}
+			traces.add(w.trace)
+		}
+		c.add(to-from, violated, found, w.steps, &traces)
+	}
+}
+
+func (c *collector) add(schedules, violated int, found []Violation, steps uint64, traces *sketch) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	r := &c.report
+	r.Schedules += schedules
+	r.Violated += violated
+	r.Steps += steps
+	// Workers finish in any order; the lowest seeds are the ones to report.
+	r.Violations = append(r.Violations, found...)
+	slices.SortFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.Seed, b.Seed) })
+	r.Violations = r.Violations[:min(len(r.Violations), maxReported)]
+	if e := c.sampling.Enough; e > 0 && r.Violated >= e {
+		c.next.Store(int64(c.sampling.Schedules))
+	}
+	c.traces.merge(traces)
+	if c.sampling.Progress != nil {
+		c.sampling.Progress(r.Schedules)
+	}
+}

@@ -1,0 +1,126 @@
+package sim_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/sim"
+)
+
+var modes = []string{"Available", "Majority", "Strict"}
+
+// sample runs schedules and fails the test with the command that replays the
+// first violation.
+func sample(t *testing.T, s sim.Sampling) sim.Report {
+	t.Helper()
+	s.Enough = 1
+	report, err := sim.Sample(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range report.Violations {
+		t.Errorf("%s: %s\nreplays with: kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults %s --schedules 1 --seed %d",
+			v.Invariant, v.Detail, s.Algorithm, s.Processes, s.Safety, strings.Join(s.Faults, ","), v.Seed)
+	}
+	return report
+}
+
+func schedules(full int) int {
+	if testing.Short() {
+		return full / 10
+	}
+	return full
+}
+
+// Whatever goes wrong, every algorithm keeps its promises in every mode.
+func TestSchedulesWithAllFaults(t *testing.T) {
+	for _, algorithm := range catalog.Names() {
+		for _, mode := range modes {
+			t.Run(algorithm+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				n := schedules(4000)
+				report := sample(t, sim.Sampling{
+					Algorithm: algorithm, Processes: 5, Safety: mode, Faults: []string{"all"}, Schedules: n, Seed: 1,
+				})
+				if !t.Failed() && (report.Schedules != n || report.Distinct < uint64(n)*9/10) {
+					t.Errorf("%d schedules ran with %d distinct traces, want %d and nearly as many", report.Schedules, report.Distinct, n)
+				}
+			})
+		}
+	}
+}
+
+// Every fault by itself, so that none hides behind another.
+func TestSchedulesWithEachFault(t *testing.T) {
+	for _, fault := range sim.FaultNames() {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			for _, mode := range modes {
+				sample(t, sim.Sampling{
+					Algorithm: "StatusTable", Processes: 4, Safety: mode, Faults: []string{fault},
+					Schedules: schedules(2000), Seed: 1,
+				})
+			}
+		})
+	}
+}
+
+// Groups of every small size, the smallest included: two members have a majority
+// of two, and one of one.
+func TestSchedulesOfEverySize(t *testing.T) {
+	for n := 1; n <= 9; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			for _, mode := range modes {
+				sample(t, sim.Sampling{
+					Algorithm: "Bully", Processes: n, Safety: mode, Faults: []string{"all"}, Schedules: schedules(1000), Seed: 1,
+				})
+			}
+		})
+	}
+}
+
+// The same seed is the same schedule, step by step.
+func TestASeedReplays(t *testing.T) {
+	trace := func() string {
+		var b strings.Builder
+		sample(t, sim.Sampling{
+			Algorithm: "RingSkip", Processes: 5, Safety: "Majority", Faults: []string{"all"}, Schedules: 20, Seed: 7,
+			Watch: func(s sim.Step) {
+				fmt.Fprintln(&b, s.At, s.Process, s.Input.Describe())
+				for _, m := range s.Output.Send {
+					fmt.Fprintln(&b, m.Describe())
+				}
+			},
+		})
+		return b.String()
+	}
+	first, second := trace(), trace()
+	if first != second || !strings.Contains(first, "ELECTION") {
+		t.Errorf("two runs of the same seed differ, or nothing happened: %d and %d bytes", len(first), len(second))
+	}
+}
+
+// Without faults nothing happens: no election has a cause.
+func TestSchedulesWithoutFaults(t *testing.T) {
+	sample(t, sim.Sampling{Algorithm: "Bully", Processes: 5, Safety: "Majority", Schedules: 1000, Seed: 1})
+}
+
+func TestBadSamplings(t *testing.T) {
+	good := sim.Sampling{Algorithm: "Bully", Processes: 5, Schedules: 1}
+	for says, change := range map[string]func(*sim.Sampling){
+		"choose one of Bully":       func(s *sim.Sampling) { s.Algorithm = "Raft" },
+		"1 to 20 processes":         func(s *sim.Sampling) { s.Processes = 10_000_000 },
+		"schedules must be":         func(s *sim.Sampling) { s.Schedules = 0 },
+		"choose Available":          func(s *sim.Sampling) { s.Safety = "Safe" },
+		"choose all, or some of lo": func(s *sim.Sampling) { s.Faults = []string{"fire"} },
+	} {
+		s := good
+		change(&s)
+		if _, err := sim.Sample(t.Context(), s); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want an error that says %q", err, says)
+		}
+	}
+}
