@@ -191,6 +191,7 @@ func (p *Process) Note(in *Input, out *Output) {
 		p.Withdrawn = false
 	case Adopt:
 		p.adopt(in.Roster)
+	default:
 	}
 }
 

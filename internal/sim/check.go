@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -180,17 +179,4 @@ func (w *world) disagreement() string {
 		}
 	}
 	return ""
-}
-
-// dump says in short what every process knows, for whoever looks into a
-// violation.
-func (w *world) dump() string {
-	var b strings.Builder
-	for id := election.ID(1); id <= w.ever; id++ {
-		p := &w.all[id]
-		if p.up {
-			fmt.Fprintf(&b, "%d: %+v running=%t withdrawn=%t list %d\n", id, p.known, p.running, p.withdrawn, p.roster.Version)
-		}
-	}
-	return b.String()
 }

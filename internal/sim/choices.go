@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
 )
@@ -11,36 +12,39 @@ type move func(e *explorer, s *smallState) string
 
 // choices are all that can happen next.
 func (e *explorer) choices(s *smallState) []move {
-	var moves []move
-	quiet := true
-	n := e.x.Processes
-	for from := 1; from <= n; from++ {
-		for to := 1; to <= n; to++ {
-			link := from*(n+1) + to
-			if len(s.links[link]) == 0 {
-				continue
-			}
-			quiet = false
-			moves = append(moves, deliverNext(link))
-			if s.losses > 0 {
-				moves = append(moves, loseNext(link))
-			}
-		}
-	}
+	moves := e.arrivals(s)
+	quiet := len(moves) == 0
 	between := quiet && !e.electing(s)
-	for id := election.ID(1); int(id) <= n; id++ {
-		if s.up[id] && s.crashes > 0 && (between || !e.x.Settled) {
-			moves = append(moves, crashNow(id))
-		}
-		if !s.up[id] && s.restarts > 0 && (between || e.x.Safety != "") {
+	for id := election.ID(1); int(id) <= e.x.Processes; id++ {
+		switch {
+		case s.up[id]:
+			if s.crashes > 0 && (between || !e.x.Settled) {
+				moves = append(moves, crashNow(id))
+			}
+			if e.x.Safety == "" && e.findsOut(s, id) {
+				moves = append(moves, campaignNow(id))
+			}
+		case s.restarts > 0 && (between || e.x.Safety != ""):
 			moves = append(moves, restartNow(id))
-		}
-		if e.x.Safety == "" && s.up[id] && e.findsOut(s, id) {
-			moves = append(moves, campaignNow(id))
 		}
 	}
 	if quiet {
 		moves = append(moves, e.wakes(s)...)
+	}
+	return moves
+}
+
+// arrivals are the messages that can arrive next, or be lost.
+func (e *explorer) arrivals(s *smallState) []move {
+	var moves []move
+	for link, messages := range s.links {
+		if len(messages) == 0 {
+			continue
+		}
+		moves = append(moves, deliverNext(link))
+		if s.losses > 0 {
+			moves = append(moves, loseNext(link))
+		}
 	}
 	return moves
 }
@@ -90,7 +94,7 @@ func (e *explorer) step(s *smallState, id election.ID, in election.Input) {
 	m.Step(in, &e.out)
 	for _, msg := range e.out.Send {
 		link := int(msg.From)*(e.x.Processes+1) + int(msg.To)
-		s.links[link] = append(s.links[link][:len(s.links[link]):len(s.links[link])], msg)
+		s.links[link] = append(slices.Clip(s.links[link]), msg)
 	}
 	e.check(s, id, before)
 	for _, event := range e.out.Events {

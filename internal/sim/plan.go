@@ -61,7 +61,11 @@ func (p *plan) draw(w *world) {
 	}
 	p.faults = w.faults
 	if r.percent(75) {
-		p.faults &= 1<<r.below(len(faultNames)) | 1<<r.below(len(faultNames)) | 1<<r.below(len(faultNames))
+		var some Fault
+		for range 3 {
+			some |= 1 << r.below(len(faultNames))
+		}
+		p.faults &= some
 	}
 	w.policy = office.Always
 	if r.percent(25) {
@@ -160,9 +164,11 @@ func (p *plan) loses(w *world) bool { return p.lossPercent > 0 && w.rng.percent(
 func (p *plan) delays(w *world) bool {
 	return p.delayPercent > 0 && w.rng.percent(p.delayPercent)
 }
+
 func (p *plan) reorders(w *world) bool {
 	return p.reorderPercent > 0 && w.rng.percent(p.reorderPercent)
 }
+
 func (p *plan) duplicates(w *world) bool {
 	return p.duplicatePercent > 0 && w.rng.percent(p.duplicatePercent)
 }

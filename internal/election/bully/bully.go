@@ -15,7 +15,11 @@
 // knows it. Package office guards against both.
 package bully
 
-import "github.com/conclave-dev/conclave/internal/election"
+import (
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
 
 type phase uint8
 
@@ -84,9 +88,8 @@ func (m *Machine) elect(dead election.ID, now election.Tick, out *election.Outpu
 		return
 	}
 	m.phase, m.deadline = asking, now+m.Timing.Reply
-	above := m.Roster.Ranked()[:m.Roster.Rank(m.Self)]
-	for i := len(above) - 1; i >= 0; i-- {
-		m.Send(out, election.Message{Kind: election.Election, To: above[i].ID, Term: m.Term, Subject: dead})
+	for _, above := range slices.Backward(m.Roster.Ranked()[:m.Roster.Rank(m.Self)]) {
+		m.Send(out, election.Message{Kind: election.Election, To: above.ID, Term: m.Term, Subject: dead})
 	}
 }
 
