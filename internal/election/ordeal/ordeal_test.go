@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/bully"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/ordeal"
 )
 
@@ -112,6 +112,7 @@ func TestTheOrdealFindsBrokenMachines(t *testing.T) {
 			out.Tell(election.Skipped, election.Term(in.Now), 1)
 		}},
 		"answer differently":     {step: secret},
+		"may not stand":          {step: greedy},
 		"shares memory with":     {step: keep, encode: func(m *broken, b []byte, _ election.Tick) []byte { return election.IDs(m.kept).Encode(b) }},
 		"refused when its clock": {},
 	} {
@@ -121,7 +122,7 @@ func TestTheOrdealFindsBrokenMachines(t *testing.T) {
 					if strings.HasPrefix(words, "refused") && start > 0 {
 						return nil, errors.New("too late")
 					}
-					m, err := bully.New(c)
+					m, err := catalog.All()[0].New(c)
 					b := wrong
 					b.Machine = m
 					return &b, err
@@ -182,7 +183,7 @@ func keep(m *broken, in election.Input, _ *election.Output) {
 func TestTheOrdealLetsARightMachinePass(t *testing.T) {
 	for _, seed := range ordeal.Seeds() {
 		err := ordeal.Run(seed, func(c election.Config, _ election.Tick) (election.Machine, error) {
-			m, err := bully.New(c)
+			m, err := catalog.All()[0].New(c)
 			return &broken{Machine: m}, err
 		})
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 func TestMistakesAreTold(t *testing.T) {
 	for commands, want := range map[string]string{
 		"\n":                                "error: an empty command\n",
-		"campaing":                          "error: unknown command \"campaing\"\n",
+		"elect":                             "error: unknown command \"elect\"\n",
 		"campaign 1":                        "error: there is no process 1\n",
 		"deliver":                           "error: no such message flies\n",
 		"group algorithm=Raft n=2":          "error: unknown algorithm \"Raft\": choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip\n",
