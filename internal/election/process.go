@@ -121,15 +121,24 @@ func (p *Process) Send(out *Output, m Message) {
 	out.Send = append(out.Send, m)
 }
 
-// Hear takes notice of a message's clock and term, and reports whether the
-// Machine has to act on it. A message of an older term is answered with the
-// newer one, and otherwise ignored.
-func (p *Process) Hear(m *Message, out *Output) bool {
+// Accept takes notice of a message's clock, and reports whether it can come
+// from a peer.
+func (p *Process) Accept(m *Message, out *Output) bool {
 	if m.To != p.Self || m.From == p.Self && m.Origin != p.Self || !p.Roster.Has(m.From) || m.Term > MaxTerm {
 		out.Tell(Refused, m.Term, m.From)
 		return false
 	}
 	p.lamport = max(p.lamport, m.Lamport) + 1
+	return true
+}
+
+// Hear takes notice of a message's clock and term, and reports whether the
+// Machine has to act on it. A message of an older term is answered with the
+// newer one, and otherwise ignored.
+func (p *Process) Hear(m *Message, out *Output) bool {
+	if !p.Accept(m, out) {
+		return false
+	}
 	if m.Term >= p.Term {
 		return true
 	}

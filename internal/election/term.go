@@ -61,5 +61,8 @@ func (c TermClock) Due(term Term) Tick {
 	if c.TicksPerTerm <= 0 || term <= c.AtBoot {
 		return c.Boot
 	}
+	if term-c.AtBoot > Term((Never-c.Boot)/c.TicksPerTerm) {
+		return Never // the clock will not get there
+	}
 	return c.Boot + Tick(term-c.AtBoot)*c.TicksPerTerm
 }

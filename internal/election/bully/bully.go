@@ -166,17 +166,16 @@ func (m *Machine) asked(msg *election.Message, now election.Tick, out *election.
 	m.elect(msg.Subject, now, out)
 }
 
-// told records the coordinator, or bullies it out.
+// told records the coordinator, and bullies it out if this process outranks it.
 func (m *Machine) told(msg *election.Message, now election.Tick, out *election.Output) {
+	// Where two announced themselves in one term, the higher one stays.
+	if !m.Knows(msg.Term) || !m.Roster.Outranks(m.Leader, msg.From) {
+		m.rest()
+		m.Recognise(msg.From, msg.Term, out)
+	}
 	if m.CanStand() && m.Roster.Outranks(m.Self, msg.From) {
 		m.start(election.None, 0, now, out)
-		return
 	}
-	if m.Knows(msg.Term) && m.Roster.Outranks(m.Leader, msg.From) {
-		return // two announced in one term: the higher one stays
-	}
-	m.rest()
-	m.Recognise(msg.From, msg.Term, out)
 }
 
 // Deadline is when the wait ends.

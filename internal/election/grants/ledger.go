@@ -234,6 +234,9 @@ func (l *Ledger) Encode(b []byte, now election.Tick) []byte {
 	} {
 		b = election.AppendNumber(b, n)
 	}
+	if l.waiting.Term == 0 {
+		return b // nothing waits, so nothing was sent
+	}
 	b = election.AppendFlag(b, l.waiting.Held)
 	return election.AppendNumber(b, uint64(now-l.waiting.Sent))
 }

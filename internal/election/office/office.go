@@ -248,7 +248,8 @@ func (m *Machine) innerStep(in election.Input, out *election.Output) {
 // receive takes a message, of the election or of the office.
 func (m *Machine) receive(in *election.Input, out *election.Output) {
 	msg := &in.Message
-	if msg.To != m.cfg.Self || msg.Term > m.horizon() || !m.known(msg.From) {
+	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // nobody holds an office by asking itself
+	if msg.To != m.cfg.Self || own || msg.Term > m.horizon() || !m.known(msg.From) {
 		out.Tell(election.Refused, msg.Term, msg.From)
 		return
 	}

@@ -73,17 +73,11 @@ func (m *Machine) inquire(in election.Input, out *election.Output) {
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
-	if msg.To == m.Self && m.Roster.Has(msg.Origin) {
-		// Whoever recovers may know any term, or none.
-		switch msg.Kind {
-		case election.Inquiry:
-			m.inquiry(msg, now, out)
-			return
-		case election.Reply:
-			m.reply(msg, now, out)
-			return
-		default:
+	if msg.Kind == election.Inquiry || msg.Kind == election.Reply {
+		if m.Accept(msg, out) {
+			m.recovery(msg, now, out) // whoever recovers may know any term, or none
 		}
+		return
 	}
 	if !m.Hear(msg, out) {
 		return
@@ -133,6 +127,18 @@ func (m *Machine) complete(out *election.Output) {
 	m.Result(high, m.Term, out)
 }
 
+// recovery handles the messages of a process that asks who leads.
+func (m *Machine) recovery(msg *election.Message, now election.Tick, out *election.Output) {
+	switch {
+	case !m.Roster.Has(msg.Origin):
+		out.Tell(election.Refused, msg.Term, msg.From)
+	case msg.Kind == election.Inquiry:
+		m.inquiry(msg, now, out)
+	default:
+		m.reply(msg, now, out)
+	}
+}
+
 // inquiry is answered by the coordinator and sent on by everyone else.
 func (m *Machine) inquiry(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
@@ -153,7 +159,7 @@ func (m *Machine) reply(msg *election.Message, now election.Tick, out *election.
 	switch {
 	case msg.Origin != m.Self:
 		m.Pass(out, *msg)
-	case !m.inquiring || msg.Term > election.MaxTerm:
+	case !m.inquiring:
 	case m.CanStand() && m.Roster.Outranks(m.Self, msg.Subject):
 		m.Term = max(m.Term, msg.Term)
 		m.start(m.Again(now), out)

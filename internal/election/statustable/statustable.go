@@ -129,7 +129,11 @@ func (m *Machine) ask(now election.Tick, out *election.Output) {
 		return
 	}
 	m.phase, m.asked, m.deadline = asking, highest, now+m.Timing.Reply
-	m.Send(out, election.Message{Kind: election.Election, To: highest, Term: m.Term, Subject: m.Leader})
+	dead := election.None
+	if m.table.Crashed(m.Leader) {
+		dead = m.Leader
+	}
+	m.Send(out, election.Message{Kind: election.Election, To: highest, Term: m.Term, Subject: dead})
 }
 
 // announce takes the office and tells everyone below that isn't CRASHED.
@@ -192,14 +196,16 @@ func (m *Machine) request(now election.Tick, out *election.Output) {
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
-	if msg.Kind == election.Request && msg.To == m.Self && m.Roster.Has(msg.From) {
-		m.requested(msg, out) // whoever recovers may know any term, or none
+	if msg.Kind == election.Request || msg.Kind == election.Table {
+		if m.Accept(msg, out) {
+			m.recovery(msg, out) // whoever recovers may know any term, or none
+		}
 		return
 	}
 	if !m.Hear(msg, out) {
 		return
 	}
-	if msg.Term > m.Term && msg.Kind != election.Table {
+	if msg.Term > m.Term {
 		m.overtaken(msg, now)
 	}
 	switch msg.Kind {
@@ -211,8 +217,6 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		}
 	case election.Coordinator:
 		m.told(msg, out)
-	case election.Table:
-		m.learn(msg, out)
 	case election.Update:
 		if m.table.Mark(msg.From, false) {
 			out.Tell(election.MarkedNormal, m.Term, msg.From)
@@ -271,6 +275,15 @@ func (m *Machine) told(msg *election.Message, out *election.Output) {
 // takeOver announces to all others that aren't CRASHED, whatever their rank
 // (seed 004, 4.4).
 func (m *Machine) takeOver(out *election.Output) { m.tell(out, m.Roster.Ranked()) }
+
+// recovery handles the messages of a process that asks for the table.
+func (m *Machine) recovery(msg *election.Message, out *election.Output) {
+	if msg.Kind == election.Request {
+		m.requested(msg, out)
+	} else {
+		m.learn(msg, out)
+	}
+}
 
 // requested sends a copy of the table to a process that recovers.
 func (m *Machine) requested(msg *election.Message, out *election.Output) {

@@ -1,0 +1,87 @@
+package catalog_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/sim"
+)
+
+// What the catalog says of an algorithm is what its machine does: on a ring all
+// goes to the successor, and where recovery starts an election, it does.
+func TestWhatTheCatalogSays(t *testing.T) {
+	roster, err := election.NewRoster(1, []election.Member{{ID: 2, Priority: 2}, {ID: 3, Priority: 3}, {ID: 1, Priority: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range catalog.All() {
+		m, err := a.New(election.Config{Self: 2, Roster: roster, Term: 1, Timing: election.DefaultTiming(latency, 0)})
+		if err != nil {
+			t.Fatalf("%s: %v", a.Name, err)
+		}
+		var out election.Output
+		m.Step(election.Input{Kind: election.Recover}, &out)
+		started := slices.ContainsFunc(out.Events, func(e election.Event) bool { return e.Kind == election.Started })
+		if started != a.RecoveryStarts {
+			t.Errorf("%s: a recovered process starts an election: %v, want %v", a.Name, started, a.RecoveryStarts)
+		}
+		out.Reset()
+		m.Step(election.Input{Kind: election.Campaign}, &out)
+		m.Step(election.Input{Kind: election.Receive, Message: election.Message{
+			Kind: out.Send[0].Kind, From: 1, To: 2, Term: 7, Origin: 1, Subject: 1, Hops: 1, List: []election.ID{1},
+		}}, &out)
+		for _, sent := range out.Send {
+			if a.Ring && sent.To != 3 {
+				t.Errorf("%s: on a ring 2 3 1, 2 sends %s", a.Name, sent.Describe())
+			}
+		}
+		if len(out.Send) < 2 {
+			t.Errorf("%s: sent only %v", a.Name, out.Send)
+		}
+	}
+}
+
+// "The control part of a failed process still forwards" where the catalog says so:
+// then every place of the ring is passed, and nobody is skipped.
+func TestFailedProcessesForward(t *testing.T) {
+	for _, a := range catalog.All() {
+		if !a.Ring {
+			continue
+		}
+		o := run(t, sim.Scenario{
+			Algorithm: a.Name, Processes: 6, Crashed: []election.ID{6, 3}, Initiators: []election.ID{2},
+		})
+		if forwards := o.Skipped == 0; forwards != a.DeadForward || o.Coordinator != 5 {
+			t.Errorf("%s: %d skipped, %d leads; failed processes forward: %v", a.Name, o.Skipped, o.Coordinator, a.DeadForward)
+		}
+	}
+}
+
+// With real connections everyone finds the crash in the same instant. With a
+// stagger, whoever ranks highest acts at once and the others never have to: the
+// floor. Without one, the bully is in its worst case.
+func TestStagger(t *testing.T) {
+	for n := 3; n <= 40; n++ {
+		floor := map[string]int{
+			"Bully": n - 2, "StatusTable": n - 2, "RingAllIDs": n * n, "RingChampion": 2 * n,
+			"RingActiveList": (n - 1) * (n - 1), "RingSkip": 2 * (n - 1),
+		}
+		for _, name := range catalog.Names() {
+			s := crash(name, n, 1)
+			for id := election.ID(2); int(id) < n; id++ {
+				s.Initiators = append(s.Initiators, id)
+			}
+			together := run(t, s).Total
+			// Long enough for the first one's election, wherever the ring begins.
+			s.Stagger = 10 * election.Tick(n) * latency
+			if got := run(t, s).Total; got != floor[name] {
+				t.Errorf("n=%d, %s: %d messages with a stagger, want %d", n, name, got, floor[name])
+			}
+			if n > 3 && name == "Bully" && together <= floor[name] {
+				t.Errorf("n=%d: the bully takes %d without a stagger, no more than with it", n, together)
+			}
+		}
+	}
+}

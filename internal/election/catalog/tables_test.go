@@ -1,0 +1,154 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/sim"
+)
+
+func run(t *testing.T, s sim.Scenario) sim.Outcome {
+	t.Helper()
+	s.Latency = latency
+	o, err := sim.Run(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !o.Agreed {
+		t.Fatalf("%+v: no agreement: %+v", s, o)
+	}
+	return o
+}
+
+// crash is the crash of the coordinator of n, noticed by one process.
+func crash(algorithm string, n int, noticed election.ID) sim.Scenario {
+	return sim.Scenario{
+		Algorithm: algorithm, Processes: n, Crashed: []election.ID{election.ID(n)}, Initiators: []election.ID{noticed},
+	}
+}
+
+// Seed 004, table 1, with "the fact of sending the COORDINATOR message" left out,
+// "which is common in both the cases": the worst case is that the lowest process
+// notices the crash.
+func TestTable1(t *testing.T) {
+	for n := 3; n <= 60; n++ {
+		table := run(t, crash("StatusTable", n, 1))
+		if got := table.Total - table.Messages[election.Coordinator]; got != 2 {
+			t.Errorf("n=%d: the proposed algorithm takes %d, want 2 (constant)", n, got)
+		}
+		bully := run(t, crash("Bully", n, 1))
+		// Each of the n-2 that hold an election asks all above; all but the dead answer.
+		asked := (n-1)*n/2 - 1
+		answered := (n - 2) * (n - 1) / 2
+		if got := bully.Total - bully.Messages[election.Coordinator]; got != asked+answered {
+			t.Errorf("n=%d: the bully takes %d, want %d, which is O(n*n)", n, got, asked+answered)
+		}
+		for _, o := range []sim.Outcome{table, bully} {
+			if got := o.Messages[election.Coordinator]; got != n-2 {
+				t.Errorf("n=%d, %s: %d COORDINATOR, want n-2", n, o.Algorithm, got)
+			}
+		}
+	}
+}
+
+// The closed form for process i of n that finds the coordinator's crash, which
+// docs/algorithms gives.
+func TestBullyClosedForm(t *testing.T) {
+	for n := 3; n <= 40; n++ {
+		for i := 1; i < n; i++ {
+			want := counts{
+				election.Election: (n-i)*(n-i+1)/2 - 1, election.OK: (n - i - 1) * (n - i) / 2, election.Coordinator: n - 2,
+			}
+			o := run(t, crash("Bully", n, election.ID(i)))
+			if got := counts(o.Messages); got.String() != want.String() {
+				t.Fatalf("n=%d, %d notices: %s, want %s", n, i, got, want)
+			}
+		}
+	}
+}
+
+// Seed 004, 5.1.2: in the best case both send only n-2 COORDINATOR.
+func TestBestCase(t *testing.T) {
+	for n := 3; n <= 60; n++ {
+		for _, algorithm := range []string{"Bully", "StatusTable"} {
+			o := run(t, crash(algorithm, n, election.ID(n-1)))
+			if o.Total != n-2 || o.Messages[election.Coordinator] != n-2 {
+				t.Errorf("n=%d, %s: %v, want n-2 COORDINATOR", n, algorithm, counts(o.Messages))
+			}
+		}
+	}
+}
+
+// Seed 004, table 2 and 3, and the other algorithms' counts for a recovery with
+// all others alive.
+func TestRecovery(t *testing.T) {
+	for n := 2; n <= 40; n++ {
+		for id := election.ID(1); int(id) <= n; id++ {
+			for algorithm, want := range recoveries(n, int(id)) {
+				o := run(t, sim.Scenario{Algorithm: algorithm, Processes: n, Recover: id})
+				if got := counts(o.Messages); got.String() != want.String() || int(o.Coordinator) != n {
+					t.Fatalf("n=%d, %d recovers, %s: %d leads after %s, want %d after %s",
+						n, id, algorithm, o.Coordinator, got, n, want)
+				}
+			}
+		}
+	}
+}
+
+// recoveries are the counts for the recovery of process id of n.
+func recoveries(n, id int) map[string]counts {
+	bully := bullyCounts(situation{n: n, initiators: []election.ID{election.ID(id)}})
+	table := counts{election.Request: 1, election.Table: 1, election.Update: n - 1}
+	active := counts{election.Inquiry: n - id, election.Reply: id}
+	if id == n {
+		table = counts{election.Request: 1, election.Table: 1, election.Coordinator: n - 1}
+		// The coordinator is n-1, right before the asker: all places but one ask.
+		active = counts{election.Inquiry: n - 1, election.Reply: 1, election.Elect: n * n}
+	}
+	champion := counts{election.ElectMe: n - id + n, election.NewCoordinator: n}
+	return map[string]counts{
+		"Bully": bully, "StatusTable": table, "RingActiveList": active, "RingChampion": champion,
+		"RingAllIDs": {election.ElectMe: n * n, election.NewCoordinator: n},
+		"RingSkip":   {election.Election: n, election.Coordinator: n},
+	}
+}
+
+// The numbers that the texts themselves give.
+func TestNumbersOfTheTexts(t *testing.T) {
+	all := func(algorithm string, n int, initiator election.ID) sim.Scenario {
+		return sim.Scenario{Algorithm: algorithm, Processes: n, Initiators: []election.ID{initiator}}
+	}
+	for _, c := range []struct {
+		source string
+		sim.Scenario
+		want int
+	}{
+		{"seed 004, 6.1: bully", crash("Bully", 10, 4), 43},
+		{"seed 004, 6.1: 1 ELECTION + 1 OK + 8 COORDINATOR", crash("StatusTable", 10, 4), 10},
+		{"seed 003: n-1 when the highest starts", all("Bully", 10, 10), 9},
+		{"seed 003: n(n-1), and n-1 announcements, when the lowest starts", all("Bully", 10, 1), 99},
+		{"seed 000: order of n*n", crash("RingAllIDs", 10, 4), 100},
+		{"seed 000: 3n-1", all("RingChampion", 10, 1), 29},
+		{"seed 003: always 2n", all("RingSkip", 10, 3), 20},
+		{"seed 002: of order n*n", all("RingActiveList", 10, 3), 100},
+	} {
+		if o := run(t, c.Scenario); o.Total != c.want {
+			t.Errorf("%s: %d messages, want %d (%v)", c.source, o.Total, c.want, counts(o.Messages))
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	for _, name := range catalog.Names() {
+		if a, err := catalog.Find(name); err != nil || a.Name != name || a.New == nil {
+			t.Errorf("%s: found %q, %v", name, a.Name, err)
+		}
+	}
+	_, err := catalog.Find("Raft")
+	const want = `unknown algorithm "Raft": choose one of ` +
+		"Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip"
+	if err == nil || err.Error() != want {
+		t.Errorf("unknown algorithm: %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,41 @@
+package office_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/election/ordeal"
+)
+
+// fuzz puts an office of the mode through the ordeal; the first bytes choose
+// the election inside and how it is configured.
+func fuzz(f *testing.F, mode office.Mode) {
+	for i, seed := range ordeal.Seeds()[:90] {
+		f.Add(byte(i), byte(i/6), seed)
+	}
+	f.Fuzz(func(t *testing.T, inside, options byte, data []byte) {
+		algorithms := catalog.All()
+		err := ordeal.Run(data, func(c election.Config, start election.Tick) (election.Machine, error) {
+			oc := office.Config{
+				Config: c, Elect: algorithms[int(inside)%len(algorithms)].New, Mode: mode,
+				Lease: 50, Heartbeat: 10, Patience: 25, Stagger: 3, Stable: 20, Drain: 7,
+				Policy: office.Policy(options % 3), Life: 1, Fresh: options&4 != 0, Start: start,
+			}
+			if options&8 != 0 {
+				oc.Clock = election.TermClock{AtBoot: 5, Boot: start, TicksPerTerm: 30}
+			}
+			return office.New(oc)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func FuzzAvailable(f *testing.F) { fuzz(f, office.Available) }
+
+func FuzzMajority(f *testing.F) { fuzz(f, office.Majority) }
+
+func FuzzStrict(f *testing.F) { fuzz(f, office.Strict) }

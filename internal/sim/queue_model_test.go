@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// sorted is the plain queue: a list in the order of time, and for one moment in
+// the order of arrival.
+type sorted []event
+
+func (s *sorted) push(e event) {
+	i := len(*s)
+	for i > 0 && (*s)[i-1].at > e.at {
+		i--
+	}
+	*s = slices.Insert(*s, i, e)
+}
+
+func (s *sorted) pop() (event, bool) {
+	if len(*s) == 0 {
+		return event{}, false
+	}
+	e := (*s)[0]
+	*s = (*s)[1:]
+	return e, true
+}
+
+// wait is when an event is due that is put in now: at once, soon, late, or at the
+// end of time.
+func wait(random *rand.Rand, now election.Tick) election.Tick {
+	ahead := election.Tick(random.IntN(20))
+	switch random.IntN(16) {
+	case 0, 1, 2:
+		ahead = 0
+	case 3:
+		ahead = election.Tick(random.Int64N(1 << 40))
+	case 4:
+		ahead = election.Never
+	}
+	return now + min(ahead, election.Never-now)
+}
+
+// The queue gives out what a sorted list does, in the same order, also what was
+// put in between, and after it was emptied for another run.
+func TestQueueAgainstASortedList(t *testing.T) {
+	random := rand.New(rand.NewPCG(10, 10))
+	var q queue
+	for range 200 {
+		var plain sorted
+		q.reset()
+		pushes := 1 + random.IntN(4) // of 5 steps
+		for i := range 400 {
+			if random.IntN(5) < pushes {
+				e := event{at: wait(random, q.now), who: election.ID(i), slot: uint32(i)}
+				q.push(e)
+				plain.push(e)
+			} else {
+				popped(t, &q, &plain)
+			}
+			if q.size != len(plain) {
+				t.Fatalf("%d events wait, want %d", q.size, len(plain))
+			}
+		}
+		if random.IntN(3) > 0 { // otherwise the next run begins with this one's left over
+			for len(plain) > 0 {
+				popped(t, &q, &plain)
+			}
+			popped(t, &q, &plain)
+		}
+	}
+}
+
+func popped(t *testing.T, q *queue, plain *sorted) {
+	t.Helper()
+	got, more := q.pop()
+	want, wanted := plain.pop()
+	if got != want || more != wanted {
+		t.Fatalf("the next event is %+v (%v), want %+v (%v)", got, more, want, wanted)
+	}
+	if more && q.now != got.at {
+		t.Fatalf("it is %d when the event of %d comes out", q.now, got.at)
+	}
+}
+
+// A message's place is given out again only when it was taken.
+func TestSlabAgainstAMap(t *testing.T) {
+	random := rand.New(rand.NewPCG(11, 11))
+	var s slab
+	for range 50 {
+		s.reset()
+		model, slots := map[uint32]election.Message{}, []uint32(nil)
+		for i := range 300 {
+			if len(slots) == 0 || random.IntN(2) == 0 {
+				m := election.Message{Kind: election.Elect, Lamport: uint64(i), List: []election.ID{election.ID(i)}}
+				slot := s.put(&m)
+				if _, taken := model[slot]; taken {
+					t.Fatalf("place %d was given to two messages", slot)
+				}
+				model[slot], slots = m, append(slots, slot)
+				continue
+			}
+			at := random.IntN(len(slots))
+			slot := slots[at]
+			slots = slices.Delete(slots, at, at+1)
+			if got, want := s.take(slot), model[slot]; got.Lamport != want.Lamport || !slices.Equal(got.List, want.List) {
+				t.Fatalf("place %d holds %v, want %v", slot, got, want)
+			}
+			delete(model, slot)
+		}
+		if free := s.put(&election.Message{}); int(free) > 300 {
+			t.Fatalf("place %d is given out when 300 were enough", free)
+		}
+	}
+}
