@@ -80,8 +80,8 @@ type Ledger struct {
 	term    election.Term
 	until   election.Tick
 	version uint32
-	// older is when the last grant under an older version than the present
-	// one's runs out.
+	// older is when all that was granted before, under an older version than the
+	// present grant's or than the adopted one, has run out.
 	older election.Tick
 	// bar is the highest term that was granted, and prior the highest before the
 	// present grant's.
@@ -154,7 +154,7 @@ func (l *Ledger) grant(r Request, now election.Tick) {
 	if r.Holder != l.to || r.Term != l.term {
 		l.prior = l.bar
 	}
-	l.to, l.term, l.version = r.Holder, r.Term, max(l.version, r.Version)
+	l.to, l.term, l.version = r.Holder, r.Term, r.Version
 	l.until = now + l.lease
 	l.bar = max(l.bar, r.Term)
 	if l.waiting.Term <= r.Term {
