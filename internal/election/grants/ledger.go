@@ -95,7 +95,7 @@ type Ledger struct {
 func NewLedger(lease election.Tick, clock election.TermClock, fresh bool, now election.Tick) Ledger {
 	l := Ledger{lease: lease, clock: clock, quiet: now, until: now, older: now}
 	if fresh {
-		l.quiet = now + lease
+		l.quiet, l.older = now+lease, now+lease
 		l.bar, l.prior = clock.Floor(), clock.Floor()
 	}
 	return l

@@ -3,6 +3,7 @@ package office_test
 import (
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
@@ -35,6 +36,28 @@ func TestAMemberGrantsUnderTheOldListAfterAnEarlierGrantUnderTheNewOne(t *testin
 		w.wantHolder(2)
 		w.adopt(second, 1)
 		w.pass(lease)
+		w.adopt(second, 2)
+		w.pass(4 * lease)
+		w.wantHolder(5)
+	})
+}
+
+// A member that granted under the old list comes back without its memory and
+// with the new list: what it granted is still in force.
+func TestAMemberThatLostItsMemoryDoesntSayThatItAdoptedBeforeItsGrantsHaveRunOut(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		first := list(t, 1, 1, 2, 3)
+		second := list(t, 2, 1, 3, 4, 5, 6).Succeed(first, 0)
+		w := settle(t, mode, 2, first, nil)
+		for _, id := range []election.ID{4, 5} {
+			w.start(id, second, nil)
+		}
+		w.adopt(second, 3)
+		w.pass(3 * lease)
+		w.wantHolder(2)
+		w.crash(1, false)
+		w.start(1, second, nil)
+		w.pass(4 * lease)
 		w.adopt(second, 2)
 		w.pass(4 * lease)
 		w.wantHolder(5)
