@@ -162,12 +162,13 @@ func (l *Ledger) grant(r Request, now election.Tick) {
 	}
 }
 
-// Release takes back what was granted to a process up to a term: it resigned.
-func (l *Ledger) Release(id election.ID, term election.Term, now election.Tick) {
-	if l.to.ID == id && l.term <= term {
+// Release takes back what was granted to one life of a process up to a term: it
+// resigned. Another life may be in a lower term, and knows nothing of that.
+func (l *Ledger) Release(h Holder, term election.Term, now election.Tick) {
+	if l.to == h && l.term <= term {
 		l.free(now)
 	}
-	if l.waiting.ID == id && l.waiting.Term <= term {
+	if l.waiting.Holder == h && l.waiting.Term <= term {
 		l.waiting = Request{}
 	}
 }

@@ -234,7 +234,7 @@ func (m *Machine) abandon(out *election.Output) {
 
 // release gives back what the members have granted in this term.
 func (m *Machine) release(out *election.Output) {
-	m.ledger.Release(m.cfg.Self, m.term, m.now)
+	m.ledger.Release(m.holder(), m.term, m.now)
 	m.support.Clear()
 	m.tellResigned(election.None, out)
 }

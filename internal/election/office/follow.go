@@ -9,7 +9,7 @@ import (
 // office.
 func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 	m.seen = max(m.seen, msg.Term)
-	if msg.Term <= m.peers[msg.From].resigned || m.roster.Priority(msg.From) == 0 {
+	if m.peers[msg.From].gaveUp(msg) || m.roster.Priority(msg.From) == 0 {
 		out.Tell(election.Outdated, msg.Term, msg.From)
 		return
 	}
@@ -218,8 +218,11 @@ func (m *Machine) leaderLost(dead election.ID, out *election.Output) {
 func (m *Machine) resigned(msg *election.Message, out *election.Output) {
 	m.seen = max(m.seen, msg.Term)
 	p := &m.peers[msg.From]
+	if p.resignedLife != msg.Hold.Life {
+		p.resignedLife, p.resigned = msg.Hold.Life, 0
+	}
 	p.resigned = max(p.resigned, msg.Term)
-	m.ledger.Release(msg.From, msg.Term, m.now)
+	m.ledger.Release(grants.Holder{ID: msg.From, Life: msg.Hold.Life}, msg.Term, m.now)
 	if m.leader != msg.From || m.leaderTerm > msg.Term {
 		return
 	}

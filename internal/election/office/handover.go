@@ -43,7 +43,7 @@ func (m *Machine) resign(successor election.ID, out *election.Output) {
 	}
 	out.Tell(election.Resigns, m.term, successor)
 	m.tellResigned(successor, out)
-	m.ledger.Release(m.cfg.Self, m.term, m.now)
+	m.ledger.Release(m.holder(), m.term, m.now)
 	if m.known(successor) {
 		m.peers[successor].notBefore = m.now + 4*m.patience()
 	}

@@ -26,8 +26,9 @@ const absurd election.Term = 1 << 20
 // peer is what is known of another process.
 type peer struct {
 	life uint32
-	// resigned is the last term that it gave up.
-	resigned election.Term
+	// resigned is the last term that it gave up, in its life resignedLife.
+	resigned     election.Term
+	resignedLife uint32
 	// standing: it could take the office, since standingSince.
 	standing      bool
 	standingSince election.Tick
@@ -36,6 +37,11 @@ type peer struct {
 	// notBefore is when the office may be handed to it again, after it didn't
 	// take it.
 	notBefore election.Tick
+}
+
+// gaveUp reports whether the sender of a BEAT has given up its term since.
+func (p *peer) gaveUp(beat *election.Message) bool {
+	return beat.Hold.Life == p.resignedLife && beat.Term <= p.resigned
 }
 
 // Machine is one process with its office.

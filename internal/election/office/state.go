@@ -36,6 +36,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 		p := &m.peers[i]
 		b = election.AppendNumber(b, uint64(p.life))
 		b = election.AppendNumber(b, uint64(p.resigned))
+		b = election.AppendNumber(b, uint64(p.resignedLife))
 		b = election.AppendFlag(b, p.standing)
 		b = election.AppendFlag(b, p.barred)
 		if p.standing {
