@@ -165,7 +165,7 @@ func (m *Machine) secure(out *election.Output) {
 // granted counts a grant, and looks whether a higher process is ready.
 func (m *Machine) granted(msg *election.Message, out *election.Output) {
 	m.noteAnswer(msg)
-	if m.role == follower || msg.Term != m.term {
+	if m.role == follower || msg.Term != m.term || msg.Hold.Asker != m.cfg.Life {
 		return
 	}
 	if m.cfg.Mode != Available {
@@ -188,7 +188,7 @@ func (m *Machine) denied(msg *election.Message, out *election.Output) {
 		m.campaignAt = m.now
 		return
 	}
-	if m.role != claiming || msg.Term < m.term {
+	if m.role != claiming || msg.Term < m.term || msg.Hold.Asker != m.cfg.Life {
 		return
 	}
 	m.peers[msg.From].barred = true

@@ -47,7 +47,8 @@ func requestOf(msg *election.Message) grants.Request {
 func (m *Machine) answer(kind election.Kind, r grants.Request, term election.Term, out *election.Output) {
 	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term}
 	answer.Hold = election.Hold{
-		Sent: r.Sent, Bar: m.ledger.BarFor(r.Holder, r.Term), Version: m.ledger.Adopted(m.roster.Version, m.now), Standing: m.ready(),
+		Sent: r.Sent, Asker: r.Life, Version: m.ledger.Adopted(m.roster.Version, m.now),
+		Bar: m.ledger.BarFor(r.Holder, r.Term), Standing: m.ready(),
 	}
 	out.Send = append(out.Send, answer)
 }

@@ -7,6 +7,79 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
+// slow is a town of five in which the clock of process 5 is 50 terms behind, and
+// process 4 leads in term 60. When 4 ends, 1 starts the election of term 61,
+// which 5 wins, in a term that its own clock doesn't reach: its next life may
+// find itself in that term again.
+func slow(t *testing.T, mode office.Mode) (*town, *election.Roster) {
+	t.Helper()
+	roster := list(t, 1, 1, 2, 3, 4, 5)
+	w := &town{t: t, mode: mode}
+	w.tuned = func(c *office.Config) {
+		c.Clock = election.TermClock{AtBoot: 100, Boot: w.at, TicksPerTerm: 1000}
+		if c.Self == 5 {
+			c.Clock.AtBoot = 50
+		}
+	}
+	for _, m := range roster.Ring() {
+		w.start(m.ID, roster, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 60, 4 })
+	}
+	w.pass(heartbeat)
+	w.wantHolder(4)
+	return w, roster
+}
+
+// elect61 ends process 4 and lets 1 start the election of term 61. It returns the
+// message with which 1 asks 5.
+func elect61(w *town) election.Message {
+	w.t.Helper()
+	var asked election.Message
+	before := w.cut
+	w.cut = func(m *election.Message) bool {
+		if m.Kind == election.Election && m.From == 1 && m.To == 5 {
+			asked = *m
+		}
+		return before != nil && before(m) || m.Kind == election.Election && m.To < 5
+	}
+	w.crash(4, true)
+	w.tell(1, election.Input{Kind: election.Campaign})
+	w.cut = before
+	if asked.Term != 61 {
+		w.t.Fatalf("process 1 asked %v", asked)
+	}
+	return asked
+}
+
+// GRANTs to its former life arrive when the new life claims the same term. In
+// Majority the members have taken them back by then.
+func TestAGrantToAnOlderLifeDoesntCount(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		w, roster := slow(t, mode)
+		w.keep = func(m *election.Message) bool { return m.To == 5 && m.Kind == election.Grant }
+		asked := elect61(w)
+		for n := 0; len(w.kept) < 3 && n < 200; n++ {
+			w.pass(1)
+		}
+		w.keep = nil
+		w.cut = func(m *election.Message) bool { return between(m, 5) }
+		w.crash(5, true)
+		w.start(5, roster, nil)
+		w.arrive(asked)
+		if got := w.all[5].Status(); !got.Electing {
+			t.Fatalf("the new life of process 5 claims nothing: %+v", got)
+		}
+		w.tell(3, election.Input{Kind: election.Campaign})
+		w.pass(4) // so much do 3, 2 and 1 need
+		for _, m := range w.kept {
+			w.arrive(m)
+		}
+		w.pass(lease)
+		w.tell(3, election.Input{Kind: election.Campaign})
+		w.pass(2 * lease)
+		w.wantHolder(3)
+	})
+}
+
 // A process claims term 61, gives that up and ends. Its new life is granted the
 // same term by a member that had not heard of the claim, and then the RESIGNED
 // of the former life arrives.

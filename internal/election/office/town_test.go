@@ -61,7 +61,9 @@ func list(t *testing.T, version uint32, ids ...election.ID) *election.Roster {
 }
 
 // settle starts a town in which everyone agrees on leader, in term 1.
-func settle(t *testing.T, mode office.Mode, leader election.ID, roster *election.Roster, tune func(*office.Config)) *town {
+func settle(
+	t *testing.T, mode office.Mode, leader election.ID, roster *election.Roster, tune func(*office.Config),
+) *town {
 	t.Helper()
 	w := &town{t: t, mode: mode, tuned: tune}
 	for _, m := range roster.Ring() {
