@@ -192,16 +192,20 @@ func (m *Machine) denied(msg *election.Message, out *election.Output) {
 		return
 	}
 	m.peers[msg.From].barred = true
-	open := 0
-	for _, other := range m.roster.Ring() {
-		if !m.peers[other.ID].barred {
-			open++
-		}
-	}
-	if open < m.roster.Majority() {
+	if m.open() < m.roster.Majority() {
 		m.abandon(out)
 		m.campaignAt = m.now
 	}
+}
+
+// open is how many members haven't refused the present claim for good.
+func (m *Machine) open() (n int) {
+	for _, other := range m.roster.Ring() {
+		if !m.peers[other.ID].barred {
+			n++
+		}
+	}
+	return n
 }
 
 // noteAnswer takes notice of what every answer to a BEAT says.
@@ -214,6 +218,17 @@ func (m *Machine) noteAnswer(msg *election.Message) {
 		p.standingSince = m.now
 	}
 	p.standing = standing
+}
+
+// giveUp ends a claim that took too long. The highest process keeps its term as
+// long as a majority answers: members whose clocks are behind grant it as soon
+// as they have come that far, and never would if it went on to a newer one.
+func (m *Machine) giveUp(out *election.Output) {
+	if m.role == claiming && m.leader == election.None && m.stagger() == 0 && m.open() == m.roster.Len() && m.majorityAlive() {
+		m.claimUntil = m.now + m.patience()
+		return
+	}
+	m.abandon(out)
 }
 
 // abandon gives a claim up.

@@ -18,6 +18,8 @@ func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 	}
 	if msg.Hold.Held {
 		m.follow(msg, out)
+	} else if m.campaignAt != election.Never && m.roster.Outranks(msg.From, m.cfg.Self) {
+		m.campaignAt = max(m.campaignAt, m.now+m.patience()+m.stagger()) // a new election would only end its claim
 	}
 	if m.cfg.Mode == Available {
 		if msg.Term < m.leaderTerm {

@@ -291,7 +291,7 @@ func (m *Machine) timers(out *election.Output) {
 		m.grantWaiting(out)
 	}
 	if m.now >= m.claimUntil {
-		m.abandon(out)
+		m.giveUp(out)
 	}
 	if m.now >= m.drainUntil {
 		m.resign(m.successor, out)

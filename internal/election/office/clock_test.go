@@ -1,0 +1,60 @@
+package office_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// perTerm is how long a term of the wall clock lasts: longer than a lease, as a
+// second is.
+const perTerm = 2 * lease
+
+// wall gives the processes wall clocks, which read 1 at the start, and more by
+// ahead.
+func wall(w *town, ahead map[election.ID]election.Term) {
+	w.tuned = func(c *office.Config) {
+		c.Clock = election.TermClock{AtBoot: 1 + ahead[c.Self] + election.Term(w.at/perTerm), Boot: w.at, TicksPerTerm: perTerm}
+	}
+}
+
+// Everybody restarts, and the highest process's clock is ahead of the others'.
+// Were it to go on to a newer term before they read the last one, they would
+// never catch up with it.
+func TestMembersWhoseClocksAreBehindGrantTheOfficeInTheEnd(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		for _, ahead := range []election.Term{0, 1, 3, 10} {
+			w := &town{t: t, mode: mode}
+			wall(w, map[election.ID]election.Term{3: ahead})
+			roster := list(t, 1, 1, 2, 3)
+			for _, id := range []election.ID{3, 2, 1} {
+				w.start(id, roster, nil)
+				w.pass(perTerm / 3) // so that their terms don't begin together
+			}
+			w.pass(election.Tick(ahead+2)*perTerm + lease)
+			w.wantHolder(3)
+			w.wantFollowed(3, 1, 2, 3)
+		}
+	})
+}
+
+// The highest process has won and waits for its grants; the others leave it the
+// time for that.
+func TestNobodyBelowStartsAnElectionWhileAClaimIsHeard(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		w := settle(t, mode, 4, list(t, 1, 1, 2, 3, 4), nil)
+		w.pass(heartbeat)
+		w.crash(4, false) // what it was granted has to run out
+		w.pass(3 * lease)
+		w.wantHolder(3)
+		for _, id := range []election.ID{1, 2} {
+			if n := w.count(id, election.Started); n != 0 {
+				t.Errorf("process %d started %d elections", id, n)
+			}
+		}
+		if got := w.all[3].Status().Term; got != 2 {
+			t.Errorf("the office is held in term %d, want 2", got)
+		}
+	})
+}
