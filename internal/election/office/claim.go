@@ -41,7 +41,7 @@ func (m *Machine) campaign(out *election.Output) {
 	}
 	term := m.nextTerm()
 	if due := m.cfg.Clock.Due(term); m.now < due {
-		m.campaignAt = due
+		m.campaignAt = due + m.stagger() // clocks that read alike must not make everyone stand at once
 		return
 	}
 	if m.cfg.Mode != Available && !m.majorityAlive() {

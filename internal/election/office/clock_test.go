@@ -39,6 +39,28 @@ func TestMembersWhoseClocksAreBehindGrantTheOfficeInTheEnd(t *testing.T) {
 	})
 }
 
+// The coordinator and its follower lose each other, and meet again before their
+// clocks, which agree, read the next term.
+func TestWhoWaitsForTheSameMomentOfTheClockDoesntStandAtOnce(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		w := &town{t: t, mode: mode}
+		wall(w, nil)
+		roster := list(t, 1, 1, 2)
+		for _, id := range []election.ID{1, 2} {
+			w.start(id, roster, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 1, 2 })
+		}
+		w.pass(heartbeat)
+		w.wantHolder(2)
+		w.cut = func(m *election.Message) bool { return between(m, 2) }
+		w.pass(patience + 2*heartbeat)
+		w.wantFollowed(election.None, 1)
+		w.cut = nil
+		w.pass(perTerm - w.at + stagger + 2)
+		w.wantHolder(2)
+		w.wantFollowed(2, 1)
+	})
+}
+
 // The highest process has won and waits for its grants; the others leave it the
 // time for that.
 func TestNobodyBelowStartsAnElectionWhileAClaimIsHeard(t *testing.T) {

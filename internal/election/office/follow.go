@@ -167,6 +167,9 @@ func (m *Machine) hailed(msg *election.Message, out *election.Output) {
 // alive notes a sign of life.
 func (m *Machine) alive(id election.ID, out *election.Output) {
 	if m.detector.Heard(id, m.now) {
+		if m.dead == id {
+			m.dead = election.None
+		}
 		m.innerStep(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
 	}
 }
