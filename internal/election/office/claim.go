@@ -224,7 +224,8 @@ func (m *Machine) noteAnswer(msg *election.Message) {
 // long as a majority answers: members whose clocks are behind grant it as soon
 // as they have come that far, and never would if it went on to a newer one.
 func (m *Machine) giveUp(out *election.Output) {
-	if m.role == claiming && m.leader == election.None && m.stagger() == 0 && m.open() == m.roster.Len() && m.majorityAlive() {
+	refused := m.open() < m.roster.Len()
+	if m.role == claiming && m.leader == election.None && m.stagger() == 0 && !refused && m.majorityAlive() {
 		m.claimUntil = m.now + m.patience()
 		return
 	}

@@ -15,7 +15,8 @@ const perTerm = 2 * lease
 // ahead.
 func wall(w *town, ahead map[election.ID]election.Term) {
 	w.tuned = func(c *office.Config) {
-		c.Clock = election.TermClock{AtBoot: 1 + ahead[c.Self] + election.Term(w.at/perTerm), Boot: w.at, TicksPerTerm: perTerm}
+		reading := 1 + ahead[c.Self] + election.Term(w.at/perTerm)
+		c.Clock = election.TermClock{AtBoot: reading, Boot: w.at, TicksPerTerm: perTerm}
 	}
 }
 
