@@ -47,9 +47,9 @@ func (m *Machine) resign(successor election.ID, out *election.Output) {
 	if m.known(successor) {
 		m.peers[successor].notBefore = m.now + 4*m.patience()
 	}
+	stepsDown := m.leaving && !m.withdrawn // whose application is dead stays away until it lives
 	m.vacate(out)
-	if m.leaving {
-		m.leaving = false
+	if stepsDown {
 		m.standAgain = m.now + max(m.cfg.Stable, m.patience())
 		m.retreat(out)
 	}
@@ -72,7 +72,7 @@ func (m *Machine) expire(out *election.Output) {
 
 // vacate makes a process that held the office a follower of nobody.
 func (m *Machine) vacate(out *election.Output) {
-	m.role, m.token, m.successor = follower, 0, election.None
+	m.role, m.token, m.successor, m.leaving = follower, 0, election.None, false
 	m.beatAt, m.drainUntil, m.handOverAt = election.Never, election.Never, election.Never
 	m.support.Clear()
 	m.leader = election.None

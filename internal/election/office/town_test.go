@@ -66,11 +66,17 @@ func settle(
 ) *town {
 	t.Helper()
 	w := &town{t: t, mode: mode, tuned: tune}
+	w.agree(leader, roster)
+	return w
+}
+
+// agree starts everyone on roster, in agreement on leader.
+func (w *town) agree(leader election.ID, roster *election.Roster) {
+	w.t.Helper()
 	for _, m := range roster.Ring() {
 		w.start(m.ID, roster, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 1, leader })
 	}
 	w.pass(1)
-	return w
 }
 
 // start begins a life of a process, without memory unless tune says otherwise.
