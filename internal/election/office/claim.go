@@ -103,9 +103,8 @@ func (m *Machine) beat(out *election.Output) {
 			m.beatAt = due
 			return
 		}
-	} else if m.ledger.Ask(m.request(), m.roster.Version, m.now) == grants.Granted {
-		m.support.Add(m.cfg.Self, m.now)
-		m.support.Report(m.cfg.Self, m.ledger.Adopted(m.roster.Version, m.now), m.ledger.BarFor(m.holder(), m.term))
+	} else {
+		m.grantSelf()
 	}
 	m.secure(out)
 	if m.role == follower {
@@ -113,6 +112,16 @@ func (m *Machine) beat(out *election.Output) {
 	}
 	m.beatAt = m.now + m.cfg.Heartbeat
 	m.sendBeats(out)
+}
+
+// grantSelf asks this process itself.
+func (m *Machine) grantSelf() {
+	answer := m.ledger.Ask(m.request(), m.roster.Version, m.now)
+	m.peers[m.cfg.Self].barred = answer == grants.TooLow
+	if answer == grants.Granted {
+		m.support.Add(m.cfg.Self, m.now)
+		m.support.Report(m.cfg.Self, m.ledger.Adopted(m.roster.Version, m.now), m.ledger.BarFor(m.holder(), m.term))
+	}
 }
 
 func (m *Machine) holder() grants.Holder { return grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life} }

@@ -81,3 +81,28 @@ func TestNobodyBelowStartsAnElectionWhileAClaimIsHeard(t *testing.T) {
 		}
 	})
 }
+
+// The clock of process 4 passes two terms between two BEATs: it grants the second
+// to a process that is gone, and can't grant itself the first any more.
+func TestAClaimThatTheProcessItselfMayNotGrantIsGivenUp(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		w := &town{t: t, mode: mode}
+		w.tuned = func(c *office.Config) {
+			c.Fresh, c.Term, c.Coordinator = false, 61, 4
+			c.Clock = election.TermClock{AtBoot: 60, TicksPerTerm: 5}
+			if c.Self != 4 {
+				c.Clock.AtBoot = 100
+			}
+		}
+		roster := list(t, 1, 1, 2, 3, 4)
+		for _, id := range []election.ID{1, 3, 4} {
+			w.start(id, roster, nil)
+		}
+		w.pass(1)
+		w.arrive(election.Message{
+			Kind: election.Beat, From: 2, To: 4, Term: 62, Subject: 2, Hold: election.Hold{Life: 1, Version: 1},
+		})
+		w.pass(8 * lease)
+		w.wantHolder(4)
+	})
+}
