@@ -14,7 +14,43 @@ func (m *Machine) canStand() bool { return !m.withdrawn && m.roster.Priority(m.c
 
 // ready reports whether it could win an election at once.
 func (m *Machine) ready() bool {
-	return m.canStand() && !m.ledger.Quiet(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
+	return m.canStand() && m.reachesMajority() && !m.ledger.Quiet(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
+}
+
+// waitsAbove reports whether this process follows a coordinator below it, which
+// may hand the office over.
+func (m *Machine) waitsAbove() bool {
+	return m.role == follower && m.leader != election.None && m.cfg.Mode != Available &&
+		m.roster.Outranks(m.cfg.Self, m.leader)
+}
+
+// reachesMajority reports whether a process that waits to take over has heard of
+// a majority by itself: that the coordinator hears of everyone helps it nothing.
+func (m *Machine) reachesMajority() bool {
+	if !m.waitsAbove() {
+		return true
+	}
+	heard := 1
+	for _, other := range m.roster.Ring() {
+		if other.ID != m.cfg.Self && m.peers[other.ID].heardUntil > m.now {
+			heard++
+		}
+	}
+	return heard >= m.roster.Majority()
+}
+
+// standIfUseful keeps the election inside from electing this process, or from
+// waiting for it, while it reaches too few to hold the office.
+func (m *Machine) standIfUseful(out *election.Output) {
+	if m.cfg.Mode == Available || m.withdrawn || m.role >= holding || m.aside != m.majorityAlive() {
+		return
+	}
+	m.aside = !m.aside
+	kind := election.Stand
+	if m.aside {
+		kind = election.Withdraw
+	}
+	m.innerStep(election.Input{Kind: kind, Now: m.now}, out)
 }
 
 // nextTerm is the least term that this process may use next.

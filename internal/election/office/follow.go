@@ -128,6 +128,9 @@ func (m *Machine) watch() {
 	if m.role == follower && m.leader != election.None {
 		m.detector.Watch(m.leader, m.now)
 		m.hailAt = election.Never
+		if m.waitsAbove() {
+			m.hailAt = m.now
+		}
 		return
 	}
 	m.eachMember(func(id election.ID) {
@@ -140,10 +143,11 @@ func (m *Machine) watch() {
 
 // hail lets everyone know that this process lives, while there is no
 // coordinator that would tell them: so the dead are found, and processes that
-// suspect each other don't wait for each other's signs of life for ever.
+// suspect each other don't wait for each other's signs of life for ever. A
+// process that waits to take over finds out whom it reaches.
 func (m *Machine) hail(out *election.Output) {
 	m.hailAt = election.Never
-	if m.role != follower || m.leader != election.None {
+	if m.role != follower || m.leader != election.None && !m.waitsAbove() {
 		return
 	}
 	m.hailAt = m.now + m.cfg.Heartbeat

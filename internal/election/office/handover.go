@@ -119,7 +119,7 @@ func (m *Machine) withdraw(out *election.Output) {
 }
 
 func (m *Machine) retreat(out *election.Output) {
-	m.withdrawn = true
+	m.withdrawn, m.aside = true, false
 	m.innerStep(election.Input{Kind: election.Withdraw, Now: m.now}, out)
 }
 
@@ -128,7 +128,7 @@ func (m *Machine) stand(out *election.Output) {
 	if !m.withdrawn {
 		return
 	}
-	m.withdrawn, m.standAgain = false, election.Never
+	m.withdrawn, m.aside, m.standAgain = false, false, election.Never
 	m.innerStep(election.Input{Kind: election.Stand, Now: m.now}, out)
 	if m.role == follower && m.leader == election.None {
 		m.campaignAt = min(m.campaignAt, m.now+m.stagger())
@@ -165,5 +165,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 		m.beatAt = m.now
 	case m.leader == election.None:
 		m.campaignAt = min(m.campaignAt, m.now+m.stagger())
+	case m.waitsAbove():
+		m.hailAt = m.now
 	}
 }

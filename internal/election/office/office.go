@@ -32,6 +32,8 @@ type peer struct {
 	// standing: it could take the office, since standingSince.
 	standing      bool
 	standingSince election.Tick
+	// heardUntil is until when the last message from it counts as a sign of life.
+	heardUntil election.Tick
 	// barred: it refused the present claim for good.
 	barred bool
 	// notBefore is when the office may be handed to it again, after it didn't
@@ -84,6 +86,8 @@ type Machine struct {
 	hailAt     election.Tick
 
 	withdrawn bool
+	// aside: the election inside doesn't elect this process, which reaches too few.
+	aside bool
 	// leaving: the office was asked to be given up, so this process stays away
 	// from it for a while.
 	leaving bool
@@ -250,6 +254,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.lamport = max(m.lamport, msg.Lamport)
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
+		m.peers[msg.From].heardUntil = m.now + m.cfg.Patience
 		if msg.From != m.leader || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.leaderTerm {
 			m.alive(msg.From, out) // of the coordinator, only its BEAT says that it leads
 		}
@@ -305,6 +310,7 @@ func (m *Machine) timers(out *election.Output) {
 	if m.now >= m.hailAt {
 		m.hail(out)
 	}
+	m.standIfUseful(out)
 	if m.now >= m.campaignAt {
 		m.campaign(out)
 	}
