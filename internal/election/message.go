@@ -91,8 +91,9 @@ type Message struct {
 type Hold struct {
 	// Sent is the holder's own clock at the BEAT; a GRANT or DENY brings it back.
 	Sent Tick
-	// Life tells the lives of a process apart.
-	Life uint32
+	// Life tells the lives of a process apart. Asker is, in an answer, the life
+	// that sent the BEAT: what was granted to one isn't granted to the next.
+	Life, Asker uint32
 	// Version is the member list that the sender has adopted.
 	Version uint32
 	// Bar, in an answer, is the highest term that the member granted to anyone

@@ -200,7 +200,7 @@ func (e *explorer) isNew(s *smallState) bool {
 func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
 	for _, n := range [...]uint64{
 		uint64(m.Kind), uint64(m.Term), uint64(m.Subject), uint64(m.Origin), uint64(m.Hops),
-		uint64(now - m.Hold.Sent), uint64(m.Hold.Life), uint64(m.Hold.Bar),
+		uint64(now - m.Hold.Sent), uint64(m.Hold.Life), uint64(m.Hold.Asker), uint64(m.Hold.Bar),
 	} {
 		b = election.AppendNumber(b, n)
 	}

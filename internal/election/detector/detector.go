@@ -50,6 +50,7 @@ func (d *Detector) Watch(id election.ID, now election.Tick) {
 func (d *Detector) Heard(id election.ID, now election.Tick) bool {
 	if int(id) < len(d.heard) && d.heard[id] != unwatched {
 		d.heard[id] = now
+		d.next = min(d.next, now+d.patience) // it may have been a suspect, for whom nobody looks
 	}
 	return len(d.suspects) > 0 && d.suspects.Remove(id)
 }

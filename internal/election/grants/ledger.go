@@ -80,8 +80,8 @@ type Ledger struct {
 	term    election.Term
 	until   election.Tick
 	version uint32
-	// older is when the last grant under an older version than the present
-	// one's runs out.
+	// older is when all that was granted before, under an older version than the
+	// present grant's or than the adopted one, has run out.
 	older election.Tick
 	// bar is the highest term that was granted, and prior the highest before the
 	// present grant's.
@@ -95,7 +95,7 @@ type Ledger struct {
 func NewLedger(lease election.Tick, clock election.TermClock, fresh bool, now election.Tick) Ledger {
 	l := Ledger{lease: lease, clock: clock, quiet: now, until: now, older: now}
 	if fresh {
-		l.quiet = now + lease
+		l.quiet, l.older = now+lease, now+lease
 		l.bar, l.prior = clock.Floor(), clock.Floor()
 	}
 	return l
@@ -154,7 +154,7 @@ func (l *Ledger) grant(r Request, now election.Tick) {
 	if r.Holder != l.to || r.Term != l.term {
 		l.prior = l.bar
 	}
-	l.to, l.term, l.version = r.Holder, r.Term, max(l.version, r.Version)
+	l.to, l.term, l.version = r.Holder, r.Term, r.Version
 	l.until = now + l.lease
 	l.bar = max(l.bar, r.Term)
 	if l.waiting.Term <= r.Term {
@@ -162,12 +162,13 @@ func (l *Ledger) grant(r Request, now election.Tick) {
 	}
 }
 
-// Release takes back what was granted to a process up to a term: it resigned.
-func (l *Ledger) Release(id election.ID, term election.Term, now election.Tick) {
-	if l.to.ID == id && l.term <= term {
+// Release takes back what was granted to one life of a process up to a term: it
+// resigned. Another life may be in a lower term, and knows nothing of that.
+func (l *Ledger) Release(h Holder, term election.Term, now election.Tick) {
+	if l.to == h && l.term <= term {
 		l.free(now)
 	}
-	if l.waiting.ID == id && l.waiting.Term <= term {
+	if l.waiting.Holder == h && l.waiting.Term <= term {
 		l.waiting = Request{}
 	}
 }

@@ -14,7 +14,43 @@ func (m *Machine) canStand() bool { return !m.withdrawn && m.roster.Priority(m.c
 
 // ready reports whether it could win an election at once.
 func (m *Machine) ready() bool {
-	return m.canStand() && !m.ledger.Quiet(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
+	return m.canStand() && m.reachesMajority() && !m.ledger.Quiet(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
+}
+
+// waitsAbove reports whether this process follows a coordinator below it, which
+// may hand the office over.
+func (m *Machine) waitsAbove() bool {
+	return m.role == follower && m.leader != election.None && m.cfg.Mode != Available &&
+		m.roster.Outranks(m.cfg.Self, m.leader)
+}
+
+// reachesMajority reports whether a process that waits to take over has heard of
+// a majority by itself: that the coordinator hears of everyone helps it nothing.
+func (m *Machine) reachesMajority() bool {
+	if !m.waitsAbove() {
+		return true
+	}
+	heard := 1
+	for _, other := range m.roster.Ring() {
+		if other.ID != m.cfg.Self && m.peers[other.ID].heardUntil > m.now {
+			heard++
+		}
+	}
+	return heard >= m.roster.Majority()
+}
+
+// standIfUseful keeps the election inside from electing this process, or from
+// waiting for it, while it reaches too few to hold the office.
+func (m *Machine) standIfUseful(out *election.Output) {
+	if m.cfg.Mode == Available || m.withdrawn || m.role >= holding || m.aside != m.majorityAlive() {
+		return
+	}
+	m.aside = !m.aside
+	kind := election.Stand
+	if m.aside {
+		kind = election.Withdraw
+	}
+	m.innerStep(election.Input{Kind: kind, Now: m.now}, out)
 }
 
 // nextTerm is the least term that this process may use next.
@@ -41,7 +77,7 @@ func (m *Machine) campaign(out *election.Output) {
 	}
 	term := m.nextTerm()
 	if due := m.cfg.Clock.Due(term); m.now < due {
-		m.campaignAt = due
+		m.campaignAt = due + m.stagger() // clocks that read alike must not make everyone stand at once
 		return
 	}
 	if m.cfg.Mode != Available && !m.majorityAlive() {
@@ -103,9 +139,8 @@ func (m *Machine) beat(out *election.Output) {
 			m.beatAt = due
 			return
 		}
-	} else if m.ledger.Ask(m.request(), m.roster.Version, m.now) == grants.Granted {
-		m.support.Add(m.cfg.Self, m.now)
-		m.support.Report(m.cfg.Self, m.ledger.Adopted(m.roster.Version, m.now), m.ledger.BarFor(m.holder(), m.term))
+	} else {
+		m.grantSelf()
 	}
 	m.secure(out)
 	if m.role == follower {
@@ -113,6 +148,16 @@ func (m *Machine) beat(out *election.Output) {
 	}
 	m.beatAt = m.now + m.cfg.Heartbeat
 	m.sendBeats(out)
+}
+
+// grantSelf asks this process itself.
+func (m *Machine) grantSelf() {
+	answer := m.ledger.Ask(m.request(), m.roster.Version, m.now)
+	m.peers[m.cfg.Self].barred = answer == grants.TooLow
+	if answer == grants.Granted {
+		m.support.Add(m.cfg.Self, m.now)
+		m.support.Report(m.cfg.Self, m.ledger.Adopted(m.roster.Version, m.now), m.ledger.BarFor(m.holder(), m.term))
+	}
 }
 
 func (m *Machine) holder() grants.Holder { return grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life} }
@@ -166,7 +211,7 @@ func (m *Machine) secure(out *election.Output) {
 // granted counts a grant, and looks whether a higher process is ready.
 func (m *Machine) granted(msg *election.Message, out *election.Output) {
 	m.noteAnswer(msg)
-	if m.role == follower || msg.Term != m.term {
+	if m.role == follower || msg.Term != m.term || msg.Hold.Asker != m.cfg.Life {
 		return
 	}
 	if m.cfg.Mode != Available {
@@ -189,20 +234,24 @@ func (m *Machine) denied(msg *election.Message, out *election.Output) {
 		m.campaignAt = m.now
 		return
 	}
-	if m.role != claiming || msg.Term < m.term {
+	if m.role != claiming || msg.Term < m.term || msg.Hold.Asker != m.cfg.Life {
 		return
 	}
 	m.peers[msg.From].barred = true
-	open := 0
-	for _, other := range m.roster.Ring() {
-		if !m.peers[other.ID].barred {
-			open++
-		}
-	}
-	if open < m.roster.Majority() {
+	if m.open() < m.roster.Majority() {
 		m.abandon(out)
 		m.campaignAt = m.now
 	}
+}
+
+// open is how many members haven't refused the present claim for good.
+func (m *Machine) open() (n int) {
+	for _, other := range m.roster.Ring() {
+		if !m.peers[other.ID].barred {
+			n++
+		}
+	}
+	return n
 }
 
 // noteAnswer takes notice of what every answer to a BEAT says.
@@ -215,6 +264,18 @@ func (m *Machine) noteAnswer(msg *election.Message) {
 		p.standingSince = m.now
 	}
 	p.standing = standing
+}
+
+// giveUp ends a claim that took too long. The highest process keeps its term as
+// long as a majority answers: members whose clocks are behind grant it as soon
+// as they have come that far, and never would if it went on to a newer one.
+func (m *Machine) giveUp(out *election.Output) {
+	refused := m.open() < m.roster.Len()
+	if m.role == claiming && m.leader == election.None && m.stagger() == 0 && !refused && m.majorityAlive() {
+		m.claimUntil = m.now + m.patience()
+		return
+	}
+	m.abandon(out)
 }
 
 // abandon gives a claim up.
@@ -235,7 +296,7 @@ func (m *Machine) abandon(out *election.Output) {
 
 // release gives back what the members have granted in this term.
 func (m *Machine) release(out *election.Output) {
-	m.ledger.Release(m.cfg.Self, m.term, m.now)
+	m.ledger.Release(m.holder(), m.term, m.now)
 	m.support.Clear()
 	m.tellResigned(election.None, out)
 }

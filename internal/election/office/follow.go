@@ -9,7 +9,7 @@ import (
 // office.
 func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 	m.seen = max(m.seen, msg.Term)
-	if msg.Term <= m.peers[msg.From].resigned || m.roster.Priority(msg.From) == 0 {
+	if m.peers[msg.From].gaveUp(msg) || m.roster.Priority(msg.From) == 0 {
 		out.Tell(election.Outdated, msg.Term, msg.From)
 		return
 	}
@@ -18,6 +18,8 @@ func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 	}
 	if msg.Hold.Held {
 		m.follow(msg, out)
+	} else if m.campaignAt != election.Never && m.roster.Outranks(msg.From, m.cfg.Self) {
+		m.campaignAt = max(m.campaignAt, m.now+m.patience()+m.stagger()) // a new election would only end its claim
 	}
 	if m.cfg.Mode == Available {
 		if msg.Term < m.leaderTerm {
@@ -47,7 +49,8 @@ func requestOf(msg *election.Message) grants.Request {
 func (m *Machine) answer(kind election.Kind, r grants.Request, term election.Term, out *election.Output) {
 	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term}
 	answer.Hold = election.Hold{
-		Sent: r.Sent, Bar: m.ledger.BarFor(r.Holder, r.Term), Version: m.ledger.Adopted(m.roster.Version, m.now), Standing: m.ready(),
+		Sent: r.Sent, Asker: r.Life, Version: m.ledger.Adopted(m.roster.Version, m.now),
+		Bar: m.ledger.BarFor(r.Holder, r.Term), Standing: m.ready(),
 	}
 	out.Send = append(out.Send, answer)
 }
@@ -137,6 +140,9 @@ func (m *Machine) watch() {
 	if m.role == follower && m.leader != election.None {
 		m.detector.Watch(m.leader, m.now)
 		m.hailAt = election.Never
+		if m.waitsAbove() {
+			m.hailAt = m.now
+		}
 		return
 	}
 	m.eachMember(func(id election.ID) {
@@ -149,10 +155,11 @@ func (m *Machine) watch() {
 
 // hail lets everyone know that this process lives, while there is no
 // coordinator that would tell them: so the dead are found, and processes that
-// suspect each other don't wait for each other's signs of life for ever.
+// suspect each other don't wait for each other's signs of life for ever. A
+// process that waits to take over finds out whom it reaches.
 func (m *Machine) hail(out *election.Output) {
 	m.hailAt = election.Never
-	if m.role != follower || m.leader != election.None {
+	if m.role != follower || m.leader != election.None && !m.waitsAbove() {
 		return
 	}
 	m.hailAt = m.now + m.cfg.Heartbeat
@@ -176,6 +183,9 @@ func (m *Machine) hailed(msg *election.Message, out *election.Output) {
 // alive notes a sign of life.
 func (m *Machine) alive(id election.ID, out *election.Output) {
 	if m.detector.Heard(id, m.now) {
+		if m.dead == id {
+			m.dead = election.None
+		}
 		m.innerStep(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
 	}
 }
@@ -230,8 +240,11 @@ func (m *Machine) leaderLost(dead election.ID, out *election.Output) {
 func (m *Machine) resigned(msg *election.Message, out *election.Output) {
 	m.seen = max(m.seen, msg.Term)
 	p := &m.peers[msg.From]
+	if p.resignedLife != msg.Hold.Life {
+		p.resignedLife, p.resigned = msg.Hold.Life, 0
+	}
 	p.resigned = max(p.resigned, msg.Term)
-	m.ledger.Release(msg.From, msg.Term, m.now)
+	m.ledger.Release(grants.Holder{ID: msg.From, Life: msg.Hold.Life}, msg.Term, m.now)
 	if m.leader != msg.From || m.leaderTerm > msg.Term {
 		return
 	}

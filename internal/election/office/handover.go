@@ -43,13 +43,13 @@ func (m *Machine) resign(successor election.ID, out *election.Output) {
 	}
 	out.Tell(election.Resigns, m.term, successor)
 	m.tellResigned(successor, out)
-	m.ledger.Release(m.cfg.Self, m.term, m.now)
+	m.ledger.Release(m.holder(), m.term, m.now)
 	if m.known(successor) {
 		m.peers[successor].notBefore = m.now + 4*m.patience()
 	}
+	stepsDown := m.leaving && !m.withdrawn // whose application is dead stays away until it lives
 	m.vacate(out)
-	if m.leaving {
-		m.leaving = false
+	if stepsDown {
 		m.standAgain = m.now + max(m.cfg.Stable, m.patience())
 		m.retreat(out)
 	}
@@ -72,7 +72,7 @@ func (m *Machine) expire(out *election.Output) {
 
 // vacate makes a process that held the office a follower of nobody.
 func (m *Machine) vacate(out *election.Output) {
-	m.role, m.token, m.successor = follower, 0, election.None
+	m.role, m.token, m.successor, m.leaving = follower, 0, election.None, false
 	m.beatAt, m.drainUntil, m.handOverAt = election.Never, election.Never, election.Never
 	m.support.Clear()
 	m.leader = election.None
@@ -119,7 +119,7 @@ func (m *Machine) withdraw(out *election.Output) {
 }
 
 func (m *Machine) retreat(out *election.Output) {
-	m.withdrawn = true
+	m.withdrawn, m.aside = true, false
 	m.innerStep(election.Input{Kind: election.Withdraw, Now: m.now}, out)
 }
 
@@ -128,7 +128,7 @@ func (m *Machine) stand(out *election.Output) {
 	if !m.withdrawn {
 		return
 	}
-	m.withdrawn, m.standAgain = false, election.Never
+	m.withdrawn, m.aside, m.standAgain = false, false, election.Never
 	m.innerStep(election.Input{Kind: election.Stand, Now: m.now}, out)
 	if m.role == follower && m.leader == election.None {
 		m.campaignAt = min(m.campaignAt, m.now+m.stagger())
@@ -165,5 +165,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 		m.beatAt = m.now
 	case m.leader == election.None:
 		m.campaignAt = min(m.campaignAt, m.now+m.stagger())
+	case m.waitsAbove():
+		m.hailAt = m.now
 	}
 }

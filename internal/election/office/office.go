@@ -29,16 +29,24 @@ const roundsMax = 8
 // peer is what is known of another process.
 type peer struct {
 	life uint32
-	// resigned is the last term that it gave up.
-	resigned election.Term
+	// resigned is the last term that it gave up, in its life resignedLife.
+	resigned     election.Term
+	resignedLife uint32
 	// standing: it could take the office, since standingSince.
 	standing      bool
 	standingSince election.Tick
+	// heardUntil is until when the last message from it counts as a sign of life.
+	heardUntil election.Tick
 	// barred: it refused the present claim for good.
 	barred bool
 	// notBefore is when the office may be handed to it again, after it didn't
 	// take it.
 	notBefore election.Tick
+}
+
+// gaveUp reports whether the sender of a BEAT has given up its term since.
+func (p *peer) gaveUp(beat *election.Message) bool {
+	return beat.Hold.Life == p.resignedLife && beat.Term <= p.resigned
 }
 
 // Machine is one process with its office.
@@ -84,6 +92,8 @@ type Machine struct {
 	due election.Tick
 
 	withdrawn bool
+	// aside: the election inside doesn't elect this process, which reaches too few.
+	aside bool
 	// leaving: the office was asked to be given up, so this process stays away
 	// from it for a while.
 	leaving bool
@@ -256,6 +266,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.lamport = max(m.lamport, msg.Lamport)
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
+		m.peers[msg.From].heardUntil = m.now + m.cfg.Patience
 		if msg.From != m.leader || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.leaderTerm {
 			m.alive(msg.From, out) // of the coordinator, only its BEAT says that it leads
 		}
@@ -297,7 +308,7 @@ func (m *Machine) timers(out *election.Output) {
 		m.grantWaiting(out)
 	}
 	if m.now >= m.claimUntil {
-		m.abandon(out)
+		m.giveUp(out)
 	}
 	if m.now >= m.drainUntil {
 		m.resign(m.successor, out)
@@ -311,6 +322,7 @@ func (m *Machine) timers(out *election.Output) {
 	if m.now >= m.hailAt {
 		m.hail(out)
 	}
+	m.standIfUseful(out)
 	if m.now >= m.campaignAt {
 		m.campaign(out)
 	}

@@ -32,10 +32,13 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	}
 	b = election.AppendFlag(b, m.withdrawn)
 	b = election.AppendFlag(b, m.leaving)
+	b = election.AppendFlag(b, m.aside)
 	for i := range m.peers {
 		p := &m.peers[i]
 		b = election.AppendNumber(b, uint64(p.life))
 		b = election.AppendNumber(b, uint64(p.resigned))
+		b = election.AppendNumber(b, uint64(p.resignedLife))
+		b = election.AppendMoment(b, p.heardUntil, now)
 		b = election.AppendFlag(b, p.standing)
 		b = election.AppendFlag(b, p.barred)
 		if p.standing {

@@ -1,0 +1,65 @@
+package office_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// guarded runs a test in both modes in which at most one process may hold the
+// office.
+func guarded(t *testing.T, test func(*testing.T, office.Mode)) {
+	t.Helper()
+	for _, mode := range []office.Mode{office.Majority, office.Strict} {
+		t.Run(mode.String(), func(t *testing.T) { test(t, mode) })
+	}
+}
+
+// The coordinator takes the new list over first and fails before the others do.
+// They elect another one under the old list; one of them takes the new list over
+// while its grant under the old one is in force.
+func TestAMemberGrantsUnderTheOldListAfterAnEarlierGrantUnderTheNewOne(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		first := list(t, 1, 1, 2, 3)
+		second := list(t, 2, 3, 4, 5).Succeed(first, 0)
+		w := settle(t, mode, 3, first, nil)
+		w.adopt(second, 3)
+		w.start(4, second, nil)
+		w.start(5, second, nil)
+		w.pass(heartbeat)
+		w.crash(3, true)
+		w.pass(2 * lease)
+		w.wantHolder(2)
+		w.start(3, second, nil)
+		w.pass(2 * lease)
+		w.wantHolder(2)
+		w.adopt(second, 1)
+		w.pass(lease)
+		w.adopt(second, 2)
+		w.pass(4 * lease)
+		w.wantHolder(5)
+	})
+}
+
+// A member that granted under the old list comes back without its memory and
+// with the new list: what it granted is still in force.
+func TestAMemberThatLostItsMemoryDoesntSayThatItAdoptedBeforeItsGrantsHaveRunOut(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		first := list(t, 1, 1, 2, 3)
+		second := list(t, 2, 1, 3, 4, 5, 6).Succeed(first, 0)
+		w := settle(t, mode, 2, first, nil)
+		for _, id := range []election.ID{4, 5} {
+			w.start(id, second, nil)
+		}
+		w.adopt(second, 3)
+		w.pass(3 * lease)
+		w.wantHolder(2)
+		w.crash(1, false)
+		w.start(1, second, nil)
+		w.pass(4 * lease)
+		w.adopt(second, 2)
+		w.pass(4 * lease)
+		w.wantHolder(5)
+	})
+}
