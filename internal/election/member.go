@@ -111,6 +111,9 @@ func absent(top ID) []int32 {
 // Len is the number of members.
 func (r *Roster) Len() int { return len(r.ring) }
 
+// Top is the highest ID among the members.
+func (r *Roster) Top() ID { return ID(len(r.rank) - 1) }
+
 // Ranked are the members, highest priority first. Callers must not change it.
 func (r *Roster) Ranked() []Member { return r.ranked }
 

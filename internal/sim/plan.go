@@ -259,6 +259,9 @@ func (w *world) noticeEnd(id election.ID, life uint32) {
 			continue
 		}
 		at := w.queue.now + election.Tick(w.rng.between(1, int(transMax)))
+		if w.rng.percent(20) { // so late that another life may have begun
+			at += election.Tick(w.rng.below(int(2 * lease)))
+		}
 		w.queue.push(event{at: at, kind: noticed, who: other, peer: id, slot: life})
 	}
 }

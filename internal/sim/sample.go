@@ -126,13 +126,18 @@ func (c *collector) work(ctx context.Context, w *world) {
 		violated := 0
 		w.steps = 0
 		for i := from; i < to; i++ {
-			if v := w.run(c.sampling.Seed + uint64(i)); v != nil {
-				violated++
-				if len(found) < maxReported {
-					found = append(found, *v)
-				}
-			}
+			v := w.run(c.sampling.Seed + uint64(i))
 			traces.add(w.trace)
+			if v == nil {
+				continue
+			}
+			violated++
+			if len(found) < maxReported {
+				found = append(found, *v)
+			}
+			if violated == c.sampling.Enough {
+				to = i + 1
+			}
 		}
 		c.add(to-from, violated, found, w.steps, &traces)
 	}

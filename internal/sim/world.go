@@ -135,7 +135,12 @@ func priority(id election.ID, level int) election.Priority {
 }
 
 // run runs the schedule of a seed and returns what it violates, if anything.
-func (w *world) run(seed uint64) *Violation {
+func (w *world) run(seed uint64) (v *Violation) {
+	defer func() {
+		if r := recover(); r != nil {
+			v = &Violation{Seed: seed, Invariant: "no panic", Detail: fmt.Sprint(r)}
+		}
+	}()
 	w.start(seed)
 	began := w.steps
 	for {

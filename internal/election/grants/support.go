@@ -67,16 +67,11 @@ func (s *Support) Clear() {
 }
 
 func (s *Support) top() int {
-	top := 0
-	for _, m := range s.roster.Ring() {
-		top = max(top, int(m.ID)+1)
-	}
+	top := s.roster.Top()
 	if s.roster.Previous != nil {
-		for _, m := range s.roster.Previous.Ring() {
-			top = max(top, int(m.ID)+1)
-		}
+		top = max(top, s.roster.Previous.Top())
 	}
-	return top
+	return int(top) + 1
 }
 
 // Adopt goes over to another list. What was granted under the old one lasts as

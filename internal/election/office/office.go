@@ -144,13 +144,15 @@ func (m *Machine) Restart(c Config) error {
 	return nil
 }
 
-// fit makes room for all members of the lists in force.
+// fit makes room for all who may be heard of: see known.
 func (m *Machine) fit() {
-	m.eachMember(func(id election.ID) {
-		for int(id) >= len(m.peers) {
-			m.peers = append(m.peers, peer{})
-		}
-	})
+	top := m.roster.Top()
+	if m.roster.Previous != nil {
+		top = max(top, m.roster.Previous.Top())
+	}
+	for election.ID(len(m.peers)) <= top {
+		m.peers = append(m.peers, peer{})
+	}
 }
 
 // eachMember visits the members of the list, and of the one before it while
