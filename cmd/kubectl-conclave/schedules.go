@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -50,6 +51,7 @@ func runSchedules(cmd *cobra.Command, o *options, sample sampler) error {
 	}
 	bar := onTerminal(cmd.ErrOrStderr(), "schedules", s.Schedules, o.duration)
 	s.Progress = bar.report
+	debug.SetGCPercent(800) // the worlds are small and used again: collecting rarely costs nothing
 	started := time.Now()
 	report, err := sample(ctx, s)
 	bar.clear()

@@ -314,7 +314,9 @@ func (w *world) revive(id election.ID) {
 // divide cuts the network in two.
 func (w *world) divide() {
 	sides := w.rng.next()
-	w.announce(election.None, "the network divides: %s", w.sides(sides))
+	if w.watch != nil {
+		w.announce(election.None, "the network divides: %s", w.sides(sides))
+	}
 	for a := election.ID(1); a <= w.ever; a++ {
 		for b := election.ID(1); b <= w.ever; b++ {
 			if (sides>>a^sides>>b)&1 != 0 {

@@ -47,42 +47,59 @@ func wait(random *rand.Rand, now election.Tick) election.Tick {
 // The queue gives out what a sorted list does, in the same order, also what was
 // put in between, and after it was emptied for another run.
 func TestQueueAgainstASortedList(t *testing.T) {
-	random := rand.New(rand.NewPCG(10, 10))
 	var q queue
+	againstASortedList(t, &q, func() (election.Tick, int) { return q.now, q.size })
+}
+
+func TestWheelAgainstASortedList(t *testing.T) {
+	var w wheel
+	againstASortedList(t, &w, func() (election.Tick, int) { return w.now, w.size })
+}
+
+type agenda interface {
+	push(e event)
+	pop() (event, bool)
+	reset()
+}
+
+func againstASortedList(t *testing.T, q agenda, state func() (now election.Tick, size int)) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(10, 10))
 	for range 200 {
 		var plain sorted
 		q.reset()
 		pushes := 1 + random.IntN(4) // of 5 steps
 		for i := range 400 {
 			if random.IntN(5) < pushes {
-				e := event{at: wait(random, q.now), who: election.ID(i), slot: uint32(i)}
+				now, _ := state()
+				e := event{at: wait(random, now), who: election.ID(i), slot: uint32(i)}
 				q.push(e)
 				plain.push(e)
 			} else {
-				popped(t, &q, &plain)
+				popped(t, q, &plain, state)
 			}
-			if q.size != len(plain) {
-				t.Fatalf("%d events wait, want %d", q.size, len(plain))
+			if _, size := state(); size != len(plain) {
+				t.Fatalf("%d events wait, want %d", size, len(plain))
 			}
 		}
 		if random.IntN(3) > 0 { // otherwise the next run begins with this one's left over
 			for len(plain) > 0 {
-				popped(t, &q, &plain)
+				popped(t, q, &plain, state)
 			}
-			popped(t, &q, &plain)
+			popped(t, q, &plain, state)
 		}
 	}
 }
 
-func popped(t *testing.T, q *queue, plain *sorted) {
+func popped(t *testing.T, q agenda, plain *sorted, state func() (election.Tick, int)) {
 	t.Helper()
 	got, more := q.pop()
 	want, wanted := plain.pop()
 	if got != want || more != wanted {
 		t.Fatalf("the next event is %+v (%v), want %+v (%v)", got, more, want, wanted)
 	}
-	if more && q.now != got.at {
-		t.Fatalf("it is %d when the event of %d comes out", q.now, got.at)
+	if now, _ := state(); more && now != got.at {
+		t.Fatalf("it is %d when the event of %d comes out", now, got.at)
 	}
 }
 

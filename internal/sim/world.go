@@ -44,7 +44,7 @@ type settings struct {
 type world struct {
 	settings
 	rng    rng
-	queue  queue
+	queue  wheel
 	slab   slab
 	out    election.Output
 	all    []process // by ID
