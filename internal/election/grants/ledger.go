@@ -29,9 +29,12 @@
 //
 // # What is assumed
 //
-// Clocks drift apart by less than the margin; a member's wall clock doesn't go
-// back over a restart by more than it waits; whoever reports a process Gone is
-// right; two lists at most are in force at once.
+// Clocks drift apart by less than the margin, and don't stand still; a member's
+// wall clock doesn't go back over a restart by more than it waits; one life of a
+// process ends before the next begins, and never begins with an older list than
+// one that it had adopted: members that forget a list could still make a majority
+// of the one before. Whoever reports a process Gone or Departed is right; two
+// lists at most are in force at once.
 package grants
 
 import "github.com/conclave-dev/conclave/internal/election"

@@ -174,6 +174,9 @@ func TestAMemberThatLostItsMemoryGrantsNoTermThatItMayHaveGrantedBefore(t *testi
 	m.asks(2*lease, claim(a, 51), grants.Later) // nor one that its clock doesn't read yet
 	m.asks(999, claim(a, 51), grants.Later)
 	m.asks(1000, claim(a, 51), grants.Granted)
+	if got := m.BarFor(a, 51); got != 50 {
+		t.Errorf("the bar for the first that it granted is %d, want 50", got)
+	}
 	m.asks(1001, renewal(a, 52), grants.Later)
 }
 

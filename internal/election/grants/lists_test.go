@@ -243,6 +243,7 @@ func TestAHolderKeepsItsOfficeWhenItGoesOverToAnotherList(t *testing.T) {
 	s.Add(3, 50)
 	lastsUntil(t, &s, 50+counts)
 	s.Clear()
+	s.Add(4, 60)
 	lastsUntil(t, &s, none)
 }
 

@@ -62,6 +62,24 @@ func TestWhoWaitsForTheSameMomentOfTheClockDoesntStandAtOnce(t *testing.T) {
 	})
 }
 
+func TestTheHighestIsTheFirstToStandWhenTheClockReadsANewTerm(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		w := &town{t: t, mode: mode}
+		wall(w, nil)
+		roster := list(t, 1, 1, 2, 3)
+		for _, id := range []election.ID{1, 2, 3} {
+			w.start(id, roster, nil)
+		}
+		w.pass(perTerm + stagger)
+		w.wantHolder(3)
+		for _, id := range []election.ID{1, 2} {
+			if n := w.count(id, election.Started); n != 0 {
+				t.Errorf("process %d started %d elections", id, n)
+			}
+		}
+	})
+}
+
 // The highest process has won and waits for its grants; the others leave it the
 // time for that.
 func TestNobodyBelowStartsAnElectionWhileAClaimIsHeard(t *testing.T) {

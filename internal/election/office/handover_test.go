@@ -10,16 +10,6 @@ import (
 
 func always(c *office.Config) { c.Policy = office.Always }
 
-// last is when a kind of event was told last, as a place in the town's record.
-func (w *town) last(kind election.EventKind) int {
-	for i := len(w.told) - 1; i >= 0; i-- {
-		if w.told[i].event.Kind == kind {
-			return i
-		}
-	}
-	return -1
-}
-
 func TestTheSuccessorStartsAfterTheIncumbentsApplicationHasStopped(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		w := &town{t: t, mode: mode, tuned: always, busy: true}
@@ -117,7 +107,7 @@ func TestAStepDownNeedsSomeoneToTakeOver(t *testing.T) {
 			w.tell(3, election.Input{Kind: election.StepDown, Peer: peer})
 		}
 		if w.count(3, election.Stop) != 0 || w.count(3, election.Refused) != 4 {
-			t.Errorf("%d applications were stopped, %d requests refused", w.count(3, election.Stop), w.count(3, election.Refused))
+			t.Errorf("%d stops, %d refusals, want none and 4", w.count(3, election.Stop), w.count(3, election.Refused))
 		}
 		w.tell(2, election.Input{Kind: election.StepDown}) // it isn't the coordinator
 		w.wantHolder(3)

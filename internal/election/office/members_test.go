@@ -63,3 +63,39 @@ func TestAMemberThatLostItsMemoryDoesntSayThatItAdoptedBeforeItsGrantsHaveRunOut
 		w.wantHolder(5)
 	})
 }
+
+// The claim was granted, in a term that may have been used under the old lists.
+func TestAClaimOfATermThatMayHaveBeenUsedUnderAnOldListIsGivenUp(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		for _, floor := range []election.Term{19, 20} {
+			second := list(t, 2, 3, 4, 5).Succeed(list(t, 1, 1, 2, 3), floor)
+			w := &town{t: t, mode: mode, keep: func(*election.Message) bool { return true }}
+			w.start(me, second, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 20, me })
+			w.pass(1)
+			d := &desk{w}
+			for _, id := range []election.ID{1, 2, 4, 5} { // 1 and 2 are asked, too, and have adopted the list
+				d.says(id, election.Grant, 20, election.Hold{Sent: d.at, Version: 2})
+			}
+			if floor < 20 {
+				d.wantHolder(me)
+			} else {
+				d.wantHolder(election.None)
+			}
+		}
+	})
+}
+
+func TestWhoIsNoLongerOnTheListIsNeitherGrantedNorFollowed(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		d := follower(t, mode, nil)
+		d.adopt(list(t, 2, 1, 2, 3, 5).Succeed(list(t, 1, 1, 2, 3, 4, 5), 0), me)
+		d.pass(3 * lease)
+		d.says(4, election.Beat, 30, election.Hold{Version: 2})
+		d.answered(4, election.NoKind)
+		d.says(4, election.Beat, 30, election.Hold{Version: 2, Held: true})
+		d.answered(4, election.NoKind)
+		d.wantFollowed(election.None, me)
+		d.says(5, election.Beat, 30, election.Hold{Version: 2})
+		d.answered(5, election.Grant)
+	})
+}

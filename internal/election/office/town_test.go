@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/bully"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
@@ -83,6 +83,10 @@ func (w *town) agree(leader election.ID, roster *election.Roster) {
 func (w *town) start(id election.ID, roster *election.Roster, tune func(*office.Config)) {
 	w.t.Helper()
 	w.lives[id]++
+	bully, err := catalog.Find("Bully")
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	c := office.Config{
 		Config: election.Config{Self: id, Roster: roster, Timing: election.DefaultTiming(1, 0)},
 		Elect:  bully.New, Mode: w.mode, Lease: lease, Heartbeat: heartbeat, Patience: patience, Stagger: stagger,
