@@ -58,7 +58,8 @@ const (
 	Gone
 	// StepDown: give up the office, to Peer or to whoever is elected.
 	StepDown
-	// Stopped: the application has stopped acting as coordinator.
+	// Stopped: the application has stopped acting as coordinator in Term, as it
+	// was told to by Stop.
 	Stopped
 )
 

@@ -59,7 +59,7 @@ func (w *world) observe(id election.ID, e *election.Event) {
 	case election.Lost:
 		p.running = false
 	case election.Stop:
-		p.stopAsked = w.queue.now
+		p.stopAsked, p.stopTerm = w.queue.now, e.Term
 		at := w.queue.now + election.Tick(w.rng.between(1, int(drain)+4))
 		w.queue.push(event{at: at, kind: stopped, who: id, slot: p.tenures})
 	case election.Resigns:

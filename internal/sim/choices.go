@@ -72,7 +72,11 @@ func (e *explorer) wakes(s *smallState) []move {
 			next = min(next, m.Deadline())
 		}
 	}
-	if next == election.Never || e.x.Horizon > 0 && next > e.x.Horizon {
+	if next == election.Never {
+		return nil
+	}
+	if e.x.Horizon > 0 && next > e.x.Horizon {
+		s.cut = true
 		return nil
 	}
 	var moves []move
@@ -99,7 +103,7 @@ func (e *explorer) step(s *smallState, id election.ID, in election.Input) {
 	e.check(s, id, before)
 	for _, event := range e.out.Events {
 		if event.Kind == election.Stop { // the application obeys at once
-			e.step(s, id, election.Input{Kind: election.Stopped})
+			e.step(s, id, election.Input{Kind: election.Stopped, Term: event.Term})
 			break
 		}
 	}

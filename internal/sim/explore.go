@@ -88,6 +88,8 @@ type smallState struct {
 	crashes, restarts, losses int
 	token                     election.Token
 	violation                 *Violation
+	// cut: more would happen, but beyond the horizon.
+	cut bool
 }
 
 func (e *explorer) begin() (*smallState, error) {
@@ -148,6 +150,9 @@ func (e *explorer) visit(s *smallState) {
 	}
 	moves := e.choices(s)
 	if len(moves) == 0 {
+		if s.cut {
+			return
+		}
 		e.found.Ends++
 		e.end(s)
 		return

@@ -54,7 +54,7 @@ func (w *world) changeMembers(a action) {
 	if err != nil {
 		return // the draw left nobody to elect; that list would be refused
 	}
-	floor := firstReading + election.Term(w.queue.now/termTicks)
+	floor := firstReading + election.Term(w.queue.now/w.plan.termTicks)
 	next = next.Succeed(w.list.current, floor)
 	w.list.current = next
 	w.announce(election.None, "member list %d is published: %v", next.Version, ring)

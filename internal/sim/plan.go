@@ -7,6 +7,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
+// termTicks is how many ticks make a term, in most plans.
+const termTicks election.Tick = 8
+
 // convergeWithin is how many ticks after everything has healed all must agree
 // and stay quiet.
 const convergeWithin = 24 * (lease + patience)
@@ -22,6 +25,9 @@ type plan struct {
 	deadline election.Tick
 	// quietFor is how long nothing may happen after that.
 	quietFor election.Tick
+
+	// termTicks is how many ticks of the wall clock make a term.
+	termTicks election.Tick
 
 	lossPercent, delayPercent, reorderPercent, duplicatePercent int
 }
@@ -57,7 +63,10 @@ type action struct {
 // wrong; every sixteenth schedule has none.
 func (p *plan) draw(w *world) {
 	r := &w.rng
-	*p = plan{steps: p.steps[:0], quietFor: heartbeat}
+	*p = plan{steps: p.steps[:0], quietFor: heartbeat, termTicks: termTicks}
+	if r.percent(15) {
+		p.termTicks = 2 * lease // terms are scarce: an election may have to wait for the next
+	}
 	if r.percent(5) {
 		p.quietFor = lease + patience + 4*heartbeat
 	}
@@ -153,11 +162,11 @@ func (p *plan) push(w *world, a action) {
 }
 
 func (p *plan) clock(w *world) clock {
-	c := clock{rate: trueRate}
+	c := clock{rate: trueRate, termTicks: p.termTicks}
 	if p.faults&Clocks != 0 {
 		c.rate += int64(w.rng.between(-trueRate/64, trueRate/64))
 		c.offset = election.Tick(w.rng.below(1000))
-		c.skew = election.Term(w.rng.below(4))
+		c.skew = election.Term(w.rng.below(int(3*termTicks/p.termTicks) + 1))
 	}
 	return c
 }

@@ -18,8 +18,6 @@ const (
 	stagger   election.Tick = 12
 	drain     election.Tick = 12
 	stable    election.Tick = 24
-	// termTicks is how many ticks of the wall clock make a term.
-	termTicks election.Tick = 8
 	// firstReading is the wall clock's reading at the start, in terms.
 	firstReading election.Term = 1000
 )
@@ -84,6 +82,7 @@ type process struct {
 	// stopAsked.
 	running   bool
 	stopAsked election.Tick
+	stopTerm  election.Term
 	// tenures counts how often it has held the office.
 	tenures uint32
 	known   election.Status
@@ -92,9 +91,10 @@ type process struct {
 // clock is a process's own: its rate is in 65536ths, its wall clock is off by
 // skew terms.
 type clock struct {
-	rate   int64
-	offset election.Tick
-	skew   election.Term
+	rate      int64
+	offset    election.Tick
+	skew      election.Term
+	termTicks election.Tick
 }
 
 const trueRate = 1 << 16
@@ -113,7 +113,7 @@ func (c clock) global(local election.Tick) election.Tick {
 
 // wall is the reading of the process's wall clock in terms.
 func (c clock) wall(at election.Tick) election.Term {
-	return firstReading + c.skew + election.Term((c.local(at)-c.offset)/termTicks)
+	return firstReading + c.skew + election.Term((c.local(at)-c.offset)/c.termTicks)
 }
 
 func newWorld(s settings) (*world, error) {
@@ -200,7 +200,7 @@ func (w *world) boot(id election.ID, fresh bool) {
 		Config: election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
 		Elect:  w.algorithm.New, Mode: w.mode, Lease: lease, Heartbeat: heartbeat, Patience: patience, Stagger: stagger,
 		Policy: w.policy, Stable: stable, Drain: drain, Life: p.life, Fresh: fresh, Start: p.clock.local(now),
-		Clock: election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: termTicks},
+		Clock: election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: w.plan.termTicks},
 	}
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+w.processes)
 	if !fresh {
@@ -252,7 +252,7 @@ func (w *world) happen(e event) {
 	case e.kind == stopped:
 		if e.slot == p.tenures && p.running {
 			p.running = false
-			w.step(e.who, election.Input{Kind: election.Stopped})
+			w.step(e.who, election.Input{Kind: election.Stopped, Term: p.stopTerm})
 		}
 	case e.kind == adopted:
 		w.adopt(e.who, w.list.published[e.slot])

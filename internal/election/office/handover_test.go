@@ -19,7 +19,10 @@ func TestTheSuccessorStartsAfterTheIncumbentsApplicationHasStopped(t *testing.T)
 		}
 		w.pass(drain - 2)
 		w.wantHolder(2)
-		w.tell(2, election.Input{Kind: election.Stopped})
+		term := w.all[2].Status().Term
+		w.tell(2, election.Input{Kind: election.Stopped, Term: term - 1})
+		w.wantHolder(2) // that was about an earlier tenure
+		w.tell(2, election.Input{Kind: election.Stopped, Term: term})
 		w.pass(1)
 		w.wantHolder(3)
 		w.wantFollowed(3, 1, 2, 3)

@@ -19,9 +19,14 @@ const (
 	draining
 )
 
-// absurd is how many terms ahead of the clock a message may be: enough for
-// clocks that differ, too little to use the terms up.
-const absurd election.Term = 1 << 20
+// ahead is how far the election inside may run ahead of the clock by starting
+// again and again. absurd is how far ahead a message may be: enough for clocks
+// that differ by a minute, where a term is a tenth of a second; too little to
+// use the terms up, or to keep others from campaigning for long.
+const (
+	ahead  election.Term = 60
+	absurd election.Term = 600
+)
 
 // roundsMax bounds how often in one step a timer can make another one due.
 const roundsMax = 8
@@ -208,7 +213,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	case election.StepDown:
 		m.stepDown(in.Peer, out)
 	case election.Stopped:
-		if m.role == draining {
+		if m.role == draining && in.Term == m.term {
 			m.resign(m.successor, out)
 		}
 	case election.Recover, election.Follow:
@@ -289,6 +294,12 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	}
 }
 
+// innerDue is when the election inside wants a Tick. One that has run too far
+// ahead of the clock waits for it.
+func (m *Machine) innerDue() election.Tick {
+	return max(m.inner.Deadline(), m.cfg.Clock.Due(m.seen-min(m.seen, ahead)))
+}
+
 // horizon is the highest term that makes sense now.
 func (m *Machine) horizon() election.Term {
 	return min(election.MaxTerm, m.cfg.Clock.Ceiling(m.now)+absurd)
@@ -299,7 +310,7 @@ func (m *Machine) timers(out *election.Output) {
 	for id := m.detector.Overdue(m.now); id != election.None; id = m.detector.Overdue(m.now) {
 		m.silent(id, out)
 	}
-	if m.now >= m.inner.Deadline() {
+	if m.now >= m.innerDue() {
 		m.innerStep(election.Input{Kind: election.TimePassed, Now: m.now}, out)
 	}
 	if m.now >= m.standAgain {
@@ -335,7 +346,7 @@ func (m *Machine) Deadline() election.Tick { return m.due }
 
 func (m *Machine) nextDeadline() election.Tick {
 	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain, m.hailAt)
-	due = min(due, m.inner.Deadline(), m.detector.Deadline(), m.ledger.Due())
+	due = min(due, m.innerDue(), m.detector.Deadline(), m.ledger.Due())
 	if m.role >= holding && m.cfg.Mode != Available {
 		due = min(due, m.support.Until())
 	}

@@ -133,7 +133,7 @@ func (w *town) step(id election.ID, in election.Input) {
 		case e.Kind == election.Tenure:
 			w.tokens = append(w.tokens, e.Token)
 		case e.Kind == election.Stop && !w.busy:
-			w.step(id, election.Input{Kind: election.Stopped})
+			w.step(id, election.Input{Kind: election.Stopped, Term: e.Term})
 		}
 	}
 	if w.mode == office.Available {
