@@ -14,6 +14,9 @@ type Config struct {
 	Term        Term
 	Coordinator ID
 	Timing      Timing
+	// Orderly: a coordinator of lower rank is not bullied out. Whoever wraps the
+	// election sees to it that the office is handed over.
+	Orderly bool
 }
 
 // Timing are the waits of an election, in ticks.
@@ -65,6 +68,8 @@ type Process struct {
 	// Leader is the coordinator as far as it knows, elected in LeaderTerm.
 	Leader     ID
 	LeaderTerm Term
+	// Orderly: see Config.
+	Orderly bool
 	// Withdrawn: the application is dead, so the process must not be elected.
 	Withdrawn bool
 	// Suspects are the peers that a detector believes dead. An election without
@@ -79,7 +84,9 @@ func NewProcess(c Config) (Process, error) {
 	if err := c.Validate(); err != nil {
 		return Process{}, err
 	}
-	p := Process{Self: c.Self, Roster: c.Roster, Timing: c.Timing, Term: c.Term, Leader: c.Coordinator}
+	p := Process{
+		Self: c.Self, Roster: c.Roster, Timing: c.Timing, Term: c.Term, Leader: c.Coordinator, Orderly: c.Orderly,
+	}
 	if c.Coordinator != None {
 		p.LeaderTerm = c.Term
 	}
@@ -91,6 +98,11 @@ func (p *Process) Priority() Priority { return p.Roster.Priority(p.Self) }
 
 // CanStand reports whether the process may be elected.
 func (p *Process) CanStand() bool { return !p.Withdrawn && p.Priority() > 0 }
+
+// BulliesOut reports whether the process takes the office from id.
+func (p *Process) BulliesOut(id ID) bool {
+	return !p.Orderly && p.CanStand() && p.Roster.Outranks(p.Self, id)
+}
 
 // Highest reports whether nobody above the process is believed alive. Dead is
 // the coordinator that is thought dead, if any.
@@ -257,6 +269,7 @@ func (p *Process) EncodeProcess(b []byte) []byte {
 	b = AppendNumber(b, uint64(p.Leader))
 	b = AppendNumber(b, uint64(p.LeaderTerm))
 	b = AppendNumber(b, uint64(p.Roster.Version))
+	b = AppendFlag(b, p.Orderly)
 	b = AppendFlag(b, p.Withdrawn)
 	return p.Suspects.Encode(b)
 }

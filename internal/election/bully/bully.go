@@ -173,7 +173,7 @@ func (m *Machine) told(msg *election.Message, now election.Tick, out *election.O
 		m.rest()
 		m.Recognise(msg.From, msg.Term, out)
 	}
-	if m.CanStand() && m.Roster.Outranks(m.Self, msg.From) {
+	if m.BulliesOut(msg.From) {
 		m.start(election.None, 0, now, out)
 	}
 }

@@ -20,11 +20,11 @@ const (
 )
 
 // ahead is how far the election inside may run ahead of the clock by starting
-// again and again. absurd is how far ahead a message may be: enough for clocks
+// again and again: nobody could grant what it wins there. absurd is how far ahead a message may be: enough for clocks
 // that differ by a minute, where a term is a tenth of a second; too little to
 // use the terms up, or to keep others from campaigning for long.
 const (
-	ahead  election.Term = 60
+	ahead  election.Term = 2
 	absurd election.Term = 600
 )
 
@@ -117,6 +117,7 @@ func (m *Machine) Restart(c Config) error {
 		return err
 	}
 	inner := c.Config
+	inner.Orderly = true
 	if c.Fresh {
 		inner.Coordinator = election.None
 	}

@@ -257,7 +257,7 @@ func (m *Machine) challenged(msg *election.Message, out *election.Output) {
 
 // told records the coordinator, or takes over from it if this process outranks it.
 func (m *Machine) told(msg *election.Message, out *election.Output) {
-	if m.CanStand() && m.Roster.Outranks(m.Self, msg.From) {
+	if m.BulliesOut(msg.From) {
 		if m.NextTerm(0) {
 			out.Tell(election.Started, m.Term, msg.From)
 			m.takeOver(out)
