@@ -186,7 +186,7 @@ func (h *harness) apart() (victim, witness pod) {
 		}
 	}
 	h.t.Fatal("all pods are on one node")
-	return
+	return victim, witness
 }
 
 func testPartition(h *harness) {
@@ -271,12 +271,14 @@ func testSideBySide(h *harness) {
 // testInterrupted kills up again and again, at different moments. The next one goes on from whatever is there.
 func testInterrupted(h *harness) {
 	h.on("down")
-	for _, after := range []time.Duration{100, 300, 600, 1000, 2000} {
+	for _, after := range []time.Duration{
+		100 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond, time.Second, 2 * time.Second,
+	} {
 		up := h.command("up", "--nodes", "2", "--name", h.cluster)
 		if err := up.Start(); err != nil {
 			h.t.Fatal(err)
 		}
-		time.Sleep(after * time.Millisecond)
+		time.Sleep(after)
 		_ = up.Process.Kill() // It may be done by now.
 		_ = up.Wait()
 	}

@@ -146,8 +146,15 @@ func inheritCPUs(parent, child string) error {
 			return fmt.Errorf("read the CPUs of the cgroup %s: %w", parent, err)
 		}
 		file := filepath.Join(child, name)
-		if own, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(own)) != "" {
-			return nil // Version 2 inherits by itself, and has the file only where it isn't the root.
+		own, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Version 2 inherits by itself, and has the file only where its parent delegates the CPUs.
+		}
+		if err != nil {
+			return fmt.Errorf("read the CPUs of the cgroup %s: %w", child, err)
+		}
+		if strings.TrimSpace(string(own)) != "" {
+			continue
 		}
 		if err := os.WriteFile(file, inherited, 0); err != nil {
 			return fmt.Errorf("give the cgroup %s its CPUs: %w", child, err)

@@ -205,18 +205,20 @@ func relay(listener net.Listener, address string) {
 				return // The host sees its connection closed, as it would without a relay.
 			}
 			defer inner.Close()
-			join(outer.(*net.TCPConn), inner.(*net.TCPConn))
+			join(outer, inner)
 		}()
 	}
 }
 
 // join copies both ways, and passes on that one side has nothing more to say.
-func join(a, b *net.TCPConn) {
+func join(a, b net.Conn) {
 	var both sync.WaitGroup
-	for _, pair := range [][2]*net.TCPConn{{a, b}, {b, a}} {
+	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
 		both.Go(func() {
 			_, _ = io.Copy(pair[1], pair[0]) // A broken connection is for its two ends to notice.
-			_ = pair[1].CloseWrite()
+			if half, ok := pair[1].(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite()
+			}
 		})
 	}
 	both.Wait()

@@ -79,12 +79,16 @@ func Launch(specPath string) error {
 }
 
 func listen(address string) (*os.File, error) {
-	listener, err := net.Listen("tcp", address)
+	resolved, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the host's requests: %w", err)
+	}
+	listener, err := net.ListenTCP("tcp", resolved)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the host's requests: %w", err)
 	}
 	defer listener.Close() // The file is a copy.
-	file, err := listener.(*net.TCPListener).File()
+	file, err := listener.File()
 	if err != nil {
 		return nil, fmt.Errorf("hand over the listener of %s: %w", address, err)
 	}

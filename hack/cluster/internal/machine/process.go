@@ -37,23 +37,21 @@ func Identify(pid int) (Process, error) {
 	return Process{PID: pid, StartTicks: ticks, BootID: strings.TrimSpace(string(boot))}, nil
 }
 
-// parseStartTicks reads the 22nd field of a stat file. The second is the program's name, in parentheses, and may contain
-// anything.
+// parseStartTicks reads the 22nd field of a stat file.
 func parseStartTicks(stat string) (uint64, error) {
-	_, rest, found := cutLast(stat, ")")
+	rest, found := afterName(stat)
 	fields := strings.Fields(rest)
-	const afterName = 19 // The 22nd field, counted from the third.
-	if !found || len(fields) <= afterName {
+	const startTicks = 22 - 3 // The fields after the name begin with the third.
+	if !found || len(fields) <= startTicks {
 		return 0, fmt.Errorf("its stat file has no start time: %q", stat)
 	}
-	return strconv.ParseUint(fields[afterName], 10, 64)
+	return strconv.ParseUint(fields[startTicks], 10, 64)
 }
 
-func cutLast(s, separator string) (before, after string, found bool) {
-	if at := strings.LastIndex(s, separator); at >= 0 {
-		return s[:at], s[at+len(separator):], true
-	}
-	return s, "", false
+// afterName returns what follows the program's name in a stat file. The name is in parentheses, and may contain anything.
+func afterName(stat string) (rest string, found bool) {
+	at := strings.LastIndex(stat, ")")
+	return stat[at+1:], at >= 0
 }
 
 // Alive tells whether it is still this process that has the number.
@@ -70,7 +68,7 @@ func zombie(pid int) bool {
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist)
 	}
-	_, rest, _ := cutLast(string(stat), ")")
+	rest, _ := afterName(string(stat))
 	return strings.HasPrefix(strings.TrimSpace(rest), "Z")
 }
 

@@ -27,8 +27,11 @@ func TestKillLeavesOthersAlone(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait() // It is killed, and that is no mistake here.
+		close(ended)
+	}()
 	process, err := Identify(command.Process.Pid)
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,11 @@ func TestRelay(t *testing.T) {
 	if _, err := connection.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
+	half, ok := connection.(*net.TCPConn)
+	if !ok {
+		t.Fatalf("a connection of TCP is a %T", connection)
+	}
+	if err := half.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := io.ReadAll(connection); string(answer) != "heard hello" || err != nil {

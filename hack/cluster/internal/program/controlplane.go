@@ -161,11 +161,16 @@ func ControlPlaneFiles(authorities Authorities) ([]File, error) {
 		return nil, err
 	}
 	files := []File{
-		{fileFrontProxy, frontProxy.Cert}, {fileFrontProxyKey, frontProxy.Key},
-		{fileAuthority, authorities.Cluster.Cert}, {fileAuthorityKey, authorities.Cluster.Key},
-		{fileServing, serving.Cert}, {fileServingKey, serving.Key},
-		{fileKubeletClient, kubeletClient.Cert}, {fileKubeletClientKey, kubeletClient.Key},
-		{fileServiceAccount, authorities.ServiceAccount.Cert}, {fileServiceAccountKey, authorities.ServiceAccount.Key},
+		{fileFrontProxy, frontProxy.Cert},
+		{fileFrontProxyKey, frontProxy.Key},
+		{fileAuthority, authorities.Cluster.Cert},
+		{fileAuthorityKey, authorities.Cluster.Key},
+		{fileServing, serving.Cert},
+		{fileServingKey, serving.Key},
+		{fileKubeletClient, kubeletClient.Cert},
+		{fileKubeletClientKey, kubeletClient.Key},
+		{fileServiceAccount, authorities.ServiceAccount.Cert},
+		{fileServiceAccountKey, authorities.ServiceAccount.Key},
 	}
 	for name, user := range map[string]string{
 		fileControllerManager: "system:kube-controller-manager",

@@ -78,7 +78,8 @@ func NodeFiles(node topology.Machine, authorities Authorities, kernel Kernel) ([
 	}
 	files := []File{
 		{fileAuthority, authorities.Cluster.Cert},
-		{fileServing, serving.Cert}, {fileServingKey, serving.Key},
+		{fileServing, serving.Cert},
+		{fileServingKey, serving.Key},
 		{fileContainerd, []byte(containerdConfig(kernel))},
 		{fileCorefile, []byte(corefile(node))},
 	}
