@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -63,6 +64,15 @@ func newCommand() *cobra.Command {
 		machineCommand(open, "kill", "Take a machine away as a power cut does", ignoringContext(lifecycle.Cluster.Kill)),
 		machineCommand(open, "start", "Bring back a machine that was killed", lifecycle.Cluster.Start),
 		kubectlCommand(open),
+		&cobra.Command{
+			Use: "check", Short: "Tell in one line what this machine lacks for a cluster, if anything", Args: cobra.NoArgs,
+			RunE: asRoot(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error {
+				if lacks := c.Check(); lacks != nil {
+					return errors.New(strings.ReplaceAll(lacks.Error(), "\n", "; "))
+				}
+				return nil
+			}),
+		},
 		assetsCommand(),
 		buildCommand(),
 	)

@@ -37,6 +37,20 @@ func TestWithoutCapabilities(t *testing.T) {
 	requireOneLine(t, command, "CAP_SYS_ADMIN")
 }
 
+// TestCheck: what a whole cluster needs is told before it's missed.
+func TestCheck(t *testing.T) {
+	h := newHarness(t, "checked")
+	if said := h.run("check"); said != "" {
+		t.Errorf("check said %q, though nothing is missing", said)
+	}
+	command := h.command("check")
+	command.Env = append(command.Environ(), "PATH=/nowhere")
+	requireOneLine(t, command, "apt-get install nftables")
+	command = h.command("check")
+	command.Env = append(command.Environ(), "PATH=/nowhere", "XDG_CACHE_HOME="+t.TempDir())
+	requireOneLine(t, command, "needs the go command in PATH")
+}
+
 func TestUnknownMachine(t *testing.T) {
 	h := newHarness(t, "nowhere")
 	requireOneLine(t, h.command("kill", "node-1", "--name", h.cluster), "there is no such cluster: nowhere")

@@ -46,7 +46,20 @@ func requireRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	const reason = "a cluster needs root: sudo -E go test ./..."
+	skip(t, "a cluster needs root: sudo -E go test ./...")
+}
+
+// requireMachine skips where the machine lacks something, such as a kernel that makes namespaces for us.
+func (h *harness) requireMachine() {
+	h.t.Helper()
+	if _, said, err := h.try("check"); err != nil {
+		skip(h.t, strings.TrimSpace(said))
+	}
+}
+
+// skip skips the test, but not in CI: there, a test that can't run has failed.
+func skip(t *testing.T, reason string) {
+	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal(reason)
 	}
@@ -61,6 +74,7 @@ func newHarness(t *testing.T, purpose string) *harness {
 	build(t, tool, ".")
 	h := &harness{t: t, tool: tool, cluster: cluster}
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	h.requireMachine()
 	h.run("build")
 	h.kubectl = filepath.Join(strings.TrimSpace(h.run("assets")), "kubectl")
 	t.Cleanup(func() { h.run("down", "--name", cluster) })

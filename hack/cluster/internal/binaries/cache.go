@@ -68,6 +68,18 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 	return directory, nil
 }
 
+// Buildable returns what this machine lacks to build the component: nil if nothing, or if it is built already.
+func (c Cache) Buildable(component Component) error {
+	key, err := component.key(c.Root)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(c.Directory, component.Name+"-"+key)); err == nil {
+		return nil
+	}
+	return checkTools(component)
+}
+
 // build makes the folder whole or not at all.
 func (c Cache) build(ctx context.Context, component Component, directory string) error {
 	if err := checkTools(component); err != nil {
