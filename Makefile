@@ -17,7 +17,8 @@ export GOWORK := off
 MODULE := github.com/conclave-dev/conclave
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
 
-# The images, by the name that `make image`, `make docker-build` and `make deploy` agree on.
+# The commands that become images, and their tags by the name that `make image`, `make docker-build` and `make deploy` agree on.
+COMMANDS ?= manager agent
 IMG ?= conclave/manager:$(VERSION)
 AGENT_IMG ?= conclave/agent:$(VERSION)
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
@@ -27,6 +28,12 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod 
 
 TOOL := hack/tools/tool
 LINT := $(CURDIR)/$(TOOL) golangci
+
+# The throwaway cluster. Not `go run ./hack/cluster`: that takes the workspace, which is off here.
+HACK_CLUSTER := $(GO) -C hack/cluster run .
+NODES ?= 3
+# Where the end-to-end tests run: hack is a throwaway cluster of their own, kind the cluster of the current kubeconfig.
+CLUSTER ?= hack
 
 # Whether a part is here yet; so that each target works today, and unchanged when the part appears.
 HAS_API := $(wildcard api/v1/*.go)
@@ -102,7 +109,7 @@ PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
 GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test
-test: test-root test-modules ## Run all tests. CI runs this second.
+test: test-root test-modules test-e2e-if-possible ## Run all tests. CI runs this second.
 
 .PHONY: test-root
 test-root: ## Run the tests of the operator, the agent and the core.
@@ -121,9 +128,24 @@ test-root: ## Run the tests of the operator, the agent and the core.
 test-modules: ## Run the tests of the other modules: the linter's rules, the images, the cluster.
 	@if [ $$(id -u) != 0 ]; then \
 		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests, and some need root: run it as root" >&2; exit 1; fi; \
-		echo "not root: skipping the tests that start a cluster or run a program in an empty root folder"; \
+		echo "not root: skipping the tests that run a program in an empty root folder"; \
 	fi
-	@for module in $(filter-out .,$(MODULES)); do (cd $$module && $(GO_TEST) -count 1 ./...); done
+	@for module in $(filter-out . hack/cluster,$(MODULES)); do (cd $$module && $(GO_TEST) -count 1 ./...); done
+	@$(MAKE) test-cluster
+
+# Built first, so that the limit of go test doesn't have to cover that.
+.PHONY: test-cluster
+test-cluster: ## Run the tests of the throwaway cluster.
+	@if $(cluster_possible); then $(MAKE) cluster-build; else echo "skipping the tests that start a cluster: $$lacks"; fi
+	@cd hack/cluster && $(GO_TEST) -count 1 ./...
+
+.PHONY: test-e2e
+test-e2e: ## Run our images in a cluster: CLUSTER=hack starts one of its own, CLUSTER=kind takes the current one.
+	@CONCLAVE_E2E=$(CLUSTER) $(GO_TEST) -count 1 ./test/e2e
+
+.PHONY: test-e2e-if-possible
+test-e2e-if-possible:
+	@if $(cluster_possible); then $(MAKE) test-e2e CLUSTER=hack; else echo "skipping the end-to-end tests: $$lacks"; fi
 
 .PHONY: test-lint
 test-lint: ## Prove that each lint rule refuses what it should.
@@ -152,10 +174,10 @@ run: ## Run the manager on this machine, against the cluster of the current kube
 	@$(GO) run ./cmd/manager $(ARGS)
 
 .PHONY: image
-image: ## Make the images without Docker: dist/NAME.tar to load, dist/NAME.spdx.json beside it.
-	@for name in manager agent; do \
+image: ## Make the images of COMMANDS without Docker: dist/NAME.tar to load, dist/NAME.spdx.json beside it.
+	@for name in $(COMMANDS); do \
 		if [ ! -d cmd/$$name ]; then echo "no cmd/$$name yet: no image of it"; continue; fi; \
-		case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; esac; \
+		case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; *) tag=conclave/$$name:$(VERSION);; esac; \
 		$(GO) -C hack/image run . -source $(CURDIR) -package ./cmd/$$name -version $(VERSION) -tag $$tag -platform $(PLATFORM) -output $(CURDIR)/dist; \
 	done
 
@@ -183,6 +205,24 @@ build-installer: ## Write dist/install.yaml: all that one kubectl apply needs.
 .PHONY: clean
 clean: ## Remove what was built: bin/ (tools too) and dist/.
 	@rm -rf bin dist
+
+##@ A throwaway Kubernetes on this Linux machine, see docs/cluster.md
+
+.PHONY: cluster-build
+cluster-build: ## Build its programs, once for each version of them; the first time takes minutes.
+	@$(HACK_CLUSTER) build
+
+.PHONY: cluster-up
+cluster-up: ## Start it, as root, with NODES=3; prints the KUBECONFIG to export.
+	@$(HACK_CLUSTER) up --nodes $(NODES)
+
+.PHONY: cluster-down
+cluster-down: ## End it and remove all of it.
+	@$(HACK_CLUSTER) down
+
+.PHONY: envtest-assets
+envtest-assets: ## Print the folder of its etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS.
+	@$(HACK_CLUSTER) assets
 
 ##@ Deployment, to the cluster of the current kubeconfig
 
@@ -231,10 +271,17 @@ done; \
 if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
 endef
 
+# cluster_possible succeeds if a cluster can run here. If not, it leaves why in $$lacks; in CI that is a failure.
+define cluster_possible
+if [ $$(id -u) != 0 ]; then lacks="not root"; else lacks=$$($(HACK_CLUSTER) check 2>&1 | sed -n 's/^cluster: //p'); fi; \
+	if [ -n "$$lacks" ] && [ "$${CI:-}" = true ]; then echo "CI must not skip tests, and a cluster can't run here: $$lacks" >&2; exit 1; fi; \
+	[ -z "$$lacks" ]
+endef
+
 # The controllers' tests need etcd and kube-apiserver: hack/cluster builds them and says where they are.
 define assets
-if [ -z "$${KUBEBUILDER_ASSETS:-}" ] && [ -d hack/cluster ] && ls controllers/*_test.go >/dev/null 2>&1; then \
-	KUBEBUILDER_ASSETS=$$($(GO) -C hack/cluster run . assets); \
+if [ -z "$${KUBEBUILDER_ASSETS:-}" ] && ls controllers/*_test.go >/dev/null 2>&1; then \
+	KUBEBUILDER_ASSETS=$$($(HACK_CLUSTER) assets); \
 	export KUBEBUILDER_ASSETS; \
 fi
 endef
