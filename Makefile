@@ -168,6 +168,20 @@ build: ## Build the commands into bin/.
 	mkdir -p bin; \
 	for command in $$commands; do $(STATIC) -o bin/ ./$$command; done
 
+.PHONY: demo
+demo: ## Build the kubectl plugin, and walk through elections with and without faults.
+	@mkdir -p bin; $(STATIC) -o bin/ ./cmd/kubectl-conclave
+	@$(call show,4 of 10 finds out that 10 is dead,--algorithm Bully --processes 10 --crashed 10 --initiators 4)
+	@$(call show,the same with a status table,--algorithm StatusTable --processes 10 --crashed 10 --initiators 4)
+	@$(call show,5 comes back and is the highest: every message,--algorithm StatusTable --processes 5 --recover 5 -o transcript)
+	@$(call show,two of a ring start at once: a diagram for Mermaid,--algorithm RingSkip --processes 4 --crashed 4 --initiators 1$(comma)2 -o mermaid)
+	@$(call show,what elections cost in groups of up to 20,compare --max 20)
+	@$(call show,20000 schedules in which all goes wrong that can,--algorithm StatusTable --processes 5 --safety Majority --faults all --schedules 20000)
+
+comma := ,
+# show tells what a simulation is about and how it is called, and runs it.
+show = echo; echo "\# $(1)"; echo "$$ kubectl conclave simulate $(2)"; bin/kubectl-conclave simulate $(2)
+
 .PHONY: run
 run: ## Run the manager on this machine, against the cluster of the current kubeconfig; ARGS="--flag" passes flags.
 	@$(call needs,$(HAS_MANAGER),there is no cmd/manager yet: nothing to run)
