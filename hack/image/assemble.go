@@ -54,7 +54,7 @@ func (r recipe) assemble(binary string) (v1.Image, error) {
 		WorkingDir: "/",
 		Entrypoint: []string{"/" + r.Name()},
 		Labels: map[string]string{
-			"org.opencontainers.image.title":   "conclave-" + r.Name(),
+			"org.opencontainers.image.title":   r.Title(),
 			"org.opencontainers.image.version": r.Version,
 		},
 	}

@@ -22,7 +22,7 @@ func (r recipe) writeBill(file, binary, digest string) error {
 	}
 	sum := sha256.Sum256(content)
 	document, err := spdx.FromBuildInfo(info, spdx.Subject{
-		Name:        "conclave-" + r.Name(),
+		Name:        r.Title(),
 		Version:     r.Version,
 		License:     labels["org.opencontainers.image.licenses"],
 		File:        "./" + r.Name(),

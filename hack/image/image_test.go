@@ -200,3 +200,14 @@ func extract(t *testing.T, content io.Reader, folder string) (names []string) {
 		names = append(names, header.Name)
 	}
 }
+
+func TestTitle(t *testing.T) {
+	for path, want := range map[string]string{
+		"./cmd/manager":          "conclave-manager",
+		"./cmd/kubectl-conclave": "kubectl-conclave",
+	} {
+		if got := (recipe{Package: path}).Title(); got != want {
+			t.Errorf("%s is called %q, not %q", path, got, want)
+		}
+	}
+}

@@ -38,6 +38,14 @@ func (r recipe) Name() string {
 	return filepath.Base(r.Package)
 }
 
+// Title is what people call it. A kubectl plugin has Conclave's name in its own.
+func (r recipe) Title() string {
+	if strings.Contains(r.Name(), "conclave") {
+		return r.Name()
+	}
+	return "conclave-" + r.Name()
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
