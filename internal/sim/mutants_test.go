@@ -143,7 +143,7 @@ var mutants = []mutant{
 	{
 		bug: "two elections overtake each other for ever", file: "election/ring.go",
 		old: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n\t\tr.Due = now + r.Round()\n", new: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n\t\tr.Due = now\n",
-		check: "^TestSchedulesWithAllFaults$/^RingA", says: "convergence",
+		check: "^TestTranscripts$", in: "election/ringskip", says: "TestTranscripts",
 	},
 	{
 		bug: "the higher process isn't handed the office", file: "election/office/handover.go",
@@ -193,7 +193,7 @@ var mutants = []mutant{
 	{
 		bug: "active list: forwards before it sends its own", file: "election/ringactivelist/ringactivelist.go",
 		old: "if m.CanStand() && m.Own != m.Term {\n", new: "if m.CanStand() && m.Own != m.Term {\n\t\tm.Pass(out, *msg)\n\t\tm.putOwn(out)\n\t\tm.active.Add(msg.Origin)\n\t\treturn\n",
-		check: byCounts, says: "RingActiveList",
+		check: "^TestTranscripts$", in: "election/ringactivelist", says: "TestTranscripts",
 	},
 	{
 		bug: "skip: the lowest on the list is announced", file: "election/ringskip/ringskip.go",
