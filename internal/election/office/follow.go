@@ -13,7 +13,9 @@ func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 		out.Tell(election.Outdated, msg.Term, msg.From)
 		return
 	}
-	if m.role == claiming && !msg.Hold.Held && msg.Term >= m.term && m.roster.Outranks(msg.From, m.cfg.Self) {
+	if m.role == claiming && !msg.Hold.Held && msg.Term > m.term && m.roster.Outranks(msg.From, m.cfg.Self) {
+		// In the same term it wouldn't help the other one: a member that granted
+		// this process grants nobody else in that term.
 		m.abandon(out)
 	}
 	if msg.Hold.Held {
