@@ -157,6 +157,17 @@ bench: ## Run the benchmarks; BENCH=regexp chooses, COUNT=n repeats, BENCHTIME=5
 	if [ -z "$$packages" ]; then echo "no Go packages in the root module yet: nothing to measure"; exit 0; fi; \
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),1) -benchtime $(or $(BENCHTIME),1s) -timeout 60m $$packages
 
+SCHEDULES ?= 1000000
+.PHONY: soak
+soak: ## Run SCHEDULES random schedules with all faults, over all elections and safety modes, from SEED on.
+	@mkdir -p bin; $(STATIC) -o bin/ ./cmd/kubectl-conclave
+	@for safety in Majority Strict Available; do \
+		for algorithm in Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip; do \
+			bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all \
+				--schedules $$(( ($(SCHEDULES) + 17) / 18 )) --seed $(or $(SEED),1); \
+		done; \
+	done
+
 ##@ Build
 
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)"
