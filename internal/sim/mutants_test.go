@@ -73,7 +73,7 @@ var mutants = []mutant{
 	{
 		bug: "the end of a former life frees the grant of the present one", file: "election/grants/ledger.go",
 		old: "if l.to == h {\n\t\tl.free(now)", new: "if l.to.ID == h.ID {\n\t\tl.free(now)",
-		check: bySeeds, says: "one holder",
+		check: ".", in: "election/grants", says: "FAIL",
 	},
 	{
 		bug: "the old member list has no say", file: "election/grants/support.go",
@@ -144,6 +144,11 @@ var mutants = []mutant{
 		bug: "two elections overtake each other for ever", file: "election/ring.go",
 		old: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n\t\tr.Due = now + r.Round()\n", new: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n\t\tr.Due = now\n",
 		check: "^TestTranscripts$", in: "election/ringskip", says: "TestTranscripts",
+	},
+	{
+		bug: "a coordinator that is on no list any more is followed for ever", file: "election/office/handover.go",
+		old: "if m.leader != election.None && !m.known(m.leader) {", new: "if false {",
+		check: bySeeds, says: "convergence",
 	},
 	{
 		bug: "the higher process isn't handed the office", file: "election/office/handover.go",
