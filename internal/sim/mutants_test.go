@@ -147,7 +147,7 @@ var mutants = []mutant{
 	},
 	{
 		bug: "a coordinator that is on no list any more is followed for ever", file: "election/office/handover.go",
-		old: "if m.leader != election.None && !m.known(m.leader) {", new: "if false {",
+		old: "if m.role == follower && m.leader != election.None && !m.known(m.leader) {", new: "if false {",
 		check: bySeeds, says: "convergence",
 	},
 	{

@@ -157,7 +157,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 		m.peers[i].standing = false
 	}
 	m.innerStep(election.Input{Kind: election.Adopt, Now: m.now, Roster: roster}, out)
-	if m.leader != election.None && !m.known(m.leader) {
+	if m.role == follower && m.leader != election.None && !m.known(m.leader) {
 		m.leaderLost(election.None, out) // nobody would notice its silence
 	}
 	switch {
