@@ -16,6 +16,7 @@ type Detector struct {
 	patience election.Tick
 	// heard is, by ID, the last sign of life; unwatched for all others.
 	heard []election.Tick
+	watched int
 	// next is a moment before which no watched process can be overdue.
 	next     election.Tick
 	suspects election.IDs
@@ -34,13 +35,16 @@ func (d *Detector) Unwatch() {
 	for i := range d.heard {
 		d.heard[i] = unwatched
 	}
-	d.next = election.Never
+	d.watched, d.next = 0, election.Never
 }
 
 // Watch starts watching id: it is given the whole patience from now on.
 func (d *Detector) Watch(id election.ID, now election.Tick) {
 	for int(id) >= len(d.heard) {
 		d.heard = append(d.heard, unwatched)
+	}
+	if d.heard[id] == unwatched {
+		d.watched++
 	}
 	d.heard[id] = now
 	d.next = min(d.next, now+d.patience)
@@ -50,7 +54,11 @@ func (d *Detector) Watch(id election.ID, now election.Tick) {
 func (d *Detector) Heard(id election.ID, now election.Tick) bool {
 	if int(id) < len(d.heard) && d.heard[id] != unwatched {
 		d.heard[id] = now
-		d.next = min(d.next, now+d.patience) // it may have been a suspect, for whom nobody looks
+		if d.watched == 1 {
+			d.next = now + d.patience // a follower needn't look in between
+		} else {
+			d.next = min(d.next, now+d.patience) // it may have been a suspect, for whom nobody looks
+		}
 	}
 	return len(d.suspects) > 0 && d.suspects.Remove(id)
 }
@@ -99,8 +107,9 @@ func (d *Detector) Keep(keep func(election.ID) bool) {
 	}
 	d.suspects = still
 	for i := range d.heard {
-		if !keep(election.ID(i)) {
+		if d.heard[i] != unwatched && !keep(election.ID(i)) {
 			d.heard[i] = unwatched
+			d.watched--
 		}
 	}
 }
