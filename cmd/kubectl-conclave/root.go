@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 
@@ -8,6 +9,9 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/sim"
 )
+
+// version is stamped by make build.
+var version string
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -44,12 +48,16 @@ func newVersion() *cobra.Command {
 		Short: "Say which version this is",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version := "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-				version = info.Main.Version
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(version, builtFrom()))
 			return err
 		},
 	}
+}
+
+// builtFrom is the module's version where go install built the command.
+func builtFrom() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
 }
