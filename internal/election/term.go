@@ -41,7 +41,9 @@ type TermClock struct {
 	AtBoot Term
 	// Boot is the same moment on the monotonic clock.
 	Boot Tick
-	// TicksPerTerm says how fast the reading rises.
+	// TicksPerTerm says how fast the reading rises. It should be shorter than the
+	// patience of those who wait for an election: a process whose clock is behind
+	// could otherwise be overtaken by the next election whenever it may begin.
 	TicksPerTerm Tick
 }
 

@@ -65,7 +65,7 @@ func (p *plan) draw(w *world) {
 	r := &w.rng
 	*p = plan{steps: p.steps[:0], quietFor: heartbeat, termTicks: termTicks}
 	if r.percent(15) {
-		p.termTicks = 2 * lease // terms are scarce: an election may have to wait for the next
+		p.termTicks = lease / 2 // terms are scarce: an election may have to wait for the next
 	}
 	if r.percent(5) {
 		p.quietFor = lease + patience + 4*heartbeat

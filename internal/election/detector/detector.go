@@ -15,7 +15,7 @@ import "github.com/conclave-dev/conclave/internal/election"
 type Detector struct {
 	patience election.Tick
 	// heard is, by ID, the last sign of life; unwatched for all others.
-	heard []election.Tick
+	heard   []election.Tick
 	watched int
 	// next is a moment before which no watched process can be overdue.
 	next     election.Tick

@@ -122,7 +122,8 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 		return
 	}
 	m.role, m.term = claiming, term
-	m.claimUntil, m.campaignAt = m.now+m.patience(), election.Never
+	// Nobody grants a term that the clock doesn't read yet.
+	m.claimUntil, m.campaignAt = max(m.now, m.cfg.Clock.Due(term))+m.patience(), election.Never
 	m.support.Clear()
 	for i := range m.peers {
 		m.peers[i].barred = false
