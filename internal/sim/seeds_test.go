@@ -22,7 +22,6 @@ var seeds = []struct {
 	{"a coordinator that is on no list any more", "StatusTable", "Majority", "all", 1002566084},
 	{"a grant after a restart", "StatusTable", "Majority", "crash,partition", 38142},
 	{"the old member list", "StatusTable", "Majority", "crash,partition,members", 1135},
-	{"two lists that bully each other", "Bully", "Majority", "all", 54294},
 }
 
 func TestSeedsThatFoundBugs(t *testing.T) {

@@ -266,3 +266,17 @@ func TestTheDepartedSettleTheOldList(t *testing.T) {
 		w.wantHolder(5)
 	})
 }
+
+// Two processes that go by two lists may each be the highest: they would bully
+// each other out at the speed of the network, a term each time.
+func TestALowerCoordinatorIsLeftToTheHandOver(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		d := follower(t, mode, nil)
+		d.says(2, election.Coordinator, 12, election.Hold{})
+		for _, m := range d.kept {
+			if m.Kind.Counts() {
+				t.Errorf("it sends %s", m.Describe())
+			}
+		}
+	})
+}
