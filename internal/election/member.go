@@ -144,6 +144,16 @@ func (r *Roster) Priority(id ID) Priority {
 // stranger, None included.
 func (r *Roster) Outranks(a, b ID) bool { return r.Rank(a) < r.Rank(b) }
 
+// HighestOf is the one of id and others that outranks the rest.
+func (r *Roster) HighestOf(id ID, others []ID) ID {
+	for _, other := range others {
+		if r.Outranks(other, id) {
+			id = other
+		}
+	}
+	return id
+}
+
 // After is the process behind id on the ring, steps places on.
 func (r *Roster) After(id ID, steps int) ID {
 	if !r.Has(id) {

@@ -118,14 +118,13 @@ func (r *Ring) Overtaken(m *Message, now Tick) {
 }
 
 // Result takes notice of the outcome of an election, unless a higher process
-// was announced in the same term, and reports whether it did.
-func (r *Ring) Result(id ID, term Term, out *Output) bool {
+// was announced in the same term.
+func (r *Ring) Result(id ID, term Term, out *Output) {
 	if !r.Roster.Has(id) || r.Knows(term) && r.Roster.Outranks(r.Leader, id) {
-		return false
+		return
 	}
 	r.Due = Never
 	r.Recognise(id, term, out)
-	return true
 }
 
 // RingStatus says what the process knows.

@@ -201,8 +201,8 @@ var mutants = []mutant{
 		check: "^TestTranscripts$", in: "election/ringactivelist", says: "TestTranscripts",
 	},
 	{
-		bug: "skip: the lowest on the list is announced", file: "election/ringskip/ringskip.go",
-		old: "if m.Roster.Outranks(id, high) {", new: "if m.Roster.Outranks(high, id) {",
+		bug: "skip: the lowest on the list is announced", file: "election/member.go",
+		old: "if r.Outranks(other, id) {", new: "if r.Outranks(id, other) {",
 		check: byCounts, says: "RingSkip",
 	},
 }

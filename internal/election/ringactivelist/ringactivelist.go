@@ -118,12 +118,7 @@ func (m *Machine) complete(out *election.Output) {
 	if m.Own != m.Term {
 		return
 	}
-	high := m.Self
-	for _, id := range m.active {
-		if m.Roster.Outranks(id, high) {
-			high = id
-		}
-	}
+	high := m.Roster.HighestOf(m.Self, m.active)
 	m.Result(high, m.Term, out)
 }
 

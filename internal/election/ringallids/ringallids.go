@@ -103,12 +103,7 @@ func (m *Machine) back(out *election.Output) {
 		return
 	}
 	m.initiator = false
-	high := m.Self
-	for _, id := range m.collected {
-		if m.Roster.Outranks(id, high) {
-			high = id
-		}
-	}
+	high := m.Roster.HighestOf(m.Self, m.collected)
 	m.Result(high, m.Term, out)
 	m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: high})
 }

@@ -90,12 +90,7 @@ func (m *Machine) append(msg *election.Message, now election.Tick, out *election
 
 // close turns the list into the announcement of the highest on it.
 func (m *Machine) close(msg *election.Message, out *election.Output) {
-	high := m.Self
-	for _, id := range msg.List {
-		if m.Roster.Outranks(id, high) {
-			high = id
-		}
-	}
+	high := m.Roster.HighestOf(m.Self, msg.List)
 	m.Result(high, m.Term, out)
 	m.Pass(out, election.Message{Kind: election.Coordinator, Term: m.Term, Origin: m.Self, Subject: high})
 }
