@@ -52,7 +52,7 @@ var mutants = []mutant{
 	},
 	{
 		bug: "the holder counts the lease from when the grant arrives", file: "election/office/claim.go",
-		old: "m.support.Add(msg.From, msg.Hold.Sent)", new: "m.support.Add(msg.From, m.now)",
+		old: "m.support.Add(msg.From, min(msg.Hold.Sent, m.now))", new: "m.support.Add(msg.From, m.now)",
 		check: bySchedules, says: "one holder",
 	},
 	{
