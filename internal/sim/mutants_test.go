@@ -151,6 +151,11 @@ var mutants = []mutant{
 		check: bySeeds, says: "convergence",
 	},
 	{
+		bug: "a coordinator that resigned for good is never elected again", file: "election/office/follow.go",
+		old: "if msg.From != m.dead || !stands || m.detector.Suspects(msg.From) {", new: "if true {",
+		check: bySchedules, says: "convergence",
+	},
+	{
 		bug: "the higher process isn't handed the office", file: "election/office/handover.go",
 		old: "if m.role != holding || m.cfg.Policy == NeverPreempt {", new: "if true {",
 		check: bySchedules, says: "convergence",
