@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 
@@ -281,4 +282,11 @@ func (a *Agent) Close(ctx context.Context) {
 	a.mu.RUnlock()
 	leaving.Wait()
 	a.mesh.Close()
+}
+
+// Temporary reports whether a config that was refused may be taken over later
+// as it is: the disk was full, say.
+func Temporary(err error) bool {
+	var failed *os.PathError
+	return errors.As(err, &failed)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/lists"
 	"github.com/conclave-dev/conclave/internal/agent/mesh"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/election"
@@ -45,9 +46,13 @@ func cast(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*A
 			},
 			List: config.List{Version: 1, Members: members},
 		}
+		store, err := lists.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
 		agent, err := New(&config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Parts{
-			Clock: clock.New(time.Now()), Life: uint32(i + 1), Listener: listeners[m.Name],
-			Meters: func(string) group.Meter { return metrics.New().Of("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Clock: clock.New(time.Now()), Lists: store, Life: uint32(i + 1), Listener: listeners[m.Name],
+			Meter: func(string) group.Meter { return metrics.New().Of("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -151,8 +151,8 @@ var mutants = []mutant{
 		check: bySeeds, says: "convergence",
 	},
 	{
-		bug: "a coordinator that resigned for good is never elected again", file: "election/office/follow.go",
-		old: "if msg.From != m.dead || !stands || m.detector.Suspects(msg.From) {", new: "if true {",
+		bug: "a coordinator that resigned for good is never elected again", file: "election/office/office.go",
+		old: "		m.returned(msg, out)\n", new: "",
 		check: bySchedules, says: "convergence",
 	},
 	{
