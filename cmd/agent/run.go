@@ -55,7 +55,7 @@ func run(ctx context.Context, path string, log *slog.Logger) error {
 		return errors.Join(fmt.Errorf("await peers: %w", err), local.Close())
 	}
 	registry := metrics.New()
-	a, err := agent.New(c, agent.Parts{
+	a, err := agent.New(ctx, c, agent.Parts{
 		Clock: clock.New(time.Now()), Life: 1 + rand.Uint32N(1<<32-1), Listener: listener, Security: security,
 		Lists: store, Meter: func(of string) group.Meter { return registry.Of(of) }, Log: log,
 	})

@@ -57,7 +57,7 @@ type member struct {
 
 // New starts an agent. It changes the config: the lists in it become those that
 // are in force.
-func New(c *config.Config, parts Parts) (*Agent, error) {
+func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 	a := &Agent{parts: parts, config: c, groups: map[string]*member{}}
 	for i := range c.Groups {
 		if err := a.choose(&c.Groups[i], nil); err != nil {
@@ -69,8 +69,8 @@ func New(c *config.Config, parts Parts) (*Agent, error) {
 		Events: a, Log: parts.Log,
 	})
 	for _, of := range c.Groups {
-		if err := a.join(of); err != nil {
-			a.Close(context.Background())
+		if err := a.join(ctx, of); err != nil {
+			a.Close(ctx)
 			return nil, err
 		}
 	}
@@ -107,7 +107,7 @@ func (a *Agent) choose(g *config.Group, running *config.List) error {
 	return nil
 }
 
-func (a *Agent) join(of config.Group) error {
+func (a *Agent) join(ctx context.Context, of config.Group) error {
 	g, err := group.New(group.Config{
 		Self: a.config.Self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Post: a.mesh,
 		Meter: a.parts.Meter(of.Name), Log: a.parts.Log.With("group", of.Name),
@@ -117,9 +117,9 @@ func (a *Agent) join(of config.Group) error {
 	}
 	m := &member{Group: g, stopProbe: func() {}}
 	if of.Probe != nil {
-		var ctx context.Context
-		ctx, m.stopProbe = context.WithCancel(context.Background())
-		go probe(ctx, *of.Probe, g)
+		var probing context.Context
+		probing, m.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
+		go probe(probing, *of.Probe, g)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +181,7 @@ func (a *Agent) adopt(ctx context.Context, before, next config.Group, known bool
 			return next, err
 		}
 		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
-		return next, a.join(next)
+		return next, a.join(ctx, next)
 	}
 	if err := a.choose(&next, &before.List); err != nil {
 		return before, err

@@ -50,7 +50,7 @@ func cast(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*A
 		if err != nil {
 			t.Fatal(err)
 		}
-		agent, err := New(&config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Parts{
+		agent, err := New(t.Context(), &config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Parts{
 			Clock: clock.New(time.Now()), Lists: store, Life: uint32(i + 1), Listener: listeners[m.Name],
 			Meter: func(string) group.Meter { return metrics.New().Of("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})

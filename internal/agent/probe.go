@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -51,7 +52,7 @@ func ask(ctx context.Context, client *http.Client, url string) error {
 		return err
 	}
 	defer response.Body.Close()
-	if _, err := io.CopyN(io.Discard, response.Body, 1<<16); err != nil && err != io.EOF {
+	if _, err := io.CopyN(io.Discard, response.Body, 1<<16); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {

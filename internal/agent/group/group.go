@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,8 @@ type Group struct {
 	mail chan func()
 	quit chan struct{} // closed when the group is left
 	done chan struct{} // closed when nothing runs any more
+
+	leaving sync.Once
 
 	now  atomic.Pointer[snapshot]
 	feed *feed

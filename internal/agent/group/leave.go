@@ -58,19 +58,29 @@ func (g *Group) offer(ctx context.Context, to string) error {
 }
 
 // Leave ends the group's part in the election. A coordinator hands the office
-// over first, if anybody can take it; if not, or if ctx ends, it gives it up.
+// over first, and waits a moment for the other one, whom it may have to grant;
+// if ctx ends, or nobody can take the office, it gives it up.
 func (g *Group) Leave(ctx context.Context) {
-	if g.Leader().Leading {
-		if _, err := g.StepDown(ctx, ""); err != nil {
-			g.cfg.Log.Info("the office could not be handed over", "error", err)
-		}
+	watcher := g.Watch("")
+	if err := g.offer(ctx, ""); err == nil {
+		g.await(ctx, watcher, g.Drain()+time.Second, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
+		g.await(ctx, watcher, g.cfg.Group.Timing.Patience, func(l Leader) bool {
+			return l.Coordinator != "" && l.Coordinator != g.cfg.Self
+		})
 	}
 	// Whatever came of that: nothing is granted to an agent that has withdrawn.
 	_ = g.ask(context.WithoutCancel(ctx), func() { g.step(election.Input{Kind: election.Withdraw}) })
-	select {
-	case <-g.quit:
-	default:
-		close(g.quit)
-	}
+	g.leaving.Do(func() { close(g.quit) })
 	<-g.done
+}
+
+// await waits until what is published is as wanted, or as long as allowed.
+func (g *Group) await(ctx context.Context, watcher *Watcher, limit time.Duration, wanted func(Leader) bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !wanted(g.Leader()) {
+		if _, err := watcher.Next(ctx); err != nil {
+			return
+		}
+	}
 }

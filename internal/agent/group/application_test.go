@@ -1,0 +1,208 @@
+package group
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+func TestSessionIsToldOfTheTenure(t *testing.T) {
+	g := found(t, map[string]int{"a": 10}, nil).of("a")
+	s := open(t, g)
+	e := next(t, s, Lead)
+	if l := g.Leader(); !l.Leading || l.Token != e.Token || l.Term != e.Term || e.Token != e.Term<<20|10 {
+		t.Errorf("the session was told %+v while the group says %+v", e, l)
+	}
+	late := open(t, g)
+	if again := next(t, late, Lead); again != e {
+		t.Errorf("a session that was opened later was told %+v instead of %+v", again, e)
+	}
+}
+
+func TestTheRoleEndsWithItsSession(t *testing.T) {
+	g := found(t, map[string]int{"a": 10}, nil).of("a")
+	s, other := open(t, g), open(t, g)
+	first := next(t, s, Lead)
+	next(t, other, Lead)
+	s.Close()
+	next(t, other, Lost)
+	if second := next(t, other, Lead); second.Token <= first.Token {
+		t.Errorf("the token went from %d to %d", first.Token, second.Token)
+	}
+	other.Close()
+	await(t, g, "nobody leads: no application lives", func(l Leader) bool { return !l.Leading && l.Coordinator == "" })
+	next(t, open(t, g), Lead)
+}
+
+func TestWithoutItsSessionAProcessDoesNotStand(t *testing.T) {
+	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
+	a := open(t, town.of("a"))
+	e := next(t, a, Lead) // The highest two have none.
+	if l := await(t, town.of("c"), "it follows a", func(l Leader) bool { return l.Coordinator == "a" }); l.Term != e.Term {
+		t.Errorf("c follows in term %d, not %d", l.Term, e.Term)
+	}
+	c := open(t, town.of("c"))
+	stop := next(t, a, Stop)
+	if stop.Successor != "c" || stop.Term != e.Term {
+		t.Errorf("a was told %+v", stop)
+	}
+	if err := town.of("a").Stopped(soon(t), a.ID(), stop.Term); err != nil {
+		t.Fatal(err)
+	}
+	if lead := next(t, c, Lead); lead.Token <= e.Token {
+		t.Errorf("c's token %d isn't above a's %d", lead.Token, e.Token)
+	}
+}
+
+// TestNobodySucceedsBeforeTheApplicationStopped: every member is asked again and
+// again while the application hesitates. What it waits for is the successor's
+// wish for the office, which comes with each of its answers, several times.
+func TestNobodySucceedsBeforeTheApplicationStopped(t *testing.T) {
+	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
+	first, second := open(t, town.of("a")), open(t, town.of("a"))
+	lead := next(t, first, Lead)
+	next(t, second, Lead)
+	open(t, town.of("c"))
+	next(t, first, Stop)
+	next(t, second, Stop)
+	a := town.of("a")
+	if l := a.Leader(); l.Leading || l.Token != 0 || l.Coordinator != "a" {
+		t.Errorf("told to stop, a says %+v", l)
+	}
+	for what, c := range map[string]struct {
+		session string
+		term    uint64
+		want    error
+	}{
+		"an unknown session": {"nobody", lead.Term, ErrNoSession},
+		"another term":       {first.ID(), lead.Term + 1, ErrOtherTerm},
+	} {
+		if err := a.Stopped(soon(t), c.session, c.term); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v instead of %v", what, err, c.want)
+		}
+	}
+	if err := a.Stopped(soon(t), first.ID(), lead.Term); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Stopped(soon(t), first.ID(), lead.Term); !errors.Is(err, ErrOtherTerm) {
+		t.Errorf("stopping twice: %v", err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		g := town.of(name)
+		before := g.Watch("")
+		ctx := soon(t)
+		for range 5 { // The state is settled five heartbeats long.
+			if _, err := g.Status(ctx); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+		if c, err := before.Next(ctx); err != nil || c.Leader.Coordinator != "a" {
+			t.Errorf("%s follows %q, %v, while a's application hasn't stopped", name, c.Leader.Coordinator, err)
+		}
+	}
+	second.Close() // Dead is stopped, too.
+	await(t, town.of("c"), "c leads", leads)
+}
+
+func TestTheDrainTimeEnds(t *testing.T) {
+	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+		g.Session, g.Timing.Drain = true, 50*time.Millisecond
+	})
+	a := open(t, town.of("a"))
+	next(t, a, Lead)
+	open(t, town.of("c"))
+	stop := next(t, a, Stop)
+	next(t, a, Lost)
+	await(t, town.of("c"), "c leads", leads)
+	if err := town.of("a").Stopped(soon(t), a.ID(), stop.Term); !errors.Is(err, ErrOtherTerm) {
+		t.Errorf("an answer that comes too late: %v", err)
+	}
+}
+
+func TestAProbeDecidesWhoStands(t *testing.T) {
+	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+	await(t, town.of("c"), "c leads", leads)
+	if err := town.of("c").Probed(soon(t), false); err != nil {
+		t.Fatal(err)
+	}
+	await(t, town.of("b"), "b leads", leads)
+	if err := town.of("c").Probed(soon(t), true); err != nil {
+		t.Fatal(err)
+	}
+	await(t, town.of("c"), "c leads again", leads)
+}
+
+func TestStepDown(t *testing.T) {
+	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+		g.Preemption.Stable = time.Minute // Who stepped down stays away.
+	})
+	await(t, town.of("c"), "c leads", leads)
+	for _, name := range []string{"a", "b"} {
+		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+	}
+	if _, err := town.of("b").StepDown(soon(t), ""); !errors.Is(err, ErrNotLeading) {
+		t.Errorf("a follower steps down: %v", err)
+	}
+	if _, err := town.of("c").StepDown(soon(t), "nobody"); !errors.Is(err, ErrNobody) {
+		t.Errorf("in favour of nobody: %v", err)
+	}
+	l, err := town.of("c").StepDown(soon(t), "a")
+	if err != nil || l.Coordinator != "a" && l.Coordinator != "b" {
+		t.Errorf("c stepped down: %+v, %v", l, err)
+	}
+}
+
+// TestATenureEndsByTheClock: also where the group's goroutine can't notice.
+func TestATenureEndsByTheClock(t *testing.T) {
+	g := found(t, map[string]int{"a": 10}, nil).of("a")
+	l := await(t, g, "a leads", leads)
+	if l := g.Leader(); l.RemainingMillis == nil || *l.RemainingMillis > 200 {
+		t.Errorf("the remaining time of a lease of 200 ms is missing or too long: %+v", l)
+	}
+	held, release := make(chan struct{}), make(chan struct{})
+	if err := g.do(func() { close(held); <-release }); err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	ctx := soon(t)
+	for g.Leader().Leading && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if now := g.Leader(); now.Leading || now.Token != 0 || now.Coordinator != "" {
+		t.Errorf("the lease has run out, but: %+v", now)
+	}
+	close(release)
+	if again := await(t, g, "a leads in a new term", func(now Leader) bool {
+		return now.Leading && now.Term > l.Term
+	}); again.Token <= l.Token {
+		t.Errorf("the token went from %d to %d", l.Token, again.Token)
+	}
+}
+
+func TestLeavingHandsOver(t *testing.T) {
+	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+	await(t, town.of("c"), "c leads", leads)
+	for _, name := range []string{"a", "b"} {
+		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+	}
+	c := town.of("c")
+	w := c.Watch("")
+	c.Leave(soon(t))
+	await(t, town.of("b"), "b leads", leads)
+	for {
+		if _, err := w.Next(soon(t)); errors.Is(err, ErrClosed) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Open(soon(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("a session in a group that was left: %v", err)
+	}
+	if _, err := c.Status(soon(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("the status of a group that was left: %v", err)
+	}
+}

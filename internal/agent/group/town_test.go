@@ -1,0 +1,173 @@
+package group
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/wire"
+)
+
+// town is some groups' agents, with a post between them that loses nothing
+// unless it is told to.
+type town struct {
+	t *testing.T
+
+	mu     sync.Mutex
+	groups map[string]*Group
+	cut    map[string]bool
+}
+
+// office of one member.
+type desk struct {
+	town *town
+	name string
+}
+
+func (d desk) Send(to string, parcel mesh.Parcel) bool {
+	d.town.mu.Lock()
+	g := d.town.groups[to]
+	cut := d.town.cut[d.name] || d.town.cut[to]
+	d.town.mu.Unlock()
+	if cut || g == nil {
+		return !cut && g != nil
+	}
+	r := bytes.NewReader(parcel.Frame)
+	size, err := wire.ReadSize(r, wire.MaxFrame)
+	if err != nil {
+		d.town.t.Error(err)
+	}
+	frame, err := wire.Parse(parcel.Frame[len(parcel.Frame)-size:])
+	if err != nil {
+		d.town.t.Error(err)
+	}
+	go g.Letter(d.name, frame.Letter) // The post doesn't wait; letters may overtake each other.
+	return true
+}
+
+func (d desk) Connected(string) bool { return true }
+
+type silentMeter struct{}
+
+func (silentMeter) Sent(election.Kind)          {}
+func (silentMeter) Received(election.Kind)      {}
+func (silentMeter) Told(election.Event)         {}
+func (silentMeter) Refused()                    {}
+func (silentMeter) Suspected()                  {}
+func (silentMeter) Cleared()                    {}
+func (silentMeter) Vacant(Cause, time.Duration) {}
+func (silentMeter) Filled(time.Duration)        {}
+
+// found starts a group of members with their priorities, in short time.
+func found(t *testing.T, priorities map[string]int, change func(*config.Group)) *town {
+	t.Helper()
+	town := &town{t: t, groups: map[string]*Group{}, cut: map[string]bool{}}
+	of := config.Group{
+		Name: "ledger", Algorithm: "StatusTable",
+		Safety:     config.Safety{Mode: office.Majority, Lease: 200 * time.Millisecond},
+		Preemption: config.Preemption{Policy: office.Always},
+		Timing: config.Timing{
+			Heartbeat: 20 * time.Millisecond, Patience: 100 * time.Millisecond, Stagger: 10 * time.Millisecond,
+			Reply: 10 * time.Millisecond, Drain: time.Minute,
+		},
+		List: config.List{Version: 1},
+	}
+	for _, name := range slices.Sorted(maps.Keys(priorities)) {
+		of.List.Members = append(of.List.Members, config.Member{
+			Name: name, Priority: election.Priority(priorities[name]), Address: name + ":1",
+		})
+	}
+	if change != nil {
+		change(&of)
+	}
+	for i, m := range of.List.Members {
+		town.join(m.Name, uint32(i+1), of)
+	}
+	return town
+}
+
+func (town *town) join(name string, life uint32, of config.Group) {
+	town.t.Helper()
+	g, err := New(Config{
+		Self: name, Life: life, Clock: clock.New(time.Now()), Group: of, Post: desk{town, name}, Meter: silentMeter{},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		town.t.Fatal(err)
+	}
+	town.t.Cleanup(func() {
+		town.isolate(name)
+		g.Leave(town.t.Context()) // Its context has ended by now: nothing is handed over.
+	})
+	town.mu.Lock()
+	defer town.mu.Unlock()
+	town.groups[name] = g
+}
+
+func (town *town) isolate(name string) {
+	town.mu.Lock()
+	defer town.mu.Unlock()
+	town.cut[name] = true
+}
+
+func (town *town) of(name string) *Group {
+	town.mu.Lock()
+	defer town.mu.Unlock()
+	return town.groups[name]
+}
+
+// soon is the deadline of everything that a test waits for.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// await waits for a state of a group.
+func await(t *testing.T, g *Group, what string, wanted func(Leader) bool) Leader {
+	t.Helper()
+	w, ctx := g.Watch(""), soon(t)
+	for {
+		change, err := w.Next(ctx)
+		if err != nil {
+			t.Fatalf("%s waits until %s: %v; it says %+v", g.cfg.Self, what, err, g.Leader())
+		}
+		if wanted(change.Leader) {
+			return change.Leader
+		}
+	}
+}
+
+func leads(l Leader) bool { return l.Leading }
+
+// next is the next event of a session, which must be of that kind.
+func next(t *testing.T, s *Session, kind SessionEventKind) SessionEvent {
+	t.Helper()
+	e, err := s.Next(soon(t))
+	if err != nil || e.Kind != kind {
+		t.Fatalf("the session was told %+v, %v instead of %s", e, err, kind)
+	}
+	return e
+}
+
+func open(t *testing.T, g *Group) *Session {
+	t.Helper()
+	s, err := g.Open(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
