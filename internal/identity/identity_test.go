@@ -224,7 +224,7 @@ func TestNobodyResumesASession(t *testing.T) {
 	ca := newAuthority(t)
 	a := newAgent(t, ca.issue(t, time.Hour, ledgerA), ca.pair.Cert)
 	client, server := a.Client(), a.Server()
-	client.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	client.ClientSessionCache, client.ServerName = tls.NewLRUClientSessionCache(1), "a" // the name is the cache's key
 	for range 3 {
 		if m := meet(t, client, server); m.clientErr != nil || m.server.DidResume {
 			t.Errorf("resumed %v, %v", m.server.DidResume, m.clientErr)
