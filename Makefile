@@ -168,6 +168,11 @@ soak: ## Run SCHEDULES random schedules with all faults, over all elections and 
 		done; \
 	done
 
+.PHONY: bench-agent
+bench-agent: ## Measure real agents: kills of the coordinator, hand-overs, idle cost; ARGS="--agents 5 -o json" chooses.
+	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-agent
+	@bin/bench-agent $(ARGS)
+
 ##@ Build
 
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)"
