@@ -96,7 +96,7 @@ func TestCutLosesPacketsInOneDirection(t *testing.T) {
 	for _, name := range troupe.Names() {
 		socket, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", troupe.Agent(name).Host+":0")
 		do(t, err)
-		defer socket.Close()
+		t.Cleanup(func() { socket.Close() })
 		hosts[name] = socket
 	}
 	send := func(from, to, what string) {
