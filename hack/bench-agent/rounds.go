@@ -138,11 +138,16 @@ func (b *bench) handOver(ctx context.Context) (time.Duration, error) {
 	former := b.coordinator
 	asked, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if _, err := b.troupe.StepDown(asked, former, ""); err != nil {
+	// Whoever stepped down a moment ago stays away for a while: so it may take a moment until there is somebody who can.
+	err := troupe.Await(asked, func(ctx context.Context) error {
+		_, err := b.troupe.StepDown(ctx, former, "")
+		return err
+	})
+	if err != nil {
 		return 0, lateError{err.Error()}
 	}
 	var left, taken time.Time
-	err := b.audience.await(asked, func(_ map[string]troupe.Seen, since []troupe.Seen) bool {
+	err = b.audience.await(asked, func(_ map[string]troupe.Seen, since []troupe.Seen) bool {
 		for _, seen := range since {
 			if seen.Leader.Self == former && !seen.Leader.Leading && left.IsZero() {
 				left = seen.At

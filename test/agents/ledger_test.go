@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,8 @@ type ledger struct {
 	troupe  *troupe.Troupe
 	storage *storage
 	history *history
-	mode    string
+	// name tells it from others in one test.
+	name, mode string
 	// register is the one that clients use now. Each fault has its own, so that
 	// the checker has many short histories to look at instead of a long one.
 	register atomic.Int64
@@ -41,13 +43,17 @@ const leaseMillis = 150
 
 func openLedger(t *testing.T, mode string, agents int, policy string) *ledger {
 	t.Helper()
+	stable := 0
+	if policy == "WhenStable" {
+		stable = 1
+	}
 	group := troupe.Group{
 		Safety:     &troupe.Safety{Mode: mode, LeaseMillis: leaseMillis},
-		Preemption: &troupe.Preemption{Policy: policy},
+		Preemption: &troupe.Preemption{Policy: policy, StableSeconds: &stable},
 		Timing:     &timing,
 	}
 	l := &ledger{
-		t: t, mode: mode, troupe: troupe.Assemble(t, troupe.Plan{Agents: agents, TLS: true, Group: group}),
+		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, troupe: troupe.Assemble(t, troupe.Plan{Agents: agents, TLS: true, Group: group}),
 		storage: newStorage(), history: newHistory(), applications: map[string]*application{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -146,6 +152,12 @@ func (l *ledger) note(format string, arguments ...any) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.diary = append(l.diary, fmt.Sprintf("%s register %d: ", time.Duration(l.history.now()), l.register.Load())+fmt.Sprintf(format, arguments...))
+}
+
+func (l *ledger) story() string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return strings.Join(l.diary, "\n")
 }
 
 // leading is whose application claims to lead, and somebody if nobody does.

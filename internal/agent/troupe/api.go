@@ -74,6 +74,9 @@ func (t *Troupe) Status(ctx context.Context, name string) (group.Status, error) 
 	return get[group.Status](ctx, t, name, "status")
 }
 
+// ErrRefused: the agent leads nobody, or nobody could take over now.
+var ErrRefused = errors.New("refused")
+
 // StepDown asks the coordinator to hand the office over, to anyone if to is
 // empty, and returns when that is done.
 func (t *Troupe) StepDown(ctx context.Context, name, to string) (group.Leader, error) {
@@ -84,6 +87,9 @@ func (t *Troupe) StepDown(ctx context.Context, name, to string) (group.Leader, e
 	status, body, err := t.client.ask(ctx, http.MethodPost, t.url(name, "step-down"), wish)
 	if err != nil {
 		return group.Leader{}, err
+	}
+	if status == http.StatusConflict {
+		return group.Leader{}, fmt.Errorf("agent %s: %w: %s", name, ErrRefused, bytes.TrimSpace(body))
 	}
 	if status != http.StatusOK {
 		return group.Leader{}, fmt.Errorf("agent %s didn't hand its office over: status %d: %s", name, status, bytes.TrimSpace(body))
