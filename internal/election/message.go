@@ -102,6 +102,7 @@ type Hold struct {
 	// Held says that the sender of a BEAT has tenure already, rather than asking
 	// for it; in a DENY, that the sender knows a coordinator that has.
 	Held bool
-	// Standing says that the sender could take the office.
+	// Standing says that the sender could take the office; in RESIGNED, that it
+	// would take it again.
 	Standing bool
 }

@@ -52,7 +52,7 @@ var mutants = []mutant{
 	},
 	{
 		bug: "the holder counts the lease from when the grant arrives", file: "election/office/claim.go",
-		old: "m.support.Add(msg.From, msg.Hold.Sent)", new: "m.support.Add(msg.From, m.now)",
+		old: "m.support.Add(msg.From, min(msg.Hold.Sent, m.now))", new: "m.support.Add(msg.From, m.now)",
 		check: bySchedules, says: "one holder",
 	},
 	{
@@ -149,6 +149,11 @@ var mutants = []mutant{
 		bug: "a coordinator that is on no list any more is followed for ever", file: "election/office/handover.go",
 		old: "if m.role == follower && m.leader != election.None && !m.known(m.leader) {", new: "if false {",
 		check: bySeeds, says: "convergence",
+	},
+	{
+		bug: "a coordinator that resigned for good is never elected again", file: "election/office/office.go",
+		old: "		m.returned(msg, out)\n", new: "",
+		check: bySchedules, says: "convergence",
 	},
 	{
 		bug: "the higher process isn't handed the office", file: "election/office/handover.go",

@@ -25,6 +25,13 @@ type Config struct {
 	State  string
 	TLS    TLS
 	Groups []Group
+	// ExposeAPI is the consent to an API that isn't on a loopback address.
+	ExposeAPI bool
+
+	// file and lines are where things stand: lines has "" for the file itself,
+	// and one entry for each group.
+	file  string
+	lines map[string]lines
 }
 
 // TLS are the files of the agent's certificate, or the consent to do without.

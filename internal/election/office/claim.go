@@ -217,7 +217,7 @@ func (m *Machine) granted(msg *election.Message, out *election.Output) {
 	}
 	if m.cfg.Mode != Available {
 		m.peers[msg.From].barred = false
-		m.support.Add(msg.From, msg.Hold.Sent)
+		m.support.Add(msg.From, min(msg.Hold.Sent, m.now)) // nobody can have been asked later than now
 		m.secure(out)
 	}
 	if m.role == holding && m.roster.Outranks(msg.From, m.cfg.Self) {
@@ -305,9 +305,9 @@ func (m *Machine) release(out *election.Output) {
 func (m *Machine) tellResigned(successor election.ID, out *election.Output) {
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self {
-			out.Send = append(out.Send, election.Message{
-				Kind: election.Resigned, From: m.cfg.Self, To: id, Term: m.term, Subject: successor,
-			})
+			resigned := election.Message{Kind: election.Resigned, From: m.cfg.Self, To: id, Term: m.term, Subject: successor}
+			resigned.Hold.Standing = m.canStand() && !m.leaving
+			out.Send = append(out.Send, resigned)
 		}
 	})
 }

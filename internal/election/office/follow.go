@@ -192,6 +192,17 @@ func (m *Machine) alive(id election.ID, out *election.Output) {
 	}
 }
 
+// returned notes that the last coordinator stands again, which had resigned
+// because it didn't.
+func (m *Machine) returned(msg *election.Message, out *election.Output) {
+	stands := msg.Kind == election.Beat || msg.Hold.Standing && msg.Kind != election.Resigned
+	if msg.From != m.dead || !stands || m.detector.Suspects(msg.From) {
+		return
+	}
+	m.dead = election.None
+	m.innerStep(election.Input{Kind: election.Restore, Now: m.now, Peer: msg.From}, out)
+}
+
 // suspect notes that a process is believed dead.
 func (m *Machine) suspect(id election.ID, out *election.Output) {
 	if id == m.cfg.Self || !m.known(id) {
@@ -250,7 +261,11 @@ func (m *Machine) resigned(msg *election.Message, out *election.Output) {
 	if m.leader != msg.From || m.leaderTerm > msg.Term {
 		return
 	}
-	m.leaderLost(election.None, out)
+	dead := election.None
+	if !msg.Hold.Standing {
+		dead = msg.From // to the election it is: it lives, but doesn't stand
+	}
+	m.leaderLost(dead, out)
 	if msg.Subject == m.cfg.Self {
 		m.campaignAt = m.now
 	}

@@ -278,6 +278,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 		if msg.From != m.leader || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.leaderTerm {
 			m.alive(msg.From, out) // of the coordinator, only its BEAT says that it leads
 		}
+		m.returned(msg, out)
 	}
 	switch msg.Kind {
 	case election.Beat:

@@ -80,6 +80,11 @@ func (e *apiError) Error() string { return e.text }
 // ready tells whether the API server has all that it serves.
 func (a *api) ready(ctx context.Context) error { return a.do(ctx, http.MethodGet, "/readyz", nil, nil) }
 
+// reachesKubelet tells whether kubectl logs and exec work with the node.
+func (a *api) reachesKubelet(ctx context.Context, node string) error {
+	return a.do(ctx, http.MethodGet, "/api/v1/nodes/"+node+"/proxy/healthz", nil, nil)
+}
+
 // create makes an object, unless it's there.
 func (a *api) create(ctx context.Context, path string, object any) error {
 	err := a.do(ctx, http.MethodPost, path, object, nil)

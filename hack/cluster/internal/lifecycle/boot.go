@@ -206,6 +206,23 @@ func (c Cluster) awaitReady(ctx context.Context, state *State, controlPlane Memb
 			return err
 		}
 	}
+	return c.awaitKubelets(ctx, state, server)
+}
+
+// awaitKubelets returns when the kubelets let the API server in. They ask it whether they may, and after the control
+// plane was killed they do so over connections on which nobody answers, until they notice.
+func (c Cluster) awaitKubelets(ctx context.Context, state *State, server *api) error {
+	for _, member := range state.Machines {
+		if member.Machine.IsControlPlane() || !member.Init.Alive() || !c.fabric().Plugged(member.Machine) {
+			continue
+		}
+		if err := c.until(ctx, member, member.Machine.Name+" lets the API server in", func() (bool, error) {
+			err := server.reachesKubelet(ctx, member.Machine.Name)
+			return err == nil, err
+		}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent"
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/lists"
+	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/identity"
+)
+
+// run is an agent from its start to its end by a signal.
+func run(ctx context.Context, path string, log *slog.Logger) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	c, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	for _, warning := range c.Warnings() {
+		log.Warn(warning)
+	}
+	store, err := lists.Open(c.State)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	security, err := secure(c, log)
+	if err != nil {
+		return err
+	}
+	local, err := listenLocally(ctx, c.API)
+	if err != nil {
+		return err
+	}
+	listener, err := mesh.Listen(ctx, c.Listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("await peers: %w", err), local.Close())
+	}
+	registry := metrics.New()
+	a, err := agent.New(c, agent.Parts{
+		Clock: clock.New(time.Now()), Life: 1 + rand.Uint32N(1<<32-1), Listener: listener, Security: security,
+		Lists: store, Meter: func(of string) group.Meter { return registry.Of(of) }, Log: log,
+	})
+	if err != nil {
+		return errors.Join(err, local.Close(), listener.Close())
+	}
+	log.Info("takes part", "self", c.Self, "listen", listener.Addr().String(), "api", local.Addr().String())
+	return serve(ctx, a, local, path, registry.Handler(a), log)
+}
+
+// serve answers applications and takes over a changed file, until ctx ends.
+// The API ends last: an application must hear that it has to stop.
+func serve(
+	ctx context.Context, a *agent.Agent, local net.Listener, path string, metrics http.Handler, log *slog.Logger,
+) error {
+	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 1)
+	go func() { failed <- api.Serve(answering, local, api.New(a.Local(), metrics)) }()
+
+	var watching sync.WaitGroup
+	watching.Go(func() { watch(ctx, a, path, log) })
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	log.Info("leaves")
+	a.Close(context.WithoutCancel(ctx))
+	stop()
+	watching.Wait()
+	if err == nil {
+		err = <-failed
+	}
+	return err
+}
+
+func listenLocally(ctx context.Context, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("open the local API: %w", err)
+	}
+	return listener, nil
+}
+
+// security is what an agent's certificate means for its connections.
+type security struct {
+	*identity.Files
+
+	domain string
+}
+
+func secure(c *config.Config, log *slog.Logger) (mesh.Security, error) {
+	if c.TLS.Insecure {
+		log.Warn("peers are connected without TLS: anyone on this machine can take part")
+		return nil, nil //nolint:nilnil // No security is what the config asks for.
+	}
+	files, err := identity.Open(
+		identity.Paths{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile},
+		func(err error) { log.Error("goes on with the certificate that it had", "error", err) },
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &security{files, c.Domain}, nil
+}
+
+// Client is for mesh.Security: who is called is checked against its names there.
+func (s *security) Client() *tls.Config { return s.Files.Client() }
+
+// Members are the names under which a peer may speak, by group.
+func (s *security) Members(state tls.ConnectionState) (map[string]string, error) {
+	names, err := identity.Peer(state)
+	if err != nil {
+		return nil, err
+	}
+	members := map[string]string{}
+	for _, name := range names {
+		if name.Domain == s.domain {
+			members[name.Group] = name.Member
+		}
+	}
+	return members, nil
+}
+
+// logger writes what an operator should know.
+func logger(verbose bool) *slog.Logger {
+	level := slog.LevelInfo
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}

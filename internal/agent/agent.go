@@ -1,0 +1,292 @@
+// Package agent is the runtime of the Machines: one agent for each process, in
+// one or more groups. It owns connections, timers and files, and decides
+// nothing.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/lists"
+	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/wire"
+)
+
+// Parts are what an agent is made of, besides its config.
+type Parts struct {
+	Clock    *clock.Clock
+	Life     uint32
+	Listener net.Listener
+	// Security is nil for plain TCP.
+	Security mesh.Security
+	Lists    *lists.Store
+	Meter    func(group string) group.Meter
+	Log      *slog.Logger
+}
+
+// Agent takes part in elections.
+type Agent struct {
+	parts Parts
+	mesh  *mesh.Mesh
+	// reloading: one at a time.
+	reloading sync.Mutex
+
+	mu sync.RWMutex
+	// config is what runs: the lists in it are those that were adopted.
+	config   *config.Config
+	groups   map[string]*member
+	problems []string
+}
+
+// member is this process in one group.
+type member struct {
+	*group.Group
+
+	stopProbe context.CancelFunc
+}
+
+// New starts an agent. It changes the config: the lists in it become those that
+// are in force.
+func New(c *config.Config, parts Parts) (*Agent, error) {
+	a := &Agent{parts: parts, config: c, groups: map[string]*member{}}
+	for i := range c.Groups {
+		if err := a.choose(&c.Groups[i], nil); err != nil {
+			return nil, err
+		}
+	}
+	a.mesh = mesh.New(mesh.Config{
+		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
+		Events: a, Log: parts.Log,
+	})
+	for _, of := range c.Groups {
+		if err := a.join(of); err != nil {
+			a.Close(context.Background())
+			return nil, err
+		}
+	}
+	a.mesh.SetPeers(addresses(c))
+	return a, nil
+}
+
+// choose puts the list into g that the agent must run, and sees to it that a
+// restart will find it.
+func (a *Agent) choose(g *config.Group, running *config.List) error {
+	kept := running
+	if kept == nil {
+		last, found, err := a.parts.Lists.Load(g.Name)
+		if err != nil {
+			return fmt.Errorf("group %s: %w", g.Name, err)
+		}
+		if found {
+			kept = &last
+		}
+	}
+	choice, err := lists.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Terms().Ceiling(a.parts.Clock.Now()))
+	if err != nil {
+		return fmt.Errorf("group %s: %w", g.Name, err)
+	}
+	if choice.Warning != "" {
+		a.parts.Log.Warn(choice.Warning, "group", g.Name)
+	}
+	if choice.Save {
+		if err := a.parts.Lists.Save(g.Name, choice.List); err != nil {
+			return err
+		}
+	}
+	g.List = choice.List
+	return nil
+}
+
+func (a *Agent) join(of config.Group) error {
+	g, err := group.New(group.Config{
+		Self: a.config.Self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Post: a.mesh,
+		Meter: a.parts.Meter(of.Name), Log: a.parts.Log.With("group", of.Name),
+	})
+	if err != nil {
+		return err
+	}
+	m := &member{Group: g, stopProbe: func() {}}
+	if of.Probe != nil {
+		var ctx context.Context
+		ctx, m.stopProbe = context.WithCancel(context.Background())
+		go probe(ctx, *of.Probe, g)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.groups[of.Name] = m
+	return nil
+}
+
+func (m *member) leave(ctx context.Context) {
+	m.stopProbe()
+	m.Leave(ctx)
+}
+
+// Reload goes over to another config, group by group. What can't be taken over
+// is in the error; everything else goes on as it was.
+func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	if err := config.Changes(a.Config(), next); err != nil {
+		return err
+	}
+	running := map[string]config.Group{}
+	for _, g := range a.Config().Groups {
+		running[g.Name] = g
+	}
+	merged := *next
+	merged.Groups = nil
+	var failed []error
+	for _, g := range next.Groups {
+		before, known := running[g.Name]
+		delete(running, g.Name)
+		adopted, err := a.adopt(ctx, before, g, known)
+		if err != nil {
+			failed = append(failed, err)
+		}
+		if err == nil || known {
+			merged.Groups = append(merged.Groups, adopted)
+		}
+	}
+	for name := range running {
+		a.mu.Lock()
+		left := a.groups[name]
+		delete(a.groups, name)
+		a.mu.Unlock()
+		left.leave(ctx)
+		a.parts.Log.Info("left a group", "group", name)
+	}
+	a.mu.Lock()
+	a.config = &merged
+	a.mu.Unlock()
+	a.mesh.SetPeers(addresses(&merged))
+	return errors.Join(failed...)
+}
+
+// adopt joins a group, or goes over to its new list. It returns the group as it
+// runs from now on.
+func (a *Agent) adopt(ctx context.Context, before, next config.Group, known bool) (config.Group, error) {
+	if !known {
+		if err := a.choose(&next, nil); err != nil {
+			return next, err
+		}
+		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
+		return next, a.join(next)
+	}
+	if err := a.choose(&next, &before.List); err != nil {
+		return before, err
+	}
+	// The new members must be reachable before the first message to them.
+	a.mesh.SetPeers(addresses(a.Config(), next))
+	g, _ := a.Find(next.Name)
+	if err := g.Adopt(ctx, next.List); err != nil {
+		return before, err
+	}
+	if next.List.Version != before.List.Version {
+		a.parts.Log.Info("adopted a member list", "group", next.Name, "version", next.List.Version)
+	}
+	return next, nil
+}
+
+// Config is what runs now. It must not be changed.
+func (a *Agent) Config() *config.Config {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.config
+}
+
+// addresses are those of all members of all lists in force. Groups that are
+// given besides count before those of the config.
+func addresses(c *config.Config, besides ...config.Group) map[string]string {
+	all := map[string]string{}
+	for _, g := range append(besides, c.Groups...) {
+		for list := &g.List; list != nil; list = list.Previous {
+			for _, m := range list.Members {
+				if _, newer := all[m.Name]; !newer {
+					all[m.Name] = m.Address
+				}
+			}
+		}
+	}
+	delete(all, c.Self)
+	return all
+}
+
+// Names are the names of the groups.
+func (a *Agent) Names() []string {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return slices.Sorted(maps.Keys(a.groups))
+}
+
+// Find looks a group up.
+func (a *Agent) Find(name string) (*group.Group, bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	m, ok := a.groups[name]
+	if !ok {
+		return nil, false
+	}
+	return m.Group, true
+}
+
+// Report sets what is wrong with the agent, for whoever asks whether it is
+// ready; nothing if all is well.
+func (a *Agent) Report(problems ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.problems = problems
+}
+
+// Problems is what is wrong.
+func (a *Agent) Problems() []string {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.problems
+}
+
+// Letter is for mesh.Events.
+func (a *Agent) Letter(from string, letter *wire.Letter) {
+	if g, ok := a.Find(letter.Group); ok {
+		g.Letter(from, letter)
+	}
+}
+
+// Gone is for mesh.Events.
+func (a *Agent) Gone(peer string, life uint32) {
+	for _, name := range a.Names() {
+		if g, ok := a.Find(name); ok {
+			g.Gone(peer, life)
+		}
+	}
+}
+
+// Close leaves all groups, hands over what the agent holds if ctx leaves the
+// time, and says goodbye.
+func (a *Agent) Close(ctx context.Context) {
+	a.mu.RLock()
+	var leaving sync.WaitGroup
+	for _, m := range a.groups { // They stay where they are: who hands over must be able to hear.
+		leaving.Go(func() { m.leave(ctx) })
+	}
+	a.mu.RUnlock()
+	leaving.Wait()
+	a.mesh.Close()
+}
+
+// Temporary reports whether a config that was refused may be taken over later
+// as it is: the disk was full, say.
+func Temporary(err error) bool {
+	var failed *os.PathError
+	return errors.As(err, &failed)
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/lists"
+	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// cast starts agents a, b, c... in this process.
+func cast(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*Agent {
+	t.Helper()
+	listeners := map[string]net.Listener{}
+	var members []config.Member
+	for i := range n {
+		listener, err := mesh.Listen(t.Context(), "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := string(rune('a' + i))
+		listeners[name] = listener
+		members = append(members, config.Member{
+			Name: name, Priority: election.Priority(10 * (i + 1)), Address: listener.Addr().String(),
+		})
+	}
+	agents := map[string]*Agent{}
+	for i, m := range members {
+		of := config.Group{
+			Name: "ledger", Algorithm: algorithm,
+			Safety: config.Safety{Mode: mode, Lease: 500 * time.Millisecond},
+			Timing: config.Timing{
+				Heartbeat: 100 * time.Millisecond, Patience: 400 * time.Millisecond, Stagger: 50 * time.Millisecond,
+				Reply: 25 * time.Millisecond, Drain: 5 * time.Second,
+			},
+			List: config.List{Version: 1, Members: members},
+		}
+		store, err := lists.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent, err := New(&config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Parts{
+			Clock: clock.New(time.Now()), Lists: store, Life: uint32(i + 1), Listener: listeners[m.Name],
+			Meter: func(string) group.Meter { return metrics.New().Of("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { agent.Close(context.Background()) })
+		agents[m.Name] = agent
+	}
+	return agents
+}
+
+func await(t *testing.T, agents map[string]*Agent, coordinator string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for name, agent := range agents {
+		g, _ := agent.Find("ledger")
+		w := g.Watch("")
+		for {
+			change, err := w.Next(ctx)
+			if err != nil {
+				t.Fatalf("%s waits for %s: %v, %+v", name, coordinator, err, g.Leader())
+			}
+			if change.Leader.Coordinator == coordinator {
+				break
+			}
+		}
+	}
+}
+
+func TestAgentsElect(t *testing.T) {
+	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
+		for _, algorithm := range []string{"Bully", "StatusTable", "RingAllIDs", "RingChampion", "RingActiveList", "RingSkip"} {
+			t.Run(fmt.Sprint(mode, " ", algorithm), func(t *testing.T) {
+				t.Parallel()
+				agents := cast(t, 5, mode, algorithm)
+				await(t, agents, "e")
+				start := time.Now()
+				agents["e"].Close(t.Context())
+				delete(agents, "e")
+				await(t, agents, "d")
+				t.Log(time.Since(start))
+			})
+		}
+	}
+}

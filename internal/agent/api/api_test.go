@@ -1,0 +1,187 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/agent/group"
+)
+
+func TestLeaderSaysWhoLeads(t *testing.T) {
+	s := newStand()
+	at := "http://" + serve(t, s) + "/v1/groups/ledger/leader"
+
+	code, text := ask(t, http.MethodGet, at, "")
+	same(t, http.StatusServiceUnavailable, code)
+	same(t, `{"group":"ledger","self":"a","coordinator":"e","leading":false,"priority":50,"term":7,"token":0}`+"\n", text)
+
+	remaining := int64(412)
+	s.set(func(l *group.Leader) {
+		l.Coordinator, l.Priority, l.Leading, l.Token, l.RemainingMillis = "a", 10, true, 7<<20|10, &remaining
+	})
+	code, text = ask(t, http.MethodGet, at, "")
+	same(t, http.StatusOK, code)
+	same(t, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":7,"token":7340042,"remainingMillis":412}`+"\n", text)
+
+	// A health check may ask for the head alone.
+	code, text = ask(t, http.MethodHead, at, "")
+	same(t, http.StatusOK, code)
+	same(t, "", text)
+}
+
+func TestStatusDoesNotSayLeadingOfAMomentAgo(t *testing.T) {
+	s := newStand()
+	s.set(func(l *group.Leader) { l.Leading, l.Token = true, 1 })
+	code, text := ask(t, http.MethodGet, "http://"+serve(t, s)+"/v1/groups/ledger/status", "")
+	same(t, http.StatusOK, code)
+	if !strings.Contains(text, `"leading":false`) || !strings.Contains(text, `"algorithm":"StatusTable"`) {
+		t.Fatal(text)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	s := newStand()
+	s.stepDown = func(_ context.Context, to string) (group.Leader, error) {
+		if to == "d" {
+			return group.Leader{Group: "ledger", Self: "a", Coordinator: "d", Priority: 40, Term: 8}, nil
+		}
+		return group.Leader{}, map[string]error{
+			"": group.ErrNobody, "self": group.ErrNotLeading, "late": group.ErrNotTaken, "gone": group.ErrClosed,
+			"odd": errors.New("odd"),
+		}[to]
+	}
+	at := "http://" + serve(t, s)
+	long := strings.Repeat(" ", bodyMax)
+	for _, c := range []struct {
+		method, path, body string
+		code               int
+		answer             string
+	}{
+		{"GET", "/v1/groups", "", 200, `{"groups":["ledger"]}`},
+		{"POST", "/v1/groups", "", 405, `{"error":"POST is not possible here, only GET, HEAD"}`},
+		{"GET", "/v1/groups/other/leader", "", 404, `{"error":"this agent is in no group \"other\": GET /v1/groups lists those it is in"}`},
+		{"GET", "/v1/groups/a%2Fb/leader", "", 503, `"group":"ledger"`},
+		{"GET", "/v1/groups/a/b/leader", "", 404, `{"error":"there is nothing at \"/v1/groups/a/b/leader\""}`},
+		{"GET", "/v1/groups/%2e%2e/leader", "", 404, `nothing at`},
+		{"GET", "/v1//groups", "", 404, `nothing at`},
+		{"GET", "/v1/groups/", "", 404, `nothing at`},
+		{"GET", "/", "", 404, `nothing at`},
+		{"GET", "/v1/groups/%22%0a/leader", "", 404, `in no group \"\\\"\\n\"`},
+		{"DELETE", "/v1/groups/ledger/leader", "", 405, `{"error":"DELETE is not possible here, only GET, HEAD"}`},
+		{"GET", "/v1/groups/ledger/step-down", "", 405, `{"error":"GET is not possible here, only POST"}`},
+		{"HEAD", "/v1/groups/ledger/watch", "", 405, ""},
+		{"GET", "/v1/groups/ledger/session", "{}", 400, `{"error":"a stream is asked for without a body"}`},
+
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}`, 200, `"coordinator":"d"`},
+		{"POST", "/v1/groups/ledger/step-down", "", 409, `{"error":"nobody is ready to take over"}`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"self"}`, 409, `{"error":"this process is not the coordinator"}`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"late"}`, 504, `{"error":"nobody has taken over in time"}`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"gone"}`, 503, `{"error":"the agent has left the group"}`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"odd"}`, 500, `{"error":"odd"}`},
+		{"POST", "/v1/groups/ledger/step-down", `{"To":"d","priority":9}`, 400, `unknown field`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"`, 400, `must be a JSON object`},
+		{"POST", "/v1/groups/ledger/step-down", `["d"]`, 400, `must be a JSON object`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"} {}`, 400, `nothing after it`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}` + long, 413, `4096 bytes at most`},
+
+		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":7}`, 204, ""},
+		{"POST", "/v1/groups/ledger/session/s2/stopped", `{"term":7}`, 404, `{"error":"there is no such session"}`},
+		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":6}`, 409, `{"error":"nobody waits for a stop in this term"}`},
+		{"POST", "/v1/groups/ledger/session/s1/stopped", "", 400, `in which term`},
+		{"POST", "/v1/groups/ledger/session/s1/stopped", "null", 400, `in which term`},
+		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":-1}`, 400, `must be a JSON object`},
+		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":99999999999999999999}`, 400, `must be a JSON object`},
+
+		{"GET", "/healthz", "", 200, "ok\n"},
+		{"GET", "/readyz", "", 200, "ok\n"},
+		{"GET", "/metrics", "", 404, "404 page not found\n"},
+		{"POST", "/metrics", "", 405, `only GET, HEAD`},
+	} {
+		code, text := ask(t, c.method, at+c.path, c.body)
+		if code != c.code || !strings.Contains(text, c.answer) || strings.Count(text, "\n") > 1 {
+			t.Errorf("%s %s %.40s: %d %s", c.method, c.path, c.body, code, text)
+		}
+	}
+}
+
+func TestNotReadyForReasons(t *testing.T) {
+	s := newStand()
+	s.problems = []string{"ledger: no majority is connected", "ledger: no application"}
+	code, text := ask(t, http.MethodGet, "http://"+serve(t, s)+"/readyz", "")
+	same(t, http.StatusServiceUnavailable, code)
+	same(t, "ledger: no majority is connected\nledger: no application\n", text)
+}
+
+func TestWebPagesAreTurnedAway(t *testing.T) {
+	at := serve(t, newStand())
+	for _, c := range []struct {
+		host, header, value string
+		code                int
+	}{
+		{at, "", "", 503},
+		{"localhost:1", "", "", 503},
+		{"LOCALHOST", "", "", 503},
+		{"[::1]:7374", "", "", 503},
+		{"::1", "", "", 503},
+		{"evil.example", "", "", 403},
+		{"evil.example:7374", "", "", 403},
+		{"localhost.evil.example", "", "", 403},
+		{at, "Origin", "http://" + at, 503},
+		{at, "Origin", "http://evil.example", 403},
+		{at, "Sec-Fetch-Site", "none", 503},
+		{at, "Sec-Fetch-Site", "cross-site", 403},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/v1/groups/ledger/leader", http.NoBody)
+		must(t, err)
+		request.Host = c.host
+		if c.header != "" {
+			request.Header.Set(c.header, c.value)
+		}
+		response, err := http.DefaultClient.Do(request)
+		must(t, err)
+		response.Body.Close()
+		if response.StatusCode != c.code {
+			t.Errorf("host %s, %s: %s: %d, want %d", c.host, c.header, c.value, response.StatusCode, c.code)
+		}
+	}
+
+	// Reached over a network (exposeAPI), an agent may have any name.
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://agent.bank.svc/v1/groups", http.NoBody)
+	request = request.WithContext(context.WithValue(request.Context(), http.LocalAddrContextKey,
+		net.Addr(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7374})))
+	recorder := httptest.NewRecorder()
+	New(newStand(), nil).ServeHTTP(recorder, request)
+	same(t, http.StatusOK, recorder.Code)
+}
+
+func TestBrokenRequests(t *testing.T) {
+	at := serve(t, newStand())
+	huge := strings.Repeat("x", headerMax+8<<10)
+	for name, c := range map[string]struct{ request, status string }{
+		"huge header":    {"GET /v1/groups HTTP/1.1\r\nHost: localhost\r\nX: " + huge + "\r\n\r\n", "431"},
+		"huge path":      {"GET /" + huge + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "431"},
+		"no host":        {"GET /v1/groups HTTP/1.1\r\n\r\n", "400"},
+		"no HTTP":        {"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "400"},
+		"two hosts":      {"GET /v1/groups HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n", "400"},
+		"other protocol": {"GET /v1/groups HTTP/2.0\r\nHost: localhost\r\n\r\n", "505"},
+		"huge length":    {"POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n" + huge[:bodyMax+1], "413"},
+	} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", at)
+		must(t, err)
+		_, err = io.WriteString(conn, c.request)
+		must(t, err)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil || !strings.HasPrefix(line, fmt.Sprintf("HTTP/1.1 %s ", c.status)) {
+			t.Errorf("%s: %q, %v", name, line, err)
+		}
+		conn.Close()
+	}
+}

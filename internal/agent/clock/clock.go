@@ -1,0 +1,56 @@
+// Package clock is the agent's time: ticks for the Machines, and terms.
+//
+// A tick is a nanosecond since the process started, on CLOCK_BOOTTIME. Unlike
+// the clock of package time, that one goes on while the machine is suspended:
+// who wakes up must see that its lease is over. Nothing that sets the wall
+// clock moves it.
+//
+// The wall clock is read once, when the process starts, for election.TermClock:
+// a term is a tenth of a second since 2026.
+//
+// Not guaranteed: a virtual machine that its host suspends may not notice it.
+package clock
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// PerTerm is how long a term lasts at least.
+const PerTerm = 100 * time.Millisecond
+
+// Clock is a running clock. Its first tick is 1: 0 is no moment.
+type Clock struct {
+	start time.Duration
+	terms election.TermClock
+}
+
+// New starts a clock. wall is the time of day.
+func New(wall time.Time) *Clock {
+	c := &Clock{start: boottime() - 1}
+	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	c.terms = election.TermClock{
+		AtBoot: election.Term(max(0, wall.Sub(epoch)/PerTerm)), Boot: c.Now(), TicksPerTerm: election.Tick(PerTerm),
+	}
+	return c
+}
+
+// Now is the present moment.
+func (c *Clock) Now() election.Tick { return election.Tick(boottime() - c.start) }
+
+// Until is how long it takes until at.
+func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at - c.Now()) }
+
+// Terms is what the Machines read terms from.
+func (c *Clock) Terms() election.TermClock { return c.terms }
+
+func boottime() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		panic("no CLOCK_BOOTTIME: " + err.Error()) // Linux has had it since 2.6.39.
+	}
+	return time.Duration(now.Nano())
+}

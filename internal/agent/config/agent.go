@@ -1,0 +1,95 @@
+package config
+
+import (
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	defaultDomain = "default"
+	defaultAPI    = "127.0.0.1:7374"
+	maxGroups     = 100
+)
+
+// agent reads the whole file.
+func (p *page) agent(c *Config, root *yaml.Node) {
+	c.Domain, c.API, c.State = defaultDomain, defaultAPI, c.file+".state"
+	book := &book{}
+	at := p.mapping("the file", root,
+		field{key: "self", read: p.text(&c.Self, CheckMember), required: true},
+		field{key: "domain", read: p.text(&c.Domain, CheckGroup)},
+		field{key: "api", read: p.text(&c.API, checkAddress)},
+		field{key: "exposeAPI", read: p.truth(&c.ExposeAPI)},
+		field{key: "listen", read: p.text(&c.Listen, checkAddress), required: true},
+		field{key: "state", read: p.text(&c.State, anything)},
+		field{key: "tls", required: true, read: func(key string, n *yaml.Node) { p.tls(c, key, n) }},
+		field{key: "groups", required: true, read: p.list(maxGroups, func(_ string, n *yaml.Node) { p.group(c, book, n) })},
+	)
+	c.lines[""] = at
+	if at.has("state") {
+		c.State = c.path(c.State)
+	}
+	if at.has("groups") && len(c.Groups) == 0 && len(p.complaints) == 0 {
+		p.complain(at.at("groups"), "groups is empty: an agent takes part in one at least")
+	}
+	p.localAPI(c, at)
+	p.peers(c, at, book)
+}
+
+// path is where a file of the configuration is.
+func (c *Config) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(c.file), name)
+}
+
+func (p *page) tls(c *Config, key string, n *yaml.Node) {
+	t := &c.TLS
+	at := p.mapping(key, n,
+		field{key: "certFile", read: p.text(&t.CertFile, anything)},
+		field{key: "keyFile", read: p.text(&t.KeyFile, anything)},
+		field{key: "caFile", read: p.text(&t.CAFile, anything)},
+		field{key: "insecure", read: p.truth(&t.Insecure)},
+	)
+	files := []struct {
+		key  string
+		path *string
+	}{{"certFile", &t.CertFile}, {"keyFile", &t.KeyFile}, {"caFile", &t.CAFile}}
+	given := 0
+	for _, file := range files {
+		if at.has(file.key) {
+			given++
+			*file.path = c.path(*file.path)
+		}
+	}
+	switch {
+	case t.Insecure && given > 0:
+		p.complain(at.at("insecure"), "insecure: true and certificate files exclude each other: leave out one or the other")
+	case !t.Insecure && given == 0 && n.Kind == yaml.MappingNode:
+		p.complain(n.Line, "tls needs certFile, keyFile and caFile; or, between loopback addresses, insecure: true")
+	case !t.Insecure && given > 0:
+		for _, file := range files {
+			if !at.has(file.key) {
+				p.complain(n.Line, "tls lacks %s", file.key)
+			}
+		}
+	}
+}
+
+// localAPI checks where the application is served. Whoever reaches the API can
+// have the coordinator step down.
+func (p *page) localAPI(c *Config, at lines) {
+	api, err := splitAddress(c.API)
+	if err != nil {
+		return
+	}
+	if !api.local() && !c.ExposeAPI {
+		p.complain(at.at("api"), "api must be a loopback address such as %s, not %q: write exposeAPI: true "+
+			"if everybody who reaches it may have the coordinator step down", defaultAPI, c.API)
+	}
+	if listen, err := splitAddress(c.Listen); err == nil && api.meets(listen) {
+		p.complain(at.at("listen"), "listen (%s) and api (%s) need different ports", c.Listen, c.API)
+	}
+}

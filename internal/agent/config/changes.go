@@ -1,0 +1,91 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Changes returns Complaints if an agent that runs can't go over from one
+// configuration to the other. The lists in running are those in force, which
+// the file may have been behind.
+//
+// Groups come and go, lists follow each other, and members move to other
+// addresses. All else is agreed on by its members or bound when the agent starts.
+func Changes(running, next *Config) error {
+	p := &page{file: next.file}
+	fixed := func(what *Config) []any {
+		return []any{what.Self, what.Domain, what.API, what.ExposeAPI, what.Listen, what.State, what.TLS}
+	}
+	was, is := fixed(running), fixed(next)
+	for i, key := range []string{"self", "domain", "api", "exposeAPI", "listen", "state", "tls"} {
+		if was[i] != is[i] {
+			p.complain(max(1, next.lines[""].at(key)), "%s can't change while the agent runs: restart the agent", key)
+		}
+	}
+	for i := range next.Groups {
+		g := &next.Groups[i]
+		at := slices.IndexFunc(running.Groups, func(old Group) bool { return old.Name == g.Name })
+		if at >= 0 {
+			p.groupChanges(&running.Groups[at], g, next.lines[g.Name])
+		}
+	}
+	return p.verdict()
+}
+
+func (p *page) groupChanges(running, next *Group, at lines) {
+	probe := func(g *Group) Probe {
+		if g.Probe == nil {
+			return Probe{}
+		}
+		return *g.Probe
+	}
+	for _, setting := range []struct {
+		key     string
+		changed bool
+	}{
+		{"algorithm", running.Algorithm != next.Algorithm},
+		{"safety", running.Safety != next.Safety},
+		{"preemption", running.Preemption != next.Preemption},
+		{"timing", running.Timing != next.Timing},
+		{"application", running.Session != next.Session || probe(running) != probe(next)},
+	} {
+		if setting.changed {
+			p.complain(at.at(setting.key), "%s of group %s can't change while the agent runs: restart the agent",
+				setting.key, next.Name)
+		}
+	}
+	if err := next.List.Follows(running.List); err != nil {
+		p.complain(at.at("version"), "group %s: %s", next.Name, err)
+	}
+}
+
+// Follows says what keeps l from being the list after before, or before itself
+// with other addresses.
+func (l List) Follows(before List) error {
+	named := l.Previous != nil
+	switch {
+	case l.Version < before.Version:
+		return fmt.Errorf("version %d is older than %d, which is in force: write version %d, or %d if the members change",
+			l.Version, before.Version, before.Version, before.Version+1)
+	case l.Version == before.Version && !l.SameProcesses(before):
+		return fmt.Errorf("names, priorities or their order changed, but version is still %d: raise version to %d",
+			l.Version, l.Version+1)
+	case l.Version == before.Version && named && before.Previous != nil && !l.Previous.SameProcesses(*before.Previous):
+		return fmt.Errorf("previous isn't the list that version %d came after here: leave previous as it was, or out", l.Version)
+	case l.Version-before.Version > 1 && !named:
+		return fmt.Errorf("version jumps from %d to %d: write version %d, or the list of version %d as previous",
+			before.Version, l.Version, before.Version+1, l.Version-1)
+	case l.Version-before.Version == 1 && named && !l.Previous.SameProcesses(before):
+		return fmt.Errorf("previous isn't the list of version %d that is in force: write that one, or leave previous out",
+			before.Version)
+	}
+	return nil
+}
+
+// SameProcesses reports whether the lists have the same names with the same
+// priorities in the same order. Where they are may differ.
+func (l List) SameProcesses(other List) bool {
+	return slices.EqualFunc(l.Members, other.Members, func(a, b Member) bool {
+		return a.Name == b.Name && a.Priority == b.Priority
+	})
+}

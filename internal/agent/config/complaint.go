@@ -1,0 +1,64 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxComplaints keeps a file that isn't ours from filling a screen or the memory.
+const maxComplaints = 100
+
+// Complaint is one thing that is wrong in a file, and what would be right.
+type Complaint struct {
+	File string
+	// Line is 0 where the file as a whole is meant.
+	Line   int
+	Reason string
+}
+
+func (c Complaint) Error() string {
+	if c.Line == 0 {
+		return fmt.Sprintf("%s: %s", c.File, c.Reason)
+	}
+	return fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Reason)
+}
+
+// Complaints are all that is wrong, in the order of the file.
+type Complaints []Complaint
+
+func (c Complaints) Error() string {
+	text := make([]string, len(c))
+	for i, complaint := range c {
+		text[i] = complaint.Error()
+	}
+	return strings.Join(text, "\n")
+}
+
+// page is a file that is being read. What is wrong with it gathers here, so that
+// a user mends it all at once.
+type page struct {
+	file       string
+	complaints Complaints
+	unsaid     int
+}
+
+func (p *page) complain(line int, format string, args ...any) {
+	if len(p.complaints) == maxComplaints {
+		p.unsaid++
+		return
+	}
+	p.complaints = append(p.complaints, Complaint{File: p.file, Line: line, Reason: fmt.Sprintf(format, args...)})
+}
+
+func (p *page) verdict() error {
+	if len(p.complaints) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(p.complaints, func(a, b Complaint) int { return cmp.Compare(a.Line, b.Line) })
+	if p.unsaid > 0 {
+		p.complaints = append(p.complaints, Complaint{File: p.file, Reason: fmt.Sprintf("and %d more complaints", p.unsaid)})
+	}
+	return p.complaints
+}

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// The bounds of the waits. Longer ones are mistakes: of a unit, most likely.
+const (
+	maxHeartbeatMillis = 60_000
+	maxWaitMillis      = 600_000
+	maxDrainMillis     = 3_600_000
+	maxStableSeconds   = 86_400
+	maxFailures        = 1000
+)
+
+const defaultAlgorithm = "StatusTable"
+
+// group reads one entry of groups.
+func (p *page) group(c *Config, book *book, n *yaml.Node) {
+	g := Group{
+		Algorithm:  defaultAlgorithm,
+		Safety:     Safety{Mode: office.Majority, Lease: 500 * time.Millisecond},
+		Preemption: Preemption{Policy: office.WhenStable, Stable: 5 * time.Second},
+		Timing:     Timing{Heartbeat: 100 * time.Millisecond, Drain: 5 * time.Second},
+		List:       List{Version: 1},
+	}
+	var timing, safety lines
+	var entries entries
+	at := p.mapping("the group", n,
+		field{key: "name", read: p.text(&g.Name, CheckGroup), required: true},
+		field{key: "algorithm", read: choice(p, &g.Algorithm, catalog.Names(), catalog.Names())},
+		field{key: "safety", read: func(key string, n *yaml.Node) { safety = p.safety(&g.Safety, key, n) }},
+		field{key: "preemption", read: func(key string, n *yaml.Node) { p.preemption(&g.Preemption, key, n) }},
+		field{key: "timing", read: func(key string, n *yaml.Node) { timing = p.timing(&g.Timing, key, n) }},
+		field{key: "application", read: func(key string, n *yaml.Node) { p.application(&g, key, n) }},
+		field{key: "version", read: func(key string, n *yaml.Node) {
+			g.List.Version = 0 // unless it can be read
+			number(p, &g.List.Version, 1, maxVersion)(key, n)
+		}},
+		field{key: "members", read: p.members(&g.List.Members, &entries.members), required: true},
+		field{key: "previous", read: func(key string, n *yaml.Node) { p.previous(&g.List, &entries, key, n) }},
+		field{key: "departed", read: p.departed(&g.List.Departed, &entries.departed)},
+		field{key: "floor", read: number(p, &g.List.Floor, 0, maxFloor)},
+	)
+	p.fitTiming(&g, at, timing, safety)
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	p.checkLists(&g, at, &entries)
+	book.enter(&g, at, &entries)
+	if first, ok := c.lines[g.Name]; ok && g.Name != "" {
+		p.complain(at.at("name"), "a group %s is in line %d already: give each a name of its own", g.Name, first.at("name"))
+		return
+	}
+	c.lines[g.Name] = at
+	c.Groups = append(c.Groups, g)
+}
+
+func (p *page) safety(s *Safety, key string, n *yaml.Node) lines {
+	modes := []office.Mode{office.Available, office.Majority, office.Strict}
+	var names []string
+	for _, mode := range modes {
+		names = append(names, mode.String())
+	}
+	return p.mapping(key, n,
+		field{key: "mode", read: choice(p, &s.Mode, names, modes)},
+		field{key: "leaseMillis", read: p.span(&s.Lease, time.Millisecond, 1, maxWaitMillis)},
+	)
+}
+
+func (p *page) preemption(pre *Preemption, key string, n *yaml.Node) {
+	p.mapping(key, n,
+		field{key: "policy", read: choice(p, &pre.Policy, []string{"Always", "WhenStable", "Never"},
+			[]office.Policy{office.Always, office.WhenStable, office.NeverPreempt})},
+		field{key: "stableSeconds", read: p.span(&pre.Stable, time.Second, 0, maxStableSeconds)},
+	)
+}
+
+func (p *page) timing(t *Timing, key string, n *yaml.Node) lines {
+	return p.mapping(key, n,
+		field{key: "heartbeatMillis", read: p.span(&t.Heartbeat, time.Millisecond, 1, maxHeartbeatMillis)},
+		field{key: "patienceMillis", read: p.span(&t.Patience, time.Millisecond, 1, maxWaitMillis)},
+		field{key: "staggerMillis", read: p.span(&t.Stagger, time.Millisecond, 0, maxHeartbeatMillis)},
+		field{key: "replyMillis", read: p.span(&t.Reply, time.Millisecond, 1, maxHeartbeatMillis)},
+		field{key: "drainMillis", read: p.span(&t.Drain, time.Millisecond, 0, maxDrainMillis)},
+	)
+}
+
+// fitTiming derives what isn't given from the heartbeat, and checks that the
+// waits go together. The rules are those of office.Config, in the file's terms.
+func (p *page) fitTiming(g *Group, at, timing, safety lines) {
+	t := &g.Timing
+	beat := t.Heartbeat
+	if !timing.has("patienceMillis") {
+		t.Patience = 4 * beat
+	}
+	if !timing.has("staggerMillis") {
+		t.Stagger = (beat / 2).Truncate(time.Millisecond)
+	}
+	if !timing.has("replyMillis") {
+		t.Reply = max(time.Millisecond, (beat / 4).Truncate(time.Millisecond))
+	}
+	// A value that could not be read is 0, and has been complained about.
+	if t.Patience > 0 && t.Patience <= beat {
+		p.complain(timing.at("patienceMillis"), "patienceMillis (%d) must be more than heartbeatMillis (%d): %d is usual",
+			t.Patience.Milliseconds(), beat.Milliseconds(), 4*beat.Milliseconds())
+	} else if t.Reply > 0 && t.Patience > 0 && t.Reply >= t.Patience {
+		p.complain(timing.at("replyMillis"), "replyMillis (%d) must be less than patienceMillis (%d)",
+			t.Reply.Milliseconds(), t.Patience.Milliseconds())
+	}
+	if g.Safety.Mode != office.Available && g.Safety.Lease <= 2*beat {
+		line := at.at("safety")
+		switch {
+		case safety.has("leaseMillis"):
+			line = safety.at("leaseMillis")
+		case timing.has("heartbeatMillis"):
+			line = timing.at("heartbeatMillis")
+		}
+		p.complain(line, "leaseMillis (%d) must be more than two heartbeats (%d): %d is usual",
+			g.Safety.Lease.Milliseconds(), 2*beat.Milliseconds(), 5*beat.Milliseconds())
+	}
+}
+
+func (p *page) application(g *Group, key string, n *yaml.Node) {
+	p.mapping(key, n,
+		field{key: "session", read: choice(p, &g.Session, []string{"Optional", "Required"}, []bool{false, true})},
+		field{key: "probe", read: func(key string, n *yaml.Node) {
+			g.Probe = &Probe{Period: time.Second, Timeout: time.Second, Failures: 3}
+			p.mapping(key, n,
+				field{key: "url", read: p.text(&g.Probe.URL, checkURL), required: true},
+				field{key: "periodMillis", read: p.span(&g.Probe.Period, time.Millisecond, 10, maxDrainMillis)},
+				field{key: "timeoutMillis", read: p.span(&g.Probe.Timeout, time.Millisecond, 1, maxHeartbeatMillis)},
+				field{key: "failures", read: number(p, &g.Probe.Failures, 1, maxFailures)},
+			)
+		}},
+	)
+}
+
+// checkURL wants an application beside the agent: a probe over the network would
+// say more about the network.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return errors.New("must be a URL such as http://127.0.0.1:8080/healthz")
+	}
+	host := endpoint{host: u.Hostname()}
+	if u.Scheme != "http" || !host.local() || u.User != nil || u.Fragment != "" {
+		return fmt.Errorf("must be http on a loopback address, such as http://127.0.0.1:8080/healthz, not %q", shortened(text))
+	}
+	if u.Port() != "" {
+		return checkAddress(u.Host)
+	}
+	return nil
+}

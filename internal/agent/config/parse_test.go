@@ -1,0 +1,206 @@
+package config_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestFilesAreUnderstoodOrComplainedAbout shows each file of testdata as it was
+// understood, or all that is wrong with it.
+func TestFilesAreUnderstoodOrComplainedAbout(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no test data", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := config.Parse("dir/agent.yaml", data)
+			var got string
+			if err != nil {
+				got = err.Error() + "\n"
+			} else {
+				got = told(c)
+			}
+			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", got)
+		})
+	}
+}
+
+// told is a configuration in words.
+func told(c *config.Config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "self %s of %s, listen %s, api %s (expose %v), state %s, tls %+v\n",
+		c.Self, c.Domain, c.Listen, c.API, c.ExposeAPI, c.State, c.TLS)
+	for _, g := range c.Groups {
+		fmt.Fprintf(&b, "\n%s: %s, %s with a lease of %v, preemption %d after %v\n",
+			g.Name, g.Algorithm, g.Safety.Mode, g.Safety.Lease, g.Preemption.Policy, g.Preemption.Stable)
+		fmt.Fprintf(&b, "  %+v\n  session %v", g.Timing, g.Session)
+		if g.Probe != nil {
+			fmt.Fprintf(&b, ", probe %+v", *g.Probe)
+		}
+		fmt.Fprintf(&b, "\n  version %d: %+v\n", g.List.Version, g.List.Members)
+		if previous := g.List.Previous; previous != nil {
+			fmt.Fprintf(&b, "  after %d: %+v\n", previous.Version, previous.Members)
+		}
+		fmt.Fprintf(&b, "  departed %v, floor %d\n", g.List.Departed, g.List.Floor)
+	}
+	for _, warning := range c.Warnings() {
+		fmt.Fprintln(&b, "\nwarning:", warning)
+	}
+	return b.String()
+}
+
+// golden compares with what was reviewed.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is now\n%s\nwant\n%s\n(-update writes it anew)", path, got, want)
+	}
+}
+
+const prelude = `self: a
+listen: 127.0.0.1:7401
+tls: {insecure: true}
+groups:
+`
+
+func TestCountsAndLengthsAreBounded(t *testing.T) {
+	member := "  - {name: a%d, priority: %d, address: \"127.0.0.1:%d\"}\n"
+	list := func(n int) string {
+		var b strings.Builder
+		fmt.Fprint(&b, prelude, "- name: g\n  members:\n  - {name: a, priority: 0, address: \"127.0.0.1:7401\"}\n")
+		for i := range n {
+			fmt.Fprintf(&b, member, i, i, 8000+i)
+		}
+		return b.String()
+	}
+	groups := func(n int) string {
+		var b strings.Builder
+		b.WriteString(prelude)
+		for i := range n {
+			fmt.Fprintf(&b, "- {name: g%d, members: [{name: a, priority: 1, address: \"127.0.0.1:7401\"}]}\n", i)
+		}
+		return b.String()
+	}
+	long := strings.Repeat("a", 63)
+	for _, c := range []struct{ name, text, want string }{
+		{"1000 members", list(999), ""},
+		{"1001 members", list(1000), "f.yaml:7: members has 1001 entries: 1000 at most are possible"},
+		{"100 groups", groups(100), ""},
+		{"101 groups", groups(101), "f.yaml:5: groups has 101 entries: 100 at most are possible"},
+		{"a long file", strings.Repeat("#", 1<<20+1), "f.yaml: the file is longer than 1048576 bytes: this is no agent's configuration"},
+		{"a long domain", "domain: " + long + "\n" + groups(1), ""},
+		{"a longer domain", "domain: " + long + "a\n" + groups(1), "f.yaml:1: domain must be a name of 63 characters at most, not of 64"},
+		{"a long path", "state: " + strings.Repeat("a", 2049) + "\n" + groups(1), "f.yaml:1: state is longer than 2048 bytes"},
+		{"a deep file", strings.Repeat("[", 20_000), "f.yaml"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := config.Parse("f.yaml", []byte(c.text))
+			if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) {
+				t.Errorf("got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestComplaintsAreBounded(t *testing.T) {
+	_, err := config.Parse("f.yaml", []byte(strings.Repeat("x: 1\n", 1000)))
+	var complaints config.Complaints
+	if !errors.As(err, &complaints) || len(complaints) != 101 {
+		t.Fatalf("got %d complaints: %v", len(complaints), err)
+	}
+	if last := complaints[100].Error(); last != "f.yaml: and 904 more complaints" {
+		t.Errorf("the last is %q", last)
+	}
+}
+
+func TestLoadNamesAFileThatIsNotThere(t *testing.T) {
+	_, err := config.Load(filepath.Join(t.TempDir(), "agent.yaml"))
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "agent.yaml") {
+		t.Error(err)
+	}
+}
+
+func TestLoadReadsNoEndlessFile(t *testing.T) {
+	_, err := config.Load("/dev/zero")
+	if err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Error(err)
+	}
+}
+
+// FuzzParse: whatever the file is, each complaint is a line that says where, and
+// what is accepted keeps the promises that the agent relies on.
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.yaml")
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.Parse("f.yaml", data)
+		if err == nil {
+			promises(t, c)
+			return
+		}
+		var complaints config.Complaints
+		if !errors.As(err, &complaints) || len(complaints) == 0 || len(complaints) > 101 {
+			t.Fatalf("%T with %d complaints", err, len(complaints))
+		}
+		most := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")) + 2
+		for i, complaint := range complaints {
+			text := complaint.Error()
+			if !strings.HasPrefix(text, "f.yaml:") || strings.ContainsAny(text, "\n\r") || len(text) > 600 {
+				t.Errorf("%d: %q", i, text)
+			}
+			if complaint.Line < 0 || complaint.Line > most && !bytes.ContainsAny(data, "\u0085\u2028\u2029") {
+				t.Errorf("line %d of %d: %q", complaint.Line, most, text)
+			}
+		}
+	})
+}
+
+func promises(t *testing.T, c *config.Config) {
+	t.Helper()
+	if err := config.Changes(c, c); err != nil {
+		t.Error("no change is refused:", err)
+	}
+	if c.Self == "" || c.Listen == "" || len(c.Groups) == 0 {
+		t.Errorf("%+v lacks something", c)
+	}
+	for _, g := range c.Groups {
+		w := g.Timing
+		if w.Heartbeat < time.Millisecond || w.Patience <= w.Heartbeat || w.Reply < time.Millisecond || w.Stagger < 0 || w.Drain < 0 {
+			t.Errorf("%+v don't go together", w)
+		}
+		if !g.List.Has(c.Self) || g.List.Version == 0 {
+			t.Errorf("%+v is no list for %s", g.List, c.Self)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package lists
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+// header opens each file; the checksum of all that follows its line comes
+// behind it. The number is the format's.
+const header = "conclave member list 1, sha256 "
+
+// kept is the text of a file. The group is in it, so that a file under another
+// group's name is noticed.
+type kept struct {
+	Group string      `json:"group"`
+	List  config.List `json:"list"`
+}
+
+func encode(group string, list config.List) ([]byte, error) {
+	body, err := json.MarshalIndent(kept{group, list}, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	body = append(body, '\n')
+	return fmt.Appendf(nil, "%s%x\n%s", header, sha256.Sum256(body), body), nil
+}
+
+func decode(group string, data []byte) (config.List, error) {
+	first, body, _ := bytes.Cut(data, []byte("\n"))
+	sum, ok := strings.CutPrefix(string(first), header)
+	switch {
+	case !ok:
+		return config.List{}, errors.New("is no member list of this agent's")
+	case sum != fmt.Sprintf("%x", sha256.Sum256(body)):
+		return config.List{}, errors.New("is damaged")
+	}
+	var file kept
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return config.List{}, fmt.Errorf("can't be understood: %w", err)
+	}
+	switch {
+	case file.Group != group:
+		return config.List{}, fmt.Errorf("is the list of group %s", file.Group)
+	case file.List.Version == 0 || len(file.List.Members) == 0:
+		return config.List{}, errors.New("has no list in it")
+	}
+	return file.List, nil
+}

@@ -1,0 +1,194 @@
+// Package lists keeps the member lists that an agent has adopted, where a
+// restart finds them.
+//
+// A member never goes back to an older list than it has adopted: otherwise a
+// majority of the old list can be outvoted without knowing it, for good (see
+// docs/adr/0002-grants.md). So a list is on the disk before it is adopted, and
+// what can't be read is an error, never an empty history.
+package lists
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+// A list is in GROUP.list, and in GROUP.list.new while it is being written.
+const (
+	suffix     = ".list"
+	unfinished = ".new"
+)
+
+// Store is the folder of one agent's lists.
+type Store struct {
+	mu     sync.Mutex
+	folder *os.File
+}
+
+// Open opens the folder, which it makes if need be, for this agent alone until
+// Close.
+func Open(dir string) (*Store, error) {
+	if err := makeFolder(dir); err != nil {
+		return nil, fmt.Errorf("make the state folder: %w", err)
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the state folder: %w", err)
+	}
+	s := &Store{folder: folder}
+	if err := s.claim(); err != nil {
+		return nil, errors.Join(err, folder.Close())
+	}
+	return s, nil
+}
+
+// makeFolder makes a folder that outlives a power cut.
+func makeFolder(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if parent != dir {
+		if err := makeFolder(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	above, err := os.Open(parent)
+	if err != nil {
+		return err
+	}
+	return errors.Join(above.Sync(), above.Close())
+}
+
+// claim locks the folder and clears away what a killed agent hasn't finished.
+// The kernel frees the lock when the process ends, however it does.
+func (s *Store) claim() error {
+	dir := s.folder.Name()
+	err := syscall.Flock(int(s.folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return fmt.Errorf("another agent uses the state folder %s: give each agent one of its own", dir)
+	} else if err != nil {
+		return fmt.Errorf("lock the state folder %s: %w", dir, err)
+	}
+	files, err := s.folder.ReadDir(-1)
+	if err != nil {
+		return fmt.Errorf("read the state folder: %w", err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file.Name(), suffix+unfinished) {
+			if err := os.Remove(filepath.Join(dir, file.Name())); err != nil {
+				return fmt.Errorf("remove an unfinished list: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Close leaves the folder to others.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.folder.Close()
+}
+
+func (s *Store) path(group string) (string, error) {
+	if err := config.CheckGroup(group); err != nil {
+		return "", fmt.Errorf("the group's name %w", err)
+	}
+	return filepath.Join(s.folder.Name(), group+suffix), nil
+}
+
+// Load returns the newest list that the agent has adopted in a group, and
+// whether there is one.
+func (s *Store) Load(group string) (config.List, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.load(group)
+}
+
+func (s *Store) load(group string) (config.List, bool, error) {
+	path, err := s.path(group)
+	if err != nil {
+		return config.List{}, false, err
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return config.List{}, false, nil
+	}
+	if err != nil {
+		return config.List{}, false, fmt.Errorf("read the adopted list: %w", err)
+	}
+	list, err := decode(group, data)
+	if err != nil {
+		return config.List{}, false, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
+			"configuration names the newest list and its previous, remove it", path, err, group)
+	}
+	return list, true, nil
+}
+
+// Save keeps a list in place of the one before. When it returns nil, the list
+// outlives the process and the machine; otherwise it must not be adopted.
+func (s *Store) Save(group string, list config.List) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept, found, err := s.load(group)
+	if err != nil {
+		return err // what can't be read may be newer
+	}
+	if found && list.Version < kept.Version {
+		return fmt.Errorf("version %d of group %s's list can't replace version %d, which has been adopted", list.Version, group, kept.Version)
+	}
+	path, err := s.path(group)
+	if err != nil {
+		return err
+	}
+	data, err := encode(group, list)
+	if err != nil {
+		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, group, err)
+	}
+	if err := s.replace(path, data); err != nil {
+		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, group, err)
+	}
+	return nil
+}
+
+// replace leaves the old file or the new one, whenever the machine stops.
+func (s *Store) replace(path string, data []byte) error {
+	fresh := path + unfinished
+	if err := write(fresh, data); err != nil {
+		return errors.Join(err, remove(fresh))
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return errors.Join(err, remove(fresh))
+	}
+	return s.folder.Sync()
+}
+
+func write(path string, data []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+)
+
+// Local is the agent as its applications see it.
+func (a *Agent) Local() api.Groups { return local{a} }
+
+type local struct{ *Agent }
+
+func (l local) Find(name string) (api.Group, bool) {
+	g, ok := l.Agent.Find(name)
+	return desk{g}, ok
+}
+
+type desk struct{ *group.Group }
+
+func (d desk) Watch(after string) api.Watcher { return d.Group.Watch(after) }
+
+func (d desk) Open(ctx context.Context) (api.Session, error) {
+	s, err := d.Group.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

@@ -1,0 +1,109 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// result is what came of an attempt to reach a peer.
+type result uint8
+
+const (
+	// unanswered: nothing is known.
+	unanswered result = iota
+	reached
+	// refused: nobody listens there.
+	refused
+	// brokeOff: somebody listened, and closed the connection in the middle. A
+	// process that is being killed looks like that for a moment.
+	brokeOff
+)
+
+// A process that is ending closes its sockets one after the other, which takes
+// no time to speak of once the first is closed.
+const (
+	dying    = time.Millisecond
+	dyingMax = 20
+	// knockLimit is how long to look whether a new connection is closed at once.
+	knockLimit = 20 * time.Millisecond
+)
+
+// call makes a connection with a peer.
+func (m *Mesh) call(ctx context.Context, address, name string) (*conn, result) {
+	raw, err := m.dial(ctx, address)
+	if err != nil {
+		return nil, resultOf(err)
+	}
+	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	c, err := m.greet(ctx, raw, name)
+	if !interrupt() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = raw.Close() // The reason to close it is what counts.
+		if m.ctx.Err() == nil {
+			m.Log.Debug("no connection", "peer", name, "address", address, "error", err)
+		}
+		return nil, resultOf(err)
+	}
+	return c, reached
+}
+
+// knock finds out whether anybody listens at an address.
+func (m *Mesh) knock(ctx context.Context, address string) result {
+	raw, err := m.dial(ctx, address)
+	if err != nil {
+		return resultOf(err)
+	}
+	defer raw.Close()
+	if err := raw.SetReadDeadline(time.Now().Add(knockLimit)); err != nil {
+		return unanswered
+	}
+	_, err = raw.Read(make([]byte, 1))
+	return resultOf(err)
+}
+
+func resultOf(err error) result {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return refused
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
+		return brokeOff
+	}
+	return unanswered
+}
+
+// dial connects from the address on which this agent listens, so that its peers
+// and firewalls see one address of it.
+func (m *Mesh) dial(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialLimit, KeepAliveConfig: keepAlive, Control: setOptions}
+	if own, ok := m.Listener.Addr().(*net.TCPAddr); ok && !own.IP.IsUnspecified() {
+		dialer.LocalAddr = &net.TCPAddr{IP: own.IP, Zone: own.Zone}
+	}
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+// keepAlive finds out about connections on which nothing is sent.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
+
+// Listen opens the port for peers.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	config := net.ListenConfig{KeepAliveConfig: keepAlive, Control: setOptions}
+	return config.Listen(ctx, "tcp", address)
+}
+
+// setOptions bounds how long the kernel tries to get bytes to a peer that
+// doesn't acknowledge them. Accepted connections inherit it from the listener.
+func setOptions(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+	})
+	return errors.Join(err, failed)
+}

@@ -1,0 +1,171 @@
+// Package mesh connects an agent with its peers: one TCP connection for each
+// pair of agents, with TLS 1.3, shared by all groups that both are members of.
+// Of two agents, the one whose name sorts first dials.
+//
+// It also tells when a peer's process has ended. An end-of-file alone doesn't
+// say so; but when the process's connection was closed and its port refuses a
+// new one, then nobody listens there any more, and an agent listens as long as
+// it lives. Likewise if another life of the peer answers at the same place.
+//
+//	the connection ends  ->  dial the same address again
+//	                           refused            gone
+//	                           another life       gone, and here is the next one
+//	                           the same life      only the connection had broken
+//	                           no answer          nothing is known: silence will tell
+//
+// # What is not guaranteed
+//
+// What was handed over for sending may get lost with the connection. A firewall
+// that answers in the peer's name, by resets, makes it look as if it had ended.
+package mesh
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/wire"
+)
+
+// The waits of connections. None of them decides an election.
+const (
+	// handshakeLimit is for TLS and the Hellos.
+	handshakeLimit = 2 * time.Second
+	// frameLimit is for the rest of a frame that has begun.
+	frameLimit = 2 * time.Second
+	dialLimit  = 500 * time.Millisecond
+	// redial is about how long to wait after an attempt that failed.
+	redial = 200 * time.Millisecond
+	// unacknowledged is how long sent bytes may wait for the peer's kernel.
+	unacknowledged = time.Second
+	// farewell is how long the last frames of an agent that ends may take.
+	farewell = 200 * time.Millisecond
+)
+
+// Parcel is a frame for a peer. Back, if there is one, is called when it could
+// not be sent after all.
+type Parcel struct {
+	Frame []byte
+	Back  func()
+}
+
+// Events is whoever is told what happens. The methods are called by the
+// goroutines of connections, and may take their time: then that peer waits.
+type Events interface {
+	// Letter has arrived. The peer from is who it says it is, and may speak in
+	// the letter's group.
+	Letter(from string, letter *wire.Letter)
+	// Gone: that life of the peer has ended.
+	Gone(peer string, life uint32)
+}
+
+// Security is how peers prove who they are.
+type Security interface {
+	Server() *tls.Config
+	Client() *tls.Config
+	// Members are the names under which the peer may speak, by group.
+	Members(state tls.ConnectionState) (map[string]string, error)
+}
+
+// Config is what a Mesh needs.
+type Config struct {
+	Self, Domain string
+	// Life tells this life of the process from its other ones. It isn't 0.
+	Life     uint32
+	Listener net.Listener
+	// Security is nil for plain TCP.
+	Security Security
+	Events   Events
+	Log      *slog.Logger
+}
+
+// Mesh is all connections of an agent.
+type Mesh struct {
+	Config
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	mu    sync.RWMutex
+	peers map[string]*peer
+
+	guests *guests
+}
+
+// New starts to accept connections. Peers are dialled when they are known.
+func New(config Config) *Mesh {
+	m := &Mesh{Config: config, peers: map[string]*peer{}, guests: newGuests()}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.tasks.Go(m.accept)
+	return m
+}
+
+// SetPeers says who the peers are, with their addresses. Connections with
+// others are closed.
+func (m *Mesh) SetPeers(addresses map[string]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, p := range m.peers {
+		if _, still := addresses[name]; !still {
+			p.stop()
+			delete(m.peers, name)
+		}
+	}
+	for name, address := range addresses {
+		if name == m.Self {
+			continue
+		}
+		if p := m.peers[name]; p != nil {
+			p.moveTo(address)
+			continue
+		}
+		p := newPeer(m, name, address)
+		m.peers[name] = p
+		m.tasks.Go(p.keep)
+	}
+}
+
+func (m *Mesh) peer(name string) *peer {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.peers[name]
+}
+
+// Send sends to a peer, and never waits. It reports false, and doesn't call
+// Back, if the peer is out of reach.
+func (m *Mesh) Send(to string, parcel Parcel) bool {
+	p := m.peer(to)
+	return p != nil && p.send(parcel)
+}
+
+// gone tells that the process at the other end of a connection has ended.
+func (m *Mesh) gone(last *conn) {
+	m.Log.Info("a peer's process has ended", "peer", last.name, "planned", last.left.Load())
+	m.Events.Gone(last.name, last.life)
+}
+
+// Connected reports whether there is a connection with the peer.
+func (m *Mesh) Connected(name string) bool {
+	p := m.peer(name)
+	return p != nil && p.connected()
+}
+
+// Close says goodbye to all peers and returns when all is closed.
+func (m *Mesh) Close() {
+	m.mu.RLock()
+	var leaving sync.WaitGroup
+	for _, p := range m.peers {
+		leaving.Go(p.bidFarewell)
+	}
+	m.mu.RUnlock()
+	leaving.Wait()
+	m.cancel()
+	_ = m.Listener.Close() // There is nobody left to whom an error would matter.
+	m.SetPeers(nil)
+	m.guests.dismiss()
+	m.tasks.Wait()
+}

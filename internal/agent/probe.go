@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+)
+
+// probe asks the application again and again whether it is well, and tells the
+// group. One good answer is enough to be well again. Until the first answer the
+// application isn't.
+func probe(ctx context.Context, p config.Probe, g *group.Group) {
+	client := &http.Client{
+		Timeout:       p.Timeout,
+		Transport:     &http.Transport{DisableKeepAlives: true}, // A new connection asks whether it still listens.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	ticker := time.NewTicker(p.Period)
+	defer ticker.Stop()
+	_ = g.Probed(ctx, false) // Here as below: a group that was left needs to know nothing.
+	for failures := 0; ; {
+		switch err := ask(ctx, client, p.URL); {
+		case err == nil:
+			failures = 0
+			_ = g.Probed(ctx, true)
+		default:
+			if failures++; failures >= p.Failures {
+				_ = g.Probed(ctx, false)
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func ask(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.CopyN(io.Discard, response.Body, 1<<16); err != nil && err != io.EOF {
+		return err
+	}
+	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("the application answered %s", response.Status)
+	}
+	return nil
+}

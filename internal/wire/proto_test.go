@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// TestSpeaksTheProtocol: others can read by agents.proto what this package
+// writes, and find each value in its field.
+func TestSpeaksTheProtocol(t *testing.T) {
+	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
+	files, err := compiler.Compile(t.Context(), "agents.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := files[0].Messages().ByName("Frame")
+	for _, c := range []struct {
+		frame Frame
+		text  string
+	}{
+		{Frame{Letter: &full}, `letter {
+			group: "ledger" kind: 5 term: 27993601 lamport: 1099511627776 subject: "e" origin: "b" hops: 7
+			list: "a" list: "" list: "c" version: 3 digest: 18364758544493064720
+			life: 3735928559 asker: 16909060 sent: -5 bar: 17592186044415 held: true standing: true adopted: 2 }`},
+		{Frame{Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 7401}},
+			`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 7401 }`},
+		{Frame{Goodbye: true}, `goodbye {}`},
+	} {
+		want := dynamicpb.NewMessage(frame)
+		if err := prototext.Unmarshal([]byte(c.text), want); err != nil {
+			t.Fatal(err)
+		}
+		got := dynamicpb.NewMessage(frame)
+		if err := proto.Unmarshal(body(t, c.frame), got); err != nil || !proto.Equal(got, want) {
+			t.Errorf("%v, %v\nwant %v", prototext.Format(got), err, prototext.Format(want))
+		}
+		if unknown := unknownIn(got); len(unknown) > 0 {
+			t.Errorf("fields that agents.proto doesn't have: %x", unknown)
+		}
+		written, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := Parse(written)
+		if err != nil || !bytes.Equal(body(t, read), body(t, c.frame)) {
+			t.Errorf("%+v is read, %v", read, err)
+		}
+	}
+}
+
+func unknownIn(m protoreflect.Message) []byte {
+	unknown := m.GetUnknown()
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if field.Message() != nil && !field.IsList() {
+			unknown = append(unknown, unknownIn(v.Message())...)
+		}
+		return true
+	})
+	return unknown
+}

@@ -1,0 +1,132 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// full has something in every field.
+var full = Letter{
+	Group: "ledger", Kind: election.Table, Term: 27993601, Lamport: 1 << 40, Subject: "e", Origin: "b", Hops: 7,
+	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210,
+	Hold: election.Hold{
+		Sent: -5, Life: 0xdeadbeef, Asker: 0x01020304, Version: 2, Bar: election.MaxTerm, Held: true, Standing: true,
+	},
+}
+
+func body(t *testing.T, f Frame) []byte {
+	t.Helper()
+	r := bufio.NewReader(bytes.NewReader(Append(nil, f)))
+	size, err := ReadSize(r, MaxFrame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil || len(b) != size {
+		t.Fatalf("%d bytes behind a size of %d: %v", len(b), size, err)
+	}
+	return b
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	for i := range reflect.TypeFor[Letter]().NumField() {
+		if reflect.ValueOf(full).Field(i).IsZero() {
+			t.Fatalf("%s is empty in the letter that should have everything", reflect.TypeFor[Letter]().Field(i).Name)
+		}
+	}
+	for i := range reflect.TypeFor[election.Hold]().NumField() {
+		if reflect.ValueOf(full.Hold).Field(i).IsZero() {
+			t.Fatalf("Hold.%s is empty", reflect.TypeFor[election.Hold]().Field(i).Name)
+		}
+	}
+	for name, f := range map[string]Frame{
+		"full":    {Letter: &full},
+		"empty":   {Letter: &Letter{}},
+		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535}},
+		"goodbye": {Goodbye: true},
+	} {
+		got, err := Parse(body(t, f))
+		if err != nil || !reflect.DeepEqual(got, f) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestLongestLetterFits(t *testing.T) {
+	name := strings.Repeat("n", MaxName)
+	letter := Letter{Group: name, Subject: name, Origin: name}
+	for range MaxMembers {
+		letter.List = append(letter.List, name)
+	}
+	if b := body(t, Frame{Letter: &letter}); len(b) > MaxFrame {
+		t.Errorf("%d bytes are more than MaxFrame, %d", len(b), MaxFrame)
+	}
+	letter.List = append(letter.List, name)
+	if _, err := Parse(body(t, Frame{Letter: &Letter{List: letter.List}})); err == nil {
+		t.Error("a list of too many names is read")
+	}
+}
+
+func TestBadBytes(t *testing.T) {
+	for name, b := range map[string]string{
+		"nothing":             "",
+		"two contents":        "\x1a\x00\x1a\x00",
+		"a truncated content": "\x12\x05abc",
+		"a wrong type":        "\x08\x01",
+		"a field of type 7":   "\x12\x01\x0f",
+		"a name that isn't":   "\x12\x03\x0a\x01\xff",
+		"a port too high":     "\x0a\x04\x28\x80\x80\x04",
+		"a kind too high":     "\x12\x03\x10\x80\x02",
+		"a long name":         "\x12\x81\x02\x0a\xfe\x01" + strings.Repeat("n", 254),
+		"a group":             "\x12\x02\x0b\x0c",
+	} {
+		if f, err := Parse([]byte(b)); err == nil {
+			t.Errorf("%s is read as %+v", name, f)
+		}
+	}
+	if f, err := Parse([]byte("\x12\x06\x0a\x01g\xa0\x06\x01")); err != nil || f.Letter.Group != "g" {
+		t.Errorf("a field of a later version: %+v, %v", f, err)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes string
+		size  int
+		err   string
+	}{
+		"short":     {"\x05", 5, ""},
+		"two bytes": {"\x80\x01", 128, ""},
+		"too long":  {"\x81\x08", 0, "longer than 1024"},
+		"endless":   {strings.Repeat("\x80", 100), 0, "longer than 1024"},
+		"cut off":   {"\x80", 0, "unexpected EOF"},
+		"nothing":   {"", 0, "EOF"},
+	} {
+		size, err := ReadSize(strings.NewReader(c.bytes), 1024)
+		if size != c.size || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %d, %v", name, size, err)
+		}
+	}
+}
+
+// FuzzParse: nothing panics, and what is read once is written and read alike.
+func FuzzParse(f *testing.F) {
+	f.Add(Append(nil, Frame{Letter: &full})[1:])
+	f.Add(Append(nil, Frame{Hello: &Hello{Name: "a", Port: 1}})[1:])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		frame, err := Parse(b)
+		if err != nil {
+			return
+		}
+		again, err := Parse(body(t, frame))
+		if err != nil || !reflect.DeepEqual(again, frame) {
+			t.Errorf("%+v became %+v, %v", frame, again, err)
+		}
+	})
+}
