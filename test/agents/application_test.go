@@ -43,6 +43,8 @@ type application struct {
 	memory map[int]int
 	// proven is until when it is sure to lead.
 	proven time.Time
+	// breach is what can't be if there is one coordinator at a time.
+	breach error
 }
 
 // renewal is how often an application asks whether it still leads.
@@ -148,6 +150,9 @@ func (a *application) renew() {
 // leads tells whether the application would serve clients, if it could prove
 // that it may.
 func (a *application) leads() bool {
+	if a.ctx.Err() != nil {
+		return false
+	}
 	// Whoever is frozen may hold the lock, and claims to lead.
 	if !a.mutex.TryLock() {
 		return true
@@ -158,7 +163,7 @@ func (a *application) leads() bool {
 
 func (a *application) read(register int) (value int, err error) {
 	if !a.gate.pass(a.ctx) {
-		return 0, errDead
+		return 0, errNotLeading
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -173,7 +178,7 @@ func (a *application) read(register int) (value int, err error) {
 
 func (a *application) write(register, value int) error {
 	if !a.gate.pass(a.ctx) {
-		return errDead
+		return errNotLeading
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -184,7 +189,9 @@ func (a *application) write(register, value int) error {
 		return errDead
 	}
 	if err := a.storage.write(a.token, a.bearer, register, value); err != nil {
-		a.token = 0
+		if a.proof() && !a.endless {
+			a.breach = fmt.Errorf("%s was fenced off although its lease still lasts %s", a.bearer, time.Until(a.proven))
+		}
 		return err
 	}
 	if !a.gate.pass(a.ctx) {
@@ -192,6 +199,12 @@ func (a *application) write(register, value int) error {
 	}
 	a.memory[register] = value
 	return nil
+}
+
+func (a *application) verify() error {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return a.breach
 }
 
 func (a *application) proof() bool {

@@ -72,19 +72,29 @@ var register = porcupine.Model{
 // after the other, or nil.
 func (h *history) verify() error {
 	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	const limit = time.Minute
-	for _, name := range slices.Sorted(maps.Keys(h.operations)) {
-		operations := h.operations[name]
-		switch porcupine.CheckOperationsTimeout(register, operations, limit) {
-		case porcupine.Ok:
-		case porcupine.Illegal:
-			return fmt.Errorf("the operations on register %d are not linearizable:%s", name, describe(operations))
-		case porcupine.Unknown:
-			return fmt.Errorf("the %d operations on register %d were too much for the checker", len(operations), name)
+	registers := slices.Sorted(maps.Keys(h.operations))
+	h.mutex.Unlock()
+	for _, name := range registers {
+		if err := h.verifyRegister(name); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (h *history) verifyRegister(name int) error {
+	const limit = time.Minute
+	h.mutex.Lock()
+	operations := slices.Clone(h.operations[name])
+	h.mutex.Unlock()
+	switch porcupine.CheckOperationsTimeout(register, operations, limit) {
+	case porcupine.Illegal:
+		return fmt.Errorf("the operations on register %d are not linearizable:%s", name, describe(operations))
+	case porcupine.Unknown:
+		return fmt.Errorf("the %d operations on register %d were too much for the checker", len(operations), name)
+	default:
+		return nil
+	}
 }
 
 // describe lists writes, and reads that don't return what was written last.

@@ -31,8 +31,10 @@ type ledger struct {
 
 	mutex        sync.Mutex
 	applications map[string]*application
-	lives        int
-	diary        []string
+	// former are those that have ended.
+	former []*application
+	lives  int
+	diary  []string
 }
 
 // timing is short, so that many faults fit into a minute. An application has
@@ -69,6 +71,9 @@ func openLedger(t *testing.T, mode string, agents int, policy string) *ledger {
 	t.Cleanup(func() {
 		cancel()
 		clients.Wait()
+		for _, a := range l.former {
+			a.parts.Wait()
+		}
 		for _, a := range l.applications {
 			a.parts.Wait()
 		}
@@ -81,6 +86,9 @@ func (l *ledger) open(name string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.lives++
+	if former := l.applications[name]; former != nil {
+		l.former = append(l.former, former)
+	}
 	l.applications[name] = startApplication(l.ctx, l.troupe, l.storage, name, l.lives, l.mode == "Available")
 }
 
@@ -129,10 +137,10 @@ func (l *ledger) visit() {
 
 // ask sends one request and puts it on record, unless it had no effect.
 func (l *ledger) ask(a *application) {
-	const writesOf = 4 // One request in four.
+	const writesOf = 4 // One request in four, whoever is asked.
 	asked := request{register: int(l.register.Load()), at: a.agent}
 	call := l.history.now()
-	if number := int(l.values.Add(1)); number%writesOf == 0 {
+	if number := int(l.values.Add(1)); rand.IntN(writesOf) == 0 {
 		asked.write, asked.value = true, number
 		err := a.write(asked.register, number)
 		if err == nil {
@@ -190,8 +198,14 @@ func (l *ledger) recover() error {
 }
 
 func (l *ledger) verify() error {
-	if err := l.storage.verify(); err != nil {
-		return err
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	err := errors.Join(l.storage.verify(), l.history.verify())
+	for _, a := range l.former {
+		err = errors.Join(err, a.verify())
 	}
-	return l.history.verify()
+	for _, a := range l.applications {
+		err = errors.Join(err, a.verify())
+	}
+	return err
 }

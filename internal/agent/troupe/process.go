@@ -83,7 +83,8 @@ func (a *Agent) bury(p *process) {
 	defer a.mutex.Unlock()
 	defer close(p.ended)
 	status, known := p.command.ProcessState.Sys().(syscall.WaitStatus)
-	killed := known && status.Signaled() && status.Signal() == syscall.SIGKILL
+	// SIGTERM also ends, at once, a process that has only just started.
+	killed := known && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM)
 	if p.doomed && (err == nil || killed) {
 		return
 	}
