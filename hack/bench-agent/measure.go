@@ -92,7 +92,7 @@ func (m *measurer) group(ctx context.Context, mode string, agents int) (group *G
 	m.say("%d agents, %s: starting", agents, mode)
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b, err := newBench(watched, plan)
+	b, err := newBench(watched, plan, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +107,11 @@ func (m *measurer) group(ctx context.Context, mode string, agents int) (group *G
 	if err := m.kills(ctx, b, group); err != nil {
 		return nil, err
 	}
-	if group.HandOvers, err = m.rounds(ctx, group, "hand-over", m.options.handOvers, b.handOver); err != nil {
+	if group.Stops, err = m.rounds(ctx, group, "stop", m.options.stops, b.stop); err != nil {
 		return nil, err
 	}
-	if group.Stops, err = m.rounds(ctx, group, "stop", m.options.stops, b.stop); err != nil {
+	// Last, since whoever hands over stays away for a while.
+	if group.HandOvers, err = m.rounds(ctx, group, "hand-over", m.options.handOvers, b.handOver); err != nil {
 		return nil, err
 	}
 	group.judge()

@@ -20,14 +20,20 @@ type bench struct {
 	audience *audience
 	// coordinator is on whom all agree.
 	coordinator string
+	// silence is how long a member grants nothing after its start: nothing tells
+	// from outside that it is over.
+	silence time.Duration
 }
 
-func newBench(ctx context.Context, plan troupe.Plan) (*bench, error) {
+func newBench(ctx context.Context, plan troupe.Plan, mode string) (*bench, error) {
 	t, err := troupe.New(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
 	b := &bench{troupe: t, audience: newAudience(t)}
+	if mode != "Available" {
+		b.silence = defaultLease * time.Millisecond
+	}
 	if err = t.Start(); err == nil {
 		err = b.audience.attend(ctx, t.Names()...)
 	}
@@ -70,12 +76,19 @@ func (b *bench) kill(ctx context.Context) (time.Duration, error) {
 	if err := b.troupe.Restart(victim); err != nil {
 		return 0, err
 	}
+	restarted := time.Now()
 	if err := b.audience.attend(ctx, victim); err != nil {
 		return 0, err
 	}
 	if err := b.settle(ctx); err != nil {
 		return 0, fmt.Errorf("after %s was killed and started again: %w", victim, err)
 	}
+	// A process takes a moment to start counting.
+	const margin = 100 * time.Millisecond
+	if err := pass(ctx, b.silence+margin-time.Since(restarted)); err != nil {
+		return 0, err
+	}
+	b.audience.begin()
 	return took, failed
 }
 

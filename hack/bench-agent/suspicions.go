@@ -49,7 +49,7 @@ func (m *measurer) suspicions(ctx context.Context, report *Report) (err error) {
 	}
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b, err := newBench(watched, plan)
+	b, err := newBench(watched, plan, "Majority")
 	if err != nil {
 		return err
 	}

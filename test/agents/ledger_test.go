@@ -28,6 +28,8 @@ type ledger struct {
 	// the checker has many short histories to look at instead of a long one.
 	register atomic.Int64
 	values   atomic.Int64
+	// slowest is the longest that it took to recover.
+	slowest time.Duration
 
 	mutex        sync.Mutex
 	applications map[string]*application
@@ -183,6 +185,8 @@ func (l *ledger) leading(rng *rand.Rand) string {
 // faults have been mended.
 func (l *ledger) recover() error {
 	const limit = 20 * time.Second
+	begun := time.Now()
+	defer func() { l.slowest = max(l.slowest, time.Since(begun)) }()
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
 	_, before := l.storage.counts()

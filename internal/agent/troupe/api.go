@@ -74,7 +74,8 @@ func (t *Troupe) Status(ctx context.Context, name string) (group.Status, error) 
 	return get[group.Status](ctx, t, name, "status")
 }
 
-// ErrRefused: the agent leads nobody, or nobody could take over now.
+// ErrRefused is the answer of an agent that doesn't lead, or has nobody to hand
+// the office to now.
 var ErrRefused = errors.New("refused")
 
 // StepDown asks the coordinator to hand the office over, to anyone if to is
