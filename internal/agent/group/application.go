@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 
@@ -196,6 +197,7 @@ func (g *Group) stoppedIfAll() {
 // told acts on an event of the Machine.
 func (g *Group) told(e election.Event) {
 	g.cfg.Meter.Told(e)
+	g.log(e)
 	a := &g.app
 	switch e.Kind {
 	case election.Tenure:
@@ -221,6 +223,20 @@ func (g *Group) told(e election.Event) {
 		}
 		a.term, a.token, a.stopping = 0, 0, false
 	default:
+	}
+}
+
+// log tells the operator what happens: a line for each change of who leads, and
+// all the rest for those who want to know.
+func (g *Group) log(e election.Event) {
+	level := slog.LevelDebug
+	switch e.Kind {
+	case election.Tenure, election.Lost, election.Stop, election.Resigns, election.Recognised:
+		level = slog.LevelInfo
+	default:
+	}
+	if g.cfg.Log.Enabled(context.Background(), level) {
+		g.cfg.Log.Log(context.Background(), level, e.Kind.String(), "peer", g.names.of(e.Peer), "term", uint64(e.Term))
 	}
 }
 
