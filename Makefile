@@ -177,7 +177,11 @@ build: ## Build the commands into bin/.
 	@commands=$$(ls -d cmd/*/ 2>/dev/null || true); \
 	if [ -z "$$commands" ]; then echo "no cmd/ yet: nothing to build"; exit 0; fi; \
 	mkdir -p bin; \
-	for command in $$commands; do $(STATIC) -o bin/ ./$$command; done
+	for command in $$commands; do \
+		name=$$(basename $$command); \
+		case $$name in agent) name=conclave-agent;; esac; \
+		$(STATIC) -o bin/$$name ./$$command; \
+	done
 
 .PHONY: demo
 demo: ## Build the kubectl plugin, and walk through elections with and without faults.

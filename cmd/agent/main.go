@@ -1,19 +1,52 @@
-// Command conclave-agent takes part in elections.
+// Command agent, conclave-agent in its image, elects coordinators for the
+// application beside it, with or without Kubernetes.
 package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
-func main() {
-	path := flag.String("config", "agent.yaml", "file")
-	verbose := flag.Bool("verbose", false, "log more")
-	flag.Parse()
-	if err := run(context.Background(), *path, logger(*verbose)); err != nil {
-		fmt.Fprintln(os.Stderr, "conclave-agent:", err)
-		os.Exit(1)
+// What the command's exit status says.
+const (
+	exitDone    = 0
+	exitFailed  = 1
+	exitMisused = 2 // a flag or the configuration is wrong
+)
+
+func main() { os.Exit(run(context.Background(), newRoot())) }
+
+// run runs a command and returns its exit status. What went wrong is one line on
+// stderr, or one for each complaint about the configuration.
+func run(ctx context.Context, root *cobra.Command) int {
+	err := root.ExecuteContext(ctx)
+	var complaints config.Complaints
+	switch {
+	case errors.As(err, &complaints):
+		// FILE:LINE: at the start of a line is what editors understand.
+		fmt.Fprintln(root.ErrOrStderr(), complaints)
+	case err != nil:
+		fmt.Fprintln(root.ErrOrStderr(), "error:", err)
 	}
+	return exitStatus(err)
+}
+
+func exitStatus(err error) int {
+	var (
+		use        *misuse
+		complaints config.Complaints
+	)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &use), errors.As(err, &complaints):
+		return exitMisused
+	}
+	return exitFailed
 }

@@ -5,15 +5,17 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"os/signal"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/api"
@@ -26,11 +28,22 @@ import (
 	"github.com/conclave-dev/conclave/internal/identity"
 )
 
-// run is an agent from its start to its end by a signal.
-func run(ctx context.Context, path string, log *slog.Logger) error {
+// addRun lets the root command run the agent.
+func addRun(root *cobra.Command) {
+	var path string
+	var verbose bool
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		return takePart(cmd.Context(), path, logger(cmd.ErrOrStderr(), verbose))
+	}
+	addConfig(root, &path)
+	root.Flags().BoolVar(&verbose, "verbose", false, "log connections, too")
+}
+
+// takePart is an agent from its start to its end by a signal.
+func takePart(ctx context.Context, path string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	c, err := config.Load(path)
+	c, err := load(path)
 	if err != nil {
 		return err
 	}
@@ -113,10 +126,9 @@ func secure(c *config.Config, log *slog.Logger) (mesh.Security, error) {
 		log.Warn("peers are connected without TLS: anyone on this machine can take part")
 		return nil, nil //nolint:nilnil // No security is what the config asks for.
 	}
-	files, err := identity.Open(
-		identity.Paths{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile},
-		func(err error) { log.Error("goes on with the certificate that it had", "error", err) },
-	)
+	files, err := identity.Open(c.Identity(), func(err error) {
+		log.Error("goes on with the certificate that it had", "error", err)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +154,10 @@ func (s *security) Members(state tls.ConnectionState) (map[string]string, error)
 }
 
 // logger writes what an operator should know.
-func logger(verbose bool) *slog.Logger {
+func logger(w io.Writer, verbose bool) *slog.Logger {
 	level := slog.LevelInfo
 	if verbose {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent"
-	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
 // lookEvery is how soon a changed file is taken over. Polling sees what mounted
@@ -34,7 +33,7 @@ func watch(ctx context.Context, a *agent.Agent, path string, log *slog.Logger) {
 		}
 		changed := now != tried
 		tried = now
-		next, err := config.Load(path)
+		next, err := load(path)
 		if err == nil {
 			err = a.Reload(ctx, next)
 		}

@@ -60,7 +60,7 @@ type member struct {
 func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 	a := &Agent{parts: parts, config: c, groups: map[string]*member{}}
 	for i := range c.Groups {
-		if err := a.choose(&c.Groups[i], nil); err != nil {
+		if err := a.choose(c, &c.Groups[i], nil); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +80,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 
 // choose puts the list into g that the agent must run, and sees to it that a
 // restart will find it.
-func (a *Agent) choose(g *config.Group, running *config.List) error {
+func (a *Agent) choose(c *config.Config, g *config.Group, running *config.List) error {
 	kept := running
 	if kept == nil {
 		last, found, err := a.parts.Lists.Load(g.Name)
@@ -93,7 +93,7 @@ func (a *Agent) choose(g *config.Group, running *config.List) error {
 	}
 	choice, err := lists.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Terms().Ceiling(a.parts.Clock.Now()))
 	if err != nil {
-		return fmt.Errorf("group %s: %w", g.Name, err)
+		return fmt.Errorf("%s: group %s: %w", c.At(g.Name, "version"), g.Name, err)
 	}
 	if choice.Warning != "" {
 		a.parts.Log.Warn(choice.Warning, "group", g.Name)
@@ -150,7 +150,7 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 	for _, g := range next.Groups {
 		before, known := running[g.Name]
 		delete(running, g.Name)
-		adopted, err := a.adopt(ctx, before, g, known)
+		adopted, err := a.adopt(ctx, next, before, g, known)
 		if err != nil {
 			failed = append(failed, err)
 		}
@@ -175,15 +175,17 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 
 // adopt joins a group, or goes over to its new list. It returns the group as it
 // runs from now on.
-func (a *Agent) adopt(ctx context.Context, before, next config.Group, known bool) (config.Group, error) {
+func (a *Agent) adopt(
+	ctx context.Context, c *config.Config, before, next config.Group, known bool,
+) (config.Group, error) {
 	if !known {
-		if err := a.choose(&next, nil); err != nil {
+		if err := a.choose(c, &next, nil); err != nil {
 			return next, err
 		}
 		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
 		return next, a.join(ctx, next)
 	}
-	if err := a.choose(&next, &before.List); err != nil {
+	if err := a.choose(c, &next, &before.List); err != nil {
 		return before, err
 	}
 	// The new members must be reachable before the first message to them.

@@ -61,11 +61,14 @@ const (
 	// Stopped: the application has stopped acting as coordinator in Term, as it
 	// was told to by Stop.
 	Stopped
+	// Retime: Timing are the waits from now on. Those that have begun last as long
+	// as they did.
+	Retime
 )
 
 var inputNames = [...]string{
 	"none", "tick", "receive", "undelivered", "suspect", "restore", "campaign", "recover", "follow", "withdraw",
-	"stand", "adopt", "gone", "step-down", "stopped",
+	"stand", "adopt", "gone", "step-down", "stopped", "retime",
 }
 
 func (k InputKind) String() string {
@@ -83,6 +86,7 @@ type Input struct {
 	Now     Tick
 	Term    Term
 	Roster  *Roster
+	Timing  *Timing
 	Message Message
 }
 

@@ -31,6 +31,17 @@ type Timing struct {
 	Hop Tick
 }
 
+// Validate says what is wrong with the timing.
+func (t Timing) Validate() error {
+	switch {
+	case t.Reply <= 0 || t.Hop <= 0:
+		return fmt.Errorf("the waits for a reply (%d ticks) and for a hop (%d) must be positive", t.Reply, t.Hop)
+	case t.Takeover <= t.Reply:
+		return fmt.Errorf("the wait for a takeover (%d ticks) must be longer than for a reply (%d)", t.Takeover, t.Reply)
+	}
+	return nil
+}
+
 // DefaultTiming derives the waits from the largest delays of a message and of
 // its handling.
 func DefaultTiming(trans, proc Tick) Timing {
@@ -49,13 +60,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("the coordinator %d is not on the member list", c.Coordinator)
 	case c.Term > MaxTerm:
 		return fmt.Errorf("term %d is above the limit of %d", c.Term, MaxTerm)
-	case c.Timing.Reply <= 0 || c.Timing.Hop <= 0:
-		return fmt.Errorf("the waits for a reply (%d ticks) and for a hop (%d) must be positive", c.Timing.Reply, c.Timing.Hop)
-	case c.Timing.Takeover <= c.Timing.Reply:
-		return fmt.Errorf("the wait for a takeover (%d ticks) must be longer than for a reply (%d)",
-			c.Timing.Takeover, c.Timing.Reply)
 	}
-	return nil
+	return c.Timing.Validate()
 }
 
 // Process is what a process keeps whatever the algorithm. Machines embed it.
@@ -203,6 +209,12 @@ func (p *Process) Note(in *Input, out *Output) {
 		p.Withdrawn = false
 	case Adopt:
 		p.adopt(in.Roster)
+	case Retime:
+		if in.Timing == nil || in.Timing.Validate() != nil {
+			out.Tell(Refused, p.Term, None)
+			return
+		}
+		p.Timing = *in.Timing
 	default:
 	}
 }

@@ -89,9 +89,35 @@ type met struct {
 	clientErr, serverErr error
 }
 
+// connected are the two ends of a connection that has buffers: in a pipe without,
+// two who refuse each other would wait for each other.
+func connected(t *testing.T) (net.Conn, net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	a, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []net.Conn{a, b} {
+		if err := end.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, b
+}
+
 // meet has one agent dial another and say a byte.
-func meet(client, server *tls.Config) met {
-	a, b := net.Pipe()
+func meet(t *testing.T, client, server *tls.Config) met {
+	t.Helper()
+	a, b := connected(t)
 	defer a.Close()
 	defer b.Close()
 	dialling, dialled := tls.Client(a, client), tls.Server(b, server)
@@ -119,7 +145,7 @@ func TestBothSidesLearnWhoTheOtherIs(t *testing.T) {
 	a := newAgent(t, ca.issue(t, time.Hour, ledgerA, auditA), ca.pair.Cert)
 	b := newAgent(t, ca.issue(t, time.Hour, ledgerB), ca.pair.Cert)
 	for _, client := range []*tls.Config{b.Client(ledgerA), b.Client(ledgerB, ledgerA), b.Client()} {
-		m := meet(client, a.Server())
+		m := meet(t, client, a.Server())
 		if m.clientErr != nil || m.serverErr != nil {
 			t.Fatal(m.clientErr, m.serverErr)
 		}
@@ -164,31 +190,31 @@ func TestWhoIsRefused(t *testing.T) {
 		{"an authority itself", raw(ca.pair), "the peer's certificate: it names no member"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if m := meet(tc.peer, a.Server()); m.serverErr == nil || !strings.HasPrefix(m.serverErr.Error(), tc.want) || m.clientErr == nil {
+			if m := meet(t, tc.peer, a.Server()); m.serverErr == nil || !strings.HasPrefix(m.serverErr.Error(), tc.want) || m.clientErr == nil {
 				t.Errorf("as a client: %v, and the client learns %v", m.serverErr, m.clientErr)
 			}
-			if m := meet(a.Client(), tc.peer); m.clientErr == nil || !strings.HasPrefix(m.clientErr.Error(), tc.want) {
+			if m := meet(t, a.Client(), tc.peer); m.clientErr == nil || !strings.HasPrefix(m.clientErr.Error(), tc.want) {
 				t.Errorf("as a server: %v", m.clientErr)
 			}
 		})
 	}
 	t.Run("somebody else", func(t *testing.T) {
-		m := meet(a.Client(ledgerB), a.Server())
+		m := meet(t, a.Client(ledgerB), a.Server())
 		want := "the peer's certificate: it is for conclave://default/ledger/a, and not for conclave://default/ledger/b"
 		if m.clientErr == nil || m.clientErr.Error() != want {
 			t.Errorf("got %v, want %s", m.clientErr, want)
 		}
 	})
 	t.Run("no certificate", func(t *testing.T) {
-		if m := meet(&tls.Config{InsecureSkipVerify: true}, a.Server()); m.serverErr == nil || m.clientErr == nil {
+		if m := meet(t, &tls.Config{InsecureSkipVerify: true}, a.Server()); m.serverErr == nil || m.clientErr == nil {
 			t.Error("it was let in:", m.serverErr, m.clientErr)
 		}
 	})
 	t.Run("TLS 1.2", func(t *testing.T) {
-		if m := meet(old, a.Server()); m.serverErr == nil {
+		if m := meet(t, old, a.Server()); m.serverErr == nil {
 			t.Error("it was let in")
 		}
-		if m := meet(a.Client(), old); m.clientErr == nil {
+		if m := meet(t, a.Client(), old); m.clientErr == nil {
 			t.Error("it was dialled")
 		}
 	})
@@ -198,9 +224,9 @@ func TestNobodyResumesASession(t *testing.T) {
 	ca := newAuthority(t)
 	a := newAgent(t, ca.issue(t, time.Hour, ledgerA), ca.pair.Cert)
 	client, server := a.Client(), a.Server()
-	client.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	client.ClientSessionCache, client.ServerName = tls.NewLRUClientSessionCache(1), "a" // the name is the cache's key
 	for range 3 {
-		if m := meet(client, server); m.clientErr != nil || m.server.DidResume {
+		if m := meet(t, client, server); m.clientErr != nil || m.server.DidResume {
 			t.Errorf("resumed %v, %v", m.server.DidResume, m.clientErr)
 		}
 	}
@@ -213,7 +239,7 @@ func TestChangedFilesCountFromTheNextHandshakeOn(t *testing.T) {
 	server, client := a.Server(), b.Client()
 	sees := func(want string) {
 		t.Helper()
-		m := meet(client, server)
+		m := meet(t, client, server)
 		names, err := identity.Peer(m.client)
 		if m.clientErr != nil || m.serverErr != nil || err != nil || names.String() != want {
 			t.Errorf("%s is seen, not %s; %v, %v", names, want, m.clientErr, m.serverErr)
@@ -242,7 +268,7 @@ func TestChangedFilesCountFromTheNextHandshakeOn(t *testing.T) {
 	put(t, a.paths.Cert, moved.Cert)
 	sees(auditA.String())
 	put(t, a.paths.CA, next.pair.Cert)
-	if m := meet(client, server); m.serverErr == nil {
+	if m := meet(t, client, server); m.serverErr == nil {
 		t.Error("the former authority still counts")
 	}
 }
@@ -280,7 +306,7 @@ func TestWrongFilesKeepTheFormerOnes(t *testing.T) {
 			a := newAgent(t, pair, ca.pair.Cert)
 			tc.spoil(a.paths)
 			for range 3 {
-				if m := meet(a.Client(ledgerA), a.Server()); m.clientErr != nil || m.serverErr != nil {
+				if m := meet(t, a.Client(ledgerA), a.Server()); m.clientErr != nil || m.serverErr != nil {
 					t.Fatal(m.clientErr, m.serverErr)
 				}
 			}
@@ -334,8 +360,7 @@ func TestAnExpiredAuthoritySignsNothing(t *testing.T) {
 func TestErrorsKeepTheirCause(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	_, err := identity.Open(written(t, ca.issue(t, time.Hour, ledgerA), other.pair.Cert), nil)
-	var unknown x509.UnknownAuthorityError
-	if !errors.As(err, &unknown) {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
 		t.Error(err)
 	}
 }

@@ -40,7 +40,7 @@ func (n Name) check() error {
 		case part.text == "":
 			return fmt.Errorf("the %s is empty", part.what)
 		case strings.Trim(part.text, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "":
-			return fmt.Errorf("the %s must be of a-z, 0-9, - and .", part.what)
+			return fmt.Errorf("the %s may have a-z, 0-9, - and . in it", part.what)
 		}
 	}
 	return nil

@@ -106,6 +106,7 @@ func (p *page) fitTiming(g *Group, at, timing, safety lines) {
 		t.Stagger = (beat / 2).Truncate(time.Millisecond)
 	}
 	if !timing.has("replyMillis") {
+		t.Measured = true
 		t.Reply = max(time.Millisecond, (beat / 4).Truncate(time.Millisecond))
 	}
 	// A value that could not be read is 0, and has been complained about.

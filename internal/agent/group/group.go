@@ -34,6 +34,9 @@ const mailMax = 1024
 type Post interface {
 	Send(to string, parcel mesh.Parcel) bool
 	Connected(name string) bool
+	// RoundTrip is how long the way to a peer and back takes at most, 0 if that
+	// isn't known.
+	RoundTrip(name string) time.Duration
 }
 
 // Config is what a group starts from.
@@ -57,8 +60,10 @@ type Group struct {
 
 	leaving sync.Once
 
-	now  atomic.Pointer[snapshot]
-	feed *feed
+	now atomic.Pointer[snapshot]
+	// peers are the other members of the list in force.
+	peers atomic.Pointer[[]string]
+	feed  *feed
 
 	// What follows belongs to the goroutine of run.
 
@@ -89,14 +94,15 @@ type snapshot struct {
 func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, mail: make(chan func(), mailMax), quit: make(chan struct{}), done: make(chan struct{}),
-		feed: newFeed(cfg.Life), names: newNames(), list: cfg.Group.List, digest: digest(cfg.Group.List),
+		feed: newFeed(cfg.Life), names: newNames(),
 		app: newApplication(cfg.Group.Session),
 	}
 	g.self = g.names.add(cfg.Self)
-	var err error
-	if g.roster, err = g.names.roster(g.list); err != nil {
+	roster, err := g.names.roster(cfg.Group.List)
+	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
+	g.enter(cfg.Group.List, roster)
 	if g.machine, err = g.newMachine(); err != nil {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
@@ -106,6 +112,9 @@ func New(cfg Config) (*Group, error) {
 	g.reconsider()
 	g.settle()
 	go g.run()
+	if cfg.Group.Timing.Measured {
+		go g.measure()
+	}
 	return g, nil
 }
 
@@ -120,15 +129,25 @@ func (g *Group) newMachine() (election.Machine, error) {
 	return office.New(office.Config{
 		Config: election.Config{
 			Self: g.self, Roster: g.roster, Orderly: true,
-			Timing: election.Timing{
-				Reply: ticks(timing.Reply), Takeover: 3 * ticks(timing.Reply), Hop: ticks(timing.Reply),
-			},
+			Timing: waits(timing.Reply),
 		},
 		Elect: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
 		Heartbeat: ticks(timing.Heartbeat), Patience: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, Stable: ticks(group.Preemption.Stable), Drain: ticks(timing.Drain),
 		Clock: g.cfg.Clock.Terms(), Life: g.cfg.Life, Fresh: true, Start: g.cfg.Clock.Now(),
 	})
+}
+
+// enter goes over to a list, also in what others read.
+func (g *Group) enter(list config.List, roster *election.Roster) {
+	g.list, g.roster, g.digest = list, roster, digest(list)
+	var peers []string
+	for _, m := range list.Members {
+		if m.Name != g.cfg.Self {
+			peers = append(peers, m.Name)
+		}
+	}
+	g.peers.Store(&peers)
 }
 
 // Name is the group's name.
@@ -357,7 +376,7 @@ func (g *Group) Adopt(ctx context.Context, list config.List) error {
 			failed = err
 			return
 		}
-		g.list, g.roster, g.digest = list, roster, digest(list)
+		g.enter(list, roster)
 		g.step(election.Input{Kind: election.Adopt, Roster: roster})
 	})
 	if err != nil {

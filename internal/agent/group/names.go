@@ -62,12 +62,16 @@ func (n *names) members(list config.List) []election.Member {
 	return members
 }
 
-// message reads a letter. It reports false if that names somebody unknown.
+// lamportMax is a reading that no logical clock comes to by itself.
+const lamportMax = 1 << 60
+
+// message reads a letter. It reports false if that names somebody unknown, or
+// would make the logical clocks overflow.
 func (n *names) message(from string, l *wire.Letter, self election.ID) (election.Message, bool) {
 	m := election.Message{
 		Kind: l.Kind, To: self, Term: l.Term, Lamport: l.Lamport, Hops: l.Hops, Hold: l.Hold,
 	}
-	known := true
+	known := l.Lamport < lamportMax
 	number := func(name string) election.ID {
 		id, ok := n.ids[name]
 		known = known && ok

@@ -98,6 +98,29 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return config.Listen(ctx, "tcp", address)
 }
 
+// roundTrip is the smoothed time and four times its variation: what the kernel
+// itself waits for before it sends again.
+func roundTrip(raw net.Conn) time.Duration {
+	tcp, ok := raw.(*net.TCPConn)
+	if !ok {
+		return 0
+	}
+	control, err := tcp.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	var rtt time.Duration
+	err = control.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			rtt = time.Duration(info.Rtt+4*info.Rttvar) * time.Microsecond
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return rtt
+}
+
 // setOptions bounds how long the kernel tries to get bytes to a peer that
 // doesn't acknowledge them. Accepted connections inherit it from the listener.
 func setOptions(_, _ string, raw syscall.RawConn) error {

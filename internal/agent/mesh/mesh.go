@@ -154,6 +154,16 @@ func (m *Mesh) Connected(name string) bool {
 	return p != nil && p.connected()
 }
 
+// RoundTrip is how long the way to the peer and back takes at most, by what the
+// kernel has measured; 0 without a connection.
+func (m *Mesh) RoundTrip(name string) time.Duration {
+	p := m.peer(name)
+	if p == nil {
+		return 0
+	}
+	return p.roundTrip()
+}
+
 // Close says goodbye to all peers and returns when all is closed.
 func (m *Mesh) Close() {
 	m.mu.RLock()

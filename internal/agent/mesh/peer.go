@@ -73,6 +73,15 @@ func (p *peer) connected() bool {
 	return p.conn != nil
 }
 
+func (p *peer) roundTrip() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		return 0
+	}
+	return roundTrip(p.conn.raw)
+}
+
 func (p *peer) send(parcel Parcel) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -217,6 +217,8 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 		if m.role == draining && in.Term == m.term {
 			m.resign(m.successor, out)
 		}
+	case election.Retime:
+		m.innerStep(in, out)
 	case election.Recover, election.Follow:
 		out.Tell(election.Refused, in.Term, in.Peer)
 	case election.TimePassed, election.NoInput:

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/identity"
+)
+
+// told is what the command said, and its exit status.
+type told struct {
+	out, err string
+	status   int
+}
+
+// execute runs the command in this process.
+func execute(t *testing.T, args ...string) told {
+	t.Helper()
+	root := newRoot()
+	var out, err bytes.Buffer
+	root.SetArgs(append([]string{}, args...)) // nil would be those of the test
+	root.SetOut(&out)
+	root.SetErr(&err)
+	status := run(t.Context(), root)
+	return told{out: out.String(), err: err.String(), status: status}
+}
+
+func write(t *testing.T, dir, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, "agent.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const inOrder = `self: a
+listen: 127.0.0.1:7401
+tls: {insecure: true}
+groups:
+- name: ledger
+  members:
+  - {name: a, priority: 10, address: "127.0.0.1:7401"}
+  - {name: b, priority: 20, address: "127.0.0.1:7402"}
+`
+
+func TestCheckSumsUpAConfigurationInOrder(t *testing.T) {
+	path := write(t, t.TempDir(), inOrder)
+	want := told{out: path + ` is in order: a in domain default, peers on 127.0.0.1:7401, API on 127.0.0.1:7374
+group ledger: StatusTable, Majority, version 1 of b (20), a (10)
+warning: ` + path + `:6: group ledger has two members: in Majority mode both must be there, so neither can take over from a dead one; add a third, which may have priority 0
+`}
+	if got := execute(t, "check", "--config", path); got != want {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestAllThatIsWrongIsSaidByCheckAndRun(t *testing.T) {
+	path := write(t, t.TempDir(), strings.Replace(inOrder, "self: a", "selv: a\ndomain: X", 1))
+	want := told{status: 2, err: path + `:1: the file has no key "selv": use self, domain, api, exposeAPI, listen, state, tls or groups
+` + path + `:1: the file lacks self
+` + path + `:2: domain must be lower-case letters, digits and - with dots between such words, not "X"
+`}
+	for _, args := range [][]string{{"check", "--config", path}, {"--config", path}} {
+		if got := execute(t, args...); got != want {
+			t.Errorf("%v: got %+v\nwant %+v", args, got, want)
+		}
+	}
+}
+
+func TestBadInputGetsOneLineThatSaysWhatIsRight(t *testing.T) {
+	dir := t.TempDir()
+	for args, want := range map[string]string{
+		"":                                  "--config is missing: name the configuration, such as --config agent.yaml",
+		"check":                             "--config is missing: name the configuration, such as --config agent.yaml",
+		"check --config":                    "--config needs a value",
+		"check agent.yaml":                  `conclave-agent check takes no argument "agent.yaml"`,
+		"start":                             `conclave-agent takes no argument "start": it has the commands certificates, check, version`,
+		"--conf x":                          "unknown flag: --conf: see conclave-agent --help for those that exist",
+		"version 1":                         `conclave-agent version takes no argument "1"`,
+		"certificates":                      "--group is missing: name a group, such as --group ledger",
+		"certificates --group g":            "--member is missing: name the members, such as --member a --member b",
+		"certificates --group g --member a": "--out is missing: name a folder for the files, such as --out certs",
+		"certificates --group g --member a --out DIR --days 0":       "--days must be from 1 to 3650, not 0",
+		"certificates --group g --member a --out DIR --days ten":     `--days must be a whole number such as 10, not "ten"`,
+		"certificates --group G --member a --out DIR":                `--group must be lower-case letters, digits and - with dots between such words, not "G"`,
+		"certificates --group g --member ../a --out DIR":             `--member must be lower-case letters, digits and - with dots between such words, not "../a"`,
+		"certificates --group g --member a --out DIR --domain a_b":   `--domain must be lower-case letters, digits and - with dots between such words, not "a_b"`,
+		"certificates --group g --group g --member a --out DIR":      "--group g is there twice",
+		"certificates --group g --member a --member a --out DIR":     "--member a and member a would both be in a.pem: make them in folders of their own",
+		"certificates --group g --member a --member a-key --out DIR": "--member a-key and member a would both be in a-key.pem: make them in folders of their own",
+		"certificates --group g --member ca --out DIR":               "--member ca and the authority would both be in ca.pem: make them in folders of their own",
+	} {
+		got := execute(t, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
+		if wanted := (told{status: 2, err: "error: " + want + "\n"}); got != wanted {
+			t.Errorf("%q: got %+v\nwant %+v", args, got, wanted)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("they left %v, %v", files, err)
+	}
+}
+
+func TestAFileThatIsNotThereIsAFailure(t *testing.T) {
+	got := execute(t, "check", "--config", filepath.Join(t.TempDir(), "agent.yaml"))
+	if got.status != 1 || !strings.HasPrefix(got.err, "error: read the configuration: open ") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	version = "v1.2.3"
+	defer func() { version = "" }()
+	if got := execute(t, "version"); got != (told{out: "v1.2.3\n"}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestCertificatesGetAStrangerStarted makes certificates, and checks a
+// configuration that names them.
+func TestCertificatesGetAStrangerStarted(t *testing.T) {
+	dir := t.TempDir()
+	certs := filepath.Join(dir, "certs")
+	args := []string{"certificates", "--group", "ledger", "--member", "a", "--member", "b", "--out", certs}
+	got := execute(t, args...)
+	lines := strings.Split(strings.TrimSpace(got.out), "\n")
+	if got.status != 0 || len(lines) != 3 || !strings.HasPrefix(lines[0], certs+"/ca.pem: the authority, new, until ") ||
+		!strings.HasPrefix(lines[2], certs+"/b.pem: conclave://default/ledger/b, until ") {
+		t.Fatalf("got %+v", got)
+	}
+	for name, mode := range map[string]os.FileMode{
+		"ca.pem": 0o644, "ca-key.pem": 0o600, "a.pem": 0o644, "a-key.pem": 0o600, "b.pem": 0o644, "b-key.pem": 0o600,
+	} {
+		if info, err := os.Stat(filepath.Join(certs, name)); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	if files, err := os.ReadDir(certs); err != nil || len(files) != 6 {
+		t.Errorf("there are %v, %v", files, err)
+	}
+	path := write(t, dir, strings.Replace(inOrder, "insecure: true", "certFile: certs/a.pem, keyFile: certs/a-key.pem, caFile: certs/ca.pem", 1))
+	if got := execute(t, "check", "--config", path); got.status != 0 {
+		t.Errorf("got %+v", got)
+	}
+
+	// Again, with the same authority.
+	before, err := os.ReadFile(filepath.Join(certs, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := execute(t, args...); got.status != 0 || !strings.Contains(got.out, "the authority, used again, until") {
+		t.Errorf("got %+v", got)
+	}
+	after, err := os.ReadFile(filepath.Join(certs, "ca.pem"))
+	if err != nil || !bytes.Equal(before, after) {
+		t.Error("the authority is another one", err)
+	}
+	if _, err := identity.Open(identity.Paths{
+		Cert: filepath.Join(certs, "b.pem"), Key: filepath.Join(certs, "b-key.pem"), CA: filepath.Join(certs, "ca.pem"),
+	}, nil); err != nil {
+		t.Error(err)
+	}
+
+	for _, half := range []string{"ca-key.pem", "ca.pem"} {
+		data, err := os.ReadFile(filepath.Join(certs, half))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(certs, half)); err != nil {
+			t.Fatal(err)
+		}
+		if got := execute(t, args...); got.status != 1 || !strings.Contains(got.err, half+" isn't: put the ") {
+			t.Errorf("got %+v", got)
+		}
+		if err := os.WriteFile(filepath.Join(certs, half), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

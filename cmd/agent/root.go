@@ -1,0 +1,59 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is stamped by make build.
+var version string
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "conclave-agent",
+		Short: "Elect the coordinator among processes on one machine or many",
+		Long: `Conclave elects the coordinator among a set of processes.
+
+This agent runs beside each of them, and takes part in the elections of the
+groups in its configuration. The application asks it over HTTP on a loopback
+address who leads.`,
+		Example: `  # Keys and certificates for three members of a group
+  conclave-agent certificates --group ledger --member a --member b --member c --out certs
+
+  # Is the configuration in order?
+  conclave-agent check --config agent.yaml
+
+  conclave-agent --config agent.yaml`,
+		Args:              noArguments,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	addRun(root)
+	root.SetFlagErrorFunc(explainFlag)
+	root.AddCommand(newCheck(), newCertificates(), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which version this is",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(version, builtFrom()))
+			return err
+		},
+	}
+}
+
+// builtFrom is the module's version where go install built the command.
+func builtFrom() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,53 @@
+package config
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/conclave-dev/conclave/internal/identity"
+)
+
+// Check looks at the files that the configuration names, and returns Complaints
+// if an agent couldn't start with them.
+func (c *Config) Check() error {
+	p := &page{file: c.file}
+	if c.TLS.Insecure {
+		return nil
+	}
+	line := max(1, c.lines[""].at("tls"))
+	for _, path := range []string{c.TLS.CertFile, c.TLS.KeyFile, c.TLS.CAFile} {
+		if _, err := os.Stat(path); err != nil {
+			p.complain(line, "tls: %s", err)
+		}
+	}
+	if err := p.verdict(); err != nil {
+		return err
+	}
+	files, err := identity.Open(c.Identity(), nil)
+	if err != nil {
+		p.complain(line, "tls: %s", err)
+		return p.verdict()
+	}
+	names := files.Names()
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		if name := (identity.Name{Domain: c.Domain, Group: g.Name, Member: c.Self}); !names.Has(name) {
+			p.complain(c.lines[g.Name].at("name"), "the certificate in %s is for %s: it must be for %s, too",
+				c.TLS.CertFile, shortList(names), name)
+		}
+	}
+	return p.verdict()
+}
+
+// Identity are the paths of the certificate files.
+func (c *Config) Identity() identity.Paths {
+	return identity.Paths{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile}
+}
+
+func shortList(names identity.Names) string {
+	const most = 3
+	if len(names) <= most {
+		return names.String()
+	}
+	return fmt.Sprintf("%s and %d more", names[:most], len(names)-most)
+}

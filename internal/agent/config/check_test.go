@@ -1,0 +1,81 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/identity"
+)
+
+func TestCheckLooksAtTheFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "agent.yaml")
+	c, err := config.Parse(path, []byte(`self: a
+listen: 10.0.0.1:7401
+tls: {certFile: a.pem, keyFile: a-key.pem, caFile: ca.pem}
+groups:
+- name: ledger
+  members: [{name: a, priority: 1, address: "10.0.0.1:7401"}]
+- name: audit
+  members: [{name: a, priority: 1, address: "10.0.0.1:7401"}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want string) {
+		t.Helper()
+		if err := c.Check(); err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+	missing := ""
+	for _, name := range []string{"a.pem", "a-key.pem", "ca.pem"} {
+		missing += fmt.Sprintf("%s:3: tls: stat %s: no such file or directory\n", path, filepath.Join(dir, name))
+	}
+	expect(strings.TrimSpace(missing))
+
+	ca, caPair, err := identity.NewAuthority("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(pair identity.Pair) {
+		t.Helper()
+		for name, data := range map[string][]byte{"a.pem": pair.Cert, "a-key.pem": pair.Key, "ca.pem": caPair.Cert} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	issue := func(groups ...string) identity.Pair {
+		var names identity.Names
+		for _, group := range groups {
+			names = append(names, identity.Name{Domain: "default", Group: group, Member: "a"})
+		}
+		pair, err := ca.Issue(names, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	put(identity.Pair{Cert: []byte("x"), Key: []byte("y")})
+	expect(path + ":3: tls: " + filepath.Join(dir, "a.pem") + " and " + filepath.Join(dir, "a-key.pem") +
+		": tls: failed to find any PEM data in certificate input")
+	put(issue("ledger"))
+	expect(path + ":7: the certificate in " + filepath.Join(dir, "a.pem") +
+		" is for conclave://default/ledger/a: it must be for conclave://default/audit/a, too")
+	put(issue("ledger", "audit"))
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWithoutTLSThereIsNothingToCheck(t *testing.T) {
+	if err := parsed(t, running).Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,41 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+)
+
+// TestWaitsCanChange: the next election waits as long as the agent has last
+// found to be right, and what makes no sense changes nothing.
+func TestWaitsCanChange(t *testing.T) {
+	for _, algorithm := range catalog.All() {
+		t.Run(algorithm.Name, func(t *testing.T) {
+			wait := func(timings ...election.Timing) election.Tick {
+				roster, err := election.NewRoster(1, []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				m, err := algorithm.New(election.Config{Self: 1, Roster: roster, Timing: election.DefaultTiming(2, 1)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out election.Output
+				for _, timing := range timings {
+					m.Step(election.Input{Kind: election.Retime, Timing: &timing}, &out)
+				}
+				m.Step(election.Input{Kind: election.Retime}, &out)
+				m.Step(election.Input{Kind: election.Campaign, Term: 1}, &out)
+				return m.Deadline()
+			}
+			short, long := wait(), wait(election.DefaultTiming(20, 10))
+			if long <= 8*short {
+				t.Errorf("with delays ten times as long, an election waits %d instead of %d", long, short)
+			}
+			if bad := wait(election.Timing{Reply: 100, Takeover: 1, Hop: 100}); bad != short {
+				t.Errorf("with waits that make no sense, an election waits %d instead of %d", bad, short)
+			}
+		})
+	}
+}
