@@ -15,10 +15,10 @@
 // When another process shall take over, the function's context ends with
 // ErrStop as its cause, and the role isn't handed on before the function has
 // returned, or the group's drain time is over, or the agent takes the
-// application for dead. In the safety modes Majority and
-// Strict its context also ends when the agent hasn't confirmed the tenure in
-// time, whatever keeps it from doing so: the time is counted from before the
-// agent was asked, on this machine's monotonic clock.
+// application for dead. In the safety modes Majority and Strict its context also
+// ends when the agent hasn't confirmed the tenure in time, whatever keeps it
+// from doing so: the time is counted from before the agent was asked, on this
+// machine's monotonic clock.
 //
 // # What is not guaranteed
 //
@@ -32,6 +32,11 @@
 // client can mend this. A resource can: it remembers the highest token that it
 // was shown, and refuses lower ones. A later tenure has a higher token, always.
 // See examples/fencing.
+//
+// In the mode Majority an agent that has ended counts as the end of its
+// application, too, as when a pod dies: another process may lead at once, while
+// a function whose agent alone has died is still being told. Strict waits the
+// lease out.
 //
 // In the mode Available two processes lead while the network is divided, and no
 // lease ends a tenure. There, an agent that is stopped and not dead is noticed
