@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 
@@ -229,15 +228,13 @@ func (g *Group) told(e election.Event) {
 // log tells the operator what happens: a line for each change of who leads, and
 // all the rest for those who want to know.
 func (g *Group) log(e election.Event) {
-	level := slog.LevelDebug
+	say := g.cfg.Log.Debug
 	switch e.Kind {
 	case election.Tenure, election.Lost, election.Stop, election.Resigns, election.Recognised:
-		level = slog.LevelInfo
+		say = g.cfg.Log.Info
 	default:
 	}
-	if g.cfg.Log.Enabled(context.Background(), level) {
-		g.cfg.Log.Log(context.Background(), level, e.Kind.String(), "peer", g.names.of(e.Peer), "term", uint64(e.Term))
-	}
+	say(e.Kind.String(), "peer", g.names.of(e.Peer), "term", uint64(e.Term))
 }
 
 // lead tells an application that it may act as coordinator, once everybody can

@@ -219,7 +219,7 @@ func (m *Machine) passOver(out *election.Output) {
 	for id := range m.peers {
 		if p := &m.peers[id]; p.away && !p.passed && m.roster.Has(election.ID(id)) {
 			p.passed = true
-			m.innerStep(election.Input{Kind: election.Suspect, Now: m.now, Peer: election.ID(id)}, out)
+			m.pretend(election.Suspect, election.ID(id), out)
 		}
 	}
 }
@@ -236,8 +236,22 @@ func (m *Machine) readmit(out *election.Output) {
 func (m *Machine) readmitOne(id election.ID, out *election.Output) {
 	m.peers[id].passed = false
 	if !m.detector.Suspects(id) {
-		m.innerStep(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
+		m.pretend(election.Restore, id, out)
 	}
+}
+
+// pretend tells the election inside that a process has died or is back, and
+// nobody else: that is not what has happened.
+func (m *Machine) pretend(kind election.InputKind, id election.ID, out *election.Output) {
+	told := len(out.Events)
+	m.innerStep(election.Input{Kind: kind, Now: m.now, Peer: id}, out)
+	kept := out.Events[:told]
+	for _, e := range out.Events[told:] {
+		if e.Peer != id || e.Kind != election.MarkedCrashed && e.Kind != election.MarkedNormal {
+			kept = append(kept, e)
+		}
+	}
+	out.Events = kept
 }
 
 // suspect notes that a process is believed dead.
