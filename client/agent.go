@@ -170,9 +170,16 @@ func (a *agent) send(ctx context.Context, method, path string, body []byte) (cod
 
 // leader asks who leads. What the agent says about the time that is left counts
 // from before it was asked: nobody knows how long the answer took.
-func (a *agent) leader(ctx context.Context) (State, error) {
+//
+// With a session it renews that one's tenure. Without, the agent lets nobody
+// succeed before the time is over that it says remains.
+func (a *agent) leader(ctx context.Context, session string) (State, error) {
+	path := "/leader"
+	if session != "" {
+		path += "?session=" + url.QueryEscape(session)
+	}
 	asked := time.Now()
-	code, body, err := a.send(ctx, http.MethodGet, "/leader", nil)
+	code, body, err := a.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return State{}, err
 	}
@@ -210,7 +217,7 @@ func Leader(ctx context.Context, group string, options ...Option) (State, error)
 	if err != nil {
 		return State{}, err
 	}
-	state, err := a.leader(ctx)
+	state, err := a.leader(ctx, "")
 	if err != nil {
 		return State{}, fmt.Errorf("ask who leads %s: %w", group, err)
 	}

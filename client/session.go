@@ -192,8 +192,9 @@ func (s *session) inquire() {
 		return
 	}
 	s.asking = true
+	id := s.id
 	s.helpers.Go(func() {
-		state, err := s.agent.leader(s.ctx)
+		state, err := s.agent.leader(s.ctx, id)
 		s.answers <- answer{state, err}
 	})
 }

@@ -14,26 +14,36 @@ import (
 // ConfigMaps do, too, which replace a link two folders up.
 const lookEvery = time.Second
 
+// file is a configuration and what was in it when it was taken over.
+type file struct {
+	path    string
+	content [sha256.Size]byte
+}
+
+// look remembers what is in a file. That must come before reading it, so that
+// no change is missed.
+func look(path string) file { return file{path, fingerprint(path)} }
+
 // watch takes the file over whenever it has changed. A bad one is refused, and
 // the agent goes on with what it had; it is asked to try again only when the
 // file changes once more, or with what the disk refused.
-func watch(ctx context.Context, a *agent.Agent, path string, log *slog.Logger) {
+func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	tried, settled := fingerprint(path), true
+	tried, settled := f.content, true
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		now := fingerprint(path)
+		now := fingerprint(f.path)
 		if now == tried && settled {
 			continue
 		}
 		changed := now != tried
 		tried = now
-		next, err := load(path)
+		next, err := load(f.path)
 		if err == nil {
 			err = a.Reload(ctx, next)
 		}
@@ -41,7 +51,7 @@ func watch(ctx context.Context, a *agent.Agent, path string, log *slog.Logger) {
 		switch {
 		case err == nil:
 			a.Report()
-			log.Info("took over the changed file", "file", path)
+			log.Info("took over the changed file", "file", f.path)
 		case changed:
 			a.Report("the changed file was refused: " + err.Error())
 			log.Error("refused the changed file, and goes on as before", "error", err)

@@ -38,8 +38,8 @@ def say(*words):
 class Tenure:
     """A time as coordinator. It may act until `until`, which is put off by asking the agent."""
 
-    def __init__(self, group, token, give_up):
-        self.group, self.token, self.give_up = group, token, give_up
+    def __init__(self, group, session, token, give_up):
+        self.group, self.session, self.token, self.give_up = group, session, token, give_up
         self.until = 0.0  # not confirmed yet
         self.over = threading.Event()
         self.threads = [threading.Thread(target=f, daemon=True) for f in (self.renew, self.lead)]
@@ -61,7 +61,7 @@ class Tenure:
         while not self.over.wait(pause):
             asked = now()  # before the request: nobody knows how long the answer took
             try:
-                agent.request("GET", f"/v1/groups/{self.group}/leader")
+                agent.request("GET", f"/v1/groups/{self.group}/leader?session={self.session}")
                 state = json.loads(agent.getresponse().read())
             except (OSError, http.client.HTTPException, ValueError):
                 agent.close()  # and try again, on another connection, until the time is up
@@ -123,7 +123,7 @@ def session(group):
             elif kind in ("lead", "stop", "lost"):
                 if tenure:
                     tenure.end()
-                tenure = Tenure(group, data["token"], hang_up) if kind == "lead" else None
+                tenure = Tenure(group, name, data["token"], hang_up) if kind == "lead" else None
                 if kind == "stop":
                     stopped(group, name, data["term"])
     finally:

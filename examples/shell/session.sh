@@ -13,7 +13,7 @@ ask() { curl -fs --noproxy '*' --max-time 1 "$@"; }
 # changes, all the same: between the question and the step anything may happen.
 work() {
 	echo "leads with token $1"
-	while ask "$group/leader" | grep -q "\"token\":$1[,}]"; do
+	while ask "$group/leader?session=$session" | grep -q "\"token\":$1[,}]"; do
 		echo "works with token $1"
 		sleep 0.2
 	done

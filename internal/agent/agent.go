@@ -10,9 +10,9 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -31,6 +31,8 @@ type Parts struct {
 	Security mesh.Security
 	Lists    *lists.Store
 	Meter    func(group string) group.Meter
+	// Problems, if it isn't nil, says what else is wrong.
+	Problems func() []string
 	Log      *slog.Logger
 }
 
@@ -91,7 +93,7 @@ func (a *Agent) choose(c *config.Config, g *config.Group, running *config.List) 
 			kept = &last
 		}
 	}
-	choice, err := lists.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Terms().Ceiling(a.parts.Clock.Now()))
+	choice, err := lists.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Reading())
 	if err != nil {
 		return fmt.Errorf("%s: group %s: %w", c.At(g.Name, "version"), g.Name, err)
 	}
@@ -159,11 +161,13 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 		}
 	}
 	for name := range running {
-		a.mu.Lock()
+		a.mu.RLock()
 		left := a.groups[name]
+		a.mu.RUnlock()
+		left.leave(context.WithoutCancel(ctx)) // While letters and answers still find it.
+		a.mu.Lock()
 		delete(a.groups, name)
 		a.mu.Unlock()
-		left.leave(ctx)
 		a.parts.Log.Info("left a group", "group", name)
 	}
 	a.mu.Lock()
@@ -254,7 +258,15 @@ func (a *Agent) Report(problems ...string) {
 func (a *Agent) Problems() []string {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.problems
+	problems := slices.Clone(a.problems)
+	if a.parts.Problems != nil {
+		problems = append(problems, a.parts.Problems()...)
+	}
+	problems = append(problems, a.mesh.Problems()...)
+	for _, name := range slices.Sorted(maps.Keys(a.groups)) {
+		problems = append(problems, a.groups[name].Problems()...)
+	}
+	return problems
 }
 
 // Letter is for mesh.Events.
@@ -276,6 +288,7 @@ func (a *Agent) Gone(peer string, life uint32) {
 // Close leaves all groups, hands over what the agent holds if ctx leaves the
 // time, and says goodbye.
 func (a *Agent) Close(ctx context.Context) {
+	a.reloading.Lock() // and never again
 	a.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, m := range a.groups { // They stay where they are: who hands over must be able to hear.
@@ -289,6 +302,6 @@ func (a *Agent) Close(ctx context.Context) {
 // Temporary reports whether a config that was refused may be taken over later
 // as it is: the disk was full, say.
 func Temporary(err error) bool {
-	var failed *os.PathError
+	var failed syscall.Errno
 	return errors.As(err, &failed)
 }

@@ -50,6 +50,8 @@ type Letter struct {
 	// Version and Digest are those of the list under which the sender speaks.
 	Version uint32
 	Digest  uint64
+	// Charter stands for what the members have agreed on besides the list.
+	Charter uint64
 	Hold    election.Hold
 }
 
@@ -87,6 +89,7 @@ const (
 	letterStanding
 	letterAdopted
 	letterAway
+	letterCharter
 )
 
 // Append appends f as it goes onto a connection, with its length.
@@ -125,10 +128,7 @@ func appendLetter(b []byte, l *Letter) []byte {
 		b = protowire.AppendString(b, name)
 	}
 	b = appendNumber(b, letterVersion, uint64(l.Version))
-	if l.Digest != 0 {
-		b = protowire.AppendTag(b, letterDigest, protowire.Fixed64Type)
-		b = protowire.AppendFixed64(b, l.Digest)
-	}
+	b = appendFixed64(b, letterDigest, l.Digest)
 	b = appendFixed32(b, letterLife, l.Hold.Life)
 	b = appendFixed32(b, letterAsker, l.Hold.Asker)
 	b = appendNumber(b, letterSent, protowire.EncodeZigZag(int64(l.Hold.Sent)))
@@ -136,7 +136,8 @@ func appendLetter(b []byte, l *Letter) []byte {
 	b = appendNumber(b, letterHeld, protowire.EncodeBool(l.Hold.Held))
 	b = appendNumber(b, letterStanding, protowire.EncodeBool(l.Hold.Standing))
 	b = appendNumber(b, letterAdopted, uint64(l.Hold.Version))
-	return appendNumber(b, letterAway, protowire.EncodeBool(l.Hold.Away))
+	b = appendNumber(b, letterAway, protowire.EncodeBool(l.Hold.Away))
+	return appendFixed64(b, letterCharter, l.Charter)
 }
 
 // What has its zero value isn't written, as proto3 wants it.
@@ -153,6 +154,13 @@ func appendFixed32(b []byte, field protowire.Number, n uint32) []byte {
 		return b
 	}
 	return protowire.AppendFixed32(protowire.AppendTag(b, field, protowire.Fixed32Type), n)
+}
+
+func appendFixed64(b []byte, field protowire.Number, n uint64) []byte {
+	if n == 0 {
+		return b
+	}
+	return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), n)
 }
 
 func appendText(b []byte, field protowire.Number, s string) []byte {

@@ -132,6 +132,8 @@ func (l *Letter) take(v value) (err error) {
 		l.Version, err = v.number32()
 	case letterDigest:
 		l.Digest, err = v.fixed64()
+	case letterCharter:
+		l.Charter, err = v.fixed64()
 	default:
 		err = l.takeHold(v)
 	}

@@ -29,6 +29,7 @@ type Groups interface {
 // Group is what is asked of one.
 type Group interface {
 	Leader() group.Leader
+	Ask() group.Leader
 	Status(ctx context.Context) (group.Status, error)
 	Drain() time.Duration
 	Watch(after string) Watcher
@@ -141,8 +142,16 @@ func (a *api) list(w http.ResponseWriter, _ *http.Request) {
 
 // leader answers as late as it can: what it says about this process has been
 // checked against its tenure, and is worth less with each moment that passes.
-func leader(g Group, w http.ResponseWriter, _ *http.Request) {
-	l := g.Leader()
+// leader answers who leads. Whoever renews a session's tenure will be told to
+// stop, and who asks for the HEAD is told nothing to rely on; all others are
+// promised that nobody succeeds before the time that remains is over.
+func leader(g Group, w http.ResponseWriter, r *http.Request) {
+	var l group.Leader
+	if r.Method == http.MethodHead || r.URL.Query().Has("session") {
+		l = g.Leader()
+	} else {
+		l = g.Ask()
+	}
 	code := http.StatusServiceUnavailable
 	if l.Leading {
 		code = http.StatusOK
@@ -158,6 +167,7 @@ func status(g Group, w http.ResponseWriter, r *http.Request) {
 	}
 	// As in leader: the rest of it may have waited.
 	s.Leader = g.Leader()
+	s.RemainingMillis = nil // nothing to act on
 	answer(w, http.StatusOK, s)
 }
 

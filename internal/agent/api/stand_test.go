@@ -49,6 +49,8 @@ func (s *stand) Find(name string) (Group, bool) { return s, name == "ledger" || 
 
 func (s *stand) Problems() []string { return s.problems }
 
+func (s *stand) Ask() group.Leader { return s.Leader() }
+
 func (s *stand) Leader() group.Leader {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,8 +44,15 @@ func (c *Clock) Now() election.Tick { return election.Tick(boottime() - c.start)
 // Until is how long it takes until at.
 func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at - c.Now()) }
 
-// Terms is what the Machines read terms from.
-func (c *Clock) Terms() election.TermClock { return c.terms }
+// Terms is what a Machine reads terms from that starts now. One that starts
+// later than the process may have had a predecessor, whose terms it doesn't know.
+func (c *Clock) Terms() election.TermClock {
+	now := c.Now()
+	return election.TermClock{AtBoot: c.terms.Ceiling(now), Boot: now, TicksPerTerm: c.terms.TicksPerTerm}
+}
+
+// Reading is the term that the clock reads now.
+func (c *Clock) Reading() election.Term { return c.terms.Ceiling(c.Now()) }
 
 func boottime() time.Duration {
 	var now unix.Timespec

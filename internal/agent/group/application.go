@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
@@ -23,12 +25,14 @@ type application struct {
 	// term and token are those of the tenure, 0 without one.
 	term  election.Term
 	token election.Token
-	// stopping: it was told to stop for a successor.
+	// stopping: it was told to stop.
 	stopping bool
+	// rested is closed when no session acts any more, if somebody waits for that.
+	rested chan struct{}
 }
 
-func newApplication(bound bool) application {
-	return application{bound: bound, well: true, standing: true, sessions: map[string]*Session{}}
+func newApplication(of config.Group) application {
+	return application{bound: of.Session, well: of.Probe == nil, standing: true, sessions: map[string]*Session{}}
 }
 
 func (a *application) close() {
@@ -72,6 +76,9 @@ func (g *Group) Open(ctx context.Context) (*Session, error) {
 		more: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	err := g.ask(ctx, func() {
+		// What time has ended meanwhile must have ended before anybody is told to lead.
+		g.step(election.Input{Kind: election.TimePassed})
+		g.settle()
 		g.app.bound = true
 		g.app.sessions[s.id] = s
 		g.reconsider()
@@ -92,22 +99,35 @@ func (s *Session) ID() string { return s.id }
 // Next waits for what the application must know next.
 func (s *Session) Next(ctx context.Context) (SessionEvent, error) {
 	for {
-		s.mu.Lock()
-		if len(s.events) > 0 {
-			e := s.events[0]
-			s.events = s.events[1:]
-			s.mu.Unlock()
+		if e, ok := s.take(); ok {
 			return e, nil
 		}
-		s.mu.Unlock()
 		select {
 		case <-s.more:
 		case <-s.ended:
+			if e, ok := s.take(); ok {
+				return e, nil
+			}
 			return SessionEvent{}, ErrClosed
 		case <-ctx.Done():
 			return SessionEvent{}, ctx.Err()
 		}
 	}
+}
+
+// take is the next event. That the application may lead is no news any more when
+// it no longer does.
+func (s *Session) take() (SessionEvent, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.events) > 0 {
+		e := s.events[0]
+		s.events = s.events[1:]
+		if leader := s.group.Leader(); e.Kind != Lead || leader.Leading && leader.Token == e.Token {
+			return e, true
+		}
+	}
+	return SessionEvent{}, false
 }
 
 // Close says that the application is dead. If it led, the role is given up.
@@ -130,14 +150,18 @@ func (s *Session) tell(e SessionEvent) {
 	}
 }
 
-// closed takes a session away. One that was acting took the role with it, even
-// if there is another one: that may stand again, for a new tenure.
+// closed takes a session away. The last one that was acting takes the role with
+// it, even if there is another one: that may stand again, for a new tenure.
 func (g *Group) closed(s *Session) {
 	if g.app.sessions[s.id] == nil {
 		return
 	}
 	delete(g.app.sessions, s.id)
-	if s.acting && g.app.standing {
+	switch {
+	case !s.acting || g.app.acting():
+	case g.app.stopping:
+		g.stoppedIfAll()
+	case g.app.standing:
 		g.app.standing = false
 		g.step(election.Input{Kind: election.Withdraw})
 	}
@@ -187,10 +211,24 @@ func (g *Group) Stopped(ctx context.Context, session string, term uint64) error 
 	return refused
 }
 
+// stoppedIfAll tells the Machine that the application has stopped, when all of it
+// has: each session that was told to, and whoever only asked, by the time until
+// which it may have taken this process for the coordinator.
 func (g *Group) stoppedIfAll() {
-	if !g.app.acting() {
-		g.step(election.Input{Kind: election.Stopped, Term: g.app.term})
+	if g.app.acting() {
+		return
 	}
+	if g.app.rested != nil {
+		close(g.app.rested)
+		g.app.rested = nil
+	}
+	term := g.app.term
+	stopped := func() { g.step(election.Input{Kind: election.Stopped, Term: term}) }
+	if rest := g.cfg.Clock.Until(election.Tick(g.promised.Load())); rest > 0 {
+		time.AfterFunc(rest, func() { _ = g.do(stopped) }) // A group that was left has stopped.
+		return
+	}
+	stopped()
 }
 
 // told acts on an event of the Machine.
@@ -205,13 +243,7 @@ func (g *Group) told(e election.Event) {
 			g.lead(s)
 		}
 	case election.Stop:
-		a.stopping = true
-		stop := SessionEvent{Kind: Stop, Term: uint64(e.Term), Successor: g.names.of(e.Peer)}
-		for _, s := range a.sessions {
-			if s.acting {
-				g.notices = append(g.notices, func() { s.tell(stop) })
-			}
-		}
+		g.stop(e.Term, e.Peer)
 		g.stoppedIfAll()
 	case election.Lost, election.Resigns:
 		for _, s := range a.sessions {
@@ -222,6 +254,18 @@ func (g *Group) told(e election.Event) {
 		}
 		a.term, a.token, a.stopping = 0, 0, false
 	default:
+	}
+}
+
+// stop tells the application to stop. From now on it doesn't lead, for all who ask.
+func (g *Group) stop(term election.Term, successor election.ID) {
+	g.app.stopping = true
+	g.publish()
+	stop := SessionEvent{Kind: Stop, Term: uint64(term), Successor: g.names.of(successor)}
+	for _, s := range g.app.sessions {
+		if s.acting {
+			g.notices = append(g.notices, func() { s.tell(stop) })
+		}
 	}
 }
 

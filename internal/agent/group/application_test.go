@@ -21,19 +21,23 @@ func TestSessionIsToldOfTheTenure(t *testing.T) {
 	}
 }
 
-func TestTheRoleEndsWithItsSession(t *testing.T) {
+func TestTheRoleEndsWithItsLastSession(t *testing.T) {
 	g := found(t, map[string]int{"a": 10}, nil).of("a")
 	s, other := open(t, g), open(t, g)
 	first := next(t, s, Lead)
 	next(t, other, Lead)
 	s.Close()
-	next(t, other, Lost)
-	if second := next(t, other, Lead); second.Token <= first.Token {
-		t.Errorf("the token went from %d to %d", first.Token, second.Token)
+	if _, err := g.Status(soon(t)); err != nil { // Behind Close, in the group's order.
+		t.Fatal(err)
+	}
+	if l := g.Leader(); !l.Leading || l.Token != first.Token {
+		t.Errorf("one of two sessions is closed, and the group says %+v", l)
 	}
 	other.Close()
 	await(t, g, "nobody leads: no application lives", func(l Leader) bool { return !l.Leading && l.Coordinator == "" })
-	next(t, open(t, g), Lead)
+	if again := next(t, open(t, g), Lead); again.Token <= first.Token {
+		t.Errorf("the token went from %d to %d", first.Token, again.Token)
+	}
 }
 
 func TestWithoutItsSessionAProcessDoesNotStand(t *testing.T) {
@@ -204,5 +208,120 @@ func TestLeavingHandsOver(t *testing.T) {
 	}
 	if _, err := c.Status(soon(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("the status of a group that was left: %v", err)
+	}
+}
+
+// TestNobodySucceedsWhileSomebodyWhoAskedMayAct: who asks and holds no session
+// can't be told to stop, so what the answer promised is kept.
+func TestNobodySucceedsWhileSomebodyWhoAskedMayAct(t *testing.T) {
+	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+		g.Preemption.Stable = time.Minute
+		g.Safety.Lease = 2 * time.Second
+	})
+	c := town.of("c")
+	await(t, c, "c leads", leads)
+	for _, name := range []string{"a", "b"} {
+		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+	}
+	asked := time.Now()
+	l := c.Ask()
+	if l.RemainingMillis == nil {
+		t.Fatalf("c says %+v", l)
+	}
+	until := asked.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
+	if _, err := c.StepDown(soon(t), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(until); left > 0 {
+		t.Errorf("b succeeded %s too early", left)
+	}
+}
+
+// TestLeavingWaitsForTheApplication: also when nobody is ready to succeed, and
+// when it has been told to stop already.
+func TestLeavingWaitsForTheApplication(t *testing.T) {
+	for name, priorities := range map[string]map[string]int{
+		"nobody could succeed":       {"a": 10},
+		"a hand-over has begun":      {"a": 10, "b": 20, "c": 30},
+		"a successor has to be told": {"a": 30, "b": 20, "c": 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			town := found(t, priorities, func(g *config.Group) { g.Session = len(priorities) > 1 })
+			a := town.of("a")
+			s := open(t, a)
+			lead := next(t, s, Lead)
+			if b := town.of("b"); b != nil {
+				open(t, b)
+			}
+			if name == "a hand-over has begun" {
+				next(t, s, Stop)
+			}
+			left := make(chan struct{})
+			go func() {
+				a.Leave(soon(t))
+				close(left)
+			}()
+			if name != "a hand-over has begun" {
+				next(t, s, Stop)
+			}
+			if _, err := a.Status(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+			if l := a.Leader(); l.Leading || l.Coordinator != "a" {
+				t.Errorf("while its application stops, a says %+v", l)
+			}
+			if err := a.Stopped(soon(t), s.ID(), lead.Term); err != nil {
+				t.Error(err)
+			}
+			<-left
+		})
+	}
+}
+
+// TestAnOldTenureIsNoNews: a session that is opened, or asks what is new, when
+// the lease has run out unnoticed isn't told to lead.
+func TestAnOldTenureIsNoNews(t *testing.T) {
+	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+	c := town.of("c")
+	waiting := open(t, c)
+	l := await(t, c, "c leads", leads)
+	held, release := make(chan struct{}), make(chan struct{})
+	if err := c.do(func() { close(held); <-release }); err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	opened := make(chan *Session)
+	go func() { opened <- open(t, c) }()
+	await(t, town.of("b"), "b leads", leads)
+	close(release)
+	for name, s := range map[string]*Session{"the old one": waiting, "the new one": <-opened} {
+		for {
+			e, err := s.Next(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Kind == Lead && e.Term == l.Term {
+				t.Errorf("%s is told to lead in term %d, which is over", name, e.Term)
+			}
+			if e.Kind == Lead {
+				break // It leads again: it is the highest.
+			}
+		}
+	}
+}
+
+// TestJoiningAgainUsesNewTerms: the process lives on, its Machine doesn't.
+func TestJoiningAgainUsesNewTerms(t *testing.T) {
+	town := found(t, map[string]int{"a": 10}, nil)
+	first := await(t, town.of("a"), "a leads", leads)
+	c := town.of("a").cfg
+	town.of("a").Leave(soon(t))
+	again, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Leave(t.Context())
+	if second := await(t, again, "a leads again", leads); second.Token <= first.Token {
+		t.Errorf("the token went from %d to %d", first.Token, second.Token)
 	}
 }

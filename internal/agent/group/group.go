@@ -4,7 +4,7 @@
 //
 // All of that is done by one goroutine, in the order
 //
-//	an input  ->  the Machine  ->  what is published  ->  what is sent
+//	an input  ->  the Machine  ->  what is published and told  ->  what is sent
 //
 // so that nobody else can have become coordinator before this agent's
 // application could see that it no longer is.
@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +64,12 @@ type Group struct {
 	now atomic.Pointer[snapshot]
 	// peers are the other members of the list in force.
 	peers atomic.Pointer[[]string]
-	feed  *feed
+	// problems are why peers aren't listened to.
+	problems atomic.Pointer[[]string]
+	// promised is the latest moment until which somebody who only asked, and whom
+	// nobody can tell to stop, may take this process for the coordinator.
+	promised atomic.Int64
+	feed     *feed
 
 	// What follows belongs to the goroutine of run.
 
@@ -73,10 +79,13 @@ type Group struct {
 	list    config.List
 	roster  *election.Roster
 	digest  uint64
-	out     election.Output
-	timer   *time.Timer
-	armed   election.Tick
-	app     application
+	charter uint64
+	// dissenters are peers that aren't listened to, and why.
+	dissenters map[string]string
+	out        election.Output
+	timer      *time.Timer
+	armed      election.Tick
+	app        application
 
 	observer observer
 	// notices go out when all can see what they are about.
@@ -94,8 +103,8 @@ type snapshot struct {
 func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, mail: make(chan func(), mailMax), quit: make(chan struct{}), done: make(chan struct{}),
-		feed: newFeed(cfg.Life), names: newNames(),
-		app: newApplication(cfg.Group.Session),
+		feed: newFeed(rand.Uint32()), names: newNames(), charter: charter(cfg.Group.Safety),
+		dissenters: map[string]string{}, app: newApplication(cfg.Group),
 	}
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)
@@ -140,7 +149,7 @@ func (g *Group) newMachine() (election.Machine, error) {
 
 // enter goes over to a list, also in what others read.
 func (g *Group) enter(list config.List, roster *election.Roster) {
-	g.list, g.roster, g.digest = list, roster, digest(list)
+	g.list, g.roster, g.digest = list, roster, digest(list, g.cfg.Group.Safety.Mode)
 	var peers []string
 	for _, m := range list.Members {
 		if m.Name != g.cfg.Self {
@@ -226,17 +235,23 @@ func (g *Group) settle() {
 			g.told(e)
 		}
 		g.publish()
+		g.notify()
 		for i := range out.Send {
 			g.send(&out.Send[i])
 		}
 	}
 	g.publish()
+	g.notify()
+	g.arm()
+}
+
+// notify tells the application and others here what they wait for.
+func (g *Group) notify() {
 	notices := g.notices
 	g.notices = nil
 	for _, notice := range notices {
 		notice()
 	}
-	g.arm()
 }
 
 // arm sets the timer, if it would fire too late. One that fires too early does
@@ -266,6 +281,26 @@ func (g *Group) publish() {
 	}
 	g.now.Store(s)
 	g.feed.append(s.leader)
+}
+
+// Ask is Leader for somebody who will act on it until the time that remains has
+// passed, and whom nobody can tell to stop: no successor starts before.
+func (g *Group) Ask() Leader {
+	leader := g.Leader()
+	if leader.RemainingMillis == nil {
+		return leader
+	}
+	until := int64(g.cfg.Clock.Now()) + *leader.RemainingMillis*int64(time.Millisecond)
+	for {
+		before := g.promised.Load()
+		if before >= until || g.promised.CompareAndSwap(before, until) {
+			break
+		}
+	}
+	if now := g.Leader(); !now.Leading || now.Token != leader.Token {
+		return now // It was told to stop meanwhile, and what was promised may have come too late.
+	}
+	return leader
 }
 
 // Leader says who leads at this moment.
@@ -317,10 +352,8 @@ func (g *Group) Letter(from string, letter *wire.Letter) {
 
 func (g *Group) receive(from string, letter *wire.Letter) {
 	g.cfg.Meter.Received(letter.Kind)
-	if letter.Version == g.list.Version && letter.Digest != g.digest {
+	if !g.agrees(from, letter) {
 		g.cfg.Meter.Refused()
-		g.cfg.Log.Error("a peer has another member list of the same version: it isn't listened to",
-			"peer", from, "version", letter.Version)
 		return
 	}
 	m, known := g.names.message(from, letter, g.self)
@@ -340,7 +373,7 @@ func (g *Group) send(m *election.Message) {
 	}
 	g.cfg.Meter.Sent(m.Kind)
 	letter := g.names.letter(m)
-	letter.Group, letter.Version, letter.Digest = g.cfg.Group.Name, g.list.Version, g.digest
+	letter.Group, letter.Version, letter.Digest, letter.Charter = g.cfg.Group.Name, g.list.Version, g.digest, g.charter
 	parcel := mesh.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: letter})}
 	returned := *m
 	if m.Kind.Counts() {

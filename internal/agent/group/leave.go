@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,14 +31,20 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 	}
 }
 
+// errStopping: it is being handed over already.
+var errStopping = fmt.Errorf("%w any more: it hands the office over", ErrNotLeading)
+
 // offer begins a hand-over.
 func (g *Group) offer(ctx context.Context, to string) error {
 	var refused error
 	err := g.ask(ctx, func() {
 		id, known := g.names.ids[to]
 		switch {
-		case g.app.term == 0 || g.app.stopping:
+		case g.app.term == 0:
 			refused = ErrNotLeading
+			return
+		case g.app.stopping:
+			refused = errStopping
 			return
 		case !known:
 			refused = fmt.Errorf("%w: %q is not a member", ErrNobody, to)
@@ -58,15 +65,21 @@ func (g *Group) offer(ctx context.Context, to string) error {
 }
 
 // Leave ends the group's part in the election. A coordinator hands the office
-// over first, and waits a moment for the other one, whom it may have to grant;
-// if ctx ends, or nobody can take the office, it gives it up.
+// over first, and waits a moment for the other one, whom it may have to grant.
+// If nobody can take it, its application is told to stop all the same. If ctx
+// ends, the office is given up without waiting for anything.
 func (g *Group) Leave(ctx context.Context) {
 	watcher := g.Watch("")
-	if err := g.offer(ctx, ""); err == nil {
-		g.await(ctx, watcher, g.Drain()+time.Second, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
-		g.await(ctx, watcher, g.cfg.Group.Timing.Patience, func(l Leader) bool {
-			return l.Coordinator != "" && l.Coordinator != g.cfg.Self
-		})
+	drained, cancel := context.WithTimeout(ctx, g.Drain()+time.Second)
+	defer cancel()
+	switch err := g.offer(drained, ""); {
+	case err == nil, errors.Is(err, errStopping):
+		g.await(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
+		taken, cancel := context.WithTimeout(ctx, g.cfg.Group.Timing.Patience)
+		defer cancel()
+		g.await(taken, watcher, func(l Leader) bool { return l.Coordinator != "" && l.Coordinator != g.cfg.Self })
+	case errors.Is(err, ErrNobody):
+		g.rest(drained)
 	}
 	// Whatever came of that: nothing is granted to an agent that has withdrawn.
 	_ = g.ask(context.WithoutCancel(ctx), func() { g.step(election.Input{Kind: election.Withdraw}) })
@@ -74,10 +87,30 @@ func (g *Group) Leave(ctx context.Context) {
 	<-g.done
 }
 
-// await waits until what is published is as wanted, or as long as allowed.
-func (g *Group) await(ctx context.Context, watcher *Watcher, limit time.Duration, wanted func(Leader) bool) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+// rest has the application stop although there is no successor yet, and waits
+// until it has, or its time to do so is over.
+func (g *Group) rest(ctx context.Context) {
+	rested := make(chan struct{})
+	err := g.ask(ctx, func() {
+		if g.app.term == 0 || !g.app.acting() {
+			close(rested)
+			return
+		}
+		g.stop(g.app.term, election.None)
+		g.app.rested = rested
+	})
+	if err != nil {
+		return
+	}
+	select {
+	case <-rested:
+	case <-ctx.Done():
+	case <-g.done:
+	}
+}
+
+// await waits until what is published is as wanted, or ctx ends.
+func (g *Group) await(ctx context.Context, watcher *Watcher, wanted func(Leader) bool) {
 	for !wanted(g.Leader()) {
 		if _, err := watcher.Next(ctx); err != nil {
 			return

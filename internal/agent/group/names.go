@@ -2,10 +2,12 @@ package group
 
 import (
 	"encoding/binary"
+	"hash"
 	"hash/fnv"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/wire"
 )
 
@@ -65,8 +67,10 @@ func (n *names) members(list config.List) []election.Member {
 // lamportMax is a reading that no logical clock comes to by itself.
 const lamportMax = 1 << 60
 
-// message reads a letter. It reports false if that names somebody unknown, or
-// would make the logical clocks overflow.
+// message reads a letter. It reports false if that would make the logical clocks
+// overflow, or names somebody unknown on whom the election depends. That the
+// coordinator suspects a member of a newer list, or resigns in its favour, is
+// nothing to stop listening for.
 func (n *names) message(from string, l *wire.Letter, self election.ID) (election.Message, bool) {
 	m := election.Message{
 		Kind: l.Kind, To: self, Term: l.Term, Lamport: l.Lamport, Hops: l.Hops, Hold: l.Hold,
@@ -77,8 +81,16 @@ func (n *names) message(from string, l *wire.Letter, self election.ID) (election
 		known = known && ok
 		return id
 	}
-	m.From, m.Subject, m.Origin = number(from), number(l.Subject), number(l.Origin)
+	m.From, m.Origin = number(from), number(l.Origin)
+	if l.Kind == election.Resigned {
+		m.Subject = n.ids[l.Subject]
+	} else {
+		m.Subject = number(l.Subject)
+	}
 	for _, name := range l.List {
+		if _, newer := n.ids[name]; !newer && l.Kind == election.Beat {
+			continue
+		}
 		m.List = append(m.List, number(name))
 	}
 	return m, known
@@ -96,14 +108,31 @@ func (n *names) letter(m *election.Message) *wire.Letter {
 	return l
 }
 
-// digest tells lists of the same version apart.
-func digest(list config.List) uint64 {
+// digest tells lists of the same version apart, with the list before: it has a
+// say, too, unless nobody grants anything.
+func digest(list config.List, mode office.Mode) uint64 {
 	h := fnv.New64a()
-	var number [4]byte
-	for _, m := range list.Members {
-		binary.LittleEndian.PutUint32(number[:], uint32(m.Priority))
-		_, _ = h.Write([]byte(m.Name)) // A hash takes everything.
-		_, _ = h.Write(number[:])
+	add(h, list)
+	if list.Previous != nil && mode != office.Available {
+		add(h, *list.Previous)
 	}
+	return h.Sum64()
+}
+
+func add(h hash.Hash, list config.List) {
+	b := binary.LittleEndian.AppendUint32(nil, list.Version)
+	for _, m := range list.Members {
+		b = append(b, m.Name...)
+		b = binary.LittleEndian.AppendUint32(b, uint32(m.Priority))
+	}
+	_, _ = h.Write(b) // A hash takes everything.
+}
+
+// charter tells apart what members must agree on whatever their lists: how long
+// a grant lasts for the one who gives it and for the one who has it.
+func charter(safety config.Safety) uint64 {
+	h := fnv.New64a()
+	b := binary.LittleEndian.AppendUint64([]byte{byte(safety.Mode)}, uint64(safety.Lease))
+	_, _ = h.Write(b)
 	return h.Sum64()
 }

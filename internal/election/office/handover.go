@@ -47,7 +47,7 @@ func (m *Machine) resign(successor election.ID, out *election.Output) {
 	if m.known(successor) {
 		m.peers[successor].notBefore = m.now + 4*m.patience()
 	}
-	stepsDown := m.leaving && !m.withdrawn // whose application is dead stays away until it lives
+	stepsDown := m.leaving
 	m.vacate(out)
 	if stepsDown {
 		m.standAgain = m.now + max(m.cfg.Stable, m.patience())
@@ -108,7 +108,7 @@ func (m *Machine) bestOther() election.ID {
 // withdraw takes this process out of the running: its application is dead, so
 // there is nothing to wait for.
 func (m *Machine) withdraw(out *election.Output) {
-	m.standAgain = election.Never
+	m.appDead = true
 	m.retreat(out)
 	switch m.role {
 	case holding, draining:
@@ -124,12 +124,12 @@ func (m *Machine) retreat(out *election.Output) {
 	m.innerStep(election.Input{Kind: election.Withdraw, Now: m.now}, out)
 }
 
-// stand puts this process back into the running.
+// stand puts this process back into the running, if nothing keeps it out.
 func (m *Machine) stand(out *election.Output) {
-	if !m.withdrawn {
+	if !m.withdrawn || m.appDead || m.standAgain != election.Never {
 		return
 	}
-	m.withdrawn, m.aside, m.standAgain = false, false, election.Never
+	m.withdrawn, m.aside = false, false
 	m.innerStep(election.Input{Kind: election.Stand, Now: m.now}, out)
 	if m.role == follower && m.leader == election.None {
 		m.campaignAt = min(m.campaignAt, m.now+m.stagger())

@@ -100,7 +100,10 @@ type Machine struct {
 	// due is the earliest of them, and of those of the parts.
 	due election.Tick
 
+	// withdrawn: this process doesn't stand, because its application is dead, or
+	// for a while because it was asked to step down: until standAgain.
 	withdrawn bool
+	appDead   bool
 	// aside: the election inside doesn't elect this process, which reaches too few.
 	aside bool
 	// leaving: the office was asked to be given up, so this process stays away
@@ -215,6 +218,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	case election.Withdraw:
 		m.withdraw(out)
 	case election.Stand:
+		m.appDead = false
 		m.stand(out)
 	case election.Adopt:
 		m.adopt(in.Roster, out)

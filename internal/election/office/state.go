@@ -31,6 +31,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 		b = election.AppendNumber(b, n)
 	}
 	b = election.AppendFlag(b, m.withdrawn)
+	b = election.AppendFlag(b, m.appDead)
 	b = election.AppendFlag(b, m.leaving)
 	b = election.AppendFlag(b, m.aside)
 	b = election.AppendFlag(b, m.heir)

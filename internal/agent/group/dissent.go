@@ -1,0 +1,49 @@
+package group
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/wire"
+)
+
+// agrees reports whether a peer goes by the same rules. One that doesn't isn't
+// listened to: two halves of a group that each go by their own can't both have
+// a majority of it. It is told once, and stays a problem until it agrees.
+func (g *Group) agrees(peer string, letter *wire.Letter) bool {
+	why := ""
+	switch {
+	case letter.Charter != g.charter:
+		why = "has another safety mode or lease"
+	case letter.Version == g.list.Version && letter.Digest != g.digest:
+		why = fmt.Sprintf("has another list of version %d, or another one before it", letter.Version)
+	}
+	before, known := g.dissenters[peer]
+	switch {
+	case why == "" && !known:
+		return true
+	case why == "":
+		delete(g.dissenters, peer)
+		g.cfg.Log.Info("a peer agrees again", "peer", peer)
+	case why != before:
+		g.dissenters[peer] = why
+		g.cfg.Log.Error("a peer isn't listened to", "peer", peer, "because", "it "+why)
+	default:
+		return false
+	}
+	var problems []string
+	for _, name := range slices.Sorted(maps.Keys(g.dissenters)) {
+		problems = append(problems, fmt.Sprintf("group %s: %s %s, and isn't listened to", g.cfg.Group.Name, name, g.dissenters[name]))
+	}
+	g.problems.Store(&problems)
+	return why == ""
+}
+
+// Problems are why peers aren't listened to, a line for each.
+func (g *Group) Problems() []string {
+	if problems := g.problems.Load(); problems != nil {
+		return *problems
+	}
+	return nil
+}

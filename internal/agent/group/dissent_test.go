@@ -1,0 +1,86 @@
+package group
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/wire"
+)
+
+func member(name string, priority election.Priority) config.Member {
+	return config.Member{Name: name, Priority: priority, Address: name + ":1"}
+}
+
+func TestPeersThatGoByOtherRulesAreNotListenedTo(t *testing.T) {
+	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
+	two := config.List{Version: 2, Members: one.Members, Previous: &one}
+	other := config.List{Version: 1, Members: one.Members[:1]}
+	majority := config.Safety{Mode: office.Majority, Lease: time.Second}
+	for name, c := range map[string]struct {
+		list   config.List
+		safety config.Safety
+		says   string
+	}{
+		"the same":             {two, majority, ""},
+		"another address":      {config.List{Version: 2, Members: []config.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: &one}, majority, ""},
+		"an older version":     {one, majority, ""},
+		"another priority":     {config.List{Version: 2, Members: []config.Member{member("a", 11), one.Members[1]}, Previous: &one}, majority, "version 2"},
+		"another order":        {config.List{Version: 2, Members: []config.Member{one.Members[1], one.Members[0]}, Previous: &one}, majority, "version 2"},
+		"another list before":  {config.List{Version: 2, Members: one.Members, Previous: &other}, majority, "version 2"},
+		"no list before":       {config.List{Version: 2, Members: one.Members}, majority, "version 2"},
+		"another lease":        {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, "lease"},
+		"another mode":         {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
+		"an older one's lease": {one, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, "lease"},
+	} {
+		town := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.List, g.Safety = two, majority; g.List.Members = two.Members })
+		a := town.of("a")
+		letter := &wire.Letter{
+			Group: "ledger", Kind: election.Hail, Version: c.list.Version,
+			Digest: digest(c.list, c.safety.Mode), Charter: charter(c.safety),
+		}
+		a.Letter("b", letter)
+		if _, err := a.Status(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		problems := strings.Join(a.Problems(), "\n")
+		if (problems == "") != (c.says == "") || !strings.Contains(problems, c.says) {
+			t.Errorf("%s: the problems are %q", name, problems)
+		}
+		letter.Digest, letter.Charter, letter.Version = digest(two, majority.Mode), charter(majority), 2
+		a.Letter("b", letter)
+		if _, err := a.Status(soon(t)); err != nil || len(a.Problems()) != 0 {
+			t.Errorf("%s: b has come round, but: %q, %v", name, a.Problems(), err)
+		}
+	}
+}
+
+// TestNewMembersDoNotMakeOldOnesDeaf: the coordinator goes by a newer list, and
+// suspects or favours somebody of whom this member hasn't heard.
+func TestNewMembersDoNotMakeOldOnesDeaf(t *testing.T) {
+	n := newNames()
+	self, b := n.add("a"), n.add("b")
+	m, known := n.message("b", &wire.Letter{Kind: election.Beat, Subject: "b", List: []string{"new", "", "a"}}, self)
+	if !known || m.Subject != b || len(m.List) != 2 || m.List[0] != election.None || m.List[1] != self {
+		t.Errorf("a BEAT is read as %+v, %t", m, known)
+	}
+	if m, known := n.message("b", &wire.Letter{Kind: election.Resigned, Subject: "new"}, self); !known || m.Subject != election.None {
+		t.Errorf("a RESIGNED is read as %+v, %t", m, known)
+	}
+	for what, l := range map[string]*wire.Letter{
+		"the subject of an election": {Kind: election.Elect, Subject: "new"},
+		"who is on a list":           {Kind: election.Election, List: []string{"new"}},
+		"the origin":                 {Kind: election.Elect, Origin: "new"},
+		"a clock":                    {Kind: election.Elect, Lamport: lamportMax},
+	} {
+		if _, known := n.message("b", l, self); known {
+			t.Errorf("%s makes no sense, and is read", what)
+		}
+	}
+	if _, known := n.message("new", &wire.Letter{Kind: election.Hail}, self); known {
+		t.Error("a letter of a stranger is read")
+	}
+}
