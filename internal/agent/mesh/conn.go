@@ -201,7 +201,7 @@ func (c *conn) size() (int, error) {
 	}
 	size, err := wire.ReadSize(bounded{c}, wire.MaxFrame)
 	if err == nil && c.reader.Buffered() < size {
-		err = c.stream.SetReadDeadline(time.Now().Add(frameLimit))
+		err = c.stream.SetReadDeadline(time.Now().Add(c.mesh.FrameLimit))
 	}
 	return size, err
 }
@@ -211,7 +211,7 @@ type bounded struct{ c *conn }
 
 func (b bounded) ReadByte() (byte, error) {
 	if b.c.reader.Buffered() == 0 {
-		if err := b.c.stream.SetReadDeadline(time.Now().Add(frameLimit)); err != nil {
+		if err := b.c.stream.SetReadDeadline(time.Now().Add(b.c.mesh.FrameLimit)); err != nil {
 			return 0, err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // greet makes a connection with a peer out of a raw one: TLS, then a Hello each
 // way. The peer that was called must be who was meant; a caller's name is "".
 func (m *Mesh) greet(ctx context.Context, raw net.Conn, called string) (*conn, error) {
-	if err := raw.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(m.HandshakeLimit)); err != nil {
 		return nil, err
 	}
 	stream, members, err := m.secure(ctx, raw, called != "")
@@ -57,7 +57,7 @@ func (m *Mesh) secure(ctx context.Context, raw net.Conn, calling bool) (net.Conn
 	} else {
 		secured = tls.Server(raw, m.Security.Server())
 	}
-	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
+	ctx, cancel := context.WithTimeout(ctx, m.HandshakeLimit)
 	defer cancel()
 	if err := secured.HandshakeContext(ctx); err != nil {
 		return nil, nil, fmt.Errorf("handshake: %w", err)

@@ -13,13 +13,21 @@
 //	                           the same life      only the connection had broken
 //	                           no answer          nothing is known: silence will tell
 //
+// Only the place at which that life was found listening can say so. Where
+// addresses are translated on the way, a peer that calls isn't at the address
+// from which it seems to call; so whoever is called calls back once to find out.
+//
 // # What is not guaranteed
+//
+// Of a peer that got another address, or can't be called back, only silence
+// tells that it has ended.
 //
 // What was handed over for sending may get lost with the connection. A firewall
 // that answers in the peer's name, by resets, makes it look as if it had ended.
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -32,11 +40,9 @@ import (
 
 // The waits of connections. None of them decides an election.
 const (
-	// handshakeLimit is for TLS and the Hellos.
 	handshakeLimit = 2 * time.Second
-	// frameLimit is for the rest of a frame that has begun.
-	frameLimit = 2 * time.Second
-	dialLimit  = 500 * time.Millisecond
+	frameLimit     = 2 * time.Second
+	dialLimit      = 500 * time.Millisecond
 	// redial is about how long to wait after an attempt that failed.
 	redial = 200 * time.Millisecond
 	// unacknowledged is how long sent bytes may wait for the peer's kernel.
@@ -80,6 +86,10 @@ type Config struct {
 	Security Security
 	Events   Events
 	Log      *slog.Logger
+
+	// HandshakeLimit is for TLS and the Hellos, and FrameLimit for the rest of a
+	// frame that has begun; 2 s each if they aren't set.
+	HandshakeLimit, FrameLimit time.Duration
 }
 
 // Mesh is all connections of an agent.
@@ -99,6 +109,8 @@ type Mesh struct {
 // New starts to accept connections. Peers are dialled when they are known.
 func New(config Config) *Mesh {
 	m := &Mesh{Config: config, peers: map[string]*peer{}, guests: newGuests()}
+	m.HandshakeLimit = cmp.Or(config.HandshakeLimit, handshakeLimit)
+	m.FrameLimit = cmp.Or(config.FrameLimit, frameLimit)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.tasks.Go(m.accept)
 	return m
