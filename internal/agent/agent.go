@@ -66,7 +66,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 	}
 	a.mesh = mesh.New(mesh.Config{
 		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
-		Events: a, Log: parts.Log,
+		Admit: a.admit, Events: a, Log: parts.Log,
 	})
 	for _, of := range c.Groups {
 		if err := a.join(ctx, of); err != nil {
@@ -257,6 +257,17 @@ func (a *Agent) Problems() []string {
 	return a.problems
 }
 
+// admit wants a certificate for one of our groups: that of another group, whoever
+// has it, must not get in the way of a member.
+func (a *Agent) admit(peer string, members map[string]string) error {
+	for _, g := range a.Config().Groups {
+		if members[g.Name] == peer {
+			return nil
+		}
+	}
+	return fmt.Errorf("the certificate of %q is for none of the groups of this agent", peer)
+}
+
 // Letter is for mesh.Events.
 func (a *Agent) Letter(from string, letter *wire.Letter) {
 	if g, ok := a.Find(letter.Group); ok {
@@ -290,5 +301,6 @@ func (a *Agent) Close(ctx context.Context) {
 // as it is: the disk was full, say.
 func Temporary(err error) bool {
 	var failed *os.PathError
-	return errors.As(err, &failed)
+	var unlinked *os.LinkError // of a rename
+	return errors.As(err, &failed) || errors.As(err, &unlinked)
 }

@@ -32,8 +32,11 @@ type conn struct {
 	life uint32
 	// members are the names under which the peer may speak, by group; nil: any.
 	members map[string]string
-	// place is the address at which the peer's process listens.
-	place string
+	// place is the address at which the peer's process listens, if placed.
+	place  string
+	placed atomic.Bool
+	// dialled is the address to which this side made the connection.
+	dialled string
 	// left: the peer has said goodbye.
 	left atomic.Bool
 
@@ -53,6 +56,17 @@ func newConn(
 		mesh: m, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life, members: members, place: place,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+}
+
+// tellsOf reports whether this connection shows that the process at the other end
+// of an earlier one has ended: another life is at its place, and may say so.
+func (c *conn) tellsOf(earlier *conn) bool {
+	for group, member := range earlier.members {
+		if member == earlier.name && c.members[group] != member {
+			return false
+		}
+	}
+	return c.life != earlier.life && c.place == earlier.place
 }
 
 // run reads and writes until the connection ends.

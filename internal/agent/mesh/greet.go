@@ -123,8 +123,15 @@ func (m *Mesh) trust(hello *wire.Hello, members map[string]string, called string
 	}
 	for _, member := range members {
 		if member == hello.Name {
-			return nil
+			return m.admit(hello.Name, members)
 		}
 	}
 	return fmt.Errorf("the certificate of %q is not one for that name in the domain %q", hello.Name, m.Domain)
+}
+
+func (m *Mesh) admit(peer string, members map[string]string) error {
+	if m.Admit == nil {
+		return nil
+	}
+	return m.Admit(peer, members)
 }

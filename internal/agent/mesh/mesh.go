@@ -33,6 +33,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/wire"
@@ -49,6 +50,9 @@ const (
 	unacknowledged = time.Second
 	// farewell is how long the last frames of an agent that ends may take.
 	farewell = 200 * time.Millisecond
+	// callBackAgain is how long to wait until a peer that couldn't be called back is
+	// called again.
+	callBackAgain = 5 * time.Second
 )
 
 // Parcel is a frame for a peer. Back, if there is one, is called when it could
@@ -84,8 +88,11 @@ type Config struct {
 	Listener net.Listener
 	// Security is nil for plain TCP.
 	Security Security
-	Events   Events
-	Log      *slog.Logger
+	// Admit says why a peer with these names in its certificate, by group, is none
+	// to be connected with. It is nil if every certificate of the domain will do.
+	Admit  func(peer string, members map[string]string) error
+	Events Events
+	Log    *slog.Logger
 
 	// HandshakeLimit is for TLS and the Hellos, and FrameLimit for the rest of a
 	// frame that has begun; 2 s each if they aren't set.
@@ -104,6 +111,8 @@ type Mesh struct {
 	peers map[string]*peer
 
 	guests *guests
+	// closing: no more connections are to be made.
+	closing atomic.Bool
 }
 
 // New starts to accept connections. Peers are dialled when they are known.
@@ -176,8 +185,12 @@ func (m *Mesh) RoundTrip(name string) time.Duration {
 	return p.roundTrip()
 }
 
-// Close says goodbye to all peers and returns when all is closed.
+// Close says goodbye to all peers and returns when all is closed. The port goes
+// first, so that nobody who was said goodbye to comes back.
 func (m *Mesh) Close() {
+	m.closing.Store(true)
+	_ = m.Listener.Close() // There is nobody left to whom an error would matter.
+	m.guests.dismiss()
 	m.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, p := range m.peers {
@@ -186,8 +199,6 @@ func (m *Mesh) Close() {
 	m.mu.RUnlock()
 	leaving.Wait()
 	m.cancel()
-	_ = m.Listener.Close() // There is nobody left to whom an error would matter.
 	m.SetPeers(nil)
-	m.guests.dismiss()
 	m.tasks.Wait()
 }
