@@ -110,14 +110,14 @@ type Mesh struct {
 	mu    sync.RWMutex
 	peers map[string]*peer
 
-	guests *guests
+	guests guests
 	// closing: no more connections are to be made.
 	closing atomic.Bool
 }
 
 // New starts to accept connections. Peers are dialled when they are known.
 func New(config Config) *Mesh {
-	m := &Mesh{Config: config, peers: map[string]*peer{}, guests: newGuests()}
+	m := &Mesh{Config: config, peers: map[string]*peer{}}
 	m.HandshakeLimit = cmp.Or(config.HandshakeLimit, handshakeLimit)
 	m.FrameLimit = cmp.Or(config.FrameLimit, frameLimit)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -190,7 +190,7 @@ func (m *Mesh) RoundTrip(name string) time.Duration {
 func (m *Mesh) Close() {
 	m.closing.Store(true)
 	_ = m.Listener.Close() // There is nobody left to whom an error would matter.
-	m.guests.dismiss()
+	m.guests.close()
 	m.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, p := range m.peers {
