@@ -106,6 +106,9 @@ vuln: ## Look for known vulnerabilities; needs the network, so it is not part of
 # The core and the simulator have their own long tests and no shared memory between goroutines (the linter sees to the
 # core; of the simulator the short tests run under the race detector too). Everything else is tested with it.
 PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
+# These start agents as processes: one after the other, and never from the cache, for Go doesn't look at what those were
+# built from.
+PROCESSES = ^$(MODULE)/(internal/agent/troupe|test/agents|examples)$$
 GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test
@@ -116,12 +119,14 @@ test-root: ## Run the tests of the operator, the agent and the core.
 	@packages=$$($(GO) list ./...) || exit 1; \
 	if [ -z "$$packages" ]; then echo "no Go packages in the root module yet: nothing to test"; exit 0; fi; \
 	pure=$$(grep -E '$(PURE)' <<<"$$packages" || true); \
-	concurrent=$$(grep -vE '$(PURE)' <<<"$$packages" || true); \
+	agents=$$(grep -E '$(PROCESSES)' <<<"$$packages" || true); \
+	concurrent=$$(grep -vE '$(PURE)|$(PROCESSES)' <<<"$$packages" || true); \
 	simulator=$$(grep -E '^$(MODULE)/internal/sim(/|$$)' <<<"$$packages" || true); \
 	$(assets); \
 	if [ -n "$$pure" ]; then $(GO_TEST) $$pure; fi; \
 	if [ -n "$$simulator" ]; then $(GO_TEST) -race -short $$simulator; fi; \
-	if [ -n "$$concurrent" ]; then $(GO_TEST) -race $$concurrent; fi
+	if [ -n "$$concurrent" ]; then $(GO_TEST) -race $$concurrent; fi; \
+	if [ -n "$$agents" ]; then $(GO_TEST) -race -count 1 -p 1 $$agents; fi
 
 # Never from the cache (-count 1): they also read files outside their own module, and Go doesn't look at those again.
 .PHONY: test-modules
@@ -167,6 +172,16 @@ soak: ## Run SCHEDULES random schedules with all faults, over all elections and 
 				--schedules $$(( ($(SCHEDULES) + 17) / 18 )) --seed $(or $(SEED),1); \
 		done; \
 	done
+
+FAULTS ?= 100000
+.PHONY: soak-agent
+soak-agent: ## Run applications over real agents through FAULTS faults in each safe mode, from SEED; CONCLAVE_RACE=true looks for races.
+	@$(GO) test -count 1 -timeout 0 -v -race -run TestRegistersAreLinearizable ./test/agents -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
+
+.PHONY: bench-agent
+bench-agent: ## Measure real agents: kills of the coordinator, hand-overs, idle cost; ARGS="--agents 5 -o json" chooses.
+	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-agent
+	@bin/bench-agent $(ARGS)
 
 ##@ Build
 

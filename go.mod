@@ -3,6 +3,7 @@ module github.com/conclave-dev/conclave
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/bufbuild/protocompile v0.14.1
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/spf13/cobra v1.10.2

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
+)
+
+// Report is all that was measured in one run.
+type Report struct {
+	Cores      int         `json:"cores"`
+	Go         string      `json:"go"`
+	Kernel     string      `json:"kernel"`
+	Groups     []*Group    `json:"groups,omitempty"`
+	Idle       *Idle       `json:"idle,omitempty"`
+	Suspicions *Suspicions `json:"suspicions,omitempty"`
+}
+
+// Group is what was measured with one group.
+type Group struct {
+	Agents int    `json:"agents"`
+	Mode   string `json:"mode"`
+	TLS    bool   `json:"tls"`
+	// Kills, HandOvers and Stops are nil if there was no round that succeeded.
+	Kills     *Series `json:"kills,omitempty"`
+	Floor     *Series `json:"floor,omitempty"`
+	HandOvers *Series `json:"handOvers,omitempty"`
+	Stops     *Series `json:"stops,omitempty"`
+	Goals     []Goal  `json:"goals,omitempty"`
+	// Failures are the rounds that didn't come to their end in time.
+	Failures []string `json:"failures,omitempty"`
+}
+
+// Goal is a number to reach, and whether it was.
+type Goal struct {
+	What     string  `json:"what"`
+	Unit     string  `json:"unit"`
+	Measured float64 `json:"measured"`
+	Limit    float64 `json:"limit"`
+	Reached  bool    `json:"reached"`
+}
+
+func atMost(what, unit string, measured, limit float64) Goal {
+	return Goal{What: what, Unit: unit, Measured: measured, Limit: limit, Reached: measured <= limit}
+}
+
+func (g Goal) String() string {
+	verdict := "reached"
+	if !g.Reached {
+		verdict = "NOT REACHED"
+	}
+	return fmt.Sprintf("%s: %.3g %s, at most %.3g: %s", g.What, g.Measured, g.Unit, g.Limit, verdict)
+}
+
+func newReport() *Report {
+	r := &Report{Cores: runtime.NumCPU(), Go: runtime.Version()}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err == nil {
+		r.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	return r
+}
+
+// defaultLease is what the agents have, for the groups don't say.
+const defaultLease = 500
+
+// judge compares with the goals, which are for groups of five.
+func (g *Group) judge() {
+	const goalsAreFor = 5
+	if g.Agents != goalsAreFor {
+		return
+	}
+	if g.Kills != nil && g.Mode == "Strict" {
+		g.Goals = append(g.Goals, atMost("kill, longest", "ms", g.Kills.Max, defaultLease+5))
+	}
+	if g.Kills != nil && g.Floor != nil && g.Mode != "Strict" {
+		g.Goals = append(g.Goals,
+			atMost("kill, median", "times the floor", g.Kills.Median/g.Floor.Median, 5),
+			atMost("kill, p99", "ms", g.Kills.P99, 10))
+	}
+	if g.HandOvers != nil {
+		g.Goals = append(g.Goals, atMost("hand-over, median", "ms", g.HandOvers.Median, 3))
+	}
+	if g.Stops != nil {
+		g.Goals = append(g.Goals, atMost("stop, p99", "ms", g.Stops.P99, 600))
+	}
+}
+
+func (r *Report) failures() int {
+	count := 0
+	for _, group := range r.Groups {
+		count += len(group.Failures)
+	}
+	return count
+}
+
+// print writes the report as a table, and under it the goals.
+func (r *Report) print(out io.Writer) error {
+	fmt.Fprintf(out, "%d cores, Linux %s, %s\n\n", r.Cores, r.Kernel, r.Go)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(r.Groups) > 0 {
+		fmt.Fprintln(table, "agents\tmode\twhat, in ms\trounds\tmedian\tp99\tmax\tmedian/floor\t")
+	}
+	for _, g := range r.Groups {
+		g.print(table)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, g := range r.Groups {
+		for _, goal := range g.Goals {
+			fmt.Fprintf(out, "%d agents, %s: %s\n", g.Agents, g.Mode, goal)
+		}
+		for _, failure := range g.Failures {
+			fmt.Fprintf(out, "%d agents, %s: FAILED: %s\n", g.Agents, g.Mode, failure)
+		}
+	}
+	r.Idle.print(out)
+	r.Suspicions.print(out)
+	return nil
+}
+
+func (g *Group) print(table io.Writer) {
+	transport := "plain"
+	if g.TLS {
+		transport = "TLS"
+	}
+	for _, row := range []struct {
+		what   string
+		series *Series
+	}{{"kill -9 -> all know", g.Kills}, {"floor", g.Floor}, {"hand-over, gap", g.HandOvers}, {"SIGSTOP -> all know", g.Stops}} {
+		if row.series == nil {
+			continue
+		}
+		ratio := ""
+		if row.series == g.Kills && g.Floor != nil {
+			ratio = fmt.Sprintf("%.1f", g.Kills.Median/g.Floor.Median)
+		}
+		fmt.Fprintf(table, "%d\t%s, %s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t\n", g.Agents, g.Mode, transport, row.what,
+			row.series.Rounds, row.series.Median, row.series.P99, row.series.Max, ratio)
+	}
+}
+
+func (i *Idle) print(out io.Writer) {
+	if i == nil {
+		return
+	}
+	fmt.Fprintf(out, "\nidle for %.0f s with %d peers: %.1f MiB resident, %.3f %% of a core (coordinator %.3f %%)\n",
+		i.Seconds, i.Peers, i.Resident, i.Follower, i.Coordinator)
+	for _, goal := range i.Goals {
+		fmt.Fprintf(out, "idle: %s\n", goal)
+	}
+}
+
+func (s *Suspicions) print(out io.Writer) {
+	if s == nil {
+		return
+	}
+	fmt.Fprintf(out, "\n%.0f s with %d busy processes on %d cores, %d agents: %d changes of coordinator or term\n",
+		s.Seconds, s.Busy, s.Busy, s.Agents, s.Changes)
+	for _, name := range s.names() {
+		fmt.Fprintf(out, "%s +%g\n", name, s.Counters[name])
+	}
+	fmt.Fprintln(out, strings.TrimSpace(s.Goal.String()))
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"slices"
+	"time"
+)
+
+// Series is what a number of rounds took, in milliseconds.
+type Series struct {
+	Rounds int     `json:"rounds"`
+	Median float64 `json:"medianMillis"`
+	P99    float64 `json:"p99Millis"`
+	Max    float64 `json:"maxMillis"`
+	// All rounds, in the order in which they were.
+	All []float64 `json:"allMillis"`
+}
+
+func newSeries(rounds []time.Duration) *Series {
+	if len(rounds) == 0 {
+		return nil
+	}
+	s := &Series{Rounds: len(rounds)}
+	for _, round := range rounds {
+		s.All = append(s.All, millis(round))
+	}
+	sorted := slices.Sorted(slices.Values(s.All))
+	s.Median, s.P99, s.Max = rank(sorted, 50), rank(sorted, 99), sorted[len(sorted)-1]
+	return s
+}
+
+// rank returns the smallest value that so many percent don't exceed. Of 20
+// rounds, the 99th percentile is the longest.
+func rank(sorted []float64, percent int) float64 {
+	return sorted[(len(sorted)*percent+99)/100-1]
+}
+
+func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
