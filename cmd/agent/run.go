@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -115,13 +114,6 @@ func listenLocally(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// security is what an agent's certificate means for its connections.
-type security struct {
-	*identity.Files
-
-	domain string
-}
-
 func secure(c *config.Config, log *slog.Logger) (mesh.Security, error) {
 	if c.TLS.Insecure {
 		log.Warn("peers are connected without TLS: anyone on this machine can take part")
@@ -133,25 +125,7 @@ func secure(c *config.Config, log *slog.Logger) (mesh.Security, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &security{files, c.Domain}, nil
-}
-
-// Client is for mesh.Security: who is called is checked against its names there.
-func (s *security) Client() *tls.Config { return s.Files.Client() }
-
-// Members are the names under which a peer may speak, by group.
-func (s *security) Members(state tls.ConnectionState) (map[string]string, error) {
-	names, err := identity.Peer(state)
-	if err != nil {
-		return nil, err
-	}
-	members := map[string]string{}
-	for _, name := range names {
-		if name.Domain == s.domain {
-			members[name.Group] = name.Member
-		}
-	}
-	return members, nil
+	return mesh.Certificates{Files: files, Domain: c.Domain}, nil
 }
 
 // logger writes what an operator should know.

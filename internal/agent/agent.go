@@ -40,8 +40,9 @@ type Parts struct {
 type Agent struct {
 	parts Parts
 	mesh  *mesh.Mesh
-	// reloading: one at a time.
+	// reloading: one at a time, and not when the agent is closed.
 	reloading sync.Mutex
+	closed    bool
 
 	mu sync.RWMutex
 	// config is what runs: the lists in it are those that were adopted.
@@ -68,7 +69,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 	}
 	a.mesh = mesh.New(mesh.Config{
 		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
-		Events: a, Log: parts.Log,
+		Admit: a.admit, Reading: parts.Clock.Reading, Events: a, Log: parts.Log,
 	})
 	for _, of := range c.Groups {
 		if err := a.join(ctx, of); err != nil {
@@ -139,6 +140,9 @@ func (m *member) leave(ctx context.Context) {
 func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
+	if a.closed {
+		return errors.New("the agent is about to end")
+	}
 	if err := config.Changes(a.Config(), next); err != nil {
 		return err
 	}
@@ -269,6 +273,17 @@ func (a *Agent) Problems() []string {
 	return problems
 }
 
+// admit wants a certificate for one of our groups: that of another group, whoever
+// has it, must not get in the way of a member.
+func (a *Agent) admit(peer string, members map[string]string) error {
+	for _, g := range a.Config().Groups {
+		if members[g.Name] == peer {
+			return nil
+		}
+	}
+	return fmt.Errorf("the certificate of %q is for none of the groups of this agent", peer)
+}
+
 // Letter is for mesh.Events.
 func (a *Agent) Letter(from string, letter *wire.Letter) {
 	if g, ok := a.Find(letter.Group); ok {
@@ -288,7 +303,12 @@ func (a *Agent) Gone(peer string, life uint32) {
 // Close leaves all groups, hands over what the agent holds if ctx leaves the
 // time, and says goodbye.
 func (a *Agent) Close(ctx context.Context) {
-	a.reloading.Lock() // and never again
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	if a.closed {
+		return
+	}
+	a.closed = true
 	a.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, m := range a.groups { // They stay where they are: who hands over must be able to hear.

@@ -34,6 +34,7 @@ type Hello struct {
 	Name     string
 	Life     uint32
 	Port     uint16
+	Reading  election.Term
 }
 
 // Letter is a message of an election, with names instead of numbers: each agent
@@ -68,6 +69,7 @@ const (
 	helloName
 	helloLife
 	helloPort
+	helloReading
 )
 
 const (
@@ -112,7 +114,8 @@ func appendHello(b []byte, h *Hello) []byte {
 	b = appendText(b, helloDomain, h.Domain)
 	b = appendText(b, helloName, h.Name)
 	b = appendFixed32(b, helloLife, h.Life)
-	return appendNumber(b, helloPort, uint64(h.Port))
+	b = appendNumber(b, helloPort, uint64(h.Port))
+	return appendNumber(b, helloReading, uint64(h.Reading))
 }
 
 func appendLetter(b []byte, l *Letter) []byte {

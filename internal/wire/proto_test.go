@@ -29,8 +29,8 @@ func TestSpeaksTheProtocol(t *testing.T) {
 			list: "a" list: "" list: "c" version: 3 digest: 18364758544493064720
 			life: 3735928559 asker: 16909060 sent: -5 bar: 17592186044415 held: true standing: true adopted: 2 away: true charter: 5 }`},
 		{
-			Frame{Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 7401}},
-			`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 7401 }`,
+			Frame{Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 7401, Reading: 3}},
+			`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 7401 reading: 3 }`,
 		},
 		{Frame{Goodbye: true}, `goodbye {}`},
 	} {

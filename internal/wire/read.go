@@ -81,6 +81,10 @@ func parseHello(v value) (*Hello, error) {
 				err = fmt.Errorf("%d is not a port", port)
 			}
 			h.Port = uint16(port)
+		case helloReading:
+			var reading uint64
+			reading, err = v.number()
+			h.Reading = election.Term(reading)
 		default: // of a later version
 		}
 		return err

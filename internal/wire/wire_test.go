@@ -48,7 +48,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	for name, f := range map[string]Frame{
 		"full":    {Letter: &full},
 		"empty":   {Letter: &Letter{}},
-		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535}},
+		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Reading: 1 << 40}},
 		"goodbye": {Goodbye: true},
 	} {
 		got, err := Parse(body(t, f))

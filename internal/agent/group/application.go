@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +19,12 @@ type application struct {
 	// have one, and otherwise from its first session on.
 	bound bool
 	// well is what the probe found.
-	well     bool
-	sessions map[string]*Session
+	well bool
+	// sessions are open, the oldest first.
+	sessions []*Session
+	// acting was told to lead, and hasn't said that it stopped. There is one at
+	// most in a tenure: two lives of an application must not have the same token.
+	acting *Session
 	// standing is what the Machine was told last.
 	standing bool
 	// term and token are those of the tenure, 0 without one.
@@ -27,12 +32,12 @@ type application struct {
 	token election.Token
 	// stopping: it was told to stop.
 	stopping bool
-	// rested is closed when no session acts any more, if somebody waits for that.
-	rested chan struct{}
+	// rested is called when nothing acts any more, if somebody waits for that.
+	rested func()
 }
 
 func newApplication(of config.Group) application {
-	return application{bound: of.Session, well: of.Probe == nil, standing: true, sessions: map[string]*Session{}}
+	return application{bound: of.Session, well: of.Probe == nil, standing: true}
 }
 
 func (a *application) close() {
@@ -44,23 +49,19 @@ func (a *application) close() {
 // alive reports whether it could be coordinator.
 func (a *application) alive() bool { return a.well && (len(a.sessions) > 0 || !a.bound) }
 
-// acting reports whether a session may still act as coordinator.
-func (a *application) acting() bool {
+func (a *application) find(id string) *Session {
 	for _, s := range a.sessions {
-		if s.acting {
-			return true
+		if s.id == id {
+			return s
 		}
 	}
-	return false
+	return nil
 }
 
 // Session is what an application holds open as long as it lives.
 type Session struct {
 	group *Group
 	id    string
-	// acting: it was told to lead, and hasn't said that it stopped. It belongs to
-	// the group's goroutine.
-	acting bool
 
 	mu     sync.Mutex
 	events []SessionEvent
@@ -80,10 +81,10 @@ func (g *Group) Open(ctx context.Context) (*Session, error) {
 		g.step(election.Input{Kind: election.TimePassed})
 		g.settle()
 		g.app.bound = true
-		g.app.sessions[s.id] = s
+		g.app.sessions = append(g.app.sessions, s)
 		g.reconsider()
-		if g.app.term != 0 && !g.app.stopping {
-			g.lead(s)
+		if len(g.app.sessions) == 1 && g.app.term != 0 && !g.app.stopping {
+			g.lead() // Nobody has, in this tenure.
 		}
 	})
 	if err != nil {
@@ -150,36 +151,54 @@ func (s *Session) tell(e SessionEvent) {
 	}
 }
 
-// closed takes a session away. The last one that was acting takes the role with
-// it, even if there is another one: that may stand again, for a new tenure.
+// closed takes a session away. One that was acting takes the role with it, even
+// if there is another one: that may stand again, for a tenure of its own.
 func (g *Group) closed(s *Session) {
-	if g.app.sessions[s.id] == nil {
+	if g.app.find(s.id) == nil {
 		return
 	}
-	delete(g.app.sessions, s.id)
-	switch {
-	case !s.acting || g.app.acting():
-	case g.app.stopping:
-		g.stoppedIfAll()
-	case g.app.standing:
-		g.app.standing = false
-		g.step(election.Input{Kind: election.Withdraw})
+	g.app.sessions = slices.DeleteFunc(g.app.sessions, func(one *Session) bool { return one == s })
+	if g.app.acting == s {
+		g.app.acting = nil
+		if g.app.stopping {
+			g.stoppedIfResting()
+		} else {
+			g.withdraw()
+		}
 	}
 	g.reconsider()
 }
 
+func (g *Group) withdraw() {
+	if g.app.standing {
+		g.app.standing = false
+		g.step(election.Input{Kind: election.Withdraw})
+	}
+}
+
 // reconsider tells the Machine whether the application lives, if that changed.
+// An application that isn't well any more, and acts, is told to stop first.
 func (g *Group) reconsider() {
 	alive := g.app.alive()
-	if alive == g.app.standing {
-		return
+	switch {
+	case alive == g.app.standing:
+	case alive:
+		g.app.standing = true
+		g.step(election.Input{Kind: election.Stand})
+	case g.app.acting == nil:
+		g.withdraw()
+	case !g.app.stopping:
+		g.stop(g.app.term, election.None)
+		g.app.rested = g.reconsider
+		term := g.app.term
+		time.AfterFunc(g.Drain(), func() {
+			_ = g.do(func() { // A group that was left has nothing to give up.
+				if g.app.term == term && !g.app.alive() {
+					g.withdraw()
+				}
+			})
+		})
 	}
-	g.app.standing = alive
-	kind := election.Withdraw
-	if alive {
-		kind = election.Stand
-	}
-	g.step(election.Input{Kind: kind})
 }
 
 // Probed takes what a probe of the application found.
@@ -194,15 +213,15 @@ func (g *Group) Probed(ctx context.Context, well bool) error {
 func (g *Group) Stopped(ctx context.Context, session string, term uint64) error {
 	var refused error
 	err := g.ask(ctx, func() {
-		s := g.app.sessions[session]
+		s := g.app.find(session)
 		switch {
 		case s == nil:
 			refused = ErrNoSession
-		case !g.app.stopping || !s.acting || uint64(g.app.term) != term:
+		case !g.app.stopping || g.app.acting != s || uint64(g.app.term) != term:
 			refused = ErrOtherTerm
 		default:
-			s.acting = false
-			g.stoppedIfAll()
+			g.app.acting = nil
+			g.stoppedIfResting()
 		}
 	})
 	if err != nil {
@@ -211,16 +230,16 @@ func (g *Group) Stopped(ctx context.Context, session string, term uint64) error 
 	return refused
 }
 
-// stoppedIfAll tells the Machine that the application has stopped, when all of it
-// has: each session that was told to, and whoever only asked, by the time until
+// stoppedIfResting tells the Machine that the application has stopped, when all of
+// it has: the session that was told to, and whoever only asked, by the time until
 // which it may have taken this process for the coordinator.
-func (g *Group) stoppedIfAll() {
-	if g.app.acting() {
+func (g *Group) stoppedIfResting() {
+	if g.app.acting != nil {
 		return
 	}
-	if g.app.rested != nil {
-		close(g.app.rested)
+	if rested := g.app.rested; rested != nil {
 		g.app.rested = nil
+		rested()
 	}
 	term := g.app.term
 	stopped := func() { g.step(election.Input{Kind: election.Stopped, Term: term}) }
@@ -239,20 +258,15 @@ func (g *Group) told(e election.Event) {
 	switch e.Kind {
 	case election.Tenure:
 		a.term, a.token, a.stopping = e.Term, e.Token, false
-		for _, s := range a.sessions {
-			g.lead(s)
-		}
+		g.lead()
 	case election.Stop:
 		g.stop(e.Term, e.Peer)
-		g.stoppedIfAll()
+		g.stoppedIfResting()
 	case election.Lost, election.Resigns:
-		for _, s := range a.sessions {
-			if s.acting {
-				s.acting = false
-				g.notices = append(g.notices, func() { s.tell(SessionEvent{Kind: Lost, Term: uint64(e.Term)}) })
-			}
+		if s := a.acting; s != nil {
+			g.notices = append(g.notices, func() { s.tell(SessionEvent{Kind: Lost, Term: uint64(e.Term)}) })
 		}
-		a.term, a.token, a.stopping = 0, 0, false
+		a.term, a.token, a.acting, a.stopping, a.rested = 0, 0, nil, false, nil
 	default:
 	}
 }
@@ -261,11 +275,9 @@ func (g *Group) told(e election.Event) {
 func (g *Group) stop(term election.Term, successor election.ID) {
 	g.app.stopping = true
 	g.publish()
-	stop := SessionEvent{Kind: Stop, Term: uint64(term), Successor: g.names.of(successor)}
-	for _, s := range g.app.sessions {
-		if s.acting {
-			g.notices = append(g.notices, func() { s.tell(stop) })
-		}
+	if s := g.app.acting; s != nil {
+		stop := SessionEvent{Kind: Stop, Term: uint64(term), Successor: g.names.of(successor)}
+		g.notices = append(g.notices, func() { s.tell(stop) })
 	}
 }
 
@@ -281,10 +293,14 @@ func (g *Group) log(e election.Event) {
 	say(e.Kind.String(), "peer", g.names.of(e.Peer), "term", uint64(e.Term))
 }
 
-// lead tells an application that it may act as coordinator, once everybody can
-// see that.
-func (g *Group) lead(s *Session) {
-	s.acting = true
+// lead tells the oldest session that it may act as coordinator, once everybody
+// can see that.
+func (g *Group) lead() {
+	if len(g.app.sessions) == 0 {
+		return
+	}
+	s := g.app.sessions[0]
+	g.app.acting = s
 	e := SessionEvent{Kind: Lead, Term: uint64(g.app.term), Token: uint64(g.app.token)}
 	g.notices = append(g.notices, func() { s.tell(e) })
 }

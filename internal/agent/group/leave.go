@@ -92,12 +92,12 @@ func (g *Group) Leave(ctx context.Context) {
 func (g *Group) rest(ctx context.Context) {
 	rested := make(chan struct{})
 	err := g.ask(ctx, func() {
-		if g.app.term == 0 || !g.app.acting() {
+		if g.app.acting == nil {
 			close(rested)
 			return
 		}
 		g.stop(g.app.term, election.None)
-		g.app.rested = rested
+		g.app.rested = func() { close(rested) }
 	})
 	if err != nil {
 		return

@@ -3,6 +3,7 @@ package mesh
 import (
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,49 +14,70 @@ const (
 	guestsPerHostMax = 32
 )
 
-// guests are connections whose handshake isn't over.
+// guest is a connection whose handshake isn't over.
+type guest struct {
+	raw  net.Conn
+	host string
+}
+
+// guests are all of them, in the order in which they came.
 type guests struct {
 	mu      sync.Mutex
-	present map[net.Conn]string
-	perHost map[string]int
+	present []guest
 	closed  bool
 }
 
-func newGuests() *guests { return &guests{present: map[net.Conn]string{}, perHost: map[string]int{}} }
-
-// enter reports whether there is room for one more.
-func (g *guests) enter(c net.Conn) bool {
-	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+// enter lets one more in. Where there is no room for it, the one that came first
+// has to leave: a peer takes a few milliseconds to prove who it is, so whoever is
+// still there then says nothing, most likely.
+func (g *guests) enter(raw net.Conn) bool {
+	host, _, err := net.SplitHostPort(raw.RemoteAddr().String())
 	if err != nil {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || len(g.present) >= guestsMax || g.perHost[host] >= guestsPerHostMax {
+	if g.closed {
 		return false
 	}
-	g.present[c] = host
-	g.perHost[host]++
+	first, fromThere := -1, 0
+	for i := range g.present {
+		if g.present[i].host == host {
+			fromThere++
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	switch {
+	case fromThere >= guestsPerHostMax:
+		g.dismiss(first)
+	case len(g.present) >= guestsMax:
+		g.dismiss(0)
+	}
+	g.present = append(g.present, guest{raw, host})
 	return true
 }
 
-func (g *guests) leave(c net.Conn) {
+func (g *guests) leave(raw net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	host := g.present[c]
-	delete(g.present, c)
-	if g.perHost[host]--; g.perHost[host] <= 0 {
-		delete(g.perHost, host)
-	}
+	g.present = slices.DeleteFunc(g.present, func(one guest) bool { return one.raw == raw })
 }
 
-// dismiss sends them all away, and lets nobody in any more.
-func (g *guests) dismiss() {
+// dismiss sends one away.
+func (g *guests) dismiss(i int) {
+	_ = g.present[i].raw.Close() // It was never a connection of ours.
+	g.present = slices.Delete(g.present, i, i+1)
+}
+
+// close sends them all away, and lets nobody in any more.
+func (g *guests) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
-	for c := range g.present {
-		_ = c.Close() // It was never a connection of ours.
+	for len(g.present) > 0 {
+		g.dismiss(0)
 	}
 }
 
@@ -81,7 +103,7 @@ func (m *Mesh) accept() {
 // receive finds out who has called.
 func (m *Mesh) receive(raw net.Conn) {
 	if !m.guests.enter(raw) {
-		_ = raw.Close() // Too many callers; the peers among them will call again.
+		_ = raw.Close() // This agent is about to end.
 		return
 	}
 	c, err := m.greet(m.ctx, raw, "")

@@ -17,8 +17,7 @@ type result uint8
 const (
 	// unanswered: nothing is known.
 	unanswered result = iota
-	reached
-	// refused: nobody listens there.
+	// refused: nobody listens at the place in question.
 	refused
 	// brokeOff: somebody listened, and closed the connection in the middle. A
 	// process that is being killed looks like that for a moment.
@@ -35,10 +34,18 @@ const (
 )
 
 // call makes a connection with a peer.
-func (m *Mesh) call(ctx context.Context, address, name string) (*conn, result) {
+func (m *Mesh) call(ctx context.Context, address, name string) (*conn, error) {
+	c, err := m.reach(ctx, address, name)
+	if err != nil && ctx.Err() == nil {
+		m.Log.Debug("no connection", "peer", name, "address", address, "error", err)
+	}
+	return c, err
+}
+
+func (m *Mesh) reach(ctx context.Context, address, name string) (*conn, error) {
 	raw, err := m.dial(ctx, address)
 	if err != nil {
-		return nil, resultOf(err)
+		return nil, err
 	}
 	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	c, err := m.greet(ctx, raw, name)
@@ -47,32 +54,35 @@ func (m *Mesh) call(ctx context.Context, address, name string) (*conn, result) {
 	}
 	if err != nil {
 		_ = raw.Close() // The reason to close it is what counts.
-		if m.ctx.Err() == nil {
-			m.Log.Debug("no connection", "peer", name, "address", address, "error", err)
-		}
-		return nil, resultOf(err)
+		return nil, err
 	}
-	return c, reached
+	c.dialled = address
+	c.placed.Store(true)
+	return c, nil
 }
 
 // knock finds out whether anybody listens at an address.
-func (m *Mesh) knock(ctx context.Context, address string) result {
+func (m *Mesh) knock(ctx context.Context, address string) error {
 	raw, err := m.dial(ctx, address)
 	if err != nil {
-		return resultOf(err)
+		return err
 	}
 	defer raw.Close()
 	if err := raw.SetReadDeadline(time.Now().Add(knockLimit)); err != nil {
-		return unanswered
+		return err
 	}
 	_, err = raw.Read(make([]byte, 1))
-	return resultOf(err)
+	return err
 }
 
-func resultOf(err error) result {
+// resultOf says what an attempt tells about the process that was at a place.
+func resultOf(err error, place string) result {
+	var failed *net.OpError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return refused
+		if errors.As(err, &failed) && failed.Addr != nil && failed.Addr.String() == place {
+			return refused
+		}
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
 		return brokeOff
 	}

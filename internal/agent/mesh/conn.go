@@ -32,8 +32,13 @@ type conn struct {
 	life uint32
 	// members are the names under which the peer may speak, by group; nil: any.
 	members map[string]string
-	// place is the address at which the peer's process listens.
-	place string
+	// until is when its certificate expires, zero: never.
+	until time.Time
+	// place is the address at which the peer's process listens, if placed.
+	place  string
+	placed atomic.Bool
+	// dialled is the address to which this side made the connection.
+	dialled string
 	// left: the peer has said goodbye.
 	left atomic.Bool
 
@@ -47,18 +52,34 @@ type conn struct {
 }
 
 func newConn(
-	m *Mesh, raw, stream net.Conn, reader *bufio.Reader, hello *wire.Hello, members map[string]string, place string,
+	m *Mesh, raw, stream net.Conn, reader *bufio.Reader, hello *wire.Hello, shown credentials, place string,
 ) *conn {
 	return &conn{
-		mesh: m, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life, members: members, place: place,
+		mesh: m, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life,
+		members: shown.members, until: shown.until, place: place,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+}
+
+// tellsOf reports whether this connection shows that the process at the other end
+// of an earlier one has ended: another life is at its place, and may say so.
+func (c *conn) tellsOf(earlier *conn) bool {
+	for group, member := range earlier.members {
+		if member == earlier.name && c.members[group] != member {
+			return false
+		}
+	}
+	return c.life != earlier.life && c.place == earlier.place
 }
 
 // run reads and writes until the connection ends.
 func (c *conn) run() {
 	var writer sync.WaitGroup
 	writer.Go(c.write)
+	if !c.until.IsZero() {
+		expiry := time.AfterFunc(time.Until(c.until), c.close) // A renewed one is shown by the next connection.
+		defer expiry.Stop()
+	}
 	err := c.read()
 	c.close()
 	writer.Wait()
@@ -178,7 +199,9 @@ func (c *conn) read() error {
 		case frame.Letter == nil:
 			return errors.New("a second Hello")
 		case c.members != nil && c.members[frame.Letter.Group] != c.name:
-			return errors.New("a letter in a group for which the certificate isn't")
+			// No reason to close what other groups share: a file may name a group
+			// before the certificate does.
+			c.mesh.stray(c.name, frame.Letter.Group)
 		default:
 			c.mesh.Events.Letter(c.name, frame.Letter)
 		}
@@ -201,7 +224,7 @@ func (c *conn) size() (int, error) {
 	}
 	size, err := wire.ReadSize(bounded{c}, wire.MaxFrame)
 	if err == nil && c.reader.Buffered() < size {
-		err = c.stream.SetReadDeadline(time.Now().Add(frameLimit))
+		err = c.stream.SetReadDeadline(time.Now().Add(c.mesh.FrameLimit))
 	}
 	return size, err
 }
@@ -211,7 +234,7 @@ type bounded struct{ c *conn }
 
 func (b bounded) ReadByte() (byte, error) {
 	if b.c.reader.Buffered() == 0 {
-		if err := b.c.stream.SetReadDeadline(time.Now().Add(frameLimit)); err != nil {
+		if err := b.c.stream.SetReadDeadline(time.Now().Add(b.c.mesh.FrameLimit)); err != nil {
 			return 0, err
 		}
 	}

@@ -17,10 +17,10 @@ import (
 // greet makes a connection with a peer out of a raw one: TLS, then a Hello each
 // way. The peer that was called must be who was meant; a caller's name is "".
 func (m *Mesh) greet(ctx context.Context, raw net.Conn, called string) (*conn, error) {
-	if err := raw.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(m.HandshakeLimit)); err != nil {
 		return nil, err
 	}
-	stream, members, err := m.secure(ctx, raw, called != "")
+	stream, shown, err := m.secure(ctx, raw, called != "")
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,10 @@ func (m *Mesh) greet(ctx context.Context, raw net.Conn, called string) (*conn, e
 	if err != nil {
 		return nil, err
 	}
-	if err := m.trust(hello, members, called); err != nil {
+	if err := m.trust(hello, shown.members, called); err != nil {
+		return nil, err
+	}
+	if err := m.compareClocks(hello); err != nil {
 		return nil, err
 	}
 	host, _, err := net.SplitHostPort(raw.RemoteAddr().String())
@@ -43,13 +46,21 @@ func (m *Mesh) greet(ctx context.Context, raw net.Conn, called string) (*conn, e
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	return newConn(m, raw, stream, reader, hello, members, place), nil
+	return newConn(m, raw, stream, reader, hello, shown, place), nil
+}
+
+// credentials are what a peer's certificate says.
+type credentials struct {
+	// members are the names under which it may speak, by group; nil: any.
+	members map[string]string
+	// until is when that ends, zero: never.
+	until time.Time
 }
 
 // secure runs the TLS handshake, if there is one to run.
-func (m *Mesh) secure(ctx context.Context, raw net.Conn, calling bool) (net.Conn, map[string]string, error) {
+func (m *Mesh) secure(ctx context.Context, raw net.Conn, calling bool) (net.Conn, credentials, error) {
 	if m.Security == nil {
-		return raw, nil, nil
+		return raw, credentials{}, nil
 	}
 	var secured *tls.Conn
 	if calling {
@@ -57,19 +68,20 @@ func (m *Mesh) secure(ctx context.Context, raw net.Conn, calling bool) (net.Conn
 	} else {
 		secured = tls.Server(raw, m.Security.Server())
 	}
-	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
+	ctx, cancel := context.WithTimeout(ctx, m.HandshakeLimit)
 	defer cancel()
 	if err := secured.HandshakeContext(ctx); err != nil {
-		return nil, nil, fmt.Errorf("handshake: %w", err)
+		return nil, credentials{}, fmt.Errorf("handshake: %w", err)
 	}
-	members, err := m.Security.Members(secured.ConnectionState())
+	state := secured.ConnectionState()
+	members, err := m.Security.Members(state)
 	if err != nil {
-		return nil, nil, err
+		return nil, credentials{}, err
 	}
 	if members == nil {
 		members = map[string]string{}
 	}
-	return secured, members, nil
+	return secured, credentials{members, state.PeerCertificates[0].NotAfter}, nil
 }
 
 func (m *Mesh) exchange(stream io.Writer, reader *bufio.Reader) (*wire.Hello, error) {
@@ -82,6 +94,9 @@ func (m *Mesh) exchange(stream io.Writer, reader *bufio.Reader) (*wire.Hello, er
 		return nil, err
 	}
 	mine := &wire.Hello{Protocol: wire.Protocol, Domain: m.Domain, Name: m.Self, Life: m.Life, Port: uint16(number)}
+	if m.Reading != nil {
+		mine.Reading = m.Reading()
+	}
 	if _, err := stream.Write(wire.Append(nil, wire.Frame{Hello: mine})); err != nil {
 		return nil, err
 	}
@@ -123,8 +138,43 @@ func (m *Mesh) trust(hello *wire.Hello, members map[string]string, called string
 	}
 	for _, member := range members {
 		if member == hello.Name {
-			return nil
+			return m.admit(hello.Name, members)
 		}
 	}
 	return fmt.Errorf("the certificate of %q is not one for that name in the domain %q", hello.Name, m.Domain)
+}
+
+func (m *Mesh) admit(peer string, members map[string]string) error {
+	if m.Admit == nil {
+		return nil
+	}
+	return m.Admit(peer, members)
+}
+
+// readingsApart is by how many terms, tenths of a second, clocks may differ. An
+// office understands messages that are twice as far ahead, so that there is
+// room for a clock that is read late.
+const readingsApart = 300
+
+// compareClocks refuses a peer whose term clock can't be right, if this one's is:
+// it would deafen one of the two, and could keep the rest from electing anyone.
+func (m *Mesh) compareClocks(hello *wire.Hello) error {
+	if m.Reading == nil {
+		return nil
+	}
+	apart := int64(hello.Reading - m.Reading())
+	if -readingsApart <= apart && apart <= readingsApart {
+		m.problems.solve(hello.Name)
+		return nil
+	}
+	direction := "ahead of"
+	if apart < 0 {
+		direction, apart = "behind", -apart
+	}
+	err := fmt.Errorf("the clock of %s was %s %s ours when the two processes started: set the clocks right, "+
+		"and restart the agent whose was wrong", hello.Name, time.Duration(apart)*time.Second/10, direction)
+	if m.problems.note(hello.Name, err.Error(), direction) {
+		m.Log.Error("a peer isn't connected with", "peer", hello.Name, "error", err)
+	}
+	return err
 }

@@ -13,36 +13,48 @@
 //	                           the same life      only the connection had broken
 //	                           no answer          nothing is known: silence will tell
 //
+// Only the place at which that life was found listening can say so. Where
+// addresses are translated on the way, a peer that calls isn't at the address
+// from which it seems to call; so whoever is called calls back once to find out.
+//
 // # What is not guaranteed
+//
+// Of a peer that got another address, or can't be called back, only silence
+// tells that it has ended.
 //
 // What was handed over for sending may get lost with the connection. A firewall
 // that answers in the peer's name, by resets, makes it look as if it had ended.
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/wire"
 )
 
 // The waits of connections. None of them decides an election.
 const (
-	// handshakeLimit is for TLS and the Hellos.
 	handshakeLimit = 2 * time.Second
-	// frameLimit is for the rest of a frame that has begun.
-	frameLimit = 2 * time.Second
-	dialLimit  = 500 * time.Millisecond
+	frameLimit     = 2 * time.Second
+	dialLimit      = 500 * time.Millisecond
 	// redial is about how long to wait after an attempt that failed.
 	redial = 200 * time.Millisecond
 	// unacknowledged is how long sent bytes may wait for the peer's kernel.
 	unacknowledged = time.Second
 	// farewell is how long the last frames of an agent that ends may take.
 	farewell = 200 * time.Millisecond
+	// callBackAgain is how long to wait until a peer that couldn't be called back is
+	// called again.
+	callBackAgain = 5 * time.Second
 )
 
 // Parcel is a frame for a peer. Back, if there is one, is called when it could
@@ -78,27 +90,41 @@ type Config struct {
 	Listener net.Listener
 	// Security is nil for plain TCP.
 	Security Security
-	Events   Events
-	Log      *slog.Logger
+	// Admit says why a peer with these names in its certificate, by group, is none
+	// to be connected with. It is nil if every certificate of the domain will do.
+	Admit func(peer string, members map[string]string) error
+	// Reading is what the term clock reads now. It is nil if clocks don't matter.
+	Reading func() election.Term
+	Events  Events
+	Log     *slog.Logger
+
+	// HandshakeLimit is for TLS and the Hellos, and FrameLimit for the rest of a
+	// frame that has begun; 2 s each if they aren't set.
+	HandshakeLimit, FrameLimit time.Duration
 }
 
 // Mesh is all connections of an agent.
 type Mesh struct {
 	Config
 
-	ctx    context.Context
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
+	ctx      context.Context
+	cancel   context.CancelFunc
+	tasks    sync.WaitGroup
+	problems problems
 
 	mu    sync.RWMutex
 	peers map[string]*peer
 
-	guests *guests
+	guests guests
+	// closing: no more connections are to be made.
+	closing atomic.Bool
 }
 
 // New starts to accept connections. Peers are dialled when they are known.
 func New(config Config) *Mesh {
-	m := &Mesh{Config: config, peers: map[string]*peer{}, guests: newGuests()}
+	m := &Mesh{Config: config, peers: map[string]*peer{}}
+	m.HandshakeLimit = cmp.Or(config.HandshakeLimit, handshakeLimit)
+	m.FrameLimit = cmp.Or(config.FrameLimit, frameLimit)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.tasks.Go(m.accept)
 	return m
@@ -112,6 +138,7 @@ func (m *Mesh) SetPeers(addresses map[string]string) {
 	for name, p := range m.peers {
 		if _, still := addresses[name]; !still {
 			p.stop()
+			m.problems.solve(name)
 			delete(m.peers, name)
 		}
 	}
@@ -148,6 +175,14 @@ func (m *Mesh) gone(last *conn) {
 	m.Events.Gone(last.name, last.life)
 }
 
+// stray tells of a letter that isn't delivered.
+func (m *Mesh) stray(peer, group string) {
+	why := "its certificate isn't one for this group"
+	if m.problems.note(peer, fmt.Sprintf("letters of %s in group %s aren't read: %s", peer, group, why), group) {
+		m.Log.Error("letters aren't read", "peer", peer, "group", group, "because", why)
+	}
+}
+
 // Connected reports whether there is a connection with the peer.
 func (m *Mesh) Connected(name string) bool {
 	p := m.peer(name)
@@ -164,8 +199,12 @@ func (m *Mesh) RoundTrip(name string) time.Duration {
 	return p.roundTrip()
 }
 
-// Close says goodbye to all peers and returns when all is closed.
+// Close says goodbye to all peers and returns when all is closed. The port goes
+// first, so that nobody who was said goodbye to comes back.
 func (m *Mesh) Close() {
+	m.closing.Store(true)
+	_ = m.Listener.Close() // There is nobody left to whom an error would matter.
+	m.guests.close()
 	m.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, p := range m.peers {
@@ -174,8 +213,6 @@ func (m *Mesh) Close() {
 	m.mu.RUnlock()
 	leaving.Wait()
 	m.cancel()
-	_ = m.Listener.Close() // There is nobody left to whom an error would matter.
 	m.SetPeers(nil)
-	m.guests.dismiss()
 	m.tasks.Wait()
 }

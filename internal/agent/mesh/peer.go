@@ -24,6 +24,9 @@ type peer struct {
 	stop   context.CancelFunc
 	called chan *conn // by a peer that dials
 	moved  chan struct{}
+	// last is the connection before the present one, while its process isn't known
+	// to have ended, and would be found if it lived. It belongs to keep.
+	last *conn
 
 	mu      sync.Mutex
 	address string
@@ -107,77 +110,123 @@ func (p *peer) welcome(c *conn) {
 // keep cares for the connection as long as the peer is one.
 func (p *peer) keep() {
 	defer p.giveUp()
-	var last *conn // while its process isn't known to have ended
-	for p.ctx.Err() == nil {
-		next := p.meet(last)
-		for next != nil {
-			if last != nil && last.life != next.life && last.place == next.place {
-				p.mesh.gone(last)
+	brief := 0 // connections in a row that ended as soon as they were made
+	for !p.ended() {
+		if brief > 1 { // The first time, it is better to look at once whether the process has ended.
+			p.giveUp()
+			if next := p.rest(time.After(pause())); next != nil {
+				brief = p.serveAll(next, brief)
+				continue
 			}
-			last, next = next, p.serve(next)
 		}
+		brief = p.serveAll(p.meet(), brief)
 	}
 }
 
-// meet returns the next connection, or nil if the peer isn't one any more. If
+// serveAll serves a connection, and those that replace it.
+func (p *peer) serveAll(next *conn, brief int) int {
+	for next != nil {
+		switch {
+		case p.last == nil:
+		case next.tellsOf(p.last):
+			p.mesh.gone(p.last)
+		case next.life == p.last.life && next.place == p.last.place:
+			next.placed.Store(true) // It was called back already.
+		}
+		served := next
+		began := time.Now()
+		next = p.serve(served)
+		brief++
+		if time.Since(began) > redial {
+			brief = 0
+		}
+		p.last = nil
+		if served.placed.Load() {
+			p.last = served
+		}
+	}
+	return brief
+}
+
+// ended reports whether no more connections should be made.
+func (p *peer) ended() bool { return p.ctx.Err() != nil || p.mesh.closing.Load() }
+
+// pause is how long to wait after an attempt that failed.
+func pause() time.Duration { return redial/2 + rand.N(redial) }
+
+// meet returns the next connection, or nil if there should be none any more. If
 // the process at the other end of the last one has ended, it says so.
-func (p *peer) meet(last *conn) *conn {
+func (p *peer) meet() *conn {
 	for attempt := 0; ; attempt++ {
 		ctx, cancel := context.WithCancel(p.ctx)
-		next, result := p.whoever(ctx, last)
+		next, result := p.whoever(ctx)
 		cancel()
-		if next != nil || p.ctx.Err() != nil {
+		if next != nil || p.ended() {
 			return next
 		}
-		if result == refused && last != nil {
-			p.mesh.gone(last)
-			last = nil
+		if result == refused {
+			p.mesh.problems.solve(p.name) // What was wrong with it has ended with it.
 		}
-		pause := redial/2 + rand.N(redial)
-		if result == brokeOff && last != nil && attempt < dyingMax {
-			pause = dying
+		if result == refused && p.last != nil {
+			p.mesh.gone(p.last)
+			p.last = nil
+		}
+		wait := pause()
+		if result == brokeOff && p.last != nil && attempt < dyingMax {
+			wait = dying
 		} else {
 			p.giveUp()
 		}
 		var again <-chan time.Time
-		if p.dials || last != nil {
-			again = time.After(pause)
+		if p.dials || p.last != nil {
+			again = time.After(wait)
 		}
-		select {
-		case <-again:
-		case <-p.moved:
-		case next := <-p.called:
+		if next := p.rest(again); next != nil || p.ended() {
 			return next
-		case <-p.ctx.Done():
-			return nil
 		}
 	}
 }
 
+// rest waits before the next attempt, unless it isn't necessary any more.
+func (p *peer) rest(again <-chan time.Time) *conn {
+	select {
+	case <-again:
+	case <-p.moved:
+	case next := <-p.called:
+		return next
+	case <-p.ctx.Done():
+	}
+	return nil
+}
+
 // whoever tries to reach the peer, unless it calls first. The side that waits to
 // be called only finds out whether anybody listens.
-func (p *peer) whoever(ctx context.Context, last *conn) (*conn, result) {
+func (p *peer) whoever(ctx context.Context) (*conn, result) {
 	type outcome struct {
 		conn   *conn
 		result result
 	}
 	tried := make(chan outcome)
+	place := ""
+	if p.last != nil {
+		place = p.last.place
+	}
 	switch {
 	case p.dials:
 		p.mesh.tasks.Go(func() {
-			c, result := p.mesh.call(ctx, p.target(), p.name)
+			c, err := p.mesh.call(ctx, p.target(), p.name)
 			select {
-			case tried <- outcome{c, result}:
+			case tried <- outcome{c, resultOf(err, place)}:
 			case <-ctx.Done():
 				if c != nil {
 					c.close()
 				}
 			}
 		})
-	case last != nil:
+	case place != "":
 		p.mesh.tasks.Go(func() {
 			select {
-			case tried <- outcome{nil, p.mesh.knock(ctx, last.place)}:
+			case tried <- outcome{nil, resultOf(p.mesh.knock(ctx, place), place)}:
 			case <-ctx.Done():
 			}
 		})
@@ -188,9 +237,29 @@ func (p *peer) whoever(ctx context.Context, last *conn) (*conn, result) {
 	case o := <-tried:
 		return o.conn, o.result
 	case c := <-p.called:
-		return c, reached
+		return c, unanswered
 	case <-p.ctx.Done():
 		return nil, unanswered
+	}
+}
+
+// callBack finds out whether the process that made a connection listens where it
+// seems to.
+func (p *peer) callBack(ctx context.Context, c *conn) {
+	for {
+		if same, err := p.mesh.call(ctx, c.place, p.name); err == nil {
+			same.close()
+			if same.life == c.life {
+				c.placed.Store(true)
+				p.mesh.Log.Debug("called a peer back", "peer", p.name, "address", c.place)
+			}
+			return
+		}
+		select {
+		case <-time.After(callBackAgain):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -199,12 +268,20 @@ func (p *peer) whoever(ctx context.Context, last *conn) (*conn, result) {
 func (p *peer) serve(c *conn) (next *conn) {
 	p.mu.Lock()
 	p.conn, p.trying = c, false
+	if p.mesh.closing.Load() || c.dialled != "" && c.dialled != p.address {
+		c.close() // The peer has moved while it was called.
+	}
 	p.pending = slices.DeleteFunc(p.pending, c.send)
 	rest := p.pending
 	p.pending = nil
 	p.mu.Unlock()
 	giveBack(rest)
 
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	if !c.placed.Load() {
+		p.mesh.tasks.Go(func() { p.callBack(ctx, c) })
+	}
 	ended := make(chan struct{})
 	p.mesh.tasks.Go(func() {
 		c.run()
