@@ -105,6 +105,7 @@ type led struct {
 // TestOneLeadsAtATime hands the role around between real agents. Nobody begins
 // before the one before has ended, and tokens rise.
 func TestOneLeadsAtATime(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"Available", "Majority", "Strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -167,6 +168,7 @@ func stepDown(t *testing.T, l led) {
 
 // TestDeathOfTheApplicationMovesTheRole: a session that ends is enough.
 func TestDeathOfTheApplicationMovesTheRole(t *testing.T) {
+	t.Parallel()
 	agents := cast(t, 3, "Majority")
 	begun := make(chan led, 100)
 	cancels := map[string]context.CancelFunc{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -188,14 +187,16 @@ func TestLeaseCountsFromBeforeTheQuestion(t *testing.T) {
 }
 
 func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	r := newRun(s)
 	session := s.opened(soon)
-	s.leads(7, 200)
+	s.leads(7, lease)
 	session.lead(t, 7)
 	c := r.called(7)
 	asked := s.questions()
-	eventually(t, "it is renewed", func() bool { return s.questions() > asked+8 })
+	// For longer than one lease.
+	eventually(t, "it is renewed", func() bool { return s.questions() > asked+5 })
 	if c.ctx.Err() != nil {
 		t.Fatal(context.Cause(c.ctx))
 	}
@@ -228,10 +229,11 @@ func TestRenewalFindsTheTenureOver(t *testing.T) {
 		"another claim": {"a", 8, ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newStand(t)
 			r := newRun(s)
 			session := s.opened(soon)
-			s.leads(7, 100)
+			s.leads(7, lease)
 			session.lead(t, 7)
 			call := r.called(7)
 			s.follows(c.coordinator, c.term)
@@ -249,10 +251,11 @@ func TestRenewalFindsTheTenureOver(t *testing.T) {
 }
 
 func TestAnotherTenureDoesNotRenewThisOne(t *testing.T) {
+	t.Parallel()
 	s := newStand(t)
 	r := newRun(s)
 	session := s.opened(soon)
-	s.leads(7, 100)
+	s.leads(7, lease)
 	session.lead(t, 7)
 	c := r.called(7)
 	s.leads(8, minute) // of an agent that was restarted, say
@@ -287,7 +290,7 @@ func TestSessionStaysUntilTheFunctionHasReturned(t *testing.T) {
 	r.cancel()
 	is(t, c.cause(t), context.Canceled)
 	session.tell(t, ":\n\n")
-	if !session.open() || len(r.ended) > 0 {
+	if !session.open() || len(r.ended) > 0 || newSession(c.ctx, &agent{}, nil).ctx.Err() != nil {
 		t.Fatal("Run didn't wait for the function")
 	}
 	c.result <- errors.New("interrupted")
@@ -340,142 +343,4 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 	s.leads(7, minute)
 	session.lead(t, 7)
 	is(t, await(t, ended), errExited)
-}
-
-func TestAgentThatRestarts(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, minute)
-	session.lead(t, 7)
-	c := r.called(7)
-	s.kill()
-	is(t, c.cause(t), ErrAgentGone)
-	is(t, c.cause(t), io.ErrUnexpectedEOF)
-	s.start(strings.TrimPrefix(s.at, "http://"))
-	// Not while the function runs.
-	if len(s.sessions) > 0 {
-		t.Fatal("a session was opened")
-	}
-	c.result <- nil
-	session = s.opened(soon)
-	s.leads(8, minute)
-	session.lead(t, 8)
-	r.called(8).result <- nil
-	is(t, await(t, r.ended), nil)
-}
-
-func TestAgentThatComesLate(t *testing.T) {
-	s := newStand(t)
-	s.kill()
-	r := newRun(s)
-	eventually(t, "it complains", func() bool { return r.logs.contains("connection refused") })
-	s.start(strings.TrimPrefix(s.at, "http://"))
-	s.opened(soon)
-	r.cancel()
-	is(t, await(t, r.ended), context.Canceled)
-}
-
-func TestRefusals(t *testing.T) {
-	s := newStand(t)
-	nothing := func(context.Context, uint64) error { return nil }
-	for _, c := range []struct{ group, at, complaint string }{
-		{"other", s.at, "take part in other: the agent answered 404"},
-		{"", s.at, "the group has no name"},
-		{"ledger", "127.0.0.1:7374", `the agent's address can't be "127.0.0.1:7374": it is like http://127.0.0.1:7374`},
-		{"ledger", "https://127.0.0.1:7374", "can't be"},
-		{"ledger", "http://127.0.0.1:7374/v1", "can't be"},
-		{"ledger", "\x00", "can't be"},
-	} {
-		err := Run(t.Context(), c.group, nothing, At(c.at))
-		if err == nil || !strings.Contains(err.Error(), c.complaint) {
-			t.Errorf("%v", err)
-		}
-	}
-	t.Setenv("CONCLAVE_AGENT", "nonsense")
-	if _, err := Leader(t.Context(), "ledger"); err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Error(err)
-	}
-}
-
-func TestNonsenseEndsTheSession(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	session.tell(t, "event: news\ndata: {\"of\":\"a later version\"}\n\n")
-	session.tell(t, "event: lead\ndata: nonsense\n\n")
-	await(t, session.gone)
-	s.opened(soon)
-	if !r.logs.contains("nonsense") {
-		t.Fatal("nobody was told")
-	}
-	r.cancel()
-	is(t, await(t, r.ended), context.Canceled)
-}
-
-func TestAgentThatFallsSilentIsGone(t *testing.T) {
-	s := newStand(t)
-	a, err := connect("ledger", newTransport(), []Option{At(s.at)})
-	is(t, err, nil)
-	a.silence = 300 * time.Millisecond
-	ended := make(chan error, 1)
-	began := time.Now()
-	go func() {
-		_, err := a.stream(t.Context(), "/session", "", func(event) error { return nil })
-		ended <- err
-	}()
-	session := <-s.sessions
-	for time.Since(began) < a.silence {
-		session.tell(t, ":\n\n") // any line will do
-	}
-	is(t, await(t, ended), errSilent)
-}
-
-func TestRenewalsKeepTheirConnection(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, 200)
-	session.lead(t, 7)
-	c := r.called(7)
-	eventually(t, "it is renewed", func() bool { return s.questions() > 20 })
-	c.result <- nil
-	is(t, await(t, r.ended), nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connections != 2 {
-		t.Fatalf("%d connections", s.connections)
-	}
-}
-
-func TestNoProxyIsAsked(t *testing.T) {
-	if newTransport().Proxy != nil {
-		t.Fatal("an agent is never behind a proxy")
-	}
-}
-
-func TestRunLeavesNothingBehind(t *testing.T) {
-	s := newStand(t)
-	// The server's own are told apart by what they run.
-	mine := func() int {
-		stacks := make([]byte, 1<<20)
-		text := string(stacks[:runtime.Stack(stacks, true)])
-		return strings.Count(text, "client.(*session)") + strings.Count(text, "http.(*persistConn)") + strings.Count(text, "client.begin")
-	}
-	before := mine()
-	for term := uint64(7); term < 10; term++ {
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(term, 200)
-		session.lead(t, term)
-		c := r.called(term)
-		if term == 8 {
-			session.stop(t, term)
-			is(t, c.cause(t), ErrStop)
-		}
-		r.cancel()
-		c.result <- nil
-		is(t, await(t, r.ended), context.Canceled)
-	}
-	eventually(t, "its goroutines have ended", func() bool { return mine() <= before })
 }

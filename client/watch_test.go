@@ -48,8 +48,8 @@ func TestWatchResumesWithoutDuplicates(t *testing.T) {
 		if w.after != "x-3" {
 			t.Errorf("resumed after %q", w.after)
 		}
-		// The last one again, and one that says the same under another number.
-		w.text <- change("x-3", "d", 8) + change("x-4", "d", 8) + change("x-5", "e", 9)
+		// What was told already, and what says the same under another number.
+		w.text <- change("x-2", "", 7) + change("x-3", "d", 8) + change("x-4", "d", 8) + change("x-5", "e", 9)
 		close(w.hangUp)
 
 		// A restart: other numbers, the same state, then another.
