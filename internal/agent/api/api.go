@@ -186,7 +186,6 @@ func stepDown(g Group, w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &request) {
 		return
 	}
-	takesLong(w)
 	l, err := g.StepDown(r.Context(), request.To)
 	writesSoon(w)
 	if err != nil {

@@ -104,6 +104,37 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	must(t, <-ended)
 }
 
+// TestWhatTakesLongOutlivesTheDeadlines: a server gives other requests less time.
+func TestWhatTakesLongOutlivesTheDeadlines(t *testing.T) {
+	const deadline = 100 * time.Millisecond
+	s := newStand()
+	s.stepDown = func(ctx context.Context, _ string) (group.Leader, error) {
+		select {
+		case <-time.After(5 * deadline):
+			return group.Leader{}, nil
+		case <-ctx.Done():
+			return group.Leader{}, ctx.Err()
+		}
+	}
+	server := httptest.NewUnstartedServer(New(s, nil))
+	server.Config.ReadTimeout, server.Config.WriteTimeout = deadline, deadline
+	server.Start()
+	defer server.Close()
+
+	lines, hangUp := follow(t, server.URL+"/v1/groups/ledger/session")
+	block(t, lines)
+	code, _ := ask(t, http.MethodPost, server.URL+"/v1/groups/ledger/step-down", "{}")
+	same(t, http.StatusOK, code)
+	select {
+	case s.told <- group.SessionEvent{Kind: group.Lost, Term: 7}:
+	case <-s.closed:
+		t.Fatal("the session was closed")
+	}
+	same(t, "event: lost\ndata: {\"term\":7}\n", block(t, lines))
+	hangUp()
+	<-s.closed
+}
+
 func TestSilenceIsBroken(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	s := &stream{w: recorder, controller: http.NewResponseController(recorder), silence: time.Millisecond}
