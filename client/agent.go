@@ -86,7 +86,6 @@ type agent struct {
 	group   string
 	base    string
 	log     *slog.Logger
-	silence time.Duration
 	http    http.Client
 }
 
@@ -106,7 +105,7 @@ func newTransport() *http.Transport {
 var kept = newTransport()
 
 func connect(group string, transport *http.Transport, options []Option) (*agent, error) {
-	a := &agent{group: group, silence: silenceMax, log: slog.Default()}
+	a := &agent{group: group, log: slog.Default(), http: http.Client{Transport: transport}}
 	a.address = cmp.Or(os.Getenv("CONCLAVE_AGENT"), defaultAddress)
 	for _, option := range options {
 		option(a)
@@ -119,7 +118,6 @@ func connect(group string, transport *http.Transport, options []Option) (*agent,
 		return nil, errors.New("the group has no name")
 	}
 	a.base = "http://" + u.Host + "/v1/groups/" + url.PathEscape(group)
-	a.http.Transport = transport
 	a.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return a, nil
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -21,57 +21,61 @@ func is(t *testing.T, got, want error) {
 }
 
 func TestStopIsAnsweredWhenTheFunctionHasReturned(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, minute)
-	session.lead(t, 7)
-	c := r.called(7)
-	session.stop(t, 7)
-	is(t, c.cause(t), ErrStop)
-	asked := s.questions()
-	// Whatever else happens: nothing is answered before.
-	session.tell(t, ":\n\n")
-	if len(s.stops) > 0 {
-		t.Fatal("the agent was told of a stop while the function was running")
-	}
-	c.result <- nil
-	if term := await(t, s.stops); term != 7 {
-		t.Fatal(term)
-	}
-	session.lost(t, 7)
-	// The session stays, and the next tenure comes in it.
-	s.leads(9, minute)
-	session.lead(t, 9)
-	r.called(9).result <- nil
-	is(t, await(t, r.ended), nil)
-	if s.questions() == asked {
-		t.Fatal("the second tenure wasn't confirmed")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.leads(7, minute)
+		session.lead(t, 7)
+		c := r.called(7)
+		session.stop(t, 7)
+		is(t, c.cause(t), ErrStop)
+		asked := s.questions()
+		// Whatever else happens: nothing is answered before.
+		session.tell(t, ":\n\n")
+		if len(s.stops) > 0 {
+			t.Fatal("the agent was told of a stop while the function was running")
+		}
+		c.result <- nil
+		if term := await(t, s.stops); term != 7 {
+			t.Fatal(term)
+		}
+		session.lost(t, 7)
+		// The session stays, and the next tenure comes in it.
+		s.leads(9, minute)
+		session.lead(t, 9)
+		r.called(9).result <- nil
+		is(t, await(t, r.ended), nil)
+		if s.questions() == asked {
+			t.Fatal("the second tenure wasn't confirmed")
+		}
+	})
 }
 
 func TestWhatAFunctionReturnsTooLateIsLogged(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, minute)
-	session.lead(t, 7)
-	c := r.called(7)
-	session.lost(t, 7)
-	is(t, c.cause(t), ErrLost)
-	c.result <- errors.New("couldn't flush")
-	eventually(t, "it is logged", func() bool { return r.logs.contains("couldn't flush") })
-	s.leads(8, minute)
-	session.lead(t, 8)
-	c = r.called(8)
-	session.lost(t, 8)
-	is(t, c.cause(t), ErrLost)
-	c.result <- context.Cause(c.ctx)
-	r.cancel()
-	is(t, await(t, r.ended), context.Canceled)
-	if r.logs.contains(ErrLost.Error()) {
-		t.Fatal("that the role was lost is no error")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.leads(7, minute)
+		session.lead(t, 7)
+		c := r.called(7)
+		session.lost(t, 7)
+		is(t, c.cause(t), ErrLost)
+		c.result <- errors.New("couldn't flush")
+		eventually(t, "it is logged", func() bool { return r.logs.contains("couldn't flush") })
+		s.leads(8, minute)
+		session.lead(t, 8)
+		c = r.called(8)
+		session.lost(t, 8)
+		is(t, c.cause(t), ErrLost)
+		c.result <- context.Cause(c.ctx)
+		r.cancel()
+		is(t, await(t, r.ended), context.Canceled)
+		if r.logs.contains(ErrLost.Error()) {
+			t.Fatal("that the role was lost is no error")
+		}
+	})
 }
 
 func TestEventsWaitForTheFunction(t *testing.T) {
@@ -121,99 +125,108 @@ func TestEventsWaitForTheFunction(t *testing.T) {
 }
 
 func TestFunctionNeverRunsTwiceAtATime(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, minute)
-	session.lead(t, 7)
-	c := r.called(7)
-	session.lost(t, 7)
-	is(t, c.cause(t), ErrLost)
-	s.leads(8, minute)
-	session.lead(t, 8)
-	// A stop is heard after the lead before it, and is not answered either.
-	session.stop(t, 8)
-	s.leads(9, minute)
-	session.lead(t, 9)
-	session.tell(t, ":\n\n")
-	if len(r.calls)+len(s.stops) > 0 {
-		t.Fatal("it went on while the function was running")
-	}
-	c.result <- nil
-	r.called(9).result <- nil
-	is(t, await(t, r.ended), nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.leads(7, minute)
+		session.lead(t, 7)
+		c := r.called(7)
+		session.lost(t, 7)
+		is(t, c.cause(t), ErrLost)
+		s.leads(8, minute)
+		session.lead(t, 8)
+		// A stop is heard after the lead before it, and is not answered either.
+		session.stop(t, 8)
+		s.leads(9, minute)
+		session.lead(t, 9)
+		session.tell(t, ":\n\n")
+		if len(r.calls)+len(s.stops) > 0 {
+			t.Fatal("it went on while the function was running")
+		}
+		c.result <- nil
+		r.called(9).result <- nil
+		is(t, await(t, r.ended), nil)
+	})
 }
 
 func TestRoleThatIsNotConfirmedIsNotTaken(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(6, minute) // another tenure
-	session.lead(t, 7)
-	eventually(t, "it asks again", func() bool { return s.questions() > 2 })
-	s.follows("", 7)
-	asked := s.questions()
-	eventually(t, "it asks again", func() bool { return s.questions() > asked+1 })
-	if len(r.calls) > 0 {
-		t.Fatal("the function was called")
-	}
-	// It never began, so it has stopped.
-	session.stop(t, 7)
-	if term := await(t, s.stops); term != 7 {
-		t.Fatal(term)
-	}
-	s.leads(8, minute)
-	session.lead(t, 8)
-	r.called(8).result <- nil
-	is(t, await(t, r.ended), nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.leads(6, minute) // another tenure
+		session.lead(t, 7)
+		eventually(t, "it asks again", func() bool { return s.questions() > 2 })
+		s.follows("", 7)
+		asked := s.questions()
+		eventually(t, "it asks again", func() bool { return s.questions() > asked+1 })
+		if len(r.calls) > 0 {
+			t.Fatal("the function was called")
+		}
+		// It never began, so it has stopped.
+		session.stop(t, 7)
+		if term := await(t, s.stops); term != 7 {
+			t.Fatal(term)
+		}
+		s.leads(8, minute)
+		session.lead(t, 8)
+		r.called(8).result <- nil
+		is(t, await(t, r.ended), nil)
+	})
 }
 
 func TestLeaseCountsFromBeforeTheQuestion(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.says(func() (int, string) {
-		// A lease that is over when the answer arrives.
-		time.Sleep(30 * time.Millisecond)
-		return http.StatusOK, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":25}`
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.says(func() (int, string) {
+			// A lease that is over when the answer arrives.
+			time.Sleep(30 * time.Millisecond)
+			return http.StatusOK, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":25}`
+		})
+		session.lead(t, 7)
+		eventually(t, "it asks again", func() bool { return s.questions() > 3 })
+		if len(r.calls) > 0 {
+			t.Fatal("the function was called after its lease")
+		}
+		s.leads(7, minute)
+		r.called(7).result <- nil
+		is(t, await(t, r.ended), nil)
 	})
-	session.lead(t, 7)
-	eventually(t, "it asks again", func() bool { return s.questions() > 3 })
-	if len(r.calls) > 0 {
-		t.Fatal("the function was called after its lease")
-	}
-	s.leads(7, minute)
-	r.called(7).result <- nil
-	is(t, await(t, r.ended), nil)
 }
 
 func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, 200)
-	session.lead(t, 7)
-	c := r.called(7)
-	asked := s.questions()
-	eventually(t, "it is renewed", func() bool { return s.questions() > asked+8 })
-	if c.ctx.Err() != nil {
-		t.Fatal(context.Cause(c.ctx))
-	}
-	stuck := make(chan struct{})
-	s.says(func() (int, string) { <-stuck; return http.StatusOK, "" })
-	is(t, c.cause(t), ErrNotRenewed)
-	if !session.open() {
-		t.Fatal("the session ended before the function")
-	}
-	c.result <- nil
-	// The agent has to know, in case that it believes otherwise.
-	await(t, session.gone)
-	close(stuck)
-	s.leads(7, minute)
-	session = s.opened(soon)
-	session.lead(t, 7)
-	r.called(7).result <- nil
-	is(t, await(t, r.ended), nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.leads(7, lease)
+		session.lead(t, 7)
+		c := r.called(7)
+		asked := s.questions()
+		// For longer than one lease.
+		eventually(t, "it is renewed", func() bool { return s.questions() > asked+5 })
+		if c.ctx.Err() != nil {
+			t.Fatal(context.Cause(c.ctx))
+		}
+		stuck := make(chan struct{})
+		s.says(func() (int, string) { <-stuck; return http.StatusOK, "" })
+		is(t, c.cause(t), ErrNotRenewed)
+		if !session.open() {
+			t.Fatal("the session ended before the function")
+		}
+		c.result <- nil
+		// The agent has to know, in case that it believes otherwise.
+		await(t, session.gone)
+		close(stuck)
+		s.leads(7, minute)
+		session = s.opened(soon)
+		session.lead(t, 7)
+		r.called(7).result <- nil
+		is(t, await(t, r.ended), nil)
+	})
 }
 
 func TestRenewalFindsTheTenureOver(t *testing.T) {
@@ -228,254 +241,130 @@ func TestRenewalFindsTheTenureOver(t *testing.T) {
 		"another claim": {"a", 8, ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStand(t)
-			r := newRun(s)
-			session := s.opened(soon)
-			s.leads(7, 100)
-			session.lead(t, 7)
-			call := r.called(7)
-			s.follows(c.coordinator, c.term)
-			is(t, call.cause(t), c.why)
-			call.result <- nil
-			// The event that says so comes late, and is still answered.
-			session.stop(t, 7)
-			if term := await(t, s.stops); term != 7 {
-				t.Fatal(term)
-			}
-			r.cancel()
-			is(t, await(t, r.ended), context.Canceled)
+			synctest.Test(t, func(t *testing.T) {
+				s := newStand(t)
+				r := newRun(s)
+				session := s.opened(soon)
+				s.leads(7, lease)
+				session.lead(t, 7)
+				call := r.called(7)
+				s.follows(c.coordinator, c.term)
+				is(t, call.cause(t), c.why)
+				call.result <- nil
+				// The event that says so comes late, and is still answered.
+				session.stop(t, 7)
+				if term := await(t, s.stops); term != 7 {
+					t.Fatal(term)
+				}
+				r.cancel()
+				is(t, await(t, r.ended), context.Canceled)
+			})
 		})
 	}
 }
 
 func TestAnotherTenureDoesNotRenewThisOne(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, 100)
-	session.lead(t, 7)
-	c := r.called(7)
-	s.leads(8, minute) // of an agent that was restarted, say
-	is(t, c.cause(t), ErrLost)
-	c.result <- nil
-	r.cancel()
-	is(t, await(t, r.ended), context.Canceled)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.leads(7, lease)
+		session.lead(t, 7)
+		c := r.called(7)
+		s.leads(8, minute) // of an agent that was restarted, say
+		is(t, c.cause(t), ErrLost)
+		c.result <- nil
+		r.cancel()
+		is(t, await(t, r.ended), context.Canceled)
+	})
 }
 
 func TestWithoutALeaseNothingIsRenewed(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, 0)
-	session.lead(t, 7)
-	c := r.called(7)
-	session.lost(t, 7)
-	is(t, c.cause(t), ErrLost)
-	if s.questions() != 1 {
-		t.Fatal(s.questions(), "questions")
-	}
-	c.result <- nil
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.leads(7, 0)
+		session.lead(t, 7)
+		c := r.called(7)
+		session.lost(t, 7)
+		is(t, c.cause(t), ErrLost)
+		if s.questions() != 1 {
+			t.Fatal(s.questions(), "questions")
+		}
+		c.result <- nil
+	})
 }
 
 func TestSessionStaysUntilTheFunctionHasReturned(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, minute)
-	session.lead(t, 7)
-	c := r.called(7)
-	r.cancel()
-	is(t, c.cause(t), context.Canceled)
-	session.tell(t, ":\n\n")
-	if !session.open() || len(r.ended) > 0 {
-		t.Fatal("Run didn't wait for the function")
-	}
-	c.result <- errors.New("interrupted")
-	is(t, await(t, r.ended), context.Canceled)
-	await(t, session.gone)
-}
-
-func TestFunctionThatDoesNotReturnLosesTheSession(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(time.Millisecond)
-	s.leads(7, minute)
-	session.lead(t, 7)
-	c := r.called(7)
-	session.lost(t, 7)
-	is(t, c.cause(t), ErrLost)
-	await(t, session.gone)
-	if len(s.sessions) > 0 {
-		t.Fatal("it stands for election again while the function is stuck")
-	}
-	c.result <- nil
-	session = s.opened(soon)
-	s.leads(8, minute)
-	session.lead(t, 8)
-	r.called(8).result <- nil
-	is(t, await(t, r.ended), nil)
-}
-
-func TestFunctionThatReturnsGivesUpTheRole(t *testing.T) {
-	odd := errors.New("odd")
-	for _, why := range []error{nil, odd} {
+	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
 		r := newRun(s)
 		session := s.opened(soon)
 		s.leads(7, minute)
 		session.lead(t, 7)
-		r.called(7).result <- why
-		is(t, await(t, r.ended), why)
+		c := r.called(7)
+		r.cancel()
+		is(t, c.cause(t), context.Canceled)
+		session.tell(t, ":\n\n")
+		if !session.open() || len(r.ended) > 0 || newSession(c.ctx, &agent{}, nil).ctx.Err() != nil {
+			t.Fatal("Run didn't wait for the function")
+		}
+		c.result <- errors.New("interrupted")
+		is(t, await(t, r.ended), context.Canceled)
 		await(t, session.gone)
-	}
+	})
+}
+
+func TestFunctionThatDoesNotReturnLosesTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(time.Millisecond)
+		s.leads(7, minute)
+		session.lead(t, 7)
+		c := r.called(7)
+		session.lost(t, 7)
+		is(t, c.cause(t), ErrLost)
+		await(t, session.gone)
+		if len(s.sessions) > 0 {
+			t.Fatal("it stands for election again while the function is stuck")
+		}
+		c.result <- nil
+		session = s.opened(soon)
+		s.leads(8, minute)
+		session.lead(t, 8)
+		r.called(8).result <- nil
+		is(t, await(t, r.ended), nil)
+	})
+}
+
+func TestFunctionThatReturnsGivesUpTheRole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		odd := errors.New("odd")
+		for _, why := range []error{nil, odd} {
+			s := newStand(t)
+			r := newRun(s)
+			session := s.opened(soon)
+			s.leads(7, minute)
+			session.lead(t, 7)
+			r.called(7).result <- why
+			is(t, await(t, r.ended), why)
+			await(t, session.gone)
+		}
+	})
 }
 
 func TestFunctionThatEndsItsGoroutine(t *testing.T) {
-	s := newStand(t)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- Run(t.Context(), "ledger", func(context.Context, uint64) error { runtime.Goexit(); return nil }, At(s.at))
-	}()
-	session := s.opened(soon)
-	s.leads(7, minute)
-	session.lead(t, 7)
-	is(t, await(t, ended), errExited)
-}
-
-func TestAgentThatRestarts(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, minute)
-	session.lead(t, 7)
-	c := r.called(7)
-	s.kill()
-	is(t, c.cause(t), ErrAgentGone)
-	is(t, c.cause(t), io.ErrUnexpectedEOF)
-	s.start(strings.TrimPrefix(s.at, "http://"))
-	// Not while the function runs.
-	if len(s.sessions) > 0 {
-		t.Fatal("a session was opened")
-	}
-	c.result <- nil
-	session = s.opened(soon)
-	s.leads(8, minute)
-	session.lead(t, 8)
-	r.called(8).result <- nil
-	is(t, await(t, r.ended), nil)
-}
-
-func TestAgentThatComesLate(t *testing.T) {
-	s := newStand(t)
-	s.kill()
-	r := newRun(s)
-	eventually(t, "it complains", func() bool { return r.logs.contains("connection refused") })
-	s.start(strings.TrimPrefix(s.at, "http://"))
-	s.opened(soon)
-	r.cancel()
-	is(t, await(t, r.ended), context.Canceled)
-}
-
-func TestRefusals(t *testing.T) {
-	s := newStand(t)
-	nothing := func(context.Context, uint64) error { return nil }
-	for _, c := range []struct{ group, at, complaint string }{
-		{"other", s.at, "take part in other: the agent answered 404"},
-		{"", s.at, "the group has no name"},
-		{"ledger", "127.0.0.1:7374", `the agent's address can't be "127.0.0.1:7374": it is like http://127.0.0.1:7374`},
-		{"ledger", "https://127.0.0.1:7374", "can't be"},
-		{"ledger", "http://127.0.0.1:7374/v1", "can't be"},
-		{"ledger", "\x00", "can't be"},
-	} {
-		err := Run(t.Context(), c.group, nothing, At(c.at))
-		if err == nil || !strings.Contains(err.Error(), c.complaint) {
-			t.Errorf("%v", err)
-		}
-	}
-	t.Setenv("CONCLAVE_AGENT", "nonsense")
-	if _, err := Leader(t.Context(), "ledger"); err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Error(err)
-	}
-}
-
-func TestNonsenseEndsTheSession(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	session.tell(t, "event: news\ndata: {\"of\":\"a later version\"}\n\n")
-	session.tell(t, "event: lead\ndata: nonsense\n\n")
-	await(t, session.gone)
-	s.opened(soon)
-	if !r.logs.contains("nonsense") {
-		t.Fatal("nobody was told")
-	}
-	r.cancel()
-	is(t, await(t, r.ended), context.Canceled)
-}
-
-func TestAgentThatFallsSilentIsGone(t *testing.T) {
-	s := newStand(t)
-	a, err := connect("ledger", newTransport(), []Option{At(s.at)})
-	is(t, err, nil)
-	a.silence = 300 * time.Millisecond
-	ended := make(chan error, 1)
-	began := time.Now()
-	go func() {
-		_, err := a.stream(t.Context(), "/session", "", func(event) error { return nil })
-		ended <- err
-	}()
-	session := <-s.sessions
-	for time.Since(began) < a.silence {
-		session.tell(t, ":\n\n") // any line will do
-	}
-	is(t, await(t, ended), errSilent)
-}
-
-func TestRenewalsKeepTheirConnection(t *testing.T) {
-	s := newStand(t)
-	r := newRun(s)
-	session := s.opened(soon)
-	s.leads(7, 200)
-	session.lead(t, 7)
-	c := r.called(7)
-	eventually(t, "it is renewed", func() bool { return s.questions() > 20 })
-	c.result <- nil
-	is(t, await(t, r.ended), nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connections != 2 {
-		t.Fatalf("%d connections", s.connections)
-	}
-}
-
-func TestNoProxyIsAsked(t *testing.T) {
-	if newTransport().Proxy != nil {
-		t.Fatal("an agent is never behind a proxy")
-	}
-}
-
-func TestRunLeavesNothingBehind(t *testing.T) {
-	s := newStand(t)
-	// The server's own are told apart by what they run.
-	mine := func() int {
-		stacks := make([]byte, 1<<20)
-		text := string(stacks[:runtime.Stack(stacks, true)])
-		return strings.Count(text, "client.(*session)") + strings.Count(text, "http.(*persistConn)") + strings.Count(text, "client.begin")
-	}
-	before := mine()
-	for term := uint64(7); term < 10; term++ {
-		r := newRun(s)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(t.Context(), "ledger", func(context.Context, uint64) error { runtime.Goexit(); return nil }, s.reached)
+		}()
 		session := s.opened(soon)
-		s.leads(term, 200)
-		session.lead(t, term)
-		c := r.called(term)
-		if term == 8 {
-			session.stop(t, term)
-			is(t, c.cause(t), ErrStop)
-		}
-		r.cancel()
-		c.result <- nil
-		is(t, await(t, r.ended), context.Canceled)
-	}
-	eventually(t, "its goroutines have ended", func() bool { return mine() <= before })
+		s.leads(7, minute)
+		session.lead(t, 7)
+		is(t, await(t, ended), errExited)
+	})
 }

@@ -13,19 +13,24 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/loopback"
 )
 
-// soon is how long a test waits for what must happen.
+// soon is how long a test waits for what must happen, in virtual time.
 const soon = 20 * time.Second
 
-// minute is a lease that doesn't end during a test.
-const minute = 60_000
+// Leases, in milliseconds: minute doesn't end during a test.
+const (
+	minute = 60_000
+	lease  = 500
+)
 
 // stand is an agent that is driven by hand.
 type stand struct {
 	t      *testing.T
+	host   loopback.Host
 	server *httptest.Server
-	at     string
 
 	mu     sync.Mutex
 	leader func() (code int, body string)
@@ -44,6 +49,8 @@ type line struct {
 	after  string
 	text   chan string
 	hangUp chan struct{}
+	// silent has the agent no longer say that it lives.
+	silent chan struct{}
 	// gone is closed when the other side is.
 	gone chan struct{}
 }
@@ -54,18 +61,13 @@ func newStand(t *testing.T) *stand {
 		t: t, sessions: make(chan *line, 1), watches: make(chan *line, 1), stops: make(chan uint64, 10),
 		leader: func() (int, string) { return http.StatusServiceUnavailable, `{"group":"ledger","self":"a"}` },
 	}
-	s.start("127.0.0.1:0")
-	t.Cleanup(func() { s.kill() })
+	s.start()
+	t.Cleanup(s.kill)
 	return s
 }
 
 // start begins a life of the agent.
-func (s *stand) start(at string) {
-	s.t.Helper()
-	listener, err := new(net.ListenConfig).Listen(s.t.Context(), "tcp", at)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+func (s *stand) start() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/groups/ledger/leader", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
@@ -86,7 +88,7 @@ func (s *stand) start(at string) {
 		s.stops <- body.Term
 		w.WriteHeader(http.StatusNoContent)
 	})
-	s.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux, ReadHeaderTimeout: soon}}
+	s.server = &httptest.Server{Listener: s.host.Listen(), Config: &http.Server{Handler: mux, ReadHeaderTimeout: soon}}
 	s.server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.mu.Lock()
@@ -95,7 +97,13 @@ func (s *stand) start(at string) {
 		}
 	}
 	s.server.Start()
-	s.at = s.server.URL
+}
+
+// reached has a client dial this agent and no other.
+func (s *stand) reached(a *agent) {
+	if transport, ok := a.http.Transport.(*http.Transport); ok {
+		transport.DialContext = s.host.DialContext
+	}
 }
 
 // kill ends a life of the agent, as the kernel would see it.
@@ -108,7 +116,7 @@ func (s *stand) kill() {
 func serve(w http.ResponseWriter, r *http.Request, lines chan<- *line) {
 	l := &line{
 		after: r.Header.Get("Last-Event-ID"), text: make(chan string),
-		hangUp: make(chan struct{}), gone: make(chan struct{}),
+		hangUp: make(chan struct{}), silent: make(chan struct{}), gone: make(chan struct{}),
 	}
 	defer close(l.gone)
 	controller := http.NewResponseController(w)
@@ -121,15 +129,23 @@ func serve(w http.ResponseWriter, r *http.Request, lines chan<- *line) {
 	case <-r.Context().Done():
 		return
 	}
+	alive := time.NewTicker(time.Second)
+	defer alive.Stop()
 	for {
+		var text string
 		select {
-		case text := <-l.text:
-			if _, err := io.WriteString(w, text); err != nil || controller.Flush() != nil {
-				return
-			}
+		case text = <-l.text:
+		case <-alive.C:
+			text = ":\n\n"
+		case <-l.silent:
+			alive.Stop()
+			continue
 		case <-l.hangUp:
 			return
 		case <-r.Context().Done():
+			return
+		}
+		if _, err := io.WriteString(w, text); err != nil || controller.Flush() != nil {
 			return
 		}
 	}
@@ -220,6 +236,8 @@ type run struct {
 	calls chan *call
 	ended chan error
 	logs  *logs
+	// over is closed when Run has returned.
+	over chan struct{}
 }
 
 // call is one call of the function. It returns what it gets from result, and
@@ -233,16 +251,20 @@ type call struct {
 func newRun(s *stand) *run {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
-	r := &run{t: s.t, cancel: cancel, calls: make(chan *call, 10), ended: make(chan error, 1), logs: &logs{}}
+	r := &run{t: s.t, cancel: cancel, calls: make(chan *call, 10), ended: make(chan error, 1), logs: &logs{}, over: make(chan struct{})}
 	lead := func(ctx context.Context, token uint64) error {
 		c := &call{ctx: ctx, token: token, result: make(chan error, 1)}
 		r.calls <- c
 		return <-c.result
 	}
 	go func() {
-		r.ended <- Run(ctx, "ledger", lead, At(s.at), LogTo(slog.New(slog.NewTextHandler(r.logs, nil))))
+		defer close(r.over)
+		r.ended <- Run(ctx, "ledger", lead, s.reached, LogTo(slog.New(slog.NewTextHandler(r.logs, nil))))
 	}()
-	s.t.Cleanup(cancel)
+	s.t.Cleanup(func() {
+		cancel()
+		<-r.over
+	})
 	return r
 }
 

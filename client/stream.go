@@ -44,12 +44,12 @@ func (a *agent) stream(ctx context.Context, path, after string, each func(event)
 		body, _ := io.ReadAll(io.LimitReader(response.Body, answerMax))
 		return false, refused(response.StatusCode, body)
 	}
-	silence := time.AfterFunc(a.silence, func() { cancel(errSilent) })
+	silence := time.AfterFunc(silenceMax, func() { cancel(errSilent) })
 	defer silence.Stop()
-	err = scan(response.Body, func() { silence.Reset(a.silence) }, func(e event) error {
+	err = scan(response.Body, func() { silence.Reset(silenceMax) }, func(e event) error {
 		// Whoever takes its time with an event is not the agent.
 		silence.Stop()
-		defer silence.Reset(a.silence)
+		defer silence.Reset(silenceMax)
 		return each(e)
 	})
 	if ctx.Err() != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -20,7 +21,7 @@ func change(id, coordinator string, term uint64) string {
 func watched(t *testing.T, s *stand) (next func() string, cancel func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	pull, stop := iter.Pull2(Watch(ctx, "ledger", At(s.at)))
+	pull, stop := iter.Pull2(Watch(ctx, "ledger", s.reached))
 	t.Cleanup(func() { cancel(); stop() })
 	return func() string {
 		state, err, ok := pull()
@@ -36,130 +37,144 @@ func watched(t *testing.T, s *stand) (next func() string, cancel func()) {
 }
 
 func TestWatchResumesWithoutDuplicates(t *testing.T) {
-	s := newStand(t)
-	next, cancel := watched(t, s)
-	go func() {
-		w := await(t, s.watches)
-		w.text <- change("x-1", "e", 7) + change("x-2", "", 7)
-		w.text <- ":\n\n" + change("x-3", "d", 8)
-		close(w.hangUp)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		next, cancel := watched(t, s)
+		go func() {
+			w := await(t, s.watches)
+			w.text <- change("x-1", "e", 7) + change("x-2", "", 7)
+			w.text <- ":\n\n" + change("x-3", "d", 8)
+			close(w.hangUp)
 
-		w = await(t, s.watches)
-		if w.after != "x-3" {
-			t.Errorf("resumed after %q", w.after)
+			w = await(t, s.watches)
+			if w.after != "x-3" {
+				t.Errorf("resumed after %q", w.after)
+			}
+			// What was told already, and what says the same under another number.
+			w.text <- change("x-2", "", 7) + change("x-3", "d", 8) + change("x-4", "d", 8) + change("x-5", "e", 9)
+			close(w.hangUp)
+
+			// A restart: other numbers, the same state, then another.
+			w = await(t, s.watches)
+			w.text <- change("y-1", "e", 9) + change("y-2", "a", 10)
+		}()
+		var got []string
+		for range 5 {
+			got = append(got, next())
 		}
-		// The last one again, and one that says the same under another number.
-		w.text <- change("x-3", "d", 8) + change("x-4", "d", 8) + change("x-5", "e", 9)
-		close(w.hangUp)
-
-		// A restart: other numbers, the same state, then another.
-		w = await(t, s.watches)
-		w.text <- change("y-1", "e", 9) + change("y-2", "a", 10)
-	}()
-	var got []string
-	for range 5 {
+		cancel()
 		got = append(got, next())
-	}
-	cancel()
-	got = append(got, next())
-	if want := []string{"e 7", " 7", "d 8", "e 9", "a 10", "end"}; !slices.Equal(got, want) {
-		t.Fatalf("%q", got)
-	}
+		if want := []string{"e 7", " 7", "d 8", "e 9", "a 10", "end"}; !slices.Equal(got, want) {
+			t.Fatalf("%q", got)
+		}
+	})
 }
 
 func TestWatchSaysOnceThatTheAgentIsGone(t *testing.T) {
-	s := newStand(t)
-	next, _ := watched(t, s)
-	go func() {
-		w := await(t, s.watches)
-		w.text <- change("x-1", "e", 7)
-	}()
-	if got := next(); got != "e 7" {
-		t.Fatal(got)
-	}
-	s.kill()
-	if got := next(); got != "gone" {
-		t.Fatal(got)
-	}
-	go func() {
-		s.start(strings.TrimPrefix(s.at, "http://"))
-		w := await(t, s.watches)
-		if w.after != "" {
-			t.Error("nothing would be said if nothing has changed")
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		next, _ := watched(t, s)
+		go func() {
+			w := await(t, s.watches)
+			w.text <- change("x-1", "e", 7)
+		}()
+		if got := next(); got != "e 7" {
+			t.Fatal(got)
 		}
-		w.text <- change("x-1", "e", 7)
-	}()
-	// Also if it is the same: it is the news that the agent is back.
-	if got := next(); got != "e 7" {
-		t.Fatal(got)
-	}
+		s.kill()
+		if got := next(); got != "gone" {
+			t.Fatal(got)
+		}
+		go func() {
+			s.start()
+			w := await(t, s.watches)
+			if w.after != "" {
+				t.Error("nothing would be said if nothing has changed")
+			}
+			w.text <- change("x-1", "e", 7)
+		}()
+		// Also if it is the same: it is the news that the agent is back.
+		if got := next(); got != "e 7" {
+			t.Fatal(got)
+		}
+	})
 }
 
 func TestWatchRefused(t *testing.T) {
-	s := newStand(t)
-	for group, complaint := range map[string]string{"other": "watch other: the agent answered 404", "": "no name"} {
-		n := 0
-		for _, err := range Watch(t.Context(), group, At(s.at)) {
-			if n++; err == nil || !strings.Contains(err.Error(), complaint) {
-				t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		for group, complaint := range map[string]string{"other": "watch other: the agent answered 404", "": "no name"} {
+			n := 0
+			for _, err := range Watch(t.Context(), group, s.reached) {
+				if n++; err == nil || !strings.Contains(err.Error(), complaint) {
+					t.Error(err)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%d errors", n)
 			}
 		}
-		if n != 1 {
-			t.Errorf("%d errors", n)
-		}
-	}
+	})
 }
 
 func TestWatchEndsWithItsLoop(t *testing.T) {
-	s := newStand(t)
-	go func() {
-		w := await(t, s.watches)
-		w.text <- change("x-1", "e", 7)
-		<-w.gone
-		close(s.stops)
-	}()
-	for _, err := range Watch(t.Context(), "ledger", At(s.at)) {
-		is(t, err, nil)
-		break
-	}
-	await(t, s.stops)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		go func() {
+			w := await(t, s.watches)
+			w.text <- change("x-1", "e", 7)
+			<-w.gone
+			close(s.stops)
+		}()
+		for _, err := range Watch(t.Context(), "ledger", s.reached) {
+			is(t, err, nil)
+			break
+		}
+		await(t, s.stops)
+	})
 }
 
 func TestLeader(t *testing.T) {
-	s := newStand(t)
-	ask := func() (State, error) { return Leader(t.Context(), "ledger", At(s.at)) }
-	s.follows("e", 7)
-	state, err := ask()
-	is(t, err, nil)
-	if state != (State{Group: "ledger", Self: "a", Coordinator: "e", Term: 7}) {
-		t.Fatal(state)
-	}
-
-	before := time.Now()
-	s.leads(7, minute)
-	state, err = ask()
-	is(t, err, nil)
-	if !state.Leading || state.Token != token(7) || state.Until.Before(before.Add(minute*time.Millisecond)) || state.Until.After(time.Now().Add(minute*time.Millisecond)) {
-		t.Fatal(state)
-	}
-
-	for _, c := range []struct {
-		code   int
-		answer string
-	}{
-		{http.StatusServiceUnavailable, `{"error":"the agent has left the group"}`},
-		{http.StatusOK, `{"group":"ledger","leading":false}`},
-		{http.StatusServiceUnavailable, `{"group":"ledger","leading":true,"token":1}`},
-		{http.StatusOK, `{"group":"other","leading":true,"token":1}`},
-		{http.StatusOK, `<html>`},
-		{http.StatusOK, ``},
-		{http.StatusFound, `{"group":"ledger"}x`},
-	} {
-		s.says(func() (int, string) { return c.code, c.answer })
-		if state, err := ask(); err == nil || state != (State{}) || !strings.Contains(err.Error(), fmt.Sprintf("answered %d", c.code)) {
-			t.Errorf("%d %s: %v, %v", c.code, c.answer, state, err)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		transport := newTransport()
+		defer transport.CloseIdleConnections()
+		a, err := connect("ledger", transport, []Option{s.reached})
+		is(t, err, nil)
+		ask := func() (State, error) { return a.leader(t.Context()) }
+		s.follows("e", 7)
+		state, err := ask()
+		is(t, err, nil)
+		if state != (State{Group: "ledger", Self: "a", Coordinator: "e", Term: 7}) {
+			t.Fatal(state)
 		}
-	}
+
+		before := time.Now()
+		s.leads(7, minute)
+		state, err = ask()
+		is(t, err, nil)
+		if !state.Leading || state.Token != token(7) || state.Until.Before(before.Add(minute*time.Millisecond)) || state.Until.After(time.Now().Add(minute*time.Millisecond)) {
+			t.Fatal(state)
+		}
+
+		for _, c := range []struct {
+			code   int
+			answer string
+		}{
+			{http.StatusServiceUnavailable, `{"error":"the agent has left the group"}`},
+			{http.StatusOK, `{"group":"ledger","leading":false}`},
+			{http.StatusServiceUnavailable, `{"group":"ledger","leading":true,"token":1}`},
+			{http.StatusOK, `{"group":"other","leading":true,"token":1}`},
+			{http.StatusOK, `<html>`},
+			{http.StatusOK, ``},
+			{http.StatusFound, `{"group":"ledger"}x`},
+		} {
+			s.says(func() (int, string) { return c.code, c.answer })
+			if state, err := ask(); err == nil || state != (State{}) || !strings.Contains(err.Error(), fmt.Sprintf("answered %d", c.code)) {
+				t.Errorf("%d %s: %v, %v", c.code, c.answer, state, err)
+			}
+		}
+	})
 }
 
 func TestEventsAreRead(t *testing.T) {

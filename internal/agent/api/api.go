@@ -54,8 +54,8 @@ type Session interface {
 // forgets to close: a stream costs some 30 KiB, and an agent has to stay small.
 // The two don't take each other's room.
 const (
-	watchersMax = 4096
-	sessionsMax = 256
+	watchersMax = 1024
+	sessionsMax = 128
 )
 
 type api struct {
@@ -196,7 +196,6 @@ func stepDown(g Group, w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &request) {
 		return
 	}
-	takesLong(w)
 	l, err := g.StepDown(r.Context(), request.To)
 	writesSoon(w)
 	if err != nil {

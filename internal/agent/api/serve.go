@@ -54,16 +54,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return nil
 }
 
-// takesLong exempts an answer from the server's deadlines. The one for reading
-// has to go too: when it passes, the server takes the other side for gone.
-func takesLong(w http.ResponseWriter) {
-	controller := http.NewResponseController(w)
-	// A writer without deadlines has none to lift.
-	_ = controller.SetReadDeadline(time.Time{})
-	_ = controller.SetWriteDeadline(time.Time{})
-}
-
-// writesSoon sets the deadline for what is written next.
+// writesSoon sets the deadline for what is written next, in place of the
+// server's, which counts from the request. The one for reading is over when the
+// request has been read. A writer without deadlines, in a test, has none to set.
 func writesSoon(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writePatience))
 }

@@ -62,13 +62,12 @@ func open(w http.ResponseWriter, r *http.Request, free seats) (*stream, bool) {
 
 // begin sends the header.
 func (s *stream) begin() error {
-	takesLong(s.w)
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.WriteHeader(http.StatusOK)
 	return s.send("")
 }
 
-// send writes the text at once. A server that knows no deadlines (in a test) has none.
+// send writes the text at once.
 func (s *stream) send(text string) error {
 	writesSoon(s.w)
 	if _, err := s.w.Write([]byte(text)); err != nil {

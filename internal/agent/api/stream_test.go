@@ -12,9 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/loopback"
 )
 
 func TestWatchTellsChangesInOrder(t *testing.T) {
@@ -102,6 +104,63 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	same(t, "(end)", block(t, watch))
 	<-s.closed
 	must(t, <-ended)
+}
+
+// TestWhatTakesLongOutlivesTheDeadlines: the server gives other requests 10 seconds.
+func TestWhatTakesLongOutlivesTheDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand()
+		s.stepDown = func(ctx context.Context, _ string) (group.Leader, error) {
+			select {
+			case <-time.After(57 * time.Second):
+				return group.Leader{}, nil
+			case <-ctx.Done():
+				return group.Leader{}, ctx.Err()
+			}
+		}
+		var host loopback.Host
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		listener := host.Listen()
+		go func() { ended <- Serve(ctx, listener, New(s, nil)) }()
+		transport := &http.Transport{DialContext: host.DialContext}
+		client := &http.Client{Transport: transport}
+
+		response, err := client.Get("http://localhost/v1/groups/ledger/session")
+		must(t, err)
+		defer response.Body.Close()
+		lines := bufio.NewReader(response.Body)
+		block(t, lines)
+		heard := make(chan string)
+		go func() {
+			for range 12 {
+				heard <- block(t, lines)
+			}
+		}()
+
+		go func() {
+			response, err := client.Post("http://localhost/v1/groups/ledger/step-down", "", strings.NewReader("{}"))
+			if err != nil {
+				t.Error(err)
+				close(heard)
+				return
+			}
+			response.Body.Close()
+			same(t, http.StatusOK, response.StatusCode)
+			s.told <- group.SessionEvent{Kind: group.Lost, Term: 7}
+		}()
+		// Every five seconds it says that it is alive.
+		began := time.Now()
+		for range 11 {
+			same(t, ":\n", <-heard)
+		}
+		same(t, 55*time.Second, time.Since(began))
+		same(t, "event: lost\ndata: {\"term\":7}\n", <-heard)
+		transport.CloseIdleConnections()
+		cancel()
+		must(t, <-ended)
+		<-s.closed
+	})
 }
 
 func TestSilenceIsBroken(t *testing.T) {
