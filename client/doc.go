@@ -14,10 +14,11 @@
 // when the agent has confirmed that this process leads with this very token.
 // When another process shall take over, the function's context ends with
 // ErrStop as its cause, and the role isn't handed on before the function has
-// returned, or the group's drain time is over. In the safety modes Majority and
-// Strict its context also ends when the agent hasn't confirmed the tenure in
-// time, whatever keeps it from doing so: the time is counted from before the
-// agent was asked, on this machine's monotonic clock.
+// returned, or the group's drain time is over, or the agent takes the
+// application for dead. In the safety modes Majority and Strict its context also
+// ends when the agent hasn't confirmed the tenure in time, whatever keeps it
+// from doing so: the time is counted from before the agent was asked, on this
+// machine's monotonic clock.
 //
 // # What is not guaranteed
 //
@@ -32,17 +33,25 @@
 // was shown, and refuses lower ones. A later tenure has a higher token, always.
 // See examples/fencing.
 //
+// In the mode Majority an agent that has ended counts as the end of its
+// application, too, as when a pod dies: another process may lead at once, while
+// a function whose agent alone has died is still being told. Strict waits the
+// lease out.
+//
 // In the mode Available two processes lead while the network is divided, and no
 // lease ends a tenure. There, an agent that is stopped and not dead is noticed
 // by its silence, after 15 seconds.
 //
-// What Leader and Watch say was true when the agent wrote it. The one moment at
-// which a program can rely on it is never.
+// What Leader and Watch say was true when the agent wrote it. When a program
+// reads it, it may be so no longer.
 //
 // A function that never returns keeps Run from returning, and this process from
 // being coordinator again: the role goes to another process, the agent being
 // told that this application is dead, when the drain time is over.
 //
 // The session is the sign of life of the whole process. It breaks when the
-// process ends, not when a part of it hangs: that takes a probe.
+// process ends, not when a part of it hangs: that takes a probe. Programs that
+// share an agent are one process to the election: all that have a session lead
+// at the same time, and when one of those dies, or the probe finds it unwell,
+// the role is given up at once, without waiting for the others to return.
 package client

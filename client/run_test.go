@@ -248,6 +248,20 @@ func TestRenewalFindsTheTenureOver(t *testing.T) {
 	}
 }
 
+func TestAnotherTenureDoesNotRenewThisOne(t *testing.T) {
+	s := newStand(t)
+	r := newRun(s)
+	session := s.opened(soon)
+	s.leads(7, 100)
+	session.lead(t, 7)
+	c := r.called(7)
+	s.leads(8, minute) // of an agent that was restarted, say
+	is(t, c.cause(t), ErrLost)
+	c.result <- nil
+	r.cancel()
+	is(t, await(t, r.ended), context.Canceled)
+}
+
 func TestWithoutALeaseNothingIsRenewed(t *testing.T) {
 	s := newStand(t)
 	r := newRun(s)

@@ -23,6 +23,9 @@ func (m Message) Describe() string {
 	if m.Hold.Held {
 		b.WriteString(" held")
 	}
+	if m.Hold.Away {
+		b.WriteString(" away")
+	}
 	if m.Hold.Standing {
 		b.WriteString(" standing")
 	}

@@ -81,7 +81,8 @@ type Message struct {
 	// goes round more than once, even when its origin is gone.
 	Hops uint32
 	// List holds the identifiers on RingSkip's lists, and in TABLE the rows
-	// that differ from what the coordinator's rank implies.
+	// that differ from what the coordinator's rank implies; in BEAT, whom the
+	// coordinator believes dead, and behind a None those who don't stand.
 	List []ID
 
 	Hold Hold
@@ -102,7 +103,9 @@ type Hold struct {
 	// Held says that the sender of a BEAT has tenure already, rather than asking
 	// for it; in a DENY, that the sender knows a coordinator that has.
 	Held bool
-	// Standing says that the sender could take the office; in RESIGNED, that it
-	// would take it again.
+	// Away says that the sender doesn't stand: its application is dead, or it has
+	// stepped down.
+	Away bool
+	// Standing says that the sender could take the office.
 	Standing bool
 }

@@ -211,6 +211,7 @@ func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
 	}
 	b = election.AppendFlag(b, m.Hold.Held)
 	b = election.AppendFlag(b, m.Hold.Standing)
+	b = election.AppendFlag(b, m.Hold.Away)
 	return election.IDs(m.List).Encode(b)
 }
 

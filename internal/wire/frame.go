@@ -86,6 +86,7 @@ const (
 	letterHeld
 	letterStanding
 	letterAdopted
+	letterAway
 )
 
 // Append appends f as it goes onto a connection, with its length.
@@ -134,7 +135,8 @@ func appendLetter(b []byte, l *Letter) []byte {
 	b = appendNumber(b, letterBar, uint64(l.Hold.Bar))
 	b = appendNumber(b, letterHeld, protowire.EncodeBool(l.Hold.Held))
 	b = appendNumber(b, letterStanding, protowire.EncodeBool(l.Hold.Standing))
-	return appendNumber(b, letterAdopted, uint64(l.Hold.Version))
+	b = appendNumber(b, letterAdopted, uint64(l.Hold.Version))
+	return appendNumber(b, letterAway, protowire.EncodeBool(l.Hold.Away))
 }
 
 // What has its zero value isn't written, as proto3 wants it.

@@ -27,7 +27,7 @@ func TestSpeaksTheProtocol(t *testing.T) {
 		{Frame{Letter: &full}, `letter {
 			group: "ledger" kind: 5 term: 27993601 lamport: 1099511627776 subject: "e" origin: "b" hops: 7
 			list: "a" list: "" list: "c" version: 3 digest: 18364758544493064720
-			life: 3735928559 asker: 16909060 sent: -5 bar: 17592186044415 held: true standing: true adopted: 2 }`},
+			life: 3735928559 asker: 16909060 sent: -5 bar: 17592186044415 held: true standing: true adopted: 2 away: true }`},
 		{
 			Frame{Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 7401}},
 			`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 7401 }`,

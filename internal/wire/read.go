@@ -160,6 +160,9 @@ func (l *Letter) takeHold(v value) (err error) {
 		h.Standing = n != 0
 	case letterAdopted:
 		h.Version, err = v.number32()
+	case letterAway:
+		n, err = v.number()
+		h.Away = n != 0
 	default: // of a later version
 	}
 	return err

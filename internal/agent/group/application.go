@@ -196,6 +196,7 @@ func (g *Group) stoppedIfAll() {
 // told acts on an event of the Machine.
 func (g *Group) told(e election.Event) {
 	g.cfg.Meter.Told(e)
+	g.log(e)
 	a := &g.app
 	switch e.Kind {
 	case election.Tenure:
@@ -222,6 +223,18 @@ func (g *Group) told(e election.Event) {
 		a.term, a.token, a.stopping = 0, 0, false
 	default:
 	}
+}
+
+// log tells the operator what happens: a line for each change of who leads, and
+// all the rest for those who want to know.
+func (g *Group) log(e election.Event) {
+	say := g.cfg.Log.Debug
+	switch e.Kind {
+	case election.Tenure, election.Lost, election.Stop, election.Resigns, election.Recognised:
+		say = g.cfg.Log.Info
+	default:
+	}
+	say(e.Kind.String(), "peer", g.names.of(e.Peer), "term", uint64(e.Term))
 }
 
 // lead tells an application that it may act as coordinator, once everybody can

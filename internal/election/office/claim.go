@@ -62,7 +62,7 @@ func (m *Machine) nextTerm() election.Term {
 func (m *Machine) stagger() election.Tick {
 	above := election.Tick(0)
 	for _, other := range m.roster.Ranked()[:min(m.roster.Rank(m.cfg.Self), m.roster.Len())] {
-		if other.ID != m.dead && other.Priority > 0 && !m.detector.Suspects(other.ID) {
+		if other.ID != m.dead && other.Priority > 0 && !m.detector.Suspects(other.ID) && !m.peers[other.ID].passed {
 			above++
 		}
 	}
@@ -82,6 +82,11 @@ func (m *Machine) campaign(out *election.Output) {
 	}
 	if m.cfg.Mode != Available && !m.majorityAlive() {
 		m.campaignAt = m.now + m.cfg.Patience
+		return
+	}
+	if m.heir {
+		m.heir = false
+		m.claim(term, out)
 		return
 	}
 	m.campaignAt = m.now + m.patience() + m.stagger()
@@ -179,10 +184,26 @@ func (m *Machine) sendBeats(out *election.Output) {
 		beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: id, Term: m.term, Subject: m.cfg.Self}
 		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held}
 		if held {
-			beat.List = m.detector.All().Clone()
+			beat.List = m.absent()
 		}
 		out.Send = append(out.Send, beat)
 	})
+}
+
+// absent are those whom no election should wait for: the suspects, and behind a
+// None those who don't stand. The coordinator alone hears from everyone.
+func (m *Machine) absent() []election.ID {
+	absent := m.detector.All().Clone()
+	suspects := len(absent)
+	for id := range m.peers {
+		if m.peers[id].away && !m.detector.Suspects(election.ID(id)) {
+			if len(absent) == suspects {
+				absent = append(absent, election.None)
+			}
+			absent = append(absent, election.ID(id))
+		}
+	}
+	return absent
 }
 
 // secure takes the office as soon as the grants suffice.
@@ -200,6 +221,7 @@ func (m *Machine) secure(out *election.Output) {
 	m.succeeded(m.cfg.Self, out)
 	m.leaderTerm = m.term
 	m.dead = election.None
+	m.readmit(out)
 	m.token = election.TokenOf(m.term, m.roster.Priority(m.cfg.Self))
 	out.Events = append(out.Events, election.Event{
 		Kind: election.Tenure, Peer: m.cfg.Self, Term: m.term, Token: m.token,
@@ -305,9 +327,9 @@ func (m *Machine) release(out *election.Output) {
 func (m *Machine) tellResigned(successor election.ID, out *election.Output) {
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self {
-			resigned := election.Message{Kind: election.Resigned, From: m.cfg.Self, To: id, Term: m.term, Subject: successor}
-			resigned.Hold.Standing = m.canStand() && !m.leaving
-			out.Send = append(out.Send, resigned)
+			out.Send = append(out.Send, election.Message{
+				Kind: election.Resigned, From: m.cfg.Self, To: id, Term: m.term, Subject: successor,
+			})
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package office
 
 import (
+	"slices"
+
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
@@ -96,13 +98,14 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	m.campaignAt = election.Never
 	if m.leader != id || m.leaderTerm != term {
 		m.succeeded(id, out)
-		m.leader, m.leaderTerm, m.dead = id, term, election.None
+		m.leader, m.leaderTerm, m.dead, m.heir = id, term, election.None, false
+		m.readmit(out)
 		m.peers[id].notBefore = 0
 		out.Tell(election.Recognised, term, id)
 		m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
 		m.watch()
 	}
-	m.shareSuspects(msg.List, out)
+	m.shareAbsent(msg.List, out)
 }
 
 // succeeded notes that by holds the office. Whoever held it before and hasn't
@@ -116,9 +119,18 @@ func (m *Machine) succeeded(by election.ID, out *election.Output) {
 	m.suspect(before, out)
 }
 
-// shareSuspects takes over whom the coordinator believes dead: it alone hears
-// from everyone.
-func (m *Machine) shareSuspects(dead []election.ID, out *election.Output) {
+// shareAbsent takes over whom the coordinator believes dead, and who doesn't
+// stand: see absent.
+func (m *Machine) shareAbsent(absent []election.ID, out *election.Output) {
+	dead, away := absent, []election.ID(nil)
+	if i := slices.Index(absent, election.None); i >= 0 {
+		dead, away = absent[:i], absent[i+1:]
+	}
+	for id := range m.peers {
+		if id := election.ID(id); id != m.leader && id != m.cfg.Self {
+			m.peers[id].away = election.IDs(away).Has(id)
+		}
+	}
 	if len(dead) == 0 && len(m.detector.All()) == 0 {
 		return
 	}
@@ -192,15 +204,54 @@ func (m *Machine) alive(id election.ID, out *election.Output) {
 	}
 }
 
-// returned notes that the last coordinator stands again, which had resigned
-// because it didn't.
-func (m *Machine) returned(msg *election.Message, out *election.Output) {
-	stands := msg.Kind == election.Beat || msg.Hold.Standing && msg.Kind != election.Resigned
-	if msg.From != m.dead || !stands || m.detector.Suspects(msg.From) {
-		return
+// present takes notice of whether the sender stands.
+func (m *Machine) present(msg *election.Message, out *election.Output) {
+	p := &m.peers[msg.From]
+	p.away = msg.Hold.Away
+	if p.passed && !p.away {
+		m.readmitOne(msg.From, out)
 	}
-	m.dead = election.None
-	m.innerStep(election.Input{Kind: election.Restore, Now: m.now, Peer: msg.From}, out)
+}
+
+// passOver keeps the election inside from waiting for the answers of those who
+// live, but don't stand.
+func (m *Machine) passOver(out *election.Output) {
+	for id := range m.peers {
+		if p := &m.peers[id]; p.away && !p.passed && m.roster.Has(election.ID(id)) {
+			p.passed = true
+			m.pretend(election.Suspect, election.ID(id), out)
+		}
+	}
+}
+
+// readmit ends that: there is a coordinator.
+func (m *Machine) readmit(out *election.Output) {
+	for id := range m.peers {
+		if m.peers[id].passed {
+			m.readmitOne(election.ID(id), out)
+		}
+	}
+}
+
+func (m *Machine) readmitOne(id election.ID, out *election.Output) {
+	m.peers[id].passed = false
+	if !m.detector.Suspects(id) {
+		m.pretend(election.Restore, id, out)
+	}
+}
+
+// pretend tells the election inside that a process has died or is back, and
+// nobody else: that is not what has happened.
+func (m *Machine) pretend(kind election.InputKind, id election.ID, out *election.Output) {
+	told := len(out.Events)
+	m.innerStep(election.Input{Kind: kind, Now: m.now, Peer: id}, out)
+	kept := out.Events[:told]
+	for _, e := range out.Events[told:] {
+		if e.Peer != id || e.Kind != election.MarkedCrashed && e.Kind != election.MarkedNormal {
+			kept = append(kept, e)
+		}
+	}
+	out.Events = kept
 }
 
 // suspect notes that a process is believed dead.
@@ -240,7 +291,8 @@ func (m *Machine) gone(id election.ID, life uint32, out *election.Output) {
 // leaderLost leaves the office vacant. A process that the election inside has
 // found to be the next claims it; the others wait for their turn.
 func (m *Machine) leaderLost(dead election.ID, out *election.Output) {
-	m.leader, m.dead = election.None, dead
+	m.leader, m.dead, m.heir = election.None, dead, false
+	m.passOver(out)
 	m.watch()
 	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Term: m.leaderTerm}, out)
 	if m.role == follower {
@@ -261,12 +313,8 @@ func (m *Machine) resigned(msg *election.Message, out *election.Output) {
 	if m.leader != msg.From || m.leaderTerm > msg.Term {
 		return
 	}
-	dead := election.None
-	if !msg.Hold.Standing {
-		dead = msg.From // to the election it is: it lives, but doesn't stand
-	}
-	m.leaderLost(dead, out)
-	if msg.Subject == m.cfg.Self {
-		m.campaignAt = m.now
+	m.leaderLost(election.None, out)
+	if msg.Subject == m.cfg.Self && m.role == follower {
+		m.campaignAt, m.heir = m.now, true
 	}
 }

@@ -75,7 +75,8 @@ func (m *Machine) vacate(out *election.Output) {
 	m.role, m.token, m.successor, m.leaving = follower, 0, election.None, false
 	m.beatAt, m.drainUntil, m.handOverAt = election.Never, election.Never, election.Never
 	m.support.Clear()
-	m.leader = election.None
+	m.leader, m.heir = election.None, false
+	m.passOver(out)
 	m.watch()
 	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Term: m.leaderTerm}, out)
 }

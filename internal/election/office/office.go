@@ -44,6 +44,10 @@ type peer struct {
 	heardUntil election.Tick
 	// barred: it refused the present claim for good.
 	barred bool
+	// away: it doesn't stand, as it says itself or as the coordinator said.
+	away bool
+	// passed: the election inside was told to pass it over, because it is away.
+	passed bool
 	// notBefore is when the office may be handed to it again, after it didn't
 	// take it.
 	notBefore election.Tick
@@ -102,6 +106,9 @@ type Machine struct {
 	// leaving: the office was asked to be given up, so this process stays away
 	// from it for a while.
 	leaving bool
+	// heir: the last coordinator resigned in favour of this process, which needs
+	// no election.
+	heir    bool
 	lamport uint64
 }
 
@@ -238,6 +245,7 @@ func (m *Machine) stamp(out *election.Output, from int) {
 		m.lamport++
 		out.Send[i].Lamport = m.lamport
 		out.Send[i].Hold.Life = m.cfg.Life
+		out.Send[i].Hold.Away = m.withdrawn
 	}
 }
 
@@ -280,7 +288,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 		if msg.From != m.leader || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.leaderTerm {
 			m.alive(msg.From, out) // of the coordinator, only its BEAT says that it leads
 		}
-		m.returned(msg, out)
+		m.present(msg, out)
 	}
 	switch msg.Kind {
 	case election.Beat:

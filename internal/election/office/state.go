@@ -33,6 +33,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendFlag(b, m.withdrawn)
 	b = election.AppendFlag(b, m.leaving)
 	b = election.AppendFlag(b, m.aside)
+	b = election.AppendFlag(b, m.heir)
 	for i := range m.peers {
 		p := &m.peers[i]
 		b = election.AppendNumber(b, uint64(p.life))
@@ -41,6 +42,8 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 		b = election.AppendMoment(b, p.heardUntil, now)
 		b = election.AppendFlag(b, p.standing)
 		b = election.AppendFlag(b, p.barred)
+		b = election.AppendFlag(b, p.away)
+		b = election.AppendFlag(b, p.passed)
 		if p.standing {
 			b = election.AppendNumber(b, uint64(min(now-p.standingSince, m.cfg.Stable)))
 		}
