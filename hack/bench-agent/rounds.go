@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,8 +47,8 @@ func newBench(ctx context.Context, plan troupe.Plan, mode string) (*bench, error
 	return b, nil
 }
 
-// settle returns when all agents agree on a coordinator and are connected, for
-// the next round to start from.
+// settle returns when all agents agree on a coordinator and are connected. Every
+// round starts from that, so that it is the coordinator whom it befalls.
 func (b *bench) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rest)
 	defer cancel()
@@ -65,8 +66,11 @@ func (b *bench) settle(ctx context.Context) error {
 
 // kill kills the coordinator and measures from the moment right before, until
 // the last of the survivors has announced the same new coordinator as the
-// others. Then it brings the group back into order.
+// others. Then it brings the victim back.
 func (b *bench) kill(ctx context.Context) (time.Duration, error) {
+	if err := b.settle(ctx); err != nil {
+		return 0, err
+	}
 	victim := b.coordinator
 	moment, err := b.troupe.Agent(victim).Kill()
 	if err != nil {
@@ -80,20 +84,19 @@ func (b *bench) kill(ctx context.Context) (time.Duration, error) {
 	if err := b.audience.attend(ctx, victim); err != nil {
 		return 0, err
 	}
-	if err := b.settle(ctx); err != nil {
-		return 0, fmt.Errorf("after %s was killed and started again: %w", victim, err)
-	}
 	// A process takes a moment to start counting.
 	const margin = 100 * time.Millisecond
 	if err := pass(ctx, b.silence+margin-time.Since(restarted)); err != nil {
 		return 0, err
 	}
-	b.audience.begin()
 	return took, failed
 }
 
 // stop stops the coordinator's process and measures like kill.
 func (b *bench) stop(ctx context.Context) (time.Duration, error) {
+	if err := b.settle(ctx); err != nil {
+		return 0, err
+	}
 	victim := b.coordinator
 	moment, err := b.troupe.Agent(victim).Stop()
 	if err != nil {
@@ -102,9 +105,6 @@ func (b *bench) stop(ctx context.Context) (time.Duration, error) {
 	took, failed := b.awaitSuccessor(ctx, victim, moment)
 	if err := b.troupe.Agent(victim).Continue(); err != nil {
 		return 0, err
-	}
-	if err := b.settle(ctx); err != nil {
-		return 0, fmt.Errorf("after %s was stopped and continued: %w", victim, err)
 	}
 	return took, failed
 }
@@ -148,15 +148,22 @@ func (b *bench) awaitSuccessor(ctx context.Context, victim string, moment time.T
 // handOver lets the coordinator step down, and measures from the moment when it
 // announced that it no longer leads until the next announced that it does.
 func (b *bench) handOver(ctx context.Context) (time.Duration, error) {
+	if err := b.settle(ctx); err != nil {
+		return 0, err
+	}
 	former := b.coordinator
 	asked, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	// Whoever stepped down a moment ago stays away for a while: so it may take a moment until there is somebody who can.
+	var refused error
 	err := troupe.Await(asked, func(ctx context.Context) error {
-		_, err := b.troupe.StepDown(ctx, former, "")
-		return err
+		_, refused = b.troupe.StepDown(ctx, former, "")
+		if errors.Is(refused, troupe.ErrRefused) {
+			return refused
+		}
+		return nil
 	})
-	if err != nil {
+	if err = errors.Join(err, refused); err != nil {
 		return 0, lateError{err.Error()}
 	}
 	var left, taken time.Time
@@ -173,9 +180,6 @@ func (b *bench) handOver(ctx context.Context) (time.Duration, error) {
 	})
 	if err != nil {
 		return 0, lateError{fmt.Sprintf("%s after %s stepped down, nobody leads:%s", limit, former, b.audience.describe())}
-	}
-	if err := b.settle(ctx); err != nil {
-		return 0, fmt.Errorf("after %s stepped down: %w", former, err)
 	}
 	return taken.Sub(left), nil
 }

@@ -190,7 +190,7 @@ func (a *application) write(register, value int) error {
 	}
 	if err := a.storage.write(a.token, a.bearer, register, value); err != nil {
 		if a.proof() && !a.endless {
-			a.breach = fmt.Errorf("%s was fenced off although its lease still lasts %s", a.bearer, time.Until(a.proven))
+			a.breach = fmt.Errorf("%s was fenced off at register %d although its lease still lasts %s", a.bearer, register, time.Until(a.proven))
 		}
 		return err
 	}

@@ -98,6 +98,9 @@ func describe(leaders []group.Leader) string {
 func (t *Troupe) AwaitConnected(ctx context.Context) error {
 	return Await(ctx, func(ctx context.Context) error {
 		running := t.Running()
+		if len(running) == 0 {
+			return errors.New("no agent runs")
+		}
 		for _, name := range running {
 			if err := t.connected(ctx, name, running); err != nil {
 				return err

@@ -87,7 +87,7 @@ func (t *Troupe) writeFiles(plan Plan) error {
 	}
 	for _, a := range t.agents {
 		if plan.TLS {
-			tls = TLS{CertFile: a.Name + ".pem", KeyFile: a.Name + "-key.pem", CAFile: "ca.pem"}
+			tls = TLS{CertFile: a.Name + ".pem", KeyFile: a.Name + "-key.pem", CAFile: authority}
 		}
 		a.file = File{
 			Self: a.Name, API: a.API, Listen: net.JoinHostPort(a.Host, peerPort),

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain lets this program be what the benchmark starts once more.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestEverythingIsMeasured(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	report, err := measure(ctx, &options{
+		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, tls: true, idle: time.Second,
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count := report.failures(); count > 0 {
+		t.Errorf("%d rounds failed: %v", count, report.Groups[0].Failures)
+	}
+	group := report.Groups[0]
+	for what, series := range map[string]*Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
+		if series == nil {
+			t.Errorf("no %s was measured", what)
+		}
+	}
+	if group.Kills != nil && group.Kills.Rounds != 2 {
+		t.Errorf("%d kills were measured and not 2", group.Kills.Rounds)
+	}
+	if report.Idle == nil || report.Idle.Resident == 0 || report.Idle.Follower == 0 || report.Idle.Coordinator == 0 {
+		t.Errorf("idle agents cost %+v", report.Idle)
+	}
+	var printed bytes.Buffer
+	if err := report.print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"kill -9 -> all know", "floor", "hand-over, gap", "SIGSTOP -> all know", "kill, p99", "resident memory"} {
+		if !strings.Contains(printed.String(), want) {
+			t.Errorf("the report says nothing about %q:\n%s", want, printed.String())
+		}
+	}
+}
+
+func TestSuspicionsAreCounted(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	report, err := measure(ctx, &options{tls: true, suspicions: time.Second}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range counted {
+		if _, found := report.Suspicions.Counters[name]; !found {
+			t.Errorf("%s was not counted: %v", name, report.Suspicions.Counters)
+		}
+	}
+}
+
+func TestRanks(t *testing.T) {
+	var rounds []time.Duration
+	for i := range 200 {
+		rounds = append(rounds, time.Duration(200-i)*time.Millisecond)
+	}
+	if s := newSeries(rounds); s.Rounds != 200 || s.Median != 100 || s.P99 != 198 || s.Max != 200 || s.All[0] != 200 {
+		t.Errorf("of 1 to 200 ms: %+v", s)
+	}
+	if s := newSeries(rounds[199:]); s.Median != 1 || s.P99 != 1 || s.Max != 1 {
+		t.Errorf("of 1 ms: %+v", s)
+	}
+	if newSeries(nil) != nil {
+		t.Error("of nothing, something")
+	}
+}
