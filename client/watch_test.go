@@ -141,7 +141,7 @@ func TestLeader(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		a, err := connect("ledger", transport, []Option{s.reached})
 		is(t, err, nil)
-		ask := func() (State, error) { return a.leader(t.Context()) }
+		ask := func() (State, error) { return a.leader(t.Context(), "") }
 		s.follows("e", 7)
 		state, err := ask()
 		is(t, err, nil)
