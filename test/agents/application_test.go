@@ -36,7 +36,8 @@ type application struct {
 	// parts are its goroutines.
 	parts sync.WaitGroup
 
-	mutex sync.Mutex
+	mutex   sync.Mutex
+	session string
 	// token is that of the tenure that it acts in, 0 for none, and memory what is
 	// stored, as of this tenure.
 	token  uint64
@@ -75,6 +76,7 @@ func (a *application) hold() {
 			switch event.Kind {
 			case "session":
 				session = event.Session
+				a.open(session)
 			case "lead":
 				a.lead(event.Token)
 			case "stop":
@@ -94,6 +96,13 @@ func (a *application) hold() {
 		case <-a.ctx.Done():
 		}
 	}
+}
+
+// open remembers the session, whose tenures are renewed from now on.
+func (a *application) open(session string) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.session = session
 }
 
 func (a *application) lead(token uint64) {
@@ -127,9 +136,12 @@ func (a *application) renew() {
 		if !a.gate.pass(a.ctx) || !a.leads() {
 			continue
 		}
+		a.mutex.Lock()
+		session := a.session
+		a.mutex.Unlock()
 		asked := time.Now()
 		ctx, cancel := context.WithTimeout(a.ctx, 4*renewal)
-		leader, err := a.troupe.Leader(ctx, a.agent)
+		leader, err := a.troupe.Renew(ctx, a.agent, session)
 		cancel()
 		if err != nil || !a.gate.pass(a.ctx) {
 			continue

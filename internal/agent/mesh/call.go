@@ -24,11 +24,13 @@ const (
 	brokeOff
 )
 
-// A process that is ending closes its sockets one after the other, which takes
-// no time to speak of once the first is closed.
+// A process that is ending closes its sockets one after the other, the listener
+// among the last. It takes next to no time once the first is closed, so whoever
+// is let in and cut off asks again at once, and then ever later.
 const (
-	dying    = time.Millisecond
-	dyingMax = 20
+	dying        = 50 * time.Microsecond
+	dyingLongest = 2 * time.Millisecond
+	dyingMax     = 50
 	// knockLimit is how long to look whether a new connection is closed at once.
 	knockLimit = 20 * time.Millisecond
 )

@@ -173,7 +173,7 @@ func (p *peer) meet() *conn {
 		}
 		wait := pause()
 		if result == brokeOff && p.last != nil && attempt < dyingMax {
-			wait = dying
+			wait = min(time.Duration(attempt)*dying, dyingLongest)
 		} else {
 			p.giveUp()
 		}

@@ -64,9 +64,15 @@ func get[T any](ctx context.Context, t *Troupe, name, path string) (T, error) {
 	return answer, nil
 }
 
-// Leader asks an agent who leads.
+// Leader asks an agent who leads, only to know.
 func (t *Troupe) Leader(ctx context.Context, name string) (group.Leader, error) {
-	return get[group.Leader](ctx, t, name, "leader")
+	status, err := t.Status(ctx, name)
+	return status.Leader, err
+}
+
+// Renew asks an agent whether its application, which holds a session, still leads.
+func (t *Troupe) Renew(ctx context.Context, name, session string) (group.Leader, error) {
+	return get[group.Leader](ctx, t, name, "leader?session="+session)
 }
 
 // Status asks an agent for all that it knows.
