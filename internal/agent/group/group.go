@@ -63,7 +63,9 @@ type Group struct {
 	now atomic.Pointer[snapshot]
 	// peers are the other members of the list in force.
 	peers atomic.Pointer[[]string]
-	feed  *feed
+	// heardOf is how many members there have ever been, and nobody.
+	heardOf atomic.Int64
+	feed    *feed
 
 	// What follows belongs to the goroutine of run.
 
@@ -79,6 +81,8 @@ type Group struct {
 	app     application
 
 	observer observer
+	// contradicted is, by peer, the digest of a list that isn't ours.
+	contradicted map[string]uint64
 	// notices go out when all can see what they are about.
 	notices []func()
 }
@@ -94,7 +98,7 @@ type snapshot struct {
 func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, mail: make(chan func(), mailMax), quit: make(chan struct{}), done: make(chan struct{}),
-		feed: newFeed(cfg.Life), names: newNames(),
+		feed: newFeed(cfg.Life), names: newNames(), contradicted: map[string]uint64{},
 		app: newApplication(cfg.Group.Session),
 	}
 	g.self = g.names.add(cfg.Self)
@@ -148,6 +152,7 @@ func (g *Group) enter(list config.List, roster *election.Roster) {
 		}
 	}
 	g.peers.Store(&peers)
+	g.heardOf.Store(int64(len(g.names.byID)))
 }
 
 // Name is the group's name.
@@ -310,19 +315,30 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 	return status, err
 }
 
-// Letter takes what a peer has written.
+// Letter takes what a peer has written. A letter that names more than there are
+// isn't kept until its turn comes: a thousand of them would take much memory.
 func (g *Group) Letter(from string, letter *wire.Letter) {
+	if int64(len(letter.List)) > g.heardOf.Load() {
+		letter = &wire.Letter{Kind: letter.Kind, Version: letter.Version, Digest: letter.Digest, Subject: tooMany}
+	}
 	_ = g.do(func() { g.receive(from, letter) }) // A group that was left needs no letters.
 }
+
+// tooMany is the name of nobody.
+const tooMany = "?"
 
 func (g *Group) receive(from string, letter *wire.Letter) {
 	g.cfg.Meter.Received(letter.Kind)
 	if letter.Version == g.list.Version && letter.Digest != g.digest {
 		g.cfg.Meter.Refused()
-		g.cfg.Log.Error("a peer has another member list of the same version: it isn't listened to",
-			"peer", from, "version", letter.Version)
+		if g.contradicted[from] != letter.Digest { // Once: it may write ten thousand letters a second.
+			g.contradicted[from] = letter.Digest
+			g.cfg.Log.Error("a peer has another member list of the same version: it isn't listened to",
+				"peer", from, "version", letter.Version)
+		}
 		return
 	}
+	delete(g.contradicted, from)
 	m, known := g.names.message(from, letter, g.self)
 	if !known {
 		g.cfg.Meter.Refused()
