@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http/httptest"
 	"regexp"
@@ -24,8 +25,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/wire"
-
-	"log/slog"
 )
 
 // house is an agent with what is known of it.
@@ -342,4 +341,3 @@ func TestAClockThatIsWrongHarmsNobodyElse(t *testing.T) {
 func (h *house) reading() election.Term {
 	return h.parts.Clock.Terms().Ceiling(h.parts.Clock.Now())
 }
-

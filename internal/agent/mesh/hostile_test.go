@@ -136,7 +136,7 @@ func TestMuchThatIsSentTakesLittleMemory(t *testing.T) {
 	body := make([]byte, wire.MaxFrame)
 	// One unknown field that fills the frame, behind a letter that is in order.
 	size := wire.MaxFrame
-	frame := append([]byte{byte(size&0x7f | 0x80), byte(size >> 7 & 0x7f | 0x80), byte(size >> 14)}, body...)
+	frame := append([]byte{byte(size&0x7f | 0x80), byte(size>>7&0x7f | 0x80), byte(size >> 14)}, body...)
 	content := letter(5)[1:]
 	rest := size - len(content) - 4
 	fill := append(content, 0x7a, byte(rest&0x7f|0x80), byte(rest>>7&0x7f|0x80), byte(rest>>14))
@@ -249,4 +249,3 @@ func TestWhoMayNotSpeakIsRefusedWithTheReason(t *testing.T) {
 	}
 	m.wantsNoneGone()
 }
-
