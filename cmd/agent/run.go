@@ -42,6 +42,7 @@ func addRun(root *cobra.Command) {
 func takePart(ctx context.Context, path string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	file := look(path)
 	c, err := load(path)
 	if err != nil {
 		return err
@@ -75,30 +76,33 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 		return errors.Join(err, local.Close(), listener.Close())
 	}
 	log.Info("takes part", "self", c.Self, "listen", listener.Addr().String(), "api", local.Addr().String())
-	return serve(ctx, a, local, path, registry.Handler(a), log)
+	return serve(ctx, a, local, file, registry.Handler(a), log)
 }
 
 // serve answers applications and takes over a changed file, until ctx ends.
 // The API ends last: an application must hear that it has to stop.
 func serve(
-	ctx context.Context, a *agent.Agent, local net.Listener, path string, metrics http.Handler, log *slog.Logger,
+	ctx context.Context, a *agent.Agent, local net.Listener, file seen, metrics http.Handler, log *slog.Logger,
 ) error {
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 1)
 	go func() { failed <- api.Serve(answering, local, api.New(a.Local(), metrics)) }()
 
+	taking, enough := context.WithCancel(ctx)
+	defer enough()
 	var watching sync.WaitGroup
-	watching.Go(func() { watch(ctx, a, path, log) })
+	watching.Go(func() { watch(taking, a, file, log) })
 	var err error
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
 	}
 	log.Info("leaves")
+	enough()
+	watching.Wait() // It doesn't join a group any more.
 	a.Close(context.WithoutCancel(ctx))
 	stop()
-	watching.Wait()
 	if err == nil {
 		err = <-failed
 	}

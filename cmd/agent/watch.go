@@ -14,13 +14,22 @@ import (
 // ConfigMaps do, too, which replace a link two folders up.
 const lookEvery = time.Second
 
+// seen is a file, and what it looked like before the agent read it first: it may
+// change while the agent starts.
+type seen struct {
+	path  string
+	print [sha256.Size]byte
+}
+
+func look(path string) seen { return seen{path, fingerprint(path)} }
+
 // watch takes the file over whenever it has changed. A bad one is refused, and
 // the agent goes on with what it had; it is asked to try again only when the
 // file changes once more, or with what the disk refused.
-func watch(ctx context.Context, a *agent.Agent, path string, log *slog.Logger) {
+func watch(ctx context.Context, a *agent.Agent, file seen, log *slog.Logger) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	tried, settled := fingerprint(path), true
+	path, tried, settled := file.path, file.print, true
 	for {
 		select {
 		case <-ctx.Done():
