@@ -19,9 +19,9 @@ import (
 
 // besieged is m, its peer b, and the address of a, who is a member as well and
 // doesn't behave.
-func (w *town) besieged() (m, b *member) {
+func (w *town) besieged(change ...func(*mesh.Config)) (m, b *member) {
 	w.t.Helper()
-	m, b = w.settle("m", "127.0.0.1:0", 1, quick), w.settle("b", "127.0.0.1:0", 2, quick)
+	m, b = w.settle("m", "127.0.0.1:0", 1, change...), w.settle("b", "127.0.0.1:0", 2, change...)
 	m.SetPeers(map[string]string{"a": "127.0.0.1:1", "b": b.address})
 	b.SetPeers(map[string]string{"m": m.address})
 	b.says(m, 1)
@@ -30,7 +30,7 @@ func (w *town) besieged() (m, b *member) {
 
 // trickles sends byte by byte, and never stops by itself.
 func (s *stranger) trickles(data []byte) {
-	ticker := time.NewTicker(5 * time.Millisecond)
+	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for i := 0; ; i++ {
 		if _, err := s.Write(data[i%len(data) : i%len(data)+1]); err != nil {
@@ -100,13 +100,13 @@ func (w *town) besiege(m, b *member, arrive func() *stranger, except ...string) 
 
 func TestOutragesBeforeTheHandshakeEndTheConnectionOnly(t *testing.T) {
 	w := newTown(t)
-	m, b := w.besieged()
+	m, b := w.besieged(quick)
 	w.besiege(m, b, func() *stranger { return dial(t, "127.0.0.1", m.address) })
 }
 
 func TestOutragesBeforeTheHelloEndTheConnectionOnly(t *testing.T) {
 	w := newTown(t)
-	m, b := w.besieged()
+	m, b := w.besieged(quick)
 	cert := w.issue(validity, name("a"))
 	w.besiege(m, b, func() *stranger { return dial(t, "127.0.0.1", m.address).secure(cert) })
 }
@@ -114,7 +114,7 @@ func TestOutragesBeforeTheHelloEndTheConnectionOnly(t *testing.T) {
 // TestOutragesOfAMemberEndItsConnectionOnly: silence is no outrage any more.
 func TestOutragesOfAMemberEndItsConnectionOnly(t *testing.T) {
 	w := newTown(t)
-	m, b := w.besieged()
+	m, b := w.besieged(quick)
 	cert := w.issue(validity, name("a"))
 	w.besiege(m, b, func() *stranger {
 		s := dial(t, "127.0.0.1", m.address).secure(cert)
