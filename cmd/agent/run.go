@@ -89,17 +89,20 @@ func serve(
 	failed := make(chan error, 1)
 	go func() { failed <- api.Serve(answering, local, api.New(a.Local(), metrics)) }()
 
+	taking, enough := context.WithCancel(ctx)
+	defer enough()
 	var watching sync.WaitGroup
-	watching.Go(func() { file.watch(ctx, a, log) })
+	watching.Go(func() { file.watch(taking, a, log) })
 	var err error
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
 	}
 	log.Info("leaves")
+	enough()
+	watching.Wait() // It doesn't join a group any more.
 	a.Close(context.WithoutCancel(ctx))
 	stop()
-	watching.Wait()
 	if err == nil {
 		err = <-failed
 	}

@@ -106,6 +106,11 @@ var mutants = []mutant{
 		check: bySchedules, says: "replays",
 	},
 	{
+		bug: "a claim that can't be granted keeps others from standing", file: "election/office/follow.go",
+		old: "\tcase grants.TooLow:\n", new: "\tcase grants.TooLow:\n\t\tm.leaveTo(msg)\n",
+		check: ".", in: "election/office", says: "FAIL",
+	},
+	{
 		bug: "a BEAT of an older term is followed", file: "election/office/follow.go",
 		old: "case term < m.leaderTerm:\n\t\tout.Tell(election.Outdated, term, id)\n\t\treturn\n\t", new: "",
 		check: bySchedules, says: "terms",

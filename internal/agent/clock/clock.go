@@ -8,6 +8,13 @@
 // The wall clock is read once, when the process starts, for election.TermClock:
 // a term is a tenth of a second since 2026.
 //
+// What becomes of an agent whose wall clock is wrong when it starts: all stays
+// safe. Up to a minute, the office waits until the slower clocks have come as far
+// as the faster ones. Beyond that, the agent speaks of terms that make no sense
+// to the others, who refuse them and elect one of themselves; one that is behind
+// refuses theirs as well and knows no coordinator. It helps to set its clock and
+// to start it again. Setting the clock of an agent that runs changes nothing.
+//
 // Not guaranteed: a virtual machine that its host suspends may not notice it.
 package clock
 

@@ -69,7 +69,9 @@ type Group struct {
 	// promised is the latest moment until which somebody who only asked, and whom
 	// nobody can tell to stop, may take this process for the coordinator.
 	promised atomic.Int64
-	feed     *feed
+	// heardOf is how many members there have ever been, and nobody.
+	heardOf atomic.Int64
+	feed    *feed
 
 	// What follows belongs to the goroutine of run.
 
@@ -157,6 +159,7 @@ func (g *Group) enter(list config.List, roster *election.Roster) {
 		}
 	}
 	g.peers.Store(&peers)
+	g.heardOf.Store(int64(len(g.names.byID)))
 }
 
 // Name is the group's name.
@@ -345,10 +348,23 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 	return status, err
 }
 
-// Letter takes what a peer has written.
+// Letter takes what a peer has written. A letter that names more than there are
+// isn't kept until its turn comes: a thousand of them would take much memory.
 func (g *Group) Letter(from string, letter *wire.Letter) {
+	if int64(len(letter.List)) > g.heardOf.Load()+newcomersMax {
+		letter = &wire.Letter{
+			Kind: letter.Kind, Version: letter.Version, Digest: letter.Digest, Charter: letter.Charter, Subject: tooMany,
+		}
+	}
 	_ = g.do(func() { g.receive(from, letter) }) // A group that was left needs no letters.
 }
+
+// newcomersMax is how many names of a newer list a letter may have. tooMany is
+// the name of nobody.
+const (
+	newcomersMax = 64
+	tooMany      = "?"
+)
 
 func (g *Group) receive(from string, letter *wire.Letter) {
 	g.cfg.Meter.Received(letter.Kind)

@@ -19,9 +19,9 @@ import (
 
 // besieged is m, its peer b, and the address of a, who is a member as well and
 // doesn't behave.
-func (w *town) besieged() (m, b *member) {
+func (w *town) besieged(change ...func(*mesh.Config)) (m, b *member) {
 	w.t.Helper()
-	m, b = w.settle("m", "127.0.0.1:0", 1, quick), w.settle("b", "127.0.0.1:0", 2, quick)
+	m, b = w.settle("m", "127.0.0.1:0", 1, change...), w.settle("b", "127.0.0.1:0", 2, change...)
 	m.SetPeers(map[string]string{"a": "127.0.0.1:1", "b": b.address})
 	b.SetPeers(map[string]string{"m": m.address})
 	b.says(m, 1)
@@ -30,7 +30,7 @@ func (w *town) besieged() (m, b *member) {
 
 // trickles sends byte by byte, and never stops by itself.
 func (s *stranger) trickles(data []byte) {
-	ticker := time.NewTicker(5 * time.Millisecond)
+	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for i := 0; ; i++ {
 		if _, err := s.Write(data[i%len(data) : i%len(data)+1]); err != nil {
@@ -100,13 +100,13 @@ func (w *town) besiege(m, b *member, arrive func() *stranger, except ...string) 
 
 func TestOutragesBeforeTheHandshakeEndTheConnectionOnly(t *testing.T) {
 	w := newTown(t)
-	m, b := w.besieged()
+	m, b := w.besieged(quick)
 	w.besiege(m, b, func() *stranger { return dial(t, "127.0.0.1", m.address) })
 }
 
 func TestOutragesBeforeTheHelloEndTheConnectionOnly(t *testing.T) {
 	w := newTown(t)
-	m, b := w.besieged()
+	m, b := w.besieged(quick)
 	cert := w.issue(validity, name("a"))
 	w.besiege(m, b, func() *stranger { return dial(t, "127.0.0.1", m.address).secure(cert) })
 }
@@ -114,7 +114,7 @@ func TestOutragesBeforeTheHelloEndTheConnectionOnly(t *testing.T) {
 // TestOutragesOfAMemberEndItsConnectionOnly: silence is no outrage any more.
 func TestOutragesOfAMemberEndItsConnectionOnly(t *testing.T) {
 	w := newTown(t)
-	m, b := w.besieged()
+	m, b := w.besieged(quick)
 	cert := w.issue(validity, name("a"))
 	w.besiege(m, b, func() *stranger {
 		s := dial(t, "127.0.0.1", m.address).secure(cert)
@@ -223,7 +223,6 @@ func TestWhoMayNotSpeakIsRefusedWithTheReason(t *testing.T) {
 		"of another group":       {[]tls.Certificate{w.issue(validity, audit)}, []wire.Frame{hello("b", 9), in("ledger")}, "no certificate of \\\"b\\\" for ledger"},
 		"of another domain":      {[]tls.Certificate{w.issue(validity, abroad)}, []wire.Frame{hello("b", 9), in("ledger")}, "is not one for that name in the domain"},
 		"of another member":      {[]tls.Certificate{w.issue(validity, name("a"))}, []wire.Frame{hello("b", 9), in("ledger")}, "certificate of \\\"b\\\" is not one for that name"},
-		"a letter of no group":   {[]tls.Certificate{w.issue(validity, name("a"))}, []wire.Frame{hello("a", 9), in("audit")}, "a letter in a group for which the certificate isn't"},
 		"an unknown member":      {[]tls.Certificate{w.issue(validity, name("x"))}, []wire.Frame{hello("x", 9), in("ledger")}, "peer=x known=false"},
 		"our own name":           {[]tls.Certificate{w.issue(validity, name("m"))}, []wire.Frame{hello("m", 9), in("ledger")}, "has the name of this agent"},
 		"a Hello from elsewhere": {[]tls.Certificate{w.issue(validity, name("b"))}, []wire.Frame{foreign}, "the peer is of the domain \\\"other\\\""},
@@ -248,4 +247,55 @@ func TestWhoMayNotSpeakIsRefusedWithTheReason(t *testing.T) {
 		t.Error("a letter of somebody who may not write was taken")
 	}
 	m.wantsNoneGone()
+}
+
+// TestALetterInAnotherGroupIsNotRead: and what the group is for which the
+// certificate is goes on undisturbed.
+func TestALetterInAnotherGroupIsNotRead(t *testing.T) {
+	w := newTown(t)
+	a, m := w.pair()
+	a.Send(m.Self, mesh.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: &wire.Letter{Group: "audit", Kind: election.Beat, Term: 666}})})
+	a.says(m, 1)
+	if m.got("a 666") {
+		t.Error("a letter was read in a group for which its writer has no certificate")
+	}
+	if problems := strings.Join(m.Problems(), "\n"); !strings.Contains(problems, "letters of a in group audit aren't read") {
+		t.Errorf("the problems are %q", problems)
+	}
+}
+
+// TestClocksThatCanNotBothBeRightAreNotConnected: and both sides say so, until
+// the one that was wrong is started again with a better one.
+func TestClocksThatCanNotBothBeRightAreNotConnected(t *testing.T) {
+	w := newTown(t)
+	reads := func(term election.Term) func(*mesh.Config) {
+		return func(c *mesh.Config) { c.Reading = func() election.Term { return term } }
+	}
+	a, b := w.settle("a", "127.0.0.1:0", 1, reads(1000)), w.settle("b", "127.0.0.1:0", 2, reads(1301))
+	a.SetPeers(map[string]string{"b": b.address})
+	b.SetPeers(map[string]string{"a": a.address})
+	eventually(t, "a says why", func() bool { return strings.Contains(strings.Join(a.Problems(), ""), "30.1s ahead of ours") })
+	eventually(t, "b says why", func() bool { return strings.Contains(strings.Join(b.Problems(), ""), "30.1s behind ours") })
+	if a.Connected("b") || b.Connected("a") {
+		t.Error("they are connected")
+	}
+	b.Close()
+	again := w.settle("b", b.address, 3, reads(1300))
+	again.SetPeers(map[string]string{"a": a.address})
+	a.says(again, 1)
+	if problems := append(a.Problems(), again.Problems()...); len(problems) > 0 {
+		t.Errorf("the clocks are near enough, and the problems are %q", problems)
+	}
+}
+
+// TestConnectionsEndWithTheCertificate: whoever has a newer one is connected again.
+func TestConnectionsEndWithTheCertificate(t *testing.T) {
+	w := newTown(t)
+	m := w.settle("m", "127.0.0.1:0", 1)
+	m.SetPeers(map[string]string{"b": "127.0.0.1:1"})
+	s := dial(t, "127.0.0.1", m.address).secure(w.issue(2*time.Second, name("b")))
+	s.t = t
+	s.writes(hello("b", 9))
+	m.awaits("b")
+	s.wantsEnd()
 }

@@ -114,7 +114,7 @@ func (p *peer) keep() {
 	for !p.ended() {
 		if brief > 1 { // The first time, it is better to look at once whether the process has ended.
 			p.giveUp()
-			if next := p.rest(time.After(pause())); next != nil {
+			if next := p.rest(time.After(min(pause(), time.Millisecond<<min(brief, 10)))); next != nil {
 				brief = p.serveAll(next, brief)
 				continue
 			}

@@ -284,4 +284,6 @@ func (s *stranger) wantsEnd() {
 const validity = time.Hour
 
 // quick shortens the waits for peers that say nothing.
-func quick(c *mesh.Config) { c.HandshakeLimit, c.FrameLimit = 50*time.Millisecond, 50*time.Millisecond }
+func quick(c *mesh.Config) {
+	c.HandshakeLimit, c.FrameLimit = 200*time.Millisecond, 200*time.Millisecond
+}

@@ -124,3 +124,20 @@ func TestAClaimThatTheProcessItselfMayNotGrantIsGivenUp(t *testing.T) {
 		w.wantHolder(4)
 	})
 }
+
+// The highest process's clock is a day behind. What it claims, others granted
+// long ago; and what they say makes no sense to it.
+func TestAClaimOfATermLongGoneKeepsNobodyFromStanding(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		w := &town{t: t, mode: mode}
+		const ahead = 10000
+		wall(w, map[election.ID]election.Term{1: ahead, 2: ahead, 3: ahead})
+		roster := list(t, 1, 1, 2, 3, 4)
+		for _, id := range []election.ID{1, 2, 3, 4} {
+			w.start(id, roster, nil)
+		}
+		w.pass(4*perTerm + 4*patience)
+		w.wantHolder(3)
+		w.wantFollowed(3, 1, 2, 3)
+	})
+}

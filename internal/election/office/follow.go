@@ -22,24 +22,34 @@ func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 	}
 	if msg.Hold.Held {
 		m.follow(msg, out)
-	} else if m.campaignAt != election.Never && m.roster.Outranks(msg.From, m.cfg.Self) {
-		m.campaignAt = max(m.campaignAt, m.now+m.patience()+m.stagger()) // a new election would only end its claim
 	}
 	if m.cfg.Mode == Available {
 		if msg.Term < m.leaderTerm {
 			m.answer(election.Deny, requestOf(msg), m.leaderTerm, out)
 			return
 		}
+		m.leaveTo(msg)
 		m.answer(election.Grant, requestOf(msg), msg.Term, out)
 		return
 	}
 	switch m.ledger.Ask(requestOf(msg), m.roster.Version, m.now) {
 	case grants.Granted:
+		m.leaveTo(msg)
 		m.answer(election.Grant, requestOf(msg), msg.Term, out)
 	case grants.TooLow:
 		m.answer(election.Deny, requestOf(msg), m.ledger.Bar(), out)
 	case grants.Later, grants.Unentitled:
+		m.leaveTo(msg)
 		m.answer(election.Deny, requestOf(msg), 0, out)
+	}
+}
+
+// leaveTo leaves the office to a higher process that claims it, for a while: a
+// new election would only end its claim. One that claims a term that was granted
+// before doesn't get it: its clock may be far behind, and it may not know.
+func (m *Machine) leaveTo(claim *election.Message) {
+	if !claim.Hold.Held && m.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
+		m.campaignAt = max(m.campaignAt, m.now+m.patience()+m.stagger())
 	}
 }
 
@@ -81,6 +91,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	id, term := msg.From, msg.Term
 	if m.role >= holding {
 		if term < m.term || term == m.term && m.roster.Outranks(m.cfg.Self, id) {
+			out.Tell(election.Outdated, term, id)
 			return // Available, after a partition: the other one will hear of us
 		}
 		m.lose(out)

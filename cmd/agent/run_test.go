@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent"
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/lists"
+	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/agent/metrics"
+)
+
+// start starts an agent of a file, without what serves it.
+func start(t *testing.T, path string) *agent.Agent {
+	t.Helper()
+	c, err := load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := lists.Open(c.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	listener, err := mesh.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := agent.New(t.Context(), c, agent.Parts{
+		Clock: clock.New(time.Now()), Life: 1, Listener: listener, Lists: store, Log: slog.New(slog.DiscardHandler),
+		Meter: func(of string) group.Meter { return metrics.New().Of(of) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(context.Background()) })
+	return a
+}
+
+func TestAnAgentWhoseLocalAPIFailsEnds(t *testing.T) {
+	path := write(t, t.TempDir(), inOrder)
+	a := start(t, path)
+	local, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local.Close()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serve(context.Background(), a, local, look(path), http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it ended as if all were well")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it goes on, and nobody can ask it anything")
+	}
+}
+
+func TestAFileThatChangesWhileTheAgentStartsIsTakenOver(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, dir, inOrder)
+	file := look(path)
+	a := start(t, path)
+	write(t, dir, strings.Replace(inOrder, "  members:", "  version: 2\n  members:", 1))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		file.watch(ctx, a, slog.New(slog.DiscardHandler))
+	}()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for a.Config().Groups[0].List.Version != 2 {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatal("version 2 is never adopted", a.Problems())
+		}
+	}
+	cancel()
+	<-watched
+}

@@ -1,0 +1,39 @@
+package clock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// TestTheWallClockIsReadOnce: what the time of day was at the start shifts all
+// terms, and nothing else; ticks come from elsewhere.
+func TestTheWallClockIsReadOnce(t *testing.T) {
+	noon := time.Date(2027, time.March, 1, 12, 0, 0, 0, time.UTC)
+	one, other := New(noon), New(noon.Add(time.Hour))
+	if ahead := other.Terms().AtBoot - one.Terms().AtBoot; ahead != election.Term(time.Hour/PerTerm) {
+		t.Errorf("an hour is %d terms", ahead)
+	}
+	for _, c := range []*Clock{one, other} {
+		if boot := c.Terms().Boot; boot < 1 || boot > c.Now() {
+			t.Errorf("the start was at %d, now is %d", boot, c.Now())
+		}
+	}
+	at := one.Now() + election.Tick(time.Minute)
+	before := one.Terms().Ceiling(at)
+	for range 1000 {
+		if now := one.Terms().Ceiling(at); now != before {
+			t.Fatalf("the same tick was in term %d and is in %d", before, now)
+		}
+	}
+	if before-one.Terms().AtBoot != election.Term(time.Minute/PerTerm) {
+		t.Errorf("a minute is %d terms", before-one.Terms().AtBoot)
+	}
+}
+
+func TestAWallClockBeforeTheEpochReadsTermZero(t *testing.T) {
+	if at := New(time.Unix(0, 0)).Terms().AtBoot; at != 0 {
+		t.Errorf("in 1970, the term is %d", at)
+	}
+}
