@@ -21,9 +21,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="List",type=integer,priority=1,JSONPath=`.status.memberList.version`
 // +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.memberList.state`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have 63 characters at most: it is a part of the label role.conclave.dev/NAME"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="the status can't be taken away: it remembers the term and the member list"
-// +kubebuilder:validation:XValidation:rule="self.spec.safety.mode == 'Available' || !has(self.status) || !has(self.status.coordinator) || self.status.coordinator.term == self.status.term",message="status.coordinator is of an older term than status.term: this report is stale"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have 63 characters at most: it is a part of the label role.conclave.dev/NAME",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="the status can't be taken away: it remembers the term and the member list",fieldPath=".status"
+// +kubebuilder:validation:XValidation:rule="self.spec.safety.mode == 'Available' || !has(self.status) || !has(self.status.coordinator) || self.status.coordinator.term >= self.status.term",message="coordinator is of an older term than term: this report is stale",fieldPath=".status.coordinator"
 type ElectionGroup struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -10,17 +10,18 @@ package v1
 // never changes under its version, versions follow each other without a gap,
 // and none is given out before the one before it has settled.
 //
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version || self.version == oldSelf.version + 1",message="version must stay or rise by one: agents adopt lists one after the other"
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version || oldSelf.state == 'Settled'",message="version can't rise before the list in force has settled: three lists would be in force at once"
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version || self.state == 'Adopting'",message="a new list begins as Adopting"
-// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.members == oldSelf.members",message="members can't change under the same version: raise it by one"
-// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || has(self.previous) == has(oldSelf.previous)",message="previous can't come or go under the same version"
-// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || !has(self.previous) || !has(oldSelf.previous) || self.previous == oldSelf.previous",message="previous can't change under the same version"
-// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version || has(self.previous) && self.previous.members.map(m, m.pod) == oldSelf.members.map(m, m.pod) && self.previous.members.map(m, m.priority) == oldSelf.members.map(m, m.priority)",message="previous must be the list that was in force before"
-// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.state == 'Settled' || oldSelf.state == 'Adopting'",message="a list that has settled stays so"
-// +kubebuilder:validation:XValidation:rule="(has(self.floor) ? self.floor : 0) == (has(oldSelf.floor) ? oldSelf.floor : 0) || (self.version != oldSelf.version && has(self.floor) && (!has(oldSelf.floor) || self.floor > oldSelf.floor))",message="floor rises with version, or stays"
-// +kubebuilder:validation:XValidation:rule="self.version == 1 ? !has(self.previous) && !has(self.departed) && !has(self.floor) && self.state == 'Settled' : has(self.previous) && has(self.floor)",message="version 1 has neither previous, departed nor floor, and nothing to wait for; later ones have previous and floor"
-// +kubebuilder:validation:XValidation:rule="!has(self.previous) || self.previous.version == self.version - 1",message="previous must be of the version before"
+// +kubebuilder:validation:XValidation:rule="self.version == oldSelf.version || self.version == oldSelf.version + 1",message="version must stay or rise by one: agents adopt lists one after the other",fieldPath=".version"
+// +kubebuilder:validation:XValidation:rule="self.version <= oldSelf.version || oldSelf.state == 'Settled'",message="version can't rise before the list in force has settled: three lists would be in force at once",fieldPath=".version"
+// +kubebuilder:validation:XValidation:rule="self.version <= oldSelf.version || self.state == 'Adopting'",message="a new list begins as Adopting",fieldPath=".state"
+// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.state == 'Settled' || oldSelf.state == 'Adopting'",message="a list that has settled stays so",fieldPath=".state"
+// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.members == oldSelf.members",message="members can't change under the same version: raise it by one",fieldPath=".members"
+// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || (has(self.previous) == has(oldSelf.previous) && (!has(self.previous) || self.previous == oldSelf.previous))",message="previous can't change under the same version",fieldPath=".previous"
+// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version + 1 || (has(self.previous) && self.previous.members.map(m, m.pod) == oldSelf.members.map(m, m.pod) && self.previous.members.map(m, m.priority) == oldSelf.members.map(m, m.priority))",message="previous must be the list that was in force before",fieldPath=".previous"
+// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || (has(self.floor) ? self.floor : 0) == (has(oldSelf.floor) ? oldSelf.floor : 0)",message="floor can't change under the same version",fieldPath=".floor"
+// +kubebuilder:validation:XValidation:rule="self.version <= oldSelf.version || !has(self.floor) || !has(oldSelf.floor) || self.floor >= oldSelf.floor",message="floor never goes back",fieldPath=".floor"
+// +kubebuilder:validation:XValidation:rule="self.version > 1 || (!has(self.previous) && !has(self.departed) && !has(self.floor) && self.state == 'Settled')",message="version 1 is the first list: it has neither previous, departed nor floor, and is Settled"
+// +kubebuilder:validation:XValidation:rule="self.version == 1 || (has(self.previous) && self.previous.version == self.version - 1)",message="previous must be the list of the version before",fieldPath=".previous"
+// +kubebuilder:validation:XValidation:rule="self.version == 1 || has(self.floor)",message="floor is needed from version 2 on",fieldPath=".floor"
 type MemberList struct {
 	// version numbers the lists, from 1.
 	// +required

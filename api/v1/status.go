@@ -8,9 +8,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // The rules hold whoever writes: an operator with a stale cache, a second one
 // that believes it leads, or one that was killed between two writes.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.term) || (has(self.term) && self.term >= oldSelf.term)",message="term never goes back: this report is stale"
-// +kubebuilder:validation:XValidation:rule="!has(self.coordinator) || (has(self.term) && self.coordinator.term <= self.term)",message="coordinator is of a later term than term: write both"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.memberList) || has(self.memberList)",message="memberList can't be taken away: it remembers which lists may still be in force"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.term) || (has(self.term) && self.term >= oldSelf.term)",message="term never goes back: this report is stale",fieldPath=".term"
+// +kubebuilder:validation:XValidation:rule="!has(self.coordinator) || (has(self.term) && self.coordinator.term <= self.term)",message="coordinator is of a later term than term: write both",fieldPath=".coordinator"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.memberList) || has(self.memberList)",message="memberList can't be taken away: it remembers which lists may still be in force",fieldPath=".memberList"
 type ElectionGroupStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
