@@ -14,7 +14,6 @@ const (
 type Member struct {
 	// pod is the name of the pod.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="must be the name of a pod, such as ledger-0: lower-case letters, digits and - with dots between such words"
 	Pod string `json:"pod"`
@@ -51,7 +50,6 @@ type PodSelector struct {
 type LabelRequirement struct {
 	// key is the label's key.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, such as app or example.org/app"
 	Key string `json:"key"`
@@ -78,8 +76,9 @@ type LabelOperator string
 // +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$')",message="must be the value of a label: letters, digits, -, _ and ., with a letter or a digit at both ends"
 type LabelValue string
 
-// PriorityFrom says where the priorities of selected pods come from. The
-// priorities that result are unique: pods of the same rank are ordered by name.
+// PriorityFrom says where the priorities of selected pods come from. Pods of the
+// same rank are ordered by name. The priorities that result are unique and keep
+// this order; they needn't be the numbers that they come from.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.ordinal), has(self.annotation), has(self.nodeLabel)].filter(given, given).size() == 1",message="give exactly one of ordinal, annotation and nodeLabel"
 type PriorityFrom struct {
@@ -90,18 +89,16 @@ type PriorityFrom struct {
 	Ordinal OrdinalOrder `json:"ordinal,omitempty"`
 
 	// annotation is the key of a pod's annotation whose value is a whole number
-	// from 0 to 1048575, such as conclave.dev/priority: the higher, the better.
-	// A pod without it never stands.
+	// from 0 to 1048575, such as conclave.dev/priority: the higher, the better,
+	// and 0 never stands. A pod without it counts as 1.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$')",message="must be the key of an annotation, such as conclave.dev/priority"
 	Annotation string `json:"annotation,omitempty"`
 
 	// nodeLabel is the key of a label of the pod's node, with such a number as
-	// its value. A pod on a node without it never stands.
+	// its value. A pod on a node without it counts as 1.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, such as tier or example.org/tier"
 	NodeLabel string `json:"nodeLabel,omitempty"`

@@ -1,16 +1,18 @@
 package v1_test
 
 import (
+	"bytes"
 	"context"
 	"cmp"
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"text/template"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,7 +23,7 @@ import (
 )
 
 // attempt is something that a user or the operator tries, as files in
-// testdata/rules have it, and every complaint of the API server about it. None
+// testdata/rules have it (templates, for the sake of those that are long), and every complaint of the API server about it. None
 // means that it is accepted.
 type attempt struct {
 	Case string `json:"case"`
@@ -37,6 +39,19 @@ type attempt struct {
 	Refused  []string `json:"refused"`
 }
 
+// long are what makes a file's lines longer than anybody would read.
+var long = template.FuncMap{
+	"letters": func(n int) string { return strings.Repeat("a", n) },
+	// many are n entries of a list, each with its number in the place of #.
+	"many": func(n int, entry string) string {
+		var all []string
+		for i := range n {
+			all = append(all, strings.ReplaceAll(entry, "#", strconv.Itoa(i)))
+		}
+		return strings.Join(all, ", ")
+	},
+}
+
 var show = flag.Bool("show", false, "print what the API server says to each case")
 
 func attempts(t *testing.T) []attempt {
@@ -47,12 +62,16 @@ func attempts(t *testing.T) []attempt {
 	}
 	var all []attempt
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		page, err := template.New(filepath.Base(file)).Funcs(long).ParseFiles(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+		var text bytes.Buffer
+		if err := page.Execute(&text, nil); err != nil {
+			t.Fatal(err)
+		}
 		var some []attempt
-		if err := yaml.UnmarshalStrict(data, &some); err != nil {
+		if err := yaml.UnmarshalStrict(text.Bytes(), &some); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		for i := range some {

@@ -130,7 +130,6 @@ type CoordinatorService struct {
 	// name is that of the Service, which the operator makes in the group's
 	// namespace. It takes over none that is there already.
 	// +required
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a Service, such as ledger-coordinator: lower-case letters, digits and -, with a letter in front"
 	Name string `json:"name"`
@@ -151,7 +150,6 @@ type CoordinatorService struct {
 type ServicePort struct {
 	// name tells the ports apart, if there are several.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a port, such as http: lower-case letters, digits and -"
 	Name string `json:"name,omitempty"`
