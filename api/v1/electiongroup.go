@@ -126,10 +126,21 @@ type Algorithm string
 
 // The algorithms.
 const (
-	Bully          Algorithm = "Bully"
-	StatusTable    Algorithm = "StatusTable"
-	RingAllIDs     Algorithm = "RingAllIDs"
-	RingChampion   Algorithm = "RingChampion"
+	// Bully: whoever finds out challenges all above it, and the highest that
+	// answers wins.
+	Bully Algorithm = "Bully"
+	// StatusTable: a bully with a table of who is alive; it asks one after the
+	// other, from the top.
+	StatusTable Algorithm = "StatusTable"
+	// RingAllIDs: every number goes all the way round the ring, and who started
+	// picks the highest.
+	RingAllIDs Algorithm = "RingAllIDs"
+	// RingChampion: as RingAllIDs, but each puts its own number in the place of a
+	// lower one.
+	RingChampion Algorithm = "RingChampion"
+	// RingActiveList: each collects the numbers of all live ones; nothing is
+	// announced.
 	RingActiveList Algorithm = "RingActiveList"
-	RingSkip       Algorithm = "RingSkip"
+	// RingSkip: one list goes round the ring, past those that have crashed.
+	RingSkip Algorithm = "RingSkip"
 )

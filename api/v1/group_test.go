@@ -294,3 +294,22 @@ func TestNamesAgree(t *testing.T) {
 		t.Error("the comment on MemberList names a page that isn't there:", err)
 	}
 }
+
+// TestSelectorsMeanTheSame in the terms of apimachinery.
+func TestSelectorsMeanTheSame(t *testing.T) {
+	selector := &v1.PodSelector{
+		MatchLabels: map[string]v1.LabelValue{"app": "ledger", "tier": ""},
+		MatchExpressions: []v1.LabelRequirement{
+			{Key: "zone", Operator: v1.NotIn, Values: []v1.LabelValue{"moon", "mars"}},
+			{Key: "canary", Operator: v1.DoesNotExist},
+		},
+	}
+	ours, err := json.Marshal(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := json.Marshal(selector.LabelSelector())
+	if err != nil || !bytes.Equal(ours, theirs) {
+		t.Errorf("%s became %s (%v)", ours, theirs, err)
+	}
+}

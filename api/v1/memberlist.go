@@ -72,8 +72,10 @@ type ListState string
 
 // The states.
 const (
+	// Adopting: the list before is still in force beside this one.
 	ListAdopting ListState = "Adopting"
-	ListSettled  ListState = "Settled"
+	// Settled: this list alone is in force.
+	ListSettled ListState = "Settled"
 )
 
 // PreviousList is a list that another one has replaced.

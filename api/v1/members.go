@@ -1,5 +1,7 @@
 package v1
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // The bounds of a group.
 const (
 	// MaxMembers is how many pods a group can have.
@@ -44,6 +46,22 @@ type PodSelector struct {
 	MatchExpressions []LabelRequirement `json:"matchExpressions,omitempty"`
 }
 
+// LabelSelector is the selector in the terms of apimachinery.
+func (s *PodSelector) LabelSelector() *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{}
+	for key, value := range s.MatchLabels {
+		metav1.AddLabelToSelector(selector, key, string(value))
+	}
+	for _, r := range s.MatchExpressions {
+		requirement := metav1.LabelSelectorRequirement{Key: r.Key, Operator: metav1.LabelSelectorOperator(r.Operator)}
+		for _, value := range r.Values {
+			requirement.Values = append(requirement.Values, string(value))
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+	}
+	return selector
+}
+
 // LabelRequirement is what a selector requires of one label.
 //
 // +kubebuilder:validation:XValidation:rule="self.operator in ['In', 'NotIn'] == (has(self.values) && size(self.values) > 0)",message="In and NotIn need values; Exists and DoesNotExist have none"
@@ -69,6 +87,18 @@ type LabelRequirement struct {
 //
 // +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 type LabelOperator string
+
+// The operators.
+const (
+	// In: the pod has the label, with one of the values.
+	In LabelOperator = "In"
+	// NotIn: the pod lacks the label, or has it with another value.
+	NotIn LabelOperator = "NotIn"
+	// Exists: the pod has the label.
+	Exists LabelOperator = "Exists"
+	// DoesNotExist: the pod lacks the label.
+	DoesNotExist LabelOperator = "DoesNotExist"
+)
 
 // LabelValue is the value of a label.
 //
@@ -111,6 +141,8 @@ type OrdinalOrder string
 
 // The orders.
 const (
+	// HighestFirst: the highest ordinal is preferred as coordinator.
 	HighestFirst OrdinalOrder = "HighestFirst"
-	LowestFirst  OrdinalOrder = "LowestFirst"
+	// LowestFirst: the lowest is, which a StatefulSet removes last.
+	LowestFirst OrdinalOrder = "LowestFirst"
 )

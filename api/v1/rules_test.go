@@ -2,8 +2,8 @@ package v1_test
 
 import (
 	"bytes"
-	"context"
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"

@@ -6,13 +6,15 @@ type Safety struct {
 	// each side of a divided network has its coordinator. Majority: unexpired
 	// grants of a majority of the members too, so that there is one at most; a
 	// grant is free at once when the process that had it is seen to have ended.
-	// Strict: as Majority, but a lease is always waited out.
+	// Strict: as Majority, but a lease is always waited out. While the group runs,
+	// it can change between Majority and Strict only.
 	// +optional
 	// +kubebuilder:default=Majority
 	Mode SafetyMode `json:"mode,omitempty"`
 
 	// leaseMillis is how long a grant lasts unless it is renewed: more than two
-	// heartbeats. Available mode has no use for it.
+	// heartbeats. Available mode has no use for it. It can't change while the
+	// group runs.
 	// +optional
 	// +kubebuilder:default=500
 	// +kubebuilder:validation:Minimum=1
@@ -27,9 +29,15 @@ type SafetyMode string
 
 // The modes.
 const (
+	// Available: whoever wins the election. Each side of a divided network has
+	// its coordinator.
 	Available SafetyMode = "Available"
-	Majority  SafetyMode = "Majority"
-	Strict    SafetyMode = "Strict"
+	// Majority: whoever also has unexpired grants of a majority of the members. No
+	// two are coordinator at once.
+	Majority SafetyMode = "Majority"
+	// Strict: the same, without the assumption that a process which is seen to
+	// have ended has ended.
+	Strict SafetyMode = "Strict"
 )
 
 // Preemption says when a member takes over from a healthy coordinator of lower
@@ -57,9 +65,12 @@ type PreemptionPolicy string
 
 // The policies.
 const (
-	PreemptAlways     PreemptionPolicy = "Always"
+	// Always: as soon as it could stand.
+	PreemptAlways PreemptionPolicy = "Always"
+	// WhenStable: when it could have stood for stableSeconds.
 	PreemptWhenStable PreemptionPolicy = "WhenStable"
-	PreemptNever      PreemptionPolicy = "Never"
+	// Never: not while the coordinator is well.
+	PreemptNever PreemptionPolicy = "Never"
 )
 
 // Timing are the waits of the election. What isn't set is derived.
@@ -121,7 +132,10 @@ type SessionPolicy string
 
 // The policies.
 const (
+	// Optional: a member stands; from its application's first session on, only
+	// while one is open.
 	SessionOptional SessionPolicy = "Optional"
+	// Required: a member stands only while its application holds a session open.
 	SessionRequired SessionPolicy = "Required"
 )
 
@@ -179,7 +193,10 @@ type Protocol string
 
 // The protocols.
 const (
-	TCP  Protocol = "TCP"
-	UDP  Protocol = "UDP"
+	// TCP: streams.
+	TCP Protocol = "TCP"
+	// UDP: datagrams.
+	UDP Protocol = "UDP"
+	// SCTP: messages in streams; not every cluster has it.
 	SCTP Protocol = "SCTP"
 )

@@ -125,10 +125,14 @@ type ProcessStatus string
 
 // The statuses.
 const (
+	// Coordinator: it leads.
 	ProcessCoordinator ProcessStatus = "Coordinator"
-	ProcessNormal      ProcessStatus = "Normal"
-	ProcessCrashed     ProcessStatus = "Crashed"
-	ProcessUnknown     ProcessStatus = "Unknown"
+	// Normal: it is up, and follows.
+	ProcessNormal ProcessStatus = "Normal"
+	// Crashed: the other agents take it for dead.
+	ProcessCrashed ProcessStatus = "Crashed"
+	// Unknown: no agent says anything about it, or they contradict each other.
+	ProcessUnknown ProcessStatus = "Unknown"
 )
 
 // ProcessReason says why a row is as it is. It is no enum in the schema, so that
@@ -137,21 +141,21 @@ type ProcessReason string
 
 // The reasons.
 const (
-	// ProcessPodMissing: there is no pod of this name.
+	// PodMissing: there is no pod of this name.
 	ProcessPodMissing ProcessReason = "PodMissing"
-	// ProcessPodPending: the pod isn't running yet.
+	// PodPending: the pod isn't running yet.
 	ProcessPodPending ProcessReason = "PodPending"
-	// ProcessPodTerminating: the pod is being deleted.
+	// PodTerminating: the pod is being deleted.
 	ProcessPodTerminating ProcessReason = "PodTerminating"
-	// ProcessNoAgent: the pod runs without an agent.
+	// NoAgent: the pod runs without an agent.
 	ProcessNoAgent ProcessReason = "NoAgent"
-	// ProcessNotInGroup: the pod doesn't name the group in its annotation.
+	// NotInGroup: the pod doesn't name the group in its annotation.
 	ProcessNotInGroup ProcessReason = "NotInGroup"
-	// ProcessUnreachable: the operator can't reach its agent. What the status says
+	// Unreachable: the operator can't reach its agent. What the status says
 	// is the other agents' word.
 	ProcessUnreachable ProcessReason = "Unreachable"
-	// ProcessDisputed: the agents say different things about it.
+	// Disputed: the agents say different things about it.
 	ProcessDisputed ProcessReason = "Disputed"
-	// ProcessNotStanding: it is up, and its application keeps it from standing.
+	// NotStanding: it is up, and its application keeps it from standing.
 	ProcessNotStanding ProcessReason = "NotStanding"
 )
