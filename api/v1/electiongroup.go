@@ -2,9 +2,9 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ElectionGroup elects the coordinator among pods: the live one with the highest
-// priority. An agent in each pod talks to the other agents directly; what they
-// agree on is shown in the status.
+// ElectionGroup elects the coordinator among pods: the live one with the
+// highest priority. An agent in each pod talks to the other agents directly;
+// what they agree on is shown in the status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -23,8 +23,9 @@ import (
 )
 
 // attempt is something that a user or the operator tries, as files in
-// testdata/rules have it (templates, for the sake of those that are long), and every complaint of the API server about it. None
-// means that it is accepted.
+// testdata/rules have it, and every complaint of the API server about it. None
+// means that it is accepted. The files are templates, for the sake of attempts
+// that are long.
 type attempt struct {
 	Case string `json:"case"`
 	// Name is the group's, if that matters.
