@@ -31,16 +31,11 @@ import (
 // typed returns a client that speaks the Go types, and is as strict as kubectl.
 func typed(t *testing.T) client.Client {
 	t.Helper()
-	connect(t)
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(server, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
+	return connectWith(t, client.Options{Scheme: scheme})
 }
 
 // create makes a group of n members, a-0 to a-(n-1), for as long as the test lasts.
@@ -120,12 +115,13 @@ func TestColumns(t *testing.T) {
 // Times are shown as *.
 func columns(t *testing.T, name string) (narrow, wide string) {
 	t.Helper()
-	httpClient, err := rest.HTTPClientFor(server)
+	config := server(t)
+	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		strings.TrimSuffix(server.Host, "/")+"/apis/conclave.dev/v1/namespaces/default/electiongroups/"+name, http.NoBody)
+		strings.TrimSuffix(config.Host, "/")+"/apis/conclave.dev/v1/namespaces/default/electiongroups/"+name, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

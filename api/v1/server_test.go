@@ -3,6 +3,7 @@ package v1_test
 import (
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,42 +14,48 @@ import (
 
 const bases = "../../config/crd/bases"
 
-// server is a real API server with the CRD, or nil where there is none.
-var server *rest.Config
+// environment is a real API server with the CRD, as soon as a test needs it. It
+// is started from a test and not before them: go test takes a result from its
+// cache unless what the tests themselves have read is another, the address of
+// the binaries for one.
+var (
+	environment = envtest.Environment{CRDDirectoryPaths: []string{bases}, ErrorIfCRDPathMissing: true}
+	start       = sync.OnceValues(environment.Start)
+)
 
-func TestMain(m *testing.M) { os.Exit(withServer(m)) }
-
-func withServer(m *testing.M) int {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if os.Getenv("CI") == "true" {
-			fmt.Fprintln(os.Stderr, "CI must not skip tests: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-			return 1
-		}
-		return m.Run()
-	}
-	environment := envtest.Environment{CRDDirectoryPaths: []string{bases}, ErrorIfCRDPathMissing: true}
-	config, err := environment.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "start the API server:", err)
-		return 1
-	}
-	server = config
+func TestMain(m *testing.M) {
 	status := m.Run()
-	if err := environment.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the API server:", err)
-		return 1
+	if environment.Config != nil {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+			status = 1
+		}
 	}
-	return status
+	os.Exit(status)
 }
 
-// connect returns a client of the API server that is as strict as kubectl, or
-// skips the test.
-func connect(t *testing.T) client.Client {
+// server is the API server, without which the test is skipped.
+func server(t *testing.T) *rest.Config {
 	t.Helper()
-	if server == nil {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
+		}
 		t.Skip("no API server: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
 	}
-	c, err := client.New(server, client.Options{})
+	config, err := start()
+	if err != nil {
+		t.Fatal("start the API server:", err)
+	}
+	return config
+}
+
+// connect returns a client of the API server that is as strict as kubectl.
+func connect(t *testing.T) client.Client { return connectWith(t, client.Options{}) }
+
+func connectWith(t *testing.T, options client.Options) client.Client {
+	t.Helper()
+	c, err := client.New(server(t), options)
 	if err != nil {
 		t.Fatal(err)
 	}
