@@ -60,11 +60,13 @@ else
 endif
 
 .PHONY: generate
-generate: ## Write the DeepCopy methods of the API types.
+generate: ## Write the DeepCopy methods of the API types, and their reference in docs/api.md.
 ifeq ($(HAS_API),)
 	@echo "no api/v1 yet: nothing to generate"
 else
 	@$(TOOL) controller-gen object paths=./api/...
+	@$(TOOL) crd-ref-docs --log-level ERROR --source-path api/v1 --output-path docs/api.md --renderer markdown \
+		--config hack/tools/crd-ref-docs/config.yaml --templates-dir hack/tools/crd-ref-docs/templates
 endif
 
 .PHONY: fmt
@@ -322,9 +324,9 @@ if [ $$(id -u) != 0 ]; then lacks="not root"; else lacks=$$($(HACK_CLUSTER) chec
 	[ -z "$$lacks" ]
 endef
 
-# The controllers' tests need etcd and kube-apiserver: hack/cluster builds them and says where they are.
+# The tests of the API and of the controllers need etcd and kube-apiserver: hack/cluster builds them and says where they are.
 define assets
-if [ -z "$${KUBEBUILDER_ASSETS:-}" ] && ls controllers/*_test.go >/dev/null 2>&1; then \
+if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then \
 	KUBEBUILDER_ASSETS=$$($(HACK_CLUSTER) assets); \
 	export KUBEBUILDER_ASSETS; \
 fi
