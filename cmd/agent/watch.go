@@ -49,7 +49,8 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 		case <-changes:
 			soon = time.After(calm)
 			continue
-		case <-failures: // Some of what happened got lost.
+		case err := <-failures:
+			log.Debug("may have missed a change of the file", "error", err)
 			soon = time.After(calm)
 			continue
 		case <-soon:
