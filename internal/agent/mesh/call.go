@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
@@ -107,7 +108,52 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interva
 // Listen opens the port for peers.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: keepAlive, Control: setOptions}
-	return config.Listen(ctx, "tcp", address)
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return closedFirst(listener), nil
+}
+
+// lastDescriptor is higher than those of connections.
+const lastDescriptor = 1000
+
+// closedFirst has the kernel close the listener before the connections when the
+// process is killed: it does so from the highest descriptor down. So a peer that
+// sees its connection end is refused at once, and needn't ask twice. Where that
+// can't be had, it asks twice.
+func closedFirst(listener net.Listener) net.Listener {
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
+		return listener
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return listener
+	}
+	last := -1
+	err = raw.Control(func(fd uintptr) {
+		last, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, lastDescriptor)
+	})
+	if err != nil || last < 0 {
+		return listener
+	}
+	return &lastListener{TCPListener: tcp, last: last}
+}
+
+// lastListener has a second descriptor.
+type lastListener struct {
+	*net.TCPListener
+
+	last int
+	once sync.Once
+}
+
+// Close closes both.
+func (l *lastListener) Close() error {
+	err := l.TCPListener.Close()
+	l.once.Do(func() { err = errors.Join(err, unix.Close(l.last)) })
+	return err
 }
 
 // roundTrip is the smoothed time and four times its variation: what the kernel

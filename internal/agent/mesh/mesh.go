@@ -171,8 +171,8 @@ func (m *Mesh) Send(to string, parcel Parcel) bool {
 
 // gone tells that the process at the other end of a connection has ended.
 func (m *Mesh) gone(last *conn) {
+	m.Events.Gone(last.name, last.life) // Before anything is written: that may take a while.
 	m.Log.Info("a peer's process has ended", "peer", last.name, "planned", last.left.Load())
-	m.Events.Gone(last.name, last.life)
 }
 
 // stray tells of a letter that isn't delivered.
