@@ -15,11 +15,18 @@ import (
 // it and its connections, and nobody is told. No packet is answered, neither by
 // an acknowledgement nor by a reset.
 type cable struct {
-	*net.TCPListener
+	tcpListener
 
 	t        *testing.T
 	mu       sync.Mutex
 	accepted []*net.TCPConn
+}
+
+// tcpListener is what Listen returns.
+type tcpListener interface {
+	net.Listener
+	syscall.Conn
+	AcceptTCP() (*net.TCPConn, error)
 }
 
 func (c *cable) Accept() (net.Conn, error) {
@@ -49,7 +56,7 @@ func (c *cable) each(do func(fd int) error) {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, end := range append([]syscall.Conn{c.TCPListener}, conns(c.accepted)...) {
+	for _, end := range append([]syscall.Conn{c.tcpListener}, conns(c.accepted)...) {
 		control, err := end.SyscallConn()
 		if err != nil {
 			continue // It is closed.
@@ -78,7 +85,7 @@ func TestAPeerThatVanishesIsGivenUpAndMetAgain(t *testing.T) {
 			var line *cable
 			a := w.settle("a", "127.0.0.1:0", 1)
 			b := w.settle("b", "127.0.0.1:0", 2, func(c *mesh.Config) {
-				line = &cable{TCPListener: c.Listener.(*net.TCPListener), t: t} //nolint:errcheck,forcetypeassert // It is one.
+				line = &cable{tcpListener: c.Listener.(tcpListener), t: t} //nolint:errcheck,forcetypeassert // It is one.
 				c.Listener = line
 			})
 			a.SetPeers(map[string]string{"b": b.address})
