@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// contradiction finds two answers that can't both be true: that of somebody who led after a higher token was given out, or
+// two processes with one token. Whoever led at two moments did so in between; so two that led at the same time, as far as
+// the answers can tell, contradict each other.
+func contradiction(led []answer) string {
+	begun := slices.SortedFunc(slices.Values(led), func(a, b answer) int { return a.sent.Compare(b.sent) })
+	ended := slices.SortedFunc(slices.Values(led), func(a, b answer) int { return a.received.Compare(b.received) })
+	holders := map[uint64]answer{}
+	var highest answer
+	for _, late := range begun {
+		for len(ended) > 0 && ended[0].received.Before(late.sent) {
+			if ended[0].Token > highest.Token {
+				highest = ended[0]
+			}
+			ended = ended[1:]
+		}
+		if late.Token < highest.Token {
+			return fmt.Sprintf("%s led after a higher token was out: %s", show(late), show(highest))
+		}
+		if other, ok := holders[late.Token]; ok && other.from != late.from {
+			return fmt.Sprintf("two led with one token: %s, %s", show(other), show(late))
+		}
+		holders[late.Token] = late
+	}
+	return ""
+}
+
+func show(a answer) string {
+	return fmt.Sprintf("%s (process %d) with token %d, asked %s, answered %s later",
+		a.from.pod, a.from.pid, a.Token, a.sent.Format("15:04:05.000000"), a.received.Sub(a.sent))
+}
+
+// tenures are those that were seen, in order.
+func tenures(led []answer) (lines []string) {
+	led = slices.SortedStableFunc(slices.Values(led), func(a, b answer) int {
+		return cmp.Or(cmp.Compare(a.Token, b.Token), a.received.Compare(b.received))
+	})
+	for i := 0; i < len(led); {
+		j := i
+		for j+1 < len(led) && led[j+1].Token == led[i].Token {
+			j++
+		}
+		lines = append(lines, fmt.Sprintf("%s led with token %d from %s to %s, in %d answers", led[i].from.pod, led[i].Token,
+			led[i].received.Format("15:04:05.000"), led[j].received.Format("15:04:05.000"), j+1-i))
+		i = j + 1
+	}
+	return lines
+}
+
+func TestContradictionsAreFound(t *testing.T) {
+	start := time.Now()
+	a, b := process{1, "a"}, process{2, "b"}
+	said := func(from process, token uint64, sent, received time.Duration) answer {
+		return answer{from: from, sent: start.Add(sent), received: start.Add(received), leader: leader{Leading: true, Token: token}}
+	}
+	for name, c := range map[string]struct {
+		led  []answer
+		want bool
+	}{
+		"nobody":                   {nil, false},
+		"one after the other":      {[]answer{said(a, 5, 0, 1), said(a, 5, 2, 3), said(b, 7, 4, 5)}, false},
+		"an answer that took long": {[]answer{said(a, 5, 0, 9), said(b, 7, 4, 5)}, false},
+		"in between":               {[]answer{said(a, 5, 0, 1), said(b, 7, 4, 5), said(a, 5, 6, 7)}, true},
+		"a token that falls":       {[]answer{said(a, 7, 0, 1), said(b, 5, 4, 5)}, true},
+		"one token, two processes": {[]answer{said(a, 7, 0, 1), said(b, 7, 0, 1)}, true},
+	} {
+		if got := contradiction(c.led); (got != "") != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
