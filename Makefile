@@ -201,14 +201,15 @@ build: ## Build the commands into bin/.
 	done
 
 .PHONY: demo
-demo: ## Build the kubectl plugin, and walk through elections with and without faults.
-	@mkdir -p bin; $(STATIC) -o bin/ ./cmd/kubectl-conclave
+demo: ## Walk through elections in the simulator, then take the coordinator away from five real agents.
+	@$(MAKE) build
 	@$(call show,4 of 10 finds out that 10 is dead,--algorithm Bully --processes 10 --crashed 10 --initiators 4)
 	@$(call show,the same with a status table,--algorithm StatusTable --processes 10 --crashed 10 --initiators 4)
 	@$(call show,5 comes back and is the highest: every message,--algorithm StatusTable --processes 5 --recover 5 -o transcript)
 	@$(call show,two of a ring start at once: a diagram for Mermaid,--algorithm RingSkip --processes 4 --crashed 4 --initiators 1$(comma)2 -o mermaid)
 	@$(call show,what elections cost in groups of up to 20,compare --max 20)
 	@$(call show,20000 schedules in which all goes wrong that can,--algorithm StatusTable --processes 5 --safety Majority --faults all --schedules 20000)
+	@$(GO) run ./hack/demo-agents bin/conclave-agent
 
 comma := ,
 # show tells what a simulation is about and how it is called, and runs it.

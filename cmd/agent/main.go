@@ -20,7 +20,10 @@ const (
 	exitMisused = 2 // a flag or the configuration is wrong
 )
 
-func main() { os.Exit(run(context.Background(), newRoot())) }
+func main() {
+	thrift()
+	os.Exit(run(context.Background(), newRoot()))
+}
 
 // run runs a command and returns its exit status. What went wrong is one line on
 // stderr, or one for each complaint about the configuration.

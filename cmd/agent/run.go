@@ -55,7 +55,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 		return err
 	}
 	defer store.Close()
-	security, err := secure(c, log)
+	files, err := certificates(c, log)
 	if err != nil {
 		return err
 	}
@@ -68,10 +68,15 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 		return errors.Join(fmt.Errorf("await peers: %w", err), local.Close())
 	}
 	registry := metrics.New()
-	a, err := agent.New(ctx, c, agent.Parts{
-		Clock: clock.New(time.Now()), Life: 1 + rand.Uint32N(1<<32-1), Listener: listener, Security: security,
+	parts := agent.Parts{
+		Clock: clock.New(time.Now()), Life: 1 + rand.Uint32N(1<<32-1), Listener: listener,
 		Lists: store, Meter: func(of string) group.Meter { return registry.Of(of) }, Log: log,
-	})
+	}
+	if files != nil {
+		parts.Security, parts.Problems = mesh.Certificates{Files: files, Domain: c.Domain}, expiry(files)
+		registry.CertificateUntil = files.Until
+	}
+	a, err := agent.New(ctx, c, parts)
 	if err != nil {
 		return errors.Join(err, local.Close(), listener.Close())
 	}
@@ -117,18 +122,25 @@ func listenLocally(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-func secure(c *config.Config, log *slog.Logger) (mesh.Security, error) {
+// certificates are nil if the config does without.
+func certificates(c *config.Config, log *slog.Logger) (*identity.Files, error) {
 	if c.TLS.Insecure {
 		log.Warn("peers are connected without TLS: anyone on this machine can take part")
-		return nil, nil //nolint:nilnil // No security is what the config asks for.
+		return nil, nil //nolint:nilnil // No certificates are what the config asks for.
 	}
-	files, err := identity.Open(c.Identity(), func(err error) {
+	return identity.Open(c.Identity(), func(err error) {
 		log.Error("goes on with the certificate that it had", "error", err)
 	})
-	if err != nil {
-		return nil, err
+}
+
+// expiry tells when peers turn this agent away.
+func expiry(files *identity.Files) func() []string {
+	return func() []string {
+		if until := files.Until(); time.Now().After(until) {
+			return []string{"the certificate has expired at " + until.UTC().Format(time.RFC3339) + ": put a new one in its place"}
+		}
+		return nil
 	}
-	return mesh.Certificates{Files: files, Domain: c.Domain}, nil
 }
 
 // logger writes what an operator should know.

@@ -5,14 +5,21 @@ import (
 	"crypto/sha256"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/conclave-dev/conclave/internal/agent"
 )
 
-// lookEvery is how soon a changed file is taken over. Polling sees what mounted
-// ConfigMaps do, too, which replace a link two folders up.
-const lookEvery = time.Second
+// calm is how long a file must not change before it is taken over: it may be
+// written in pieces. lookEvery is how often to look where the kernel can't tell,
+// and to try again what the disk has refused.
+const (
+	calm      = 100 * time.Millisecond
+	lookEvery = time.Second
+)
 
 // file is a configuration and what was in it when it was taken over.
 type file struct {
@@ -28,14 +35,26 @@ func look(path string) file { return file{path, fingerprint(path)} }
 // the agent goes on with what it had; it is asked to try again only when the
 // file changes once more, or with what the disk refused.
 func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
+	changes, failures, stop := f.changes(log)
+	defer stop()
 	tried, settled := f.content, true
+	soon := time.After(0) // It may have changed before anybody watched.
 	for {
+		if soon == nil && (changes == nil || !settled) {
+			soon = time.After(lookEvery)
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-changes:
+			soon = time.After(calm)
+			continue
+		case err := <-failures:
+			log.Debug("may have missed a change of the file", "error", err)
+			soon = time.After(calm)
+			continue
+		case <-soon:
+			soon = nil
 		}
 		now := fingerprint(f.path)
 		if now == tried && settled {
@@ -57,6 +76,21 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 			log.Error("refused the changed file, and goes on as before", "error", err)
 		}
 	}
+}
+
+// changes tells of everything that happens in the file's folder: a mounted
+// ConfigMap changes by a link beside the file. It is nil if the kernel can't tell.
+func (f file) changes(log *slog.Logger) (changes <-chan fsnotify.Event, failures <-chan error, stop func()) {
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		stop = func() { _ = watcher.Close() } // It only reads.
+		if err = watcher.Add(filepath.Dir(f.path)); err == nil {
+			return watcher.Events, watcher.Errors, stop
+		}
+		stop()
+	}
+	log.Warn("looks at the file every second, since the kernel doesn't tell when it changes", "error", err)
+	return nil, nil, func() {}
 }
 
 // fingerprint tells one content of the file from the next. A file that can't be

@@ -30,6 +30,9 @@ type Groups interface {
 // Registry holds the counters of all groups. Those of a group that was left
 // stay: a counter never goes back.
 type Registry struct {
+	// CertificateUntil, if it isn't nil, is when the agent's certificate expires.
+	CertificateUntil func() time.Time
+
 	mu     sync.Mutex
 	groups map[string]*Group
 }
@@ -179,6 +182,10 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	p.histogram("conclave_tenure_seconds", "How long this process was coordinator, each time.",
 		func(g *Group) *histogram { return &g.tenure })
 	p.present(groups)
+	if r.CertificateUntil != nil {
+		p.header("conclave_certificate_expiry_timestamp_seconds", "When this agent's certificate expires.", "gauge")
+		fmt.Fprintf(w, "conclave_certificate_expiry_timestamp_seconds %d\n", r.CertificateUntil().Unix())
+	}
 	p.process()
 }
 

@@ -325,7 +325,11 @@ func (m *Machine) resigned(msg *election.Message, out *election.Output) {
 		return
 	}
 	m.leaderLost(election.None, out)
-	if msg.Subject == m.cfg.Self && m.role == follower {
+	switch heir := msg.Subject; {
+	case m.role != follower || heir == election.None:
+	case heir == m.cfg.Self:
 		m.campaignAt, m.heir = m.now, true
+	case m.known(heir) && !m.detector.Suspects(heir):
+		m.campaignAt += m.cfg.Stagger // it may be of lower rank, and comes first all the same
 	}
 }

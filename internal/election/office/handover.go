@@ -124,6 +124,12 @@ func (m *Machine) retreat(out *election.Output) {
 	m.innerStep(election.Input{Kind: election.Withdraw, Now: m.now}, out)
 }
 
+// revive ends a withdrawal: the application lives.
+func (m *Machine) revive(out *election.Output) {
+	m.appDead = false
+	m.stand(out)
+}
+
 // stand puts this process back into the running, if nothing keeps it out.
 func (m *Machine) stand(out *election.Output) {
 	if !m.withdrawn || m.appDead || m.standAgain != election.Never {

@@ -60,3 +60,23 @@ func TestWhoStandsAgainIsWaitedFor(t *testing.T) {
 		t.Error("3 claims the office although 5 stands again")
 	}
 }
+
+// TestTheHeirComesFirst: also before those who outrank it.
+func TestTheHeirComesFirst(t *testing.T) {
+	d := follower(t, office.Majority, nil)
+	d.tell(me, election.Input{Kind: election.Suspect, Peer: 5})
+	resigns(d, 4, 10, 1, election.Hold{Away: true})
+	if d.sent(election.Beat) != 0 {
+		t.Error("3, the highest, claims the office at once although 1 is to have it")
+	}
+	d.says(1, election.Beat, 11, election.Hold{Held: true})
+	d.wantFollowed(1, me)
+
+	lost := follower(t, office.Majority, nil)
+	lost.tell(me, election.Input{Kind: election.Suspect, Peer: 5})
+	resigns(lost, 4, 10, 1, election.Hold{Away: true})
+	lost.pass(patience)
+	if lost.sent(election.Beat) == 0 {
+		t.Error("3 doesn't claim the office although 1 doesn't take it")
+	}
+}

@@ -218,8 +218,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	case election.Withdraw:
 		m.withdraw(out)
 	case election.Stand:
-		m.appDead = false
-		m.stand(out)
+		m.revive(out)
 	case election.Adopt:
 		m.adopt(in.Roster, out)
 	case election.StepDown:

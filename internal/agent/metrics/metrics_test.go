@@ -1,0 +1,103 @@
+package metrics
+
+import (
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+type nobody struct{}
+
+func (nobody) Names() []string                  { return nil }
+func (nobody) Find(string) (*group.Group, bool) { return nil, false }
+
+// page is what a Prometheus gets.
+func read(t *testing.T, r *Registry) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r.Handler(nobody{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	return w.Body.String()
+}
+
+func TestEventsAreCounted(t *testing.T) {
+	r := New()
+	r.CertificateUntil = func() time.Time { return time.Unix(1800000000, 0) }
+	g := r.Of("ledger")
+	g.Vacant(group.Start, 0)
+	g.Filled(30 * time.Millisecond)
+	g.Vacant(group.Crash, 40*time.Millisecond)
+	g.Filled(2 * time.Millisecond)
+	g.Sent(election.Beat)
+	g.Sent(election.Beat)
+	g.Received(election.Grant)
+	g.Received(255)
+	g.Refused()
+	g.Suspected()
+	g.Cleared()
+	for _, kind := range []election.EventKind{election.Tenure, election.Lost, election.Refused, election.Outdated} {
+		g.Told(election.Event{Kind: kind})
+	}
+	text := read(t, r)
+	for _, line := range []string{
+		`conclave_elections_total{group="ledger",cause="start"} 1`,
+		`conclave_elections_total{group="ledger",cause="crash"} 1`,
+		`conclave_elections_total{group="ledger",cause="silence"} 0`,
+		`conclave_messages_sent_total{group="ledger",kind="BEAT"} 2`,
+		`conclave_messages_received_total{group="ledger",kind="GRANT"} 1`,
+		`conclave_messages_refused_total{group="ledger"} 2`,
+		`conclave_messages_outdated_total{group="ledger"} 1`,
+		`conclave_suspicions_total{group="ledger"} 1`,
+		`conclave_false_suspicions_total{group="ledger"} 1`,
+		`conclave_tenures_total{group="ledger"} 1`,
+		`conclave_tenure_seconds_count{group="ledger"} 1`,
+		`conclave_detection_seconds_bucket{group="ledger",le="0.025"} 0`,
+		`conclave_detection_seconds_bucket{group="ledger",le="0.05"} 1`,
+		`conclave_election_seconds_bucket{group="ledger",le="0.001"} 0`,
+		`conclave_election_seconds_bucket{group="ledger",le="0.0025"} 1`,
+		`conclave_election_seconds_bucket{group="ledger",le="+Inf"} 2`,
+		`conclave_election_seconds_sum{group="ledger"} 0.032`,
+		`conclave_certificate_expiry_timestamp_seconds 1800000000`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("there is no line %s", line)
+		}
+	}
+}
+
+// TestTheFormatIsThatOfPrometheus: each family has its help and its type, once,
+// before its samples, and each sample a number.
+func TestTheFormatIsThatOfPrometheus(t *testing.T) {
+	r := New()
+	r.Of("b").Sent(election.Beat)
+	r.Of("a").Filled(time.Second)
+	family, seen := "", map[string]bool{}
+	sample := regexp.MustCompile(`^([a-z_]+?)(_bucket|_sum|_count)?(\{([a-z]+="[^"]*",?)+\})? [-+0-9.e]+$`)
+	for line := range strings.Lines(read(t, r)) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "# HELP "):
+			family = strings.Fields(line)[2]
+			if seen[family] {
+				t.Errorf("%s comes twice", family)
+			}
+			seen[family] = true
+		case strings.HasPrefix(line, "# TYPE "):
+			if f := strings.Fields(line); f[2] != family || f[3] != "counter" && f[3] != "gauge" && f[3] != "histogram" {
+				t.Errorf("in the family of %s: %s", family, line)
+			}
+		default:
+			m := sample.FindStringSubmatch(line)
+			if m == nil || m[1] != family && m[1]+m[2] != family {
+				t.Errorf("in the family of %s: %s", family, line)
+			}
+		}
+	}
+	if len(seen) < 15 {
+		t.Errorf("there are %d families only", len(seen))
+	}
+}
