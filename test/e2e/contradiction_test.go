@@ -34,6 +34,33 @@ func contradiction(led []answer) string {
 	return ""
 }
 
+// brokenPromise finds an agent that led before the time was over that another one had said remains. Only an agent that was
+// killed may break its word.
+func brokenPromise(led []answer) string {
+	begun := slices.SortedFunc(slices.Values(led), func(a, b answer) int { return a.sent.Compare(b.sent) })
+	ended := slices.SortedFunc(slices.Values(led), func(a, b answer) int { return a.received.Compare(b.received) })
+	promises := map[process]answer{} // that end last
+	for _, late := range begun {
+		for len(ended) > 0 && ended[0].received.Before(late.sent) {
+			if first := ended[0]; first.until().After(promises[first.from].until()) {
+				promises[first.from] = first
+			}
+			ended = ended[1:]
+		}
+		for from, promise := range promises {
+			if from != late.from && late.received.Before(promise.until()) {
+				return fmt.Sprintf("%s had %dms left, when there led %s", show(promise), promise.RemainingMillis, show(late))
+			}
+		}
+	}
+	return ""
+}
+
+// until is the moment until which somebody who got this answer may act.
+func (a answer) until() time.Time {
+	return a.sent.Add(time.Duration(a.RemainingMillis) * time.Millisecond)
+}
+
 func show(a answer) string {
 	return fmt.Sprintf("%s (process %d) with token %d, asked %s, answered %s later",
 		a.from.pod, a.from.pid, a.Token, a.sent.Format("15:04:05.000000"), a.received.Sub(a.sent))
@@ -74,6 +101,31 @@ func TestContradictionsAreFound(t *testing.T) {
 		"one token, two processes": {[]answer{said(a, 7, 0, 1), said(b, 7, 0, 1)}, true},
 	} {
 		if got := contradiction(c.led); (got != "") != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestBrokenPromisesAreFound(t *testing.T) {
+	start := time.Now()
+	said := func(pid int, remaining, sent, received int64) answer {
+		moment := func(millis int64) time.Time { return start.Add(time.Duration(millis) * time.Millisecond) }
+		return answer{
+			from: process{pid: pid}, sent: moment(sent), received: moment(received),
+			leader: leader{Leading: true, RemainingMillis: remaining},
+		}
+	}
+	for name, c := range map[string]struct {
+		led  []answer
+		want bool
+	}{
+		"its own successor":        {[]answer{said(1, 100, 0, 1), said(1, 100, 10, 11)}, false},
+		"in time":                  {[]answer{said(1, 100, 0, 1), said(2, 100, 100, 101)}, false},
+		"an answer that took long": {[]answer{said(1, 100, 0, 1), said(2, 100, 90, 110)}, false},
+		"too early":                {[]answer{said(1, 100, 0, 1), said(2, 100, 90, 95)}, true},
+		"a later, shorter promise": {[]answer{said(1, 100, 0, 1), said(1, 10, 5, 6), said(2, 100, 90, 95)}, true},
+	} {
+		if got := brokenPromise(c.led); (got != "") != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

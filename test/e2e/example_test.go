@@ -222,4 +222,7 @@ func testRollout(l ledger) {
 			l.t.Errorf("%s wasn't restarted", process.pod)
 		}
 	}
+	if found := brokenPromise(l.since(begun)); found != "" {
+		l.t.Error(found)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -210,6 +211,13 @@ func (o *observer) agree(on string, pods ...string) bool {
 		}
 	}
 	return true
+}
+
+// since are the answers of agents that led, from a moment on.
+func (o *observer) since(begun time.Time) []answer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(o.led), func(a answer) bool { return a.sent.Before(begun) })
 }
 
 // contradiction is the first that there is in all that was said until now.
