@@ -156,13 +156,13 @@ func testStatus(l ledger) {
 }
 
 func testKilledAgent(l ledger) {
-	killed := slices.IndexFunc(l.processes(), func(p process) bool { return p.pod == highest })
+	agents := l.processes()
+	killed := slices.IndexFunc(agents, func(p process) bool { return p.pod == highest })
 	if killed < 0 {
 		l.t.Fatalf("%s has no agent", highest)
 	}
-	pid := l.processes()[killed].pid
 	begun := time.Now()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(agents[killed].pid, syscall.SIGKILL); err != nil {
 		l.t.Fatal(err)
 	}
 	l.await(begun, pods[3], besides(highest)...)
