@@ -228,6 +228,12 @@ image: ## Make the images of COMMANDS without Docker: dist/NAME.tar to load, dis
 		$(GO) -C hack/image run . -source $(CURDIR) -package ./cmd/$$name -version $(VERSION) -tag $$tag -platform $(PLATFORM) -output $(CURDIR)/dist; \
 	done
 
+.PHONY: image-example
+image-example: ## Make the images of examples/kubernetes in the same way: dist/agent.tar and dist/go.tar.
+	@$(MAKE) image COMMANDS=agent AGENT_IMG=conclave/agent:example
+	@$(GO) -C hack/image run . -source $(CURDIR) -package ./examples/go -version $(VERSION) -tag conclave/example-go:example \
+		-platform $(PLATFORM) -output $(CURDIR)/dist
+
 .PHONY: docker-build
 docker-build: ## Make the same images with Docker.
 	@command -v $(DOCKER) >/dev/null || { echo "there is no $(DOCKER) here: make image makes the same images without it" >&2; exit 2; }

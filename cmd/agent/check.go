@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -36,19 +37,33 @@ Otherwise it is 0, also if there are warnings.`,
 }
 
 func addConfig(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "config", "", "the configuration, a YAML file")
+	cmd.Flags().StringVar(path, "config", os.Getenv(configVariable), "the configuration, a YAML file; or in "+configVariable)
+	// Whatever the variable says, it isn't the default of those who read the help.
+	cmd.Flags().Lookup("config").DefValue = ""
 }
+
+// configVariable names the configuration where no flag does: a probe of
+// Kubernetes can't put a pod's name in its command, but a variable can have it.
+const configVariable = "CONCLAVE_CONFIG"
+
+var errNoConfig = misused("--config is missing: name the configuration, such as --config agent.yaml")
 
 // load reads a configuration and checks it, files and all.
 func load(path string) (*config.Config, error) {
-	if path == "" {
-		return nil, misused("--config is missing: name the configuration, such as --config agent.yaml")
-	}
-	c, err := config.Load(path)
+	c, err := read(path)
 	if err != nil {
 		return nil, err
 	}
 	return c, c.Check()
+}
+
+// read reads a configuration, and none of the files that it names: a running
+// agent has an opinion of its own on those.
+func read(path string) (*config.Config, error) {
+	if path == "" {
+		return nil, errNoConfig
+	}
+	return config.Load(path)
 }
 
 func summarize(w io.Writer, path string, c *config.Config) error {

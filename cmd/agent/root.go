@@ -26,7 +26,10 @@ address who leads.`,
   # Is the configuration in order?
   conclave-agent check --config agent.yaml
 
-  conclave-agent --config agent.yaml`,
+  conclave-agent --config agent.yaml
+
+  # What does the one that runs with it know?
+  conclave-agent status --config agent.yaml`,
 		Args:              noArguments,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -34,7 +37,7 @@ address who leads.`,
 	}
 	addRun(root)
 	root.SetFlagErrorFunc(explainFlag)
-	root.AddCommand(newCheck(), newCertificates(), newVersion())
+	root.AddCommand(newCheck(), newCertificates(), newStatus(), newVersion())
 	return root
 }
 

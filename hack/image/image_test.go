@@ -204,6 +204,7 @@ func extract(t *testing.T, content io.Reader, folder string) (names []string) {
 func TestTitle(t *testing.T) {
 	for path, want := range map[string]string{
 		"./cmd/manager":          "conclave-manager",
+		"./cmd/agent":            "conclave-agent",
 		"./cmd/kubectl-conclave": "kubectl-conclave",
 	} {
 		if got := (recipe{Package: path}).Title(); got != want {

@@ -24,6 +24,9 @@ type cluster struct {
 	environment []string
 	// load puts the images of a tar file onto the nodes.
 	load func(archive string)
+	// own runs hack/cluster on the cluster, and name is its name there. Both are zero unless it's the test's own.
+	own  func(verb string, arguments ...string)
+	name string
 }
 
 func newCluster(t *testing.T, kind string) *cluster {
@@ -39,7 +42,7 @@ func newCluster(t *testing.T, kind string) *cluster {
 	}
 }
 
-// newOwnCluster starts a throwaway cluster with one node, which is gone when the test ends.
+// newOwnCluster starts a throwaway cluster with three nodes, which is gone when the test ends.
 func newOwnCluster(t *testing.T) *cluster {
 	t.Helper()
 	folder := t.TempDir()
@@ -49,13 +52,17 @@ func newOwnCluster(t *testing.T) *cluster {
 	name := "e2e-" + checkout(t)
 	run(t, tool, "down", "--name", name) // Whatever an interrupted run has left.
 	t.Cleanup(func() { run(t, tool, "down", "--name", name) })
-	kubeconfig, found := strings.CutPrefix(run(t, tool, "up", "--nodes", "1", "--name", name), "export ")
+	kubeconfig, found := strings.CutPrefix(run(t, tool, "up", "--nodes", "3", "--name", name), "export ")
 	if !found {
 		t.Fatalf("up printed %q, which is no variable to export", kubeconfig)
 	}
+	own := func(verb string, arguments ...string) {
+		t.Helper()
+		run(t, tool, append([]string{verb, "--name", name}, arguments...)...)
+	}
 	return &cluster{
 		t: t, client: filepath.Join(run(t, tool, "assets"), "kubectl"), environment: []string{kubeconfig},
-		load: func(archive string) { run(t, tool, "load", archive, "--name", name) },
+		load: func(archive string) { own("load", archive) }, own: own, name: name,
 	}
 }
 
@@ -169,17 +176,17 @@ func (c *cluster) eventually(limit time.Duration, what string, so func() bool) {
 	c.t.Logf("%s, after %s", what, time.Since(begun).Round(10*time.Millisecond))
 }
 
-// makeImage makes the image of a command, conclave/NAME:e2e, as users do, and returns the tar file with it.
-func makeImage(t *testing.T, command string) string {
+// makeImage makes the image of a main package, as users do, and returns the tar file with it.
+func makeImage(t *testing.T, source, tag string) string {
 	t.Helper()
-	source, err := filepath.Abs(top)
+	repository, err := filepath.Abs(top)
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	run(t, "go", "-C", filepath.Join(top, "hack", "image"), "run", ".", "-source", source, "-package", "./cmd/"+command,
-		"-version", "e2e", "-tag", "conclave/"+command+":e2e", "-output", folder)
-	return filepath.Join(folder, command+".tar")
+	run(t, "go", "-C", filepath.Join(top, "hack", "image"), "run", ".", "-source", repository, "-package", source,
+		"-version", "e2e", "-tag", tag, "-output", folder)
+	return filepath.Join(folder, filepath.Base(source)+".tar")
 }
 
 // run runs a program and returns the line that it printed.

@@ -17,7 +17,7 @@ func TestInCluster(t *testing.T) {
 		t.Skip("needs a cluster, and nobody asked for one: make test-e2e does")
 	}
 	c := newCluster(t, kind)
-	c.load(makeImage(t, "kubectl-conclave"))
+	c.load(makeImage(t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
 	c.makeNamespace()
 	for _, part := range []struct {
 		name string
@@ -25,6 +25,7 @@ func TestInCluster(t *testing.T) {
 	}{
 		{"the namespace refuses what isn't restricted", testRefusal},
 		{"an election in a pod takes the messages that the textbook says", testSimulate},
+		{"the pods of examples/kubernetes elect, whatever befalls them", testExample},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(c.in(t)) })
 	}

@@ -163,11 +163,37 @@ func (g *Group) closed(s *Session) {
 		if g.app.stopping {
 			g.stoppedIfResting()
 		} else {
-			g.withdraw()
+			g.giveUp()
 		}
 	}
 	g.reconsider()
 }
+
+// giveUp withdraws when nothing acts any more: at once, unless somebody who only
+// asked may take this process for the coordinator, as a part of the application
+// may that lives on.
+func (g *Group) giveUp() {
+	rest := g.owed()
+	if g.app.term == 0 || rest <= 0 {
+		g.withdraw()
+		return
+	}
+	if !g.app.stopping {
+		g.stop(g.app.term, election.None) // Nobody is promised more.
+	}
+	term := g.app.term
+	time.AfterFunc(rest, func() {
+		_ = g.do(func() { // A group that was left has nothing to give up.
+			if g.app.term == term {
+				g.withdraw()
+			}
+			g.reconsider()
+		})
+	})
+}
+
+// owed is how long somebody who only asked may still act.
+func (g *Group) owed() time.Duration { return g.cfg.Clock.Until(election.Tick(g.promised.Load())) }
 
 func (g *Group) withdraw() {
 	if g.app.standing {
@@ -186,7 +212,7 @@ func (g *Group) reconsider() {
 		g.app.standing = true
 		g.step(election.Input{Kind: election.Stand})
 	case g.app.acting == nil:
-		g.withdraw()
+		g.giveUp()
 	case !g.app.stopping:
 		g.stop(g.app.term, election.None)
 		g.app.rested = g.reconsider
@@ -243,7 +269,7 @@ func (g *Group) stoppedIfResting() {
 	}
 	term := g.app.term
 	stopped := func() { g.step(election.Input{Kind: election.Stopped, Term: term}) }
-	if rest := g.cfg.Clock.Until(election.Tick(g.promised.Load())); rest > 0 {
+	if rest := g.owed(); rest > 0 {
 		time.AfterFunc(rest, func() { _ = g.do(stopped) }) // A group that was left has stopped.
 		return
 	}

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -234,6 +235,92 @@ func TestNobodySucceedsWhileSomebodyWhoAskedMayAct(t *testing.T) {
 	}
 	if left := time.Until(until); left > 0 {
 		t.Errorf("b succeeded %s too early", left)
+	}
+}
+
+// TestADeadApplicationKeepsItsPromises: a part of it that holds no session may
+// live, and goes by what it was promised.
+func TestADeadApplicationKeepsItsPromises(t *testing.T) {
+	for name, c := range map[string]struct {
+		session bool
+		die     func(*testing.T, *Group, *Session)
+	}{
+		"a probe fails":   {false, func(t *testing.T, g *Group, _ *Session) { unwell(t, g) }},
+		"a session ends":  {true, func(_ *testing.T, _ *Group, s *Session) { s.Close() }},
+		"another is open": {true, func(t *testing.T, g *Group, s *Session) { open(t, g); s.Close() }},
+		"it hands over": {true, func(t *testing.T, g *Group, s *Session) {
+			go func() { _, _ = g.StepDown(context.WithoutCancel(t.Context()), "b") }()
+			next(t, s, Stop)
+			s.Close()
+		}},
+		"it stops since a probe fails": {true, func(t *testing.T, g *Group, s *Session) {
+			unwell(t, g)
+			stop := next(t, s, Stop)
+			if err := g.Stopped(soon(t), s.ID(), stop.Term); err != nil {
+				t.Error(err)
+			}
+			unwell(t, g)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+				g.Preemption.Stable = time.Minute
+				g.Safety.Lease = time.Second
+			})
+			leader := town.of("c")
+			var s *Session
+			if c.session {
+				s = open(t, leader)
+			}
+			first := await(t, leader, "c leads", leads)
+			for _, name := range []string{"a", "b"} {
+				await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+			}
+			if c.session {
+				next(t, s, Lead)
+			}
+			asked := time.Now()
+			l := leader.Ask()
+			if l.RemainingMillis == nil {
+				t.Fatalf("c says %+v", l)
+			}
+			until := asked.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
+			c.die(t, leader, s)
+			if _, err := leader.Status(soon(t)); err != nil { // By then it knows.
+				t.Fatal(err)
+			}
+			if l := leader.Leader(); l.Leading {
+				t.Errorf("a dead application is told that it leads: %+v", l)
+			}
+			await(t, town.of("a"), "there is another coordinator", func(l Leader) bool { return l.Coordinator != "" && l.Term > first.Term })
+			if left := time.Until(until); left > 0 {
+				t.Errorf("somebody succeeded %s too early", left)
+			}
+		})
+	}
+}
+
+func unwell(t *testing.T, g *Group) {
+	t.Helper()
+	if err := g.Probed(soon(t), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeavingKeepsPromises although nobody is ready to succeed: somebody may be
+// by then.
+func TestLeavingKeepsPromises(t *testing.T) {
+	town := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second })
+	a := town.of("a")
+	await(t, a, "a leads", leads)
+	asked := time.Now()
+	l := a.Ask()
+	if l.RemainingMillis == nil {
+		t.Fatalf("a says %+v", l)
+	}
+	a.Leave(soon(t))
+	if left := time.Until(asked.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)); left > 0 {
+		t.Errorf("it left %s too early", left)
 	}
 }
 

@@ -88,15 +88,19 @@ func (g *Group) Leave(ctx context.Context) {
 }
 
 // rest has the application stop although there is no successor yet, and waits
-// until it has, or its time to do so is over.
+// until all of it has, or its time to do so is over.
 func (g *Group) rest(ctx context.Context) {
 	rested := make(chan struct{})
 	err := g.ask(ctx, func() {
-		if g.app.acting == nil {
+		if g.app.term == 0 {
 			close(rested)
 			return
 		}
 		g.stop(g.app.term, election.None)
+		if g.app.acting == nil {
+			close(rested)
+			return
+		}
 		g.app.rested = func() { close(rested) }
 	})
 	if err != nil {
@@ -104,6 +108,11 @@ func (g *Group) rest(ctx context.Context) {
 	}
 	select {
 	case <-rested:
+	case <-ctx.Done():
+	case <-g.done:
+	}
+	select {
+	case <-time.After(g.owed()):
 	case <-ctx.Done():
 	case <-g.done:
 	}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/api"
+)
+
+// answering has an agent answer where its configuration says, and returns that.
+func answering(t *testing.T, text string) (path string) {
+	t.Helper()
+	local, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = write(t, t.TempDir(), text+"api: "+local.Addr().String()+"\n")
+	a := start(t, path)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- api.Serve(ctx, local, api.New(a.Local(), http.NotFoundHandler())) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+const alone = `self: a
+listen: 127.0.0.1:7401
+tls: {insecure: true}
+groups:
+- name: ledger
+  members:
+  - {name: a, priority: 10, address: "127.0.0.1:7401"}
+`
+
+func TestStatusShowsTheTableAndSucceedsOnceThereIsACoordinator(t *testing.T) {
+	t.Setenv(configVariable, answering(t, alone))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	got := execute(t, "status")
+	for got.status != 0 {
+		if got.err != "error: not ready: group ledger has no coordinator\n" {
+			t.Fatalf("got %+v", got)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("it never leads: %+v", got)
+		}
+		got = execute(t, "status")
+	}
+	head, rest, _ := strings.Cut(got.out, "\n")
+	if !strings.HasPrefix(head, "group ledger, seen by a: StatusTable, Majority, version 1, term ") {
+		t.Errorf("it begins with %q", head)
+	}
+	if want := `NAME  PRIORITY  STATUS       ADDRESS         CONNECTED
+a     10        Coordinator  127.0.0.1:7401  self
+`; rest != want {
+		t.Errorf("got\n%swant\n%s", rest, want)
+	}
+}
+
+func TestStatusFailsWithoutACoordinator(t *testing.T) {
+	got := execute(t, "status", "--config", answering(t, inOrder))
+	if got.status != 1 || got.err != "error: not ready: group ledger has no coordinator\n" || !strings.Contains(got.out, "\nb     20        ") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestStatusFailsWithoutAnAgent(t *testing.T) {
+	local, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local.Close()
+	path := write(t, t.TempDir(), alone+"api: "+local.Addr().String()+"\n")
+	got := execute(t, "status", "--config", path)
+	if got.status != 1 || !strings.HasPrefix(got.err, "error: no agent answers: ") || !strings.Contains(got.err, "connection refused") {
+		t.Errorf("got %+v", got)
+	}
+}
