@@ -54,8 +54,8 @@ func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at 
 // Terms is what a Machine reads terms from that starts now. One that starts
 // later than the process may have had a predecessor, whose terms it doesn't know.
 func (c *Clock) Terms() election.TermClock {
-	now := c.Now()
-	return election.TermClock{AtBoot: c.terms.Ceiling(now), Boot: now, TicksPerTerm: c.terms.TicksPerTerm}
+	reading := c.Reading()
+	return election.TermClock{AtBoot: reading, Boot: c.terms.Due(reading), TicksPerTerm: c.terms.TicksPerTerm}
 }
 
 // Reading is the term that the clock reads now.

@@ -323,9 +323,9 @@ func TestClosingSaysGoodbyeAndLeavesNothingBehind(t *testing.T) {
 		}
 		first.Close()
 		second.awaitsGone(first.Self, first.Life)
-		if !strings.Contains(second.log.text(), "peer="+first.Self+" planned=true") {
-			t.Fatalf("the end of %s isn't said to be planned:\n%s", first.Self, second.log.text())
-		}
+		eventually(t, "the end of "+first.Self+" is said to be planned", func() bool {
+			return strings.Contains(second.log.text(), "peer="+first.Self+" planned=true")
+		})
 		second.Close()
 	}
 	eventually(t, "no goroutine is left behind", func() bool { return runtime.NumGoroutine() <= before })
@@ -373,9 +373,9 @@ func TestNobodyComesBackAfterTheGoodbye(t *testing.T) {
 			}
 			first.Close()
 			second.awaitsGone(first.Self, first.Life)
-			if !strings.Contains(second.log.text(), "peer="+first.Self+" planned=true") {
-				t.Fatalf("the end of %s isn't said to be planned:\n%s", first.Self, second.log.text())
-			}
+			eventually(t, "the end of "+first.Self+" is said to be planned", func() bool {
+				return strings.Contains(second.log.text(), "peer="+first.Self+" planned=true")
+			})
 		})
 	}
 }
