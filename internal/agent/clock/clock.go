@@ -53,9 +53,10 @@ func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at 
 
 // Terms is what a Machine reads terms from that starts now. One that starts
 // later than the process may have had a predecessor, whose terms it doesn't know.
+// Its terms begin when those of the clock do: they are the same for all Machines.
 func (c *Clock) Terms() election.TermClock {
-	now := c.Now()
-	return election.TermClock{AtBoot: c.terms.Ceiling(now), Boot: now, TicksPerTerm: c.terms.TicksPerTerm}
+	term := c.Reading()
+	return election.TermClock{AtBoot: term, Boot: c.terms.Due(term), TicksPerTerm: c.terms.TicksPerTerm}
 }
 
 // Reading is the term that the clock reads now.
