@@ -127,6 +127,7 @@ func TestAProbeDecidesWhoStands(t *testing.T) {
 
 	s := open(t, town.of("c"))
 	lead := next(t, s, Lead)
+	await(t, town.of("b"), "b follows c", func(l Leader) bool { return l.Coordinator == "c" })
 	if err := town.of("c").Probed(soon(t), false); err != nil {
 		t.Fatal(err)
 	}
