@@ -117,6 +117,9 @@ func (m *Mesh) receive(raw net.Conn) {
 	if p == nil || p.dials {
 		m.Log.Debug("turned a caller away", "peer", c.name, "known", p != nil)
 		c.close()
+		if p != nil {
+			p.isAt(c.place, c.life)
+		}
 		return
 	}
 	p.welcome(c)

@@ -379,3 +379,21 @@ func TestNobodyComesBackAfterTheGoodbye(t *testing.T) {
 		})
 	}
 }
+
+// TestAPeerSaysWhereItIs: the side that dials has an address that is out of date,
+// as by a name server that remembers for too long. Whoever waits to be called
+// says where it is; also another life of it, while a connection with the former
+// one seems to be there.
+func TestAPeerSaysWhereItIs(t *testing.T) {
+	w := newTown(t)
+	a, b := w.settle("a", "127.0.0.1:0", 1), w.settle("b", "127.0.0.2:0", 2)
+	b.SetPeers(map[string]string{"a": a.address})
+	a.SetPeers(map[string]string{"b": "127.0.0.3:1"})
+	a.says(b, 1)
+	b.says(a, 1)
+
+	next := w.settle("b", "127.0.0.4:0", 3)
+	next.SetPeers(map[string]string{"a": a.address})
+	a.says(next, 2)
+	a.wantsNoneGone()
+}

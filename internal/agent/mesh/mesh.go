@@ -1,6 +1,7 @@
 // Package mesh connects an agent with its peers: one TCP connection for each
 // pair of agents, with TLS 1.3, shared by all groups that both are members of.
-// Of two agents, the one whose name sorts first dials.
+// Of two agents, the one whose name sorts first dials. The other one, if it isn't
+// dialled for a while, calls to say where it is: a name server may be behind.
 //
 // It also tells when a peer's process has ended. An end-of-file alone doesn't
 // say so; but when the process's connection was closed and its port refuses a

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -30,7 +31,10 @@ type peer struct {
 
 	mu      sync.Mutex
 	address string
-	conn    *conn
+	// hint is where the peer says that it is, until that turns out to be wrong. It
+	// knows better than a list or a name server that may be behind.
+	hint string
+	conn *conn
 	// trying: a connection may be there soon, so parcels wait in pending.
 	trying  bool
 	pending []Parcel
@@ -54,20 +58,49 @@ func (p *peer) moveTo(address string) {
 	if p.address == address {
 		return
 	}
-	p.address = address
+	p.address, p.hint = address, ""
 	if p.dials && p.conn != nil {
 		p.conn.close()
 	}
+	p.hurry()
+}
+
+// isAt takes the word of a peer that should have been dialled, and calls itself:
+// another life of it, or one that wasn't found.
+func (p *peer) isAt(place string, life uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil && p.conn.life == life {
+		return // It only finds out whether this agent can be called back.
+	}
+	p.hint = place
+	if p.conn != nil {
+		p.conn.close()
+	}
+	p.hurry()
+}
+
+func (p *peer) hurry() {
 	select {
 	case p.moved <- struct{}{}:
 	default:
 	}
 }
 
+// target is where to call the peer.
 func (p *peer) target() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.address
+	return cmp.Or(p.hint, p.address)
+}
+
+// isNotAt takes back a hint that was wrong, or isn't right any more.
+func (p *peer) isNotAt(place string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hint == place {
+		p.hint = ""
+	}
 }
 
 func (p *peer) connected() bool {
@@ -159,7 +192,7 @@ func pause() time.Duration { return redial/2 + rand.N(redial) }
 func (p *peer) meet() *conn {
 	for attempt := 0; ; attempt++ {
 		ctx, cancel := context.WithCancel(p.ctx)
-		next, result := p.whoever(ctx)
+		next, result := p.whoever(ctx, attempt)
 		cancel()
 		if next != nil || p.ended() {
 			return next
@@ -177,11 +210,10 @@ func (p *peer) meet() *conn {
 		} else {
 			p.giveUp()
 		}
-		var again <-chan time.Time
-		if p.dials || p.last != nil {
-			again = time.After(wait)
+		if !p.dials && p.last == nil {
+			wait *= 1 << min(attempt, 5) // It will most likely be called.
 		}
-		if next := p.rest(again); next != nil || p.ended() {
+		if next := p.rest(time.After(wait)); next != nil || p.ended() {
 			return next
 		}
 	}
@@ -200,8 +232,9 @@ func (p *peer) rest(again <-chan time.Time) *conn {
 }
 
 // whoever tries to reach the peer, unless it calls first. The side that waits to
-// be called only finds out whether anybody listens.
-func (p *peer) whoever(ctx context.Context) (*conn, result) {
+// be called only finds out whether anybody listens, or if it isn't called, says
+// where it is.
+func (p *peer) whoever(ctx context.Context, attempt int) (*conn, result) {
 	type outcome struct {
 		conn   *conn
 		result result
@@ -214,9 +247,14 @@ func (p *peer) whoever(ctx context.Context) (*conn, result) {
 	switch {
 	case p.dials:
 		p.mesh.tasks.Go(func() {
-			c, err := p.mesh.call(ctx, p.target(), p.name)
+			address := p.target()
+			c, err := p.mesh.call(ctx, address, p.name)
+			result := resultOf(err, place)
+			if err != nil && result != brokeOff {
+				p.isNotAt(address)
+			}
 			select {
-			case tried <- outcome{c, resultOf(err, place)}:
+			case tried <- outcome{c, result}:
 			case <-ctx.Done():
 				if c != nil {
 					c.close()
@@ -227,6 +265,16 @@ func (p *peer) whoever(ctx context.Context) (*conn, result) {
 		p.mesh.tasks.Go(func() {
 			select {
 			case tried <- outcome{nil, resultOf(p.mesh.knock(ctx, place), place)}:
+			case <-ctx.Done():
+			}
+		})
+	case attempt > 0:
+		p.mesh.tasks.Go(func() {
+			if c, err := p.mesh.call(ctx, p.target(), p.name); err == nil {
+				c.close() // It knows now, and calls back.
+			}
+			select {
+			case tried <- outcome{}:
 			case <-ctx.Done():
 			}
 		})
@@ -268,7 +316,7 @@ func (p *peer) callBack(ctx context.Context, c *conn) {
 func (p *peer) serve(c *conn) (next *conn) {
 	p.mu.Lock()
 	p.conn, p.trying = c, false
-	if p.mesh.closing.Load() || c.dialled != "" && c.dialled != p.address {
+	if p.mesh.closing.Load() || c.dialled != "" && c.dialled != p.address && c.dialled != p.hint {
 		c.close() // The peer has moved while it was called.
 	}
 	p.pending = slices.DeleteFunc(p.pending, c.send)
