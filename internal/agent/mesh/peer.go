@@ -231,56 +231,29 @@ func (p *peer) rest(again <-chan time.Time) *conn {
 	return nil
 }
 
-// whoever tries to reach the peer, unless it calls first. The side that waits to
-// be called only finds out whether anybody listens, or if it isn't called, says
-// where it is.
+// outcome is what came of an attempt to reach a peer.
+type outcome struct {
+	conn   *conn
+	result result
+}
+
+// whoever tries to reach the peer, unless it calls first.
 func (p *peer) whoever(ctx context.Context, attempt int) (*conn, result) {
-	type outcome struct {
-		conn   *conn
-		result result
-	}
-	tried := make(chan outcome)
-	place := ""
-	if p.last != nil {
-		place = p.last.place
-	}
-	switch {
-	case p.dials:
-		p.mesh.tasks.Go(func() {
-			address := p.target()
-			c, err := p.mesh.call(ctx, address, p.name)
-			result := resultOf(err, place)
-			if err != nil && result != brokeOff {
-				p.isNotAt(address)
-			}
-			select {
-			case tried <- outcome{c, result}:
-			case <-ctx.Done():
-				if c != nil {
-					c.close()
-				}
-			}
-		})
-	case place != "":
-		p.mesh.tasks.Go(func() {
-			select {
-			case tried <- outcome{nil, resultOf(p.mesh.knock(ctx, place), place)}:
-			case <-ctx.Done():
-			}
-		})
-	case attempt > 0:
-		p.mesh.tasks.Go(func() {
-			if c, err := p.mesh.call(ctx, p.target(), p.name); err == nil {
-				c.close() // It knows now, and calls back.
-			}
-			select {
-			case tried <- outcome{}:
-			case <-ctx.Done():
-			}
-		})
-	default:
+	try := p.way(attempt)
+	if try == nil {
 		return nil, unanswered
 	}
+	tried := make(chan outcome)
+	p.mesh.tasks.Go(func() {
+		o := try(ctx)
+		select {
+		case tried <- o:
+		case <-ctx.Done():
+			if o.conn != nil {
+				o.conn.close()
+			}
+		}
+	})
 	select {
 	case o := <-tried:
 		return o.conn, o.result
@@ -289,6 +262,41 @@ func (p *peer) whoever(ctx context.Context, attempt int) (*conn, result) {
 	case <-p.ctx.Done():
 		return nil, unanswered
 	}
+}
+
+// way is how to try. The side that waits to be called only finds out whether
+// anybody listens where the peer was, or if it isn't called, says where it is.
+func (p *peer) way(attempt int) func(context.Context) outcome {
+	place := ""
+	if p.last != nil {
+		place = p.last.place
+	}
+	switch {
+	case p.dials:
+		return func(ctx context.Context) outcome { return p.dial(ctx, place) }
+	case place != "":
+		return func(ctx context.Context) outcome { return outcome{nil, resultOf(p.mesh.knock(ctx, place), place)} }
+	case attempt > 0:
+		return p.announce
+	}
+	return nil
+}
+
+func (p *peer) dial(ctx context.Context, place string) outcome {
+	address := p.target()
+	c, err := p.mesh.call(ctx, address, p.name)
+	result := resultOf(err, place)
+	if err != nil && result != brokeOff {
+		p.isNotAt(address)
+	}
+	return outcome{c, result}
+}
+
+func (p *peer) announce(ctx context.Context) outcome {
+	if c, err := p.mesh.call(ctx, p.target(), p.name); err == nil {
+		c.close() // It knows now, and calls back.
+	}
+	return outcome{}
 }
 
 // callBack finds out whether the process that made a connection listens where it
