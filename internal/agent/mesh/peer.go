@@ -211,7 +211,7 @@ func (p *peer) meet() *conn {
 			p.giveUp()
 		}
 		if !p.dials && p.last == nil {
-			wait *= 1 << min(attempt, 5) // It will most likely be called.
+			wait *= 10 << min(attempt, 5) // It will most likely be called.
 		}
 		if next := p.rest(time.After(wait)); next != nil || p.ended() {
 			return next
