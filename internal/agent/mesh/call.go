@@ -131,11 +131,9 @@ func closedFirst(listener net.Listener) net.Listener {
 	if err != nil {
 		return listener
 	}
-	last := -1
-	err = raw.Control(func(fd uintptr) {
-		last, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, lastDescriptor)
-	})
-	if err != nil || last < 0 {
+	last, failed := 0, error(nil)
+	err = raw.Control(func(fd uintptr) { last, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, lastDescriptor) })
+	if err != nil || failed != nil {
 		return listener
 	}
 	return &lastListener{TCPListener: tcp, last: last}

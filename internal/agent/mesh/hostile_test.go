@@ -254,8 +254,13 @@ func TestWhoMayNotSpeakIsRefusedWithTheReason(t *testing.T) {
 func TestALetterInAnotherGroupIsNotRead(t *testing.T) {
 	w := newTown(t)
 	a, m := w.pair()
-	a.Send(m.Self, mesh.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: &wire.Letter{Group: "audit", Kind: election.Beat, Term: 666}})})
+	for _, group := range []string{"books", "audit", "books", "audit"} {
+		a.Send(m.Self, mesh.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: &wire.Letter{Group: group, Kind: election.Beat, Term: 666}})})
+	}
 	a.says(m, 1)
+	if told := m.log.count("letters aren't read"); told != 1 {
+		t.Errorf("that is told %d times", told)
+	}
 	if m.got("a 666") {
 		t.Error("a letter was read in a group for which its writer has no certificate")
 	}

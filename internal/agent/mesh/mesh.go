@@ -176,10 +176,11 @@ func (m *Mesh) gone(last *conn) {
 	m.Log.Info("a peer's process has ended", "peer", last.name, "planned", last.left.Load())
 }
 
-// stray tells of a letter that isn't delivered.
+// stray tells of letters that aren't delivered: once, be it about one group or many.
 func (m *Mesh) stray(peer, group string) {
-	why := "its certificate isn't one for this group"
-	if m.problems.note(peer, fmt.Sprintf("letters of %s in group %s aren't read: %s", peer, group, why), group) {
+	const why = "its certificate isn't one for this group"
+	text := fmt.Sprintf("letters of %s in group %s aren't read: %s", peer, group, why)
+	if m.problems.note(peer, problem{kind: "letters", text: text}) {
 		m.Log.Error("letters aren't read", "peer", peer, "group", group, "because", why)
 	}
 }

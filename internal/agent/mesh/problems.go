@@ -6,39 +6,40 @@ import (
 	"sync"
 )
 
-// problems are what keeps peers from being connected with, for as long as it does.
+// problems are what is wrong with peers, one each, for as long as it is.
 type problems struct {
-	mu   sync.Mutex
-	text map[string]string
-	kind map[string]string
+	mu     sync.Mutex
+	byPeer map[string]problem
 }
 
+// problem is told of once, however often it is noticed.
+type problem struct{ kind, text string }
+
 // note reports whether that kind of problem with the peer is new.
-func (p *problems) note(peer, text, kind string) bool {
+func (p *problems) note(peer string, what problem) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.text == nil {
-		p.text, p.kind = map[string]string{}, map[string]string{}
+	if p.byPeer == nil {
+		p.byPeer = map[string]problem{}
 	}
-	known := p.kind[peer] == kind
-	p.text[peer], p.kind[peer] = text, kind
+	known := p.byPeer[peer].kind == what.kind
+	p.byPeer[peer] = what
 	return !known
 }
 
 func (p *problems) solve(peer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.text, peer)
-	delete(p.kind, peer)
+	delete(p.byPeer, peer)
 }
 
-// Problems are why peers aren't connected with, a line for each.
+// Problems are what is wrong with peers, a line for each.
 func (m *Mesh) Problems() []string {
 	m.problems.mu.Lock()
 	defer m.problems.mu.Unlock()
 	var lines []string
-	for _, peer := range slices.Sorted(maps.Keys(m.problems.text)) {
-		lines = append(lines, m.problems.text[peer])
+	for _, peer := range slices.Sorted(maps.Keys(m.problems.byPeer)) {
+		lines = append(lines, m.problems.byPeer[peer].text)
 	}
 	return lines
 }
