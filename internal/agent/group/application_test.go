@@ -141,26 +141,6 @@ func TestAProbeDecidesWhoStands(t *testing.T) {
 	await(t, town.of("b"), "b leads again", leads)
 }
 
-func TestStepDown(t *testing.T) {
-	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
-		g.Preemption.Stable = time.Minute // Who stepped down stays away.
-	})
-	await(t, town.of("c"), "c leads", leads)
-	for _, name := range []string{"a", "b"} {
-		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	}
-	if _, err := town.of("b").StepDown(soon(t), ""); !errors.Is(err, ErrNotLeading) {
-		t.Errorf("a follower steps down: %v", err)
-	}
-	if _, err := town.of("c").StepDown(soon(t), "nobody"); !errors.Is(err, ErrNobody) {
-		t.Errorf("in favour of nobody: %v", err)
-	}
-	l, err := town.of("c").StepDown(soon(t), "a")
-	if err != nil || l.Coordinator != "a" && l.Coordinator != "b" {
-		t.Errorf("c stepped down: %+v, %v", l, err)
-	}
-}
-
 // TestATenureEndsByTheClock: also where the group's goroutine can't notice.
 func TestATenureEndsByTheClock(t *testing.T) {
 	g := found(t, map[string]int{"a": 10}, nil).of("a")
@@ -185,31 +165,6 @@ func TestATenureEndsByTheClock(t *testing.T) {
 		return now.Leading && now.Term > l.Term
 	}); again.Token <= l.Token {
 		t.Errorf("the token went from %d to %d", l.Token, again.Token)
-	}
-}
-
-func TestLeavingHandsOver(t *testing.T) {
-	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
-	await(t, town.of("c"), "c leads", leads)
-	for _, name := range []string{"a", "b"} {
-		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	}
-	c := town.of("c")
-	w := c.Watch("")
-	c.Leave(soon(t))
-	await(t, town.of("b"), "b leads", leads)
-	for {
-		if _, err := w.Next(soon(t)); errors.Is(err, ErrClosed) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := c.Open(soon(t)); !errors.Is(err, ErrClosed) {
-		t.Errorf("a session in a group that was left: %v", err)
-	}
-	if _, err := c.Status(soon(t)); !errors.Is(err, ErrClosed) {
-		t.Errorf("the status of a group that was left: %v", err)
 	}
 }
 
@@ -308,64 +263,6 @@ func unwell(t *testing.T, g *Group) {
 	}
 }
 
-// TestLeavingKeepsPromises although nobody is ready to succeed: somebody may be
-// by then.
-func TestLeavingKeepsPromises(t *testing.T) {
-	town := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second })
-	a := town.of("a")
-	await(t, a, "a leads", leads)
-	asked := time.Now()
-	l := a.Ask()
-	if l.RemainingMillis == nil {
-		t.Fatalf("a says %+v", l)
-	}
-	a.Leave(soon(t))
-	if left := time.Until(asked.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)); left > 0 {
-		t.Errorf("it left %s too early", left)
-	}
-}
-
-// TestLeavingWaitsForTheApplication: also when nobody is ready to succeed, and
-// when it has been told to stop already.
-func TestLeavingWaitsForTheApplication(t *testing.T) {
-	for name, priorities := range map[string]map[string]int{
-		"nobody could succeed":       {"a": 10},
-		"a hand-over has begun":      {"a": 10, "b": 20, "c": 30},
-		"a successor has to be told": {"a": 30, "b": 20, "c": 10},
-	} {
-		t.Run(name, func(t *testing.T) {
-			town := found(t, priorities, func(g *config.Group) { g.Session = len(priorities) > 1 })
-			a := town.of("a")
-			s := open(t, a)
-			lead := next(t, s, Lead)
-			if b := town.of("b"); b != nil {
-				open(t, b)
-			}
-			if name == "a hand-over has begun" {
-				next(t, s, Stop)
-			}
-			left := make(chan struct{})
-			go func() {
-				a.Leave(soon(t))
-				close(left)
-			}()
-			if name != "a hand-over has begun" {
-				next(t, s, Stop)
-			}
-			if _, err := a.Status(soon(t)); err != nil {
-				t.Fatal(err)
-			}
-			if l := a.Leader(); l.Leading || l.Coordinator != "a" {
-				t.Errorf("while its application stops, a says %+v", l)
-			}
-			if err := a.Stopped(soon(t), s.ID(), lead.Term); err != nil {
-				t.Error(err)
-			}
-			<-left
-		})
-	}
-}
-
 // TestAnOldTenureIsNoNews: a session that is opened, or asks what is new, when
 // the lease has run out unnoticed isn't told to lead.
 func TestAnOldTenureIsNoNews(t *testing.T) {
@@ -396,21 +293,5 @@ func TestAnOldTenureIsNoNews(t *testing.T) {
 			}
 		}
 		s.Close() // The next one's turn.
-	}
-}
-
-// TestJoiningAgainUsesNewTerms: the process lives on, its Machine doesn't.
-func TestJoiningAgainUsesNewTerms(t *testing.T) {
-	town := found(t, map[string]int{"a": 10}, nil)
-	first := await(t, town.of("a"), "a leads", leads)
-	c := town.of("a").cfg
-	town.of("a").Leave(soon(t))
-	again, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Leave(t.Context())
-	if second := await(t, again, "a leads again", leads); second.Token <= first.Token {
-		t.Errorf("the token went from %d to %d", first.Token, second.Token)
 	}
 }

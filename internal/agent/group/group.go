@@ -25,7 +25,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/wire"
 )
 
 // mailMax bounds what waits for the group. Peers that send more have to wait.
@@ -94,12 +93,6 @@ type Group struct {
 	notices []func()
 }
 
-// snapshot is what the group knew after its last step.
-type snapshot struct {
-	leader Leader
-	until  election.Tick
-}
-
 // New starts to take part. The list of the group's config is the one to start
 // from, and complete.
 func New(cfg Config) (*Group, error) {
@@ -139,8 +132,7 @@ func (g *Group) newMachine() (election.Machine, error) {
 	timing := group.Timing
 	return office.New(office.Config{
 		Config: election.Config{
-			Self: g.self, Roster: g.roster, Orderly: true,
-			Timing: waits(timing.Reply),
+			Self: g.self, Roster: g.roster, Timing: waits(timing.Reply),
 		},
 		Elect: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
 		Heartbeat: ticks(timing.Heartbeat), Patience: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
@@ -264,155 +256,6 @@ func (g *Group) arm() {
 		g.armed = due
 		g.timer.Reset(max(0, g.cfg.Clock.Until(due)))
 	}
-}
-
-// publish shows what the Machine knows now.
-func (g *Group) publish() {
-	status := g.machine.Status()
-	s := &snapshot{until: status.Until}
-	s.leader = Leader{
-		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.of(status.Coordinator), Term: uint64(status.Term),
-	}
-	if status.Coordinator != election.None {
-		s.leader.Priority = uint32(g.roster.Priority(status.Coordinator))
-	}
-	if status.Token != 0 && !g.app.stopping {
-		s.leader.Leading, s.leader.Token = true, uint64(status.Token)
-	}
-	if old := g.now.Load(); old != nil && old.leader == s.leader && old.until == s.until {
-		return
-	}
-	g.now.Store(s)
-	g.feed.append(s.leader)
-}
-
-// Ask is Leader for somebody who will act on it until the time that remains has
-// passed, and whom nobody can tell to stop: no successor starts before.
-func (g *Group) Ask() Leader {
-	leader := g.Leader()
-	if leader.RemainingMillis == nil {
-		return leader
-	}
-	until := int64(g.cfg.Clock.Now()) + *leader.RemainingMillis*int64(time.Millisecond)
-	for {
-		before := g.promised.Load()
-		if before >= until || g.promised.CompareAndSwap(before, until) {
-			break
-		}
-	}
-	if now := g.Leader(); !now.Leading || now.Token != leader.Token {
-		return now // It was told to stop meanwhile, and what was promised may have come too late.
-	}
-	return leader
-}
-
-// Leader says who leads at this moment.
-func (g *Group) Leader() Leader {
-	s := g.now.Load()
-	leader := s.leader
-	if !leader.Leading || s.until == election.Never {
-		return leader
-	}
-	remaining := g.cfg.Clock.Until(s.until)
-	if remaining <= 0 { // The Machine will notice, too, when it gets to it.
-		leader.Leading, leader.Token, leader.Coordinator, leader.Priority = false, 0, "", 0
-		return leader
-	}
-	millis := remaining.Milliseconds()
-	leader.RemainingMillis = &millis
-	return leader
-}
-
-// Status says all that is known.
-func (g *Group) Status(ctx context.Context) (Status, error) {
-	var status Status
-	err := g.ask(ctx, func() {
-		now := g.machine.Status()
-		status = Status{
-			Electing: now.Electing, Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(),
-			Version: g.list.Version,
-		}
-		addresses := map[string]string{}
-		for _, m := range g.list.Members {
-			addresses[m.Name] = m.Address
-		}
-		for _, row := range g.machine.Rows(nil) {
-			name := g.names.of(row.ID)
-			status.Processes = append(status.Processes, Process{
-				Name: name, Priority: uint32(row.Priority), Status: row.Status.String(), Address: addresses[name],
-				Connected: name == g.cfg.Self || g.cfg.Post.Connected(name),
-			})
-		}
-	})
-	status.Leader = g.Leader()
-	return status, err
-}
-
-// Letter takes what a peer has written. A letter that names more than there are
-// isn't kept until its turn comes: a thousand of them would take much memory.
-func (g *Group) Letter(from string, letter *wire.Letter) {
-	if int64(len(letter.List)) > g.heardOf.Load()+newcomersMax {
-		letter = &wire.Letter{
-			Kind: letter.Kind, Version: letter.Version, Digest: letter.Digest, Charter: letter.Charter, Subject: tooMany,
-		}
-	}
-	_ = g.do(func() { g.receive(from, letter) }) // A group that was left needs no letters.
-}
-
-// newcomersMax is how many names of a newer list a letter may have. tooMany is
-// the name of nobody.
-const (
-	newcomersMax = 64
-	tooMany      = "?"
-)
-
-func (g *Group) receive(from string, letter *wire.Letter) {
-	g.cfg.Meter.Received(letter.Kind)
-	if !g.agrees(from, letter) {
-		g.cfg.Meter.Refused()
-		return
-	}
-	m, known := g.names.message(from, letter, g.self)
-	if !known {
-		g.cfg.Meter.Refused()
-		g.cfg.Log.Debug("a letter names somebody who isn't on the member list", "peer", from)
-		return
-	}
-	g.step(election.Input{Kind: election.Receive, Message: m})
-}
-
-// send puts a message into the post.
-func (g *Group) send(m *election.Message) {
-	if m.To == g.self {
-		g.step(election.Input{Kind: election.Receive, Message: *m})
-		return
-	}
-	g.cfg.Meter.Sent(m.Kind)
-	letter := g.names.letter(m)
-	letter.Group, letter.Version, letter.Digest, letter.Charter = g.cfg.Group.Name, g.list.Version, g.digest, g.charter
-	parcel := mesh.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: letter})}
-	returned := *m
-	if m.Kind.Counts() {
-		parcel.Back = func() { _ = g.do(func() { g.undelivered(returned) }) }
-	}
-	if !g.cfg.Post.Send(g.names.of(m.To), parcel) {
-		g.undelivered(returned)
-	}
-}
-
-func (g *Group) undelivered(m election.Message) {
-	if m.Kind.Counts() { // A sign of life that is lost is one: the next will follow.
-		g.step(election.Input{Kind: election.Undelivered, Message: m})
-	}
-}
-
-// Gone tells that one life of a peer has ended.
-func (g *Group) Gone(peer string, life uint32) {
-	_ = g.do(func() {
-		if id, known := g.names.ids[peer]; known {
-			g.step(election.Input{Kind: election.Gone, Peer: id, Life: life})
-		}
-	})
 }
 
 // Adopt goes over to another member list. It must have been kept on disk before:

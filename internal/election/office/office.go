@@ -20,9 +20,10 @@ const (
 )
 
 // ahead is how far the election inside may run ahead of the clock by starting
-// again and again: nobody could grant what it wins there. absurd is how far ahead a message may be: enough for clocks
-// that differ by a minute, where a term is a tenth of a second; too little to
-// use the terms up, or to keep others from campaigning for long.
+// again and again: nobody could grant what it wins there. absurd is how far ahead
+// a message may be: enough for clocks that differ by a minute, where a term is a
+// tenth of a second; too little to use the terms up, or to keep others from
+// campaigning for long.
 const (
 	ahead  election.Term = 2
 	absurd election.Term = 600

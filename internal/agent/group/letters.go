@@ -1,0 +1,74 @@
+package group
+
+import (
+	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/wire"
+)
+
+// Letter takes what a peer has written. A letter that names more than there are
+// isn't kept until its turn comes: a thousand of them would take much memory.
+func (g *Group) Letter(from string, letter *wire.Letter) {
+	if int64(len(letter.List)) > g.heardOf.Load()+newcomersMax {
+		letter = &wire.Letter{
+			Kind: letter.Kind, Version: letter.Version, Digest: letter.Digest, Charter: letter.Charter, Subject: tooMany,
+		}
+	}
+	_ = g.do(func() { g.receive(from, letter) }) // A group that was left needs no letters.
+}
+
+// newcomersMax is how many names of a newer list a letter may have. tooMany is
+// the name of nobody.
+const (
+	newcomersMax = 64
+	tooMany      = "?"
+)
+
+func (g *Group) receive(from string, letter *wire.Letter) {
+	g.cfg.Meter.Received(letter.Kind)
+	if !g.agrees(from, letter) {
+		g.cfg.Meter.Refused()
+		return
+	}
+	m, known := g.names.message(from, letter, g.self)
+	if !known {
+		g.cfg.Meter.Refused()
+		g.cfg.Log.Debug("a letter names somebody who isn't on the member list", "peer", from)
+		return
+	}
+	g.step(election.Input{Kind: election.Receive, Message: m})
+}
+
+// send puts a message into the post.
+func (g *Group) send(m *election.Message) {
+	if m.To == g.self {
+		g.step(election.Input{Kind: election.Receive, Message: *m})
+		return
+	}
+	g.cfg.Meter.Sent(m.Kind)
+	letter := g.names.letter(m)
+	letter.Group, letter.Version, letter.Digest, letter.Charter = g.cfg.Group.Name, g.list.Version, g.digest, g.charter
+	parcel := mesh.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: letter})}
+	returned := *m
+	if m.Kind.Counts() {
+		parcel.Back = func() { _ = g.do(func() { g.undelivered(returned) }) }
+	}
+	if !g.cfg.Post.Send(g.names.of(m.To), parcel) {
+		g.undelivered(returned)
+	}
+}
+
+func (g *Group) undelivered(m election.Message) {
+	if m.Kind.Counts() { // A sign of life that is lost is one: the next will follow.
+		g.step(election.Input{Kind: election.Undelivered, Message: m})
+	}
+}
+
+// Gone tells that one life of a peer has ended.
+func (g *Group) Gone(peer string, life uint32) {
+	_ = g.do(func() {
+		if id, known := g.names.ids[peer]; known {
+			g.step(election.Input{Kind: election.Gone, Peer: id, Life: life})
+		}
+	})
+}

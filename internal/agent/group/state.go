@@ -1,0 +1,97 @@
+package group
+
+import (
+	"context"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// snapshot is what the group knew after its last step.
+type snapshot struct {
+	leader Leader
+	until  election.Tick
+}
+
+// publish shows what the Machine knows now.
+func (g *Group) publish() {
+	status := g.machine.Status()
+	s := snapshot{until: status.Until}
+	s.leader = Leader{
+		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.of(status.Coordinator), Term: uint64(status.Term),
+	}
+	if status.Coordinator != election.None {
+		s.leader.Priority = uint32(g.roster.Priority(status.Coordinator))
+	}
+	if status.Token != 0 && !g.app.stopping {
+		s.leader.Leading, s.leader.Token = true, uint64(status.Token)
+	}
+	if old := g.now.Load(); old != nil && *old == s {
+		return
+	}
+	changed := s // Only this goes to the heap: most often nothing has changed.
+	g.now.Store(&changed)
+	g.feed.append(s.leader)
+}
+
+// Ask is Leader for somebody who will act on it until the time that remains has
+// passed, and whom nobody can tell to stop: no successor starts before.
+func (g *Group) Ask() Leader {
+	leader := g.Leader()
+	if leader.RemainingMillis == nil {
+		return leader
+	}
+	until := int64(g.cfg.Clock.Now()) + *leader.RemainingMillis*int64(time.Millisecond)
+	for {
+		before := g.promised.Load()
+		if before >= until || g.promised.CompareAndSwap(before, until) {
+			break
+		}
+	}
+	if now := g.Leader(); !now.Leading || now.Token != leader.Token {
+		return now // It was told to stop meanwhile, and what was promised may have come too late.
+	}
+	return leader
+}
+
+// Leader says who leads at this moment.
+func (g *Group) Leader() Leader {
+	s := g.now.Load()
+	leader := s.leader
+	if !leader.Leading || s.until == election.Never {
+		return leader
+	}
+	remaining := g.cfg.Clock.Until(s.until)
+	if remaining <= 0 { // The Machine will notice, too, when it gets to it.
+		leader.Leading, leader.Token, leader.Coordinator, leader.Priority = false, 0, "", 0
+		return leader
+	}
+	millis := remaining.Milliseconds()
+	leader.RemainingMillis = &millis
+	return leader
+}
+
+// Status says all that is known.
+func (g *Group) Status(ctx context.Context) (Status, error) {
+	var status Status
+	err := g.ask(ctx, func() {
+		now := g.machine.Status()
+		status = Status{
+			Electing: now.Electing, Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(),
+			Version: g.list.Version,
+		}
+		addresses := map[string]string{}
+		for _, m := range g.list.Members {
+			addresses[m.Name] = m.Address
+		}
+		for _, row := range g.machine.Rows(nil) {
+			name := g.names.of(row.ID)
+			status.Processes = append(status.Processes, Process{
+				Name: name, Priority: uint32(row.Priority), Status: row.Status.String(), Address: addresses[name],
+				Connected: name == g.cfg.Self || g.cfg.Post.Connected(name),
+			})
+		}
+	})
+	status.Leader = g.Leader()
+	return status, err
+}
