@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/identity"
 )
 
@@ -41,7 +42,7 @@ that signs them: ca.pem, which every agent needs, and ca-key.pem, which none
 does. An authority that is there already is used again, and certificates that
 are there already are replaced: running agents go over to them by themselves.`,
 		Example: `  conclave-agent certificates --group ledger --member a --member b --member c --out certs`,
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := r.check(); err != nil {
 				return err
@@ -62,35 +63,35 @@ are there already are replaced: running agents go over to them by themselves.`,
 func (r *request) check() error {
 	switch {
 	case len(r.groups) == 0:
-		return misused("--group is missing: name a group, such as --group ledger")
+		return command.Misusedf("--group is missing: name a group, such as --group ledger")
 	case len(r.members) == 0:
-		return misused("--member is missing: name the members, such as --member a --member b")
+		return command.Misusedf("--member is missing: name the members, such as --member a --member b")
 	case r.out == "":
-		return misused("--out is missing: name a folder for the files, such as --out certs")
+		return command.Misusedf("--out is missing: name a folder for the files, such as --out certs")
 	case r.days < 1 || r.days > maxDays:
-		return misused("--days must be from 1 to %d, not %d", maxDays, r.days)
+		return command.Misusedf("--days must be from 1 to %d, not %d", maxDays, r.days)
 	}
 	if err := config.CheckGroup(r.domain); err != nil {
-		return misused("--domain %s", err)
+		return command.Misusedf("--domain %s", err)
 	}
 	seen := map[string]bool{}
 	for _, group := range r.groups {
 		if err := config.CheckGroup(group); err != nil {
-			return misused("--group %s", err)
+			return command.Misusedf("--group %s", err)
 		}
 		if seen[group] {
-			return misused("--group %s is there twice", group)
+			return command.Misusedf("--group %s is there twice", group)
 		}
 		seen[group] = true
 	}
 	files := map[string]string{"ca.pem": "the authority", "ca-key.pem": "the authority"}
 	for _, member := range r.members {
 		if err := config.CheckMember(member); err != nil {
-			return misused("--member %s", err)
+			return command.Misusedf("--member %s", err)
 		}
 		for _, file := range []string{member + ".pem", member + "-key.pem"} {
 			if other, ok := files[file]; ok {
-				return misused("--member %s and %s would both be in %s: make them in folders of their own", member, other, file)
+				return command.Misusedf("--member %s and %s would both be in %s: make them in folders of their own", member, other, file)
 			}
 			files[file] = "member " + member
 		}

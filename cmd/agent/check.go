@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 func newCheck() *cobra.Command {
@@ -23,7 +24,7 @@ func newCheck() *cobra.Command {
 All that is wrong is said at once, each with its line, and the exit status is 2.
 Otherwise it is 0, also if there are warnings.`,
 		Example: `  conclave-agent check --config agent.yaml`,
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(path)
 			if err != nil {
@@ -46,7 +47,7 @@ func addConfig(cmd *cobra.Command, path *string) {
 // Kubernetes can't put a pod's name in its command, but a variable can have it.
 const configVariable = "CONCLAVE_CONFIG"
 
-var errNoConfig = misused("--config is missing: name the configuration, such as --config agent.yaml")
+var errNoConfig = command.Misusedf("--config is missing: name the configuration, such as --config agent.yaml")
 
 // load reads a configuration and checks it, files and all.
 func load(path string) (*config.Config, error) {

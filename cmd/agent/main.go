@@ -11,13 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
-)
-
-// What the command's exit status says.
-const (
-	exitDone    = 0
-	exitFailed  = 1
-	exitMisused = 2 // a flag or the configuration is wrong
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 func main() {
@@ -42,14 +36,14 @@ func run(ctx context.Context, root *cobra.Command) int {
 
 func exitStatus(err error) int {
 	var (
-		use        *misuse
+		use        *command.Misuse
 		complaints config.Complaints
 	)
 	switch {
 	case err == nil:
-		return exitDone
+		return command.Done
 	case errors.As(err, &use), errors.As(err, &complaints):
-		return exitMisused
+		return command.Misused
 	}
-	return exitFailed
+	return command.Failed
 }

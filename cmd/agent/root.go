@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"runtime/debug"
-
 	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 // version is stamped by make build.
@@ -30,33 +28,13 @@ address who leads.`,
 
   # What does the one that runs with it know?
   conclave-agent status --config agent.yaml`,
-		Args:              noArguments,
+		Args:              command.NoArguments,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	addRun(root)
-	root.SetFlagErrorFunc(explainFlag)
-	root.AddCommand(newCheck(), newCertificates(), newStatus(), newVersion())
+	root.SetFlagErrorFunc(command.ExplainFlag)
+	root.AddCommand(newCheck(), newCertificates(), newStatus(), command.Version(version))
 	return root
-}
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Say which version this is",
-		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(version, builtFrom()))
-			return err
-		},
-	}
-}
-
-// builtFrom is the module's version where go install built the command.
-func builtFrom() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 // answerLimit is how long an agent may take to answer, and answerMax how much:
@@ -35,7 +36,7 @@ The exit status is 0 if the agent is ready and each of its groups has a
 coordinator, and 1 otherwise: a readiness probe for an image without curl.`,
 		Example: `  conclave-agent status --config agent.yaml
   kubectl exec ledger-0 --container agent -- /agent status`,
-		Args: noArguments,
+		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := read(path)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/plot"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
@@ -32,7 +33,7 @@ func newCompare() *cobra.Command {
 		Short:   "Count the messages of all algorithms, as a table or a plot",
 		Long:    compareLong,
 		Example: compareExample,
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, outputs); err != nil {
 				return err

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"runtime/debug"
-
 	"github.com/spf13/cobra"
 
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
@@ -31,33 +28,13 @@ make two.`,
 
   # What the six algorithms cost
   kubectl conclave simulate compare --max 100 -o svg > costs.svg`,
-		Args:              noArguments,
+		Args:              command.NoArguments,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.SetFlagErrorFunc(explainFlag)
-	root.AddCommand(newSimulate(sim.Sample), newVersion())
+	root.SetFlagErrorFunc(command.ExplainFlag)
+	root.AddCommand(newSimulate(sim.Sample), command.Version(version))
 	return root
-}
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Say which version this is",
-		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(version, builtFrom()))
-			return err
-		},
-	}
-}
-
-// builtFrom is the module's version where go install built the command.
-func builtFrom() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
@@ -80,10 +81,10 @@ func (o *options) scenario() (sim.Scenario, error) {
 		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Recover: election.ID(max(0, o.recover)),
 	}
 	if o.given("recover") && o.recover < 1 {
-		return s, misused("--recover must be the priority of a process, from 1 to %d, not %d", o.processes, o.recover)
+		return s, command.Misusedf("--recover must be the priority of a process, from 1 to %d, not %d", o.processes, o.recover)
 	}
 	if o.given("safety") && o.safety == "" {
-		return s, misused("--safety must be Available, Majority or Strict; leave it out for the bare election")
+		return s, command.Misusedf("--safety must be Available, Majority or Strict; leave it out for the bare election")
 	}
 	var err error
 	for _, f := range []struct {
@@ -95,7 +96,7 @@ func (o *options) scenario() (sim.Scenario, error) {
 		}
 	}
 	if o.given("ring") && len(s.Ring) == 0 {
-		return s, misused("--ring must name every process once; leave it out for the ascending order")
+		return s, command.Misusedf("--ring must name every process once; leave it out for the ascending order")
 	}
 	if s.Latency, err = ticks("latency", o.latency, time.Microsecond); err != nil {
 		return s, err
@@ -137,7 +138,7 @@ func (o *options) chosen() bool {
 // ticks turns a duration into the simulator's microseconds.
 func ticks(name string, d, least time.Duration) (election.Tick, error) {
 	if d < least || d > time.Hour {
-		return 0, misused("--%s must be from %v to 1h, not %v", name, least, d)
+		return 0, command.Misusedf("--%s must be from %v to 1h, not %v", name, least, d)
 	}
 	return election.Tick(d.Microseconds()) * sim.Microsecond, nil
 }
@@ -152,7 +153,7 @@ func parseIDs(name, text string, processes int) ([]election.ID, error) {
 		field = strings.TrimSpace(field)
 		n, err := strconv.ParseUint(field, 10, 32)
 		if err != nil {
-			return nil, misused("--%s: %q is no priority; write whole numbers from 1 to %d with commas between them",
+			return nil, command.Misusedf("--%s: %q is no priority; write whole numbers from 1 to %d with commas between them",
 				name, field, processes)
 		}
 		ids = append(ids, election.ID(n))

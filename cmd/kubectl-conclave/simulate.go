@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
@@ -75,7 +76,7 @@ func newSimulate(sample sampler) *cobra.Command {
 		Short:   "Run an election in memory and show what it does",
 		Long:    simulateLong,
 		Example: simulateExample,
-		Args:    noArguments,
+		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = cmd.Flags().Changed
 			if o.given("schedules") || o.given("duration") {
@@ -121,14 +122,14 @@ func checkOutput(output string, outputs []string) error {
 	if slices.Contains(outputs, output) {
 		return nil
 	}
-	return misused("unknown output %q: choose one of %s", output, strings.Join(outputs, ", "))
+	return command.Misusedf("unknown output %q: choose one of %s", output, strings.Join(outputs, ", "))
 }
 
 // without refuses flags that have no meaning in this kind of run.
 func (o *options) without(why string, names ...string) error {
 	for _, name := range names {
 		if o.given(name) {
-			return misused("--%s %s", name, why)
+			return command.Misusedf("--%s %s", name, why)
 		}
 	}
 	return nil
