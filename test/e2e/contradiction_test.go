@@ -63,7 +63,7 @@ func (a answer) until() time.Time {
 
 func show(a answer) string {
 	return fmt.Sprintf("%s (process %d) with token %d, asked %s, answered %s later",
-		a.from.pod, a.from.pid, a.Token, a.sent.Format("15:04:05.000000"), a.received.Sub(a.sent))
+		a.from.Pod, a.from.PID, a.Token, a.sent.Format("15:04:05.000000"), a.received.Sub(a.sent))
 }
 
 // tenures are those that were seen, in order.
@@ -76,7 +76,7 @@ func tenures(led []answer) (lines []string) {
 		for j+1 < len(led) && led[j+1].Token == led[i].Token {
 			j++
 		}
-		lines = append(lines, fmt.Sprintf("%s led with token %d from %s to %s, in %d answers", led[i].from.pod, led[i].Token,
+		lines = append(lines, fmt.Sprintf("%s led with token %d from %s to %s, in %d answers", led[i].from.Pod, led[i].Token,
 			led[i].received.Format("15:04:05.000"), led[j].received.Format("15:04:05.000"), j+1-i))
 		i = j + 1
 	}

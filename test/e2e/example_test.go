@@ -157,12 +157,12 @@ func testStatus(l ledger) {
 
 func testKilledAgent(l ledger) {
 	agents := l.processes()
-	killed := slices.IndexFunc(agents, func(p process) bool { return p.pod == highest })
+	killed := slices.IndexFunc(agents, func(p process) bool { return p.Pod == highest })
 	if killed < 0 {
 		l.t.Fatalf("%s has no agent", highest)
 	}
 	begun := time.Now()
-	if err := syscall.Kill(agents[killed].pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(agents[killed].PID, syscall.SIGKILL); err != nil {
 		l.t.Fatal(err)
 	}
 	l.await(begun, pods[3], besides(highest)...)
@@ -219,7 +219,7 @@ func testRollout(l ledger) {
 	l.await(begun, highest, pods...)
 	for _, process := range l.processes() {
 		if slices.Contains(before, process) {
-			l.t.Errorf("%s wasn't restarted", process.pod)
+			l.t.Errorf("%s wasn't restarted", process.Pod)
 		}
 	}
 	if found := brokenPromise(l.since(begun)); found != "" {

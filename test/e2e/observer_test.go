@@ -1,23 +1,21 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/internal/podprocess"
 )
 
 // How often each agent is asked, and how often new ones are looked for.
@@ -26,11 +24,7 @@ const (
 	lookEvery = 50 * time.Millisecond
 )
 
-// process is an agent as this machine sees it.
-type process struct {
-	pid int
-	pod string
-}
+type process = podprocess.Process
 
 // answer is what an agent said when it was asked who leads.
 type answer struct {
@@ -87,36 +81,12 @@ func (o *observer) look(ctx context.Context, asking *sync.WaitGroup) {
 	}
 }
 
-// processes are the agents that run in the cluster. What ends while it is looked at isn't among them.
-func (o *observer) processes() (found []process) {
-	folders, _ := filepath.Glob("/proc/[0-9]*") // The pattern is a good one.
-	for _, folder := range folders {
-		name, _ := os.ReadFile(filepath.Join(folder, "comm"))
-		if string(name) != "agent\n" {
-			continue
-		}
-		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup"))
-		environment, _ := os.ReadFile(filepath.Join(folder, "environ"))
-		pid, err := strconv.Atoi(filepath.Base(folder))
-		if err != nil || !bytes.Contains(groups, []byte("/"+o.cluster+"/")) {
-			continue
-		}
-		// Probes are the same program, with an argument; they end before they could be asked anything.
-		if line, _ := os.ReadFile(filepath.Join(folder, "cmdline")); bytes.Count(line, []byte{0}) != 1 {
-			continue
-		}
-		for variable := range strings.SplitSeq(string(environment), "\x00") {
-			if pod, ok := strings.CutPrefix(variable, "POD_NAME="); ok {
-				found = append(found, process{pid, pod})
-			}
-		}
-	}
-	return found
-}
+// processes are the agents that run in the cluster.
+func (o *observer) processes() []process { return podprocess.Agents(o.cluster) }
 
 // ask asks one agent for as long as it lives.
 func (o *observer) ask(ctx context.Context, agent process) {
-	inside, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", agent.pid))
+	inside, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", agent.PID))
 	if err != nil {
 		return // It has ended.
 	}
@@ -138,7 +108,7 @@ func (o *observer) ask(ctx context.Context, agent process) {
 			o.led = append(o.led, said)
 		}
 		o.mu.Unlock()
-		if err != nil && unix.Kill(agent.pid, 0) != nil {
+		if err != nil && unix.Kill(agent.PID, 0) != nil {
 			return
 		}
 		select {
@@ -196,7 +166,7 @@ func (o *observer) now() map[string][]answer {
 	defer o.mu.Unlock()
 	all := map[string][]answer{}
 	for from, said := range o.latest {
-		all[from.pod] = append(all[from.pod], said)
+		all[from.Pod] = append(all[from.Pod], said)
 	}
 	return all
 }
