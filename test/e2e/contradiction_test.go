@@ -111,7 +111,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	said := func(pid int, remaining, sent, received int64) answer {
 		moment := func(millis int64) time.Time { return start.Add(time.Duration(millis) * time.Millisecond) }
 		return answer{
-			from: process{pid: pid}, sent: moment(sent), received: moment(received),
+			from: process{PID: pid}, sent: moment(sent), received: moment(received),
 			leader: leader{Leading: true, RemainingMillis: remaining},
 		}
 	}
