@@ -21,22 +21,18 @@ func (s *show) bringUp(ctx context.Context) error { return s.place.bringUp(ctx, 
 
 func (s *show) loadImages(ctx context.Context) error {
 	for _, image := range []struct{ source, name string }{
-		{"manager", managerImage}, {"agent", agentImage}, {"examples/go", workerImage},
+		{"cmd/manager", managerImage}, {"cmd/agent", agentImage}, {"examples/go", workerImage},
 	} {
 		folder, err := os.MkdirTemp("", "conclave-demo-")
 		if err != nil {
 			return err
 		}
-		source := image.source
-		if !strings.Contains(source, "/") {
-			source = "cmd/" + source
-		}
-		make := exec.CommandContext(ctx, "go", "-C", filepath.Join(s.top, "hack", "image"), "run", ".", "-source", s.top,
-			"-package", "./"+source, "-version", "demo", "-tag", image.name, "-output", folder)
-		make.Env = append(os.Environ(), "GOWORK=off")
-		err = quietly(make)
+		build := exec.CommandContext(ctx, "go", "-C", filepath.Join(s.top, "hack", "image"), "run", ".", "-source", s.top,
+			"-package", "./"+image.source, "-version", "demo", "-tag", image.name, "-output", folder)
+		build.Env = append(os.Environ(), "GOWORK=off")
+		err = quietly(build)
 		if err == nil {
-			err = s.place.load(ctx, filepath.Join(folder, filepath.Base(source)+".tar"))
+			err = s.place.load(ctx, filepath.Join(folder, filepath.Base(image.source)+".tar"))
 		}
 		if err := errors.Join(err, os.RemoveAll(folder)); err != nil {
 			return err

@@ -120,17 +120,19 @@ func (c *cluster) try(arguments ...string) (string, error) {
 	return output(command)
 }
 
-// makeNamespace makes the namespace anew, for as long as the test lasts.
-func (c *cluster) makeNamespace() {
+// makeNamespace makes a namespace anew in which Pod Security is enforced, for as long as the test lasts.
+func (c *cluster) makeNamespace(name string) {
 	c.t.Helper()
-	remove := func() { c.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--timeout", "1m") }
+	remove := func() {
+		c.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout", "2m", "--request-timeout", "0")
+	}
 	remove() // An interrupted run may have left it.
 	c.t.Cleanup(remove)
-	c.kubectl("create", "namespace", namespace)
-	c.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+	c.kubectl("create", "namespace", name)
+	c.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 	// No pod is let in before its account is there.
 	c.eventually(30*time.Second, "the namespace has its service account", func() bool {
-		_, err := c.try("get", "serviceaccount", "default", "--namespace", namespace)
+		_, err := c.try("get", "serviceaccount", "default", "--namespace", name)
 		return err == nil
 	})
 }

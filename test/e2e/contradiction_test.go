@@ -85,7 +85,7 @@ func tenures(led []answer) (lines []string) {
 
 func TestContradictionsAreFound(t *testing.T) {
 	start := time.Now()
-	a, b := process{1, "a"}, process{2, "b"}
+	a, b := process{PID: 1, Pod: "a"}, process{PID: 2, Pod: "b"}
 	said := func(from process, token uint64, sent, received time.Duration) answer {
 		return answer{from: from, sent: start.Add(sent), received: start.Add(received), leader: leader{Leading: true, Token: token}}
 	}

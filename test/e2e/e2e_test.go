@@ -18,13 +18,14 @@ func TestInCluster(t *testing.T) {
 	}
 	c := newCluster(t, kind)
 	c.load(makeImage(t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
-	c.makeNamespace()
+	c.makeNamespace(namespace)
 	for _, part := range []struct {
 		name string
 		test func(*cluster)
 	}{
 		{"the namespace refuses what isn't restricted", testRefusal},
 		{"an election in a pod takes the messages that the textbook says", testSimulate},
+		{"the operator does what the samples ask for, whatever befalls them", testOperator},
 		{"the pods of examples/kubernetes elect, whatever befalls them", testExample},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(c.in(t)) })

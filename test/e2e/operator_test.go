@@ -1,0 +1,317 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// samples are what the operator is tried with, in a namespace of their own.
+const (
+	samples        = "conclave-samples"
+	samplesFolder  = top + "/config/samples"
+	operatorsSpace = "conclave-system"
+)
+
+// electionGroup is what is looked at in one.
+type electionGroup struct {
+	Metadata struct{ Name, UID string }
+	Status   struct {
+		Term        int64
+		Coordinator *struct {
+			Pod       string
+			Term      int64
+			ElectedAt time.Time
+		}
+		Processes []struct {
+			Pod, Status, Reason, Message string
+			Priority                     int
+		}
+		MemberList *struct {
+			Version int
+			State   string
+		}
+		Conditions []struct{ Type, Status, Reason, Message string }
+	}
+}
+
+// testOperator does what a user does on the first day, and then has everything befall the coordinator, the operator and the
+// API server. Its parts build on each other, so the first that fails ends it.
+func testOperator(c *cluster) {
+	if c.own == nil {
+		c.t.Skip("it ends processes and switches off machines: that takes a cluster of its own")
+	}
+	c.t.Cleanup(func() { explainOperator(c) })
+	install(c)
+	c.makeNamespace(samples)
+	s := ledger{c, observe(c.t, c.name)}
+	for _, part := range []struct {
+		name string
+		test func(ledger)
+	}{
+		{"a StatefulSet of five has a coordinator, a table, labels and a Service", testFirstGroup},
+		{"every sample elects", testSamples},
+		{"an idle group causes no requests", testIdle},
+		{"all follows when the coordinator's agent is killed", testOperatorKilledAgent},
+		{"all follows when the coordinator's pod is deleted by force", testOperatorDeletedPod},
+		{"a pod that is about to go hands over first", testOperatorGracefulDelete},
+		{"a drained node's coordinator hands over", testCordon},
+		{"a Deployment is scaled away and back", testScaled},
+		{"agents elect without the operator, and the status catches up", testWithoutOperator},
+		{"agents elect without the API server, and the status catches up", testWithoutServer},
+	} {
+		passed := c.t.Run(part.name, func(t *testing.T) { part.test(ledger{c.in(t), s.observer}) })
+		if found := s.contradiction(); found != "" {
+			c.t.Fatal(found)
+		}
+		if !passed {
+			c.t.FailNow()
+		}
+	}
+}
+
+// install installs the operator as the README says.
+func install(c *cluster) {
+	c.t.Helper()
+	c.load(makeImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
+	c.load(makeImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
+	run(c.t, "make", "-C", top, "build-installer", "IMG=conclave/manager:e2e", "AGENT_IMG=conclave/agent:e2e")
+	c.kubectl("apply", "--server-side", "-f", filepath.Join(top, "dist", "install.yaml"))
+	c.kubectl("wait", "deployment/conclave-manager", "--namespace", operatorsSpace, "--for=condition=Available", "--timeout", "2m",
+		"--request-timeout", "0")
+}
+
+// explainOperator shows after a failure what there was to see.
+func explainOperator(c *cluster) {
+	if !c.t.Failed() {
+		return
+	}
+	for _, look := range [][]string{
+		{"get", "electiongroups", "--namespace", samples, "-o", "yaml"},
+		{"get", "pods", "--namespace", samples, "-o", "wide"},
+		{"get", "configmap", "conclave-ledger", "--namespace", samples, "-o", "yaml"},
+		{"logs", "--namespace", operatorsSpace, "-l", "app.kubernetes.io/name=conclave", "--tail", "200", "--prefix"},
+		{"logs", "--namespace", samples, "ledger-4", "-c", "conclave-agent", "--tail", "60"},
+		{"logs", "--namespace", samples, "ledger-0", "-c", "conclave-agent", "--tail", "60"},
+	} {
+		said, err := c.try(look...)
+		c.t.Logf("kubectl %s (%v):\n%s", strings.Join(look, " "), err, said)
+	}
+}
+
+func (s ledger) group(name string) electionGroup {
+	s.t.Helper()
+	var g electionGroup
+	if err := json.Unmarshal([]byte(s.kubectl("get", "electiongroup", name, "--namespace", samples, "-o", "json")), &g); err != nil {
+		s.t.Fatal(err)
+	}
+	return g
+}
+
+// rows is the process status table in one line.
+func (g electionGroup) rows() string {
+	var rows []string
+	for _, p := range g.Status.Processes {
+		rows = append(rows, p.Pod+" "+p.Status+p.Reason)
+	}
+	return strings.Join(rows, ", ")
+}
+
+func (g electionGroup) coordinator() string {
+	if g.Status.Coordinator == nil {
+		return ""
+	}
+	return g.Status.Coordinator.Pod
+}
+
+// leads waits until the status, the labels and the Service say that one leads.
+func (s ledger) leads(by string) electionGroup {
+	s.t.Helper()
+	s.eventually(soon, "the status says that "+by+" leads", func() bool { return s.group("ledger").coordinator() == by })
+	s.eventually(soon, by+" alone has the coordinator's label", func() bool {
+		return s.kubectl("get", "pods", "--namespace", samples, "-l", "role.conclave.dev/ledger=coordinator",
+			"-o", "jsonpath={.items[*].metadata.name}") == by
+	})
+	s.eventually(soon, "the Service leads to "+by, func() bool {
+		to := s.kubectl("get", "endpointslices", "--namespace", samples, "-l", "kubernetes.io/service-name=ledger-coordinator",
+			"-o", "jsonpath={.items[*].endpoints[*].addresses[*]}")
+		return to != "" && to == s.kubectl("get", "pod", by, "--namespace", samples, "-o", "jsonpath={.status.podIP}")
+	})
+	return s.group("ledger")
+}
+
+// complete waits until the highest leads and all others follow.
+func (s ledger) complete() {
+	s.t.Helper()
+	const want = "ledger-4 Coordinator, ledger-3 Normal, ledger-2 Normal, ledger-1 Normal, ledger-0 Normal"
+	s.eventually(soon, "all members are up, and the highest leads", func() bool { return s.group("ledger").rows() == want })
+}
+
+func testFirstGroup(s ledger) {
+	s.kubectl("apply", "--namespace", samples, "-f", samplesFolder+"/statefulset.yaml")
+	s.kubectl("wait", "--namespace", samples, "--for=condition=Ready", "pod", "-l", "app=ledger", "--timeout", "1m", "--request-timeout", "0")
+	s.complete()
+	g := s.leads(highest)
+	for _, c := range g.Status.Conditions {
+		if c.Status != "True" {
+			s.t.Errorf("%s is %s (%s: %s)", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	line := s.kubectl("get", "eg", "ledger", "--namespace", samples)
+	for _, part := range []string{"ALGORITHM", "COORDINATOR", "TERM", "READY", "AGE", "StatusTable", highest} {
+		requirePart(s.t, line, part)
+	}
+	requirePart(s.t, s.kubectl("get", "events", "--namespace", samples, "--field-selector", "involvedObject.name=ledger"), highest)
+}
+
+// testSamples: all that is in the folder, at once.
+func testSamples(s ledger) {
+	s.kubectl("apply", "--namespace", samples, "-f", samplesFolder)
+	for _, name := range strings.FieldsSeq(s.kubectl("get", "electiongroups", "--namespace", samples, "-o", "jsonpath={.items[*].metadata.name}")) {
+		s.eventually(soon, name+" has a coordinator and all its members", func() bool {
+			g := s.group(name)
+			return g.coordinator() != "" && len(g.Status.Processes) >= 3 && !strings.Contains(g.rows(), "Unknown") &&
+				!strings.Contains(g.rows(), "Crashed") && g.Status.MemberList != nil && g.Status.MemberList.State == "Settled"
+		})
+	}
+}
+
+// testIdle counts what the API server is asked, by its own metrics.
+func testIdle(s ledger) {
+	requests := func() map[string]string {
+		count := map[string]string{}
+		for line := range strings.SplitSeq(s.kubectl("get", "--raw", "/metrics"), "\n") {
+			name, number, _ := strings.Cut(line, "} ")
+			if !strings.HasPrefix(name, "apiserver_request_total{") || strings.Contains(name, `verb="WATCH"`) {
+				continue
+			}
+			for _, resource := range []string{"electiongroups", "configmaps", "endpointslices", "services", "pods", "nodes"} {
+				isNode := resource == "nodes" // kubelets say that they live
+				if strings.Contains(name, `resource="`+resource+`"`) && !isNode {
+					count[name] = number
+				}
+			}
+		}
+		return count
+	}
+	quiet := requests()
+	s.eventually(soon, "nothing has been asked for 20 s", func() bool {
+		time.Sleep(20 * time.Second) // This is what is counted over.
+		before := quiet
+		quiet = requests()
+		for name, number := range quiet {
+			if before[name] != number {
+				s.t.Logf("asked: %s: %s -> %s", name, before[name], number)
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (s ledger) kill(pod string) {
+	s.t.Helper()
+	agents := s.processes()
+	at := slices.IndexFunc(agents, func(p process) bool { return p.Pod == pod })
+	if at < 0 {
+		s.t.Fatalf("%s has no agent", pod)
+	}
+	if err := syscall.Kill(agents[at].PID, syscall.SIGKILL); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func testOperatorKilledAgent(s ledger) {
+	before := s.group("ledger").Status.Term
+	s.kill(highest)
+	if g := s.leads(pods[3]); g.Status.Term <= before {
+		s.t.Errorf("the term was %d and is %d", before, g.Status.Term)
+	}
+	s.leads(highest)
+	s.complete()
+}
+
+func testOperatorDeletedPod(s ledger) {
+	s.kubectl("delete", "pod", highest, "--namespace", samples, "--grace-period=0", "--force")
+	s.leads(pods[3])
+	s.leads(highest)
+	s.complete()
+}
+
+func testOperatorGracefulDelete(s ledger) {
+	begun := time.Now()
+	s.kubectl("delete", "pod", highest, "--namespace", samples, "--wait=false")
+	s.leads(pods[3])
+	s.leads(highest)
+	s.complete()
+	if found := brokenPromise(s.since(begun)); found != "" {
+		s.t.Error(found)
+	}
+}
+
+func testCordon(s ledger) {
+	node := s.kubectl("get", "pod", highest, "--namespace", samples, "-o", "jsonpath={.spec.nodeName}")
+	on := strings.Fields(s.kubectl("get", "pods", "--namespace", samples, "-l", "app=ledger", "--field-selector", "spec.nodeName="+node,
+		"-o", "jsonpath={.items[*].metadata.name}"))
+	rest := besides(on...)
+	s.t.Cleanup(func() { s.kubectl("uncordon", node) })
+	s.kubectl("cordon", node)
+	s.leads(rest[len(rest)-1])
+	s.kubectl("uncordon", node)
+	s.leads(highest)
+	s.complete()
+}
+
+func testScaled(s ledger) {
+	scale := func(to int) {
+		s.kubectl("scale", "deployment/teller", "--namespace", samples, fmt.Sprintf("--replicas=%d", to))
+	}
+	elected := func(members int) func() bool {
+		return func() bool {
+			g := s.group("teller")
+			return g.coordinator() != "" && len(g.Status.Processes) == members && !strings.Contains(g.rows(), "Unknown") &&
+				!strings.Contains(g.rows(), "Crashed")
+		}
+	}
+	scale(8)
+	s.eventually(soon, "eight tellers elect", elected(8))
+	scale(0)
+	s.eventually(soon, "no teller leads", func() bool { return s.group("teller").coordinator() == "" })
+	scale(3)
+	s.eventually(soon, "three new tellers elect", elected(3))
+}
+
+func testWithoutOperator(s ledger) {
+	scale := func(to int) {
+		s.kubectl("scale", "deployment/conclave-manager", "--namespace", operatorsSpace, fmt.Sprintf("--replicas=%d", to))
+	}
+	scale(0)
+	s.kubectl("wait", "pod", "--namespace", operatorsSpace, "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "1m",
+		"--request-timeout", "0")
+	begun := time.Now()
+	s.kill(highest)
+	s.await(begun, pods[3], besides(highest)...)
+	s.await(begun, highest, pods...)
+	scale(2)
+	s.leads(highest)
+	s.complete()
+}
+
+func testWithoutServer(s ledger) {
+	before := s.group("ledger").Status.Term
+	s.own("kill", "control-plane")
+	begun := time.Now()
+	s.kill(highest)
+	s.await(begun, pods[3], besides(highest)...)
+	s.own("start", "control-plane")
+	s.leads(highest)
+	s.complete()
+	if after := s.group("ledger").Status.Term; after <= before {
+		s.t.Errorf("the term was %d and is %d", before, after)
+	}
+}
