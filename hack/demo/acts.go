@@ -92,13 +92,13 @@ func (s *show) apply(ctx context.Context) error {
 // and when it has been stable for a while, it leads again.
 func (s *show) killProcess(ctx context.Context) error {
 	return s.strike(ctx, "kill -9", func(victim row) error { return s.place.killAgent(ctx, victim.Pod, s.nodeOf(victim.Pod)) },
-		func(victim row, other row) bool { return other.Pod != victim.Pod })
+		func(victim, other row) bool { return other.Pod != victim.Pod })
 }
 
 func (s *show) deletePod(ctx context.Context) error {
 	return s.strike(ctx, "kubectl delete pod --grace-period=0 --force", func(victim row) error {
 		return quietly(s.place.kubectl(ctx, "delete", "pod", victim.Pod, "--namespace", namespace, "--grace-period=0", "--force"))
-	}, func(victim row, other row) bool { return other.Pod != victim.Pod })
+	}, func(victim, other row) bool { return other.Pod != victim.Pod })
 }
 
 // cutOff leaves the coordinator running, where nobody hears it and it hears nobody.
@@ -118,7 +118,7 @@ func (s *show) cutOff(ctx context.Context) (err error) {
 	return s.strikeOnce(ctx, "the network of its node is cut", func(victim row) error {
 		node = s.nodeOf(victim.Pod)
 		return s.place.cutOff(ctx, node)
-	}, func(victim row, other row) bool { return s.nodeOf(other.Pod) != s.nodeOf(victim.Pod) })
+	}, func(victim, other row) bool { return s.nodeOf(other.Pod) != s.nodeOf(victim.Pod) })
 }
 
 // strike takes the coordinator away, and waits until all is well again.

@@ -138,7 +138,9 @@ done; echo "no agent of $0 runs here" >&2; exit 1`
 	return quietly(exec.CommandContext(ctx, "docker", "exec", node, "bash", "-c", script, pod))
 }
 
-func (c *kindCluster) cutOff(ctx context.Context, node string) error { return c.filter(ctx, node, "-I") }
+func (c *kindCluster) cutOff(ctx context.Context, node string) error {
+	return c.filter(ctx, node, "-I")
+}
 
 func (c *kindCluster) heal(ctx context.Context, node string) error { return c.filter(ctx, node, "-D") }
 
@@ -153,7 +155,9 @@ func (c *kindCluster) filter(ctx context.Context, node, change string) error {
 	return nil
 }
 
-func (c *kindCluster) hint() string { return "kubectl config current-context      # the kind cluster it is in" }
+func (c *kindCluster) hint() string {
+	return "kubectl config current-context      # the kind cluster it is in"
+}
 
 // remove leaves the cluster, which isn't the demo's.
 func (c *kindCluster) remove(ctx context.Context, out io.Writer) error {

@@ -172,7 +172,7 @@ func testFirstGroup(s ledger) {
 // testSamples: all that is in the folder, at once.
 func testSamples(s ledger) {
 	s.kubectl("apply", "--namespace", samples, "-f", samplesFolder)
-	for _, name := range strings.FieldsSeq(s.kubectl("get", "electiongroups", "--namespace", samples, "-o", "jsonpath={.items[*].metadata.name}")) {
+	for name := range strings.FieldsSeq(s.kubectl("get", "electiongroups", "--namespace", samples, "-o", "jsonpath={.items[*].metadata.name}")) {
 		s.eventually(soon, name+" has a coordinator and all its members", func() bool {
 			g := s.group(name)
 			return g.coordinator() != "" && len(g.Status.Processes) >= 3 && !strings.Contains(g.rows(), "Unknown") &&
