@@ -201,8 +201,15 @@ build: ## Build the commands into bin/.
 	done
 
 .PHONY: demo
-demo: ## Walk through elections in the simulator, then take the coordinator away from five real agents.
-	@$(MAKE) build
+demo: build ## Bring up a cluster, install the operator, and take the coordinator of a group away three times. As root.
+	@$(GO) run ./hack/demo
+
+.PHONY: demo-down
+demo-down: ## Remove what make demo has left.
+	@$(GO) run ./hack/demo -down
+
+.PHONY: tour
+tour: build ## Walk through elections in the simulator, then take the coordinator away from five real agents. No cluster.
 	@$(call show,4 of 10 finds out that 10 is dead,--algorithm Bully --processes 10 --crashed 10 --initiators 4)
 	@$(call show,the same with a status table,--algorithm StatusTable --processes 10 --crashed 10 --initiators 4)
 	@$(call show,5 comes back and is the highest: every message,--algorithm StatusTable --processes 5 --recover 5 -o transcript)
