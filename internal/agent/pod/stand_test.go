@@ -107,11 +107,16 @@ func (c *cluster) certificate(names ...identity.Name) *identity.Files {
 	return c.files(pair)
 }
 
-func (c *cluster) files(pair identity.Pair) *identity.Files {
+// files are those of a certificate, which trust this cluster's authority and others.
+func (c *cluster) files(pair identity.Pair, others ...identity.Pair) *identity.Files {
 	c.t.Helper()
 	dir := c.t.TempDir()
 	paths := identity.Paths{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), CA: filepath.Join(dir, "ca")}
-	for path, text := range map[string][]byte{paths.Cert: pair.Cert, paths.Key: pair.Key, paths.CA: c.ca.Cert} {
+	trusted := slices.Clone(c.ca.Cert)
+	for _, other := range others {
+		trusted = append(trusted, other.Cert...)
+	}
+	for path, text := range map[string][]byte{paths.Cert: pair.Cert, paths.Key: pair.Key, paths.CA: trusted} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			c.t.Fatal(err)
 		}
