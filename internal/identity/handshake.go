@@ -23,6 +23,21 @@ func (f *Files) Server() *tls.Config {
 	}
 }
 
+// Public is how an agent is dialled by anybody. Whoever shows a certificate must
+// show a valid one; who they are, Peer says.
+func (f *Files) Public() *tls.Config {
+	config := f.Server()
+	config.ClientAuth = tls.RequestClientCert
+	verify := config.VerifyConnection
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		if len(state.PeerCertificates) == 0 {
+			return nil
+		}
+		return verify(state)
+	}
+	return config
+}
+
 // Client is how an agent dials whoever may speak for one of wanted, or for
 // anyone if wanted is empty.
 //
