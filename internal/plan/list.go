@@ -114,24 +114,26 @@ func union(some, more []string) []string {
 
 // succeed is the list after a settled one.
 func (f *Facts) succeed(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
-	floor := max(reading(f.Now), f.Group.Status.Term)
+	floor := max(Reading(f.Now), f.Group.Status.Term)
 	if current.Floor != nil {
 		floor = max(floor, *current.Floor)
 	}
 	return &v1.MemberList{
 		Version: current.Version + 1, State: v1.ListAdopting, Members: wanted,
 		Previous: &v1.PreviousList{Version: current.Version, Members: current.Members},
-		Floor:    new(min(floor, maxTerm)),
+		Floor:    new(min(floor, MaxTerm)),
 	}
 }
 
 // A term is a tenth of a second since 2026, to the operator as to the agents.
 const (
 	perTerm = 100 * time.Millisecond
-	maxTerm = 1<<44 - 1
+	// MaxTerm is the highest term that fits in a fencing token.
+	MaxTerm = 1<<44 - 1
 )
 
-func reading(now time.Time) int64 {
+// Reading is the operator's clock in terms.
+func Reading(now time.Time) int64 {
 	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	return int64(max(0, now.Sub(epoch)/perTerm))
 }
