@@ -1,0 +1,75 @@
+package plan
+
+import (
+	"cmp"
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+// Document is what agents are told about a group. Its revision is left to the
+// caller.
+func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
+	at := addresses(pods)
+	g := settings(group)
+	g.Version = uint32(list.Version)
+	g.Members = told(list.Members, at)
+	if list.Previous != nil {
+		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: told(list.Previous.Members, at)}
+	}
+	g.Departed = list.Departed
+	if list.Floor != nil {
+		g.Floor = uint64(*list.Floor)
+	}
+	return control.Document{UID: string(group.UID), Generation: group.Generation, Group: g}
+}
+
+// settings are the group's own. The API server has filled in the defaults; a
+// group that never met one gets the same.
+func settings(group *v1.ElectionGroup) control.Group {
+	spec := &group.Spec
+	return control.Group{
+		Name:      group.Name,
+		Algorithm: string(cmp.Or(spec.Algorithm, v1.StatusTable)),
+		Safety: control.Safety{
+			Mode: string(cmp.Or(spec.Safety.Mode, v1.Majority)), LeaseMillis: lease(group),
+		},
+		Preemption: control.Preemption{
+			Policy:        string(cmp.Or(spec.Preemption.Policy, v1.PreemptWhenStable)),
+			StableSeconds: *cmp.Or(spec.Preemption.StableSeconds, new(int32(5))),
+		},
+		Timing: control.Timing{
+			HeartbeatMillis: cmp.Or(spec.Timing.HeartbeatMillis, 100),
+			PatienceMillis:  spec.Timing.PatienceMillis,
+			StaggerMillis:   spec.Timing.StaggerMillis,
+			ReplyMillis:     spec.Timing.ReplyMillis,
+			DrainMillis:     cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
+		},
+		Application: control.Application{Session: string(cmp.Or(spec.Application.Session, v1.SessionOptional))},
+	}
+}
+
+func lease(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
+
+func told(members []v1.Member, at map[string]string) []control.Member {
+	list := make([]control.Member, len(members))
+	for i, m := range members {
+		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority), Address: at[m.Pod]}
+	}
+	return list
+}
+
+// addresses are where the pods' agents await each other, by the pod's name.
+func addresses(pods []*corev1.Pod) map[string]string {
+	at := make(map[string]string, len(pods))
+	for _, pod := range pods {
+		if pod.Status.PodIP != "" && !Finished(pod) {
+			at[pod.Name] = net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.PeerPort))
+		}
+	}
+	return at
+}

@@ -1,0 +1,113 @@
+// Package report decides what a group's status is, from what its agents say, and
+// what follows from that: the pods' role labels, events, and what agents must be
+// told. Values in, values out; controllers/ gathers the facts and acts.
+package report
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/plan"
+)
+
+// Heard is the agent of one pod as the operator hears it. One with neither a
+// stream nor a Problem hasn't been asked yet, like a pod that Facts.Heard lacks:
+// what the status says about it stays until it has.
+type Heard struct {
+	// Connected: its stream is open and current.
+	Connected bool
+	// Problem is why it isn't.
+	Problem string
+	// Report is the last one under this group's name, nil if there is none.
+	Report *control.Report
+}
+
+// Facts are all that a report is made from.
+type Facts struct {
+	Group *v1.ElectionGroup
+	// List, Problem and ServiceTaken are those of the plan.
+	List         *v1.MemberList
+	Problem      *plan.Problem
+	ServiceTaken bool
+	// Pods, by name, may concern the group: members, selected pods, and those
+	// that have its role label. Nodes are theirs, by name.
+	Pods  map[string]*corev1.Pod
+	Nodes map[string]*corev1.Node
+	// Heard are the agents by the names of their pods: of members, and of all
+	// other pods that report the group.
+	Heard map[string]Heard
+	Now   time.Time
+}
+
+// Result is what the facts amount to.
+type Result struct {
+	// Status is complete. It equals the present one if nothing has changed.
+	Status v1.ElectionGroupStatus
+	// Roles are the values of the role label by pod, "" where it has to go.
+	Roles map[string]string
+	// Standing is what an agent has to be told, where it isn't what it reports.
+	Standing map[string]bool
+	// Leave are the pods whose agents must leave the group that they report: the
+	// one of the UID in their Report.
+	Leave  []string
+	Events []Event
+	// Coordinator is whose pod the Service leads to, "" if to nobody's.
+	Coordinator string
+	// Again is when to look again although nothing has been heard. If it is zero,
+	// that isn't needed.
+	Again time.Time
+}
+
+// Event is something that has changed, in the terms of a Kubernetes Event.
+type Event struct {
+	Type, Reason, Note string
+}
+
+// Make makes a report.
+func Make(f Facts) Result {
+	status := *f.Group.Status.DeepCopy()
+	status.ObservedGeneration = f.Group.Generation
+	status.MemberList = f.List
+	r := Result{Roles: map[string]string{}, Standing: map[string]bool{}}
+	if f.List == nil {
+		r.Status = status
+		return r
+	}
+	status.Members = new(int32(len(f.List.Members)))
+	for name, heard := range f.Heard {
+		said := heard.Report
+		if !heard.Connected || said == nil || said.UID != string(f.Group.UID) || said.Coordinator == "" || int64(said.Term) <= status.Term {
+			continue
+		}
+		_ = name
+		status.Term = int64(said.Term)
+		status.Coordinator = &v1.Coordinator{Pod: said.Coordinator, Term: status.Term, ElectedAt: metav1.NewMicroTime(said.ElectedAt)}
+		status.Processes = nil
+		up := int32(0)
+		for _, row := range said.Processes {
+			if row.Name == said.Coordinator {
+				status.Coordinator.Priority = int32(row.Priority)
+			}
+			if row.Status != string(v1.ProcessCrashed) {
+				up++
+			}
+			status.Processes = append(status.Processes, v1.Process{
+				Pod: row.Name, Priority: int32(row.Priority), Status: v1.ProcessStatus(row.Status), Since: new(metav1.NewTime(f.Now)),
+			})
+		}
+		status.ReadyMembers = &up
+	}
+	for _, m := range f.List.Members {
+		r.Roles[m.Pod] = v1.RoleFollower
+	}
+	if status.Coordinator != nil {
+		r.Coordinator = status.Coordinator.Pod
+		r.Roles[r.Coordinator] = v1.RoleCoordinator
+	}
+	r.Status = status
+	return r
+}
