@@ -3,7 +3,9 @@ package plan
 import (
 	"cmp"
 	"net"
+	"net/netip"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -63,13 +65,33 @@ func told(members []v1.Member, at map[string]string) []control.Member {
 	return list
 }
 
-// addresses are where the pods' agents await each other, by the pod's name.
+// addresses are where the pods' agents await each other, by the pod's name. An
+// address goes from a pod that ends to another one, and for a moment the API
+// server knows two that have it; two pods on the network of one host have the
+// same one for good. Agents would refuse a document in which two are at one
+// place: the pod that is there to stay has it.
 func addresses(pods []*corev1.Pod) map[string]string {
-	at := make(map[string]string, len(pods))
+	owner := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {
-		if pod.Status.PodIP != "" && !Finished(pod) {
-			at[pod.Name] = net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.PeerPort))
+		ip := pod.Status.PodIP
+		if _, err := netip.ParseAddr(ip); err != nil || Finished(pod) {
+			continue
+		}
+		if other := owner[ip]; other == nil || outlives(pod, other) {
+			owner[ip] = pod
 		}
 	}
+	at := make(map[string]string, len(owner))
+	for ip, pod := range owner {
+		at[pod.Name] = net.JoinHostPort(ip, strconv.Itoa(control.PeerPort))
+	}
 	return at
+}
+
+// outlives reports whether a is the one of two pods that has their address.
+func outlives(a, b *corev1.Pod) bool {
+	if ending := a.DeletionTimestamp != nil; ending != (b.DeletionTimestamp != nil) {
+		return !ending
+	}
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) > 0
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"reflect"
 
@@ -10,7 +9,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/control"
@@ -32,13 +30,9 @@ func (f *Facts) document(list *v1.MemberList) control.Document {
 }
 
 func configMap(group *v1.ElectionGroup, document control.Document, authorities string) *corev1.ConfigMap {
-	text, err := yaml.Marshal(document)
-	if err != nil {
-		panic(fmt.Sprintf("a document can't be written: %v", err)) // It has nothing but numbers and strings.
-	}
 	return &corev1.ConfigMap{
 		ObjectMeta: owned(group, control.ConfigMapName(group.Name)),
-		Data:       map[string]string{control.DocumentKey: string(text), control.AuthoritiesKey: authorities},
+		Data:       map[string]string{control.DocumentKey: text(document), control.AuthoritiesKey: authorities},
 	}
 }
 

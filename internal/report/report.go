@@ -1,13 +1,23 @@
 // Package report decides what a group's status is, from what its agents say, and
 // what follows from that: the pods' role labels, events, and what agents must be
 // told. Values in, values out; controllers/ gathers the facts and acts.
+//
+// The coordinator and the process status table are what the agents say, never
+// what the operator supposes from the pods. What nobody says anything about is
+// Unknown, and the pod only explains why.
+//
+//	Heard -> voices -> coordinator -> rows -> conditions -> events
+//	                        \-> roles     \-> standing
+//
+// All that is remembered is in the status. So it makes no difference whether the
+// operator has been restarted in between: until an agent has been asked, what
+// the status says about it stays.
 package report
 
 import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/control"
@@ -15,8 +25,7 @@ import (
 )
 
 // Heard is the agent of one pod as the operator hears it. One with neither a
-// stream nor a Problem hasn't been asked yet, like a pod that Facts.Heard lacks:
-// what the status says about it stays until it has.
+// stream nor a Problem hasn't been asked yet, like a pod that Facts.Heard lacks.
 type Heard struct {
 	// Connected: its stream is open and current.
 	Connected bool
@@ -37,8 +46,8 @@ type Facts struct {
 	// that have its role label. Nodes are theirs, by name.
 	Pods  map[string]*corev1.Pod
 	Nodes map[string]*corev1.Node
-	// Heard are the agents by the names of their pods: of members, and of all
-	// other pods that report the group.
+	// Heard are the agents by the names of their pods: of members, of selected
+	// pods, and of all other pods that report the group.
 	Heard map[string]Heard
 	Now   time.Time
 }
@@ -69,45 +78,22 @@ type Event struct {
 
 // Make makes a report.
 func Make(f Facts) Result {
-	status := *f.Group.Status.DeepCopy()
+	h := listen(f)
+	status := f.Group.Status.DeepCopy()
 	status.ObservedGeneration = f.Group.Generation
 	status.MemberList = f.List
-	r := Result{Roles: map[string]string{}, Standing: map[string]bool{}}
-	if f.List == nil {
-		r.Status = status
-		return r
+	status.Term, status.Coordinator = h.elect()
+	h.coordinator = status.Coordinator
+	h.tabulate()
+	status.Processes = h.rows
+	status.Members, status.ReadyMembers = new(int32(len(h.rows))), new(int32(h.up()))
+	again := h.judge(&status.Conditions)
+	result := Result{
+		Status: *status, Roles: h.roles(), Standing: h.standing(), Leave: h.leavers(), Again: again,
+		Events: h.events(status),
 	}
-	status.Members = new(int32(len(f.List.Members)))
-	for name, heard := range f.Heard {
-		said := heard.Report
-		if !heard.Connected || said == nil || said.UID != string(f.Group.UID) || said.Coordinator == "" || int64(said.Term) <= status.Term {
-			continue
-		}
-		_ = name
-		status.Term = int64(said.Term)
-		status.Coordinator = &v1.Coordinator{Pod: said.Coordinator, Term: status.Term, ElectedAt: metav1.NewMicroTime(said.ElectedAt)}
-		status.Processes = nil
-		up := int32(0)
-		for _, row := range said.Processes {
-			if row.Name == said.Coordinator {
-				status.Coordinator.Priority = int32(row.Priority)
-			}
-			if row.Status != string(v1.ProcessCrashed) {
-				up++
-			}
-			status.Processes = append(status.Processes, v1.Process{
-				Pod: row.Name, Priority: int32(row.Priority), Status: v1.ProcessStatus(row.Status), Since: new(metav1.NewTime(f.Now)),
-			})
-		}
-		status.ReadyMembers = &up
+	if c := h.coordinator; c != nil && h.present(c.Pod) {
+		result.Coordinator = c.Pod
 	}
-	for _, m := range f.List.Members {
-		r.Roles[m.Pod] = v1.RoleFollower
-	}
-	if status.Coordinator != nil {
-		r.Coordinator = status.Coordinator.Pod
-		r.Roles[r.Coordinator] = v1.RoleCoordinator
-	}
-	r.Status = status
-	return r
+	return result
 }
