@@ -40,8 +40,9 @@ type request struct {
 // would keep two goroutines and eight kilobytes for each stream; and what is
 // told is told so rarely that a connection wouldn't be there any more anyway.
 type call struct {
-	conn   *tls.Conn
-	answer *http.Response
+	conn *tls.Conn
+	// body is that of the answer.
+	body io.Reader
 	// groups are those that the agent's certificate is for.
 	groups map[string]bool
 	stop   func() bool
@@ -96,13 +97,14 @@ func (s *Streams) ask(ctx context.Context, c *call, agent Agent, r request) erro
 	if err := asked.Write(c.conn); err != nil {
 		return err
 	}
-	c.answer, err = http.ReadResponse(bufio.NewReaderSize(c.conn, headerBuffer), asked)
+	answer, err := http.ReadResponse(bufio.NewReaderSize(c.conn, headerBuffer), asked) //nolint:bodyclose // it ends with the connection
 	if err != nil {
 		return err
 	}
-	if c.answer.StatusCode/100 != 2 {
-		return refused(c.answer)
+	if answer.StatusCode/100 != 2 {
+		return refused(answer)
 	}
+	c.body = answer.Body
 	return nil
 }
 

@@ -22,10 +22,11 @@ type Errand struct {
 	body   []byte
 }
 
-// errand is one under way, or done with.
+// errand is one under way, or done with. Once another one has replaced it, over
+// is closed; that one begins when done is.
 type errand struct {
-	says   string
-	cancel context.CancelFunc
+	says       string
+	over, done chan struct{}
 }
 
 // Document tells an agent a group. The body is the document in JSON.
@@ -55,30 +56,35 @@ func (s *Streams) Tell(pod types.NamespacedName, e Errand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stream := s.streams[pod]
-	if s.running == nil || stream == nil || stream.talk == nil || stream.over {
+	if s.spawn == nil || stream == nil || stream.talk == nil || stream.over {
 		return
 	}
-	if last := stream.errands[e.About]; last != nil {
-		if last.says == e.Says {
-			return
-		}
-		last.cancel()
+	last := stream.errands[e.About]
+	if last != nil && last.says == e.Says {
+		return
 	}
 	if stream.errands == nil {
 		stream.errands = map[string]*errand{}
 	}
-	ctx, cancel := context.WithCancel(stream.talk)
-	stream.errands[e.About] = &errand{says: e.Says, cancel: cancel}
+	next := &errand{says: e.Says, over: make(chan struct{}), done: make(chan struct{})}
+	stream.errands[e.About] = next
+	if last != nil {
+		close(last.over)
+	}
 	agent := stream.agent
-	s.work.Go(func() {
-		defer cancel()
-		s.tell(ctx, agent, e)
+	stream.talk(func(ctx context.Context) {
+		defer close(next.done)
+		if last != nil {
+			// A call that is under way can't be taken back, and mustn't arrive later.
+			<-last.done
+		}
+		s.tell(ctx, agent, e, next.over)
 	})
 }
 
-// tell tells an agent until it has been told.
-func (s *Streams) tell(ctx context.Context, agent Agent, e Errand) {
-	for attempt := 0; ctx.Err() == nil; attempt++ {
+// tell tells an agent until it has been told, or something else is to be told.
+func (s *Streams) tell(ctx context.Context, agent Agent, e Errand, over <-chan struct{}) {
+	for attempt := 0; ctx.Err() == nil && !closed(over); attempt++ {
 		c, err := s.call(ctx, agent, request{method: e.method, path: e.path, body: e.body})
 		if err == nil {
 			c.close()
@@ -91,7 +97,17 @@ func (s *Streams) tell(ctx context.Context, agent Agent, e Errand) {
 		}
 		select {
 		case <-ctx.Done():
+		case <-over:
 		case <-time.After(backoff(attempt)):
 		}
+	}
+}
+
+func closed(over <-chan struct{}) bool {
+	select {
+	case <-over:
+		return true
+	default:
+		return false
 	}
 }

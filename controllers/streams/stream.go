@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// retryMin and retryMax bound the wait before another attempt.
-	retryMin = 20 * time.Millisecond
-	retryMax = 5 * time.Second
+	// retryFirst and retryLast bound the wait before another attempt.
+	retryFirst = 20 * time.Millisecond
+	retryLast  = 5 * time.Second
 	// silenceMax is three times what an agent lets pass between two signs of life.
 	silenceMax = 15 * time.Second
 	// steady is how long a stream must have lasted for the waits to begin anew.
@@ -39,8 +39,8 @@ type stream struct {
 	line   Line
 	over   bool
 	groups map[string]bool
-	// talk is done when the connection breaks, and nil while there is none.
-	talk    context.Context
+	// talk runs something until the connection breaks. It is nil while there is none.
+	talk    func(func(context.Context))
 	errands map[string]*errand
 }
 
@@ -78,9 +78,9 @@ func (s *stream) run(ctx context.Context) {
 // backoff is the wait after so many attempts, of which half is by chance: else
 // all streams to a node that returns would be tried at once.
 func backoff(attempt int) time.Duration {
-	wait := retryMax
+	wait := retryLast
 	if attempt < 8 {
-		wait = min(retryMin<<max(attempt, 0), retryMax)
+		wait = min(retryFirst<<max(attempt, 0), retryLast)
 	}
 	return wait/2 + rand.N(wait/2)
 }
@@ -96,7 +96,7 @@ func (s *stream) listen(ctx context.Context) (current bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h := &hearing{stream: s, groups: c.groups, said: map[string]bool{}}
-	lines := bufio.NewReaderSize(c.answer.Body, lineBuffer)
+	lines := bufio.NewReaderSize(c.body, lineBuffer)
 	for {
 		if err := c.conn.SetReadDeadline(time.Now().Add(silenceMax)); err != nil {
 			return h.current, err
@@ -288,7 +288,7 @@ func (s *stream) current(ctx context.Context, said map[string]bool) {
 	}
 	if !s.over {
 		s.line = Line{UID: s.agent.UID, Connected: true, Since: time.Now()}
-		s.talk, s.errands = ctx, nil
+		s.talk, s.errands = func(run func(context.Context)) { hub.work.Go(func() { run(ctx) }) }, nil
 	}
 	hub.mu.Unlock()
 	for _, group := range gone {

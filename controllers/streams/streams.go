@@ -81,10 +81,10 @@ type Streams struct {
 	handshakes chan struct{}
 	work       sync.WaitGroup
 
-	mu      sync.RWMutex
-	// running is the context of Start, nil before and after it: what is followed
-	// before begins with it.
-	running context.Context
+	mu sync.RWMutex
+	// spawn runs something until Start's context is done. It is nil before and
+	// after Start: what is followed before begins with it.
+	spawn   func(func(context.Context))
 	streams map[types.NamespacedName]*stream
 	voices  map[types.NamespacedName]map[string]Voice
 }
@@ -111,7 +111,7 @@ func New(options Options) *Streams {
 // of the one that leads.
 func (s *Streams) Start(ctx context.Context) error {
 	s.mu.Lock()
-	s.running = ctx
+	s.spawn = func(run func(context.Context)) { s.work.Go(func() { run(ctx) }) }
 	for _, stream := range s.streams {
 		s.begin(stream)
 	}
@@ -119,7 +119,7 @@ func (s *Streams) Start(ctx context.Context) error {
 	<-ctx.Done()
 	// From here on nobody is followed, so the count can only fall.
 	s.mu.Lock()
-	s.running = nil
+	s.spawn = nil
 	s.mu.Unlock()
 	s.work.Wait()
 	return nil
@@ -127,11 +127,16 @@ func (s *Streams) Start(ctx context.Context) error {
 
 // begin is called with the lock held.
 func (s *Streams) begin(stream *stream) {
-	ctx, cancel := context.WithCancel(s.running)
-	stream.cancel = cancel
-	s.work.Go(func() {
+	s.spawn(func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		stream.run(ctx)
+		s.mu.Lock()
+		stream.cancel = cancel
+		over := stream.over
+		s.mu.Unlock()
+		if !over {
+			stream.run(ctx)
+		}
 	})
 }
 
@@ -160,7 +165,7 @@ func (s *Streams) Follow(agent Agent, life int32) {
 		life: life, line: Line{UID: agent.UID, Since: time.Now()},
 	}
 	s.streams[agent.Pod] = stream
-	if s.running != nil {
+	if s.spawn != nil {
 		s.begin(stream)
 	}
 }

@@ -73,7 +73,9 @@ func (s *stand) agent(pod, ip string, groups ...string) *standin.Agent {
 	return standin.New(s.t, s.authority, &s.network, "bank", pod, ip, groups...)
 }
 
-func named(pod string) types.NamespacedName { return types.NamespacedName{Namespace: "bank", Name: pod} }
+func named(pod string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "bank", Name: pod}
+}
 
 func (s *stand) follow(pod, uid, ip string) {
 	s.Follow(streams.Agent{Pod: named(pod), UID: types.UID(uid), Address: ip + ":7375"}, 0)

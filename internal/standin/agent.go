@@ -88,7 +88,7 @@ func New(t testing.TB, authority *Authority, network *Network, namespace, pod, i
 // Run has it be there.
 func (a *Agent) Run() {
 	a.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(a.t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		a.t.Fatal(err)
 	}
