@@ -24,8 +24,8 @@ func (o *operator) count(s *scene, before *v1.ElectionGroup, result *report.Resu
 	was, is := before.Status.Coordinator, result.Status.Coordinator
 	if is != nil && (was == nil || was.Pod != is.Pod || was.Term != is.Term) {
 		now.elections = 1
-		if lost, found := s.lost(was), s.found(is); before.Status.Term > 0 && !lost.IsZero() && !found.IsZero() {
-			o.meters.failover.Observe(max(found.Sub(lost), 0).Seconds())
+		if lost, next := s.lost(was), s.named(is); before.Status.Term > 0 && !lost.IsZero() && !next.IsZero() {
+			o.meters.failover.Observe(max(next.Sub(lost), 0).Seconds())
 		}
 		s.memory.elected = s.now
 	}
@@ -65,8 +65,8 @@ func (s *scene) lost(was *v1.Coordinator) time.Time {
 	return first
 }
 
-// found is when the coordinator was first named.
-func (s *scene) found(is *v1.Coordinator) time.Time {
+// named is when the coordinator was first named.
+func (s *scene) named(is *v1.Coordinator) time.Time {
 	var first time.Time
 	for _, voice := range s.voices {
 		if voice.Report.Coordinator == is.Pod && int64(voice.Report.Term) == is.Term && (first.IsZero() || voice.Named.Before(first)) {

@@ -2,16 +2,16 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -21,8 +21,9 @@ import (
 // recordEvents writes the events of a change after the change itself. What can't
 // be written is kept for the next look.
 func (o *operator) recordEvents(ctx context.Context, s *scene, result *report.Result) error {
-	for _, e := range result.Events {
-		s.memory.events = append(s.memory.events, record{name: eventName(s.group, e.Reason), Event: e})
+	s.memory.events = append(s.memory.events, result.Events...)
+	if err := o.recall(ctx, s); err != nil {
+		return err
 	}
 	for len(s.memory.events) > 0 {
 		if err := o.record(ctx, s.group, s.memory.events[0]); err != nil {
@@ -33,19 +34,42 @@ func (o *operator) recordEvents(ctx context.Context, s *scene, result *report.Re
 	return nil
 }
 
-// eventName is the same for the same change, whoever writes it and how often.
-func eventName(group *v1.ElectionGroup, reason string) string {
-	sum := fnv.New64a()
-	fmt.Fprintf(sum, "%s %s %d", group.UID, reason, group.Status.Term)
-	if agreed := meta.FindStatusCondition(group.Status.Conditions, string(v1.Agreed)); agreed != nil && agreed.Status == metav1.ConditionFalse {
-		fmt.Fprintf(sum, " %d", agreed.LastTransitionTime.Unix())
+// recallable is how long ago a change may have been for an operator to look, once
+// after its start, whether the one before it has died before it wrote the event.
+// It is much less than the hour that the API server keeps events for.
+const recallable = 10 * time.Minute
+
+// recall looks for the events of what was in the status when we first saw it.
+func (o *operator) recall(ctx context.Context, s *scene) error {
+	if s.memory.recalled {
+		return nil
 	}
+	for _, e := range report.Events(&v1.ElectionGroupStatus{}, &s.found) {
+		if s.now.Sub(e.At) > recallable {
+			continue
+		}
+		err := o.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: eventName(s.group, e)}, &eventsv1.Event{})
+		switch {
+		case apierrors.IsNotFound(err):
+			s.memory.events = append(s.memory.events, e)
+		case err != nil:
+			return fmt.Errorf("read an event: %w", err)
+		}
+	}
+	s.memory.recalled = true
+	return nil
+}
+
+// eventName is the same for the same change, whoever writes it and how often.
+func eventName(group *v1.ElectionGroup, e report.Event) string {
+	sum := fnv.New64a()
+	fmt.Fprintf(sum, "%s %s %s", group.UID, e.Reason, e.Mark)
 	return group.Name + "." + strconv.FormatUint(sum.Sum64(), 16)
 }
 
-func (o *operator) record(ctx context.Context, group *v1.ElectionGroup, e record) error {
+func (o *operator) record(ctx context.Context, group *v1.ElectionGroup, e report.Event) error {
 	written := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: group.Namespace, Name: e.name},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: group.Namespace, Name: eventName(group, e)},
 		EventTime:           metav1.NowMicro(),
 		ReportingController: "conclave.dev/manager",
 		ReportingInstance:   o.instance,
@@ -60,13 +84,7 @@ func (o *operator) record(ctx context.Context, group *v1.ElectionGroup, e record
 	}
 	// Nobody reads events here, so none has to be waited for.
 	err := o.client.Create(ctx, written, client.DisableReadYourWritesConsistency)
-	var status apierrors.APIStatus
-	switch {
-	case err == nil, apierrors.IsAlreadyExists(err):
-		return nil
-	case errors.As(err, &status) && status.Status().Code/100 == 4 && !apierrors.IsTooManyRequests(err):
-		// The namespace is being deleted, for example. An event isn't worth more attempts.
-		o.log.Info("an event isn't accepted", "group", client.ObjectKeyFromObject(group), "reason", e.Reason, "error", err.Error())
+	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}
 	return fmt.Errorf("write an event: %w", err)

@@ -24,6 +24,8 @@ type scene struct {
 	key    types.NamespacedName
 	group  *v1.ElectionGroup
 	memory *memory
+	// found is the status as it was at first.
+	found v1.ElectionGroupStatus
 	now    time.Time
 	again  deadline
 
@@ -42,7 +44,7 @@ type scene struct {
 func (o *operator) gather(ctx context.Context, group *v1.ElectionGroup) (*scene, error) {
 	key := client.ObjectKeyFromObject(group)
 	s := &scene{
-		key: key, group: group, memory: o.memories.recall(key, group.UID), now: time.Now(),
+		key: key, group: group, found: group.Status, memory: o.memories.recall(key, group.UID), now: time.Now(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{},
 		lines: map[string]streams.Line{}, voices: map[string]streams.Voice{},
 	}

@@ -97,6 +97,8 @@ func (o *operator) updateStatus(ctx context.Context, s *scene, status *v1.Electi
 	group := s.group.DeepCopy()
 	group.Status = *status
 	if err := o.client.Status().Update(ctx, group); err != nil {
+		// It may have been written all the same.
+		s.memory.recalled = false
 		return fmt.Errorf("write the status: %w", err)
 	}
 	s.group = group

@@ -22,21 +22,15 @@ type memory struct {
 	missing map[string]time.Time
 	// first is when the first agent was connected.
 	first time.Time
-	// events are those of changes that are in the status already.
-	events []record
-	// recalled: the events of before our time are there.
+	// events are those yet to be written of changes that are in the status already.
+	events []report.Event
+	// recalled: it has been seen to that the events of before our time are there.
 	recalled bool
 	// reflected is the newest change of an agent's that is in the status.
 	reflected time.Time
 	// elected is when a coordinator was last seen to be a new one, and vacant
 	// since when nobody has led.
 	elected, vacant time.Time
-}
-
-// record is an Event with the name that it has to have.
-type record struct {
-	name string
-	report.Event
 }
 
 // memories are those of all groups.

@@ -169,6 +169,7 @@ func (s *stage) operator(changes ...func(*actor)) *actor {
 	}
 	config := rest.CopyConfig(server(s.t))
 	config.QPS = -1
+	config.Impersonate.UserName = entitled(s.t)
 	config.Wrap(a.pass)
 	caches := controllers.Cache()
 	caches.DefaultNamespaces = map[string]cache.Config{s.namespace: {}}
