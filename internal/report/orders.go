@@ -97,14 +97,15 @@ const (
 	eventDisagreement = "Disagreement"
 )
 
-// events are what has changed between the present status and the next one.
-func (h *hearing) events(next *v1.ElectionGroupStatus) []Event {
+// Events are what has changed from one status to the next.
+func Events(old, next *v1.ElectionGroupStatus) []Event {
 	var all []Event
-	was, now := h.Group.Status.Coordinator, next.Coordinator
-	previous, told := before(h.was(v1.CoordinatorElected))
+	was, now := old.Coordinator, next.Coordinator
+	previous, told := before(meta.FindStatusCondition(old.Conditions, string(v1.CoordinatorElected)))
 	if was != nil {
 		previous = was.Pod
 	}
+	term := fmt.Sprint(next.Term)
 	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
 		note := fmt.Sprintf("%s leads in term %d", now.Pod, now.Term)
 		switch previous {
@@ -114,15 +115,16 @@ func (h *hearing) events(next *v1.ElectionGroupStatus) []Event {
 		default:
 			note += ", after " + previous
 		}
-		all = append(all, Event{corev1.EventTypeNormal, eventElected, note})
+		all = append(all, Event{corev1.EventTypeNormal, eventElected, note, term, now.ElectedAt.Time})
 	}
 	elected := meta.FindStatusCondition(next.Conditions, string(v1.CoordinatorElected))
 	if _, tell := before(elected); tell && !told {
-		all = append(all, Event{corev1.EventTypeWarning, eventLost, elected.Message})
+		all = append(all, Event{corev1.EventTypeWarning, eventLost, elected.Message, term, elected.LastTransitionTime.Time})
 	}
 	agreed := meta.FindStatusCondition(next.Conditions, string(v1.Agreed))
-	if was := h.was(v1.Agreed); isDisagreement(agreed) && !isDisagreement(was) {
-		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, agreed.Message})
+	if was := meta.FindStatusCondition(old.Conditions, string(v1.Agreed)); isDisagreement(agreed) && !isDisagreement(was) {
+		at := agreed.LastTransitionTime.Time
+		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, agreed.Message, fmt.Sprint(at.Unix()), at})
 	}
 	return all
 }

@@ -74,6 +74,11 @@ type Result struct {
 // Event is something that has changed, in the terms of a Kubernetes Event.
 type Event struct {
 	Type, Reason, Note string
+	// Mark tells it from others of the same reason, and is the same whoever finds
+	// the change, from whatever status before it.
+	Mark string
+	// At is when it happened.
+	At time.Time
 }
 
 // Make makes a report.
@@ -90,7 +95,7 @@ func Make(f Facts) Result {
 	again := h.judge(&status.Conditions)
 	result := Result{
 		Status: *status, Roles: h.roles(), Standing: h.standing(), Leave: h.leavers(), Again: again,
-		Events: h.events(status),
+		Events: Events(&f.Group.Status, status),
 	}
 	if c := h.coordinator; c != nil && h.present(c.Pod) {
 		result.Coordinator = c.Pod
