@@ -35,6 +35,6 @@ make two.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(command.ExplainFlag)
-	root.AddCommand(newSimulate(sim.Sample), command.Version(version))
+	root.AddCommand(newStatus(), newWatch(), newExplain(), newInject(), newSimulate(sim.Sample), command.Version(version))
 	return root
 }
