@@ -6,8 +6,10 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/command"
@@ -64,6 +67,7 @@ func (c *cluster) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("choose a cluster: %w", oneLine(err))
 	}
 	config.UserAgent = "kubectl-conclave"
+	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
 }
 
@@ -74,6 +78,7 @@ func (c *cluster) connect() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
+	log.SetLogger(logr.Discard()) // or controller-runtime complains that nobody did
 	known := runtime.NewScheme()
 	if err := scheme.AddToScheme(known); err != nil {
 		return nil, fmt.Errorf("know the API: %w", err)
@@ -83,7 +88,7 @@ func (c *cluster) connect() (client.WithWatch, error) {
 	}
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(v1.GroupVersion.WithKind("ElectionGroup"), meta.RESTScopeNamespace)
-	kinds.Add(metav1.Unversioned.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	kinds.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	connected, err := client.NewWithWatch(config, client.Options{Scheme: known, Mapper: kinds})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", oneLine(err))
