@@ -135,13 +135,23 @@ func parse(paths Paths, texts [3][]byte) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", paths.CA, err)
 	}
+	result, err := load(&cert, authorities)
+	if err != nil {
+		return nil, fmt.Errorf("%s with %s: %w", paths.Cert, paths.CA, err)
+	}
+	return result, nil
+}
+
+// load wants a certificate that peers would take, whoever dials.
+func load(cert *tls.Certificate, authorities *x509.CertPool) (*loaded, error) {
 	var names Names
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-		if names, err = verified(chainOf(&cert), authorities, use); err != nil {
-			return nil, fmt.Errorf("%s with %s: %w", paths.Cert, paths.CA, err)
+		var err error
+		if names, err = verified(chainOf(cert), authorities, use); err != nil {
+			return nil, err
 		}
 	}
-	return &loaded{cert: &cert, names: names, authorities: authorities}, nil
+	return &loaded{cert: cert, names: names, authorities: authorities}, nil
 }
 
 // Check says whom a certificate is for, if it is valid now, has this key, and is of
