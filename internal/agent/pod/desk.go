@@ -213,7 +213,7 @@ func (d *desk) follow(ctx context.Context, a *agent.Agent, t *task) error {
 		d.before = next
 		return keep()
 	}
-	err := a.Take(ctx, t.source, *next, keep)
+	err := a.Take(ctx, *next, keep)
 	if _, takesPart := a.Find(d.group); d.runs && !takesPart {
 		d.board.left(d.group)
 		d.runs = false
