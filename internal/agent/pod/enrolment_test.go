@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -199,13 +200,15 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 			t.Errorf("event %d is %+v, %v, and not %+v", i, e, err, wanted)
 		}
 	}
-	if n := len(r.(*reader).waiting); n > 0 {
-		t.Errorf("there are %d more", n)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if e, err := r.Next(ended); err == nil {
+		t.Errorf("there is more: %+v", e)
 	}
 	r.Close()
 	b.post(control.Report{Group: "ledger"})
-	if n := len(r.(*reader).waiting); n > 0 {
-		t.Error("whoever has closed is still told")
+	if e, err := r.Next(ended); err == nil {
+		t.Errorf("whoever has closed is still told: %+v", e)
 	}
 }
 

@@ -83,9 +83,8 @@ func TestWithholding(t *testing.T) {
 	}
 	next := c.document(2, "a", "b", "c") // It joins again, and is still withheld.
 	next.Group.Preemption.StableSeconds = 1
-	for _, g := range c.pods {
-		go g.push(next)
-	}
+	pushed := c.pushAll(next)
+	defer pushed()
 	for name, s := range streams {
 		s.await("b leads by revision 2", func(r control.Report) bool {
 			return r.Revision == 2 && r.Coordinator == "b" && r.Withheld == (name == "c")
@@ -110,9 +109,8 @@ func TestSteppingDown(t *testing.T) {
 	c, streams := crew(t, "a", "b", "c")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Preemption.Policy = "Never"
-	for _, g := range c.pods {
-		go g.push(next)
-	}
+	pushed := c.pushAll(next)
+	defer pushed()
 	leader := streams["a"].await("somebody leads by revision 2", func(r control.Report) bool { return r.Revision == 2 && r.Coordinator != "" }).Coordinator
 	eventually(t, leader+" steps down", func() bool {
 		status, _ := c.pods[leader].call(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDown, "{}")
