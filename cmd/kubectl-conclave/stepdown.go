@@ -183,7 +183,7 @@ func (w *witness) ask(ctx context.Context, pod, to string) (client.State, error)
 	asking := http.Client{Transport: &http.Transport{DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true}}
 	response, err := asking.Do(request)
 	if err != nil {
-		return after, fmt.Errorf("the agent in pod %s doesn't answer: %w", pod, err)
+		return after, fmt.Errorf("the agent in pod %s doesn't answer: %w", pod, errors.Unwrap(err)) // without the URL
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
