@@ -92,7 +92,8 @@ const (
 )
 
 func TestStepDownTellsWhoLeadsAndForHowLongNobodyDid(t *testing.T) {
-	const comesBack = "ledger-2 has a higher priority (30) and stays away for 7 s; then it takes over again, unless preemption is Never\n"
+	const comesBack = "ledger-2 has a higher priority (30): it stays away for 7 s, and takes over again when it is well " +
+		"(spec.preemption.policy: WhenStable)\n"
 	for name, test := range map[string]struct {
 		states []string
 		change func(*v1.ElectionGroup)
