@@ -129,7 +129,6 @@ func (m *manager) openAuthority(ctx context.Context) error {
 func (m *manager) managerOptions() ctrl.Options {
 	return ctrl.Options{
 		Scheme:                        m.scheme,
-		Cache:                         controllers.Cache(),
 		LeaderElection:                m.leaderElect,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       m.namespace,
@@ -139,6 +138,7 @@ func (m *manager) managerOptions() ctrl.Options {
 		RetryPeriod:                   new(2 * time.Second),
 		GracefulShutdownTimeout:       new(15 * time.Second),
 		HealthProbeBindAddress:        "0", // see probes
+		Cache:                         controllers.Cache(),
 		Metrics: metricsserver.Options{
 			BindAddress:    m.metricsAddress,
 			SecureServing:  true,
@@ -210,11 +210,11 @@ func (m *manager) addIdentity(ctx context.Context, parts ctrl.Manager) error {
 	})
 }
 
-// addControllers reflects what agents say, where this replica leads.
+// addControllers has the leader see to the groups.
 func (m *manager) addControllers(_ context.Context, parts ctrl.Manager) error {
 	operator, err := m.keeper.Operator()
 	if err != nil {
-		return err
+		return fmt.Errorf("make the operator's certificate: %w", err)
 	}
 	return controllers.Setup(parts, controllers.Options{Credentials: operator, Authorities: m.keeper})
 }
