@@ -158,7 +158,8 @@ func (s *show) strikeOnce(ctx context.Context, what string, hit func(row) error,
 	if next.Coordinator.Pod != heir {
 		return fmt.Errorf("%s leads, and it should be %s", next.Coordinator.Pod, heir)
 	}
-	s.say("%s leads. Nobody did for %.1f ms; kubectl knew it after %.1f ms",
+	// The command itself takes its time before it strikes.
+	s.say("%s leads. Nobody did for %.1f ms at most, from the command on; the status said so after %.1f ms",
 		heir, millis(next.Coordinator.ElectedAt.Sub(struck)), millis(seen.Sub(struck)))
 	s.table(next)
 	return nil
@@ -175,6 +176,9 @@ func (s *show) awaitWell(ctx context.Context) error {
 		return len(g.Processes) > 0 && g.Coordinator != nil && g.Coordinator.Pod == g.Processes[0].Pod
 	})
 	if err != nil {
+		return err
+	}
+	if err := s.lookWhere(ctx); err != nil {
 		return err
 	}
 	s.say("all are up, and %s leads", well.Coordinator.Pod)
