@@ -280,3 +280,29 @@ func TestAMemberThatIsNowhereYet(t *testing.T) {
 	b.push(c.document(3, "a", "b", "z"))
 	s.await("z leads", leads("z"))
 }
+
+// TestAListThatHasSettledNeedsNobodyOfTheOneBefore: all of them have departed from
+// it, as far as agents are told. They may begin with it, or join again under it.
+func TestAListThatHasSettledNeedsNobodyOfTheOneBefore(t *testing.T) {
+	c := found(t)
+	for _, name := range []string{"a", "b", "c"} {
+		c.add(name)
+	}
+	d := c.document(1, "a", "b", "c")
+	d.Group.Version, d.Group.Floor, d.Group.Departed = 2, 1, []string{"x", "y", "z"}
+	d.Group.Previous = &control.List{Version: 1, Members: c.members("x", "y", "z")}
+	c.publish(d)
+	streams := map[string]*stream{}
+	for name, g := range c.pods {
+		streams[name] = g.start().watch()
+	}
+	for _, s := range streams {
+		s.await("c leads", leads("c"))
+	}
+	d.Revision, d.Generation, d.Group.Algorithm = 2, 2, "RingSkip"
+	pushed := c.pushAll(d)
+	defer pushed()
+	for _, s := range streams {
+		s.await("c leads again", func(r control.Report) bool { return r.Generation == 2 && r.Coordinator == "c" })
+	}
+}
