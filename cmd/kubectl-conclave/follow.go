@@ -31,14 +31,17 @@ type follower struct {
 	cut     bool
 }
 
-// run follows until the context ends. An interrupted watch is resumed where it
-// was, and what the API server doesn't remember that long is asked for anew.
-func (f *follower) run(ctx context.Context) {
-	for {
+// run follows until the context ends, or the user may not. An interrupted watch
+// is resumed where it was, and what the API server doesn't remember that long is
+// asked for anew.
+func (f *follower) run(ctx context.Context) error {
+	for ctx.Err() == nil {
 		err := f.stretch(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return
+			continue // It is no failure that it was told to stop.
+		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+			return refused(err)
 		case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
 			f.version = ""
 			continue
@@ -50,10 +53,10 @@ func (f *follower) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(f.pause):
 		}
 	}
+	return nil
 }
 
 // stretch is one watch, from the version that is known.

@@ -90,8 +90,10 @@ func (g *gate) follow(t *testing.T, s *server) (terms <-chan string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		f.run(ctx)
-		close(ended)
+		defer close(ended)
+		if err := f.run(ctx); err != nil {
+			t.Error(err)
+		}
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -165,6 +167,21 @@ func TestAWatchThatIsTooOldBeginsAnew(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatal("the present state wasn't told")
 		}
+	}
+}
+
+func TestWhoMayNotWatchIsToldAndNotKeptWaiting(t *testing.T) {
+	s := connect(t)
+	as := &rest.Config{Host: environment.Config.Host, TLSClientConfig: environment.Config.TLSClientConfig}
+	as.Impersonate.UserName = "nobody@example.org"
+	c, err := client.NewWithWatch(as, client.Options{Scheme: s.Scheme(), Mapper: s.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := follower{client: c, namespace: s.namespace, name: "ledger", pause: time.Millisecond, lost: func(err error) { t.Errorf("lost: %v", err) }}
+	err = f.run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "is forbidden") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("following ends with %v, want one line that it is forbidden", err)
 	}
 }
 

@@ -53,15 +53,13 @@ func (c *cluster) watch(ctx context.Context, out, notes io.Writer, name string) 
 	}
 	f := follower{client: connected, namespace: groups[0].Namespace, name: name, pause: time.Second}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		onScreen(ctx, file, &f)
-	} else {
-		inLines(ctx, out, notes, &f)
+		return onScreen(ctx, file, &f)
 	}
-	return nil
+	return inLines(ctx, out, notes, &f)
 }
 
 // inLines writes a line for each change.
-func inLines(ctx context.Context, out, notes io.Writer, f *follower) {
+func inLines(ctx context.Context, out, notes io.Writer, f *follower) error {
 	var chronicle telling.Chronicle
 	f.changed = func(g *v1.ElectionGroup) {
 		now := time.Now()
@@ -70,7 +68,7 @@ func inLines(ctx context.Context, out, notes io.Writer, f *follower) {
 		}
 	}
 	f.lost = func(err error) { fmt.Fprintln(notes, absence(err)) }
-	f.run(ctx)
+	return f.run(ctx)
 }
 
 const stamp = "2006-01-02T15:04:05.000Z"
@@ -97,7 +95,7 @@ const changesShown = 8
 
 // onScreen draws the group anew whenever it changes, and each second, since it
 // also shows how long things have lasted.
-func onScreen(ctx context.Context, to *os.File, f *follower) {
+func onScreen(ctx context.Context, to *os.File, f *follower) error {
 	s := screen{to: to}
 	news := make(chan func())
 	tell := func(change func()) {
@@ -115,14 +113,15 @@ func onScreen(ctx context.Context, to *os.File, f *follower) {
 			}
 		})
 	}
-	go f.run(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- f.run(ctx) }()
 	seconds := time.NewTicker(time.Second)
 	defer seconds.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case err := <-ended:
 			fmt.Fprintln(to)
-			return
+			return err
 		case change := <-news:
 			change()
 		case <-seconds.C:

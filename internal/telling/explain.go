@@ -98,8 +98,10 @@ func passedOver(g *v1.ElectionGroup, p *v1.Process) string {
 		return name + " is " + status(p) + "."
 	case p.Reason == v1.ProcessPodTerminating:
 		return name + " is being deleted."
+	case !stands(p) && p.Message != "":
+		return name + " is up, and doesn't stand: " + sentence(p.Message)
 	case !stands(p):
-		return name + " is up, and its application keeps it from standing."
+		return name + " is up, and is kept from standing, by its application most likely."
 	}
 	switch g.Spec.Preemption.Policy {
 	case v1.PreemptNever:
