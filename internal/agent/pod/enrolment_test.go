@@ -186,8 +186,12 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 	b.left("ledger")
 	b.post(control.Report{Group: "ledger", UID: "3"})
 	want := []any{
-		control.Report{Group: "old", UID: "1"}, control.Agent{Pod: "a"}, control.Report{Group: "audit", UID: "1", Term: 999},
-		control.Left{Group: "ledger", UID: "1"}, control.Left{Group: "ledger", UID: "2"}, control.Report{Group: "ledger", UID: "3"},
+		control.Report{Group: "old", UID: "1"},
+		control.Agent{Pod: "a"},
+		control.Report{Group: "audit", UID: "1", Term: 999},
+		control.Left{Group: "ledger", UID: "1"},
+		control.Left{Group: "ledger", UID: "2"},
+		control.Report{Group: "ledger", UID: "3"},
 	}
 	for i, wanted := range want {
 		e, err := r.Next(t.Context())
