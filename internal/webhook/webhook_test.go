@@ -164,7 +164,7 @@ func await(t *testing.T, done func() error) {
 func podOf(name string, labels, annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels, Annotations: annotations},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "none"}}},
+		Spec:       corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "application", Image: "none"}}},
 	}
 }
 
