@@ -240,12 +240,13 @@ docker-build: ## Make the same images with Docker.
 docker-push: ## Push the images that docker-build made.
 	@for tag in $(IMG) $(AGENT_IMG); do $(DOCKER) push $$tag; done
 
+INSTALLER ?= dist/install.yaml
 .PHONY: build-installer
-build-installer: ## Write dist/install.yaml: all that one kubectl apply needs.
+build-installer: ## Write INSTALLER: all that one kubectl apply needs.
 	@$(overlay)
-	@mkdir -p dist
-	@$(TOOL) kustomize build bin/deploy >dist/install.yaml
-	@echo "dist/install.yaml"
+	@mkdir -p $(dir $(INSTALLER))
+	@$(TOOL) kustomize build bin/deploy >$(INSTALLER)
+	@echo "$(INSTALLER)"
 
 .PHONY: clean
 clean: ## Remove what was built: bin/ (tools too) and dist/.

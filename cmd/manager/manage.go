@@ -216,5 +216,6 @@ func (m *manager) addControllers(_ context.Context, parts ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make the operator's certificate: %w", err)
 	}
+	//nolint:contextcheck // it only adds what the manager starts
 	return controllers.Setup(parts, controllers.Options{Credentials: operator, Authorities: m.keeper})
 }

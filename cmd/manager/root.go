@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -89,6 +90,21 @@ func (o *options) check() error {
 	case strings.TrimSpace(o.agentImage) == "":
 		return command.Misusedf("--agent-image must be the image of the agent: it isn't in $AGENT_IMAGE")
 	}
+	if err := o.checkPorts(); err != nil {
+		return err
+	}
+	if o.webhookCertificates == "" {
+		return nil
+	}
+	for _, file := range []string{"tls.crt", "tls.key"} {
+		if _, err := os.Stat(filepath.Join(o.webhookCertificates, file)); err != nil {
+			return command.Misusedf("--webhook-certificates must be a folder with tls.crt and tls.key: %s", err)
+		}
+	}
+	return nil
+}
+
+func (o *options) checkPorts() error {
 	for name, port := range map[string]int{"webhook-port": o.webhookPort, "identity-port": o.identityPort} {
 		if port < 1 || port > 65535 {
 			return command.Misusedf("--%s must be a port from 1 to 65535, not %d", name, port)

@@ -49,18 +49,13 @@ func (p *Publisher) Start(ctx context.Context) error {
 	for {
 		changed := p.Keeper.Changed()
 		wait := lookAgain
-		err := p.publish(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			told = ""
-		default:
-			if err.Error() != told {
-				told = err.Error()
+		if err := p.publish(ctx); err != nil {
+			if err.Error() != told && ctx.Err() == nil {
 				p.Log.Warn("the authorities can't be published", "error", err)
 			}
-			wait = time.Second
+			told, wait = err.Error(), time.Second
+		} else {
+			told = ""
 		}
 		select {
 		case <-ctx.Done():

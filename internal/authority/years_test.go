@@ -254,10 +254,10 @@ func (w *world) trusted(bundle []byte) map[string]bool {
 }
 
 // years lets a world run, and says what went wrong in it first.
-func years(t *testing.T, s Schedule, seed uint64, n time.Duration) (w *world, err error) {
+func years(t *testing.T, s Schedule, seed uint64, n int) (w *world, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(s, seed)
-		for end := time.Now().Add(n * 365 * 24 * time.Hour); time.Now().Before(end); {
+		for end := time.Now().AddDate(n, 0, 0); time.Now().Before(end); {
 			if err = w.pass(t.Context()); err != nil {
 				err = fmt.Errorf("seed %d, %s: %w", seed, time.Now().Format(time.DateTime), err)
 				return

@@ -166,8 +166,7 @@ func (s *Service) groups(ctx context.Context, h holder) ([]string, error) {
 
 // statusOf is what an agent is told about an error.
 func statusOf(err error) (int, string) {
-	var r *refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.status, r.reason
 	}
 	return http.StatusInternalServerError, "something is wrong here: ask again later"

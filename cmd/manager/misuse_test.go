@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/command"
+)
+
+func TestBadFlagsGetOneLine(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "")
+	t.Setenv("AGENT_IMAGE", "")
+	usual := []string{"--namespace", "conclave-system", "--agent-image", "agent:1"}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no namespace":     {nil, "--namespace must be the manager's own namespace: it isn't in $POD_NAMESPACE"},
+		"a bad namespace":  {[]string{"--namespace", "A b"}, `--namespace must be the name of a namespace, not "A b"`},
+		"no image":         {[]string{"--namespace", "conclave-system"}, "--agent-image must be the image of the agent: it isn't in $AGENT_IMAGE"},
+		"no port":          {append(usual, "--webhook-port", "0"), "--webhook-port must be a port from 1 to 65535, not 0"},
+		"no number":        {append(usual, "--identity-port", "x"), `--identity-port must be a whole number such as 10, not "x"`},
+		"one port for two": {append(usual, "--identity-port", "9443"), "--webhook-port and --identity-port must be two, not both 9443"},
+		"a level":          {append(usual, "--log-level", "loud"), `--log-level must be debug, info, warn or error, not "loud"`},
+		"a format":         {append(usual, "--log-format", "xml"), `--log-format must be json or text, not "xml"`},
+		"an argument":      {[]string{"start"}, `conclave-manager takes no argument "start": it has the commands version`},
+		"no certificates":  {append(usual, "--webhook-certificates", "/nowhere"), "--webhook-certificates must be a folder with tls.crt and tls.key: stat /nowhere/tls.crt: no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := newRoot()
+			var stderr bytes.Buffer
+			root.SetArgs(tc.args)
+			root.SetErr(&stderr)
+			if status := run(t.Context(), root); status != command.Misused || stderr.String() != "error: "+tc.want+"\n" {
+				t.Errorf("status %d, %q; want %q", status, stderr.String(), tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,302 @@
+package manifests_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/conclave-dev/conclave/test/manifests"
+)
+
+const (
+	root      = "../.."
+	namespace = "conclave-system"
+	manager   = "conclave-manager"
+)
+
+func build(t *testing.T, folder string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := manifests.Build(t.Context(), root, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(objects) == 0 {
+		t.Fatal(folder, "has nothing")
+	}
+	return objects
+}
+
+// into finds the one object of a kind and name, typed.
+func into[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() == kind && object.GetName() == name {
+			typed := new(T)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+				t.Fatal(err)
+			}
+			return typed
+		}
+	}
+	t.Fatalf("there is no %s %s", kind, name)
+	return nil
+}
+
+// spell is a rule in one line for each resource, so that lists of them can be
+// compared and reviewed.
+func spell(rules []rbacv1.PolicyRule) []string {
+	var lines []string
+	for _, rule := range rules {
+		verbs := strings.Join(slices.Sorted(slices.Values(rule.Verbs)), " ")
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				line := strings.TrimPrefix(group+"/"+resource, "/")
+				if len(rule.ResourceNames) > 0 {
+					line += " " + strings.Join(rule.ResourceNames, ",")
+				}
+				lines = append(lines, line+": "+verbs)
+			}
+		}
+		for _, url := range rule.NonResourceURLs {
+			lines = append(lines, url+": "+verbs)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// What the manager may do. Whoever adds a line says why in docs/operator.md.
+var (
+	everywhere = []string{
+		"admissionregistration.k8s.io/mutatingwebhookconfigurations conclave: get patch",
+		"authentication.k8s.io/tokenreviews: create",
+		"authorization.k8s.io/subjectaccessreviews: create",
+		"conclave.dev/electiongroups/finalizers: update",
+		"conclave.dev/electiongroups/status: update",
+		"conclave.dev/electiongroups: get list watch",
+		"configmaps: create get list patch watch",
+		"discovery.k8s.io/endpointslices: create delete get list patch watch",
+		"events.k8s.io/events: create get",
+		"nodes: get list watch",
+		"pods: get list patch watch",
+		"services: create delete get list patch watch",
+	}
+	inItsOwn = []string{
+		"coordination.k8s.io/leases conclave-manager: get update",
+		"coordination.k8s.io/leases: create",
+		"events: create patch",
+		"secrets conclave-ca: get update",
+		"secrets: create",
+	}
+)
+
+func TestTheManagerMayDoThisAndNoMore(t *testing.T) {
+	objects := build(t, "config/default")
+	for what, lists := range map[string][2][]string{
+		"everywhere":           {spell(into[rbacv1.ClusterRole](t, objects, "ClusterRole", manager).Rules), everywhere},
+		"in its own namespace": {spell(into[rbacv1.Role](t, objects, "Role", manager).Rules), inItsOwn},
+	} {
+		if got, want := strings.Join(lists[0], "\n"), strings.Join(lists[1], "\n"); got != want {
+			t.Errorf("%s, it may\n%s\nand should be allowed\n%s", what, got, want)
+		}
+	}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ClusterRoleBinding", "RoleBinding":
+			bound := into[rbacv1.RoleBinding](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
+			if bound.RoleRef.Name != manager || len(bound.Subjects) != 1 || bound.Subjects[0].Name != manager || bound.Subjects[0].Namespace != namespace {
+				t.Errorf("%s %s gives %v to %v", object.GetKind(), object.GetName(), bound.RoleRef, bound.Subjects)
+			}
+		}
+	}
+}
+
+// tooMuch says what is wrong with a rule, whoever it is for.
+func tooMuch(rule rbacv1.PolicyRule, own bool) string {
+	for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames, rule.NonResourceURLs) {
+		switch {
+		case strings.Contains(word, "*"):
+			return "a wildcard"
+		case slices.Contains([]string{"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "serviceaccounts/token", "nodes/proxy"}, word):
+			return "a way into others: " + word
+		case slices.Contains([]string{"impersonate", "escalate", "bind"}, word):
+			return "a way to more rights: " + word
+		}
+	}
+	if !slices.Contains(rule.Resources, "secrets") {
+		return ""
+	}
+	if !own {
+		return "Secrets of others"
+	}
+	for _, verb := range rule.Verbs {
+		// A name can't be asked of what is being created.
+		if verb != "create" && !slices.Equal(rule.ResourceNames, []string{"conclave-ca"}) || verb == "list" || verb == "watch" {
+			return verb + " of Secrets besides its own"
+		}
+	}
+	return ""
+}
+
+func TestNobodyMayDoTooMuch(t *testing.T) {
+	for _, object := range build(t, "config/default") {
+		if kind := object.GetKind(); kind != "ClusterRole" && kind != "Role" {
+			continue
+		}
+		role := into[rbacv1.Role](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
+		for _, rule := range role.Rules {
+			if wrong := tooMuch(rule, role.Namespace == namespace); wrong != "" {
+				t.Errorf("%s %s: %s: %v", object.GetKind(), role.Name, wrong, rule)
+			}
+		}
+	}
+	for _, rule := range []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/exec"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"conclave-ca"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"}},
+	} {
+		if tooMuch(rule, true) == "" {
+			t.Errorf("nothing is said of %v", rule)
+		}
+	}
+}
+
+// server is an API server, with all of config/default applied.
+var server = sync.OnceValues(func() (client.Client, error) {
+	if _, err := environment.Start(); err != nil {
+		return nil, err
+	}
+	return client.New(environment.Config, client.Options{})
+})
+
+var environment envtest.Environment
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if environment.Config != nil {
+		if err := environment.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the API server:", err)
+			status = 1
+		}
+	}
+	os.Exit(status)
+}
+
+func connect(t *testing.T) client.Client {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
+		}
+		t.Skip("no API server: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
+	}
+	c, err := server()
+	if err != nil {
+		t.Fatal("start the API server:", err)
+	}
+	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
+}
+
+func apply(t *testing.T, c client.Client, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range objects {
+		object = object.DeepCopy()
+		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+func TestOneApplyIsEnough(t *testing.T) {
+	c := connect(t)
+	objects := build(t, "config/default")
+	apply(t, c, objects)
+	apply(t, c, objects)
+
+	pod := podOf(t, objects)
+	if err := c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
+		t.Error("the manager's pod isn't allowed in its own namespace:", err)
+	}
+	// The API server itself checks the restricted Pod Security Standard.
+	for name, spoil := range map[string]func(*corev1.PodSpec){
+		"root":       func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil },
+		"seccomp":    func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile = nil },
+		"escalation": func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil },
+		"capability": func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.Capabilities = nil },
+	} {
+		worse := pod.DeepCopy()
+		spoil(&worse.Spec)
+		if err := c.Create(t.Context(), worse, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restricted") {
+			t.Errorf("%s: Pod Security hasn't been asked: %v", name, err)
+		}
+	}
+}
+
+// podOf is a pod of the manager's Deployment.
+func podOf(t *testing.T, objects []*unstructured.Unstructured) *corev1.Pod {
+	t.Helper()
+	template := into[appsv1.Deployment](t, objects, "Deployment", manager).Spec.Template
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Namespace, pod.Name = namespace, "manager"
+	return pod
+}
+
+func TestTheManagerIsModest(t *testing.T) {
+	objects := build(t, "config/default")
+	deployment := into[appsv1.Deployment](t, objects, "Deployment", manager)
+	container := deployment.Spec.Template.Spec.Containers[0]
+	if *deployment.Spec.Replicas != 2 || !*container.SecurityContext.ReadOnlyRootFilesystem ||
+		container.ImagePullPolicy != corev1.PullIfNotPresent || container.Resources.Limits.Memory().IsZero() ||
+		!container.Resources.Limits.Cpu().IsZero() || container.Resources.Requests.Cpu().IsZero() {
+		t.Errorf("%d replicas with %+v", *deployment.Spec.Replicas, container)
+	}
+	for _, object := range objects {
+		if object.GetKind() == "Secret" {
+			t.Errorf("Secret %s would be applied", object.GetName())
+		}
+	}
+}
+
+// An image of each kind comes from one variable of the Makefile.
+func TestTheInstallerHasTheImages(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "install.yaml")
+	command := exec.CommandContext(t.Context(), "make", "-s", "build-installer",
+		"IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:0123", "INSTALLER="+file)
+	command.Dir = root
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := manifests.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := podOf(t, objects).Spec.Containers[0]
+	agent := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "AGENT_IMAGE" })
+	if container.Image != "example.org/manager:v1" || agent < 0 || container.Env[agent].Value != "example.org/agent@sha256:0123" {
+		t.Errorf("it is %s with %v", container.Image, container.Env)
+	}
+	if got, want := len(objects), len(build(t, "config/default")); got != want {
+		t.Errorf("it has %d objects, not %d", got, want)
+	}
+}
