@@ -20,10 +20,14 @@ const (
 
 // electionGroup is what is looked at in one.
 type electionGroup struct {
-	Metadata struct{ Name, UID string }
-	Status   struct {
-		Term        int64
-		Coordinator *struct {
+	Metadata struct {
+		Name, UID  string
+		Generation int64
+	}
+	Status struct {
+		ObservedGeneration int64
+		Term               int64
+		Coordinator        *struct {
 			Pod       string
 			Term      int64
 			ElectedAt time.Time
@@ -57,6 +61,10 @@ func testOperator(c *cluster) {
 		{"a StatefulSet of five has a coordinator, a table, labels and a Service", testFirstGroup},
 		{"every sample elects", testSamples},
 		{"an idle group causes no requests", testIdle},
+		{"settings change while the group runs", testSettings},
+		{"a group is deleted and made anew", testAnew},
+		{"pods that were there before the group have no agent, and are told how to get one", testEarly},
+		{"pods on the network of their nodes elect", testHostNetwork},
 		{"all follows when the coordinator's agent is killed", testOperatorKilledAgent},
 		{"all follows when the coordinator's pod is deleted by force", testOperatorDeletedPod},
 		{"a pod that is about to go hands over first", testOperatorGracefulDelete},
@@ -104,10 +112,12 @@ func explainOperator(c *cluster) {
 	}
 }
 
-func (s ledger) group(name string) electionGroup {
+func (s ledger) group(name string) electionGroup { return s.groupIn(samples, name) }
+
+func (s ledger) groupIn(namespace, name string) electionGroup {
 	s.t.Helper()
 	var g electionGroup
-	if err := json.Unmarshal([]byte(s.kubectl("get", "electiongroup", name, "--namespace", samples, "-o", "json")), &g); err != nil {
+	if err := json.Unmarshal([]byte(s.kubectl("get", "electiongroup", name, "--namespace", namespace, "-o", "json")), &g); err != nil {
 		s.t.Fatal(err)
 	}
 	return g
@@ -120,6 +130,15 @@ func (g electionGroup) rows() string {
 		rows = append(rows, p.Pod+" "+p.Status+p.Reason)
 	}
 	return strings.Join(rows, ", ")
+}
+
+func (g electionGroup) condition(of string) string {
+	for _, c := range g.Status.Conditions {
+		if c.Type == of {
+			return c.Status
+		}
+	}
+	return ""
 }
 
 func (g electionGroup) coordinator() string {
@@ -212,6 +231,56 @@ func testIdle(s ledger) {
 			}
 		}
 		return true
+	})
+}
+
+// testSettings also has who comes back take over sooner, in the parts that follow.
+func testSettings(s ledger) {
+	s.kubectl("patch", "electiongroup", "ledger", "--namespace", samples, "--type", "merge",
+		"-p", `{"spec":{"algorithm":"Bully","preemption":{"stableSeconds":1}}}`)
+	s.eventually(soon, "all agents go by the new settings", func() bool {
+		g := s.group("ledger")
+		return g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Metadata.Generation
+	})
+	s.leads(highest)
+	s.complete()
+	said := s.kubectl("exec", "--namespace", samples, pods[0], "-c", "conclave-agent", "--", "/agent", "status")
+	requirePart(s.t, said, "Bully")
+}
+
+func testAnew(s ledger) {
+	before := s.group("ledger")
+	s.kubectl("delete", "electiongroup", "ledger", "--namespace", samples)
+	s.kubectl("apply", "--namespace", samples, "-f", samplesFolder+"/statefulset.yaml")
+	testSettings(s)
+	after := s.group("ledger")
+	if after.Metadata.UID == before.Metadata.UID || after.Status.Term <= before.Status.Term {
+		s.t.Errorf("it was %s in term %d, and is %s in term %d", before.Metadata.UID, before.Status.Term, after.Metadata.UID, after.Status.Term)
+	}
+}
+
+func testEarly(s ledger) {
+	s.kubectl("apply", "--namespace", samples, "-f", "testdata/early.yaml")
+	s.eventually(soon, "the table says that there are no agents", func() bool {
+		return s.group("early").rows() == "early-2 UnknownNoAgent, early-1 UnknownNoAgent, early-0 UnknownNoAgent"
+	})
+	requirePart(s.t, s.group("early").Status.Processes[0].Message, "conclave.dev/agent")
+	s.kubectl("patch", "statefulset", "early", "--namespace", samples, "--type", "merge", "-p",
+		`{"spec":{"template":{"metadata":{"labels":{"conclave.dev/agent":"enabled"},"annotations":{"conclave.dev/groups":"early"}}}}}`)
+	s.eventually(soon, "with agents they elect", func() bool {
+		return s.group("early").rows() == "early-2 Coordinator, early-1 Normal, early-0 Normal"
+	})
+	s.kubectl("delete", "--namespace", samples, "-f", "testdata/early.yaml", "--wait=false")
+}
+
+func testHostNetwork(s ledger) {
+	const namespace = "conclave-host"
+	s.kubectl("create", "namespace", namespace)
+	s.t.Cleanup(func() { s.kubectl("delete", "namespace", namespace, "--wait=false") })
+	s.kubectl("apply", "--namespace", namespace, "-f", "testdata/hostnetwork.yaml")
+	s.eventually(soon, "they elect", func() bool {
+		rows := s.groupIn(namespace, "host").rows()
+		return strings.Count(rows, "Coordinator") == 1 && strings.Count(rows, "Normal") == 2
 	})
 }
 
