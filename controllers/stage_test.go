@@ -294,6 +294,9 @@ func (s *stage) barePod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	s.mu.Lock()
 	s.ips++
 	ip := fmt.Sprintf("10.1.%d.%d", s.ips/250, s.ips%250+1)
+	if strings.HasSuffix(name, "-six") {
+		ip = fmt.Sprintf("fd00::%x", s.ips)
+	}
 	s.mu.Unlock()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.PodIP = ip
