@@ -38,6 +38,23 @@ func (s *stage) ip(pod string) string {
 	return found.Status.PodIP
 }
 
+// A slice has addresses of one kind, which can't change.
+func TestServiceLeadsToBothKindsOfAddresses(t *testing.T) {
+	s := newStage(t)
+	s.operator()
+	pods := []string{"p-four", "p-six", "p-other"}
+	for _, pod := range pods {
+		s.pod(pod, "ledger")
+	}
+	s.declared("ledger", withService, pods...)
+	s.awaitAdopted("ledger", 1, pods...)
+	for term, pod := range []string{"p-four", "p-six", "p-four"} {
+		s.elect("ledger", pod, uint64(term+7))
+		s.awaitCoordinator("ledger", pod, int64(term+7))
+		s.await("the Service leads there", func() bool { return s.endpoint("ledger-leader") == s.ip(pod) })
+	}
+}
+
 func TestElectionIsReflected(t *testing.T) {
 	s := newStage(t)
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}

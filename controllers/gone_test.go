@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/standin"
 )
 
 // A group is deleted and elections happen while no operator runs.
@@ -118,6 +119,30 @@ func TestConfigMapIsSpoilt(t *testing.T) {
 		report, _ := s.agents["p-0"].Report("ledger")
 		return report.Revision == s.document("ledger").Revision
 	})
+}
+
+// Agents that were given new authorities accept those that the old ones don't know.
+func TestAuthoritiesChange(t *testing.T) {
+	s := newStage(t)
+	a := s.operator()
+	s.settled(a)
+	before := s.document("ledger").Revision
+	s.mu.Lock()
+	s.bundle += standin.NewAuthority(t).Authorities()
+	want, turned := s.bundle, s.turned
+	s.turned = make(chan struct{})
+	s.mu.Unlock()
+	close(turned)
+	s.await("the ConfigMap has the new ones", func() bool {
+		var published corev1.ConfigMap
+		if err := s.client.Get(t.Context(), s.key(control.ConfigMapName("ledger")), &published); err != nil {
+			t.Fatal(err)
+		}
+		return published.Data[control.AuthoritiesKey] == want
+	})
+	if after := s.document("ledger").Revision; after != before {
+		t.Errorf("the document is the same, but its revision has gone from %d to %d", before, after)
+	}
 }
 
 // What the operator made, and somebody else changes or deletes, is put right.

@@ -35,7 +35,7 @@ import (
 // stage is a namespace with pods whose agents do as they are told, and operators
 // that come and go.
 type stage struct {
-	t         *testing.T
+	t         testing.TB
 	scheme    *runtime.Scheme
 	client    client.Client
 	namespace string
@@ -49,7 +49,7 @@ type stage struct {
 	ips    int
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t testing.TB) *stage {
 	t.Helper()
 	config := server(t)
 	s := &stage{
@@ -91,12 +91,13 @@ func (s *stage) Changed() <-chan struct{} {
 type actor struct {
 	s       *stage
 	cancel  context.CancelFunc
+	synced  func(context.Context) bool
 	done    chan struct{}
 	metrics *prometheus.Registry
 
 	mu     sync.Mutex
 	writes []string
-	// lull is the operator's, 0 for one that is long.
+	// lull is the operator's: 0 is a long one, and less than that the usual.
 	lull time.Duration
 	// last is the number of the write after which it dies, or 0; fails that of the
 	// write that fails, and lost that of the one whose answer doesn't arrive.
@@ -199,8 +200,12 @@ func (a *actor) written() []string {
 	return slices.Clone(a.writes)
 }
 
-// stop kills it, and waits until it is gone.
+// stop kills it, and waits until it is gone. A manager that is told to end before
+// its caches are there never does: its runnableGroup waits for them in vain.
 func (a *actor) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	a.synced(ctx)
 	a.mu.Lock()
 	a.dead = true
 	a.mu.Unlock()
@@ -216,7 +221,9 @@ func (s *stage) operator(changes ...func(*actor)) *actor {
 	for _, change := range changes {
 		change(a)
 	}
-	if a.lull == 0 {
+	if a.lull < 0 {
+		a.lull = 0 // the usual one
+	} else if a.lull == 0 {
 		a.lull = 100 * time.Millisecond
 	}
 	config := rest.CopyConfig(server(s.t))
@@ -226,14 +233,14 @@ func (s *stage) operator(changes ...func(*actor)) *actor {
 	caches := controllers.Cache()
 	caches.DefaultNamespaces = map[string]cache.Config{s.namespace: {}}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: s.scheme, Cache: caches, Logger: testr.NewWithOptions(s.t, testr.Options{Verbosity: -1}),
+		Scheme: s.scheme, Cache: caches, Logger: testr.NewWithInterface(s.t, testr.Options{Verbosity: -1}),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	a.cancel = cancel
+	a.cancel, a.synced = cancel, mgr.GetCache().WaitForCacheSync
 	err = controllers.Setup(mgr, controllers.Options{
 		Credentials: s.authority, Authorities: s, Dial: s.network.Dial,
 		Lull: a.lull, Metrics: a.metrics, SkipNameValidation: true,
@@ -287,6 +294,9 @@ func (s *stage) barePod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	s.mu.Lock()
 	s.ips++
 	ip := fmt.Sprintf("10.1.%d.%d", s.ips/250, s.ips%250+1)
+	if strings.HasSuffix(name, "-six") {
+		ip = fmt.Sprintf("fd00::%x", s.ips)
+	}
 	s.mu.Unlock()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.PodIP = ip
