@@ -137,12 +137,7 @@ func (d *deployed) apply() {
 func (d *deployed) start() func() int {
 	d.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		defer listener.Close()
-		d.port[flag] = listener.Addr().String()
+		d.port[flag] = freeAddress(d.t)
 	}
 	args := []string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}
 	for flag, address := range d.port {
@@ -168,6 +163,17 @@ func (d *deployed) start() func() int {
 		}
 	})
 	return end
+}
+
+// freeAddress is one that nobody has taken, yet.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 // await looks again and again, until done says that it is.
