@@ -34,7 +34,7 @@ var rights = sync.OnceValues(func() ([]rbacv1.PolicyRule, error) {
 
 // entitled is a user that may do what the controllers are meant to, and no more:
 // so each test shows that it is enough.
-func entitled(t *testing.T) string {
+func entitled(t testing.TB) string {
 	t.Helper()
 	rules, err := rights()
 	if err != nil || len(rules) == 0 {

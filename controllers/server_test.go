@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // server is the API server, without which the test is skipped.
-func server(t *testing.T) *rest.Config {
+func server(t testing.TB) *rest.Config {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		if os.Getenv("CI") == "true" {

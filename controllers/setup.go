@@ -76,7 +76,7 @@ const (
 	workers = 16
 	// retryFirst and retryLast bound the wait after a failure.
 	retryFirst = 20 * time.Millisecond
-	retryLast  = 30 * time.Second
+	retryLast  = 5 * time.Second
 	// lookPatience bounds one look at a group. Only an API server that doesn't
 	// answer is waited for.
 	lookPatience = 30 * time.Second

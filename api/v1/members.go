@@ -106,9 +106,11 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)?$')",message="must be the value of a label: letters, digits, -, _ and ., with a letter or a digit at both ends"
 type LabelValue string
 
-// PriorityFrom says where the priorities of selected pods come from. Pods of the
-// same rank are ordered by name. The priorities that result are unique and keep
-// this order; they needn't be the numbers that they come from.
+// PriorityFrom says where the priorities of selected pods come from. Of pods of
+// the same rank, those that are members already are above those that join, or
+// each new pod would take over; those that join together are ordered by name. The
+// priorities that result are unique and keep this order; they needn't be the
+// numbers that they come from.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.ordinal), has(self.annotation), has(self.nodeLabel)].filter(given, given).size() == 1",message="give exactly one of ordinal, annotation and nodeLabel"
 type PriorityFrom struct {

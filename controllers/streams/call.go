@@ -61,7 +61,7 @@ func (s *Streams) call(ctx context.Context, agent Agent, r request) (*call, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &call{conn: tls.Client(raw, s.options.Credentials.Client())}
+	c := &call{conn: tls.Client(raw, s.config)}
 	c.stop = context.AfterFunc(ctx, func() { _ = raw.Close() })
 	if err := s.ask(ctx, c, agent, r); err != nil {
 		c.close()
@@ -104,6 +104,8 @@ func (s *Streams) ask(ctx context.Context, c *call, agent Agent, r request) erro
 	if answer.StatusCode/100 != 2 {
 		return refused(answer)
 	}
+	// The body keeps the answer, which mustn't keep what nobody asks it for.
+	answer.Request, answer.Header = nil, nil
 	c.body = answer.Body
 	return nil
 }

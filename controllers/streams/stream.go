@@ -59,13 +59,15 @@ func (s *stream) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.broke(err)
-		// A process that ended is refused at the first attempt, and then is known
-		// not only to be gone but why.
 		if current && time.Since(began) > steady {
+			// Nobody is told yet. A process that has ended is refused at once, and then
+			// it is known why, too. And where the operator's certificate has run out,
+			// which all agents notice at the same moment, nothing has happened.
+			s.hush()
 			attempt = -1
 			continue
 		}
+		s.broke(err)
 		select {
 		case <-ctx.Done():
 		case <-s.now:
@@ -295,6 +297,13 @@ func (s *stream) current(ctx context.Context, said map[string]bool) {
 		s.left(group)
 	}
 	hub.options.News(s.agent.Pod, "")
+}
+
+// hush has the agent told nothing for as long as nobody listens.
+func (s *stream) hush() {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	s.talk, s.errands = nil, nil
 }
 
 // broke notes that the agent isn't connected, and why.

@@ -27,7 +27,8 @@ import (
 // Credentials are those of the operator.
 type Credentials interface {
 	// Client is how an agent is dialled that may speak for one of wanted, or for
-	// anyone if wanted is empty: see identity.Files.
+	// anyone if wanted is empty: see identity.Files. It is asked once, and goes by
+	// the certificates of the moment at each handshake.
 	Client(wanted ...identity.Name) *tls.Config
 }
 
@@ -76,6 +77,7 @@ type Options struct {
 // Streams are the connections with all agents.
 type Streams struct {
 	options Options
+	config  *tls.Config
 	// handshakes bounds how many are under way: when an operator starts, it dials
 	// all agents at once, and each handshake takes a millisecond of a processor.
 	handshakes chan struct{}
@@ -101,6 +103,7 @@ func New(options Options) *Streams {
 	}
 	return &Streams{
 		options:    options,
+		config:     options.Credentials.Client(),
 		handshakes: make(chan struct{}, handshakesMax),
 		streams:    map[types.NamespacedName]*stream{},
 		voices:     map[types.NamespacedName]map[string]Voice{},

@@ -19,19 +19,34 @@ import (
 // stand is an operator's streams, and where its agents are.
 type stand struct {
 	*streams.Streams
-	t         *testing.T
+	t         testing.TB
 	authority *standin.Authority
 	network   standin.Network
 
-	mu   sync.Mutex
-	news []string
 	told chan struct{}
+	mu   sync.Mutex
+	// news are all that there were; broken are the pods whose agents weren't
+	// connected at one of them.
+	news   []string
+	broken map[string]bool
 }
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
-	s := &stand{t: t, authority: standin.NewAuthority(t), told: make(chan struct{}, 1)}
-	s.Streams = streams.New(streams.Options{Credentials: s.authority, News: s.hear, Dial: s.network.Dial, Log: logr.Discard()})
+	authority := standin.NewAuthority(t)
+	s := &stand{authority: authority}
+	return s.start(t, streams.Options{Credentials: authority, Dial: s.network.Dial, Log: logr.Discard()})
+}
+
+func newStandWith(t testing.TB, options streams.Options) *stand {
+	t.Helper()
+	return (&stand{}).start(t, options)
+}
+
+func (s *stand) start(t testing.TB, options streams.Options) *stand {
+	t.Helper()
+	options.News = s.hear
+	s.t, s.told, s.broken, s.Streams = t, make(chan struct{}, 1), map[string]bool{}, streams.New(options)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -46,8 +61,10 @@ func newStand(t *testing.T) *stand {
 }
 
 func (s *stand) hear(pod types.NamespacedName, group string) {
+	line, _ := s.Line(pod)
 	s.mu.Lock()
 	s.news = append(s.news, pod.Name+"/"+group)
+	s.broken[pod.Name] = s.broken[pod.Name] || !line.Connected && group == ""
 	s.mu.Unlock()
 	select {
 	case s.told <- struct{}{}:
@@ -156,6 +173,28 @@ func TestStreamComesBack(t *testing.T) {
 	s.await("what it doesn't say any more is forgotten", func() bool { return len(s.Voices(named("audit"))) == 0 })
 	if got := s.Groups(named("ledger-0")); !slices.Equal(got, []string{"ledger"}) {
 		t.Errorf("it reports ledger alone, not %v", got)
+	}
+}
+
+// A connection that ends where the agent goes on is no news, if it has lasted.
+func TestStreamIsRenewedInSilence(t *testing.T) {
+	s := newStand(t)
+	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+	a.Say(control.Report{Group: "ledger", UID: "u", Term: 1})
+	a.Run()
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.await("it is connected", s.connected("ledger-0"))
+	line, _ := s.Line(named("ledger-0"))
+	s.await("it has been for a while", func() bool { return time.Since(line.Since) > 2*time.Second })
+	a.Drop()
+	s.await("it is again", func() bool {
+		now, _ := s.Line(named("ledger-0"))
+		return now.Connected && now.Since != line.Since
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken["ledger-0"] {
+		t.Error("nobody should have been told that it wasn't")
 	}
 }
 

@@ -52,10 +52,7 @@ func (h *hearing) priority(pod string) int32 {
 	if i, ok := h.place[pod]; ok {
 		return h.members[i].Priority
 	}
-	if m := h.wasMember(pod); m != nil {
-		return m.Priority
-	}
-	return 0
+	return h.before[pod].Priority
 }
 
 // elect finds the newest term in which a coordinator was reported, ever, and who
@@ -64,10 +61,12 @@ func (h *hearing) elect() (term int64, coordinator *v1.Coordinator) {
 	now := &h.Group.Status
 	claims := h.claims()
 	term = now.Term
-	if len(claims) == 0 {
-		return term, h.remembered()
+	if len(claims) > 0 {
+		term = max(term, claims[0].term)
 	}
-	term = max(term, claims[0].term)
+	if was := h.remembered(); was != nil && (len(claims) == 0 || h.guarded() || h.unasked) {
+		return term, was
+	}
 	for _, c := range claims {
 		switch {
 		case h.guarded() && c.term < term:
@@ -113,9 +112,10 @@ func (h *hearing) enter(c claim) *v1.Coordinator {
 	return entry
 }
 
-// remembered is the coordinator that the agents named last, while none that knew
-// its term speaks: the operator may be cut off, or has just been started. The
-// Service keeps leading to it as long as its pod is there.
+// remembered is the coordinator that the agents named last, while none that knows
+// of its term speaks: the operator may be cut off, or has just been started. The
+// Service keeps leading to it as long as its pod is there. In Available mode, who
+// knows of another term has another coordinator.
 func (h *hearing) remembered() *v1.Coordinator {
 	was := h.Group.Status.Coordinator
 	if was == nil || h.List == nil || !h.present(was.Pod) {

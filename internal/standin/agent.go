@@ -60,6 +60,13 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return (&net.Dialer{}).DialContext(ctx, network, where)
 }
 
+// Where is the real address of an agent.
+func (n *Network) Where(ip string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.where[net.JoinHostPort(ip, fmt.Sprint(control.OperatorPort))]
+}
+
 func (n *Network) at(ip, where string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -113,6 +120,16 @@ func (a *Agent) Stop() {
 		a.network.at(a.ip, "")
 		_ = server.Close()
 	}
+}
+
+// Drop has it end the streams that it is heard over.
+func (a *Agent) Drop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for reader := range a.readers {
+		close(reader)
+	}
+	clear(a.readers)
 }
 
 // Say has it report.
@@ -202,7 +219,10 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case text := <-reader:
+		case text, ok := <-reader:
+			if !ok {
+				return
+			}
 			if _, err := io.WriteString(w, text); err != nil {
 				return
 			}

@@ -38,22 +38,33 @@ func (a *Authority) Client(wanted ...identity.Name) *tls.Config { return a.opera
 // Authorities are the certificates of all authorities.
 func (a *Authority) Authorities() string { return a.pem }
 
+// Keep writes the operator's certificate as cert, key and ca to a folder, for
+// another process.
+func (a *Authority) Keep(t testing.TB, dir string) {
+	t.Helper()
+	a.write(t, dir, control.Operator)
+}
+
 func (a *Authority) files(t testing.TB, names ...identity.Name) *identity.Files {
+	t.Helper()
+	files, err := identity.Open(a.write(t, t.TempDir(), names...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func (a *Authority) write(t testing.TB, dir string, names ...identity.Name) identity.Paths {
 	t.Helper()
 	pair, err := a.authority.Issue(names, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	paths := identity.Paths{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), CA: filepath.Join(dir, "ca")}
 	for path, text := range map[string][]byte{paths.Cert: pair.Cert, paths.Key: pair.Key, paths.CA: []byte(a.pem)} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	files, err := identity.Open(paths, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
+	return paths
 }
