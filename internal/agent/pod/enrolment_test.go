@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -156,6 +157,7 @@ environment: CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledg
 		"POD_IP":            {"0.0.0.0", "POD_IP must be the pod's address"},
 		"CONCLAVE_GROUPS":   {"ledger,Audit", `CONCLAVE_GROUPS: a group's name must be lower-case letters`},
 		"CONCLAVE_IDENTITY": {"http://x", "CONCLAVE_IDENTITY must be a URL such as https://"},
+		"CONCLAVE_CA":       {"nonsense", "CONCLAVE_CA: it must hold the certificates of authorities, in PEM"},
 		"CONCLAVE_PROBE":    {"http://10.0.0.1/", "CONCLAVE_PROBE must be http on a loopback address"},
 	} {
 		_, err := FromEnvironment(func(name string) string {
@@ -199,13 +201,15 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 			t.Errorf("event %d is %+v, %v, and not %+v", i, e, err, wanted)
 		}
 	}
-	if n := len(r.(*reader).waiting); n > 0 {
-		t.Errorf("there are %d more", n)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if e, err := r.Next(ended); err == nil {
+		t.Errorf("there is more: %+v", e)
 	}
 	r.Close()
 	b.post(control.Report{Group: "ledger"})
-	if n := len(r.(*reader).waiting); n > 0 {
-		t.Error("whoever has closed is still told")
+	if e, err := r.Next(ended); err == nil {
+		t.Errorf("whoever has closed is still told: %+v", e)
 	}
 }
 

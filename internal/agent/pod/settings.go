@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/identity"
 )
 
 // The folders and the address that are the same in each pod.
@@ -73,6 +74,9 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 		complain("CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, not %q", s.Identity)
 	}
 	s.Identity = strings.TrimSuffix(s.Identity, "/")
+	if _, err := identity.Authorities(s.Authorities); err != nil && len(s.Authorities) > 0 {
+		complain("CONCLAVE_CA: %s", err)
+	}
 	s.groups(variable("CONCLAVE_GROUPS"), complain)
 	if probe := variable("CONCLAVE_PROBE"); probe != "" {
 		if s.Probe, err = config.ProbeAt(probe); err != nil {
