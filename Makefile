@@ -185,6 +185,7 @@ build: ## Build the commands into bin/.
 		case $$name in agent) name=conclave-agent;; esac; \
 		$(STATIC) -o bin/$$name ./$$command; \
 	done
+	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/
 
 .PHONY: demo
 demo: ## Walk through elections in the simulator, then take the coordinator away from five real agents.
