@@ -137,14 +137,9 @@ func (d *deployed) apply() {
 func (d *deployed) start() func() int {
 	d.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		defer listener.Close()
-		d.port[flag] = listener.Addr().String()
+		d.port[flag] = freeAddress(d.t)
 	}
-	args := []string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect", "--log-level", "debug"}
+	args := []string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}
 	for flag, address := range d.port {
 		if strings.HasSuffix(flag, "port") {
 			_, address, _ = strings.Cut(address, ":")
@@ -168,6 +163,17 @@ func (d *deployed) start() func() int {
 		}
 	})
 	return end
+}
+
+// freeAddress is one that nobody has taken, yet.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 // await looks again and again, until done says that it is.
@@ -254,8 +260,8 @@ func TestTheManagerWorksWithItsRights(t *testing.T) {
 		return d.get(&corev1.ConfigMap{}, "default", control.ConfigMapName("ledger"))
 	})
 	d.await("the group gets its Service", func() error { return d.get(&corev1.Service{}, "default", "ledger") })
-	t.Run("an agent enrols", d.enrols)
-	t.Run("metrics are for those who may read them", d.measures)
+	d.enrols(t)
+	d.measures(t)
 
 	if strings.Contains(d.log.String(), "forbidden") {
 		t.Error("it lacks a right")
@@ -286,7 +292,7 @@ func (d *deployed) ready() error {
 func (d *deployed) enrols(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "ledger-0", Labels: map[string]string{v1.LabelAgent: "injected by hand"},
+			Namespace: "default", Name: "ledger-0", Labels: map[string]string{v1.LabelAgent: "by-hand"},
 			Annotations: map[string]string{v1.AnnotationGroups: "ledger"},
 		},
 		Spec: corev1.PodSpec{ServiceAccountName: "ledger", Containers: []corev1.Container{{Name: "application", Image: "none"}}},

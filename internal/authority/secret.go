@@ -72,7 +72,7 @@ func read(secret *corev1.Secret) (State, error) {
 // unreadable never has a new authority made in the place of one that somebody
 // may still be able to restore.
 func unreadable(secret *corev1.Secret, key string, err error) error {
-	return fmt.Errorf("the key %s of Secret %s/%s isn't what the manager wrote: restore the Secret, or delete it to have another authority made: %w",
+	return fmt.Errorf("the key %s of Secret %s/%s isn't what the manager wrote: restore the Secret, or delete it to have it made anew: %w",
 		key, secret.Namespace, secret.Name, err)
 }
 

@@ -126,8 +126,11 @@ func (*Server) NeedLeaderElection() bool { return false }
 // Start serves until the context ends, and lets those finish who wait for an
 // answer.
 func (s *Server) Start(ctx context.Context) error {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true) // an agent asks one thing
 	server := &http.Server{
 		Handler:           s.Service.Handler(),
+		Protocols:         &protocols,
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: s.Certificate},
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       patience,

@@ -274,6 +274,33 @@ func TestTheManagerIsModest(t *testing.T) {
 	}
 }
 
+func TestCertManagerCanMakeTheWebhooksCertificate(t *testing.T) {
+	folder := t.TempDir()
+	config, err := filepath.Abs(filepath.Join(root, "config"))
+	if err == nil {
+		// kustomize takes relative paths alone.
+		config, err = filepath.Rel(folder, config)
+	}
+	if err == nil {
+		overlay := fmt.Sprintf("resources: [%[1]s/default]\ncomponents: [%[1]s/certmanager]\n", config)
+		err = os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := build(t, folder)
+	pod := podOf(t, objects)
+	want := "--webhook-certificates=" + pod.Spec.Containers[0].VolumeMounts[0].MountPath
+	if args := pod.Spec.Containers[0].Args; !slices.Contains(args, want) || !slices.Contains(args, "--leader-elect") {
+		t.Errorf("it is started with %q", args)
+	}
+	certificate := into[unstructured.Unstructured](t, objects, "Certificate", "conclave-webhook")
+	secret, _, err := unstructured.NestedString(certificate.Object, "spec", "secretName")
+	if err != nil || pod.Spec.Volumes[0].Secret.SecretName != secret {
+		t.Errorf("it mounts %s, and the certificate is in %s: %v", pod.Spec.Volumes[0].Secret.SecretName, secret, err)
+	}
+}
+
 // An image of each kind comes from one variable of the Makefile.
 func TestTheInstallerHasTheImages(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "install.yaml")
