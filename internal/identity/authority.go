@@ -137,6 +137,32 @@ func (a *Authority) sign(names Names, key crypto.PublicKey, valid time.Duration)
 		}
 		uris = append(uris, name.url())
 	}
+	return a.certify(&x509.Certificate{
+		URIs: uris,
+		// An agent dials and is dialled.
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}, key, valid)
+}
+
+// IssueHosts makes a key, and a certificate for a server that is known by the
+// names of its hosts. It speaks for no member.
+func (a *Authority) IssueHosts(hosts []string, valid time.Duration) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("make a key: %w", err)
+	}
+	der, err := a.certify(&x509.Certificate{
+		DNSNames:    hosts,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, key.Public(), valid)
+	if err != nil {
+		return Pair{}, err
+	}
+	return encode(der, key)
+}
+
+// certify signs what all certificates have in common.
+func (a *Authority) certify(template *x509.Certificate, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
 	now := time.Now()
 	if !now.Before(a.cert.NotAfter) {
 		return nil, fmt.Errorf("the authority expired on %s: make a new one", day(a.cert.NotAfter))
@@ -145,15 +171,9 @@ func (a *Authority) sign(names Names, key crypto.PublicKey, valid time.Duration)
 	if until.After(a.cert.NotAfter) {
 		until = a.cert.NotAfter
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		URIs:                  uris,
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              until,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		// An agent dials and is dialled.
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}, a.cert, key, a.key)
+	template.NotBefore, template.NotAfter = now.Add(-backdate), until
+	template.BasicConstraintsValid, template.KeyUsage = true, x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key, a.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign a certificate: %w", err)
 	}

@@ -125,13 +125,24 @@ func (f *Files) read(looks [3]os.FileInfo) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.paths.CA, err)
 	}
+	fresh, err := load(&cert, authorities)
+	if err != nil {
+		return nil, fmt.Errorf("%s with %s: %w", f.paths.Cert, f.paths.CA, err)
+	}
+	fresh.looks = looks
+	return fresh, nil
+}
+
+// load wants a certificate that peers would take, whoever dials.
+func load(cert *tls.Certificate, authorities *x509.CertPool) (*loaded, error) {
 	var names Names
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-		if names, err = verified(chainOf(&cert), authorities, use); err != nil {
-			return nil, fmt.Errorf("%s with %s: %w", f.paths.Cert, f.paths.CA, err)
+		var err error
+		if names, err = verified(chainOf(cert), authorities, use); err != nil {
+			return nil, err
 		}
 	}
-	return &loaded{cert: &cert, names: names, authorities: authorities, looks: looks}, nil
+	return &loaded{cert: cert, names: names, authorities: authorities}, nil
 }
 
 // maxFile is room for hundreds of certificates.

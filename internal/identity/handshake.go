@@ -8,39 +8,43 @@ import (
 )
 
 // Server is how an agent is dialled: TLS 1.3, and both sides show who they are.
-func (f *Files) Server() *tls.Config {
-	return &tls.Config{
-		MinVersion:             tls.VersionTLS13,
-		SessionTicketsDisabled: true, // who resumes a session shows no certificate
-		ClientAuth:             tls.RequireAnyClientCert,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return f.current().cert, nil
-		},
-		VerifyConnection: func(state tls.ConnectionState) error {
-			_, err := verified(state.PeerCertificates, f.current().authorities, x509.ExtKeyUsageClientAuth)
-			return inPeers(err)
-		},
-	}
-}
+func (f *Files) Server() *tls.Config { return server(f.current) }
 
 // Client is how an agent dials whoever may speak for one of wanted, or for
 // anyone if wanted is empty.
 //
 // In TLS 1.3 the dialling side is done before it is verified: if the other side
 // refuses it, the first Read says so.
-func (f *Files) Client(wanted ...Name) *tls.Config {
+func (f *Files) Client(wanted ...Name) *tls.Config { return client(f.current, wanted) }
+
+func server(current func() *loaded) *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		SessionTicketsDisabled: true, // who resumes a session shows no certificate
+		ClientAuth:             tls.RequireAnyClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return current().cert, nil
+		},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			_, err := verified(state.PeerCertificates, current().authorities, x509.ExtKeyUsageClientAuth)
+			return inPeers(err)
+		},
+	}
+}
+
+func client(current func() *loaded, wanted Names) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// What crypto/tls would verify is a host name, against authorities that
 		// can't change. VerifyConnection does instead, and is always called.
 		InsecureSkipVerify: true,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return f.current().cert, nil
+			return current().cert, nil
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			names, err := verified(state.PeerCertificates, f.current().authorities, x509.ExtKeyUsageServerAuth)
+			names, err := verified(state.PeerCertificates, current().authorities, x509.ExtKeyUsageServerAuth)
 			if err == nil && len(wanted) > 0 && !names.Meets(wanted) {
-				err = fmt.Errorf("it is for %s, and not for %s", names, Names(wanted))
+				err = fmt.Errorf("it is for %s, and not for %s", names, wanted)
 			}
 			return inPeers(err)
 		},

@@ -1,0 +1,52 @@
+// Package webhook answers the API server when a pod that opted in is made: with
+// a patch that puts the agent into it.
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/conclave-dev/conclave/internal/injection"
+)
+
+// Path is where the handler is.
+const Path = "/inject"
+
+// Injector injects the agent. A pod that hasn't opted in is never kept from
+// starting, whatever is wrong with it or with us.
+type Injector struct {
+	// Settings are asked for at each pod: authorities change.
+	Settings func(context.Context) (injection.Settings, error)
+	Log      *slog.Logger
+}
+
+// Handle answers one request.
+func (i *Injector) Handle(ctx context.Context, request admission.Request) admission.Response {
+	if request.Kind.Kind != "Pod" || request.Kind.Group != "" || request.SubResource != "" || request.Operation != admissionv1.Create {
+		return admission.Allowed("")
+	}
+	settings, err := i.Settings(ctx)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	patch, err := injection.Patch(request.Object.Raw, settings)
+	if err != nil {
+		i.Log.Info("a pod was refused", "namespace", request.Namespace, "name", request.Name, "error", err)
+		return admission.Denied(err.Error())
+	}
+	if len(patch) == 0 {
+		return admission.Allowed("")
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
+		Allowed: true, Patch: raw, PatchType: new(admissionv1.PatchTypeJSONPatch),
+	}}
+}
