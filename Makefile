@@ -185,6 +185,11 @@ bench-agent: ## Measure real agents: kills of the coordinator, hand-overs, idle 
 	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-agent
 	@bin/bench-agent $(ARGS)
 
+.PHONY: bench-operator
+bench-operator: build ## Measure the operator, and a Lease beside it; ARGS="--part scale --groups 100 -o json" chooses. A part takes root.
+	@$(STATIC) -o bin/ ./hack/bench-operator
+	@bin/bench-operator $(ARGS)
+
 ##@ Build
 
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)"
