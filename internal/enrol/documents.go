@@ -35,7 +35,7 @@ func (s *Service) document(ctx context.Context, name client.ObjectKey) (string, 
 	if err := s.Client.Get(ctx, name, &group); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	if group.Status == nil || group.Status.MemberList == nil || !group.DeletionTimestamp.IsZero() {
+	if group.Status.MemberList == nil || !group.DeletionTimestamp.IsZero() {
 		return "", nil
 	}
 	var published corev1.ConfigMap

@@ -30,17 +30,16 @@ func (i *Injector) Handle(ctx context.Context, request admission.Request) admiss
 	if request.Kind.Kind != "Pod" || request.Kind.Group != "" || request.SubResource != "" || request.Operation != admissionv1.Create {
 		return admission.Allowed("")
 	}
-	settings, err := i.Settings(ctx)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
+	settings, unsettled := i.Settings(ctx)
 	patch, err := injection.Patch(request.Object.Raw, settings)
-	if err != nil {
+	switch {
+	case err != nil:
 		i.Log.Info("a pod was refused", "namespace", request.Namespace, "name", request.Name, "error", err)
 		return admission.Denied(err.Error())
-	}
-	if len(patch) == 0 {
+	case len(patch) == 0:
 		return admission.Allowed("")
+	case unsettled != nil:
+		return admission.Errored(http.StatusInternalServerError, unsettled)
 	}
 	raw, err := json.Marshal(patch)
 	if err != nil {

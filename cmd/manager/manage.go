@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/authority"
+	"github.com/conclave-dev/conclave/internal/enrol"
+	"github.com/conclave-dev/conclave/internal/injection"
+	conclavewebhook "github.com/conclave-dev/conclave/internal/webhook"
+)
+
+// The names of what config/ deploys.
+const (
+	leaseName       = "conclave-manager"
+	webhookService  = "conclave-webhook"
+	identityService = "conclave-identity"
+	metricsService  = "conclave-metrics"
+	webhookConfig   = "conclave"
+)
+
+// manager is what the parts of this process share.
+type manager struct {
+	options
+	log     *slog.Logger
+	config  *rest.Config
+	scheme  *runtime.Scheme
+	direct  client.Client // reads from the API server itself
+	keeper  *authority.Keeper
+	serving *authority.Serving
+	probes  *probes
+}
+
+// manage runs the manager until the context ends.
+func manage(ctx context.Context, o options, log *slog.Logger) error {
+	bridge := logr.FromSlogHandler(log.Handler())
+	ctrl.SetLogger(bridge)
+	klog.SetLogger(bridge)
+	m := &manager{options: o, log: log, scheme: runtime.NewScheme(), probes: &probes{}}
+	if err := m.connect(); err != nil {
+		return err
+	}
+	if err := m.probes.serve(ctx, o.healthAddress); err != nil {
+		return err
+	}
+	if err := m.openAuthority(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	parts, err := ctrl.NewManager(m.config, m.managerOptions())
+	if err != nil {
+		return fmt.Errorf("make the manager: %w", err)
+	}
+	for _, add := range []func(context.Context, ctrl.Manager) error{m.addAuthority, m.addWebhook, m.addIdentity} {
+		if err := add(ctx, parts); err != nil {
+			return err
+		}
+	}
+	log.Info("starts", "version", version, "namespace", o.namespace, "agentImage", o.agentImage)
+	return parts.Start(ctx)
+}
+
+func (m *manager) connect() error {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(m.scheme); err != nil {
+			return err
+		}
+	}
+	var err error
+	if m.config, err = ctrl.GetConfig(); err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	if m.direct, err = client.New(m.config, client.Options{Scheme: m.scheme}); err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	return nil
+}
+
+// openAuthority waits for the API server for as long as it takes.
+func (m *manager) openAuthority(ctx context.Context) error {
+	for {
+		keeper, err := authority.Open(ctx, m.direct, m.namespace, m.log)
+		if err == nil {
+			m.keeper = keeper
+			break
+		}
+		m.log.Warn("the authority can't be read: trying again", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(2 * time.Second):
+		}
+	}
+	var hosts []string
+	for _, service := range []string{webhookService, identityService, metricsService} {
+		host := service + "." + m.namespace + ".svc"
+		hosts = append(hosts, host, host+".cluster.local")
+	}
+	var err error
+	m.serving, err = m.keeper.Serving(hosts...)
+	return err
+}
+
+func (m *manager) managerOptions() ctrl.Options {
+	return ctrl.Options{
+		Scheme:                        m.scheme,
+		LeaderElection:                m.leaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       m.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(15 * time.Second),
+		RenewDeadline:                 new(10 * time.Second),
+		RetryPeriod:                   new(2 * time.Second),
+		GracefulShutdownTimeout:       new(15 * time.Second),
+		HealthProbeBindAddress:        "0", // see probes
+		Metrics: metricsserver.Options{
+			BindAddress:    m.metricsAddress,
+			SecureServing:  true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			TLSOpts:        []func(*tls.Config){m.ownCertificate},
+		},
+		WebhookServer: webhook.NewServer(m.webhookOptions()),
+	}
+}
+
+// ownCertificate serves with a certificate of our own authority.
+func (m *manager) ownCertificate(config *tls.Config) {
+	config.MinVersion = tls.VersionTLS13
+	config.GetCertificate = m.serving.Certificate
+}
+
+func (m *manager) webhookOptions() webhook.Options {
+	o := webhook.Options{Port: m.webhookPort}
+	if m.webhookCertificates != "" {
+		o.CertDir = m.webhookCertificates
+		o.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.MinVersion = tls.VersionTLS13 }}
+	} else {
+		o.TLSOpts = []func(*tls.Config){m.ownCertificate}
+	}
+	return o
+}
+
+// addAuthority keeps up with the authority, and tells the API server of it
+// unless cert-manager does.
+func (m *manager) addAuthority(_ context.Context, parts ctrl.Manager) error {
+	if err := parts.Add(m.keeper); err != nil {
+		return err
+	}
+	if m.webhookCertificates != "" {
+		return nil
+	}
+	publisher := &authority.Publisher{Keeper: m.keeper, Client: m.direct, Name: webhookConfig, Log: m.log}
+	m.probes.require(func(*http.Request) error { return publisher.Published() })
+	return parts.Add(publisher)
+}
+
+func (m *manager) addWebhook(_ context.Context, parts ctrl.Manager) error {
+	server := parts.GetWebhookServer()
+	injector := &conclavewebhook.Injector{Settings: m.injected, Log: m.log}
+	server.Register(conclavewebhook.Path, &admission.Webhook{Handler: injector})
+	m.probes.require(server.StartedChecker())
+	return nil
+}
+
+// injected are the settings of an agent that is put into a pod now.
+func (m *manager) injected(ctx context.Context) (injection.Settings, error) {
+	bundle, err := m.keeper.Bundle(ctx)
+	return injection.Settings{
+		AgentImage:  m.agentImage,
+		IdentityURL: "https://" + identityService + "." + m.namespace + ".svc",
+		Authorities: string(bundle),
+	}, err
+}
+
+func (m *manager) addIdentity(ctx context.Context, parts ctrl.Manager) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(m.identityPort)))
+	if err != nil {
+		return fmt.Errorf("serve agents: %w", err)
+	}
+	return parts.Add(&enrol.Server{
+		Service:     &enrol.Service{Client: m.direct, Authority: m.keeper, Log: m.log},
+		Listener:    listener,
+		Certificate: m.serving.Certificate,
+	})
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// probes answer the kubelet. They do so before there is an API server to talk
+// to: a manager that waits for it is alive, and being restarted again and again,
+// ever later, wouldn't help it.
+type probes struct {
+	mu    sync.Mutex
+	ready []func(*http.Request) error
+	open  bool
+}
+
+// require adds what it takes to be ready.
+func (p *probes) require(checks ...func(*http.Request) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready, p.open = append(p.ready, checks...), true
+}
+
+func (p *probes) check(r *http.Request) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.open {
+		return errors.New("the API server hasn't answered yet")
+	}
+	for _, check := range p.ready {
+		if err := check(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve answers until the context ends.
+func (p *probes) serve(ctx context.Context, address string) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("serve health probes: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := p.check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // it ends anyway
+	go server.Serve(listener)                         //nolint:errcheck // whatever is wrong, the kubelet notices
+	return nil
+}
