@@ -63,7 +63,7 @@ func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Id
 	idle := &Idle{Peers: idlePeers, Seconds: elapsed.Seconds()}
 	for name, used := range after {
 		share := 100 * float64(used.CPU-before[name].CPU) / float64(elapsed)
-		resident = append(resident, float64(used.Resident)/(1<<20))
+		resident = append(resident, figures.MiB(used.Resident))
 		if name == b.coordinator {
 			idle.Coordinator = share
 		} else {

@@ -14,9 +14,12 @@ import (
 // Usage is what a process has used so far.
 type Usage struct {
 	CPU time.Duration
-	// Resident is its memory now, in bytes.
-	Resident int64
+	// Resident is its memory now, in bytes, and Peak the most that it ever was.
+	Resident, Peak int64
 }
+
+// MiB is a number of bytes in mebibytes.
+func MiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // UsageOf looks at a process of this machine.
 func UsageOf(pid int) (Usage, error) {
@@ -25,11 +28,13 @@ func UsageOf(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("see how busy process %d was: %w", pid, err)
 	}
-	resident, err := residentMemory(folder)
-	if err != nil {
-		return Usage{}, fmt.Errorf("see how large process %d is: %w", pid, err)
+	u := Usage{CPU: cpu}
+	for field, into := range map[string]*int64{"VmRSS:": &u.Resident, "VmHWM:": &u.Peak} {
+		if *into, err = memory(folder, field); err != nil {
+			return Usage{}, fmt.Errorf("see how large process %d is: %w", pid, err)
+		}
 	}
-	return Usage{cpu, resident}, nil
+	return u, nil
 }
 
 // cpuTime adds up the threads, in nanoseconds. The process's own stat counts in
@@ -55,7 +60,7 @@ func cpuTime(folder string) (time.Duration, error) {
 	return sum, nil
 }
 
-func residentMemory(folder string) (int64, error) {
+func memory(folder, field string) (int64, error) {
 	file, err := os.Open(filepath.Join(folder, "status"))
 	if err != nil {
 		return 0, err
@@ -63,10 +68,10 @@ func residentMemory(folder string) (int64, error) {
 	defer file.Close()
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		if value, found := strings.CutPrefix(lines.Text(), "VmRSS:"); found {
+		if value, found := strings.CutPrefix(lines.Text(), field); found {
 			kibibytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
 			return kibibytes << 10, err
 		}
 	}
-	return 0, errors.Join(lines.Err(), errors.New("its status has no VmRSS"))
+	return 0, errors.Join(lines.Err(), fmt.Errorf("its status has no %s", field))
 }

@@ -112,21 +112,28 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	text = event(text, control.EventCurrent, control.Agent{Pod: a.role.Pod, Life: a.life, Build: "understudy"})
 	silence := time.NewTicker(silenceMax)
 	defer silence.Stop()
-	for {
-		if len(text) > 0 {
-			if _, err := w.Write(text); err != nil {
-				return
-			}
-			if err := controller.Flush(); err != nil {
-				return
-			}
+	send := func() error {
+		if len(text) == 0 {
+			return nil
 		}
+		_, err := w.Write(text)
+		return errors.Join(err, controller.Flush())
+	}
+	if send() != nil {
+		return
+	}
+	a.streams.Add(1)
+	defer a.streams.Add(-1)
+	for {
 		select {
 		case <-news:
 			text, news = a.unsaid(text[:0], said)
 		case <-silence.C:
 			text = append(text[:0], ":\n\n"...)
 		case <-r.Context().Done():
+			return
+		}
+		if send() != nil {
 			return
 		}
 	}

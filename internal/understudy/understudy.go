@@ -50,6 +50,7 @@ type Agent struct {
 	life   uint32
 	// traffic counts what went over its connections, as it was sent: encrypted.
 	received, sent atomic.Int64
+	streams        atomic.Int32
 
 	mu     sync.Mutex
 	groups map[string]*part
@@ -113,6 +114,9 @@ func (a *Agent) Close() error { return a.server.Close() }
 
 // Traffic is how many bytes went over its connections.
 func (a *Agent) Traffic() (received, sent int64) { return a.received.Load(), a.sent.Load() }
+
+// Streams is how many streams of it have been told all that there was to say, and are open.
+func (a *Agent) Streams() int { return int(a.streams.Load()) }
 
 // Document is what it was told about a group.
 func (a *Agent) Document(group string) (control.Document, bool) {
