@@ -186,8 +186,8 @@ bench-agent: ## Measure real agents: kills of the coordinator, hand-overs, idle 
 	@bin/bench-agent $(ARGS)
 
 .PHONY: bench-operator
-bench-operator: build ## Measure the operator, and a Lease beside it; ARGS="--part scale --groups 100 -o json" chooses. A part takes root.
-	@$(STATIC) -o bin/ ./hack/bench-operator
+bench-operator: ## Measure the operator, and a Lease beside it; ARGS="--part scale --groups 100 -o json" chooses. A part takes root.
+	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-operator
 	@bin/bench-operator $(ARGS)
 
 ##@ Build

@@ -38,6 +38,11 @@ func measure(ctx context.Context, o *options, progress io.Writer) (report *Repor
 			return nil, err
 		}
 	}
+	if slices.Contains(o.parts, clusterPart) {
+		if report.Cluster, err = m.cluster(ctx); err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+	}
 	return report, nil
 }
 
@@ -52,6 +57,11 @@ func (m *measurer) onServer(ctx context.Context, report *Report) (err error) {
 	if slices.Contains(m.options.parts, leasePart) {
 		if report.Lease, err = m.lease(ctx, s); err != nil {
 			return fmt.Errorf("lease: %w", err)
+		}
+	}
+	if slices.Contains(m.options.parts, scalePart) {
+		if report.Scale, err = m.scale(ctx, s); err != nil {
+			return fmt.Errorf("scale: %w", err)
 		}
 	}
 	return nil

@@ -125,13 +125,6 @@ func (r Requests) per(number int) Requests {
 	return shares
 }
 
-func (r Requests) sum() (sum float64) {
-	for _, what := range slices.Sorted(maps.Keys(r)) {
-		sum += r[what]
-	}
-	return sum
-}
-
 // String is the most frequent first.
 func (r Requests) String() string {
 	if len(r) == 0 {

@@ -98,8 +98,7 @@ func child(name string) (int, error) {
 func printed(command *exec.Cmd) (string, error) {
 	command.Env = append(os.Environ(), "GOWORK=off")
 	said, err := command.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(string(failed.Stderr)))
 	}
 	return strings.TrimSpace(string(said)), err
