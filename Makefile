@@ -35,12 +35,6 @@ NODES ?= 3
 # Where the end-to-end tests run: hack is a throwaway cluster of their own, kind the cluster of the current kubeconfig.
 CLUSTER ?= hack
 
-# Whether a part is here yet; so that each target works today, and unchanged when the part appears.
-HAS_API := $(wildcard api/v1/*.go)
-HAS_MANAGER := $(wildcard cmd/manager/*.go)
-HAS_CRD := $(wildcard config/crd/kustomization.yaml)
-HAS_DEPLOY := $(wildcard config/default/kustomization.yaml)
-
 ##@ General
 
 .PHONY: help
@@ -53,21 +47,13 @@ help: ## Show this list.
 
 .PHONY: manifests
 manifests: ## Write the CRD, RBAC and webhook manifests from the markers in the code.
-ifeq ($(HAS_API),)
-	@echo "no api/v1 yet: no manifests to generate"
-else
-	@$(TOOL) controller-gen rbac:roleName=manager-role crd webhook paths=./... output:crd:artifacts:config=config/crd/bases
-endif
+	@$(TOOL) controller-gen rbac:roleName=conclave-manager crd paths=./... output:crd:artifacts:config=config/crd/bases
 
 .PHONY: generate
 generate: ## Write the DeepCopy methods of the API types, and their reference in docs/api.md.
-ifeq ($(HAS_API),)
-	@echo "no api/v1 yet: nothing to generate"
-else
 	@$(TOOL) controller-gen object paths=./api/...
 	@$(TOOL) crd-ref-docs --log-level ERROR --source-path api/v1 --output-path docs/api.md --renderer markdown \
 		--config hack/tools/crd-ref-docs/config.yaml --templates-dir hack/tools/crd-ref-docs/templates
-endif
 
 .PHONY: fmt
 fmt: ## Format all Go code.
@@ -229,7 +215,6 @@ show = echo; echo "\# $(1)"; echo "$$ kubectl conclave simulate $(2)"; bin/kubec
 
 .PHONY: run
 run: ## Run the manager on this machine, against the cluster of the current kubeconfig; ARGS="--flag" passes flags.
-	@$(call needs,$(HAS_MANAGER),there is no cmd/manager yet: nothing to run)
 	@$(GO) run ./cmd/manager $(ARGS)
 
 .PHONY: image
@@ -257,11 +242,10 @@ docker-build: ## Make the same images with Docker.
 
 .PHONY: docker-push
 docker-push: ## Push the images that docker-build made.
-	@for tag in $(if $(HAS_MANAGER),$(IMG)) $(if $(wildcard cmd/agent/*.go),$(AGENT_IMG)); do $(DOCKER) push $$tag; done
+	@for tag in $(IMG) $(AGENT_IMG); do $(DOCKER) push $$tag; done
 
 .PHONY: build-installer
 build-installer: ## Write dist/install.yaml: all that one kubectl apply needs.
-	@$(call needs,$(HAS_DEPLOY),there is no config/default yet: nothing to install)
 	@$(overlay)
 	@mkdir -p dist
 	@$(TOOL) kustomize build bin/deploy >dist/install.yaml
@@ -293,36 +277,31 @@ envtest-assets: ## Print the folder of its etcd, kube-apiserver and kubectl, for
 
 .PHONY: install
 install: ## Install the CRDs.
-	@$(call needs,$(HAS_CRD),there is no config/crd yet: nothing to install)
 	@$(MAKE) manifests
 	@$(TOOL) kustomize build config/crd | $(KUBECTL) apply --server-side -f -
 
 .PHONY: uninstall
 uninstall: ## Remove the CRDs, and with them every ElectionGroup.
-	@$(call needs,$(HAS_CRD),there is no config/crd yet: nothing to uninstall)
 	@$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: ## Deploy the manager, with IMG as its image.
-	@$(call needs,$(HAS_DEPLOY),there is no config/default yet: nothing to deploy)
+deploy: ## Deploy the manager, with IMG as its image, and AGENT_IMG as that of agents.
 	@$(MAKE) manifests
 	@$(overlay)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy
 undeploy: ## Remove the manager.
-	@$(call needs,$(HAS_DEPLOY),there is no config/default yet: nothing to undeploy)
 	@$(TOOL) kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
 
-# An overlay in bin/ sets the image, where kubebuilder's Makefile would edit config/manager and leave the tree dirty.
+# An overlay in bin/ sets the images, where kubebuilder's Makefile would edit config/manager and leave the tree dirty.
 define overlay
-rm -rf bin/deploy; mkdir -p bin/deploy; cd bin/deploy; \
-	printf 'resources: [../../config/default]\n' >kustomization.yaml; \
-	../../$(TOOL) kustomize edit set image controller=$(IMG)
+rm -rf bin/deploy; mkdir -p bin/deploy; \
+	printf '%s\n' 'resources: [../../config/default]' 'patches:' '- patch: |-' \
+		'    apiVersion: apps/v1' '    kind: Deployment' '    metadata: {name: conclave-manager, namespace: conclave-system}' \
+		'    spec: {template: {spec: {containers: [{name: manager, image: "$(IMG)", env: [{name: AGENT_IMAGE, value: "$(AGENT_IMG)"}]}]}}}' \
+		>bin/deploy/kustomization.yaml
 endef
-
-# needs stops with status 2 and one line if its first argument is empty.
-needs = $(if $(1),true,echo "$(2)" >&2; exit 2)
 
 # in_each_module runs a command in each module that has Go packages, and fails at the end if it failed in any.
 define in_each_module

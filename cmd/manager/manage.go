@@ -29,6 +29,12 @@ import (
 	conclavewebhook "github.com/conclave-dev/conclave/internal/webhook"
 )
 
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=conclave-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=conclave-system,resources=leases,resourceNames=conclave-manager,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=conclave-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
 // The names of what config/ deploys.
 const (
 	leaseName       = "conclave-manager"

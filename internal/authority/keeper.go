@@ -24,8 +24,10 @@ const (
 	// fresh enough is what was read since then; it must be much longer than
 	// readAgain, and end well before an Overlap less CertificateValid has passed.
 	oldest = 12 * time.Hour
-	// patience is how long one look at the Secret may take.
+	// patience is how long one look at the Secret may take, and maxTurns how often
+	// it is read for that.
 	patience = 10 * time.Second
+	maxTurns = 10
 )
 
 // Keeper keeps the authorities in one Secret. Each replica of the manager has
@@ -127,17 +129,19 @@ func (k *Keeper) renew() {
 func (k *Keeper) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for {
-		written, err := k.step(ctx)
+	var err error
+	for range maxTurns {
+		var written bool
+		written, err = k.step(ctx)
+		overtaken := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 		switch {
-		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-			continue // ends with the context at the latest
-		case err != nil:
-			return fmt.Errorf("keep the authority in Secret %s: %w", k.name, err)
-		case !written:
+		case err == nil && !written:
 			return nil
+		case err != nil && !overtaken:
+			return fmt.Errorf("keep the authority in Secret %s: %w", k.name, err)
 		}
 	}
+	return fmt.Errorf("keep the authority in Secret %s: others write it all the time: %w", k.name, err)
 }
 
 // step reads the Secret and takes one step, if one is due. It reports whether it

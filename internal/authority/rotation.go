@@ -14,10 +14,12 @@
 // authorities within the last 24 h trusts all others who have been, in spite of
 // clocks that differ by hours, and wherever a replica crashes.
 //
-// It doesn't guarantee that for those who get the authorities in a roundabout
-// way: in ConfigMaps, which the leader writes. That is why a replica promotes
-// only an authority that it has known for an hour itself: after a long absence,
-// ConfigMaps are brought up to date first.
+// That includes the authorities in ConfigMaps, which a replica writes that may
+// have been away: so an authority is promoted by a replica that has known it for
+// 24 h itself, and has had that time to bring ConfigMaps up to date.
+//
+// It is guaranteed as long as some replica runs for a day within the last month
+// of an authority. If an authority has expired, the next one signs at once.
 package authority
 
 import (
@@ -26,6 +28,10 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/identity"
 )
+
+// +kubebuilder:rbac:groups="",namespace=conclave-system,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=conclave-system,resources=secrets,resourceNames=conclave-ca,verbs=get;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=conclave,verbs=get;patch
 
 const (
 	// Valid is for how long an authority may sign.
@@ -47,7 +53,7 @@ type Schedule struct {
 }
 
 // usual is the schedule of the manager.
-var usual = Schedule{Before: 30 * 24 * time.Hour, Overlap: 48 * time.Hour, Known: time.Hour}
+var usual = Schedule{Before: 30 * 24 * time.Hour, Overlap: 48 * time.Hour, Known: CertificateValid}
 
 // Root is an authority's certificate with its key, and until when it is valid.
 // A former one has no key any more.
