@@ -1,0 +1,235 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	discoveryapply "k8s.io/client-go/applyconfigurations/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/plan"
+	"github.com/conclave-dev/conclave/internal/report"
+)
+
+// manager is who we are in the managed fields of what a group owns. The role
+// labels of each group have a manager of their own: nobody else writes that label.
+const manager = client.FieldOwner("conclave.dev")
+
+func labeller(group string) client.FieldOwner { return client.FieldOwner("conclave.dev/" + group) }
+
+// writesMax bounds how many writes of one group are under way.
+const writesMax = 16
+
+// together runs independent writes, each to its end, whatever becomes of the others.
+type together struct {
+	work  sync.WaitGroup
+	seats chan struct{}
+	mu    sync.Mutex
+	errs  []error
+}
+
+func (t *together) do(write func() error) {
+	t.seats <- struct{}{}
+	t.work.Go(func() {
+		defer func() { <-t.seats }()
+		if err := write(); err != nil {
+			t.mu.Lock()
+			t.errs = append(t.errs, err)
+			t.mu.Unlock()
+		}
+	})
+}
+
+// applyTraffic writes all that follows from the status.
+func (o *operator) applyTraffic(ctx context.Context, s *scene, p *plan.Plan, result *report.Result) []error {
+	t := &together{seats: make(chan struct{}, writesMax)}
+	t.do(func() error { return o.applyService(ctx, s, p, result.Coordinator) })
+	// Who leads gets its label first where many have to be written.
+	for _, first := range []bool{true, false} {
+		for pod, role := range result.Roles {
+			if found := s.pods[pod]; found != nil && first == (role == v1.RoleCoordinator) && found.Labels[v1.RoleLabel(s.key.Name)] != role {
+				t.do(func() error { return o.applyRole(ctx, s.key.Name, found, role) })
+			}
+		}
+	}
+	t.do(func() error { return o.recordEvents(ctx, s, result) })
+	t.work.Wait()
+	return t.errs
+}
+
+func (o *operator) applyConfigMap(ctx context.Context, s *scene, want *corev1.ConfigMap) error {
+	have := s.configMap
+	if have != nil && maps.Equal(have.Data, want.Data) && len(have.BinaryData) == 0 && ours(have, want) {
+		return nil
+	}
+	return o.apply(ctx, want, coreapply.ConfigMap(want.Name, want.Namespace))
+}
+
+// applyService writes the Service and its slice, and removes those of before.
+func (o *operator) applyService(ctx context.Context, s *scene, p *plan.Plan, coordinator string) error {
+	if p.Service == nil {
+		return o.removeServices(ctx, s, "")
+	}
+	if have := s.service; have == nil || !ours(have, p.Service) || !samePorts(have.Spec.Ports, p.Service.Spec.Ports) {
+		if err := o.apply(ctx, p.Service, coreapply.Service(p.Service.Name, p.Service.Namespace)); err != nil {
+			return err
+		}
+	}
+	want := plan.EndpointSlice(s.group, s.pods[coordinator])
+	have := &discoveryv1.EndpointSlice{}
+	err := o.client.Get(ctx, client.ObjectKeyFromObject(want), have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the EndpointSlice: %w", err)
+	}
+	if err == nil && have.AddressType != want.AddressType {
+		if len(want.Endpoints) == 0 {
+			// Without an address its type says nothing.
+			want.AddressType = have.AddressType
+		} else if err := o.remove(ctx, have); err != nil {
+			return err
+		}
+	}
+	if err != nil || !ours(have, want) || have.AddressType != want.AddressType ||
+		!equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) || !equality.Semantic.DeepEqual(have.Ports, want.Ports) {
+		if err := o.apply(ctx, want, discoveryapply.EndpointSlice(want.Name, want.Namespace)); err != nil {
+			return err
+		}
+	}
+	return o.removeServices(ctx, s, want.Labels[discoveryv1.LabelServiceName])
+}
+
+// samePorts compares what we say about ports: the API server may add to it.
+func samePorts(have, want []corev1.ServicePort) bool {
+	if len(have) != len(want) {
+		return false
+	}
+	for i := range want {
+		h, w := &have[i], &want[i]
+		if h.Name != w.Name || h.Port != w.Port || h.TargetPort != w.TargetPort || h.Protocol != w.Protocol {
+			return false
+		}
+	}
+	return true
+}
+
+// removeServices removes the Services of the group, with their slices, that have
+// another name than is wanted.
+func (o *operator) removeServices(ctx context.Context, s *scene, wanted string) error {
+	mine := []client.ListOption{
+		client.InNamespace(s.key.Namespace), client.MatchingLabels{v1.LabelGroup: s.key.Name}, client.UnsafeDisableDeepCopy,
+	}
+	var services corev1.ServiceList
+	if err := o.cache.List(ctx, &services, mine...); err != nil {
+		return fmt.Errorf("list the Services: %w", err)
+	}
+	var slices discoveryv1.EndpointSliceList
+	if err := o.cache.List(ctx, &slices, mine...); err != nil {
+		return fmt.Errorf("list the EndpointSlices: %w", err)
+	}
+	var old []client.Object
+	for i := range slices.Items {
+		if slice := &slices.Items[i]; slice.Labels[discoveryv1.LabelServiceName] != wanted {
+			old = append(old, slice.DeepCopy())
+		}
+	}
+	for i := range services.Items {
+		if service := &services.Items[i]; service.Name != wanted {
+			old = append(old, service.DeepCopy())
+		}
+	}
+	for _, object := range old {
+		if !metav1.IsControlledBy(object, s.group) || object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if err := o.remove(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes an object as it was seen, and no other one of the name.
+func (o *operator) remove(ctx context.Context, object client.Object) error {
+	err := o.client.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
+// ours reports whether an object has the labels and the owner that it has to have.
+func ours(have, want client.Object) bool {
+	labels := have.GetLabels()
+	for key, value := range want.GetLabels() {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(have.GetOwnerReferences(), want.GetOwnerReferences())
+}
+
+// apply applies an object as a whole. What it has to be applied with is the same
+// in other types, of which each field may be lacking.
+func (o *operator) apply(ctx context.Context, want client.Object, as runtime.ApplyConfiguration) error {
+	text, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, as); err != nil {
+		return err
+	}
+	if err := o.client.Apply(ctx, as, manager, client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %T %s: %w", want, want.GetName(), err)
+	}
+	return nil
+}
+
+// applyRole sets or removes the role label of a pod.
+func (o *operator) applyRole(ctx context.Context, group string, seen *corev1.Pod, role string) error {
+	key, label := client.ObjectKeyFromObject(seen), v1.RoleLabel(group)
+	// Our own write of a moment ago may not have been in what was seen.
+	pod := &corev1.Pod{}
+	err := o.client.Get(ctx, key, pod, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read a pod: %w", err)
+	case pod.UID != seen.UID, pod.Labels[label] == role:
+		return nil
+	}
+	if role == "" {
+		err = o.unlabel(ctx, pod, label)
+	} else {
+		// The UID has this fail where the pod is gone, and not make another one.
+		err = o.client.Apply(ctx, coreapply.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithLabels(map[string]string{label: role}),
+			labeller(group), client.ForceOwnership)
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("label pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+// unlabel removes a label whoever has set it.
+func (o *operator) unlabel(ctx context.Context, pod *corev1.Pod, label string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": map[string]any{label: nil}}})
+	if err != nil {
+		return err
+	}
+	named := &corev1.Pod{}
+	named.Namespace, named.Name = pod.Namespace, pod.Name
+	return o.client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch))
+}

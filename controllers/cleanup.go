@@ -1,0 +1,52 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/controllers/streams"
+)
+
+// cleanUp removes what is left of a group that is gone, also if it went while no
+// operator ran: the role labels at its pods, and its agents, who go on until
+// they are told. What it owned, the API server's garbage collector removes.
+func (o *operator) cleanUp(ctx context.Context, key types.NamespacedName) error {
+	o.memories.forget(key)
+	o.meters.forget(key)
+	var pods corev1.PodList
+	err := o.cache.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{podsByGroup: key.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the pods of a group that is gone: %w", err)
+	}
+	var labelled []*corev1.Pod
+	for i := range pods.Items {
+		if _, ok := pods.Items[i].Labels[v1.RoleLabel(key.Name)]; ok {
+			labelled = append(labelled, &pods.Items[i])
+		}
+	}
+	voices := o.streams.Voices(key)
+	if len(labelled) == 0 && len(voices) == 0 {
+		return nil
+	}
+	// A cache that is behind must not have a group fall apart that was just made.
+	err = o.live.Get(ctx, key, &v1.ElectionGroup{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	for pod, voice := range voices {
+		o.streams.Tell(types.NamespacedName{Namespace: key.Namespace, Name: pod}, streams.Leave(key.Name, voice.Report.UID))
+	}
+	t := &together{seats: make(chan struct{}, writesMax)}
+	for _, pod := range labelled {
+		t.do(func() error { return o.applyRole(ctx, key.Name, pod, "") })
+	}
+	t.work.Wait()
+	return errors.Join(t.errs...)
+}

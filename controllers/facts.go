@@ -1,0 +1,257 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/plan"
+	"github.com/conclave-dev/conclave/internal/report"
+)
+
+// scene is all that there is to know about a group at one moment.
+type scene struct {
+	key    types.NamespacedName
+	group  *v1.ElectionGroup
+	memory *memory
+	// found is the status as it was at first.
+	found v1.ElectionGroupStatus
+	now    time.Time
+	again  deadline
+
+	// pods are by name; what others say about pods that aren't there counts for nothing.
+	pods   map[string]*corev1.Pod
+	nodes  map[string]*corev1.Node
+	lines  map[string]streams.Line
+	voices map[string]streams.Voice
+
+	configMap *corev1.ConfigMap
+	service   *corev1.Service
+	bundle    string
+}
+
+// gather looks at everything that concerns a group.
+func (o *operator) gather(ctx context.Context, group *v1.ElectionGroup) (*scene, error) {
+	key := client.ObjectKeyFromObject(group)
+	s := &scene{
+		key: key, group: group, found: group.Status, memory: o.memories.recall(key, group.UID), now: time.Now(),
+		pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{},
+		lines: map[string]streams.Line{}, voices: map[string]streams.Voice{},
+	}
+	bundle, err := o.options.Authorities.Bundle(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the authorities: %w", err)
+	}
+	s.bundle = string(bundle)
+	said := o.streams.Voices(key)
+	if err := o.gatherPods(ctx, s, said); err != nil {
+		return nil, err
+	}
+	for name, pod := range s.pods {
+		// The stream of an earlier pod of the name is none of this one's.
+		if line, ok := o.streams.Line(client.ObjectKeyFromObject(pod)); ok && line.UID == pod.UID {
+			s.lines[name] = line
+		}
+		if voice, ok := said[name]; ok && voice.UID == pod.UID {
+			s.voices[name] = voice
+		}
+	}
+	return s, o.gatherObjects(ctx, s)
+}
+
+func (o *operator) gatherPods(ctx context.Context, s *scene, said map[string]streams.Voice) error {
+	var found corev1.PodList
+	err := o.cache.List(ctx, &found, client.InNamespace(s.key.Namespace), client.MatchingFields{podsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the pods of the group: %w", err)
+	}
+	for i := range found.Items {
+		s.pods[found.Items[i].Name] = &found.Items[i]
+	}
+	// The others that matter are known by name.
+	others := membersOf(s.group)
+	for name := range said {
+		others = append(others, name)
+	}
+	for _, name := range others {
+		if s.pods[name] != nil {
+			continue
+		}
+		var pod corev1.Pod
+		err := o.cache.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read a pod: %w", err)
+		}
+		if err == nil {
+			s.pods[name] = &pod
+		}
+	}
+	for _, pod := range s.pods {
+		name := pod.Spec.NodeName
+		if name == "" || s.nodes[name] != nil {
+			continue
+		}
+		var node corev1.Node
+		err := o.cache.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read a node: %w", err)
+		}
+		if err == nil {
+			s.nodes[name] = &node
+		}
+	}
+	return nil
+}
+
+func (o *operator) gatherObjects(ctx context.Context, s *scene) error {
+	var err error
+	s.configMap, err = find[corev1.ConfigMap](ctx, o, s.key.Namespace, control.ConfigMapName(s.key.Name))
+	if err != nil || s.group.Spec.Service == nil {
+		return err
+	}
+	s.service, err = find[corev1.Service](ctx, o, s.key.Namespace, s.group.Spec.Service.Name)
+	return err
+}
+
+// find reads an object that is wanted. Of its kind, only those of ours are in the
+// cache. If it isn't there, it may be somebody else's; only then the API server is asked.
+func find[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, o *operator, namespace, name string) (P, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	found := P(new(T))
+	err := o.client.Get(ctx, key, found)
+	if apierrors.IsNotFound(err) {
+		found = P(new(T))
+		err = o.live.Get(ctx, key, found)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %T %s: %w", found, name, err)
+	}
+	return found, nil
+}
+
+// plan is what a plan is made from.
+func (s *scene) plan() plan.Facts {
+	f := plan.Facts{
+		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{},
+		Adopted: s.adopted(), Missing: s.missing(),
+		Authorities: s.bundle, Service: s.service, Now: s.now,
+	}
+	for name, pod := range s.pods {
+		f.Pods = append(f.Pods, pod)
+		f.Connected[pod.UID] = s.lines[name].Connected
+	}
+	f.Patient = s.patient()
+	f.Published, f.Revision = s.published()
+	return f
+}
+
+// adopted are the members of the previous list that have gone by the list in
+// force for long enough.
+func (s *scene) adopted() map[string]bool {
+	list := s.group.Status.MemberList
+	if list == nil || list.Previous == nil || list.State != v1.ListAdopting {
+		return nil
+	}
+	adopted := map[string]bool{}
+	for _, m := range list.Previous.Members {
+		voice, ok := s.voices[m.Pod]
+		if !ok || voice.Report.UID != string(s.group.UID) || int64(voice.Report.Version) < list.Version {
+			continue
+		}
+		if s.again.due(voice.Adopted.Add(plan.Wait(s.group)), s.now) {
+			adopted[m.Pod] = true
+		}
+	}
+	return adopted
+}
+
+// missing are the members that have had no pod for long enough.
+func (s *scene) missing() map[string]bool {
+	missing, since := map[string]bool{}, map[string]time.Time{}
+	if list := s.group.Status.MemberList; list != nil {
+		members := list.Members
+		if list.Previous != nil {
+			members = append(slices.Clip(members), list.Previous.Members...)
+		}
+		for _, m := range members {
+			if pod := s.pods[m.Pod]; pod != nil && !plan.Finished(pod) {
+				continue
+			}
+			since[m.Pod] = s.now
+			if before, ok := s.memory.missing[m.Pod]; ok {
+				since[m.Pod] = before
+			}
+			if s.again.due(since[m.Pod].Add(plan.Wait(s.group)), s.now) {
+				missing[m.Pod] = true
+			}
+		}
+	}
+	s.memory.missing = since
+	return missing
+}
+
+// patient reports whether the first list waits for no more agents.
+func (s *scene) patient() bool {
+	if s.memory.first.IsZero() {
+		for _, line := range s.lines {
+			if line.Connected {
+				s.memory.first = s.now
+			}
+		}
+	}
+	if s.memory.first.IsZero() || s.group.Status.MemberList != nil {
+		return false
+	}
+	return s.again.due(s.memory.first.Add(patience), s.now)
+}
+
+// published is what the ConfigMap has of this group, and the highest revision
+// that is known: that of an earlier group of the name counts, and what an agent
+// has seen of a ConfigMap that is gone.
+func (s *scene) published() (document *control.Document, revision int64) {
+	for _, voice := range s.voices {
+		revision = max(revision, voice.Report.Revision)
+	}
+	if s.configMap == nil {
+		return nil, revision
+	}
+	found := &control.Document{}
+	if err := yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), found); err != nil {
+		// Somebody has spoilt it: it will be written again.
+		return nil, revision
+	}
+	revision = max(revision, found.Revision)
+	if found.UID != string(s.group.UID) {
+		return nil, revision
+	}
+	return found, revision
+}
+
+// report is what a report is made from.
+func (s *scene) report(p *plan.Plan) report.Facts {
+	f := report.Facts{
+		Group: s.group, List: p.List, Problem: p.Problem, ServiceTaken: p.ServiceTaken,
+		Pods: s.pods, Nodes: s.nodes, Heard: map[string]report.Heard{}, Now: s.now,
+	}
+	for name := range s.pods {
+		line := s.lines[name]
+		f.Heard[name] = report.Heard{Connected: line.Connected, Problem: line.Problem, Report: s.voices[name].Report}
+	}
+	return f
+}

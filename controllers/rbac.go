@@ -1,0 +1,15 @@
+package controllers
+
+// What the controllers may do, and no more. electiongroups/finalizers is for clusters
+// where only who may set an object's finalizers may own something with
+// blockOwnerDeletion; there are no finalizers of ours.
+//
+// +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups,verbs=get;list;watch
+// +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups/status,verbs=update
+// +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;get

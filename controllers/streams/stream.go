@@ -1,0 +1,315 @@
+package streams
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+const (
+	// retryFirst and retryLast bound the wait before another attempt.
+	retryFirst = 20 * time.Millisecond
+	retryLast  = 5 * time.Second
+	// silenceMax is three times what an agent lets pass between two signs of life.
+	silenceMax = 15 * time.Second
+	// steady is how long a stream must have lasted for the waits to begin anew.
+	steady = time.Second
+)
+
+// stream is the connection with one agent, over all attempts. What is below mu
+// of its Streams is guarded by that.
+type stream struct {
+	streams *Streams
+	agent   Agent
+	cancel  context.CancelFunc
+	// now has an attempt be made at once.
+	now chan struct{}
+
+	life   int32
+	line   Line
+	over   bool
+	groups map[string]bool
+	// talk runs something until the connection breaks. It is nil while there is none.
+	talk    func(func(context.Context))
+	errands map[string]*errand
+}
+
+func (s *stream) hurry() {
+	select {
+	case s.now <- struct{}{}:
+	default:
+	}
+}
+
+// run connects again and again.
+func (s *stream) run(ctx context.Context) {
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		began := time.Now()
+		current, err := s.listen(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		s.broke(err)
+		// A process that ended is refused at the first attempt, and then is known
+		// not only to be gone but why.
+		if current && time.Since(began) > steady {
+			attempt = -1
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.now:
+			attempt = -1
+		case <-time.After(backoff(attempt)):
+		}
+	}
+}
+
+// backoff is the wait after so many attempts, of which half is by chance: else
+// all streams to a node that returns would be tried at once.
+func backoff(attempt int) time.Duration {
+	wait := retryLast
+	if attempt < 8 {
+		wait = min(retryFirst<<max(attempt, 0), retryLast)
+	}
+	return wait/2 + rand.N(wait/2)
+}
+
+// listen connects, and hears the agent until that breaks. It reports whether all
+// had been said that there was to say at first.
+func (s *stream) listen(ctx context.Context) (current bool, err error) {
+	c, err := s.streams.call(ctx, s.agent, request{method: http.MethodGet, path: control.ReportsPath})
+	if err != nil {
+		return false, err
+	}
+	defer c.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h := &hearing{stream: s, groups: c.groups, said: map[string]bool{}}
+	lines := bufio.NewReaderSize(c.body, lineBuffer)
+	for {
+		if err := c.conn.SetReadDeadline(time.Now().Add(silenceMax)); err != nil {
+			return h.current, err
+		}
+		line, err := readLine(lines)
+		if err != nil {
+			return h.current, ended(err)
+		}
+		if err := h.line(ctx, line); err != nil {
+			return h.current, err
+		}
+	}
+}
+
+const (
+	// lineBuffer is small: a stream says nothing for hours. A line that is longer
+	// is put together from several reads.
+	lineBuffer = 512
+	// lineMax is more than a report on a thousand members with the longest names.
+	lineMax = 1 << 20
+)
+
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var long []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		switch {
+		case err == nil && long == nil:
+			return part[:len(part)-1], nil
+		case err == nil:
+			return append(long, part[:len(part)-1]...), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(long) > lineMax:
+			return nil, fmt.Errorf("its report has more than %d bytes", lineMax)
+		}
+		long = append(long, part...)
+	}
+}
+
+func ended(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("its connection ended")
+	}
+	return err
+}
+
+// hearing is what one connection has said so far.
+type hearing struct {
+	stream *stream
+	// groups are those that the agent may speak about.
+	groups map[string]bool
+	// said are those of which there was a report.
+	said    map[string]bool
+	current bool
+	kind    string
+}
+
+// line hears a line of a stream of server-sent events. All that agents send is
+// in one line; a comment is only a sign of life.
+func (h *hearing) line(ctx context.Context, line []byte) error {
+	field, value := cut(line)
+	switch field {
+	case "event":
+		h.kind = string(value)
+	case "data":
+		kind := h.kind
+		h.kind = ""
+		if err := h.event(ctx, kind, value); err != nil {
+			return fmt.Errorf("it says something else than expected: %w", err)
+		}
+	}
+	return nil
+}
+
+func cut(line []byte) (field string, value []byte) {
+	for i, c := range line {
+		if c == ':' {
+			value = line[i+1:]
+			if len(value) > 0 && value[0] == ' ' {
+				value = value[1:]
+			}
+			return string(line[:i]), value
+		}
+	}
+	return string(line), nil
+}
+
+func (h *hearing) event(ctx context.Context, kind string, data []byte) error {
+	switch kind {
+	case control.EventGroup:
+		report := &control.Report{}
+		if err := json.Unmarshal(data, report); err != nil {
+			return err
+		}
+		// Whose word it is, the certificate says, not the report.
+		report.Pod = h.stream.agent.Pod.Name
+		if h.groups[report.Group] {
+			h.said[report.Group] = true
+			h.stream.heard(report)
+		}
+	case control.EventLeft:
+		var left control.Left
+		if err := json.Unmarshal(data, &left); err != nil {
+			return err
+		}
+		delete(h.said, left.Group)
+		h.stream.left(left.Group)
+	case control.EventCurrent:
+		h.current = true
+		h.stream.current(ctx, h.said)
+	}
+	return nil
+}
+
+// heard keeps a report.
+func (s *stream) heard(report *control.Report) {
+	group := types.NamespacedName{Namespace: s.agent.Pod.Namespace, Name: report.Group}
+	if s.keep(group, report) {
+		s.streams.options.News(s.agent.Pod, report.Group)
+	}
+}
+
+func (s *stream) keep(group types.NamespacedName, report *control.Report) bool {
+	now := time.Now()
+	hub := s.streams
+	hub.mu.Lock()
+	defer hub.mu.Unlock()
+	if s.over {
+		return false
+	}
+	voices := hub.voices[group]
+	if voices == nil {
+		voices = map[string]Voice{}
+		hub.voices[group] = voices
+	}
+	if s.groups == nil {
+		s.groups = map[string]bool{}
+	}
+	s.groups[group.Name] = true
+	voices[s.agent.Pod.Name] = voices[s.agent.Pod.Name].next(s.agent.UID, report, now)
+	return true
+}
+
+// next is the voice with another report.
+func (v Voice) next(uid types.UID, report *control.Report, now time.Time) Voice {
+	before := v.Report
+	v.UID, v.Report = uid, report
+	if before == nil || before.UID != report.UID {
+		return Voice{UID: uid, Report: report, Adopted: now, Named: now}
+	}
+	if before.Version != report.Version {
+		v.Adopted = now
+	}
+	if before.Coordinator != report.Coordinator || before.Term != report.Term {
+		v.Named = now
+		if before.Coordinator != "" {
+			v.Lost = now
+		}
+	}
+	return v
+}
+
+// left forgets a group that the agent takes no part in any more.
+func (s *stream) left(group string) {
+	key := types.NamespacedName{Namespace: s.agent.Pod.Namespace, Name: group}
+	hub := s.streams
+	hub.mu.Lock()
+	if !s.over {
+		delete(s.groups, group)
+		if voices := hub.voices[key]; voices != nil {
+			hub.drop(key, voices, s.agent.Pod.Name)
+		}
+	}
+	hub.mu.Unlock()
+	hub.options.News(s.agent.Pod, group)
+}
+
+// current counts the agent as connected, and forgets the groups that an earlier
+// connection reported and this one doesn't.
+func (s *stream) current(ctx context.Context, said map[string]bool) {
+	hub := s.streams
+	hub.mu.Lock()
+	var gone []string
+	for group := range s.groups {
+		if !said[group] {
+			gone = append(gone, group)
+		}
+	}
+	if !s.over {
+		s.line = Line{UID: s.agent.UID, Connected: true, Since: time.Now()}
+		s.talk, s.errands = func(run func(context.Context)) { hub.work.Go(func() { run(ctx) }) }, nil
+	}
+	hub.mu.Unlock()
+	for _, group := range gone {
+		s.left(group)
+	}
+	hub.options.News(s.agent.Pod, "")
+}
+
+// broke notes that the agent isn't connected, and why.
+func (s *stream) broke(err error) {
+	hub := s.streams
+	problem := explain(err)
+	hub.mu.Lock()
+	news := !s.over && (s.line.Connected || s.line.Problem != problem)
+	if s.line.Connected {
+		s.line.Since = time.Now()
+	}
+	s.line.Connected, s.line.Problem = false, problem
+	s.talk, s.errands = nil, nil
+	hub.mu.Unlock()
+	if news {
+		hub.options.News(s.agent.Pod, "")
+	}
+}

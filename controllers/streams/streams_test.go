@@ -1,0 +1,222 @@
+package streams_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/standin"
+)
+
+// stand is an operator's streams, and where its agents are.
+type stand struct {
+	*streams.Streams
+	t         *testing.T
+	authority *standin.Authority
+	network   standin.Network
+
+	mu   sync.Mutex
+	news []string
+	told chan struct{}
+}
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	s := &stand{t: t, authority: standin.NewAuthority(t), told: make(chan struct{}, 1)}
+	s.Streams = streams.New(streams.Options{Credentials: s.authority, News: s.hear, Dial: s.network.Dial, Log: logr.Discard()})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Start(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return s
+}
+
+func (s *stand) hear(pod types.NamespacedName, group string) {
+	s.mu.Lock()
+	s.news = append(s.news, pod.Name+"/"+group)
+	s.mu.Unlock()
+	select {
+	case s.told <- struct{}{}:
+	default:
+	}
+}
+
+// await waits for a condition, which is looked at whenever there is news.
+func (s *stand) await(what string, holds func() bool) {
+	s.t.Helper()
+	late := time.After(20 * time.Second)
+	for !holds() {
+		select {
+		case <-s.told:
+		case <-time.After(5 * time.Millisecond):
+		case <-late:
+			s.t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func (s *stand) agent(pod, ip string, groups ...string) *standin.Agent {
+	return standin.New(s.t, s.authority, &s.network, "bank", pod, ip, groups...)
+}
+
+func named(pod string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "bank", Name: pod}
+}
+
+func (s *stand) follow(pod, uid, ip string) {
+	s.Follow(streams.Agent{Pod: named(pod), UID: types.UID(uid), Address: ip + ":7375"}, 0)
+}
+
+func (s *stand) connected(pod string) func() bool {
+	return func() bool {
+		line, ok := s.Line(named(pod))
+		return ok && line.Connected
+	}
+}
+
+func (s *stand) says(group, pod string, like func(control.Report) bool) func() bool {
+	return func() bool {
+		voice, ok := s.Voices(named(group))[pod]
+		return ok && like(*voice.Report)
+	}
+}
+
+func TestReportsAreHeard(t *testing.T) {
+	s := newStand(t)
+	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
+	a.Say(control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
+	a.Run()
+	s.follow("ledger-0", "pod-uid", "10.0.0.1")
+	s.await("it is connected", s.connected("ledger-0"))
+	if voice := s.Voices(named("ledger"))["ledger-0"]; voice.Report == nil || voice.Report.Coordinator != "ledger-2" || voice.UID != "pod-uid" {
+		t.Fatalf("who is connected has said everything, but this was heard: %+v", voice)
+	}
+	a.Change("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-1", 8 })
+	s.await("the change is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
+	voice := s.Voices(named("ledger"))["ledger-0"]
+	if voice.Lost.IsZero() || voice.Named.IsZero() || !voice.Adopted.Before(voice.Named) {
+		t.Errorf("the list is older than the coordinator, and there was another one: %+v", voice)
+	}
+	a.Leave("ledger")
+	s.await("it has left", func() bool { return len(s.Voices(named("ledger"))) == 0 })
+}
+
+// Nobody speaks for another pod or for a group that it has no certificate for.
+func TestOnlyCertifiedWordsCount(t *testing.T) {
+	s := newStand(t)
+	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+	a.Say(control.Report{Group: "audit", UID: "u"})
+	a.Say(control.Report{Group: "ledger", UID: "u"})
+	a.Run()
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.follow("ledger-1", "2", "10.0.0.1")
+	s.await("it is connected", s.connected("ledger-0"))
+	if heard := s.Voices(named("audit")); len(heard) != 0 {
+		t.Errorf("its certificate isn't for the group audit, but it was heard there: %v", heard)
+	}
+	s.await("the other pod isn't believed", func() bool {
+		line, _ := s.Line(named("ledger-1"))
+		return line.Problem == "its certificate is for conclave://bank/ledger/ledger-0, and not for pod bank/ledger-1"
+	})
+}
+
+func TestStreamComesBack(t *testing.T) {
+	s := newStand(t)
+	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
+	a.Say(control.Report{Group: "ledger", UID: "u", Term: 1})
+	a.Say(control.Report{Group: "audit", UID: "u", Term: 1})
+	a.Run()
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.await("it is connected", s.connected("ledger-0"))
+	a.Stop()
+	s.await("it is known why it isn't", func() bool {
+		line, _ := s.Line(named("ledger-0"))
+		return !line.Connected && line.Problem == "connection refused"
+	})
+	if s.Voices(named("ledger"))["ledger-0"].Report == nil {
+		t.Error("what was last heard is kept while the connection is away")
+	}
+	a.Leave("audit")
+	a.Run()
+	s.await("it is connected again", s.connected("ledger-0"))
+	s.await("what it doesn't say any more is forgotten", func() bool { return len(s.Voices(named("audit"))) == 0 })
+	if got := s.Groups(named("ledger-0")); !slices.Equal(got, []string{"ledger"}) {
+		t.Errorf("it reports ledger alone, not %v", got)
+	}
+}
+
+// A new pod of the name is another one: nothing that the old one said is about it.
+func TestNewPodIsAnotherAgent(t *testing.T) {
+	s := newStand(t)
+	old := s.agent("ledger-0", "10.0.0.1", "ledger")
+	old.Say(control.Report{Group: "ledger", UID: "u", Term: 1})
+	old.Run()
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.await("it is connected", s.connected("ledger-0"))
+	s.follow("ledger-0", "2", "10.0.0.2")
+	if heard := s.Voices(named("ledger")); len(heard) != 0 {
+		t.Errorf("the new pod has said nothing yet: %v", heard)
+	}
+	next := s.agent("ledger-0", "10.0.0.2", "ledger")
+	next.Say(control.Report{Group: "ledger", UID: "u", Term: 2})
+	next.Run()
+	s.await("the new one is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
+	s.await("the old one isn't asked any more", func() bool { return !old.Heard() })
+	s.Forget(named("ledger-0"))
+	s.await("nobody is", func() bool { return !next.Heard() })
+	if _, ok := s.Line(named("ledger-0")); ok || len(s.Voices(named("ledger"))) != 0 {
+		t.Error("a pod that is gone is forgotten")
+	}
+}
+
+func TestErrands(t *testing.T) {
+	s := newStand(t)
+	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+	failures := 2
+	a.Obey = func(call standin.Call) int {
+		if call.Method == http.MethodDelete {
+			return http.StatusConflict
+		}
+		if failures--; failures >= 0 {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	}
+	s.Tell(named("ledger-0"), streams.Leave("ledger", "nobody is connected"))
+	a.Run()
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.await("it is connected", s.connected("ledger-0"))
+	document := streams.Document("ledger", "u", "4", []byte(`{"uid":"u"}`))
+	s.Tell(named("ledger-0"), document)
+	s.Tell(named("ledger-0"), document)
+	s.await("it has accepted at the third attempt", func() bool { return len(a.Calls()) == 3 })
+	s.Tell(named("ledger-0"), document)
+	s.Tell(named("ledger-0"), streams.Standing("ledger", false))
+	s.await("it was told to stand no more", func() bool { return len(a.Calls()) == 4 })
+	s.Tell(named("ledger-0"), streams.Leave("ledger", "u"))
+	s.await("it has refused to leave", func() bool { return len(a.Calls()) == 5 })
+	want := standin.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
+	if got := a.Calls(); got[0] != want || got[2] != want {
+		t.Errorf("it should have been told %v, not %v", want, got)
+	}
+	if got := a.Calls()[3]; got.Path != "/v1/groups/ledger/standing" || got.Body != `{"standing":false}` {
+		t.Errorf("it was told %v", got)
+	}
+	if got := a.Calls()[4]; got.Path != "/v1/groups/ledger?uid=u" {
+		t.Errorf("it was told %v", got)
+	}
+}

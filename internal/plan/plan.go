@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+// Facts are all that a plan is made from.
+type Facts struct {
+	Group *v1.ElectionGroup
+	// Pods are those of the namespace that may concern the group: declared,
+	// selected, or on a list. Others do no harm.
+	Pods []*corev1.Pod
+	// Nodes are the pods' nodes by name; some may be lacking.
+	Nodes map[string]*corev1.Node
+	// Connected are the pods whose agent's stream is open and current.
+	Connected map[types.UID]bool
+	// Adopted are the members of the previous list, by the pod's name, that have
+	// reported the list in force or a newer one for as long as Wait says.
+	Adopted map[string]bool
+	// Missing are the members of the list and of the previous one that have had
+	// no pod, or one that has Finished, for as long as Wait says.
+	Missing map[string]bool
+	// Patient: the first list of a selector's waits for no more agents.
+	Patient bool
+	// Published is what the ConfigMap of this group has, nil if there is none.
+	Published *control.Document
+	// Revision is the highest that any ConfigMap of this name is known to have had.
+	Revision int64
+	// Authorities are the certificates of all authorities, in PEM.
+	Authorities string
+	// Service is that of the wanted name, nil if there is none.
+	Service *corev1.Service
+	Now     time.Time
+}
+
+// Problem is why there is no list, or not the one that is wanted.
+type Problem struct {
+	Reason  v1.Reason
+	Message string
+}
+
+// Plan is what should be there.
+type Plan struct {
+	// List is what status.memberList should be; nil if there can't be one yet.
+	List    *v1.MemberList
+	Problem *Problem
+	// Document and ConfigMap are nil without a list.
+	Document  *control.Document
+	ConfigMap *corev1.ConfigMap
+	// Service is nil if none is wanted, or if the name is taken.
+	Service      *corev1.Service
+	ServiceTaken bool
+}
+
+// Make makes a plan.
+func Make(f Facts) Plan {
+	var p Plan
+	p.List, p.Problem = list(&f)
+	if p.List != nil {
+		document := f.document(p.List)
+		p.Document = &document
+		p.ConfigMap = configMap(f.Group, document, f.Authorities)
+	}
+	p.Service, p.ServiceTaken = service(&f)
+	return p
+}
+
+// Wait is how long a member must have reported a list before it counts as having
+// adopted it, and how long it must have had no pod before it counts as departed:
+// what it granted before has run out by then, on any clock. In Available mode
+// nothing is granted.
+func Wait(group *v1.ElectionGroup) time.Duration {
+	if group.Spec.Safety.Mode == v1.Available {
+		return 0
+	}
+	return time.Duration(lease(group)) * time.Millisecond * 9 / 8
+}
+
+// Finished reports whether a pod has ended for good.
+func Finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

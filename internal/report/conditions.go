@@ -1,0 +1,84 @@
+package report
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// finding is what one check has found: nothing, if it has no reason.
+type finding struct {
+	status  metav1.ConditionStatus
+	reason  v1.Reason
+	message string
+}
+
+func good(reason v1.Reason, message string) finding {
+	return finding{metav1.ConditionTrue, reason, message}
+}
+
+func bad(reason v1.Reason, message string) finding {
+	return finding{metav1.ConditionFalse, reason, message}
+}
+
+func unknown(message string) finding {
+	return finding{metav1.ConditionUnknown, v1.ReasonNoReports, message}
+}
+
+// judge makes the conditions, and returns when to look again, if ever.
+func (h *hearing) judge(conditions *[]metav1.Condition) (again time.Time) {
+	elected, once := h.elected()
+	agreed, later := h.agreed()
+	if again = once; again.IsZero() || !later.IsZero() && later.Before(again) {
+		again = later
+	}
+	connected := h.connected()
+	// What hasn't been asked may still be as bad as it was.
+	agreed, connected = h.unlessUnasked(v1.Agreed, agreed), h.unlessUnasked(v1.AgentsConnected, connected)
+	ready := h.ready(elected, agreed, connected)
+	if h.unasked && len(h.voices) == 0 {
+		elected, ready = h.unlessUnasked(v1.CoordinatorElected, elected), h.unlessUnasked(v1.Ready, ready)
+	}
+	for _, c := range []struct {
+		of v1.ConditionType
+		finding
+	}{{v1.Ready, ready}, {v1.CoordinatorElected, elected}, {v1.Agreed, agreed}, {v1.AgentsConnected, connected}} {
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: string(c.of), Status: c.status, Reason: string(c.reason), Message: c.message,
+			ObservedGeneration: h.Group.Generation,
+			LastTransitionTime: metav1.NewTime(h.Now.UTC().Truncate(time.Second)),
+		})
+	}
+	return again
+}
+
+// was is a condition as it stands in the status, nil if it doesn't.
+func (h *hearing) was(of v1.ConditionType) *metav1.Condition {
+	return meta.FindStatusCondition(h.Group.Status.Conditions, string(of))
+}
+
+// unlessUnasked is a finding, unless it is no bad news and somebody hasn't been
+// asked: then what was known stays.
+func (h *hearing) unlessUnasked(of v1.ConditionType, found finding) finding {
+	if was := h.was(of); was != nil && h.unasked && found.status != metav1.ConditionFalse {
+		return finding{was.Status, v1.Reason(was.Reason), was.Message}
+	}
+	return found
+}
+
+// since is how long something must have been so for its agents to have noticed:
+// for their patience, counted from a time of which the API server keeps the
+// second.
+func (h *hearing) since(moment time.Time) (until time.Time, over bool) {
+	until = moment.Add(h.patience() + time.Second)
+	return until, !h.Now.Before(until)
+}
+
+// first is the first finding that finds something.
+func first(all ...finding) finding {
+	return cmp.Or(all...)
+}

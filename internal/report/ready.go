@@ -1,0 +1,170 @@
+package report
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/plan"
+)
+
+// connected is the condition AgentsConnected. Its reasons are in the order in
+// which somebody has to do something.
+func (h *hearing) connected() finding {
+	if h.List == nil && h.Problem != nil {
+		return h.noMembers()
+	}
+	by := map[v1.ProcessReason][]string{}
+	selected := plan.Selection(h.Group)
+	for name, pod := range h.Pods {
+		if !h.isIn(name) && selected(pod) && pod.DeletionTimestamp == nil {
+			row := v1.Process{Pod: name}
+			reason, _ := h.explain(&row, verdict{})
+			by[reason] = append(by[reason], name)
+		}
+	}
+	for i := range h.rows {
+		row := &h.rows[i]
+		reason := row.Reason
+		if reason == v1.ProcessPodTerminating && !h.Heard[row.Pod].Connected {
+			reason = v1.ProcessUnreachable
+		}
+		by[reason] = append(by[reason], row.Pod)
+	}
+	return first(h.noAgent(by), h.podsMissing(by[v1.ProcessPodMissing]), h.unreachable(by), h.silent(),
+		good(v1.ReasonConnected, "the agent of each member is heard"))
+}
+
+func (h *hearing) noAgent(by map[v1.ProcessReason][]string) finding {
+	if lack := by[v1.ProcessNoAgent]; len(lack) > 0 {
+		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s without an agent: put the label %s: %s and the annotation %s: %s into the template, "+
+			"and have the pods made anew", areRunning(lack), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, h.Group.Name))
+	}
+	if lack := by[v1.ProcessNotInGroup]; len(lack) > 0 {
+		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s without naming the group: put the annotation %s: %s into the template, "+
+			"and have the pods made anew", areRunning(lack), v1.AnnotationGroups, h.Group.Name))
+	}
+	return finding{}
+}
+
+func areRunning(pods []string) string {
+	if len(pods) == 1 {
+		return pods[0] + " runs"
+	}
+	return plan.Few(pods) + " run"
+}
+
+func (h *hearing) podsMissing(names []string) finding {
+	switch {
+	case len(names) == 0:
+		return finding{}
+	case h.Group.Spec.Selector != nil:
+		return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: %s", plan.Few(names)))
+	}
+	return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: make %s, or take them out of spec.members", plan.Few(names)))
+}
+
+func (h *hearing) unreachable(by map[v1.ProcessReason][]string) finding {
+	if names := by[v1.ProcessUnreachable]; len(names) > 0 {
+		return bad(v1.ReasonUnreachable, fmt.Sprintf("the operator doesn't hear the agents of %s: see processes", plan.Few(names)))
+	}
+	if names := by[v1.ProcessPodPending]; len(names) > 0 {
+		return bad(v1.ReasonUnreachable, fmt.Sprintf("pods aren't running yet: %s", plan.Few(names)))
+	}
+	return finding{}
+}
+
+// silent: nobody is known to be out of reach, but nobody has been asked either.
+func (h *hearing) silent() finding {
+	if h.List == nil {
+		return h.noReports()
+	}
+	if h.unasked && h.was(v1.AgentsConnected) == nil {
+		return unknown("not every agent has been asked yet")
+	}
+	return finding{}
+}
+
+// ready is the condition Ready: the first thing that is wrong.
+func (h *hearing) ready(elected, agreed, connected finding) finding {
+	return first(h.problem(), h.unheard(connected), h.leaderless(elected), h.divided(agreed), h.membersDown(),
+		h.adopting(), h.serviceTaken(), h.noFailover(), good(v1.ReasonWell, "all is well"))
+}
+
+func (h *hearing) problem() finding {
+	if h.Problem == nil {
+		return finding{}
+	}
+	return bad(h.Problem.Reason, h.Problem.Message)
+}
+
+func (h *hearing) unheard(connected finding) finding {
+	found := h.noReports()
+	if found.reason != "" && connected.status == metav1.ConditionFalse {
+		found.message = connected.message
+	}
+	return found
+}
+
+func (h *hearing) leaderless(elected finding) finding {
+	if h.coordinator != nil {
+		return finding{}
+	}
+	return bad(v1.ReasonNoCoordinator, "nobody leads: "+elected.message)
+}
+
+func (h *hearing) divided(agreed finding) finding {
+	if agreed.status != metav1.ConditionFalse {
+		return finding{}
+	}
+	return bad(v1.ReasonDisagreement, agreed.message)
+}
+
+func (h *hearing) membersDown() finding {
+	var down []string
+	for i := range h.rows {
+		if !isUp(&h.rows[i]) {
+			down = append(down, h.rows[i].Pod)
+		}
+	}
+	if len(down) == 0 {
+		return finding{}
+	}
+	return bad(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members are down: %s", len(down), len(h.rows), plan.Few(down)))
+}
+
+func (h *hearing) adopting() finding {
+	if h.List.State != v1.ListAdopting {
+		return finding{}
+	}
+	return bad(v1.ReasonAdopting, fmt.Sprintf("the agents go over to version %d of the list of members", h.List.Version))
+}
+
+func (h *hearing) serviceTaken() finding {
+	if !h.ServiceTaken {
+		return finding{}
+	}
+	return bad(v1.ReasonServiceTaken, fmt.Sprintf("Service %s is somebody else's: give spec.service another name, or delete that Service",
+		h.Group.Spec.Service.Name))
+}
+
+func (h *hearing) noFailover() finding {
+	standing := 0
+	for _, m := range h.members {
+		if m.Priority > 0 {
+			standing++
+		}
+	}
+	const two = 2
+	switch {
+	case len(h.members) == 1:
+		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: there is a single member")
+	case standing == 1:
+		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: a single member has a priority above 0")
+	case len(h.members) == two && h.guarded():
+		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: two members have a majority of two; three would do, "+
+			"and one of them can have priority 0")
+	}
+	return finding{}
+}
