@@ -61,7 +61,7 @@ func (h *hearing) agreed() (found finding, again time.Time) {
 		return none, again
 	}
 	differ, again := h.coordinatorsDiffer()
-	return first(differ, h.listsDiffer(), h.settingsDiffer(), good(v1.ReasonAgreed, "all agents say the same")), again
+	return first(always(differ), h.listsDiffer, h.settingsDiffer, always(good(v1.ReasonAgreed, "all agents say the same"))), again
 }
 
 // coordinatorsDiffer: after an election, some still name the coordinator before.

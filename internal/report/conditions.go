@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,8 +39,11 @@ func (h *hearing) judge(conditions *[]metav1.Condition) (again time.Time) {
 	// What hasn't been asked may still be as bad as it was.
 	agreed, connected = h.unlessUnasked(v1.Agreed, agreed), h.unlessUnasked(v1.AgentsConnected, connected)
 	ready := h.ready(elected, agreed, connected)
-	if h.unasked && len(h.voices) == 0 {
-		elected, ready = h.unlessUnasked(v1.CoordinatorElected, elected), h.unlessUnasked(v1.Ready, ready)
+	if led := h.Group.Status.Coordinator != nil; len(h.voices) == 0 && led == (h.coordinator != nil) {
+		elected = h.unlessUnasked(v1.CoordinatorElected, elected)
+		if kept := h.unlessUnasked(v1.Ready, ready); kept.status != metav1.ConditionTrue || h.up() == len(h.rows) {
+			ready = kept // But all isn't well with a member of whom nothing was known.
+		}
 	}
 	for _, c := range []struct {
 		of v1.ConditionType
@@ -61,10 +63,11 @@ func (h *hearing) was(of v1.ConditionType) *metav1.Condition {
 	return meta.FindStatusCondition(h.Group.Status.Conditions, string(of))
 }
 
-// unlessUnasked is a finding, unless it is no bad news and somebody hasn't been
-// asked: then what was known stays.
+// unlessUnasked is a finding, unless somebody hasn't been asked and there is no bad
+// news in it: then what was known stays.
 func (h *hearing) unlessUnasked(of v1.ConditionType, found finding) finding {
-	if was := h.was(of); was != nil && h.unasked && found.status != metav1.ConditionFalse {
+	was := h.was(of)
+	if was != nil && h.unasked && (found.status != metav1.ConditionFalse || was.Reason == string(found.reason)) {
 		return finding{was.Status, v1.Reason(was.Reason), was.Message}
 	}
 	return found
@@ -78,7 +81,18 @@ func (h *hearing) since(moment time.Time) (until time.Time, over bool) {
 	return until, !h.Now.Before(until)
 }
 
-// first is the first finding that finds something.
-func first(all ...finding) finding {
-	return cmp.Or(all...)
+// check looks at one thing.
+type check func() finding
+
+// first is what the first check finds that finds something. The last always does.
+func first(checks ...check) (found finding) {
+	for _, look := range checks {
+		if found = look(); found != (finding{}) {
+			break
+		}
+	}
+	return found
 }
+
+// always is the end of a row of checks.
+func always(f finding) check { return func() finding { return f } }

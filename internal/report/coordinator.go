@@ -64,10 +64,12 @@ func (h *hearing) elect() (term int64, coordinator *v1.Coordinator) {
 	now := &h.Group.Status
 	claims := h.claims()
 	term = now.Term
-	if len(claims) == 0 {
-		return term, h.remembered()
+	if len(claims) > 0 {
+		term = max(term, claims[0].term)
 	}
-	term = max(term, claims[0].term)
+	if was := h.remembered(); was != nil && (len(claims) == 0 || h.guarded() || h.unasked) {
+		return term, was
+	}
 	for _, c := range claims {
 		switch {
 		case h.guarded() && c.term < term:
@@ -113,9 +115,10 @@ func (h *hearing) enter(c claim) *v1.Coordinator {
 	return entry
 }
 
-// remembered is the coordinator that the agents named last, while none that knew
-// its term speaks: the operator may be cut off, or has just been started. The
-// Service keeps leading to it as long as its pod is there.
+// remembered is the coordinator that the agents named last, while none that knows
+// of its term speaks: the operator may be cut off, or has just been started. The
+// Service keeps leading to it as long as its pod is there. In Available mode, who
+// knows of another term has another coordinator.
 func (h *hearing) remembered() *v1.Coordinator {
 	was := h.Group.Status.Coordinator
 	if was == nil || h.List == nil || !h.present(was.Pod) {

@@ -42,8 +42,8 @@ func (h *hearing) elected() (found finding, again time.Time) {
 		}
 		return good(v1.ReasonElected, fmt.Sprintf("%s leads in term %d", c.Pod, c.Term)), again
 	}
-	return h.vacant(first(h.noMembers(), h.noReports(), h.noMajority(), h.nobodyStands(),
-		bad(v1.ReasonElecting, "an election is under way")))
+	return h.vacant(first(h.noMembers, h.noReports, h.noMajority, h.nobodyStands,
+		always(bad(v1.ReasonElecting, "an election is under way"))))
 }
 
 // vacant is a finding that nobody leads, with who was the last.

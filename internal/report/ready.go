@@ -32,18 +32,18 @@ func (h *hearing) connected() finding {
 		}
 		by[reason] = append(by[reason], row.Pod)
 	}
-	return first(h.noAgent(by), h.podsMissing(by[v1.ProcessPodMissing]), h.unreachable(by), h.silent(),
-		good(v1.ReasonConnected, "the agent of each member is heard"))
+	return first(always(noAgent(by, h.Group.Name)), always(h.podsMissing(by[v1.ProcessPodMissing])), always(outOfReach(by)), h.silent,
+		always(good(v1.ReasonConnected, "the agent of each member is heard")))
 }
 
-func (h *hearing) noAgent(by map[v1.ProcessReason][]string) finding {
+func noAgent(by map[v1.ProcessReason][]string, group string) finding {
 	if lack := by[v1.ProcessNoAgent]; len(lack) > 0 {
 		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s without an agent: put the label %s: %s and the annotation %s: %s into the template, "+
-			"and have the pods made anew", areRunning(lack), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, h.Group.Name))
+			"and have the pods made anew", areRunning(lack), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, group))
 	}
 	if lack := by[v1.ProcessNotInGroup]; len(lack) > 0 {
 		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s without naming the group: put the annotation %s: %s into the template, "+
-			"and have the pods made anew", areRunning(lack), v1.AnnotationGroups, h.Group.Name))
+			"and have the pods made anew", areRunning(lack), v1.AnnotationGroups, group))
 	}
 	return finding{}
 }
@@ -65,7 +65,7 @@ func (h *hearing) podsMissing(names []string) finding {
 	return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: make %s, or take them out of spec.members", plan.Few(names)))
 }
 
-func (h *hearing) unreachable(by map[v1.ProcessReason][]string) finding {
+func outOfReach(by map[v1.ProcessReason][]string) finding {
 	if names := by[v1.ProcessUnreachable]; len(names) > 0 {
 		return bad(v1.ReasonUnreachable, fmt.Sprintf("the operator doesn't hear the agents of %s: see processes", plan.Few(names)))
 	}
@@ -88,8 +88,14 @@ func (h *hearing) silent() finding {
 
 // ready is the condition Ready: the first thing that is wrong.
 func (h *hearing) ready(elected, agreed, connected finding) finding {
-	return first(h.problem(), h.unheard(connected), h.leaderless(elected), h.divided(agreed), h.membersDown(),
-		h.adopting(), h.serviceTaken(), h.noFailover(), good(v1.ReasonWell, "all is well"))
+	return first(
+		h.problem,
+		func() finding { return h.unheard(connected) },
+		func() finding { return h.leaderless(elected) },
+		func() finding { return divided(agreed) },
+		h.membersDown, h.adopting, h.serviceTaken, h.noFailover,
+		always(good(v1.ReasonWell, "all is well")),
+	)
 }
 
 func (h *hearing) problem() finding {
@@ -114,7 +120,7 @@ func (h *hearing) leaderless(elected finding) finding {
 	return bad(v1.ReasonNoCoordinator, "nobody leads: "+elected.message)
 }
 
-func (h *hearing) divided(agreed finding) finding {
+func divided(agreed finding) finding {
 	if agreed.status != metav1.ConditionFalse {
 		return finding{}
 	}

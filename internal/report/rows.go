@@ -25,12 +25,13 @@ func (h *hearing) tabulate() {
 		row := &h.Group.Status.Processes[i]
 		before[row.Pod] = row
 	}
-	verdicts := h.verdicts()
+	witnesses := h.witnesses()
+	verdicts := h.verdicts(witnesses)
 	for i, m := range h.members {
 		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
 		was := before[m.Pod]
 		row.Status = h.status(m.Pod, verdicts[i])
-		if was != nil && len(h.voices) == 0 && h.unasked {
+		if was != nil && h.unasked && len(witnesses) == 0 && row.Status != v1.ProcessCoordinator && was.Status != v1.ProcessCoordinator {
 			row.Status = was.Status
 		}
 		row.Reason, row.Message = h.explain(&row, verdicts[i])
@@ -69,9 +70,9 @@ func (h *hearing) naming(coordinator string) []voice {
 }
 
 // verdicts are what the witnesses say about the members, in their order.
-func (h *hearing) verdicts() []verdict {
+func (h *hearing) verdicts(witnesses []voice) []verdict {
 	all := make([]verdict, len(h.members))
-	for _, v := range h.witnesses() {
+	for _, v := range witnesses {
 		for i := range v.Processes {
 			said := &v.Processes[i]
 			at, ok := i, i < len(h.members) && h.members[i].Pod == said.Name // Most tables have the same order.
