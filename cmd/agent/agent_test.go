@@ -79,7 +79,7 @@ func TestBadInputGetsOneLineThatSaysWhatIsRight(t *testing.T) {
 		"status":                            "--config is missing: name the configuration, such as --config agent.yaml",
 		"check --config":                    "--config needs a value",
 		"check agent.yaml":                  `conclave-agent check takes no argument "agent.yaml"`,
-		"start":                             `conclave-agent takes no argument "start": it has the commands certificates, check, status, version`,
+		"start":                             `conclave-agent takes no argument "start": it has the commands certificates, check, pod, status, version`,
 		"--conf x":                          "unknown flag: --conf: see conclave-agent --help for those that exist",
 		"version 1":                         `conclave-agent version takes no argument "1"`,
 		"certificates":                      "--group is missing: name a group, such as --group ledger",

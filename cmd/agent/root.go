@@ -35,6 +35,6 @@ address who leads.`,
 	}
 	addRun(root)
 	root.SetFlagErrorFunc(command.ExplainFlag)
-	root.AddCommand(newCheck(), newCertificates(), newStatus(), command.Version(version))
+	root.AddCommand(newPod(), newCheck(), newCertificates(), newStatus(), command.Version(version))
 	return root
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/lists"
 	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/wire"
 )
 
@@ -31,18 +32,24 @@ type Parts struct {
 	Security mesh.Security
 	Lists    *lists.Store
 	Meter    func(group string) group.Meter
-	// Problems, if it isn't nil, says what else is wrong.
+	// Problems, if it isn't nil, says what else is wrong: call Look when it changes.
 	Problems func() []string
-	Log      *slog.Logger
+	// Tell, if it isn't nil, is called with each report of a group that says
+	// something new. It mustn't take long.
+	Tell func(control.Report)
+	Log  *slog.Logger
 }
 
 // Agent takes part in elections.
 type Agent struct {
 	parts Parts
 	mesh  *mesh.Mesh
-	// reloading: one at a time, and not when the agent is closed.
-	reloading sync.Mutex
+	// reloading is locked for all groups, or shared by those who change one each.
+	// Nothing changes any more when the agent is closed.
+	reloading sync.RWMutex
 	closed    bool
+	// peering: one at a time says who the peers are.
+	peering sync.Mutex
 
 	mu sync.RWMutex
 	// config is what runs: the lists in it are those that were adopted.
@@ -63,30 +70,31 @@ type member struct {
 func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 	a := &Agent{parts: parts, config: c, groups: map[string]*member{}}
 	for i := range c.Groups {
-		if err := a.choose(c, &c.Groups[i], nil); err != nil {
+		g := &c.Groups[i]
+		if err := a.choose(c.At(g.Name, "version"), g, nil); err != nil {
 			return nil, err
 		}
 	}
 	a.mesh = mesh.New(mesh.Config{
 		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
-		Admit: a.admit, Reading: parts.Clock.Reading, Events: a, Log: parts.Log,
+		Admit: a.admit, Reading: parts.Clock.Reading, Events: a, Changed: a.Look, Log: parts.Log,
 	})
 	for _, of := range c.Groups {
-		if err := a.join(ctx, of); err != nil {
+		if err := a.join(ctx, of, false); err != nil {
 			a.Close(ctx)
 			return nil, err
 		}
 	}
-	a.mesh.SetPeers(addresses(c))
+	a.connect()
 	return a, nil
 }
 
 // choose puts the list into g that the agent must run, and sees to it that a
 // restart will find it.
-func (a *Agent) choose(c *config.Config, g *config.Group, running *config.List) error {
+func (a *Agent) choose(where string, g *config.Group, running *config.List) error {
 	kept := running
 	if kept == nil {
-		last, found, err := a.parts.Lists.Load(g.Name)
+		last, found, err := a.parts.Lists.Load(lists.KeyOf(g))
 		if err != nil {
 			return fmt.Errorf("group %s: %w", g.Name, err)
 		}
@@ -96,13 +104,13 @@ func (a *Agent) choose(c *config.Config, g *config.Group, running *config.List) 
 	}
 	choice, err := lists.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Reading())
 	if err != nil {
-		return fmt.Errorf("%s: group %s: %w", c.At(g.Name, "version"), g.Name, err)
+		return fmt.Errorf("%s: group %s: %w", where, g.Name, err)
 	}
 	if choice.Warning != "" {
 		a.parts.Log.Warn(choice.Warning, "group", g.Name)
 	}
 	if choice.Save {
-		if err := a.parts.Lists.Save(g.Name, choice.List); err != nil {
+		if err := a.parts.Lists.Save(lists.KeyOf(g), choice.List); err != nil {
 			return err
 		}
 	}
@@ -110,10 +118,11 @@ func (a *Agent) choose(c *config.Config, g *config.Group, running *config.List) 
 	return nil
 }
 
-func (a *Agent) join(ctx context.Context, of config.Group) error {
+func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error {
 	g, err := group.New(group.Config{
 		Self: a.config.Self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Post: a.mesh,
 		Meter: a.parts.Meter(of.Name), Log: a.parts.Log.With("group", of.Name),
+		Tell: a.parts.Tell, Problems: a.Problems, Withheld: withheld,
 	})
 	if err != nil {
 		return err
@@ -141,7 +150,7 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
 	if a.closed {
-		return errors.New("the agent is about to end")
+		return errEnding
 	}
 	if err := config.Changes(a.Config(), next); err != nil {
 		return err
@@ -165,19 +174,12 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 		}
 	}
 	for name := range running {
-		a.mu.RLock()
-		left := a.groups[name]
-		a.mu.RUnlock()
-		left.leave(context.WithoutCancel(ctx)) // While letters and answers still find it.
-		a.mu.Lock()
-		delete(a.groups, name)
-		a.mu.Unlock()
-		a.parts.Log.Info("left a group", "group", name)
+		a.drop(ctx, name)
 	}
 	a.mu.Lock()
 	a.config = &merged
 	a.mu.Unlock()
-	a.mesh.SetPeers(addresses(&merged))
+	a.connect()
 	return errors.Join(failed...)
 }
 
@@ -187,25 +189,39 @@ func (a *Agent) adopt(
 	ctx context.Context, c *config.Config, before, next config.Group, known bool,
 ) (config.Group, error) {
 	if !known {
-		if err := a.choose(c, &next, nil); err != nil {
+		if err := a.choose(c.At(next.Name, "version"), &next, nil); err != nil {
 			return next, err
 		}
 		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
-		return next, a.join(ctx, next)
+		return next, a.join(ctx, next, false)
 	}
-	if err := a.choose(c, &next, &before.List); err != nil {
+	if err := a.choose(c.At(next.Name, "version"), &next, &before.List); err != nil {
 		return before, err
 	}
-	// The new members must be reachable before the first message to them.
-	a.mesh.SetPeers(addresses(a.Config(), next))
+	if err := a.goOver(ctx, before, next); err != nil {
+		return before, err
+	}
+	return next, nil
+}
+
+// goOver goes over to a list that was chosen.
+func (a *Agent) goOver(ctx context.Context, before, next config.Group) error {
+	a.connect(next) // The new members must be reachable before the first message to them.
 	g, _ := a.Find(next.Name)
-	if err := g.Adopt(ctx, next.List); err != nil {
-		return before, err
+	if err := g.Adopt(ctx, next.List, next.Provenance); err != nil {
+		return err
 	}
 	if next.List.Version != before.List.Version {
 		a.parts.Log.Info("adopted a member list", "group", next.Name, "version", next.List.Version)
 	}
-	return next, nil
+	return nil
+}
+
+// connect has the members of all groups as peers, and those of besides.
+func (a *Agent) connect(besides ...config.Group) {
+	a.peering.Lock()
+	defer a.peering.Unlock()
+	a.mesh.SetPeers(addresses(a.Config(), besides...))
 }
 
 // Config is what runs now. It must not be changed.
@@ -222,7 +238,7 @@ func addresses(c *config.Config, besides ...config.Group) map[string]string {
 	for _, g := range append(besides, c.Groups...) {
 		for list := &g.List; list != nil; list = list.Previous {
 			for _, m := range list.Members {
-				if _, newer := all[m.Name]; !newer {
+				if all[m.Name] == "" {
 					all[m.Name] = m.Address
 				}
 			}
@@ -254,8 +270,21 @@ func (a *Agent) Find(name string) (*group.Group, bool) {
 // ready; nothing if all is well.
 func (a *Agent) Report(problems ...string) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.problems = problems
+	a.mu.Unlock()
+	a.Look()
+}
+
+// Look has all groups look at what is wrong with the agent, and who is connected.
+func (a *Agent) Look() {
+	if a.parts.Tell == nil {
+		return
+	}
+	for _, name := range a.Names() {
+		if g, ok := a.Find(name); ok {
+			g.Look()
+		}
+	}
 }
 
 // Problems is what is wrong.

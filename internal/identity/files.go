@@ -117,13 +117,23 @@ func (f *Files) read(looks [3]os.FileInfo) (*loaded, error) {
 			return nil, err
 		}
 	}
+	result, err := parse(f.paths, texts)
+	if err != nil {
+		return nil, err
+	}
+	result.looks = looks
+	return result, nil
+}
+
+// parse understands what is in files of these names.
+func parse(paths Paths, texts [3][]byte) (*loaded, error) {
 	cert, err := tls.X509KeyPair(texts[0], texts[1])
 	if err != nil {
-		return nil, fmt.Errorf("%s and %s: %w", f.paths.Cert, f.paths.Key, err)
+		return nil, fmt.Errorf("%s and %s: %w", paths.Cert, paths.Key, err)
 	}
 	authorities, err := parseAuthorities(texts[2])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.paths.CA, err)
+		return nil, fmt.Errorf("%s: %w", paths.CA, err)
 	}
 	fresh, err := load(&cert, authorities)
 	if err != nil {
@@ -137,28 +147,44 @@ func (f *Files) read(looks [3]os.FileInfo) (*loaded, error) {
 func load(cert *tls.Certificate, authorities *x509.CertPool) (*loaded, error) {
 	var names Names
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+<<<<<<< HEAD
 		var err error
 		if names, err = verified(chainOf(cert), authorities, use); err != nil {
 			return nil, err
 		}
 	}
 	return &loaded{cert: cert, names: names, authorities: authorities}, nil
+=======
+		if names, err = verified(chainOf(&cert), authorities, use); err != nil {
+			return nil, fmt.Errorf("%s with %s: %w", paths.Cert, paths.CA, err)
+		}
+	}
+	return &loaded{cert: &cert, names: names, authorities: authorities}, nil
+>>>>>>> agentpod
 }
 
-// maxFile is room for hundreds of certificates.
-const maxFile = 1 << 20
+// Check says whom a certificate is for, if it is valid now, has this key, and is of
+// one of the authorities.
+func Check(pair Pair, authorities []byte) (Names, error) {
+	result, err := parse(Paths{"the certificate", "its key", "the authorities"}, [3][]byte{pair.Cert, pair.Key, authorities})
+	if err != nil {
+		return nil, err
+	}
+	return result.names, nil
+}
 
-func parseAuthorities(text []byte) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	found := false
+// Authorities are the certificates of authorities in a PEM text, one by one. It must
+// hold one at least, and nothing else.
+func Authorities(text []byte) ([]*x509.Certificate, error) {
+	var all []*x509.Certificate
 	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			// Half a certificate is what is left of a file that is being written.
-			if !found || bytes.Contains(rest, []byte("-----BEGIN")) {
+			if len(all) == 0 || bytes.Contains(rest, []byte("-----BEGIN")) {
 				return nil, errors.New("it must hold the certificates of authorities, in PEM")
 			}
-			return pool, nil
+			return all, nil
 		}
 		if block.Type != certificateBlock {
 			return nil, fmt.Errorf("it must hold certificates of authorities, and no %s", block.Type)
@@ -170,9 +196,23 @@ func parseAuthorities(text []byte) (*x509.CertPool, error) {
 		if !cert.IsCA {
 			return nil, fmt.Errorf("the certificate of %q in it is no authority's", cert.Subject)
 		}
-		pool.AddCert(cert)
-		found = true
+		all = append(all, cert)
 	}
+}
+
+// maxFile is room for hundreds of certificates.
+const maxFile = 1 << 20
+
+func parseAuthorities(text []byte) (*x509.CertPool, error) {
+	all, err := Authorities(text)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	for _, cert := range all {
+		pool.AddCert(cert)
+	}
+	return pool, nil
 }
 
 func chainOf(cert *tls.Certificate) []*x509.Certificate {

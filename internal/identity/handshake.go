@@ -10,6 +10,21 @@ import (
 // Server is how an agent is dialled: TLS 1.3, and both sides show who they are.
 func (f *Files) Server() *tls.Config { return server(f.current) }
 
+// Public is how an agent is dialled by anybody. Whoever shows a certificate must
+// show a valid one; who they are, Peer says.
+func (f *Files) Public() *tls.Config {
+	config := f.Server()
+	config.ClientAuth = tls.RequestClientCert
+	verify := config.VerifyConnection
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		if len(state.PeerCertificates) == 0 {
+			return nil
+		}
+		return verify(state)
+	}
+	return config
+}
+
 // Client is how an agent dials whoever may speak for one of wanted, or for
 // anyone if wanted is empty.
 //

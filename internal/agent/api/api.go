@@ -10,8 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,13 +82,27 @@ func New(groups Groups, metrics http.Handler) http.Handler {
 	if metrics != nil {
 		mux.Handle("/metrics", methods{http.MethodGet: metrics.ServeHTTP})
 	}
+	plain := plainly(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if err := fromWebPage(r); err != nil {
+			describe(w)
 			refuse(w, http.StatusForbidden, err)
 			return
 		}
+		plain.ServeHTTP(w, r)
+	})
+}
+
+// describe says what every answer is.
+func describe(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+// plainly serves what is asked for by its plain path.
+func plainly(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		describe(w)
 		// The mux would send whoever asks for /v1//groups elsewhere, and say so in HTML.
 		if _, pattern := mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 			refuse(w, http.StatusNotFound, fmt.Errorf("there is nothing at %q", r.URL.Path))
@@ -109,7 +125,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var allowed []string
-	for method := range m { // one at a time: no path has two
+	for _, method := range slices.Sorted(maps.Keys(m)) {
 		allowed = append(allowed, method)
 		if method == http.MethodGet {
 			allowed = append(allowed, http.MethodHead)

@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -22,6 +25,23 @@ const (
 // Serve answers on the listener until the context ends, and then ends all
 // streams. The listener is closed when it returns.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	if err := answerOn(ctx, listener, handler, nil); err != nil {
+		return fmt.Errorf("the local API: %w", err)
+	}
+	return nil
+}
+
+// ServeOperator is Serve for ForOperator, over TLS. Handshakes that fail are noted
+// in the log's details.
+func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config, handler http.Handler, log *slog.Logger) error {
+	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	if err := answerOn(ctx, tls.NewListener(listener, secured), handler, errorLog); err != nil {
+		return fmt.Errorf("the API for the operator: %w", err)
+	}
+	return nil
+}
+
+func answerOn(ctx context.Context, listener net.Listener, handler http.Handler, errorLog *log.Logger) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: headersSoon,
@@ -29,6 +49,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		WriteTimeout:      answersSoon,
 		IdleTimeout:       idleMax,
 		MaxHeaderBytes:    headerMax,
+		ErrorLog:          errorLog,
 		// Streams end with the server.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
@@ -36,7 +57,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	go func() { ended <- server.Serve(listener) }()
 	select {
 	case err := <-ended:
-		return fmt.Errorf("the local API: %w", err)
+		return err
 	case <-ctx.Done():
 	}
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
@@ -49,7 +70,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		err = errors.Join(err, stopped)
 	}
 	if err != nil {
-		return fmt.Errorf("close the local API: %w", err)
+		return fmt.Errorf("close it: %w", err)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
 // Changes returns Complaints if an agent that runs can't go over from one
@@ -33,30 +35,52 @@ func Changes(running, next *Config) error {
 }
 
 func (p *page) groupChanges(running, next *Group, at lines) {
-	probe := func(g *Group) Probe {
+	for _, key := range next.Differs(*running) {
+		p.complain(at.at(key), "%s of group %s can't change while the agent runs: restart the agent", key, next.Name)
+	}
+	if err := next.List.Follows(running.List); err != nil {
+		p.complain(at.at("version"), "group %s: %s", next.Name, err)
+	}
+}
+
+// Differs names the settings in which g isn't as before.
+func (g Group) Differs(before Group) []string {
+	probe := func(g Group) Probe {
 		if g.Probe == nil {
 			return Probe{}
 		}
 		return *g.Probe
 	}
+	var keys []string
 	for _, setting := range []struct {
 		key     string
 		changed bool
 	}{
-		{"algorithm", running.Algorithm != next.Algorithm},
-		{"safety", running.Safety != next.Safety},
-		{"preemption", running.Preemption != next.Preemption},
-		{"timing", running.Timing != next.Timing},
-		{"application", running.Session != next.Session || probe(running) != probe(next)},
+		{"algorithm", before.Algorithm != g.Algorithm},
+		{"safety", before.Safety != g.Safety},
+		{"preemption", before.Preemption != g.Preemption},
+		{"timing", before.Timing != g.Timing},
+		{"application", before.Session != g.Session || probe(before) != probe(g)},
 	} {
 		if setting.changed {
-			p.complain(at.at(setting.key), "%s of group %s can't change while the agent runs: restart the agent",
-				setting.key, next.Name)
+			keys = append(keys, setting.key)
 		}
 	}
-	if err := next.List.Follows(running.List); err != nil {
-		p.complain(at.at("version"), "group %s: %s", next.Name, err)
+	return keys
+}
+
+// KeepsPromises says what keeps g from replacing before under the same UID. What
+// a member has promised must mean the same to those that go by either.
+func (g Group) KeepsPromises(before Group) error {
+	switch was, is := before.Safety, g.Safety; {
+	case is.Lease != was.Lease:
+		return fmt.Errorf("leaseMillis can't change from %d to %d while the group runs: delete the group and make it anew",
+			was.Lease.Milliseconds(), is.Lease.Milliseconds())
+	case is.Mode != was.Mode && (is.Mode == office.Available || was.Mode == office.Available):
+		return fmt.Errorf("mode can't change from %s to %s while the group runs: delete the group and make it anew",
+			was.Mode, is.Mode)
 	}
+	return nil
 }
 
 // Follows says what keeps l from being the list after before, or before itself

@@ -39,7 +39,9 @@ func (c Complaints) Error() string {
 // page is a file that is being read. What is wrong with it gathers here, so that
 // a user mends it all at once.
 type page struct {
-	file       string
+	file string
+	// given out by an operator: a member may be nowhere yet.
+	given      bool
 	complaints Complaints
 	unsaid     int
 }

@@ -43,6 +43,9 @@ type TLS struct {
 
 // Group is one election that the agent takes part in.
 type Group struct {
+	// Provenance is that of the operator's document, zero for a group in a file.
+	Provenance
+
 	Name       string
 	Algorithm  string
 	Safety     Safety
@@ -53,6 +56,14 @@ type Group struct {
 	Session bool
 	Probe   *Probe
 	List    List
+}
+
+// Provenance is where a group comes from that an operator has given out.
+type Provenance struct {
+	// UID tells the group from an earlier one of the same name.
+	UID string
+	// Generation is that of the settings, and Revision that of the whole.
+	Generation, Revision int64
 }
 
 // Safety says what it takes to be coordinator.
@@ -103,6 +114,7 @@ type List struct {
 type Member struct {
 	Name     string
 	Priority election.Priority
-	// Address is host:port of its agent.
+	// Address is host:port of its agent. It is empty if an operator doesn't know
+	// yet where that is.
 	Address string
 }

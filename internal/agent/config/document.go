@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFile is far above what an agent of any size needs.
-const maxFile = 1 << 20
+// MaxFile is far above what an agent of any size needs.
+const MaxFile = 1 << 20
 
 // Load reads the file of an agent. It looks at no other file: see Check.
 func Load(path string) (*Config, error) {
@@ -25,7 +25,7 @@ func Load(path string) (*Config, error) {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
@@ -49,8 +49,8 @@ func Parse(path string, data []byte) (*Config, error) {
 // document is the one document of the file, or nil if it is none that could be
 // read on.
 func (p *page) document(data []byte) *yaml.Node {
-	if len(data) > maxFile {
-		p.complain(0, "the file is longer than %d bytes: this is no agent's configuration", maxFile)
+	if len(data) > MaxFile {
+		p.complain(0, "the file is longer than %d bytes: this is no agent's configuration", MaxFile)
 		return nil
 	}
 	if at := unreadable(data); at >= 0 {
@@ -61,7 +61,7 @@ func (p *page) document(data []byte) *yaml.Node {
 	var first, second yaml.Node
 	switch err := decoder.Decode(&first); {
 	case errors.Is(err, io.EOF):
-		p.complain(1, "the file is empty: it needs self, listen, tls and groups")
+		p.complain(1, "the file is empty: it needs %s", p.needs())
 		return nil
 	case err != nil:
 		p.malformed(err)
@@ -81,6 +81,13 @@ func (p *page) document(data []byte) *yaml.Node {
 		return nil
 	}
 	return root
+}
+
+func (p *page) needs() string {
+	if p.given {
+		return "uid, generation, revision and group"
+	}
+	return "self, listen, tls and groups"
 }
 
 // unreadable is where data isn't text, or -1. The parser would refuse it, too,

@@ -134,7 +134,7 @@ func (p *page) application(g *Group, key string, n *yaml.Node) {
 	p.mapping(key, n,
 		field{key: "session", read: choice(p, &g.Session, []string{"Optional", "Required"}, []bool{false, true})},
 		field{key: "probe", read: func(key string, n *yaml.Node) {
-			g.Probe = &Probe{Period: time.Second, Timeout: time.Second, Failures: 3}
+			g.Probe = newProbe("")
 			p.mapping(key, n,
 				field{key: "url", read: p.text(&g.Probe.URL, checkURL), required: true},
 				field{key: "periodMillis", read: p.span(&g.Probe.Period, time.Millisecond, 10, maxDrainMillis)},
@@ -143,6 +143,10 @@ func (p *page) application(g *Group, key string, n *yaml.Node) {
 			)
 		}},
 	)
+}
+
+func newProbe(url string) *Probe {
+	return &Probe{URL: url, Period: time.Second, Timeout: time.Second, Failures: 3}
 }
 
 // checkURL wants an application beside the agent: a probe over the network would

@@ -31,7 +31,7 @@ func (p *page) members(to *[]Member, at *[]lines) reading {
 		found := p.mapping("the member", n,
 			field{key: "name", read: p.text(&m.Name, CheckMember), required: true},
 			field{key: "priority", read: number(p, &m.Priority, 0, uint64(election.MaxPriority)), required: true},
-			field{key: "address", read: p.text(&m.Address, checkPeer), required: true},
+			field{key: "address", read: p.text(&m.Address, checkPeer), required: !p.given},
 		)
 		*to = append(*to, m)
 		*at = append(*at, found)

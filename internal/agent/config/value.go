@@ -122,7 +122,7 @@ func choice[T any](p *page, to *T, words []string, values []T) reading {
 }
 
 // number reads a whole number, written in decimal digits and nothing else.
-func number[T ~int | ~uint32 | ~uint64](p *page, to *T, least, most uint64) reading {
+func number[T ~int | ~int64 | ~uint32 | ~uint64](p *page, to *T, least, most uint64) reading {
 	return func(key string, n *yaml.Node) {
 		value, err := strconv.ParseUint(n.Value, 10, 64)
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil || strconv.FormatUint(value, 10) != n.Value ||

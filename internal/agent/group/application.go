@@ -25,6 +25,8 @@ type application struct {
 	// acting was told to lead, and hasn't said that it stopped. There is one at
 	// most in a tenure: two lives of an application must not have the same token.
 	acting *Session
+	// withheld: it must not lead, whatever becomes of it, until further notice.
+	withheld bool
 	// standing is what the Machine was told last.
 	standing bool
 	// term and token are those of the tenure, 0 without one.
@@ -46,8 +48,11 @@ func (a *application) close() {
 	}
 }
 
-// alive reports whether it could be coordinator.
-func (a *application) alive() bool { return a.well && (len(a.sessions) > 0 || !a.bound) }
+// alive reports whether it could be coordinator. One that is withheld while it
+// leads hands over first.
+func (a *application) alive() bool {
+	return a.well && (len(a.sessions) > 0 || !a.bound) && (!a.withheld || a.term != 0)
+}
 
 func (a *application) find(id string) *Session {
 	for _, s := range a.sessions {
@@ -293,6 +298,9 @@ func (g *Group) told(e election.Event) {
 			g.notices = append(g.notices, func() { s.tell(SessionEvent{Kind: Lost, Term: uint64(e.Term)}) })
 		}
 		a.term, a.token, a.acting, a.stopping, a.rested = 0, 0, nil, false, nil
+		if a.withheld {
+			g.reconsider()
+		}
 	default:
 	}
 }

@@ -15,7 +15,7 @@ func (g *Group) agrees(peer string, letter *wire.Letter) bool {
 	why := ""
 	switch {
 	case letter.Charter != g.charter:
-		why = "has another safety mode or lease"
+		why = "has another safety mode or lease, or takes part in another group of this name"
 	case letter.Version == g.list.Version && letter.Digest != g.digest:
 		why = fmt.Sprintf("has another list of version %d, or another one before it", letter.Version)
 	}
@@ -37,6 +37,7 @@ func (g *Group) agrees(peer string, letter *wire.Letter) bool {
 		problems = append(problems, fmt.Sprintf("group %s: %s %s, and isn't listened to", g.cfg.Group.Name, name, g.dissenters[name]))
 	}
 	g.problems.Store(&problems)
+	g.reporter.stale = true
 	return why == ""
 }
 

@@ -40,7 +40,7 @@ func TestPeersThatGoByOtherRulesAreNotListenedTo(t *testing.T) {
 		a := town.of("a")
 		letter := &wire.Letter{
 			Group: "ledger", Kind: election.Hail, Version: c.list.Version,
-			Digest: digest(c.list, c.safety.Mode), Charter: charter(c.safety),
+			Digest: digest(c.list, c.safety.Mode), Charter: charter(config.Group{Safety: c.safety}),
 		}
 		a.Letter("b", letter)
 		if _, err := a.Status(soon(t)); err != nil {
@@ -50,7 +50,7 @@ func TestPeersThatGoByOtherRulesAreNotListenedTo(t *testing.T) {
 		if (problems == "") != (c.says == "") || !strings.Contains(problems, c.says) {
 			t.Errorf("%s: the problems are %q", name, problems)
 		}
-		letter.Digest, letter.Charter, letter.Version = digest(two, majority.Mode), charter(majority), 2
+		letter.Digest, letter.Charter, letter.Version = digest(two, majority.Mode), charter(config.Group{Safety: majority}), 2
 		a.Letter("b", letter)
 		if _, err := a.Status(soon(t)); err != nil || len(a.Problems()) != 0 {
 			t.Errorf("%s: b has come round, but: %q, %v", name, a.Problems(), err)

@@ -22,6 +22,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -49,6 +50,13 @@ type Config struct {
 	Post  Post
 	Meter Meter
 	Log   *slog.Logger
+	// Tell, if it isn't nil, is called with what the group knows whenever that has
+	// changed, by the group's goroutine. Problems, if it isn't nil, is why the agent
+	// isn't ready.
+	Tell     func(control.Report)
+	Problems func() []string
+	// Withheld: see Withhold.
+	Withheld bool
 }
 
 // Group is one election that the agent takes part in.
@@ -74,7 +82,7 @@ type Group struct {
 
 	// What follows belongs to the goroutine of run.
 
-	machine election.Machine
+	machine *office.Machine
 	names   *names
 	self    election.ID
 	list    config.List
@@ -89,6 +97,7 @@ type Group struct {
 	app        application
 
 	observer observer
+	reporter reporter
 	// notices go out when all can see what they are about.
 	notices []func()
 }
@@ -98,9 +107,10 @@ type Group struct {
 func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, mail: make(chan func(), mailMax), quit: make(chan struct{}), done: make(chan struct{}),
-		feed: newFeed(rand.Uint32()), names: newNames(), charter: charter(cfg.Group.Safety),
+		feed: newFeed(rand.Uint32()), names: newNames(), charter: charter(cfg.Group),
 		dissenters: map[string]string{}, app: newApplication(cfg.Group),
 	}
+	g.app.withheld = cfg.Withheld
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)
 	if err != nil {
@@ -113,6 +123,9 @@ func New(cfg Config) (*Group, error) {
 	g.observer = newObserver(cfg.Meter, cfg.Clock.Now())
 	g.armed = election.Never
 	g.timer = time.NewTimer(time.Hour)
+	if !roster.Has(g.self) {
+		g.step(election.Input{Kind: election.Adopt, Roster: roster})
+	}
 	g.reconsider()
 	g.settle()
 	go g.run()
@@ -122,7 +135,7 @@ func New(cfg Config) (*Group, error) {
 	return g, nil
 }
 
-func (g *Group) newMachine() (election.Machine, error) {
+func (g *Group) newMachine() (*office.Machine, error) {
 	group := g.cfg.Group
 	algorithm, err := catalog.Find(group.Algorithm)
 	if err != nil {
@@ -130,9 +143,15 @@ func (g *Group) newMachine() (election.Machine, error) {
 	}
 	ticks := func(d time.Duration) election.Tick { return election.Tick(d) }
 	timing := group.Timing
+	roster := g.roster
+	if !roster.Has(g.self) && roster.Previous != nil {
+		// It was taken off the list, and still has a say in whether that counts. It
+		// starts as what it was, and goes over to the list before anything else.
+		roster = roster.Previous
+	}
 	return office.New(office.Config{
 		Config: election.Config{
-			Self: g.self, Roster: g.roster, Timing: waits(timing.Reply),
+			Self: g.self, Roster: roster, Timing: waits(timing.Reply),
 		},
 		Elect: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
 		Heartbeat: ticks(timing.Heartbeat), Patience: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
@@ -144,6 +163,7 @@ func (g *Group) newMachine() (election.Machine, error) {
 // enter goes over to a list, also in what others read.
 func (g *Group) enter(list config.List, roster *election.Roster) {
 	g.list, g.roster, g.digest = list, roster, digest(list, g.cfg.Group.Safety.Mode)
+	g.reporter.stale = true
 	var peers []string
 	for _, m := range list.Members {
 		if m.Name != g.cfg.Self {
@@ -237,6 +257,7 @@ func (g *Group) settle() {
 	}
 	g.publish()
 	g.notify()
+	g.report()
 	g.arm()
 }
 
@@ -260,7 +281,7 @@ func (g *Group) arm() {
 
 // Adopt goes over to another member list. It must have been kept on disk before:
 // see package lists.
-func (g *Group) Adopt(ctx context.Context, list config.List) error {
+func (g *Group) Adopt(ctx context.Context, list config.List, from config.Provenance) error {
 	var failed error
 	err := g.ask(ctx, func() {
 		roster, err := g.names.roster(list)
@@ -268,6 +289,7 @@ func (g *Group) Adopt(ctx context.Context, list config.List) error {
 			failed = err
 			return
 		}
+		g.cfg.Group.Provenance = from
 		g.enter(list, roster)
 		g.step(election.Input{Kind: election.Adopt, Roster: roster})
 	})

@@ -9,6 +9,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
+// handOverMax is how long a hand-over takes at most, without the application.
+const handOverMax = time.Second
+
 // StepDown hands the office to a member, or to the best one if to is empty, and
 // returns when that holds it.
 func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
@@ -16,7 +19,7 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 	if err := g.offer(ctx, to); err != nil {
 		return g.Leader(), err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+time.Second, ErrNotTaken)
+	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+handOverMax, ErrNotTaken)
 	defer cancel()
 	for {
 		change, err := watcher.Next(ctx)
@@ -37,31 +40,30 @@ var errStopping = fmt.Errorf("%w any more: it hands the office over", ErrNotLead
 // offer begins a hand-over.
 func (g *Group) offer(ctx context.Context, to string) error {
 	var refused error
-	err := g.ask(ctx, func() {
-		id, known := g.names.ids[to]
-		switch {
-		case g.app.term == 0:
-			refused = ErrNotLeading
-			return
-		case g.app.stopping:
-			refused = errStopping
-			return
-		case !known:
-			refused = fmt.Errorf("%w: %q is not a member", ErrNobody, to)
-			return
-		}
-		told := len(g.out.Events)
-		g.step(election.Input{Kind: election.StepDown, Peer: id})
-		for _, e := range g.out.Events[told:] {
-			if e.Kind == election.Refused {
-				refused = ErrNobody
-			}
-		}
-	})
-	if err != nil {
+	if err := g.ask(ctx, func() { refused = g.stepDown(to) }); err != nil {
 		return err
 	}
 	return refused
+}
+
+func (g *Group) stepDown(to string) error {
+	id, known := g.names.ids[to]
+	switch {
+	case g.app.term == 0:
+		return ErrNotLeading
+	case g.app.stopping:
+		return errStopping
+	case !known:
+		return fmt.Errorf("%w: %q is not a member", ErrNobody, to)
+	}
+	told := len(g.out.Events)
+	g.step(election.Input{Kind: election.StepDown, Peer: id})
+	for _, e := range g.out.Events[told:] {
+		if e.Kind == election.Refused {
+			return ErrNobody
+		}
+	}
+	return nil
 }
 
 // Leave ends the group's part in the election. A coordinator hands the office
@@ -70,7 +72,7 @@ func (g *Group) offer(ctx context.Context, to string) error {
 // ends, the office is given up without waiting for anything.
 func (g *Group) Leave(ctx context.Context) {
 	watcher := g.Watch("")
-	drained, cancel := context.WithTimeout(ctx, g.Drain()+time.Second)
+	drained, cancel := context.WithTimeout(ctx, g.Drain()+handOverMax)
 	defer cancel()
 	switch err := g.offer(drained, ""); {
 	case err == nil, errors.Is(err, errStopping):

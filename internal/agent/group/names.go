@@ -129,10 +129,16 @@ func add(h hash.Hash, list config.List) {
 }
 
 // charter tells apart what members must agree on whatever their lists: how long
-// a grant lasts for the one who gives it and for the one who has it.
-func charter(safety config.Safety) uint64 {
+// a grant lasts for the one who gives it and for the one who has it, and which
+// group of a name it is about. What an operator gives out may change from Majority
+// to Strict under way: then members of both go by what Majority promises.
+func charter(of config.Group) uint64 {
+	mode := of.Safety.Mode
+	if of.UID != "" && mode == office.Strict {
+		mode = office.Majority
+	}
 	h := fnv.New64a()
-	b := binary.LittleEndian.AppendUint64([]byte{byte(safety.Mode)}, uint64(safety.Lease))
-	_, _ = h.Write(b)
+	b := binary.LittleEndian.AppendUint64([]byte{byte(mode)}, uint64(of.Safety.Lease))
+	_, _ = h.Write(append(b, of.UID...))
 	return h.Sum64()
 }

@@ -19,11 +19,12 @@ const header = "conclave member list 1, sha256 "
 // group's name is noticed.
 type kept struct {
 	Group string      `json:"group"`
+	UID   string      `json:"uid,omitempty"`
 	List  config.List `json:"list"`
 }
 
-func encode(group string, list config.List) ([]byte, error) {
-	body, err := json.MarshalIndent(kept{group, list}, "", " ")
+func encode(of Key, list config.List) ([]byte, error) {
+	body, err := json.MarshalIndent(kept{of.Group, of.UID, list}, "", " ")
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +32,7 @@ func encode(group string, list config.List) ([]byte, error) {
 	return fmt.Appendf(nil, "%s%x\n%s", header, sha256.Sum256(body), body), nil
 }
 
-func decode(group string, data []byte) (config.List, error) {
+func decode(of Key, data []byte) (config.List, error) {
 	first, body, _ := bytes.Cut(data, []byte("\n"))
 	sum, ok := strings.CutPrefix(string(first), header)
 	switch {
@@ -47,7 +48,7 @@ func decode(group string, data []byte) (config.List, error) {
 		return config.List{}, fmt.Errorf("can't be understood: %w", err)
 	}
 	switch {
-	case file.Group != group:
+	case file.Group != of.Group || file.UID != of.UID:
 		return config.List{}, fmt.Errorf("is the list of group %s", file.Group)
 	case file.List.Version == 0 || len(file.List.Members) == 0:
 		return config.List{}, errors.New("has no list in it")

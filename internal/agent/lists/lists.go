@@ -18,13 +18,12 @@ import (
 	"syscall"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/durable"
 )
 
-// A list is in GROUP.list, and in GROUP.list.new while it is being written.
-const (
-	suffix     = ".list"
-	unfinished = ".new"
-)
+// A list is in GROUP.list, or in GROUP@UID.list if an operator has given the group
+// out; and with .new behind it while it is being written.
+const suffix = ".list"
 
 // Store is the folder of one agent's lists.
 type Store struct {
@@ -85,7 +84,7 @@ func (s *Store) claim() error {
 		return fmt.Errorf("read the state folder: %w", err)
 	}
 	for _, file := range files {
-		if strings.HasSuffix(file.Name(), suffix+unfinished) {
+		if strings.HasSuffix(file.Name(), suffix+durable.Unfinished) {
 			if err := os.Remove(filepath.Join(dir, file.Name())); err != nil {
 				return fmt.Errorf("remove an unfinished list: %w", err)
 			}
@@ -101,23 +100,52 @@ func (s *Store) Close() error {
 	return s.folder.Close()
 }
 
-func (s *Store) path(group string) (string, error) {
-	if err := config.CheckGroup(group); err != nil {
+// Key names a group: two of the same name, one after the other, have different
+// UIDs. One in a file has none.
+type Key struct{ Group, UID string }
+
+// KeyOf is the key of a group.
+func KeyOf(g *config.Group) Key { return Key{g.Name, g.UID} }
+
+func (s *Store) path(of Key) (string, error) {
+	if err := config.CheckGroup(of.Group); err != nil {
 		return "", fmt.Errorf("the group's name %w", err)
 	}
-	return filepath.Join(s.folder.Name(), group+suffix), nil
+	name := of.Group
+	if of.UID != "" {
+		if err := config.CheckUID(of.UID); err != nil {
+			return "", fmt.Errorf("the group's UID %w", err)
+		}
+		name += "@" + of.UID
+	}
+	return filepath.Join(s.folder.Name(), name+suffix), nil
 }
 
 // Load returns the newest list that the agent has adopted in a group, and
 // whether there is one.
-func (s *Store) Load(group string) (config.List, bool, error) {
+func (s *Store) Load(of Key) (config.List, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.load(group)
+	return s.load(of)
 }
 
-func (s *Store) load(group string) (config.List, bool, error) {
-	path, err := s.path(group)
+// Remove forgets a group that is over: see docs/adr/0007-lists-in-files.md on what
+// becomes of one that isn't.
+func (s *Store) Remove(of Key) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path, err := s.path(of)
+	if err == nil {
+		err = durable.Remove(path)
+	}
+	if err != nil {
+		return fmt.Errorf("forget group %s's list: %w", of.Group, err)
+	}
+	return nil
+}
+
+func (s *Store) load(of Key) (config.List, bool, error) {
+	path, err := s.path(of)
 	if err != nil {
 		return config.List{}, false, err
 	}
@@ -128,67 +156,37 @@ func (s *Store) load(group string) (config.List, bool, error) {
 	if err != nil {
 		return config.List{}, false, fmt.Errorf("read the adopted list: %w", err)
 	}
-	list, err := decode(group, data)
+	list, err := decode(of, data)
 	if err != nil {
 		return config.List{}, false, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
-			"configuration names the newest list and its previous, remove it", path, err, group)
+			"configuration names the newest list and its previous, remove it", path, err, of.Group)
 	}
 	return list, true, nil
 }
 
 // Save keeps a list in place of the one before. When it returns nil, the list
 // outlives the process and the machine; otherwise it must not be adopted.
-func (s *Store) Save(group string, list config.List) error {
+func (s *Store) Save(of Key, list config.List) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept, found, err := s.load(group)
+	group := of.Group
+	kept, found, err := s.load(of)
 	if err != nil {
 		return err // what can't be read may be newer
 	}
 	if found && list.Version < kept.Version {
 		return fmt.Errorf("version %d of group %s's list can't replace version %d, which has been adopted", list.Version, group, kept.Version)
 	}
-	path, err := s.path(group)
+	path, err := s.path(of)
 	if err != nil {
 		return err
 	}
-	data, err := encode(group, list)
+	data, err := encode(of, list)
 	if err != nil {
 		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, group, err)
 	}
-	if err := s.replace(path, data); err != nil {
+	if err := durable.Replace(path, data); err != nil {
 		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, group, err)
-	}
-	return nil
-}
-
-// replace leaves the old file or the new one, whenever the machine stops.
-func (s *Store) replace(path string, data []byte) error {
-	fresh := path + unfinished
-	if err := write(fresh, data); err != nil {
-		return errors.Join(err, remove(fresh))
-	}
-	if err := os.Rename(fresh, path); err != nil {
-		return errors.Join(err, remove(fresh))
-	}
-	return s.folder.Sync()
-}
-
-func write(path string, data []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	return nil
 }

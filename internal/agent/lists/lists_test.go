@@ -59,14 +59,14 @@ func opened(t *testing.T, dir string) *lists.Store {
 
 func saved(t *testing.T, s *lists.Store, group string, list config.List) {
 	t.Helper()
-	if err := s.Save(group, list); err != nil {
+	if err := s.Save(lists.Key{Group: group}, list); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func loaded(t *testing.T, s *lists.Store, group string) config.List {
 	t.Helper()
-	list, found, err := s.Load(group)
+	list, found, err := s.Load(lists.Key{Group: group})
 	if err != nil || !found {
 		t.Fatalf("found %v, %v", found, err)
 	}
@@ -76,7 +76,7 @@ func loaded(t *testing.T, s *lists.Store, group string) config.List {
 func TestWhatWasSavedIsLoadedAfterARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	s := opened(t, dir)
-	if list, found, err := s.Load("ledger"); found || err != nil {
+	if list, found, err := s.Load(lists.Key{Group: "ledger"}); found || err != nil {
 		t.Fatalf("a new folder has %+v, %v", list, err)
 	}
 	saved(t, s, "ledger", version(4))
@@ -97,7 +97,7 @@ func TestWhatWasSavedIsLoadedAfterARestart(t *testing.T) {
 func TestSaveNeverGoesBack(t *testing.T) {
 	s := opened(t, t.TempDir())
 	saved(t, s, "ledger", version(5))
-	err := s.Save("ledger", version(4))
+	err := s.Save(lists.Key{Group: "ledger"}, version(4))
 	if err == nil || err.Error() != "version 4 of group ledger's list can't replace version 5, which has been adopted" {
 		t.Error(err)
 	}
@@ -134,10 +134,10 @@ func TestAFolderThatCannotBeIsNamed(t *testing.T) {
 func TestAGroupIsNoPath(t *testing.T) {
 	s := opened(t, t.TempDir())
 	for _, group := range []string{"", "../ledger", "a/b", "A"} {
-		if err := s.Save(group, version(1)); err == nil {
+		if err := s.Save(lists.Key{Group: group}, version(1)); err == nil {
 			t.Errorf("%q was saved", group)
 		}
-		if _, _, err := s.Load(group); err == nil {
+		if _, _, err := s.Load(lists.Key{Group: group}); err == nil {
 			t.Errorf("%q was loaded", group)
 		}
 	}
@@ -158,7 +158,7 @@ func TestNoDamageGoesUnnoticed(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if list, found, err := s.Load("ledger"); err == nil || !strings.HasPrefix(err.Error(), path+" is ") {
+		if list, found, err := s.Load(lists.Key{Group: "ledger"}); err == nil || !strings.HasPrefix(err.Error(), path+" is ") {
 			t.Fatalf("%s: found %v %+v, %v", what, found, list, err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestNoDamageGoesUnnoticed(t *testing.T) {
 	notice("twice", append(bytes.Clone(whole), whole...))
 	notice("zeroes, as after a power cut", make([]byte, len(whole)))
 
-	if err := s.Save("ledger", version(6)); err == nil {
+	if err := s.Save(lists.Key{Group: "ledger"}, version(6)); err == nil {
 		t.Error("a damaged list was replaced: it may have been newer")
 	}
 	if err := os.WriteFile(path, whole, 0o600); err != nil {
@@ -189,7 +189,7 @@ func TestAnotherGroupsFileIsNoticed(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "ledger.list"), filepath.Join(dir, "audit.list")); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := s.Load("audit")
+	_, _, err := s.Load(lists.Key{Group: "audit"})
 	want := filepath.Join(dir, "audit.list") + " is the list of group ledger: restore it; or, if no other agent of group audit " +
 		"runs or the configuration names the newest list and its previous, remove it"
 	if err == nil || err.Error() != want {
@@ -268,9 +268,9 @@ func saveForEver(dir string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	kept, _, err := s.Load("ledger")
+	kept, _, err := s.Load(lists.Key{Group: "ledger"})
 	for n := kept.Version + 1; err == nil; n++ {
-		if err = s.Save("ledger", version(n)); err == nil {
+		if err = s.Save(lists.Key{Group: "ledger"}, version(n)); err == nil {
 			fmt.Println(n)
 		}
 	}
@@ -310,5 +310,5 @@ func saveOnFullDisk(dir string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println(s.Save("ledger", version(6)))
+	fmt.Println(s.Save(lists.Key{Group: "ledger"}, version(6)))
 }

@@ -97,6 +97,9 @@ type Config struct {
 	// Reading is what the term clock reads now. It is nil if clocks don't matter.
 	Reading func() election.Term
 	Events  Events
+	// Changed, if it isn't nil, is called when a connection is made or has ended,
+	// and when Problems says something else. It mustn't call the Mesh for long.
+	Changed func()
 	Log     *slog.Logger
 
 	// HandshakeLimit is for TLS and the Hellos, and FrameLimit for the rest of a
@@ -131,9 +134,11 @@ func New(config Config) *Mesh {
 	return m
 }
 
-// SetPeers says who the peers are, with their addresses. Connections with
-// others are closed.
+// SetPeers says who the peers are, with their addresses: "" for those that aren't
+// known to be anywhere, or not anywhere else than before. Connections with others
+// are closed.
 func (m *Mesh) SetPeers(addresses map[string]string) {
+	defer m.changed() // Not while others wait for the lock.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, p := range m.peers {
@@ -180,7 +185,7 @@ func (m *Mesh) gone(last *conn) {
 func (m *Mesh) stray(peer, group string) {
 	const why = "its certificate isn't one for this group"
 	text := fmt.Sprintf("letters of %s in group %s aren't read: %s", peer, group, why)
-	if m.problems.note(peer, problem{kind: "letters", text: text}) {
+	if m.note(peer, problem{kind: "letters", text: text}) {
 		m.Log.Error("letters aren't read", "peer", peer, "group", group, "because", why)
 	}
 }

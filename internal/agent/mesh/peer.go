@@ -55,7 +55,7 @@ func newPeer(m *Mesh, name, address string) *peer {
 func (p *peer) moveTo(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.address == address {
+	if p.address == address || address == "" {
 		return
 	}
 	p.address, p.hint = address, ""
@@ -198,25 +198,32 @@ func (p *peer) meet() *conn {
 			return next
 		}
 		if result == refused {
-			p.mesh.problems.solve(p.name) // What was wrong with it has ended with it.
+			p.mesh.solve(p.name) // What was wrong with it has ended with it.
 		}
 		if result == refused && p.last != nil {
 			p.mesh.gone(p.last)
 			p.last = nil
 		}
-		wait := pause()
-		if result == brokeOff && p.last != nil && attempt < dyingMax {
-			wait = min(time.Duration(attempt)*dying, dyingLongest)
-		} else {
-			p.giveUp()
-		}
-		if !p.dials && p.last == nil {
-			wait *= 10 << min(attempt, 5) // It will most likely be called.
-		}
-		if next := p.rest(time.After(wait)); next != nil || p.ended() {
+		if next := p.rest(time.After(p.wait(result, attempt))); next != nil || p.ended() {
 			return next
 		}
 	}
+}
+
+// wait is how long to wait after an attempt.
+func (p *peer) wait(result result, attempt int) time.Duration {
+	if result == brokeOff && p.last != nil && attempt < dyingMax {
+		return min(time.Duration(attempt)*dying, dyingLongest)
+	}
+	p.giveUp()
+	switch {
+	case p.last != nil:
+	case p.target() == "":
+		return time.Hour // There is nowhere to try.
+	case !p.dials:
+		return pause() * 10 << min(attempt, 5) // It will most likely be called.
+	}
+	return pause()
 }
 
 // rest waits before the next attempt, unless it isn't necessary any more.
@@ -272,6 +279,8 @@ func (p *peer) way(attempt int) func(context.Context) outcome {
 		place = p.last.place
 	}
 	switch {
+	case p.target() == "" && place == "":
+		return nil // It may call, and say so.
 	case p.dials:
 		return func(ctx context.Context) outcome { return p.dial(ctx, place) }
 	case place != "":
@@ -332,6 +341,7 @@ func (p *peer) serve(c *conn) (next *conn) {
 	p.pending = nil
 	p.mu.Unlock()
 	giveBack(rest)
+	p.mesh.changed()
 
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
@@ -355,6 +365,7 @@ func (p *peer) serve(c *conn) (next *conn) {
 	p.mu.Lock()
 	p.conn, p.trying = nil, true
 	p.mu.Unlock()
+	p.mesh.changed()
 	return next
 }
 

@@ -27,10 +27,32 @@ func (p *problems) note(peer string, what problem) bool {
 	return !known
 }
 
-func (p *problems) solve(peer string) {
+func (p *problems) solve(peer string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	_, known := p.byPeer[peer]
 	delete(p.byPeer, peer)
+	return known
+}
+
+func (m *Mesh) note(peer string, what problem) bool {
+	fresh := m.problems.note(peer, what)
+	if fresh {
+		m.changed()
+	}
+	return fresh
+}
+
+func (m *Mesh) solve(peer string) {
+	if m.problems.solve(peer) {
+		m.changed()
+	}
+}
+
+func (m *Mesh) changed() {
+	if m.Changed != nil {
+		m.Changed()
+	}
 }
 
 // Problems are what is wrong with peers, a line for each.

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/agent/pod"
+	"github.com/conclave-dev/conclave/internal/command"
+)
+
+func newPod() *cobra.Command {
+	var verbose bool
+	var given pod.Settings
+	cmd := &cobra.Command{
+		Use:   "pod",
+		Short: "Take part as the agent of a pod, in the groups that its operator says",
+		Long: `Take part as the agent of a pod, in the groups that its operator says.
+
+This is what runs in a container beside the application; Conclave's webhook and
+kubectl conclave inject put it there. The container's environment has POD_NAME,
+POD_NAMESPACE, POD_IP, CONCLAVE_GROUPS, CONCLAVE_IDENTITY and, if need be,
+CONCLAVE_CA and CONCLAVE_PROBE.`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := pod.FromEnvironment(os.Getenv)
+			if err != nil {
+				return err
+			}
+			s.Mounted, s.State, s.API, s.Build = given.Mounted, given.State, given.API, version
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			return pod.Run(ctx, s, logger(cmd.ErrOrStderr(), verbose))
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&given.Mounted, "mounted", pod.Mounted, "the folder of the token, and of what is known of each group")
+	flags.StringVar(&given.State, "state", pod.State, "the folder of what must outlive a restart of the container")
+	flags.StringVar(&given.API, "api", pod.API, "the address of the API for the application")
+	flags.BoolVar(&verbose, "verbose", false, "log connections, too")
+	return cmd
+}

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// uid is what Kubernetes gives out, with some room. It is in the names of files.
+var uid = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,62}$`)
+
+// ParseGroup understands a group that an operator has given out, a
+// control.Document, or returns Complaints. source is where it comes from.
+//
+// The agent itself needn't be a member. Addresses aren't compared: they are those
+// of pods, which come and go, and whoever answers at one shows who it is.
+func ParseGroup(source string, data []byte) (*Group, error) {
+	p := &page{file: source, given: true}
+	c := &Config{file: source, lines: map[string]lines{}}
+	var from Provenance
+	if root := p.document(data); root != nil {
+		p.mapping("the document", root,
+			field{key: "uid", read: p.text(&from.UID, CheckUID), required: true},
+			field{key: "generation", read: number(p, &from.Generation, 0, math.MaxInt64), required: true},
+			field{key: "revision", read: number(p, &from.Revision, 1, math.MaxInt64), required: true},
+			field{key: "group", required: true, read: func(_ string, n *yaml.Node) { p.group(c, &book{}, n) }},
+		)
+	}
+	if err := p.verdict(); err != nil {
+		return nil, err
+	}
+	g := &c.Groups[0]
+	g.Provenance = from
+	return g, nil
+}
+
+// CheckUID says what is wrong with the UID of a group.
+func CheckUID(text string) error {
+	if !uid.MatchString(text) {
+		return fmt.Errorf("must be a UID such as 6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b, not %q", shortened(text))
+	}
+	return nil
+}
+
+// ProbeAt is the probe of an application that answers at a URL.
+func ProbeAt(url string) (*Probe, error) {
+	if err := checkURL(url); err != nil {
+		return nil, err
+	}
+	return newProbe(url), nil
+}
+
+// Environment are complaints about what a pod tells its agent.
+func Environment(reasons ...string) error {
+	p := &page{file: "environment"}
+	for _, reason := range reasons {
+		p.complain(0, "%s", reason)
+	}
+	return p.verdict()
+}

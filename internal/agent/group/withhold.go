@@ -1,0 +1,48 @@
+package group
+
+import (
+	"context"
+	"errors"
+)
+
+// Withhold keeps this process from leading, or lets it lead again. If it leads,
+// it hands the office over first; if nobody can take it, all stays as it was.
+func (g *Group) Withhold(ctx context.Context) error {
+	watcher := g.Watch("")
+	if err := g.withhold(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+handOverMax, ErrNotTaken)
+	defer cancel()
+	g.await(ctx, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
+	return context.Cause(ctx)
+}
+
+func (g *Group) withhold(ctx context.Context) error {
+	var refused error
+	err := g.ask(ctx, func() {
+		if refused = g.stepDown(""); refused == nil || errors.Is(refused, ErrNotLeading) {
+			refused = nil
+			g.app.withheld = true
+			g.reconsider()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return refused
+}
+
+// Withheld reports whether it is, unless ctx ends before that is known.
+func (g *Group) Withheld(ctx context.Context) (withheld bool) {
+	_ = g.ask(ctx, func() { withheld = g.app.withheld }) // A group that was left isn't.
+	return withheld
+}
+
+// Permit ends that this process is withheld.
+func (g *Group) Permit(ctx context.Context) error {
+	return g.ask(ctx, func() {
+		g.app.withheld = false
+		g.reconsider()
+	})
+}

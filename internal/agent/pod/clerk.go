@@ -1,0 +1,170 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/identity"
+)
+
+// The waits between attempts to enrol, and before the next renewal at least.
+const (
+	firstPause = 100 * time.Millisecond
+	longest    = 30 * time.Second
+	soonest    = 100 * time.Millisecond
+)
+
+// clerk sees to it that the agent has a valid certificate.
+type clerk struct {
+	settings    *Settings
+	credentials *credentials
+	// offer takes the documents that come with a certificate.
+	offer func(document string)
+	log   *slog.Logger
+	// hurry: an attempt that failed may succeed now.
+	hurry chan struct{}
+
+	mu sync.Mutex
+	// files are nil before there is a certificate.
+	files *identity.Files
+	// problem is why the last attempt failed, nil if it didn't.
+	problem error
+	// look is called when Problems says something else.
+	look func()
+}
+
+func newClerk(s *Settings, c *credentials, offer func(string), log *slog.Logger) *clerk {
+	return &clerk{settings: s, credentials: c, offer: offer, log: log, hurry: make(chan struct{}, 1), look: func() {}}
+}
+
+// Problems are why peers turn the agent away.
+func (c *clerk) Problems() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	why := ""
+	if c.problem != nil {
+		why = ": " + c.problem.Error()
+	}
+	if c.files == nil {
+		return []string{"waits for its certificate" + why}
+	}
+	if until := c.files.Until(); time.Now().After(until) {
+		return []string{"the certificate has expired at " + until.UTC().Format(time.RFC3339) + why}
+	}
+	return nil
+}
+
+// until is when the certificate expires, zero without one.
+func (c *clerk) until() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.files == nil {
+		return time.Time{}
+	}
+	return c.files.Until()
+}
+
+// watch has look called when Problems says something else.
+func (c *clerk) watch(look func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.look = look
+}
+
+// soon has the next attempt come at once, if the last one has failed.
+func (c *clerk) soon() {
+	select {
+	case c.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// begin returns the certificate that is kept, or else the first one that the
+// identity service gives.
+func (c *clerk) begin(ctx context.Context) (*identity.Files, error) {
+	if files, err := c.open(); err == nil {
+		return files, nil
+	}
+	if err := c.enrol(ctx); err != nil {
+		return nil, err
+	}
+	return c.open()
+}
+
+// open reads the certificate that is kept.
+func (c *clerk) open() (*identity.Files, error) {
+	files, err := identity.Open(c.credentials.paths(), func(err error) {
+		c.log.Error("goes on with the certificate that it had", "error", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if name := files.Names()[0]; name.Domain != c.settings.Namespace || name.Member != c.settings.Pod {
+		return nil, fmt.Errorf("the certificate that is kept is for %s", name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.files = files
+	return files, nil
+}
+
+// renew replaces the certificate whenever a third of the time that it was received
+// for is left, until ctx ends.
+func (c *clerk) renew(ctx context.Context) {
+	for {
+		received, until := c.credentials.since(), c.until()
+		third := until.Sub(received) / 3
+		due := time.Until(until.Add(-third - rand.N(third/10+1)))
+		select {
+		case <-time.After(max(soonest, due)):
+		case <-ctx.Done():
+			return
+		}
+		if c.enrol(ctx) != nil {
+			return
+		}
+		c.log.Info("has a new certificate", "until", c.until().UTC().Format(time.RFC3339))
+	}
+}
+
+// enrol tries until it succeeds or ctx ends.
+func (c *clerk) enrol(ctx context.Context) error {
+	told, pause := "", firstPause
+	for {
+		documents, err := c.settings.enrol(ctx, c.credentials)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c.note(err)
+		if err == nil {
+			for _, document := range documents {
+				c.offer(document)
+			}
+			return nil
+		}
+		if kind(err) != told {
+			told = kind(err)
+			c.log.Error("has no new certificate, and tries again", "error", err)
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+			pause = min(2*pause, longest)
+		case <-c.hurry:
+			pause = firstPause
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *clerk) note(err error) {
+	c.mu.Lock()
+	c.problem = err
+	look := c.look
+	c.mu.Unlock()
+	look()
+}

@@ -1,0 +1,296 @@
+package pod
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+// crew starts pods that take part in revision 1, and waits until the last of them
+// leads.
+func crew(t *testing.T, names ...string) (*cluster, map[string]*stream) {
+	t.Helper()
+	c := found(t)
+	for _, name := range names {
+		c.add(name)
+	}
+	c.publish(c.document(1, names...))
+	streams := map[string]*stream{}
+	for _, name := range names {
+		streams[name] = c.pods[name].start().watch()
+	}
+	for _, s := range streams {
+		s.await("the last one leads", leads(names[len(names)-1]))
+	}
+	return c, streams
+}
+
+// adopted waits until somebody goes by a revision.
+func adopted(revision int64) func(control.Report) bool {
+	return func(r control.Report) bool { return r.Revision == revision }
+}
+
+// TestTheNewestDocumentCounts, wherever it comes from: a mount that is behind
+// changes nothing, and one that is ahead is taken over.
+func TestTheNewestDocumentCounts(t *testing.T) {
+	c, streams := crew(t, "a", "b", "c")
+	a, s := c.pods["a"], streams["a"]
+	a.push(c.document(5, "a", "b", "c"))
+	s.await("it goes by revision 5", adopted(5))
+	stale := c.document(3, "a", "b", "c")
+	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(text(t, stale))})
+	newer := c.document(7, "a", "b", "c")
+	newer.Generation = 2
+	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(text(t, newer))})
+	if r := s.await("it goes by another revision", func(r control.Report) bool { return r.Revision != 5 }); r.Revision != 7 || r.Generation != 2 {
+		t.Errorf("it goes by %+v", r)
+	}
+	if status, body := a.call(a.operator, http.MethodPut, control.GroupPath("ledger"), string(text(t, stale))); status != http.StatusConflict ||
+		!strings.Contains(body, "revision 7, and not 3") {
+		t.Errorf("an old document is answered with %d: %s", status, body)
+	}
+	a.push(newer) // Again, which is no news.
+	a.mount(map[string]string{"token": "bank/a"})
+	a.push(c.document(8, "a", "b", "c"))
+	if r := s.await("it goes by revision 8", adopted(8)); r.Coordinator != "c" {
+		t.Errorf("without the mounted file, it reports %+v", r)
+	}
+}
+
+// TestARestartNeedsNobody: certificate, documents and lists are kept.
+func TestARestartNeedsNobody(t *testing.T) {
+	c, _ := crew(t, "a", "b", "c")
+	for _, g := range c.pods {
+		g.push(c.document(9, "a", "b", "c"))
+	}
+	c.refuse("the operator is away")
+	c.publish()
+	for _, g := range c.pods {
+		g.end()
+	}
+	for _, g := range c.pods {
+		if err := os.RemoveAll(g.settings.Mounted); err != nil {
+			t.Fatal(err)
+		}
+		g.settings.Authorities = nil
+		g.start()
+	}
+	for _, g := range c.pods {
+		r := g.watch().await("c leads", leads("c"))
+		if r.Revision != 9 || r.UID != "uid-1" {
+			t.Errorf("%s goes by %+v", g.name, r)
+		}
+	}
+}
+
+// TestAnotherGroupOfTheNameBeginsAnew: with version 1, which the old one is beyond,
+// and not before what was promised in the old one has run out.
+func TestAnotherGroupOfTheNameBeginsAnew(t *testing.T) {
+	c, streams := crew(t, "a", "b", "c")
+	second := c.document(2, "a", "b", "c")
+	second.Group.Previous = &control.List{Version: 1, Members: second.Group.Members}
+	second.Group.Version = 2
+	for _, g := range c.pods {
+		g.push(second)
+	}
+	anew := c.document(3, "a", "b", "c")
+	anew.UID = "uid-2"
+	begun := time.Now()
+	pushed := make(chan struct{})
+	for _, g := range c.pods {
+		go func() {
+			defer func() { pushed <- struct{}{} }()
+			g.push(anew)
+		}()
+	}
+	for name, s := range streams {
+		for e := s.next(); ; e = s.next() {
+			if e.kind == control.EventLeft {
+				if e.data != `{"group":"ledger","uid":"uid-1"}` {
+					t.Errorf("%s says %s", name, e.data)
+				}
+				break
+			}
+		}
+		r := s.await("c leads the new group", leads("c"))
+		if r.UID != "uid-2" || r.Version != 1 || r.Revision != 3 {
+			t.Errorf("%s reports %+v", name, r)
+		}
+	}
+	if waited := time.Since(begun); waited < 9*500/8*time.Millisecond {
+		t.Errorf("the new group has a coordinator after %s", waited)
+	}
+	for name, g := range c.pods {
+		<-pushed
+		lists, err := filepath.Glob(filepath.Join(g.settings.State, "*.list"))
+		if err != nil || len(lists) != 1 || filepath.Base(lists[0]) != "ledger@uid-2.list" {
+			t.Errorf("%s keeps %v, %v", name, lists, err)
+		}
+	}
+}
+
+// TestTheWaitOutlivesARestart: whoever was in the old group when it was killed may
+// have promised something.
+func TestTheWaitOutlivesARestart(t *testing.T) {
+	c, _ := crew(t, "a")
+	c.pods["a"].end()
+	anew := c.document(2, "a")
+	anew.UID, anew.Group.Safety = "uid-2", control.Safety{Mode: "Available", LeaseMillis: 1}
+	c.pods["a"].mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(text(t, anew))})
+	begun := time.Now()
+	r := c.pods["a"].start().watch().await("a leads the new group", func(r control.Report) bool { return r.UID == "uid-2" })
+	if r.ChangedAt.Sub(begun) < 9*500/8*time.Millisecond {
+		t.Errorf("it takes part after %s", r.ChangedAt.Sub(begun))
+	}
+}
+
+// TestSettingsChangeUnderWay, as far as the schema allows it.
+func TestSettingsChangeUnderWay(t *testing.T) {
+	c, streams := crew(t, "a", "b", "c")
+	patience := int32(700)
+	next := c.document(2, "a", "b", "c")
+	next.Generation = 2
+	next.Group.Algorithm, next.Group.Safety.Mode, next.Group.Preemption.Policy = "Bully", "Strict", "Never"
+	next.Group.Timing.PatienceMillis, next.Group.Application.Session = &patience, "Optional"
+	for _, g := range c.pods {
+		go g.push(next)
+	}
+	for name, s := range streams {
+		s.await("somebody leads by the new settings", func(r control.Report) bool { return r.Coordinator != "" && r.Generation == 2 })
+		if _, body := c.pods[name].ask("/v1/groups/ledger/status"); !strings.Contains(body, `"Bully"`) || !strings.Contains(body, `"Strict"`) {
+			t.Errorf("%s runs with %s", name, body)
+		}
+	}
+	a := c.pods["a"]
+	for wrong, change := range map[string]func(*control.Group){
+		"leaseMillis can't change from 500 to 600":   func(g *control.Group) { g.Safety.LeaseMillis = 600 },
+		"mode can't change from Strict to Available": func(g *control.Group) { g.Safety.Mode = "Available" },
+	} {
+		refused := c.document(3, "a", "b", "c")
+		refused.Group.Safety.Mode = "Strict"
+		change(&refused.Group)
+		status, body := a.call(a.operator, http.MethodPut, control.GroupPath("ledger"), string(text(t, refused)))
+		if status != http.StatusUnprocessableEntity || !strings.Contains(body, wrong) {
+			t.Errorf("the answer is %d %s, and not that %s", status, body, wrong)
+		}
+		r := streams["a"].await("it says what is wrong", func(r control.Report) bool { return strings.Contains(strings.Join(r.Problems, "\n"), wrong) })
+		if r.Revision != 2 {
+			t.Errorf("it goes by %+v", r)
+		}
+	}
+	a.push(next)
+	good := c.document(4, "a", "b", "c")
+	good.Group = next.Group
+	a.push(good)
+	streams["a"].await("all is well again", func(r control.Report) bool { return r.Revision == 4 && len(r.Problems) == 0 })
+}
+
+// TestWhoIsTakenOffTheListAdoptsThat, and leaves when it is told to; also if it was
+// restarted meanwhile.
+func TestWhoIsTakenOffTheListAdoptsThat(t *testing.T) {
+	c, streams := crew(t, "a", "b", "c", "d")
+	next := c.document(2, "a", "b", "c")
+	next.Group.Version, next.Group.Floor = 2, 1
+	next.Group.Previous = &control.List{Version: 1, Members: c.members("a", "b", "c", "d")}
+	for _, g := range c.pods {
+		g.push(next)
+	}
+	for name, s := range streams {
+		r := s.await("c leads by version 2", func(r control.Report) bool {
+			return r.Version == 2 && (r.Coordinator == "c" || name == "d") // Nobody needs to tell d, when the list has settled.
+		})
+		if r.Standing != (name != "d") || len(r.Processes) != 3 {
+			t.Errorf("%s reports %+v", name, r)
+		}
+	}
+	d := c.pods["d"]
+	d.end()
+	c.publish()
+	s := d.start().watch()
+	if r := s.await("it goes by revision 2", adopted(2)); r.Version != 2 || r.Standing {
+		t.Errorf("after a restart, d reports %+v", r)
+	}
+	leave := control.GroupPath("ledger") + "?uid="
+	if status, _ := d.call(d.operator, http.MethodDelete, leave+"another", ""); status != http.StatusNoContent {
+		t.Errorf("another group is left with %d", status)
+	}
+	if status, body := d.ask("/v1/groups"); !strings.Contains(body, "ledger") {
+		t.Errorf("it says %d %s", status, body)
+	}
+	if status, body := d.call(d.operator, http.MethodDelete, leave+"uid-1", ""); status != http.StatusNoContent {
+		t.Errorf("it is left with %d %s", status, body)
+	}
+	for e := s.next(); e.kind != control.EventLeft; e = s.next() {
+	}
+	if status, body := d.ask("/v1/groups"); body != `{"groups":[]}` {
+		t.Errorf("it says %d %s", status, body)
+	}
+	files, err := filepath.Glob(filepath.Join(d.settings.State, "*.list"))
+	if err != nil || len(files) > 0 {
+		t.Errorf("it keeps %v, %v", files, err)
+	}
+
+	// What is mounted is behind, and doesn't bring it back; the next list does.
+	d.end()
+	d.mount(map[string]string{"token": "bank/d", "ledger/group.yaml": string(text(t, next))})
+	d.start()
+	back := c.document(3, "a", "b", "c", "d")
+	back.Group.Version, back.Group.Floor, back.Group.Previous = 3, 2, &control.List{Version: 2, Members: c.members("a", "b", "c")}
+	s = d.watch()
+	if e := s.next(); e.kind != control.EventCurrent {
+		t.Errorf("it takes part: %+v", e)
+	}
+	for _, g := range c.pods {
+		g.push(back)
+	}
+	s.await("d leads", leads("d"))
+}
+
+// TestStrangersTakeNoPart: a document without the pod makes it leave, and isn't
+// reported.
+func TestStrangersTakeNoPart(t *testing.T) {
+	c, streams := crew(t, "a", "b", "c")
+	next := c.document(2, "a", "b")
+	next.Group.Version, next.Group.Floor = 3, 1
+	next.Group.Previous = &control.List{Version: 2, Members: c.members("a", "b")}
+	c.pods["c"].push(next)
+	for e := streams["c"].next(); e.kind != control.EventLeft; e = streams["c"].next() {
+	}
+	if status, body := c.pods["c"].ask("/v1/groups/ledger/leader"); status != http.StatusNotFound {
+		t.Errorf("it says %d %s", status, body)
+	}
+	for _, name := range []string{"a", "b"} {
+		c.pods[name].push(next)
+		streams[name].await("b leads", leads("b"))
+	}
+}
+
+// TestAMemberThatIsNowhereYet is waited for, and found as soon as it is somewhere.
+func TestAMemberThatIsNowhereYet(t *testing.T) {
+	c := found(t)
+	a, b := c.add("a"), c.add("b")
+	first := c.document(1, "a", "b", "z")
+	for i := range first.Group.Members {
+		first.Group.Members[i].Address = ""
+	}
+	c.publish(first)
+	for _, g := range []*guest{a, b} {
+		g.start().watch().await("it goes by revision 1", adopted(1))
+	}
+	// One is told where the others are; the other one isn't, and is called.
+	a.push(c.document(2, "a", "b", "z"))
+	for _, g := range []*guest{a, b} {
+		g.watch().await("b leads", leads("b"))
+	}
+	z := c.add("z")
+	c.publish(c.document(3, "a", "b", "z"))
+	s := z.start().watch()
+	a.push(c.document(3, "a", "b", "z"))
+	b.push(c.document(3, "a", "b", "z"))
+	s.await("z leads", leads("z"))
+}

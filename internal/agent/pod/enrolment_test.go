@@ -1,0 +1,214 @@
+package pod
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/identity"
+)
+
+// waits for what readyz says.
+func (g *guest) isNotReady(because string) {
+	g.t.Helper()
+	eventually(g.t, g.name+" says "+because, func() bool {
+		status, body := g.ask("/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, because)
+	})
+}
+
+// TestWithoutACertificateTheApplicationIsAnswered, told what is missing, and told
+// once in the log, however often it is tried.
+func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
+	c := found(t)
+	a := c.add("a")
+	c.publish(c.document(1, "a"))
+	c.refuse("")
+	if err := os.RemoveAll(a.settings.Mounted); err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	a.isNotReady("waits for its certificate: the token to show to the identity service: open ")
+	if status, body := a.ask("/healthz"); status != http.StatusOK {
+		t.Errorf("it is said to be unwell: %d %s", status, body)
+	}
+	if status, body := a.ask("/v1/groups/ledger/leader"); status != http.StatusNotFound {
+		t.Errorf("it says %d %s", status, body)
+	}
+	c.refuse("this pod names no group")
+	a.mount(map[string]string{"token": "bank/a\n"})
+	a.isNotReady("waits for its certificate: the identity service refuses a certificate (403 Forbidden): this pod names no group")
+	eventually(t, "it has asked several times", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.tokens) > 3
+	})
+	for _, told := range []string{"the token to show", "this pod names no group"} {
+		if n := a.log.count(told); n != 1 {
+			t.Errorf("the log says %q %d times", told, n)
+		}
+	}
+	c.refuse("")
+	a.watch().await("a leads", leads("a"))
+	a.isNotReady("group audit: it isn't known who takes part")
+	if _, body := a.ask("/readyz"); strings.Contains(body, "certificate") {
+		t.Errorf("it still says %s", body)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.ContainsFunc(c.tokens, func(token string) bool { return token != "bank/a" }) {
+		t.Errorf("it showed %q", c.tokens)
+	}
+}
+
+// TestTheIdentityServiceIsTrustedByWhatIsMounted: without a word from the pod.
+func TestTheIdentityServiceIsTrustedByWhatIsMounted(t *testing.T) {
+	c := found(t)
+	a := c.add("a")
+	c.publish(c.document(1, "a"))
+	stranger := found(t)
+	a.settings.Authorities = nil
+	a.start()
+	a.isNotReady("no authority is known by which to trust the identity service")
+	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert)})
+	a.isNotReady("certificate signed by unknown authority")
+	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert), "ledger/ca.pem": "nonsense"})
+	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert), "ledger/ca.pem": string(c.ca.Cert)})
+	a.watch().await("a leads", leads("a"))
+	pair, err := stranger.authority.Issue(identity.Names{control.Operator}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, body := a.call(c.files(pair, stranger.ca), http.MethodGet, control.GroupPath("ledger"), ""); status != http.StatusMethodNotAllowed {
+		t.Errorf("the authority that is mounted isn't trusted: %d %s", status, body)
+	}
+}
+
+// TestCertificatesAreRenewedWhileConnectionsLive: nobody loses its office over it.
+func TestCertificatesAreRenewedWhileConnectionsLive(t *testing.T) {
+	c := found(t)
+	c.valid = 2 * time.Second
+	for _, name := range []string{"a", "b", "c"} {
+		c.add(name)
+	}
+	c.publish(c.document(1, "a", "b", "c"))
+	var streams []*stream
+	for _, g := range c.pods {
+		streams = append(streams, g.start().watch())
+	}
+	var term uint64
+	for _, s := range streams {
+		term = s.await("c leads", leads("c")).Term
+	}
+	asked := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.tokens)
+	}
+	before := asked()
+	eventually(t, "each has renewed its certificate thrice", func() bool { return asked() >= before+9 })
+	for _, g := range c.pods {
+		r := g.watch().await("c leads", leads("c"))
+		if r.Term != term {
+			t.Errorf("%s says that c was elected again: %+v", g.name, r)
+		}
+	}
+}
+
+// TestACertificateForSomebodyElseIsRefused.
+func TestACertificateForSomebodyElseIsRefused(t *testing.T) {
+	c := found(t)
+	a := c.add("a")
+	a.mount(map[string]string{"token": "bank/b"})
+	a.start()
+	a.isNotReady("the certificate is for conclave://bank/ledger/b, and not for pod a in namespace bank")
+	if files, err := filepath.Glob(filepath.Join(a.settings.State, "identity*")); err != nil || len(files) > 0 {
+		t.Errorf("it keeps %v, %v", files, err)
+	}
+}
+
+// TestWhatThePodSays is checked as a whole, a line for each mistake.
+func TestWhatThePodSays(t *testing.T) {
+	good := map[string]string{
+		"POD_NAME": "a-0", "POD_NAMESPACE": "bank", "POD_IP": "fd00::7", "CONCLAVE_GROUPS": " ledger,audit,,ledger",
+		"CONCLAVE_IDENTITY": "https://conclave-identity.conclave-system.svc/", "CONCLAVE_PROBE": "http://127.0.0.1:8080/healthz",
+	}
+	s, err := FromEnvironment(func(key string) string { return good[key] })
+	if err != nil || !slices.Equal(s.Groups, []string{"ledger", "audit"}) || s.Peers != "[fd00::7]:7373" || s.Operator != "[fd00::7]:7375" ||
+		s.Identity != "https://conclave-identity.conclave-system.svc" || s.Probe.URL != good["CONCLAVE_PROBE"] || s.API != "127.0.0.1:7374" {
+		t.Errorf("understood as %+v, %v", s, err)
+	}
+	const all = `environment: POD_NAME must be a name such as a or ledger-0, not nothing
+environment: POD_NAMESPACE must be a name such as a or ledger-0, not nothing
+environment: POD_IP must be the pod's address such as 10.0.0.7, not ""
+environment: CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, not ""
+environment: CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledger,audit`
+	if _, err := FromEnvironment(func(string) string { return "" }); err == nil || err.Error() != all {
+		t.Errorf("nothing at all: %v", err)
+	}
+	for key, c := range map[string][2]string{
+		"POD_IP":            {"0.0.0.0", "POD_IP must be the pod's address"},
+		"CONCLAVE_GROUPS":   {"ledger,Audit", `CONCLAVE_GROUPS: a group's name must be lower-case letters`},
+		"CONCLAVE_IDENTITY": {"http://x", "CONCLAVE_IDENTITY must be a URL such as https://"},
+		"CONCLAVE_PROBE":    {"http://10.0.0.1/", "CONCLAVE_PROBE must be http on a loopback address"},
+	} {
+		_, err := FromEnvironment(func(name string) string {
+			if name == key {
+				return c[0]
+			}
+			return good[name]
+		})
+		if err == nil || !strings.Contains(err.Error(), c[1]) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s=%s: %v", key, c[0], err)
+		}
+	}
+}
+
+// TestAReaderThatIsSlowMissesNothing: it is told what is, and each group that was
+// left.
+func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
+	b := newBoard(control.Agent{Pod: "a"})
+	b.post(control.Report{Group: "old", UID: "1"})
+	r := b.Reports()
+	for term := range uint64(1000) {
+		b.post(control.Report{Group: "ledger", UID: "1", Term: term})
+		b.post(control.Report{Group: "audit", UID: "1", Term: term})
+	}
+	b.left("ledger")
+	b.left("nothing")
+	b.post(control.Report{Group: "ledger", UID: "2"})
+	b.left("ledger")
+	b.post(control.Report{Group: "ledger", UID: "3"})
+	want := []any{
+		control.Report{Group: "old", UID: "1"}, control.Agent{Pod: "a"}, control.Report{Group: "audit", UID: "1", Term: 999},
+		control.Left{Group: "ledger", UID: "1"}, control.Left{Group: "ledger", UID: "2"}, control.Report{Group: "ledger", UID: "3"},
+	}
+	for i, wanted := range want {
+		e, err := r.Next(t.Context())
+		if err != nil || !sameAs(e, wanted) {
+			t.Errorf("event %d is %+v, %v, and not %+v", i, e, err, wanted)
+		}
+	}
+	if n := len(r.(*reader).waiting); n > 0 {
+		t.Errorf("there are %d more", n)
+	}
+	r.Close()
+	b.post(control.Report{Group: "ledger"})
+	if n := len(r.(*reader).waiting); n > 0 {
+		t.Error("whoever has closed is still told")
+	}
+}
+
+func sameAs(e api.Event, wanted any) bool {
+	if r, ok := e.Data.(control.Report); ok {
+		w, same := wanted.(control.Report)
+		return same && r.Group == w.Group && r.UID == w.UID && r.Term == w.Term
+	}
+	return e.Data == wanted
+}

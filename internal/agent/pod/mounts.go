@@ -1,0 +1,127 @@
+package pod
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+// calm is how long the folder must not change before it is looked at; lookEvery is
+// how often to look where the kernel can't tell.
+const (
+	calm      = 100 * time.Millisecond
+	lookEvery = time.Second
+)
+
+// mounts are the documents and authorities that kubelet puts into the pod, and
+// replaces all at once by a link in their folder. They may be a minute behind what
+// the operator says.
+type mounts struct {
+	folder      string
+	groups      []string
+	registrar   *registrar
+	credentials *credentials
+	// news is called when something may have changed, the token for one.
+	news func()
+	log  *slog.Logger
+
+	seen map[string][sha256.Size]byte
+}
+
+// watch looks whenever something has changed, until ctx ends.
+func (m *mounts) watch(ctx context.Context) {
+	changes, stop := m.changes()
+	defer stop()
+	soon := time.After(0) // Something may have changed before anybody watched.
+	for {
+		if soon == nil && changes == nil {
+			soon = time.After(lookEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changes:
+			soon = time.After(calm)
+		case <-soon:
+			soon = nil
+			m.look()
+			m.news()
+		}
+	}
+}
+
+// changes tells of what happens in the folder. It is nil if the kernel can't tell.
+func (m *mounts) changes() (changes <-chan fsnotify.Event, stop func()) {
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		stop = func() { _ = watcher.Close() } // It only reads.
+		if err = watcher.Add(m.folder); err == nil {
+			return watcher.Events, stop
+		}
+		stop()
+	}
+	m.log.Warn("looks at what is mounted every second, since the kernel doesn't tell when it changes", "error", err)
+	return nil, func() {}
+}
+
+// look takes note of what is there now. What is missing changes nothing.
+func (m *mounts) look() {
+	var authorities []byte
+	for _, group := range m.groups {
+		if text := m.read(filepath.Join(m.folder, group, control.AuthoritiesKey)); text != nil {
+			authorities = append(authorities, text...)
+		}
+		path := filepath.Join(m.folder, group, control.DocumentKey)
+		text := m.read(path)
+		if text == nil || !m.fresh(path, text) {
+			continue
+		}
+		_, err := m.registrar.offer(path, group, text)
+		if errors.Is(err, api.ErrOlder) {
+			continue // The operator was faster.
+		}
+		m.registrar.note(path, group, err)
+	}
+	if len(authorities) == 0 {
+		return
+	}
+	if err := m.credentials.mount(authorities); err != nil {
+		m.log.Error("doesn't trust the authorities that are mounted", "error", err)
+	}
+}
+
+func (m *mounts) fresh(path string, text []byte) bool {
+	sum := sha256.Sum256(text)
+	if m.seen[path] == sum {
+		return false
+	}
+	m.seen[path] = sum
+	return true
+}
+
+// read is what is in a file, nil if there is nothing to go by.
+func (m *mounts) read(path string) []byte {
+	info, err := os.Stat(path)
+	if err == nil && (info.Size() > config.MaxFile || !info.Mode().IsRegular()) {
+		err = errors.New("it is no file of a size that makes sense")
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.log.Error("can't read what is mounted", "path", path, "error", err)
+	}
+	return text
+}

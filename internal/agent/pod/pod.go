@@ -1,0 +1,184 @@
+// Package pod is the agent in a pod of Kubernetes: what it takes part in, an
+// operator says, and who it is, the operator's identity service.
+//
+// It needs neither of them to elect. What they have said last is kept, and counts
+// until they say otherwise.
+package pod
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent"
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/lists"
+	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/identity"
+)
+
+// pod is one life of an agent.
+type pod struct {
+	settings  *Settings
+	life      uint32
+	lists     *lists.Store
+	board     *board
+	registrar *registrar
+	clerk     *clerk
+	metrics   *metrics.Registry
+	log       *slog.Logger
+
+	// agent is nil before there is a certificate.
+	agent atomic.Pointer[agent.Agent]
+}
+
+// Run is an agent from its start to the end of ctx. The application is answered
+// from the first moment on.
+func Run(ctx context.Context, s Settings, log *slog.Logger) error {
+	store, err := lists.Open(s.State)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	credentials, err := openCredentials(&s)
+	if err != nil {
+		return err
+	}
+	p := &pod{settings: &s, life: 1 + rand.Uint32N(1<<32-1), lists: store, metrics: metrics.New(), log: log}
+	p.board = newBoard(control.Agent{Pod: s.Pod, Life: p.life, Build: s.Build})
+	p.registrar = newRegistrar(&s, store, p.board, log)
+	p.clerk = newClerk(&s, credentials, p.enrolled, log)
+	p.metrics.CertificateUntil = p.clerk.until
+	local, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.API)
+	if err != nil {
+		return fmt.Errorf("open the local API: %w", err)
+	}
+	mounts := &mounts{
+		folder: s.Mounted, groups: s.Groups, registrar: p.registrar, credentials: credentials, news: p.clerk.soon, log: log,
+		seen: map[string][sha256.Size]byte{},
+	}
+	mounts.look()
+	return p.run(ctx, local, mounts)
+}
+
+// run answers applications, and takes part as soon as there is a certificate. The
+// local API ends last: an application must hear that it has to stop.
+func (p *pod) run(ctx context.Context, local net.Listener, mounts *mounts) error {
+	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 1)
+	go func() { failed <- api.Serve(answering, local, api.New(p.local(), p.metrics.Handler(p))) }()
+
+	taking, enough := context.WithCancel(ctx)
+	defer enough()
+	var watching sync.WaitGroup
+	watching.Go(func() { mounts.watch(taking) })
+	ended := make(chan error, 1)
+	go func() { ended <- p.takePart(taking) }()
+	var err error
+	select {
+	case err = <-failed:
+		enough()
+		err = errors.Join(err, <-ended)
+	case err = <-ended:
+		enough()
+		stop()
+		err = errors.Join(err, <-failed)
+	}
+	watching.Wait()
+	return err
+}
+
+// takePart takes part until ctx ends.
+func (p *pod) takePart(ctx context.Context) error {
+	p.log.Info("begins", "pod", p.settings.Pod, "namespace", p.settings.Namespace, "api", p.settings.API)
+	files, err := p.clerk.begin(ctx)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil
+	case err != nil:
+		return err
+	}
+	operator, err := mesh.Listen(ctx, p.settings.Operator)
+	if err != nil {
+		return fmt.Errorf("await the operator: %w", err)
+	}
+	a, err := p.start(ctx, files)
+	if err != nil {
+		return errors.Join(err, operator.Close())
+	}
+	return p.obey(ctx, a, operator, files)
+}
+
+// start makes the agent, in no group yet.
+func (p *pod) start(ctx context.Context, files *identity.Files) (*agent.Agent, error) {
+	s := p.settings
+	listener, err := mesh.Listen(ctx, s.Peers)
+	if err != nil {
+		return nil, fmt.Errorf("await peers: %w", err)
+	}
+	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.State}
+	a, err := agent.New(ctx, c, agent.Parts{
+		Clock: clock.New(time.Now()), Life: p.life, Listener: listener, Lists: p.lists,
+		Security: mesh.Certificates{Files: files, Domain: s.Namespace}, Problems: p.clerk.Problems,
+		Meter: func(of string) group.Meter { return p.metrics.Of(of) }, Tell: p.board.post, Log: p.log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	p.agent.Store(a)
+	p.clerk.watch(a.Look)
+	p.log.Info("takes part", "self", s.Pod, "listen", listener.Addr().String())
+	return a, nil
+}
+
+// obey does as the operator says, until ctx ends. Then it leaves: the operator hears
+// of that.
+func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, files *identity.Files) error {
+	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	failed := make(chan error, 1)
+	go func() {
+		failed <- api.ServeOperator(answering, listener, files.Public(), api.ForOperator(subordinate{p, a}, p.metrics.Handler(p)), p.log)
+	}()
+	working, enough := context.WithCancel(ctx)
+	defer enough()
+	p.registrar.open(working, a)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { p.clerk.renew(working) })
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	p.log.Info("leaves")
+	enough()
+	renewing.Wait()
+	p.registrar.wait() // It doesn't join a group any more.
+	a.Close(context.WithoutCancel(ctx))
+	stop()
+	if err == nil {
+		err = <-failed
+	}
+	return err
+}
+
+// enrolled takes a document that came with the certificate.
+func (p *pod) enrolled(document string) {
+	const source = "the identity service"
+	if _, err := p.registrar.offer(source, "", []byte(document)); err != nil && !errors.Is(err, api.ErrOlder) {
+		p.log.Error("a document was refused", "from", source, "error", err)
+	}
+}

@@ -1,0 +1,144 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent"
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/lists"
+)
+
+// registrar decides which groups the agent takes part in, by the documents that it
+// is given, from wherever they come. Each group is a desk of its own: one doesn't
+// wait for the other.
+type registrar struct {
+	self   string
+	probe  *config.Probe
+	keeper keeper
+	lists  *lists.Store
+	board  *board
+	log    *slog.Logger
+	desks  map[string]*desk
+
+	mu sync.Mutex
+	// problems are why what was given isn't taken over, by group and source.
+	problems map[[2]string]string
+	agent    *agent.Agent
+}
+
+// newRegistrar knows what is kept of the pod's groups.
+func newRegistrar(s *Settings, store *lists.Store, board *board, log *slog.Logger) *registrar {
+	r := &registrar{
+		self: s.Pod, probe: s.Probe, keeper: keeper{s.State}, lists: store, board: board, log: log,
+		desks: map[string]*desk{}, problems: map[[2]string]string{},
+	}
+	for _, group := range s.Groups {
+		r.desks[group] = newDesk(r, group)
+	}
+	return r
+}
+
+// open has the agent take part in the groups, until ctx ends.
+func (r *registrar) open(ctx context.Context, a *agent.Agent) {
+	r.mu.Lock()
+	r.agent = a
+	r.mu.Unlock()
+	for _, d := range r.desks {
+		d.tasks.Go(func() { d.work(ctx, a) })
+	}
+	r.notice()
+}
+
+// wait returns when nothing is taken over any more.
+func (r *registrar) wait() {
+	for _, d := range r.desks {
+		d.tasks.Wait()
+	}
+}
+
+// offer gives a document to the desk of its group, and tells what becomes of it. A
+// folder or a path says of which group it must be, unless that is "".
+func (r *registrar) offer(source, group string, document []byte) (<-chan error, error) {
+	g, err := config.ParseGroup(source, document)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", api.ErrRefused, err)
+	case group != "" && g.Name != group:
+		return nil, fmt.Errorf("%w: it is of group %s, and not of %s", api.ErrRefused, g.Name, group)
+	}
+	d := r.desks[g.Name]
+	if d == nil {
+		return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrStranger, r.named(), g.Name)
+	}
+	g.Probe = r.probe
+	return d.add(&task{source: source, group: g, document: document})
+}
+
+// find is the desk of a group, which is one that the pod names.
+func (r *registrar) find(group string) (*desk, error) {
+	if d := r.desks[group]; d != nil {
+		return d, nil
+	}
+	return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrStranger, r.named(), group)
+}
+
+func (r *registrar) named() string {
+	const most = 5
+	names := slices.Sorted(maps.Keys(r.desks))
+	if len(names) <= most {
+		return fmt.Sprint(names)
+	}
+	return fmt.Sprintf("%v and %d more", names[:most], len(names)-most)
+}
+
+// note remembers what is wrong with what a source says of a group, or that nothing
+// is. It is told once.
+func (r *registrar) note(source, group string, err error) {
+	key := [2]string{group, source}
+	r.mu.Lock()
+	before := r.problems[key]
+	if err == nil {
+		delete(r.problems, key)
+	} else {
+		r.problems[key] = fmt.Sprintf("group %s: %s", group, err)
+	}
+	changed := before != r.problems[key]
+	r.mu.Unlock()
+	if !changed {
+		return
+	}
+	if err != nil {
+		r.log.Error("goes on as before, since a document was refused", "group", group, "from", source, "error", err)
+	}
+	r.notice()
+}
+
+// notice has the agent know what is wrong.
+func (r *registrar) notice() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.agent != nil {
+		r.agent.Report(slices.Sorted(maps.Values(r.problems))...)
+	}
+}
+
+// missing are the groups of which nothing is known.
+func (r *registrar) missing() []string {
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(r.desks)) {
+		if r.desks[name].empty() {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// leaseAndMore is longer than a lease on any clock.
+func leaseAndMore(lease time.Duration) time.Duration { return lease + lease/8 }

@@ -1,0 +1,104 @@
+package pod
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+// The folders and the address that are the same in each pod.
+const (
+	Mounted = "/etc/conclave"
+	State   = "/var/lib/conclave"
+)
+
+// API is where the application finds its agent.
+var API = net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))
+
+// groupsMax is how many groups a pod can be in.
+const groupsMax = 100
+
+// Settings are what the pod tells its agent.
+type Settings struct {
+	// Pod and Namespace are the agent's name and domain.
+	Pod, Namespace string
+	// Groups are those that the pod names.
+	Groups []string
+	// Identity is the URL of the identity service, and Authorities are certificates
+	// by which it is trusted, in PEM; there may be none.
+	Identity    string
+	Authorities []byte
+	// Probe asks the application, in all groups, whether it is well; or nil.
+	Probe *config.Probe
+
+	// Mounted is the folder of what the pod is given, and State that of what the
+	// agent keeps.
+	Mounted, State string
+	// API, Peers and Operator are the addresses on which applications, peers and the
+	// operator are awaited.
+	API, Peers, Operator string
+	// Build is the version of the program.
+	Build string
+}
+
+// FromEnvironment understands the variables that the agent's container has.
+func FromEnvironment(variable func(string) string) (Settings, error) {
+	s := Settings{
+		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), Identity: variable("CONCLAVE_IDENTITY"),
+		Authorities: []byte(variable("CONCLAVE_CA")), Mounted: Mounted, State: State, API: API,
+	}
+	var reasons []string
+	complain := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	if err := config.CheckMember(s.Pod); err != nil {
+		complain("POD_NAME %s", err)
+	}
+	if err := config.CheckGroup(s.Namespace); err != nil {
+		complain("POD_NAMESPACE %s", err)
+	}
+	ip, err := netip.ParseAddr(variable("POD_IP"))
+	if err != nil || ip.Zone() != "" || ip.IsUnspecified() {
+		complain("POD_IP must be the pod's address such as 10.0.0.7, not %q", variable("POD_IP"))
+	}
+	s.Peers = netip.AddrPortFrom(ip, control.PeerPort).String()
+	s.Operator = netip.AddrPortFrom(ip, control.OperatorPort).String()
+	at, err := url.Parse(s.Identity)
+	if err != nil || at.Scheme != "https" || at.Host == "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
+		complain("CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, not %q", s.Identity)
+	}
+	s.Identity = strings.TrimSuffix(s.Identity, "/")
+	s.groups(variable("CONCLAVE_GROUPS"), complain)
+	if probe := variable("CONCLAVE_PROBE"); probe != "" {
+		if s.Probe, err = config.ProbeAt(probe); err != nil {
+			complain("CONCLAVE_PROBE %s", err)
+		}
+	}
+	return s, config.Environment(reasons...)
+}
+
+// groups understands the annotation of the pod.
+func (s *Settings) groups(text string, complain func(string, ...any)) {
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" || slices.Contains(s.Groups, name) {
+			continue
+		}
+		if err := config.CheckGroup(name); err != nil {
+			complain("CONCLAVE_GROUPS: a group's name %s", err)
+			return
+		}
+		s.Groups = append(s.Groups, name)
+	}
+	switch {
+	case len(s.Groups) == 0:
+		complain("CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledger,audit")
+	case len(s.Groups) > groupsMax:
+		complain("CONCLAVE_GROUPS names %d groups: %d at most are possible", len(s.Groups), groupsMax)
+	}
+}

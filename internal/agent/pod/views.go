@@ -1,0 +1,113 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/conclave-dev/conclave/internal/agent"
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+)
+
+// Names are the groups that the agent takes part in.
+func (p *pod) Names() []string {
+	if a := p.agent.Load(); a != nil {
+		return a.Names()
+	}
+	return nil
+}
+
+// Find looks a group up.
+func (p *pod) Find(name string) (*group.Group, bool) {
+	if a := p.agent.Load(); a != nil {
+		return a.Find(name)
+	}
+	return nil, false
+}
+
+// local is the agent as its application sees it, also before it takes part.
+func (p *pod) local() api.Groups { return local{p} }
+
+type local struct{ *pod }
+
+func (l local) Find(name string) (api.Group, bool) {
+	if a := l.agent.Load(); a != nil {
+		return a.Local().Find(name)
+	}
+	return nil, false
+}
+
+// Problems are why the agent isn't ready: also, that it doesn't take part in a group
+// that its pod names.
+func (l local) Problems() []string {
+	var problems []string
+	if a := l.agent.Load(); a != nil {
+		problems = a.Problems()
+	} else {
+		problems = l.clerk.Problems()
+	}
+	for _, group := range l.registrar.missing() {
+		problems = append(problems, fmt.Sprintf("group %s: it isn't known who takes part", group))
+	}
+	return problems
+}
+
+// subordinate is the agent as its operator sees it.
+type subordinate struct {
+	*pod
+
+	agent *agent.Agent
+}
+
+func (s subordinate) Find(name string) (api.Group, bool) { return s.agent.Local().Find(name) }
+
+func (s subordinate) Problems() []string { return s.pod.local().Problems() }
+
+func (s subordinate) Reports() api.Reports { return s.board.Reports() }
+
+// Take is for api.Subordinate. A document that is taken over stays so if whoever has
+// sent it doesn't wait.
+func (s subordinate) Take(ctx context.Context, group string, document []byte) error {
+	if _, err := s.registrar.find(group); err != nil {
+		return err
+	}
+	done, err := s.registrar.offer("the operator", group, document)
+	if err != nil {
+		return err
+	}
+	return await(ctx, done)
+}
+
+// Leave is for api.Subordinate.
+func (s subordinate) Leave(ctx context.Context, group, uid string) error {
+	d, err := s.registrar.find(group)
+	if err != nil {
+		return err
+	}
+	done, err := d.add(&task{leave: uid})
+	if err != nil {
+		return err
+	}
+	return await(ctx, done)
+}
+
+// Stand is for api.Subordinate.
+func (s subordinate) Stand(ctx context.Context, name string, standing bool) error {
+	g, ok := s.agent.Find(name)
+	switch {
+	case !ok:
+		return fmt.Errorf("%w that it takes part in: %q", api.ErrStranger, name)
+	case standing:
+		return g.Permit(ctx)
+	}
+	return g.Withhold(ctx)
+}
+
+func await(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

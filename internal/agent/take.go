@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+// errEnding: nothing is taken over any more.
+var errEnding = errors.New("the agent is about to end")
+
+// Take takes part in one group, or goes over to what is new in it, whatever
+// becomes of others meanwhile. A group of the same name with another UID must have
+// been left before, and the settings must keep promises, see config. keep is called when nothing speaks against it, and before it
+// counts.
+//
+// Of the same group, one at a time.
+func (a *Agent) Take(ctx context.Context, where string, next config.Group, keep func() error) error {
+	a.reloading.RLock()
+	defer a.reloading.RUnlock()
+	if a.closed {
+		return errEnding
+	}
+	before, known := a.running(next.Name)
+	var list *config.List
+	if known {
+		list = &before.List
+	}
+	if err := a.choose(where, &next, list); err != nil {
+		return err
+	}
+	if err := keep(); err != nil {
+		return err
+	}
+	switch {
+	case !known:
+		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
+		if err := a.join(ctx, next, false); err != nil {
+			return err
+		}
+	case len(next.Differs(before)) > 0:
+		if err := a.joinAgain(ctx, before, next); err != nil {
+			return err
+		}
+	default:
+		if err := a.goOver(ctx, before, next); err != nil {
+			return err
+		}
+	}
+	a.replace(next.Name, &next)
+	a.connect()
+	return nil
+}
+
+// joinAgain is how a group gets other settings: a Machine keeps those that it was
+// made with.
+func (a *Agent) joinAgain(ctx context.Context, before, next config.Group) error {
+	a.parts.Log.Info("joins a group again, for its settings have changed", "group", next.Name, "settings", next.Differs(before))
+	a.mu.RLock()
+	m := a.groups[next.Name]
+	a.mu.RUnlock()
+	withheld := m.Withheld(ctx)
+	m.leave(context.WithoutCancel(ctx)) // While letters and answers still find it.
+	a.connect(next)
+	err := a.join(ctx, next, withheld)
+	if err != nil {
+		a.forget(next.Name)
+	}
+	return err
+}
+
+// Drop leaves a group, whose coordinator it hands over before.
+func (a *Agent) Drop(ctx context.Context, name string) error {
+	a.reloading.RLock()
+	defer a.reloading.RUnlock()
+	if a.closed {
+		return errEnding
+	}
+	a.drop(ctx, name)
+	a.replace(name, nil)
+	a.connect()
+	return nil
+}
+
+func (a *Agent) drop(ctx context.Context, name string) {
+	a.mu.RLock()
+	left, ok := a.groups[name]
+	a.mu.RUnlock()
+	if !ok {
+		return
+	}
+	left.leave(context.WithoutCancel(ctx)) // While letters and answers still find it.
+	a.forget(name)
+	a.parts.Log.Info("left a group", "group", name)
+}
+
+func (a *Agent) forget(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.groups, name)
+}
+
+// running is a group as it runs.
+func (a *Agent) running(name string) (config.Group, bool) {
+	for _, g := range a.Config().Groups {
+		if g.Name == name {
+			return g, true
+		}
+	}
+	return config.Group{}, false
+}
+
+// replace puts a group into the config, or takes it out if next is nil.
+func (a *Agent) replace(name string, next *config.Group) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := *a.config
+	c.Groups = slices.DeleteFunc(slices.Clone(c.Groups), func(g config.Group) bool { return g.Name == name })
+	if next != nil {
+		c.Groups = append(c.Groups, *next)
+	}
+	a.config = &c
+}
