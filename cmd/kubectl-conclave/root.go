@@ -17,10 +17,16 @@ func newRoot() *cobra.Command {
 		Short:       "Elect coordinators among pods, and see how that is done",
 		Long: `Conclave elects the coordinator among a set of pods.
 
-This plugin shows what an election does before a cluster has to: who becomes
-coordinator, with how many messages, and whether anything that may go wrong can
-make two.`,
-		Example: `  # The highest of ten processes is down, and the lowest finds out
+This plugin shows who leads and why, and has a coordinator step down. It shows
+also, without a cluster, what an election does: who becomes coordinator, with how
+many messages, and whether anything that may go wrong can make two.`,
+		Example: `  # Who leads, what isn't well, and what to do about it
+  kubectl conclave status ledger
+
+  # Why it is that one, and who is next
+  kubectl conclave explain ledger
+
+  # The highest of ten processes is down, and the lowest finds out
   kubectl conclave simulate
 
   # A million schedules in which anything may go wrong
@@ -35,6 +41,6 @@ make two.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(command.ExplainFlag)
-	root.AddCommand(newSimulate(sim.Sample), command.Version(version))
+	root.AddCommand(newStatus(), newWatch(), newExplain(), newStepDown(), newInject(), newSimulate(sim.Sample), command.Version(version))
 	return root
 }

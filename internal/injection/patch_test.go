@@ -42,6 +42,34 @@ func TestPods(t *testing.T) {
 	})
 }
 
+// TestManifests shows what is found in the objects of a file.
+func TestManifests(t *testing.T) {
+	outcomes := map[injection.Outcome]string{
+		injection.NotOptedIn: "not opted in", injection.Misplaced: "misplaced", injection.Injected: "injected", injection.HadIt: "had it",
+	}
+	datadriven.RunTest(t, "testdata/manifests", func(t *testing.T, d *datadriven.TestData) string {
+		manifest, err := yaml.YAMLToJSON([]byte(d.Input))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := injection.Find(manifest, settings)
+		if err != nil {
+			return "refused: " + err.Error()
+		}
+		text := ""
+		var all []injection.Operation
+		for _, f := range found {
+			text += f.Object + ": " + outcomes[f.Outcome] + "\n" + told(t, f.Operations, false)
+			all = append(all, f.Operations...)
+		}
+		apply(t, manifest, all)
+		if text == "" {
+			return "nothing"
+		}
+		return text
+	})
+}
+
 func told(t *testing.T, operations []injection.Operation, whole bool) string {
 	t.Helper()
 	var text strings.Builder
