@@ -137,9 +137,8 @@ func parse(paths Paths, texts [3][]byte) (*loaded, error) {
 	}
 	fresh, err := load(&cert, authorities)
 	if err != nil {
-		return nil, fmt.Errorf("%s with %s: %w", f.paths.Cert, f.paths.CA, err)
+		return nil, fmt.Errorf("%s with %s: %w", paths.Cert, paths.CA, err)
 	}
-	fresh.looks = looks
 	return fresh, nil
 }
 
@@ -147,20 +146,12 @@ func parse(paths Paths, texts [3][]byte) (*loaded, error) {
 func load(cert *tls.Certificate, authorities *x509.CertPool) (*loaded, error) {
 	var names Names
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-<<<<<<< HEAD
 		var err error
 		if names, err = verified(chainOf(cert), authorities, use); err != nil {
 			return nil, err
 		}
 	}
 	return &loaded{cert: cert, names: names, authorities: authorities}, nil
-=======
-		if names, err = verified(chainOf(&cert), authorities, use); err != nil {
-			return nil, fmt.Errorf("%s with %s: %w", paths.Cert, paths.CA, err)
-		}
-	}
-	return &loaded{cert: &cert, names: names, authorities: authorities}, nil
->>>>>>> agentpod
 }
 
 // Check says whom a certificate is for, if it is valid now, has this key, and is of
