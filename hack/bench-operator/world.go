@@ -216,7 +216,8 @@ func (w *world) electFirst(ctx context.Context) error {
 					return err
 				}
 			}
-			return g.elect(g.pods[len(g.pods)-1], termAt(time.Now()))
+			g.led = len(g.pods) - 1
+			return g.elect(g.pods[g.led], termAt(time.Now()))
 		})
 	}
 	return work.Wait()
