@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/controllers"
 	"github.com/conclave-dev/conclave/internal/authority"
 	"github.com/conclave-dev/conclave/internal/enrol"
 	"github.com/conclave-dev/conclave/internal/injection"
@@ -75,7 +76,7 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	for _, add := range []func(context.Context, ctrl.Manager) error{m.addAuthority, m.addWebhook, m.addIdentity} {
+	for _, add := range []func(context.Context, ctrl.Manager) error{m.addAuthority, m.addWebhook, m.addIdentity, m.addControllers} {
 		if err := add(ctx, parts); err != nil {
 			return err
 		}
@@ -137,6 +138,7 @@ func (m *manager) managerOptions() ctrl.Options {
 		RetryPeriod:                   new(2 * time.Second),
 		GracefulShutdownTimeout:       new(15 * time.Second),
 		HealthProbeBindAddress:        "0", // see probes
+		Cache:                         controllers.Cache(),
 		Metrics: metricsserver.Options{
 			BindAddress:    m.metricsAddress,
 			SecureServing:  true,
@@ -206,4 +208,13 @@ func (m *manager) addIdentity(ctx context.Context, parts ctrl.Manager) error {
 		Listener:    listener,
 		Certificate: m.serving.Certificate,
 	})
+}
+
+// addControllers has the leader see to the groups.
+func (m *manager) addControllers(_ context.Context, parts ctrl.Manager) error {
+	operator, err := m.keeper.Operator()
+	if err != nil {
+		return fmt.Errorf("make the operator's certificate: %w", err)
+	}
+	return controllers.Setup(parts, controllers.Options{Credentials: operator, Authorities: m.keeper})
 }

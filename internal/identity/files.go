@@ -135,29 +135,22 @@ func parse(paths Paths, texts [3][]byte) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", paths.CA, err)
 	}
-	fresh, err := load(&cert, authorities)
-	if err != nil {
-		return nil, fmt.Errorf("%s with %s: %w", paths.Cert, paths.CA, err)
-	}
-	return fresh, nil
-}
-
-// load wants a certificate that peers would take, whoever dials.
-func load(cert *tls.Certificate, authorities *x509.CertPool) (*loaded, error) {
 	var names Names
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-		var err error
-		if names, err = verified(chainOf(cert), authorities, use); err != nil {
-			return nil, err
+		if names, err = verified(chainOf(&cert), authorities, use); err != nil {
+			return nil, fmt.Errorf("%s with %s: %w", paths.Cert, paths.CA, err)
 		}
 	}
-	return &loaded{cert: cert, names: names, authorities: authorities}, nil
+	return &loaded{cert: &cert, names: names, authorities: authorities}, nil
 }
+
+// memory is what is called what is in no file.
+var memory = Paths{"the certificate", "its key", "the authorities"}
 
 // Check says whom a certificate is for, if it is valid now, has this key, and is of
 // one of the authorities.
 func Check(pair Pair, authorities []byte) (Names, error) {
-	result, err := parse(Paths{"the certificate", "its key", "the authorities"}, [3][]byte{pair.Cert, pair.Key, authorities})
+	result, err := parse(memory, [3][]byte{pair.Cert, pair.Key, authorities})
 	if err != nil {
 		return nil, err
 	}

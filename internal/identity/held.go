@@ -2,7 +2,6 @@ package identity
 
 import (
 	"crypto/tls"
-	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -24,17 +23,9 @@ func Hold(pair Pair, authorities []byte) (*Held, error) {
 
 // Replace takes others. If they aren't in order, the former ones stay.
 func (h *Held) Replace(pair Pair, authorities []byte) error {
-	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	fresh, err := parse(memory, [3][]byte{pair.Cert, pair.Key, authorities})
 	if err != nil {
-		return fmt.Errorf("the certificate and its key: %w", err)
-	}
-	pool, err := parseAuthorities(authorities)
-	if err != nil {
-		return fmt.Errorf("the authorities: %w", err)
-	}
-	fresh, err := load(&cert, pool)
-	if err != nil {
-		return fmt.Errorf("the certificate: %w", err)
+		return err
 	}
 	h.loaded.Store(fresh)
 	return nil
