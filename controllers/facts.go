@@ -26,8 +26,8 @@ type scene struct {
 	memory *memory
 	// found is the status as it was at first.
 	found v1.ElectionGroupStatus
-	now    time.Time
-	again  deadline
+	now   time.Time
+	again deadline
 
 	// pods are by name; what others say about pods that aren't there counts for nothing.
 	pods   map[string]*corev1.Pod

@@ -38,16 +38,31 @@ func (o *operator) look(ctx context.Context, request reconcile.Request) (reconci
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if s.outdated() {
+		return reconcile.Result{RequeueAfter: stale}, nil
+	}
 	if err := o.act(ctx, s); apierrors.IsConflict(err) {
 		// What was read isn't what is there: what was decided doesn't count.
 		return reconcile.Result{RequeueAfter: stale}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
+	o.meters.looks.Inc()
 	if s.again.at.IsZero() {
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: max(time.Until(s.again.at), time.Millisecond)}, nil
+}
+
+// outdated reports whether a newer spec than that which was read has been acted
+// on already: by another operator, if the cache is behind. The API server would
+// refuse a status that was made from the older one, but not a ConfigMap.
+func (s *scene) outdated() bool {
+	newest := s.group.Status.ObservedGeneration
+	if document, _ := s.published(); document != nil {
+		newest = max(newest, document.Generation)
+	}
+	return newest > s.group.Generation
 }
 
 // act decides and applies: what agents mount first, for it is what they go by,

@@ -12,6 +12,7 @@ type meters struct {
 	connected func() int
 	failover  prometheus.Histogram
 	lag       prometheus.Histogram
+	looks     prometheus.Counter
 
 	mu     sync.Mutex
 	groups map[types.NamespacedName]*meter
@@ -51,12 +52,15 @@ func newMeters(connected func() int) *meters {
 			Name: prefix + "status_lag_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 			Help: "From when an agent knew of a change, by its own clock, until it was in the group's status.",
 		}),
+		looks: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "looks_total", Help: "How often a group was looked at to the end.",
+		}),
 		groups: map[types.NamespacedName]*meter{},
 	}
 }
 
 func (m *meters) register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.failover, m.lag, m} {
+	for _, c := range []prometheus.Collector{m.failover, m.lag, m.looks, m} {
 		if err := registry.Register(c); err != nil {
 			return err
 		}

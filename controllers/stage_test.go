@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -95,13 +96,17 @@ type actor struct {
 
 	mu     sync.Mutex
 	writes []string
-	// last is the number of the write after which it dies, or 0; fails the one
-	// of the write that fails, and later ones don't.
-	last, fails int
-	dead        bool
+	// lull is the operator's, 0 for one that is long.
+	lull time.Duration
+	// last is the number of the write after which it dies, or 0; fails that of the
+	// write that fails, and lost that of the one whose answer doesn't arrive.
+	last, fails, lost int
+	dead              bool
+	// thawed is closed unless what it watches of the groups doesn't arrive.
+	thawed chan struct{}
 }
 
-// RoundTrip counts what is written, and ends the operator's life.
+// trip counts what is written, and ends the operator's life.
 type trip func(*http.Request) (*http.Response, error)
 
 func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -120,7 +125,11 @@ func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
 			if dead {
 				return nil, errDead
 			}
-			return next.RoundTrip(r)
+			answer, err := next.RoundTrip(r)
+			if err == nil && r.URL.Query().Get("watch") == "true" && strings.HasSuffix(r.URL.Path, "/electiongroups") {
+				answer.Body = &ice{ReadCloser: answer.Body, actor: a, closed: make(chan struct{})}
+			}
+			return answer, err
 		}
 		a.mu.Lock()
 		if a.dead {
@@ -140,8 +149,48 @@ func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
 		if number == a.last {
 			a.cancel()
 		}
+		if number == a.lost && err == nil {
+			_ = answer.Body.Close()
+			return nil, errFailed
+		}
 		return answer, err
 	})
+}
+
+// ice is what is watched, which doesn't arrive while it is frozen.
+type ice struct {
+	io.ReadCloser
+	actor  *actor
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (i *ice) Read(p []byte) (int, error) {
+	n, err := i.ReadCloser.Read(p)
+	i.actor.mu.Lock()
+	thawed := i.actor.thawed
+	i.actor.mu.Unlock()
+	if thawed != nil {
+		select {
+		case <-thawed:
+		case <-i.closed:
+		}
+	}
+	return n, err
+}
+
+func (i *ice) Close() error {
+	i.once.Do(func() { close(i.closed) })
+	return i.ReadCloser.Close()
+}
+
+// freeze has the operator see no change of a group any more, until thaw.
+func (a *actor) freeze() (thaw func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	thawed := make(chan struct{})
+	a.thawed = thawed
+	return func() { close(thawed) }
 }
 
 func (a *actor) written() []string {
@@ -167,6 +216,9 @@ func (s *stage) operator(changes ...func(*actor)) *actor {
 	for _, change := range changes {
 		change(a)
 	}
+	if a.lull == 0 {
+		a.lull = 100 * time.Millisecond
+	}
 	config := rest.CopyConfig(server(s.t))
 	config.QPS = -1
 	config.Impersonate.UserName = entitled(s.t)
@@ -184,7 +236,7 @@ func (s *stage) operator(changes ...func(*actor)) *actor {
 	a.cancel = cancel
 	err = controllers.Setup(mgr, controllers.Options{
 		Credentials: s.authority, Authorities: s, Dial: s.network.Dial,
-		Lull: 100 * time.Millisecond, Metrics: a.metrics, SkipNameValidation: true,
+		Lull: a.lull, Metrics: a.metrics, SkipNameValidation: true,
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -402,7 +454,7 @@ func (s *stage) await(what string, holds func() bool) {
 	late := time.After(30 * time.Second)
 	for !holds() {
 		select {
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		case <-late:
 			s.t.Fatalf("waited in vain until %s\n%s", what, s.describe())
 		}

@@ -52,10 +52,7 @@ func (h *hearing) priority(pod string) int32 {
 	if i, ok := h.place[pod]; ok {
 		return h.members[i].Priority
 	}
-	if m := h.wasMember(pod); m != nil {
-		return m.Priority
-	}
-	return 0
+	return h.before[pod].Priority
 }
 
 // elect finds the newest term in which a coordinator was reported, ever, and who

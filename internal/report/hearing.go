@@ -26,6 +26,8 @@ type hearing struct {
 	members []v1.Member
 	// place is where a member is in members.
 	place map[string]int
+	// before has the members of the list before, as long as that is in force.
+	before map[string]v1.Member
 	// voices are in the order of their pods' names; voiceOf has them by that name.
 	voices  []voice
 	voiceOf map[string]voice
@@ -37,7 +39,7 @@ type hearing struct {
 }
 
 func listen(f Facts) *hearing {
-	h := &hearing{Facts: f, place: map[string]int{}, voiceOf: map[string]voice{}}
+	h := &hearing{Facts: f, place: map[string]int{}, before: map[string]v1.Member{}, voiceOf: map[string]voice{}}
 	if f.List == nil {
 		return h
 	}
@@ -46,6 +48,11 @@ func listen(f Facts) *hearing {
 	for i, m := range h.members {
 		h.place[m.Pod] = i
 		h.unasked = h.unasked || h.unaskedYet(m.Pod)
+	}
+	if f.List.State == v1.ListAdopting {
+		for _, m := range f.List.Previous.Members {
+			h.before[m.Pod] = m
+		}
 	}
 	for _, pod := range slices.Sorted(maps.Keys(f.Heard)) {
 		if report := f.Heard[pod].Report; f.Heard[pod].Connected && report != nil && h.counts(pod, report) {
@@ -74,23 +81,16 @@ func (h *hearing) counts(pod string, said *control.Report) bool {
 	return int64(said.Version) >= oldest && h.isMember(pod)
 }
 
-// isMember reports whether a pod is a member by a list that is still in force.
-func (h *hearing) isMember(pod string) bool {
+// isIn reports whether a pod is in the list.
+func (h *hearing) isIn(pod string) bool {
 	_, ok := h.place[pod]
-	return ok || h.wasMember(pod) != nil
+	return ok
 }
 
-// wasMember is the member of that name of the list before, as long as that is in
-// force.
-func (h *hearing) wasMember(pod string) *v1.Member {
-	if h.List.State != v1.ListAdopting {
-		return nil
-	}
-	before := h.List.Previous.Members
-	if i := slices.IndexFunc(before, func(m v1.Member) bool { return m.Pod == pod }); i >= 0 {
-		return &before[i]
-	}
-	return nil
+// isMember reports whether a pod is a member by a list that is still in force.
+func (h *hearing) isMember(pod string) bool {
+	_, ok := h.before[pod]
+	return ok || h.isIn(pod)
 }
 
 // present reports whether a pod is there and hasn't ended.
@@ -111,8 +111,14 @@ func (h *hearing) askable(pod *corev1.Pod) bool {
 }
 
 func hasAgent(pod *corev1.Pod) bool {
-	isAgent := func(c corev1.Container) bool { return c.Name == v1.AgentContainer }
-	return slices.ContainsFunc(pod.Spec.InitContainers, isAgent) || slices.ContainsFunc(pod.Spec.Containers, isAgent)
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if containers[i].Name == v1.AgentContainer {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // up is how many members are up, as the agents say.

@@ -75,11 +75,14 @@ func (h *hearing) verdicts(witnesses []voice) []verdict {
 	for _, v := range witnesses {
 		for i := range v.Processes {
 			said := &v.Processes[i]
-			at, ok := i, i < len(h.members) && h.members[i].Pod == said.Name // Most tables have the same order.
-			if !ok {
-				at, ok = h.place[said.Name], h.isIn(said.Name)
+			at := i // Most tables have the same order.
+			if i >= len(h.members) || h.members[i].Pod != said.Name {
+				var ok bool
+				if at, ok = h.place[said.Name]; !ok {
+					continue
+				}
 			}
-			if !ok || said.Name == v.pod {
+			if said.Name == v.pod {
 				continue
 			}
 			switch {
@@ -93,11 +96,6 @@ func (h *hearing) verdicts(witnesses []voice) []verdict {
 		}
 	}
 	return all
-}
-
-func (h *hearing) isIn(name string) bool {
-	_, ok := h.place[name]
-	return ok
 }
 
 // status is what the agents say about a member.

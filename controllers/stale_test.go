@@ -1,0 +1,52 @@
+package controllers_test
+
+import (
+	"slices"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// An operator that doesn't see what becomes of a group goes on, while another one
+// acts. What the first one believes must not get anywhere.
+func TestStaleCacheDoesNoHarm(t *testing.T) {
+	s := newStage(t)
+	first := s.operator()
+	pods := []string{"p-0", "p-1", "p-2"}
+	for _, pod := range append(pods, "p-3") {
+		s.pod(pod, "ledger")
+	}
+	s.declared("ledger", brief, pods...)
+	s.awaitAdopted("ledger", 1, pods...)
+	s.elect("ledger", "p-2", 7)
+	s.awaitCoordinator("ledger", "p-2", 7)
+	s.awaitQuiet(first)
+
+	thaw, before := first.freeze(), len(first.written())
+	s.operator()
+	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
+	s.await("the agents have the new settings", func() bool {
+		report, _ := s.agents["p-0"].Report("ledger")
+		return report.Generation == 2
+	})
+	s.elect("ledger", "p-1", 8)
+	s.awaitCoordinator("ledger", "p-1", 8)
+	s.edit("ledger", func(group *v1.ElectionGroup) {
+		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "p-3", Priority: 40})
+	})
+	s.awaitList("ledger", 2, "p-0", "p-1", "p-2", "p-3")
+	s.awaitAdopted("ledger", 2, "p-0", "p-1", "p-2", "p-3")
+	s.elect("ledger", "p-3", 9)
+	s.awaitCoordinator("ledger", "p-3", 9)
+	s.awaitRole("p-3", "ledger", v1.RoleCoordinator)
+	if writes := kinds(first.written()[before:]); slices.Contains(writes, "PATCH configmaps") {
+		t.Errorf("it has published what isn't there any more: %v", writes)
+	}
+	thaw()
+	s.awaitQuiet(first)
+	if got := s.document("ledger"); got.Generation != 3 || got.Group.Version != 2 || got.Group.Algorithm != "Bully" {
+		t.Errorf("this isn't the group as it is now: %+v", got)
+	}
+	s.elect("ledger", "p-2", 10)
+	s.awaitCoordinator("ledger", "p-2", 10)
+}
