@@ -74,6 +74,9 @@ func members(told []control.Member) []v1.Member {
 // soon as a majority of the list before has adopted it.
 func (f *Facts) adopt(current *v1.MemberList) *v1.MemberList {
 	next := current.DeepCopy()
+	if told := f.told(); told == nil || told.Version != current.Version {
+		return next // A pod that comes now would still begin with the list before.
+	}
 	var missing []string
 	for _, m := range current.Previous.Members {
 		if f.Missing[m.Pod] {

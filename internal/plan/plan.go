@@ -24,7 +24,9 @@ type Facts struct {
 	// reported the list in force or a newer one for as long as Wait says.
 	Adopted map[string]bool
 	// Missing are the members of the list and of the previous one that have had
-	// no pod, or one that has Finished, for as long as Wait says.
+	// no pod, or one that has Finished, for as long as Wait says. The wait begins
+	// anew with each version, when the ConfigMap has it: a pod that came before may
+	// have begun with the version before, and the operator learn of it late.
 	Missing map[string]bool
 	// Patient: the first list of a selector's waits for no more agents.
 	Patient bool
