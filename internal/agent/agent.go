@@ -43,6 +43,7 @@ type Parts struct {
 // Agent takes part in elections.
 type Agent struct {
 	parts Parts
+	self  string
 	mesh  *mesh.Mesh
 	// reloading is locked for all groups, or shared by those who change one each.
 	// Nothing changes any more when the agent is closed.
@@ -68,7 +69,7 @@ type member struct {
 // New starts an agent. It changes the config: the lists in it become those that
 // are in force.
 func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
-	a := &Agent{parts: parts, config: c, groups: map[string]*member{}}
+	a := &Agent{parts: parts, self: c.Self, config: c, groups: map[string]*member{}}
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		if err := a.choose(c.At(g.Name, "version"), g, nil); err != nil {
@@ -90,7 +91,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 }
 
 // choose puts the list into g that the agent must run, and sees to it that a
-// restart will find it.
+// restart will find it. What it complains about is where, if that isn't "".
 func (a *Agent) choose(where string, g *config.Group, running *config.List) error {
 	kept := running
 	if kept == nil {
@@ -104,6 +105,9 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 	}
 	choice, err := lists.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Reading())
 	if err != nil {
+		if where == "" {
+			return err
+		}
 		return fmt.Errorf("%s: group %s: %w", where, g.Name, err)
 	}
 	if choice.Warning != "" {
@@ -120,7 +124,7 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 
 func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error {
 	g, err := group.New(group.Config{
-		Self: a.config.Self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Post: a.mesh,
+		Self: a.self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Post: a.mesh,
 		Meter: a.parts.Meter(of.Name), Log: a.parts.Log.With("group", of.Name),
 		Tell: a.parts.Tell, Problems: a.Problems, Withheld: withheld,
 	})
@@ -198,6 +202,7 @@ func (a *Agent) adopt(
 	if err := a.choose(c.At(next.Name, "version"), &next, &before.List); err != nil {
 		return before, err
 	}
+	a.connect(next) // The new members must be reachable before the first message to them.
 	if err := a.goOver(ctx, before, next); err != nil {
 		return before, err
 	}
@@ -206,7 +211,6 @@ func (a *Agent) adopt(
 
 // goOver goes over to a list that was chosen.
 func (a *Agent) goOver(ctx context.Context, before, next config.Group) error {
-	a.connect(next) // The new members must be reachable before the first message to them.
 	g, _ := a.Find(next.Name)
 	if err := g.Adopt(ctx, next.List, next.Provenance); err != nil {
 		return err

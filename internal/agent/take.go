@@ -17,7 +17,7 @@ var errEnding = errors.New("the agent is about to end")
 // counts.
 //
 // Of the same group, one at a time.
-func (a *Agent) Take(ctx context.Context, where string, next config.Group, keep func() error) error {
+func (a *Agent) Take(ctx context.Context, next config.Group, keep func() error) error {
 	a.reloading.RLock()
 	defer a.reloading.RUnlock()
 	if a.closed {
@@ -28,30 +28,30 @@ func (a *Agent) Take(ctx context.Context, where string, next config.Group, keep 
 	if known {
 		list = &before.List
 	}
-	if err := a.choose(where, &next, list); err != nil {
+	if err := a.choose("", &next, list); err != nil {
 		return err
 	}
 	if err := keep(); err != nil {
 		return err
 	}
+	a.replace(next.Name, &next)
+	a.connect() // The members must be reachable before the first message to them.
+	var err error
 	switch {
 	case !known:
 		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
-		if err := a.join(ctx, next, false); err != nil {
-			return err
-		}
+		err = a.join(ctx, next, false)
 	case len(next.Differs(before)) > 0:
-		if err := a.joinAgain(ctx, before, next); err != nil {
-			return err
-		}
+		err = a.joinAgain(ctx, before, next)
 	default:
-		if err := a.goOver(ctx, before, next); err != nil {
-			return err
-		}
+		err = a.goOver(ctx, before, next)
 	}
-	a.replace(next.Name, &next)
-	a.connect()
-	return nil
+	if err != nil {
+		a.drop(ctx, next.Name)
+		a.replace(next.Name, nil)
+		a.connect()
+	}
+	return err
 }
 
 // joinAgain is how a group gets other settings: a Machine keeps those that it was
@@ -63,12 +63,7 @@ func (a *Agent) joinAgain(ctx context.Context, before, next config.Group) error 
 	a.mu.RUnlock()
 	withheld := m.Withheld(ctx)
 	m.leave(context.WithoutCancel(ctx)) // While letters and answers still find it.
-	a.connect(next)
-	err := a.join(ctx, next, withheld)
-	if err != nil {
-		a.forget(next.Name)
-	}
-	return err
+	return a.join(ctx, next, withheld)
 }
 
 // Drop leaves a group, whose coordinator it hands over before.
@@ -92,14 +87,10 @@ func (a *Agent) drop(ctx context.Context, name string) {
 		return
 	}
 	left.leave(context.WithoutCancel(ctx)) // While letters and answers still find it.
-	a.forget(name)
-	a.parts.Log.Info("left a group", "group", name)
-}
-
-func (a *Agent) forget(name string) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	delete(a.groups, name)
+	a.mu.Unlock()
+	a.parts.Log.Info("left a group", "group", name)
 }
 
 // running is a group as it runs.

@@ -364,3 +364,73 @@ func TestErrorsKeepTheirCause(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestThePublicIsServed without a certificate, but not with a wrong one.
+func TestThePublicIsServed(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	server, err := identity.Open(written(t, ours.issue(t, time.Hour, ledgerA), ours.pair.Cert), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, c := range map[string]struct {
+		show  []tls.Certificate
+		names string
+		works bool
+	}{
+		"nobody":     {nil, "", true},
+		"a member":   {[]tls.Certificate{pairOf(t, ours.issue(t, time.Hour, ledgerB))}, ledgerB.String(), true},
+		"a stranger": {[]tls.Certificate{pairOf(t, theirs.issue(t, time.Hour, ledgerB))}, "", false},
+	} {
+		near, far := net.Pipe()
+		served := tls.Server(near, server.Public())
+		calling := tls.Client(far, &tls.Config{InsecureSkipVerify: true, Certificates: c.show})
+		go func() { _, _ = io.Copy(io.Discard, calling) }() // It does the handshake, and reads what is said of it.
+		err := served.HandshakeContext(t.Context())
+		if (err == nil) != c.works {
+			t.Errorf("%s: %v", who, err)
+		}
+		if err == nil {
+			if names, _ := identity.Peer(served.ConnectionState()); names.String() != c.names {
+				t.Errorf("%s is %q", who, names)
+			}
+		}
+		near.Close()
+		far.Close()
+	}
+}
+
+func pairOf(t *testing.T, pair identity.Pair) tls.Certificate {
+	t.Helper()
+	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return both
+}
+
+// TestACertificateIsCheckedBeforeItIsKept.
+func TestACertificateIsCheckedBeforeItIsKept(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	good := ours.issue(t, time.Hour, ledgerA, auditA)
+	both := append(append([]byte(nil), ours.pair.Cert...), theirs.pair.Cert...)
+	if names, err := identity.Check(good, both); err != nil || !names.Has(ledgerA) || !names.Has(auditA) {
+		t.Errorf("%v, %v", names, err)
+	}
+	if all, err := identity.Authorities(both); err != nil || len(all) != 2 {
+		t.Errorf("%d authorities, %v", len(all), err)
+	}
+	for what, c := range map[string]struct {
+		pair        identity.Pair
+		authorities []byte
+	}{
+		"another authority": {good, theirs.pair.Cert},
+		"another key":       {identity.Pair{Cert: good.Cert, Key: theirs.pair.Key}, both},
+		"no authority":      {good, nil},
+		"half a one":        {good, both[:len(both)-20]},
+		"no certificate":    {identity.Pair{Key: good.Key}, both},
+	} {
+		if names, err := identity.Check(c.pair, c.authorities); err == nil {
+			t.Errorf("%s: %v", what, names)
+		}
+	}
+}

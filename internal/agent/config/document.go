@@ -57,11 +57,15 @@ func (p *page) document(data []byte) *yaml.Node {
 		p.complain(1+bytes.Count(data[:at], []byte("\n")), "a character here is no text in UTF-8")
 		return nil
 	}
+	what, needs := "the file", "self, listen, tls and groups"
+	if p.given {
+		what, needs = "the document", "uid, generation, revision and group"
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var first, second yaml.Node
 	switch err := decoder.Decode(&first); {
 	case errors.Is(err, io.EOF):
-		p.complain(1, "the file is empty: it needs %s", p.needs())
+		p.complain(1, "%s is empty: it needs %s", what, needs)
 		return nil
 	case err != nil:
 		p.malformed(err)
@@ -81,13 +85,6 @@ func (p *page) document(data []byte) *yaml.Node {
 		return nil
 	}
 	return root
-}
-
-func (p *page) needs() string {
-	if p.given {
-		return "uid, generation, revision and group"
-	}
-	return "self, listen, tls and groups"
 }
 
 // unreadable is where data isn't text, or -1. The parser would refuse it, too,

@@ -84,3 +84,26 @@ func TestNewMembersDoNotMakeOldOnesDeaf(t *testing.T) {
 		t.Error("a letter of a stranger is read")
 	}
 }
+
+// TestGroupsOfTheSameNameAreStrangers; and what an operator gives out may change
+// from Majority to Strict and back while members listen to each other.
+func TestGroupsOfTheSameNameAreStrangers(t *testing.T) {
+	of := func(uid string, mode office.Mode, lease time.Duration) uint64 {
+		return charter(config.Group{Provenance: config.Provenance{UID: uid}, Safety: config.Safety{Mode: mode, Lease: lease}})
+	}
+	one := of("u1", office.Majority, time.Second)
+	for what, c := range map[string]struct {
+		charter uint64
+		same    bool
+	}{
+		"another UID":   {of("u2", office.Majority, time.Second), false},
+		"no UID":        {of("", office.Majority, time.Second), false},
+		"another lease": {of("u1", office.Majority, 2*time.Second), false},
+		"Available":     {of("u1", office.Available, time.Second), false},
+		"Strict":        {of("u1", office.Strict, time.Second), true},
+	} {
+		if (c.charter == one) != c.same {
+			t.Errorf("%s: the same is %t", what, c.charter == one)
+		}
+	}
+}

@@ -312,3 +312,35 @@ func saveOnFullDisk(dir string) {
 	}
 	fmt.Println(s.Save(lists.Key{Group: "ledger"}, version(6)))
 }
+
+// TestGroupsOfTheSameNameHaveHistoriesOfTheirOwn.
+func TestGroupsOfTheSameNameHaveHistoriesOfTheirOwn(t *testing.T) {
+	dir := t.TempDir()
+	s := opened(t, dir)
+	file, first, second := lists.Key{Group: "ledger"}, lists.Key{Group: "ledger", UID: "u1"}, lists.Key{Group: "ledger", UID: "u2"}
+	for n, key := range []lists.Key{file, first, second} {
+		if err := s.Save(key, version(uint32(9-n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(first); err != nil {
+		t.Error("it can't be forgotten twice", err)
+	}
+	for key, want := range map[lists.Key]uint32{file: 9, first: 0, second: 7} {
+		if list, found, err := s.Load(key); err != nil || list.Version != want || found != (want > 0) {
+			t.Errorf("%v: %d, %t, %v", key, list.Version, found, err)
+		}
+	}
+	if err := os.Rename(filepath.Join(dir, "ledger@u2.list"), filepath.Join(dir, "ledger@u1.list")); err != nil {
+		t.Fatal(err)
+	}
+	if list, _, err := s.Load(first); err == nil {
+		t.Errorf("another group's list is taken: %+v", list)
+	}
+	if err := s.Save(lists.Key{Group: "ledger", UID: "../x"}, version(1)); err == nil {
+		t.Error("a UID leads out of the folder")
+	}
+}

@@ -397,3 +397,38 @@ func TestAPeerSaysWhereItIs(t *testing.T) {
 	a.says(next, 2)
 	a.wantsNoneGone()
 }
+
+// TestAPeerThatIsNowhereYetIsMet when it calls, or when it is known where it is. To
+// hear of no place any more is no reason to give it up.
+func TestAPeerThatIsNowhereYetIsMet(t *testing.T) {
+	w := newTown(t)
+	changes := make(chan struct{}, 1)
+	noticed := func(c *mesh.Config) {
+		c.Changed = func() {
+			select {
+			case changes <- struct{}{}:
+			default:
+			}
+		}
+	}
+	a, b := w.settle("a", "127.0.0.1:0", 1, noticed), w.settle("b", "127.0.0.2:0", 2)
+	a.SetPeers(map[string]string{"b": ""})
+	b.SetPeers(map[string]string{"a": ""})
+	a.SetPeers(map[string]string{"b": b.address})
+	for !a.Connected("b") {
+		<-changes
+	}
+	a.says(b, 1)
+	a.SetPeers(map[string]string{"b": ""})
+	b.says(a, 1)
+
+	c := w.settle("c", "127.0.0.3:0", 3)
+	a.SetPeers(map[string]string{"b": "", "c": ""})
+	c.SetPeers(map[string]string{"a": a.address}) // a should dial, and doesn't know where.
+	c.says(a, 2)
+	a.wantsNoneGone()
+	b.Close()
+	for a.Connected("b") {
+		<-changes
+	}
+}

@@ -171,7 +171,6 @@ func (d *desk) work(ctx context.Context, a *agent.Agent) {
 			t.tell(ctx.Err())
 			return
 		}
-		d.note(t.source, d.group, err)
 		d.conclude(t, err)
 		if err != nil && agent.Temporary(err) {
 			time.AfterFunc(again, func() { _, _ = d.add(&task{source: t.source, group: t.group, document: t.document}) })
@@ -213,7 +212,7 @@ func (d *desk) follow(ctx context.Context, a *agent.Agent, t *task) error {
 		d.before = next
 		return keep()
 	}
-	err := a.Take(ctx, t.source, *next, keep)
+	err := a.Take(ctx, *next, keep)
 	if _, takesPart := a.Find(d.group); d.runs && !takesPart {
 		d.board.left(d.group)
 		d.runs = false
@@ -229,11 +228,16 @@ func (d *desk) follow(ctx context.Context, a *agent.Agent, t *task) error {
 // conclude remembers what came of a document.
 func (d *desk) conclude(t *task, err error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.failed = 0
 	if err != nil {
 		d.failed = t.group.Revision
 	}
+	d.mu.Unlock()
+	if err == nil {
+		d.settle(d.group)
+		return
+	}
+	d.note(t.source, d.group, err)
 }
 
 // forsake ends the part in another group of this name. That is over when nothing

@@ -101,21 +101,10 @@ func TestAnotherGroupOfTheNameBeginsAnew(t *testing.T) {
 	anew := c.document(3, "a", "b", "c")
 	anew.UID = "uid-2"
 	begun := time.Now()
-	pushed := make(chan struct{})
-	for _, g := range c.pods {
-		go func() {
-			defer func() { pushed <- struct{}{} }()
-			g.push(anew)
-		}()
-	}
+	pushed := c.pushAll(anew)
 	for name, s := range streams {
-		for e := s.next(); ; e = s.next() {
-			if e.kind == control.EventLeft {
-				if e.data != `{"group":"ledger","uid":"uid-1"}` {
-					t.Errorf("%s says %s", name, e.data)
-				}
-				break
-			}
+		if data := s.left(); data != `{"group":"ledger","uid":"uid-1"}` {
+			t.Errorf("%s says %s", name, data)
 		}
 		r := s.await("c leads the new group", leads("c"))
 		if r.UID != "uid-2" || r.Version != 1 || r.Revision != 3 {
@@ -125,8 +114,8 @@ func TestAnotherGroupOfTheNameBeginsAnew(t *testing.T) {
 	if waited := time.Since(begun); waited < 9*500/8*time.Millisecond {
 		t.Errorf("the new group has a coordinator after %s", waited)
 	}
+	pushed()
 	for name, g := range c.pods {
-		<-pushed
 		lists, err := filepath.Glob(filepath.Join(g.settings.State, "*.list"))
 		if err != nil || len(lists) != 1 || filepath.Base(lists[0]) != "ledger@uid-2.list" {
 			t.Errorf("%s keeps %v, %v", name, lists, err)
@@ -157,9 +146,8 @@ func TestSettingsChangeUnderWay(t *testing.T) {
 	next.Generation = 2
 	next.Group.Algorithm, next.Group.Safety.Mode, next.Group.Preemption.Policy = "Bully", "Strict", "Never"
 	next.Group.Timing.PatienceMillis, next.Group.Application.Session = &patience, "Optional"
-	for _, g := range c.pods {
-		go g.push(next)
-	}
+	pushed := c.pushAll(next)
+	defer pushed()
 	for name, s := range streams {
 		s.await("somebody leads by the new settings", func(r control.Report) bool { return r.Coordinator != "" && r.Generation == 2 })
 		if _, body := c.pods[name].ask("/v1/groups/ledger/status"); !strings.Contains(body, `"Bully"`) || !strings.Contains(body, `"Strict"`) {
@@ -225,8 +213,7 @@ func TestWhoIsTakenOffTheListAdoptsThat(t *testing.T) {
 	if status, body := d.call(d.operator, http.MethodDelete, leave+"uid-1", ""); status != http.StatusNoContent {
 		t.Errorf("it is left with %d %s", status, body)
 	}
-	for e := s.next(); e.kind != control.EventLeft; e = s.next() {
-	}
+	s.left()
 	if status, body := d.ask("/v1/groups"); body != `{"groups":[]}` {
 		t.Errorf("it says %d %s", status, body)
 	}
@@ -259,8 +246,7 @@ func TestStrangersTakeNoPart(t *testing.T) {
 	next.Group.Version, next.Group.Floor = 3, 1
 	next.Group.Previous = &control.List{Version: 2, Members: c.members("a", "b")}
 	c.pods["c"].push(next)
-	for e := streams["c"].next(); e.kind != control.EventLeft; e = streams["c"].next() {
-	}
+	streams["c"].left()
 	if status, body := c.pods["c"].ask("/v1/groups/ledger/leader"); status != http.StatusNotFound {
 		t.Errorf("it says %d %s", status, body)
 	}

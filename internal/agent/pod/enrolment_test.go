@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -186,8 +187,12 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 	b.left("ledger")
 	b.post(control.Report{Group: "ledger", UID: "3"})
 	want := []any{
-		control.Report{Group: "old", UID: "1"}, control.Agent{Pod: "a"}, control.Report{Group: "audit", UID: "1", Term: 999},
-		control.Left{Group: "ledger", UID: "1"}, control.Left{Group: "ledger", UID: "2"}, control.Report{Group: "ledger", UID: "3"},
+		control.Report{Group: "old", UID: "1"},
+		control.Agent{Pod: "a"},
+		control.Report{Group: "audit", UID: "1", Term: 999},
+		control.Left{Group: "ledger", UID: "1"},
+		control.Left{Group: "ledger", UID: "2"},
+		control.Report{Group: "ledger", UID: "3"},
 	}
 	for i, wanted := range want {
 		e, err := r.Next(t.Context())
@@ -195,13 +200,15 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 			t.Errorf("event %d is %+v, %v, and not %+v", i, e, err, wanted)
 		}
 	}
-	if n := len(r.(*reader).waiting); n > 0 {
-		t.Errorf("there are %d more", n)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if e, err := r.Next(ended); err == nil {
+		t.Errorf("there is more: %+v", e)
 	}
 	r.Close()
 	b.post(control.Report{Group: "ledger"})
-	if n := len(r.(*reader).waiting); n > 0 {
-		t.Error("whoever has closed is still told")
+	if e, err := r.Next(ended); err == nil {
+		t.Errorf("whoever has closed is still told: %+v", e)
 	}
 }
 

@@ -88,10 +88,9 @@ func (m *mounts) look() {
 			continue
 		}
 		_, err := m.registrar.offer(path, group, text)
-		if errors.Is(err, api.ErrOlder) {
-			continue // The operator was faster.
+		if err != nil && !errors.Is(err, api.ErrOlder) { // The operator may be faster than a mount.
+			m.registrar.note(path, group, err)
 		}
-		m.registrar.note(path, group, err)
 	}
 	if len(authorities) == 0 {
 		return

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,9 +45,14 @@ type pod struct {
 	agent atomic.Pointer[agent.Agent]
 }
 
+// garbage is how much of it there may be, in percent of what is in use: the kernel
+// takes a large process apart more slowly, and peers wait for that.
+const garbage = 50
+
 // Run is an agent from its start to the end of ctx. The application is answered
 // from the first moment on.
 func Run(ctx context.Context, s Settings, log *slog.Logger) error {
+	debug.SetGCPercent(garbage)
 	store, err := lists.Open(s.State)
 	if err != nil {
 		return err

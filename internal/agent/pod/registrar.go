@@ -98,26 +98,29 @@ func (r *registrar) named() string {
 	return fmt.Sprintf("%v and %d more", names[:most], len(names)-most)
 }
 
-// note remembers what is wrong with what a source says of a group, or that nothing
-// is. It is told once.
+// note remembers what is wrong with what a source says of a group. It is told once.
 func (r *registrar) note(source, group string, err error) {
-	key := [2]string{group, source}
+	key, problem := [2]string{group, source}, fmt.Sprintf("group %s: %s", group, err)
 	r.mu.Lock()
-	before := r.problems[key]
-	if err == nil {
-		delete(r.problems, key)
-	} else {
-		r.problems[key] = fmt.Sprintf("group %s: %s", group, err)
-	}
-	changed := before != r.problems[key]
+	known := r.problems[key] == problem
+	r.problems[key] = problem
 	r.mu.Unlock()
-	if !changed {
-		return
-	}
-	if err != nil {
+	if !known {
 		r.log.Error("goes on as before, since a document was refused", "group", group, "from", source, "error", err)
+		r.notice()
 	}
-	r.notice()
+}
+
+// settle forgets what was wrong with a group: something newer was taken over.
+func (r *registrar) settle(group string) {
+	r.mu.Lock()
+	before := len(r.problems)
+	maps.DeleteFunc(r.problems, func(key [2]string, _ string) bool { return key[0] == group })
+	changed := before != len(r.problems)
+	r.mu.Unlock()
+	if changed {
+		r.notice()
+	}
 }
 
 // notice has the agent know what is wrong.

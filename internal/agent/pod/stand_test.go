@@ -321,7 +321,7 @@ func (g *guest) call(as *identity.Files, method, path, body string) (int, string
 	g.t.Helper()
 	request, err := http.NewRequestWithContext(g.t.Context(), method, g.at(path), strings.NewReader(body))
 	if err != nil {
-		g.t.Fatal(err)
+		return 0, err.Error()
 	}
 	response, err := g.operate(as).Do(request)
 	if err != nil {
@@ -330,7 +330,7 @@ func (g *guest) call(as *identity.Files, method, path, body string) (int, string
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		g.t.Fatal(err)
+		return 0, err.Error()
 	}
 	return response.StatusCode, strings.TrimSpace(string(text))
 }
@@ -341,6 +341,20 @@ func (g *guest) push(d control.Document) {
 	if status, body := g.call(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), string(text(g.t, d))); status != http.StatusNoContent {
 		g.t.Fatalf("%s answers a document with %d: %s", g.name, status, body)
 	}
+}
+
+// pushAll pushes a document to all pods at once, and waits until it was taken.
+func (c *cluster) pushAll(d control.Document) (wait func()) {
+	body := string(text(c.t, d))
+	var pushing sync.WaitGroup
+	for _, g := range c.pods {
+		pushing.Go(func() {
+			if status, body := g.call(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != http.StatusNoContent {
+				g.t.Errorf("%s answers a document with %d: %s", g.name, status, body)
+			}
+		})
+	}
+	return pushing.Wait
 }
 
 // ask asks the local API.
@@ -431,6 +445,16 @@ func (s *stream) next() event {
 		s.t.Fatalf("%s says nothing", s.name)
 	}
 	return event{}
+}
+
+// left waits until a group is left, and says which.
+func (s *stream) left() string {
+	s.t.Helper()
+	for {
+		if e := s.next(); e.kind == control.EventLeft {
+			return e.data
+		}
+	}
 }
 
 // await waits for a report.

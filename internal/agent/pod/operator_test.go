@@ -1,0 +1,203 @@
+package pod
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+// TestNonsenseIsRefusedInOneLine, and changes nothing.
+func TestNonsenseIsRefusedInOneLine(t *testing.T) {
+	c, streams := crew(t, "a")
+	a := c.pods["a"]
+	group := control.GroupPath("ledger")
+	other := c.document(9, "a")
+	other.Group.Name = "audit"
+	unknown := c.document(9, "a")
+	unknown.Group.Name = "nowhere"
+	unfit := c.document(9, "a")
+	unfit.Group.Version = 3
+	for _, ask := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{http.MethodPut, group, "", 422, "the document is empty"},
+		{http.MethodPut, group, "{", 422, "this is no YAML"},
+		{http.MethodPut, group, "\x00", 422, "no text in UTF-8"},
+		{http.MethodPut, group, `{"group":{}}`, 422, "the document lacks uid"},
+		{http.MethodPut, group, strings.Repeat("x", 1<<20+1), 413, "a document can have 1048576 bytes at most"},
+		{http.MethodPut, group, string(text(t, other)), 422, "it is of group audit, and not of ledger"},
+		{http.MethodPut, group, string(text(t, unfit)), 422, "version jumps from 1 to 3: write version 2, or the list of version 2 as previous"},
+		{http.MethodPut, control.GroupPath("nowhere"), string(text(t, unknown)), 404, "this pod is in no such group: it names [audit ledger], and not nowhere"},
+		{http.MethodDelete, group, "", 400, "say which group of this name is to be left"},
+		{http.MethodDelete, control.GroupPath("nowhere") + "?uid=1", "", 404, "this pod is in no such group"},
+		{http.MethodPut, group + control.Standing, "", 400, `say whether it may lead, as in {\"standing\":false}`},
+		{http.MethodPut, group + control.Standing, `{"standing":1}`, 400, "the body must be a JSON object"},
+		{http.MethodPut, control.GroupPath("audit") + control.Standing, `{"standing":true}`, 404, "this pod is in no such group that it takes part in"},
+		{http.MethodPost, group + control.StepDown, `{"to":"b"}`, 409, "nobody is ready to take over"},
+		{http.MethodPost, group, "", 405, "POST is not possible here, only DELETE, PUT"},
+		{http.MethodPost, control.ReportsPath, "", 405, "only GET, HEAD"},
+		{http.MethodGet, "/v1/nothing", "", 404, "there is nothing at"},
+	} {
+		status, body := a.call(a.operator, ask.method, ask.path, ask.body)
+		var refusal control.Refusal
+		err := json.Unmarshal([]byte(body), &refusal)
+		if status != ask.status || !strings.Contains(body, ask.says) || err != nil || strings.Contains(body, "\n") {
+			t.Errorf("%s %s %.40q is answered with %d %s", ask.method, ask.path, ask.body, status, body)
+		}
+	}
+	a.push(c.document(2, "a"))
+	streams["a"].await("it goes by revision 2, and all is well", func(r control.Report) bool {
+		return r.Revision == 2 && r.Coordinator == "a" && len(r.Problems) == 0
+	})
+}
+
+// TestWithholding hands over first, lasts until further notice, and isn't done where
+// nobody else could lead.
+func TestWithholding(t *testing.T) {
+	c, streams := crew(t, "a", "b", "c")
+	tell := func(name string, may bool) int {
+		status, _ := c.pods[name].call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.Standing, fmt.Sprintf(`{"standing":%t}`, may))
+		return status
+	}
+	standing := func(name string, may bool, wanted int) {
+		t.Helper()
+		if status := tell(name, may); status != wanted {
+			t.Fatalf("%s is told standing=%t, and answers %d", name, may, status)
+		}
+	}
+	eventually(t, "somebody is ready to take over from c", func() bool { return tell("c", false) == http.StatusNoContent })
+	for name, s := range streams {
+		s.await("b leads", func(r control.Report) bool {
+			return r.Coordinator == "b" && r.Withheld == (name == "c") && r.Standing != r.Withheld
+		})
+	}
+	next := c.document(2, "a", "b", "c") // It joins again, and is still withheld.
+	next.Group.Preemption.StableSeconds = 1
+	pushed := c.pushAll(next)
+	defer pushed()
+	for name, s := range streams {
+		s.await("b leads by revision 2", func(r control.Report) bool {
+			return r.Revision == 2 && r.Coordinator == "b" && r.Withheld == (name == "c")
+		})
+	}
+	c.pods["a"].end()
+	streams["b"].await("a is gone", func(r control.Report) bool {
+		return slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "a" && row.Status == "Crashed" })
+	})
+	standing("b", false, http.StatusConflict)
+	if r := report(t, c.pods["b"].watch().next()); r.Coordinator != "b" || !r.Standing || r.Withheld {
+		t.Errorf("b reports %+v", r)
+	}
+	standing("c", true, http.StatusNoContent)
+	for _, name := range []string{"b", "c"} {
+		streams[name].await("c leads", leads("c"))
+	}
+}
+
+// TestSteppingDown by the operator's word.
+func TestSteppingDown(t *testing.T) {
+	c, streams := crew(t, "a", "b", "c")
+	next := c.document(2, "a", "b", "c")
+	next.Group.Preemption.Policy = "Never"
+	pushed := c.pushAll(next)
+	defer pushed()
+	leader := streams["a"].await("somebody leads by revision 2", func(r control.Report) bool { return r.Revision == 2 && r.Coordinator != "" }).Coordinator
+	eventually(t, leader+" steps down", func() bool {
+		status, _ := c.pods[leader].call(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDown, "{}")
+		return status == http.StatusOK
+	})
+	streams["a"].await("another one leads", func(r control.Report) bool { return r.Coordinator != "" && r.Coordinator != leader })
+}
+
+// TestEightReadAtMost, and room is made when one leaves.
+func TestEightReadAtMost(t *testing.T) {
+	c, streams := crew(t, "a")
+	a := c.pods["a"]
+	for range 7 {
+		a.watch()
+	}
+	if status, body := a.call(c.operator, http.MethodGet, control.ReportsPath, ""); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "there are 8 such streams already") {
+		t.Errorf("a ninth is answered with %d %s", status, body)
+	}
+	streams["a"].close()
+	eventually(t, "there is room", func() bool {
+		client := a.operate(c.operator)
+		response, err := client.Get(a.at(control.ReportsPath))
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+}
+
+// TestAStormOfChangesIsToldToItsEnd: whatever happens in between, the last report is
+// what is.
+func TestAStormOfChangesIsToldToItsEnd(t *testing.T) {
+	c, streams := crew(t, "a", "b", "c")
+	for revision := range int64(200) {
+		c.pods["a"].push(c.document(2+revision, "a", "b", "c"))
+	}
+	var seen int64
+	streams["a"].await("it goes by the last revision", func(r control.Report) bool {
+		if r.Revision < seen {
+			t.Errorf("revision %d comes after %d", r.Revision, seen)
+		}
+		seen = r.Revision
+		return r.Revision == 201
+	})
+	c.pods["c"].end()
+	streams["a"].await("c has crashed, and b leads", func(r control.Report) bool {
+		i := slices.IndexFunc(r.Processes, func(row control.Row) bool { return row.Name == "c" })
+		return r.Coordinator == "b" && r.Processes[i].Status == "Crashed" && !r.Processes[i].Connected
+	})
+	c.pods["c"].start()
+	streams["a"].await("c is back", func(r control.Report) bool { return r.Coordinator == "c" })
+}
+
+// TestTheProbeIsForAllGroups that the operator gives out.
+func TestTheProbeIsForAllGroups(t *testing.T) {
+	c := found(t)
+	well := make(chan bool, 1)
+	well <- false
+	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		is := <-well
+		well <- is
+		if !is {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer application.Close()
+	a := c.add("a")
+	probe, err := config.ProbeAt(application.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe.Period = 20 * time.Millisecond
+	a.settings.Probe = probe
+	audit := c.document(1, "a")
+	audit.Group.Name = "audit"
+	c.publish(c.document(1, "a"), audit)
+	s := a.start().watch()
+	for range 2 {
+		s.await("it doesn't stand", func(r control.Report) bool { return !r.Standing })
+	}
+	<-well
+	well <- true
+	led := map[string]bool{}
+	s.await("it leads both groups", func(r control.Report) bool {
+		led[r.Group] = r.Coordinator == "a"
+		return led["ledger"] && led["audit"]
+	})
+}

@@ -1,0 +1,134 @@
+package pod
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+// run runs the agent as a process of its own.
+func (g *guest) run(binary string) *exec.Cmd {
+	g.t.Helper()
+	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.Mounted, "--state", g.settings.State, "--api", g.settings.API)
+	command.Env = []string{
+		"POD_NAME=" + g.name, "POD_NAMESPACE=bank", "POD_IP=" + g.ip, "CONCLAVE_GROUPS=ledger,audit", "CONCLAVE_IDENTITY=" + g.url,
+		"CONCLAVE_CA=" + string(g.ca.Cert),
+	}
+	command.Stderr = g.log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // It outlives the test's context, and not the test.
+	if err := command.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	g.end = func() {
+		g.end = func() {}
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+			g.t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			g.t.Errorf("%s: %v\n%s", g.name, err, &g.log.text)
+		}
+	}
+	return command
+}
+
+// TestTheCommandTakesPartAndHandsOver: as kubelet runs it, and ends it.
+func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
+	binary, err := troupe.Build(t.Context(), t.TempDir(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := found(t)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		c.add(name)
+	}
+	first := c.document(1, "a", "b", "c", "d", "e")
+	c.publish(first)
+	streams, commands := map[string]*stream{}, map[string]*exec.Cmd{}
+	for name, g := range c.pods {
+		commands[name] = g.run(binary)
+	}
+	for name, g := range c.pods {
+		streams[name] = g.watch()
+	}
+	for _, s := range streams {
+		s.await("e leads", leads("e"))
+	}
+	if status, body := c.pods["e"].ask("/v1/groups/ledger/leader"); status != http.StatusOK {
+		t.Errorf("e says %d %s", status, body)
+	}
+	var lags []time.Duration
+	for revision := range int64(20) {
+		next := c.document(2+revision, "a", "b", "c", "d", "e")
+		c.pods["a"].push(next)
+		r := streams["a"].await("it goes by it", adopted(next.Revision))
+		lags = append(lags, time.Since(r.ChangedAt))
+	}
+	slices.Sort(lags)
+	t.Logf("from the step to who reads it: median %s, at most %s", lags[len(lags)/2], lags[len(lags)-1])
+	for name, command := range commands {
+		size := resident(t, command.Process.Pid)
+		t.Logf("%s takes %d KiB", name, size)
+		if size > 15<<10 {
+			t.Errorf("%s takes %d KiB", name, size)
+		}
+	}
+	eventually(t, "somebody is ready to succeed", func() bool {
+		status, _ := c.pods["e"].call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.Standing, `{"standing":false}`)
+		return status == http.StatusNoContent
+	})
+	streams["a"].await("d leads", leads("d"))
+	c.pods["d"].end()
+	r := streams["a"].await("c leads", leads("c"))
+	if i := slices.IndexFunc(r.Processes, func(row control.Row) bool { return row.Name == "d" }); r.Processes[i].Status == "Coordinator" {
+		t.Errorf("a reports %+v", r)
+	}
+	if n := c.pods["d"].log.count("level=ERROR"); n > 0 {
+		t.Errorf("d complains:\n%s", &c.pods["d"].log.text)
+	}
+}
+
+// resident is how much memory a process takes, in KiB.
+func resident(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindStringSubmatch(string(status))
+	if found == nil {
+		t.Fatal("there is no VmRSS")
+	}
+	size, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+// TestTheCommandNeedsItsEnvironment, and says what is missing.
+func TestTheCommandNeedsItsEnvironment(t *testing.T) {
+	binary, err := troupe.Build(t.Context(), t.TempDir(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), binary, "pod")
+	command.Env = []string{"POD_NAME=a"}
+	said, err := command.CombinedOutput()
+	if err == nil || !strings.HasPrefix(string(said), "environment: POD_NAMESPACE must be a name") || command.ProcessState.ExitCode() != 2 {
+		t.Errorf("%v: %s", err, said)
+	}
+}
