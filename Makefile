@@ -190,6 +190,7 @@ build: ## Build the commands into bin/.
 		case $$name in agent) name=conclave-agent;; esac; \
 		$(STATIC) -o bin/$$name ./$$command; \
 	done
+	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/
 
 .PHONY: demo
 demo: build ## Bring up a cluster, install the operator, and take the coordinator of a group away three times. As root.

@@ -9,14 +9,14 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/go-logr/logr/funcr"
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/conclave-dev/conclave/internal/control"
 )
@@ -39,9 +39,9 @@ func dig(ctx context.Context, config *rest.Config, pod types.NamespacedName) (*t
 	t := &tunnel{end: end, failure: &failure{}}
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	// What goes wrong with a connection, client-go only logs.
-	ctx = klog.NewContext(ctx, funcr.New(t.failure.log, funcr.Options{}))
-	forwarder, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"},
-		[]string{fmt.Sprintf("0:%d", control.LocalPort)}, ready, io.Discard, t.failure)
+	ctx = klog.NewContext(ctx, logr.New(t.failure))
+	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"127.0.0.1"},
+		[]string{fmt.Sprintf("0:%d", control.LocalPort)}, ready, io.Discard, io.Discard)
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("forward a port to pod %s: %w", pod, oneLine(err))
@@ -76,32 +76,36 @@ func podDialer(config *rest.Config, pod types.NamespacedName) (httpstream.Dialer
 	if err != nil {
 		return nil, err
 	}
-	older := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
-	newer, err := portforward.NewSPDYOverWebsocketDialer(at, config)
+	older := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, at)
+	newer, err := portforward.NewSPDYOverWebsocketDialerForStreaming(at, config)
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialer(newer, older, func(err error) bool {
+	return portforward.NewFallbackDialerForStreaming(newer, older, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
 }
 
-// failure is the last thing that went wrong in a tunnel.
+// failure is the last thing that went wrong in a tunnel. It is a logr.LogSink.
 type failure struct {
 	mu   sync.Mutex
 	text string
 }
 
-func (f *failure) log(_, text string) {
+func (f *failure) note(text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.text = text
 }
 
-func (f *failure) Write(text []byte) (int, error) {
-	f.log("", string(text))
-	return len(text), nil
+func (f *failure) Error(err error, what string, _ ...any) {
+	f.note(cmp.Or(err, errors.New(what)).Error())
 }
+func (*failure) Info(int, string, ...any)         {}
+func (*failure) Init(logr.RuntimeInfo)            {}
+func (*failure) Enabled(int) bool                 { return false }
+func (f *failure) WithName(string) logr.LogSink   { return f }
+func (f *failure) WithValues(...any) logr.LogSink { return f }
 
 // or is err, with what went wrong in the tunnel if that is known.
 func (f *failure) or(err error) error {

@@ -37,7 +37,7 @@ waited for; only then does the next one start.
 
 The coordinator's agent is asked through a forwarded port, with your own rights:
 it takes those for kubectl port-forward. With preemption, whoever stepped down
-leads again later if its priority is higher; what is printed says when.`,
+takes over again if its priority is higher; what is printed says when.`,
 		Example: `  kubectl conclave step-down ledger
   kubectl conclave step-down ledger --to ledger-1`,
 		Args:              oneGroup,
@@ -183,7 +183,7 @@ func (w *witness) ask(ctx context.Context, pod, to string) (client.State, error)
 	asking := http.Client{Transport: &http.Transport{DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true}}
 	response, err := asking.Do(request)
 	if err != nil {
-		return after, fmt.Errorf("the agent in pod %s doesn't answer: %w", pod, err)
+		return after, fmt.Errorf("the agent in pod %s doesn't answer: %w", pod, errors.Unwrap(err)) // without the URL
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
@@ -249,5 +249,6 @@ func comesBack(g *v1.ElectionGroup, before *v1.Coordinator, after *client.State)
 	if s := g.Spec.Preemption.StableSeconds; s != nil {
 		seconds = *s
 	}
-	return fmt.Sprintf("%s has a higher priority (%d) and stays away for %d s; then it takes over again, unless preemption is Never", before.Pod, before.Priority, seconds)
+	return fmt.Sprintf("%s has a higher priority (%d): it stays away for %d s, and takes over again when it is well (spec.preemption.policy: %s)",
+		before.Pod, before.Priority, seconds, g.Spec.Preemption.Policy)
 }

@@ -121,6 +121,7 @@ func onScreen(ctx context.Context, to *os.File, f *follower) {
 	for {
 		select {
 		case <-ctx.Done():
+			fmt.Fprintln(to)
 			return
 		case change := <-news:
 			change()
