@@ -96,7 +96,7 @@ vuln: ## Look for known vulnerabilities; needs the network, so it is not part of
 PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
 # These start agents as processes: one after the other, and never from the cache, for Go doesn't look at what those were
 # built from.
-PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/agent/troupe|test/agents|hack/bench-agent|examples)$$
+PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/agent/troupe|test/agents|hack/bench-agent|hack/bench-operator|examples)$$
 GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test

@@ -293,6 +293,6 @@ func (c *Cluster) judge() {
 	}
 	c.Goals = append(c.Goals,
 		figures.AtMost("full table after the last pod is ready", "s", c.Up, 5),
-		figures.AtMost("writes while idle, but for the Lease", "requests", c.Idle.Requests[writes], 0),
-		figures.AtMost("reads while idle, but for the Lease", "requests", c.Idle.Requests[reads], 0))
+		figures.AtMost("writes while idle, but for the Lease", "requests", c.Idle.Requests.of(writes), 0),
+		figures.AtMost("reads while idle, but for the Lease", "requests", c.Idle.Requests.of(reads), 0))
 }

@@ -22,14 +22,19 @@ import (
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctrl.SetLogger(logr.Discard()) // What matters comes back as an error.
-	klog.SetLogger(logr.Discard())
+	quieten()
 	err := newRoot().ExecuteContext(ctx)
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+}
+
+// quieten has the libraries log nothing: what matters comes back as an error.
+func quieten() {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 }
 
 // The parts.
@@ -110,8 +115,15 @@ func (o *options) check() error {
 			return fmt.Errorf("--part %s: choose from %s", part, strings.Join(allParts, ", "))
 		}
 	}
-	if o.groups < 1 || o.members < 1 || o.groups*o.members > 200*250 {
-		return fmt.Errorf("--groups %d --members %d: both must be 1 or more, and there are addresses for %d members", o.groups, o.members, 200*250)
+	if o.groups < 1 || o.members < 1 || o.groups*o.members > maxMembers {
+		return fmt.Errorf("--groups %d --members %d: both must be 1 or more, and there are addresses for %d members", o.groups, o.members, maxMembers)
+	}
+	for flag, number := range map[string]int{
+		"lease-rounds": o.leaseRounds, "bystanders": o.bystanders, "kills": o.kills, "deletions": o.deletions, "hand-overs": o.handOvers,
+	} {
+		if number < 0 {
+			return fmt.Errorf("--%s %d: it must be 0 or more", flag, number)
+		}
 	}
 	if o.rate <= 0 {
 		return fmt.Errorf("--rate %g: it must be above 0", o.rate)

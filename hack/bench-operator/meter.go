@@ -29,11 +29,16 @@ type meter struct {
 	name  string
 }
 
-// The kinds, the first that fits counts.
+// kind is a kind of requests. Its name begins with what it is: a read, a write,
+// a watch, or what the Lease of the manager takes.
+type kind struct {
+	name                     string
+	verbs, groups, resources []string
+}
+
 const (
 	leaseWrites = "lease-writes"
 	leaseReads  = "lease-reads"
-	watches     = "watches"
 	writes      = "writes"
 	reads       = "reads"
 )
@@ -41,17 +46,39 @@ const (
 var (
 	writing    = []string{"create", "update", "patch", "delete", "deletecollection"}
 	everything = []string{"*"}
-	kinds      = []struct {
-		name                     string
-		verbs, groups, resources []string
-	}{
+	kinds      = listKinds()
+)
+
+// listKinds are the kinds, of which the first that fits counts.
+func listKinds() []kind {
+	const ours, core = "conclave.dev", ""
+	all := []kind{
 		{leaseWrites, writing, []string{"coordination.k8s.io"}, []string{"leases"}},
 		{leaseReads, everything, []string{"coordination.k8s.io"}, []string{"leases"}},
-		{watches, []string{"watch"}, everything, everything},
-		{writes, writing, everything, everything},
-		{reads, everything, everything, everything},
+		{"watches", []string{"watch"}, everything, everything},
 	}
-)
+	for _, of := range []struct{ group, resource string }{
+		{ours, "electiongroups"},
+		{core, "pods"},
+		{core, "configmaps"},
+		{core, "services"},
+		{"discovery.k8s.io", "endpointslices"},
+		{core, "events"},
+		{"events.k8s.io", "events"},
+		{core, "nodes"},
+		{core, "secrets"},
+		{core, "namespaces"},
+		{"authentication.k8s.io", "tokenreviews"},
+		{"admissionregistration.k8s.io", "mutatingwebhookconfigurations"},
+	} {
+		name, group, resources := of.resource, []string{of.group}, []string{of.resource, of.resource + "/status"}
+		if of.group == "events.k8s.io" {
+			name = "new-events"
+		}
+		all = append(all, kind{writes + "-" + name, writing, group, resources}, kind{reads + "-" + name, everything, group, resources})
+	}
+	return append(all, kind{writes + "-others", writing, everything, everything}, kind{reads + "-others", everything, everything, everything})
+}
 
 // newMeter counts the requests of a user from now on.
 func newMeter(ctx context.Context, admin *kubernetes.Clientset, name, user string) (*meter, error) {
@@ -61,7 +88,7 @@ func newMeter(ctx context.Context, admin *kubernetes.Clientset, name, user strin
 			ObjectMeta: metav1.ObjectMeta{Name: m.schema(kind.name)},
 			Spec: flowcontrolv1.FlowSchemaSpec{
 				PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "workload-low"},
-				MatchingPrecedence:         int32(500 + i),
+				MatchingPrecedence:         int32(500 + i), //nolint:gosec // there are few
 				DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
 				Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 					Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}}},
@@ -71,7 +98,7 @@ func newMeter(ctx context.Context, admin *kubernetes.Clientset, name, user strin
 				}},
 			},
 		}
-		if kind.name == reads {
+		if i == len(kinds)-1 {
 			schema.Spec.Rules[0].NonResourceRules = []flowcontrolv1.NonResourcePolicyRule{{Verbs: everything, NonResourceURLs: everything}}
 		}
 		if _, err := admin.FlowcontrolV1().FlowSchemas().Create(ctx, schema, metav1.CreateOptions{}); err != nil {
@@ -114,6 +141,16 @@ func (r Requests) since(before Requests) Requests {
 		}
 	}
 	return more
+}
+
+// of is how many of them have a name that begins so.
+func (r Requests) of(begin string) (sum float64) {
+	for what, count := range r {
+		if strings.HasPrefix(what, begin) {
+			sum += count
+		}
+	}
+	return sum
 }
 
 // per divides by a number, rounded to hundredths.

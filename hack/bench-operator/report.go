@@ -91,9 +91,7 @@ func (s *Scale) print(out io.Writer) {
 	line("  of everybody", "%s", e.All)
 	line("CPU meanwhile, % of a core", "%s", Requests(e.CPU))
 	line("idle", "%.0f s: %s; %.2f %% of a core, %.0f bytes a minute on each stream", s.Idle.Seconds, s.Idle.Requests, s.Idle.CPU, s.Idle.Bytes)
-	line("  of everybody", "%s", s.Idle.All)
 	line("restart -> all agents heard", "%.1f s; %s; %d changes of groups", s.Restart.Heard, s.Restart.Requests, s.Restart.Changes)
-	line("  of everybody", "%s", s.Restart.All)
 	if err := table.Flush(); err != nil {
 		return // Whoever reads it has gone.
 	}

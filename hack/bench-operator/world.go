@@ -45,7 +45,8 @@ const (
 	perNamespace = 50
 	nodes        = 50
 	// perNet is how many agents have the same third byte in their addresses.
-	perNet = 250
+	perNet     = 250
+	maxMembers = 200 * perNet
 )
 
 // address is that of the n-th agent: each has one of its own.
@@ -180,7 +181,7 @@ func (w *world) createPod(ctx context.Context, pod *corev1.Pod, ip string) error
 		return all
 	}
 	pod.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, StartTime: &now, QOSClass: corev1.PodQOSBurstable,
+		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}, StartTime: &now, QOSClass: pod.Status.QOSClass,
 		InitContainerStatuses: statuses(pod.Spec.InitContainers), ContainerStatuses: statuses(pod.Spec.Containers),
 	}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
