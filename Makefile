@@ -96,7 +96,7 @@ vuln: ## Look for known vulnerabilities; needs the network, so it is not part of
 PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
 # These start agents as processes: one after the other, and never from the cache, for Go doesn't look at what those were
 # built from.
-PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/agent/troupe|test/agents|hack/bench-agent|examples)$$
+PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/agent/troupe|test/agents|hack/bench-agent|hack/bench-operator|examples)$$
 GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test
@@ -170,6 +170,11 @@ soak-agent: ## Run applications over real agents through FAULTS faults in each s
 bench-agent: ## Measure real agents: kills of the coordinator, hand-overs, idle cost; ARGS="--agents 5 -o json" chooses.
 	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-agent
 	@bin/bench-agent $(ARGS)
+
+.PHONY: bench-operator
+bench-operator: ## Measure the operator, and a Lease beside it; ARGS="--part scale --groups 100 -o json" chooses. A part takes root.
+	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-operator
+	@bin/bench-operator $(ARGS)
 
 ##@ Build
 

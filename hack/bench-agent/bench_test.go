@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/figures"
 )
 
 // TestMain lets this program be what the benchmark starts once more.
@@ -32,7 +34,7 @@ func TestEverythingIsMeasured(t *testing.T) {
 		t.Errorf("%d rounds failed: %v", count, report.Groups[0].Failures)
 	}
 	group := report.Groups[0]
-	for what, series := range map[string]*Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
+	for what, series := range map[string]*figures.Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
 		if series == nil {
 			t.Errorf("no %s was measured", what)
 		}
@@ -65,21 +67,5 @@ func TestSuspicionsAreCounted(t *testing.T) {
 		if _, found := report.Suspicions.Counters[name]; !found {
 			t.Errorf("%s was not counted: %v", name, report.Suspicions.Counters)
 		}
-	}
-}
-
-func TestRanks(t *testing.T) {
-	var rounds []time.Duration
-	for i := range 200 {
-		rounds = append(rounds, time.Duration(200-i)*time.Millisecond)
-	}
-	if s := newSeries(rounds); s.Rounds != 200 || s.Median != 100 || s.P99 != 198 || s.Max != 200 || s.All[0] != 200 {
-		t.Errorf("of 1 to 200 ms: %+v", s)
-	}
-	if s := newSeries(rounds[199:]); s.Median != 1 || s.P99 != 1 || s.Max != 1 {
-		t.Errorf("of 1 ms: %+v", s)
-	}
-	if newSeries(nil) != nil {
-		t.Error("of nothing, something")
 	}
 }

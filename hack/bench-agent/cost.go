@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/figures"
 )
 
 // Idle is what agents cost while nothing happens.
@@ -23,9 +19,9 @@ type Idle struct {
 	Resident float64 `json:"residentMiB"`
 	// Coordinator and Follower are shares of a core, in percent; Follower the
 	// median.
-	Coordinator float64 `json:"coordinatorPercent"`
-	Follower    float64 `json:"followerPercent"`
-	Goals       []Goal  `json:"goals"`
+	Coordinator float64        `json:"coordinatorPercent"`
+	Follower    float64        `json:"followerPercent"`
+	Goals       []figures.Goal `json:"goals"`
 }
 
 // idlePeers is how many peers an idle agent has.
@@ -66,8 +62,8 @@ func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Id
 	var resident, followers []float64
 	idle := &Idle{Peers: idlePeers, Seconds: elapsed.Seconds()}
 	for name, used := range after {
-		share := 100 * float64(used.cpu-before[name].cpu) / float64(elapsed)
-		resident = append(resident, float64(used.resident)/(1<<20))
+		share := 100 * float64(used.CPU-before[name].CPU) / float64(elapsed)
+		resident = append(resident, figures.MiB(used.Resident))
 		if name == b.coordinator {
 			idle.Coordinator = share
 		} else {
@@ -76,11 +72,11 @@ func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Id
 	}
 	slices.Sort(resident)
 	slices.Sort(followers)
-	idle.Resident, idle.Follower = rank(resident, 50), rank(followers, 50)
-	idle.Goals = []Goal{
-		atMost("resident memory", "MiB", idle.Resident, 15),
-		atMost("CPU of a follower", "% of a core", idle.Follower, 0.1),
-		atMost("CPU of the coordinator", "% of a core", idle.Coordinator, 0.1),
+	idle.Resident, idle.Follower = figures.Rank(resident, 50), figures.Rank(followers, 50)
+	idle.Goals = []figures.Goal{
+		figures.AtMost("resident memory", "MiB", idle.Resident, 15),
+		figures.AtMost("CPU of a follower", "% of a core", idle.Follower, 0.1),
+		figures.AtMost("CPU of the coordinator", "% of a core", idle.Coordinator, 0.1),
 	}
 	return idle, nil
 }
@@ -97,64 +93,14 @@ func pass(ctx context.Context, period time.Duration) error {
 	}
 }
 
-// used is what a process has used so far.
-type used struct {
-	cpu      time.Duration
-	resident int64
-}
-
-func usage(t *troupe.Troupe) (map[string]used, error) {
-	all := map[string]used{}
+func usage(t *troupe.Troupe) (map[string]figures.Usage, error) {
+	all := map[string]figures.Usage{}
 	for _, name := range t.Names() {
-		folder := filepath.Join("/proc", strconv.Itoa(t.Agent(name).PID()))
-		cpu, err := cpuTime(folder)
+		used, err := figures.UsageOf(t.Agent(name).PID())
 		if err != nil {
-			return nil, fmt.Errorf("see how busy agent %s was: %w", name, err)
+			return nil, fmt.Errorf("agent %s: %w", name, err)
 		}
-		resident, err := residentMemory(folder)
-		if err != nil {
-			return nil, fmt.Errorf("see how large agent %s is: %w", name, err)
-		}
-		all[name] = used{cpu, resident}
+		all[name] = used
 	}
 	return all, nil
-}
-
-// cpuTime adds up the threads, in nanoseconds. The process's own stat counts in
-// hundredths of seconds, which is more than an idle agent uses in 10 s.
-func cpuTime(folder string) (time.Duration, error) {
-	threads, err := filepath.Glob(filepath.Join(folder, "task", "*", "schedstat"))
-	if err != nil || len(threads) == 0 {
-		return 0, errors.Join(err, fmt.Errorf("no schedstat of threads in %s", folder))
-	}
-	var sum time.Duration
-	for _, thread := range threads {
-		content, err := os.ReadFile(thread)
-		if err != nil {
-			return 0, err
-		}
-		onCPU, _, _ := strings.Cut(string(content), " ")
-		nanoseconds, err := strconv.ParseInt(onCPU, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", thread, err)
-		}
-		sum += time.Duration(nanoseconds)
-	}
-	return sum, nil
-}
-
-func residentMemory(folder string) (int64, error) {
-	file, err := os.Open(filepath.Join(folder, "status"))
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if value, found := strings.CutPrefix(lines.Text(), "VmRSS:"); found {
-			kibibytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
-			return kibibytes << 10, err
-		}
-	}
-	return 0, errors.Join(lines.Err(), errors.New("its status has no VmRSS"))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/figures"
 )
 
 // measurer has what all groups are measured with.
@@ -136,13 +137,13 @@ func (m *measurer) kills(ctx context.Context, b *bench, group *Group) (err error
 		floors = append(floors, took)
 		return b.kill(ctx)
 	})
-	group.Floor = newSeries(floors)
+	group.Floor = figures.NewSeries(floors)
 	return err
 }
 
 // rounds repeats something. A round that is late is reported and counts as
 // failed; any other error ends the measurement.
-func (m *measurer) rounds(ctx context.Context, group *Group, what string, count int, round func(context.Context) (time.Duration, error)) (*Series, error) {
+func (m *measurer) rounds(ctx context.Context, group *Group, what string, count int, round func(context.Context) (time.Duration, error)) (*figures.Series, error) {
 	if group.Agents < 2 {
 		count = 0
 	}
@@ -164,7 +165,7 @@ func (m *measurer) rounds(ctx context.Context, group *Group, what string, count 
 			m.say("%d agents, %s: %d of %d rounds of %s", group.Agents, group.Mode, i+1, count, what)
 		}
 	}
-	return newSeries(all), nil
+	return figures.NewSeries(all), nil
 }
 
 // steps is how many rounds there are between two lines of progress.

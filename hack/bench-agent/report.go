@@ -3,18 +3,16 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"text/tabwriter"
 
-	"golang.org/x/sys/unix"
+	"github.com/conclave-dev/conclave/internal/figures"
 )
 
 // Report is all that was measured in one run.
 type Report struct {
-	Cores      int         `json:"cores"`
-	Go         string      `json:"go"`
-	Kernel     string      `json:"kernel"`
+	figures.Machine
+
 	Groups     []*Group    `json:"groups,omitempty"`
 	Idle       *Idle       `json:"idle,omitempty"`
 	Suspicions *Suspicions `json:"suspicions,omitempty"`
@@ -26,44 +24,16 @@ type Group struct {
 	Mode   string `json:"mode"`
 	TLS    bool   `json:"tls"`
 	// Kills, HandOvers and Stops are nil if there was no round that succeeded.
-	Kills     *Series `json:"kills,omitempty"`
-	Floor     *Series `json:"floor,omitempty"`
-	HandOvers *Series `json:"handOvers,omitempty"`
-	Stops     *Series `json:"stops,omitempty"`
-	Goals     []Goal  `json:"goals,omitempty"`
+	Kills     *figures.Series `json:"kills,omitempty"`
+	Floor     *figures.Series `json:"floor,omitempty"`
+	HandOvers *figures.Series `json:"handOvers,omitempty"`
+	Stops     *figures.Series `json:"stops,omitempty"`
+	Goals     []figures.Goal  `json:"goals,omitempty"`
 	// Failures are the rounds that didn't come to their end in time.
 	Failures []string `json:"failures,omitempty"`
 }
 
-// Goal is a number to reach, and whether it was.
-type Goal struct {
-	What     string  `json:"what"`
-	Unit     string  `json:"unit"`
-	Measured float64 `json:"measured"`
-	Limit    float64 `json:"limit"`
-	Reached  bool    `json:"reached"`
-}
-
-func atMost(what, unit string, measured, limit float64) Goal {
-	return Goal{What: what, Unit: unit, Measured: measured, Limit: limit, Reached: measured <= limit}
-}
-
-func (g Goal) String() string {
-	verdict := "reached"
-	if !g.Reached {
-		verdict = "NOT REACHED"
-	}
-	return fmt.Sprintf("%s: %.3g %s, at most %.3g: %s", g.What, g.Measured, g.Unit, g.Limit, verdict)
-}
-
-func newReport() *Report {
-	r := &Report{Cores: runtime.NumCPU(), Go: runtime.Version()}
-	var name unix.Utsname
-	if err := unix.Uname(&name); err == nil {
-		r.Kernel = unix.ByteSliceToString(name.Release[:])
-	}
-	return r
-}
+func newReport() *Report { return &Report{Machine: figures.ThisMachine()} }
 
 // defaultLease is what the agents have, for the groups don't say.
 const defaultLease = 500
@@ -75,18 +45,18 @@ func (g *Group) judge() {
 		return
 	}
 	if g.Kills != nil && g.Mode == "Strict" {
-		g.Goals = append(g.Goals, atMost("kill, longest", "ms", g.Kills.Max, defaultLease+5))
+		g.Goals = append(g.Goals, figures.AtMost("kill, longest", "ms", g.Kills.Max, defaultLease+5))
 	}
 	if g.Kills != nil && g.Floor != nil && g.Mode != "Strict" {
 		g.Goals = append(g.Goals,
-			atMost("kill, median", "times the floor", g.Kills.Median/g.Floor.Median, 5),
-			atMost("kill, p99", "ms", g.Kills.P99, 10))
+			figures.AtMost("kill, median", "times the floor", g.Kills.Median/g.Floor.Median, 5),
+			figures.AtMost("kill, p99", "ms", g.Kills.P99, 10))
 	}
 	if g.HandOvers != nil {
-		g.Goals = append(g.Goals, atMost("hand-over, median", "ms", g.HandOvers.Median, 3))
+		g.Goals = append(g.Goals, figures.AtMost("hand-over, median", "ms", g.HandOvers.Median, 3))
 	}
 	if g.Stops != nil {
-		g.Goals = append(g.Goals, atMost("stop, p99", "ms", g.Stops.P99, 600))
+		g.Goals = append(g.Goals, figures.AtMost("stop, p99", "ms", g.Stops.P99, 600))
 	}
 }
 
@@ -100,7 +70,7 @@ func (r *Report) failures() int {
 
 // print writes the report as a table, and under it the goals.
 func (r *Report) print(out io.Writer) error {
-	fmt.Fprintf(out, "%d cores, Linux %s, %s\n\n", r.Cores, r.Kernel, r.Go)
+	fmt.Fprintf(out, "%s\n\n", r.Machine)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(r.Groups) > 0 {
 		fmt.Fprintln(table, "agents\tmode\twhat, in ms\trounds\tmedian\tp99\tmax\tmedian/floor\t")
@@ -131,7 +101,7 @@ func (g *Group) print(table io.Writer) {
 	}
 	for _, row := range []struct {
 		what   string
-		series *Series
+		series *figures.Series
 	}{{"kill -9 -> all know", g.Kills}, {"floor", g.Floor}, {"hand-over, gap", g.HandOvers}, {"SIGSTOP -> all know", g.Stops}} {
 		if row.series == nil {
 			continue

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/figures"
 )
 
 // Suspicions is how often agents were taken for dead while all were alive, and
@@ -27,8 +28,8 @@ type Suspicions struct {
 	// Counters are by how much the agents' counters have risen, all together.
 	Counters map[string]float64 `json:"counters"`
 	// Changes is how often an agent announced another coordinator or term.
-	Changes int  `json:"changes"`
-	Goal    Goal `json:"goal"`
+	Changes int          `json:"changes"`
+	Goal    figures.Goal `json:"goal"`
 }
 
 const (
@@ -104,7 +105,7 @@ func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) 
 		}
 		return true
 	})
-	s.Goal = atMost("suspicions of agents that are well", "suspicions", s.Counters[suspicions], 0)
+	s.Goal = figures.AtMost("suspicions of agents that are well", "suspicions", s.Counters[suspicions], 0)
 	return s, nil
 }
 

@@ -1,4 +1,5 @@
-package main
+// Package figures is what the benchmarks measure, and how they say it.
+package figures
 
 import (
 	"slices"
@@ -15,7 +16,8 @@ type Series struct {
 	All []float64 `json:"allMillis"`
 }
 
-func newSeries(rounds []time.Duration) *Series {
+// NewSeries is nil if there was no round.
+func NewSeries(rounds []time.Duration) *Series {
 	if len(rounds) == 0 {
 		return nil
 	}
@@ -24,13 +26,13 @@ func newSeries(rounds []time.Duration) *Series {
 		s.All = append(s.All, millis(round))
 	}
 	sorted := slices.Sorted(slices.Values(s.All))
-	s.Median, s.P99, s.Max = rank(sorted, 50), rank(sorted, 99), sorted[len(sorted)-1]
+	s.Median, s.P99, s.Max = Rank(sorted, 50), Rank(sorted, 99), sorted[len(sorted)-1]
 	return s
 }
 
-// rank returns the smallest value that so many percent don't exceed. Of 20
+// Rank returns the smallest value that so many percent don't exceed. Of 20
 // rounds, the 99th percentile is the longest.
-func rank(sorted []float64, percent int) float64 {
+func Rank(sorted []float64, percent int) float64 {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }
 

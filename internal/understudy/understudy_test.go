@@ -1,0 +1,222 @@
+package understudy_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/understudy"
+)
+
+// stage is an understudy of ledger-1, and somebody who calls it.
+type stage struct {
+	t      *testing.T
+	agent  *understudy.Agent
+	client *http.Client
+}
+
+func newStage(t *testing.T, caller identity.Name) stage {
+	t.Helper()
+	authority, root, err := identity.NewAuthority("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := understudy.Role{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: freeAddress(t)}
+	agent, err := understudy.Start(t.Context(), role, understudy.Wardrobe{Authority: authority, Authorities: root.Cert})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { agent.Close() })
+	pair, err := authority.Issue(identity.Names{caller}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := identity.Hold(pair, root.Cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: held.Client(identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-1"})}
+	t.Cleanup(transport.CloseIdleConnections)
+	return stage{t, agent, &http.Client{Transport: transport}}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// ask sends a request and returns the status with what was answered.
+func (s stage) ask(method, path string, body any) (int, string) {
+	s.t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response := s.open(s.t.Context(), method, path, text)
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(said)
+}
+
+func (s stage) open(ctx context.Context, method, path string, body []byte) *http.Response {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+s.agent.Address()+path, bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response
+}
+
+// reports returns a function that returns the next event of a stream.
+func (s stage) reports() func() (kind string, data []byte) {
+	s.t.Helper()
+	response := s.open(s.t.Context(), http.MethodGet, control.ReportsPath, nil)
+	s.t.Cleanup(func() { response.Body.Close() })
+	lines := bufio.NewScanner(response.Body)
+	return func() (kind string, data []byte) {
+		s.t.Helper()
+		for lines.Scan() {
+			if value, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				kind = value
+			}
+			if value, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				return kind, []byte(value)
+			}
+		}
+		s.t.Fatal("the stream has ended:", lines.Err())
+		return "", nil
+	}
+}
+
+func (s stage) nextReport(next func() (string, []byte)) control.Report {
+	s.t.Helper()
+	kind, data := next()
+	var r control.Report
+	if err := json.Unmarshal(data, &r); err != nil || kind != control.EventGroup {
+		s.t.Fatalf("%s %s is no report (%v)", kind, data, err)
+	}
+	return r
+}
+
+func document(revision int64, version uint32) control.Document {
+	return control.Document{UID: "u", Generation: 7, Revision: revision, Group: control.Group{
+		Name: "ledger", Version: version, Members: []control.Member{
+			{Name: "ledger-0", Priority: 1, Address: "127.0.0.1:1"}, {Name: "ledger-1", Priority: 2, Address: "127.0.0.1:2"},
+		},
+	}}
+}
+
+func TestItReportsWhatItIsToldAndWhatIsDecreed(t *testing.T) {
+	s := newStage(t, control.Operator)
+	next := s.reports()
+	if kind, data := next(); kind != control.EventCurrent || !strings.Contains(string(data), `"pod":"ledger-1"`) {
+		t.Fatalf("before it is in any group, it says %s %s", kind, data)
+	}
+	if code, said := s.ask(http.MethodPut, control.GroupPath("ledger"), document(10, 1)); code != http.StatusNoContent {
+		t.Fatalf("a document is answered with %d %s", code, said)
+	}
+	r := s.nextReport(next)
+	if r.UID != "u" || r.Generation != 7 || r.Revision != 10 || r.Version != 1 || r.Coordinator != "" || !r.Standing || r.Digest == "" {
+		t.Errorf("told a document, it reports %+v", r)
+	}
+	elected := time.Now()
+	if err := s.agent.Obey("ledger", understudy.Decree{
+		Coordinator: "ledger-0", Term: 5, ElectedAt: elected, Crashed: map[string]bool{"ledger-1": true},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r = s.nextReport(next)
+	want := []control.Row{{Name: "ledger-1", Priority: 2, Status: "Crashed"}, {Name: "ledger-0", Priority: 1, Status: "Coordinator", Connected: true}}
+	if r.Coordinator != "ledger-0" || r.Term != 5 || !r.ElectedAt.Equal(elected) || len(r.Processes) != 2 || r.Processes[0] != want[0] || r.Processes[1] != want[1] {
+		t.Errorf("decreed a coordinator, it reports %+v", r)
+	}
+	if code, said := s.ask(http.MethodPut, control.GroupPath("ledger")+control.Standing, map[string]bool{"standing": false}); code != http.StatusNoContent {
+		t.Errorf("told not to stand, it answers %d %s", code, said)
+	}
+	if r = s.nextReport(next); r.Standing || !r.Withheld {
+		t.Errorf("told not to stand, it reports %+v", r)
+	}
+	if code, said := s.ask(http.MethodDelete, control.GroupPath("ledger")+"?uid=u", nil); code != http.StatusNoContent {
+		t.Errorf("told to leave, it answers %d %s", code, said)
+	}
+	if kind, data := next(); kind != control.EventLeft || string(data) != `{"group":"ledger","uid":"u"}` {
+		t.Errorf("told to leave, it says %s %s", kind, data)
+	}
+	if err := s.agent.Obey("ledger", understudy.Decree{}); err == nil {
+		t.Error("it obeys in a group that it has left")
+	}
+}
+
+func TestAnOlderDocumentCountsForNothing(t *testing.T) {
+	s := newStage(t, control.Operator)
+	for _, d := range []control.Document{document(10, 2), document(9, 1)} {
+		if code, said := s.ask(http.MethodPut, control.GroupPath("ledger"), d); code != http.StatusNoContent {
+			t.Fatalf("a document is answered with %d %s", code, said)
+		}
+	}
+	if d, err := s.agent.AwaitDocument(t.Context(), "ledger"); err != nil || d.Revision != 10 || d.Group.Version != 2 {
+		t.Errorf("it goes by %+v (%v)", d, err)
+	}
+}
+
+func TestAStreamBeginsWithWhatThereIs(t *testing.T) {
+	s := newStage(t, control.Operator)
+	s.ask(http.MethodPut, control.GroupPath("ledger"), document(10, 1))
+	next := s.reports()
+	if r := s.nextReport(next); r.Revision != 10 {
+		t.Errorf("it reports %+v", r)
+	}
+	if kind, _ := next(); kind != control.EventCurrent {
+		t.Errorf("after its only group, it says %s", kind)
+	}
+	if received, sent := s.agent.Traffic(); received == 0 || sent == 0 {
+		t.Errorf("%d bytes came and %d went", received, sent)
+	}
+}
+
+func TestNobodyElseIsHeard(t *testing.T) {
+	s := newStage(t, identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-0"})
+	if code, said := s.ask(http.MethodGet, control.ReportsPath, nil); code != http.StatusForbidden || !strings.Contains(said, "for the operator") {
+		t.Errorf("a peer is answered with %d %s", code, said)
+	}
+}
+
+func TestNonsenseIsRefused(t *testing.T) {
+	s := newStage(t, control.Operator)
+	for _, nonsense := range []struct {
+		method, path string
+		body         any
+		code         int
+		part         string
+	}{
+		{http.MethodPut, control.GroupPath("audit"), document(1, 1), http.StatusBadRequest, "about the group"},
+		{http.MethodPut, control.GroupPath("ledger"), []int{1}, http.StatusBadRequest, "unmarshal"},
+		{http.MethodDelete, control.GroupPath("ledger") + "?uid=u", nil, http.StatusNotFound, "no part"},
+		{http.MethodPut, control.GroupPath("ledger") + control.Standing, map[string]bool{"standing": true}, http.StatusNotFound, "no part"},
+	} {
+		if code, said := s.ask(nonsense.method, nonsense.path, nonsense.body); code != nonsense.code || !strings.Contains(said, nonsense.part) {
+			t.Errorf("%s %s is answered with %d %s", nonsense.method, nonsense.path, code, said)
+		}
+	}
+}
