@@ -23,11 +23,25 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 	if list.Previous != nil {
 		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: told(list.Previous.Members, at)}
 	}
-	g.Departed = list.Departed
+	g.Departed = departed(list)
 	if list.Floor != nil {
 		g.Floor = uint64(*list.Floor)
 	}
 	return control.Document{UID: string(group.UID), Generation: group.Generation, Group: g}
+}
+
+// departed are the members of the list before that are no longer asked: all, as
+// soon as it has no say. Otherwise an agent that starts later would wait for a
+// majority of pods which may be gone for good.
+func departed(list *v1.MemberList) []string {
+	if list.Previous == nil || list.State != v1.ListSettled {
+		return list.Departed
+	}
+	all := make([]string, len(list.Previous.Members))
+	for i, m := range list.Previous.Members {
+		all[i] = m.Pod
+	}
+	return all
 }
 
 // settings are the group's own. The API server has filled in the defaults; a

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"net"
 	"path/filepath"
 	"reflect"
@@ -63,7 +64,7 @@ func TestAgentsReadDocuments(t *testing.T) {
 		}
 		g := c.Groups[0]
 		if g.Name != f.Group.Name || int64(g.List.Version) != p.List.Version || len(g.List.Members) != len(p.List.Members) ||
-			g.Safety.Lease != time.Duration(f.Group.Spec.Safety.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(p.List.Departed) {
+			g.Safety.Lease != time.Duration(f.Group.Spec.Safety.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(departed(p.List)) {
 			t.Fatalf("agents understand %+v of\n%s", g, text)
 		}
 		if p.List.Floor != nil && int64(g.List.Floor) != *p.List.Floor {
@@ -239,5 +240,23 @@ func TestRevision(t *testing.T) {
 	f.Group.Status = v1.ElectionGroupStatus{}
 	if p := f.step(); p.Document.Revision <= known || p.List.Version != 1 {
 		t.Errorf("the next group of the name has revision %d after %d, and version %d", p.Document.Revision, known, p.List.Version)
+	}
+}
+
+// TestNobodyWaitsForAListThatHasSettled: the pods of the list before may be gone
+// for good, and whoever starts later can't know that they had adopted this one.
+func TestNobodyWaitsForAListThatHasSettled(t *testing.T) {
+	list := v1.MemberList{
+		Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "new", Priority: 1}},
+		Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}},
+		Departed: []string{"b"},
+	}
+	group := declared("a 1").Group
+	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"b"}) {
+		t.Errorf("while it is being adopted, %q have departed", got)
+	}
+	list.State = v1.ListSettled
+	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("when it has settled, %q have departed", got)
 	}
 }
