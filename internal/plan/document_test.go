@@ -3,10 +3,10 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"net"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
