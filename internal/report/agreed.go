@@ -72,13 +72,21 @@ func (h *hearing) agreed() (found finding, again time.Time) {
 //	ledger-0  names ledger-4 .......... names ledger-2 ....     behind: nobody's fault
 //	ledger-1  names ledger-4 ..............................     another view
 //	                                |--- patience ---|
+//
+// Where it takes a majority to lead, a view of an older term is no second
+// coordinator. Then more patience does no harm, and an agent that has been cut
+// off isn't blamed for what it said last before the operator has noticed.
 func (h *hearing) coordinatorsDiffer() (found finding, again time.Time) {
 	all := h.sides(func(v voice) (string, int64) { return v.Coordinator, int64(v.Term) })
 	if len(all) < 2 || h.coordinator == nil {
 		return finding{}, again
 	}
 	if at, ok := h.place[h.coordinator.Pod]; ok {
-		if until, over := h.since(h.rows[at].Since.Time); !over {
+		wait := h.patience()
+		if h.guarded() && all[0].order > all[1].order {
+			wait += unheard
+		}
+		if until, over := h.after(h.rows[at].Since.Time, wait); !over {
 			return finding{}, until
 		}
 	}
@@ -90,6 +98,10 @@ func (h *hearing) coordinatorsDiffer() (found finding, again time.Time) {
 		return fmt.Sprintf("%s %s that %s leads in term %d", plan.Few(s.pods), verb, s.what, s.order)
 	})), again
 }
+
+// unheard is how long an agent may have been cut off before the operator, who
+// hears it breathe every few seconds, knows.
+const unheard = 15 * time.Second
 
 func (h *hearing) listsDiffer() finding {
 	versions := map[uint32][]string{}

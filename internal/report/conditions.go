@@ -77,7 +77,11 @@ func (h *hearing) unlessUnasked(of v1.ConditionType, found finding) finding {
 // for their patience, counted from a time of which the API server keeps the
 // second.
 func (h *hearing) since(moment time.Time) (until time.Time, over bool) {
-	until = moment.Add(h.patience() + time.Second)
+	return h.after(moment, h.patience())
+}
+
+func (h *hearing) after(moment time.Time, wait time.Duration) (until time.Time, over bool) {
+	until = moment.Add(wait + time.Second)
 	return until, !h.Now.Before(until)
 }
 

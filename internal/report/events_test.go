@@ -24,7 +24,7 @@ func TestStory(t *testing.T) {
 		{"nothing happens", 9 * time.Second, func() {}, "c", "", 0},
 		{
 			"c is killed, and b elected at once", 10 * time.Second, func() { s.kill("c"); s.term++; s.name("b", "b") },
-			"b", "Normal CoordinatorElected: b leads in term 130896002, after c", 10*time.Second + 1400*time.Millisecond,
+			"b", "Normal CoordinatorElected: b leads in term 130896002, after c", 10*time.Second + unheard + 1400*time.Millisecond,
 		},
 		{"a hears of it", 10 * time.Second, func() { s.name("b", "a") }, "b", "", 0},
 		{
@@ -159,4 +159,22 @@ func TestListsThatDifferAreTold(t *testing.T) {
 	expect(t, "then", told(s.make().Events), "")
 	s.said("a").Digest, s.said("a").Generation = "d", 0
 	expect(t, "settings", told(s.make().Events), "")
+}
+
+// TestWhoIsCutOffDisagreesWithNobody: c and its connection with the operator are
+// cut off, which shows by its silence only; what it said last is of an older term.
+func TestWhoIsCutOffDisagreesWithNobody(t *testing.T) {
+	s := newScene(3)
+	s.lead("c")
+	s.make()
+	s.term++
+	s.name("b", "a", "b")
+	s.make()
+	s.at(10 * time.Second)
+	r := s.make()
+	expect(t, "agreed", shown(&r.Status, v1.Agreed), "True Agreed: all agents say the same")
+	s.at(20 * time.Second)
+	r = s.make()
+	expect(t, "agreed, if c still breathes", shown(&r.Status, v1.Agreed),
+		"False CoordinatorsDiffer: a and b say that b leads in term 130896003; c says that c leads in term 130896002")
 }
