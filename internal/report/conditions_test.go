@@ -230,6 +230,9 @@ func TestConditions(t *testing.T) {
 			},
 			wanted{agreed: "True Agreed: all agents say the same"},
 		},
+		"the operator's copy of the spec is older than the agents'": {
+			3, func(s *scene) { s.said("a").Generation = 2 }, wanted{agreed: "True Agreed: all agents say the same"},
+		},
 		"agents run with older settings": {
 			3, func(s *scene) { s.Group.Generation = 2; s.said("a").Generation = 2 },
 			wanted{

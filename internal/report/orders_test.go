@@ -82,6 +82,14 @@ func TestStanding(t *testing.T) {
 				s.kill("b")
 			}, "c=true",
 		},
+		"who was kept from it is better than one that is deleted": {
+			func(s *scene) {
+				cordoned(s, "c")
+				s.said("c").Withheld, s.said("c").Standing = true, false
+				s.kill("a")
+				deleted(s, "b")
+			}, "b=false c=true",
+		},
 		"nobody else would stand": {
 			func(s *scene) { cordoned(s, "c"); s.said("a").Standing, s.said("b").Standing = false, false }, "",
 		},
