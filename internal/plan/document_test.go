@@ -181,6 +181,10 @@ func TestAddresses(t *testing.T) {
 		"one is no address": {func(a, _ *corev1.Pod) { a.Status.PodIP = "elsewhere" }, "", "10.0.0.2:7373"},
 		"IPv6":              {func(a, _ *corev1.Pod) { a.Status.PodIP = "fd00::7" }, "[fd00::7]:7373", "10.0.0.2:7373"},
 		"one has ended":     {func(a, b *corev1.Pod) { a.Status.Phase = corev1.PodSucceeded; b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
+		"the younger one has ended": {
+			func(a, b *corev1.Pod) { b.Status.Phase = corev1.PodFailed; b.Status.PodIP = a.Status.PodIP },
+			"10.0.0.1:7373", "",
+		},
 		"one is ending": {func(a, b *corev1.Pod) {
 			b.DeletionTimestamp = new(metav1.NewTime(noon))
 			b.Status.PodIP = a.Status.PodIP

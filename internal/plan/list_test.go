@@ -57,6 +57,24 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// TestNobodyDepartsBeforeAgentsAreTold: until the ConfigMap has the list, a pod
+// that comes begins with the one before.
+func TestNobodyDepartsBeforeAgentsAreTold(t *testing.T) {
+	f := declared("a 10, b 20, c 30")
+	f.step()
+	before := f.Published
+	f.Group.Spec.Members = parse("x 1")
+	f.step()
+	after := f.Published
+	f.Missing["a"], f.Missing["b"] = true, true
+	for _, published := range []*control.Document{nil, before} {
+		f.Published = published
+		expect(t, "not told", listed(Make(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
+	}
+	f.Published = after
+	expect(t, "told", listed(Make(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; gone: a, b")
+}
+
 func TestMajorities(t *testing.T) {
 	for _, c := range []struct {
 		before, adopted, gone string

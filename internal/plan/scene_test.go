@@ -91,7 +91,7 @@ func (f *Facts) step() Plan {
 
 // settled makes plans until the list has settled; everybody adopts it.
 func (f *Facts) settled() Plan {
-	for {
+	for range 100 {
 		p := f.step()
 		if p.List == nil || p.List.State == v1.ListSettled && Make(*f).List.Version == p.List.Version {
 			f.Adopted = map[string]bool{}
@@ -106,6 +106,7 @@ func (f *Facts) settled() Plan {
 			}
 		}
 	}
+	panic("it never settles: " + listed(f.Group.Status.MemberList))
 }
 
 func parse(list string) []v1.Member {
