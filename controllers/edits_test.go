@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"net/http"
 	"slices"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/standin"
 )
 
 // awaitCondition waits for a condition with a reason.
@@ -108,7 +110,7 @@ func TestSelectorFollowsThePods(t *testing.T) {
 
 func TestMembersChange(t *testing.T) {
 	s := newStage(t)
-	s.operator()
+	a := s.operator()
 	for _, pod := range []string{"p-0", "p-1", "p-2", "p-3"} {
 		s.pod(pod, "ledger")
 	}
@@ -140,6 +142,22 @@ func TestMembersChange(t *testing.T) {
 			return true
 		})
 	}
+	s.awaitQuiet(a)
+	for pod, want := range map[string]int{"p-0": 1, "p-1": 1, "p-2": 1, "p-3": 2} {
+		if got := left(s.agents[pod]); got != want {
+			t.Errorf("%s had to leave %d times, and was told so %d times", pod, want, got)
+		}
+	}
+}
+
+func left(agent *standin.Agent) int {
+	count := 0
+	for _, call := range agent.Calls() {
+		if call.Method == http.MethodDelete {
+			count++
+		}
+	}
+	return count
 }
 
 func TestSettingsChangeUnderWay(t *testing.T) {
