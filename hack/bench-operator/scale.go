@@ -78,7 +78,7 @@ type Restart struct {
 // judge compares with the goals, which are for a thousand groups of five, and
 // for fewer all the more.
 func (s *Scale) judge() {
-	s.Goals = append(s.Goals, figures.AtMost("memory of the manager, at most", "MiB", s.Peak, 400))
+	s.Goals = append(s.Goals, figures.AtMost("peak memory of the manager", "MiB", s.Peak, 400))
 	if s.Elections.Lag != nil {
 		s.Goals = append(s.Goals, figures.AtMost("status lag, p99", "ms", s.Elections.Lag.P99, 250))
 	}

@@ -13,6 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"strconv"
@@ -99,7 +101,7 @@ func Start(ctx context.Context, role Role, w Wardrobe) (*Agent, error) {
 		return nil, fmt.Errorf("understudy of %s: %w", role.Pod, err)
 	}
 	a := &Agent{role: role, life: uint32(time.Now().UnixMilli()), groups: map[string]*part{}, news: make(chan struct{})}
-	a.server = &http.Server{Handler: a.handler(), ReadHeaderTimeout: patience}
+	a.server = &http.Server{Handler: a.handler(), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = a.server.Serve(tls.NewListener(counted{listener, a}, held.Server())) }() // It ends when it is closed.
 	return a, nil
 }
