@@ -54,7 +54,7 @@ func read(t *testing.T, text string) (*config.Config, error) {
 // TestAgentsReadDocuments: whatever the schema accepts, agents understand.
 func TestAgentsReadDocuments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for range 1500 {
+	for range 500 {
 		f := anyFacts(rng)
 		p := Make(*f)
 		text := p.ConfigMap.Data[control.DocumentKey]

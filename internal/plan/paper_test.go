@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	lives = flag.Int("lives", 200, "how many groups live on paper")
+	lives = flag.Int("lives", 100, "how many groups live on paper")
 	seed  = flag.Uint64("seed", 1, "that of the first one")
 )
 

@@ -41,6 +41,8 @@ func TestStory(t *testing.T) {
 		},
 		{"that is told once", 50 * time.Second, func() {}, "nobody", "", 0},
 		{"another reason doesn't tell it again", 60 * time.Second, func() { s.kill("b"); s.lose("b") }, "nobody", "", 0},
+		{"nobody is heard for a while", 62 * time.Second, func() { s.lose("c") }, "nobody", "", 0},
+		{"and c is again: that was told", 64 * time.Second, func() { s.hear("c") }, "nobody", "", 0},
 		{"a itself comes back", 70 * time.Second, func() {
 			for _, name := range s.names {
 				s.hear(name)

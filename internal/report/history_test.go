@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 150, "how many random histories")
+	histories = flag.Int("histories", 90, "how many random histories")
 	seed      = flag.Uint64("seed", 1, "that of the first one")
 )
 
