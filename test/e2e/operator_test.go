@@ -112,13 +112,13 @@ func explainOperator(c *cluster) {
 	}
 }
 
-func (s ledger) group(name string) electionGroup { return s.groupIn(samples, name) }
+func (l ledger) group(name string) electionGroup { return l.groupIn(samples, name) }
 
-func (s ledger) groupIn(namespace, name string) electionGroup {
-	s.t.Helper()
+func (l ledger) groupIn(namespace, name string) electionGroup {
+	l.t.Helper()
 	var g electionGroup
-	if err := json.Unmarshal([]byte(s.kubectl("get", "electiongroup", name, "--namespace", namespace, "-o", "json")), &g); err != nil {
-		s.t.Fatal(err)
+	if err := json.Unmarshal([]byte(l.kubectl("get", "electiongroup", name, "--namespace", namespace, "-o", "json")), &g); err != nil {
+		l.t.Fatal(err)
 	}
 	return g
 }
@@ -149,26 +149,26 @@ func (g electionGroup) coordinator() string {
 }
 
 // leads waits until the status, the labels and the Service say that one leads.
-func (s ledger) leads(by string) electionGroup {
-	s.t.Helper()
-	s.eventually(soon, "the status says that "+by+" leads", func() bool { return s.group("ledger").coordinator() == by })
-	s.eventually(soon, by+" alone has the coordinator's label", func() bool {
-		return s.kubectl("get", "pods", "--namespace", samples, "-l", "role.conclave.dev/ledger=coordinator",
+func (l ledger) leads(by string) electionGroup {
+	l.t.Helper()
+	l.eventually(soon, "the status says that "+by+" leads", func() bool { return l.group("ledger").coordinator() == by })
+	l.eventually(soon, by+" alone has the coordinator's label", func() bool {
+		return l.kubectl("get", "pods", "--namespace", samples, "-l", "role.conclave.dev/ledger=coordinator",
 			"-o", "jsonpath={.items[*].metadata.name}") == by
 	})
-	s.eventually(soon, "the Service leads to "+by, func() bool {
-		to := s.kubectl("get", "endpointslices", "--namespace", samples, "-l", "kubernetes.io/service-name=ledger-coordinator",
+	l.eventually(soon, "the Service leads to "+by, func() bool {
+		to := l.kubectl("get", "endpointslices", "--namespace", samples, "-l", "kubernetes.io/service-name=ledger-coordinator",
 			"-o", "jsonpath={.items[*].endpoints[*].addresses[*]}")
-		return to != "" && to == s.kubectl("get", "pod", by, "--namespace", samples, "-o", "jsonpath={.status.podIP}")
+		return to != "" && to == l.kubectl("get", "pod", by, "--namespace", samples, "-o", "jsonpath={.status.podIP}")
 	})
-	return s.group("ledger")
+	return l.group("ledger")
 }
 
 // complete waits until the highest leads and all others follow.
-func (s ledger) complete() {
-	s.t.Helper()
+func (l ledger) complete() {
+	l.t.Helper()
 	const want = "ledger-4 Coordinator, ledger-3 Normal, ledger-2 Normal, ledger-1 Normal, ledger-0 Normal"
-	s.eventually(soon, "all members are up, and the highest leads", func() bool { return s.group("ledger").rows() == want })
+	l.eventually(soon, "all members are up, and the highest leads", func() bool { return l.group("ledger").rows() == want })
 }
 
 func testFirstGroup(s ledger) {
@@ -284,15 +284,15 @@ func testHostNetwork(s ledger) {
 	})
 }
 
-func (s ledger) kill(pod string) {
-	s.t.Helper()
-	agents := s.processes()
+func (l ledger) kill(pod string) {
+	l.t.Helper()
+	agents := l.processes()
 	at := slices.IndexFunc(agents, func(p process) bool { return p.Pod == pod })
 	if at < 0 {
-		s.t.Fatalf("%s has no agent", pod)
+		l.t.Fatalf("%s has no agent", pod)
 	}
 	if err := syscall.Kill(agents[at].PID, syscall.SIGKILL); err != nil {
-		s.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 }
 
