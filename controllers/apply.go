@@ -74,7 +74,22 @@ func (o *operator) applyConfigMap(ctx context.Context, s *scene, want *corev1.Co
 	if have != nil && maps.Equal(have.Data, want.Data) && len(have.BinaryData) == 0 && ours(have, want) {
 		return nil
 	}
-	return o.apply(ctx, want, coreapply.ConfigMap(want.Name, want.Namespace))
+	// Not applied by force: an operator that was held up must not put an older list
+	// in the place of the newer one that another has published.
+	write := func() error { return o.client.Create(ctx, want.DeepCopy(), manager) }
+	if have != nil {
+		next := have.DeepCopy()
+		next.Data, next.BinaryData, next.OwnerReferences = want.Data, nil, want.OwnerReferences
+		if next.Labels == nil {
+			next.Labels = map[string]string{}
+		}
+		maps.Copy(next.Labels, want.Labels)
+		write = func() error { return o.client.Update(ctx, next, manager) }
+	}
+	if err := write(); err != nil {
+		return fmt.Errorf("write ConfigMap %s: %w", want.Name, err)
+	}
+	return nil
 }
 
 // applyService writes the Service and its slice, and removes those of before.

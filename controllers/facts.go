@@ -181,25 +181,33 @@ func (s *scene) adopted() map[string]bool {
 	return adopted
 }
 
-// missing are the members that have had no pod for long enough.
+// missing are the members that have had no pod for long enough. The wait begins
+// when the list in force has been published: until then, a pod that comes begins
+// with the list before, and has a say in that.
 func (s *scene) missing() map[string]bool {
+	list := s.group.Status.MemberList
+	if document, _ := s.published(); list == nil || document == nil || int64(document.Group.Version) != list.Version {
+		s.memory.missing = nil
+		return nil
+	}
+	if s.memory.version != list.Version {
+		s.memory.version, s.memory.missing = list.Version, nil
+	}
+	members := list.Members
+	if list.Previous != nil {
+		members = append(slices.Clip(members), list.Previous.Members...)
+	}
 	missing, since := map[string]bool{}, map[string]time.Time{}
-	if list := s.group.Status.MemberList; list != nil {
-		members := list.Members
-		if list.Previous != nil {
-			members = append(slices.Clip(members), list.Previous.Members...)
+	for _, m := range members {
+		if pod := s.pods[m.Pod]; pod != nil && !plan.Finished(pod) {
+			continue
 		}
-		for _, m := range members {
-			if pod := s.pods[m.Pod]; pod != nil && !plan.Finished(pod) {
-				continue
-			}
-			since[m.Pod] = s.now
-			if before, ok := s.memory.missing[m.Pod]; ok {
-				since[m.Pod] = before
-			}
-			if s.again.due(since[m.Pod].Add(plan.Wait(s.group)), s.now) {
-				missing[m.Pod] = true
-			}
+		since[m.Pod] = s.now
+		if before, ok := s.memory.missing[m.Pod]; ok {
+			since[m.Pod] = before
+		}
+		if s.again.due(since[m.Pod].Add(plan.Wait(s.group)), s.now) {
+			missing[m.Pod] = true
 		}
 	}
 	s.memory.missing = since

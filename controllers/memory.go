@@ -18,8 +18,9 @@ const patience = 3 * time.Second
 // uses it, and that is one at a time.
 type memory struct {
 	uid types.UID
-	// missing is since when members have had no pod.
+	// missing is since when members have had no pod, while version was in force.
 	missing map[string]time.Time
+	version int64
 	// first is when the first agent was connected.
 	first time.Time
 	// events are those yet to be written of changes that are in the status already.
@@ -48,7 +49,7 @@ func (m *memories) recall(group types.NamespacedName, uid types.UID) *memory {
 	}
 	found := m.of[group]
 	if found == nil || found.uid != uid {
-		found = &memory{uid: uid, missing: map[string]time.Time{}}
+		found = &memory{uid: uid}
 		m.of[group] = found
 	}
 	return found
