@@ -181,7 +181,8 @@ func (s *scene) adopted() map[string]bool {
 	return adopted
 }
 
-// missing are the members that have had no pod for long enough.
+// missing are the members that have had no pod for long enough, in this version of
+// the list: a pod may have come, and gone by the version before, just before that.
 func (s *scene) missing() map[string]bool {
 	missing, since := map[string]bool{}, map[string]time.Time{}
 	if list := s.group.Status.MemberList; list != nil {
@@ -189,12 +190,14 @@ func (s *scene) missing() map[string]bool {
 		if list.Previous != nil {
 			members = append(slices.Clip(members), list.Previous.Members...)
 		}
+		anew := s.memory.version != list.Version
+		s.memory.version = list.Version
 		for _, m := range members {
 			if pod := s.pods[m.Pod]; pod != nil && !plan.Finished(pod) {
 				continue
 			}
 			since[m.Pod] = s.now
-			if before, ok := s.memory.missing[m.Pod]; ok {
+			if before, ok := s.memory.missing[m.Pod]; ok && !anew {
 				since[m.Pod] = before
 			}
 			if s.again.due(since[m.Pod].Add(plan.Wait(s.group)), s.now) {

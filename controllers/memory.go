@@ -18,7 +18,8 @@ const patience = 3 * time.Second
 // uses it, and that is one at a time.
 type memory struct {
 	uid types.UID
-	// missing is since when members have had no pod.
+	// missing is since when members have had no pod, in this version of the list.
+	version int64
 	missing map[string]time.Time
 	// first is when the first agent was connected.
 	first time.Time
