@@ -2,6 +2,7 @@ package controllers_test
 
 import (
 	"math"
+	"net/http"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,8 +97,8 @@ func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		agent := s.agents[pod]
 		agent.Obey = func(call standin.Call) int {
-			if call.Method == "DELETE" {
-				return 503 // It still hands over.
+			if call.Method == http.MethodDelete {
+				return http.StatusServiceUnavailable // It still hands over.
 			}
 			return obey(agent, call)
 		}
@@ -111,7 +112,7 @@ func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
 	s.declared("ledger", brief, "x-0", "x-1", "x-2")
 	s.await("who is in the old group was told to leave", func() bool {
 		for _, call := range s.agents["ledger-0"].Calls() {
-			if call.Method == "DELETE" {
+			if call.Method == http.MethodDelete {
 				return true
 			}
 		}

@@ -104,7 +104,6 @@ func TestWhoJoinsAnewIsWithheldAgain(t *testing.T) {
 	s.awaitToldAgain(func() bool { return len(a.Calls()) >= 2 })
 }
 
-
 // awaitToldAgain waits until ledger-0 was told again, over the same connection.
 func (s *stand) awaitToldAgain(told func() bool) {
 	s.t.Helper()
