@@ -171,7 +171,7 @@ func (s *scene) adopted() map[string]bool {
 	adopted := map[string]bool{}
 	for _, m := range list.Previous.Members {
 		voice, ok := s.voices[m.Pod]
-		if !ok || voice.Report.UID != string(s.group.UID) || int64(voice.Report.Version) < list.Version {
+		if !ok || voice.Report.UID != string(s.group.UID) || int64(voice.Report.Version) != list.Version {
 			continue
 		}
 		if s.again.due(voice.Adopted.Add(plan.Wait(s.group)), s.now) {
@@ -229,12 +229,21 @@ func (s *scene) patient() bool {
 	return s.again.due(s.memory.first.Add(patience), s.now)
 }
 
+// ahead is how far ahead of ours the clock of another operator may be.
+const ahead = 24 * time.Hour
+
 // published is what the ConfigMap has of this group, and the highest revision
 // that is known: that of an earlier group of the name counts, and what an agent
 // has seen of a ConfigMap that is gone.
+//
+// A revision is a time, or a few above one. One that is far ahead is a mistake or a
+// lie: nothing could be newer.
 func (s *scene) published() (document *control.Document, revision int64) {
+	newest := s.now.Add(ahead).UnixMilli()
 	for _, voice := range s.voices {
-		revision = max(revision, voice.Report.Revision)
+		if voice.Report.Revision <= newest {
+			revision = max(revision, voice.Report.Revision)
+		}
 	}
 	if s.configMap == nil {
 		return nil, revision
@@ -242,6 +251,9 @@ func (s *scene) published() (document *control.Document, revision int64) {
 	found := &control.Document{}
 	if err := yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), found); err != nil {
 		// Somebody has spoilt it: it will be written again.
+		return nil, revision
+	}
+	if found.Revision > newest {
 		return nil, revision
 	}
 	revision = max(revision, found.Revision)

@@ -38,8 +38,8 @@ func (o *operator) look(ctx context.Context, request reconcile.Request) (reconci
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if s.outdated() {
-		return reconcile.Result{RequeueAfter: stale}, nil
+	if behind, err := o.behind(ctx, s); behind || err != nil {
+		return reconcile.Result{RequeueAfter: stale}, err
 	}
 	if err := o.act(ctx, s); apierrors.IsConflict(err) {
 		// What was read isn't what is there: what was decided doesn't count.
@@ -63,6 +63,19 @@ func (s *scene) outdated() bool {
 		newest = max(newest, document.Generation)
 	}
 	return newest > s.group.Generation
+}
+
+// behind reports whether the group is outdated in the cache. It needn't be: the
+// status may be from a backup, and somebody may have written the document.
+func (o *operator) behind(ctx context.Context, s *scene) (bool, error) {
+	if !s.outdated() {
+		return false, nil
+	}
+	now := &v1.ElectionGroup{}
+	if err := o.live.Get(ctx, s.key, now); err != nil {
+		return true, client.IgnoreNotFound(err)
+	}
+	return now.UID != s.group.UID || now.Generation != s.group.Generation, nil
 }
 
 // act decides and applies: what agents mount first, for it is what they go by,

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +27,8 @@ const (
 	answerPatience = 5 * time.Second
 	// headerBuffer has room for the header of an answer; a longer one is read in parts.
 	headerBuffer = 512
+	// headerMax bounds a header: package http doesn't.
+	headerMax = 16 << 10
 	// refusalMax bounds what is read of an answer that isn't one of success.
 	refusalMax = 4 << 10
 )
@@ -97,10 +100,12 @@ func (s *Streams) ask(ctx context.Context, c *call, agent Agent, r request) erro
 	if err := asked.Write(c.conn); err != nil {
 		return err
 	}
-	answer, err := http.ReadResponse(bufio.NewReaderSize(c.conn, headerBuffer), asked) //nolint:bodyclose // it ends with the connection
+	limited := &io.LimitedReader{R: c.conn, N: headerMax}
+	answer, err := http.ReadResponse(bufio.NewReaderSize(limited, headerBuffer), asked) //nolint:bodyclose // it ends with the connection
 	if err != nil {
 		return err
 	}
+	limited.N = math.MaxInt64
 	if answer.StatusCode/100 != 2 {
 		return refused(answer)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -119,6 +120,10 @@ const (
 	lineBuffer = 512
 	// lineMax is more than a report on a thousand members with the longest names.
 	lineMax = 1 << 20
+	// rowsMax and problemsMax keep a short line from becoming much in memory: there
+	// are a thousand members at most, and a few words about each.
+	rowsMax     = 1000
+	problemsMax = 1000
 )
 
 func readLine(r *bufio.Reader) ([]byte, error) {
@@ -194,6 +199,12 @@ func (h *hearing) event(ctx context.Context, kind string, data []byte) error {
 		if err := json.Unmarshal(data, report); err != nil {
 			return err
 		}
+		if rows := len(report.Processes); rows > rowsMax {
+			return fmt.Errorf("a report of %d rows", rows)
+		}
+		if len(report.Problems) > problemsMax {
+			report.Problems = slices.Clone(report.Problems[:problemsMax])
+		}
 		// Whose word it is, the certificate says, not the report.
 		report.Pod = h.stream.agent.Pod.Name
 		if h.groups[report.Group] {
@@ -240,7 +251,17 @@ func (s *stream) keep(group types.NamespacedName, report *control.Report) bool {
 	}
 	s.groups[group.Name] = true
 	voices[s.agent.Pod.Name] = voices[s.agent.Pod.Name].next(s.agent.UID, report, now)
+	s.forgetOrders(group.Name)
 	return true
+}
+
+// forgetOrders has a group be told again whether to stand, if that is wanted: it
+// may have been joined anew since, or have refused since nobody else could lead.
+func (s *stream) forgetOrders(group string) {
+	about := group + control.Standing
+	if e := s.errands[about]; e != nil && closed(e.done) {
+		delete(s.errands, about)
+	}
 }
 
 // next is the voice with another report.

@@ -33,13 +33,21 @@ func (f *Facts) newest() *v1.MemberList {
 	switch {
 	case told == nil, kept != nil && kept.Version > told.Version:
 		return kept
-	case kept == nil || kept.Version < told.Version:
+	case kept == nil || follows(told, kept):
 		return told
+	case kept.Version < told.Version:
+		return kept // Whoever wrote this wasn't the operator: the status comes first.
 	case kept.State == v1.ListAdopting:
 		kept = kept.DeepCopy()
 		kept.Departed = union(kept.Departed, told.Departed)
 	}
 	return kept
+}
+
+// follows reports whether one list can be the next after another: the API server
+// lets no other one into the status.
+func follows(next, current *v1.MemberList) bool {
+	return next.Version == current.Version+1 && current.State == v1.ListSettled && slices.Equal(next.Previous.Members, current.Members)
 }
 
 // told is the list that agents were told by the ConfigMap, nil if there is none.

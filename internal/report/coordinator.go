@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/plan"
 )
 
 // claim is that a pod leads, in a term.
@@ -41,6 +42,12 @@ func (h *hearing) claims() []claim {
 			c.electedAt = v.ElectedAt
 		}
 	}
+	// One alone may lie about a term to come, or have a wrong clock, and a term that
+	// is in the status stays; but the wrong clock may be ours.
+	soon := plan.Reading(h.Now.Add(time.Minute))
+	all = slices.DeleteFunc(all, func(c claim) bool {
+		return h.guarded() && c.term > soon && len(c.by) <= len(h.members)/2
+	})
 	slices.SortFunc(all, func(a, b claim) int {
 		return cmp.Or(cmp.Compare(b.term, a.term), cmp.Compare(b.priority, a.priority), cmp.Compare(a.pod, b.pod))
 	})

@@ -110,6 +110,30 @@ func (a *Agent) Run() {
 	a.network.at(a.ip, listener.Addr().String())
 }
 
+// Speak has it be there, and say to each connection what speak writes, after the
+// handshake.
+func (a *Agent) Speak(speak func(net.Conn)) {
+	a.t.Helper()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", a.files.Server())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				speak(conn)
+			}()
+		}
+	}()
+	a.network.at(a.ip, listener.Addr().String())
+}
+
 // Stop ends it, and its connections.
 func (a *Agent) Stop() {
 	a.mu.Lock()
