@@ -25,6 +25,9 @@ const (
 	dialPatience = 3 * time.Second
 	// answerPatience a handshake, or an answer to begin.
 	answerPatience = 5 * time.Second
+	// turnPatience is how long a connection may wait for its handshake: less than
+	// agents wait for that.
+	turnPatience = 2 * time.Second
 	// headerBuffer has room for the header of an answer; a longer one is read in parts.
 	headerBuffer = 512
 	// headerMax bounds a header: package http doesn't.
@@ -60,12 +63,12 @@ func (c *call) close() {
 
 // call asks an agent, and ends with the context at the latest.
 func (s *Streams) call(ctx context.Context, agent Agent, r request) (*call, error) {
-	raw, err := s.options.Dial(ctx, "tcp", agent.Address)
+	conn, err := s.connect(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
-	c := &call{conn: tls.Client(raw, s.config)}
-	c.stop = context.AfterFunc(ctx, func() { _ = raw.Close() })
+	c := &call{conn: conn}
+	c.stop = context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 	if err := s.ask(ctx, c, agent, r); err != nil {
 		c.close()
 		return nil, err
@@ -73,10 +76,38 @@ func (s *Streams) call(ctx context.Context, agent Agent, r request) (*call, erro
 	return c, nil
 }
 
-func (s *Streams) ask(ctx context.Context, c *call, agent Agent, r request) error {
-	if err := s.shake(ctx, c.conn); err != nil {
-		return err
+// connect dials an agent, and shakes hands when it is its turn. Dialling takes no
+// turn, or the pods of a dead node would take all of them for seconds. Where the
+// turn was long in coming, the agent no longer waits, and is dialled once more.
+func (s *Streams) connect(ctx context.Context, agent Agent) (*tls.Conn, error) {
+	raw, err := s.options.Dial(ctx, "tcp", agent.Address)
+	if err != nil {
+		return nil, err
 	}
+	dialled := time.Now()
+	select {
+	case s.handshakes <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), raw.Close())
+	}
+	defer func() { <-s.handshakes }()
+	if time.Since(dialled) > turnPatience {
+		_ = raw.Close()
+		if raw, err = s.options.Dial(ctx, "tcp", agent.Address); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	conn := tls.Client(raw, s.config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (s *Streams) ask(ctx context.Context, c *call, agent Agent, r request) error {
 	names, err := identity.Peer(c.conn.ConnectionState())
 	if err != nil {
 		return err
@@ -113,18 +144,6 @@ func (s *Streams) ask(ctx context.Context, c *call, agent Agent, r request) erro
 	answer.Request, answer.Header = nil, nil
 	c.body = answer.Body
 	return nil
-}
-
-func (s *Streams) shake(ctx context.Context, conn *tls.Conn) error {
-	select {
-	case s.handshakes <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.handshakes }()
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
-	defer cancel()
-	return conn.HandshakeContext(ctx)
 }
 
 // groupsOf are the groups in which a certificate is for the pod of the agent.
