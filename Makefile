@@ -100,7 +100,7 @@ PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/agent/troupe|test/agents|hac
 GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test
-test: test-root test-modules test-e2e-if-possible ## Run all tests. CI runs this second.
+test: test-root test-modules test-clusters ## Run all tests. CI runs this second.
 
 .PHONY: test-root
 test-root: ## Run the tests of the operator, the agent and the core.
@@ -118,13 +118,22 @@ test-root: ## Run the tests of the operator, the agent and the core.
 
 # Never from the cache (-count 1): they also read files outside their own module, and Go doesn't look at those again.
 .PHONY: test-modules
-test-modules: ## Run the tests of the other modules: the linter's rules, the images, the cluster.
+test-modules: ## Run the tests of the linter's rules and of the images.
 	@if [ $$(id -u) != 0 ]; then \
 		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests, and some need root: run it as root" >&2; exit 1; fi; \
 		echo "not root: skipping the tests that run a program in an empty root folder"; \
 	fi
 	@for module in $(filter-out . hack/cluster,$(MODULES)); do (cd $$module && $(GO_TEST) -count 1 ./...); done
-	@$(MAKE) test-cluster
+
+# Most of the time they wait, so they wait side by side.
+.PHONY: test-clusters
+test-clusters: ## Run the tests that need a cluster: those of the throwaway cluster, and the end-to-end tests.
+	@if $(cluster_possible); then $(MAKE) cluster-build; fi
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; failed=; \
+	$(MAKE) test-e2e-if-possible >"$$log" 2>&1 & e2e=$$!; \
+	$(MAKE) test-cluster || failed=1; \
+	wait $$e2e || failed=1; \
+	cat "$$log"; [ -z "$$failed" ]
 
 # Built first, so that the limit of go test doesn't have to cover that.
 .PHONY: test-cluster
