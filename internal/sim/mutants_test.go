@@ -127,7 +127,7 @@ var mutants = []mutant{
 	},
 	{
 		bug: "processes without a coordinator keep silent", file: "election/office/follow.go",
-		old: "m.hailAt = m.now + m.cfg.Patience/2\n}\n", new: "m.hailAt = election.Never\n}\n",
+		old: "m.hailAt = m.now + m.cfg.Heartbeat\n}\n", new: "m.hailAt = election.Never\n}\n",
 		check: bySchedules, says: "convergence",
 	},
 	{

@@ -175,9 +175,7 @@ func (m *Machine) watch() {
 			m.detector.Watch(id, m.now)
 		}
 	})
-	// An election is over long before, most often; and a hail from each to each is
-	// a storm in a large group.
-	m.hailAt = m.now + m.cfg.Patience/2
+	m.hailAt = m.now + m.cfg.Heartbeat
 }
 
 // hail lets everyone know that this process lives, while there is no
