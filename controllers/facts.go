@@ -154,7 +154,7 @@ func (s *scene) plan() plan.Facts {
 	}
 	for name, pod := range s.pods {
 		f.Pods = append(f.Pods, pod)
-		f.Connected[pod.UID] = s.lines[name].Connected
+		f.Connected[pod.UID] = s.lines[name].Hears(s.key.Name)
 	}
 	f.Patient = s.patient()
 	f.Published, f.Revision = s.published()
@@ -218,7 +218,7 @@ func (s *scene) missing() map[string]bool {
 func (s *scene) patient() bool {
 	if s.memory.first.IsZero() {
 		for _, line := range s.lines {
-			if line.Connected {
+			if line.Hears(s.key.Name) {
 				s.memory.first = s.now
 			}
 		}
@@ -271,7 +271,9 @@ func (s *scene) report(p *plan.Plan) report.Facts {
 	}
 	for name := range s.pods {
 		line := s.lines[name]
-		f.Heard[name] = report.Heard{Connected: line.Connected, Problem: line.Problem, Report: s.voices[name].Report}
+		f.Heard[name] = report.Heard{
+			Connected: line.Connected, Outside: line.Connected && !line.Hears(s.key.Name), Problem: line.Problem, Report: s.voices[name].Report,
+		}
 	}
 	return f
 }

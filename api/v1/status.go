@@ -149,7 +149,7 @@ const (
 	ProcessPodTerminating ProcessReason = "PodTerminating"
 	// NoAgent: the pod runs without an agent.
 	ProcessNoAgent ProcessReason = "NoAgent"
-	// NotInGroup: the pod doesn't name the group in its annotation.
+	// NotInGroup: the pod doesn't name the group in its annotation, or didn't when it was made.
 	ProcessNotInGroup ProcessReason = "NotInGroup"
 	// Unreachable: the operator can't reach its agent. What the status says
 	// is the other agents' word.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,9 +112,9 @@ func (s *stand) awaitToldAgain(told func() bool) {
 	s.await("it was told again, or the connection is another one", func() bool {
 		s.Tell(named("ledger-0"), streams.Standing("ledger", false))
 		now, _ := s.Line(named("ledger-0"))
-		return told() || now != line
+		return told() || !reflect.DeepEqual(now, line)
 	})
-	if now, _ := s.Line(named("ledger-0")); now != line {
+	if now, _ := s.Line(named("ledger-0")); !reflect.DeepEqual(now, line) {
 		s.t.Error("it wasn't told again before it was connected anew")
 	}
 }

@@ -219,10 +219,26 @@ func (h *hearing) event(ctx context.Context, kind string, data []byte) error {
 		delete(h.said, left.Group)
 		h.stream.left(left.Group)
 	case control.EventCurrent:
+		var agent control.Agent
+		if err := json.Unmarshal(data, &agent); err != nil {
+			return err
+		}
 		h.current = true
-		h.stream.current(ctx, h.said)
+		h.stream.current(ctx, h.said, h.open(agent.Groups))
 	}
 	return nil
+}
+
+// open are the groups that an agent can take part in, of those that it may speak
+// about, each once: however many it names, no more are kept.
+func (h *hearing) open(named []string) []string {
+	var groups []string
+	for _, group := range named {
+		if h.groups[group] && !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // heard keeps a report.
@@ -300,7 +316,7 @@ func (s *stream) left(group string) {
 
 // current counts the agent as connected, and forgets the groups that an earlier
 // connection reported and this one doesn't.
-func (s *stream) current(ctx context.Context, said map[string]bool) {
+func (s *stream) current(ctx context.Context, said map[string]bool, groups []string) {
 	hub := s.streams
 	hub.mu.Lock()
 	var gone []string
@@ -310,7 +326,7 @@ func (s *stream) current(ctx context.Context, said map[string]bool) {
 		}
 	}
 	if !s.over {
-		s.line = Line{UID: s.agent.UID, Connected: true, Since: time.Now()}
+		s.line = Line{UID: s.agent.UID, Connected: true, Since: time.Now(), Groups: groups}
 		s.talk, s.errands = func(run func(context.Context)) { hub.work.Go(func() { run(ctx) }) }, nil
 	}
 	hub.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"crypto/tls"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,7 +49,12 @@ type Line struct {
 	Problem string
 	// Since is when Connected last changed.
 	Since time.Time
+	// Groups are those that the agent can take part in.
+	Groups []string
 }
+
+// Hears reports whether the agent is connected, and can be told about a group.
+func (l Line) Hears(group string) bool { return l.Connected && slices.Contains(l.Groups, group) }
 
 // Voice is what one agent last said about one group, and when it said what the
 // operator has to remember. Times are of the operator's clock.

@@ -145,6 +145,9 @@ func TestOnlyCertifiedWordsCount(t *testing.T) {
 	if heard := s.Voices(named("audit")); len(heard) != 0 {
 		t.Errorf("its certificate isn't for the group audit, but it was heard there: %v", heard)
 	}
+	if line, _ := s.Line(named("ledger-0")); !line.Hears("ledger") || line.Hears("audit") {
+		t.Errorf("it is in the group ledger, and in no other: %+v", line)
+	}
 	s.await("the other pod isn't believed", func() bool {
 		line, _ := s.Line(named("ledger-1"))
 		return line.Problem == "its certificate is for conclave://bank/ledger/ledger-0, and not for pod bank/ledger-1"

@@ -9,6 +9,9 @@ type Agent struct {
 	Life uint32 `json:"life"`
 	// Build is the version of its program.
 	Build string `json:"build,omitempty"`
+	// Groups are those that its pod named when it was made: it takes part in them
+	// when it is told to, and in no others.
+	Groups []string `json:"groups"`
 }
 
 // Report is what an agent knows about one of its groups.

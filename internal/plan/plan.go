@@ -18,7 +18,8 @@ type Facts struct {
 	Pods []*corev1.Pod
 	// Nodes are the pods' nodes by name; some may be lacking.
 	Nodes map[string]*corev1.Node
-	// Connected are the pods whose agent's stream is open and current.
+	// Connected are the pods whose agent's stream is open and current, and who can
+	// take part in the group: their pods named it when they were made.
 	Connected map[types.UID]bool
 	// Adopted are the members of the previous list, by the pod's name, that have
 	// reported the list in force or a newer one for as long as Wait says.

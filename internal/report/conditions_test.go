@@ -85,7 +85,7 @@ func TestConditions(t *testing.T) {
 		},
 		"a pod doesn't name the group": {
 			3, func(s *scene) { s.kill("a"); s.Pods["a"].Annotations = nil },
-			wanted{connected: "False NoAgent: a runs without naming the group: put the annotation conclave.dev/groups: ledger into the template, " +
+			wanted{connected: "False NoAgent: a runs with an agent that takes no part in the group: put the annotation conclave.dev/groups: ledger into the template, " +
 				"and have the pods made anew"},
 		},
 		"nobody has been asked yet": {
@@ -278,7 +278,7 @@ func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 		{v1.ReasonInvalidMembers, func() { s.Problem = nil }},
 		{v1.ReasonNoReports, func() {
 			for name, heard := range s.Heard {
-				s.Heard[name] = Heard{true, "", heard.Report}
+				s.Heard[name] = Heard{Connected: true, Report: heard.Report}
 			}
 			s.name("", s.names...)
 		}},

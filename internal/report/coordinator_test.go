@@ -114,7 +114,7 @@ func TestWhoLeads(t *testing.T) {
 			change: func(s *scene) {
 				said := s.said("a")
 				s.restartOperator()
-				s.Heard["a"] = Heard{true, "", said}
+				s.Heard["a"] = Heard{Connected: true, Report: said}
 				s.name("", "a")
 			},
 			want: "nobody",

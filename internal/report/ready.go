@@ -42,7 +42,7 @@ func noAgent(by map[v1.ProcessReason][]string, group string) finding {
 			"and have the pods made anew", areRunning(lack), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, group))
 	}
 	if lack := by[v1.ProcessNotInGroup]; len(lack) > 0 {
-		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s without naming the group: put the annotation %s: %s into the template, "+
+		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s with an agent that takes no part in the group: put the annotation %s: %s into the template, "+
 			"and have the pods made anew", areRunning(lack), v1.AnnotationGroups, group))
 	}
 	return finding{}

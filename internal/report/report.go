@@ -29,6 +29,9 @@ import (
 type Heard struct {
 	// Connected: its stream is open and current.
 	Connected bool
+	// Outside: it can't take part in the group, since its pod didn't name it when
+	// it was made.
+	Outside bool
 	// Problem is why it isn't.
 	Problem string
 	// Report is the last one under this group's name, nil if there is none.

@@ -139,6 +139,9 @@ func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, st
 	case !plan.Names(pod, h.Group.Name):
 		return v1.ProcessNotInGroup, fmt.Sprintf("the pod doesn't name the group: its annotation %s must have %s, "+
 			"and the pod must be made anew", v1.AnnotationGroups, h.Group.Name)
+	case heard.Outside:
+		return v1.ProcessNotInGroup, "the pod has named the group only since its agent was started, which knows nothing of it: " +
+			"the pod must be made anew"
 	case !heard.Connected && heard.Problem != "":
 		return v1.ProcessUnreachable, unreachable(heard.Problem)
 	case row.Status == v1.ProcessUnknown && others.crashed && !others.up:

@@ -58,6 +58,10 @@ func TestTable(t *testing.T) {
 			func(s *scene) { s.kill("a"); s.Pods["a"].Annotations[v1.AnnotationGroups] = "ledger2,other" },
 			"c Coordinator, b Normal, a Crashed (NotInGroup)",
 		},
+		"a pod names the group since its agent runs": {
+			func(s *scene) { s.kill("a"); s.Heard["a"] = Heard{Connected: true, Outside: true} },
+			"c Coordinator, b Normal, a Crashed (NotInGroup)",
+		},
 		"an application keeps a member from standing": {
 			func(s *scene) { s.said("a").Standing = false }, "c Coordinator, b Normal, a Normal (NotStanding)",
 		},

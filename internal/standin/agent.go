@@ -31,6 +31,7 @@ type Agent struct {
 	Obey func(Call) int
 
 	t       testing.TB
+	groups  []string
 	network *Network
 	ip      string
 	files   *identity.Files
@@ -85,7 +86,7 @@ func New(t testing.TB, authority *Authority, network *Network, namespace, pod, i
 	}
 	a := &Agent{
 		Namespace: namespace, Pod: pod,
-		t: t, network: network, ip: ip, files: authority.files(t, names...),
+		t: t, groups: groups, network: network, ip: ip, files: authority.files(t, names...),
 		reports: map[string]control.Report{}, readers: map[chan string]bool{},
 	}
 	t.Cleanup(a.Stop)
@@ -230,7 +231,7 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	for _, group := range slices.Sorted(maps.Keys(a.reports)) {
 		reader <- event(control.EventGroup, a.reports[group])
 	}
-	reader <- event(control.EventCurrent, control.Agent{Pod: a.Pod})
+	reader <- event(control.EventCurrent, control.Agent{Pod: a.Pod, Groups: a.groups})
 	a.readers[reader] = true
 	a.mu.Unlock()
 	defer func() {

@@ -109,7 +109,7 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	controller := http.NewResponseController(w)
 	said := map[string]uint64{}
 	text, news := a.unsaid(nil, said)
-	text = event(text, control.EventCurrent, control.Agent{Pod: a.role.Pod, Life: a.life, Build: "understudy"})
+	text = event(text, control.EventCurrent, control.Agent{Pod: a.role.Pod, Life: a.life, Build: "understudy", Groups: a.role.Groups})
 	silence := time.NewTicker(silenceMax)
 	defer silence.Stop()
 	send := func() error {

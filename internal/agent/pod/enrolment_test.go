@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -175,7 +176,7 @@ environment: CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledg
 // TestAReaderThatIsSlowMissesNothing: it is told what is, and each group that was
 // left.
 func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
-	b := newBoard(control.Agent{Pod: "a"})
+	b := newBoard(control.Agent{Pod: "a", Groups: []string{"ledger"}})
 	b.post(control.Report{Group: "old", UID: "1"})
 	r := b.Reports()
 	for term := range uint64(1000) {
@@ -189,7 +190,7 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 	b.post(control.Report{Group: "ledger", UID: "3"})
 	want := []any{
 		control.Report{Group: "old", UID: "1"},
-		control.Agent{Pod: "a"},
+		control.Agent{Pod: "a", Groups: []string{"ledger"}},
 		control.Report{Group: "audit", UID: "1", Term: 999},
 		control.Left{Group: "ledger", UID: "1"},
 		control.Left{Group: "ledger", UID: "2"},
@@ -218,5 +219,5 @@ func sameAs(e api.Event, wanted any) bool {
 		w, same := wanted.(control.Report)
 		return same && r.Group == w.Group && r.UID == w.UID && r.Term == w.Term
 	}
-	return e.Data == wanted
+	return reflect.DeepEqual(e.Data, wanted)
 }

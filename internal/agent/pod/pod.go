@@ -63,7 +63,7 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 		return err
 	}
 	p := &pod{settings: &s, life: 1 + rand.Uint32N(1<<32-1), lists: store, metrics: metrics.New(), log: log}
-	p.board = newBoard(control.Agent{Pod: s.Pod, Life: p.life, Build: s.Build})
+	p.board = newBoard(control.Agent{Pod: s.Pod, Life: p.life, Build: s.Build, Groups: s.Groups})
 	p.registrar = newRegistrar(&s, store, p.board, log)
 	p.clerk = newClerk(&s, credentials, p.enrolled, log)
 	p.metrics.CertificateUntil = p.clerk.until

@@ -3,6 +3,7 @@ package pod
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +52,8 @@ func TestAStreamBeginsWithThePresentState(t *testing.T) {
 	}
 	e := s.next()
 	var agent control.Agent
-	if err := json.Unmarshal([]byte(e.data), &agent); err != nil || e.kind != control.EventCurrent || agent.Pod != "a" || agent.Life == 0 {
+	if err := json.Unmarshal([]byte(e.data), &agent); err != nil || e.kind != control.EventCurrent || agent.Pod != "a" || agent.Life == 0 ||
+		!slices.Equal(agent.Groups, []string{"ledger", "audit"}) {
 		t.Errorf("the second event is %+v: %+v, %v", e, agent, err)
 	}
 }
