@@ -156,6 +156,11 @@ func (s *scene) plan() plan.Facts {
 		f.Pods = append(f.Pods, pod)
 		f.Connected[pod.UID] = s.lines[name].Hears(s.key.Name)
 	}
+	for name, voice := range s.voices {
+		if s.lines[name].Connected && voice.Report.UID != string(s.group.UID) {
+			f.Elsewhere = append(f.Elsewhere, name)
+		}
+	}
 	f.Patient = s.patient()
 	f.Published, f.Revision = s.published()
 	return f
@@ -240,11 +245,13 @@ const ahead = 24 * time.Hour
 // lie: nothing could be newer.
 func (s *scene) published() (document *control.Document, revision int64) {
 	newest := s.now.Add(ahead).UnixMilli()
+	revision = s.memory.revision
 	for _, voice := range s.voices {
 		if voice.Report.Revision <= newest {
 			revision = max(revision, voice.Report.Revision)
 		}
 	}
+	s.memory.revision = revision
 	if s.configMap == nil {
 		return nil, revision
 	}

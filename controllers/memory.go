@@ -23,6 +23,9 @@ type memory struct {
 	version int64
 	// first is when the first agent was connected.
 	first time.Time
+	// revision is the highest that an agent has told of: who leaves an earlier group
+	// of the name takes nothing that isn't newer, but tells of it no more.
+	revision int64
 	// events are those yet to be written of changes that are in the status already.
 	events []report.Event
 	// recalled: it has been seen to that the events of before our time are there.

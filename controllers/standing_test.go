@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/standin"
 )
 
@@ -78,4 +79,8 @@ func TestHandOver(t *testing.T) {
 	if report, _ := one.Report("ledger"); report.Withheld {
 		t.Error("the others stand")
 	}
+
+	two.Drop() // It stands again while nobody listens.
+	two.Change("ledger", func(r *control.Report) { r.Withheld, r.Standing = false, true })
+	s.awaitWithheld(two, true)
 }

@@ -29,6 +29,8 @@ const (
 	ReasonInvalidMembers Reason = "InvalidMembers"
 	// ReasonTooManyMembers (False): the selector finds more than MaxMembers pods.
 	ReasonTooManyMembers Reason = "TooManyMembers"
+	// ReasonEarlierGroup (False): agents are still in an earlier group of the name.
+	ReasonEarlierGroup Reason = "EarlierGroup"
 )
 
 // Reasons of Ready.

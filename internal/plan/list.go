@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -16,6 +17,8 @@ func list(f *Facts) (*v1.MemberList, *Problem) {
 	switch {
 	case current == nil && len(wanted) == 0:
 		return nil, problem
+	case current == nil && len(f.Elsewhere) > 0 && f.Group.Spec.Safety.Mode != v1.Available:
+		return nil, f.elsewhere()
 	case current == nil:
 		return &v1.MemberList{Version: 1, State: v1.ListSettled, Members: wanted}, problem
 	case current.State == v1.ListAdopting:
@@ -24,6 +27,17 @@ func list(f *Facts) (*v1.MemberList, *Problem) {
 		return current, problem
 	}
 	return f.succeed(current, wanted), problem
+}
+
+// elsewhere is the Problem of a group that must not begin yet: one of the agents
+// in the group before may lead there, and nobody there would hear of it here.
+func (f *Facts) elsewhere() *Problem {
+	are, them := "are", "these pods"
+	if len(f.Elsewhere) == 1 {
+		are, them = "is", "the pod"
+	}
+	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf("%s %s still in an earlier group of this name, and told to leave it: this one begins "+
+		"after that; if it lasts, delete %s", Few(f.Elsewhere), are, them)}
 }
 
 // newest is the newest list that is known. It is the one in the status, but that

@@ -222,3 +222,29 @@ func TestWait(t *testing.T) {
 		t.Errorf("without leases it is %v", got)
 	}
 }
+
+// A group of a name that was another one's before begins when nobody is in that any
+// more: two coordinators of one name would be what it must never have.
+func TestBeginsAfterTheGroupBefore(t *testing.T) {
+	for mode, want := range map[v1.SafetyMode]string{
+		v1.Majority: "EarlierGroup: a is still in an earlier group of this name, and told to leave it: this one begins after that; " +
+			"if it lasts, delete the pod",
+		v1.Strict: "EarlierGroup: a is still in an earlier group of this name, and told to leave it: this one begins after that; " +
+			"if it lasts, delete the pod",
+		v1.Available: "",
+	} {
+		f := declared("x 10, y 20").pods("x", "y")
+		f.Group.Spec.Safety.Mode = mode
+		f.Elsewhere = []string{"a"}
+		p := f.step()
+		expect(t, string(mode), complaint(p.Problem), want)
+		if begins := p.List != nil; begins != (mode == v1.Available) {
+			t.Errorf("%s: it begins with %s", mode, listed(p.List))
+		}
+		f.Elsewhere = nil
+		f.step()
+		f.Elsewhere = []string{"a"} // Whoever comes too late holds nothing up.
+		f.Group.Spec.Members = parse("x 10, y 30")
+		expect(t, string(mode), complaint(f.step().Problem), "")
+	}
+}

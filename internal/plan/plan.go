@@ -21,6 +21,9 @@ type Facts struct {
 	// Connected are the pods whose agent's stream is open and current, and who can
 	// take part in the group: their pods named it when they were made.
 	Connected map[types.UID]bool
+	// Elsewhere are the pods whose agents are connected, and take part in an earlier
+	// group of this name.
+	Elsewhere []string
 	// Adopted are the members of the previous list, by the pod's name, that have
 	// reported the list in force or a newer one for as long as Wait says.
 	Adopted map[string]bool

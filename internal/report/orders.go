@@ -75,15 +75,13 @@ func (h *hearing) standing() map[string]bool {
 }
 
 // leavers are the pods whose agents report a group that is no more, or that they
-// are no members of by any list in force.
+// are no members of by any list in force. While there is no list, nobody knows
+// that of a member: it may have been lost.
 func (h *hearing) leavers() []string {
-	if h.List == nil {
-		return nil
-	}
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(h.Heard)) {
 		heard := h.Heard[name]
-		if heard.Connected && heard.Report != nil && (heard.Report.UID != string(h.Group.UID) || !h.isMember(name)) {
+		if heard.Connected && heard.Report != nil && (heard.Report.UID != string(h.Group.UID) || h.List != nil && !h.isMember(name)) {
 			all = append(all, name)
 		}
 	}

@@ -139,4 +139,6 @@ func TestLeave(t *testing.T) {
 	expect(t, "and then it is", strings.Join(s.make().Leave, " "), "c x")
 	s.List = nil
 	expect(t, "without a list nobody is", strings.Join(s.make().Leave, " "), "")
+	s.said("a").UID, s.said("x").UID = "old", "old"
+	expect(t, "but those in an earlier group", strings.Join(s.make().Leave, " "), "a x")
 }

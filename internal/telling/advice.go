@@ -25,6 +25,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "Mend what the message names; one member at least needs a priority above 0."
 	case v1.ReasonTooManyMembers:
 		return fmt.Sprintf("Have the selector find %d pods at most.", v1.MaxMembers)
+	case v1.ReasonEarlierGroup:
+		return "A coordinator of the group before may still be at work. If its agents don't leave, see why: kubectl logs POD -c " +
+			v1.AgentContainer + " " + in(g)
 	case v1.ReasonNoFailover:
 		return noFailover(g)
 	case v1.ReasonNoCoordinator, v1.ReasonElecting:

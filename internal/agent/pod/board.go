@@ -18,10 +18,13 @@ type board struct {
 	// present are the latest reports, by group.
 	present map[string]control.Report
 	readers map[*reader]bool
+	// turned is closed, and another one made, when the first reader has come or the
+	// last one gone.
+	turned chan struct{}
 }
 
 func newBoard(agent control.Agent) *board {
-	return &board{agent: agent, present: map[string]control.Report{}, readers: map[*reader]bool{}}
+	return &board{agent: agent, present: map[string]control.Report{}, readers: map[*reader]bool{}, turned: make(chan struct{})}
 }
 
 // reader is somebody who is told all, at the speed at which that is fetched.
@@ -84,7 +87,24 @@ func (b *board) Reports() api.Reports {
 	}
 	r.waiting = append(r.waiting, notice{api.Event{Kind: control.EventCurrent, Data: b.agent}, ""})
 	b.readers[r] = true
+	if len(b.readers) == 1 {
+		b.turn()
+	}
 	return r
+}
+
+// attended reports whether anybody reads, and returns what is closed when that has
+// changed.
+func (b *board) attended() (bool, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.readers) > 0, b.turned
+}
+
+// turn is called with the lock held.
+func (b *board) turn() {
+	close(b.turned)
+	b.turned = make(chan struct{})
 }
 
 // Next is for api.Reports.
@@ -116,5 +136,11 @@ func (r *reader) take() (api.Event, bool) {
 func (r *reader) Close() {
 	r.board.mu.Lock()
 	defer r.board.mu.Unlock()
+	if !r.board.readers[r] {
+		return
+	}
 	delete(r.board.readers, r)
+	if len(r.board.readers) == 0 {
+		r.board.turn()
+	}
 }

@@ -71,6 +71,10 @@ func newDesk(r *registrar, group string) *desk {
 	if d.taken, err = r.keeper.load(group); err != nil {
 		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
 	}
+	if err := plausible(d.taken.Revision); err != nil {
+		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
+		d.taken.Revision, d.taken.Document = 0, "" // What it promised under the UID counts.
+	}
 	if d.taken.Document == "" {
 		return d
 	}

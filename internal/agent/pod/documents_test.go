@@ -323,3 +323,28 @@ func TestAListThatHasSettledNeedsNobodyOfTheOneBefore(t *testing.T) {
 		s.await("c leads again", func(r control.Report) bool { return r.Generation == 2 && r.Coordinator == "c" })
 	}
 }
+
+// TestARevisionFarAheadIsRefused, wherever it comes from: it would be the last one.
+func TestARevisionFarAheadIsRefused(t *testing.T) {
+	c := found(t)
+	a := c.add("a")
+	spoilt := c.document(time.Now().Add(25*time.Hour).UnixMilli(), "a", "x", "y")
+	c.publish(spoilt)
+	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(text(t, spoilt))})
+	if err := os.MkdirAll(a.settings.State, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	keeper := keeper{a.settings.State}
+	if err := keeper.save("ledger", kept{UID: spoilt.UID, Revision: spoilt.Revision, Lease: time.Second, Document: string(text(t, spoilt))}); err != nil {
+		t.Fatal(err)
+	}
+	s := a.start().watch()
+	const line = "is more than a day ahead of this machine's clock"
+	status, body := a.call(c.operator, http.MethodPut, control.GroupPath("ledger"), string(text(t, spoilt)))
+	if status != http.StatusUnprocessableEntity || !strings.Contains(body, line) || strings.Contains(body, "\n") {
+		t.Errorf("the operator is answered with %d: %s", status, body)
+	}
+	eventually(t, "what is kept, mounted, and given with the certificate is refused, each in a line", func() bool { return a.log.count(line) == 3 })
+	a.push(c.document(time.Now().Add(23*time.Hour).UnixMilli(), "a"))
+	s.await("it takes what comes after that", leads("a"))
+}

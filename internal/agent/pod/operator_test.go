@@ -104,6 +104,42 @@ func TestWithholding(t *testing.T) {
 	}
 }
 
+// TestWithholdingEndsWithTheOperator: it lasts while one of them listens, and not for
+// good.
+func TestWithholdingEndsWithTheOperator(t *testing.T) {
+	c := found(t)
+	for _, name := range []string{"a", "b"} {
+		c.add(name)
+	}
+	c.pods["b"].settings.Absence = 200 * time.Millisecond
+	c.publish(c.document(1, "a", "b"))
+	for _, name := range []string{"a", "b"} {
+		c.pods[name].start()
+	}
+	b := c.pods["b"]
+	first, second, onlooker := b.watch(), b.watch(), c.pods["a"].watch()
+	onlooker.await("b leads", leads("b"))
+	eventually(t, "b is withheld", func() bool {
+		status, _ := b.call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.Standing, `{"standing":false}`)
+		return status == http.StatusNoContent
+	})
+	onlooker.await("a leads", leads("a"))
+	second.await("b is withheld", func(r control.Report) bool { return r.Withheld })
+	first.close()
+	next := c.document(2, "a", "b") // They join again, which takes a lease: b wouldn't have waited for so long.
+	next.Group.Preemption.StableSeconds = 1
+	c.pushAll(next)()
+	second.await("it goes by revision 2", func(r control.Report) bool {
+		if !r.Withheld {
+			t.Errorf("it stands while an operator listens: %+v", r)
+		}
+		return r.Revision == 2 && r.Coordinator == "a"
+	})
+	second.close()
+	onlooker.await("b leads again", leads("b"))
+	b.watch().await("b says that it stands", func(r control.Report) bool { return !r.Withheld && r.Standing && r.Coordinator == "b" })
+}
+
 // TestSteppingDown by the operator's word.
 func TestSteppingDown(t *testing.T) {
 	c, streams := crew(t, "a", "b", "c")

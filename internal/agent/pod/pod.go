@@ -162,8 +162,9 @@ func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, f
 	working, enough := context.WithCancel(ctx)
 	defer enough()
 	p.registrar.open(working, a)
-	var renewing sync.WaitGroup
-	renewing.Go(func() { p.clerk.renew(working) })
+	var caring sync.WaitGroup
+	caring.Go(func() { p.clerk.renew(working) })
+	caring.Go(func() { p.fend(working, a) })
 	var err error
 	select {
 	case err = <-failed:
@@ -171,7 +172,7 @@ func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, f
 	}
 	p.log.Info("leaves")
 	enough()
-	renewing.Wait()
+	caring.Wait()
 	p.registrar.wait() // It doesn't join a group any more.
 	a.Close(context.WithoutCancel(ctx))
 	stop()

@@ -73,12 +73,29 @@ func (r *registrar) offer(source, group string, document []byte) (<-chan error, 
 	case group != "" && g.Name != group:
 		return nil, fmt.Errorf("%w: it is of group %s, and not of %s", api.ErrRefused, g.Name, group)
 	}
+	if err := plausible(g.Revision); err != nil {
+		return nil, fmt.Errorf("%w: %w", api.ErrRefused, err)
+	}
 	d := r.desks[g.Name]
 	if d == nil {
 		return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrStranger, r.named(), g.Name)
 	}
 	g.Probe = r.probe
 	return d.add(&task{source: source, group: g, document: document})
+}
+
+// ahead is how far ahead of this machine's clock a revision may be.
+const ahead = 24 * time.Hour
+
+// plausible refuses a revision that no operator has made. A revision is a time in
+// milliseconds, or a few above one. Whoever took one that is far ahead would take
+// nothing that comes after it.
+func plausible(revision int64) error {
+	if revision <= time.Now().Add(ahead).UnixMilli() {
+		return nil
+	}
+	return fmt.Errorf("revision %d is more than a day ahead of this machine's clock, which it should be close to in milliseconds since 1970: "+
+		"set the clock, or have the operator write the document", revision)
 }
 
 // find is the desk of a group, which is one that the pod names.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/control"
@@ -25,6 +26,9 @@ var API = net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))
 
 // groupsMax is how many groups a pod can be in.
 const groupsMax = 100
+
+// absence is longer than an operator takes to be replaced by another one.
+const absence = time.Minute
 
 // Settings are what the pod tells its agent.
 type Settings struct {
@@ -45,6 +49,9 @@ type Settings struct {
 	// API, Peers and Operator are the addresses on which applications, peers and the
 	// operator are awaited.
 	API, Peers, Operator string
+	// Absence is how long no operator must have listened for what it has said about
+	// standing to be over.
+	Absence time.Duration
 	// Build is the version of the program.
 	Build string
 }
@@ -54,6 +61,7 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 	s := Settings{
 		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), Identity: variable("CONCLAVE_IDENTITY"),
 		Authorities: []byte(variable("CONCLAVE_CA")), Mounted: Mounted, State: State, API: API,
+		Absence: absence,
 	}
 	var reasons []string
 	complain := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
