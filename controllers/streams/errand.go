@@ -25,7 +25,9 @@ type Errand struct {
 // errand is one under way, or done with. Once another one has replaced it, over
 // is closed; that one begins when done is.
 type errand struct {
-	says       string
+	says string
+	// stale: the agent has said something since that makes it worth telling again.
+	stale      bool
 	over, done chan struct{}
 }
 
@@ -60,7 +62,7 @@ func (s *Streams) Tell(pod types.NamespacedName, e Errand) {
 		return
 	}
 	last := stream.errands[e.About]
-	if last != nil && last.says == e.Says {
+	if last != nil && last.says == e.Says && !last.stale {
 		return
 	}
 	if stream.errands == nil {

@@ -274,9 +274,8 @@ func (s *stream) keep(group types.NamespacedName, report *control.Report) bool {
 // forgetOrders has a group be told again whether to stand, if that is wanted: it
 // may have been joined anew since, or have refused since nobody else could lead.
 func (s *stream) forgetOrders(group string) {
-	about := group + control.Standing
-	if e := s.errands[about]; e != nil && closed(e.done) {
-		delete(s.errands, about)
+	if e := s.errands[group+control.Standing]; e != nil {
+		e.stale = true // also one under way: its answer may be older than the report
 	}
 }
 
