@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/control"
 )
 
 // answerLimit is how long an agent may take to answer, and answerMax how much:
@@ -35,14 +38,14 @@ func newStatus() *cobra.Command {
 The exit status is 0 if the agent is ready and each of its groups has a
 coordinator, and 1 otherwise: a readiness probe for an image without curl.`,
 		Example: `  conclave-agent status --config agent.yaml
-  kubectl exec ledger-0 --container agent -- /agent status`,
+  kubectl exec ledger-0 --container conclave-agent -- /agent status`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := read(path)
+			agent, err := here(path)
 			if err != nil {
 				return err
 			}
-			return tell(cmd.Context(), cmd.OutOrStdout(), running(c.API))
+			return tell(cmd.Context(), cmd.OutOrStdout(), agent)
 		},
 	}
 	addConfig(cmd, &path)
@@ -51,6 +54,18 @@ coordinator, and 1 otherwise: a readiness probe for an image without curl.`,
 
 // running is the local API of an agent.
 type running string
+
+// here is the agent that runs with a configuration, or without one in this pod.
+func here(path string) (running, error) {
+	if path == "" && os.Getenv("POD_IP") != "" {
+		return running(net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))), nil
+	}
+	c, err := read(path)
+	if err != nil {
+		return "", err
+	}
+	return running(c.API), nil
+}
 
 // tell writes the tables of all groups, and fails if anything is amiss.
 func tell(ctx context.Context, w io.Writer, agent running) error {
