@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/conclave-dev/conclave/internal/injection"
@@ -46,6 +47,18 @@ func (i *Injector) Handle(ctx context.Context, request admission.Request) admiss
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
-		Allowed: true, Patch: raw, PatchType: new(admissionv1.PatchTypeJSONPatch),
+		Allowed: true, Patch: raw, PatchType: new(admissionv1.PatchTypeJSONPatch), Warnings: warnings(request.Object.Raw),
 	}}
+}
+
+// warnings are what the user should know who makes a pod.
+func warnings(pod []byte) []string {
+	var found struct{ Spec corev1.PodSpec }
+	if err := json.Unmarshal(pod, &found); err != nil {
+		return nil // The API server will say so.
+	}
+	if found.Spec.HostNetwork && found.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
+		return []string{"on the network of its node, the pod needs dnsPolicy: ClusterFirstWithHostNet, or its agent doesn't find conclave-identity"}
+	}
+	return nil
 }

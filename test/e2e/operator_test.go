@@ -173,7 +173,7 @@ func (l ledger) complete() {
 
 func testFirstGroup(s ledger) {
 	s.kubectl("apply", "--namespace", samples, "-f", samplesFolder+"/statefulset.yaml")
-	s.kubectl("wait", "--namespace", samples, "--for=condition=Ready", "pod", "-l", "app=ledger", "--timeout", "1m", "--request-timeout", "0")
+	s.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samples, "--timeout", "1m", "--request-timeout", "0")
 	s.complete()
 	g := s.leads(highest)
 	for _, c := range g.Status.Conditions {
