@@ -246,3 +246,20 @@ func TestOthersStartWhateverIsWrong(t *testing.T) {
 		t.Errorf("an update: %+v", got)
 	}
 }
+
+// On its node's network, a pod asks the node's name server, which knows no Services.
+func TestWhoWontFindTheOperatorIsWarned(t *testing.T) {
+	injector := &webhook.Injector{
+		Log: slog.New(slog.DiscardHandler), Settings: func(context.Context) (injection.Settings, error) { return settings, nil },
+	}
+	pod := podOf("in", optedIn, ledger)
+	pod.Spec.HostNetwork = true
+	if got := injector.Handle(t.Context(), request(pod)); !got.Allowed || len(got.Warnings) != 1 ||
+		!strings.Contains(got.Warnings[0], "ClusterFirstWithHostNet") {
+		t.Errorf("on the node's network: %+v", got)
+	}
+	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
+	if got := injector.Handle(t.Context(), request(pod)); !got.Allowed || len(got.Warnings) != 0 {
+		t.Errorf("with the cluster's names: %+v", got)
+	}
+}
