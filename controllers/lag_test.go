@@ -23,7 +23,7 @@ func BenchmarkStatusFollows(b *testing.B) {
 	}
 	s.declared("ledger", withService, pods...)
 	s.awaitAdopted("ledger", 1, pods...)
-	watching, err := client.NewWithWatch(server(b), client.Options{Scheme: s.scheme})
+	watching, err := client.NewWithWatch(apiServer.Config(b), client.Options{Scheme: s.scheme})
 	if err != nil {
 		b.Fatal(err)
 	}

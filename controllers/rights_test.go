@@ -41,7 +41,7 @@ func entitled(t testing.TB) string {
 		t.Fatal("there must be rules in rbac.go:", err)
 	}
 	const user = "system:serviceaccount:conclave-system:conclave-manager"
-	c, err := client.New(server(t), client.Options{Scheme: clientgoscheme.Scheme})
+	c, err := client.New(apiServer.Config(t), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

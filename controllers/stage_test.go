@@ -51,7 +51,7 @@ type stage struct {
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	config := server(t)
+	config := apiServer.Config(t)
 	s := &stage{
 		t: t, scheme: runtime.NewScheme(), authority: standin.NewAuthority(t),
 		turned: make(chan struct{}), agents: map[string]*standin.Agent{},
@@ -226,7 +226,7 @@ func (s *stage) operator(changes ...func(*actor)) *actor {
 	} else if a.lull == 0 {
 		a.lull = 100 * time.Millisecond
 	}
-	config := rest.CopyConfig(server(s.t))
+	config := rest.CopyConfig(apiServer.Config(s.t))
 	config.QPS = -1
 	config.Impersonate.UserName = entitled(s.t)
 	config.Wrap(a.pass)

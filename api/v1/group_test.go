@@ -115,7 +115,7 @@ func TestColumns(t *testing.T) {
 // Times are shown as *.
 func columns(t *testing.T, name string) (narrow, wide string) {
 	t.Helper()
-	config := server(t)
+	config := apiServer.Config(t)
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)

@@ -27,11 +27,11 @@ type gate struct {
 
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	transport, err := rest.TransportFor(environment.Config)
+	transport, err := rest.TransportFor(apiServer.Environment.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, err := url.Parse(environment.Config.Host)
+	to, err := url.Parse(apiServer.Environment.Config.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestAWatchThatIsTooOldBeginsAnew(t *testing.T) {
 
 func TestWhoMayNotWatchIsToldAndNotKeptWaiting(t *testing.T) {
 	s := connect(t)
-	as := &rest.Config{Host: environment.Config.Host, TLSClientConfig: environment.Config.TLSClientConfig}
+	as := &rest.Config{Host: apiServer.Environment.Config.Host, TLSClientConfig: apiServer.Environment.Config.TLSClientConfig}
 	as.Impersonate.UserName = "nobody@example.org"
 	c, err := client.NewWithWatch(as, client.Options{Scheme: s.Scheme(), Mapper: s.RESTMapper()})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,27 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/apiserver"
 )
 
-// environment is a real API server, as soon as a test needs it.
-var (
-	environment = envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd/bases"}, ErrorIfCRDPathMissing: true}
-	start       = sync.OnceValues(environment.Start)
-)
+var apiServer = apiserver.New("../../config/crd/bases")
 
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if environment.Config != nil {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-			status = 1
-		}
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { apiServer.Main(m) }
 
 // server is the API server for one test, which has a namespace of its own.
 type server struct {
@@ -49,16 +35,7 @@ type server struct {
 
 func connect(t *testing.T) *server {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-		}
-		t.Skip("no API server: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-	}
-	config, err := start()
-	if err != nil {
-		t.Fatal("start the API server:", err)
-	}
+	config := apiServer.Config(t)
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1.AddToScheme} {
 		if err := add(known); err != nil {
@@ -74,7 +51,7 @@ func connect(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	s := &server{WithWatch: c, namespace: namespace.Name, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	if err := os.WriteFile(s.kubeconfig, environment.KubeConfig, 0o600); err != nil {
+	if err := os.WriteFile(s.kubeconfig, apiServer.Environment.KubeConfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -10,13 +10,10 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"sync"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -24,48 +21,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/apiserver"
 	"github.com/conclave-dev/conclave/internal/authority"
 	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/enrol"
 	"github.com/conclave-dev/conclave/internal/identity"
 )
 
-// environment is a real API server, as soon as a test needs it.
-var (
-	environment = envtest.Environment{CRDDirectoryPaths: []string{"../../config/crd/bases"}, ErrorIfCRDPathMissing: true}
-	start       = sync.OnceValues(environment.Start)
-)
+var apiServer = apiserver.New("../../config/crd/bases")
 
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if environment.Config != nil {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-			status = 1
-		}
-	}
-	os.Exit(status)
-}
-
-func server(t *testing.T) *rest.Config {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-		}
-		t.Skip("no API server: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-	}
-	config, err := start()
-	if err != nil {
-		t.Fatal("start the API server:", err)
-	}
-	return config
-}
+func TestMain(m *testing.M) { apiServer.Main(m) }
 
 const host = "conclave-identity.conclave-system.svc"
 
@@ -90,7 +58,7 @@ func newStage(t *testing.T, wrap ...func(client.Client) client.Client) *stage {
 			t.Fatal(err)
 		}
 	}
-	c, err := client.New(server(t), client.Options{Scheme: scheme})
+	c, err := client.New(apiServer.Config(t), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,50 +1,25 @@
 package injection_test
 
 import (
-	"fmt"
-	"os"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/conclave-dev/conclave/internal/apiserver"
 	"github.com/conclave-dev/conclave/internal/injection"
 )
 
-// environment is a real API server, as soon as a test needs it.
-var (
-	environment envtest.Environment
-	start       = sync.OnceValues(environment.Start)
-)
+var apiServer = apiserver.New()
 
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if environment.Config != nil {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-			status = 1
-		}
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { apiServer.Main(m) }
 
 func connect(t *testing.T) client.Client {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-		}
-		t.Skip("no API server: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-	}
-	config, err := start()
-	if err != nil {
-		t.Fatal("start the API server:", err)
-	}
+	config := apiServer.Config(t)
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -21,50 +20,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/apiserver"
 	"github.com/conclave-dev/conclave/internal/authority"
 	"github.com/conclave-dev/conclave/internal/injection"
 	"github.com/conclave-dev/conclave/internal/webhook"
 )
 
-// environment is a real API server, as soon as a test needs it.
-var (
-	environment envtest.Environment
-	start       = sync.OnceValues(environment.Start)
-)
+var apiServer = apiserver.New()
 
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if environment.Config != nil {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-			status = 1
-		}
-	}
-	os.Exit(status)
-}
-
-func server(t *testing.T) *rest.Config {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-		}
-		t.Skip("no API server: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-	}
-	config, err := start()
-	if err != nil {
-		t.Fatal("start the API server:", err)
-	}
-	return config
-}
+func TestMain(m *testing.M) { apiServer.Main(m) }
 
 var settings = injection.Settings{AgentImage: "agent:1", IdentityURL: "https://conclave-identity.conclave-system.svc"}
 
@@ -88,7 +58,7 @@ func configured(t *testing.T, port int) *admissionregistrationv1.MutatingWebhook
 // serve has the API server ask the webhook over HTTPS.
 func serve(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(server(t), client.Options{})
+	c, err := client.New(apiServer.Config(t), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

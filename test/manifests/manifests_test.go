@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/conclave-dev/conclave/internal/apiserver"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
 
@@ -178,38 +177,15 @@ func TestNobodyMayDoTooMuch(t *testing.T) {
 	}
 }
 
-// server is an API server, with all of config/default applied.
-var server = sync.OnceValues(func() (client.Client, error) {
-	if _, err := environment.Start(); err != nil {
-		return nil, err
-	}
-	return client.New(environment.Config, client.Options{})
-})
+var apiServer = apiserver.New()
 
-var environment envtest.Environment
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if environment.Config != nil {
-		if err := environment.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the API server:", err)
-			status = 1
-		}
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { apiServer.Main(m) }
 
 func connect(t *testing.T) client.Client {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-		}
-		t.Skip("no API server: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
-	}
-	c, err := server()
+	c, err := client.New(apiServer.Config(t), client.Options{})
 	if err != nil {
-		t.Fatal("start the API server:", err)
+		t.Fatal(err)
 	}
 	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
 }
