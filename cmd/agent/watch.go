@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/conclave-dev/conclave/internal/agent"
+	"github.com/conclave-dev/conclave/internal/agent/folder"
 )
 
 // calm is how long a file must not change before it is taken over: it may be
@@ -35,8 +34,12 @@ func look(path string) file { return file{path, fingerprint(path)} }
 // the agent goes on with what it had; it is asked to try again only when the
 // file changes once more, or with what the disk refused.
 func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
-	changes, failures, stop := f.changes(log)
-	defer stop()
+	changes, stop, err := folder.Changes(filepath.Dir(f.path), log)
+	if err != nil {
+		log.Warn("looks at the file every second, since the kernel doesn't tell when it changes", "error", err)
+	} else {
+		defer stop()
+	}
 	tried, settled := f.content, true
 	soon := time.After(0) // It may have changed before anybody watched.
 	for {
@@ -47,10 +50,6 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-changes:
-			soon = time.After(calm)
-			continue
-		case err := <-failures:
-			log.Debug("may have missed a change of the file", "error", err)
 			soon = time.After(calm)
 			continue
 		case <-soon:
@@ -76,21 +75,6 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 			log.Error("refused the changed file, and goes on as before", "error", err)
 		}
 	}
-}
-
-// changes tells of everything that happens in the file's folder: a mounted
-// ConfigMap changes by a link beside the file. It is nil if the kernel can't tell.
-func (f file) changes(log *slog.Logger) (changes <-chan fsnotify.Event, failures <-chan error, stop func()) {
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		stop = func() { _ = watcher.Close() } // It only reads.
-		if err = watcher.Add(filepath.Dir(f.path)); err == nil {
-			return watcher.Events, watcher.Errors, stop
-		}
-		stop()
-	}
-	log.Warn("looks at the file every second, since the kernel doesn't tell when it changes", "error", err)
-	return nil, nil, func() {}
 }
 
 // fingerprint tells one content of the file from the next. A file that can't be

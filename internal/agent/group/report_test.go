@@ -97,9 +97,9 @@ func TestReportsSayWhatIsNew(t *testing.T) {
 	if err := a.Adopt(soon(t), list, config.Provenance{UID: "u", Generation: 2, Revision: 3}); err != nil {
 		t.Fatal(err)
 	}
-	if r := e.last(); r.Version != 2 || r.UID != "u" || r.Generation != 2 || r.Revision != 3 || r.Digest == before.Digest {
-		t.Errorf("after another list, it reports %+v", r)
-	}
+	e.await(t, "it has another list", func(r control.Report) bool {
+		return r.Version == 2 && r.UID == "u" && r.Generation == 2 && r.Revision == 3 && r.Digest != before.Digest
+	})
 }
 
 // TestWhoIsWithheldDoesNotLead, not even where nobody else does.

@@ -10,10 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/folder"
 	"github.com/conclave-dev/conclave/internal/control"
 )
 
@@ -41,8 +40,12 @@ type mounts struct {
 
 // watch looks whenever something has changed, until ctx ends.
 func (m *mounts) watch(ctx context.Context) {
-	changes, stop := m.changes()
-	defer stop()
+	changes, stop, err := folder.Changes(m.folder, m.log)
+	if err != nil {
+		m.log.Warn("looks at what is mounted every second, since the kernel doesn't tell when it changes", "error", err)
+	} else {
+		defer stop()
+	}
 	soon := time.After(0) // Something may have changed before anybody watched.
 	for {
 		if soon == nil && changes == nil {
@@ -59,20 +62,6 @@ func (m *mounts) watch(ctx context.Context) {
 			m.news()
 		}
 	}
-}
-
-// changes tells of what happens in the folder. It is nil if the kernel can't tell.
-func (m *mounts) changes() (changes <-chan fsnotify.Event, stop func()) {
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		stop = func() { _ = watcher.Close() } // It only reads.
-		if err = watcher.Add(m.folder); err == nil {
-			return watcher.Events, stop
-		}
-		stop()
-	}
-	m.log.Warn("looks at what is mounted every second, since the kernel doesn't tell when it changes", "error", err)
-	return nil, func() {}
 }
 
 // look takes note of what is there now. What is missing changes nothing.
