@@ -30,7 +30,7 @@ func TestEverythingIsMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if count := report.failures(); count > 0 {
+	if count := report.Failures(); count > 0 {
 		t.Errorf("%d rounds failed: %v", count, report.Groups[0].Failures)
 	}
 	group := report.Groups[0]
@@ -46,7 +46,7 @@ func TestEverythingIsMeasured(t *testing.T) {
 		t.Errorf("idle agents cost %+v", report.Idle)
 	}
 	var printed bytes.Buffer
-	if err := report.print(&printed); err != nil {
+	if err := report.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"kill -9 -> all know", "floor", "hand-over, gap", "SIGSTOP -> all know", "kill, p99", "resident memory"} {

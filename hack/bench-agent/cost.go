@@ -51,7 +51,7 @@ func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Id
 		return nil, err
 	}
 	begun := time.Now()
-	if err := pass(ctx, period); err != nil {
+	if err := figures.Pass(ctx, period); err != nil {
 		return nil, err
 	}
 	after, err := usage(t)
@@ -79,18 +79,6 @@ func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Id
 		figures.AtMost("CPU of the coordinator", "% of a core", idle.Coordinator, 0.1),
 	}
 	return idle, nil
-}
-
-// pass lets time pass: what is measured is what happens meanwhile.
-func pass(ctx context.Context, period time.Duration) error {
-	timer := time.NewTimer(period)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func usage(t *troupe.Troupe) (map[string]figures.Usage, error) {

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/figures"
 )
 
 func main() {
@@ -50,14 +51,14 @@ func newRoot() *cobra.Command {
 		Use: "bench-agent", Short: "Measure agents on this machine", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if o.output != "table" && o.output != "json" {
-				return fmt.Errorf("-o %s: choose table or json", o.output)
+			if err := figures.CheckFormat(o.output); err != nil {
+				return err
 			}
 			report, err := measure(command.Context(), &o, command.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return publish(command, &o, report)
+			return figures.Publish(command.OutOrStdout(), o.output, report)
 		},
 	}
 	flags := root.Flags()
@@ -74,21 +75,4 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newPeerCommand(), newWitnessCommand(), newBusyCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
-}
-
-// publish prints the report, and fails if a round did.
-func publish(command *cobra.Command, o *options, report *Report) error {
-	if o.output == "json" {
-		encoder := json.NewEncoder(command.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(report); err != nil {
-			return err
-		}
-	} else if err := report.print(command.OutOrStdout()); err != nil {
-		return err
-	}
-	if failed := report.failures(); failed > 0 {
-		return fmt.Errorf("%d of what was tried didn't happen in time, see above", failed)
-	}
-	return nil
 }

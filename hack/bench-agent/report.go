@@ -60,7 +60,8 @@ func (g *Group) judge() {
 	}
 }
 
-func (r *Report) failures() int {
+// Failures is how much didn't happen in time.
+func (r *Report) Failures() int {
 	count := 0
 	for _, group := range r.Groups {
 		count += len(group.Failures)
@@ -68,8 +69,8 @@ func (r *Report) failures() int {
 	return count
 }
 
-// print writes the report as a table, and under it the goals.
-func (r *Report) print(out io.Writer) error {
+// Print writes the report as a table, and under it the goals.
+func (r *Report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%s\n\n", r.Machine)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(r.Groups) > 0 {

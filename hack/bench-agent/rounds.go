@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/figures"
 )
 
 // limit is how long a round may take before it has failed.
@@ -86,7 +87,7 @@ func (b *bench) kill(ctx context.Context) (time.Duration, error) {
 	}
 	// A process takes a moment to start counting.
 	const margin = 100 * time.Millisecond
-	if err := pass(ctx, b.silence+margin-time.Since(restarted)); err != nil {
+	if err := figures.Pass(ctx, b.silence+margin-time.Since(restarted)); err != nil {
 		return 0, err
 	}
 	return took, failed

@@ -87,7 +87,7 @@ func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) 
 	}
 	b.audience.begin()
 	begun := time.Now()
-	if err := pass(ctx, period); err != nil {
+	if err := figures.Pass(ctx, period); err != nil {
 		return nil, err
 	}
 	s := &Suspicions{Seconds: time.Since(begun).Seconds(), Agents: len(b.troupe.Names()), Busy: busy}

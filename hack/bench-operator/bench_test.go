@@ -49,7 +49,7 @@ func TestOnAnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if failed := report.failures(); failed > 0 {
+	if failed := report.Failures(); failed > 0 {
 		t.Errorf("%d rounds failed: %v, %v", failed, report.Lease.Failures, report.Scale.Failures)
 	}
 	if l := report.Lease; l.Kills == nil || l.Writes == 0 {
@@ -66,7 +66,7 @@ func TestOnAnAPIServer(t *testing.T) {
 		t.Errorf("of a restart: %+v", s.Restart)
 	}
 	var printed bytes.Buffer
-	if err := report.print(&printed); err != nil {
+	if err := report.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"the next leads", "report -> status seen", "3 groups of 3", "writes-pods", "status lag, p99"} {
@@ -268,7 +268,7 @@ func TestEverythingIsPrinted(t *testing.T) {
 	}}
 	report.Cluster.judge()
 	var printed bytes.Buffer
-	if err := report.print(&printed); err != nil {
+	if err := report.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -285,7 +285,7 @@ func TestEverythingIsPrinted(t *testing.T) {
 	if text, err := json.Marshal(report); err != nil || !bytes.Contains(text, []byte(`"medianMillis":2`)) {
 		t.Errorf("as JSON: %s (%v)", text, err)
 	}
-	if report.failures() != 1 {
-		t.Errorf("%d failures", report.failures())
+	if report.Failures() != 1 {
+		t.Errorf("%d failures", report.Failures())
 	}
 }

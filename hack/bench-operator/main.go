@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/signal"
@@ -18,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/conclave-dev/conclave/internal/figures"
 )
 
 func main() {
@@ -80,7 +81,7 @@ func newRoot() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return publish(command, &o, report)
+			return figures.Publish(command.OutOrStdout(), o.output, report)
 		},
 	}
 	flags := root.Flags()
@@ -107,8 +108,8 @@ func newRoot() *cobra.Command {
 }
 
 func (o *options) check() error {
-	if o.output != "table" && o.output != "json" {
-		return fmt.Errorf("-o %s: choose table or json", o.output)
+	if err := figures.CheckFormat(o.output); err != nil {
+		return err
 	}
 	for _, part := range o.parts {
 		if !slices.Contains(allParts, part) {
@@ -130,23 +131,6 @@ func (o *options) check() error {
 	}
 	if slices.Contains(o.parts, clusterPart) && os.Getuid() != 0 {
 		return fmt.Errorf("a cluster takes root: use sudo, or leave it out with --part lease,scale")
-	}
-	return nil
-}
-
-// publish prints the report, and fails if something didn't happen in time.
-func publish(command *cobra.Command, o *options, report *Report) error {
-	if o.output == "json" {
-		encoder := json.NewEncoder(command.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(report); err != nil {
-			return err
-		}
-	} else if err := report.print(command.OutOrStdout()); err != nil {
-		return err
-	}
-	if failed := report.failures(); failed > 0 {
-		return fmt.Errorf("%d of what was tried didn't happen in time, see above", failed)
 	}
 	return nil
 }

@@ -70,15 +70,3 @@ func (m *measurer) onServer(ctx context.Context, report *Report) (err error) {
 func (m *measurer) say(format string, arguments ...any) {
 	fmt.Fprintf(m.progress, "bench-operator: "+format+"\n", arguments...)
 }
-
-// pass lets time pass: what is measured is what happens meanwhile.
-func pass(ctx context.Context, period time.Duration) error {
-	timer := time.NewTimer(period)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -17,7 +17,8 @@ type Report struct {
 	Cluster *Cluster `json:"cluster,omitempty"`
 }
 
-func (r *Report) failures() (count int) {
+// Failures is how much didn't happen in time.
+func (r *Report) Failures() (count int) {
 	if r.Lease != nil {
 		count += len(r.Lease.Failures)
 	}
@@ -30,8 +31,8 @@ func (r *Report) failures() (count int) {
 	return count
 }
 
-// print writes the report as a table, and under it the goals.
-func (r *Report) print(out io.Writer) error {
+// Print writes the report as a table, and under it the goals.
+func (r *Report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%s\n\n", r.Machine)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "part\twhat, in ms\trounds\tmedian\tp99\tmax\t")

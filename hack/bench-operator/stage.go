@@ -111,7 +111,7 @@ func (st *stage) lookAtEmpty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := pass(ctx, settle); err != nil {
+	if err := figures.Pass(ctx, settle); err != nil {
 		return err
 	}
 	usage, err := st.manager.usage()
@@ -174,7 +174,7 @@ func (st *stage) start(ctx context.Context) error {
 	if err := <-elected; err != nil {
 		return err
 	}
-	if err := pass(ctx, settle); err != nil {
+	if err := figures.Pass(ctx, settle); err != nil {
 		return err
 	}
 	usage, err := st.manager.usage()
@@ -280,7 +280,7 @@ func (st *stage) hold(ctx context.Context, g *ledger, w awaited) error {
 	if err := g.miss(term); err != nil {
 		return err
 	}
-	if err := pass(ctx, without); err != nil {
+	if err := figures.Pass(ctx, without); err != nil {
 		return err
 	}
 	st.audience.begin(g.key, time.Now())
@@ -290,7 +290,7 @@ func (st *stage) hold(ctx context.Context, g *ledger, w awaited) error {
 // idle counts what the manager asks for while nothing happens.
 func (st *stage) idle(ctx context.Context) error {
 	// What the elections left to do, and then a while.
-	if err := pass(ctx, 2*settle); err != nil {
+	if err := figures.Pass(ctx, 2*settle); err != nil {
 		return err
 	}
 	st.say("scale: counting requests for %s", st.options.idle)
@@ -298,7 +298,7 @@ func (st *stage) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := pass(ctx, st.options.idle); err != nil {
+	if err := figures.Pass(ctx, st.options.idle); err != nil {
 		return err
 	}
 	elapsed := time.Since(before.at)
@@ -325,7 +325,7 @@ func (st *stage) restart(ctx context.Context) error {
 		if time.Now().After(gone) {
 			return errors.New("the manager has ended, and some of its streams haven't")
 		}
-		if err := pass(ctx, 20*time.Millisecond); err != nil {
+		if err := figures.Pass(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -344,7 +344,7 @@ func (st *stage) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := pass(ctx, 2*settle); err != nil {
+	if err := figures.Pass(ctx, 2*settle); err != nil {
 		return err
 	}
 	after, err := st.requests.count(ctx)
