@@ -18,10 +18,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/freeport"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -133,7 +136,11 @@ func (d *deployed) apply() {
 func (d *deployed) start() func() int {
 	d.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
-		d.port[flag] = freeAddress(d.t)
+		port, err := freeport.Find()
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.port[flag] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
 	args := []string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}
 	for flag, address := range d.port {
@@ -159,17 +166,6 @@ func (d *deployed) start() func() int {
 		}
 	})
 	return end
-}
-
-// freeAddress is one that nobody has taken, yet.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // await looks again and again, until done says that it is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/internal/freeport"
 )
 
 // system is the manager's namespace, and managerUser its service account.
@@ -71,7 +71,7 @@ func (m *measurer) newManager(ctx context.Context, s *server, deployment *appsv1
 func (p *manager) start() error {
 	var ports [4]string
 	for i := range ports {
-		port, err := freePort()
+		port, err := freeport.Find()
 		if err != nil {
 			return err
 		}
@@ -148,17 +148,4 @@ func (p *manager) lastWords() string {
 	}
 	all := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing to wait for
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("%s is no address of TCP", listener.Addr())
-	}
-	return address.Port, nil
 }

@@ -8,9 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/freeport"
 
 	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/identity"
@@ -30,7 +33,12 @@ func newStage(t *testing.T, caller identity.Name) stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	role := understudy.Role{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: freeAddress(t)}
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	role := understudy.Role{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: address}
 	agent, err := understudy.Start(t.Context(), role, understudy.Wardrobe{Authority: authority, Authorities: root.Cert})
 	if err != nil {
 		t.Fatal(err)
@@ -47,16 +55,6 @@ func newStage(t *testing.T, caller identity.Name) stage {
 	transport := &http.Transport{TLSClientConfig: held.Client(identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-1"})}
 	t.Cleanup(transport.CloseIdleConnections)
 	return stage{t, agent, &http.Client{Transport: transport}}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // ask sends a request and returns the status with what was answered.

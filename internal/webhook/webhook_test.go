@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/freeport"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +73,10 @@ func serve(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
 	webhooks := ctrlwebhook.NewServer(ctrlwebhook.Options{
 		Host: "127.0.0.1", Port: port,
 		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = serving.Certificate }},
@@ -102,20 +107,6 @@ func serve(t *testing.T) client.Client {
 	await(t, func() error { return publisher.Published() })
 	await(t, func() error { return webhooks.StartedChecker()(nil) })
 	return c
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatal(listener.Addr())
-	}
-	return address.Port
 }
 
 // await looks again and again, until done says that it is.

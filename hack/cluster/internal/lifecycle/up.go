@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -153,18 +153,19 @@ func copySelf(destination string) error {
 }
 
 // freePort finds one on the loopback. It is kept for the cluster's life, so that the kubeconfig stays right when the
-// control plane is killed and started again.
+// control plane is killed and started again; so it is below those that Linux dials from, or somebody may dial from it then.
 func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	const first, count, tries = 10_000, 20_000, 100
+	var failed error
+	for range tries {
+		port := first + rand.IntN(count)
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return port, listener.Close()
+		}
+		failed = err
 	}
-	defer listener.Close()
-	address, err := netip.ParseAddrPort(listener.Addr().String())
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return int(address.Port()), nil
+	return 0, fmt.Errorf("find a free port: %w", failed)
 }
 
 func (s *State) server() string { return fmt.Sprintf("https://127.0.0.1:%d", s.Port) }
