@@ -94,8 +94,8 @@ vuln: ## Look for known vulnerabilities; needs the network, so it is not part of
 # The core and the simulator have their own long tests and no shared memory between goroutines (the linter sees to the
 # core; of the simulator the short tests run under the race detector too). Everything else is tested with it.
 PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
-# These start agents as processes: one after the other, and never from the cache, for Go doesn't look at what those were
-# built from.
+# These start agents as processes: one after the other. What those are built from, the tests look at, so that Go knows when
+# they must run again.
 PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/agent/troupe|test/agents|hack/bench-agent|hack/bench-operator|examples)$$
 GO_TEST = $(GO) test -timeout 30m
 
@@ -114,7 +114,7 @@ test-root: ## Run the tests of the operator, the agent and the core.
 	if [ -n "$$pure" ]; then $(GO_TEST) $$pure; fi; \
 	if [ -n "$$simulator" ]; then $(GO_TEST) -race -short $$simulator; fi; \
 	if [ -n "$$concurrent" ]; then $(GO_TEST) -race $$concurrent; fi; \
-	if [ -n "$$agents" ]; then $(GO_TEST) -race -count 1 -p 1 $$agents; fi
+	if [ -n "$$agents" ]; then $(GO_TEST) -race -p 1 $$agents; fi
 
 # Never from the cache (-count 1): they also read files outside their own module, and Go doesn't look at those again.
 .PHONY: test-modules

@@ -19,6 +19,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/reliance"
 )
 
 // soon is how long a test waits for what must happen.
@@ -87,6 +88,9 @@ func TestExamplesLead(t *testing.T) {
 
 func compiled(t *testing.T) string {
 	t.Helper()
+	if err := reliance.OnProgram(t.Context(), "..", "./examples/go"); err != nil {
+		t.Fatal(err)
+	}
 	binary := filepath.Join(t.TempDir(), "worker")
 	if said, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./go").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -103,6 +107,9 @@ func script(needs, path string) func(*testing.T) string {
 				t.Fatalf("CI must not skip tests: %v", err)
 			}
 			t.Skip(err)
+		}
+		if err := reliance.OnFolder(filepath.Dir(path)); err != nil {
+			t.Fatal(err)
 		}
 		return path
 	}

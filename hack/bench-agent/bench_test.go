@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/internal/reliance"
 )
 
 // TestMain lets this program be what the benchmark starts once more.
@@ -24,6 +25,9 @@ func TestMain(m *testing.M) {
 func TestEverythingIsMeasured(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+	if err := reliance.OnProgram(ctx, "../..", "./cmd/agent"); err != nil {
+		t.Fatal(err)
+	}
 	report, err := measure(ctx, &options{
 		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, tls: true, idle: time.Second,
 	}, io.Discard)

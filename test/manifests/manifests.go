@@ -12,12 +12,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/conclave-dev/conclave/internal/reliance"
 )
 
 // Build builds a folder with kustomize, from the root of the repository.
 func Build(ctx context.Context, root, folder string) ([]*unstructured.Unstructured, error) {
 	tool, err := filepath.Abs(filepath.Join(root, "hack", "tools", "tool"))
 	if err != nil {
+		return nil, err
+	}
+	if err := reliance.OnFolder(filepath.Join(root, "config")); err != nil { // For one folder is built from others.
 		return nil, err
 	}
 	command := exec.CommandContext(ctx, tool, "kustomize", "build", folder)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/reliance"
+
 	"github.com/conclave-dev/conclave/internal/agent/troupe"
 	"github.com/conclave-dev/conclave/internal/control"
 )
@@ -45,12 +47,22 @@ func (g *guest) run(binary string) *exec.Cmd {
 	return command
 }
 
-// TestTheCommandTakesPartAndHandsOver: as kubelet runs it, and ends it.
-func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
+// built is the agent as users get it.
+func built(t *testing.T) string {
+	t.Helper()
+	if err := reliance.OnProgram(t.Context(), "../../..", "./cmd/agent"); err != nil {
+		t.Fatal(err)
+	}
 	binary, err := troupe.Build(t.Context(), t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return binary
+}
+
+// TestTheCommandTakesPartAndHandsOver: as kubelet runs it, and ends it.
+func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
+	binary := built(t)
 	c := found(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		c.add(name)
@@ -121,10 +133,7 @@ func resident(t *testing.T, pid int) int {
 
 // TestTheCommandNeedsItsEnvironment, and says what is missing.
 func TestTheCommandNeedsItsEnvironment(t *testing.T) {
-	binary, err := troupe.Build(t.Context(), t.TempDir(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := built(t)
 	command := exec.CommandContext(t.Context(), binary, "pod")
 	command.Env = []string{"POD_NAME=a"}
 	said, err := command.CombinedOutput()

@@ -8,8 +8,11 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/reliance"
 )
 
 // binaryVariable and lackVariable carry what the outer process of Main found to
@@ -116,6 +119,16 @@ func NeedPartitions(t testing.TB) {
 	t.Skip(lack)
 }
 
+// relied has the test cache notice when the agent is another one. Main can't: the
+// cache only knows what tests have looked at.
+var relied = sync.OnceValue(func() error {
+	top, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	return reliance.OnProgram(context.Background(), top, "./cmd/agent")
+})
+
 // Assemble makes a troupe that is gone when the test ends. If the test fails, it
 // shows the end of the agents' logs. It needs Main.
 func Assemble(t testing.TB, plan Plan) *Troupe {
@@ -123,6 +136,9 @@ func Assemble(t testing.TB, plan Plan) *Troupe {
 	plan.Binary = os.Getenv(binaryVariable)
 	if plan.Binary == "" {
 		t.Fatal("there is no agent to run: call troupe.Main in TestMain")
+	}
+	if err := relied(); err != nil {
+		t.Fatal(err)
 	}
 	plan.Folder = t.TempDir()
 	troupe, err := New(t.Context(), plan)
