@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,6 +68,7 @@ func TestStoppedAgentAnswersWhenItGoesOn(t *testing.T) {
 	do(t, err)
 	_, err = troupe.Agent("a").Stop()
 	do(t, err)
+	awaitStopped(t, troupe.Agent("a").PID())
 	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := troupe.Leader(brief, "a"); err == nil {
@@ -74,6 +77,28 @@ func TestStoppedAgentAnswersWhenItGoesOn(t *testing.T) {
 	do(t, troupe.Agent("a").Continue())
 	_, err = troupe.AwaitCoordinator(soon(t))
 	do(t, err)
+}
+
+// awaitStopped returns when all threads of a process have heeded the signal: on a
+// busy machine the last one runs on for a while.
+func awaitStopped(t *testing.T, pid int) {
+	t.Helper()
+	ctx := soon(t)
+	for {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		do(t, err)
+		if !slices.ContainsFunc(threads, func(thread string) bool {
+			stat, err := os.ReadFile(thread)
+			return err == nil && !bytes.Contains(stat, []byte(") T "))
+		}) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal("the process isn't stopped")
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 func TestCloseSaysWhoEndedByItself(t *testing.T) {
