@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,11 +41,12 @@ func TestOnAnAPIServer(t *testing.T) {
 		t.Skip("no API server: set KUBEBUILDER_ASSETS to what make envtest-assets prints")
 	}
 	t.Chdir("../..")
+	profile := filepath.Join(t.TempDir(), "profile")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	report, err := measure(ctx, &options{
 		parts: []string{leasePart, scalePart}, leaseRounds: 1, leaseIdle: 5 * time.Second,
-		groups: 3, members: 3, rate: 5, elections: 2 * time.Second, idle: time.Second, bystanders: 1,
+		groups: 3, members: 3, rate: 5, elections: 2 * time.Second, idle: time.Second, bystanders: 1, profile: profile,
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -55,11 +57,14 @@ func TestOnAnAPIServer(t *testing.T) {
 	if l := report.Lease; l.Kills == nil || l.Writes == 0 {
 		t.Errorf("of the Lease: %+v", l)
 	}
+	if found, err := os.Stat(profile); err != nil || found.Size() == 0 {
+		t.Errorf("there is no profile of the API server: %v", err)
+	}
 	s := report.Scale
 	if s.Empty == 0 || s.Resident == 0 || s.End == 0 || s.Peak == 0 || s.Start == 0 || s.StreamBytes == 0 {
 		t.Errorf("of the manager: %+v", s)
 	}
-	if e := s.Elections; e.Count == 0 || e.Lag == nil || e.Lag.Rounds != e.Count || e.Requests.of(writes) < 1 || e.CPU["kube-apiserver"] == 0 {
+	if e := s.Elections; e.Count == 0 || e.Lag == nil || e.Lag.Rounds != e.Count || e.Requests.of(writes) < 1 || e.CPU["kube-apiserver"] == 0 || e.Cost["kube-apiserver"] == 0 {
 		t.Errorf("of elections: %+v", e)
 	}
 	if s.Restart.Heard == 0 || s.Restart.Requests.of("watches") == 0 {

@@ -62,6 +62,7 @@ type options struct {
 	leaderElect     bool
 	bystanders      int
 	logs            string
+	profile         string
 
 	kills, deletions, handOvers int
 	clusterIdle                 time.Duration
@@ -97,6 +98,7 @@ func newRoot() *cobra.Command {
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "scale: the manager holds a Lease, as it does when deployed")
 	flags.IntVar(&o.bystanders, "bystanders", 0, "scale: how many pods there are that are no members of anything")
 	flags.StringVar(&o.logs, "manager-log", "", "scale: the file for the manager's log; a temporary one if empty, which is shown if the manager fails")
+	flags.StringVar(&o.profile, "profile", "", "scale: the file for a profile of the API server while there are elections")
 	flags.IntVar(&o.kills, "kills", 30, "cluster: how often the coordinator's agent is killed")
 	flags.IntVar(&o.deletions, "deletions", 5, "cluster: how often the coordinator's pod is deleted by force")
 	flags.IntVar(&o.handOvers, "hand-overs", 5, "cluster: how often it is deleted with notice")

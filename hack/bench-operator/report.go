@@ -91,6 +91,7 @@ func (s *Scale) print(out io.Writer) {
 	line("requests per election", "%s; %.0f bytes over streams", e.Requests, e.Bytes)
 	line("  of everybody", "%s", e.All)
 	line("CPU meanwhile, % of a core", "%s", Requests(e.CPU))
+	line("  for each election, in ms", "%s", Requests(e.Cost))
 	line("idle", "%.0f s: %s; %.2f %% of a core, %.0f bytes a minute on each stream", s.Idle.Seconds, s.Idle.Requests, s.Idle.CPU, s.Idle.Bytes)
 	line("restart -> all agents heard", "%.1f s; %s; %d changes of groups", s.Restart.Heard, s.Restart.Requests, s.Restart.Changes)
 	if err := table.Flush(); err != nil {

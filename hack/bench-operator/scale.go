@@ -54,6 +54,9 @@ type Elections struct {
 	// CPU is how much of a core each program used, in percent. The stand-ins are
 	// this program, which also watches.
 	CPU map[string]float64 `json:"cpuPercent"`
+	// Cost is the same for each election, in milliseconds of processor time: other
+	// than the lag, it hardly depends on what else the machine does.
+	Cost map[string]float64 `json:"cpuMillisPerElection"`
 }
 
 // Idle is how often the manager asks the API server while nothing happens.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +73,20 @@ func (s *server) allow(ctx context.Context, user string) error {
 	}
 	_, err := s.admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
 	return err
+}
+
+// profile writes where the API server spends its processor time, for a while,
+// into a file; none if it has no name.
+func (s *server) profile(ctx context.Context, file string, period time.Duration) error {
+	if file == "" {
+		return nil
+	}
+	text, err := s.admin.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/profile").
+		Param("seconds", strconv.Itoa(max(int(period.Seconds()), 1))).DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the API server for its profile: %w", err)
+	}
+	return os.WriteFile(file, text, 0o600)
 }
 
 // child is the process of that name that this one has started.

@@ -198,7 +198,9 @@ func (st *stage) elections(ctx context.Context) error {
 		return err
 	}
 	e := &Elections{}
-	if err := st.elect(ctx, e); err != nil {
+	profiled := make(chan error, 1)
+	go func() { profiled <- st.server.profile(ctx, o.profile, o.elections) }()
+	if err := errors.Join(st.elect(ctx, e), <-profiled); err != nil {
 		return err
 	}
 	elapsed := time.Since(before.at)
@@ -212,9 +214,10 @@ func (st *stage) elections(ctx context.Context) error {
 	e.Requests = after.requests.since(before.requests).per(e.Count)
 	e.All = after.all.since(before.all).per(e.Count)
 	e.Bytes = float64(after.traffic-before.traffic) / float64(max(e.Count, 1))
-	e.CPU = map[string]float64{}
+	e.CPU, e.Cost = map[string]float64{}, map[string]float64{}
 	for name, used := range after.cpu {
 		e.CPU[name] = percent(used-before.cpu[name], elapsed)
+		e.Cost[name] = math.Round(100*figures.Millis(used-before.cpu[name])/float64(max(e.Count, 1))) / 100
 	}
 	st.scale.Elections = e
 	usage, err := st.manager.usage()

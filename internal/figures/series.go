@@ -23,7 +23,7 @@ func NewSeries(rounds []time.Duration) *Series {
 	}
 	s := &Series{Rounds: len(rounds)}
 	for _, round := range rounds {
-		s.All = append(s.All, millis(round))
+		s.All = append(s.All, Millis(round))
 	}
 	sorted := slices.Sorted(slices.Values(s.All))
 	s.Median, s.P99, s.Max = Rank(sorted, 50), Rank(sorted, 99), sorted[len(sorted)-1]
@@ -36,4 +36,5 @@ func Rank(sorted []float64, percent int) float64 {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }
 
-func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+// Millis is a duration in milliseconds.
+func Millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
