@@ -14,7 +14,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/standin"
+	"github.com/conclave-dev/conclave/internal/understudy"
 )
 
 // awaitCondition waits for a condition with a reason.
@@ -150,7 +150,7 @@ func TestMembersChange(t *testing.T) {
 	}
 }
 
-func left(agent *standin.Agent) int {
+func left(agent *understudy.Agent) int {
 	count := 0
 	for _, call := range agent.Calls() {
 		if call.Method == http.MethodDelete {

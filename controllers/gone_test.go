@@ -9,7 +9,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/standin"
 )
 
 // A group is deleted and elections happen while no operator runs.
@@ -128,7 +127,7 @@ func TestAuthoritiesChange(t *testing.T) {
 	s.settled(a)
 	before := s.document("ledger").Revision
 	s.mu.Lock()
-	s.bundle += standin.NewAuthority(t).Authorities()
+	s.bundle += string(newWardrobe(t).Authorities)
 	want, turned := s.bundle, s.turned
 	s.turned = make(chan struct{})
 	s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/standin"
+	"github.com/conclave-dev/conclave/internal/understudy"
 )
 
 // One agent that claims to have seen the last revision that there can be neither
@@ -101,12 +101,12 @@ func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		agent := s.agents[pod]
 		agent.Change("ledger", func(r *control.Report) { r.Revision = latest })
-		agent.Obey = func(call standin.Call) int {
+		agent.Refuse(func(call understudy.Call) int {
 			if call.Method == http.MethodDelete {
 				return http.StatusServiceUnavailable // It still hands over.
 			}
-			return obey(agent, call)
-		}
+			return 0
+		})
 	}
 	for _, pod := range []string{"x-0", "x-1", "x-2"} {
 		s.pod(pod, "ledger")
@@ -121,7 +121,7 @@ func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
 	})
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		s.await("who is in the old group was told to leave", func() bool {
-			return slices.ContainsFunc(s.agents[pod].Calls(), func(call standin.Call) bool { return call.Method == http.MethodDelete })
+			return slices.ContainsFunc(s.agents[pod].Calls(), func(call understudy.Call) bool { return call.Method == http.MethodDelete })
 		})
 	}
 	s.awaitQuiet(a)
@@ -134,7 +134,9 @@ func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
 		ready := meta.FindStatusCondition(s.group("ledger").Status.Conditions, string(v1.Ready))
 		return strings.HasPrefix(ready.Message, "ledger-2 is")
 	})
-	s.agents["ledger-2"].Stop() // Who can't be heard isn't waited for.
+	if err := s.agents["ledger-2"].Stop(); err != nil { // Who can't be heard isn't waited for.
+		t.Fatal(err)
+	}
 	s.awaitAdopted("ledger", 1, "x-0", "x-1", "x-2")
 	if revision := s.document("ledger").Revision; revision <= latest {
 		t.Errorf("who has left the old group would refuse revision %d: it has seen %d", revision, latest)

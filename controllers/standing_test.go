@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/standin"
+	"github.com/conclave-dev/conclave/internal/understudy"
 )
 
 func on(node string) func(*corev1.Pod) {
@@ -39,7 +39,7 @@ func (s *stage) cordon(name string, cordoned bool) {
 	}
 }
 
-func (s *stage) awaitWithheld(agent *standin.Agent, withheld bool) {
+func (s *stage) awaitWithheld(agent *understudy.Agent, withheld bool) {
 	s.t.Helper()
 	s.await("the agent has been told whether to stand", func() bool {
 		report, _ := agent.Report("ledger")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/controllers/streams"
 	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/standin"
+	"github.com/conclave-dev/conclave/internal/understudy"
 )
 
 // An agent whose answer has no end to its header isn't listened to for as long as
@@ -21,7 +21,7 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
 	var sent atomic.Int64
 	over := make(chan struct{})
-	a.Speak(func(conn net.Conn) {
+	speak := func(conn net.Conn) {
 		line := "X-Much: " + strings.Repeat("a", 1<<16) + "\r\n"
 		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"); err != nil {
 			return
@@ -36,7 +36,10 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 				return
 			}
 		}
-	})
+	}
+	if err := a.Speak(t.Context(), speak); err != nil {
+		t.Fatal(err)
+	}
 	s.follow("ledger-0", "1", "10.0.0.1")
 	<-over
 	if most := int64(16 << 20); sent.Load() > most {
@@ -49,9 +52,9 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 func TestReportOfTooManyRowsIsNotKept(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
-	a.Say(control.Report{Group: "ledger", UID: "u", Processes: make([]control.Row, 10_000)})
-	a.Say(control.Report{Group: "audit", UID: "u", Problems: make([]string, 100_000)})
-	a.Run()
+	say(a, control.Report{Group: "ledger", UID: "u", Processes: make([]control.Row, 10_000)})
+	say(a, control.Report{Group: "audit", UID: "u", Problems: make([]string, 100_000)})
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("something has come of it", func() bool {
 		line, _ := s.Line(named("ledger-0"))
@@ -68,15 +71,15 @@ func TestReportOfTooManyRowsIsNotKept(t *testing.T) {
 func TestWhoRefusesToBeWithheldIsToldAgain(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	a.Say(control.Report{Group: "ledger", UID: "u", Term: 1})
+	say(a, control.Report{Group: "ledger", UID: "u", Term: 1})
 	var calls atomic.Int32
-	a.Obey = func(standin.Call) int {
+	a.Refuse(func(understudy.Call) int {
 		if calls.Add(1) == 1 {
 			return http.StatusConflict
 		}
 		return http.StatusNoContent
-	}
-	a.Run()
+	})
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	s.Tell(named("ledger-0"), streams.Standing("ledger", false))
@@ -91,8 +94,8 @@ func TestWhoRefusesToBeWithheldIsToldAgain(t *testing.T) {
 func TestWhoJoinsAnewIsWithheldAgain(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	a.Say(control.Report{Group: "ledger", UID: "u"})
-	a.Run()
+	say(a, control.Report{Group: "ledger", UID: "u"})
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	s.Tell(named("ledger-0"), streams.Standing("ledger", false))
@@ -100,7 +103,7 @@ func TestWhoJoinsAnewIsWithheldAgain(t *testing.T) {
 	a.Change("ledger", func(r *control.Report) { r.Withheld = true })
 	s.await("it does so", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Withheld }))
 	a.Leave("ledger")
-	a.Say(control.Report{Group: "ledger", UID: "v", Standing: true})
+	say(a, control.Report{Group: "ledger", UID: "v", Standing: true})
 	s.await("it is in another group", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.UID == "v" }))
 	s.awaitToldAgain(func() bool { return len(a.Calls()) >= 2 })
 }

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +18,7 @@ import (
 	"github.com/conclave-dev/conclave/controllers/streams"
 	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/identity"
-	"github.com/conclave-dev/conclave/internal/standin"
+	"github.com/conclave-dev/conclave/internal/understudy"
 )
 
 // crowd is the variable that has this program be so many agents, whose memory
@@ -33,21 +34,35 @@ func TestCrowd(t *testing.T) {
 	if folder == "" {
 		t.Skip("this is the other side of a benchmark")
 	}
-	authority, network := standin.NewAuthority(t), &standin.Network{}
-	authority.Keep(t, folder)
+	s := &stand{t: t, wardrobe: newWardrobe(t)}
+	keep(t, s.wardrobe, folder)
 	for i := range idleAgents {
 		ip := fmt.Sprintf("10.0.%d.%d", i/250, i%250)
-		a := standin.New(t, authority, network, "bank", podName(i), ip, "ledger")
+		a := s.agent(podName(i), ip, "ledger")
 		report := control.Report{Group: "ledger", UID: "0b9a6c1e-8c59-4c4e-9d5e-1d4e5a6b7c8d", Version: 1, Digest: "0123456789abcdef", Coordinator: podName(1), Term: 7}
 		for m := range 5 {
 			report.Processes = append(report.Processes, control.Row{Name: podName(m), Priority: uint32(m), Status: "Normal", Connected: true})
 		}
-		a.Say(report)
-		a.Run()
-		fmt.Println("agent", network.Where(ip))
+		say(a, report)
+		s.run(a)
+		fmt.Println("agent", s.network.Where(ip+":7375"))
 	}
 	// Until the benchmark is over.
 	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// keep writes the operator's certificate to a folder, for another process.
+func keep(t *testing.T, wardrobe *understudy.Wardrobe, folder string) {
+	t.Helper()
+	pair, err := wardrobe.Authority.Issue(identity.Names{control.Operator}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"cert": pair.Cert, "key": pair.Key, "ca": wardrobe.Authorities} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func podName(i int) string { return fmt.Sprintf("ledger-%d", i) }

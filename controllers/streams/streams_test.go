@@ -13,15 +13,15 @@ import (
 
 	"github.com/conclave-dev/conclave/controllers/streams"
 	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/standin"
+	"github.com/conclave-dev/conclave/internal/understudy"
 )
 
 // stand is an operator's streams, and where its agents are.
 type stand struct {
 	*streams.Streams
-	t         testing.TB
-	authority *standin.Authority
-	network   standin.Network
+	t        testing.TB
+	wardrobe *understudy.Wardrobe
+	network  understudy.Network
 
 	told chan struct{}
 	mu   sync.Mutex
@@ -33,9 +33,17 @@ type stand struct {
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
-	authority := standin.NewAuthority(t)
-	s := &stand{authority: authority}
-	return s.start(t, streams.Options{Credentials: authority, Dial: s.network.Dial, Log: logr.Discard()})
+	s := &stand{wardrobe: newWardrobe(t)}
+	return s.start(t, streams.Options{Credentials: s.wardrobe, Dial: s.network.Dial, Log: logr.Discard()})
+}
+
+func newWardrobe(t testing.TB) *understudy.Wardrobe {
+	t.Helper()
+	wardrobe, err := understudy.NewWardrobe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wardrobe
 }
 
 func newStandWith(t testing.TB, options streams.Options) *stand {
@@ -86,8 +94,39 @@ func (s *stand) await(what string, holds func() bool) {
 	}
 }
 
-func (s *stand) agent(pod, ip string, groups ...string) *standin.Agent {
-	return standin.New(s.t, s.authority, &s.network, "bank", pod, ip, groups...)
+// agent is one that doesn't run yet.
+func (s *stand) agent(pod, ip string, groups ...string) *understudy.Agent {
+	s.t.Helper()
+	a, err := understudy.New(understudy.Role{
+		Namespace: "bank", Pod: pod, Groups: groups, Address: ip + ":7375", Network: &s.network,
+	}, s.wardrobe)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { s.stop(a) })
+	return a
+}
+
+func (s *stand) run(a *understudy.Agent) {
+	s.t.Helper()
+	if err := a.Run(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stand) stop(a *understudy.Agent) {
+	s.t.Helper()
+	if err := a.Stop(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// say has an agent report what it was given.
+func say(a *understudy.Agent, report control.Report) {
+	a.Change(report.Group, func(r *control.Report) {
+		report.Pod = r.Pod
+		*r = report
+	})
 }
 
 func named(pod string) types.NamespacedName {
@@ -115,8 +154,8 @@ func (s *stand) says(group, pod string, like func(control.Report) bool) func() b
 func TestReportsAreHeard(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
-	a.Say(control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
-	a.Run()
+	say(a, control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
+	s.run(a)
 	s.follow("ledger-0", "pod-uid", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	if voice := s.Voices(named("ledger"))["ledger-0"]; voice.Report == nil || voice.Report.Coordinator != "ledger-2" || voice.UID != "pod-uid" {
@@ -136,9 +175,9 @@ func TestReportsAreHeard(t *testing.T) {
 func TestOnlyCertifiedWordsCount(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	a.Say(control.Report{Group: "audit", UID: "u"})
-	a.Say(control.Report{Group: "ledger", UID: "u"})
-	a.Run()
+	say(a, control.Report{Group: "audit", UID: "u"})
+	say(a, control.Report{Group: "ledger", UID: "u"})
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.follow("ledger-1", "2", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
@@ -157,12 +196,12 @@ func TestOnlyCertifiedWordsCount(t *testing.T) {
 func TestStreamComesBack(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
-	a.Say(control.Report{Group: "ledger", UID: "u", Term: 1})
-	a.Say(control.Report{Group: "audit", UID: "u", Term: 1})
-	a.Run()
+	say(a, control.Report{Group: "ledger", UID: "u", Term: 1})
+	say(a, control.Report{Group: "audit", UID: "u", Term: 1})
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
-	a.Stop()
+	s.stop(a)
 	s.await("it is known why it isn't", func() bool {
 		line, _ := s.Line(named("ledger-0"))
 		return !line.Connected && line.Problem == "connection refused"
@@ -171,7 +210,7 @@ func TestStreamComesBack(t *testing.T) {
 		t.Error("what was last heard is kept while the connection is away")
 	}
 	a.Leave("audit")
-	a.Run()
+	s.run(a)
 	s.await("it is connected again", s.connected("ledger-0"))
 	s.await("what it doesn't say any more is forgotten", func() bool { return len(s.Voices(named("audit"))) == 0 })
 	if got := s.Groups(named("ledger-0")); !slices.Equal(got, []string{"ledger"}) {
@@ -183,8 +222,8 @@ func TestStreamComesBack(t *testing.T) {
 func TestStreamIsRenewedInSilence(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	a.Say(control.Report{Group: "ledger", UID: "u", Term: 1})
-	a.Run()
+	say(a, control.Report{Group: "ledger", UID: "u", Term: 1})
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	line, _ := s.Line(named("ledger-0"))
@@ -205,8 +244,8 @@ func TestStreamIsRenewedInSilence(t *testing.T) {
 func TestNewPodIsAnotherAgent(t *testing.T) {
 	s := newStand(t)
 	old := s.agent("ledger-0", "10.0.0.1", "ledger")
-	old.Say(control.Report{Group: "ledger", UID: "u", Term: 1})
-	old.Run()
+	say(old, control.Report{Group: "ledger", UID: "u", Term: 1})
+	s.run(old)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	s.follow("ledger-0", "2", "10.0.0.2")
@@ -214,12 +253,12 @@ func TestNewPodIsAnotherAgent(t *testing.T) {
 		t.Errorf("the new pod has said nothing yet: %v", heard)
 	}
 	next := s.agent("ledger-0", "10.0.0.2", "ledger")
-	next.Say(control.Report{Group: "ledger", UID: "u", Term: 2})
-	next.Run()
+	say(next, control.Report{Group: "ledger", UID: "u", Term: 2})
+	s.run(next)
 	s.await("the new one is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
-	s.await("the old one isn't asked any more", func() bool { return !old.Heard() })
+	s.await("the old one isn't asked any more", func() bool { return old.Streams() == 0 })
 	s.Forget(named("ledger-0"))
-	s.await("nobody is", func() bool { return !next.Heard() })
+	s.await("nobody is", func() bool { return next.Streams() == 0 })
 	if _, ok := s.Line(named("ledger-0")); ok || len(s.Voices(named("ledger"))) != 0 {
 		t.Error("a pod that is gone is forgotten")
 	}
@@ -229,7 +268,7 @@ func TestErrands(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
 	failures := 2
-	a.Obey = func(call standin.Call) int {
+	a.Refuse(func(call understudy.Call) int {
 		if call.Method == http.MethodDelete {
 			return http.StatusConflict
 		}
@@ -237,9 +276,9 @@ func TestErrands(t *testing.T) {
 			return http.StatusServiceUnavailable
 		}
 		return http.StatusNoContent
-	}
+	})
 	s.Tell(named("ledger-0"), streams.Leave("ledger", "nobody is connected"))
-	a.Run()
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	document := streams.Document("ledger", "u", "4", []byte(`{"uid":"u"}`))
@@ -251,7 +290,7 @@ func TestErrands(t *testing.T) {
 	s.await("it was told to stand no more", func() bool { return len(a.Calls()) == 4 })
 	s.Tell(named("ledger-0"), streams.Leave("ledger", "u"))
 	s.await("it has refused to leave", func() bool { return len(a.Calls()) == 5 })
-	want := standin.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
+	want := understudy.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
 	if got := a.Calls(); got[0] != want || got[2] != want {
 		t.Errorf("it should have been told %v, not %v", want, got)
 	}

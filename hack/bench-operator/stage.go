@@ -31,7 +31,7 @@ type stage struct {
 	world    *world
 	audience *audience
 	scale    *Scale
-	wardrobe understudy.Wardrobe
+	wardrobe *understudy.Wardrobe
 }
 
 func (m *measurer) scale(ctx context.Context, s *server) (scale *Scale, err error) {

@@ -54,7 +54,7 @@ func address(n int) string { return fmt.Sprintf("127.77.%d.%d", n/perNet, n%perN
 
 func namespaceOf(group int) string { return fmt.Sprintf("bench-%d", group/perNamespace) }
 
-func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w understudy.Wardrobe) (*world, error) {
+func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *understudy.Wardrobe) (*world, error) {
 	made := &world{client: c, groups: make([]*ledger, m.options.groups)}
 	for n := 0; n < m.options.groups; n += perNamespace {
 		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(n)}}); err != nil {
@@ -93,13 +93,16 @@ func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w understud
 func nodeOf(n int) string { return fmt.Sprintf("node-%d", n%nodes) }
 
 // enter makes a pod and its understudy.
-func (w *world) enter(ctx context.Context, g *ledger, member, n int, wardrobe understudy.Wardrobe) (*understudy.Agent, error) {
+func (w *world) enter(ctx context.Context, g *ledger, member, n int, wardrobe *understudy.Wardrobe) (*understudy.Agent, error) {
 	ip := address(n)
-	agent, err := understudy.Start(ctx, understudy.Role{
+	agent, err := understudy.New(understudy.Role{
 		Namespace: g.key.Namespace, Pod: g.pods[member], Groups: []string{g.key.Name},
 		Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
 	}, wardrobe)
 	if err != nil {
+		return nil, err
+	}
+	if err := agent.Run(ctx); err != nil {
 		return nil, err
 	}
 	pod, err := injected(podOf(g.key.Namespace, g.pods[member], n, g.key.Name), string(wardrobe.Authorities))
@@ -213,7 +216,7 @@ func (w *world) electFirst(ctx context.Context) error {
 	for _, g := range w.groups {
 		work.Go(func() error {
 			for _, agent := range g.agents {
-				if _, err := agent.AwaitDocument(ctx, g.key.Name); err != nil {
+				if err := agent.AwaitGroup(ctx, g.key.Name); err != nil {
 					return err
 				}
 			}
@@ -279,7 +282,7 @@ func (w *world) close() error {
 		}
 		for _, agent := range g.agents {
 			if agent != nil {
-				all = append(all, agent.Close())
+				all = append(all, agent.Stop())
 			}
 		}
 	}
@@ -287,11 +290,11 @@ func (w *world) close() error {
 }
 
 // authorityOf reads the authority that the manager keeps.
-func authorityOf(secret *corev1.Secret) (understudy.Wardrobe, error) {
+func authorityOf(secret *corev1.Secret) (*understudy.Wardrobe, error) {
 	root := identity.Pair{Cert: secret.Data["ca.crt"], Key: secret.Data["ca.key"]}
 	authority, err := identity.ParseAuthority(root)
 	if err != nil {
-		return understudy.Wardrobe{}, fmt.Errorf("read the authority in %s/%s: %w", secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("read the authority in %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return understudy.Wardrobe{Authority: authority, Authorities: root.Cert}, nil
+	return &understudy.Wardrobe{Authority: authority, Authorities: root.Cert}, nil
 }

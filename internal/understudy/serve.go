@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/identity"
@@ -25,9 +24,7 @@ const (
 func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+control.ReportsPath, a.stream)
-	mux.HandleFunc("PUT "+control.GroupsPath+"{group}", a.putGroup)
-	mux.HandleFunc("DELETE "+control.GroupsPath+"{group}", a.deleteGroup)
-	mux.HandleFunc("PUT "+control.GroupsPath+"{group}"+control.Standing, a.putStanding)
+	mux.HandleFunc(control.GroupsPath, a.call)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		names, err := identity.Peer(*r.TLS)
 		if err == nil && !names.Has(control.Operator) {
@@ -41,15 +38,25 @@ func (a *Agent) handler() http.Handler {
 	})
 }
 
-func refuse(w http.ResponseWriter, code int, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(control.Refusal{Error: err.Error()}) // Whoever asked has gone.
-}
-
-// answer ends a request that changes something.
-func answer(w http.ResponseWriter, err error) {
-	switch {
+// call is told something.
+func (a *Agent) call(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, bodyMax))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	told := Call{Method: r.Method, Path: r.URL.RequestURI(), Body: strings.TrimSpace(string(body))}
+	a.mu.Lock()
+	a.calls = append(a.calls, told)
+	asked := a.refuse
+	a.mu.Unlock()
+	if asked != nil {
+		if status := asked(told); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+	}
+	switch err := a.follow(told); {
 	case errors.Is(err, errNotIn):
 		refuse(w, http.StatusNotFound, err)
 	case err != nil:
@@ -59,47 +66,10 @@ func answer(w http.ResponseWriter, err error) {
 	}
 }
 
-func read(r *http.Request, into any) error {
-	body, err := io.ReadAll(io.LimitReader(r.Body, bodyMax))
-	if err != nil {
-		return err
-	}
-	return yaml.UnmarshalStrict(body, into)
-}
-
-func (a *Agent) putGroup(w http.ResponseWriter, r *http.Request) {
-	var d control.Document
-	err := read(r, &d)
-	if err == nil && d.Group.Name != r.PathValue("group") {
-		err = fmt.Errorf("the document is about the group %q", d.Group.Name)
-	}
-	if err == nil {
-		a.take(d)
-	}
-	answer(w, err)
-}
-
-func (a *Agent) deleteGroup(w http.ResponseWriter, r *http.Request) {
-	err := a.alter(r.PathValue("group"), func(p *part) error {
-		if uid := r.URL.Query().Get("uid"); uid != p.document.UID {
-			return fmt.Errorf("the group has the UID %q here", p.document.UID)
-		}
-		p.left = true
-		return nil
-	})
-	answer(w, err)
-}
-
-func (a *Agent) putStanding(w http.ResponseWriter, r *http.Request) {
-	var told struct{ Standing bool }
-	err := read(r, &told)
-	if err == nil {
-		err = a.alter(r.PathValue("group"), func(p *part) error {
-			p.withheld = !told.Standing
-			return nil
-		})
-	}
-	answer(w, err)
+func refuse(w http.ResponseWriter, code int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(control.Refusal{Error: err.Error()}) // Whoever asked has gone.
 }
 
 // stream says how all groups stand, and then what changes. Whoever reads slowly
@@ -108,6 +78,9 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	controller := http.NewResponseController(w)
 	said := map[string]uint64{}
+	a.mu.Lock()
+	dropped := a.dropped
+	a.mu.Unlock()
 	text, news := a.unsaid(nil, said)
 	text = event(text, control.EventCurrent, control.Agent{Pod: a.role.Pod, Life: a.life, Build: "understudy", Groups: a.role.Groups})
 	silence := time.NewTicker(silenceMax)
@@ -130,6 +103,8 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 			text, news = a.unsaid(text[:0], said)
 		case <-silence.C:
 			text = append(text[:0], ":\n\n"...)
+		case <-dropped:
+			return
 		case <-r.Context().Done():
 			return
 		}
@@ -144,16 +119,16 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 func (a *Agent) unsaid(text []byte, said map[string]uint64) ([]byte, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for group, p := range a.groups {
+	for group, p := range a.parts {
 		before, known := said[group]
 		switch {
 		case before == p.change || p.left && !known:
 			continue
 		case p.left:
-			text = event(text, control.EventLeft, control.Left{Group: group, UID: p.document.UID})
+			text = event(text, control.EventLeft, control.Left{Group: group, UID: p.report.UID})
 			delete(said, group)
 		default:
-			text = event(text, control.EventGroup, a.report(p))
+			text = event(text, control.EventGroup, p.report)
 			said[group] = p.change
 		}
 	}

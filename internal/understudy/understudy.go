@@ -1,23 +1,21 @@
-// Package understudy stands in for the agents of pods: for the operator's
-// benchmark, and for tests that need more agents than a machine can run.
+// Package understudy stands in for the agents of pods: in the operator's
+// benchmark, and in its tests.
 //
-// An understudy has an address, a certificate, and the agent's API for the
-// operator. It takes the documents that it is given as an agent does, and reports
-// them. What it doesn't do is elect: who leads is decreed.
+// An understudy has a certificate, and the agent's API for the operator. What it is
+// told it does as an agent would, and reports that. What it doesn't do is elect:
+// who leads is decreed. It can be made to say anything else, too, and to refuse.
 package understudy
 
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"strconv"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,88 +29,132 @@ type Role struct {
 	Namespace, Pod string
 	// Groups are those that its certificate is for.
 	Groups []string
-	// Address is where it is awaited; an address of loopback, with control.OperatorPort as a rule.
+	// Address is where it is awaited: with control.OperatorPort as a rule.
 	Address string
+	// Network leads from there to where it listens. Without one it listens there.
+	Network *Network
 }
 
-// Wardrobe makes the certificates.
-type Wardrobe struct {
-	Authority *identity.Authority
-	// Authorities are the certificates of all authorities that are trusted, in PEM.
-	Authorities []byte
+// Call is something that it was told.
+type Call struct {
+	Method, Path, Body string
 }
-
-// certified is how long a certificate lasts, as those of agents do.
-const certified = 24 * time.Hour
 
 // Agent is one understudy.
 type Agent struct {
-	role   Role
-	server *http.Server
-	life   uint32
+	role Role
+	held *identity.Held
+	life uint32
 	// traffic counts what went over its connections, as it was sent: encrypted.
 	received, sent atomic.Int64
 	streams        atomic.Int32
 
 	mu     sync.Mutex
-	groups map[string]*part
-	// news is closed and replaced when something has changed.
-	news chan struct{}
+	server *http.Server
+	parts  map[string]*part
+	calls  []Call
+	refuse func(Call) int
+	// news is closed and replaced when something has changed, and dropped when
+	// those who listen are to be cut off.
+	news, dropped chan struct{}
 }
 
-// part is what an understudy knows of one group. Changes number what there is to
-// report, so that each stream knows what it has said.
+// part is what it says about one group. Changes number that, so that each stream
+// knows what it has said.
 type part struct {
-	document control.Document
-	decree   Decree
-	withheld bool
-	digest   string
-	change   uint64
-	changed  time.Time
-	left     bool
+	report control.Report
+	change uint64
+	left   bool
 }
 
-// Decree says who leads a group. A coordinator that isn't named is none.
-type Decree struct {
-	Coordinator string
-	Term        uint64
-	ElectedAt   time.Time
-	Electing    bool
-	// Crashed are the members that are taken for dead.
-	Crashed map[string]bool
-}
-
-// Start lets an understudy be found at its address until it is closed.
-func Start(ctx context.Context, role Role, w Wardrobe) (*Agent, error) {
+// New makes an understudy. It can't be found yet.
+func New(role Role, w *Wardrobe) (*Agent, error) {
 	var names identity.Names
 	for _, group := range role.Groups {
 		names = append(names, identity.Name{Domain: role.Namespace, Group: group, Member: role.Pod})
 	}
-	pair, err := w.Authority.Issue(names, certified)
+	held, err := w.hold(names...)
 	if err != nil {
 		return nil, fmt.Errorf("understudy of %s: %w", role.Pod, err)
 	}
-	held, err := identity.Hold(pair, w.Authorities)
-	if err != nil {
-		return nil, fmt.Errorf("understudy of %s: %w", role.Pod, err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", role.Address)
-	if err != nil {
-		return nil, fmt.Errorf("understudy of %s: %w", role.Pod, err)
-	}
-	a := &Agent{role: role, life: uint32(time.Now().UnixMilli()), groups: map[string]*part{}, news: make(chan struct{})}
-	a.server = &http.Server{Handler: a.handler(), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { _ = a.server.Serve(tls.NewListener(counted{listener, a}, held.Server())) }() // It ends when it is closed.
-	return a, nil
+	return &Agent{
+		role: role, held: held, life: uint32(time.Now().UnixMilli()), //nolint:gosec // another one each time
+		parts: map[string]*part{}, news: make(chan struct{}), dropped: make(chan struct{}),
+	}, nil
 }
 
 const patience = 10 * time.Second
 
-// Address is where it is awaited.
-func (a *Agent) Address() string { return a.role.Address }
+// Run lets it be found at its address until it is stopped.
+func (a *Agent) Run(ctx context.Context) error {
+	listener, err := a.listen(ctx)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: a.handler(), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
+	a.mu.Lock()
+	a.server = server
+	a.mu.Unlock()
+	go func() { _ = server.Serve(listener) }() // It ends when it is stopped.
+	return nil
+}
 
-// Close ends it and its connections.
-func (a *Agent) Close() error { return a.server.Close() }
+// Speak lets it be found, and say what speak writes to each connection and nothing
+// else. It ends with the context.
+func (a *Agent) Speak(ctx context.Context, speak func(net.Conn)) error {
+	listener, err := a.listen(ctx)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				speak(conn)
+			}()
+		}
+	}()
+	return nil
+}
+
+func (a *Agent) listen(ctx context.Context) (net.Listener, error) {
+	address := a.role.Address
+	if a.role.Network != nil {
+		address = "127.0.0.1:0"
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("understudy of %s: %w", a.role.Pod, err)
+	}
+	a.role.Network.lead(a.role.Address, listener.Addr().String())
+	return tls.NewListener(counted{listener, a}, a.held.Server()), nil
+}
+
+// Stop ends it and its connections. It can run again.
+func (a *Agent) Stop() error {
+	a.mu.Lock()
+	server := a.server
+	a.server = nil
+	a.mu.Unlock()
+	if server == nil {
+		return nil
+	}
+	a.role.Network.lead(a.role.Address, "")
+	return server.Close()
+}
+
+// Drop ends the streams that it is heard over.
+func (a *Agent) Drop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.dropped)
+	a.dropped = make(chan struct{})
+}
 
 // Traffic is how many bytes went over its connections.
 func (a *Agent) Traffic() (received, sent int64) { return a.received.Load(), a.sent.Load() }
@@ -120,97 +162,84 @@ func (a *Agent) Traffic() (received, sent int64) { return a.received.Load(), a.s
 // Streams is how many streams of it have been told all that there was to say, and are open.
 func (a *Agent) Streams() int { return int(a.streams.Load()) }
 
-// Document is what it was told about a group.
-func (a *Agent) Document(group string) (control.Document, bool) {
+// Calls are all that it was told.
+func (a *Agent) Calls() []Call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.groups[group]
-	if p == nil || p.left {
-		return control.Document{}, false
-	}
-	return p.document, true
+	return slices.Clone(a.calls)
 }
 
-// AwaitDocument returns what it was told about a group, as soon as it was.
-func (a *Agent) AwaitDocument(ctx context.Context, group string) (control.Document, error) {
+// Refuse has somebody be asked before it does what it is told: a status is the
+// answer, and it does nothing; 0 has it do so.
+func (a *Agent) Refuse(asked func(Call) int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refuse = asked
+}
+
+// Report is what it says about a group, if it takes part in it.
+func (a *Agent) Report(group string) (control.Report, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.parts[group]
+	if p == nil || p.left {
+		return control.Report{}, false
+	}
+	return p.report, true
+}
+
+// AwaitGroup returns when it takes part in a group.
+func (a *Agent) AwaitGroup(ctx context.Context, group string) error {
 	for {
 		a.mu.Lock()
 		news := a.news
 		a.mu.Unlock()
-		if d, ok := a.Document(group); ok {
-			return d, nil
+		if _, in := a.Report(group); in {
+			return nil
 		}
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return control.Document{}, fmt.Errorf("%s wasn't told about %s: %w", a.role.Pod, group, ctx.Err())
+			return fmt.Errorf("%s wasn't told about %s: %w", a.role.Pod, group, ctx.Err())
 		}
 	}
 }
 
-// Obey takes a decree, and reports it.
-func (a *Agent) Obey(group string, d Decree) error {
-	return a.alter(group, func(p *part) error {
-		p.decree = d
-		return nil
-	})
-}
-
-var errNotIn = errors.New("it takes no part in this group")
-
-func (a *Agent) alter(group string, by func(*part) error) error {
+// Change has it report something else about a group, in which it takes part from then on.
+func (a *Agent) Change(group string, change func(*control.Report)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.groups[group]
-	if p == nil || p.left {
-		return errNotIn
+	a.change(group, change)
+}
+
+func (a *Agent) change(group string, change func(*control.Report)) {
+	p := a.parts[group]
+	if p == nil {
+		p = &part{}
+		a.parts[group] = p
 	}
-	if err := by(p); err != nil {
-		return err
+	if p.left || p.change == 0 {
+		p.report, p.left = control.Report{Group: group, Pod: a.role.Pod}, false
 	}
+	change(&p.report)
 	a.changed(p)
-	return nil
+}
+
+// Leave has it leave a group, and say so.
+func (a *Agent) Leave(group string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.parts[group]; p != nil {
+		p.left = true
+		a.changed(p)
+	}
 }
 
 // changed lets the streams know. The caller holds mu.
 func (a *Agent) changed(p *part) {
 	p.change++
-	p.changed = time.Now()
 	close(a.news)
 	a.news = make(chan struct{})
 }
 
-// take takes a document, if it is newer than what there is.
-func (a *Agent) take(d control.Document) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p := a.groups[d.Group.Name]
-	if p == nil {
-		p = &part{}
-		a.groups[d.Group.Name] = p
-	}
-	if d.Revision <= p.document.Revision {
-		return
-	}
-	if d.UID != p.document.UID {
-		p.decree = Decree{}
-	}
-	p.document, p.digest, p.left = d, digest(d.Group), false
-	a.changed(p)
-}
-
-// digest is the same for the same lists.
-func digest(g control.Group) string {
-	type list struct {
-		Version  uint32
-		Members  []control.Member
-		Previous *control.List
-	}
-	l := list{Version: g.Version, Previous: g.Previous}
-	for _, m := range g.Members {
-		l.Members = append(l.Members, control.Member{Name: m.Name, Priority: m.Priority})
-	}
-	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(l) // Neither can fail.
-	return strconv.FormatUint(h.Sum64(), 16)
-}
+var errNotIn = errors.New("it takes no part in this group")

@@ -6,14 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/conclave-dev/conclave/internal/freeport"
 
 	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/identity"
@@ -22,39 +18,39 @@ import (
 
 // stage is an understudy of ledger-1, and somebody who calls it.
 type stage struct {
-	t      *testing.T
-	agent  *understudy.Agent
-	client *http.Client
+	t       *testing.T
+	agent   *understudy.Agent
+	address string
+	client  *http.Client
 }
 
 func newStage(t *testing.T, caller identity.Name) stage {
 	t.Helper()
-	authority, root, err := identity.NewAuthority("test", time.Hour)
+	wardrobe, err := understudy.NewWardrobe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := freeport.Find()
+	var network understudy.Network
+	role := understudy.Role{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: "10.0.0.1:7375", Network: &network}
+	agent, err := understudy.New(role, wardrobe)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	role := understudy.Role{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: address}
-	agent, err := understudy.Start(t.Context(), role, understudy.Wardrobe{Authority: authority, Authorities: root.Cert})
+	if err := agent.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agent.Stop() })
+	pair, err := wardrobe.Authority.Issue(identity.Names{caller}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { agent.Close() })
-	pair, err := authority.Issue(identity.Names{caller}, time.Hour)
+	held, err := identity.Hold(pair, wardrobe.Authorities)
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := identity.Hold(pair, root.Cert)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{TLSClientConfig: held.Client(identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-1"})}
+	transport := &http.Transport{DialContext: network.Dial, TLSClientConfig: held.Client(identity.Name{Domain: "bank", Group: "ledger", Member: "ledger-1"})}
 	t.Cleanup(transport.CloseIdleConnections)
-	return stage{t, agent, &http.Client{Transport: transport}}
+	return stage{t, agent, role.Address, &http.Client{Transport: transport}}
 }
 
 // ask sends a request and returns the status with what was answered.
@@ -75,7 +71,7 @@ func (s stage) ask(method, path string, body any) (int, string) {
 
 func (s stage) open(ctx context.Context, method, path string, body []byte) *http.Response {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, method, "https://"+s.agent.Address()+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+s.address+path, bytes.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -102,9 +98,16 @@ func (s stage) reports() func() (kind string, data []byte) {
 				return kind, []byte(value)
 			}
 		}
-		s.t.Fatal("the stream has ended:", lines.Err())
 		return "", nil
 	}
+}
+
+// rest is how much is said until a stream ends.
+func rest(next func() (string, []byte)) (count int) {
+	for kind, _ := next(); kind != ""; kind, _ = next() {
+		count++
+	}
+	return count
 }
 
 func (s stage) nextReport(next func() (string, []byte)) control.Report {
@@ -173,8 +176,8 @@ func TestAnOlderDocumentCountsForNothing(t *testing.T) {
 			t.Fatalf("a document is answered with %d %s", code, said)
 		}
 	}
-	if d, err := s.agent.AwaitDocument(t.Context(), "ledger"); err != nil || d.Revision != 10 || d.Group.Version != 2 {
-		t.Errorf("it goes by %+v (%v)", d, err)
+	if r, in := s.agent.Report("ledger"); !in || r.Revision != 10 || r.Version != 2 {
+		t.Errorf("it goes by %+v", r)
 	}
 }
 
@@ -190,6 +193,47 @@ func TestAStreamBeginsWithWhatThereIs(t *testing.T) {
 	}
 	if received, sent := s.agent.Traffic(); received == 0 || sent == 0 {
 		t.Errorf("%d bytes came and %d went", received, sent)
+	}
+}
+
+// What it is made to refuse it doesn't do, but it was told.
+func TestItRefusesWhatItIsMadeToRefuse(t *testing.T) {
+	s := newStage(t, control.Operator)
+	s.agent.Refuse(func(call understudy.Call) int {
+		if call.Method == http.MethodDelete {
+			return http.StatusConflict
+		}
+		return 0
+	})
+	s.ask(http.MethodPut, control.GroupPath("ledger"), document(10, 1))
+	if code, _ := s.ask(http.MethodDelete, control.GroupPath("ledger")+"?uid=u", nil); code != http.StatusConflict {
+		t.Errorf("it answers with %d", code)
+	}
+	if _, in := s.agent.Report("ledger"); !in {
+		t.Error("it has left the group")
+	}
+	if calls := s.agent.Calls(); len(calls) != 2 || calls[1].Path != "/v1/groups/ledger?uid=u" {
+		t.Errorf("it was told %v", calls)
+	}
+}
+
+func TestItCanBeCutOffAndComeBack(t *testing.T) {
+	s := newStage(t, control.Operator)
+	s.agent.Change("ledger", func(r *control.Report) { r.Term = 7 })
+	next := s.reports()
+	s.nextReport(next)
+	s.agent.Drop()
+	if lines := rest(next); lines != 1 {
+		t.Errorf("after a drop it says %d things more", lines)
+	}
+	if err := s.agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.agent.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.nextReport(s.reports()); r.Term != 7 || r.Pod != "ledger-1" {
+		t.Errorf("come back, it says %+v", r)
 	}
 }
 

@@ -1,0 +1,190 @@
+package controllers_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/conclave-dev/conclave/controllers"
+)
+
+// actor is an operator that can be watched and killed.
+type actor struct {
+	s       *stage
+	cancel  context.CancelFunc
+	synced  func(context.Context) bool
+	done    chan struct{}
+	metrics *prometheus.Registry
+
+	mu     sync.Mutex
+	writes []string
+	// lull is the operator's: 0 is a long one, and less than that the usual.
+	lull time.Duration
+	// last is the number of the write after which it dies, or 0; fails that of the
+	// write that fails, and lost that of the one whose answer doesn't arrive.
+	last, fails, lost int
+	dead              bool
+	// thawed is closed unless what it watches of the groups doesn't arrive.
+	thawed chan struct{}
+}
+
+// trip counts what is written, and ends the operator's life.
+type trip func(*http.Request) (*http.Response, error)
+
+func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+var (
+	errDead   = errors.New("this operator is dead")
+	errFailed = errors.New("the test has this write fail")
+)
+
+func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
+	return trip(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			a.mu.Lock()
+			dead := a.dead
+			a.mu.Unlock()
+			if dead {
+				return nil, errDead
+			}
+			answer, err := next.RoundTrip(r)
+			if err == nil && r.URL.Query().Get("watch") == "true" && strings.HasSuffix(r.URL.Path, "/electiongroups") {
+				answer.Body = &ice{ReadCloser: answer.Body, actor: a, closed: make(chan struct{})}
+			}
+			return answer, err
+		}
+		a.mu.Lock()
+		if a.dead {
+			a.mu.Unlock()
+			return nil, errDead
+		}
+		path := strings.ReplaceAll(r.URL.Path, a.s.namespace, "NAMESPACE")
+		a.writes = append(a.writes, r.Method+" "+path)
+		number := len(a.writes)
+		// Writes are in parallel: the ones after the last don't get out any more.
+		a.dead = number == a.last
+		a.mu.Unlock()
+		if number == a.fails {
+			return nil, errFailed
+		}
+		answer, err := next.RoundTrip(r)
+		if number == a.last {
+			a.cancel()
+		}
+		if number == a.lost && err == nil {
+			_ = answer.Body.Close()
+			return nil, errFailed
+		}
+		return answer, err
+	})
+}
+
+// ice is what is watched, which doesn't arrive while it is frozen.
+type ice struct {
+	io.ReadCloser
+	actor  *actor
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (i *ice) Read(p []byte) (int, error) {
+	n, err := i.ReadCloser.Read(p)
+	i.actor.mu.Lock()
+	thawed := i.actor.thawed
+	i.actor.mu.Unlock()
+	if thawed != nil {
+		select {
+		case <-thawed:
+		case <-i.closed:
+		}
+	}
+	return n, err
+}
+
+func (i *ice) Close() error {
+	i.once.Do(func() { close(i.closed) })
+	return i.ReadCloser.Close()
+}
+
+// freeze has the operator see no change of a group any more, until thaw.
+func (a *actor) freeze() (thaw func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	thawed := make(chan struct{})
+	a.thawed = thawed
+	return func() { close(thawed) }
+}
+
+func (a *actor) written() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.writes)
+}
+
+// stop kills it, and waits until it is gone. A manager that is told to end before
+// its caches are there never does: its runnableGroup waits for them in vain.
+func (a *actor) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	a.synced(ctx)
+	a.mu.Lock()
+	a.dead = true
+	a.mu.Unlock()
+	a.cancel()
+	<-a.done
+}
+
+// operator starts an operator. Its lull is long, so that a test on a busy machine
+// can have several agents say something at once.
+func (s *stage) operator(changes ...func(*actor)) *actor {
+	s.t.Helper()
+	a := &actor{s: s, done: make(chan struct{}), metrics: prometheus.NewRegistry()}
+	for _, change := range changes {
+		change(a)
+	}
+	if a.lull < 0 {
+		a.lull = 0 // the usual one
+	} else if a.lull == 0 {
+		a.lull = 100 * time.Millisecond
+	}
+	config := rest.CopyConfig(apiServer.Config(s.t))
+	config.QPS = -1
+	config.Impersonate.UserName = entitled(s.t)
+	config.Wrap(a.pass)
+	caches := controllers.Cache()
+	caches.DefaultNamespaces = map[string]cache.Config{s.namespace: {}}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: s.scheme, Cache: caches, Logger: testr.NewWithInterface(s.t, testr.Options{Verbosity: -1}),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	a.cancel, a.synced = cancel, mgr.GetCache().WaitForCacheSync
+	err = controllers.Setup(mgr, controllers.Options{
+		Credentials: s.wardrobe, Authorities: s, Dial: s.network.Dial,
+		Lull: a.lull, Metrics: a.metrics, SkipNameValidation: true,
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		defer close(a.done)
+		_ = mgr.Start(ctx)
+	}()
+	s.t.Cleanup(a.stop)
+	return a
+}
