@@ -36,6 +36,9 @@ type actor struct {
 	// write that fails, and lost that of the one whose answer doesn't arrive.
 	last, fails, lost int
 	dead              bool
+	// before is called before each write goes out, and answered after it.
+	before   func(*http.Request)
+	answered func(*http.Request, *http.Response)
 	// thawed is closed unless what it watches of the groups doesn't arrive.
 	thawed chan struct{}
 }
@@ -79,7 +82,13 @@ func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
 		if number == a.fails {
 			return nil, errFailed
 		}
+		if a.before != nil {
+			a.before(r)
+		}
 		answer, err := next.RoundTrip(r)
+		if a.answered != nil && err == nil {
+			a.answered(r, answer)
+		}
 		if number == a.last {
 			a.cancel()
 		}

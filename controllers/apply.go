@@ -3,8 +3,10 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,11 +25,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/report"
 )
 
-// manager is who we are in the managed fields of what a group owns. The role
-// labels of each group have a manager of their own: nobody else writes that label.
+// manager is who we are in the managed fields of what we write.
 const manager = client.FieldOwner("conclave.dev")
-
-func labeller(group string) client.FieldOwner { return client.FieldOwner("conclave.dev/" + group) }
 
 // writesMax bounds how many writes of one group are under way.
 const writesMax = 16
@@ -211,7 +210,7 @@ func (o *operator) apply(ctx context.Context, want client.Object, as runtime.App
 	return nil
 }
 
-// applyRole sets or removes the role label of a pod.
+// applyRole sets or removes the role label of a pod, whoever has set it.
 func (o *operator) applyRole(ctx context.Context, group string, seen *corev1.Pod, role string) error {
 	key, label := client.ObjectKeyFromObject(seen), v1.RoleLabel(group)
 	// Our own write of a moment ago may not have been in what was seen.
@@ -225,26 +224,34 @@ func (o *operator) applyRole(ctx context.Context, group string, seen *corev1.Pod
 	case pod.UID != seen.UID, pod.Labels[label] == role:
 		return nil
 	}
-	if role == "" {
-		err = o.unlabel(ctx, pod, label)
-	} else {
-		// The UID has this fail where the pod is gone, and not make another one.
-		err = o.client.Apply(ctx, coreapply.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithLabels(map[string]string{label: role}),
-			labeller(group), client.ForceOwnership)
+	patch, err := labelPatch(pod.UID, label, role)
+	if err != nil {
+		return err
 	}
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	err = o.client.Patch(ctx, pod.DeepCopy(), patch, manager)
+	if err != nil && !apierrors.IsNotFound(err) && !ofAnother(err) {
 		return fmt.Errorf("label pod %s: %w", pod.Name, err)
 	}
 	return nil
 }
 
-// unlabel removes a label whoever has set it.
-func (o *operator) unlabel(ctx context.Context, pod *corev1.Pod, label string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": map[string]any{label: nil}}})
-	if err != nil {
-		return err
+// ofAnother reports whether a patch with a UID was refused since the name is
+// another object's by now: its UID can't change.
+func ofAnother(err error) bool {
+	refusal, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && refusal.ErrStatus.Details != nil && slices.ContainsFunc(refusal.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Field == "metadata.uid"
+	})
+}
+
+// labelPatch sets a label of a pod, or removes one that has no value. The UID has it
+// fail where the name is another pod's by now. It isn't applied, as all else is: for
+// that, the API server takes all of the pod apart, twice in each election (ADR 10).
+func labelPatch(pod types.UID, label, value string) (client.Patch, error) {
+	var wanted any
+	if value != "" {
+		wanted = value
 	}
-	named := &corev1.Pod{}
-	named.Namespace, named.Name = pod.Namespace, pod.Name
-	return o.client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch))
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod, "labels": map[string]any{label: wanted}}})
+	return client.RawPatch(types.MergePatchType, patch), err
 }

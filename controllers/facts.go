@@ -36,8 +36,10 @@ type scene struct {
 	voices map[string]streams.Voice
 
 	configMap *corev1.ConfigMap
-	service   *corev1.Service
-	bundle    string
+	// document is what the ConfigMap has; nil if it makes no sense.
+	document *control.Document
+	service  *corev1.Service
+	bundle   string
 }
 
 // gather looks at everything that concerns a group.
@@ -116,8 +118,18 @@ func (o *operator) gatherPods(ctx context.Context, s *scene, said map[string]str
 func (o *operator) gatherObjects(ctx context.Context, s *scene) error {
 	var err error
 	s.configMap, err = find[corev1.ConfigMap](ctx, o, s.key.Namespace, control.ConfigMapName(s.key.Name))
-	if err != nil || s.group.Spec.Service == nil {
+	if err != nil {
 		return err
+	}
+	if s.configMap != nil {
+		found := &control.Document{}
+		// If somebody has spoilt it, it will be written again.
+		if yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), found) == nil {
+			s.document = found
+		}
+	}
+	if s.group.Spec.Service == nil {
+		return nil
 	}
 	s.service, err = find[corev1.Service](ctx, o, s.key.Namespace, s.group.Spec.Service.Name)
 	return err
@@ -252,15 +264,8 @@ func (s *scene) published() (document *control.Document, revision int64) {
 		}
 	}
 	s.memory.revision = revision
-	if s.configMap == nil {
-		return nil, revision
-	}
-	found := &control.Document{}
-	if err := yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), found); err != nil {
-		// Somebody has spoilt it: it will be written again.
-		return nil, revision
-	}
-	if found.Revision > newest {
+	found := s.document
+	if found == nil || found.Revision > newest {
 		return nil, revision
 	}
 	revision = max(revision, found.Revision)

@@ -1,10 +1,16 @@
 package controllers_test
 
 import (
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -172,4 +178,59 @@ func TestWhatIsOursIsPutRight(t *testing.T) {
 	if got := s.endpoint("ledger-leader"); got != address {
 		t.Errorf("the Service leads to %q and not to %q", got, address)
 	}
+}
+
+// A label that somebody else has applied is the group's all the same, until the pod
+// is no member any more.
+func TestRoleLabelIsTheGroups(t *testing.T) {
+	s := newStage(t)
+	a := s.operator()
+	s.settled(a)
+	label := v1.RoleLabel("ledger")
+	foreign := coreapply.Pod("ledger-0", s.namespace).WithLabels(map[string]string{label: v1.RoleCoordinator})
+	if err := s.client.Apply(t.Context(), foreign, client.FieldOwner("somebody"), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitRole("ledger-0", "ledger", v1.RoleFollower)
+	if err := s.client.Apply(t.Context(), foreign, client.FieldOwner("somebody")); !apierrors.IsConflict(err) {
+		t.Errorf("who applies it again should be told whose it is, not: %v", err)
+	}
+	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
+	s.awaitRole("ledger-0", "ledger", "")
+}
+
+// The role of a pod isn't given to another one that has its name by the time that
+// it is written.
+func TestRoleIsForOnePodOfTheName(t *testing.T) {
+	s := newStage(t)
+	var replaced sync.Once
+	refused := make(chan int, 1)
+	var other atomic.Bool
+	a := s.operator(func(a *actor) {
+		ours := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/pods/ledger-1") && other.Load() }
+		a.before = func(r *http.Request) {
+			if ours(r) {
+				replaced.Do(func() {
+					s.deletePod("ledger-1")
+					s.barePod("ledger-1", func(*corev1.Pod) {})
+				})
+			}
+		}
+		a.answered = func(r *http.Request, answer *http.Response) {
+			if ours(r) {
+				select {
+				case refused <- answer.StatusCode:
+				default: // The first one counts.
+				}
+			}
+		}
+	})
+	s.settled(a)
+	other.Store(true)
+	s.elect("ledger", "ledger-1", 8)
+	if code := <-refused; code != http.StatusUnprocessableEntity {
+		t.Errorf("the label of the pod that is gone was written at another one: %d", code)
+	}
+	s.awaitCoordinator("ledger", "ledger-1", 8)
+	s.awaitRole("ledger-2", "ledger", v1.RoleFollower)
 }

@@ -4,9 +4,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/control"
@@ -22,11 +20,7 @@ func TestWaitForTheMissingBeginsAnewWithEachVersion(t *testing.T) {
 		group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}},
 	}
 	publish := func(version uint32) {
-		text, err := yaml.Marshal(control.Document{Revision: 1, Group: control.Group{Version: version}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.configMap = &corev1.ConfigMap{Data: map[string]string{control.DocumentKey: string(text)}}
+		s.document = &control.Document{Revision: 1, Group: control.Group{Version: version}}
 	}
 	publish(1)
 	one := []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}}
