@@ -85,6 +85,18 @@ func TestWritesOfAnElection(t *testing.T) {
 	if got := kinds(a.written()[before:]); !slices.Equal(got, want) {
 		t.Errorf("an election should have these writes:\n%v\nnot these:\n%v", want, got)
 	}
+
+	// Who is gone needs no label.
+	before = len(a.written())
+	s.deletePod("ledger-1")
+	s.elect("ledger", "ledger-2", 9)
+	s.awaitCoordinator("ledger", "ledger-2", 9)
+	s.awaitRole("ledger-2", "ledger", v1.RoleCoordinator)
+	s.awaitQuiet(a)
+	got := kinds(a.written()[before:])
+	if labels := len(got) - len(slices.DeleteFunc(slices.Clone(got), func(write string) bool { return write == "PATCH pods" })); labels != 1 {
+		t.Errorf("when the coordinator's pod is gone, one pod is labelled, not %d: %v", labels, got)
+	}
 }
 
 // value is the sum of a metric over its labels; for a histogram, how often it
