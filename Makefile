@@ -24,7 +24,7 @@ AGENT_IMG ?= conclave/agent:$(VERSION)
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
 
 # Modules with code of ours: each is linted and tested. Those that only pin a tool aren't listed.
-MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod hack/image/go.mod hack/cluster/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod hack/image/go.mod test/alerts/go.mod hack/cluster/go.mod))
 
 TOOL := hack/tools/tool
 LINT := $(CURDIR)/$(TOOL) golangci
@@ -118,7 +118,7 @@ test-root: ## Run the tests of the operator, the agent and the core.
 
 # Never from the cache (-count 1): they also read files outside their own module, and Go doesn't look at those again.
 .PHONY: test-modules
-test-modules: ## Run the tests of the linter's rules and of the images.
+test-modules: ## Run the tests of the linter's rules, of the images and of the alerts.
 	@if [ $$(id -u) != 0 ]; then \
 		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests, and some need root: run it as root" >&2; exit 1; fi; \
 		echo "not root: skipping the tests that run a program in an empty root folder"; \

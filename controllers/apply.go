@@ -96,32 +96,51 @@ func (o *operator) applyService(ctx context.Context, s *scene, p *plan.Plan, coo
 	if p.Service == nil {
 		return o.removeServices(ctx, s, "")
 	}
-	if have := s.service; have == nil || !ours(have, p.Service) || !samePorts(have.Spec.Ports, p.Service.Spec.Ports) {
+	have := s.service
+	if have != nil && left(have, s) {
+		if err := o.remove(ctx, have); err != nil {
+			return err
+		}
+		have = nil
+	}
+	if have == nil || !ours(have, p.Service) || !samePorts(have.Spec.Ports, p.Service.Spec.Ports) {
 		if err := o.apply(ctx, p.Service, coreapply.Service(p.Service.Name, p.Service.Namespace)); err != nil {
 			return err
 		}
 	}
-	want := plan.EndpointSlice(s.group, s.pods[coordinator])
-	have := &discoveryv1.EndpointSlice{}
-	err := o.client.Get(ctx, client.ObjectKeyFromObject(want), have)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read the EndpointSlice: %w", err)
-	}
-	if err == nil && have.AddressType != want.AddressType {
-		if len(want.Endpoints) == 0 {
-			// Without an address its type says nothing.
-			want.AddressType = have.AddressType
-		} else if err := o.remove(ctx, have); err != nil {
+	if !p.SliceTaken {
+		if err := o.applySlice(ctx, s, plan.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
 			return err
 		}
 	}
-	if err != nil || !ours(have, want) || have.AddressType != want.AddressType ||
-		!equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) || !equality.Semantic.DeepEqual(have.Ports, want.Ports) {
-		if err := o.apply(ctx, want, discoveryapply.EndpointSlice(want.Name, want.Namespace)); err != nil {
+	return o.removeServices(ctx, s, p.Service.Name)
+}
+
+func (o *operator) applySlice(ctx context.Context, s *scene, want *discoveryv1.EndpointSlice) error {
+	have := s.slice
+	if have != nil && len(want.Endpoints) == 0 {
+		// Without an address its type says nothing.
+		want.AddressType = have.AddressType
+	}
+	if have != nil && (have.AddressType != want.AddressType || left(have, s)) {
+		if err := o.remove(ctx, have); err != nil {
 			return err
 		}
+		have = nil
 	}
-	return o.removeServices(ctx, s, want.Labels[discoveryv1.LabelServiceName])
+	if have != nil && ours(have, want) &&
+		equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) && equality.Semantic.DeepEqual(have.Ports, want.Ports) {
+		return nil
+	}
+	return o.apply(ctx, want, discoveryapply.EndpointSlice(want.Name, want.Namespace))
+}
+
+// left reports whether an object is left from an earlier group of the name. It
+// is made anew: the garbage collector removes it anyway, and an owner that
+// somebody else has put down, from a backup for example, can't be applied over.
+func left(object client.Object, s *scene) bool {
+	owner := metav1.GetControllerOfNoCopy(object)
+	return owner != nil && owner.UID != s.group.UID
 }
 
 // samePorts compares what we say about ports: the API server may add to it.

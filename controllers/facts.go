@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,9 +37,10 @@ type scene struct {
 	voices map[string]streams.Voice
 
 	configMap *corev1.ConfigMap
-	// document is what the ConfigMap has; nil if it makes no sense.
+	// document is what the ConfigMap has; nil if it makes no sense, or isn't ours.
 	document *control.Document
 	service  *corev1.Service
+	slice    *discoveryv1.EndpointSlice
 	bundle   string
 }
 
@@ -121,7 +123,7 @@ func (o *operator) gatherObjects(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	if s.configMap != nil {
+	if s.configMap != nil && !plan.Foreign(s.configMap, s.group) {
 		found := &control.Document{}
 		// If somebody has spoilt it, it will be written again.
 		if yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), found) == nil {
@@ -132,6 +134,10 @@ func (o *operator) gatherObjects(ctx context.Context, s *scene) error {
 		return nil
 	}
 	s.service, err = find[corev1.Service](ctx, o, s.key.Namespace, s.group.Spec.Service.Name)
+	if err != nil {
+		return err
+	}
+	s.slice, err = find[discoveryv1.EndpointSlice](ctx, o, s.key.Namespace, plan.EndpointSliceName(s.group))
 	return err
 }
 
@@ -162,7 +168,7 @@ func (s *scene) plan() plan.Facts {
 	f := plan.Facts{
 		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{},
 		Adopted: s.adopted(), Missing: s.missing(),
-		Authorities: s.bundle, Service: s.service, Now: s.now,
+		Authorities: s.bundle, ConfigMap: s.configMap, Service: s.service, EndpointSlice: s.slice, Now: s.now,
 	}
 	for name, pod := range s.pods {
 		f.Pods = append(f.Pods, pod)
@@ -278,7 +284,7 @@ func (s *scene) published() (document *control.Document, revision int64) {
 // report is what a report is made from.
 func (s *scene) report(p *plan.Plan) report.Facts {
 	f := report.Facts{
-		Group: s.group, List: p.List, Problem: p.Problem, ServiceTaken: p.ServiceTaken,
+		Group: s.group, List: p.List, Problem: p.Problem, ServiceTaken: p.ServiceTaken, SliceTaken: p.SliceTaken,
 		Pods: s.pods, Nodes: s.nodes, Heard: map[string]report.Heard{}, Now: s.now,
 	}
 	for name := range s.pods {

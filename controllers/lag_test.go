@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -36,7 +37,12 @@ func BenchmarkStatusFollows(b *testing.B) {
 	term := uint64(7)
 	s.awaitQuiet(a)
 	before := len(a.written())
+	// An agent that has news more often than that, for long, isn't believed at once.
+	pace := rate.NewLimiter(4, 1)
 	for b.Loop() {
+		if err := pace.Wait(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 		term++
 		began := time.Now()
 		s.elect("ledger", pods[term%5], term)

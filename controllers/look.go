@@ -82,7 +82,7 @@ func (o *operator) behind(ctx context.Context, s *scene) (bool, error) {
 // and then what they have said.
 func (o *operator) act(ctx context.Context, s *scene) error {
 	p := plan.Make(s.plan())
-	if p.List != nil {
+	if p.ConfigMap != nil {
 		status := *s.group.Status.DeepCopy()
 		status.MemberList = p.List
 		if err := o.updateStatus(ctx, s, &status); err != nil {
@@ -95,7 +95,7 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 			return err
 		}
 	}
-	if p.ServiceTaken {
+	if p.ConfigMapTaken || p.ServiceTaken || p.SliceTaken {
 		// Nobody tells us when it is gone: it isn't ours.
 		s.again.due(s.now.Add(takenAgain), s.now)
 	}
@@ -112,7 +112,7 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 	return errors.Join(o.applyTraffic(ctx, s, &p, &result)...)
 }
 
-// takenAgain is how often is looked whether the name of a Service is free again.
+// takenAgain is how often is looked whether a name is free again.
 const takenAgain = 30 * time.Second
 
 // updateStatus writes the status if it isn't so already, from the version that

@@ -31,6 +31,8 @@ const (
 	ReasonTooManyMembers Reason = "TooManyMembers"
 	// ReasonEarlierGroup (False): agents are still in an earlier group of the name.
 	ReasonEarlierGroup Reason = "EarlierGroup"
+	// ReasonConfigMapTaken (False): the ConfigMap that agents mount belongs to somebody else.
+	ReasonConfigMapTaken Reason = "ConfigMapTaken"
 )
 
 // Reasons of Ready.
@@ -48,7 +50,7 @@ const (
 	ReasonMembersDown Reason = "MembersDown"
 	// ReasonAdopting (False): the agents go over to another member list.
 	ReasonAdopting Reason = "Adopting"
-	// ReasonServiceTaken (False): the Service belongs to somebody else.
+	// ReasonServiceTaken (False): the Service or its EndpointSlice belongs to somebody else.
 	ReasonServiceTaken Reason = "ServiceTaken"
 )
 

@@ -1,6 +1,10 @@
 package streams_test
 
 import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -8,6 +12,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/conclave-dev/conclave/controllers/streams"
 	"github.com/conclave-dev/conclave/internal/control"
@@ -119,5 +126,151 @@ func (s *stand) awaitToldAgain(told func() bool) {
 	})
 	if now, _ := s.Line(named("ledger-0")); !reflect.DeepEqual(now, line) {
 		s.t.Error("it wasn't told again before it was connected anew")
+	}
+}
+
+// heardOf is how often there was news of a pod's agent in a group.
+func (s *stand) heardOf(pod, group string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := 0
+	for _, news := range s.news {
+		if news == pod+"/"+group {
+			count++
+		}
+	}
+	return count
+}
+
+// What several elections at once would make is news at once, each of it.
+func TestEachOfSomeReportsIsNews(t *testing.T) {
+	s := newStand(t)
+	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+	a.Say(control.Report{Group: "ledger", UID: "u"})
+	a.Run()
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.await("it is connected", s.connected("ledger-0"))
+	for range 40 {
+		a.Change("ledger", func(r *control.Report) { r.Term++ })
+	}
+	s.await("all is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 40 }))
+	s.await("each was news", func() bool { return s.heardOf("ledger-0", "ledger") == 40 })
+}
+
+// An agent that says something new all the time is believed now and then, and in
+// the end what it has said last.
+func TestRestlessAgentIsNewsNowAndThen(t *testing.T) {
+	s := newStand(t)
+	began := time.Now()
+	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
+	a.Say(control.Report{Group: "ledger", UID: "u"})
+	a.Run()
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.await("it is connected", s.connected("ledger-0"))
+	const reports = 5000
+	seen := map[uint64]bool{}
+	for i := range reports {
+		a.Change("ledger", func(r *control.Report) { r.Term++ })
+		if i%100 == 0 {
+			a.Leave("audit")
+		}
+		if voice, ok := s.Voices(named("ledger"))["ledger-0"]; ok {
+			seen[voice.Report.Term] = true
+		}
+	}
+	s.await("the last is heard", s.says("ledger", "ledger-0", func(r control.Report) bool {
+		seen[r.Term] = true
+		return r.Term == reports
+	}))
+	most := streams.NewsBurst(2) + int(streams.NewsRate*time.Since(began).Seconds()) + 2
+	if news := s.heardOf("ledger-0", "ledger") + s.heardOf("ledger-0", "audit"); news > most {
+		t.Errorf("it had something new %d times, and is believed %d times at most", news, most)
+	}
+	if len(seen) > most {
+		t.Errorf("whoever had looked would have found %d different reports, and %d at most are meant to be", len(seen), most)
+	}
+}
+
+// What an agent had said last counts, although it wasn't its turn, when it has ended.
+func TestLastWordsOfARestlessAgent(t *testing.T) {
+	s := newStand(t)
+	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+	var ended atomic.Bool
+	a.Speak(func(conn net.Conn) {
+		if ended.Swap(true) {
+			return
+		}
+		said := "HTTP/1.1 200 OK\r\n\r\nevent: current\ndata: {}\n\n"
+		for term := range 200 {
+			said += fmt.Sprintf("event: group\ndata: {\"group\":\"ledger\",\"uid\":\"u\",\"term\":%d}\n\n", term+1)
+		}
+		_, _ = io.WriteString(conn, said)
+	})
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.await("the last is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 200 }))
+}
+
+// Who says again and again that all has been said would have all its groups be
+// looked at each time.
+func TestWhoBeginsTwiceIsNotHeard(t *testing.T) {
+	s := newStand(t)
+	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+	a.Speak(func(conn net.Conn) {
+		request, err := http.ReadRequest(bufio.NewReader(conn))
+		if err != nil || request.URL.Path != control.ReportsPath {
+			return
+		}
+		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+			return
+		}
+		for {
+			if _, err := io.WriteString(conn, "event: current\ndata: {\"groups\":[\"ledger\"]}\n\n"); err != nil {
+				return
+			}
+		}
+	})
+	s.follow("ledger-0", "1", "10.0.0.1")
+	s.await("it is known why", func() bool {
+		line, _ := s.Line(named("ledger-0"))
+		return line.Problem == "it says something else than expected: that all has been said, for the second time"
+	})
+}
+
+// An agent that never stops talking takes a bounded part of the operator's time.
+func TestTalkerIsReadSlowly(t *testing.T) {
+	s := &stand{authority: standin.NewAuthority(t)}
+	const buffer = 64 << 10
+	s.start(t, streams.Options{Credentials: s.authority, Log: logr.Discard(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := s.network.Dial(ctx, network, address)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			err = tcp.SetReadBuffer(buffer)
+		}
+		return conn, err
+	}})
+	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+	const enough = streams.BulkBurst + 2<<20
+	began, heard := time.Now(), make(chan int, 1)
+	a.Speak(func(conn net.Conn) {
+		if secure, ok := conn.(*tls.Conn); ok {
+			if tcp, ok := secure.NetConn().(*net.TCPConn); ok {
+				_ = tcp.SetWriteBuffer(buffer)
+			}
+		}
+		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+			return
+		}
+		line, sent := ":"+strings.Repeat("a", 1000)+"\n", 0
+		for sent < enough {
+			n, err := io.WriteString(conn, line)
+			if sent += n; err != nil {
+				break
+			}
+		}
+		heard <- sent
+	})
+	s.follow("ledger-0", "1", "10.0.0.1")
+	sent := <-heard
+	if most := streams.BulkBurst + int(streams.BulkRate*time.Since(began).Seconds()) + 1<<20; sent < enough || sent > most {
+		t.Errorf("%d bytes of it were read, and %d at most are meant to be", sent, most)
 	}
 }

@@ -3,15 +3,14 @@ package streams
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conclave-dev/conclave/internal/control"
@@ -35,6 +34,9 @@ type stream struct {
 	cancel  context.CancelFunc
 	// now has an attempt be made at once.
 	now chan struct{}
+
+	// pace and bulk are the agent's over all connections: see hearing.
+	pace, bulk *rate.Limiter
 
 	life   int32
 	line   Line
@@ -98,7 +100,8 @@ func (s *stream) listen(ctx context.Context) (current bool, err error) {
 	defer c.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h := &hearing{stream: s, groups: c.groups, said: map[string]bool{}}
+	h := s.hearing(c.groups)
+	defer h.end()
 	lines := bufio.NewReaderSize(c.body, lineBuffer)
 	for {
 		if err := c.conn.SetReadDeadline(time.Now().Add(silenceMax)); err != nil {
@@ -107,6 +110,9 @@ func (s *stream) listen(ctx context.Context) (current bool, err error) {
 		line, err := readLine(lines)
 		if err != nil {
 			return h.current, ended(err)
+		}
+		if err := s.bulk.WaitN(ctx, lineCost+len(line)); err != nil {
+			return h.current, err
 		}
 		if err := h.line(ctx, line); err != nil {
 			return h.current, err
@@ -120,10 +126,6 @@ const (
 	lineBuffer = 512
 	// lineMax is more than a report on a thousand members with the longest names.
 	lineMax = 1 << 20
-	// rowsMax and problemsMax keep a short line from becoming much in memory: there
-	// are a thousand members at most, and a few words about each.
-	rowsMax     = 1000
-	problemsMax = 1000
 )
 
 func readLine(r *bufio.Reader) ([]byte, error) {
@@ -151,107 +153,11 @@ func ended(err error) error {
 	return err
 }
 
-// hearing is what one connection has said so far.
-type hearing struct {
-	stream *stream
-	// groups are those that the agent may speak about.
-	groups map[string]bool
-	// said are those of which there was a report.
-	said    map[string]bool
-	current bool
-	kind    string
-}
-
-// line hears a line of a stream of server-sent events. All that agents send is
-// in one line; a comment is only a sign of life.
-func (h *hearing) line(ctx context.Context, line []byte) error {
-	field, value := cut(line)
-	switch field {
-	case "event":
-		h.kind = string(value)
-	case "data":
-		kind := h.kind
-		h.kind = ""
-		if err := h.event(ctx, kind, value); err != nil {
-			return fmt.Errorf("it says something else than expected: %w", err)
-		}
-	}
-	return nil
-}
-
-func cut(line []byte) (field string, value []byte) {
-	for i, c := range line {
-		if c == ':' {
-			value = line[i+1:]
-			if len(value) > 0 && value[0] == ' ' {
-				value = value[1:]
-			}
-			return string(line[:i]), value
-		}
-	}
-	return string(line), nil
-}
-
-func (h *hearing) event(ctx context.Context, kind string, data []byte) error {
-	switch kind {
-	case control.EventGroup:
-		report := &control.Report{}
-		if err := json.Unmarshal(data, report); err != nil {
-			return err
-		}
-		if rows := len(report.Processes); rows > rowsMax {
-			return fmt.Errorf("a report of %d rows", rows)
-		}
-		if len(report.Problems) > problemsMax {
-			report.Problems = slices.Clone(report.Problems[:problemsMax])
-		}
-		// Whose word it is, the certificate says, not the report.
-		report.Pod = h.stream.agent.Pod.Name
-		if h.groups[report.Group] {
-			h.said[report.Group] = true
-			h.stream.heard(report)
-		}
-	case control.EventLeft:
-		var left control.Left
-		if err := json.Unmarshal(data, &left); err != nil {
-			return err
-		}
-		delete(h.said, left.Group)
-		h.stream.left(left.Group)
-	case control.EventCurrent:
-		var agent control.Agent
-		if err := json.Unmarshal(data, &agent); err != nil {
-			return err
-		}
-		h.current = true
-		h.stream.current(ctx, h.said, h.open(agent.Groups))
-	}
-	return nil
-}
-
-// open are the groups that an agent can take part in, of those that it may speak
-// about, each once: however many it names, no more are kept.
-func (h *hearing) open(named []string) []string {
-	var groups []string
-	for _, group := range named {
-		if h.groups[group] && !slices.Contains(groups, group) {
-			groups = append(groups, group)
-		}
-	}
-	return groups
-}
-
-// heard keeps a report.
-func (s *stream) heard(report *control.Report) {
-	group := types.NamespacedName{Namespace: s.agent.Pod.Namespace, Name: report.Group}
-	if s.keep(group, report) {
-		s.streams.options.News(s.agent.Pod, report.Group)
-	}
-}
-
-func (s *stream) keep(group types.NamespacedName, report *control.Report) bool {
+// keep keeps a report, of an agent that is followed.
+func (s *stream) keep(named string, report *control.Report) bool {
 	now := time.Now()
 	hub := s.streams
+	group := types.NamespacedName{Namespace: s.agent.Pod.Namespace, Name: named}
 	hub.mu.Lock()
 	defer hub.mu.Unlock()
 	if s.over {

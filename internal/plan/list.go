@@ -12,6 +12,12 @@ import (
 // list is the member list that should be in the status, and what keeps it from
 // being the wanted one.
 func list(f *Facts) (*v1.MemberList, *Problem) {
+	if f.configMapTaken() {
+		// What can't be published can neither begin nor be adopted.
+		name := f.ConfigMap.Name
+		return f.Group.Status.MemberList, &Problem{v1.ReasonConfigMapTaken, fmt.Sprintf(
+			"ConfigMap %s is somebody else's, and agents would mount it: give it another name, or delete it", name)}
+	}
 	current := f.newest()
 	wanted, problem := f.members(current)
 	switch {

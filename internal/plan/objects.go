@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -36,6 +37,8 @@ func configMap(group *v1.ElectionGroup, document control.Document, authorities s
 	}
 }
 
+const kind = "ElectionGroup"
+
 // owned is the metadata of an object that goes when the group goes.
 func owned(group *v1.ElectionGroup, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
@@ -43,10 +46,25 @@ func owned(group *v1.ElectionGroup, name string) metav1.ObjectMeta {
 		Name:      name,
 		Labels:    map[string]string{v1.LabelGroup: group.Name},
 		OwnerReferences: []metav1.OwnerReference{
-			*metav1.NewControllerRef(group, v1.GroupVersion.WithKind("ElectionGroup")),
+			*metav1.NewControllerRef(group, v1.GroupVersion.WithKind(kind)),
 		},
 	}
 }
+
+// Foreign reports whether an object, of a name that one of the group's should
+// have, is somebody else's: it has another owner, or neither an owner nor our
+// label. What an earlier group of the name has left, or a backup has brought back
+// from one, is ours.
+func Foreign(object metav1.Object, group *v1.ElectionGroup) bool {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil {
+		return object.GetLabels()[v1.LabelGroup] != group.Name
+	}
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err != nil || version.Group != v1.GroupVersion.Group || owner.Kind != kind || owner.Name != group.Name
+}
+
+func (f *Facts) configMapTaken() bool { return f.ConfigMap != nil && Foreign(f.ConfigMap, f.Group) }
 
 // service is the wanted Service, and whether somebody else has one of its name.
 func service(f *Facts) (wanted *corev1.Service, taken bool) {
@@ -54,7 +72,7 @@ func service(f *Facts) (wanted *corev1.Service, taken bool) {
 	switch {
 	case want == nil:
 		return nil, false
-	case f.Service != nil && !metav1.IsControlledBy(f.Service, f.Group):
+	case f.Service != nil && Foreign(f.Service, f.Group):
 		return nil, true
 	}
 	s := &corev1.Service{ObjectMeta: owned(f.Group, want.Name)}
@@ -68,6 +86,9 @@ func service(f *Facts) (wanted *corev1.Service, taken bool) {
 
 func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(p.Protocol, v1.TCP)) }
 
+// EndpointSliceName is the name of the EndpointSlice of a group that wants a Service.
+func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Service.Name + "-conclave" }
+
 // EndpointSlice has the Service of the group lead to the coordinator's pod, or
 // nowhere if that is nil.
 //
@@ -77,7 +98,7 @@ func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(
 func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv1.EndpointSlice {
 	want := group.Spec.Service
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: owned(group, want.Name+"-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+		ObjectMeta: owned(group, EndpointSliceName(group)), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
 	slice.Labels[discoveryv1.LabelServiceName] = want.Name
 	slice.Labels[discoveryv1.LabelManagedBy] = v1.GroupVersion.Group

@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -94,15 +96,9 @@ status:
 	if p := f.step(); p.Service == nil || p.ServiceTaken {
 		t.Error("it is taken by itself")
 	}
-	for sentence, foreign := range map[string]*corev1.Service{
-		"nobody's":           {},
-		"an earlier group's": {ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "old", Controller: new(true)}}}},
-		"only looked after":  {ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: f.Group.UID}}}},
-	} {
-		f.Service = foreign
-		if p := f.step(); p.Service != nil || !p.ServiceTaken {
-			t.Errorf("a Service that is %s isn't left alone", sentence)
-		}
+	f.Service = &corev1.Service{}
+	if p := f.step(); p.Service != nil || !p.ServiceTaken {
+		t.Error("somebody else's isn't left alone")
 	}
 }
 
@@ -146,5 +142,68 @@ metadata:
 	six := EndpointSlice(f.Group, f.find("a"))
 	if six.AddressType != "IPv6" || six.Endpoints[0].Addresses[0] != "fd00::7" {
 		t.Errorf("to IPv6: %+v", six)
+	}
+}
+
+// from is the owner of an object, if name isn't empty.
+func from(apiVersion, kind, name, uid string) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
+}
+
+func TestWhatIsForeign(t *testing.T) {
+	f := declared("a 10").pods("a")
+	mark := map[string]string{v1.LabelGroup: "ledger"}
+	for sentence, c := range map[string]struct {
+		metav1.ObjectMeta
+		foreign bool
+	}{
+		"made by hand":                     {metav1.ObjectMeta{}, true},
+		"with another label":               {metav1.ObjectMeta{Labels: map[string]string{"app": "ledger"}}, true},
+		"of another group":                 {metav1.ObjectMeta{Labels: map[string]string{v1.LabelGroup: "audit"}}, true},
+		"of another group, marked as ours": {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("conclave.dev/v1", "ElectionGroup", "audit", "a")}, true},
+		"of another kind":                  {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("apps/v1", "Deployment", "ledger", "6f0c")}, true},
+		"of another API":                   {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("example.org/v1", "ElectionGroup", "ledger", "6f0c")}, true},
+		"only to go with the group":        {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ElectionGroup", Name: "ledger", UID: "6f0c"}}}, true},
+		"ours":                             {owned(f.Group, "x"), false},
+		"ours without its label":           {metav1.ObjectMeta{OwnerReferences: owned(f.Group, "x").OwnerReferences}, false},
+		"ours without its owner":           {metav1.ObjectMeta{Labels: mark}, false},
+		"from a backup":                    {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
+		"of an older version of the kind":  {metav1.ObjectMeta{OwnerReferences: from("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
+	} {
+		if got := Foreign(&c.ObjectMeta, f.Group); got != c.foreign {
+			t.Errorf("an object %s: is it foreign? %v", sentence, got)
+		}
+	}
+}
+
+// A list that agents can't mount doesn't begin, and the one in force stays.
+func TestConfigMapOfSomebodyElse(t *testing.T) {
+	f := declared("a 10, b 20").pods("a", "b")
+	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
+	const why = "ConfigMapTaken: ConfigMap conclave-ledger is somebody else's, and agents would mount it: give it another name, or delete it"
+	p := f.step()
+	expect(t, "at first", listed(p.List)+" "+complaint(p.Problem), "none "+why)
+	f.ConfigMap = nil
+	f.ConfigMap = f.step().ConfigMap
+	expect(t, "when it is gone", listed(f.Group.Status.MemberList)+complaint(f.step().Problem), "v1 Settled: a 10, b 20")
+	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
+	f.Group.Spec.Members = parse("a 10, b 20, c 30")
+	p = f.step()
+	expect(t, "later", listed(p.List)+" "+complaint(p.Problem), "v1 Settled: a 10, b 20 "+why)
+	if p.ConfigMap != nil || p.Document != nil || !p.ConfigMapTaken {
+		t.Error("there is nothing to publish, or to tell agents")
+	}
+}
+
+func TestEndpointSliceOfSomebodyElse(t *testing.T) {
+	f := declared("a 10").pods("a")
+	withService(f)
+	f.EndpointSlice = EndpointSlice(f.Group, f.find("a"))
+	if p := f.step(); p.SliceTaken {
+		t.Error("it is taken by itself")
+	}
+	f.EndpointSlice = &discoveryv1.EndpointSlice{}
+	if p := f.step(); !p.SliceTaken || p.Service == nil {
+		t.Errorf("it isn't left alone, or the Service with it: %+v", p)
 	}
 }

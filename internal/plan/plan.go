@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -34,15 +35,19 @@ type Facts struct {
 	Missing map[string]bool
 	// Patient: the first list of a selector's waits for no more agents.
 	Patient bool
-	// Published is what the ConfigMap of this group has, nil if there is none.
+	// Published is what the ConfigMap of this group has, nil if there is none, or
+	// if it is Foreign.
 	Published *control.Document
 	// Revision is the highest that any ConfigMap of this name is known to have had.
 	Revision int64
 	// Authorities are the certificates of all authorities, in PEM.
 	Authorities string
-	// Service is that of the wanted name, nil if there is none.
-	Service *corev1.Service
-	Now     time.Time
+	// ConfigMap, Service and EndpointSlice are those of the wanted names, whoever
+	// has made them; nil if there is none.
+	ConfigMap     *corev1.ConfigMap
+	Service       *corev1.Service
+	EndpointSlice *discoveryv1.EndpointSlice
+	Now           time.Time
 }
 
 // Problem is why there is no list, or not the one that is wanted.
@@ -56,24 +61,27 @@ type Plan struct {
 	// List is what status.memberList should be; nil if there can't be one yet.
 	List    *v1.MemberList
 	Problem *Problem
-	// Document and ConfigMap are nil without a list.
-	Document  *control.Document
-	ConfigMap *corev1.ConfigMap
+	// Document and ConfigMap are nil without a list, or if the name is taken.
+	Document       *control.Document
+	ConfigMap      *corev1.ConfigMap
+	ConfigMapTaken bool
 	// Service is nil if none is wanted, or if the name is taken.
-	Service      *corev1.Service
-	ServiceTaken bool
+	Service                  *corev1.Service
+	ServiceTaken, SliceTaken bool
 }
 
 // Make makes a plan.
 func Make(f Facts) Plan {
 	var p Plan
 	p.List, p.Problem = list(&f)
-	if p.List != nil {
+	p.ConfigMapTaken = f.configMapTaken()
+	if p.List != nil && !p.ConfigMapTaken {
 		document := f.document(p.List)
 		p.Document = &document
 		p.ConfigMap = configMap(f.Group, document, f.Authorities)
 	}
 	p.Service, p.ServiceTaken = service(&f)
+	p.SliceTaken = p.Service != nil && f.EndpointSlice != nil && Foreign(f.EndpointSlice, f.Group)
 	return p
 }
 

@@ -177,6 +177,10 @@ func TestConditions(t *testing.T) {
 			3, func(s *scene) { s.ServiceTaken = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
 			wanted{ready: "False ServiceTaken: Service front is somebody else's: give spec.service another name, or delete that Service"},
 		},
+		"the EndpointSlice is somebody else's": {
+			3, func(s *scene) { s.SliceTaken = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
+			wanted{ready: "False ServiceTaken: EndpointSlice front-conclave is somebody else's: give spec.service another name, or delete that EndpointSlice"},
+		},
 		"the selector finds too many, and the list there is goes on": {
 			3, func(s *scene) { s.Problem = &plan.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"} },
 			wanted{

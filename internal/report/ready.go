@@ -148,11 +148,14 @@ func (h *hearing) adopting() finding {
 }
 
 func (h *hearing) serviceTaken() finding {
-	if !h.ServiceTaken {
-		return finding{}
+	const taken = "%s %s is somebody else's: give spec.service another name, or delete that %[1]s"
+	switch {
+	case h.ServiceTaken:
+		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "Service", h.Group.Spec.Service.Name))
+	case h.SliceTaken:
+		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "EndpointSlice", plan.EndpointSliceName(h.Group)))
 	}
-	return bad(v1.ReasonServiceTaken, fmt.Sprintf("Service %s is somebody else's: give spec.service another name, or delete that Service",
-		h.Group.Spec.Service.Name))
+	return finding{}
 }
 
 func (h *hearing) noFailover() finding {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/control"
 )
 
 // advice says what to do about a condition of this reason, or "" if there is
@@ -28,6 +29,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonEarlierGroup:
 		return "A coordinator of the group before may still be at work. If its agents don't leave, see why: kubectl logs POD -c " +
 			v1.AgentContainer + " " + in(g)
+	case v1.ReasonConfigMapTaken:
+		name := control.ConfigMapName(g.Name)
+		return fmt.Sprintf("See whose it is: kubectl get configmap %s %s -o yaml. If nobody needs it, kubectl delete configmap %[1]s %[2]s", name, in(g))
 	case v1.ReasonNoFailover:
 		return noFailover(g)
 	case v1.ReasonNoCoordinator, v1.ReasonElecting:
@@ -87,7 +91,7 @@ func serviceTaken(g *v1.ElectionGroup) string {
 	if g.Spec.Service == nil {
 		return ""
 	}
-	return fmt.Sprintf("Choose another name in spec.service, or delete the other one: kubectl get service %s %s -o yaml", g.Spec.Service.Name, in(g))
+	return fmt.Sprintf("Choose another name in spec.service, or delete the other one: kubectl get service,endpointslice %s -o yaml", in(g))
 }
 
 // describe is the command that tells about a pod that is down.

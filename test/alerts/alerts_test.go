@@ -1,0 +1,125 @@
+package alerts_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"sigs.k8s.io/yaml"
+)
+
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func rules(t *testing.T) []rule {
+	t.Helper()
+	var resource struct {
+		Spec struct {
+			Groups []struct {
+				Rules []rule `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "config/prometheus/rules.yaml")), &resource); err != nil {
+		t.Fatal(err)
+	}
+	var all []rule
+	for _, group := range resource.Spec.Groups {
+		all = append(all, group.Rules...)
+	}
+	if len(all) == 0 {
+		t.Fatal("there are no rules")
+	}
+	return all
+}
+
+// parse says what is wrong with a rule: that Prometheus doesn't understand it,
+// that the operator has no such metric, or that its text names a label that its
+// result doesn't have.
+func parse(r rule, metrics []string) (complaints []string) {
+	expression, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var labels []string
+	parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.VectorSelector:
+			name := strings.TrimSuffix(n.Name, "_bucket")
+			if name != "up" && !slices.Contains(metrics, name) {
+				complaints = append(complaints, "the operator has no metric "+n.Name)
+			}
+		case *parser.AggregateExpr:
+			labels = append(labels, n.Grouping...)
+		}
+		return nil
+	})
+	for _, text := range r.Annotations {
+		for _, found := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
+			if !slices.Contains(labels, found[1]) {
+				complaints = append(complaints, "its result has no label "+found[1])
+			}
+		}
+	}
+	return complaints
+}
+
+// metrics are those that the operator has, by their full names.
+func metrics(t *testing.T) []string {
+	t.Helper()
+	source := read(t, "controllers/meters.go")
+	prefix := regexp.MustCompile(`prefix = "(\w+)"`).FindStringSubmatch(source)
+	if prefix == nil {
+		t.Fatal("meters.go has no prefix")
+	}
+	var names []string
+	for _, found := range regexp.MustCompile(`prefix ?\+ ?"(\w+)"`).FindAllStringSubmatch(source, -1) {
+		names = append(names, prefix[1]+found[1])
+	}
+	return names
+}
+
+func TestPrometheusUnderstandsTheAlerts(t *testing.T) {
+	known, docs := metrics(t), read(t, "docs/operator.md")
+	for _, r := range rules(t) {
+		for _, complaint := range parse(r, known) {
+			t.Errorf("%s: %s", r.Alert, complaint)
+		}
+		if !strings.Contains(docs, "| "+r.Alert+" |") {
+			t.Errorf("docs/operator.md doesn't say when there is %s", r.Alert)
+		}
+	}
+}
+
+func TestWhatIsWrongWithAnAlertIsSeen(t *testing.T) {
+	known := metrics(t)
+	for sentence, c := range map[string]struct {
+		rule
+		want string
+	}{
+		"no expression":            {rule{Expr: "max by (group) conclave_operator_groups)"}, "parse error"},
+		"a metric that nobody has": {rule{Expr: "conclave_operator_mood > 1"}, "no metric conclave_operator_mood"},
+		"a label that it doesn't have": {
+			rule{Expr: "max by (group) (conclave_operator_group_agreed)", Annotations: map[string]string{"summary": "{{ $labels.namespace }}"}}, "no label namespace",
+		},
+	} {
+		if got := strings.Join(parse(c.rule, known), "; "); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q", sentence, got)
+		}
+	}
+}
