@@ -82,7 +82,7 @@ func spell(rules []rbacv1.PolicyRule) []string {
 // What the manager may do. Whoever adds a line says why in docs/operator.md.
 var (
 	everywhere = []string{
-		"admissionregistration.k8s.io/mutatingwebhookconfigurations conclave: get patch",
+		"admissionregistration.k8s.io/mutatingwebhookconfigurations conclave: get list patch watch",
 		"authentication.k8s.io/tokenreviews: create",
 		"authorization.k8s.io/subjectaccessreviews: create",
 		"conclave.dev/electiongroups/finalizers: update",
