@@ -19,11 +19,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/podprocess"
 )
 
-// How often an agent that leads is asked, and how often new ones are looked for.
-const (
-	askEvery  = 5 * time.Millisecond
-	lookEvery = 50 * time.Millisecond
-)
+// askEvery is how often an agent that leads is asked.
+const askEvery = 5 * time.Millisecond
 
 type process = podprocess.Process
 
@@ -45,7 +42,7 @@ type leader struct {
 // no network that could be cut. So it needs a cluster whose pods are processes of this machine.
 type observer struct {
 	cluster, group string
-	every          time.Duration // is how often those are asked that don't lead
+	every          time.Duration // is how often those are asked that don't lead; new ones are looked for a tenth as often
 
 	mu     sync.Mutex
 	latest map[process]answer
@@ -66,7 +63,7 @@ func observe(t *testing.T, cluster, group string, every time.Duration) *observer
 // look begins to ask each agent that comes.
 func (o *observer) look(ctx context.Context, asking *sync.WaitGroup) {
 	known := map[process]bool{}
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(10 * o.every)
 	defer ticker.Stop()
 	for {
 		for _, found := range o.processes() {
