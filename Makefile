@@ -21,6 +21,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 COMMANDS ?= manager agent
 IMG ?= conclave/manager:$(VERSION)
 AGENT_IMG ?= conclave/agent:$(VERSION)
+# Where deploy and build-installer put the operator: a namespace of its own. As undeploy deletes it, it isn't taken from the environment.
+NAMESPACE := conclave-system
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
 
 # Modules with code of ours: each is linted and tested. Those that only pin a tool aren't listed.
@@ -175,6 +177,13 @@ FAULTS ?= 100000
 soak-agent: ## Run applications over real agents through FAULTS faults in each safe mode, from SEED; CONCLAVE_RACE=true looks for races.
 	@$(GO) test -count 1 -timeout 0 -v -race -run TestRegistersAreLinearizable ./test/agents -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
 
+AWAY ?= 2m
+CROWD ?= 50
+IDLE ?= 5m
+.PHONY: soak-operator
+soak-operator: ## Run the operator in a throwaway cluster, as root: away and without API server for AWAY, CROWD pods of a Deployment, idle for IDLE.
+	@CONCLAVE_E2E=hack $(GO) test -count 1 -timeout 0 -v -run TestInCluster/operator ./test/e2e -away $(AWAY) -crowd $(CROWD) -idle $(IDLE)
+
 .PHONY: bench-agent
 bench-agent: ## Measure real agents: kills of the coordinator, hand-overs, idle cost; ARGS="--agents 5 -o json" chooses.
 	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-agent
@@ -296,19 +305,20 @@ uninstall: ## Remove the CRDs, and with them every ElectionGroup.
 	@$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: ## Deploy the manager, with IMG as its image, and AGENT_IMG as that of agents.
+deploy: ## Deploy the manager into NAMESPACE, with IMG as its image, and AGENT_IMG as that of agents.
 	@$(MAKE) manifests
 	@$(overlay)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy
-undeploy: ## Remove the manager.
-	@$(TOOL) kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
+undeploy: ## Remove the manager, and NAMESPACE.
+	@$(overlay)
+	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) delete --ignore-not-found -f -
 
-# An overlay in bin/ sets the images, where kubebuilder's Makefile would edit config/manager and leave the tree dirty.
+# An overlay in bin/ sets the namespace and the images, where kubebuilder's Makefile would edit config/manager and leave the tree dirty.
 define overlay
 rm -rf bin/deploy; mkdir -p bin/deploy; \
-	printf '%s\n' 'resources: [../../config/default]' 'patches:' '- patch: |-' \
+	printf '%s\n' 'namespace: $(NAMESPACE)' 'resources: [../../config/default]' 'patches:' '- patch: |-' \
 		'    apiVersion: apps/v1' '    kind: Deployment' '    metadata: {name: conclave-manager, namespace: conclave-system}' \
 		'    spec: {template: {spec: {containers: [{name: manager, image: "$(IMG)", env: [{name: AGENT_IMAGE, value: "$(AGENT_IMG)"}]}]}}}' \
 		>bin/deploy/kustomization.yaml

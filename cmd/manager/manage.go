@@ -11,11 +11,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -138,7 +143,7 @@ func (m *manager) managerOptions() ctrl.Options {
 		RetryPeriod:                   new(2 * time.Second),
 		GracefulShutdownTimeout:       new(15 * time.Second),
 		HealthProbeBindAddress:        "0", // see probes
-		Cache:                         controllers.Cache(),
+		Cache:                         cached(),
 		Metrics: metricsserver.Options{
 			BindAddress:    m.metricsAddress,
 			SecureServing:  true,
@@ -147,6 +152,16 @@ func (m *manager) managerOptions() ctrl.Options {
 		},
 		WebhookServer: webhook.NewServer(m.webhookOptions()),
 	}
+}
+
+// cached has what controllers go by and, of all webhooks' configurations, ours
+// alone: the manager has no right to see others.
+func cached() cache.Options {
+	o := controllers.Cache()
+	o.ByObject[&admissionregistrationv1.MutatingWebhookConfiguration{}] = cache.ByObject{
+		Field: fields.OneTermEqualSelector(metav1.ObjectNameField, webhookConfig),
+	}
+	return o
 }
 
 // ownCertificate serves with a certificate of our own authority.
@@ -168,16 +183,41 @@ func (m *manager) webhookOptions() webhook.Options {
 
 // addAuthority keeps up with the authority, and tells the API server of it
 // unless cert-manager does.
-func (m *manager) addAuthority(_ context.Context, parts ctrl.Manager) error {
+func (m *manager) addAuthority(ctx context.Context, parts ctrl.Manager) error {
 	if err := parts.Add(m.keeper); err != nil {
 		return err
 	}
 	if m.webhookCertificates != "" {
 		return nil
 	}
-	publisher := &authority.Publisher{Keeper: m.keeper, Client: m.direct, Name: webhookConfig, Log: m.log}
+	written, err := webhookWritten(ctx, parts.GetCache())
+	if err != nil {
+		return err
+	}
+	publisher := &authority.Publisher{Keeper: m.keeper, Client: m.direct, Name: webhookConfig, Written: written, Log: m.log}
 	m.probes.require(func(*http.Request) error { return publisher.Published() })
 	return parts.Add(publisher)
+}
+
+// webhookWritten tells when the webhook's configuration has been written, which
+// costs no request as long as nobody does.
+func webhookWritten(ctx context.Context, all cache.Cache) (<-chan struct{}, error) {
+	informer, err := all.GetInformer(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	if err != nil {
+		return nil, fmt.Errorf("watch the webhook's configuration: %w", err)
+	}
+	written := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case written <- struct{}{}:
+		default: // It is going to be looked at anyway.
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { tell() },
+		UpdateFunc: func(_, _ any) { tell() },
+	})
+	return written, err
 }
 
 func (m *manager) addWebhook(_ context.Context, parts ctrl.Manager) error {

@@ -254,6 +254,7 @@ func TestTheManagerWorksWithItsRights(t *testing.T) {
 	d.await("the group gets its Service", func() error { return d.get(&corev1.Service{}, "default", "ledger") })
 	d.enrols(t)
 	d.measures(t)
+	d.mends(t)
 
 	if strings.Contains(d.log.String(), "forbidden") {
 		t.Error("it lacks a right")
@@ -328,6 +329,26 @@ func (d *deployed) enrols(t *testing.T) {
 	if published.Data[control.AuthoritiesKey] != enrolled.Authorities || published.Data[control.DocumentKey] != enrolled.Documents[0] {
 		t.Errorf("it got %+v, and mounts %+v", enrolled, published.Data)
 	}
+}
+
+// mends: nothing but what it watches has it look at the webhook's configuration again.
+func (d *deployed) mends(t *testing.T) {
+	var webhook admissionregistrationv1.MutatingWebhookConfiguration
+	if err := d.get(&webhook, "", webhookConfig); err != nil {
+		t.Fatal(err)
+	}
+	want := webhook.Webhooks[0].ClientConfig.CABundle
+	webhook.Webhooks[0].ClientConfig.CABundle = nil
+	if err := d.Update(t.Context(), &webhook); err != nil {
+		t.Fatal(err)
+	}
+	d.await("the webhook's configuration has the authorities again", func() error {
+		err := d.get(&webhook, "", webhookConfig)
+		if err == nil && !bytes.Equal(webhook.Webhooks[0].ClientConfig.CABundle, want) {
+			err = fmt.Errorf("it has %q", webhook.Webhooks[0].ClientConfig.CABundle)
+		}
+		return err
+	})
 }
 
 func (d *deployed) measures(t *testing.T) {

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// readAgain is how often the Secret is read, roughly.
-	readAgain = 5 * time.Minute
+	// readAgain is how often the Secret is read, roughly: nobody may watch Secrets,
+	// and no step of another replica need be known sooner.
+	readAgain = time.Hour
 	// fresh enough is what was read since then; it must be much longer than
 	// readAgain, and end well before an Overlap less CertificateValid has passed.
 	oldest = 12 * time.Hour

@@ -15,9 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lookAgain is how often the webhook's configuration is looked at: somebody may
-// have applied it anew, without the authorities.
-const lookAgain = time.Minute
+// publishAgain is how long a failure waits.
+const publishAgain = time.Second
 
 // Publisher tells the API server which authorities the webhook's certificate is
 // from. Each replica has one; it writes only what is missing.
@@ -27,7 +26,10 @@ type Publisher struct {
 	Client client.Client
 	// Name is that of the MutatingWebhookConfiguration.
 	Name string
-	Log  *slog.Logger
+	// Written tells that somebody has written it: it may have been applied anew,
+	// without the authorities.
+	Written <-chan struct{}
+	Log     *slog.Logger
 
 	published atomic.Bool
 }
@@ -48,12 +50,12 @@ func (p *Publisher) Start(ctx context.Context) error {
 	told := ""
 	for {
 		changed := p.Keeper.Changed()
-		wait := lookAgain
+		var again <-chan time.Time
 		if err := p.publish(ctx); err != nil {
 			if err.Error() != told && ctx.Err() == nil {
 				p.Log.Warn("the authorities can't be published", "error", err)
 			}
-			told, wait = err.Error(), time.Second
+			told, again = err.Error(), time.After(publishAgain)
 		} else {
 			told = ""
 		}
@@ -61,7 +63,8 @@ func (p *Publisher) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-		case <-time.After(wait):
+		case <-p.Written:
+		case <-again:
 		}
 	}
 }

@@ -27,6 +27,7 @@ var (
 type ledger struct {
 	*cluster
 	*observer
+	seen map[string]electionGroup // each group as it was in its highest term
 }
 
 // testExample follows the example's README, and then has everything befall the coordinator that can, from a killed process
@@ -38,7 +39,7 @@ func testExample(c *cluster) {
 	c.load(makeImage(c.t, "./cmd/agent", "conclave/agent:example"))
 	c.load(makeImage(c.t, "./examples/go", "conclave/example-go:example"))
 	c.t.Cleanup(func() { explain(c) })
-	l := ledger{c, observe(c.t, c.name)}
+	l := ledger{cluster: c, observer: observe(c.t, c.name, "ledger", askEvery)}
 	prepare(c)
 	begun := time.Now()
 	c.kubectl("apply", "--namespace", namespace, "-f", example+"/ledger.yaml")
@@ -54,7 +55,7 @@ func testExample(c *cluster) {
 		{"the majority elects while the coordinator is cut off", testPartition},
 		{"nobody leads beside another during a rolling update", testRollout},
 	} {
-		passed := c.t.Run(part.name, func(t *testing.T) { part.test(ledger{c.in(t), l.observer}) })
+		passed := c.t.Run(part.name, func(t *testing.T) { part.test(l.in(t)) })
 		if found := l.contradiction(); found != "" {
 			c.t.Fatal(found)
 		}
@@ -65,6 +66,12 @@ func testExample(c *cluster) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.t.Logf("tenures:\n%s", strings.Join(tenures(l.led), "\n"))
+}
+
+// in is the ledger for a subtest.
+func (l ledger) in(t *testing.T) ledger {
+	l.cluster = l.cluster.in(t)
+	return l
 }
 
 // prepare makes certificates and configurations as users do.

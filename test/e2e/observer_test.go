@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,11 +19,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/podprocess"
 )
 
-// How often each agent is asked, and how often new ones are looked for.
-const (
-	askEvery  = 5 * time.Millisecond
-	lookEvery = 50 * time.Millisecond
-)
+// askEvery is how often an agent that leads is asked.
+const askEvery = 5 * time.Millisecond
 
 type process = podprocess.Process
 
@@ -40,20 +38,21 @@ type leader struct {
 	RemainingMillis int64
 }
 
-// observer asks all agents on the nodes of a cluster all the time, inside their pods: over loopback, as an application
-// does, and through no network that could be cut. So it needs a cluster whose pods are processes of this machine.
+// observer asks all agents of a group's pods all the time, inside these: over loopback, as an application does, and through
+// no network that could be cut. So it needs a cluster whose pods are processes of this machine.
 type observer struct {
-	cluster string
+	cluster, group string
+	every          time.Duration // is how often those are asked that don't lead; new ones are looked for a tenth as often
 
 	mu     sync.Mutex
 	latest map[process]answer
 	led    []answer // all answers of agents that led
 }
 
-// observe begins to ask, until the test ends.
-func observe(t *testing.T, cluster string) *observer {
+// observe begins to ask, until the test ends. The names of the group's pods begin with the group's.
+func observe(t *testing.T, cluster, group string, every time.Duration) *observer {
 	t.Helper()
-	o := &observer{cluster: cluster, latest: map[process]answer{}}
+	o := &observer{cluster: cluster, group: group, every: every, latest: map[process]answer{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var asking sync.WaitGroup
 	asking.Go(func() { o.look(ctx, &asking) })
@@ -64,7 +63,7 @@ func observe(t *testing.T, cluster string) *observer {
 // look begins to ask each agent that comes.
 func (o *observer) look(ctx context.Context, asking *sync.WaitGroup) {
 	known := map[process]bool{}
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(10 * o.every)
 	defer ticker.Stop()
 	for {
 		for _, found := range o.processes() {
@@ -81,8 +80,10 @@ func (o *observer) look(ctx context.Context, asking *sync.WaitGroup) {
 	}
 }
 
-// processes are the agents that run in the cluster.
-func (o *observer) processes() []process { return podprocess.Agents(o.cluster) }
+// processes are the agents of the group that run in the cluster.
+func (o *observer) processes() []process {
+	return slices.DeleteFunc(podprocess.Agents(o.cluster), func(p process) bool { return !strings.HasPrefix(p.Pod, o.group+"-") })
+}
 
 // ask asks one agent for as long as it lives.
 func (o *observer) ask(ctx context.Context, agent process) {
@@ -94,10 +95,8 @@ func (o *observer) ask(ctx context.Context, agent process) {
 	transport := &http.Transport{DialContext: dialer(inside)}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Second}
-	ticker := time.NewTicker(askEvery)
-	defer ticker.Stop()
 	for ctx.Err() == nil {
-		said, err := question(ctx, client)
+		said, err := o.question(ctx, client)
 		said.from = agent
 		o.mu.Lock()
 		delete(o.latest, agent)
@@ -111,15 +110,19 @@ func (o *observer) ask(ctx context.Context, agent process) {
 		if err != nil && unix.Kill(agent.PID, 0) != nil {
 			return
 		}
+		pause := o.every
+		if said.Leading {
+			pause = askEvery
+		}
 		select {
-		case <-ticker.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}
 }
 
-func question(ctx context.Context, client *http.Client) (said answer, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:7374/v1/groups/ledger/leader", http.NoBody)
+func (o *observer) question(ctx context.Context, client *http.Client) (said answer, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:7374/v1/groups/"+o.group+"/leader", http.NoBody)
 	if err != nil {
 		return said, err
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,30 +49,33 @@ func testOperator(c *cluster) {
 	if c.own == nil {
 		c.t.Skip("it ends processes and switches off machines: that takes a cluster of its own")
 	}
-	install(c)
+	c.load(makeImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
+	c.load(makeImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
+	install(c, operatorsSpace)
 	c.makeNamespace(samples)
 	c.t.Cleanup(func() { explainOperator(c) })
-	s := ledger{c, observe(c.t, c.name)}
+	s := ledger{c, observe(c.t, c.name, "ledger", askEvery), map[string]electionGroup{}}
 	for _, part := range []struct {
 		name string
 		test func(ledger)
 	}{
 		{"a StatefulSet of five has a coordinator, a table, labels and a Service", testFirstGroup},
 		{"every sample elects", testSamples},
-		{"an idle group causes no requests", testIdle},
 		{"settings change while the group runs", testSettings},
-		{"a group is deleted and made anew", testAnew},
 		{"pods that were there before the group have no agent, and are told how to get one", testEarly},
 		{"pods on the network of their nodes elect", testHostNetwork},
 		{"all follows when the coordinator's agent is killed", testOperatorKilledAgent},
 		{"all follows when the coordinator's pod is deleted by force", testOperatorDeletedPod},
 		{"a pod that is about to go hands over first", testOperatorGracefulDelete},
 		{"a drained node's coordinator hands over", testCordon},
-		{"a Deployment is scaled away and back", testScaled},
+		{"a group is deleted and made anew", testAnew},
+		{"a Deployment becomes a crowd, nobody, and a few again", testCrowd},
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
 		{"agents elect without the API server, and the status catches up", testWithoutServer},
+		{"idle groups cause no requests", testIdle},
+		{"the operator is removed, and installed into another namespace", testElsewhere},
 	} {
-		passed := c.t.Run(part.name, func(t *testing.T) { part.test(ledger{c.in(t), s.observer}) })
+		passed := c.t.Run(part.name, func(t *testing.T) { part.test(s.in(t)) })
 		if found := s.contradiction(); found != "" {
 			c.t.Fatal(found)
 		}
@@ -83,14 +85,15 @@ func testOperator(c *cluster) {
 	}
 }
 
-// install installs the operator as the README says.
-func install(c *cluster) {
+// installer is what the operator is installed from, and removed by.
+var installer = filepath.Join(top, "dist", "install.yaml")
+
+// install installs the operator as docs/operator.md says.
+func install(c *cluster, namespace string) {
 	c.t.Helper()
-	c.load(makeImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
-	c.load(makeImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
-	run(c.t, "make", "-C", top, "build-installer", "IMG=conclave/manager:e2e", "AGENT_IMG=conclave/agent:e2e")
-	c.kubectl("apply", "--server-side", "-f", filepath.Join(top, "dist", "install.yaml"))
-	c.kubectl("wait", "deployment/conclave-manager", "--namespace", operatorsSpace, "--for=condition=Available", "--timeout", "2m",
+	run(c.t, "make", "-C", top, "build-installer", "IMG=conclave/manager:e2e", "AGENT_IMG=conclave/agent:e2e", "NAMESPACE="+namespace)
+	c.kubectl("apply", "--server-side", "-f", installer)
+	c.kubectl("wait", "deployment/conclave-manager", "--namespace", namespace, "--for=condition=Available", "--timeout", "2m",
 		"--request-timeout", "0")
 }
 
@@ -119,6 +122,15 @@ func (l ledger) groupIn(namespace, name string) electionGroup {
 	var g electionGroup
 	if err := json.Unmarshal([]byte(l.kubectl("get", "electiongroup", name, "--namespace", namespace, "-o", "json")), &g); err != nil {
 		l.t.Fatal(err)
+	}
+	// No term goes back, whatever befalls a group. One that is made anew has none at first.
+	key := namespace + "/" + name
+	was := l.seen[key]
+	if term := g.Status.Term; term < was.Status.Term && (term > 0 || g.Metadata.UID == was.Metadata.UID) {
+		l.t.Errorf("the status of %s is in term %d, and was in %d", name, term, was.Status.Term)
+	}
+	if g.Status.Term >= was.Status.Term {
+		l.seen[key] = g
 	}
 	return g
 }
@@ -200,40 +212,6 @@ func testSamples(s ledger) {
 	}
 }
 
-// testIdle counts what the API server is asked, by its own metrics. It asks itself for an EndpointSlice every 10 s, and
-// kubelets say that their nodes live.
-func testIdle(s ledger) {
-	requests := func() map[string]string {
-		count := map[string]string{}
-		for line := range strings.SplitSeq(s.kubectl("get", "--raw", "/metrics"), "\n") {
-			name, number, _ := strings.Cut(line, "} ")
-			has := func(label, value string) bool { return strings.Contains(name, label+`="`+value+`"`) }
-			if !strings.HasPrefix(name, "apiserver_request_total{") || has("verb", "WATCH") || has("resource", "endpointslices") && has("verb", "GET") {
-				continue
-			}
-			for _, resource := range []string{"electiongroups", "configmaps", "endpointslices", "services", "pods"} {
-				if has("resource", resource) {
-					count[name] = number
-				}
-			}
-		}
-		return count
-	}
-	quiet := requests()
-	s.eventually(2*time.Minute, "nothing has been asked for 20 s", func() bool {
-		time.Sleep(20 * time.Second) // This is what is counted over.
-		before := quiet
-		quiet = requests()
-		for name, number := range quiet {
-			if before[name] != number {
-				s.t.Logf("asked: %s: %s -> %s", name, before[name], number)
-				return false
-			}
-		}
-		return true
-	})
-}
-
 // testSettings also has who comes back take over sooner, in the parts that follow.
 func testSettings(s ledger) {
 	s.kubectl("patch", "electiongroup", "ledger", "--namespace", samples, "--type", "merge",
@@ -248,10 +226,11 @@ func testSettings(s ledger) {
 	requirePart(s.t, said, "Bully")
 }
 
+// testAnew also makes it a group that bears a busy machine: the parts that follow are about what they do to it.
 func testAnew(s ledger) {
 	before := s.group("ledger")
 	s.kubectl("delete", "electiongroup", "ledger", "--namespace", samples)
-	s.kubectl("apply", "--namespace", samples, "-f", samplesFolder+"/statefulset.yaml")
+	s.kubectl("apply", "--namespace", samples, "-f", "testdata/patient.yaml")
 	testSettings(s)
 	after := s.group("ledger")
 	if after.Metadata.UID == before.Metadata.UID || after.Status.Term <= before.Status.Term {
@@ -337,51 +316,17 @@ func testCordon(s ledger) {
 	s.complete()
 }
 
-func testScaled(s ledger) {
-	scale := func(to int) {
-		s.kubectl("scale", "deployment/teller", "--namespace", samples, fmt.Sprintf("--replicas=%d", to))
-	}
-	elected := func(members int) func() bool {
-		return func() bool {
-			g := s.group("teller")
-			return g.coordinator() != "" && len(g.Status.Processes) == members && !strings.Contains(g.rows(), "Unknown") &&
-				!strings.Contains(g.rows(), "Crashed")
+func testElsewhere(s ledger) {
+	const elsewhere = "elections"
+	s.kubectl("delete", "--namespace", samples, "-f", samplesFolder, "--wait=false")
+	s.kubectl("wait", "pod", "--all", "--namespace", samples, "--for=delete", "--timeout", "2m", "--request-timeout", "0")
+	s.kubectl("delete", "-f", installer, "--timeout", "2m", "--request-timeout", "0")
+	left := s.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions", "-o", "name")
+	for line := range strings.Lines(left) {
+		if name := strings.TrimSpace(line); strings.Contains(name, "conclave") && name != "namespace/"+namespace && name != "namespace/"+samples {
+			s.t.Errorf("%s is left of the operator", name)
 		}
 	}
-	scale(8)
-	s.eventually(soon, "eight tellers elect", elected(8))
-	scale(0)
-	s.eventually(soon, "no teller leads", func() bool { return s.group("teller").coordinator() == "" })
-	scale(3)
-	s.eventually(soon, "three new tellers elect", elected(3))
-}
-
-func testWithoutOperator(s ledger) {
-	scale := func(to int) {
-		s.kubectl("scale", "deployment/conclave-manager", "--namespace", operatorsSpace, fmt.Sprintf("--replicas=%d", to))
-	}
-	scale(0)
-	s.kubectl("wait", "pod", "--namespace", operatorsSpace, "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "1m",
-		"--request-timeout", "0")
-	begun := time.Now()
-	s.kill(highest)
-	s.await(begun, pods[3], besides(highest)...)
-	s.await(begun, highest, pods...)
-	scale(2)
-	s.leads(highest)
-	s.complete()
-}
-
-func testWithoutServer(s ledger) {
-	before := s.group("ledger").Status.Term
-	s.own("kill", "control-plane")
-	begun := time.Now()
-	s.kill(highest)
-	s.await(begun, pods[3], besides(highest)...)
-	s.own("start", "control-plane")
-	s.leads(highest)
-	s.complete()
-	if after := s.group("ledger").Status.Term; after <= before {
-		s.t.Errorf("the term was %d and is %d", before, after)
-	}
+	install(s.cluster, elsewhere)
+	testFirstGroup(s)
 }

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,7 +84,7 @@ func spell(rules []rbacv1.PolicyRule) []string {
 // What the manager may do. Whoever adds a line says why in docs/operator.md.
 var (
 	everywhere = []string{
-		"admissionregistration.k8s.io/mutatingwebhookconfigurations conclave: get patch",
+		"admissionregistration.k8s.io/mutatingwebhookconfigurations conclave: get list patch watch",
 		"authentication.k8s.io/tokenreviews: create",
 		"authorization.k8s.io/subjectaccessreviews: create",
 		"conclave.dev/electiongroups/finalizers: update",
@@ -277,11 +279,11 @@ func TestCertManagerCanMakeTheWebhooksCertificate(t *testing.T) {
 	}
 }
 
-// An image of each kind comes from one variable of the Makefile.
-func TestTheInstallerHasTheImages(t *testing.T) {
+// installer is what make build-installer writes.
+func installer(t *testing.T, variables ...string) (string, []*unstructured.Unstructured) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "install.yaml")
-	command := exec.CommandContext(t.Context(), "make", "-s", "build-installer",
-		"IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:0123", "INSTALLER="+file)
+	command := exec.CommandContext(t.Context(), "make", append([]string{"-s", "build-installer", "INSTALLER=" + file}, variables...)...)
 	command.Dir = root
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
@@ -294,6 +296,12 @@ func TestTheInstallerHasTheImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text), objects
+}
+
+// An image of each kind comes from one variable of the Makefile.
+func TestTheInstallerHasTheImages(t *testing.T) {
+	_, objects := installer(t, "IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:0123")
 	container := podOf(t, objects).Spec.Containers[0]
 	agent := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "AGENT_IMAGE" })
 	if container.Image != "example.org/manager:v1" || agent < 0 || container.Env[agent].Value != "example.org/agent@sha256:0123" {
@@ -302,4 +310,43 @@ func TestTheInstallerHasTheImages(t *testing.T) {
 	if got, want := len(objects), len(build(t, "config/default")); got != want {
 		t.Errorf("it has %d objects, not %d", got, want)
 	}
+}
+
+func TestAnotherNamespaceIsAllThatItTakes(t *testing.T) {
+	const other = "elections"
+	text, objects := installer(t, "NAMESPACE="+other)
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, namespace) {
+			t.Errorf("it still says %q", strings.TrimSpace(line))
+		}
+	}
+	for _, object := range objects {
+		if in := object.GetNamespace(); in != "" && in != other {
+			t.Errorf("%s %s is in %s", object.GetKind(), object.GetName(), in)
+		}
+	}
+	itself := into[corev1.Namespace](t, objects, "Namespace", other)
+	webhook := into[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "conclave").Webhooks[0]
+	if service := webhook.ClientConfig.Service; service.Namespace != other {
+		t.Errorf("the webhook is asked for in %s", service.Namespace)
+	}
+	asked, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []struct {
+		labels map[string]string
+		want   bool
+	}{
+		{itself.Labels, false},
+		{map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem}, false},
+		{map[string]string{corev1.LabelMetadataName: "bank"}, true},
+		{map[string]string{corev1.LabelMetadataName: namespace}, true},
+	} {
+		if got := asked.Matches(labels.Set(n.labels)); got != n.want {
+			t.Errorf("the webhook is asked about pods of a namespace with %v: %t", n.labels, got)
+		}
+	}
+	c := connect(t)
+	apply(t, c, objects)
 }
