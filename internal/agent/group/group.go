@@ -270,12 +270,14 @@ func (g *Group) notify() {
 	}
 }
 
-// arm sets the timer, if it would fire too late. One that fires too early does
-// no harm, and leaving it alone is cheaper.
+// arm sets the timer. One that is early does no harm, but to be woken costs more
+// than to set it. It is a new one each time: for one that is set to a later
+// moment, Go's runtime still wakes the process at the earlier one.
 func (g *Group) arm() {
-	if due := g.machine.Deadline(); due < g.armed {
+	if due := g.machine.Deadline(); due != g.armed {
 		g.armed = due
-		g.timer.Reset(max(0, g.cfg.Clock.Until(due)))
+		g.timer.Stop()
+		g.timer = time.NewTimer(max(0, g.cfg.Clock.Until(due)))
 	}
 }
 

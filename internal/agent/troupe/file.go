@@ -109,6 +109,9 @@ func (a *Agent) writeFile() error {
 	if err != nil {
 		return fmt.Errorf("write the config of %s: %w", a.Name, err)
 	}
+	if err := os.MkdirAll(filepath.Dir(a.config), 0o700); err != nil {
+		return err
+	}
 	return replace(a.config, append(written, '\n'))
 }
 

@@ -22,10 +22,13 @@ type Agent struct {
 	// API is where it answers applications.
 	API string
 
-	ctx            context.Context
-	binary, config string
-	log            string
-	file           File
+	ctx    context.Context
+	binary string
+	// config has a folder of its own, which the agent watches: in one that they
+	// shared, all would be woken by every line in each other's logs.
+	config string
+	log    string
+	file   File
 
 	mutex sync.Mutex
 	// process is nil before the first start.
@@ -45,7 +48,7 @@ type process struct {
 func newAgent(ctx context.Context, binary, folder, name, host string) *Agent {
 	return &Agent{
 		Name: name, Host: host, API: net.JoinHostPort(host, apiPort), ctx: ctx, binary: binary,
-		config: filepath.Join(folder, name+".yaml"), log: filepath.Join(folder, name+".log"),
+		config: filepath.Join(folder, name, "agent.yaml"), log: filepath.Join(folder, name+".log"),
 	}
 }
 

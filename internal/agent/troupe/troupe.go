@@ -87,7 +87,10 @@ func (t *Troupe) writeFiles(plan Plan) error {
 	}
 	for _, a := range t.agents {
 		if plan.TLS {
-			tls = TLS{CertFile: a.Name + ".pem", KeyFile: a.Name + "-key.pem", CAFile: authority}
+			tls = TLS{
+				CertFile: filepath.Join(plan.Folder, a.Name+".pem"), KeyFile: filepath.Join(plan.Folder, a.Name+"-key.pem"),
+				CAFile: filepath.Join(plan.Folder, authority),
+			}
 		}
 		a.file = File{
 			Self: a.Name, API: a.API, Listen: net.JoinHostPort(a.Host, peerPort),
