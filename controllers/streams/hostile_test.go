@@ -146,8 +146,8 @@ func (s *stand) heardOf(pod, group string) int {
 func TestEachOfSomeReportsIsNews(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	a.Say(control.Report{Group: "ledger", UID: "u"})
-	a.Run()
+	say(a, control.Report{Group: "ledger", UID: "u"})
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	for range 40 {
@@ -163,8 +163,8 @@ func TestRestlessAgentIsNewsNowAndThen(t *testing.T) {
 	s := newStand(t)
 	began := time.Now()
 	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
-	a.Say(control.Report{Group: "ledger", UID: "u"})
-	a.Run()
+	say(a, control.Report{Group: "ledger", UID: "u"})
+	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	const reports = 5000
@@ -196,7 +196,7 @@ func TestLastWordsOfARestlessAgent(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
 	var ended atomic.Bool
-	a.Speak(func(conn net.Conn) {
+	err := a.Speak(t.Context(), func(conn net.Conn) {
 		if ended.Swap(true) {
 			return
 		}
@@ -206,6 +206,9 @@ func TestLastWordsOfARestlessAgent(t *testing.T) {
 		}
 		_, _ = io.WriteString(conn, said)
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("the last is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 200 }))
 }
@@ -215,7 +218,7 @@ func TestLastWordsOfARestlessAgent(t *testing.T) {
 func TestWhoBeginsTwiceIsNotHeard(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	a.Speak(func(conn net.Conn) {
+	err := a.Speak(t.Context(), func(conn net.Conn) {
 		request, err := http.ReadRequest(bufio.NewReader(conn))
 		if err != nil || request.URL.Path != control.ReportsPath {
 			return
@@ -229,6 +232,9 @@ func TestWhoBeginsTwiceIsNotHeard(t *testing.T) {
 			}
 		}
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is known why", func() bool {
 		line, _ := s.Line(named("ledger-0"))
@@ -238,9 +244,9 @@ func TestWhoBeginsTwiceIsNotHeard(t *testing.T) {
 
 // An agent that never stops talking takes a bounded part of the operator's time.
 func TestTalkerIsReadSlowly(t *testing.T) {
-	s := &stand{authority: standin.NewAuthority(t)}
+	s := &stand{wardrobe: newWardrobe(t)}
 	const buffer = 64 << 10
-	s.start(t, streams.Options{Credentials: s.authority, Log: logr.Discard(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	s.start(t, streams.Options{Credentials: s.wardrobe, Log: logr.Discard(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := s.network.Dial(ctx, network, address)
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			err = tcp.SetReadBuffer(buffer)
@@ -250,7 +256,7 @@ func TestTalkerIsReadSlowly(t *testing.T) {
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
 	const enough = streams.BulkBurst + 2<<20
 	began, heard := time.Now(), make(chan int, 1)
-	a.Speak(func(conn net.Conn) {
+	err := a.Speak(t.Context(), func(conn net.Conn) {
 		if secure, ok := conn.(*tls.Conn); ok {
 			if tcp, ok := secure.NetConn().(*net.TCPConn); ok {
 				_ = tcp.SetWriteBuffer(buffer)
@@ -268,6 +274,9 @@ func TestTalkerIsReadSlowly(t *testing.T) {
 		}
 		heard <- sent
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.follow("ledger-0", "1", "10.0.0.1")
 	sent := <-heard
 	if most := streams.BulkBurst + int(streams.BulkRate*time.Since(began).Seconds()) + 1<<20; sent < enough || sent > most {
