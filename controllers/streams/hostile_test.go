@@ -3,7 +3,6 @@ package streams_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -150,10 +149,10 @@ func TestEachOfSomeReportsIsNews(t *testing.T) {
 	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
-	for range 40 {
-		a.Change("ledger", func(r *control.Report) { r.Term++ })
+	for term := range uint64(40) {
+		a.Change("ledger", func(r *control.Report) { r.Term = term + 1 })
+		s.await("it is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term+1 }))
 	}
-	s.await("all is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 40 }))
 	s.await("each was news", func() bool { return s.heardOf("ledger-0", "ledger") == 40 })
 }
 
@@ -163,21 +162,22 @@ func TestRestlessAgentIsNewsNowAndThen(t *testing.T) {
 	s := newStand(t)
 	began := time.Now()
 	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
-	say(a, control.Report{Group: "ledger", UID: "u"})
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
 	const reports = 5000
-	seen := map[uint64]bool{}
-	for i := range reports {
-		a.Change("ledger", func(r *control.Report) { r.Term++ })
-		if i%100 == 0 {
-			a.Leave("audit")
+	err := a.Speak(t.Context(), func(conn net.Conn) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nevent: current\ndata: {}\n\n")
+		for term := range reports {
+			_, _ = fmt.Fprintf(conn, "event: group\ndata: {\"group\":\"ledger\",\"uid\":\"u\",\"term\":%d}\n\n", term+1)
+			if term%100 == 0 {
+				_, _ = io.WriteString(conn, "event: left\ndata: {\"group\":\"audit\"}\n\n")
+			}
 		}
-		if voice, ok := s.Voices(named("ledger"))["ledger-0"]; ok {
-			seen[voice.Report.Term] = true
-		}
+		<-t.Context().Done()
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	s.follow("ledger-0", "1", "10.0.0.1")
+	seen := map[uint64]bool{}
 	s.await("the last is heard", s.says("ledger", "ledger-0", func(r control.Report) bool {
 		seen[r.Term] = true
 		return r.Term == reports
@@ -257,10 +257,16 @@ func TestTalkerIsReadSlowly(t *testing.T) {
 	const enough = streams.BulkBurst + 2<<20
 	began, heard := time.Now(), make(chan int, 1)
 	err := a.Speak(t.Context(), func(conn net.Conn) {
-		if secure, ok := conn.(*tls.Conn); ok {
-			if tcp, ok := secure.NetConn().(*net.TCPConn); ok {
-				_ = tcp.SetWriteBuffer(buffer)
+		raw := conn
+		for {
+			around, ok := raw.(interface{ NetConn() net.Conn })
+			if !ok {
+				break
 			}
+			raw = around.NetConn()
+		}
+		if tcp, ok := raw.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(buffer)
 		}
 		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 			return

@@ -32,3 +32,6 @@ func (c countedConn) Write(b []byte) (int, error) {
 	c.agent.sent.Add(int64(n))
 	return n, err
 }
+
+// NetConn is the connection itself, as that of tls.Conn is.
+func (c countedConn) NetConn() net.Conn { return c.Conn }
