@@ -1,0 +1,184 @@
+package pod
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/identity"
+)
+
+// guest is a pod with an agent.
+type guest struct {
+	*cluster
+
+	name, ip string
+	settings Settings
+	log      *journal
+	// end ends the agent, and waits until it has.
+	end func()
+}
+
+// journal is a log that a test can read.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+func (j *journal) count(part string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.text.String(), part)
+}
+
+// add makes a pod whose agent doesn't run yet.
+func (c *cluster) add(name string) *guest {
+	c.t.Helper()
+	g := &guest{cluster: c, name: name, ip: fmt.Sprintf("127.%d.%d.%d", 64+byte(os.Getpid()%64), c.net, len(c.pods)+1), log: &journal{}, end: func() {}}
+	dir := c.t.TempDir()
+	variables := map[string]string{
+		"POD_NAME": name, "POD_NAMESPACE": "bank", "POD_IP": g.ip, "CONCLAVE_GROUPS": "ledger, audit", "CONCLAVE_IDENTITY": c.url,
+		"CONCLAVE_CA": string(c.ca.Cert),
+	}
+	s, err := FromEnvironment(func(key string) string { return variables[key] })
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s.Mounted, s.State, s.API = filepath.Join(dir, "mounted"), filepath.Join(dir, "state"), net.JoinHostPort(g.ip, "7374")
+	g.settings = s
+	g.mount(map[string]string{"token": "bank/" + name})
+	c.pods[name] = g
+	c.t.Cleanup(func() { g.end() })
+	return g
+}
+
+// mount puts files into the pod as kubelet does: all at once, by a link.
+func (g *guest) mount(files map[string]string) {
+	g.t.Helper()
+	folder := fmt.Sprintf("..%d", time.Now().UnixNano())
+	check := func(err error) {
+		if err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	for path, text := range files {
+		full := filepath.Join(g.settings.Mounted, folder, path)
+		check(os.MkdirAll(filepath.Dir(full), 0o755))
+		check(os.WriteFile(full, []byte(text), 0o600))
+		top, _, _ := strings.Cut(path, "/")
+		if link := filepath.Join(g.settings.Mounted, top); !exists(link) {
+			check(os.Symlink(filepath.Join("..data", top), link))
+		}
+	}
+	fresh := filepath.Join(g.settings.Mounted, "..data_tmp")
+	check(os.Symlink(folder, fresh))
+	check(os.Rename(fresh, filepath.Join(g.settings.Mounted, "..data")))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// start runs the agent.
+func (g *guest) start() *guest {
+	g.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, g.settings, slog.New(slog.NewTextHandler(io.MultiWriter(g.log, g.t.Output()), nil)))
+	}()
+	g.end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			g.t.Errorf("the agent of %s: %v", g.name, err)
+		}
+	})
+	return g
+}
+
+// operate is a client that shows a certificate, or none.
+func (g *guest) operate(files *identity.Files) *http.Client {
+	secured := &tls.Config{InsecureSkipVerify: true}
+	if files != nil {
+		secured = files.Client()
+	}
+	transport := &http.Transport{TLSClientConfig: secured}
+	g.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Minute}
+}
+
+func (g *guest) at(path string) string { return "https://" + g.settings.Operator + path }
+
+// call asks the agent as somebody, and returns the status and the body.
+func (g *guest) call(as *identity.Files, method, path, body string) (int, string) {
+	g.t.Helper()
+	request, err := http.NewRequestWithContext(g.t.Context(), method, g.at(path), strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	response, err := g.operate(as).Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, strings.TrimSpace(string(text))
+}
+
+// push has the operator push a document, which must be taken.
+func (g *guest) push(d control.Document) {
+	g.t.Helper()
+	if status, body := g.call(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), string(text(g.t, d))); status != http.StatusNoContent {
+		g.t.Fatalf("%s answers a document with %d: %s", g.name, status, body)
+	}
+}
+
+// pushAll pushes a document to all pods at once, and waits until it was taken.
+func (c *cluster) pushAll(d control.Document) (wait func()) {
+	body := string(text(c.t, d))
+	var pushing sync.WaitGroup
+	for _, g := range c.pods {
+		pushing.Go(func() {
+			if status, body := g.call(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != http.StatusNoContent {
+				g.t.Errorf("%s answers a document with %d: %s", g.name, status, body)
+			}
+		})
+	}
+	return pushing.Wait
+}
+
+// ask asks the local API.
+func (g *guest) ask(path string) (int, string) {
+	g.t.Helper()
+	response, err := http.Get("http://" + g.settings.API + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return response.StatusCode, strings.TrimSpace(string(text))
+}

@@ -1,0 +1,119 @@
+package pod
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/control"
+)
+
+// stream is the stream of reports of one agent.
+type stream struct {
+	t      *testing.T
+	name   string
+	events chan event
+	close  func()
+}
+
+type event struct{ kind, data string }
+
+// watch opens the stream, when that is possible.
+func (g *guest) watch() *stream {
+	g.t.Helper()
+	ctx, cancel := context.WithCancel(g.t.Context())
+	s := &stream{t: g.t, name: g.name, events: make(chan event, 4096), close: cancel}
+	var response *http.Response
+	eventually(g.t, g.name+" opens a stream", func() bool {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.at(control.ReportsPath), nil)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		client := g.operate(g.operator)
+		client.Timeout = 0
+		response, err = client.Do(request) //nolint:bodyclose // It is read, and closed, below.
+		return err == nil
+	})
+	if response.StatusCode != http.StatusOK {
+		g.t.Fatalf("%s answers %s", g.name, response.Status)
+	}
+	g.t.Cleanup(cancel)
+	go func() {
+		defer close(s.events)
+		defer response.Body.Close()
+		lines := bufio.NewScanner(response.Body)
+		lines.Buffer(nil, 1<<20)
+		var e event
+		for lines.Scan() {
+			if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				e.kind = kind
+			} else if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				e.data = data
+				s.events <- e
+			}
+		}
+	}()
+	return s
+}
+
+// next is the next event.
+func (s *stream) next() event {
+	s.t.Helper()
+	select {
+	case e, ok := <-s.events:
+		if !ok {
+			s.t.Fatalf("the stream of %s has ended", s.name)
+		}
+		return e
+	case <-time.After(30 * time.Second):
+		s.t.Fatalf("%s says nothing", s.name)
+	}
+	return event{}
+}
+
+// left waits until a group is left, and says which.
+func (s *stream) left() string {
+	s.t.Helper()
+	for {
+		if e := s.next(); e.kind == control.EventLeft {
+			return e.data
+		}
+	}
+}
+
+// await waits for a report.
+func (s *stream) await(what string, wanted func(control.Report) bool) control.Report {
+	s.t.Helper()
+	var last string
+	for begun := time.Now(); time.Since(begun) < 30*time.Second; {
+		e := s.next()
+		if e.kind != control.EventGroup {
+			continue
+		}
+		last = e.data
+		if r := report(s.t, e); wanted(r) {
+			return r
+		}
+	}
+	s.t.Fatalf("%s never says that %s; it says %s", s.name, what, last)
+	return control.Report{}
+}
+
+func report(t *testing.T, e event) control.Report {
+	t.Helper()
+	var r control.Report
+	decoder := json.NewDecoder(strings.NewReader(e.data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		t.Fatalf("%s: %v", e.data, err)
+	}
+	return r
+}
+
+func leads(name string) func(control.Report) bool {
+	return func(r control.Report) bool { return r.Coordinator == name }
+}
