@@ -131,6 +131,11 @@ var mutants = []mutant{
 		check: bySchedules, says: "convergence",
 	},
 	{
+		bug: "in a large group some are never hailed", file: "election/office/follow.go",
+		old: "m.turn = (m.turn + 1) % turns", new: "m.turn = 0",
+		check: "^TestSchedulesOfALargeGroup$", says: "convergence",
+	},
+	{
 		bug: "any message of the coordinator counts as its BEAT", file: "election/office/office.go",
 		old: "if msg.From != m.leader || msg.Kind", new: "if true || msg.Kind",
 		check: bySchedules, says: "convergence",

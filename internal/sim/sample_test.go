@@ -82,6 +82,18 @@ func TestSchedulesOfEverySize(t *testing.T) {
 	}
 }
 
+// A group so large that not everybody is hailed at a time.
+func TestSchedulesOfALargeGroup(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			sample(t, sim.Sampling{
+				Algorithm: "StatusTable", Processes: 20, Safety: mode, Faults: []string{"all"}, Schedules: schedules(400), Seed: 1,
+			})
+		})
+	}
+}
+
 // The same seed is the same schedule, step by step.
 func TestASeedReplays(t *testing.T) {
 	trace := func() string {

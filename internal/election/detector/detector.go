@@ -26,12 +26,14 @@ const unwatched election.Tick = -1
 
 // Open starts a detector that suspects after patience, and watches nobody yet.
 func (d *Detector) Open(patience election.Tick) {
-	d.patience, d.suspects = patience, nil
-	d.Unwatch()
+	d.suspects = nil
+	d.Unwatch(patience)
 }
 
-// Unwatch stops watching everybody; suspects stay suspects.
-func (d *Detector) Unwatch() {
+// Unwatch stops watching everybody, and has that much patience with those who
+// are watched next; suspects stay suspects.
+func (d *Detector) Unwatch(patience election.Tick) {
+	d.patience = patience
 	for i := range d.heard {
 		d.heard[i] = unwatched
 	}

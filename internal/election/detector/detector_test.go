@@ -84,7 +84,7 @@ func TestSomeoneSuspectedOnOtherEvidenceIsntFoundSilentToo(t *testing.T) {
 func TestWhoIsntWatchedIsNeverOverdue(t *testing.T) {
 	d := watching(1, 2)
 	d.Suspect(1)
-	d.Unwatch()
+	d.Unwatch(patience)
 	d.Heard(2, 5)
 	want(t, "silent", overdue(d, 100), nil)
 	want(t, "suspects", d.All(), election.IDs{1})

@@ -161,8 +161,8 @@ func (m *Machine) shareAbsent(absent []election.ID, out *election.Output) {
 // watch has the detector look after those from whom this process must hear: a
 // follower from its coordinator, everyone else from all.
 func (m *Machine) watch() {
-	m.detector.Unwatch()
 	if m.role == follower && m.leader != election.None {
+		m.detector.Unwatch(m.cfg.Patience)
 		m.detector.Watch(m.leader, m.now)
 		m.hailAt = election.Never
 		if m.waitsAbove() {
@@ -170,12 +170,30 @@ func (m *Machine) watch() {
 		}
 		return
 	}
+	m.detector.Unwatch(m.vacantPatience())
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self {
 			m.detector.Watch(id, m.now)
 		}
 	})
 	m.hailAt = m.now + m.cfg.Heartbeat
+}
+
+// hailsMax bounds how many others a process hails at a time. If everyone hailed
+// everyone in a large group, the hails would take all the time in which somebody
+// could be elected: a hundred processes would send a hundred thousand a second.
+const hailsMax = 16
+
+// turns is in how many parts the others are hailed, one with each heartbeat.
+func (m *Machine) turns() int { return 1 + (m.roster.Len()-2)/hailsMax }
+
+// vacantPatience is the silence after which a process is suspected that is
+// heard of by its hails: as long as ever in a group that is hailed at once.
+func (m *Machine) vacantPatience() election.Tick {
+	if m.role == follower {
+		return m.cfg.Patience * election.Tick(m.turns())
+	}
+	return m.cfg.Patience // It answers the BEATs of this one.
 }
 
 // hail lets everyone know that this process lives, while there is no
@@ -188,8 +206,10 @@ func (m *Machine) hail(out *election.Output) {
 		return
 	}
 	m.hailAt = m.now + m.cfg.Heartbeat
+	turns := m.turns()
+	m.turn = (m.turn + 1) % turns
 	m.eachMember(func(id election.ID) {
-		if id != m.cfg.Self {
+		if id != m.cfg.Self && int(id)%turns == m.turn {
 			out.Send = append(out.Send, election.Message{Kind: election.Hail, From: m.cfg.Self, To: id, Term: m.leaderTerm})
 		}
 	})

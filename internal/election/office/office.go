@@ -97,6 +97,8 @@ type Machine struct {
 	handOverAt election.Tick
 	standAgain election.Tick
 	hailAt     election.Tick
+	// turn is which of the others were hailed last: see hail.
+	turn int
 
 	// due is the earliest of them, and of those of the parts.
 	due election.Tick
@@ -288,7 +290,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.lamport = max(m.lamport, msg.Lamport)
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
-		m.peers[msg.From].heardUntil = m.now + m.cfg.Patience
+		m.peers[msg.From].heardUntil = m.now + m.vacantPatience()
 		if msg.From != m.leader || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.leaderTerm {
 			m.alive(msg.From, out) // of the coordinator, only its BEAT says that it leads
 		}

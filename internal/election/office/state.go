@@ -30,6 +30,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	} {
 		b = election.AppendNumber(b, n)
 	}
+	b = election.AppendNumber(b, uint64(m.turn))
 	b = election.AppendFlag(b, m.withdrawn)
 	b = election.AppendFlag(b, m.appDead)
 	b = election.AppendFlag(b, m.leaving)

@@ -25,8 +25,8 @@ type town struct {
 	t     *testing.T
 	mode  office.Mode
 	at    election.Tick
-	all   [10]*office.Machine // by ID, nil when down
-	lives [10]uint32
+	all   [101]*office.Machine // by ID, nil when down
+	lives [101]uint32
 	// cut says which messages are lost, keep which ones go to kept.
 	cut, keep func(*election.Message) bool
 	mail      []election.Message
