@@ -112,13 +112,10 @@ func (c *clerk) open() (*identity.Files, error) {
 	return files, nil
 }
 
-// renew replaces the certificate whenever a third of the time that it was received
-// for is left, until ctx ends.
+// renew replaces the certificate whenever its renewal has come, until ctx ends.
 func (c *clerk) renew(ctx context.Context) {
 	for {
-		received, until := c.credentials.since(), c.until()
-		third := until.Sub(received) / 3
-		due := time.Until(until.Add(-third - rand.N(third/10+1)))
+		due := time.Until(renewal(c.credentials.since(), c.until()))
 		select {
 		case <-time.After(max(soonest, due)):
 		case <-ctx.Done():
@@ -129,6 +126,14 @@ func (c *clerk) renew(ctx context.Context) {
 		}
 		c.log.Info("has a new certificate", "until", c.until().UTC().Format(time.RFC3339))
 	}
+}
+
+// renewal is when a third of the time is left for which a certificate was
+// received, or a little earlier: not all at once. By a clock that is ahead, one
+// may have expired before it was received.
+func renewal(received, until time.Time) time.Time {
+	third := max(0, until.Sub(received)/3)
+	return until.Add(-third - rand.N(third/10+1))
 }
 
 // enrol tries until it succeeds or ctx ends.
