@@ -60,20 +60,6 @@ func TestEverythingIsMeasured(t *testing.T) {
 	}
 }
 
-func TestALargeGroupsFloorHasManyWitnesses(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	f, err := newFloor(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.close()
-	const witnesses = 5
-	if took, err := f.round(ctx, witnesses); err != nil || took <= 0 {
-		t.Errorf("the last of %d witnesses had its answer after %s: %v", witnesses, took, err)
-	}
-}
-
 func TestSuspicionsAreCounted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

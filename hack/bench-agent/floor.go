@@ -20,10 +20,9 @@ import (
 
 // The floor is what nobody who goes by connections can beat on this machine: a
 // process is killed; another one, which is connected to it, sees the end of the
-// file, and then asks a third one something, once. It is measured with small Go
-// processes and TCP on loopback, between the kills of agents, so that both see
-// the same machine. Of a large group all survivors share the machine's cores, so
-// there it has as many witnesses, and the last one counts.
+// file, and then asks a third one something, once. It is measured with three
+// small Go processes and TCP on loopback, between the kills of agents, so that
+// both see the same machine.
 type floor struct {
 	third   *exec.Cmd
 	address string
@@ -45,9 +44,9 @@ func newFloor(ctx context.Context) (*floor, error) {
 
 func (f *floor) close() { end(f.third) }
 
-// round returns how long it took from right before the kill until the last of
-// the witnesses had its answer.
-func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error) {
+// round returns how long it took from right before the kill until the witness
+// had its answer.
+func (f *floor) round(ctx context.Context) (time.Duration, error) {
 	victim, said, err := launch(ctx, peerCommand)
 	if err != nil {
 		return 0, err
@@ -57,23 +56,13 @@ func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error)
 	if err != nil {
 		return 0, err
 	}
-	var started []*exec.Cmd
-	defer func() {
-		for _, witness := range started {
-			end(witness)
-		}
-	}()
-	var saying []*bufio.Reader
-	for range witnesses {
-		witness, said, err := launch(ctx, witnessCommand, address, f.address)
-		if err != nil {
-			return 0, err
-		}
-		started = append(started, witness)
-		if _, err := readLine(said); err != nil {
-			return 0, err
-		}
-		saying = append(saying, said)
+	witness, said, err := launch(ctx, witnessCommand, address, f.address)
+	if err != nil {
+		return 0, err
+	}
+	defer end(witness)
+	if _, err := readLine(said); err != nil {
+		return 0, err
 	}
 	moment, err := monotonic()
 	if err != nil {
@@ -82,19 +71,12 @@ func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error)
 	if err := victim.Process.Kill(); err != nil {
 		return 0, err
 	}
-	last := moment
-	for _, said := range saying {
-		line, err := readLine(said)
-		if err != nil {
-			return 0, err
-		}
-		known, err := strconv.ParseInt(line, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		last = max(last, known)
+	line, err := readLine(said)
+	if err != nil {
+		return 0, err
 	}
-	return time.Duration(last - moment), nil
+	known, err := strconv.ParseInt(line, 10, 64)
+	return time.Duration(known - moment), err
 }
 
 // launch starts this program once more, with one of its hidden commands.

@@ -125,14 +125,12 @@ const logLines = 10
 // kills takes turns with the floor.
 func (m *measurer) kills(ctx context.Context, b *bench, group *Group) (err error) {
 	count := m.options.kills
-	group.Witnesses = 1
 	if group.Agents >= many {
 		count = min(count, m.options.killsOfMany)
-		group.Witnesses = group.Agents - 1
 	}
 	var floors []time.Duration
 	group.Kills, err = m.rounds(ctx, group, "kill", count, func(ctx context.Context) (time.Duration, error) {
-		took, err := m.floor.round(ctx, group.Witnesses)
+		took, err := m.floor.round(ctx)
 		if err != nil {
 			return 0, fmt.Errorf("measure the floor: %w", err)
 		}

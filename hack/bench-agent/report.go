@@ -23,8 +23,6 @@ type Group struct {
 	Agents int    `json:"agents"`
 	Mode   string `json:"mode"`
 	TLS    bool   `json:"tls"`
-	// Witnesses is how many processes the floor was measured with.
-	Witnesses int `json:"witnesses"`
 	// Kills, HandOvers and Stops are nil if there was no round that succeeded.
 	Kills     *figures.Series `json:"kills,omitempty"`
 	Floor     *figures.Series `json:"floor,omitempty"`
@@ -105,7 +103,7 @@ func (g *Group) print(table io.Writer) {
 	for _, row := range []struct {
 		what   string
 		series *figures.Series
-	}{{"kill -9 -> all know", g.Kills}, {g.floorIs(), g.Floor}, {"hand-over, gap", g.HandOvers}, {"SIGSTOP -> all know", g.Stops}} {
+	}{{"kill -9 -> all know", g.Kills}, {"floor", g.Floor}, {"hand-over, gap", g.HandOvers}, {"SIGSTOP -> all know", g.Stops}} {
 		if row.series == nil {
 			continue
 		}
@@ -116,13 +114,6 @@ func (g *Group) print(table io.Writer) {
 		fmt.Fprintf(table, "%d\t%s, %s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t\n", g.Agents, g.Mode, transport, row.what,
 			row.series.Rounds, row.series.Median, row.series.P99, row.series.Max, ratio)
 	}
-}
-
-func (g *Group) floorIs() string {
-	if g.Witnesses > 1 {
-		return fmt.Sprintf("floor, all of %d", g.Witnesses)
-	}
-	return "floor"
 }
 
 func (i *Idle) print(out io.Writer) {
