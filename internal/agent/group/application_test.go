@@ -186,7 +186,7 @@ func TestNobodySucceedsWhileSomebodyWhoAskedMayAct(t *testing.T) {
 		t.Fatalf("c says %+v", l)
 	}
 	until := asked.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
-	if _, err := c.StepDown(soon(t), "b"); err != nil {
+	if err := insist(soon(t), c.inFavourOf("b")); err != nil {
 		t.Fatal(err)
 	}
 	if left := time.Until(until); left > 0 {
@@ -205,7 +205,7 @@ func TestADeadApplicationKeepsItsPromises(t *testing.T) {
 		"a session ends":  {true, func(_ *testing.T, _ *Group, s *Session) { s.Close() }},
 		"another is open": {true, func(t *testing.T, g *Group, s *Session) { open(t, g); s.Close() }},
 		"it hands over": {true, func(t *testing.T, g *Group, s *Session) {
-			go func() { _, _ = g.StepDown(context.WithoutCancel(t.Context()), "b") }()
+			go func() { _ = insist(context.WithoutCancel(t.Context()), g.inFavourOf("b")) }()
 			next(t, s, Stop)
 			s.Close()
 		}},

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -22,7 +23,11 @@ func TestStepDown(t *testing.T) {
 	if _, err := town.of("c").StepDown(soon(t), "nobody"); !errors.Is(err, ErrNobody) {
 		t.Errorf("in favour of nobody: %v", err)
 	}
-	l, err := town.of("c").StepDown(soon(t), "a")
+	var l Leader
+	err := insist(soon(t), func(ctx context.Context) (err error) {
+		l, err = town.of("c").StepDown(ctx, "a")
+		return err
+	})
 	if err != nil || l.Coordinator != "a" && l.Coordinator != "b" {
 		t.Errorf("c stepped down: %+v, %v", l, err)
 	}
@@ -84,6 +89,7 @@ func TestLeavingWaitsForTheApplication(t *testing.T) {
 			s := open(t, a)
 			lead := next(t, s, Lead)
 			if b := town.of("b"); b != nil {
+				await(t, b, "it follows a", func(l Leader) bool { return l.Coordinator == "a" }) // Or it takes the office itself.
 				open(t, b)
 			}
 			if name == "a hand-over has begun" {

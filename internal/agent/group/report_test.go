@@ -128,15 +128,8 @@ func TestWithholdingWaitsForTheApplication(t *testing.T) {
 		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 	}
 	withheld := make(chan error, 1)
-	go func() {
-		for {
-			err := c.Withhold(soon(t))
-			if !errors.Is(err, ErrNobody) { // They have to say first that they would take over.
-				withheld <- err
-				return
-			}
-		}
-	}()
+	ctx := soon(t)
+	go func() { withheld <- insist(ctx, c.Withhold) }()
 	next(t, s, Stop)
 	if l := town.of("a").Leader(); l.Coordinator != "c" {
 		t.Errorf("while its application stops, a says %+v", l)

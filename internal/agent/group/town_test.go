@@ -3,6 +3,7 @@ package group
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -155,6 +156,24 @@ func await(t *testing.T, g *Group, what string, wanted func(Leader) bool) Leader
 		if wanted(change.Leader) {
 			return change.Leader
 		}
+	}
+}
+
+// insist asks again as long as nobody is ready to take over: they have to say
+// first that they are.
+func insist(ctx context.Context, ask func(context.Context) error) error {
+	for {
+		if err := ask(ctx); !errors.Is(err, ErrNobody) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// inFavourOf has a process step down.
+func (g *Group) inFavourOf(to string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := g.StepDown(ctx, to)
+		return err
 	}
 }
 
