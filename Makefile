@@ -118,14 +118,15 @@ test-root: ## Run the tests of the operator, the agent and the core.
 	if [ -n "$$concurrent" ]; then $(GO_TEST) -race $$concurrent; fi; \
 	if [ -n "$$agents" ]; then $(GO_TEST) -race -p 1 $$agents; fi
 
-# Never from the cache (-count 1): they also read files outside their own module, and Go doesn't look at those again.
+# Never from the cache (-count 1): they also read files outside their own module, and Go doesn't look at those again. Built as
+# the tools are, so that the linter isn't compiled twice.
 .PHONY: test-modules
 test-modules: ## Run the tests of the linter's rules, of the images and of the alerts.
 	@if [ $$(id -u) != 0 ]; then \
 		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests, and some need root: run it as root" >&2; exit 1; fi; \
 		echo "not root: skipping the tests that run a program in an empty root folder"; \
 	fi
-	@for module in $(filter-out . hack/cluster,$(MODULES)); do (cd $$module && $(GO_TEST) -count 1 ./...); done
+	@for module in $(filter-out . hack/cluster,$(MODULES)); do (cd $$module && CGO_ENABLED=0 $(GO_TEST) -trimpath -count 1 ./...); done
 
 # Most of the time they wait, so they wait side by side.
 .PHONY: test-clusters
@@ -153,7 +154,7 @@ test-e2e-if-possible:
 
 .PHONY: test-lint
 test-lint: ## Prove that each lint rule refuses what it should.
-	@$(GO) -C hack/tools/golangci test -count 1 ./...
+	@CGO_ENABLED=0 $(GO) -C hack/tools/golangci test -trimpath -count 1 ./...
 
 .PHONY: bench
 bench: ## Run the benchmarks; BENCH=regexp chooses, COUNT=n repeats, BENCHTIME=5s prolongs.

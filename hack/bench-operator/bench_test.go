@@ -45,7 +45,7 @@ func TestOnAnAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	report, err := measure(ctx, &options{
-		parts: []string{leasePart, scalePart}, leaseRounds: 1, leaseIdle: 5 * time.Second,
+		parts: []string{leasePart, scalePart}, settle: 500 * time.Millisecond, leaseRounds: 1, leaseIdle: 5 * time.Second,
 		groups: 3, members: 3, rate: 5, elections: 2 * time.Second, idle: time.Second, bystanders: 1, profile: profile,
 	}, io.Discard)
 	if err != nil {

@@ -264,7 +264,7 @@ func (s *site) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, 2*settle); err != nil {
+	if err := figures.Pass(ctx, 2*s.options.settle); err != nil {
 		return err
 	}
 	s.say("cluster: counting requests for %s", s.options.clusterIdle)

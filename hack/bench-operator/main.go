@@ -51,6 +51,8 @@ var allParts = []string{leasePart, scalePart, clusterPart}
 type options struct {
 	parts  []string
 	output string
+	// settle is a while in which what was begun comes to its end.
+	settle time.Duration
 
 	leaseRounds int
 	leaseIdle   time.Duration
@@ -88,6 +90,7 @@ func newRoot() *cobra.Command {
 	flags := root.Flags()
 	flags.StringSliceVar(&o.parts, "part", allParts, "what to measure: lease, scale, cluster")
 	flags.StringVarP(&o.output, "output", "o", "table", "table or json")
+	flags.DurationVar(&o.settle, "settle", 5*time.Second, "how long is waited before something is counted, until what was begun before has come to its end")
 	flags.IntVar(&o.leaseRounds, "lease-rounds", 2, "lease: how often its leader is killed")
 	flags.DurationVar(&o.leaseIdle, "lease-idle", time.Minute, "lease: how long requests are counted")
 	flags.IntVar(&o.groups, "groups", 1000, "scale: how many groups")

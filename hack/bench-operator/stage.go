@@ -111,7 +111,7 @@ func (st *stage) lookAtEmpty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, settle); err != nil {
+	if err := figures.Pass(ctx, st.options.settle); err != nil {
 		return err
 	}
 	usage, err := st.manager.usage()
@@ -126,9 +126,6 @@ func (st *stage) lookAtEmpty(ctx context.Context) error {
 	st.wardrobe = wardrobe
 	return err
 }
-
-// settle is a while in which what was begun comes to its end.
-const settle = 5 * time.Second
 
 // populate makes groups and pods, while no manager runs.
 func (st *stage) populate(ctx context.Context) (err error) {
@@ -174,7 +171,7 @@ func (st *stage) start(ctx context.Context) error {
 	if err := <-elected; err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, settle); err != nil {
+	if err := figures.Pass(ctx, st.options.settle); err != nil {
 		return err
 	}
 	usage, err := st.manager.usage()
@@ -293,7 +290,7 @@ func (st *stage) hold(ctx context.Context, g *ledger, w awaited) error {
 // idle counts what the manager asks for while nothing happens.
 func (st *stage) idle(ctx context.Context) error {
 	// What the elections left to do, and then a while.
-	if err := figures.Pass(ctx, 2*settle); err != nil {
+	if err := figures.Pass(ctx, 2*st.options.settle); err != nil {
 		return err
 	}
 	st.say("scale: counting requests for %s", st.options.idle)
@@ -347,7 +344,7 @@ func (st *stage) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, 2*settle); err != nil {
+	if err := figures.Pass(ctx, 2*st.options.settle); err != nil {
 		return err
 	}
 	after, err := st.requests.count(ctx)
