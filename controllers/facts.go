@@ -252,17 +252,11 @@ func (s *scene) patient() bool {
 	return s.again.due(s.memory.first.Add(patience), s.now)
 }
 
-// ahead is how far ahead of ours the clock of another operator may be.
-const ahead = 24 * time.Hour
-
 // published is what the ConfigMap has of this group, and the highest revision
 // that is known: that of an earlier group of the name counts, and what an agent
 // has seen of a ConfigMap that is gone.
-//
-// A revision is a time, or a few above one. One that is far ahead is a mistake or a
-// lie: nothing could be newer.
 func (s *scene) published() (document *control.Document, revision int64) {
-	newest := s.now.Add(ahead).UnixMilli()
+	newest := control.NewestRevision(s.now)
 	revision = s.memory.revision
 	for _, voice := range s.voices {
 		if voice.Report.Revision <= newest {

@@ -13,6 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/lists"
+	"github.com/conclave-dev/conclave/internal/control"
 )
 
 // registrar decides which groups the agent takes part in, by the documents that it
@@ -84,14 +85,9 @@ func (r *registrar) offer(source, group string, document []byte) (<-chan error, 
 	return d.add(&task{source: source, group: g, document: document})
 }
 
-// ahead is how far ahead of this machine's clock a revision may be.
-const ahead = 24 * time.Hour
-
-// plausible refuses a revision that no operator has made. A revision is a time in
-// milliseconds, or a few above one. Whoever took one that is far ahead would take
-// nothing that comes after it.
+// plausible refuses a revision that no operator has made.
 func plausible(revision int64) error {
-	if revision <= time.Now().Add(ahead).UnixMilli() {
+	if revision <= control.NewestRevision(time.Now()) {
 		return nil
 	}
 	return fmt.Errorf("revision %d is more than a day ahead of this machine's clock, which it should be close to in milliseconds since 1970: "+
