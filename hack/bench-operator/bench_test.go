@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/internal/reliance"
 )
 
 // TestMain lets this program be what the benchmark starts once more.
@@ -44,6 +46,9 @@ func TestOnAnAPIServer(t *testing.T) {
 	profile := filepath.Join(t.TempDir(), "profile")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
+	if err := errors.Join(reliance.OnProgram(ctx, ".", "./cmd/manager"), reliance.OnFolder("config")); err != nil {
+		t.Fatal(err)
+	}
 	report, err := measure(ctx, &options{
 		parts: []string{leasePart, scalePart}, settle: 500 * time.Millisecond, leaseRounds: 1, leaseIdle: 5 * time.Second,
 		groups: 3, members: 3, rate: 5, elections: 2 * time.Second, idle: time.Second, bystanders: 1, profile: profile,

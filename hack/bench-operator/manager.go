@@ -16,7 +16,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/figures"
 	"github.com/conclave-dev/conclave/internal/freeport"
-	"github.com/conclave-dev/conclave/internal/reliance"
 )
 
 // system is the manager's namespace, and managerUser its service account.
@@ -46,9 +45,6 @@ func (m *measurer) newManager(ctx context.Context, s *server, deployment *appsv1
 	}
 	if p.logFile == "" {
 		p.logFile = filepath.Join(m.folder, "manager.log")
-	}
-	if err := reliance.OnProgram(ctx, ".", "./cmd/manager"); err != nil {
-		return nil, err
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", p.binary, "./cmd/manager")
 	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
