@@ -24,8 +24,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/freeport"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -42,6 +40,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/apiserver"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/freeport"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
 

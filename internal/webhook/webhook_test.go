@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/freeport"
-
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +28,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/apiserver"
 	"github.com/conclave-dev/conclave/internal/authority"
+	"github.com/conclave-dev/conclave/internal/freeport"
 	"github.com/conclave-dev/conclave/internal/injection"
 	"github.com/conclave-dev/conclave/internal/webhook"
 )

@@ -47,6 +47,15 @@ func refused(t *testing.T, c client.Client, object *unstructured.Unstructured, f
 	}
 }
 
+// taken: all are, as they are and with nothing more in them.
+func taken(t *testing.T, c client.Client, objects []*unstructured.Unstructured) {
+	t.Helper()
+	apply(t, c, objects)
+	for _, object := range objects {
+		refused(t, c, object, "spec", "nonsense")
+	}
+}
+
 // ofOthers are the objects of a group of kinds.
 func ofOthers(objects []*unstructured.Unstructured, group string) []*unstructured.Unstructured {
 	var found []*unstructured.Unstructured
@@ -68,10 +77,7 @@ func TestThePrometheusOperatorTakesTheMonitoring(t *testing.T) {
 	if len(monitoring) != 2 {
 		t.Fatalf("there are %d objects for it", len(monitoring))
 	}
-	apply(t, c, monitoring)
-	for _, object := range monitoring {
-		refused(t, c, object, "spec", "nonsense")
-	}
+	taken(t, c, monitoring)
 }
 
 func TestCertManagerTakesTheCertificate(t *testing.T) {
@@ -88,10 +94,7 @@ func TestCertManagerTakesTheCertificate(t *testing.T) {
 	if err != nil || len(objects) != 2 {
 		t.Fatalf("there are %d objects for it: %v", len(objects), err)
 	}
-	apply(t, c, objects)
-	for _, object := range objects {
-		refused(t, c, object, "spec", "nonsense")
-	}
+	taken(t, c, objects)
 }
 
 // namespaceOf has the manager's namespace be there.

@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/reliance"
-
 	"github.com/conclave-dev/conclave/internal/agent/troupe"
 	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/reliance"
 )
 
 // run runs the agent as a process of its own.
