@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,37 +240,44 @@ func TestRequestsAreBounded(t *testing.T) {
 }
 
 func TestFewEnrolmentsAreUnderWayAtOnce(t *testing.T) {
-	var mu sync.Mutex
-	active, most := 0, 0
-	open := make(chan struct{})
+	const asking, allowed = 32, 16
+	var active atomic.Int32
+	came, leave := make(chan int32, asking), make(chan struct{})
+	defer close(leave)
 	s := newStage(t, func(c client.Client) client.Client {
 		return reviewing{c, func(*authenticationv1.TokenReview) error {
-			mu.Lock()
-			active++
-			most = max(most, active)
-			if active == 16 {
-				close(open)
-			}
-			mu.Unlock()
-			<-open
-			mu.Lock()
-			active--
-			mu.Unlock()
+			came <- active.Add(1)
+			<-leave
+			active.Add(-1)
 			return errors.New("away")
 		}}
 	})
 	var all sync.WaitGroup
-	for range 64 {
+	for range asking {
 		all.Go(func() {
 			if status, _, refusal := s.post("token"); status != http.StatusServiceUnavailable {
 				t.Error(status, refusal)
 			}
 		})
 	}
-	all.Wait()
-	if most != 16 {
-		t.Errorf("%d were under way at once", most)
+	// As many come as may, and then one for each that leaves.
+	for i := range asking {
+		if i >= allowed {
+			leave <- struct{}{}
+		}
+		select {
+		case now := <-came:
+			if now > allowed {
+				t.Errorf("%d were under way at once", now)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%d came, and no more", i)
+		}
 	}
+	for range allowed {
+		leave <- struct{}{}
+	}
+	all.Wait()
 }
 
 func TestAnEnrolmentBringsTheGroups(t *testing.T) {
