@@ -22,8 +22,10 @@ func Build(ctx context.Context, root, folder string) ([]*unstructured.Unstructur
 	if err != nil {
 		return nil, err
 	}
-	if err := reliance.OnFolder(filepath.Join(root, "config")); err != nil { // For one folder is built from others.
-		return nil, err
+	for _, read := range []string{"config", filepath.Join("hack", "tools", "kustomize")} { // For one folder is built from others.
+		if err := reliance.OnFolder(filepath.Join(root, read)); err != nil {
+			return nil, err
+		}
 	}
 	command := exec.CommandContext(ctx, tool, "kustomize", "build", folder)
 	command.Dir = root

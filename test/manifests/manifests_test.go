@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/apiserver"
+	"github.com/conclave-dev/conclave/internal/reliance"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
 
@@ -282,6 +283,11 @@ func TestCertManagerCanMakeTheWebhooksCertificate(t *testing.T) {
 // installer is what make build-installer writes.
 func installer(t *testing.T, variables ...string) (string, []*unstructured.Unstructured) {
 	t.Helper()
+	for _, read := range []string{"Makefile", "config", "hack/tools"} {
+		if err := reliance.OnFolder(filepath.Join(root, read)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	file := filepath.Join(t.TempDir(), "install.yaml")
 	command := exec.CommandContext(t.Context(), "make", append([]string{"-s", "build-installer", "INSTALLER=" + file}, variables...)...)
 	command.Dir = root

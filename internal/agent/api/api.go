@@ -195,7 +195,7 @@ func stopped(g Group, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if request.Term == 0 {
-		refuse(w, http.StatusBadRequest, errors.New(`say in which term you stopped, as in {"term":27993601}`))
+		refuse(w, http.StatusBadRequest, errors.New(`say in which term you stopped, as in {"term":279502082}`))
 		return
 	}
 	if err := g.Stopped(r.Context(), r.PathValue("session"), request.Term); err != nil {
