@@ -132,7 +132,7 @@ func (d *deployed) apply() {
 
 // start runs the manager; the function that it returns ends it, and returns its
 // exit status.
-func (d *deployed) start() func() int {
+func (d *deployed) start(flags ...string) func() int {
 	d.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
 		port, err := freeport.Find()
@@ -141,7 +141,7 @@ func (d *deployed) start() func() int {
 		}
 		d.port[flag] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	args := []string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}
+	args := append([]string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}, flags...)
 	for flag, address := range d.port {
 		if strings.HasSuffix(flag, "port") {
 			_, address, _ = strings.Cut(address, ":")

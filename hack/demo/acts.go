@@ -92,14 +92,17 @@ func (s *show) apply(ctx context.Context) error {
 // and when it has been stable for a while, it leads again.
 func (s *show) killProcess(ctx context.Context) error {
 	return s.strike(ctx, "kill -9", func(victim row) error { return s.place.killAgent(ctx, victim.Pod, s.nodeOf(victim.Pod)) },
-		func(victim, other row) bool { return other.Pod != victim.Pod })
+		others)
 }
 
 func (s *show) deletePod(ctx context.Context) error {
 	return s.strike(ctx, "kubectl delete pod --grace-period=0 --force", func(victim row) error {
 		return quietly(s.place.kubectl(ctx, "delete", "pod", victim.Pod, "--namespace", namespace, "--grace-period=0", "--force"))
-	}, func(victim, other row) bool { return other.Pod != victim.Pod })
+	}, others)
 }
+
+// others: a pod that is taken away leaves all the others.
+func others(victim, other row) bool { return other.Pod != victim.Pod }
 
 // cutOff leaves the coordinator running, where nobody hears it and it hears nobody.
 func (s *show) cutOff(ctx context.Context) (err error) {
