@@ -12,13 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/folder"
 )
 
-// calm is how long a file must not change before it is taken over: it may be
-// written in pieces. lookEvery is how often to look where the kernel can't tell,
-// and to try again what the disk has refused.
-const (
-	calm      = 100 * time.Millisecond
-	lookEvery = time.Second
-)
+// tryAgain is when to try again what the disk has refused.
+const tryAgain = time.Second
 
 // file is a configuration and what was in it when it was taken over.
 type file struct {
@@ -41,19 +36,17 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 		defer stop()
 	}
 	tried, settled := f.content, true
-	soon := time.After(0) // It may have changed before anybody watched.
+	var next time.Duration // It may have changed before anybody watched.
 	for {
-		if soon == nil && (changes == nil || !settled) {
-			soon = time.After(lookEvery)
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-changes:
-			soon = time.After(calm)
-			continue
-		case <-soon:
-			soon = nil
+		case <-time.After(next):
+		}
+		next = folder.LookAfter(changes)
+		if !settled {
+			next = tryAgain
 		}
 		now := fingerprint(f.path)
 		if now == tried && settled {
@@ -61,9 +54,9 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 		}
 		changed := now != tried
 		tried = now
-		next, err := load(f.path)
+		c, err := load(f.path)
 		if err == nil {
-			err = a.Reload(ctx, next)
+			err = a.Reload(ctx, c)
 		}
 		settled = err == nil || !agent.Temporary(err)
 		switch {

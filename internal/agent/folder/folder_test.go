@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -61,6 +62,23 @@ func TestTroubleOfTheKernelMayHideAChange(t *testing.T) {
 	await(t, news, "something has happened")
 	close(watcher.Events)
 	<-ended
+}
+
+// TestWhatNeverRestsIsToldAllTheSame: a log may be written beside the file.
+func TestWhatNeverRestsIsToldAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watcher := &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}
+		news := make(chan struct{}, 1)
+		go tell(watcher, news, slog.New(slog.DiscardHandler))
+		defer close(watcher.Events)
+		for begun := time.Now(); len(news) == 0; {
+			watcher.Events <- fsnotify.Event{}
+			time.Sleep(calm / 2)
+			if time.Since(begun) > 2*patience {
+				t.Fatal("it isn't told")
+			}
+		}
+	})
 }
 
 // TestAFolderThatIsNotThereIsRefused.

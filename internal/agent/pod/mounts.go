@@ -16,13 +16,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/control"
 )
 
-// calm is how long the folder must not change before it is looked at; lookEvery is
-// how often to look where the kernel can't tell.
-const (
-	calm      = 100 * time.Millisecond
-	lookEvery = time.Second
-)
-
 // mounts are the documents and authorities that kubelet puts into the pod, and
 // replaces all at once by a link in their folder. They may be a minute behind what
 // the operator says.
@@ -46,21 +39,17 @@ func (m *mounts) watch(ctx context.Context) {
 	} else {
 		defer stop()
 	}
-	soon := time.After(0) // Something may have changed before anybody watched.
+	var next time.Duration // Something may have changed before anybody watched.
 	for {
-		if soon == nil && changes == nil {
-			soon = time.After(lookEvery)
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-changes:
-			soon = time.After(calm)
-		case <-soon:
-			soon = nil
-			m.look()
-			m.news()
+		case <-time.After(next):
 		}
+		next = folder.LookAfter(changes)
+		m.look()
+		m.news()
 	}
 }
 
