@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/wire"
 )
 
@@ -32,13 +33,28 @@ func (g *Group) agrees(peer string, letter *wire.Letter) bool {
 	default:
 		return false
 	}
+	g.complain()
+	return why == ""
+}
+
+// forget drops those who are members no more: nobody hears from them that they agree.
+func (g *Group) forget() {
+	maps.DeleteFunc(g.dissenters, func(peer, _ string) bool {
+		named := func(m config.Member) bool { return m.Name == peer }
+		return !slices.ContainsFunc(g.list.Members, named) &&
+			(g.list.Previous == nil || !slices.ContainsFunc(g.list.Previous.Members, named))
+	})
+	g.complain()
+}
+
+// complain shows who isn't listened to.
+func (g *Group) complain() {
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(g.dissenters)) {
 		problems = append(problems, fmt.Sprintf("group %s: %s %s, and isn't listened to", g.cfg.Group.Name, name, g.dissenters[name]))
 	}
 	g.problems.Store(&problems)
 	g.reporter.stale = true
-	return why == ""
 }
 
 // Problems are why peers aren't listened to, a line for each.

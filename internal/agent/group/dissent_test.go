@@ -58,6 +58,24 @@ func TestPeersThatGoByOtherRulesAreNotListenedTo(t *testing.T) {
 	}
 }
 
+// TestWhoHasLeftIsNoProblem: nobody will hear that it agrees again.
+func TestWhoHasLeftIsNoProblem(t *testing.T) {
+	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
+	two := config.List{Version: 2, Members: one.Members[:1], Previous: &one}
+	three := config.List{Version: 3, Members: two.Members, Previous: &two}
+	g := &Group{dissenters: map[string]string{"b": "has another list"}}
+	for _, step := range []struct {
+		list     config.List
+		problems int
+	}{{one, 1}, {two, 1}, {three, 0}} {
+		g.list = step.list
+		g.forget()
+		if problems := g.Problems(); len(problems) != step.problems {
+			t.Errorf("under version %d the problems are %q", step.list.Version, problems)
+		}
+	}
+}
+
 // TestNewMembersDoNotMakeOldOnesDeaf: the coordinator goes by a newer list, and
 // suspects or favours somebody of whom this member hasn't heard.
 func TestNewMembersDoNotMakeOldOnesDeaf(t *testing.T) {

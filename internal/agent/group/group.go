@@ -171,6 +171,7 @@ func (g *Group) enter(list config.List, roster *election.Roster) {
 		}
 	}
 	g.peers.Store(&peers)
+	g.forget()
 	g.heardOf.Store(int64(len(g.names.byID)))
 }
 

@@ -34,6 +34,7 @@ type conn struct {
 	members map[string]string
 	// until is when its certificate expires, zero: never.
 	until time.Time
+	began time.Time
 	// place is the address at which the peer's process listens, if placed.
 	place  string
 	placed atomic.Bool
@@ -56,7 +57,7 @@ func newConn(
 ) *conn {
 	return &conn{
 		mesh: m, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life,
-		members: shown.members, until: shown.until, place: place,
+		members: shown.members, until: shown.until, began: time.Now(), place: place,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -202,6 +203,9 @@ func (c *conn) read() error {
 			// No reason to close what other groups share: a file may name a group
 			// before the certificate does.
 			c.mesh.stray(c.name, frame.Letter.Group)
+			if time.Since(c.began) > c.mesh.StrayLimit {
+				return errors.New("its certificate may name more groups by now")
+			}
 		default:
 			c.mesh.Events.Letter(c.name, frame.Letter)
 		}

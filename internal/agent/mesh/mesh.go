@@ -45,6 +45,7 @@ import (
 // The waits of connections. None of them decides an election.
 const (
 	handshakeLimit = 2 * time.Second
+	strayLimit     = time.Minute
 	frameLimit     = 2 * time.Second
 	dialLimit      = 500 * time.Millisecond
 	// redial is about how long to wait after an attempt that failed.
@@ -105,6 +106,10 @@ type Config struct {
 	// HandshakeLimit is for TLS and the Hellos, and FrameLimit for the rest of a
 	// frame that has begun; 2 s each if they aren't set.
 	HandshakeLimit, FrameLimit time.Duration
+	// StrayLimit is how old a connection may get whose peer writes in a group that
+	// its certificate doesn't name: it may have another one by now, which it shows
+	// when they connect again. 1 min if it isn't set.
+	StrayLimit time.Duration
 }
 
 // Mesh is all connections of an agent.
@@ -128,6 +133,7 @@ type Mesh struct {
 func New(config Config) *Mesh {
 	m := &Mesh{Config: config, peers: map[string]*peer{}}
 	m.HandshakeLimit = cmp.Or(config.HandshakeLimit, handshakeLimit)
+	m.StrayLimit = cmp.Or(config.StrayLimit, strayLimit)
 	m.FrameLimit = cmp.Or(config.FrameLimit, frameLimit)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.tasks.Go(m.accept)
