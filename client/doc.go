@@ -51,7 +51,7 @@
 //
 // The session is the sign of life of the whole process. It breaks when the
 // process ends, not when a part of it hangs: that takes a probe. Programs that
-// share an agent are one process to the election: all that have a session lead
-// at the same time, and when one of those dies, or the probe finds it unwell,
-// the role is given up at once, without waiting for the others to return.
+// share an agent are one process to the election, and the one whose session is
+// the oldest is told to lead. When that one dies, the role is given up, and the
+// next session may be told to lead in another tenure.
 package client

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/signal"
 	"syscall"
@@ -32,6 +33,7 @@ CONCLAVE_CA and CONCLAVE_PROBE.`,
 			s.Mounted, s.State, s.API, s.Build = given.Mounted, given.State, given.API, version
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			context.AfterFunc(ctx, stop) // Another signal doesn't wait for anything.
 			return pod.Run(ctx, s, logger(cmd.ErrOrStderr(), verbose))
 		},
 	}

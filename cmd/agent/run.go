@@ -42,6 +42,7 @@ func addRun(root *cobra.Command) {
 func takePart(ctx context.Context, path string, log *slog.Logger) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	context.AfterFunc(ctx, stop) // Another signal doesn't wait for anything.
 	file := look(path)
 	c, err := load(path)
 	if err != nil {

@@ -24,6 +24,9 @@ import (
 type Groups interface {
 	Names() []string
 	Find(name string) (Group, bool)
+	// Awaits reports whether the agent is going to take part in a group, as soon as it
+	// knows who else does.
+	Awaits(name string) bool
 	// Problems are why the agent isn't ready, a line for each; none if it is.
 	Problems() []string
 }
@@ -140,11 +143,14 @@ func (a *api) of(handle func(Group, http.ResponseWriter, *http.Request)) http.Ha
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("group")
 		g, ok := a.groups.Find(name)
-		if !ok {
+		switch {
+		case ok:
+			handle(g, w, r)
+		case a.groups.Awaits(name):
+			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("this agent takes no part in %s yet: GET /readyz says why", name))
+		default:
 			refuse(w, http.StatusNotFound, fmt.Errorf("this agent is in no group %q: GET /v1/groups lists those it is in", name))
-			return
 		}
-		handle(g, w, r)
 	}
 }
 
@@ -156,9 +162,9 @@ func (a *api) list(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string][]string{"groups": names})
 }
 
-// leader answers as late as it can: what it says about this process has been
-// checked against its tenure, and is worth less with each moment that passes.
-// leader answers who leads. Whoever renews a session's tenure will be told to
+// leader answers who leads, as late as it can: what it says about this process has
+// been checked against its tenure, and is worth less with each moment that passes.
+// Whoever renews a session's tenure will be told to
 // stop, and who asks for the HEAD is told nothing to rely on; all others are
 // promised that nobody succeeds before the time that remains is over.
 func leader(g Group, w http.ResponseWriter, r *http.Request) {

@@ -43,6 +43,8 @@ func newStand() *stand {
 	}
 }
 
+func (s *stand) Awaits(name string) bool { return name == "awaited" }
+
 func (s *stand) Names() []string { return []string{"ledger"} }
 
 func (s *stand) Find(name string) (Group, bool) { return s, name == "ledger" || name == "a/b" }

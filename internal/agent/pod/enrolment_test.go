@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/identity"
@@ -25,6 +27,9 @@ func (g *guest) isNotReady(because string) {
 	})
 }
 
+// errLed is what an application returns that has led.
+var errLed = errors.New("led")
+
 // TestWithoutACertificateTheApplicationIsAnswered, told what is missing, and told
 // once in the log, however often it is tried.
 func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
@@ -36,12 +41,20 @@ func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.start()
+	led, seen := make(chan error, 1), make(chan struct{})
+	leading := func(context.Context, uint64) error {
+		<-seen
+		return errLed
+	}
+	go func() { led <- client.Run(t.Context(), "ledger", leading, client.At("http://"+a.settings.API)) }()
 	a.isNotReady("waits for its certificate: the token to show to the identity service: open ")
 	if status, body := a.ask("/healthz"); status != http.StatusOK {
 		t.Errorf("it is said to be unwell: %d %s", status, body)
 	}
-	if status, body := a.ask("/v1/groups/ledger/leader"); status != http.StatusNotFound {
-		t.Errorf("it says %d %s", status, body)
+	for group, want := range map[string]int{"ledger": http.StatusServiceUnavailable, "other": http.StatusNotFound} {
+		if status, body := a.ask("/v1/groups/" + group + "/leader"); status != want {
+			t.Errorf("of %s it says %d %s", group, status, body)
+		}
 	}
 	c.refuse("this pod names no group")
 	a.mount(map[string]string{"token": "bank/a\n"})
@@ -58,6 +71,11 @@ func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
 	}
 	c.refuse("")
 	a.watch().await("a leads", leads("a"))
+	close(seen)
+	// A program that was there from the first moment on has waited.
+	if err := <-led; !errors.Is(err, errLed) {
+		t.Error("the application hasn't led:", err)
+	}
 	a.isNotReady("group audit: it isn't known who takes part")
 	if _, body := a.ask("/readyz"); strings.Contains(body, "certificate") {
 		t.Errorf("it still says %s", body)

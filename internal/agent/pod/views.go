@@ -37,6 +37,12 @@ func (l local) Find(name string) (api.Group, bool) {
 	return nil, false
 }
 
+// Awaits a group that the pod names: its operator will say who takes part.
+func (p *pod) Awaits(name string) bool {
+	_, err := p.registrar.find(name)
+	return err == nil
+}
+
 // Problems are why the agent isn't ready: also, that it doesn't take part in a group
 // that its pod names.
 func (l local) Problems() []string {
