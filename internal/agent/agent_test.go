@@ -98,3 +98,28 @@ func TestAgentsElect(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoIsWithheldStaysSo with other settings, also if nobody waits for them.
+func TestWhoIsWithheldStaysSo(t *testing.T) {
+	agents := cast(t, 3, office.Majority, "StatusTable")
+	await(t, agents, "c")
+	a := agents["a"]
+	before, _ := a.Find("ledger")
+	if err := before.Withhold(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := a.Config().Groups[0]
+	next.Timing.Drain++
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if err := a.Take(gone, next, func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	after, ok := a.Find("ledger")
+	if !ok || after == before {
+		t.Fatalf("it hasn't joined again: %t", ok)
+	}
+	if withheld, err := after.Withheld(t.Context()); err != nil || !withheld {
+		t.Errorf("with its new settings, it is withheld: %t, %v", withheld, err)
+	}
+}

@@ -61,8 +61,12 @@ func (a *Agent) joinAgain(ctx context.Context, before, next config.Group) error 
 	a.mu.RLock()
 	m := a.groups[next.Name]
 	a.mu.RUnlock()
-	withheld := m.Withheld(ctx)
-	m.leave(context.WithoutCancel(ctx)) // While letters and answers still find it.
+	ctx = context.WithoutCancel(ctx) // It is brought to its end, whether or not somebody waits.
+	withheld, err := m.Withheld(ctx)
+	if err != nil {
+		return err
+	}
+	m.leave(ctx) // While letters and answers still find it.
 	return a.join(ctx, next, withheld)
 }
 

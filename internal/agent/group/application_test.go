@@ -3,6 +3,8 @@ package group
 import (
 	"context"
 	"errors"
+	"reflect"
+	"runtime"
 	"testing"
 	"time"
 
@@ -293,5 +295,33 @@ func TestAnOldTenureIsNoNews(t *testing.T) {
 			}
 		}
 		s.Close() // The next one's turn.
+	}
+}
+
+// TestWhoDoesNotWaitIsToldNothing: what was asked may still be found out, by
+// somebody else's goroutine.
+func TestWhoDoesNotWaitIsToldNothing(t *testing.T) {
+	g := found(t, map[string]int{"a": 10}, nil).of("a")
+	for what, ask := range map[string]func(context.Context) (any, error){
+		"the status":             func(ctx context.Context) (any, error) { return g.Status(ctx) },
+		"whether it is withheld": func(ctx context.Context) (any, error) { return g.Withheld(ctx) },
+	} {
+		held, release := make(chan struct{}), make(chan struct{})
+		if err := g.do(func() { close(held); <-release }); err != nil {
+			t.Fatal(err)
+		}
+		<-held
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for len(g.mail) == 0 {
+				runtime.Gosched()
+			}
+			cancel()
+			<-ctx.Done()
+			close(release)
+		}()
+		if answer, err := ask(ctx); err != nil && !reflect.ValueOf(answer).IsZero() {
+			t.Errorf("asked %s, it answers %v and %+v", what, err, answer)
+		}
 	}
 }

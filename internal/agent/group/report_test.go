@@ -113,8 +113,11 @@ func TestWhoIsWithheldDoesNotLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.await(t, "a leads", func(r control.Report) bool { return r.Coordinator == "a" && !r.Withheld })
-	if err := a.Withhold(soon(t)); !errors.Is(err, ErrNobody) || a.Withheld(soon(t)) {
+	if err := a.Withhold(soon(t)); !errors.Is(err, ErrNobody) {
 		t.Errorf("the only one is withheld: %v, %+v", err, e.last())
+	}
+	if withheld, err := a.Withheld(soon(t)); err != nil || withheld {
+		t.Errorf("the only one is withheld although that was refused: %t, %v", withheld, err)
 	}
 }
 

@@ -92,6 +92,9 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 			})
 		}
 	})
+	if err != nil {
+		return Status{}, err // It may still be written.
+	}
 	status.Leader = g.Leader()
-	return status, err
+	return status, nil
 }

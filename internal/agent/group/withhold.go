@@ -33,10 +33,13 @@ func (g *Group) withhold(ctx context.Context) error {
 	return refused
 }
 
-// Withheld reports whether it is, unless ctx ends before that is known.
-func (g *Group) Withheld(ctx context.Context) (withheld bool) {
-	_ = g.ask(ctx, func() { withheld = g.app.withheld }) // A group that was left isn't.
-	return withheld
+// Withheld reports whether it is.
+func (g *Group) Withheld(ctx context.Context) (bool, error) {
+	var withheld bool
+	if err := g.ask(ctx, func() { withheld = g.app.withheld }); err != nil {
+		return false, err
+	}
+	return withheld, nil
 }
 
 // Permit ends that this process is withheld.

@@ -31,7 +31,10 @@ func (p *pod) fend(ctx context.Context, a *agent.Agent) {
 func (p *pod) release(ctx context.Context, a *agent.Agent) {
 	for _, name := range a.Names() {
 		g, ok := a.Find(name)
-		if !ok || !g.Withheld(ctx) {
+		if !ok {
+			continue
+		}
+		if withheld, err := g.Withheld(ctx); err != nil || !withheld {
 			continue
 		}
 		if err := g.Permit(ctx); err != nil {
