@@ -25,17 +25,17 @@ type application struct {
 	// acting was told to lead, and hasn't said that it stopped. There is one at
 	// most in a tenure: two lives of an application must not have the same token.
 	acting *Session
-	// withheld: it must not lead, whatever becomes of it, until further notice.
-	withheld bool
+	// withheld: it must not lead, whatever becomes of it, until further notice;
+	// leaving: for good.
+	withheld, leaving bool
 	// standing is what the Machine was told last.
 	standing bool
 	// term and token are those of the tenure, 0 without one.
 	term  election.Term
 	token election.Token
-	// stopping: it was told to stop.
-	stopping bool
-	// rested is called when nothing acts any more, if somebody waits for that.
-	rested func()
+	// stopping: it was told to stop; retiring: not for a successor, but since it
+	// isn't to lead any more.
+	stopping, retiring bool
 }
 
 func newApplication(of config.Group) application {
@@ -49,9 +49,10 @@ func (a *application) close() {
 }
 
 // alive reports whether it could be coordinator. One that is withheld while it
-// leads hands over first.
+// leads, or leaves, hands over first.
 func (a *application) alive() bool {
-	return a.well && (len(a.sessions) > 0 || !a.bound) && (!a.withheld || a.term != 0)
+	barred := (a.withheld || a.leaving) && a.term == 0
+	return a.well && (len(a.sessions) > 0 || !a.bound) && !barred
 }
 
 func (a *application) find(id string) *Session {
@@ -163,36 +164,48 @@ func (g *Group) closed(s *Session) {
 		return
 	}
 	g.app.sessions = slices.DeleteFunc(g.app.sessions, func(one *Session) bool { return one == s })
-	if g.app.acting == s {
-		g.app.acting = nil
-		if g.app.stopping {
-			g.stoppedIfResting()
-		} else {
-			g.giveUp()
-		}
-	}
-	g.reconsider()
-}
-
-// giveUp withdraws when nothing acts any more: at once, unless somebody who only
-// asked may take this process for the coordinator, as a part of the application
-// may that lives on.
-func (g *Group) giveUp() {
-	rest := g.owed()
-	if g.app.term == 0 || rest <= 0 {
-		g.withdraw()
+	if g.app.acting != s {
+		g.reconsider()
 		return
 	}
-	if !g.app.stopping {
-		g.stop(g.app.term, election.None) // Nobody is promised more.
+	g.app.acting = nil
+	if g.app.stopping {
+		g.stoppedIfResting()
+	} else {
+		g.giveUp()
 	}
+}
+
+// giveUp withdraws when nothing acts any more: neither the session that was told
+// to lead, which has the time to stop, nor somebody who only asked and may take
+// this process for the coordinator, as a part of a dead application may that lives
+// on. Whatever becomes of the application meanwhile, its tenure ends.
+func (g *Group) giveUp() {
+	a := &g.app
+	switch rest := g.owed(); {
+	case a.acting != nil && a.stopping: // It has been told, and its time runs.
+	case a.acting != nil:
+		g.stop(a.term, election.None)
+		a.retiring = true
+		g.withdrawAfter(g.Drain())
+	case a.term == 0 || rest <= 0:
+		g.withdraw()
+	default:
+		if !a.stopping {
+			g.stop(a.term, election.None) // Nobody is promised more.
+		}
+		g.withdrawAfter(rest)
+	}
+}
+
+// withdrawAfter withdraws from the present tenure, if it lasts for so long.
+func (g *Group) withdrawAfter(rest time.Duration) {
 	term := g.app.term
 	time.AfterFunc(rest, func() {
 		_ = g.do(func() { // A group that was left has nothing to give up.
 			if g.app.term == term {
 				g.withdraw()
 			}
-			g.reconsider()
 		})
 	})
 }
@@ -208,7 +221,6 @@ func (g *Group) withdraw() {
 }
 
 // reconsider tells the Machine whether the application lives, if that changed.
-// An application that isn't well any more, and acts, is told to stop first.
 func (g *Group) reconsider() {
 	alive := g.app.alive()
 	switch {
@@ -216,19 +228,8 @@ func (g *Group) reconsider() {
 	case alive:
 		g.app.standing = true
 		g.step(election.Input{Kind: election.Stand})
-	case g.app.acting == nil:
+	default:
 		g.giveUp()
-	case !g.app.stopping:
-		g.stop(g.app.term, election.None)
-		g.app.rested = g.reconsider
-		term := g.app.term
-		time.AfterFunc(g.Drain(), func() {
-			_ = g.do(func() { // A group that was left has nothing to give up.
-				if g.app.term == term && !g.app.alive() {
-					g.withdraw()
-				}
-			})
-		})
 	}
 }
 
@@ -268,9 +269,9 @@ func (g *Group) stoppedIfResting() {
 	if g.app.acting != nil {
 		return
 	}
-	if rested := g.app.rested; rested != nil {
-		g.app.rested = nil
-		rested()
+	if g.app.retiring {
+		g.giveUp()
+		return
 	}
 	term := g.app.term
 	stopped := func() { g.step(election.Input{Kind: election.Stopped, Term: term}) }
@@ -288,7 +289,7 @@ func (g *Group) told(e election.Event) {
 	a := &g.app
 	switch e.Kind {
 	case election.Tenure:
-		a.term, a.token, a.stopping = e.Term, e.Token, false
+		a.term, a.token, a.stopping, a.retiring = e.Term, e.Token, false, false
 		g.lead()
 	case election.Stop:
 		g.stop(e.Term, e.Peer)
@@ -297,10 +298,8 @@ func (g *Group) told(e election.Event) {
 		if s := a.acting; s != nil {
 			g.notices = append(g.notices, func() { s.tell(SessionEvent{Kind: Lost, Term: uint64(e.Term)}) })
 		}
-		a.term, a.token, a.acting, a.stopping, a.rested = 0, 0, nil, false, nil
-		if a.withheld {
-			g.reconsider()
-		}
+		a.term, a.token, a.acting, a.stopping, a.retiring = 0, 0, nil, false, false
+		g.reconsider() // What has become of the application during the tenure had to wait.
 	default:
 	}
 }

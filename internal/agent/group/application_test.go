@@ -143,6 +143,65 @@ func TestAProbeDecidesWhoStands(t *testing.T) {
 	await(t, town.of("b"), "b leads again", leads)
 }
 
+// TestWhoWasToldToStopIsNotLeftInOffice: the probe may find it well again before it
+// has stopped, or its time to do so is over.
+func TestWhoWasToldToStopIsNotLeftInOffice(t *testing.T) {
+	for name, drain := range map[string]time.Duration{"it stops": time.Minute, "it doesn't": 50 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			c := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Timing.Drain = drain }).of("c")
+			s := open(t, c)
+			lead := next(t, s, Lead)
+			unwell(t, c)
+			if err := c.Probed(soon(t), true); err != nil {
+				t.Fatal(err)
+			}
+			stop := next(t, s, Stop)
+			if drain < time.Minute {
+				next(t, s, Lost)
+			} else if err := c.Stopped(soon(t), s.ID(), stop.Term); err != nil {
+				t.Fatal(err)
+			}
+			if again := next(t, s, Lead); again.Token <= lead.Token { // It is the highest.
+				t.Errorf("the token went from %d to %d", lead.Token, again.Token)
+			}
+		})
+	}
+}
+
+// TestWhoIsUnwellDoesNotLeadAgain, also when its tenure lapses before it has stopped.
+func TestWhoIsUnwellDoesNotLeadAgain(t *testing.T) {
+	a := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second }).of("a")
+	s := open(t, a)
+	next(t, s, Lead)
+	unwell(t, a)
+	next(t, s, Stop)
+	lapse(t, a)
+	next(t, s, Lost)
+	if err := a.ask(soon(t), func() {
+		if a.app.standing {
+			t.Error("it stands for election")
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lapse keeps a group from renewing its tenure until that has run out.
+func lapse(t *testing.T, g *Group) {
+	t.Helper()
+	held, release := make(chan struct{}), make(chan struct{})
+	if err := g.do(func() { close(held); <-release }); err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	defer close(release)
+	for ctx := soon(t); g.cfg.Clock.Until(g.now.Load().until) > 0; time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatal(ctx.Err())
+		}
+	}
+}
+
 // TestATenureEndsByTheClock: also where the group's goroutine can't notice.
 func TestATenureEndsByTheClock(t *testing.T) {
 	g := found(t, map[string]int{"a": 10}, nil).of("a")

@@ -74,50 +74,35 @@ func (g *Group) Leave(ctx context.Context) {
 	watcher := g.Watch("")
 	drained, cancel := context.WithTimeout(ctx, g.Drain()+handOverMax)
 	defer cancel()
-	switch err := g.offer(drained, ""); {
-	case err == nil, errors.Is(err, errStopping):
-		g.await(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
+	err := g.retire(drained)
+	g.await(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
+	if err == nil || errors.Is(err, errStopping) {
 		taken, cancel := context.WithTimeout(ctx, g.cfg.Group.Timing.Patience)
 		defer cancel()
 		g.await(taken, watcher, func(l Leader) bool { return l.Coordinator != "" && l.Coordinator != g.cfg.Self })
-	case errors.Is(err, ErrNobody):
-		g.rest(drained)
 	}
 	// Whatever came of that: nothing is granted to an agent that has withdrawn.
-	_ = g.ask(context.WithoutCancel(ctx), func() { g.step(election.Input{Kind: election.Withdraw}) })
+	_ = g.ask(context.WithoutCancel(ctx), g.withdraw)
 	g.leaving.Do(func() { close(g.quit) })
 	<-g.done
 }
 
-// rest has the application stop although there is no successor yet, and waits
-// until all of it has, or its time to do so is over.
-func (g *Group) rest(ctx context.Context) {
-	rested := make(chan struct{})
+// retire sees to it that this process doesn't lead again, and hands the office over
+// if it has it. If nobody can take that, it is given up.
+func (g *Group) retire(ctx context.Context) error {
+	var refused error
 	err := g.ask(ctx, func() {
-		if g.app.term == 0 {
-			close(rested)
-			return
+		g.app.leaving = true
+		if refused = g.stepDown(""); errors.Is(refused, ErrNobody) {
+			g.giveUp()
+		} else {
+			g.reconsider()
 		}
-		g.stop(g.app.term, election.None)
-		if g.app.acting == nil {
-			close(rested)
-			return
-		}
-		g.app.rested = func() { close(rested) }
 	})
 	if err != nil {
-		return
+		return err
 	}
-	select {
-	case <-rested:
-	case <-ctx.Done():
-	case <-g.done:
-	}
-	select {
-	case <-time.After(g.owed()):
-	case <-ctx.Done():
-	case <-g.done:
-	}
+	return refused
 }
 
 // await waits until what is published is as wanted, or ctx ends.

@@ -117,6 +117,30 @@ func TestLeavingWaitsForTheApplication(t *testing.T) {
 	}
 }
 
+// TestWhoLeavesDoesNotLeadAgain: a tenure may lapse while its application stops, and
+// where nobody else stands the next one would be its own.
+func TestWhoLeavesDoesNotLeadAgain(t *testing.T) {
+	a := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second }).of("a")
+	s := open(t, a)
+	next(t, s, Lead)
+	left := make(chan struct{})
+	ctx := soon(t)
+	go func() {
+		a.Leave(ctx)
+		close(left)
+	}()
+	next(t, s, Stop)
+	lapse(t, a)
+	next(t, s, Lost)
+	if e, err := s.Next(soon(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("while its agent leaves, a session is told %+v, %v", e, err)
+	}
+	<-left
+	if ctx.Err() != nil {
+		t.Error("it waited for an application that had nothing to stop any more")
+	}
+}
+
 // TestJoiningAgainUsesNewTerms: the process lives on, its Machine doesn't.
 func TestJoiningAgainUsesNewTerms(t *testing.T) {
 	town := found(t, map[string]int{"a": 10}, nil)
