@@ -43,7 +43,7 @@ type State struct {
 	Term     uint64 `json:"term"`
 	// Token is what to show to the resource, 0 unless Leading.
 	Token uint64 `json:"token"`
-	// Until is when the tenure ends if it isn't renewed, on the monotonic clock of
+	// Until is when this may end if nobody asks again, on the monotonic clock of
 	// this machine. It is zero where nothing is known to end it: in the mode
 	// Available, in what Watch tells, and of course unless Leading.
 	Until time.Time `json:"-"`

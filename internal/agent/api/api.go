@@ -34,7 +34,7 @@ type Groups interface {
 // Group is what is asked of one.
 type Group interface {
 	Leader() group.Leader
-	Ask() group.Leader
+	Ask(ctx context.Context) (group.Leader, error)
 	Status(ctx context.Context) (group.Status, error)
 	Drain() time.Duration
 	Watch(after string) Watcher
@@ -162,23 +162,28 @@ func (a *api) list(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string][]string{"groups": names})
 }
 
-// leader answers who leads, as late as it can: what it says about this process has
-// been checked against its tenure, and is worth less with each moment that passes.
-// Whoever renews a session's tenure will be told to
-// stop, and who asks for the HEAD is told nothing to rely on; all others are
-// promised that nobody succeeds before the time that remains is over.
+// leader answers who leads.
 func leader(g Group, w http.ResponseWriter, r *http.Request) {
-	var l group.Leader
-	if r.Method == http.MethodHead || r.URL.Query().Has("session") {
-		l = g.Leader()
-	} else {
-		l = g.Ask()
+	l, err := asked(g, r)
+	if err != nil {
+		fail(w, err)
+		return
 	}
 	code := http.StatusServiceUnavailable
 	if l.Leading {
 		code = http.StatusOK
 	}
 	answer(w, code, l)
+}
+
+// asked is who leads, for the one who asks. Whoever renews a session's tenure will
+// be told to stop, and who asks for the HEAD is told nothing to rely on; all others
+// are promised that nobody succeeds before the time that remains is over.
+func asked(g Group, r *http.Request) (group.Leader, error) {
+	if r.Method == http.MethodHead || r.URL.Query().Has("session") {
+		return g.Leader(), nil
+	}
+	return g.Ask(r.Context())
 }
 
 func status(g Group, w http.ResponseWriter, r *http.Request) {

@@ -51,7 +51,7 @@ func (s *stand) Find(name string) (Group, bool) { return s, name == "ledger" || 
 
 func (s *stand) Problems() []string { return s.problems }
 
-func (s *stand) Ask() group.Leader { return s.Leader() }
+func (s *stand) Ask(context.Context) (group.Leader, error) { return s.Leader(), nil }
 
 func (s *stand) Leader() group.Leader {
 	s.mu.Lock()

@@ -211,7 +211,7 @@ func (g *Group) withdrawAfter(rest time.Duration) {
 }
 
 // owed is how long somebody who only asked may still act.
-func (g *Group) owed() time.Duration { return g.cfg.Clock.Until(election.Tick(g.promised.Load())) }
+func (g *Group) owed() time.Duration { return g.cfg.Clock.Until(g.promised) }
 
 func (g *Group) withdraw() {
 	if g.app.standing {

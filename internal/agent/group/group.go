@@ -73,9 +73,6 @@ type Group struct {
 	peers atomic.Pointer[[]string]
 	// problems are why peers aren't listened to.
 	problems atomic.Pointer[[]string]
-	// promised is the latest moment until which somebody who only asked, and whom
-	// nobody can tell to stop, may take this process for the coordinator.
-	promised atomic.Int64
 	// heardOf is how many members there have ever been, and nobody.
 	heardOf atomic.Int64
 	feed    *feed
@@ -95,6 +92,9 @@ type Group struct {
 	timer      *time.Timer
 	armed      election.Tick
 	app        application
+	// promised is the latest moment until which somebody who only asked, and whom
+	// nobody can tell to stop, may take this process for the coordinator.
+	promised election.Tick
 
 	observer observer
 	reporter reporter

@@ -21,6 +21,12 @@ type Leader struct {
 	RemainingMillis *int64 `json:"remainingMillis,omitempty"`
 }
 
+// following is the same for somebody who may not act.
+func (l Leader) following() Leader {
+	l.Leading, l.Token, l.RemainingMillis = false, 0, nil
+	return l
+}
+
 // Process is a row of the process status table.
 type Process struct {
 	Name     string `json:"name"`

@@ -35,23 +35,28 @@ func (g *Group) publish() {
 }
 
 // Ask is Leader for somebody who will act on it until the time that remains has
-// passed, and whom nobody can tell to stop: no successor starts before.
-func (g *Group) Ask() Leader {
-	leader := g.Leader()
-	if leader.RemainingMillis == nil {
-		return leader
-	}
-	until := int64(g.cfg.Clock.Now()) + *leader.RemainingMillis*int64(time.Millisecond)
-	for {
-		before := g.promised.Load()
-		if before >= until || g.promised.CompareAndSwap(before, until) {
-			break
+// passed, and whom nobody can tell to stop: no successor starts before. A
+// hand-over waits for the drain time, so that is all that can be promised.
+//
+// The group's goroutine promises: it knows of that whatever it does next.
+func (g *Group) Ask(ctx context.Context) (Leader, error) {
+	var leader Leader
+	err := g.ask(ctx, func() {
+		leader = g.Leader()
+		if leader.RemainingMillis == nil {
+			return
 		}
+		millis := min(*leader.RemainingMillis, g.Drain().Milliseconds())
+		leader.RemainingMillis = &millis
+		g.promised = max(g.promised, g.cfg.Clock.Now()+election.Tick(millis)*election.Tick(time.Millisecond))
+	})
+	if err != nil {
+		return Leader{}, err
 	}
-	if now := g.Leader(); !now.Leading || now.Token != leader.Token {
-		return now // It was told to stop meanwhile, and what was promised may have come too late.
+	if now := g.Leader(); now.Token != leader.Token {
+		return now.following(), nil // That tenure is over, or another one has begun.
 	}
-	return leader
+	return leader, nil
 }
 
 // Leader says who leads at this moment.
