@@ -263,6 +263,24 @@ func TestRenewalFindsTheTenureOver(t *testing.T) {
 	}
 }
 
+// TestASessionThatIsNotOpenRenewsNothing: the agent may know that before the stream
+// has broken on this side.
+func TestASessionThatIsNotOpenRenewsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		r := newRun(s)
+		session := s.opened(soon)
+		s.leads(7, lease)
+		session.lead(t, 7)
+		c := r.called(7)
+		s.says(func() (int, string) { return http.StatusNotFound, `{"error":"there is no such session"}` })
+		is(t, c.cause(t), ErrLost)
+		c.result <- nil
+		r.cancel()
+		is(t, await(t, r.ended), context.Canceled)
+	})
+}
+
 func TestAnotherTenureDoesNotRenewThisOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)

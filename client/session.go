@@ -222,6 +222,9 @@ func (s *session) weigh(a answer) {
 func (s *session) extend(a answer) {
 	t := s.tenure
 	switch {
+	case misled(a.err):
+		// The agent knows nothing of this session any more: the application is dead to it.
+		t.end(ErrLost)
 	case a.err != nil:
 		s.schedule()
 	case a.state.Leading && a.state.Token == t.token:

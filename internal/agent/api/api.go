@@ -35,6 +35,7 @@ type Groups interface {
 type Group interface {
 	Leader() group.Leader
 	Ask(ctx context.Context) (group.Leader, error)
+	Renew(ctx context.Context, session string) (group.Leader, error)
 	Status(ctx context.Context) (group.Status, error)
 	Drain() time.Duration
 	Watch(after string) Watcher
@@ -180,10 +181,14 @@ func leader(g Group, w http.ResponseWriter, r *http.Request) {
 // be told to stop, and who asks for the HEAD is told nothing to rely on; all others
 // are promised that nobody succeeds before the time that remains is over.
 func asked(g Group, r *http.Request) (group.Leader, error) {
-	if r.Method == http.MethodHead || r.URL.Query().Has("session") {
+	switch query := r.URL.Query(); {
+	case query.Has("session"):
+		return g.Renew(r.Context(), query.Get("session"))
+	case r.Method == http.MethodHead:
 		return g.Leader(), nil
+	default:
+		return g.Ask(r.Context())
 	}
-	return g.Ask(r.Context())
 }
 
 func status(g Group, w http.ResponseWriter, r *http.Request) {

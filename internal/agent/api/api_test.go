@@ -80,6 +80,11 @@ func TestAnswers(t *testing.T) {
 		{"HEAD", "/v1/groups/ledger/watch", "", 405, ""},
 		{"GET", "/v1/groups/ledger/session", "{}", 400, `{"error":"a stream is asked for without a body"}`},
 
+		{"GET", "/v1/groups/ledger/leader?session=s1", "", 503, `"coordinator":"e","leading":false`},
+		{"GET", "/v1/groups/ledger/leader?session=s2", "", 404, `{"error":"there is no such session"}`},
+		{"GET", "/v1/groups/ledger/leader?session=", "", 404, `{"error":"there is no such session"}`},
+		{"HEAD", "/v1/groups/ledger/leader?session=s2", "", 404, ""},
+
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}`, 200, `"coordinator":"d"`},
 		{"POST", "/v1/groups/ledger/step-down", "", 409, `{"error":"nobody is ready to take over"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"self"}`, 409, `{"error":"this process is not the coordinator"}`},

@@ -53,6 +53,13 @@ func (s *stand) Problems() []string { return s.problems }
 
 func (s *stand) Ask(context.Context) (group.Leader, error) { return s.Leader(), nil }
 
+func (s *stand) Renew(_ context.Context, session string) (group.Leader, error) {
+	if session != "s1" {
+		return group.Leader{}, group.ErrNoSession
+	}
+	return s.Leader(), nil
+}
+
 func (s *stand) Leader() group.Leader {
 	s.mu.Lock()
 	defer s.mu.Unlock()

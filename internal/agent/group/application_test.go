@@ -100,6 +100,31 @@ func TestNobodySucceedsBeforeTheApplicationStopped(t *testing.T) {
 	await(t, town.of("c"), "c leads", leads)
 }
 
+// TestOnlyTheSessionThatWasToldLeads: a former life of the application must not go
+// on with the token of the next one.
+func TestOnlyTheSessionThatWasToldLeads(t *testing.T) {
+	a := found(t, map[string]int{"a": 10}, nil).of("a")
+	former, s := open(t, a), open(t, a)
+	renew := func(of *Session, wanted uint64) {
+		t.Helper()
+		l, err := a.Renew(soon(t), of.ID())
+		if err != nil || l.Coordinator != "a" || l.Token != wanted || l.Leading != (wanted != 0) || (l.RemainingMillis != nil) != l.Leading {
+			t.Errorf("token %d is renewed by %+v, %v", wanted, l, err)
+		}
+	}
+	lead := next(t, former, Lead)
+	renew(former, lead.Token)
+	renew(s, 0)
+	former.Close()
+	lead = next(t, s, Lead)
+	renew(s, lead.Token)
+	for _, id := range []string{former.ID(), ""} {
+		if l, err := a.Renew(soon(t), id); !errors.Is(err, ErrNoSession) {
+			t.Errorf("session %q, which isn't open, is told %+v, %v", id, l, err)
+		}
+	}
+}
+
 func TestTheDrainTimeEnds(t *testing.T) {
 	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 		g.Session, g.Timing.Drain = true, 50*time.Millisecond

@@ -82,7 +82,7 @@ var (
 	ErrClosed = errors.New("the agent has left the group")
 	// ErrBehind: a watcher has fallen too far behind.
 	ErrBehind = errors.New("too many changes at once: watch again")
-	// ErrNoSession: the application said that it stopped in a session that isn't open.
+	// ErrNoSession: the application speaks of a session that isn't open.
 	ErrNoSession = errors.New("there is no such session")
 	// ErrOtherTerm: the application said that it stopped acting in a term that it wasn't told to stop in.
 	ErrOtherTerm = errors.New("nobody waits for a stop in this term")

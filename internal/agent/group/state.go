@@ -53,10 +53,39 @@ func (g *Group) Ask(ctx context.Context) (Leader, error) {
 	if err != nil {
 		return Leader{}, err
 	}
-	if now := g.Leader(); now.Token != leader.Token {
-		return now.following(), nil // That tenure is over, or another one has begun.
+	return g.still(leader), nil
+}
+
+// Renew is Leader for the application that holds this session open. Only the one
+// that was told to lead does, and it will be told to stop.
+func (g *Group) Renew(ctx context.Context, session string) (Leader, error) {
+	var leader Leader
+	var refused error
+	err := g.ask(ctx, func() {
+		s := g.app.find(session)
+		if s == nil {
+			refused = ErrNoSession
+			return
+		}
+		if leader = g.Leader(); s != g.app.acting {
+			leader = leader.following()
+		}
+	})
+	switch {
+	case err != nil:
+		return Leader{}, err
+	case refused != nil:
+		return Leader{}, refused
 	}
-	return leader, nil
+	return g.still(leader), nil
+}
+
+// still is what the group's goroutine has answered, unless that is out of date.
+func (g *Group) still(leader Leader) Leader {
+	if now := g.Leader(); now.Token != leader.Token {
+		return now.following() // That tenure is over, or it is another session's.
+	}
+	return leader
 }
 
 // Leader says who leads at this moment.
