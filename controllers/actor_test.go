@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -39,7 +40,10 @@ type actor struct {
 	// before is called before each write goes out, and answered after it.
 	before   func(*http.Request)
 	answered func(*http.Request, *http.Response)
-	// thawed is closed unless what it watches of the groups doesn't arrive.
+	// asked are the paths of what it read.
+	asked []string
+	// thawed is closed unless what it watches of frozen, a resource, doesn't arrive.
+	frozen string
 	thawed chan struct{}
 }
 
@@ -58,13 +62,15 @@ func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
 		if r.Method == http.MethodGet {
 			a.mu.Lock()
 			dead := a.dead
+			a.asked = append(a.asked, r.URL.Path)
 			a.mu.Unlock()
 			if dead {
 				return nil, errDead
 			}
 			answer, err := next.RoundTrip(r)
-			if err == nil && r.URL.Query().Get("watch") == "true" && strings.HasSuffix(r.URL.Path, "/electiongroups") {
-				answer.Body = &ice{ReadCloser: answer.Body, actor: a, closed: make(chan struct{})}
+			if err == nil && r.URL.Query().Get("watch") == "true" {
+				resource := path.Base(r.URL.Path)
+				answer.Body = &ice{ReadCloser: answer.Body, actor: a, resource: resource, closed: make(chan struct{})}
 			}
 			return answer, err
 		}
@@ -73,8 +79,7 @@ func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
 			a.mu.Unlock()
 			return nil, errDead
 		}
-		path := strings.ReplaceAll(r.URL.Path, a.s.namespace, "NAMESPACE")
-		a.writes = append(a.writes, r.Method+" "+path)
+		a.writes = append(a.writes, r.Method+" "+strings.ReplaceAll(r.URL.Path, a.s.namespace, "NAMESPACE"))
 		number := len(a.writes)
 		// Writes are in parallel: the ones after the last don't get out any more.
 		a.dead = number == a.last
@@ -103,17 +108,18 @@ func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
 // ice is what is watched, which doesn't arrive while it is frozen.
 type ice struct {
 	io.ReadCloser
-	actor  *actor
-	once   sync.Once
-	closed chan struct{}
+	actor    *actor
+	resource string
+	once     sync.Once
+	closed   chan struct{}
 }
 
 func (i *ice) Read(p []byte) (int, error) {
 	n, err := i.ReadCloser.Read(p)
 	i.actor.mu.Lock()
-	thawed := i.actor.thawed
+	frozen, thawed := i.actor.frozen == i.resource, i.actor.thawed
 	i.actor.mu.Unlock()
-	if thawed != nil {
+	if frozen {
 		select {
 		case <-thawed:
 		case <-i.closed:
@@ -127,13 +133,26 @@ func (i *ice) Close() error {
 	return i.ReadCloser.Close()
 }
 
-// freeze has the operator see no change of a group any more, until thaw.
-func (a *actor) freeze() (thaw func()) {
+// freeze has the operator see no change of a resource any more, until thaw.
+func (a *actor) freeze(resource string) (thaw func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	thawed := make(chan struct{})
-	a.thawed = thawed
+	a.frozen, a.thawed = resource, thawed
 	return func() { close(thawed) }
+}
+
+// asks is how often it has read an object, but for what its cache reads.
+func (a *actor) asks(object string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	count := 0
+	for _, read := range a.asked {
+		if strings.HasSuffix(read, object) {
+			count++
+		}
+	}
+	return count
 }
 
 func (a *actor) written() []string {

@@ -2,8 +2,10 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/report"
 )
 
+// unseenAgain is how often is looked for a pod that the cache lacks.
+const unseenAgain = time.Second
+
 // scene is all that there is to know about a group at one moment.
 type scene struct {
 	key    types.NamespacedName
@@ -27,6 +32,7 @@ type scene struct {
 	memory *memory
 	// found is the status as it was at first.
 	found v1.ElectionGroupStatus
+	// now is when all that follows had been read: a wait that begins now begins after it.
 	now   time.Time
 	again deadline
 
@@ -61,6 +67,12 @@ func (o *operator) gather(ctx context.Context, group *v1.ElectionGroup) (*scene,
 	if err := o.gatherPods(ctx, s, said); err != nil {
 		return nil, err
 	}
+	if err := o.gatherObjects(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := o.gatherUnseen(ctx, s); err != nil {
+		return nil, err
+	}
 	for name, pod := range s.pods {
 		// The stream of an earlier pod of the name is none of this one's.
 		if line, ok := o.streams.Line(client.ObjectKeyFromObject(pod)); ok && line.UID == pod.UID {
@@ -70,7 +82,8 @@ func (o *operator) gather(ctx context.Context, group *v1.ElectionGroup) (*scene,
 			s.voices[name] = voice
 		}
 	}
-	return s, o.gatherObjects(ctx, s)
+	s.now = time.Now()
+	return s, nil
 }
 
 func (o *operator) gatherPods(ctx context.Context, s *scene, said map[string]streams.Voice) error {
@@ -115,6 +128,50 @@ func (o *operator) gatherPods(ctx context.Context, s *scene, said map[string]str
 		}
 	}
 	return nil
+}
+
+// gatherUnseen asks the API server itself for pods whose absence is about to count: the
+// cache may be behind.
+func (o *operator) gatherUnseen(ctx context.Context, s *scene) error {
+	var mu sync.Mutex
+	t := &together{seats: make(chan struct{}, writesMax)}
+	for _, name := range s.unseen() {
+		t.do(func() error {
+			var pod corev1.Pod
+			err := o.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod)
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("read a pod that isn't in the cache: %w", err)
+			}
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				s.pods[name] = &pod
+				// If it goes before the cache has seen it, nobody will tell us.
+				s.again.due(s.now.Add(unseenAgain), s.now)
+			}
+			return nil
+		})
+	}
+	t.work.Wait()
+	return errors.Join(t.errs...)
+}
+
+// unseen are the members of the previous list that have no pod from now on. A pod that
+// is there, whatever the cache says, may grant by that list, and what it granted hasn't
+// begun to run out. One that comes later begins with the list in force.
+func (s *scene) unseen() []string {
+	list := s.group.Status.MemberList
+	if list == nil || list.State != v1.ListAdopting || !s.isPublished(list) {
+		return nil
+	}
+	var names []string
+	for _, m := range list.Previous.Members {
+		_, waiting := s.memory.missing[m.Pod]
+		if s.lacks(m.Pod) && !(waiting && s.memory.version == list.Version) {
+			names = append(names, m.Pod)
+		}
+	}
+	return names
 }
 
 func (o *operator) gatherObjects(ctx context.Context, s *scene) error {
@@ -209,7 +266,7 @@ func (s *scene) adopted() map[string]bool {
 // with the list before, and has a say in that.
 func (s *scene) missing() map[string]bool {
 	list := s.group.Status.MemberList
-	if document, _ := s.published(); list == nil || document == nil || int64(document.Group.Version) != list.Version {
+	if list == nil || !s.isPublished(list) {
 		s.memory.missing = nil
 		return nil
 	}
@@ -222,7 +279,7 @@ func (s *scene) missing() map[string]bool {
 	}
 	missing, since := map[string]bool{}, map[string]time.Time{}
 	for _, m := range members {
-		if pod := s.pods[m.Pod]; pod != nil && !plan.Finished(pod) {
+		if !s.lacks(m.Pod) {
 			continue
 		}
 		since[m.Pod] = s.now
@@ -235,6 +292,18 @@ func (s *scene) missing() map[string]bool {
 	}
 	s.memory.missing = since
 	return missing
+}
+
+// lacks reports whether a member has no pod, or one that has finished.
+func (s *scene) lacks(name string) bool {
+	pod := s.pods[name]
+	return pod == nil || plan.Finished(pod)
+}
+
+// isPublished reports whether agents have been told a list.
+func (s *scene) isPublished(list *v1.MemberList) bool {
+	document, _ := s.published()
+	return document != nil && int64(document.Group.Version) == list.Version
 }
 
 // patient reports whether the first list waits for no more agents.
