@@ -25,7 +25,8 @@ const (
 	ReasonNoReports Reason = "NoReports"
 	// ReasonNoMembers (False): the selector finds no pods.
 	ReasonNoMembers Reason = "NoMembers"
-	// ReasonInvalidMembers (False): no list can be made of the pods that the selector finds.
+	// ReasonInvalidMembers (False): the selector finds pods that can't be members, or can't
+	// get the priority that they should have, or none that could lead.
 	ReasonInvalidMembers Reason = "InvalidMembers"
 	// ReasonTooManyMembers (False): the selector finds more than MaxMembers pods.
 	ReasonTooManyMembers Reason = "TooManyMembers"

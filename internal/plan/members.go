@@ -28,16 +28,13 @@ func (f *Facts) members(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if len(found) == 0 {
 		return nil, f.nobody()
 	}
-	all := append(f.staying(current, selected), f.joining(current, found)...)
+	all, problem := f.rank(append(f.staying(current, selected), f.joining(current, found)...))
 	switch {
 	case current == nil && !f.Patient && f.incomplete(found), len(all) == 0:
-		return nil, nil
+		return nil, problem
 	case len(all) > v1.MaxMembers:
 		return nil, &Problem{v1.ReasonTooManyMembers, fmt.Sprintf(
 			"the selector finds %d pods with agents, and a group has %d members at most: narrow the selector", len(all), v1.MaxMembers)}
-	}
-	if problem := f.rank(all); problem != nil {
-		return nil, problem
 	}
 	number(all)
 	list := make([]v1.Member, len(all))
@@ -48,7 +45,7 @@ func (f *Facts) members(current *v1.MemberList) ([]v1.Member, *Problem) {
 		// Against the ring's direction, the textbooks' elections need more messages.
 		slices.SortStableFunc(list, func(a, b v1.Member) int { return cmp.Compare(a.Priority, b.Priority) })
 	}
-	return list, nil
+	return list, problem
 }
 
 // Selection reports of pods whether the group's selector finds them: pods with
@@ -129,10 +126,11 @@ func Few(names []string) string {
 // candidate is a pod that is a member, or is to be one.
 type candidate struct {
 	name string
+	// member: it is on the list.
+	member bool
 	// pod is nil if a member has none just now.
 	pod *corev1.Pod
-	// rank orders the candidates; 0 never stands. One of a member without a pod may
-	// be unknown.
+	// rank orders the candidates; 0 never stands. That of a member may be unknown.
 	rank  int64
 	known bool
 	// wish is the priority that it would have if it were alone. priority is the one
@@ -159,7 +157,7 @@ func (f *Facts) staying(current *v1.MemberList, selected func(*corev1.Pod) bool)
 		if pod == nil && f.Missing[m.Pod] || pod != nil && !selected(pod) {
 			continue
 		}
-		all = append(all, &candidate{name: m.Pod, pod: pod, priority: m.Priority})
+		all = append(all, &candidate{name: m.Pod, member: true, pod: pod, priority: m.Priority})
 	}
 	return all
 }

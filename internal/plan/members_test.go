@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -58,6 +59,7 @@ func TestFirstList(t *testing.T) {
 		},
 		"no ordinal": {
 			facts:   chosen(highest).pods("ledger-0", "ledger-x7x", "web"),
+			list:    "v1 Settled: ledger-0 1",
 			problem: "InvalidMembers: pod ledger-x7x: its name must end in - and a number, like those of a StatefulSet, since priorityFrom is ordinal; and 1 more like it",
 		},
 		"an annotation": {
@@ -78,6 +80,7 @@ func TestFirstList(t *testing.T) {
 		"a bad annotation": {
 			facts:   chosen(byAnnotation).pods("a", "b", "c"),
 			change:  func(f *Facts) { prefer(f, "b=high") },
+			list:    "v1 Settled: c 1, a 2",
 			problem: `InvalidMembers: pod b: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "high"`,
 		},
 		"an empty one": {
@@ -95,6 +98,11 @@ func TestFirstList(t *testing.T) {
 			change: func(f *Facts) { prefer(f, "a="+strings.Repeat("9", 1000)) },
 			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "` +
 				strings.Repeat("9", 32) + `..."`,
+		},
+		"a bad one, and nobody else would stand": {
+			facts:   chosen(byAnnotation).pods("a", "b"),
+			change:  func(f *Facts) { prefer(f, "a=0", "b=high") },
+			problem: `InvalidMembers: pod b: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "high"`,
 		},
 		"nobody would stand": {
 			facts:   chosen(byAnnotation).pods("a", "b"),
@@ -179,9 +187,7 @@ func TestFirstList(t *testing.T) {
 				c.change(c.facts)
 			}
 			p := c.facts.step()
-			if c.problem != "" {
-				c.list = "none"
-			}
+			c.list = cmp.Or(c.list, "none")
 			expect(t, "list", listed(p.List), c.list)
 			expect(t, "problem", complaint(p.Problem), c.problem)
 			if (p.ConfigMap == nil) != (p.List == nil) || (p.Document == nil) != (p.List == nil) {
@@ -244,9 +250,28 @@ func TestLaterLists(t *testing.T) {
 			},
 			list: "v2 Settled: c 2, d 1",
 		},
-		"a bad annotation leaves the list as it is": {
-			change: func(f *Facts) { f.pods("c"); prefer(f, "b=x") }, list: "v1 Settled: b 1, a 2",
-			problem: `InvalidMembers: pod b: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+		"a member with a bad annotation stays as it is, and others join": {
+			change: func(f *Facts) { f.pods("c"); prefer(f, "a=x", "c=9") }, list: "v2 Settled: b 1, a 2, c 9",
+			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+		},
+		"it isn't taken along when one below it rises": {
+			change: func(f *Facts) { prefer(f, "a=x", "b=9") }, list: "v2 Settled: b 9, a 2",
+			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+		},
+		"it leaves like any other": {
+			change: func(f *Facts) { prefer(f, "a=x"); f.find("a").Labels = nil }, list: "v2 Settled: b 1",
+		},
+		"one with a bad annotation doesn't join, and others do": {
+			change: func(f *Facts) { f.pods("c", "d"); prefer(f, "c=x", "d=9") }, list: "v2 Settled: b 1, a 2, d 9",
+			problem: `InvalidMembers: pod c: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+		},
+		"nor does it when nobody is to stand": {
+			change: func(f *Facts) { f.pods("c"); prefer(f, "a=0", "b=0", "c=x") }, list: "v1 Settled: b 1, a 2",
+			problem: `InvalidMembers: pod c: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+		},
+		"a member that never stands doesn't begin to by a bad annotation": {
+			change: func(f *Facts) { prefer(f, "a=0"); f.settled(); prefer(f, "a=x") }, list: "v2 Settled: b 1, a 0",
+			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
 		},
 		"nobody is to stand": {
 			change: func(f *Facts) { prefer(f, "a=0", "b=0") }, list: "v1 Settled: b 1, a 2",

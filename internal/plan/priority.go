@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,32 +13,41 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// rank finds the candidates' ranks, or says why there can't be a list of them.
-func (f *Facts) rank(all []*candidate) *Problem {
-	var wrong []string
-	why := map[string]string{}
-	standing := false
+// rank finds the candidates' ranks, and who of them can be on a list. One with a bad
+// value isn't taken in, and stays as it is if it is a member: one pod must not hold up
+// the others. The Problem says what is wrong; it may keep all as it is, too.
+func (f *Facts) rank(all []*candidate) ([]*candidate, *Problem) {
+	var able []*candidate
+	wrong := map[string]string{}
 	for _, c := range all {
-		err := cmp.Or(f.rankOne(c), badName(c.name))
-		if err != "" {
-			wrong = append(wrong, c.name)
-			why[c.name] = err
+		if err := cmp.Or(f.rankOne(c), badName(c.name)); err != "" {
+			wrong[c.name] = err
+			if !c.member {
+				continue
+			}
+			c.known = false
 		}
-		standing = standing || !c.known || c.rank != 0
+		able = append(able, c)
 	}
-	if len(wrong) > 0 {
-		name := slices.Min(wrong)
-		message := "pod " + name + ": " + why[name]
-		if n := len(wrong) - 1; n > 0 {
-			message += fmt.Sprintf("; and %d more like it", n)
-		}
-		return &Problem{v1.ReasonInvalidMembers, message}
+	surmise(able)
+	problem := invalid(wrong)
+	if len(able) > 0 && !slices.ContainsFunc(able, func(c *candidate) bool { return c.rank != 0 }) {
+		return nil, cmp.Or(problem, &Problem{v1.ReasonInvalidMembers, "every pod has priority 0: one at least must be above, to be elected"})
 	}
-	if !standing {
-		return &Problem{v1.ReasonInvalidMembers, "every pod has priority 0: one at least must be above, to be elected"}
+	return able, problem
+}
+
+// invalid is the Problem of pods of which something is wrong, nil if there are none.
+func invalid(wrong map[string]string) *Problem {
+	if len(wrong) == 0 {
+		return nil
 	}
-	surmise(all)
-	return nil
+	name := slices.Min(slices.Collect(maps.Keys(wrong)))
+	message := "pod " + name + ": " + wrong[name]
+	if n := len(wrong) - 1; n > 0 {
+		message += fmt.Sprintf("; and %d more like it", n)
+	}
+	return &Problem{v1.ReasonInvalidMembers, message}
 }
 
 // badName says what is wrong with a name that pods may have and members mayn't.
@@ -105,8 +115,9 @@ func (c *candidate) byNumber(what string, values map[string]string, key string) 
 	return ""
 }
 
-// surmise gives members whose rank isn't known, since they have no pod just now,
-// that of the member next below them, so that they stay where they are.
+// surmise gives members whose rank isn't known, since they have no pod just now or a
+// bad value, that of the member next below them, so that they stay where they are. One
+// that has been put above them doesn't take them along.
 func surmise(all []*candidate) {
 	members := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.priority == 0 })
 	slices.SortFunc(members, func(a, b *candidate) int { return cmp.Compare(a.priority, b.priority) })
@@ -116,7 +127,7 @@ func surmise(all []*candidate) {
 	}
 	for _, c := range members {
 		if !c.known {
-			c.rank = below
+			c.rank = min(below, int64(c.priority))
 		}
 		if c.rank != 0 {
 			below = c.rank
