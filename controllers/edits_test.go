@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -219,6 +220,23 @@ func TestPodsWithoutAgent(t *testing.T) {
 	s.elect("ledger", "ledger-2", 7)
 	s.awaitCoordinator("ledger", "ledger-2", 7)
 	s.awaitCondition("ledger", v1.AgentsConnected, v1.ReasonNoAgent)
+}
+
+// Pods that were there before anybody thought of a group name none. Who makes one for
+// them is told what they need.
+func TestPodsThatNameNoGroup(t *testing.T) {
+	s := newStage(t)
+	s.barePod("ledger-0", labelled("ledger"))
+	s.barePod("ledger-1", labelled("ledger"))
+	s.barePod("web-0", func(*corev1.Pod) {})
+	s.operator()
+	s.declared("ledger", selecting("ledger"))
+	const want = "the selector matches ledger-0 and ledger-1, but no pod names the group"
+	if ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonNoMembers); !strings.HasPrefix(ready.Message, want) {
+		t.Errorf("the condition doesn't say that %s, but: %s", want, ready.Message)
+	}
+	s.podLike("ledger-2", []string{"ledger"}, labelled("ledger"))
+	s.awaitAdopted("ledger", 1, "ledger-2")
 }
 
 func TestForeignServiceIsLeftAlone(t *testing.T) {

@@ -22,8 +22,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/report"
 )
 
-// unseenAgain is how often is looked for a pod that the cache lacks.
-const unseenAgain = time.Second
+const (
+	// unseenAgain is how often is looked for a pod that the cache lacks.
+	unseenAgain = time.Second
+	// muteAgain is how often is looked whom a selector matches that finds nobody.
+	muteAgain = 30 * time.Second
+)
 
 // scene is all that there is to know about a group at one moment.
 type scene struct {
@@ -95,6 +99,9 @@ func (o *operator) gatherPods(ctx context.Context, s *scene, said map[string]str
 	for i := range found.Items {
 		s.pods[found.Items[i].Name] = &found.Items[i]
 	}
+	if err := o.gatherMute(ctx, s); err != nil {
+		return err
+	}
 	// The others that matter are known by name.
 	others := membersOf(s.group)
 	for name := range said {
@@ -127,6 +134,32 @@ func (o *operator) gatherPods(ctx context.Context, s *scene, said map[string]str
 			s.nodes[name] = &node
 		}
 	}
+	return nil
+}
+
+// gatherMute looks for pods that the selector of a group without members matches, and
+// that don't name it: the index doesn't find them. What becomes of them, nobody tells us.
+func (o *operator) gatherMute(ctx context.Context, s *scene) error {
+	selected := plan.Selection(s.group)
+	if s.group.Spec.Selector == nil {
+		return nil
+	}
+	for _, pod := range s.pods {
+		if selected(pod) {
+			return nil
+		}
+	}
+	var all corev1.PodList
+	if err := o.cache.List(ctx, &all, client.InNamespace(s.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the pods of the namespace: %w", err)
+	}
+	matches := plan.Matching(s.group)
+	for i := range all.Items {
+		if pod := &all.Items[i]; matches(pod) {
+			s.pods[pod.Name] = pod
+		}
+	}
+	s.again.due(s.now.Add(muteAgain), s.now)
 	return nil
 }
 

@@ -51,13 +51,14 @@ func (f *Facts) members(current *v1.MemberList) ([]v1.Member, *Problem) {
 // Selection reports of pods whether the group's selector finds them: pods with
 // the right labels that name the group and haven't finished.
 func Selection(group *v1.ElectionGroup) func(*corev1.Pod) bool {
-	matches := matching(group)
+	matches := Matching(group)
 	return func(pod *corev1.Pod) bool {
 		return matches(pod) && !Finished(pod) && Names(pod, group.Name)
 	}
 }
 
-func matching(group *v1.ElectionGroup) func(*corev1.Pod) bool {
+// Matching reports of pods whether they have the labels that the group's selector wants.
+func Matching(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	if group.Spec.Selector == nil {
 		return func(*corev1.Pod) bool { return false }
 	}
@@ -94,7 +95,7 @@ func (f *Facts) selected(finds func(*corev1.Pod) bool) []*corev1.Pod {
 
 // nobody is the Problem of a selector that finds nothing.
 func (f *Facts) nobody() *Problem {
-	matches := matching(f.Group)
+	matches := Matching(f.Group)
 	var mute []string
 	for _, pod := range f.Pods {
 		if matches(pod) && !Finished(pod) {
