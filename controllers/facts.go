@@ -257,7 +257,7 @@ func find[T any, P interface {
 func (s *scene) plan() plan.Facts {
 	f := plan.Facts{
 		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{},
-		Adopted: s.adopted(), Missing: s.missing(),
+		Versions: map[string]int64{}, Adopted: s.adopted(), Missing: s.missing(),
 		Authorities: s.bundle, ConfigMap: s.configMap, Service: s.service, EndpointSlice: s.slice, Now: s.now,
 	}
 	for name, pod := range s.pods {
@@ -265,6 +265,10 @@ func (s *scene) plan() plan.Facts {
 		f.Connected[pod.UID] = s.lines[name].Hears(s.key.Name)
 	}
 	for name, voice := range s.voices {
+		if voice.Report.UID == string(s.group.UID) {
+			// Also if it isn't connected just now: no agent goes back to an older list.
+			f.Versions[name] = int64(voice.Report.Version)
+		}
 		if s.lines[name].Connected && voice.Report.UID != string(s.group.UID) {
 			f.Elsewhere = append(f.Elsewhere, name)
 		}
@@ -380,7 +384,7 @@ func (s *scene) published() (document *control.Document, revision int64) {
 // report is what a report is made from.
 func (s *scene) report(p *plan.Plan) report.Facts {
 	f := report.Facts{
-		Group: s.group, List: p.List, Problem: p.Problem, ServiceTaken: p.ServiceTaken, SliceTaken: p.SliceTaken,
+		Group: s.group, List: p.List, Problem: p.Problem, Overtaken: p.Overtaken, ServiceTaken: p.ServiceTaken, SliceTaken: p.SliceTaken,
 		Pods: s.pods, Nodes: s.nodes, Heard: map[string]report.Heard{}, Now: s.now,
 	}
 	for name := range s.pods {

@@ -199,6 +199,32 @@ func TestRoleLabelIsTheGroups(t *testing.T) {
 	s.awaitRole("ledger-0", "ledger", "")
 }
 
+// Agents know more of the group than its status, as after a restore of etcd. Nothing
+// that is made from the status gets to them, until the group is made anew.
+func TestStatusIsFromABackup(t *testing.T) {
+	s := newStage(t)
+	a := s.operator()
+	s.settled(a)
+	uid, before := string(s.group("ledger").UID), s.document("ledger")
+	s.pod("ledger-3", "ledger").Change("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonStatusBehind)
+	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
+	s.await("the edit has been seen", func() bool { return s.group("ledger").Status.ObservedGeneration == 2 })
+	s.awaitQuiet(a)
+	if list, after := s.group("ledger").Status.MemberList, s.document("ledger"); list.Version != 1 || after.Revision != before.Revision {
+		t.Errorf("it goes on from a list that has been overtaken: %+v, %+v", list, after)
+	}
+	if !s.in("ledger-3", "ledger") {
+		t.Error("a member of the newer list was told to leave")
+	}
+	if err := s.client.Delete(t.Context(), s.group("ledger")); err != nil {
+		t.Fatal(err)
+	}
+	s.await("its agents have left", func() bool { return !s.in("ledger-3", "ledger") && !s.in("ledger-0", "ledger") })
+	s.declared("ledger", brief, "ledger-1", "ledger-2", "ledger-3")
+	s.awaitAdopted("ledger", 1, "ledger-1", "ledger-2", "ledger-3")
+}
+
 // The role of a pod isn't given to another one that has its name by the time that
 // it is written.
 func TestRoleIsForOnePodOfTheName(t *testing.T) {

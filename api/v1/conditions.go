@@ -32,6 +32,8 @@ const (
 	ReasonTooManyMembers Reason = "TooManyMembers"
 	// ReasonEarlierGroup (False): agents are still in an earlier group of the name.
 	ReasonEarlierGroup Reason = "EarlierGroup"
+	// ReasonStatusBehind (False): agents go by a newer member list than the status has.
+	ReasonStatusBehind Reason = "StatusBehind"
 	// ReasonConfigMapTaken (False): the ConfigMap that agents mount belongs to somebody else.
 	ReasonConfigMapTaken Reason = "ConfigMapTaken"
 )

@@ -10,15 +10,17 @@ import (
 )
 
 // list is the member list that should be in the status, and what keeps it from
-// being the wanted one.
-func list(f *Facts) (*v1.MemberList, *Problem) {
+// being the wanted one: the newest that is known, or the next one.
+func list(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList, *Problem) {
 	if f.configMapTaken() {
 		// What can't be published can neither begin nor be adopted.
 		name := f.ConfigMap.Name
 		return f.Group.Status.MemberList, &Problem{v1.ReasonConfigMapTaken, fmt.Sprintf(
 			"ConfigMap %s is somebody else's, and agents would mount it: give it another name, or delete it", name)}
 	}
-	current := f.newest()
+	if len(ahead) > 0 {
+		return f.Group.Status.MemberList, f.overtaken(ahead)
+	}
 	wanted, problem := f.members(current)
 	switch {
 	case current == nil && len(wanted) == 0:
@@ -44,6 +46,31 @@ func (f *Facts) elsewhere() *Problem {
 	}
 	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf("%s %s still in an earlier group of this name, and told to leave it: this one begins "+
 		"after that; if it lasts, delete %s", Few(f.Elsewhere), are, them)}
+}
+
+// ahead are the pods whose agents go by a newer list than the newest that is known.
+func (f *Facts) ahead(newest *v1.MemberList) []string {
+	known := int64(0)
+	if newest != nil {
+		known = newest.Version
+	}
+	var ahead []string
+	for pod, version := range f.Versions {
+		if version > known {
+			ahead = append(ahead, pod)
+		}
+	}
+	return ahead
+}
+
+// overtaken is the Problem of a group whose agents know more of it than its status.
+func (f *Facts) overtaken(ahead []string) *Problem {
+	goes := "go"
+	if len(ahead) == 1 {
+		goes = "goes"
+	}
+	return &Problem{v1.ReasonStatusBehind, fmt.Sprintf("%s %s by a member list that is newer than the status, which seems to be from a backup: "+
+		"the list stays as it is; delete the group and make it anew", Few(ahead), goes)}
 }
 
 // newest is the newest list that is known. It is the one in the status, but that

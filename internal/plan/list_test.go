@@ -248,3 +248,31 @@ func TestBeginsAfterTheGroupBefore(t *testing.T) {
 		expect(t, string(mode), complaint(f.step().Problem), "")
 	}
 }
+
+// Agents that go by a list which nobody knows any more: what comes after it can't be
+// told, nor who is no member.
+func TestAgentsAreAheadOfTheStatus(t *testing.T) {
+	const one, many = "StatusBehind: a goes by a member list that is newer than the status, which seems to be from a backup: " +
+		"the list stays as it is; delete the group and make it anew",
+		"StatusBehind: a and b go by a member list that is newer than the status, which seems to be from a backup: " +
+			"the list stays as it is; delete the group and make it anew"
+	f := declared("a 10, b 20, c 30")
+	f.settled()
+	f.Group.Spec.Members = parse("a 10, b 20")
+	f.Versions = map[string]int64{"a": 2, "b": 1}
+	p := Make(*f)
+	expect(t, "one", complaint(p.Problem), one)
+	expect(t, "the list stays", listed(p.List), "v1 Settled: a 10, b 20, c 30")
+	if p.Document != nil || p.ConfigMap != nil || !p.Overtaken {
+		t.Errorf("it is published: %+v", p.Document)
+	}
+	f.Versions["b"] = 3
+	expect(t, "two", complaint(Make(*f).Problem), many)
+
+	f.Versions = map[string]int64{"a": 1}
+	expect(t, "all go by what is known", listed(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
+	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true
+	expect(t, "a list that is being adopted stays, too", listed(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
+	f.Published, f.Group.Status.MemberList = nil, nil
+	expect(t, "as does none", listed(f.step().List), "none")
+}

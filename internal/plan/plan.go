@@ -25,8 +25,11 @@ type Facts struct {
 	// Elsewhere are the pods whose agents are connected, and take part in an earlier
 	// group of this name.
 	Elsewhere []string
+	// Versions are those of the lists that agents of this group last said they go by,
+	// by the pod's name.
+	Versions map[string]int64
 	// Adopted are the members of the previous list, by the pod's name, that have
-	// reported the list in force or a newer one for as long as Wait says.
+	// reported the list in force for as long as Wait says.
 	Adopted map[string]bool
 	// Missing are the members of the list and of the previous one that have had
 	// no pod, or one that has Finished, for as long as Wait says. The wait begins
@@ -61,7 +64,11 @@ type Plan struct {
 	// List is what status.memberList should be; nil if there can't be one yet.
 	List    *v1.MemberList
 	Problem *Problem
-	// Document and ConfigMap are nil without a list, or if the name is taken.
+	// Overtaken: agents go by a newer list than any that is known. What comes after it
+	// nobody can tell, nor who is no member.
+	Overtaken bool
+	// Document and ConfigMap are nil without a list, if that has been overtaken, or if
+	// the name is taken.
 	Document       *control.Document
 	ConfigMap      *corev1.ConfigMap
 	ConfigMapTaken bool
@@ -73,9 +80,12 @@ type Plan struct {
 // Make makes a plan.
 func Make(f Facts) Plan {
 	var p Plan
-	p.List, p.Problem = list(&f)
+	newest := f.newest()
+	ahead := f.ahead(newest)
+	p.Overtaken = len(ahead) > 0
+	p.List, p.Problem = list(&f, newest, ahead)
 	p.ConfigMapTaken = f.configMapTaken()
-	if p.List != nil && !p.ConfigMapTaken {
+	if p.List != nil && !p.ConfigMapTaken && !p.Overtaken {
 		document := f.document(p.List)
 		p.Document = &document
 		p.ConfigMap = configMap(f.Group, document, f.Authorities)

@@ -76,12 +76,13 @@ func (h *hearing) standing() map[string]bool {
 
 // leavers are the pods whose agents report a group that is no more, or that they
 // are no members of by any list in force. While there is no list, nobody knows
-// that of a member: it may have been lost.
+// that of a member: it may have been lost, as may the one that has overtaken it.
 func (h *hearing) leavers() []string {
+	known := h.List != nil && !h.Overtaken
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(h.Heard)) {
 		heard := h.Heard[name]
-		if heard.Connected && heard.Report != nil && (heard.Report.UID != string(h.Group.UID) || h.List != nil && !h.isMember(name)) {
+		if heard.Connected && heard.Report != nil && (heard.Report.UID != string(h.Group.UID) || known && !h.isMember(name)) {
 			all = append(all, name)
 		}
 	}

@@ -137,7 +137,9 @@ func TestLeave(t *testing.T) {
 	expect(t, "c isn't told before the list has settled", strings.Join(s.make().Leave, " "), "x")
 	s.List.State = v1.ListSettled
 	expect(t, "and then it is", strings.Join(s.make().Leave, " "), "c x")
-	s.List = nil
+	s.Overtaken = true
+	expect(t, "nor is anybody while agents go by a newer list", strings.Join(s.make().Leave, " "), "")
+	s.Overtaken, s.List = false, nil
 	expect(t, "without a list nobody is", strings.Join(s.make().Leave, " "), "")
 	s.said("a").UID, s.said("x").UID = "old", "old"
 	expect(t, "but those in an earlier group", strings.Join(s.make().Leave, " "), "a x")

@@ -41,9 +41,10 @@ type Heard struct {
 // Facts are all that a report is made from.
 type Facts struct {
 	Group *v1.ElectionGroup
-	// List, Problem, ServiceTaken and SliceTaken are those of the plan.
+	// List, Problem, Overtaken, ServiceTaken and SliceTaken are those of the plan.
 	List                     *v1.MemberList
 	Problem                  *plan.Problem
+	Overtaken                bool
 	ServiceTaken, SliceTaken bool
 	// Pods, by name, may concern the group: members, selected pods, and those
 	// that have its role label. Nodes are theirs, by name.

@@ -29,6 +29,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonEarlierGroup:
 		return "A coordinator of the group before may still be at work. If its agents don't leave, see why: kubectl logs POD -c " +
 			v1.AgentContainer + " " + in(g)
+	case v1.ReasonStatusBehind:
+		return "The agents go on with their list. Keep the manifest, kubectl delete electiongroup " + g.Name + " " + in(g) + ", and apply it again: the group " +
+			"begins anew when its agents have left it."
 	case v1.ReasonConfigMapTaken:
 		name := control.ConfigMapName(g.Name)
 		return fmt.Sprintf("See whose it is: kubectl get configmap %s %s -o yaml. If nobody needs it, kubectl delete configmap %[1]s %[2]s", name, in(g))
