@@ -323,7 +323,7 @@ func (s *scene) missing() map[string]bool {
 		if before, ok := s.memory.missing[m.Pod]; ok {
 			since[m.Pod] = before
 		}
-		if s.again.due(since[m.Pod].Add(plan.Wait(s.group)), s.now) {
+		if s.again.due(since[m.Pod].Add(plan.Absence(s.group)), s.now) {
 			missing[m.Pod] = true
 		}
 	}

@@ -61,6 +61,25 @@ func TestWaitForTheMissingBeginsAnewWithEachVersion(t *testing.T) {
 	}
 }
 
+// In Available mode nobody waits for what has been granted. A pod that is replaced
+// under its name stays a member all the same.
+func TestWhoIsReplacedStaysInAvailableMode(t *testing.T) {
+	s := &scene{now: time.Now(), memory: &memory{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
+	s.group.Spec.Safety.Mode = v1.Available
+	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}}}
+	s.document = &control.Document{Revision: 1, Group: control.Group{Version: 1}}
+	if s.missing()["a"] {
+		t.Error("it may be made anew at any moment")
+	}
+	if s.again.at.IsZero() {
+		t.Error("nobody looks again whether it has been")
+	}
+	s.now = s.again.at
+	if !s.missing()["a"] {
+		t.Error("it wasn't made anew")
+	}
+}
+
 // slow are authorities and an API server that take their time.
 type slow struct {
 	client.Reader

@@ -223,6 +223,29 @@ func TestWait(t *testing.T) {
 	}
 }
 
+func TestAbsence(t *testing.T) {
+	for _, c := range []struct {
+		mode     v1.SafetyMode
+		lease    int32
+		state    v1.ListState
+		sentence string
+		want     time.Duration
+	}{
+		{v1.Available, 0, v1.ListSettled, "a StatefulSet replaces its pods one after the other", time.Second},
+		{v1.Majority, 500, v1.ListSettled, "a short lease is shorter than that", time.Second},
+		{v1.Majority, 8000, v1.ListSettled, "what it granted has run out", 9 * time.Second},
+		{v1.Majority, 160, v1.ListAdopting, "others wait for it", 180 * time.Millisecond},
+		{v1.Available, 0, v1.ListAdopting, "it has granted nothing", 0},
+	} {
+		f := declared("a 1")
+		f.Group.Spec.Safety = v1.Safety{Mode: c.mode, LeaseMillis: c.lease}
+		f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: c.state}
+		if got := Absence(f.Group); got != c.want {
+			t.Errorf("%s: it is %v, and should be %v", c.sentence, got, c.want)
+		}
+	}
+}
+
 // A group of a name that was another one's before begins when nobody is in that any
 // more: two coordinators of one name would be what it must never have.
 func TestBeginsAfterTheGroupBefore(t *testing.T) {

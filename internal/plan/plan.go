@@ -32,7 +32,7 @@ type Facts struct {
 	// reported the list in force for as long as Wait says.
 	Adopted map[string]bool
 	// Missing are the members of the list and of the previous one that have had
-	// no pod, or one that has Finished, for as long as Wait says. The wait begins
+	// no pod, or one that has Finished, for as long as Absence says. The wait begins
 	// anew with each version, when the ConfigMap has it: a pod that came before may
 	// have begun with the version before, and the operator learn of it late.
 	Missing map[string]bool
@@ -96,14 +96,26 @@ func Make(f Facts) Plan {
 }
 
 // Wait is how long a member must have reported a list before it counts as having
-// adopted it, and how long it must have had no pod before it counts as departed:
-// what it granted before has run out by then, on any clock. In Available mode
-// nothing is granted.
+// adopted it: what it granted before has run out by then, on any clock. In Available
+// mode nothing is granted.
 func Wait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
 	return time.Duration(lease(group)) * time.Millisecond * 9 / 8
+}
+
+// respite is how long a member of a selector's list has no pod, at least, before it is
+// taken out: a StatefulSet makes another one of the name within that time.
+const respite = time.Second
+
+// Absence is how long a member must have had no pod before it counts as departed, while
+// a list is being adopted, or before it leaves the list.
+func Absence(group *v1.ElectionGroup) time.Duration {
+	if list := group.Status.MemberList; list != nil && list.State == v1.ListAdopting {
+		return Wait(group)
+	}
+	return max(Wait(group), respite)
 }
 
 // Finished reports whether a pod has ended for good.
