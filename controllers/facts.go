@@ -369,13 +369,15 @@ func (s *scene) published() (document *control.Document, revision int64) {
 			revision = max(revision, voice.Report.Revision)
 		}
 	}
-	s.memory.revision = revision
 	found := s.document
-	if found == nil || found.Revision > newest {
-		return nil, revision
+	if found != nil && found.Revision > newest {
+		found = nil
 	}
-	revision = max(revision, found.Revision)
-	if found.UID != string(s.group.UID) {
+	if found != nil {
+		revision = max(revision, found.Revision)
+	}
+	s.memory.revision = revision
+	if found == nil || found.UID != string(s.group.UID) {
 		return nil, revision
 	}
 	return found, revision

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -23,8 +24,8 @@ type memory struct {
 	version int64
 	// first is when the first agent was connected.
 	first time.Time
-	// revision is the highest that an agent has told of: who leaves an earlier group
-	// of the name takes nothing that isn't newer, but tells of it no more.
+	// revision is the highest that there has been: who leaves an earlier group of the
+	// name takes nothing that isn't newer, but tells of it no more.
 	revision int64
 	// events are those yet to be written of changes that are in the status already.
 	events []report.Event
@@ -41,6 +42,10 @@ type memory struct {
 type memories struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*memory
+	// over are the revisions up to which what was said about a name is over, of groups
+	// that are gone: agents take nothing older of the next one. Only those that are still
+	// to come by our clock are kept; the others are passed anyway.
+	over map[types.NamespacedName]int64
 }
 
 // recall is the memory of a group, new if it is another one of the same name.
@@ -50,18 +55,32 @@ func (m *memories) recall(group types.NamespacedName, uid types.UID) *memory {
 	if m.of == nil {
 		m.of = map[types.NamespacedName]*memory{}
 	}
-	found := m.of[group]
-	if found == nil || found.uid != uid {
-		found = &memory{uid: uid}
-		m.of[group] = found
+	if found := m.of[group]; found != nil && found.uid != uid {
+		m.end(group)
 	}
-	return found
+	if m.of[group] == nil {
+		m.of[group] = &memory{uid: uid, revision: m.over[group]}
+	}
+	return m.of[group]
 }
 
 func (m *memories) forget(group types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.of, group)
+	m.end(group)
+}
+
+// end is called with the lock held.
+func (m *memories) end(group types.NamespacedName) {
+	if m.over == nil {
+		m.over = map[types.NamespacedName]int64{}
+	}
+	if gone := m.of[group]; gone != nil {
+		m.over[group] = gone.revision
+		delete(m.of, group)
+	}
+	now := time.Now().UnixMilli()
+	maps.DeleteFunc(m.over, func(_ types.NamespacedName, revision int64) bool { return revision < now })
 }
 
 // deadline is the next time at which a decision is due.
