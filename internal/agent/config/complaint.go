@@ -40,7 +40,8 @@ func (c Complaints) Error() string {
 // a user mends it all at once.
 type page struct {
 	file string
-	// given out by an operator: a member may be nowhere yet.
+	// given out by an operator: a member may be nowhere yet, and there may be keys
+	// of a newer operator's.
 	given      bool
 	complaints Complaints
 	unsaid     int

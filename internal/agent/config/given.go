@@ -14,6 +14,8 @@ var uid = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,62}$`)
 // ParseGroup understands a group that an operator has given out, a
 // control.Document, or returns Complaints. source is where it comes from.
 //
+// What it doesn't know in it, it passes over: the operator may be newer (ADR 9).
+//
 // The agent itself needn't be a member. Addresses aren't compared: they are those
 // of pods, which come and go, and whoever answers at one shows who it is.
 func ParseGroup(source string, data []byte) (*Group, error) {
