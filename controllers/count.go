@@ -15,6 +15,9 @@ func (o *operator) count(s *scene, before *v1.ElectionGroup, result *report.Resu
 		vacant:      result.Status.Coordinator == nil,
 		disagreeing: meta.IsStatusConditionFalse(result.Status.Conditions, string(v1.Agreed)),
 	}
+	if agreed := meta.FindStatusCondition(result.Status.Conditions, string(v1.Agreed)); agreed != nil {
+		now.divided = agreed.Reason == string(v1.ReasonCoordinatorsDiffer)
+	}
 	if list := s.group.Status.MemberList; list != nil {
 		now.expected = len(list.Members)
 		for _, m := range list.Members {

@@ -20,9 +20,12 @@ type meters struct {
 
 // meter is what is measured of one group.
 type meter struct {
-	vacant, disagreeing bool
-	elections           uint64
-	connected, expected int
+	vacant bool
+	// disagreeing is any contradiction, also of settings that are on their way;
+	// divided is one about who leads.
+	disagreeing, divided bool
+	elections            uint64
+	connected, expected  int
 }
 
 const prefix = "conclave_operator_"
@@ -32,10 +35,11 @@ var (
 
 	groupsMetric      = prometheus.NewDesc(prefix+"groups", "Groups that there are.", nil, nil)
 	vacantMetric      = prometheus.NewDesc(prefix+"groups_without_coordinator", "Groups in which nobody leads.", nil, nil)
-	disagreeingMetric = prometheus.NewDesc(prefix+"groups_disagreeing", "Groups whose agents contradict each other.", nil, nil)
+	disagreeingMetric = prometheus.NewDesc(prefix+"groups_disagreeing", "Groups whose agents contradict each other: about the coordinator, the list or the settings.", nil, nil)
 	streamsMetric     = prometheus.NewDesc(prefix+"streams_connected", "Agents that are connected, of all groups and of none.", nil, nil)
 	coordinatorMetric = prometheus.NewDesc(prefix+"group_coordinator", "1 if somebody leads the group, else 0.", groupLabels, nil)
-	agreedMetric      = prometheus.NewDesc(prefix+"group_agreed", "0 if the group's agents contradict each other, else 1.", groupLabels, nil)
+	agreedMetric      = prometheus.NewDesc(prefix+"group_agreed", "0 if the group's agents contradict each other about the coordinator, the list or the settings, else 1.", groupLabels, nil)
+	dividedMetric     = prometheus.NewDesc(prefix+"group_coordinators_differ", "1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
 	electionsMetric   = prometheus.NewDesc(prefix+"elections_total", "Changes of the group's coordinator or term that the operator has seen.", groupLabels, nil)
 	connectedMetric   = prometheus.NewDesc(prefix+"agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
 	expectedMetric    = prometheus.NewDesc(prefix+"agents_expected", "Members of the group.", groupLabels, nil)
@@ -72,7 +76,7 @@ func (m *meters) register(registry prometheus.Registerer) error {
 func (m *meters) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric,
-		coordinatorMetric, agreedMetric, electionsMetric, connectedMetric, expectedMetric,
+		coordinatorMetric, agreedMetric, dividedMetric, electionsMetric, connectedMetric, expectedMetric,
 	} {
 		descriptions <- d
 	}
@@ -93,6 +97,7 @@ func (m *meters) Collect(metrics chan<- prometheus.Metric) {
 		disagreeing += number(g.disagreeing)
 		gauge(coordinatorMetric, number(!g.vacant), labels...)
 		gauge(agreedMetric, number(!g.disagreeing), labels...)
+		gauge(dividedMetric, number(g.divided), labels...)
 		gauge(connectedMetric, g.connected, labels...)
 		gauge(expectedMetric, g.expected, labels...)
 		metrics <- prometheus.MustNewConstMetric(electionsMetric, prometheus.CounterValue, float64(g.elections), labels...)

@@ -1,0 +1,34 @@
+package controllers
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/report"
+)
+
+// Somebody is woken up for two coordinators, and not for settings on their way.
+func TestDividedIsAboutTheCoordinator(t *testing.T) {
+	for reason, want := range map[v1.Reason]struct{ disagreeing, divided bool }{
+		v1.ReasonAgreed:             {false, false},
+		v1.ReasonCoordinatorsDiffer: {true, true},
+		v1.ReasonListsDiffer:        {true, false},
+		v1.ReasonSettingsDiffer:     {true, false},
+	} {
+		status := metav1.ConditionFalse
+		if reason == v1.ReasonAgreed {
+			status = metav1.ConditionTrue
+		}
+		group := &v1.ElectionGroup{}
+		group.Status.Conditions = []metav1.Condition{{Type: string(v1.Agreed), Status: status, Reason: string(reason)}}
+		o := &operator{meters: newMeters(nil)}
+		s := &scene{key: types.NamespacedName{Name: "ledger"}, group: group, memory: &memory{}}
+		o.count(s, group, &report.Result{Status: group.Status})
+		if got := o.meters.groups[s.key]; got == nil || got.disagreeing != want.disagreeing || got.divided != want.divided {
+			t.Errorf("%s is measured as %+v, want %+v", reason, got, want)
+		}
+	}
+}
