@@ -79,28 +79,22 @@ func (o *operator) behind(ctx context.Context, s *scene) (bool, error) {
 }
 
 // act decides and applies: what agents mount first, for it is what they go by,
-// and then what they have said.
+// and then what they have said. They elect whether or not they can be told more: a
+// ConfigMap that can't be written holds up neither status nor traffic.
 func (o *operator) act(ctx context.Context, s *scene) error {
 	p := plan.Make(s.plan())
-	if p.ConfigMap != nil {
-		status := *s.group.Status.DeepCopy()
-		status.MemberList = p.List
-		if err := o.updateStatus(ctx, s, &status); err != nil {
-			return err
-		}
-		if err := o.applyConfigMap(ctx, s, p.ConfigMap); err != nil {
-			return err
-		}
-		if err := o.pushDocument(s, p.Document); err != nil {
-			return err
-		}
+	unpublished, err := o.publish(ctx, s, &p)
+	if err != nil {
+		return err
 	}
 	if p.ConfigMapTaken || p.ServiceTaken || p.SliceTaken {
 		// Nobody tells us when it is gone: it isn't ours.
 		s.again.due(s.now.Add(takenAgain), s.now)
 	}
 	before := s.group
-	result := report.Make(s.report(&p))
+	facts := s.report(&p)
+	facts.Unpublished = s.memory.unpublished.text
+	result := report.Make(facts)
 	if !result.Again.IsZero() {
 		s.again.due(result.Again, s.now)
 	}
@@ -109,7 +103,31 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 	}
 	o.count(s, before, &result)
 	o.order(s, &result)
-	return errors.Join(o.applyTraffic(ctx, s, &p, &result)...)
+	return errors.Join(append(o.applyTraffic(ctx, s, &p, &result), unpublished)...)
+}
+
+// publish writes the list, and then what agents mount, and tells it them: only what
+// is published is ever pushed (ADR 9). If the ConfigMap can't be written,
+// that is unpublished; after a conflict nothing that was decided counts.
+func (o *operator) publish(ctx context.Context, s *scene, p *plan.Plan) (unpublished, err error) {
+	if p.ConfigMap == nil {
+		s.memory.unpublished = refusal{}
+		return nil, nil
+	}
+	status := *s.group.Status.DeepCopy()
+	status.MemberList = p.List
+	if err := o.updateStatus(ctx, s, &status); err != nil {
+		return nil, err
+	}
+	unpublished = o.applyConfigMap(ctx, s, p.ConfigMap)
+	s.memory.unpublished = s.memory.unpublished.next(unpublished)
+	switch {
+	case apierrors.IsConflict(unpublished):
+		return nil, unpublished
+	case unpublished != nil:
+		return unpublished, nil
+	}
+	return nil, o.pushDocument(s, p.Document)
 }
 
 // takenAgain is how often is looked whether a name is free again.

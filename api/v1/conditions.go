@@ -53,6 +53,8 @@ const (
 	ReasonMembersDown Reason = "MembersDown"
 	// ReasonAdopting (False): the agents go over to another member list.
 	ReasonAdopting Reason = "Adopting"
+	// ReasonNotWritten (False): the API server refuses a write of the operator's.
+	ReasonNotWritten Reason = "NotWritten"
 	// ReasonServiceTaken (False): the Service or its EndpointSlice belongs to somebody else.
 	ReasonServiceTaken Reason = "ServiceTaken"
 )

@@ -173,6 +173,13 @@ func TestConditions(t *testing.T) {
 			},
 			wanted{ready: "False Adopting: the agents go over to version 2 of the list of members"},
 		},
+		"what agents mount can't be written": {
+			3, func(s *scene) { s.Unpublished = "write ConfigMap conclave-ledger: exceeded quota" },
+			wanted{
+				ready:   "False NotWritten: agents go on with what they have: the operator can't write ConfigMap conclave-ledger: exceeded quota",
+				elected: "True Elected: c leads in term 130896001",
+			},
+		},
 		"the Service is somebody else's": {
 			3, func(s *scene) { s.ServiceTaken = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
 			wanted{ready: "False ServiceTaken: Service front is somebody else's: give spec.service another name, or delete that Service"},
@@ -268,6 +275,7 @@ func (s *scene) selector() {
 func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 	s := newScene(3)
 	s.Problem = &plan.Problem{Reason: v1.ReasonInvalidMembers, Message: "invalid"}
+	s.Unpublished = "write it"
 	s.ServiceTaken, s.Group.Spec.Service = true, &v1.CoordinatorService{Name: "front"}
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
@@ -280,6 +288,7 @@ func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 		mend func()
 	}{
 		{v1.ReasonInvalidMembers, func() { s.Problem = nil }},
+		{v1.ReasonNotWritten, func() { s.Unpublished = "" }},
 		{v1.ReasonNoReports, func() {
 			for name, heard := range s.Heard {
 				s.Heard[name] = Heard{Connected: true, Report: heard.Report}

@@ -89,7 +89,7 @@ func (h *hearing) silent() finding {
 // ready is the condition Ready: the first thing that is wrong.
 func (h *hearing) ready(elected, agreed, connected finding) finding {
 	return first(
-		h.problem,
+		h.problem, h.unpublished,
 		func() finding { return h.unheard(connected) },
 		func() finding { return h.leaderless(elected) },
 		func() finding { return divided(agreed) },
@@ -103,6 +103,13 @@ func (h *hearing) problem() finding {
 		return finding{}
 	}
 	return bad(h.Problem.Reason, h.Problem.Message)
+}
+
+func (h *hearing) unpublished() finding {
+	if h.Unpublished == "" {
+		return finding{}
+	}
+	return bad(v1.ReasonNotWritten, "agents go on with what they have: the operator can't "+h.Unpublished)
 }
 
 func (h *hearing) unheard(connected finding) finding {

@@ -46,6 +46,9 @@ type Facts struct {
 	Problem                  *plan.Problem
 	Overtaken                bool
 	ServiceTaken, SliceTaken bool
+	// Unpublished is what of the operator's was refused when it wrote what agents
+	// mount, "" if nothing was.
+	Unpublished string
 	// Pods, by name, may concern the group: members, selected pods, and those
 	// that have its role label. Nodes are theirs, by name.
 	Pods  map[string]*corev1.Pod

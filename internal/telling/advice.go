@@ -52,6 +52,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonAdopting:
 		return "Until a majority of the list before has adopted the new one, a coordinator needs a majority of both. It takes pods of the list " +
 			"before that run, or that are gone for good."
+	case v1.ReasonNotWritten:
+		return "The operator tries again every few seconds. See what is in its way: a quota, a policy or a webhook of the cluster's, or a ConfigMap " +
+			"that is immutable; delete that, and it is made anew."
 	case v1.ReasonServiceTaken:
 		return serviceTaken(g)
 	case v1.ReasonNoMajority:
