@@ -93,6 +93,9 @@ func (o *operator) applyConfigMap(ctx context.Context, s *scene, want *corev1.Co
 
 // applyService writes the Service and its slice, and removes those of before.
 func (o *operator) applyService(ctx context.Context, s *scene, p *plan.Plan, coordinator string) error {
+	if p.ServiceSelects {
+		return o.serveSelected(ctx, s, coordinator)
+	}
 	if p.Service == nil {
 		return o.removeServices(ctx, s, "")
 	}
@@ -103,10 +106,8 @@ func (o *operator) applyService(ctx context.Context, s *scene, p *plan.Plan, coo
 		}
 		have = nil
 	}
-	if have == nil || !ours(have, p.Service) || !samePorts(have.Spec.Ports, p.Service.Spec.Ports) {
-		if err := o.apply(ctx, p.Service, coreapply.Service(p.Service.Name, p.Service.Namespace)); err != nil {
-			return err
-		}
+	if err := o.writeService(ctx, have, p.Service); err != nil {
+		return err
 	}
 	if !p.SliceTaken {
 		if err := o.applySlice(ctx, s, plan.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
@@ -114,6 +115,39 @@ func (o *operator) applyService(ctx context.Context, s *scene, p *plan.Plan, coo
 		}
 	}
 	return o.removeServices(ctx, s, p.Service.Name)
+}
+
+// writeService makes a Service, or gives the one that is there its labels, owner and
+// ports. That isn't applied: who handed it over has put down ports, too, and those
+// would stay beside ours.
+func (o *operator) writeService(ctx context.Context, have, want *corev1.Service) error {
+	switch {
+	case have == nil:
+		return o.apply(ctx, want, coreapply.Service(want.Name, want.Namespace))
+	case ours(have, want) && samePorts(have.Spec.Ports, want.Spec.Ports):
+		return nil
+	}
+	next := have.DeepCopy()
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
+	}
+	maps.Copy(next.Labels, want.Labels)
+	next.OwnerReferences, next.Spec.Ports = want.OwnerReferences, want.Spec.Ports
+	if err := o.client.Patch(ctx, next, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}), manager); err != nil {
+		return fmt.Errorf("write Service %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// serveSelected leaves a Service alone that selects pods itself. Only a slice of ours
+// that it has, since it was ours before, goes on to follow the coordinator.
+func (o *operator) serveSelected(ctx context.Context, s *scene, coordinator string) error {
+	if s.slice != nil && metav1.IsControlledBy(s.slice, s.group) {
+		if err := o.applySlice(ctx, s, plan.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
+			return err
+		}
+	}
+	return o.removeServices(ctx, s, s.group.Spec.Service.Name)
 }
 
 func (o *operator) applySlice(ctx context.Context, s *scene, want *discoveryv1.EndpointSlice) error {

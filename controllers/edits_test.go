@@ -268,3 +268,68 @@ func TestForeignServiceIsLeftAlone(t *testing.T) {
 	s.await("one of its own name leads there", func() bool { return s.endpoint("ledger-own") == s.ip("ledger-2") })
 	s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
 }
+
+// A Service with a selector leads to all the pods that this finds. Whoever hands one
+// over, or adds a selector later, is told so, and nothing else befalls it.
+func TestServiceThatSelectsIsLeftAlone(t *testing.T) {
+	s := newStage(t)
+	a := s.operator()
+	handed := &corev1.Service{ObjectMeta: s.named("ledger-leader"), Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "ledger"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+	}}
+	handed.Labels = map[string]string{v1.LabelGroup: "ledger"}
+	s.make(handed)
+	s.settledButFor(a, v1.ReasonServiceTaken)
+	s.expectUntouched(handed)
+	if s.endpoint("ledger-leader") != "" {
+		t.Error("it is given an address")
+	}
+	if err := s.client.Delete(t.Context(), handed); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+	s.await("one without a selector leads there", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-2") })
+
+	made := &corev1.Service{}
+	if err := s.client.Get(t.Context(), s.key("ledger-leader"), made); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.MergeFrom(made.DeepCopy())
+	made.Spec.Selector = map[string]string{"app": "ledger"}
+	if err := s.client.Patch(t.Context(), made, patch); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonServiceTaken)
+	s.elect("ledger", "ledger-1", 8)
+	s.await("its slice doesn't lead to a coordinator of before", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-1") })
+	s.awaitQuiet(a)
+	s.expectUntouched(made)
+}
+
+// A Service that is handed over gets the group's ports in the place of its own, and
+// is written no more then.
+func TestServiceIsHandedOver(t *testing.T) {
+	s := newStage(t)
+	a := s.operator()
+	handed := &corev1.Service{ObjectMeta: s.named("ledger-leader"), Spec: corev1.ServiceSpec{
+		Ports: []corev1.ServicePort{{Name: "web", Port: 8080}, {Name: "admin", Port: 9090}},
+	}}
+	handed.Labels = map[string]string{v1.LabelGroup: "ledger"}
+	handed.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "of-somebody", UID: "none"}}
+	s.make(handed)
+	s.settledButFor(a, v1.ReasonWell)
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(handed), handed); err != nil {
+		t.Fatal(err)
+	}
+	if ports := handed.Spec.Ports; len(ports) != 1 || ports[0].Name != "" || ports[0].Port != 8080 {
+		t.Errorf("it has the ports %+v, and should have the group's alone", ports)
+	}
+	before := len(a.written())
+	s.elect("ledger", "ledger-1", 8)
+	s.await("it leads there", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-1") })
+	s.awaitQuiet(a)
+	if writes := kinds(a.written()[before:]); slices.Contains(writes, "PATCH services") {
+		t.Errorf("it is as it should be, and is written again: %v", writes)
+	}
+	s.expectUntouched(handed)
+}

@@ -386,7 +386,8 @@ func (s *scene) published() (document *control.Document, revision int64) {
 // report is what a report is made from.
 func (s *scene) report(p *plan.Plan) report.Facts {
 	f := report.Facts{
-		Group: s.group, List: p.List, Problem: p.Problem, Overtaken: p.Overtaken, ServiceTaken: p.ServiceTaken, SliceTaken: p.SliceTaken,
+		Group: s.group, List: p.List, Problem: p.Problem, Overtaken: p.Overtaken,
+		ServiceTaken: p.ServiceTaken, ServiceSelects: p.ServiceSelects, SliceTaken: p.SliceTaken,
 		Pods: s.pods, Nodes: s.nodes, Heard: map[string]report.Heard{}, Now: s.now,
 	}
 	for name := range s.pods {

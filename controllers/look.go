@@ -87,7 +87,7 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	if p.ConfigMapTaken || p.ServiceTaken || p.SliceTaken {
+	if p.ConfigMapTaken || p.ServiceTaken || p.ServiceSelects || p.SliceTaken {
 		// Nobody tells us when it is gone: it isn't ours.
 		s.again.due(s.now.Add(takenAgain), s.now)
 	}

@@ -55,7 +55,8 @@ const (
 	ReasonAdopting Reason = "Adopting"
 	// ReasonNotWritten (False): the API server refuses a write of the operator's.
 	ReasonNotWritten Reason = "NotWritten"
-	// ReasonServiceTaken (False): the Service or its EndpointSlice belongs to somebody else.
+	// ReasonServiceTaken (False): the Service or its EndpointSlice belongs to somebody
+	// else, or the Service has a selector.
 	ReasonServiceTaken Reason = "ServiceTaken"
 )
 

@@ -66,22 +66,28 @@ func Foreign(object metav1.Object, group *v1.ElectionGroup) bool {
 
 func (f *Facts) configMapTaken() bool { return f.ConfigMap != nil && Foreign(f.ConfigMap, f.Group) }
 
-// service is the wanted Service, and whether somebody else has one of its name.
-func service(f *Facts) (wanted *corev1.Service, taken bool) {
-	want := f.Group.Spec.Service
-	switch {
-	case want == nil:
-		return nil, false
-	case f.Service != nil && Foreign(f.Service, f.Group):
-		return nil, true
+// serviceTaken reports whether somebody else has a Service of the wanted name, or
+// else whether the one that is there selects pods itself: then Kubernetes has slices
+// of its own, which lead to all that it finds, and which it leaves when the selector
+// is taken away.
+func (f *Facts) serviceTaken() (foreign, selects bool) {
+	if f.Group.Spec.Service == nil || f.Service == nil {
+		return false, false
 	}
-	s := &corev1.Service{ObjectMeta: owned(f.Group, want.Name)}
+	foreign = Foreign(f.Service, f.Group)
+	return foreign, !foreign && len(f.Service.Spec.Selector) > 0
+}
+
+// service is the Service that a group wants.
+func service(group *v1.ElectionGroup) *corev1.Service {
+	want := group.Spec.Service
+	s := &corev1.Service{ObjectMeta: owned(group, want.Name)}
 	for _, p := range want.Ports {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
 			Name: p.Name, Port: p.Port, TargetPort: intstr.FromInt32(*cmp.Or(p.TargetPort, &p.Port)), Protocol: protocol(p),
 		})
 	}
-	return s, false
+	return s
 }
 
 func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(p.Protocol, v1.TCP)) }

@@ -100,6 +100,11 @@ status:
 	if p := f.step(); p.Service != nil || !p.ServiceTaken {
 		t.Error("somebody else's isn't left alone")
 	}
+	f.Service = p.Service.DeepCopy()
+	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
+	if p := f.step(); p.Service != nil || p.ServiceTaken || !p.ServiceSelects {
+		t.Error("one that selects pods itself isn't left alone")
+	}
 }
 
 func TestEndpointSlice(t *testing.T) {

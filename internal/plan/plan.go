@@ -72,9 +72,10 @@ type Plan struct {
 	Document       *control.Document
 	ConfigMap      *corev1.ConfigMap
 	ConfigMapTaken bool
-	// Service is nil if none is wanted, or if the name is taken.
-	Service                  *corev1.Service
-	ServiceTaken, SliceTaken bool
+	// Service is nil if none is wanted, or if the name is taken: by somebody else's,
+	// or by one that selects pods itself.
+	Service                                  *corev1.Service
+	ServiceTaken, ServiceSelects, SliceTaken bool
 }
 
 // Make makes a plan.
@@ -90,7 +91,10 @@ func Make(f Facts) Plan {
 		p.Document = &document
 		p.ConfigMap = configMap(f.Group, document, f.Authorities)
 	}
-	p.Service, p.ServiceTaken = service(&f)
+	p.ServiceTaken, p.ServiceSelects = f.serviceTaken()
+	if f.Group.Spec.Service != nil && !p.ServiceTaken && !p.ServiceSelects {
+		p.Service = service(f.Group)
+	}
 	p.SliceTaken = p.Service != nil && f.EndpointSlice != nil && Foreign(f.EndpointSlice, f.Group)
 	return p
 }

@@ -184,6 +184,11 @@ func TestConditions(t *testing.T) {
 			3, func(s *scene) { s.ServiceTaken = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
 			wanted{ready: "False ServiceTaken: Service front is somebody else's: give spec.service another name, or delete that Service"},
 		},
+		"the Service selects pods itself": {
+			3, func(s *scene) { s.ServiceSelects = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
+			wanted{ready: "False ServiceTaken: Service front has a selector, so it leads to every pod that this finds: " +
+				"give spec.service another name, or delete that Service, and it is made without"},
+		},
 		"the EndpointSlice is somebody else's": {
 			3, func(s *scene) { s.SliceTaken = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
 			wanted{ready: "False ServiceTaken: EndpointSlice front-conclave is somebody else's: give spec.service another name, or delete that EndpointSlice"},

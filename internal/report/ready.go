@@ -159,6 +159,9 @@ func (h *hearing) serviceTaken() finding {
 	switch {
 	case h.ServiceTaken:
 		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "Service", h.Group.Spec.Service.Name))
+	case h.ServiceSelects:
+		return bad(v1.ReasonServiceTaken, fmt.Sprintf("Service %s has a selector, so it leads to every pod that this finds: "+
+			"give spec.service another name, or delete that Service, and it is made without", h.Group.Spec.Service.Name))
 	case h.SliceTaken:
 		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "EndpointSlice", plan.EndpointSliceName(h.Group)))
 	}

@@ -41,11 +41,11 @@ type Heard struct {
 // Facts are all that a report is made from.
 type Facts struct {
 	Group *v1.ElectionGroup
-	// List, Problem, Overtaken, ServiceTaken and SliceTaken are those of the plan.
-	List                     *v1.MemberList
-	Problem                  *plan.Problem
-	Overtaken                bool
-	ServiceTaken, SliceTaken bool
+	// List, Problem, Overtaken and what is taken are those of the plan.
+	List                                     *v1.MemberList
+	Problem                                  *plan.Problem
+	Overtaken                                bool
+	ServiceTaken, ServiceSelects, SliceTaken bool
 	// Unpublished is what of the operator's was refused when it wrote what agents
 	// mount, "" if nothing was.
 	Unpublished string
