@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,9 +13,10 @@ import (
 	"github.com/conclave-dev/conclave/controllers/streams"
 )
 
-// cleanUp removes what is left of a group that is gone, also if it went while no
-// operator ran: the role labels at its pods, and its agents, who go on until
-// they are told. What it owned, the API server's garbage collector removes.
+// cleanUp removes what is left of a group that is gone or going, also if it went
+// while no operator ran: the role labels at its pods, and its agents, who go on until
+// they are told. What it owned, the API server's garbage collector removes; of a group
+// that is deleted in the foreground, before the group itself, so it isn't made anew.
 func (o *operator) cleanUp(ctx context.Context, key types.NamespacedName) error {
 	o.memories.forget(key)
 	o.meters.forget(key)
@@ -36,8 +36,8 @@ func (o *operator) cleanUp(ctx context.Context, key types.NamespacedName) error 
 		return nil
 	}
 	// A cache that is behind must not have a group fall apart that was just made.
-	err = o.live.Get(ctx, key, &v1.ElectionGroup{})
-	if !apierrors.IsNotFound(err) {
+	now := &v1.ElectionGroup{}
+	if err := o.live.Get(ctx, key, now); client.IgnoreNotFound(err) != nil || err == nil && now.DeletionTimestamp == nil {
 		return err
 	}
 	for pod, voice := range voices {

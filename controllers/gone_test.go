@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
@@ -259,4 +260,39 @@ func TestRoleIsForOnePodOfTheName(t *testing.T) {
 	}
 	s.awaitCoordinator("ledger", "ledger-1", 8)
 	s.awaitRole("ledger-2", "ledger", v1.RoleFollower)
+}
+
+// A group is deleted in the foreground: the garbage collector removes first what the
+// group owns, and then the group. Nothing is made anew meanwhile, and agents leave.
+func TestGroupIsDeletedInTheForeground(t *testing.T) {
+	s := newStage(t)
+	a := s.operator()
+	s.settled(a)
+	if err := s.client.Delete(t.Context(), s.group("ledger"), client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+		t.Fatal(err)
+	}
+	s.await("the agents have left", func() bool {
+		return !s.in("ledger-0", "ledger") && !s.in("ledger-1", "ledger") && !s.in("ledger-2", "ledger")
+	})
+	s.awaitRole("ledger-2", "ledger", "")
+	owned := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: s.named(control.ConfigMapName("ledger"))},
+		&corev1.Service{ObjectMeta: s.named("ledger-leader")},
+		&discoveryv1.EndpointSlice{ObjectMeta: s.named("ledger-leader-conclave")},
+	}
+	for _, object := range owned {
+		if err := s.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pod("ledger-3", "ledger") // has the group be looked at
+	s.awaitQuiet(a)
+	for _, object := range owned {
+		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+			t.Errorf("%T has been made anew for a group that is going: %v", object, err)
+		}
+	}
+	if s.group("ledger").DeletionTimestamp == nil {
+		t.Error("the group should be about to go")
+	}
 }

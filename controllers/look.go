@@ -28,7 +28,7 @@ const stale = 50 * time.Millisecond
 func (o *operator) look(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	group := &v1.ElectionGroup{}
 	err := o.client.Get(ctx, request.NamespacedName, group)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || err == nil && group.DeletionTimestamp != nil {
 		return reconcile.Result{}, o.cleanUp(ctx, request.NamespacedName)
 	}
 	if err != nil {
