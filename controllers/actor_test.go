@@ -1,7 +1,9 @@
 package controllers_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/go-logr/logr/testr"
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,6 +44,8 @@ type actor struct {
 	// before is called before each write goes out, and answered after it.
 	before   func(*http.Request)
 	answered func(*http.Request, *http.Response)
+	// refuses are the writes that are refused.
+	refuses func(*http.Request) bool
 	// asked are the paths of what it read.
 	asked []string
 	// thawed is closed unless what it watches of frozen, a resource, doesn't arrive.
@@ -87,6 +93,9 @@ func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
 		if number == a.fails {
 			return nil, errFailed
 		}
+		if a.refuses != nil && a.refuses(r) {
+			return refusal(r), nil
+		}
 		if a.before != nil {
 			a.before(r)
 		}
@@ -103,6 +112,18 @@ func (a *actor) pass(next http.RoundTripper) http.RoundTripper {
 		}
 		return answer, err
 	})
+}
+
+// refusal is how the API server answers if a policy forbids something.
+func refusal(r *http.Request) *http.Response {
+	body, err := json.Marshal(apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "it", errFailed).Status())
+	if err != nil {
+		panic(err) // It is a constant.
+	}
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+	}
 }
 
 // ice is what is watched, which doesn't arrive while it is frozen.

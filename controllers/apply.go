@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -51,8 +52,9 @@ func (t *together) do(write func() error) {
 	})
 }
 
-// applyTraffic writes all that follows from the status.
-func (o *operator) applyTraffic(ctx context.Context, s *scene, p *plan.Plan, result *report.Result) []error {
+// applyTraffic writes all that follows from the status, and returns what can't be
+// written of what leads traffic, and of the events beside it.
+func (o *operator) applyTraffic(ctx context.Context, s *scene, p *plan.Plan, result *report.Result) (unrouted []error, unrecorded error) {
 	t := &together{seats: make(chan struct{}, writesMax)}
 	t.do(func() error { return o.applyService(ctx, s, p, result.Coordinator) })
 	// Who leads gets its label first where many have to be written.
@@ -63,9 +65,12 @@ func (o *operator) applyTraffic(ctx context.Context, s *scene, p *plan.Plan, res
 			}
 		}
 	}
-	t.do(func() error { return o.recordEvents(ctx, s, result) })
+	t.do(func() error {
+		unrecorded = o.recordEvents(ctx, s, result)
+		return nil
+	})
 	t.work.Wait()
-	return t.errs
+	return t.errs, unrecorded
 }
 
 func (o *operator) applyConfigMap(ctx context.Context, s *scene, want *corev1.ConfigMap) error {
@@ -231,7 +236,7 @@ func (o *operator) removeServices(ctx context.Context, s *scene, wanted string) 
 func (o *operator) remove(ctx context.Context, object client.Object) error {
 	err := o.client.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete %T %s: %w", object, object.GetName(), err)
+		return fmt.Errorf("delete %s %s: %w", kindOf(object), object.GetName(), err)
 	}
 	return nil
 }
@@ -258,10 +263,13 @@ func (o *operator) apply(ctx context.Context, want client.Object, as runtime.App
 		return err
 	}
 	if err := o.client.Apply(ctx, as, manager, client.ForceOwnership); err != nil {
-		return fmt.Errorf("apply %T %s: %w", want, want.GetName(), err)
+		return fmt.Errorf("apply %s %s: %w", kindOf(want), want.GetName(), err)
 	}
 	return nil
 }
+
+// kindOf is the kind of an object, for people.
+func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
 
 // applyRole sets or removes the role label of a pod, whoever has set it.
 func (o *operator) applyRole(ctx context.Context, group string, seen *corev1.Pod, role string) error {

@@ -19,14 +19,17 @@ import (
 )
 
 // recordEvents writes the events of a change after the change itself. What can't
-// be written is kept for the next look.
+// be written is kept for the next look, unless it is refused for good.
 func (o *operator) recordEvents(ctx context.Context, s *scene, result *report.Result) error {
 	s.memory.events = append(s.memory.events, result.Events...)
 	if err := o.recall(ctx, s); err != nil {
 		return err
 	}
 	for len(s.memory.events) > 0 {
-		if err := o.record(ctx, s.group, s.memory.events[0]); err != nil {
+		err := o.record(ctx, s.group, s.memory.events[0])
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			o.log.Error(err, "an event is left out", "group", s.key, "note", s.memory.events[0].Note)
+		} else if err != nil {
 			return err
 		}
 		s.memory.events = s.memory.events[1:]
@@ -67,6 +70,9 @@ func eventName(group *v1.ElectionGroup, e report.Event) string {
 	return group.Name + "." + strconv.FormatUint(sum.Sum64(), 16)
 }
 
+// noteMax is how long a note the API server takes.
+const noteMax = 1024
+
 func (o *operator) record(ctx context.Context, group *v1.ElectionGroup, e report.Event) error {
 	written := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: group.Namespace, Name: eventName(group, e)},
@@ -76,7 +82,7 @@ func (o *operator) record(ctx context.Context, group *v1.ElectionGroup, e report
 		Action:              "Observed",
 		Type:                e.Type,
 		Reason:              e.Reason,
-		Note:                e.Note,
+		Note:                cut(e.Note, noteMax),
 		Regarding: corev1.ObjectReference{
 			APIVersion: v1.GroupVersion.String(), Kind: "ElectionGroup",
 			Namespace: group.Namespace, Name: group.Name, UID: group.UID,

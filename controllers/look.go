@@ -93,7 +93,7 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 	}
 	before := s.group
 	facts := s.report(&p)
-	facts.Unpublished = s.memory.unpublished.text
+	facts.Unpublished, facts.Unrouted = s.memory.unpublished.text, s.memory.unrouted.text
 	result := report.Make(facts)
 	if !result.Again.IsZero() {
 		s.again.due(result.Again, s.now)
@@ -103,7 +103,12 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 	}
 	o.count(s, before, &result)
 	o.order(s, &result)
-	return errors.Join(append(o.applyTraffic(ctx, s, &p, &result), unpublished)...)
+	unrouted, unrecorded := o.applyTraffic(ctx, s, &p, &result)
+	if next := s.memory.unrouted.next(unrouted...); next != s.memory.unrouted {
+		// The status was written before, so the next look says it.
+		s.memory.unrouted, s.again = next, deadline{s.now}
+	}
+	return errors.Join(append(unrouted, unpublished, unrecorded)...)
 }
 
 // publish writes the list, and then what agents mount, and tells it them: only what

@@ -27,8 +27,9 @@ type memory struct {
 	// revision is the highest that there has been: who leaves an earlier group of the
 	// name takes nothing that isn't newer, but tells of it no more.
 	revision int64
-	// unpublished is what the API server has against the ConfigMap.
-	unpublished refusal
+	// unpublished is what the API server has against the ConfigMap, and unrouted what
+	// it has against the Service, its slice or a role label.
+	unpublished, unrouted refusal
 	// events are those yet to be written of changes that are in the status already.
 	events []report.Event
 	// recalled: it has been seen to that the events of before our time are there.

@@ -1,7 +1,12 @@
 package controllers_test
 
 import (
+	"io"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,4 +55,67 @@ func TestConfigMapCannotBeWritten(t *testing.T) {
 	s.awaitList("ledger", 2, "ledger-1", "ledger-2")
 	s.awaitCondition("ledger", v1.Ready, v1.ReasonNoFailover)
 	s.await("who is no member has left", func() bool { return !s.in("ledger-0", "ledger") })
+}
+
+// What leads traffic can't be written, and later it can.
+func TestTrafficCannotBeWritten(t *testing.T) {
+	for what, path := range map[string]string{"apply EndpointSlice ledger-leader-conclave": "/endpointslices/", "label pod ledger-": "/pods/"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			var refused atomic.Bool
+			a := s.operator(func(a *actor) {
+				a.refuses = func(r *http.Request) bool { return refused.Load() && strings.Contains(r.URL.Path, path) }
+			})
+			s.settled(a)
+			refused.Store(true)
+			s.elect("ledger", "ledger-1", 8)
+			ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonNotWritten)
+			if want := "traffic may go to the wrong pod: the operator can't " + what; !strings.HasPrefix(ready.Message, want) {
+				t.Errorf("Ready says %q, and should say %q", ready.Message, want)
+			}
+			s.awaitCoordinator("ledger", "ledger-1", 8)
+			refused.Store(false)
+			s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+			s.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
+			s.await("the Service follows", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-1") })
+		})
+	}
+}
+
+// An event that is refused is left out: the next one doesn't wait for it.
+func TestEventIsRefused(t *testing.T) {
+	s := newStage(t)
+	var mu sync.Mutex
+	var tried []string
+	a := s.operator(func(a *actor) {
+		a.refuses = func(r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/events") {
+				return false
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			tried = append(tried, string(body))
+			return true
+		}
+	})
+	s.settled(a)
+	s.elect("ledger", "ledger-1", 8)
+	s.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
+	s.await("the next event has been tried", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.ContainsFunc(tried, func(body string) bool { return strings.Contains(body, "ledger-1 leads in term 8") })
+	})
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+	s.awaitQuiet(a)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(tried) != 2 {
+		t.Errorf("each of two events should be tried once: %q", tried)
+	}
 }

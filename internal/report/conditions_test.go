@@ -180,6 +180,10 @@ func TestConditions(t *testing.T) {
 				elected: "True Elected: c leads in term 130896001",
 			},
 		},
+		"the Service can't be written": {
+			3, func(s *scene) { s.Unrouted = "write Service front: denied" },
+			wanted{ready: "False NotWritten: traffic may go to the wrong pod: the operator can't write Service front: denied"},
+		},
 		"the Service is somebody else's": {
 			3, func(s *scene) { s.ServiceTaken = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
 			wanted{ready: "False ServiceTaken: Service front is somebody else's: give spec.service another name, or delete that Service"},
@@ -280,7 +284,7 @@ func (s *scene) selector() {
 func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 	s := newScene(3)
 	s.Problem = &plan.Problem{Reason: v1.ReasonInvalidMembers, Message: "invalid"}
-	s.Unpublished = "write it"
+	s.Unpublished, s.Unrouted = "write it", "write another"
 	s.ServiceTaken, s.Group.Spec.Service = true, &v1.CoordinatorService{Name: "front"}
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
@@ -305,6 +309,7 @@ func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 		{v1.ReasonMembersDown, func() { s.List.Members = s.List.Members[:1] }},
 		{v1.ReasonAdopting, func() { s.List.State = v1.ListSettled; s.said("a").Version = 2 }},
 		{v1.ReasonServiceTaken, func() { s.ServiceTaken = false }},
+		{v1.ReasonNotWritten, func() { s.Unrouted = "" }},
 		{v1.ReasonNoFailover, func() {
 			s.List.Members = s.Group.Spec.Members
 			s.said("b").Version, s.said("c").Version = 2, 2

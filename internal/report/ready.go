@@ -93,7 +93,7 @@ func (h *hearing) ready(elected, agreed, connected finding) finding {
 		func() finding { return h.unheard(connected) },
 		func() finding { return h.leaderless(elected) },
 		func() finding { return divided(agreed) },
-		h.membersDown, h.adopting, h.serviceTaken, h.noFailover,
+		h.membersDown, h.adopting, h.serviceTaken, h.unrouted, h.noFailover,
 		always(good(v1.ReasonWell, "all is well")),
 	)
 }
@@ -166,6 +166,13 @@ func (h *hearing) serviceTaken() finding {
 		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "EndpointSlice", plan.EndpointSliceName(h.Group)))
 	}
 	return finding{}
+}
+
+func (h *hearing) unrouted() finding {
+	if h.Unrouted == "" {
+		return finding{}
+	}
+	return bad(v1.ReasonNotWritten, "traffic may go to the wrong pod: the operator can't "+h.Unrouted)
 }
 
 func (h *hearing) noFailover() finding {

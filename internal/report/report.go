@@ -46,9 +46,9 @@ type Facts struct {
 	Problem                                  *plan.Problem
 	Overtaken                                bool
 	ServiceTaken, ServiceSelects, SliceTaken bool
-	// Unpublished is what of the operator's was refused when it wrote what agents
-	// mount, "" if nothing was.
-	Unpublished string
+	// Unpublished is what was refused of the operator's when it wrote what agents
+	// mount, and Unrouted when it wrote the Service or role labels; "" if nothing was.
+	Unpublished, Unrouted string
 	// Pods, by name, may concern the group: members, selected pods, and those
 	// that have its role label. Nodes are theirs, by name.
 	Pods  map[string]*corev1.Pod
