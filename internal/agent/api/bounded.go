@@ -7,13 +7,16 @@ import (
 	"sync"
 )
 
-// connectionsMax is how many connections there can be that nothing is asked over:
-// far more than an operator and a few readers of metrics need.
-const connectionsMax = 128
+// How many connections there can be that nothing is asked over: far more than an
+// operator and a few readers of metrics need, or the programs beside an agent.
+const (
+	operatorConnectionsMax = 128
+	localConnectionsMax    = 512
+)
 
-// bounded ends the connection that has been idle for longest when there are too
-// many. One over which something is being answered is never ended.
-func bounded() func(net.Conn, http.ConnState) {
+// bounded ends the connection that has been idle for longest when there are more
+// than so many. One over which something is being answered is never ended.
+func bounded(most int) func(net.Conn, http.ConnState) {
 	var mu sync.Mutex
 	var idle []net.Conn
 	return func(conn net.Conn, state http.ConnState) {
@@ -24,7 +27,7 @@ func bounded() func(net.Conn, http.ConnState) {
 			return
 		}
 		idle = append(idle, conn)
-		if len(idle) > connectionsMax {
+		if len(idle) > most {
 			_ = idle[0].Close() // Nobody waits for an answer there.
 			idle = idle[1:]
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Anybody can connect for health and metrics. Those who do and say no more mustn't
-// fill the memory that an agent has.
+// TestIdleConnectionsAreBounded: those who connect and then say no more mustn't fill
+// the memory that an agent has.
 func TestIdleConnectionsAreBounded(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -20,7 +20,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- answerOn(ctx, listener, methods{http.MethodGet: healthz}, nil, bounded())
+		ended <- Serve(ctx, listener, methods{http.MethodGet: healthz})
 	}()
 	defer func() {
 		cancel()
@@ -29,7 +29,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		}
 	}()
 	var conns []net.Conn
-	for range 2 * connectionsMax {
+	for range localConnectionsMax + localConnectionsMax/2 {
 		conn, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)

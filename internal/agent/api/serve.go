@@ -25,7 +25,7 @@ const (
 // Serve answers on the listener until the context ends, and then ends all
 // streams. The listener is closed when it returns.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	if err := answerOn(ctx, listener, handler, nil, nil); err != nil {
+	if err := answerOn(ctx, listener, handler, nil, bounded(localConnectionsMax)); err != nil {
 		return fmt.Errorf("the local API: %w", err)
 	}
 	return nil
@@ -35,7 +35,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 // in the log's details.
 func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config, handler http.Handler, log *slog.Logger) error {
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	if err := answerOn(ctx, tls.NewListener(listener, secured), handler, errorLog, bounded()); err != nil {
+	if err := answerOn(ctx, tls.NewListener(listener, secured), handler, errorLog, bounded(operatorConnectionsMax)); err != nil {
 		return fmt.Errorf("the API for the operator: %w", err)
 	}
 	return nil
