@@ -65,10 +65,18 @@ func cast(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*A
 
 func await(t *testing.T, agents map[string]*Agent, coordinator string) {
 	t.Helper()
+	awaitIn(t, "ledger", agents, coordinator)
+}
+
+func awaitIn(t *testing.T, group string, agents map[string]*Agent, coordinator string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for name, agent := range agents {
-		g, _ := agent.Find("ledger")
+		g, ok := agent.Find(group)
+		if !ok {
+			t.Fatalf("%s isn't in group %s", name, group)
+		}
 		w := g.Watch("")
 		for {
 			change, err := w.Next(ctx)
@@ -121,5 +129,36 @@ func TestWhoIsWithheldStaysSo(t *testing.T) {
 	}
 	if withheld, err := after.Withheld(t.Context()); err != nil || !withheld {
 		t.Errorf("with its new settings, it is withheld: %t, %v", withheld, err)
+	}
+}
+
+// TestGroupsComeAndGoWithTheFile: the group that stays is none the wiser.
+func TestGroupsComeAndGoWithTheFile(t *testing.T) {
+	agents := cast(t, 3, office.Majority, "StatusTable")
+	await(t, agents, "c")
+	ledger, _ := agents["c"].Find("ledger")
+	before := ledger.Leader()
+	reload := func(a *Agent, groups ...config.Group) {
+		next := *a.Config()
+		next.Groups = groups
+		if err := a.Reload(t.Context(), &next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range agents {
+		stays := a.Config().Groups[0]
+		audit := stays
+		audit.Name = "audit"
+		reload(a, stays, audit)
+	}
+	awaitIn(t, "audit", agents, "c")
+	for _, a := range agents {
+		reload(a, a.Config().Groups[0])
+		if _, still := a.Find("audit"); still {
+			t.Error("a group that is in the file no more is still there")
+		}
+	}
+	if after := ledger.Leader(); after.Term != before.Term || !after.Leading {
+		t.Errorf("the coordinator of the other group was %+v, and is %+v", before, after)
 	}
 }
