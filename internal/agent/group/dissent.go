@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/wire"
 )
 
@@ -24,6 +23,8 @@ func (g *Group) agrees(peer string, letter *wire.Letter) bool {
 	switch {
 	case why == "" && !known:
 		return true
+	case !g.lists(peer):
+		return why == "" // What one who has left goes by is nobody's problem.
 	case why == "":
 		delete(g.dissenters, peer)
 		g.cfg.Log.Info("a peer agrees again", "peer", peer)
@@ -33,22 +34,27 @@ func (g *Group) agrees(peer string, letter *wire.Letter) bool {
 	default:
 		return false
 	}
-	g.complain()
+	g.blame()
 	return why == ""
 }
 
-// forget drops those who are members no more: nobody hears from them that they agree.
-func (g *Group) forget() {
-	maps.DeleteFunc(g.dissenters, func(peer, _ string) bool {
-		named := func(m config.Member) bool { return m.Name == peer }
-		return !slices.ContainsFunc(g.list.Members, named) &&
-			(g.list.Previous == nil || !slices.ContainsFunc(g.list.Previous.Members, named))
-	})
-	g.complain()
+// forgive forgets what was wrong with peers that are on no list any more: nobody
+// waits for them to come round.
+func (g *Group) forgive() {
+	before := len(g.dissenters)
+	maps.DeleteFunc(g.dissenters, func(peer, _ string) bool { return !g.lists(peer) })
+	if len(g.dissenters) != before {
+		g.blame()
+	}
 }
 
-// complain shows who isn't listened to.
-func (g *Group) complain() {
+// lists reports whether a peer is on the list, or on the one before it.
+func (g *Group) lists(peer string) bool {
+	return g.list.Has(peer) || g.list.Previous != nil && g.list.Previous.Has(peer)
+}
+
+// blame says what is wrong with peers now.
+func (g *Group) blame() {
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(g.dissenters)) {
 		problems = append(problems, fmt.Sprintf("group %s: %s %s, and isn't listened to", g.cfg.Group.Name, name, g.dissenters[name]))

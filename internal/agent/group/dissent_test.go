@@ -58,24 +58,6 @@ func TestPeersThatGoByOtherRulesAreNotListenedTo(t *testing.T) {
 	}
 }
 
-// TestWhoHasLeftIsNoProblem: nobody will hear that it agrees again.
-func TestWhoHasLeftIsNoProblem(t *testing.T) {
-	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
-	two := config.List{Version: 2, Members: one.Members[:1], Previous: &one}
-	three := config.List{Version: 3, Members: two.Members, Previous: &two}
-	g := &Group{dissenters: map[string]string{"b": "has another list"}}
-	for _, step := range []struct {
-		list     config.List
-		problems int
-	}{{one, 1}, {two, 1}, {three, 0}} {
-		g.list = step.list
-		g.forget()
-		if problems := g.Problems(); len(problems) != step.problems {
-			t.Errorf("under version %d the problems are %q", step.list.Version, problems)
-		}
-	}
-}
-
 // TestNewMembersDoNotMakeOldOnesDeaf: the coordinator goes by a newer list, and
 // suspects or favours somebody of whom this member hasn't heard.
 func TestNewMembersDoNotMakeOldOnesDeaf(t *testing.T) {
@@ -123,5 +105,40 @@ func TestGroupsOfTheSameNameAreStrangers(t *testing.T) {
 		if (c.charter == one) != c.same {
 			t.Errorf("%s: the same is %t", what, c.charter == one)
 		}
+	}
+}
+
+// TestWhoHasLeftIsNoProblem, whatever it goes by: it will never come round.
+func TestWhoHasLeftIsNoProblem(t *testing.T) {
+	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
+	two := config.List{Version: 2, Members: one.Members[:1], Previous: &one}
+	three := config.List{Version: 3, Members: one.Members[:1], Previous: &config.List{Version: 2, Members: one.Members[:1]}}
+	town := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.List = one })
+	a := town.of("a")
+	problems := func() int {
+		a.Letter("b", &wire.Letter{Group: "ledger", Kind: election.Hail, Version: 1, Charter: 666})
+		if _, err := a.Status(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		return len(a.Problems())
+	}
+	adopt := func(list config.List) {
+		if err := a.Adopt(soon(t), list, config.Provenance{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if problems() != 1 {
+		t.Fatalf("b goes by other rules, and the problems are %q", a.Problems())
+	}
+	adopt(two)
+	if problems() != 1 {
+		t.Errorf("b is on the list before, and the problems are %q", a.Problems())
+	}
+	adopt(three)
+	if len(a.Problems()) != 0 {
+		t.Errorf("b has left, and the problems are %q", a.Problems())
+	}
+	if problems() != 0 {
+		t.Errorf("b has left and still writes, and the problems are %q", a.Problems())
 	}
 }

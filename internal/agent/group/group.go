@@ -164,6 +164,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 func (g *Group) enter(list config.List, roster *election.Roster) {
 	g.list, g.roster, g.digest = list, roster, digest(list, g.cfg.Group.Safety.Mode)
 	g.reporter.stale = true
+	g.forgive()
 	var peers []string
 	for _, m := range list.Members {
 		if m.Name != g.cfg.Self {
@@ -171,7 +172,6 @@ func (g *Group) enter(list config.List, roster *election.Roster) {
 		}
 	}
 	g.peers.Store(&peers)
-	g.forget()
 	g.heardOf.Store(int64(len(g.names.byID)))
 }
 
