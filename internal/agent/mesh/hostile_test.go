@@ -320,6 +320,21 @@ func TestClocksThatCanNotBothBeRightAreNotConnected(t *testing.T) {
 	}
 }
 
+// TestTheClockOfAStrangerIsNoProblem: one that isn't awaited any more calls, and
+// nobody would see to it that its clock is set right.
+func TestTheClockOfAStrangerIsNoProblem(t *testing.T) {
+	w := newTown(t)
+	reads := func(term election.Term) func(*mesh.Config) {
+		return func(c *mesh.Config) { c.Reading = func() election.Term { return term } }
+	}
+	a, b := w.settle("a", "127.0.0.1:0", 1, reads(1000)), w.settle("b", "127.0.0.1:0", 2, reads(1301))
+	a.SetPeers(map[string]string{"b": b.address})
+	eventually(t, "b turns a away", func() bool { return b.log.count("behind ours") > 0 })
+	if problems := b.Problems(); len(problems) > 0 {
+		t.Errorf("b doesn't know a, and the problems are %q", problems)
+	}
+}
+
 // TestConnectionsEndWithTheCertificate: whoever has a newer one is connected again.
 func TestConnectionsEndWithTheCertificate(t *testing.T) {
 	w := newTown(t)

@@ -35,8 +35,12 @@ func (p *problems) solve(peer string) bool {
 	return known
 }
 
+// note reports whether that is news. What is wrong with one who is no peer, or no
+// longer, is no problem of this agent's: nobody would ever solve it.
 func (m *Mesh) note(peer string, what problem) bool {
-	fresh := m.problems.note(peer, what)
+	m.mu.RLock()
+	fresh := m.peers[peer] != nil && m.problems.note(peer, what)
+	m.mu.RUnlock()
 	if fresh {
 		m.changed()
 	}
