@@ -173,8 +173,7 @@ func (m *Mesh) compareClocks(hello *wire.Hello) error {
 	}
 	err := fmt.Errorf("the clock of %s was %s %s ours when the two processes started: set the clocks right, "+
 		"and restart the agent whose was wrong", hello.Name, time.Duration(apart)*time.Second/10, direction)
-	// Of a stranger nobody would ever say that it has set its clock right.
-	if m.peer(hello.Name) != nil && m.note(hello.Name, problem{kind: direction, text: err.Error()}) {
+	if m.note(hello.Name, problem{kind: direction, text: err.Error()}) {
 		m.Log.Error("a peer isn't connected with", "peer", hello.Name, "error", err)
 	}
 	return err

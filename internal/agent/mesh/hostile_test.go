@@ -283,19 +283,6 @@ func TestWhoHasGotACertificateForMoreGroupsShowsIt(t *testing.T) {
 	s.wantsEnd()
 }
 
-// TestAStrangersClockIsNoProblem that lasts: nobody would ever hear that it is right again.
-func TestAStrangersClockIsNoProblem(t *testing.T) {
-	w := newTown(t)
-	m := w.settle("m", "127.0.0.1:0", 1, func(c *mesh.Config) { c.Reading = func() election.Term { return 1000 } })
-	s := dial(t, "127.0.0.1", m.address).secure(w.issue(validity, name("b")))
-	s.t = t
-	s.writes(hello("b", 9))
-	s.wantsEnd()
-	if problems := m.Problems(); len(problems) > 0 {
-		t.Errorf("the problems are %q", problems)
-	}
-}
-
 // TestClocksThatCanNotBothBeRightAreNotConnected: and both sides say so, until
 // the one that was wrong is started again with a better one.
 func TestClocksThatCanNotBothBeRightAreNotConnected(t *testing.T) {
