@@ -200,8 +200,9 @@ func (c *conn) read() error {
 		case frame.Letter == nil:
 			return errors.New("a second Hello")
 		case c.members != nil && c.members[frame.Letter.Group] != c.name:
-			// No reason to close what other groups share: a file may name a group
-			// before the certificate does.
+			// A file may name a group before the certificate does. The next connection
+			// shows the certificate that the peer has by then; one a minute is little
+			// for the groups that share it, should that be no better.
 			c.mesh.stray(c.name, frame.Letter.Group)
 			if time.Since(c.began) > c.mesh.StrayLimit {
 				return errors.New("its certificate may name more groups by now")

@@ -269,20 +269,6 @@ func TestALetterInAnotherGroupIsNotRead(t *testing.T) {
 	}
 }
 
-// TestWhoHasGotACertificateForMoreGroupsShowsIt: the groups of a process may become
-// more, while its connections go on under the certificate that they began with.
-func TestWhoHasGotACertificateForMoreGroupsShowsIt(t *testing.T) {
-	w := newTown(t)
-	m := w.settle("m", "127.0.0.1:0", 1, func(c *mesh.Config) { c.StrayLimit = time.Nanosecond })
-	m.SetPeers(map[string]string{"b": "127.0.0.1:1"})
-	s := dial(t, "127.0.0.1", m.address).secure(w.issue(validity, name("b")))
-	s.t = t
-	s.writes(hello("b", 9))
-	m.awaits("b")
-	s.writes(wire.Frame{Letter: &wire.Letter{Group: "audit", Kind: election.Beat, Term: 666}})
-	s.wantsEnd()
-}
-
 // TestClocksThatCanNotBothBeRightAreNotConnected: and both sides say so, until
 // the one that was wrong is started again with a better one.
 func TestClocksThatCanNotBothBeRightAreNotConnected(t *testing.T) {
