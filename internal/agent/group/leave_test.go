@@ -80,7 +80,10 @@ func TestLeavingWaitsForTheApplication(t *testing.T) {
 		"a successor has to be told": {"a": 30, "b": 20, "c": 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			town := found(t, priorities, func(g *config.Group) { g.Session = len(priorities) > 1 })
+			town := found(t, priorities, func(g *config.Group) {
+				g.Session = len(priorities) > 1
+				g.Safety.Lease = 3 * time.Second // It must not lapse while the application stops.
+			})
 			a := town.of("a")
 			s := open(t, a)
 			lead := next(t, s, Lead)
