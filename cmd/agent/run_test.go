@@ -72,22 +72,50 @@ func TestAFileThatChangesWhileTheAgentStartsIsTakenOver(t *testing.T) {
 	file := look(path)
 	a := start(t, path)
 	write(t, dir, strings.Replace(inOrder, "  members:", "  version: 2\n  members:", 1))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	watching(t, file, a)
+	eventually(t, "version 2 is adopted", func() bool { return a.Config().Groups[0].List.Version == 2 })
+}
+
+// TestABadFileIsRefusedUnderWay: with its line and the reason, and the agent goes on
+// with what it had.
+func TestABadFileIsRefusedUnderWay(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, dir, inOrder)
+	a := start(t, path)
+	watching(t, look(path), a)
+	next := strings.Replace(inOrder, "  members:", "  version: 2\n  members:", 1)
+	write(t, dir, strings.Replace(next, "priority: ", "priority: -", 1))
+	eventually(t, "the bad file is refused", func() bool {
+		problems := strings.Join(a.Problems(), "\n")
+		return strings.Contains(problems, "the changed file was refused: ") && strings.Contains(problems, path+":") &&
+			strings.Contains(problems, "priority must be")
+	})
+	if version := a.Config().Groups[0].List.Version; version != 1 {
+		t.Errorf("it goes by version %d of the list", version)
+	}
+	write(t, dir, next)
+	eventually(t, "the next good one is taken over", func() bool {
+		return a.Config().Groups[0].List.Version == 2 && !strings.Contains(strings.Join(a.Problems(), ""), "refused")
+	})
+}
+
+// watching takes a file over until the test ends.
+func watching(t *testing.T, f file, a *agent.Agent) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		file.watch(ctx, a, slog.New(slog.DiscardHandler))
+		f.watch(ctx, a, slog.New(slog.DiscardHandler))
 	}()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for a.Config().Groups[0].List.Version != 2 {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatal("version 2 is never adopted", a.Problems())
+	t.Cleanup(func() { cancel(); <-watched })
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("waited in vain:", what)
 		}
 	}
-	cancel()
-	<-watched
 }
