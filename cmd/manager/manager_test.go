@@ -16,11 +16,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,6 +50,18 @@ const (
 	namespace = "conclave-system"
 	account   = "system:serviceaccount:" + namespace + ":conclave-manager"
 )
+
+// asManager has the program of the tests be the manager: one process can't be two,
+// one after the other, since what it counts is registered for good.
+const asManager = "CONCLAVE_TEST_AS_MANAGER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asManager) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // deployed is a manager before a real API server that has all of config/default,
 // with the rights that this gives it.
@@ -130,8 +144,8 @@ func (d *deployed) apply() {
 	}
 }
 
-// start runs the manager; the function that it returns ends it, and returns its
-// exit status.
+// start runs the manager as a process; the function that it returns ends it, and
+// returns its exit status.
 func (d *deployed) start(flags ...string) func() int {
 	d.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
@@ -148,15 +162,21 @@ func (d *deployed) start(flags ...string) func() int {
 		}
 		args = append(args, "--"+flag, address)
 	}
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetErr(d.log)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
-	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, root) }()
+	executable, err := os.Executable()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	manager := exec.CommandContext(context.WithoutCancel(d.t.Context()), executable, args...)
+	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true"), d.log
+	if err := manager.Start(); err != nil {
+		d.t.Fatal(err)
+	}
 	end := sync.OnceValue(func() int {
-		cancel()
-		return <-ended
+		if err := manager.Process.Signal(syscall.SIGTERM); err != nil {
+			d.t.Error("it ended before it was told to:", err)
+		}
+		_ = manager.Wait() // Its status says it.
+		return manager.ProcessState.ExitCode()
 	})
 	d.t.Cleanup(func() {
 		end()
