@@ -148,7 +148,7 @@ func (a *api) of(handle func(Group, http.ResponseWriter, *http.Request)) http.Ha
 		case ok:
 			handle(g, w, r)
 		case a.groups.Awaits(name):
-			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("this agent takes no part in %s yet: GET /readyz says why", name))
+			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("this agent takes no part in %s at present: nobody has told it to", name))
 		default:
 			refuse(w, http.StatusNotFound, fmt.Errorf("this agent is in no group %q: GET /v1/groups lists those it is in", name))
 		}

@@ -248,7 +248,7 @@ func TestStrangersTakeNoPart(t *testing.T) {
 	next.Group.Previous = &control.List{Version: 2, Members: c.members("a", "b")}
 	c.pods["c"].push(next)
 	streams["c"].left()
-	if status, body := c.pods["c"].ask("/v1/groups/ledger/leader"); status != http.StatusNotFound {
+	if status, body := c.pods["c"].ask("/v1/groups/ledger/leader"); status != http.StatusServiceUnavailable {
 		t.Errorf("it says %d %s", status, body)
 	}
 	for _, name := range []string{"a", "b"} {

@@ -147,12 +147,26 @@ func TestSteppingDown(t *testing.T) {
 	next.Group.Preemption.Policy = "Never"
 	pushed := c.pushAll(next)
 	defer pushed()
-	leader := streams["a"].await("somebody leads by revision 2", func(r control.Report) bool { return r.Revision == 2 && r.Coordinator != "" }).Coordinator
-	eventually(t, leader+" steps down", func() bool {
-		status, _ := c.pods[leader].call(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDown, "{}")
-		return status == http.StatusOK
+	for _, stream := range streams {
+		stream.await("it goes by revision 2", adopted(2))
+	}
+	// Whoever leads now: while they joined again, one after the other, that has changed.
+	var leader string
+	var successor struct{ Coordinator string }
+	eventually(t, "somebody steps down", func() bool {
+		for name, pod := range c.pods {
+			status, answer := pod.call(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDown, "{}")
+			if status == http.StatusOK {
+				leader = name
+				return json.Unmarshal([]byte(answer), &successor) == nil
+			}
+		}
+		return false
 	})
-	streams["a"].await("another one leads", func(r control.Report) bool { return r.Coordinator != "" && r.Coordinator != leader })
+	if successor.Coordinator == "" || successor.Coordinator == leader {
+		t.Errorf("after %s, %q leads", leader, successor.Coordinator)
+	}
+	streams["a"].await("another one leads", leads(successor.Coordinator))
 }
 
 // TestEightReadAtMost, and room is made when one leaves.
