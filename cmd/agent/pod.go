@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +28,8 @@ CONCLAVE_CA and CONCLAVE_PROBE.`,
 				return err
 			}
 			s.Mounted, s.State, s.API, s.Build = given.Mounted, given.State, given.API, version
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			ctx, stop := untilToldToEnd(cmd.Context())
 			defer stop()
-			context.AfterFunc(ctx, stop) // Another signal doesn't wait for anything.
 			return pod.Run(ctx, s, logger(cmd.ErrOrStderr(), verbose))
 		},
 	}

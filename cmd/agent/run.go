@@ -38,11 +38,18 @@ func addRun(root *cobra.Command) {
 	root.Flags().BoolVar(&verbose, "verbose", false, "log connections, too")
 }
 
+// untilToldToEnd ends with the first signal. The second one ends the process, whatever
+// it waits for.
+func untilToldToEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
 // takePart is an agent from its start to its end by a signal.
 func takePart(ctx context.Context, path string, log *slog.Logger) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := untilToldToEnd(ctx)
 	defer stop()
-	context.AfterFunc(ctx, stop) // Another signal doesn't wait for anything.
 	file := look(path)
 	c, err := load(path)
 	if err != nil {

@@ -6,14 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/folder"
 )
-
-// tryAgain is when to try again what the disk has refused.
-const tryAgain = time.Second
 
 // file is a configuration and what was in it when it was taken over.
 type file struct {
@@ -29,34 +25,17 @@ func look(path string) file { return file{path, fingerprint(path)} }
 // the agent goes on with what it had; it is asked to try again only when the
 // file changes once more, or with what the disk refused.
 func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
-	changes, stop, err := folder.Changes(filepath.Dir(f.path), log)
-	if err != nil {
-		log.Warn("looks at the file every second, since the kernel doesn't tell when it changes", "error", err)
-	} else {
-		defer stop()
-	}
 	tried, settled := f.content, true
-	var next time.Duration // It may have changed before anybody watched.
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changes:
-		case <-time.After(next):
-		}
-		next = folder.LookAfter(changes)
-		if !settled {
-			next = tryAgain
-		}
+	folder.Follow(ctx, filepath.Dir(f.path), log, func(bool) bool {
 		now := fingerprint(f.path)
 		if now == tried && settled {
-			continue
+			return true
 		}
 		changed := now != tried
 		tried = now
-		c, err := load(f.path)
+		next, err := load(f.path)
 		if err == nil {
-			err = a.Reload(ctx, c)
+			err = a.Reload(ctx, next)
 		}
 		settled = err == nil || !agent.Temporary(err)
 		switch {
@@ -67,7 +46,8 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 			a.Report("the changed file was refused: " + err.Error())
 			log.Error("refused the changed file, and goes on as before", "error", err)
 		}
-	}
+		return settled
+	})
 }
 
 // fingerprint tells one content of the file from the next. A file that can't be

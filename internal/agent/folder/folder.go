@@ -2,6 +2,7 @@
 package folder
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -14,24 +15,48 @@ const (
 	// told after patience in any case.
 	calm     = 100 * time.Millisecond
 	patience = time.Second
-	// often is how often to look where the kernel can't tell. It may not tell of
-	// everything either: of what a link leads to, or of a folder made anew.
+	// often is how often to look where the kernel can't tell, or again. Where it can,
+	// it may not tell of everything: of what a link leads to, or a folder made anew.
 	often  = time.Second
 	seldom = 5 * time.Second
 )
 
-// LookAfter is after how long to look at a folder of which no change was told.
-func LookAfter(changes <-chan struct{}) time.Duration {
-	if changes == nil {
-		return often
+// Follow has a folder looked at, at once and whenever something has happened in it,
+// until ctx ends; and every now and then all the same. look learns whether something
+// may have happened, as far as that can be told, and reports whether it is content:
+// if not, it is called again soon.
+func Follow(ctx context.Context, path string, log *slog.Logger, look func(happened bool) (content bool)) {
+	changes, stop, err := watch(path, log)
+	if err != nil {
+		log.Warn("looks at a folder every second, since the kernel doesn't tell when it changes", "folder", path, "error", err)
+	} else {
+		defer stop()
 	}
-	return seldom
+	follow(ctx, changes, look)
 }
 
-// Changes tells that something has happened in a folder, or may have: a mounted
+// follow is Follow by what is told; nobody tells if changes is nil.
+func follow(ctx context.Context, changes <-chan struct{}, look func(happened bool) (content bool)) {
+	happened := true // Before anybody watched.
+	for ctx.Err() == nil {
+		next := seldom
+		if !look(happened) || changes == nil {
+			next = often
+		}
+		select {
+		case <-ctx.Done():
+		case <-changes:
+			happened = true
+		case <-time.After(next):
+			happened = changes == nil
+		}
+	}
+}
+
+// watch tells that something has happened in a folder, or may have: a mounted
 // ConfigMap changes by a link beside its files. It fails if the kernel can't
 // tell; then there is nothing to stop.
-func Changes(path string, log *slog.Logger) (changes <-chan struct{}, stop func(), err error) {
+func watch(path string, log *slog.Logger) (changes <-chan struct{}, stop func(), err error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, nil, err

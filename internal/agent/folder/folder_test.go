@@ -1,11 +1,14 @@
 package folder
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +29,7 @@ func await(t *testing.T, changes <-chan struct{}, what string) {
 // ConfigMap that is mounted anew swaps a link.
 func TestWhatHappensInAFolderIsTold(t *testing.T) {
 	path := t.TempDir()
-	changes, stop, err := Changes(path, slog.New(slog.DiscardHandler))
+	changes, stop, err := watch(path, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +84,43 @@ func TestWhatNeverRestsIsToldAllTheSame(t *testing.T) {
 	})
 }
 
+// TestWhatIsSaidOfALook: what is looked at every now and then needn't have changed.
+func TestWhatIsSaidOfALook(t *testing.T) {
+	for name, c := range map[string]struct {
+		told bool
+		want string
+	}{
+		"the kernel tells": {true, "0s true, 5s false, 6s true, 11s false, 12s false"},
+		"nobody tells":     {false, "0s true, 1s true, 2s true, 3s true, 4s true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var changes chan struct{}
+				if c.told {
+					changes = make(chan struct{}, 1)
+					time.AfterFunc(6*time.Second, func() { changes <- struct{}{} })
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var looks []string
+				begun := time.Now()
+				follow(ctx, changes, func(happened bool) bool {
+					looks = append(looks, fmt.Sprint(time.Since(begun), " ", happened))
+					if len(looks) == 5 {
+						cancel()
+					}
+					return len(looks) < 4 // Then it wants to look again.
+				})
+				if got := strings.Join(looks, ", "); got != c.want {
+					t.Errorf("it was looked at %s, and should be %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
 // TestAFolderThatIsNotThereIsRefused.
 func TestAFolderThatIsNotThereIsRefused(t *testing.T) {
-	if _, _, err := Changes(filepath.Join(t.TempDir(), "none"), slog.New(slog.DiscardHandler)); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := watch(filepath.Join(t.TempDir(), "none"), slog.New(slog.DiscardHandler)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the refusal is %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -31,26 +30,16 @@ type mounts struct {
 	seen map[string][sha256.Size]byte
 }
 
-// watch looks whenever something has changed, until ctx ends.
+// watch looks whenever something has changed, until ctx ends. Only then is there
+// news: who was refused a certificate mustn't ask all the time.
 func (m *mounts) watch(ctx context.Context) {
-	changes, stop, err := folder.Changes(m.folder, m.log)
-	if err != nil {
-		m.log.Warn("looks at what is mounted every second, since the kernel doesn't tell when it changes", "error", err)
-	} else {
-		defer stop()
-	}
-	var next time.Duration // Something may have changed before anybody watched.
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changes:
-		case <-time.After(next):
-		}
-		next = folder.LookAfter(changes)
+	folder.Follow(ctx, m.folder, m.log, func(happened bool) bool {
 		m.look()
-		m.news()
-	}
+		if happened {
+			m.news()
+		}
+		return true
+	})
 }
 
 // look takes note of what is there now. What is missing changes nothing.
