@@ -117,12 +117,7 @@ func TestAgentThatFallsSilentIsGone(t *testing.T) {
 
 func TestRenewalsKeepTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, lease)
-		session.lead(t, 7)
-		c := r.called(7)
+		s, r, _, c := leading(t)
 		eventually(t, "it is renewed", func() bool { return s.questions() > 4 })
 		c.result <- nil
 		is(t, await(t, r.ended), nil)

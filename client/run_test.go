@@ -199,12 +199,7 @@ func TestLeaseCountsFromBeforeTheQuestion(t *testing.T) {
 
 func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, lease)
-		session.lead(t, 7)
-		c := r.called(7)
+		s, r, session, c := leading(t)
 		asked := s.questions()
 		// For longer than one lease.
 		eventually(t, "it is renewed", func() bool { return s.questions() > asked+5 })
@@ -242,12 +237,7 @@ func TestRenewalFindsTheTenureOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStand(t)
-				r := newRun(s)
-				session := s.opened(soon)
-				s.leads(7, lease)
-				session.lead(t, 7)
-				call := r.called(7)
+				s, r, session, call := leading(t)
 				s.follows(c.coordinator, c.term)
 				is(t, call.cause(t), c.why)
 				call.result <- nil
@@ -267,12 +257,7 @@ func TestRenewalFindsTheTenureOver(t *testing.T) {
 // has broken on this side.
 func TestASessionThatIsNotOpenRenewsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, lease)
-		session.lead(t, 7)
-		c := r.called(7)
+		s, r, _, c := leading(t)
 		s.says(func() (int, string) { return http.StatusNotFound, `{"error":"there is no such session"}` })
 		is(t, c.cause(t), ErrLost)
 		c.result <- nil
@@ -283,12 +268,7 @@ func TestASessionThatIsNotOpenRenewsNothing(t *testing.T) {
 
 func TestAnotherTenureDoesNotRenewThisOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, lease)
-		session.lead(t, 7)
-		c := r.called(7)
+		s, r, _, c := leading(t)
 		s.leads(8, minute) // of an agent that was restarted, say
 		is(t, c.cause(t), ErrLost)
 		c.result <- nil

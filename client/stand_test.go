@@ -248,6 +248,17 @@ type call struct {
 	result chan error
 }
 
+// leading is an application that was told to lead in term 7, for a lease, and does.
+func leading(t *testing.T) (*stand, *run, *line, *call) {
+	t.Helper()
+	s := newStand(t)
+	r := newRun(s)
+	session := s.opened(soon)
+	s.leads(7, lease)
+	session.lead(t, 7)
+	return s, r, session, r.called(7)
+}
+
 func newRun(s *stand) *run {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())

@@ -92,9 +92,7 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 		s.again.due(s.now.Add(takenAgain), s.now)
 	}
 	before := s.group
-	facts := s.report(&p)
-	facts.Unpublished, facts.Unrouted = s.memory.unpublished.text, s.memory.unrouted.text
-	result := report.Make(facts)
+	result := report.Make(s.report(&p))
 	if !result.Again.IsZero() {
 		s.again.due(result.Again, s.now)
 	}
