@@ -63,7 +63,7 @@ type Agent struct {
 type member struct {
 	*group.Group
 
-	stopProbe context.CancelFunc
+	stopProbe, stopOutlasting func()
 }
 
 // New starts an agent. It changes the config: the lists in it become those that
@@ -123,15 +123,19 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 }
 
 func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error {
+	promised, err := a.parts.Lists.Promise(lists.KeyOf(&of), of.Safety.Lease)
+	if err != nil {
+		return err
+	}
 	g, err := group.New(group.Config{
 		Self: a.self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Post: a.mesh,
 		Meter: a.parts.Meter(of.Name), Log: a.parts.Log.With("group", of.Name),
-		Tell: a.parts.Tell, Problems: a.Problems, Withheld: withheld,
+		Tell: a.parts.Tell, Problems: a.Problems, Withheld: withheld, Promised: promised,
 	})
 	if err != nil {
 		return err
 	}
-	m := &member{Group: g, stopProbe: func() {}}
+	m := &member{Group: g, stopProbe: func() {}, stopOutlasting: a.outlast(of, promised)}
 	if of.Probe != nil {
 		var probing context.Context
 		probing, m.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
@@ -144,6 +148,7 @@ func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error 
 }
 
 func (m *member) leave(ctx context.Context) {
+	m.stopOutlasting()
 	m.stopProbe()
 	m.Leave(ctx)
 }

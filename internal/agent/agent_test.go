@@ -22,6 +22,17 @@ import (
 // cast starts agents a, b, c... in this process.
 func cast(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*Agent {
 	t.Helper()
+	of, listeners := found(t, n, mode, algorithm)
+	agents := map[string]*Agent{}
+	for i, m := range of.List.Members {
+		agents[m.Name] = start(t, of, m.Name, uint32(i+1), t.TempDir(), listeners[m.Name])
+	}
+	return agents
+}
+
+// found is a group of a, b, c... with what they listen on.
+func found(t *testing.T, n int, mode office.Mode, algorithm string) (config.Group, map[string]net.Listener) {
+	t.Helper()
 	listeners := map[string]net.Listener{}
 	var members []config.Member
 	for i := range n {
@@ -35,32 +46,36 @@ func cast(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*A
 			Name: name, Priority: election.Priority(10 * (i + 1)), Address: listener.Addr().String(),
 		})
 	}
-	agents := map[string]*Agent{}
-	for i, m := range members {
-		of := config.Group{
-			Name: "ledger", Algorithm: algorithm,
-			Safety: config.Safety{Mode: mode, Lease: 500 * time.Millisecond},
-			Timing: config.Timing{
-				Heartbeat: 100 * time.Millisecond, Patience: 400 * time.Millisecond, Stagger: 50 * time.Millisecond,
-				Reply: 25 * time.Millisecond, Drain: 5 * time.Second,
-			},
-			List: config.List{Version: 1, Members: members},
-		}
-		store, err := lists.Open(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		agent, err := New(t.Context(), &config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Parts{
-			Clock: clock.New(time.Now()), Lists: store, Life: uint32(i + 1), Listener: listeners[m.Name],
-			Meter: func(string) group.Meter { return metrics.New().Of("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { agent.Close(context.Background()) })
-		agents[m.Name] = agent
+	return config.Group{
+		Name: "ledger", Algorithm: algorithm,
+		Safety: config.Safety{Mode: mode, Lease: 500 * time.Millisecond},
+		Timing: config.Timing{
+			Heartbeat: 100 * time.Millisecond, Patience: 400 * time.Millisecond, Stagger: 50 * time.Millisecond,
+			Reply: 25 * time.Millisecond, Drain: 5 * time.Second,
+		},
+		List: config.List{Version: 1, Members: members},
+	}, listeners
+}
+
+// start starts a life of an agent that keeps its lists in the folder dir.
+func start(t *testing.T, of config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
+	t.Helper()
+	store, err := lists.Open(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return agents
+	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{of}}, Parts{
+		Clock: clock.New(time.Now()), Lists: store, Life: life, Listener: listener,
+		Meter: func(string) group.Meter { return metrics.New().Of("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		agent.Close(context.Background())
+		store.Close() // Its next life may be long over.
+	})
+	return agent
 }
 
 func await(t *testing.T, agents map[string]*Agent, coordinator string) {

@@ -36,11 +36,7 @@ func Changes(running, next *Config) error {
 
 func (p *page) groupChanges(running, next *Group, at lines) {
 	for _, key := range next.Differs(*running) {
-		whatToDo := "the agent runs: restart the agent"
-		if key == "safety" { // What one has granted for a lease, another one must not take for less.
-			whatToDo = "an agent of it runs: stop them all, wait for the longer lease, and start them"
-		}
-		p.complain(at.at(key), "%s of group %s can't change while %s", key, next.Name, whatToDo)
+		p.complain(at.at(key), "%s of group %s can't change while the agent runs: restart the agent", key, next.Name)
 	}
 	if err := next.List.Follows(running.List); err != nil {
 		p.complain(at.at("version"), "group %s: %s", next.Name, err)

@@ -94,7 +94,7 @@ f:4: exposeAPI can't change while the agent runs: restart the agent`},
 			"Bully", "RingSkip", "Majority", "Strict", "Never", "Always",
 			"heartbeatMillis: 100", "heartbeatMillis: 101", ":1/", ":2/",
 		}, `f:9: algorithm of group ledger can't change while the agent runs: restart the agent
-f:10: safety of group ledger can't change while an agent of it runs: stop them all, wait for the longer lease, and start them
+f:10: safety of group ledger can't change while the agent runs: restart the agent
 f:11: preemption of group ledger can't change while the agent runs: restart the agent
 f:12: timing of group ledger can't change while the agent runs: restart the agent
 f:13: application of group ledger can't change while the agent runs: restart the agent`},

@@ -57,6 +57,9 @@ type Config struct {
 	Problems func() []string
 	// Withheld: see Withhold.
 	Withheld bool
+	// Promised is the longest lease for which this agent may have granted in the
+	// group before.
+	Promised time.Duration
 }
 
 // Group is one election that the agent takes part in.
@@ -156,7 +159,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		Elect: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
 		Heartbeat: ticks(timing.Heartbeat), Patience: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, Stable: ticks(group.Preemption.Stable), Drain: ticks(timing.Drain),
-		Clock: g.cfg.Clock.Terms(), Life: g.cfg.Life, Fresh: true, Start: g.cfg.Clock.Now(),
+		Clock: g.cfg.Clock.Terms(), Life: g.cfg.Life, Fresh: true, Promised: ticks(g.cfg.Promised), Start: g.cfg.Clock.Now(),
 	})
 }
 

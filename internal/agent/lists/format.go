@@ -21,10 +21,13 @@ type kept struct {
 	Group string      `json:"group"`
 	UID   string      `json:"uid,omitempty"`
 	List  config.List `json:"list"`
+	// LeaseMillis is the longest lease for which the agent may have granted what
+	// is still in force.
+	LeaseMillis int64 `json:"leaseMillis,omitempty"`
 }
 
-func encode(of Key, list config.List) ([]byte, error) {
-	body, err := json.MarshalIndent(kept{of.Group, of.UID, list}, "", " ")
+func encode(file kept) ([]byte, error) {
+	body, err := json.MarshalIndent(file, "", " ")
 	if err != nil {
 		return nil, err
 	}
@@ -32,26 +35,26 @@ func encode(of Key, list config.List) ([]byte, error) {
 	return fmt.Appendf(nil, "%s%x\n%s", header, sha256.Sum256(body), body), nil
 }
 
-func decode(of Key, data []byte) (config.List, error) {
+func decode(of Key, data []byte) (kept, error) {
 	first, body, _ := bytes.Cut(data, []byte("\n"))
 	sum, ok := strings.CutPrefix(string(first), header)
 	switch {
 	case !ok:
-		return config.List{}, errors.New("is no member list of this agent's")
+		return kept{}, errors.New("is no member list of this agent's")
 	case sum != fmt.Sprintf("%x", sha256.Sum256(body)):
-		return config.List{}, errors.New("is damaged")
+		return kept{}, errors.New("is damaged")
 	}
 	var file kept
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
-		return config.List{}, fmt.Errorf("can't be understood: %w", err)
+		return kept{}, fmt.Errorf("can't be understood: %w", err)
 	}
 	switch {
 	case file.Group != of.Group || file.UID != of.UID:
-		return config.List{}, fmt.Errorf("is the list of group %s", file.Group)
+		return kept{}, fmt.Errorf("is the list of group %s", file.Group)
 	case file.List.Version == 0 || len(file.List.Members) == 0:
-		return config.List{}, errors.New("has no list in it")
+		return kept{}, errors.New("has no list in it")
 	}
-	return file.List, nil
+	return file, nil
 }

@@ -126,7 +126,8 @@ func (s *Store) path(of Key) (string, error) {
 func (s *Store) Load(of Key) (config.List, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.load(of)
+	file, found, err := s.load(of)
+	return file.List, found, err
 }
 
 // Remove forgets a group that is over: see docs/adr/0007-lists-in-files.md on what
@@ -144,24 +145,24 @@ func (s *Store) Remove(of Key) error {
 	return nil
 }
 
-func (s *Store) load(of Key) (config.List, bool, error) {
+func (s *Store) load(of Key) (kept, bool, error) {
 	path, err := s.path(of)
 	if err != nil {
-		return config.List{}, false, err
+		return kept{}, false, err
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return config.List{}, false, nil
+		return kept{}, false, nil
 	}
 	if err != nil {
-		return config.List{}, false, fmt.Errorf("read the adopted list: %w", err)
+		return kept{}, false, fmt.Errorf("read the adopted list: %w", err)
 	}
-	list, err := decode(of, data)
+	file, err := decode(of, data)
 	if err != nil {
-		return config.List{}, false, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
+		return kept{}, false, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
 			"configuration names the newest list and its previous, remove it", path, err, of.Group)
 	}
-	return list, true, nil
+	return file, true, nil
 }
 
 // Save keeps a list in place of the one before. When it returns nil, the list
@@ -169,24 +170,29 @@ func (s *Store) load(of Key) (config.List, bool, error) {
 func (s *Store) Save(of Key, list config.List) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	group := of.Group
-	kept, found, err := s.load(of)
+	file, found, err := s.load(of)
 	if err != nil {
 		return err // what can't be read may be newer
 	}
-	if found && list.Version < kept.Version {
-		return fmt.Errorf("version %d of group %s's list can't replace version %d, which has been adopted", list.Version, group, kept.Version)
+	if found && list.Version < file.List.Version {
+		return fmt.Errorf("version %d of group %s's list can't replace version %d, which has been adopted",
+			list.Version, of.Group, file.List.Version)
 	}
+	file.Group, file.UID, file.List = of.Group, of.UID, list
+	if err := s.replace(of, file); err != nil {
+		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, of.Group, err)
+	}
+	return nil
+}
+
+func (s *Store) replace(of Key, file kept) error {
 	path, err := s.path(of)
 	if err != nil {
 		return err
 	}
-	data, err := encode(of, list)
+	data, err := encode(file)
 	if err != nil {
-		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, group, err)
+		return err
 	}
-	if err := durable.Replace(path, data); err != nil {
-		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, group, err)
-	}
-	return nil
+	return durable.Replace(path, data)
 }

@@ -33,8 +33,9 @@
 // wall clock doesn't go back over a restart by more than it waits; one life of a
 // process ends before the next begins, and never begins with an older list than
 // one that it had adopted: members that forget a list could still make a majority
-// of the one before. Whoever reports a process Gone or Departed is right; two
-// lists at most are in force at once.
+// of the one before. Nor does it begin with a shorter lease than one that it has
+// granted for, without being told of that. Whoever reports a process Gone or
+// Departed is right; two lists at most are in force at once.
 package grants
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -93,14 +94,18 @@ type Ledger struct {
 	waiting Request
 }
 
-// NewLedger opens a ledger. Fresh says that the member has lost its memory: then
-// it grants nothing for a lease.
-func NewLedger(lease election.Tick, clock election.TermClock, fresh bool, now election.Tick) Ledger {
-	l := Ledger{lease: lease, clock: clock, quiet: now, until: now, older: now}
-	if fresh {
-		l.quiet, l.older = now+lease, now+lease
-		l.bar, l.prior = clock.Floor(), clock.Floor()
-	}
+// NewLedger opens the ledger of a member that remembers all that it granted.
+func NewLedger(lease election.Tick, clock election.TermClock, now election.Tick) Ledger {
+	return Ledger{lease: lease, clock: clock, quiet: now, until: now, older: now}
+}
+
+// FreshLedger opens the ledger of a member that has lost its memory. It grants
+// nothing for a lease, or for the longest that it may have granted for before.
+func FreshLedger(lease, longest election.Tick, clock election.TermClock, now election.Tick) Ledger {
+	l := NewLedger(lease, clock, now)
+	l.quiet = now + max(lease, longest)
+	l.older = l.quiet
+	l.bar, l.prior = clock.Floor(), clock.Floor()
 	return l
 }
 

@@ -27,12 +27,12 @@ type member struct {
 // seasoned is a member that has been there for ever; forgetful one that has just
 // lost its memory, when its clock read 50.
 func seasoned(t *testing.T) *member {
-	return &member{t: t, version: 1, Ledger: grants.NewLedger(lease, election.TermClock{}, false, 0)}
+	return &member{t: t, version: 1, Ledger: grants.NewLedger(lease, election.TermClock{}, 0)}
 }
 
 func forgetful(t *testing.T) *member {
 	clock := election.TermClock{AtBoot: 50, TicksPerTerm: 1000}
-	return &member{t: t, version: 1, Ledger: grants.NewLedger(lease, clock, true, 0)}
+	return &member{t: t, version: 1, Ledger: grants.FreshLedger(lease, 0, clock, 0)}
 }
 
 // claim and renewal are requests under list 1.
@@ -165,6 +165,18 @@ func TestAMemberThatLostItsMemoryGrantsNothingForALease(t *testing.T) {
 		t.Error("it doesn't wait for a lease")
 	}
 	m.asks(lease, renewal(a, 40), grants.Granted)
+}
+
+func TestAMemberThatLostItsMemoryWaitsForTheLongestLeaseThatItMayHaveGrantedFor(t *testing.T) {
+	for longest, quiet := range map[election.Tick]election.Tick{lease / 2: lease, 3 * lease: 3 * lease} {
+		m := forgetful(t)
+		m.Ledger = grants.FreshLedger(lease, longest, election.TermClock{}, 0)
+		m.asks(quiet-1, renewal(a, 40), grants.Later)
+		if old := m.Adopted(2, quiet-1); old != 1 {
+			t.Errorf("it has adopted version %d while grants of %d ticks are in force", old, longest)
+		}
+		m.asks(quiet, renewal(a, 40), grants.Granted)
+	}
 }
 
 func TestAMemberThatLostItsMemoryGrantsNoTermThatItMayHaveGrantedBefore(t *testing.T) {

@@ -36,6 +36,7 @@ import (
 	"fmt"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
 // Mode says what it takes to hold the office.
@@ -107,8 +108,18 @@ type Config struct {
 	Life uint32
 	// Fresh: the process has no memory of what it granted or was called before.
 	Fresh bool
+	// Promised, if it is longer than the Lease, is the longest lease for which a
+	// Fresh process may have granted in a former life.
+	Promised election.Tick
 	// Start is now.
 	Start election.Tick
+}
+
+func (c *Config) ledger() grants.Ledger {
+	if c.Fresh {
+		return grants.FreshLedger(c.Lease, c.Promised, c.Clock, c.Start)
+	}
+	return grants.NewLedger(c.Lease, c.Clock, c.Start)
 }
 
 // Validate says what is wrong with the config.

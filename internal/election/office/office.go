@@ -141,7 +141,7 @@ func (m *Machine) Restart(c Config) error {
 	*m = Machine{
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
 		detector: m.detector, support: m.support, peers: m.peers[:0],
-		ledger: grants.NewLedger(c.Lease, c.Clock, c.Fresh, c.Start),
+		ledger: c.ledger(),
 		seen:   c.Term, won: c.Term,
 		campaignAt: election.Never, beatAt: election.Never, claimUntil: election.Never, drainUntil: election.Never,
 		handOverAt: election.Never, standAgain: election.Never, hailAt: election.Never,
