@@ -34,12 +34,18 @@ const (
 	Members
 	// StepDown: an operator asks the coordinator to give way.
 	StepDown
+	// Leases: processes are restarted one by one with another lease.
+	Leases
 
 	allFaults = 1<<iota - 1
 )
 
+// common are the faults that are drawn alike, those before Leases.
+const common = 11
+
 var faultNames = []string{
 	"loss", "delay", "reorder", "duplicate", "crash", "appdead", "pause", "partition", "clocks", "members", "stepdown",
+	"leases",
 }
 
 // FaultNames are the names of all faults.

@@ -17,9 +17,6 @@ type memberList struct {
 // levels are the places that a process can have in the ranking.
 const levels = 30
 
-// leaseAndMore is longer than a lease on any clock.
-const leaseAndMore = lease + lease/8
-
 // settled reports whether a majority of the list before the current one has
 // gone over to it, and nothing that was granted under the old one is in force.
 func (l *memberList) settled(w *world) bool {
@@ -30,8 +27,8 @@ func (l *memberList) settled(w *world) bool {
 	count := 0
 	for _, m := range previous.Ring() {
 		p := &w.all[m.ID]
-		adopted := p.roster.Version >= l.current.Version && w.queue.now >= p.adoptedAt+leaseAndMore
-		gone := p.buried && !p.up && w.queue.now >= p.downSince+leaseAndMore
+		adopted := p.roster.Version >= l.current.Version && w.queue.now >= p.adoptedAt+w.plan.leaseAndMore()
+		gone := p.buried && !p.up && w.queue.now >= p.downSince+w.plan.leaseAndMore()
 		if adopted || gone {
 			count++
 		}
@@ -111,7 +108,7 @@ func (w *world) drawMembers() (ring []election.Member, joining []election.ID) {
 // it granted has run out.
 func (w *world) bury(p *process) {
 	p.buried = true
-	at := max(w.queue.now, p.downSince+leaseAndMore)
+	at := max(w.queue.now, p.downSince+w.plan.leaseAndMore())
 	w.plan.push(w, action{at: at, kind: republish})
 }
 
@@ -122,7 +119,7 @@ func (w *world) publish() {
 	var departed []election.ID
 	if l.current.Previous != nil {
 		for _, m := range l.current.Previous.Ring() {
-			if p := &w.all[m.ID]; p.buried && w.queue.now >= p.downSince+leaseAndMore {
+			if p := &w.all[m.ID]; p.buried && w.queue.now >= p.downSince+w.plan.leaseAndMore() {
 				departed = append(departed, m.ID)
 			}
 		}

@@ -42,8 +42,13 @@ var mutants = []mutant{
 	},
 	{
 		bug: "a member that lost its memory grants at once", file: "election/grants/ledger.go",
-		old: "l.quiet, l.older = now+lease, now+lease", new: "l.quiet, l.older = now, now",
+		old: "l.quiet = now + max(lease, longest)", new: "l.quiet = now",
 		check: bySeeds, says: "one holder",
+	},
+	{
+		bug: "a member forgets that it granted for a longer lease", file: "election/grants/ledger.go",
+		old: "l.quiet = now + max(lease, longest)", new: "l.quiet = now + lease",
+		check: bySchedules, says: "one holder",
 	},
 	{
 		bug: "a member that lost its memory grants any term", file: "election/grants/ledger.go",

@@ -26,6 +26,9 @@ type plan struct {
 	// quietFor is how long nothing may happen after that.
 	quietFor election.Tick
 
+	// before is the lease that all start with, after the one that they get.
+	before, after election.Tick
+
 	// termTicks is how many ticks of the wall clock make a term.
 	termTicks election.Tick
 
@@ -47,6 +50,7 @@ const (
 	change
 	republish
 	stepDown
+	relet
 	healAll
 )
 
@@ -63,7 +67,7 @@ type action struct {
 // wrong; every sixteenth schedule has none.
 func (p *plan) draw(w *world) {
 	r := &w.rng
-	*p = plan{steps: p.steps[:0], quietFor: heartbeat, termTicks: termTicks}
+	*p = plan{steps: p.steps[:0], quietFor: heartbeat, termTicks: termTicks, before: lease, after: lease}
 	if r.percent(15) {
 		p.termTicks = lease / 2 // terms are scarce: an election may have to wait for the next
 	}
@@ -74,9 +78,9 @@ func (p *plan) draw(w *world) {
 	if r.percent(75) {
 		var some Fault
 		for range 3 {
-			some |= 1 << r.below(len(faultNames))
+			some |= 1 << r.below(common)
 		}
-		p.faults &= some
+		p.faults &= some | Leases
 	}
 	w.policy = office.Always
 	if r.percent(25) {
@@ -96,6 +100,9 @@ func (p *plan) draw(w *world) {
 			at += election.Tick(r.below(int(patience)))
 			p.add(w, at, kinds[r.below(len(kinds))])
 		}
+	}
+	if p.faults&Leases != 0 {
+		at = p.drawLeases(w, at)
 	}
 	p.healAt = at + election.Tick(r.below(int(lease)))
 	p.deadline = p.healAt + convergeWithin
@@ -236,6 +243,8 @@ func (w *world) carryOut(a action) {
 		w.publish()
 	case stepDown:
 		w.askAside(w.target(a))
+	case relet:
+		w.relet(a.target, a)
 	case healAll:
 		w.healAll()
 	}
@@ -362,6 +371,7 @@ func (w *world) healAll() {
 		if p.up && p.pausedUntil > w.queue.now {
 			p.pausedUntil = w.queue.now + 1
 		}
+		w.reletLate(id)
 		switch {
 		case !w.list.current.Has(id):
 			w.crash(id, action{})

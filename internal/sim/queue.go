@@ -59,6 +59,8 @@ type event struct {
 	at   election.Tick
 	kind eventKind
 	who  election.ID
+	// peer is the process that it is about, its life, or the lease by which the
+	// sender of a message goes.
 	peer election.ID
 	// slot is a message's place in the slab, a life, or a version.
 	slot uint32

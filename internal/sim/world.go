@@ -77,6 +77,7 @@ type process struct {
 	roster      *election.Roster
 	adoptedAt   election.Tick
 	clock       clock
+	lease       tenancy
 
 	// running: the application acts as coordinator; it was asked to stop at
 	// stopAsked.
@@ -180,7 +181,7 @@ func (w *world) start(seed uint64) {
 	w.ever = election.ID(w.processes)
 	w.plan.draw(w)
 	for id := election.ID(1); id <= w.ever; id++ {
-		w.all[id].roster = w.first
+		w.all[id].roster, w.all[id].lease.wanted = w.first, w.plan.before
 		w.boot(id, false)
 	}
 }
@@ -193,13 +194,14 @@ func (w *world) boot(id election.ID, fresh bool) {
 		p.clock = w.plan.clock(w)
 	}
 	now := w.queue.now
+	w.lease(p)
 	p.up, p.pausedUntil, p.withdrawn, p.running = true, 0, false, false
 	p.life++
 	p.wakeAt = election.Never
 	c := office.Config{
 		Config: election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
-		Elect:  w.algorithm.New, Mode: w.mode, Lease: lease, Heartbeat: heartbeat, Patience: patience, Stagger: stagger,
-		Policy: w.policy, Stable: stable, Drain: drain, Life: p.life, Fresh: fresh, Start: p.clock.local(now),
+		Elect:  w.algorithm.New, Mode: w.mode, Lease: p.lease.ticks, Heartbeat: heartbeat, Patience: patience, Stagger: stagger,
+		Policy: w.policy, Stable: stable, Drain: drain, Life: p.life, Fresh: fresh, Promised: p.lease.promised, Start: p.clock.local(now),
 		Clock: election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: w.plan.termTicks},
 	}
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+w.processes)
@@ -301,6 +303,7 @@ func (w *world) arrive(e event) {
 	m := w.slab.take(e.slot)
 	switch {
 	case w.links.cut(m.From, m.To):
+	case p.up && election.Tick(e.peer) != p.lease.ticks: // it doesn't listen to those
 	case p.up:
 		w.step(e.who, election.Input{Kind: election.Receive, Message: m})
 	case m.Kind.Counts() && !p.silent && w.all[m.From].up && !w.links.cut(m.To, m.From):
@@ -340,6 +343,7 @@ func (w *world) send(m *election.Message) {
 	if w.links.cut(m.From, m.To) {
 		return
 	}
+	charter := election.ID(w.all[m.From].lease.ticks)
 	now := w.queue.now
 	delay := election.Tick(w.rng.between(1, int(transMax)))
 	fifo := true
@@ -353,14 +357,14 @@ func (w *world) send(m *election.Message) {
 		fifo = !w.plan.reorders(w)
 		if w.plan.duplicates(w) {
 			late := election.Tick(w.rng.below(int(lease)))
-			w.queue.push(event{at: now + delay + late, kind: deliver, who: m.To, slot: w.putCopy(m)})
+			w.queue.push(event{at: now + delay + late, kind: deliver, who: m.To, peer: charter, slot: w.putCopy(m)})
 		}
 	}
 	at := now + delay
 	if fifo {
 		at = w.links.inOrder(m.From, m.To, at)
 	}
-	w.queue.push(event{at: at, kind: deliver, who: m.To, slot: w.slab.put(m)})
+	w.queue.push(event{at: at, kind: deliver, who: m.To, peer: charter, slot: w.slab.put(m)})
 }
 
 func (w *world) putCopy(m *election.Message) uint32 {
