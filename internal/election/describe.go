@@ -61,5 +61,8 @@ func (in Input) Describe() string {
 	if in.Peer == None {
 		return in.Kind.String()
 	}
+	if in.Away {
+		return fmt.Sprintf("%s %d, away", in.Kind, in.Peer)
+	}
 	return fmt.Sprintf("%s %d", in.Kind, in.Peer)
 }

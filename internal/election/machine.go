@@ -80,7 +80,10 @@ func (k InputKind) String() string {
 
 // Input is one thing that happens to a process.
 type Input struct {
-	Kind    InputKind
+	Kind InputKind
+	// Away: the suspect lives, but doesn't stand. Nobody should wait for its
+	// answer; on a ring it sends on what comes.
+	Away    bool
 	Peer    ID
 	Life    uint32
 	Now     Tick

@@ -84,6 +84,9 @@ func (r *Ring) NoteRing(in *Input, out *Output) {
 		r.Skip(in.Message, out)
 		return
 	}
+	if in.Kind == Suspect && in.Away {
+		return // its control part still forwards (seed 000)
+	}
 	r.Note(in, out)
 	if in.Kind == Follow && in.Peer != None {
 		r.Due = Never

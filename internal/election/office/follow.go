@@ -245,7 +245,7 @@ func (m *Machine) present(msg *election.Message, out *election.Output) {
 }
 
 // passOver keeps the election inside from waiting for the answers of those who
-// live, but don't stand.
+// live, but don't stand. A ring waits for nobody's, and still goes through them.
 func (m *Machine) passOver(out *election.Output) {
 	for id := range m.peers {
 		if p := &m.peers[id]; p.away && !p.passed && m.roster.Has(election.ID(id)) {
@@ -275,7 +275,7 @@ func (m *Machine) readmitOne(id election.ID, out *election.Output) {
 // nobody else: that is not what has happened.
 func (m *Machine) pretend(kind election.InputKind, id election.ID, out *election.Output) {
 	told := len(out.Events)
-	m.innerStep(election.Input{Kind: kind, Now: m.now, Peer: id}, out)
+	m.innerStep(election.Input{Kind: kind, Away: true, Now: m.now, Peer: id}, out)
 	kept := out.Events[:told]
 	for _, e := range out.Events[told:] {
 		if e.Peer != id || e.Kind != election.MarkedCrashed && e.Kind != election.MarkedNormal {
