@@ -342,7 +342,8 @@ func (t *textbook) begin() {
 		t.queue.push(event{at: t.start, kind: call, who: s.Recover})
 		return
 	}
-	for _, id := range s.Initiators {
+	// They start in the same instant: in which order they were named says nothing.
+	for _, id := range slices.Sorted(slices.Values(s.Initiators)) {
 		wait := election.Tick(0)
 		if !t.wrapped() {
 			wait = s.Stagger * election.Tick(t.liveAbove(id))
