@@ -152,6 +152,7 @@ func (w *world) input(s *source, due election.Tick) election.Input {
 	case election.TimePassed:
 	default:
 		in.Peer, in.Life, in.Term = w.anybody(s), uint32(s.below(3)), w.number(s)
+		in.Away = in.Kind == election.Suspect && s.flag()
 		if in.Kind == election.Follow {
 			in.Term = min(in.Term, election.MaxTerm) // whoever runs the Machine says so, no peer
 		}
@@ -214,6 +215,7 @@ func (w *world) message(s *source) election.Message {
 	m.Hold = election.Hold{
 		Sent: w.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: w.roster.Version - uint32(s.below(2)),
 		Bar: w.number(s), Held: s.flag(), Standing: s.flag(),
+		Away: s.flag(), Asker: uint32(s.below(3)),
 	}
 	return m
 }
