@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+)
+
+// The diagrams of docs/algorithms are the tool's: each stands below the command
+// that draws it.
+var drawn = regexp.MustCompile("(?s)<!-- made by: kubectl conclave (.*?) -->\n\n```mermaid\n(.*?)```\n")
+
+func TestTheDiagramsOfThePagesAreTheToolsOwn(t *testing.T) {
+	pages := algorithmPages(t)
+	for _, name := range catalog.Names() {
+		page := pages[name]
+		diagrams := drawn.FindAllStringSubmatch(page, -1)
+		if len(diagrams) == 0 || len(diagrams) != strings.Count(page, "```mermaid") {
+			t.Errorf("the page of %s has %d diagrams with the command that draws them, of %d", name, len(diagrams),
+				strings.Count(page, "```mermaid"))
+		}
+		for _, d := range diagrams {
+			if !strings.Contains(d[1], "--algorithm "+name+" ") {
+				t.Errorf("the page of %s shows: %s", name, d[1])
+			}
+			if got := conclave(t, nil, strings.Fields(d[1])...); got.status != 0 || got.out != d[2] {
+				t.Errorf("%s: exit status %d, %s\n%swhere the page of %s has\n%s", d[1], got.status, got.err, got.out, name, d[2])
+			}
+		}
+	}
+}
+
+func TestThePagesSayWhatTheirReadersLookFor(t *testing.T) {
+	pages := algorithmPages(t)
+	for _, name := range catalog.Names() {
+		for _, section := range []string{
+			"## The rules", "## What it assumes", "## What it costs", "## What it doesn't guarantee", "## In the agent",
+		} {
+			if !strings.Contains(pages[name], "\n"+section+"\n") {
+				t.Errorf("the page of %s has no section %q", name, section)
+			}
+		}
+	}
+}
+
+// algorithmPages are the pages of docs/algorithms, by the name in their title.
+func algorithmPages(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../../docs/algorithms/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := map[string]string{}
+	for _, file := range files {
+		page, err := os.ReadFile(filepath.Clean(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		title, _, _ := strings.Cut(string(page), "\n")
+		pages[strings.TrimPrefix(title, "# ")] = string(page)
+	}
+	return pages
+}
