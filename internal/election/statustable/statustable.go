@@ -93,9 +93,9 @@ func (m *Machine) note(in *election.Input, out *election.Output) {
 	}
 }
 
-// lead makes id the coordinator in the table. A row above it that a detector
-// has heard of stays as it is: that process is alive, and will be handed the
-// office or doesn't want it.
+// lead makes id the coordinator in the table. Whoever outranks it has crashed as
+// far as the others can know, but not the process itself; below it, whom a
+// detector suspects has.
 func (m *Machine) lead(id election.ID) {
 	m.table.Lead(id)
 	for _, s := range m.Suspects {

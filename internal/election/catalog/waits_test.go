@@ -1,0 +1,69 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+)
+
+// A wait lasts as long as it lasts: a tick that comes early ends no wait, of an
+// election or of a recovery, and in a process that waits for nothing it starts
+// nothing.
+func TestATickThatComesEarlyChangesNothing(t *testing.T) {
+	for _, a := range catalog.All() {
+		for _, begin := range []election.InputKind{election.NoInput, election.Campaign, election.Recover} {
+			m := member(t, a, 1)
+			var out election.Output
+			m.Step(election.Input{Kind: begin, Now: 3}, &out)
+			due := m.Deadline()
+			if (due == election.Never) != (begin == election.NoInput) {
+				t.Fatalf("%s waits until %d after the input %s", a.Name, due, begin)
+			}
+			out.Reset()
+			before := string(m.Encode(nil, due-1))
+			m.Step(election.Input{Kind: election.TimePassed, Now: due - 1}, &out)
+			if len(out.Send)+len(out.Events) > 0 || m.Deadline() != due || string(m.Encode(nil, due-1)) != before {
+				t.Errorf("%s, after the input %s, takes a tick before its deadline for one: %+v", a.Name, begin, out)
+			}
+		}
+	}
+}
+
+// member is process 2 of four.
+func member(t *testing.T, a catalog.Algorithm, term election.Term) election.Machine {
+	t.Helper()
+	roster, err := election.NewRoster(1, []election.Member{
+		{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}, {ID: 4, Priority: 4},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := a.New(election.Config{
+		Self: 2, Roster: roster, Term: term, Coordinator: 4, Timing: election.DefaultTiming(latency, 0),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// A process that waits in vain in the highest term has nothing more to start. It
+// stops waiting, rather than asking for a tick for ever.
+func TestNobodyWaitsBeyondTheHighestTerm(t *testing.T) {
+	for _, a := range catalog.All() {
+		m := member(t, a, election.MaxTerm-1)
+		var out election.Output
+		m.Step(election.Input{Kind: election.Campaign}, &out)
+		if !a.Ring {
+			m.Step(election.Input{Kind: election.Receive, Message: election.Message{
+				Kind: election.OK, From: out.Send[0].To, To: 2, Term: election.MaxTerm,
+			}}, &out)
+		}
+		out.Reset()
+		m.Step(election.Input{Kind: election.TimePassed, Now: m.Deadline()}, &out)
+		if s := m.Status(); len(out.Send) > 0 || m.Deadline() != election.Never || s.Electing || s.Term != election.MaxTerm {
+			t.Errorf("%s: %+v, deadline %d, sends %v", a.Name, s, m.Deadline(), out.Send)
+		}
+	}
+}
