@@ -85,3 +85,31 @@ func TestStagger(t *testing.T) {
 		}
 	}
 }
+
+// A ring goes past an addressee with a message of the process's own, to somebody on
+// its list. Anything else that is said to be undelivered is refused.
+func TestOnlyWhatAProcessSentToOthersGoesPastThem(t *testing.T) {
+	for _, a := range catalog.All() {
+		if !a.Ring {
+			continue
+		}
+		m := member(t, a, 1)
+		var out election.Output
+		m.Step(election.Input{Kind: election.Campaign}, &out)
+		sent := out.Send[0]
+		for _, to := range [][2]election.ID{{1, 3}, {2, 9}, {2, 2}} {
+			out.Reset()
+			odd := sent
+			odd.From, odd.To = to[0], to[1]
+			m.Step(election.Input{Kind: election.Undelivered, Message: odd}, &out)
+			if len(out.Send) > 0 || len(out.Events) != 1 || out.Events[0].Kind != election.Refused {
+				t.Errorf("%s takes %q for undelivered: %+v", a.Name, odd.Describe(), out)
+			}
+		}
+		out.Reset()
+		m.Step(election.Input{Kind: election.Undelivered, Message: sent}, &out)
+		if len(out.Send) != 1 || out.Send[0].To != 4 {
+			t.Errorf("%s sends what 3 didn't get: %+v", a.Name, out)
+		}
+	}
+}

@@ -67,3 +67,67 @@ func TestNobodyWaitsBeyondTheHighestTerm(t *testing.T) {
 		}
 	}
 }
+
+// That somebody else seems dead or alive, or that nobody leads any more, is no
+// outcome: whoever waits for one still does.
+func TestNewsOfOthersEndsNoWait(t *testing.T) {
+	for _, a := range catalog.All() {
+		for _, begin := range []election.InputKind{election.Campaign, election.Recover} {
+			m := member(t, a, 1)
+			var out election.Output
+			m.Step(election.Input{Kind: begin, Now: 3}, &out)
+			due := m.Deadline()
+			for _, in := range []election.Input{
+				{Kind: election.Suspect, Peer: 1},
+				{Kind: election.Restore, Peer: 1},
+				{Kind: election.Suspect, Peer: 1, Away: true},
+				{Kind: election.Follow, Term: 1},
+			} {
+				out.Reset()
+				in.Now = 4
+				m.Step(in, &out)
+				if !m.Status().Electing || m.Deadline() != due || len(out.Send) > 0 {
+					t.Errorf("%s, after the input %s, takes %q for the outcome", a.Name, begin, in.Describe())
+				}
+			}
+		}
+	}
+}
+
+// A STALE says that there has been an election in a newer term. To who leads that
+// is a reason to doubt, and to start one of its own when it hears nothing more; to
+// everyone else it is none.
+func TestOnlyWhoLeadsDoubtsItAfterANewerTerm(t *testing.T) {
+	for _, a := range catalog.All() {
+		for _, leads := range []bool{false, true} {
+			m := member(t, a, 1)
+			var out election.Output
+			if leads {
+				m.Step(election.Input{Kind: election.Follow, Peer: 2, Term: 1}, &out)
+			}
+			m.Step(election.Input{Kind: election.Receive, Now: 5, Message: election.Message{
+				Kind: election.Stale, From: 1, To: 2, Term: 9,
+			}}, &out)
+			if s := m.Status(); s.Term != 9 || s.Electing != leads || (m.Deadline() != election.Never) != leads {
+				t.Errorf("%s: leads: %v, and after a STALE: %+v, deadline %d", a.Name, leads, s, m.Deadline())
+			}
+		}
+	}
+}
+
+// Whoever waited in vain and has started again waits as long as the first time.
+func TestTheSecondWaitIsAsLongAsTheFirst(t *testing.T) {
+	for _, a := range catalog.All() {
+		if !a.Ring {
+			continue // there it depends on who answered
+		}
+		m := member(t, a, 1)
+		var out election.Output
+		m.Step(election.Input{Kind: election.Campaign}, &out)
+		first := m.Deadline()
+		m.Step(election.Input{Kind: election.TimePassed, Now: first}, &out)
+		if got := m.Deadline(); got != 2*first {
+			t.Errorf("%s waits until %d, and then until %d", a.Name, first, got)
+		}
+	}
+}

@@ -149,3 +149,56 @@ func TestADetectorIsEncodedAsSeenFromNow(t *testing.T) {
 		t.Error("when a suspect was last heard makes another state")
 	}
 }
+
+// A follower watches its coordinator alone, which is heard of all the time: it asks
+// for no tick before the silence could be complete.
+func TestAFollowerAsksForNoTickInBetween(t *testing.T) {
+	for name, d := range map[string]*detector.Detector{
+		"watching one":          watching(1),
+		"told of it twice":      watching(1, 1),
+		"watching others first": watching(1, 2, 3),
+		"with others forgotten": watching(1, 2, 3),
+	} {
+		switch name {
+		case "watching others first":
+			d.Unwatch(patience)
+			d.Watch(1, 0)
+		case "with others forgotten":
+			d.Keep(func(id election.ID) bool { return id == 1 })
+		}
+		d.Heard(1, 4)
+		if got := d.Deadline(); got != 4+patience {
+			t.Errorf("%s: the first look is at %d, want %d", name, got, 4+patience)
+		}
+	}
+}
+
+// The next look is when the first of those that are watched could be overdue,
+// whoever is watched or heard of last.
+func TestTheFirstWhoCouldBeOverdueDecidesWhenToLook(t *testing.T) {
+	d := watching(1, 2)
+	d.Watch(3, 5)
+	if got := d.Deadline(); got != patience {
+		t.Errorf("with a third one watched later, the first look is at %d, want %d", got, patience)
+	}
+	d.Heard(1, 3)
+	d.Heard(2, 6)
+	want(t, "nobody yet", overdue(d, patience), nil)
+	if got := d.Deadline(); got != 3+patience {
+		t.Errorf("the second look is at %d, want %d", got, 3+patience)
+	}
+	want(t, "all", overdue(d, 100), election.IDs{1, 2, 3})
+	d.Heard(1, 100)
+	if got := d.Deadline(); got != 100+patience {
+		t.Errorf("after all were suspects and 1 was heard of, the next look is at %d, want %d", got, 100+patience)
+	}
+}
+
+func TestWhoIsKeptIsStillWatched(t *testing.T) {
+	d := watching(1, 2, 3)
+	d.Keep(func(id election.ID) bool { return id != 2 })
+	want(t, "silent", overdue(d, 100), election.IDs{1, 3})
+	if d.Heard(4, 100) { // right behind the last that was ever watched
+		t.Error("a stranger was a suspect")
+	}
+}
