@@ -119,7 +119,7 @@ func (e *explorer) check(s *smallState, id election.ID, before election.Status) 
 		if event.Kind != election.Tenure {
 			continue
 		}
-		if event.Token <= s.token && e.x.Safety != "Available" {
+		if event.Token == s.token || event.Token < s.token && e.x.Safety != "Available" {
 			s.fail("tokens", fmt.Sprintf("process %d has token %d after token %d", id, event.Token, s.token))
 		}
 		s.token = max(s.token, event.Token)

@@ -42,7 +42,12 @@ type Explored struct {
 	Path []string
 }
 
-const exploreTrans election.Tick = 1
+const (
+	exploreTrans election.Tick = 1
+	// termsOfALife are more terms than the processes of a small world use.
+	termsOfALife               = 100
+	longAgo      election.Tick = 1 << 20
+)
 
 // Explore visits every state.
 func Explore(ctx context.Context, x Exploration) (Explored, error) {
@@ -53,14 +58,17 @@ func Explore(ctx context.Context, x Exploration) (Explored, error) {
 	if x.Processes < 1 || x.Processes > 6 {
 		return Explored{}, bad("a world that is explored has 1 to 6 processes, not %d", x.Processes)
 	}
-	e := &explorer{ctx: ctx, x: x, algorithm: algorithm, seen: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	e := &explorer{ctx: ctx, x: x, algorithm: algorithm, seen: map[uint64]int32{}, seed: maphash.MakeSeed()}
 	start, err := e.begin()
 	if err != nil {
 		return Explored{}, err
 	}
 	e.found.Complete = true
-	e.visit(start)
+	e.visit(start, 0, "")
 	e.found.States = len(e.seen)
+	if e.found.Complete && e.found.Violation == nil {
+		e.findStuck()
+	}
 	return e.found, nil
 }
 
@@ -69,12 +77,13 @@ type explorer struct {
 	x         Exploration
 	algorithm catalog.Algorithm
 	roster    *election.Roster
-	seen      map[uint64]struct{}
-	seed      maphash.Seed
-	found     Explored
-	path      []string
-	out       election.Output
-	encoded   []byte
+	// seen numbers the states.
+	seen    map[uint64]int32
+	ways    ways
+	seed    maphash.Seed
+	found   Explored
+	out     election.Output
+	encoded []byte
 }
 
 // smallState is the state of a small world.
@@ -134,44 +143,53 @@ func (e *explorer) machine(s *smallState, id election.ID, fresh bool) (election.
 	return office.New(office.Config{
 		Config: c, Elect: e.algorithm.New, Mode: mode, Lease: 12, Heartbeat: 4, Patience: 6, Stagger: 2,
 		Policy: office.Always, Drain: 1, Life: s.lives[id], Fresh: fresh, Start: s.now,
-		// Each life may use a hundred terms above all of the one before.
-		Clock: election.TermClock{AtBoot: 100 * election.Term(s.lives[id]-1), Boot: s.now - 100, TicksPerTerm: 1},
+		// Each life may use terms above all of the one before. How much further the
+		// clock has come makes no difference: a state is encoded without the time.
+		Clock: election.TermClock{AtBoot: termsOfALife * election.Term(s.lives[id]-1), Boot: s.now - longAgo, TicksPerTerm: 1},
 	})
 }
 
-// visit goes on from a state along every choice, unless it was seen.
-func (e *explorer) visit(s *smallState) {
-	if e.found.Violation != nil || !e.found.Complete || !e.isNew(s) {
-		return
+// visit goes on from a state along every choice, unless it was seen. It returns
+// the state's number.
+func (e *explorer) visit(s *smallState, origin int32, choice string) int32 {
+	number, isNew := e.number(s)
+	if !isNew {
+		return number
 	}
+	e.ways.add(origin, choice, e.settled(s))
 	if e.ctx.Err() != nil || e.x.StatesMax > 0 && len(e.seen) > e.x.StatesMax {
 		e.found.Complete = false
-		return
+		return number
 	}
 	moves := e.choices(s)
-	if len(moves) == 0 {
-		if s.cut {
-			return
-		}
+	if len(moves) == 0 && !s.cut {
 		e.found.Ends++
-		e.end(s)
-		return
+		e.end(s, number)
 	}
 	for _, m := range moves {
 		next := s.copy()
 		name := m(e, next)
 		e.found.Transitions++
-		e.path = append(e.path, name)
 		if next.violation != nil {
-			e.found.Violation, e.found.Path = next.violation, slices.Clone(e.path)
-			return
+			e.found.Violation, e.found.Path = next.violation, append(e.ways.path(int(number)), name)
+			return number
 		}
-		e.visit(next)
-		e.path = e.path[:len(e.path)-1]
+		to := e.visit(next, number, name)
+		if e.found.Violation != nil || !e.found.Complete {
+			return number
+		}
+		if next.budget() == s.budget() {
+			e.ways.connect(number, to)
+		}
 	}
+	return number
 }
 
-func (e *explorer) isNew(s *smallState) bool {
+// budget is how much may still go wrong.
+func (s *smallState) budget() int { return s.crashes + s.restarts + s.losses }
+
+// number is the state's, and whether it is new.
+func (e *explorer) number(s *smallState) (number int32, isNew bool) {
 	b := e.encoded[:0]
 	for id, m := range s.machines {
 		if id == 0 {
@@ -195,17 +213,19 @@ func (e *explorer) isNew(s *smallState) bool {
 	b = election.AppendNumber(b, uint64(s.token))
 	e.encoded = b
 	key := maphash.Bytes(e.seed, b)
-	if _, known := e.seen[key]; known {
-		return false
+	if number, known := e.seen[key]; known {
+		return number, false
 	}
-	e.seen[key] = struct{}{}
-	return true
+	number = int32(len(e.seen))
+	e.seen[key] = number
+	return number, true
 }
 
 func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
 	for _, n := range [...]uint64{
 		uint64(m.Kind), uint64(m.Term), uint64(m.Subject), uint64(m.Origin), uint64(m.Hops),
 		uint64(now - m.Hold.Sent), uint64(m.Hold.Life), uint64(m.Hold.Asker), uint64(m.Hold.Bar),
+		uint64(m.Hold.Version),
 	} {
 		b = election.AppendNumber(b, n)
 	}
@@ -224,15 +244,19 @@ func (s *smallState) copy() *smallState {
 	return &c
 }
 
-// end checks a state in which nothing can happen any more.
-func (e *explorer) end(s *smallState) {
-	best := election.None
+// best is the highest process that lives.
+func (e *explorer) best(s *smallState) election.ID {
 	for _, m := range e.roster.Ranked() {
 		if s.up[m.ID] {
-			best = m.ID
-			break
+			return m.ID
 		}
 	}
+	return election.None
+}
+
+// end checks a state in which nothing can happen any more.
+func (e *explorer) end(s *smallState, number int32) {
+	best := e.best(s)
 	for id := 1; id <= e.x.Processes; id++ {
 		if !s.up[id] {
 			continue
@@ -242,7 +266,7 @@ func (e *explorer) end(s *smallState) {
 				Invariant: "agreement",
 				Detail:    fmt.Sprintf("at the end process %d follows %d, not %d, the highest that lives", id, got, best),
 			}
-			e.found.Path = slices.Clone(e.path)
+			e.found.Path = e.ways.path(int(number))
 			return
 		}
 	}

@@ -124,8 +124,10 @@ func (d *Detector) Clone() Detector {
 	return c
 }
 
-// Encode appends the state to b.
+// Encode appends the state to b. When it looks next is part of that: a search
+// that took two such states for one would stop at the first look for nothing.
 func (d *Detector) Encode(b []byte, now election.Tick) []byte {
+	b = election.AppendMoment(b, d.next, now)
 	for i, heard := range d.heard {
 		if heard != unwatched && !d.suspects.Has(election.ID(i)) {
 			b = election.AppendNumber(b, uint64(i))

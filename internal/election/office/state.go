@@ -53,8 +53,6 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	}
 	b = m.detector.Encode(b, now)
 	b = m.ledger.Encode(b, now)
-	if m.role != follower {
-		b = m.support.Encode(b, now)
-	}
+	b = m.support.Encode(b, now)
 	return m.inner.Encode(b, now)
 }
