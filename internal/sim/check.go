@@ -21,8 +21,8 @@ type checker struct {
 	tokens    []election.Token
 	// leaders are, for each term, whom processes named as coordinator.
 	leaders []named
-	// quietSince is when the last thing happened that has to stop.
-	quietSince election.Tick
+	// cause: something has happened that may make an election necessary.
+	cause bool
 	// agreedSince is when all were found to agree, 0 when they didn't.
 	agreedSince election.Tick
 }
@@ -47,8 +47,7 @@ func (w *world) guarded() bool { return w.mode != office.Available }
 func (w *world) observe(id election.ID, e *election.Event) {
 	p := &w.all[id]
 	w.mix(uint64(id)<<8 | uint64(e.Kind)<<40)
-	if w.queue.now >= w.plan.healAt && e.Kind != election.Outdated && e.Kind != election.Skipped {
-		w.check.quietSince = w.queue.now
+	if e.Kind != election.Outdated && e.Kind != election.Skipped {
 		w.check.agreedSince = 0
 	}
 	switch e.Kind {
@@ -57,26 +56,28 @@ func (w *world) observe(id election.ID, e *election.Event) {
 		p.running = true
 		p.tenures++
 	case election.Lost:
+		w.lapsed(id)
 		p.running = false
 	case election.Stop:
 		p.stopAsked, p.stopTerm = w.queue.now, e.Term
 		at := w.queue.now + election.Tick(w.rng.between(1, int(drain)+4))
 		w.queue.push(event{at: at, kind: stopped, who: id, slot: p.tenures})
 	case election.Resigns:
-		asked := p.clock.local(p.stopAsked) + drain
-		if p.running && p.clock.local(w.queue.now) < asked {
+		asked := p.stopTerm == e.Term && p.clock.local(w.queue.now) >= p.clock.local(p.stopAsked)+drain
+		if p.running && !asked {
 			w.check.fail("hand-over", fmt.Sprintf("process %d resigned while its application was acting", id))
 		}
 		p.running = false
 	case election.Started:
-		if w.plan.faults == 0 {
+		if !w.check.cause {
 			w.check.fail("cause", fmt.Sprintf("process %d started an election without a cause", id))
 		}
 	default:
 	}
 }
 
-// tenure checks that nobody else holds the office, and that the token is new.
+// tenure checks that the process may lead, that nobody else does, and that the
+// token is new.
 func (w *world) tenure(id election.ID, token election.Token) {
 	for _, old := range w.check.tokens {
 		if old == token || w.guarded() && old > token {
@@ -84,17 +85,37 @@ func (w *world) tenure(id election.ID, token election.Token) {
 		}
 	}
 	w.check.tokens = append(w.check.tokens, token)
-	if !w.guarded() {
-		return
+	if p := &w.all[id]; p.withdrawn || p.roster.Priority(id) == 0 {
+		w.check.fail("membership", fmt.Sprintf("process %d takes the office, which it may not", id))
 	}
+	if w.guarded() {
+		w.alone(id)
+	}
+}
+
+// alone checks that nobody holds the office but id, whose tenure has begun or
+// lasts longer than it did. Strict doesn't rely on it that a process has ended,
+// so what was granted to one that crashed counts, too.
+func (w *world) alone(id election.ID) {
 	for other := election.ID(1); other <= w.ever; other++ {
 		q := &w.all[other]
-		if other == id || !q.up {
-			continue
-		}
-		if s := q.machine.Status(); s.Token != 0 && q.clock.local(w.queue.now) < s.Until {
+		now := q.clock.local(w.queue.now)
+		switch {
+		case other != id && q.up && q.known.Token != 0 && now < q.known.Until:
 			w.check.fail("one holder", fmt.Sprintf("process %d has tenure while process %d has", id, other))
+		case w.mode == office.Strict && now < q.ghostUntil:
+			w.check.fail("one holder", fmt.Sprintf("process %d has tenure while process %d, which crashed, would have", id, other))
 		}
+	}
+}
+
+// lapsed checks that the application hears at once that a tenure has run out,
+// unless its agent stood still.
+func (w *world) lapsed(id election.ID) {
+	p := &w.all[id]
+	if w.guarded() && w.queue.now > max(p.clock.global(p.known.Until), p.pausedUntil) {
+		w.check.fail("lapse", fmt.Sprintf("process %d had tenure until %d, and says so at %d",
+			id, p.known.Until, p.clock.local(w.queue.now)))
 	}
 }
 
@@ -108,7 +129,56 @@ func (w *world) verify(id election.ID) {
 	if s.Coordinator != election.None && (s.Coordinator != p.known.Coordinator || s.Term != p.known.Term) {
 		w.recognised(id, s)
 	}
+	if w.guarded() && s.Token != 0 && s.Until > p.known.Until {
+		w.alone(id)
+	}
+	if p.running && s.Token == 0 {
+		w.check.fail("lapse", fmt.Sprintf("the application of process %d acts, and hears of no end", id))
+	}
 	p.known = s
+	w.overhear(id)
+}
+
+// overhear looks at what a process has just sent. Without a cause no message of
+// an election is; and when all agree, there are only BEATs and the answers to
+// them, and the hails of those that would take over but don't preempt.
+func (w *world) overhear(id election.ID) {
+	if w.check.cause && w.check.agreedSince == 0 {
+		return
+	}
+	for i := range w.out.Send {
+		m := &w.out.Send[i]
+		switch {
+		case m.Kind == election.Beat, m.Kind == election.Grant:
+		case m.Kind == election.Hail && w.policy == office.NeverPreempt:
+		default:
+			w.check.agreedSince = 0
+		}
+		if m.Kind.Counts() && !w.check.cause {
+			w.check.fail("counts", fmt.Sprintf("process %d sends %s without a cause", id, m.Kind))
+		}
+	}
+}
+
+// disturbs reports whether an action may make an election necessary. What
+// happens to a follower doesn't, as long as all others agree and are a majority.
+func (w *world) disturbs(a action) bool {
+	switch a.kind {
+	case crash, kill:
+		if w.all[w.target(a)].known.Token != 0 {
+			return true
+		}
+	case restart, revive, republish, healAll:
+	default:
+		return true
+	}
+	up := 0
+	for _, m := range w.list.current.Ring() {
+		if w.all[m.ID].up {
+			up++
+		}
+	}
+	return up <= w.list.current.Majority()
 }
 
 func (w *world) recognised(id election.ID, s election.Status) {

@@ -85,7 +85,9 @@ func (w *world) drawMembers() (ring []election.Member, joining []election.ID) {
 		shrink = grow
 	default:
 		a, b := r.below(len(ring)), r.below(len(ring))
-		if w.guarded() {
+		if r.percent(30) {
+			ring[a].Priority = 0
+		} else if w.guarded() {
 			ring[a].Priority, ring[b].Priority = ring[b].Priority, ring[a].Priority
 		} else { // see priority
 			ring[a].Priority = priority(ring[a].ID, r.below(levels))
@@ -99,9 +101,17 @@ func (w *world) drawMembers() (ring []election.Member, joining []election.ID) {
 	for ; grow > 0 && next < maxMembers; grow-- {
 		next++
 		joining = append(joining, next)
-		ring = append(ring, election.Member{ID: next, Priority: priority(next, r.below(levels))})
+		ring = append(ring, election.Member{ID: next, Priority: w.drawPriority(next)})
 	}
 	return ring, joining
+}
+
+// drawPriority draws the priority of a process that joins: some never stand.
+func (w *world) drawPriority(id election.ID) election.Priority {
+	if w.rng.percent(15) {
+		return 0
+	}
+	return priority(id, w.rng.below(levels))
 }
 
 // bury notes that a process never comes back; the list says so as soon as what

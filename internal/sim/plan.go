@@ -104,6 +104,7 @@ func (p *plan) draw(w *world) {
 	if p.faults&Leases != 0 {
 		at = p.drawLeases(w, at)
 	}
+	w.check.cause = p.faults&(Loss|Delay) != 0
 	p.healAt = at + election.Tick(r.below(int(lease)))
 	p.deadline = p.healAt + convergeWithin
 	p.push(w, action{at: p.healAt, kind: healAll})
@@ -171,7 +172,8 @@ func (p *plan) push(w *world, a action) {
 func (p *plan) clock(w *world) clock {
 	c := clock{rate: trueRate, termTicks: p.termTicks}
 	if p.faults&Clocks != 0 {
-		c.rate += int64(w.rng.between(-trueRate/64, trueRate/64))
+		// Nearly as different as a lease's margin allows for.
+		c.rate += int64(w.rng.between(-trueRate/34, trueRate/34))
 		c.offset = election.Tick(w.rng.below(1000))
 		c.skew = election.Term(w.rng.below(int(3*termTicks/p.termTicks) + 1))
 	}
@@ -213,6 +215,7 @@ func (w *world) announce(id election.ID, format string, args ...any) {
 
 // carryOut does what the plan says.
 func (w *world) carryOut(a action) {
+	w.check.cause = w.check.cause || w.disturbs(a)
 	switch a.kind {
 	case crash:
 		w.crash(w.target(a), a)
@@ -254,6 +257,9 @@ func (w *world) crash(id election.ID, a action) {
 	p := &w.all[id]
 	if !p.up {
 		return
+	}
+	if p.known.Token != 0 {
+		p.ghostUntil = p.known.Until
 	}
 	p.up, p.running, p.silent, p.downSince = false, false, a.silent, w.queue.now
 	p.known = election.Status{}
@@ -359,6 +365,17 @@ func (w *world) askAside(id election.ID) {
 	}
 }
 
+// lowest is the member of lowest rank that may stand.
+func (w *world) lowest() election.ID {
+	lowest := election.None
+	for _, m := range w.list.current.Ranked() {
+		if m.Priority > 0 {
+			lowest = m.ID
+		}
+	}
+	return lowest
+}
+
 // healAll ends every fault. Who is down comes back, but for a minority.
 func (w *world) healAll() {
 	w.links.heal()
@@ -366,16 +383,18 @@ func (w *world) healAll() {
 	if w.list.current.Previous != nil {
 		spare = 0 // a majority of that list has to come back, too
 	}
+	least := w.lowest() // if nobody else, it may lead
 	for id := election.ID(1); id <= w.ever; id++ {
 		p := &w.all[id]
 		if p.up && p.pausedUntil > w.queue.now {
-			p.pausedUntil = w.queue.now + 1
+			p.pausedUntil, p.wakeAt = w.queue.now+1, election.Never
+			w.arm(id)
 		}
 		w.reletLate(id)
 		switch {
 		case !w.list.current.Has(id):
 			w.crash(id, action{})
-		case !p.up && spare > 0 && w.rng.percent(30):
+		case !p.up && spare > 0 && id != least && w.rng.percent(30):
 			spare--
 		case !p.up:
 			w.restart(id)
@@ -384,5 +403,4 @@ func (w *world) healAll() {
 	w.announce(election.None, "all faults end")
 	w.plan.healAt = w.queue.now
 	w.plan.deadline = w.queue.now + convergeWithin
-	w.check.quietSince = w.queue.now
 }

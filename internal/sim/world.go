@@ -87,6 +87,9 @@ type process struct {
 	// tenures counts how often it has held the office.
 	tenures uint32
 	known   election.Status
+	// ghostUntil is until when it would have had tenure, on its own clock, if it
+	// hadn't crashed.
+	ghostUntil election.Tick
 }
 
 // clock is a process's own: its rate is in 65536ths, its wall clock is off by
