@@ -122,3 +122,42 @@ func TestAGrantIsntReleasedByTheResignationOfAnOlderLife(t *testing.T) {
 		}
 	})
 }
+
+// Word of the end of a former life comes late: what the present one was granted
+// stays in force.
+func TestTheEndOfAnOlderLifeFreesNothing(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		d := follower(t, mode, nil)
+		d.pass(3 * lease)
+		d.says(5, election.Beat, 30, election.Hold{Life: 2})
+		d.answered(5, election.Grant)
+		d.tell(me, election.Input{Kind: election.Gone, Peer: 5, Life: 1})
+		d.says(4, election.Beat, 31, election.Hold{})
+		d.answered(4, election.Deny)
+	})
+}
+
+// A request that waits was made by a life that has ended since: the grant says
+// whose it is.
+func TestALateGrantNamesTheLifeThatAsked(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		d := follower(t, mode, nil)
+		d.pass(3 * lease)
+		d.says(4, election.Beat, 30, election.Hold{})
+		d.answered(4, election.Grant)
+		d.says(5, election.Beat, 31, election.Hold{Life: 1})
+		d.answered(5, election.Deny)
+		d.says(5, election.Hail, 0, election.Hold{Life: 2})
+		d.kept = nil
+		d.pass(2 * lease)
+		for _, m := range d.kept {
+			if m.Kind == election.Grant && m.To == 5 {
+				if m.Hold.Asker != 1 {
+					t.Errorf("the GRANT is for life %d, which didn't ask", m.Hold.Asker)
+				}
+				return
+			}
+		}
+		t.Error("the request that waited was not granted")
+	})
+}

@@ -85,6 +85,38 @@ func TestAClaimOfATermThatMayHaveBeenUsedUnderAnOldListIsGivenUp(t *testing.T) {
 	})
 }
 
+// The same where a member says how high the terms are that it granted: whoever
+// relies on the new list alone could otherwise use one of them again.
+func TestAClaimOfATermThatAMemberGrantedUnderTheOldListIsGivenUp(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		for _, bar := range []election.Term{19, 20} {
+			second := list(t, 2, 3, 4, 5).Succeed(list(t, 1, 1, 2, 3), 0)
+			w := &town{t: t, mode: mode, keep: func(*election.Message) bool { return true }}
+			w.start(me, second, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 20, me })
+			w.pass(1)
+			d := &desk{w}
+			d.says(1, election.Grant, 20, election.Hold{Sent: d.at, Version: 2, Bar: bar})
+			d.says(4, election.Grant, 20, election.Hold{Sent: d.at, Version: 2})
+			if bar < 20 {
+				d.wantHolder(me)
+			} else {
+				d.wantHolder(election.None)
+			}
+		}
+	})
+}
+
+// A process that missed the list on which its coordinator was the last time
+// hears nobody of it any more.
+func TestACoordinatorThatIsOnNoListIsntFollowed(t *testing.T) {
+	guarded(t, func(t *testing.T, mode office.Mode) {
+		d := follower(t, mode, nil)
+		d.wantFollowed(4, me)
+		d.adopt(list(t, 3, 1, 2, 3).Succeed(list(t, 2, 1, 2, 3), 0), me)
+		d.wantFollowed(election.None, me)
+	})
+}
+
 func TestWhoIsNoLongerOnTheListIsNeitherGrantedNorFollowed(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		d := follower(t, mode, nil)
