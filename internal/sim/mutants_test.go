@@ -27,6 +27,7 @@ const (
 	bySchedules = "^TestSchedulesWithAllFaults$/^StatusTable$"
 	bySeeds     = "^TestSeedsThatFoundBugs$"
 	byCounts    = "^TestCountsOfTheContract$"
+	byVisits    = "^TestEveryInterleavingOfThree$"
 )
 
 var mutants = []mutant{
@@ -163,7 +164,7 @@ var mutants = []mutant{
 	{
 		bug: "a coordinator that is on no list any more is followed for ever", file: "election/office/handover.go",
 		old: "if m.role == follower && m.leader != election.None && !m.known(m.leader) {", new: "if false {",
-		check: bySeeds, says: "convergence",
+		check: ".", in: "election/office", says: "TestACoordinatorThatIsOnNoList",
 	},
 	{
 		bug: "the heir takes the office in its predecessor's term", file: "election/office/claim.go",
@@ -189,6 +190,76 @@ var mutants = []mutant{
 		bug: "a stop of an earlier tenure ends this one", file: "election/office/office.go",
 		old: "if m.role == draining && in.Term == m.term {", new: "if m.role == draining {",
 		check: ".", in: "election/office", says: "FAIL",
+	},
+	{
+		bug: "a member of priority 0 stands", file: "election/office/claim.go",
+		old: "return !m.withdrawn && m.roster.Priority(m.cfg.Self) > 0", new: "return !m.withdrawn",
+		check: bySchedules, says: "membership",
+	},
+	{
+		bug: "who stepped down stands again though its application has died", file: "election/office/handover.go",
+		old: "if !m.withdrawn || m.appDead || m", new: "if !m.withdrawn || m",
+		check: bySeeds, says: "membership",
+	},
+	{
+		bug: "Strict takes it that a process has ended", file: "election/office/follow.go",
+		old: "if m.cfg.Mode == Majority {", new: "if m.cfg.Mode != Available {",
+		check: bySchedules, says: "one holder",
+	},
+	{
+		bug: "the application doesn't hear that its tenure has lapsed", file: "election/office/handover.go",
+		old: "\tout.Tell(election.Lost, m.term, m.cfg.Self)\n", new: "",
+		check: bySchedules, says: "lapse",
+	},
+	{
+		bug: "the application hears with the next heartbeat that its tenure has lapsed", file: "election/office/office.go",
+		old: "due = min(due, m.support.Until())", new: "due = min(due, m.beatAt)",
+		check: bySchedules, says: "lapse",
+	},
+	{
+		bug: "an operator's request doesn't wait for the application", file: "election/office/handover.go",
+		old: "m.leaving = true\n\tm.drain(peer, out)", new: "m.leaving = true\n\tm.resign(peer, out)",
+		check: bySchedules, says: "hand-over",
+	},
+	{
+		bug: "a process goes on hailing when it has found a coordinator", file: "election/office/follow.go",
+		old: "if m.role != follower || m.leader != election.None && !m.waitsAbove() {", new: "if m.role != follower {",
+		check: bySchedules, says: "convergence",
+	},
+	{
+		bug: "the end of any process is taken for the coordinator's", file: "election/office/follow.go",
+		old: "if id == m.leader {\n\t\tm.leaderLost", new: "if m.role == follower {\n\t\tm.leaderLost",
+		check: bySchedules, says: "cause",
+	},
+	{
+		bug: "messages of an election go with the heartbeat", file: "election/office/claim.go",
+		old: "beat.List = m.absent()\n", new: "beat.List = m.absent()\n\t\t\tout.Send = append(out.Send, election.Message{Kind: election.Stale, From: m.cfg.Self, To: id})\n",
+		check: "^TestSchedulesWithoutFaults$", says: "counts",
+	},
+	{
+		bug: "a ring waits for ever for an election that died on its way", file: "election/ring.go",
+		old: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n", new: "\tr.Term, r.Due = m.Term, Never\n\tif false && waits {\n",
+		check: byVisits, says: "agreement",
+	},
+	{
+		bug: "what a member granted under the old list is forgotten", file: "election/office/claim.go",
+		old: "m.support.Report(msg.From, msg.Hold.Version, msg.Hold.Bar)", new: "m.support.Report(msg.From, msg.Hold.Version, 0)",
+		check: ".", in: "election/office", says: "TestAClaimOfATermThatAMember",
+	},
+	{
+		bug: "late word of the end of a former life frees what this one was granted", file: "election/office/follow.go",
+		old: "m.ledger.Gone(grants.Holder{ID: id, Life: life}, m.now)", new: "m.ledger.Gone(grants.Holder{ID: id, Life: max(life, m.peers[id].life)}, m.now)",
+		check: ".", in: "election/office", says: "TestTheEndOfAnOlderLife",
+	},
+	{
+		bug: "a late grant is for whichever life is the last", file: "election/office/follow.go",
+		old: "Asker: r.Life,", new: "Asker: m.peers[r.ID].life,",
+		check: ".", in: "election/office", says: "TestALateGrantNames",
+	},
+	{
+		bug: "nobody campaigns when the coordinator is gone", file: "election/office/follow.go",
+		old: "\tif m.role == follower {\n\t\tm.campaignAt = m.now + m.stagger()\n", new: "\tif false {\n\t\tm.campaignAt = m.now + m.stagger()\n",
+		check: "^TestEveryInterleavingOfAnOffice$/^Bully$", says: "agreement",
 	},
 	{
 		bug: "bully: the winner announces for every ELECTION", file: "election/bully/bully.go",
