@@ -76,6 +76,28 @@ func TestBestAndWorstSurviveSampling(t *testing.T) {
 	}
 }
 
+// Of a thousand processes three are tried, and still the mean is that of all.
+func TestTheMeanSurvivesSampling(t *testing.T) {
+	for name, cost := range costs {
+		if name == "RingAllIDs" || name == "RingActiveList" {
+			continue // it is the same whoever starts, and takes long
+		}
+		for _, n := range []int{124, 200, 500} {
+			p, err := comparePoint(name, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := 0
+			for i := 1; i < n; i++ {
+				sum += cost(n, i)
+			}
+			if want := float64(sum) / float64(n-1); !p.Sampled() || math.Abs(p.Mean-want) > want/500 {
+				t.Errorf("%s, n = %d: the mean of %d is %.1f, want about %.1f", name, n, p.Initiators, p.Mean, want)
+			}
+		}
+	}
+}
+
 func TestComparedSizes(t *testing.T) {
 	for _, most := range []int{3, 4, 42, 43, 50, 100, 999, 1000} {
 		sizes := ComparedSizes(most)
