@@ -51,6 +51,8 @@ func newCompare() *cobra.Command {
 	cmd.Flags().IntVar(&most, "max", 100,
 		fmt.Sprintf("the largest number of processes, from %d to %d", sim.MinCompared, sim.MaxCompared))
 	cmd.Flags().StringVarP(&output, "output", "o", asTable, "table or svg")
+	completeNothing(cmd, "max")
+	completeFrom(cmd, "output", outputs)
 	return cmd
 }
 
@@ -112,13 +114,11 @@ func sampledNote(compared []sim.Comparison) string {
 
 // chartOf draws a comparison: a panel each for the best, the mean and the worst.
 func chartOf(compared []sim.Comparison) *plot.Chart {
-	subtitle := "The highest of n processes has crashed; another finds out, and it depends on who that is."
-	if note := sampledNote(compared); note != "" {
-		subtitle += " " + note
-	}
 	chart := &plot.Chart{
-		Title: "Messages until everyone knows the next coordinator", Subtitle: subtitle,
-		XLabel: "processes (n)", YLabel: "messages",
+		Title:    "Messages until everyone knows the next coordinator",
+		Subtitle: "The highest of n processes has crashed; another finds out, and it depends on who that is.",
+		Note:     sampledNote(compared),
+		XLabel:   "processes (n)", YLabel: "messages",
 	}
 	for _, panel := range []struct {
 		title string

@@ -78,11 +78,15 @@ func (d *drawing) line(l Line, s style, f frame) {
 	}
 	d.add(`<polyline points="%s" fill="none" stroke-linejoin="round" stroke-linecap="round"%s/>`,
 		strings.Join(points, " "), s.stroke())
+	if len(points) == 1 {
+		s = s.dotted()
+	}
+	first := min(markEvery/2, len(points)-1)
 	for i := range l.X {
 		if l.X[i] <= 0 || l.Y[i] <= 0 {
 			continue
 		}
-		if shown%markEvery == markEvery/2 {
+		if shown%markEvery == first {
 			d.mark(s, f.x.at(l.X[i]), f.y.at(l.Y[i]))
 		}
 		shown++
@@ -97,10 +101,20 @@ func (s style) stroke() string {
 	return fmt.Sprintf(` stroke="%s" stroke-width="%g"%s`, s.colour, s.width, dash)
 }
 
+// dotted is the style of a line that is a single point, and so has no length.
+func (s style) dotted() style {
+	if s.mark == "" {
+		s.mark = "dot"
+	}
+	return s
+}
+
 // mark draws a line's mark.
 func (d *drawing) mark(s style, x, y float64) {
 	fill := fmt.Sprintf(`fill="%s" stroke="#ffffff" stroke-width="1"`, s.colour)
 	switch s.mark {
+	case "dot":
+		d.add(`<circle cx="%.1f" cy="%.1f" r="%.1f" %s/>`, x, y, 2+s.width, fill)
 	case "square":
 		d.add(`<rect x="%.1f" y="%.1f" width="7.4" height="7.4" %s/>`, x-3.7, y-3.7, fill)
 	case "diamond":

@@ -17,9 +17,11 @@ import (
 type Chart struct {
 	Title    string
 	Subtitle string
-	XLabel   string
-	YLabel   string
-	Panels   []Panel
+	// Note is small print below.
+	Note   string
+	XLabel string
+	YLabel string
+	Panels []Panel
 }
 
 // Panel is one coordinate system. All panels of a chart name the same lines, in
@@ -59,13 +61,12 @@ var styles = []style{
 // The places of things, in pixels.
 const (
 	width       = 1160.0
-	height      = 560.0
+	height      = 584.0
 	left        = 84.0
 	right       = 24.0
 	top         = 132.0
-	bottom      = 66.0
+	bottom      = 90.0
 	panelGap    = 28.0
-	valueMargin = 58.0 // right of each panel, for the values at its end
 	valueHeight = 15.0
 	markEvery   = 6
 )
@@ -89,19 +90,36 @@ func (c *Chart) SVG() string {
 	if len(c.Panels) > 0 {
 		d.legend(c.Panels[0].Lines)
 		x, y := c.ranges()
+		margin := c.valueMargin()
 		wide := (width - left - right - float64(len(c.Panels)-1)*panelGap) / float64(len(c.Panels))
 		for i, p := range c.Panels {
 			at := left + float64(i)*(wide+panelGap)
 			d.panel(p, frame{
-				x: x.on(at, at+wide-valueMargin), y: y.on(height-bottom, top), first: i == 0,
+				x: x.on(at, at+wide-margin), y: y.on(height-bottom, top), first: i == 0,
 			})
 		}
-		d.text(left+(width-left-right)/2, height-16, `font-size="14" fill="#333333" text-anchor="middle"`, c.XLabel)
+		d.text(left+(width-left-right)/2, height-40, `font-size="14" fill="#333333" text-anchor="middle"`, c.XLabel)
 		d.add(`<text transform="translate(24 %g) rotate(-90)" font-size="14" fill="#333333" text-anchor="middle">%s</text>`,
 			(top+height-bottom)/2, escaped(c.YLabel))
 	}
+	if c.Note != "" {
+		d.text(left, height-12, `font-size="13" fill="#555555"`, c.Note)
+	}
 	d.add(`</svg>`)
 	return d.String()
+}
+
+// valueMargin is the room right of each panel, for the values at its end.
+func (c *Chart) valueMargin() float64 {
+	longest := 6
+	for _, p := range c.Panels {
+		for _, l := range p.Lines {
+			if n := len(l.Y); n > 0 {
+				longest = max(longest, len(number(l.Y[n-1])))
+			}
+		}
+	}
+	return 10 + 8*float64(longest)
 }
 
 // ranges are the least and the greatest of all panels.

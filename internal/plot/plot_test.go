@@ -80,6 +80,42 @@ func TestOddChartsAreWellFormed(t *testing.T) {
 	}
 }
 
+// Lines that are as short as a point are seen, too.
+func TestEveryLineOfASinglePointIsMarked(t *testing.T) {
+	for points := 1; points <= 3; points++ {
+		c := &Chart{Panels: []Panel{{}}}
+		for l := range styles {
+			line := Line{Name: fmt.Sprintf("Line %d", l)}
+			for x := range points {
+				line.X, line.Y = append(line.X, float64(x+3)), append(line.Y, float64(x+l+1))
+			}
+			c.Panels[0].Lines = append(c.Panels[0].Lines, line)
+		}
+		counts, _ := elements(t, c.SVG())
+		// In the legend there are a square, a diamond and a triangle, beside the
+		// white ground and that of the panel; in the panel one more of each.
+		if counts["rect"] != 2+2 || points == 1 && counts["circle"] != 3 {
+			t.Errorf("%d points: %d squares, %d dots", points, counts["rect"]-2, counts["circle"])
+		}
+	}
+}
+
+// What is written right of a panel doesn't reach into the next one.
+func TestLargeValuesHaveRoom(t *testing.T) {
+	c := chart()
+	for i := range c.Panels {
+		for l := range c.Panels[i].Lines {
+			c.Panels[i].Lines[l].Y[98] = 1_000_000
+		}
+	}
+	if room, need := c.valueMargin()+panelGap, 15+8.0*float64(len("1,000,000")); room < need {
+		t.Errorf("%g pixels of room, want %g", room, need)
+	}
+	if room, need := c.valueMargin()+right, 15+8.0*float64(len("1,000,000")); room < need {
+		t.Errorf("%g pixels of room at the edge, want %g", room, need)
+	}
+}
+
 func TestSpreadMovesLabelsApart(t *testing.T) {
 	for _, places := range [][]float64{
 		{100, 100, 100}, {10, 11, 12, 13, 14, 15}, {198, 199, 200}, {10, 50, 150}, {10, 24, 199, 199}, {},
