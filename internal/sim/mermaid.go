@@ -38,7 +38,7 @@ func (d *Mermaid) Watch(step Step) {
 		d.remark(step.Process, fmt.Sprintf("P%d is back", step.Process))
 	}
 	for _, e := range step.Output.Events {
-		if said := remark(step.Process, e); said != "" {
+		if said := remark(step.Process, e); said != "" && d.tells(e) {
 			d.remark(step.Process, said)
 		}
 	}
@@ -73,6 +73,13 @@ func remark(id election.ID, e election.Event) string {
 	default:
 		return ""
 	}
+}
+
+// tells reports whether an event belongs into the diagram: what somebody finds
+// out about one for whom there is no room doesn't.
+func (d *Mermaid) tells(e election.Event) bool {
+	about := e.Kind == election.MarkedCrashed || e.Kind == election.Skipped
+	return !about || len(d.drawn) < MaxParticipants || slices.Contains(d.drawn, e.Peer)
 }
 
 func (d *Mermaid) remark(id election.ID, said string) {
