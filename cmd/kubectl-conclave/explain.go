@@ -12,9 +12,9 @@ func newExplain() *cobra.Command {
 	var chosen cluster
 	cmd := &cobra.Command{
 		Use:   "explain GROUP",
-		Short: "Tell why the coordinator is who it is, who is next, and what hinders",
-		Long: `Tell in sentences why the coordinator of a group is who it is, who would be next,
-what the group can lose, and what hinders it.`,
+		Short: "Tell why that one leads, who is next, and what hinders",
+		Long: `Tell in sentences why the coordinator of a group is who it is, who would be
+next, what the group can lose, and what hinders it.`,
 		Example:           "  kubectl conclave explain ledger",
 		Args:              oneGroup,
 		ValidArgsFunction: chosen.complete,

@@ -42,8 +42,9 @@ func newInject() *cobra.Command {
 manifest to stdout. It is for clusters without the webhook, and to see what
 that does.
 
-Pods and templates of pods get the agent if they have the label ` + v1.LabelAgent + `: ` + v1.AgentEnabled + `
-and the annotation ` + v1.AnnotationGroups + `. Everything else is written as it was read.`,
+Pods and templates of pods get the agent if they have the label
+` + v1.LabelAgent + `: ` + v1.AgentEnabled + ` and the annotation ` + v1.AnnotationGroups + `.
+Everything else is written as it was read.`,
 		Example: `  kubectl conclave inject -f ledger.yaml | kubectl apply -f -
   kustomize build . | kubectl conclave inject -f - | kubectl apply -f -`,
 		Args: command.NoArguments,

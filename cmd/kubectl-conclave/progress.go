@@ -21,6 +21,8 @@ type progress struct {
 	started time.Time
 	now     func() time.Time
 	drawn   time.Time
+	// columns is how wide the terminal is at the moment.
+	columns func() int
 }
 
 // barWidth is the bar's length in characters.
@@ -32,14 +34,23 @@ const redrawn = 100 * time.Millisecond
 // onTerminal is a bar on w, or nil where that isn't a terminal.
 func onTerminal(w io.Writer, unit string, of int, limit time.Duration) *progress {
 	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	return newProgress(w, unit, of, limit, time.Now)
+	p := newProgress(w, unit, of, limit, time.Now)
+	p.columns = func() int {
+		if wide, _, err := term.GetSize(int(f.Fd())); err == nil && wide > 0 {
+			return wide
+		}
+		return columns
+	}
+	return p
 }
 
 func newProgress(w io.Writer, unit string, of int, limit time.Duration, now func() time.Time) *progress {
-	return &progress{to: w, unit: unit, of: of, limit: limit, started: now(), now: now}
+	return &progress{
+		to: w, unit: unit, of: of, limit: limit, started: now(), now: now, columns: func() int { return columns },
+	}
 }
 
 // report draws how far it is. It does nothing without a terminal.
@@ -58,9 +69,15 @@ func (p *progress) report(done int) {
 		part = float64(passed) / float64(p.limit)
 	}
 	full := int(min(1, part) * barWidth)
-	bar := strings.Repeat("#", full) + strings.Repeat("-", barWidth-full)
+	bar := "[" + strings.Repeat("#", full) + strings.Repeat("-", barWidth-full) + "] "
 	rate := float64(done) / max(passed.Seconds(), 1e-3)
-	fmt.Fprintf(p.to, "\r\x1b[K[%s] %3.0f%%  %d %s, %.0f/s", bar, 100*min(1, part), done, p.unit, rate)
+	said := fmt.Sprintf("%3.0f%%  %d %s, %.0f/s", 100*min(1, part), done, p.unit, rate)
+	// What goes over into a second line could not be taken away.
+	room := max(1, p.columns()) - 1
+	if len(bar)+len(said) <= room {
+		said = bar + said
+	}
+	fmt.Fprint(p.to, "\r\x1b[K"+said[:min(len(said), room)])
 }
 
 // clear takes the bar away.

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/command"
@@ -18,8 +21,8 @@ func newRoot() *cobra.Command {
 		Long: `Conclave elects the coordinator among a set of pods.
 
 This plugin shows who leads and why, and has a coordinator step down. It shows
-also, without a cluster, what an election does: who becomes coordinator, with how
-many messages, and whether anything that may go wrong can make two.`,
+also, without a cluster, what an election does: who becomes coordinator, with
+how many messages, and whether anything that may go wrong can make two.`,
 		Example: `  # Who leads, what isn't well, and what to do about it
   kubectl conclave status ledger
 
@@ -41,6 +44,30 @@ many messages, and whether anything that may go wrong can make two.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(command.ExplainFlag)
+	root.SetUsageTemplate(usageOf(root))
 	root.AddCommand(newStatus(), newWatch(), newExplain(), newStepDown(), newInject(), newSimulate(sim.Sample), command.Version(version))
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = knownTopic
 	return root
+}
+
+// columns is how wide a help text may be.
+const columns = 80
+
+// usageOf is cobra's template for help texts, made to fit a terminal.
+func usageOf(root *cobra.Command) string {
+	return strings.NewReplacer(
+		".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", columns),
+		" for more information about a command.", " for more.",
+	).Replace(root.UsageTemplate())
+}
+
+// knownTopic refuses what isn't a command; cobra shows the help of another one.
+func knownTopic(help *cobra.Command, args []string) error {
+	topic, rest, err := help.Root().Find(args)
+	if err != nil {
+		return err
+	}
+	return command.NoArguments(topic, rest)
 }

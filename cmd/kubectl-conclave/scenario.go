@@ -25,6 +25,9 @@ func runScenario(cmd *cobra.Command, o *options) error {
 	if err := o.without("is about random schedules: add --schedules", "faults"); err != nil {
 		return err
 	}
+	if err := o.checkSafety("the bare election"); err != nil {
+		return err
+	}
 	s, err := o.scenario()
 	if err != nil {
 		return err
@@ -80,11 +83,11 @@ func (o *options) scenario() (sim.Scenario, error) {
 	s := sim.Scenario{
 		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Recover: election.ID(max(0, o.recover)),
 	}
-	if o.given("recover") && o.recover < 1 {
-		return s, command.Misusedf("--recover must be the priority of a process, from 1 to %d, not %d", o.processes, o.recover)
+	if err := s.ValidateSize(); err != nil {
+		return s, err // or what follows would name priorities from 1 to 0
 	}
-	if o.given("safety") && o.safety == "" {
-		return s, command.Misusedf("--safety must be Available, Majority or Strict; leave it out for the bare election")
+	if o.given("recover") && (o.recover < 1 || o.recover > sim.MaxProcesses) {
+		return s, command.Misusedf("--recover must be the priority of a process, from 1 to %d, not %d", o.processes, o.recover)
 	}
 	var err error
 	for _, f := range []struct {

@@ -82,6 +82,9 @@ func (o *options) sampling() (sim.Sampling, error) {
 	if err != nil {
 		return s, err
 	}
+	if err := o.checkSafety("Majority"); err != nil {
+		return s, err
+	}
 	switch {
 	case o.given("schedules") && o.given("duration"):
 		return s, command.Misusedf("--schedules and --duration don't go together: choose one of them")

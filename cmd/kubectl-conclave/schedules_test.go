@@ -181,6 +181,26 @@ func TestProgressIsOneLineDrawnNowAndThen(t *testing.T) {
 	}
 }
 
+func TestProgressStaysOnOneLine(t *testing.T) {
+	now := time.Unix(0, 0)
+	for wide, want := range map[int]string{
+		58: "[###############---------------]  50%  500 schedules, 500/s",
+		57: " 50%  500 schedules, 500/s",
+		10: " 50%  500 ",
+		1:  " ",
+		0:  "",
+	} {
+		var b strings.Builder
+		p := newProgress(&b, "schedules", 1000, 0, func() time.Time { return now })
+		p.columns = func() int { return wide + 1 }
+		now = now.Add(time.Second)
+		p.report(500)
+		if got := strings.TrimPrefix(b.String(), "\r\x1b[K"); got != want {
+			t.Errorf("%d columns: drew %q, want %q", wide+1, got, want)
+		}
+	}
+}
+
 func TestProgressOfADurationFollowsTheClock(t *testing.T) {
 	now := time.Unix(0, 0)
 	var b strings.Builder

@@ -58,16 +58,16 @@ is checked that what Conclave promises holds. If it doesn't, the exit status is
 1 and a command is printed that runs the same schedule again.`
 
 const simulateExample = `  # 4 finds out that 10 is down: 43 messages
-  kubectl conclave simulate --algorithm Bully --processes 10 --crashed 10 --initiators 4
+  kubectl conclave simulate --algorithm Bully --crashed 10 --initiators 4
 
   # 8 was down and comes back; see every message
   kubectl conclave simulate --processes 10 --recover 8 -o transcript
 
   # A sequence diagram of two elections at once on a ring
-  kubectl conclave simulate --algorithm RingSkip --processes 8 --crashed 8 --initiators 3,6 -o mermaid
+  kubectl conclave simulate --algorithm RingSkip --initiators 3,6 -o mermaid
 
   # 100,000 schedules in which messages are lost and processes crash
-  kubectl conclave simulate --schedules 100000 --faults loss,crash --safety Strict`
+  kubectl conclave simulate --schedules 100000 --faults loss,crash`
 
 func newSimulate(sample sampler) *cobra.Command {
 	var o options
@@ -86,6 +86,7 @@ func newSimulate(sample sampler) *cobra.Command {
 		},
 	}
 	o.register(cmd)
+	completeSimulate(cmd)
 	cmd.AddCommand(newCompare())
 	return cmd
 }
@@ -105,7 +106,7 @@ func (o *options) register(cmd *cobra.Command) {
 	f.StringVarP(&o.output, "output", "o", asTable, "one of "+strings.Join(simulateOutputs, ", "))
 	f.IntVar(&o.schedules, "schedules", 0, "run so many random schedules")
 	f.DurationVar(&o.duration, "duration", 0, "run random schedules for so long, instead")
-	f.StringVar(&o.faults, "faults", "all", "what may go wrong: all, none, or some of "+strings.Join(sim.FaultNames(), ","))
+	f.StringVar(&o.faults, "faults", "all", "what may go wrong, such as loss,crash: all, none, or some of "+strings.Join(sim.FaultNames(), ", "))
 	f.Uint64Var(&o.seed, "seed", 1, "the seed of the first schedule; the others have the next ones")
 }
 
@@ -123,6 +124,14 @@ func checkOutput(output string, outputs []string) error {
 		return nil
 	}
 	return command.Misusedf("unknown output %q: choose one of %s", output, strings.Join(outputs, ", "))
+}
+
+// checkSafety refuses an empty mode: of a variable that isn't set, in a script.
+func (o *options) checkSafety(otherwise string) error {
+	if o.given("safety") && o.safety == "" {
+		return command.Misusedf("--safety must be Available, Majority or Strict; leave it out for %s", otherwise)
+	}
+	return nil
 }
 
 // without refuses flags that have no meaning in this kind of run.

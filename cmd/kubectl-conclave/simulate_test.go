@@ -29,6 +29,8 @@ func TestSimulateShowsWhatHappened(t *testing.T) {
 		"compare.txt":             "simulate compare --max 12",
 		"compare-few-of-many.txt": "simulate compare --max 60",
 		"compare.svg":             "simulate compare --max 20 -o svg",
+		"compare-one-point.svg":   "simulate compare --max 3 -o svg",
+		"no-room.mermaid":         "simulate --processes 60 --crashed 60,59,58,57,56,55,54,53,52,51,50,49,48,47,46,45,44,43,42,41,40,39,38,37,36,35,34,33,32,31,30,29,28,27,26,25,24,23,22,21,20,19,18,17 --initiators 1 -o mermaid",
 		"help.txt":                "simulate --help",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +95,18 @@ func TestTenThousandProcessesEndSoon(t *testing.T) {
 func TestVersion(t *testing.T) {
 	if got := conclave(t, nil, "version"); got.status != 0 || strings.TrimSpace(got.out) == "" {
 		t.Errorf("version said %+v", got)
+	}
+}
+
+func TestHelpFitsTheTerminal(t *testing.T) {
+	for _, args := range []string{
+		"", "simulate", "simulate compare", "status", "explain", "watch", "step-down", "inject", "version", "help",
+	} {
+		for line := range strings.Lines(conclave(t, nil, append(strings.Fields(args), "--help")...).out) {
+			if wide := len([]rune(line)) - 1; wide > columns {
+				t.Errorf("%s --help has a line of %d characters: %s", args, wide, line)
+			}
+		}
 	}
 }
 

@@ -31,9 +31,9 @@ func newStepDown() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "step-down GROUP",
-		Short: "Have the coordinator hand over, to the next one or to a pod of your choice",
-		Long: `Have the coordinator of a group hand over. Its application is told to stop, and is
-waited for; only then does the next one start.
+		Short: "Have the coordinator hand over, to the next one or to a pod",
+		Long: `Have the coordinator of a group hand over. Its application is told to stop, and
+is waited for; only then does the next one start.
 
 The coordinator's agent is asked through a forwarded port, with your own rights:
 it takes those for kubectl port-forward. With preemption, whoever stepped down

@@ -22,8 +22,9 @@ func newWatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch GROUP",
 		Short: "Show a group live, or each change of it in a line",
-		Long: `Show a group live: on a terminal, as status shows it, with the last changes below;
-otherwise, each change in a line, with who leads in which term, and how long nobody did.
+		Long: `Show a group live: on a terminal, as status shows it, with the last changes
+below; otherwise, each change in a line, with who leads in which term, and how
+long nobody did.
 
 It goes on until it is interrupted, also while the API server is away. How long
 nobody led is what the status showed; agents that are watched directly tell it

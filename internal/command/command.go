@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,6 +52,7 @@ var wanted = map[string]string{
 	"uint64":   "a whole number, 0 or above",
 	"uint32":   "a whole number, 0 or above",
 	"duration": "a duration such as 5ms or 1s",
+	"bool":     "true or false",
 }
 
 // ExplainFlag says in one line what is wrong with a flag, and what would be right.
@@ -63,7 +65,12 @@ func ExplainFlag(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &value):
 		flag := value.GetFlag()
-		if want := wanted[flag.Value.Type()]; want != "" {
+		want := wanted[flag.Value.Type()]
+		switch {
+		case want == "":
+		case errors.Is(err, strconv.ErrRange):
+			return Misusedf("--%s must be %s, and %s is out of range", flag.Name, want, value.GetValue())
+		default:
 			return Misusedf("--%s must be %s, not %q", flag.Name, want, value.GetValue())
 		}
 	case errors.As(err, &missing):

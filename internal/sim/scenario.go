@@ -120,8 +120,8 @@ func (s *Scenario) Validate() error {
 	if _, err := catalog.Find(s.Algorithm); err != nil {
 		return bad("%v", err)
 	}
-	if s.Processes < 1 || s.Processes > MaxProcesses {
-		return bad("processes must be from 1 to %d, not %d", MaxProcesses, s.Processes)
+	if err := s.ValidateSize(); err != nil {
+		return err
 	}
 	if s.Safety != "" {
 		if _, err := office.ParseMode(s.Safety); err != nil {
@@ -147,6 +147,14 @@ func (s *Scenario) Validate() error {
 		return err
 	}
 	return s.validateCase()
+}
+
+// ValidateSize says what is wrong with the number of processes alone.
+func (s *Scenario) ValidateSize() error {
+	if s.Processes < 1 || s.Processes > MaxProcesses {
+		return bad("processes must be from 1 to %d, not %d", MaxProcesses, s.Processes)
+	}
+	return nil
 }
 
 func (s *Scenario) validateRing() error {

@@ -34,6 +34,7 @@ package office
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
@@ -56,6 +57,9 @@ const (
 var modeNames = [...]string{"Available", "Majority", "Strict"}
 
 func (m Mode) String() string { return modeNames[m%3] }
+
+// ModeNames are the names of the modes.
+func ModeNames() []string { return slices.Clone(modeNames[:]) }
 
 // ParseMode finds a mode by its name.
 func ParseMode(name string) (Mode, error) {

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestShellsAreToldWhatFlagsTake(t *testing.T) {
+	for args, want := range map[string]string{
+		"simulate --algorithm":             "Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip",
+		"simulate --safety":                "Available Majority Strict",
+		"simulate -o":                      "table json transcript mermaid",
+		"simulate compare -o":              "table svg",
+		"simulate --faults":                "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown",
+		"simulate --crashed":               "",
+		"simulate compare --max":           "",
+		"simulate --faults crash,loss,pau": "crash,loss,delay crash,loss,reorder crash,loss,duplicate crash,loss,appdead crash,loss,pause crash,loss,partition crash,loss,clocks crash,loss,members crash,loss,stepdown",
+	} {
+		words := append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Fields(args)...)
+		if !strings.HasSuffix(args, "pau") {
+			words = append(words, "")
+		}
+		proposed, directive, _ := strings.Cut(conclave(t, nil, words...).out, ":")
+		if got := strings.Join(strings.Fields(proposed), " "); got != want {
+			t.Errorf("%s: proposed %q, want %q", args, got, want)
+		}
+		if directive == "0\n" {
+			t.Errorf("%s: files are proposed, too", args)
+		}
+	}
+}
