@@ -184,8 +184,8 @@ func TestProgressIsOneLineDrawnNowAndThen(t *testing.T) {
 func TestProgressStaysOnOneLine(t *testing.T) {
 	now := time.Unix(0, 0)
 	for wide, want := range map[int]string{
-		58: "[###############---------------]  50%  500 schedules, 500/s",
-		57: " 50%  500 schedules, 500/s",
+		59: "[###############---------------]  50%  500 schedules, 500/s",
+		58: " 50%  500 schedules, 500/s",
 		10: " 50%  500 ",
 		1:  " ",
 		0:  "",
