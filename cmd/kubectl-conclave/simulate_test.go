@@ -72,6 +72,20 @@ func TestSafetyWaitsForTheHandover(t *testing.T) {
 	}
 }
 
+// However long a message takes, and however many a ring has, the office waits for
+// what goes round, and we for the office.
+func TestSafetyHasTimeForSlowAndLongRings(t *testing.T) {
+	for _, args := range []string{
+		"--latency 10s", "--latency 1h --recover 10", "--latency 1h --algorithm RingSkip",
+		"--processes 200 --algorithm RingSkip", "--processes 200 --algorithm RingAllIDs",
+	} {
+		got := conclave(t, nil, append(strings.Fields("simulate --safety Majority -o json"), strings.Fields(args)...)...)
+		if got.status != 0 || !strings.Contains(got.out, `"agreed":true`) {
+			t.Errorf("%s: exit status %d\n%s%s", args, got.status, got.out, got.err)
+		}
+	}
+}
+
 func TestSafetyWithoutAMajorityElectsNobody(t *testing.T) {
 	got := conclave(t, nil, strings.Fields("simulate --algorithm Bully --processes 4 --crashed 2,3 --initiators 4 --safety Majority")...)
 	if got.status != 0 || !strings.Contains(got.out, "no agreement: 1, 4 name nobody\n") {

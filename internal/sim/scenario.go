@@ -195,7 +195,7 @@ func (s *Scenario) validateCase() error {
 		if s.Processes == 1 {
 			return bad("recover needs at least 2 processes: someone must have stayed up")
 		}
-		return nil
+		return s.validateCost()
 	}
 	if len(s.Crashed) == s.Processes {
 		return bad("everyone is crashed: leave at least one process up")
@@ -208,7 +208,7 @@ func (s *Scenario) validateCase() error {
 	if len(s.Initiators) == 0 {
 		return bad("nobody starts an election: name initiators, or a process to recover")
 	}
-	return nil
+	return s.validateCost()
 }
 
 // Run runs a scenario to its end.
@@ -329,7 +329,7 @@ func (t *textbook) machine(id election.ID) (election.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	heartbeat := max(100*Millisecond, 4*s.Latency)
+	heartbeat := t.heartbeat()
 	oc := office.Config{
 		Config: c, Elect: t.algorithm.New, Mode: mode, Lease: 5 * heartbeat, Heartbeat: heartbeat, Patience: 3 * heartbeat,
 		Stagger: cmp.Or(s.Stagger, 4*s.Latency), Policy: office.Always, Drain: 0, Life: 1, Fresh: id == s.Recover,
@@ -338,6 +338,17 @@ func (t *textbook) machine(id election.ID) (election.Machine, error) {
 		oc.Term = 0
 	}
 	return office.New(oc)
+}
+
+// heartbeat is how often a holder of the office is heard.
+func (t *textbook) heartbeat() election.Tick {
+	s := &t.scenario
+	often := max(100*Millisecond, 4*s.Latency)
+	if t.algorithm.Ring {
+		// Or those who wait start anew while what they wait for goes round.
+		often = max(often, 2*s.Latency*election.Tick(s.Processes))
+	}
+	return often
 }
 
 // begin puts the causes of the election into the queue.

@@ -11,12 +11,41 @@ import (
 const (
 	maxSteps    = 200_000_000
 	maxInFlight = 10_000_000
+	// maxRound is how many may go all the way round a ring.
+	maxRound = 50_000_000
 )
+
+// validateCost refuses what is known to end with a word that there are too many
+// messages, but only after minutes: where everyone's message goes all the way
+// round the ring.
+func (s *Scenario) validateCost() error {
+	live := s.Processes - len(s.Crashed)
+	cost := 0
+	switch s.Algorithm {
+	case "RingAllIDs":
+		cost = live * s.Processes
+	case "RingActiveList":
+		if s.Recover == election.None || int(s.Recover) == s.Processes { // others only ask
+			cost = live * live
+		}
+	}
+	if s.Safety != "" {
+		cost *= s.Processes / 20 // each looks at all others at each step
+	}
+	if cost > maxRound {
+		return bad("%s with %d processes takes too many messages: choose fewer processes, or RingChampion or RingSkip", s.Algorithm, s.Processes)
+	}
+	return nil
+}
+
+// patientFor is how many heartbeats an office may stay vacant before it is said
+// that nobody gets hold of it.
+const patientFor = 600
 
 func (t *textbook) run() error {
 	limit := election.Never
 	if t.wrapped() {
-		limit = 60 * 1000 * Millisecond
+		limit = t.start + patientFor*t.heartbeat()
 	}
 	for range maxSteps {
 		e, more := t.queue.pop()
