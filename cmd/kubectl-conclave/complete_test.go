@@ -13,10 +13,10 @@ func TestShellsAreToldWhatFlagsTake(t *testing.T) {
 		"simulate --safety":                "Available Majority Strict",
 		"simulate -o":                      "table json transcript mermaid",
 		"simulate compare -o":              "table svg",
-		"simulate --faults":                "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown",
+		"simulate --faults":                "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown leases",
 		"simulate --crashed":               "",
 		"simulate compare --max":           "",
-		"simulate --faults crash,loss,pau": "crash,loss,delay crash,loss,reorder crash,loss,duplicate crash,loss,appdead crash,loss,pause crash,loss,partition crash,loss,clocks crash,loss,members crash,loss,stepdown",
+		"simulate --faults crash,loss,pau": "crash,loss,delay crash,loss,reorder crash,loss,duplicate crash,loss,appdead crash,loss,pause crash,loss,partition crash,loss,clocks crash,loss,members crash,loss,stepdown crash,loss,leases",
 	} {
 		words := append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Fields(args)...)
 		if !strings.HasSuffix(args, "pau") {
