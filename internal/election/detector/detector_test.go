@@ -127,12 +127,16 @@ func TestACopyOfADetectorIsIndependent(t *testing.T) {
 // States that behave alike from now on are encoded alike, whenever now is.
 func TestADetectorIsEncodedAsSeenFromNow(t *testing.T) {
 	encode := func(heard, now election.Tick, suspects ...election.ID) string {
-		d := watching(1, 2)
+		var d detector.Detector
+		d.Open(patience)
 		for _, id := range []election.ID{1, 2} {
-			d.Heard(id, heard)
+			d.Watch(id, heard)
 		}
 		for _, id := range suspects {
 			d.Suspect(id)
+		}
+		if len(suspects) == 2 {
+			want(t, "silent", overdue(&d, heard+patience), nil) // and looks no more
 		}
 		return string(d.Encode(nil, now))
 	}
@@ -147,6 +151,15 @@ func TestADetectorIsEncodedAsSeenFromNow(t *testing.T) {
 	}
 	if encode(3, 5, 1, 2) != encode(4, 5, 1, 2) {
 		t.Error("when a suspect was last heard makes another state")
+	}
+	early, late := watching(1, 2), watching(1, 2)
+	for _, d := range []*detector.Detector{early, late} {
+		d.Heard(1, 5)
+		d.Heard(2, 5)
+	}
+	want(t, "silent", overdue(late, patience), nil)
+	if string(early.Encode(nil, patience)) == string(late.Encode(nil, patience)) {
+		t.Error("a look for nothing that is still to come is the same state as one that was taken")
 	}
 }
 
