@@ -99,11 +99,10 @@ func (w *world) tenure(id election.ID, token election.Token) {
 func (w *world) alone(id election.ID) {
 	for other := election.ID(1); other <= w.ever; other++ {
 		q := &w.all[other]
-		now := q.clock.local(w.queue.now)
 		switch {
-		case other != id && q.up && q.known.Token != 0 && now < q.known.Until:
+		case other != id && q.up && q.known.Token != 0 && q.clock.local(w.queue.now) < q.known.Until:
 			w.check.fail("one holder", fmt.Sprintf("process %d has tenure while process %d has", id, other))
-		case w.mode == office.Strict && now < q.ghostUntil:
+		case w.mode == office.Strict && q.clock.local(w.queue.now) < q.ghostUntil:
 			w.check.fail("one holder", fmt.Sprintf("process %d has tenure while process %d, which crashed, would have", id, other))
 		}
 	}

@@ -121,7 +121,7 @@ func change(t *testing.T, name string, field reflect.Value) {
 	case reflect.Int, reflect.Int64:
 		field.SetInt(max(0, field.Int()) ^ 1<<20)
 	case reflect.Slice:
-		if moments, ok := field.Interface().([]election.Tick); ok {
+		if moments, ok := reflect.TypeAssert[[]election.Tick](field); ok {
 			moments = slices.Clone(moments)
 			moments[1] += 1 << 20
 			field.Set(reflect.ValueOf(moments))
