@@ -38,7 +38,7 @@ func (p *plan) leaseAndMore() election.Tick {
 // the other. It returns when the last one is, or at, if that is later.
 func (p *plan) drawLeases(w *world, at election.Tick) election.Tick {
 	r := &w.rng
-	if !r.percent(15) {
+	if !r.percent(6) {
 		p.faults &^= Leases
 		return at
 	}
