@@ -162,12 +162,13 @@ bench: ## Run the benchmarks; BENCH=regexp chooses, COUNT=n repeats, BENCHTIME=5
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),1) -benchtime $(or $(BENCHTIME),1s) -timeout 60m $$packages
 
 SCHEDULES ?= 1000000
+PROCESSES ?= 5
 .PHONY: soak
-soak: ## Run SCHEDULES random schedules with all faults, over all elections and safety modes, from SEED on.
+soak: ## Run SCHEDULES random schedules of PROCESSES with all faults, over all elections and safety modes, from SEED on.
 	@mkdir -p bin; $(STATIC) -o bin/ ./cmd/kubectl-conclave
 	@for safety in Majority Strict Available; do \
 		for algorithm in Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip; do \
-			bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all \
+			bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all --processes $(PROCESSES) \
 				--schedules $$(( ($(SCHEDULES) + 17) / 18 )) --seed $(or $(SEED),1); \
 		done; \
 	done

@@ -131,3 +131,37 @@ func TestWhoIsNoLongerOnTheListIsNeitherGrantedNorFollowed(t *testing.T) {
 		d.answered(5, election.Grant)
 	})
 }
+
+// Who has departed can't say how high the terms are that it granted: as high as
+// the clock reads, at most.
+func TestATenureExceedsAllThatDepartedMembersMayHaveGranted(t *testing.T) {
+	first, alone := list(t, 1, 1, 2, me), list(t, 2, me)
+	departed := alone.Succeed(first, 0, 1, 2)
+	before := func(c *office.Config) {
+		c.Fresh, c.Clock = false, election.TermClock{AtBoot: 50, TicksPerTerm: 10}
+	}
+	for learns, from := range map[string]*election.Roster{
+		"from the list that it starts with":      departed,
+		"from the next list":                     first,
+		"when the list that it has is told anew": alone.Succeed(first, 0),
+	} {
+		t.Run(learns, func(t *testing.T) {
+			guarded(t, func(t *testing.T, mode office.Mode) {
+				w := &town{t: t, mode: mode}
+				w.start(me, from, before)
+				reading := election.Term(50)
+				if from != departed {
+					w.pass(25)
+					w.wantHolder(election.None)
+					w.adopt(departed, me)
+					reading = 52
+				}
+				w.pass(4 * lease)
+				w.wantHolder(me)
+				if token := w.tokens[0]; token.Term() <= reading {
+					t.Errorf("it leads in term %d, when the departed may have granted term %d", token.Term(), reading)
+				}
+			})
+		})
+	}
+}
