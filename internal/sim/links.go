@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/conclave-dev/conclave/internal/election"
+import (
+	"fmt"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
 
 // links are which ones are cut, and what is on its way on them.
 type links struct {
@@ -32,4 +36,28 @@ func (l *links) inOrder(from, to election.ID, at election.Tick) election.Tick {
 	at = max(at, l.last[from][to])
 	l.last[from][to] = at
 	return at
+}
+
+// divide cuts the network in two.
+func (w *world) divide() {
+	sides := w.rng.next()
+	if w.watch != nil {
+		w.announce(election.None, "the network divides: %s", w.sides(sides))
+	}
+	for a := election.ID(1); a <= w.ever; a++ {
+		for b := election.ID(1); b <= w.ever; b++ {
+			if (sides>>a^sides>>b)&1 != 0 {
+				w.links.sever(a, b)
+			}
+		}
+	}
+}
+
+// sides names the processes on either side.
+func (w *world) sides(of uint64) string {
+	var two [2][]election.ID
+	for id := election.ID(1); id <= w.ever; id++ {
+		two[of>>id&1] = append(two[of>>id&1], id)
+	}
+	return fmt.Sprintf("%s | %s", Spans(two[0]), Spans(two[1]))
 }

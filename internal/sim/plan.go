@@ -335,30 +335,6 @@ func (w *world) revive(id election.ID) {
 	w.step(id, election.Input{Kind: election.Stand})
 }
 
-// divide cuts the network in two.
-func (w *world) divide() {
-	sides := w.rng.next()
-	if w.watch != nil {
-		w.announce(election.None, "the network divides: %s", w.sides(sides))
-	}
-	for a := election.ID(1); a <= w.ever; a++ {
-		for b := election.ID(1); b <= w.ever; b++ {
-			if (sides>>a^sides>>b)&1 != 0 {
-				w.links.sever(a, b)
-			}
-		}
-	}
-}
-
-// sides names the processes on either side.
-func (w *world) sides(of uint64) string {
-	var two [2][]election.ID
-	for id := election.ID(1); id <= w.ever; id++ {
-		two[of>>id&1] = append(two[of>>id&1], id)
-	}
-	return fmt.Sprintf("%s | %s", Spans(two[0]), Spans(two[1]))
-}
-
 func (w *world) askAside(id election.ID) {
 	if p := &w.all[id]; p.up && w.queue.now >= p.pausedUntil {
 		w.step(id, election.Input{Kind: election.StepDown})
