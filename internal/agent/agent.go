@@ -114,7 +114,7 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 		a.parts.Log.Warn(choice.Warning, "group", g.Name)
 	}
 	if choice.Save {
-		if err := a.parts.Lists.Save(lists.KeyOf(g), choice.List); err != nil {
+		if err := a.parts.Lists.Save(lists.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
 			return err
 		}
 	}

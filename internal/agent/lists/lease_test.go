@@ -21,7 +21,7 @@ func TestTheLongestLeaseIsKeptUntilItIsOver(t *testing.T) {
 	dir, key := t.TempDir(), lists.Key{Group: "ledger"}
 	s := opened(t, dir)
 	saved(t, s, "ledger", version(5))
-	promise(t, s, time.Second, time.Second)
+	promise(t, s, time.Millisecond, lease) // for which it was saved
 	promise(t, s, 10*time.Second, 10*time.Second)
 	s.Close()
 
@@ -59,7 +59,7 @@ func TestALeaseIsKeptBesideAListOnly(t *testing.T) {
 		t.Errorf("it came back: %v, %v", found, err)
 	}
 	saved(t, s, "ledger", version(5))
-	promise(t, s, time.Second, time.Second)
+	promise(t, s, lease, lease)
 	if err := os.WriteFile(filepath.Join(dir, "ledger.list"), []byte("?"), 0o600); err != nil {
 		t.Fatal(err)
 	}

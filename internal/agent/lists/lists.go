@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/durable"
@@ -165,9 +166,10 @@ func (s *Store) load(of Key) (kept, bool, error) {
 	return file, true, nil
 }
 
-// Save keeps a list in place of the one before. When it returns nil, the list
-// outlives the process and the machine; otherwise it must not be adopted.
-func (s *Store) Save(of Key, list config.List) error {
+// Save keeps a list in place of the one before, for an agent that grants for lease
+// (see Promise). When it returns nil, the list outlives the process and the machine;
+// otherwise it must not be adopted.
+func (s *Store) Save(of Key, list config.List, lease time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	file, found, err := s.load(of)
@@ -179,6 +181,7 @@ func (s *Store) Save(of Key, list config.List) error {
 			list.Version, of.Group, file.List.Version)
 	}
 	file.Group, file.UID, file.List = of.Group, of.UID, list
+	file.LeaseMillis = max(file.LeaseMillis, lease.Milliseconds())
 	if err := s.replace(of, file); err != nil {
 		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, of.Group, err)
 	}

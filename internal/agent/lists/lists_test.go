@@ -15,10 +15,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/lists"
 )
+
+// lease is what the agents of these tests grant for.
+const lease = time.Second
 
 // role makes the test's program an agent that is killed, or one whose disk is full.
 const role = "CONCLAVE_LISTS_TEST"
@@ -59,7 +63,7 @@ func opened(t *testing.T, dir string) *lists.Store {
 
 func saved(t *testing.T, s *lists.Store, group string, list config.List) {
 	t.Helper()
-	if err := s.Save(lists.Key{Group: group}, list); err != nil {
+	if err := s.Save(lists.Key{Group: group}, list, lease); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -97,7 +101,7 @@ func TestWhatWasSavedIsLoadedAfterARestart(t *testing.T) {
 func TestSaveNeverGoesBack(t *testing.T) {
 	s := opened(t, t.TempDir())
 	saved(t, s, "ledger", version(5))
-	err := s.Save(lists.Key{Group: "ledger"}, version(4))
+	err := s.Save(lists.Key{Group: "ledger"}, version(4), lease)
 	if err == nil || err.Error() != "version 4 of group ledger's list can't replace version 5, which has been adopted" {
 		t.Error(err)
 	}
@@ -134,7 +138,7 @@ func TestAFolderThatCannotBeIsNamed(t *testing.T) {
 func TestAGroupIsNoPath(t *testing.T) {
 	s := opened(t, t.TempDir())
 	for _, group := range []string{"", "../ledger", "a/b", "A"} {
-		if err := s.Save(lists.Key{Group: group}, version(1)); err == nil {
+		if err := s.Save(lists.Key{Group: group}, version(1), lease); err == nil {
 			t.Errorf("%q was saved", group)
 		}
 		if _, _, err := s.Load(lists.Key{Group: group}); err == nil {
@@ -173,7 +177,7 @@ func TestNoDamageGoesUnnoticed(t *testing.T) {
 	notice("twice", append(bytes.Clone(whole), whole...))
 	notice("zeroes, as after a power cut", make([]byte, len(whole)))
 
-	if err := s.Save(lists.Key{Group: "ledger"}, version(6)); err == nil {
+	if err := s.Save(lists.Key{Group: "ledger"}, version(6), lease); err == nil {
 		t.Error("a damaged list was replaced: it may have been newer")
 	}
 	if err := os.WriteFile(path, whole, 0o600); err != nil {
@@ -270,7 +274,7 @@ func saveForEver(dir string) {
 	}
 	kept, _, err := s.Load(lists.Key{Group: "ledger"})
 	for n := kept.Version + 1; err == nil; n++ {
-		if err = s.Save(lists.Key{Group: "ledger"}, version(n)); err == nil {
+		if err = s.Save(lists.Key{Group: "ledger"}, version(n), lease); err == nil {
 			fmt.Println(n)
 		}
 	}
@@ -310,7 +314,7 @@ func saveOnFullDisk(dir string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println(s.Save(lists.Key{Group: "ledger"}, version(6)))
+	fmt.Println(s.Save(lists.Key{Group: "ledger"}, version(6), lease))
 }
 
 // TestGroupsOfTheSameNameHaveHistoriesOfTheirOwn.
@@ -319,7 +323,7 @@ func TestGroupsOfTheSameNameHaveHistoriesOfTheirOwn(t *testing.T) {
 	s := opened(t, dir)
 	file, first, second := lists.Key{Group: "ledger"}, lists.Key{Group: "ledger", UID: "u1"}, lists.Key{Group: "ledger", UID: "u2"}
 	for n, key := range []lists.Key{file, first, second} {
-		if err := s.Save(key, version(uint32(9-n))); err != nil {
+		if err := s.Save(key, version(uint32(9-n)), lease); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -340,7 +344,7 @@ func TestGroupsOfTheSameNameHaveHistoriesOfTheirOwn(t *testing.T) {
 	if list, _, err := s.Load(first); err == nil {
 		t.Errorf("another group's list is taken: %+v", list)
 	}
-	if err := s.Save(lists.Key{Group: "ledger", UID: "../x"}, version(1)); err == nil {
+	if err := s.Save(lists.Key{Group: "ledger", UID: "../x"}, version(1), lease); err == nil {
 		t.Error("a UID leads out of the folder")
 	}
 }
