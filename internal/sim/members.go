@@ -147,8 +147,11 @@ func (w *world) publish() {
 
 // catchUp gives a process that boots the newest list: it reads what the API
 // server has. A list that names it is always among those published.
-func (l *memberList) catchUp(p *process) {
-	p.roster = l.current
+func (w *world) catchUp(p *process) {
+	if p.roster.Version < w.list.current.Version {
+		p.adoptedAt = w.queue.now
+	}
+	p.roster = w.list.current
 }
 
 // adopt lets a process take over a list.

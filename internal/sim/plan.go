@@ -298,7 +298,7 @@ func (w *world) restart(id election.ID) {
 	if !w.list.current.Has(id) {
 		return // its pod is not made again
 	}
-	w.list.catchUp(p)
+	w.catchUp(p)
 	w.announce(id, "comes back without its memory")
 	w.boot(id, true)
 }
