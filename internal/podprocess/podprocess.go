@@ -28,8 +28,10 @@ func Agents(cluster string) (found []Process) {
 			continue
 		}
 		// Probes are the same program, with another argument; they end before they could be asked anything.
+		// While a program is being loaded, there is no telling which of them it is.
 		line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
-		if arguments := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00"); len(arguments) > 1 && arguments[1] != "pod" {
+		arguments := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+		if len(line) == 0 || len(arguments) > 1 && arguments[1] != "pod" {
 			continue
 		}
 		environment, _ := os.ReadFile(filepath.Join(folder, "environ"))

@@ -98,16 +98,17 @@ func (o *observer) ask(ctx context.Context, agent process) {
 	for ctx.Err() == nil {
 		said, err := o.question(ctx, client)
 		said.from = agent
+		ended := unix.Kill(agent.PID, 0) != nil // Then it was another agent in the same place that has answered.
 		o.mu.Lock()
 		delete(o.latest, agent)
-		if err == nil {
+		if err == nil && !ended {
 			o.latest[agent] = said
 		}
-		if said.Leading {
+		if said.Leading && !ended {
 			o.led = append(o.led, said)
 		}
 		o.mu.Unlock()
-		if err != nil && unix.Kill(agent.PID, 0) != nil {
+		if ended {
 			return
 		}
 		pause := o.every

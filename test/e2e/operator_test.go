@@ -215,7 +215,7 @@ func testSamples(s ledger) {
 // testSettings also has who comes back take over sooner, in the parts that follow.
 func testSettings(s ledger) {
 	s.kubectl("patch", "electiongroup", "ledger", "--namespace", samples, "--type", "merge",
-		"-p", `{"spec":{"algorithm":"Bully","preemption":{"stableSeconds":1}}}`)
+		"-p", `{"spec":{"algorithm":"Bully","preemption":{"stableSeconds":4}}}`)
 	s.eventually(soon, "all agents go by the new settings", func() bool {
 		g := s.group("ledger")
 		return g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Metadata.Generation
