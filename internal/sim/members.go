@@ -147,11 +147,14 @@ func (w *world) publish() {
 
 // catchUp gives a process that boots the newest list: it reads what the API
 // server has. A list that names it is always among those published.
-func (w *world) catchUp(p *process) {
-	if p.roster.Version < w.list.current.Version {
+func (w *world) catchUp(p *process) { w.goBy(p, w.list.current) }
+
+// goBy has a process go by a list from now on, if it didn't before.
+func (w *world) goBy(p *process, roster *election.Roster) {
+	if roster.Version > p.roster.Version {
 		p.adoptedAt = w.queue.now
 	}
-	p.roster = w.list.current
+	p.roster = roster
 }
 
 // adopt lets a process take over a list.
@@ -160,10 +163,7 @@ func (w *world) adopt(id election.ID, roster *election.Roster) {
 	if roster.Version < p.roster.Version {
 		return
 	}
-	if roster.Version > p.roster.Version {
-		p.adoptedAt = w.queue.now
-	}
-	p.roster = roster
+	w.goBy(p, roster)
 	w.step(id, election.Input{Kind: election.Adopt, Roster: roster})
 	if !roster.Has(id) && w.mode != office.Available && w.rng.percent(50) {
 		w.plan.push(w, action{at: w.queue.now + election.Tick(w.rng.below(int(lease))), kind: crash, target: id})

@@ -28,9 +28,14 @@ func follower(t *testing.T, mode office.Mode, tune func(*office.Config)) *desk {
 // claimant is process 3 when it claims the office in term 20.
 func claimant(t *testing.T, mode office.Mode) *desk {
 	t.Helper()
+	return claimantUnder(t, mode, list(t, 1, 1, 2, 3, 4, 5))
+}
+
+func claimantUnder(t *testing.T, mode office.Mode, roster *election.Roster) *desk {
+	t.Helper()
 	w := &town{t: t, mode: mode}
 	w.keep = func(*election.Message) bool { return true }
-	w.start(me, list(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 20, me })
+	w.start(me, roster, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 20, me })
 	w.pass(1)
 	return &desk{w}
 }

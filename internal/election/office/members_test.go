@@ -68,11 +68,7 @@ func TestAMemberThatLostItsMemoryDoesntSayThatItAdoptedBeforeItsGrantsHaveRunOut
 func TestAClaimOfATermThatMayHaveBeenUsedUnderAnOldListIsGivenUp(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		for _, floor := range []election.Term{19, 20} {
-			second := list(t, 2, 3, 4, 5).Succeed(list(t, 1, 1, 2, 3), floor)
-			w := &town{t: t, mode: mode, keep: func(*election.Message) bool { return true }}
-			w.start(me, second, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 20, me })
-			w.pass(1)
-			d := &desk{w}
+			d := claimantUnder(t, mode, list(t, 2, 3, 4, 5).Succeed(list(t, 1, 1, 2, 3), floor))
 			for _, id := range []election.ID{1, 2, 4, 5} { // 1 and 2 are asked, too, and have adopted the list
 				d.says(id, election.Grant, 20, election.Hold{Sent: d.at, Version: 2})
 			}
@@ -90,11 +86,7 @@ func TestAClaimOfATermThatMayHaveBeenUsedUnderAnOldListIsGivenUp(t *testing.T) {
 func TestAClaimOfATermThatAMemberGrantedUnderTheOldListIsGivenUp(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		for _, bar := range []election.Term{19, 20} {
-			second := list(t, 2, 3, 4, 5).Succeed(list(t, 1, 1, 2, 3), 0)
-			w := &town{t: t, mode: mode, keep: func(*election.Message) bool { return true }}
-			w.start(me, second, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 20, me })
-			w.pass(1)
-			d := &desk{w}
+			d := claimantUnder(t, mode, list(t, 2, 3, 4, 5).Succeed(list(t, 1, 1, 2, 3), 0))
 			d.says(1, election.Grant, 20, election.Hold{Sent: d.at, Version: 2, Bar: bar})
 			d.says(4, election.Grant, 20, election.Hold{Sent: d.at, Version: 2})
 			if bar < 20 {
