@@ -98,7 +98,7 @@ vuln: ## Look for known vulnerabilities; needs the network, so it is not part of
 PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
 # These start agents as processes: one after the other. What those are built from, the tests look at, so that Go knows when
 # they must run again.
-PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/agent/troupe|test/agents|hack/bench-agent|hack/bench-operator|examples)$$
+PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/testing/agentcluster|test/agents|hack/bench-agent|hack/bench-operator|examples)$$
 GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test

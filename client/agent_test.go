@@ -19,9 +19,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
 )
 
 const soon = 20 * time.Second
@@ -48,7 +48,7 @@ func cast(t *testing.T, n int, mode string) []string {
 	var listeners []net.Listener
 	var members []string
 	for i := range n {
-		listener, err := mesh.Listen(t.Context(), "127.0.0.1:0")
+		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 		must(t, err)
 		listeners = append(listeners, listener)
 		members = append(members, fmt.Sprintf(`{name: %c, priority: %d, address: "%s"}`, 'a'+i, 10*(i+1), listener.Addr()))
@@ -66,7 +66,7 @@ func cast(t *testing.T, n int, mode string) []string {
 
 func start(t *testing.T, c *config.Config, life uint32, listener net.Listener) string {
 	t.Helper()
-	store, err := lists.Open(c.State)
+	store, err := state.Open(c.State)
 	must(t, err)
 	registry := metrics.New()
 	a, err := agent.New(t.Context(), c, agent.Parts{

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/loopback"
+	"github.com/conclave-dev/conclave/internal/testing/testnet"
 )
 
 // soon is how long a test waits for what must happen, in virtual time.
@@ -29,7 +29,7 @@ const (
 // stand is an agent that is driven by hand.
 type stand struct {
 	t      *testing.T
-	host   loopback.Host
+	host   testnet.Host
 	server *httptest.Server
 
 	mu     sync.Mutex

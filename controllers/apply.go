@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/plan"
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 // manager is who we are in the managed fields of what we write.
@@ -54,7 +54,7 @@ func (t *together) do(write func() error) {
 
 // applyTraffic writes all that follows from the status, and returns what can't be
 // written of what leads traffic, and of the events beside it.
-func (o *operator) applyTraffic(ctx context.Context, s *scene, p *plan.Plan, result *report.Result) (unrouted []error, unrecorded error) {
+func (o *operator) applyTraffic(ctx context.Context, s *scene, p *membership.Plan, result *groupstatus.Result) (unrouted []error, unrecorded error) {
 	t := &together{seats: make(chan struct{}, writesMax)}
 	t.do(func() error { return o.applyService(ctx, s, p, result.Coordinator) })
 	// Who leads gets its label first where many have to be written.
@@ -97,7 +97,7 @@ func (o *operator) applyConfigMap(ctx context.Context, s *scene, want *corev1.Co
 }
 
 // applyService writes the Service and its slice, and removes those of before.
-func (o *operator) applyService(ctx context.Context, s *scene, p *plan.Plan, coordinator string) error {
+func (o *operator) applyService(ctx context.Context, s *scene, p *membership.Plan, coordinator string) error {
 	if p.ServiceSelects {
 		return o.serveSelected(ctx, s, coordinator)
 	}
@@ -115,7 +115,7 @@ func (o *operator) applyService(ctx context.Context, s *scene, p *plan.Plan, coo
 		return err
 	}
 	if !p.SliceTaken {
-		if err := o.applySlice(ctx, s, plan.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
+		if err := o.applySlice(ctx, s, membership.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (o *operator) writeService(ctx context.Context, have, want *corev1.Service)
 // that it has, since it was ours before, goes on to follow the coordinator.
 func (o *operator) serveSelected(ctx context.Context, s *scene, coordinator string) error {
 	if s.slice != nil && metav1.IsControlledBy(s.slice, s.group) {
-		if err := o.applySlice(ctx, s, plan.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
+		if err := o.applySlice(ctx, s, membership.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
 			return err
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
 // count measures what has just been written.
-func (o *operator) count(s *scene, before *v1.ElectionGroup, result *report.Result) {
+func (o *operator) count(s *scene, before *v1.ElectionGroup, result *groupstatus.Result) {
 	now := meter{
 		vacant:      result.Status.Coordinator == nil,
 		disagreeing: meta.IsStatusConditionFalse(result.Status.Conditions, string(v1.Agreed)),

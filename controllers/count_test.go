@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
 // Somebody is woken up for two coordinators, and not for settings on their way.
@@ -26,7 +26,7 @@ func TestDividedIsAboutTheCoordinator(t *testing.T) {
 		group.Status.Conditions = []metav1.Condition{{Type: string(v1.Agreed), Status: status, Reason: string(reason)}}
 		o := &operator{meters: newMeters(nil)}
 		s := &scene{key: types.NamespacedName{Name: "ledger"}, group: group, memory: &memory{}}
-		o.count(s, group, &report.Result{Status: group.Status})
+		o.count(s, group, &groupstatus.Result{Status: group.Status})
 		if got := o.meters.groups[s.key]; got == nil || got.disagreeing != want.disagreeing || got.divided != want.divided {
 			t.Errorf("%s is measured as %+v, want %+v", reason, got, want)
 		}

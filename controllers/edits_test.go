@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // awaitCondition waits for a condition with a reason.
@@ -151,7 +151,7 @@ func TestMembersChange(t *testing.T) {
 	}
 }
 
-func left(agent *understudy.Agent) int {
+func left(agent *fakeagent.Agent) int {
 	count := 0
 	for _, call := range agent.Calls() {
 		if call.Method == http.MethodDelete {

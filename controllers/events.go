@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
 // recordEvents writes the events of a change after the change itself. What can't
 // be written is kept for the next look, unless it is refused for good.
-func (o *operator) recordEvents(ctx context.Context, s *scene, result *report.Result) error {
+func (o *operator) recordEvents(ctx context.Context, s *scene, result *groupstatus.Result) error {
 	s.memory.events = append(s.memory.events, result.Events...)
 	if err := o.recall(ctx, s); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (o *operator) recall(ctx context.Context, s *scene) error {
 	if s.memory.recalled {
 		return nil
 	}
-	for _, e := range report.Events(&v1.ElectionGroupStatus{}, &s.found) {
+	for _, e := range groupstatus.Events(&v1.ElectionGroupStatus{}, &s.found) {
 		if s.now.Sub(e.At) > recallable {
 			continue
 		}
@@ -64,7 +64,7 @@ func (o *operator) recall(ctx context.Context, s *scene) error {
 }
 
 // eventName is the same for the same change, whoever writes it and how often.
-func eventName(group *v1.ElectionGroup, e report.Event) string {
+func eventName(group *v1.ElectionGroup, e groupstatus.Event) string {
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%s %s %s", group.UID, e.Reason, e.Mark)
 	return group.Name + "." + strconv.FormatUint(sum.Sum64(), 16)
@@ -73,7 +73,7 @@ func eventName(group *v1.ElectionGroup, e report.Event) string {
 // noteMax is how long a note the API server takes.
 const noteMax = 1024
 
-func (o *operator) record(ctx context.Context, group *v1.ElectionGroup, e report.Event) error {
+func (o *operator) record(ctx context.Context, group *v1.ElectionGroup, e groupstatus.Event) error {
 	written := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: group.Namespace, Name: eventName(group, e)},
 		EventTime:           metav1.NowMicro(),

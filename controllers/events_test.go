@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
 // scribe is a client that keeps the notes of the events that it creates.
@@ -29,7 +29,7 @@ func (s *scribe) Create(_ context.Context, object client.Object, _ ...client.Cre
 func TestLongNoteIsCut(t *testing.T) {
 	kept := &scribe{}
 	o := &operator{client: kept}
-	if err := o.record(t.Context(), &v1.ElectionGroup{}, report.Event{Note: strings.Repeat("x", 1025)}); err != nil {
+	if err := o.record(t.Context(), &v1.ElectionGroup{}, groupstatus.Event{Note: strings.Repeat("x", 1025)}); err != nil {
 		t.Fatal(err)
 	}
 	if len(kept.notes) != 1 || len(kept.notes[0]) != 1024 || !strings.HasSuffix(kept.notes[0], "x...") {

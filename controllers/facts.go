@@ -15,9 +15,9 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/plan"
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // scene is all that there is to know about a group at one moment.
@@ -134,7 +134,7 @@ func (o *operator) gatherObjects(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	if s.configMap != nil && !plan.Foreign(s.configMap, s.group) {
+	if s.configMap != nil && !membership.Foreign(s.configMap, s.group) {
 		found := &control.Document{}
 		// If somebody has spoilt it, it will be written again.
 		if yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), found) == nil {
@@ -148,7 +148,7 @@ func (o *operator) gatherObjects(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	s.slice, err = find[discoveryv1.EndpointSlice](ctx, o, s.key.Namespace, plan.EndpointSliceName(s.group))
+	s.slice, err = find[discoveryv1.EndpointSlice](ctx, o, s.key.Namespace, membership.EndpointSliceName(s.group))
 	return err
 }
 
@@ -175,8 +175,8 @@ func find[T any, P interface {
 }
 
 // plan is what a plan is made from.
-func (s *scene) plan() plan.Facts {
-	f := plan.Facts{
+func (s *scene) plan() membership.Facts {
+	f := membership.Facts{
 		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{},
 		Versions: map[string]int64{}, Adopted: s.adopted(), Missing: s.missing(),
 		Authorities: s.bundle, ConfigMap: s.configMap, Service: s.service, EndpointSlice: s.slice, Now: s.now,
@@ -212,7 +212,7 @@ func (s *scene) adopted() map[string]bool {
 		if !ok || voice.Report.UID != string(s.group.UID) || int64(voice.Report.Version) != list.Version {
 			continue
 		}
-		if s.again.due(voice.Adopted.Add(plan.Wait(s.group)), s.now) {
+		if s.again.due(voice.Adopted.Add(membership.Wait(s.group)), s.now) {
 			adopted[m.Pod] = true
 		}
 	}
@@ -244,7 +244,7 @@ func (s *scene) missing() map[string]bool {
 		if before, ok := s.memory.missing[m.Pod]; ok {
 			since[m.Pod] = before
 		}
-		if s.again.due(since[m.Pod].Add(plan.Absence(s.group)), s.now) {
+		if s.again.due(since[m.Pod].Add(membership.Absence(s.group)), s.now) {
 			missing[m.Pod] = true
 		}
 	}
@@ -255,7 +255,7 @@ func (s *scene) missing() map[string]bool {
 // lacks reports whether a member has no pod, or one that has finished.
 func (s *scene) lacks(name string) bool {
 	pod := s.pods[name]
-	return pod == nil || plan.Finished(pod)
+	return pod == nil || membership.Finished(pod)
 }
 
 // isPublished reports whether agents have been told a list.
@@ -305,16 +305,16 @@ func (s *scene) published() (document *control.Document, revision int64) {
 }
 
 // report is what a report is made from.
-func (s *scene) report(p *plan.Plan) report.Facts {
-	f := report.Facts{
+func (s *scene) report(p *membership.Plan) groupstatus.Facts {
+	f := groupstatus.Facts{
 		Group: s.group, List: p.List, Problem: p.Problem, Overtaken: p.Overtaken,
 		ServiceTaken: p.ServiceTaken, ServiceSelects: p.ServiceSelects, SliceTaken: p.SliceTaken,
 		Unpublished: s.memory.unpublished.text, Unrouted: s.memory.unrouted.text,
-		Pods: s.pods, Nodes: s.nodes, Heard: map[string]report.Heard{}, Now: s.now,
+		Pods: s.pods, Nodes: s.nodes, Heard: map[string]groupstatus.Heard{}, Now: s.now,
 	}
 	for name := range s.pods {
 		line := s.lines[name]
-		f.Heard[name] = report.Heard{
+		f.Heard[name] = groupstatus.Heard{
 			Connected: line.Connected, Outside: line.Connected && !line.Hears(s.key.Name), Problem: line.Problem, Report: s.voices[name].Report,
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // One agent that claims to have seen the last revision that there can be neither
@@ -101,7 +101,7 @@ func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		agent := s.agents[pod]
 		agent.Change("ledger", func(r *control.Report) { r.Revision = latest })
-		agent.Refuse(func(call understudy.Call) int {
+		agent.Refuse(func(call fakeagent.Call) int {
 			if call.Method == http.MethodDelete {
 				return http.StatusServiceUnavailable // It still hands over.
 			}
@@ -121,7 +121,7 @@ func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
 	})
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		s.await("who is in the old group was told to leave", func() bool {
-			return slices.ContainsFunc(s.agents[pod].Calls(), func(call understudy.Call) bool { return call.Method == http.MethodDelete })
+			return slices.ContainsFunc(s.agents[pod].Calls(), func(call fakeagent.Call) bool { return call.Method == http.MethodDelete })
 		})
 	}
 	s.awaitQuiet(a)

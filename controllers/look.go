@@ -15,9 +15,9 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/plan"
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // stale is how long to wait for the version of a group that somebody else has
@@ -82,7 +82,7 @@ func (o *operator) behind(ctx context.Context, s *scene) (bool, error) {
 // and then what they have said. They elect whether or not they can be told more: a
 // ConfigMap that can't be written holds up neither status nor traffic.
 func (o *operator) act(ctx context.Context, s *scene) error {
-	p := plan.Make(s.plan())
+	p := membership.Make(s.plan())
 	unpublished, err := o.publish(ctx, s, &p)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 		s.again.due(s.now.Add(takenAgain), s.now)
 	}
 	before := s.group
-	result := report.Make(s.report(&p))
+	result := groupstatus.Make(s.report(&p))
 	if !result.Again.IsZero() {
 		s.again.due(result.Again, s.now)
 	}
@@ -112,7 +112,7 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 // publish writes the list, and then what agents mount, and tells it them: only what
 // is published is ever pushed (ADR 9). If the ConfigMap can't be written,
 // that is unpublished; after a conflict nothing that was decided counts.
-func (o *operator) publish(ctx context.Context, s *scene, p *plan.Plan) (unpublished, err error) {
+func (o *operator) publish(ctx context.Context, s *scene, p *membership.Plan) (unpublished, err error) {
 	if p.ConfigMap == nil {
 		s.memory.unpublished = refusal{}
 		return nil, nil
@@ -207,7 +207,7 @@ func (s *scene) uninformed(document *control.Document) []string {
 }
 
 // order has agents told whether to stand, and which group to leave.
-func (o *operator) order(s *scene, result *report.Result) {
+func (o *operator) order(s *scene, result *groupstatus.Result) {
 	for pod, standing := range result.Standing {
 		o.tell(s, pod, streams.Standing(s.key.Name, standing))
 	}

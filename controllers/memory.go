@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
 // patience is how long the first list of a selector waits for the agents of all
@@ -31,7 +31,7 @@ type memory struct {
 	// it has against the Service, its slice or a role label.
 	unpublished, unrouted refusal
 	// events are those yet to be written of changes that are in the status already.
-	events []report.Event
+	events []groupstatus.Event
 	// recalled: it has been seen to that the events of before our time are there.
 	recalled bool
 	// reflected is the newest change of an agent's that is in the status.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // A revision that agents have of another operator, whose clock is ahead, outlives its

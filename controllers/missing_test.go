@@ -17,12 +17,12 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/identity"
-	"github.com/conclave-dev/conclave/internal/plan"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// plan.Facts.Missing: the wait begins anew with each version. A pod that has been
+// membership.Facts.Missing: the wait begins anew with each version. A pod that has been
 // away for long may come just before that, begin with the version before, and be
 // seen by the operator only later.
 func TestWaitForTheMissingBeginsAnewWithEachVersion(t *testing.T) {
@@ -119,7 +119,7 @@ func TestWaitForTheMissingBeginsWhenTheyAreGone(t *testing.T) {
 			Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}}},
 		}
 		group.Status.MemberList = list
-		document, err := json.Marshal(plan.Document(group, list, nil))
+		document, err := json.Marshal(membership.Document(group, list, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestWaitForTheMissingBeginsWhenTheyAreGone(t *testing.T) {
 				t.Errorf("%s: nobody has waited yet", what)
 			}
 			delays.takes = 0
-			time.Sleep(plan.Wait(group) - time.Nanosecond)
+			time.Sleep(membership.Wait(group) - time.Nanosecond)
 			if missing() {
 				t.Errorf("%s: it hasn't been gone for long enough", what)
 			}

@@ -16,8 +16,8 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/plan"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // queue is where groups wait to be looked at; nil before the controller runs.
@@ -79,7 +79,7 @@ func (o *operator) follow(ctx context.Context, request reconcile.Request) (recon
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, err
-	case apierrors.IsNotFound(err), !hasAgent(&pod), pod.Status.PodIP == "", plan.Finished(&pod):
+	case apierrors.IsNotFound(err), !hasAgent(&pod), pod.Status.PodIP == "", membership.Finished(&pod):
 		o.streams.Forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}

@@ -12,17 +12,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // pod makes a running pod with an agent that does as it is told.
-func (s *stage) pod(name string, groups ...string) *understudy.Agent {
+func (s *stage) pod(name string, groups ...string) *fakeagent.Agent {
 	s.t.Helper()
 	return s.podLike(name, groups, func(*corev1.Pod) {})
 }
 
-func (s *stage) podLike(name string, groups []string, change func(*corev1.Pod)) *understudy.Agent {
+func (s *stage) podLike(name string, groups []string, change func(*corev1.Pod)) *fakeagent.Agent {
 	s.t.Helper()
 	pod := s.barePod(name, func(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{v1.AnnotationGroups: strings.Join(groups, ",")}
@@ -31,7 +31,7 @@ func (s *stage) podLike(name string, groups []string, change func(*corev1.Pod)) 
 		}}
 		change(pod)
 	})
-	agent, err := understudy.New(understudy.Role{
+	agent, err := fakeagent.New(fakeagent.Role{
 		Namespace: s.namespace, Pod: name, Groups: groups,
 		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)), Network: &s.network,
 	}, s.wardrobe)
@@ -98,7 +98,7 @@ func (s *stage) deletePod(name string) {
 func (s *stage) elect(group, coordinator string, term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	decree := understudy.Decree{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: map[string]bool{}}
+	decree := fakeagent.Decree{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: map[string]bool{}}
 	for _, agent := range s.agents {
 		report, in := agent.Report(group)
 		if !in {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // What agents mount can't be written, and stays so. They elect all the same, and

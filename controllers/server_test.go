@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/conclave-dev/conclave/internal/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 )
 
 const bases = "../config/crd/bases"

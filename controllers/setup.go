@@ -1,5 +1,5 @@
 // Package controllers is the operator's part that reads and writes: it gathers
-// what there is, has internal/plan and internal/report decide, and applies that.
+// what there is, has internal/operator/membership and internal/operator/groupstatus decide, and applies that.
 //
 //	group, pods, nodes, objects          cached; own writes are waited for
 //	what agents say (package streams)    in memory

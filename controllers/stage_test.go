@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // stage is a namespace with pods whose agents do as they are told, and operators
@@ -27,13 +27,13 @@ type stage struct {
 	scheme    *runtime.Scheme
 	client    client.Client
 	namespace string
-	wardrobe  *understudy.Wardrobe
-	network   understudy.Network
+	wardrobe  *fakeagent.Wardrobe
+	network   fakeagent.Network
 
 	mu     sync.Mutex
 	bundle string
 	turned chan struct{}
-	agents map[string]*understudy.Agent
+	agents map[string]*fakeagent.Agent
 	ips    int
 }
 
@@ -42,7 +42,7 @@ func newStage(t testing.TB) *stage {
 	config := apiServer.Config(t)
 	s := &stage{
 		t: t, scheme: runtime.NewScheme(), wardrobe: newWardrobe(t),
-		turned: make(chan struct{}), agents: map[string]*understudy.Agent{},
+		turned: make(chan struct{}), agents: map[string]*fakeagent.Agent{},
 	}
 	s.bundle = string(s.wardrobe.Authorities)
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
@@ -62,9 +62,9 @@ func newStage(t testing.TB) *stage {
 	return s
 }
 
-func newWardrobe(t testing.TB) *understudy.Wardrobe {
+func newWardrobe(t testing.TB) *fakeagent.Wardrobe {
 	t.Helper()
-	wardrobe, err := understudy.NewWardrobe()
+	wardrobe, err := fakeagent.NewWardrobe()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // An operator that doesn't see what becomes of a group goes on, while another one
@@ -76,7 +76,7 @@ func TestPodThatIsNotSeenYetHasNotDeparted(t *testing.T) {
 	thaw := a.freeze("pods")
 	s.pod("p-2", "ledger")
 	// One of three adopts the next list, and isn't enough.
-	s.agents["p-1"].Refuse(func(understudy.Call) int { return http.StatusServiceUnavailable })
+	s.agents["p-1"].Refuse(func(fakeagent.Call) int { return http.StatusServiceUnavailable })
 	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members[0].Priority = 40 })
 	s.awaitAdopted("ledger", 2, "p-0")
 	s.await("the operator has looked for it, and again", func() bool {

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 func on(node string) func(*corev1.Pod) {
@@ -39,7 +39,7 @@ func (s *stage) cordon(name string, cordoned bool) {
 	}
 }
 
-func (s *stage) awaitWithheld(agent *understudy.Agent, withheld bool) {
+func (s *stage) awaitWithheld(agent *fakeagent.Agent, withheld bool) {
 	s.t.Helper()
 	s.await("the agent has been told whether to stand", func() bool {
 		report, _ := agent.Report("ledger")

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/plan"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // gatherMute looks for pods that the selector of a group without members matches, and
 // that don't name it: the index doesn't find them. What becomes of them, nobody tells us.
 func (o *operator) gatherMute(ctx context.Context, s *scene) error {
-	selected := plan.Selection(s.group)
+	selected := membership.Selection(s.group)
 	if s.group.Spec.Selector == nil {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (o *operator) gatherMute(ctx context.Context, s *scene) error {
 	if err := o.cache.List(ctx, &all, client.InNamespace(s.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the pods of the namespace: %w", err)
 	}
-	matches := plan.Matching(s.group)
+	matches := membership.Matching(s.group)
 	for i := range all.Items {
 		if pod := &all.Items[i]; matches(pod) {
 			s.pods[pod.Name] = pod

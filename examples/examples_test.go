@@ -18,14 +18,14 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
-	"github.com/conclave-dev/conclave/internal/reliance"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 // soon is how long a test waits for what must happen.
 const soon = 30 * time.Second
 
-func TestMain(m *testing.M) { troupe.Main(m) }
+func TestMain(m *testing.M) { agentcluster.Main(m) }
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -47,9 +47,9 @@ func TestExamplesLead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			command := example.command(t)
 			stable := 0
-			agents := troupe.Assemble(t, troupe.Plan{Agents: 3, Group: troupe.Group{
-				Preemption:  &troupe.Preemption{Policy: "Never", StableSeconds: &stable},
-				Application: &troupe.Application{Session: example.session},
+			agents := agentcluster.Assemble(t, agentcluster.Plan{Agents: 3, Group: agentcluster.Group{
+				Preemption:  &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
+				Application: &agentcluster.Application{Session: example.session},
 			}})
 			must(t, agents.Start())
 			workers := map[string]*worker{}
@@ -88,7 +88,7 @@ func TestExamplesLead(t *testing.T) {
 
 func compiled(t *testing.T) string {
 	t.Helper()
-	if err := reliance.OnProgram(t.Context(), "..", "./examples/go"); err != nil {
+	if err := program.DependOnProgram(t.Context(), "..", "./examples/go"); err != nil {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(t.TempDir(), "worker")
@@ -108,7 +108,7 @@ func script(needs, path string) func(*testing.T) string {
 			}
 			t.Skip(err)
 		}
-		if err := reliance.OnFolder(filepath.Dir(path)); err != nil {
+		if err := program.DependOnFolder(filepath.Dir(path)); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -179,7 +179,7 @@ func leading(t *testing.T, workers map[string]*worker, above uint64) (name strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	must(t, troupe.Await(ctx, func(context.Context) error {
+	must(t, agentcluster.Await(ctx, func(context.Context) error {
 		for name = range workers {
 			if token = workers[name].token(t); token > above {
 				return nil
@@ -195,7 +195,7 @@ func stopped(t *testing.T, w *worker, session string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	must(t, troupe.Await(ctx, func(context.Context) error {
+	must(t, agentcluster.Await(ctx, func(context.Context) error {
 		if session == "Required" && !strings.Contains(strings.Join(w.said(), "\n"), "\nstops") {
 			return fmt.Errorf("it didn't stop")
 		}
@@ -208,11 +208,11 @@ func stopped(t *testing.T, w *worker, session string) {
 	}
 }
 
-func handOver(t *testing.T, agents *troupe.Troupe, from string) {
+func handOver(t *testing.T, agents *agentcluster.Troupe, from string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	must(t, troupe.Await(ctx, func(ctx context.Context) error {
+	must(t, agentcluster.Await(ctx, func(ctx context.Context) error {
 		_, err := agents.StepDown(ctx, from, "")
 		return err
 	}))

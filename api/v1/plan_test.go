@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/plan"
-	"github.com/conclave-dev/conclave/internal/report"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestNoPlanIsRefused: whatever a user edits, and whatever agents say, the API
@@ -47,7 +47,7 @@ type office struct {
 	now   time.Time
 	group *v1.ElectionGroup
 	pods  map[string]*corev1.Pod
-	said  map[string]report.Heard
+	said  map[string]groupstatus.Heard
 	term  uint64
 	known *control.Document
 }
@@ -66,8 +66,8 @@ func (o *office) open(name string) {
 			o.t.Error(err)
 		}
 	})
-	o.pods, o.said = map[string]*corev1.Pod{}, map[string]report.Heard{}
-	o.term = uint64(plan.Reading(o.now))
+	o.pods, o.said = map[string]*corev1.Pod{}, map[string]groupstatus.Heard{}
+	o.term = uint64(membership.Reading(o.now))
 	for i := range officePods {
 		o.run(fmt.Sprint("web-", i))
 	}
@@ -82,7 +82,7 @@ func (o *office) run(name string) {
 		Spec:   corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	o.said[name] = report.Heard{Connected: true}
+	o.said[name] = groupstatus.Heard{Connected: true}
 }
 
 // declare declares members.
@@ -130,7 +130,7 @@ func (o *office) edit() {
 	case 1:
 		o.run(name)
 	case 2:
-		o.said[name] = report.Heard{Problem: "connection refused"}
+		o.said[name] = groupstatus.Heard{Problem: "connection refused"}
 	}
 	for name := range o.pods {
 		o.speak(name)
@@ -155,12 +155,12 @@ func (o *office) speak(name string) {
 			Name: m.Pod, Status: []string{"Normal", "Crashed"}[o.rng.IntN(2)], Connected: true,
 		})
 	}
-	o.said[name] = report.Heard{Connected: true, Report: said}
+	o.said[name] = groupstatus.Heard{Connected: true, Report: said}
 }
 
 // step plans and reports, as the operator does, and writes each status.
 func (o *office) step() {
-	facts := plan.Facts{
+	facts := membership.Facts{
 		Group: o.group, Now: o.now, Patient: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
 		Published: o.known,
 	}
@@ -174,14 +174,14 @@ func (o *office) step() {
 		facts.Missing[name] = o.pods[name] == nil
 	}
 	facts.Missing["web.one"] = true
-	p := plan.Make(facts)
+	p := membership.Make(facts)
 	if p.List != nil {
 		status := *o.group.Status.DeepCopy()
 		status.MemberList = p.List
 		o.write(&status)
 		o.known = p.Document
 	}
-	r := report.Make(report.Facts{
+	r := groupstatus.Make(groupstatus.Facts{
 		Group: o.group, List: p.List, Problem: p.Problem, ServiceTaken: p.ServiceTaken, Pods: o.pods, Heard: o.said, Now: o.now,
 	})
 	o.write(&r.Status)

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/conclave-dev/conclave/internal/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 )
 
 const bases = "../../config/crd/bases"

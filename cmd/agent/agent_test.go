@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // told is what the command said, and its exit status.

@@ -21,10 +21,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // addRun lets the root command run the agent.
@@ -58,7 +58,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 	for _, warning := range c.Warnings() {
 		log.Warn(warning)
 	}
-	store, err := lists.Open(c.State)
+	store, err := state.Open(c.State)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	listener, err := mesh.Listen(ctx, c.Listen)
+	listener, err := transport.Listen(ctx, c.Listen)
 	if err != nil {
 		return errors.Join(fmt.Errorf("await peers: %w", err), local.Close())
 	}
@@ -81,7 +81,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 		Lists: store, Meter: func(of string) group.Meter { return registry.Of(of) }, Log: log,
 	}
 	if files != nil {
-		parts.Security, parts.Problems = mesh.Certificates{Files: files, Domain: c.Domain}, expiry(files)
+		parts.Security, parts.Problems = transport.Certificates{Files: files, Domain: c.Domain}, expiry(files)
 		registry.CertificateUntil = files.Until
 	}
 	a, err := agent.New(ctx, c, parts)

@@ -12,9 +12,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
 )
 
 // start starts an agent of a file, without what serves it.
@@ -24,12 +24,12 @@ func start(t *testing.T, path string) *agent.Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := lists.Open(c.State)
+	store, err := state.Open(c.State)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	listener, err := mesh.Listen(t.Context(), "127.0.0.1:0")
+	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/conclave-dev/conclave/internal/agent"
-	"github.com/conclave-dev/conclave/internal/agent/folder"
+	"github.com/conclave-dev/conclave/internal/agent/filewatch"
 )
 
 // file is a configuration and what was in it when it was taken over.
@@ -26,7 +26,7 @@ func look(path string) file { return file{path, fingerprint(path)} }
 // file changes once more, or with what the disk refused.
 func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 	tried, settled := f.content, true
-	folder.Follow(ctx, filepath.Dir(f.path), log, func(bool) bool {
+	filewatch.Follow(ctx, filepath.Dir(f.path), log, func(bool) bool {
 		now := fingerprint(f.path)
 		if now == tried && settled {
 			return true

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/cli/command"
 )
 
 // cluster is the one that the usual flags of kubectl choose.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/conclave-dev/conclave/internal/telling"
+	"github.com/conclave-dev/conclave/internal/cli/describe"
 )
 
 func newExplain() *cobra.Command {
@@ -23,7 +23,7 @@ next, what the group can lose, and what hinders it.`,
 			if err != nil {
 				return err
 			}
-			telling.Explain(cmd.OutOrStdout(), &groups[0], time.Now())
+			describe.Explain(cmd.OutOrStdout(), &groups[0], time.Now())
 			return nil
 		},
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // tunnel leads to the local API of the agent in a pod, with the rights of the user.

@@ -22,15 +22,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/command"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/injection"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 type injector struct {
 	cluster
 	file, authorities string
-	settings          injection.Settings
+	settings          inject.Settings
 }
 
 func newInject() *cobra.Command {
@@ -80,7 +80,7 @@ func (in *injector) run(cmd *cobra.Command) error {
 		return err
 	}
 	notes := cmd.ErrOrStderr()
-	if slices.ContainsFunc(found, func(f injection.Finding) bool { return f.Outcome == injection.Injected }) {
+	if slices.ContainsFunc(found, func(f inject.Finding) bool { return f.Outcome == inject.Injected }) {
 		// Only now it is worth asking whom to trust.
 		if in.settings.Authorities, err = in.trusted(cmd.Context(), notes); err != nil {
 			return err
@@ -212,10 +212,10 @@ func objects(decoder *json.Decoder) ([][]byte, error) {
 }
 
 // inject returns the manifest with the agent in it, and what was found.
-func (in *injector) inject(documents [][]byte) ([]byte, []injection.Finding, error) {
+func (in *injector) inject(documents [][]byte) ([]byte, []inject.Finding, error) {
 	var (
 		out   bytes.Buffer
-		found []injection.Finding
+		found []inject.Finding
 	)
 	for i, document := range documents {
 		here, err := in.find(document)
@@ -235,18 +235,18 @@ func (in *injector) inject(documents [][]byte) ([]byte, []injection.Finding, err
 	return out.Bytes(), found, nil
 }
 
-func (in *injector) find(document []byte) ([]injection.Finding, error) {
+func (in *injector) find(document []byte) ([]inject.Finding, error) {
 	object, err := yaml.YAMLToJSON(document)
 	if err != nil {
 		return nil, err
 	}
-	return injection.Find(object, in.settings)
+	return inject.Find(object, in.settings)
 }
 
 // patched is a document with the operations done: in YAML, if there are any, and
 // otherwise as it was, to the letter.
-func patched(document []byte, found []injection.Finding) ([]byte, error) {
-	var operations []injection.Operation
+func patched(document []byte, found []inject.Finding) ([]byte, error) {
+	var operations []inject.Operation
 	for _, f := range found {
 		operations = append(operations, f.Operations...)
 	}
@@ -273,17 +273,17 @@ func patched(document []byte, found []injection.Finding) ([]byte, error) {
 }
 
 // tell says what became of each pod that somebody may wonder about.
-func tell(w io.Writer, found []injection.Finding) {
+func tell(w io.Writer, found []inject.Finding) {
 	asked := false
 	for _, f := range found {
 		switch f.Outcome {
-		case injection.Injected:
+		case inject.Injected:
 			fmt.Fprintf(w, "%s: got the agent\n", f.Object)
-		case injection.HadIt:
+		case inject.HadIt:
 			fmt.Fprintf(w, "%s: has the agent already\n", f.Object)
-		case injection.Misplaced:
+		case inject.Misplaced:
 			fmt.Fprintf(w, "%s: the label %s must be on its pods, in the template\n", f.Object, v1.LabelAgent)
-		case injection.NotOptedIn:
+		case inject.NotOptedIn:
 			continue
 		}
 		asked = true

@@ -17,7 +17,7 @@ import (
 var offline = []string{"--server", "http://127.0.0.1:1", "--agent-image", "conclave/agent:1"}
 
 // inject runs the command on a manifest.
-func inject(t *testing.T, manifest string, args ...string) told {
+func runInject(t *testing.T, manifest string, args ...string) told {
 	t.Helper()
 	root := newRoot()
 	var out, err bytes.Buffer
@@ -39,7 +39,7 @@ func TestAManifestIsInjectedAndTheRestLeftAlone(t *testing.T) {
 	golden(t, "inject/ledger.injected", got.out)
 	golden(t, "inject/ledger.said", got.err)
 
-	again := inject(t, got.out, offline...)
+	again := runInject(t, got.out, offline...)
 	if again.out != got.out {
 		t.Errorf("injecting once more changes it to\n%s", again.out)
 	}
@@ -52,7 +52,7 @@ const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"ledger-0","labe
 	`"annotations":{"conclave.dev/groups":"ledger"}},"spec":{"containers":[{"name":"application"}]}}`
 
 func TestObjectsInJSONMayFollowEachOther(t *testing.T) {
-	got := inject(t, "\n"+`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"<b>"}}`+"\n"+pod, append(offline, "--authorities", "testdata/inject/ca.pem")...)
+	got := runInject(t, "\n"+`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"<b>"}}`+"\n"+pod, append(offline, "--authorities", "testdata/inject/ca.pem")...)
 	want := `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"<b>"}}` + "\n---\napiVersion: v1\nkind: Pod\n"
 	if got.status != 0 || !strings.HasPrefix(got.out, want) || got.err != "Pod ledger-0: got the agent\n" {
 		t.Errorf("inject says %q and\n%s\nwant\n%s...", got.err, got.out, want)
@@ -60,7 +60,7 @@ func TestObjectsInJSONMayFollowEachOther(t *testing.T) {
 }
 
 func TestWithoutAClusterTheAuthoritiesAreLeftOut(t *testing.T) {
-	got := inject(t, pod, offline...)
+	got := runInject(t, pod, offline...)
 	want := "CONCLAVE_CA is left out: agents trust the authorities in their groups' ConfigMaps " +
 		"(reach the API server: dial tcp 127.0.0.1:1: connect: connection refused)\nPod ledger-0: got the agent\n"
 	if got.status != 0 || got.err != want || strings.Contains(got.out, "CONCLAVE_CA") {
@@ -71,7 +71,7 @@ func TestWithoutAClusterTheAuthoritiesAreLeftOut(t *testing.T) {
 func TestTheAuthoritiesOfTheClusterAreTaken(t *testing.T) {
 	s := connect(t)
 	args := []string{"--kubeconfig", s.kubeconfig, "-n", s.namespace, "--agent-image", "conclave/agent:1"}
-	none := inject(t, pod, args...)
+	none := runInject(t, pod, args...)
 	if want := "(there is no group yet in namespace " + s.namespace + " to ask)"; !strings.Contains(none.err, want) {
 		t.Errorf("inject says %q, want %q", none.err, want)
 	}
@@ -83,7 +83,7 @@ func TestTheAuthoritiesOfTheClusterAreTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := inject(t, pod, args...)
+	got := runInject(t, pod, args...)
 	if got.err != "Pod ledger-0: got the agent\n" || !strings.Contains(got.out, "value: of conclave-mail") {
 		t.Errorf("inject says %q and writes\n%s", got.err, got.out)
 	}
@@ -91,7 +91,7 @@ func TestTheAuthoritiesOfTheClusterAreTaken(t *testing.T) {
 
 func TestNothingToInjectIsSaid(t *testing.T) {
 	const manifest = "apiVersion: v1\nkind: ConfigMap   # as it is\n"
-	got := inject(t, manifest, offline...)
+	got := runInject(t, manifest, offline...)
 	want := "nothing asked for the agent: pods do with the label conclave.dev/agent: enabled\n"
 	if got.status != 0 || got.out != manifest || got.err != want {
 		t.Errorf("inject says %q and writes %q, want %q and %q", got.err, got.out, want, manifest)
@@ -122,7 +122,7 @@ func TestABadManifestGetsOneLine(t *testing.T) {
 		"a key as an authority":  {pod, []string{"--authorities", key}, "--authorities must be a file with certificates in PEM: there is none in " + key},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := inject(t, test.manifest, append(test.args, offline...)...)
+			got := runInject(t, test.manifest, append(test.args, offline...)...)
 			if got.status != 2 || got.err != "error: "+test.want+"\n" || got.out != "" {
 				t.Errorf("status %d, stderr is\n%swant\nerror: %s\nstdout is %q", got.status, got.err, test.want, got.out)
 			}

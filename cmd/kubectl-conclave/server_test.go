@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 )
 
 var apiServer = apiserver.New("../../config/crd/bases")

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/command"
-	"github.com/conclave-dev/conclave/internal/telling"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/cli/describe"
 )
 
 const asYAML = "yaml"
@@ -112,7 +112,7 @@ func show(out, notes io.Writer, groups []v1.ElectionGroup, output string, single
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		telling.Status(out, &groups[i], time.Now())
+		describe.Status(out, &groups[i], time.Now())
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/client"
-	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/cli/command"
 )
 
 // reach makes a tunnel to the agent in a pod.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/telling"
+	"github.com/conclave-dev/conclave/internal/cli/describe"
 )
 
 func newWatch() *cobra.Command {
@@ -61,7 +61,7 @@ func (c *cluster) watch(ctx context.Context, out, notes io.Writer, name string) 
 
 // inLines writes a line for each change.
 func inLines(ctx context.Context, out, notes io.Writer, f *follower) error {
-	var chronicle telling.Chronicle
+	var chronicle describe.Chronicle
 	f.changed = func(g *v1.ElectionGroup) {
 		now := time.Now()
 		for _, text := range chronicle.Tell(g, now) {
@@ -84,7 +84,7 @@ func absence(err error) string {
 // screen is what is shown on a terminal.
 type screen struct {
 	to        *os.File
-	chronicle telling.Chronicle
+	chronicle describe.Chronicle
 	group     *v1.ElectionGroup
 	absence   string
 	// last are the last changes, the newest last.
@@ -161,7 +161,7 @@ func (s *screen) draw(now time.Time) {
 func (s *screen) lines(now time.Time) []string {
 	var text strings.Builder
 	if s.group != nil {
-		telling.Status(&text, s.group, now)
+		describe.Status(&text, s.group, now)
 	}
 	if s.absence != "" {
 		fmt.Fprintf(&text, "\n%s\n", s.absence)

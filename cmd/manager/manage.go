@@ -29,10 +29,10 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers"
-	"github.com/conclave-dev/conclave/internal/authority"
-	"github.com/conclave-dev/conclave/internal/enrol"
-	"github.com/conclave-dev/conclave/internal/injection"
-	conclavewebhook "github.com/conclave-dev/conclave/internal/webhook"
+	"github.com/conclave-dev/conclave/internal/operator/authority"
+	"github.com/conclave-dev/conclave/internal/operator/enroll"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
+	conclavewebhook "github.com/conclave-dev/conclave/internal/operator/webhook"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=conclave-system,resources=leases,verbs=create
@@ -229,9 +229,9 @@ func (m *manager) addWebhook(_ context.Context, parts ctrl.Manager) error {
 }
 
 // injected are the settings of an agent that is put into a pod now.
-func (m *manager) injected(ctx context.Context) (injection.Settings, error) {
+func (m *manager) injected(ctx context.Context) (inject.Settings, error) {
 	bundle, err := m.keeper.Bundle(ctx)
-	return injection.Settings{
+	return inject.Settings{
 		AgentImage:  m.agentImage,
 		IdentityURL: "https://" + identityService + "." + m.namespace + ".svc",
 		Authorities: string(bundle),
@@ -243,8 +243,8 @@ func (m *manager) addIdentity(ctx context.Context, parts ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("serve agents: %w", err)
 	}
-	return parts.Add(&enrol.Server{
-		Service:     &enrol.Service{Client: m.direct, Authority: m.keeper, Log: m.log},
+	return parts.Add(&enroll.Server{
+		Service:     &enroll.Service{Client: m.direct, Authority: m.keeper, Log: m.log},
 		Listener:    listener,
 		Certificate: m.serving.Certificate,
 	})

@@ -39,10 +39,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/apiserver"
-	"github.com/conclave-dev/conclave/internal/command"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/freeport"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/testnet"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
 
@@ -149,7 +149,7 @@ func (d *deployed) apply() {
 func (d *deployed) start(flags ...string) func() int {
 	d.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
-		port, err := freeport.Find()
+		port, err := testnet.FreePort()
 		if err != nil {
 			d.t.Fatal(err)
 		}

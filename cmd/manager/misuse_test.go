@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/cli/command"
 )
 
 func TestBadFlagsGetOneLine(t *testing.T) {

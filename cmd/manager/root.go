@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/cli/command"
 )
 
 // version is stamped by make build.

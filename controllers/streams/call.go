@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // An agent whose answer has no end to its header isn't listened to for as long as
@@ -79,7 +79,7 @@ func TestWhoRefusesToBeWithheldIsToldAgain(t *testing.T) {
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
 	say(a, control.Report{Group: "ledger", UID: "u", Term: 1})
 	var calls atomic.Int32
-	a.Refuse(func(understudy.Call) int {
+	a.Refuse(func(fakeagent.Call) int {
 		if calls.Add(1) == 1 {
 			return http.StatusConflict
 		}

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/identity"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // crowd is the variable that has this program be so many agents, whose memory
@@ -52,7 +52,7 @@ func TestCrowd(t *testing.T) {
 }
 
 // keep writes the operator's certificate to a folder, for another process.
-func keep(t *testing.T, wardrobe *understudy.Wardrobe, folder string) {
+func keep(t *testing.T, wardrobe *fakeagent.Wardrobe, folder string) {
 	t.Helper()
 	pair, err := wardrobe.Authority.Issue(identity.Names{control.Operator}, time.Hour)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 const (

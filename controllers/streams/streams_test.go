@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // stand is an operator's streams, and where its agents are.
 type stand struct {
 	*streams.Streams
 	t        testing.TB
-	wardrobe *understudy.Wardrobe
-	network  understudy.Network
+	wardrobe *fakeagent.Wardrobe
+	network  fakeagent.Network
 
 	told chan struct{}
 	mu   sync.Mutex
@@ -37,9 +37,9 @@ func newStand(t *testing.T) *stand {
 	return s.start(t, streams.Options{Credentials: s.wardrobe, Dial: s.network.Dial, Log: logr.Discard()})
 }
 
-func newWardrobe(t testing.TB) *understudy.Wardrobe {
+func newWardrobe(t testing.TB) *fakeagent.Wardrobe {
 	t.Helper()
-	wardrobe, err := understudy.NewWardrobe()
+	wardrobe, err := fakeagent.NewWardrobe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +95,9 @@ func (s *stand) await(what string, holds func() bool) {
 }
 
 // agent is one that doesn't run yet.
-func (s *stand) agent(pod, ip string, groups ...string) *understudy.Agent {
+func (s *stand) agent(pod, ip string, groups ...string) *fakeagent.Agent {
 	s.t.Helper()
-	a, err := understudy.New(understudy.Role{
+	a, err := fakeagent.New(fakeagent.Role{
 		Namespace: "bank", Pod: pod, Groups: groups, Address: ip + ":7375", Network: &s.network,
 	}, s.wardrobe)
 	if err != nil {
@@ -107,14 +107,14 @@ func (s *stand) agent(pod, ip string, groups ...string) *understudy.Agent {
 	return a
 }
 
-func (s *stand) run(a *understudy.Agent) {
+func (s *stand) run(a *fakeagent.Agent) {
 	s.t.Helper()
 	if err := a.Run(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *stand) stop(a *understudy.Agent) {
+func (s *stand) stop(a *fakeagent.Agent) {
 	s.t.Helper()
 	if err := a.Stop(); err != nil {
 		s.t.Error(err)
@@ -122,7 +122,7 @@ func (s *stand) stop(a *understudy.Agent) {
 }
 
 // say has an agent report what it was given.
-func say(a *understudy.Agent, report control.Report) {
+func say(a *fakeagent.Agent, report control.Report) {
 	a.Change(report.Group, func(r *control.Report) {
 		report.Pod = r.Pod
 		*r = report
@@ -268,7 +268,7 @@ func TestErrands(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
 	failures := 2
-	a.Refuse(func(call understudy.Call) int {
+	a.Refuse(func(call fakeagent.Call) int {
 		if call.Method == http.MethodDelete {
 			return http.StatusConflict
 		}
@@ -290,7 +290,7 @@ func TestErrands(t *testing.T) {
 	s.await("it was told to stand no more", func() bool { return len(a.Calls()) == 4 })
 	s.Tell(named("ledger-0"), streams.Leave("ledger", "u"))
 	s.await("it has refused to leave", func() bool { return len(a.Calls()) == 5 })
-	want := understudy.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
+	want := fakeagent.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
 	if got := a.Calls(); got[0] != want || got[2] != want {
 		t.Errorf("it should have been told %v, not %v", want, got)
 	}

@@ -7,25 +7,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // audience watches all agents, each over a stream that is open before anything
 // happens, and remembers what they announced.
 type audience struct {
-	troupe *troupe.Troupe
+	troupe *agentcluster.Troupe
 	// news has an element when something was announced since it was last empty.
 	news chan struct{}
 
 	mutex sync.Mutex
 	// last is the last announcement of each agent that is being watched.
-	last map[string]troupe.Seen
+	last map[string]agentcluster.Seen
 	// since are all announcements since the round began.
-	since []troupe.Seen
+	since []agentcluster.Seen
 }
 
-func newAudience(t *troupe.Troupe) *audience {
-	return &audience{troupe: t, news: make(chan struct{}, 1), last: map[string]troupe.Seen{}}
+func newAudience(t *agentcluster.Troupe) *audience {
+	return &audience{troupe: t, news: make(chan struct{}, 1), last: map[string]agentcluster.Seen{}}
 }
 
 // attend starts to watch agents, until ctx ends, and returns when they have
@@ -51,8 +51,8 @@ func (a *audience) attend(ctx context.Context, names ...string) error {
 // breaks.
 func (a *audience) watch(ctx context.Context, name string, opened func()) {
 	open := false
-	_ = troupe.Await(ctx, func(ctx context.Context) error {
-		err := a.troupe.Watch(ctx, name, func(seen troupe.Seen) {
+	_ = agentcluster.Await(ctx, func(ctx context.Context) error {
+		err := a.troupe.Watch(ctx, name, func(seen agentcluster.Seen) {
 			a.see(name, seen)
 			open = true
 			opened()
@@ -64,7 +64,7 @@ func (a *audience) watch(ctx context.Context, name string, opened func()) {
 	})
 }
 
-func (a *audience) see(name string, seen troupe.Seen) {
+func (a *audience) see(name string, seen agentcluster.Seen) {
 	a.mutex.Lock()
 	a.last[name] = seen
 	a.since = append(a.since, seen)
@@ -83,7 +83,7 @@ func (a *audience) begin() {
 }
 
 // await returns when what the agents announced makes the condition true.
-func (a *audience) await(ctx context.Context, met func(last map[string]troupe.Seen, since []troupe.Seen) bool) error {
+func (a *audience) await(ctx context.Context, met func(last map[string]agentcluster.Seen, since []agentcluster.Seen) bool) error {
 	for {
 		a.mutex.Lock()
 		done := met(a.last, a.since)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/figures"
-	"github.com/conclave-dev/conclave/internal/reliance"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 // TestMain lets this program be what the benchmark starts once more.
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 func TestEverythingIsMeasured(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := reliance.OnProgram(ctx, "../..", "./cmd/agent"); err != nil {
+	if err := program.DependOnProgram(ctx, "../..", "./cmd/agent"); err != nil {
 		t.Fatal(err)
 	}
 	report, err := measure(ctx, &options{
@@ -38,7 +38,7 @@ func TestEverythingIsMeasured(t *testing.T) {
 		t.Errorf("%d rounds failed: %v", count, report.Groups[0].Failures)
 	}
 	group := report.Groups[0]
-	for what, series := range map[string]*figures.Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
+	for what, series := range map[string]*benchmark.Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
 		if series == nil {
 			t.Errorf("no %s was measured", what)
 		}

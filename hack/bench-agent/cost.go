@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // Idle is what agents cost while nothing happens.
@@ -19,18 +19,18 @@ type Idle struct {
 	Resident float64 `json:"residentMiB"`
 	// Coordinator and Follower are shares of a core, in percent; Follower the
 	// median.
-	Coordinator float64        `json:"coordinatorPercent"`
-	Follower    float64        `json:"followerPercent"`
-	Goals       []figures.Goal `json:"goals"`
+	Coordinator float64          `json:"coordinatorPercent"`
+	Follower    float64          `json:"followerPercent"`
+	Goals       []benchmark.Goal `json:"goals"`
 }
 
 // idlePeers is how many peers an idle agent has.
 const idlePeers = 5
 
 // measureIdle looks at agents with default timing that nobody asks anything.
-func measureIdle(ctx context.Context, plan troupe.Plan, period time.Duration) (*Idle, error) {
+func measureIdle(ctx context.Context, plan agentcluster.Plan, period time.Duration) (*Idle, error) {
 	plan.Agents = idlePeers + 1
-	t, err := troupe.New(ctx, plan)
+	t, err := agentcluster.New(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func measureIdle(ctx context.Context, plan troupe.Plan, period time.Duration) (*
 	return idle, errors.Join(err, t.Close())
 }
 
-func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Idle, error) {
+func watchIdle(ctx context.Context, t *agentcluster.Troupe, period time.Duration) (*Idle, error) {
 	if err := t.Start(); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Id
 		return nil, err
 	}
 	begun := time.Now()
-	if err := figures.Pass(ctx, period); err != nil {
+	if err := benchmark.Pass(ctx, period); err != nil {
 		return nil, err
 	}
 	after, err := usage(t)
@@ -63,7 +63,7 @@ func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Id
 	idle := &Idle{Peers: idlePeers, Seconds: elapsed.Seconds()}
 	for name, used := range after {
 		share := 100 * float64(used.CPU-before[name].CPU) / float64(elapsed)
-		resident = append(resident, figures.MiB(used.Resident))
+		resident = append(resident, benchmark.MiB(used.Resident))
 		if name == b.coordinator {
 			idle.Coordinator = share
 		} else {
@@ -72,19 +72,19 @@ func watchIdle(ctx context.Context, t *troupe.Troupe, period time.Duration) (*Id
 	}
 	slices.Sort(resident)
 	slices.Sort(followers)
-	idle.Resident, idle.Follower = figures.Rank(resident, 50), figures.Rank(followers, 50)
-	idle.Goals = []figures.Goal{
-		figures.AtMost("resident memory", "MiB", idle.Resident, 15),
-		figures.AtMost("CPU of a follower", "% of a core", idle.Follower, 0.1),
-		figures.AtMost("CPU of the coordinator", "% of a core", idle.Coordinator, 0.1),
+	idle.Resident, idle.Follower = benchmark.Rank(resident, 50), benchmark.Rank(followers, 50)
+	idle.Goals = []benchmark.Goal{
+		benchmark.AtMost("resident memory", "MiB", idle.Resident, 15),
+		benchmark.AtMost("CPU of a follower", "% of a core", idle.Follower, 0.1),
+		benchmark.AtMost("CPU of the coordinator", "% of a core", idle.Coordinator, 0.1),
 	}
 	return idle, nil
 }
 
-func usage(t *troupe.Troupe) (map[string]figures.Usage, error) {
-	all := map[string]figures.Usage{}
+func usage(t *agentcluster.Troupe) (map[string]benchmark.Usage, error) {
+	all := map[string]benchmark.Usage{}
 	for _, name := range t.Names() {
-		used, err := figures.UsageOf(t.Agent(name).PID())
+		used, err := benchmark.UsageOf(t.Agent(name).PID())
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", name, err)
 		}

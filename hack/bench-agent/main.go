@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 func main() {
@@ -51,14 +51,14 @@ func newRoot() *cobra.Command {
 		Use: "bench-agent", Short: "Measure agents on this machine", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := figures.CheckFormat(o.output); err != nil {
+			if err := benchmark.CheckFormat(o.output); err != nil {
 				return err
 			}
 			report, err := measure(command.Context(), &o, command.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return figures.Publish(command.OutOrStdout(), o.output, report)
+			return benchmark.Publish(command.OutOrStdout(), o.output, report)
 		},
 	}
 	flags := root.Flags()

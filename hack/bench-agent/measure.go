@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // measurer has what all groups are measured with.
@@ -32,7 +32,7 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 	defer os.RemoveAll(folder)
 	m := &measurer{options: o, progress: progress, folder: folder}
 	m.say("building the agent")
-	if m.binary, err = troupe.Build(ctx, folder, false); err != nil {
+	if m.binary, err = agentcluster.Build(ctx, folder, false); err != nil {
 		return nil, err
 	}
 	report := newReport()
@@ -72,14 +72,14 @@ func (m *measurer) say(format string, arguments ...any) {
 
 // plan is a group with the default timing. Nobody takes over from a healthy
 // coordinator, so that each kill is followed by one election.
-func (m *measurer) plan(mode string, agents int) (troupe.Plan, error) {
+func (m *measurer) plan(mode string, agents int) (agentcluster.Plan, error) {
 	m.groups++
 	folder := filepath.Join(m.folder, fmt.Sprint(m.groups))
 	stable := 0
-	plan := troupe.Plan{
+	plan := agentcluster.Plan{
 		Binary: m.binary, Folder: folder, Agents: agents, TLS: m.options.tls,
-		Group: troupe.Group{
-			Safety: &troupe.Safety{Mode: mode}, Preemption: &troupe.Preemption{Policy: "Never", StableSeconds: &stable},
+		Group: agentcluster.Group{
+			Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
 		},
 	}
 	return plan, os.Mkdir(folder, 0o700)
@@ -137,13 +137,13 @@ func (m *measurer) kills(ctx context.Context, b *bench, group *Group) (err error
 		floors = append(floors, took)
 		return b.kill(ctx)
 	})
-	group.Floor = figures.NewSeries(floors)
+	group.Floor = benchmark.NewSeries(floors)
 	return err
 }
 
 // rounds repeats something. A round that is late is reported and counts as
 // failed; any other error ends the measurement.
-func (m *measurer) rounds(ctx context.Context, group *Group, what string, count int, round func(context.Context) (time.Duration, error)) (*figures.Series, error) {
+func (m *measurer) rounds(ctx context.Context, group *Group, what string, count int, round func(context.Context) (time.Duration, error)) (*benchmark.Series, error) {
 	if group.Agents < 2 {
 		count = 0
 	}
@@ -165,7 +165,7 @@ func (m *measurer) rounds(ctx context.Context, group *Group, what string, count 
 			m.say("%d agents, %s: %d of %d rounds of %s", group.Agents, group.Mode, i+1, count, what)
 		}
 	}
-	return figures.NewSeries(all), nil
+	return benchmark.NewSeries(all), nil
 }
 
 // steps is how many rounds there are between two lines of progress.

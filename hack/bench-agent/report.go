@@ -6,12 +6,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 // Report is all that was measured in one run.
 type Report struct {
-	figures.Machine
+	benchmark.Machine
 
 	Groups     []*Group    `json:"groups,omitempty"`
 	Idle       *Idle       `json:"idle,omitempty"`
@@ -24,16 +24,16 @@ type Group struct {
 	Mode   string `json:"mode"`
 	TLS    bool   `json:"tls"`
 	// Kills, HandOvers and Stops are nil if there was no round that succeeded.
-	Kills     *figures.Series `json:"kills,omitempty"`
-	Floor     *figures.Series `json:"floor,omitempty"`
-	HandOvers *figures.Series `json:"handOvers,omitempty"`
-	Stops     *figures.Series `json:"stops,omitempty"`
-	Goals     []figures.Goal  `json:"goals,omitempty"`
+	Kills     *benchmark.Series `json:"kills,omitempty"`
+	Floor     *benchmark.Series `json:"floor,omitempty"`
+	HandOvers *benchmark.Series `json:"handOvers,omitempty"`
+	Stops     *benchmark.Series `json:"stops,omitempty"`
+	Goals     []benchmark.Goal  `json:"goals,omitempty"`
 	// Failures are the rounds that didn't come to their end in time.
 	Failures []string `json:"failures,omitempty"`
 }
 
-func newReport() *Report { return &Report{Machine: figures.ThisMachine()} }
+func newReport() *Report { return &Report{Machine: benchmark.ThisMachine()} }
 
 // defaultLease is what the agents have, for the groups don't say.
 const defaultLease = 500
@@ -43,24 +43,24 @@ const defaultLease = 500
 func (g *Group) judge() {
 	const few, many = 5, 100
 	if g.Agents == many && g.Kills != nil && g.Mode != "Strict" {
-		g.Goals = append(g.Goals, figures.AtMost("kill, median", "ms", g.Kills.Median, 25))
+		g.Goals = append(g.Goals, benchmark.AtMost("kill, median", "ms", g.Kills.Median, 25))
 	}
 	if g.Agents != few {
 		return
 	}
 	if g.Kills != nil && g.Mode == "Strict" {
-		g.Goals = append(g.Goals, figures.AtMost("kill, longest", "ms", g.Kills.Max, defaultLease+5))
+		g.Goals = append(g.Goals, benchmark.AtMost("kill, longest", "ms", g.Kills.Max, defaultLease+5))
 	}
 	if g.Kills != nil && g.Floor != nil && g.Mode != "Strict" {
 		g.Goals = append(g.Goals,
-			figures.AtMost("kill, median", "times the floor", g.Kills.Median/g.Floor.Median, 5),
-			figures.AtMost("kill, p99", "ms", g.Kills.P99, 10))
+			benchmark.AtMost("kill, median", "times the floor", g.Kills.Median/g.Floor.Median, 5),
+			benchmark.AtMost("kill, p99", "ms", g.Kills.P99, 10))
 	}
 	if g.HandOvers != nil {
-		g.Goals = append(g.Goals, figures.AtMost("hand-over, median", "ms", g.HandOvers.Median, 3))
+		g.Goals = append(g.Goals, benchmark.AtMost("hand-over, median", "ms", g.HandOvers.Median, 3))
 	}
 	if g.Stops != nil {
-		g.Goals = append(g.Goals, figures.AtMost("stop, p99", "ms", g.Stops.P99, 600))
+		g.Goals = append(g.Goals, benchmark.AtMost("stop, p99", "ms", g.Stops.P99, 600))
 	}
 }
 
@@ -106,7 +106,7 @@ func (g *Group) print(table io.Writer) {
 	}
 	for _, row := range []struct {
 		what   string
-		series *figures.Series
+		series *benchmark.Series
 	}{{"kill -9 -> all know", g.Kills}, {"floor", g.Floor}, {"hand-over, gap", g.HandOvers}, {"SIGSTOP -> all know", g.Stops}} {
 		if row.series == nil {
 			continue

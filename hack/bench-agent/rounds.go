@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // limit is how long a round may take before it has failed.
@@ -19,7 +19,7 @@ const rest = 5 * time.Minute
 
 // bench is one group of agents while it is measured.
 type bench struct {
-	troupe   *troupe.Troupe
+	troupe   *agentcluster.Troupe
 	audience *audience
 	// coordinator is on whom all agree.
 	coordinator string
@@ -28,8 +28,8 @@ type bench struct {
 	silence time.Duration
 }
 
-func newBench(ctx context.Context, plan troupe.Plan, mode string) (*bench, error) {
-	t, err := troupe.New(ctx, plan)
+func newBench(ctx context.Context, plan agentcluster.Plan, mode string) (*bench, error) {
+	t, err := agentcluster.New(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (b *bench) kill(ctx context.Context) (time.Duration, error) {
 	}
 	// A process takes a moment to start counting.
 	const margin = 100 * time.Millisecond
-	if err := figures.Pass(ctx, b.silence+margin-time.Since(restarted)); err != nil {
+	if err := benchmark.Pass(ctx, b.silence+margin-time.Since(restarted)); err != nil {
 		return 0, err
 	}
 	return took, failed
@@ -121,7 +121,7 @@ func (b *bench) awaitSuccessor(ctx context.Context, victim string, moment time.T
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var known time.Time
-	err := b.audience.await(ctx, func(last map[string]troupe.Seen, _ []troupe.Seen) bool {
+	err := b.audience.await(ctx, func(last map[string]agentcluster.Seen, _ []agentcluster.Seen) bool {
 		successor := ""
 		known = moment
 		for _, name := range b.troupe.Names() {
@@ -158,9 +158,9 @@ func (b *bench) handOver(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	// Whoever stepped down a moment ago stays away for a while: so it may take a moment until there is somebody who can.
 	var refused error
-	err := troupe.Await(asked, func(ctx context.Context) error {
+	err := agentcluster.Await(asked, func(ctx context.Context) error {
 		_, refused = b.troupe.StepDown(ctx, former, "")
-		if errors.Is(refused, troupe.ErrRefused) {
+		if errors.Is(refused, agentcluster.ErrRefused) {
 			return refused
 		}
 		return nil
@@ -169,7 +169,7 @@ func (b *bench) handOver(ctx context.Context) (time.Duration, error) {
 		return 0, lateError{err.Error()}
 	}
 	var left, taken time.Time
-	err = b.audience.await(asked, func(_ map[string]troupe.Seen, since []troupe.Seen) bool {
+	err = b.audience.await(asked, func(_ map[string]agentcluster.Seen, since []agentcluster.Seen) bool {
 		for _, seen := range since {
 			if seen.Leader.Self == former && !seen.Leader.Leading && left.IsZero() {
 				left = seen.At

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // Suspicions is how often agents were taken for dead while all were alive, and
@@ -28,8 +28,8 @@ type Suspicions struct {
 	// Counters are by how much the agents' counters have risen, all together.
 	Counters map[string]float64 `json:"counters"`
 	// Changes is how often an agent announced another coordinator or term.
-	Changes int          `json:"changes"`
-	Goal    figures.Goal `json:"goal"`
+	Changes int            `json:"changes"`
+	Goal    benchmark.Goal `json:"goal"`
 }
 
 const (
@@ -87,7 +87,7 @@ func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) 
 	}
 	b.audience.begin()
 	begun := time.Now()
-	if err := figures.Pass(ctx, period); err != nil {
+	if err := benchmark.Pass(ctx, period); err != nil {
 		return nil, err
 	}
 	s := &Suspicions{Seconds: time.Since(begun).Seconds(), Agents: len(b.troupe.Names()), Busy: busy}
@@ -97,7 +97,7 @@ func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) 
 	for name := range s.Counters {
 		s.Counters[name] -= before[name]
 	}
-	_ = b.audience.await(ctx, func(_ map[string]troupe.Seen, since []troupe.Seen) bool {
+	_ = b.audience.await(ctx, func(_ map[string]agentcluster.Seen, since []agentcluster.Seen) bool {
 		for _, seen := range since {
 			if seen.Leader.Coordinator != b.coordinator || seen.Leader.Term != term.Term {
 				s.Changes++
@@ -105,12 +105,12 @@ func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) 
 		}
 		return true
 	})
-	s.Goal = figures.AtMost("suspicions of agents that are well", "suspicions", s.Counters[suspicions], 0)
+	s.Goal = benchmark.AtMost("suspicions of agents that are well", "suspicions", s.Counters[suspicions], 0)
 	return s, nil
 }
 
 // counters adds up what the agents have counted, over all agents and labels.
-func counters(ctx context.Context, t *troupe.Troupe) (map[string]float64, error) {
+func counters(ctx context.Context, t *agentcluster.Troupe) (map[string]float64, error) {
 	sums := map[string]float64{}
 	for _, name := range t.Names() {
 		metrics, err := t.Metrics(ctx, name)

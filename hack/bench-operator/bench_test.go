@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/figures"
-	"github.com/conclave-dev/conclave/internal/reliance"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 // TestMain lets this program be what the benchmark starts once more.
@@ -46,7 +46,7 @@ func TestOnAnAPIServer(t *testing.T) {
 	profile := filepath.Join(t.TempDir(), "profile")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	if err := errors.Join(reliance.OnProgram(ctx, ".", "./cmd/manager"), reliance.OnFolder("config")); err != nil {
+	if err := errors.Join(program.DependOnProgram(ctx, ".", "./cmd/manager"), program.DependOnFolder("config")); err != nil {
 		t.Fatal(err)
 	}
 	report, err := measure(ctx, &options{
@@ -271,7 +271,7 @@ func TestARoundIsFollowed(t *testing.T) {
 
 // TestEverythingIsPrinted, also of what couldn't be measured.
 func TestEverythingIsPrinted(t *testing.T) {
-	blows := &Blows{Elected: figures.NewSeries([]time.Duration{time.Millisecond}), Status: figures.NewSeries([]time.Duration{2 * time.Millisecond})}
+	blows := &Blows{Elected: benchmark.NewSeries([]time.Duration{time.Millisecond}), Status: benchmark.NewSeries([]time.Duration{2 * time.Millisecond})}
 	blows.Endpoint = blows.Status
 	report := &Report{Cluster: &Cluster{
 		Nodes: 3, Kills: blows, Deletions: &Blows{}, HandOvers: &Blows{}, Idle: &Idle{Requests: Requests{"writes-pods": 2}}, Failures: []string{"kill 2: late"},

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/figures"
-	"github.com/conclave-dev/conclave/internal/podprocess"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 // Cluster is the sample group of five pods on a cluster of three nodes, with
@@ -32,8 +32,8 @@ type Cluster struct {
 	HandOvers *Blows  `json:"handOvers,omitempty"`
 	Idle      *Idle   `json:"idle,omitempty"`
 
-	Goals    []figures.Goal `json:"goals"`
-	Failures []string       `json:"failures,omitempty"`
+	Goals    []benchmark.Goal `json:"goals"`
+	Failures []string         `json:"failures,omitempty"`
 }
 
 // Blows are rounds in which something befalls the coordinator.
@@ -41,10 +41,10 @@ type Blows struct {
 	// Elected is from right before it until the next one is elected, by the
 	// agents' own word: status.coordinator.electedAt. All is one machine, and so
 	// one clock. The others are from then until a watch shows it.
-	Elected  *figures.Series `json:"elected,omitempty"`
-	Status   *figures.Series `json:"status,omitempty"`
-	Label    *figures.Series `json:"label,omitempty"`
-	Endpoint *figures.Series `json:"endpoint,omitempty"`
+	Elected  *benchmark.Series `json:"elected,omitempty"`
+	Status   *benchmark.Series `json:"status,omitempty"`
+	Label    *benchmark.Series `json:"label,omitempty"`
+	Endpoint *benchmark.Series `json:"endpoint,omitempty"`
 }
 
 // site is the cluster while it is measured.
@@ -164,7 +164,7 @@ func (s *site) handOvers(ctx context.Context) (err error) {
 
 // kill ends the agent as a crash does.
 func (s *site) kill(_ context.Context, pod *corev1.Pod) (time.Time, error) {
-	for _, agent := range podprocess.Agents(clusterName) {
+	for _, agent := range program.Agents(clusterName) {
 		if agent.Pod == pod.Name {
 			return time.Now(), syscall.Kill(agent.PID, syscall.SIGKILL)
 		}
@@ -197,7 +197,7 @@ func (s *site) rounds(ctx context.Context, what string, count int, strike func(c
 			s.say("cluster: %d of %d rounds of %s", i+1, count, what)
 		}
 	}
-	return &Blows{figures.NewSeries(elected), figures.NewSeries(status), figures.NewSeries(label), figures.NewSeries(endpoint)}, nil
+	return &Blows{benchmark.NewSeries(elected), benchmark.NewSeries(status), benchmark.NewSeries(label), benchmark.NewSeries(endpoint)}, nil
 }
 
 func (s *site) round(ctx context.Context, strike func(context.Context, *corev1.Pod) (time.Time, error)) (blow, error) {
@@ -205,7 +205,7 @@ func (s *site) round(ctx context.Context, strike func(context.Context, *corev1.P
 		return blow{}, err
 	}
 	// Whatever has a rhythm is not to be met at the same beat each time.
-	if err := figures.Pass(ctx, rand.N(time.Second)); err != nil {
+	if err := benchmark.Pass(ctx, rand.N(time.Second)); err != nil {
 		return blow{}, err
 	}
 	before := ask(s.seen, func() v1.Coordinator { return *s.seen.group.Status.Coordinator })
@@ -264,7 +264,7 @@ func (s *site) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, 2*s.options.settle); err != nil {
+	if err := benchmark.Pass(ctx, 2*s.options.settle); err != nil {
 		return err
 	}
 	s.say("cluster: counting requests for %s", s.options.clusterIdle)
@@ -273,7 +273,7 @@ func (s *site) idle(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	if err := figures.Pass(ctx, s.options.clusterIdle); err != nil {
+	if err := benchmark.Pass(ctx, s.options.clusterIdle); err != nil {
 		return err
 	}
 	after, err := requests.count(ctx)
@@ -287,12 +287,12 @@ func (c *Cluster) judge() {
 		blows *Blows
 	}{{"kill", c.Kills}, {"forced deletion", c.Deletions}, {"hand-over", c.HandOvers}} {
 		if series.blows.Status != nil {
-			c.Goals = append(c.Goals, figures.AtMost(series.what+", elected -> status, p99", "ms", series.blows.Status.P99, 100),
-				figures.AtMost(series.what+", elected -> Service, p99", "ms", series.blows.Endpoint.P99, 100))
+			c.Goals = append(c.Goals, benchmark.AtMost(series.what+", elected -> status, p99", "ms", series.blows.Status.P99, 100),
+				benchmark.AtMost(series.what+", elected -> Service, p99", "ms", series.blows.Endpoint.P99, 100))
 		}
 	}
 	c.Goals = append(c.Goals,
-		figures.AtMost("full table after the last pod is ready", "s", c.Up, 5),
-		figures.AtMost("writes while idle, but for the Lease", "requests", c.Idle.Requests.of(writes), 0),
-		figures.AtMost("reads while idle, but for the Lease", "requests", c.Idle.Requests.of(reads), 0))
+		benchmark.AtMost("full table after the last pod is ready", "s", c.Up, 5),
+		benchmark.AtMost("writes while idle, but for the Lease", "requests", c.Idle.Requests.of(writes), 0),
+		benchmark.AtMost("reads while idle, but for the Lease", "requests", c.Idle.Requests.of(reads), 0))
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 // Lease is what people use today: three processes of client-go's leaderelection
@@ -29,7 +29,7 @@ type Lease struct {
 	Candidates int `json:"candidates"`
 	// Kills are from right before the leader's process is killed until the next
 	// one begins to lead.
-	Kills *figures.Series `json:"kills,omitempty"`
+	Kills *benchmark.Series `json:"kills,omitempty"`
 	// Writes and Reads are requests a minute, while nothing happens, for this one
 	// Lease.
 	Seconds  float64  `json:"idleSeconds"`
@@ -114,7 +114,7 @@ func (m *measurer) leaseKills(ctx context.Context, r *race, leader string, lease
 	for i := range m.options.leaseRounds {
 		m.say("lease: kill %d of %d", i+1, m.options.leaseRounds)
 		// A kill can come at any moment between two renewals.
-		if err := figures.Pass(ctx, rand.N(retryPeriod)); err != nil {
+		if err := benchmark.Pass(ctx, rand.N(retryPeriod)); err != nil {
 			return err
 		}
 		victim := r.running[leader]
@@ -134,7 +134,7 @@ func (m *measurer) leaseKills(ctx context.Context, r *race, leader string, lease
 			return err
 		}
 	}
-	lease.Kills = figures.NewSeries(all)
+	lease.Kills = benchmark.NewSeries(all)
 	return nil
 }
 
@@ -144,7 +144,7 @@ func (l *Lease) idle(ctx context.Context, requests *meter, period time.Duration)
 		return err
 	}
 	begun := time.Now()
-	if err := figures.Pass(ctx, period); err != nil {
+	if err := benchmark.Pass(ctx, period); err != nil {
 		return err
 	}
 	after, err := requests.count(ctx)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 func main() {
@@ -84,7 +84,7 @@ func newRoot() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return figures.Publish(command.OutOrStdout(), o.output, report)
+			return benchmark.Publish(command.OutOrStdout(), o.output, report)
 		},
 	}
 	flags := root.Flags()
@@ -113,7 +113,7 @@ func newRoot() *cobra.Command {
 }
 
 func (o *options) check() error {
-	if err := figures.CheckFormat(o.output); err != nil {
+	if err := benchmark.CheckFormat(o.output); err != nil {
 		return err
 	}
 	for _, part := range o.parts {

@@ -14,8 +14,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/conclave-dev/conclave/internal/figures"
-	"github.com/conclave-dev/conclave/internal/freeport"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/testnet"
 )
 
 // system is the manager's namespace, and managerUser its service account.
@@ -71,7 +71,7 @@ func (m *measurer) newManager(ctx context.Context, s *server, deployment *appsv1
 func (p *manager) start() error {
 	var ports [4]string
 	for i := range ports {
-		port, err := freeport.Find()
+		port, err := testnet.FreePort()
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (p *manager) stop(ctx context.Context) error {
 	return errors.New("the manager didn't end within 30 s of being asked to")
 }
 
-func (p *manager) usage() (figures.Usage, error) { return figures.UsageOf(p.process.Process.Pid) }
+func (p *manager) usage() (benchmark.Usage, error) { return benchmark.UsageOf(p.process.Process.Pid) }
 
 // await polls for something that isn't measured, for as long as the manager runs.
 func (p *manager) await(ctx context.Context, what string, limit time.Duration, met func() (bool, error)) error {

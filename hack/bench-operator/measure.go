@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 // patience is how long anything may take that isn't measured.
@@ -32,7 +32,7 @@ func measure(ctx context.Context, o *options, progress io.Writer) (report *Repor
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	m := &measurer{options: o, progress: progress, folder: folder}
-	report = &Report{Machine: figures.ThisMachine()}
+	report = &Report{Machine: benchmark.ThisMachine()}
 	if slices.Contains(o.parts, leasePart) || slices.Contains(o.parts, scalePart) {
 		if err := m.onServer(ctx, report); err != nil {
 			return nil, err

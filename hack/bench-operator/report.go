@@ -5,12 +5,12 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/conclave-dev/conclave/internal/figures"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
 // Report is all that was measured in one run.
 type Report struct {
-	figures.Machine
+	benchmark.Machine
 
 	Lease   *Lease   `json:"lease,omitempty"`
 	Scale   *Scale   `json:"scale,omitempty"`
@@ -56,7 +56,7 @@ func (r *Report) Print(out io.Writer) error {
 	return nil
 }
 
-func row(table io.Writer, part, what string, s *figures.Series) {
+func row(table io.Writer, part, what string, s *benchmark.Series) {
 	if s != nil {
 		fmt.Fprintf(table, "%s\t%s\t%d\t%.2f\t%.2f\t%.2f\t\n", part, what, s.Rounds, s.Median, s.P99, s.Max)
 	}
@@ -115,7 +115,7 @@ func (c *Cluster) print(out io.Writer) {
 	verdicts(out, clusterPart, c.Goals, c.Failures)
 }
 
-func verdicts(out io.Writer, part string, goals []figures.Goal, failures []string) {
+func verdicts(out io.Writer, part string, goals []benchmark.Goal, failures []string) {
 	for _, goal := range goals {
 		fmt.Fprintf(out, "%s: %s\n", part, goal)
 	}

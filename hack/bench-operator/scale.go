@@ -1,6 +1,6 @@
 package main
 
-import "github.com/conclave-dev/conclave/internal/figures"
+import "github.com/conclave-dev/conclave/hack/internal/benchmark"
 
 // Scale is one manager with many groups. Its agents are stand-ins: who leads is
 // decreed, and from then on all is real.
@@ -31,8 +31,8 @@ type Scale struct {
 	Idle      *Idle      `json:"idle,omitempty"`
 	Restart   *Restart   `json:"restart,omitempty"`
 
-	Goals    []figures.Goal `json:"goals"`
-	Failures []string       `json:"failures,omitempty"`
+	Goals    []benchmark.Goal `json:"goals"`
+	Failures []string         `json:"failures,omitempty"`
 }
 
 // Elections are those of random groups, at a steady rate.
@@ -41,7 +41,7 @@ type Elections struct {
 	Seconds float64 `json:"seconds"`
 	// Lag is from right before the first agent of a group reports its new
 	// coordinator until a watch of the API server shows it.
-	Lag *figures.Series `json:"lag,omitempty"`
+	Lag *benchmark.Series `json:"lag,omitempty"`
 	// Skipped are elections that there would have been if the last one of the same
 	// group had been seen.
 	Skipped int `json:"skipped"`
@@ -81,12 +81,12 @@ type Restart struct {
 // judge compares with the goals, which are for a thousand groups of five, and
 // for fewer all the more.
 func (s *Scale) judge() {
-	s.Goals = append(s.Goals, figures.AtMost("peak memory of the manager", "MiB", s.Peak, 400))
+	s.Goals = append(s.Goals, benchmark.AtMost("peak memory of the manager", "MiB", s.Peak, 400))
 	if s.Elections.Lag != nil {
-		s.Goals = append(s.Goals, figures.AtMost("status lag, p99", "ms", s.Elections.Lag.P99, 250))
+		s.Goals = append(s.Goals, benchmark.AtMost("status lag, p99", "ms", s.Elections.Lag.P99, 250))
 	}
 	s.Goals = append(s.Goals,
-		figures.AtMost("writes while idle, but for the Lease", "requests", s.Idle.Requests.of(writes), 0),
-		figures.AtMost("reads while idle, but for the Lease", "requests", s.Idle.Requests.of(reads), 0),
-		figures.AtMost("groups that a restart of the manager changes", "changes", float64(s.Restart.Changes), 0))
+		benchmark.AtMost("writes while idle, but for the Lease", "requests", s.Idle.Requests.of(writes), 0),
+		benchmark.AtMost("reads while idle, but for the Lease", "requests", s.Idle.Requests.of(reads), 0),
+		benchmark.AtMost("groups that a restart of the manager changes", "changes", float64(s.Restart.Changes), 0))
 }

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/figures"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // stage is what all the acts of a scale part need.
@@ -31,7 +31,7 @@ type stage struct {
 	world    *world
 	audience *audience
 	scale    *Scale
-	wardrobe *understudy.Wardrobe
+	wardrobe *fakeagent.Wardrobe
 }
 
 func (m *measurer) scale(ctx context.Context, s *server) (scale *Scale, err error) {
@@ -111,14 +111,14 @@ func (st *stage) lookAtEmpty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, st.options.settle); err != nil {
+	if err := benchmark.Pass(ctx, st.options.settle); err != nil {
 		return err
 	}
 	usage, err := st.manager.usage()
 	if err != nil {
 		return err
 	}
-	st.scale.Empty = figures.MiB(usage.Resident)
+	st.scale.Empty = benchmark.MiB(usage.Resident)
 	if err := st.manager.stop(ctx); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (st *stage) start(ctx context.Context) error {
 	if err := <-elected; err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, st.options.settle); err != nil {
+	if err := benchmark.Pass(ctx, st.options.settle); err != nil {
 		return err
 	}
 	usage, err := st.manager.usage()
@@ -179,7 +179,7 @@ func (st *stage) start(ctx context.Context) error {
 		return err
 	}
 	st.scale.StartCPU = usage.CPU.Seconds()
-	st.scale.Resident = figures.MiB(usage.Resident)
+	st.scale.Resident = benchmark.MiB(usage.Resident)
 	st.scale.StreamMemory = (st.scale.Resident - st.scale.Empty) * 1024 / float64(size)
 	st.scale.StreamBytes = float64(st.world.traffic()) / float64(size)
 	st.say("scale: all groups have a status after %.1f s; %.0f MiB resident", st.scale.Start, st.scale.Resident)
@@ -207,18 +207,18 @@ func (st *stage) elections(ctx context.Context) error {
 	}
 	lags, missed := st.audience.result()
 	st.scale.Failures = append(st.scale.Failures, missed...)
-	e.Lag, e.Seconds = figures.NewSeries(lags), elapsed.Seconds()
+	e.Lag, e.Seconds = benchmark.NewSeries(lags), elapsed.Seconds()
 	e.Requests = after.requests.since(before.requests).per(e.Count)
 	e.All = after.all.since(before.all).per(e.Count)
 	e.Bytes = float64(after.traffic-before.traffic) / float64(max(e.Count, 1))
 	e.CPU, e.Cost = map[string]float64{}, map[string]float64{}
 	for name, used := range after.cpu {
 		e.CPU[name] = percent(used-before.cpu[name], elapsed)
-		e.Cost[name] = math.Round(100*figures.Millis(used-before.cpu[name])/float64(max(e.Count, 1))) / 100
+		e.Cost[name] = math.Round(100*benchmark.Millis(used-before.cpu[name])/float64(max(e.Count, 1))) / 100
 	}
 	st.scale.Elections = e
 	usage, err := st.manager.usage()
-	st.scale.End, st.scale.Peak = figures.MiB(usage.Resident), figures.MiB(usage.Peak)
+	st.scale.End, st.scale.Peak = benchmark.MiB(usage.Resident), benchmark.MiB(usage.Peak)
 	return err
 }
 
@@ -280,7 +280,7 @@ func (st *stage) hold(ctx context.Context, g *ledger, w awaited) error {
 	if err := g.miss(term); err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, without); err != nil {
+	if err := benchmark.Pass(ctx, without); err != nil {
 		return err
 	}
 	st.audience.begin(g.key, time.Now())
@@ -290,7 +290,7 @@ func (st *stage) hold(ctx context.Context, g *ledger, w awaited) error {
 // idle counts what the manager asks for while nothing happens.
 func (st *stage) idle(ctx context.Context) error {
 	// What the elections left to do, and then a while.
-	if err := figures.Pass(ctx, 2*st.options.settle); err != nil {
+	if err := benchmark.Pass(ctx, 2*st.options.settle); err != nil {
 		return err
 	}
 	st.say("scale: counting requests for %s", st.options.idle)
@@ -298,7 +298,7 @@ func (st *stage) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, st.options.idle); err != nil {
+	if err := benchmark.Pass(ctx, st.options.idle); err != nil {
 		return err
 	}
 	elapsed := time.Since(before.at)
@@ -325,7 +325,7 @@ func (st *stage) restart(ctx context.Context) error {
 		if time.Now().After(gone) {
 			return errors.New("the manager has ended, and some of its streams haven't")
 		}
-		if err := figures.Pass(ctx, 20*time.Millisecond); err != nil {
+		if err := benchmark.Pass(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -344,7 +344,7 @@ func (st *stage) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := figures.Pass(ctx, 2*st.options.settle); err != nil {
+	if err := benchmark.Pass(ctx, 2*st.options.settle); err != nil {
 		return err
 	}
 	after, err := st.requests.count(ctx)
@@ -389,7 +389,7 @@ func (st *stage) readings(ctx context.Context) (r readings, err error) {
 	}
 	r.cpu = map[string]time.Duration{}
 	for name, pid := range pids {
-		used, err := figures.UsageOf(pid)
+		used, err := benchmark.UsageOf(pid)
 		if err != nil {
 			return r, fmt.Errorf("%s: %w", name, err)
 		}

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/identity"
-	"github.com/conclave-dev/conclave/internal/injection"
-	"github.com/conclave-dev/conclave/internal/understudy"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // world is the groups, their pods, and who stands in for their agents.
@@ -33,7 +33,7 @@ type world struct {
 // ledger is one group.
 type ledger struct {
 	key    types.NamespacedName
-	agents []*understudy.Agent
+	agents []*fakeagent.Agent
 	pods   []string
 	// led is who was last decreed to lead.
 	led int
@@ -54,7 +54,7 @@ func address(n int) string { return fmt.Sprintf("127.77.%d.%d", n/perNet, n%perN
 
 func namespaceOf(group int) string { return fmt.Sprintf("bench-%d", group/perNamespace) }
 
-func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *understudy.Wardrobe) (*world, error) {
+func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *fakeagent.Wardrobe) (*world, error) {
 	made := &world{client: c, groups: make([]*ledger, m.options.groups)}
 	for n := 0; n < m.options.groups; n += perNamespace {
 		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(n)}}); err != nil {
@@ -70,7 +70,7 @@ func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *understu
 	work.SetLimit(hands)
 	for n := range made.groups {
 		g := &ledger{key: types.NamespacedName{Namespace: namespaceOf(n), Name: fmt.Sprintf("ledger-%d", n)}}
-		g.agents, g.pods = make([]*understudy.Agent, m.options.members), make([]string, m.options.members)
+		g.agents, g.pods = make([]*fakeagent.Agent, m.options.members), make([]string, m.options.members)
 		made.groups[n] = g
 		for i := range g.pods {
 			g.pods[i] = fmt.Sprintf("%s-%d", g.key.Name, i)
@@ -93,9 +93,9 @@ func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *understu
 func nodeOf(n int) string { return fmt.Sprintf("node-%d", n%nodes) }
 
 // enter makes a pod and its understudy.
-func (w *world) enter(ctx context.Context, g *ledger, member, n int, wardrobe *understudy.Wardrobe) (*understudy.Agent, error) {
+func (w *world) enter(ctx context.Context, g *ledger, member, n int, wardrobe *fakeagent.Wardrobe) (*fakeagent.Agent, error) {
 	ip := address(n)
-	agent, err := understudy.New(understudy.Role{
+	agent, err := fakeagent.New(fakeagent.Role{
 		Namespace: g.key.Namespace, Pod: g.pods[member], Groups: []string{g.key.Name},
 		Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
 	}, wardrobe)
@@ -145,7 +145,7 @@ func injected(pod *corev1.Pod, authorities string) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	operations, err := injection.Patch(before, injection.Settings{
+	operations, err := inject.Patch(before, inject.Settings{
 		AgentImage: "conclave/agent:bench", IdentityURL: "https://conclave-identity." + system + ".svc", Authorities: authorities,
 	})
 	if err != nil {
@@ -234,15 +234,15 @@ func termAt(now time.Time) uint64 { return uint64(now.Sub(epoch) / (100 * time.M
 
 // elect has all agents of a group say that one leads.
 func (g *ledger) elect(coordinator string, term uint64) error {
-	return g.obey(understudy.Decree{Coordinator: coordinator, Term: term, ElectedAt: time.Now()})
+	return g.obey(fakeagent.Decree{Coordinator: coordinator, Term: term, ElectedAt: time.Now()})
 }
 
 // miss has all agents of a group say that nobody leads.
 func (g *ledger) miss(term uint64) error {
-	return g.obey(understudy.Decree{Term: term, Electing: true})
+	return g.obey(fakeagent.Decree{Term: term, Electing: true})
 }
 
-func (g *ledger) obey(d understudy.Decree) error {
+func (g *ledger) obey(d fakeagent.Decree) error {
 	for _, agent := range g.agents {
 		if err := agent.Obey(g.key.Name, d); err != nil {
 			return fmt.Errorf("group %s: %w", g.key, err)
@@ -290,11 +290,11 @@ func (w *world) close() error {
 }
 
 // authorityOf reads the authority that the manager keeps.
-func authorityOf(secret *corev1.Secret) (*understudy.Wardrobe, error) {
+func authorityOf(secret *corev1.Secret) (*fakeagent.Wardrobe, error) {
 	root := identity.Pair{Cert: secret.Data["ca.crt"], Key: secret.Data["ca.key"]}
 	authority, err := identity.ParseAuthority(root)
 	if err != nil {
 		return nil, fmt.Errorf("read the authority in %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return &understudy.Wardrobe{Authority: authority, Authorities: root.Cert}, nil
+	return &fakeagent.Wardrobe{Authority: authority, Authorities: root.Cert}, nil
 }

@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // patience is how long anything may take.
@@ -38,10 +38,10 @@ func demonstrate(ctx context.Context, arguments []string, out io.Writer) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	agents, err := troupe.New(ctx, troupe.Plan{
+	agents, err := agentcluster.New(ctx, agentcluster.Plan{
 		Binary: arguments[1], Folder: folder, Agents: 5, TLS: true,
 		// Who comes back doesn't take over, so that each time one follows the other.
-		Group: troupe.Group{Preemption: &troupe.Preemption{Policy: "Never", StableSeconds: new(int)}},
+		Group: agentcluster.Group{Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: new(int)}},
 	})
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func demonstrate(ctx context.Context, arguments []string, out io.Writer) (err er
 
 // stage is where the agents are shown.
 type stage struct {
-	agents *troupe.Troupe
+	agents *agentcluster.Troupe
 	out    io.Writer
 }
 
@@ -136,7 +136,7 @@ func (s *stage) succession(ctx context.Context, heir string, strike func(context
 	if err != nil {
 		return 0, err
 	}
-	news := make(chan troupe.Seen, 100)
+	news := make(chan agentcluster.Seen, 100)
 	watching := 0
 	for _, name := range s.agents.Running() {
 		if name == before.Coordinator {
@@ -145,7 +145,7 @@ func (s *stage) succession(ctx context.Context, heir string, strike func(context
 		watching++
 		go func() {
 			// A stream that breaks shows in what doesn't arrive.
-			_ = s.agents.Watch(ctx, name, func(seen troupe.Seen) { news <- seen })
+			_ = s.agents.Watch(ctx, name, func(seen agentcluster.Seen) { news <- seen })
 		}()
 	}
 	// Their present states: all of them listen.
@@ -161,7 +161,7 @@ func (s *stage) succession(ctx context.Context, heir string, strike func(context
 }
 
 // announced waits until so many agents have named the coordinator.
-func announced(ctx context.Context, news <-chan troupe.Seen, coordinator string, agents int) (time.Time, error) {
+func announced(ctx context.Context, news <-chan agentcluster.Seen, coordinator string, agents int) (time.Time, error) {
 	known := map[string]bool{}
 	for {
 		select {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/conclave-dev/conclave/internal/podprocess"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 // place is a cluster on this machine that can be maltreated.
@@ -74,7 +74,7 @@ func (c *ownCluster) kubectl(ctx context.Context, arguments ...string) *exec.Cmd
 }
 
 func (c *ownCluster) killAgent(_ context.Context, pod, _ string) error {
-	for _, agent := range podprocess.Agents(clusterName) {
+	for _, agent := range program.Agents(clusterName) {
 		if agent.Pod == pod {
 			return syscall.Kill(agent.PID, syscall.SIGKILL)
 		}

@@ -17,10 +17,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/wire"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Parts are what an agent is made of, besides its config.
@@ -29,8 +29,8 @@ type Parts struct {
 	Life     uint32
 	Listener net.Listener
 	// Security is nil for plain TCP.
-	Security mesh.Security
-	Lists    *lists.Store
+	Security transport.Security
+	Lists    *state.Store
 	Meter    func(group string) group.Meter
 	// Problems, if it isn't nil, says what else is wrong: call Look when it changes.
 	Problems func() []string
@@ -44,7 +44,7 @@ type Parts struct {
 type Agent struct {
 	parts Parts
 	self  string
-	mesh  *mesh.Mesh
+	mesh  *transport.Mesh
 	// reloading is locked for all groups, or shared by those who change one each.
 	// Nothing changes any more when the agent is closed.
 	reloading sync.RWMutex
@@ -76,7 +76,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 			return nil, err
 		}
 	}
-	a.mesh = mesh.New(mesh.Config{
+	a.mesh = transport.New(transport.Config{
 		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
 		Admit: a.admit, Reading: parts.Clock.Reading, Events: a, Changed: a.Look, Log: parts.Log,
 	})
@@ -95,7 +95,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 func (a *Agent) choose(where string, g *config.Group, running *config.List) error {
 	kept := running
 	if kept == nil {
-		last, found, err := a.parts.Lists.Load(lists.KeyOf(g))
+		last, found, err := a.parts.Lists.Load(state.KeyOf(g))
 		if err != nil {
 			return fmt.Errorf("group %s: %w", g.Name, err)
 		}
@@ -103,7 +103,7 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 			kept = &last
 		}
 	}
-	choice, err := lists.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Reading())
+	choice, err := state.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Reading())
 	if err != nil {
 		if where == "" {
 			return err
@@ -114,7 +114,7 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 		a.parts.Log.Warn(choice.Warning, "group", g.Name)
 	}
 	if choice.Save {
-		if err := a.parts.Lists.Save(lists.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
+		if err := a.parts.Lists.Save(state.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 }
 
 func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error {
-	promised, err := a.parts.Lists.Promise(lists.KeyOf(&of), of.Safety.Lease)
+	promised, err := a.parts.Lists.Promise(state.KeyOf(&of), of.Safety.Lease)
 	if err != nil {
 		return err
 	}
@@ -322,14 +322,14 @@ func (a *Agent) admit(peer string, members map[string]string) error {
 	return fmt.Errorf("the certificate of %q is for none of the groups of this agent", peer)
 }
 
-// Letter is for mesh.Events.
+// Letter is for transport.Events.
 func (a *Agent) Letter(from string, letter *wire.Letter) {
 	if g, ok := a.Find(letter.Group); ok {
 		g.Letter(from, letter)
 	}
 }
 
-// Gone is for mesh.Events.
+// Gone is for transport.Events.
 func (a *Agent) Gone(peer string, life uint32) {
 	for _, name := range a.Names() {
 		if g, ok := a.Find(name); ok {

@@ -12,9 +12,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
@@ -36,7 +36,7 @@ func found(t *testing.T, n int, mode office.Mode, algorithm string) (config.Grou
 	listeners := map[string]net.Listener{}
 	var members []config.Member
 	for i := range n {
-		listener, err := mesh.Listen(t.Context(), "127.0.0.1:0")
+		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func found(t *testing.T, n int, mode office.Mode, algorithm string) (config.Grou
 // start starts a life of an agent that keeps its lists in the folder dir.
 func start(t *testing.T, of config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
 	t.Helper()
-	store, err := lists.Open(dir)
+	store, err := state.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/wire"
 )
 
 // house is an agent with what is known of it.
@@ -43,7 +43,7 @@ func settle(t *testing.T, wall func(name string) time.Time) map[string]*house {
 	houses, listeners := map[string]*house{}, map[string]net.Listener{}
 	members := []config.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
 	for i, name := range []string{"b", "c", "d", "e"} {
-		listener, err := mesh.Listen(t.Context(), "127.0.0.1:0")
+		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func settle(t *testing.T, wall func(name string) time.Time) map[string]*house {
 		List: config.List{Version: 1, Members: members},
 	}
 	for i, m := range members[1:] {
-		store, err := lists.Open(t.TempDir())
+		store, err := state.Open(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
@@ -52,7 +52,7 @@ func TestShorterLeaseWaitsForTheLongerOne(t *testing.T) {
 
 	// The longer lease is over, so that the next start waits for the shorter one.
 	for {
-		longest, err := agents["b"].parts.Lists.Promise(lists.KeyOf(&of), after)
+		longest, err := agents["b"].parts.Lists.Promise(state.KeyOf(&of), after)
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func restart(t *testing.T, of config.Group, agent *Agent, life uint32, dir strin
 		if m.Name != self {
 			continue
 		}
-		listener, err := mesh.Listen(t.Context(), m.Address)
+		listener, err := transport.Listen(t.Context(), m.Address)
 		if err != nil {
 			t.Fatal(err)
 		}

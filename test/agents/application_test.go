@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 var (
@@ -22,7 +22,7 @@ var (
 // token, and answers reads from memory as long as it can prove that it still
 // leads: for what remains of the lease, counted from before it asked.
 type application struct {
-	troupe  *troupe.Troupe
+	troupe  *agentcluster.Troupe
 	storage *storage
 	// agent is the name of its agent, bearer its own, another one in each life.
 	agent, bearer string
@@ -51,7 +51,7 @@ type application struct {
 // renewal is how often an application asks whether it still leads.
 const renewal = 25 * time.Millisecond
 
-func startApplication(ctx context.Context, t *troupe.Troupe, s *storage, agent string, life int, endless bool) *application {
+func startApplication(ctx context.Context, t *agentcluster.Troupe, s *storage, agent string, life int, endless bool) *application {
 	a := &application{troupe: t, storage: s, agent: agent, bearer: fmt.Sprintf("%s, life %d", agent, life), endless: endless}
 	a.ctx, a.end = context.WithCancel(ctx)
 	a.parts.Go(a.hold)
@@ -69,7 +69,7 @@ func (a *application) hold() {
 	for a.ctx.Err() == nil {
 		session := ""
 		// Why it ended doesn't matter: whatever it was, the role is gone.
-		_ = a.troupe.Session(a.ctx, a.agent, func(event troupe.SessionEvent) {
+		_ = a.troupe.Session(a.ctx, a.agent, func(event agentcluster.SessionEvent) {
 			if !a.gate.pass(a.ctx) {
 				return
 			}

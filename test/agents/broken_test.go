@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // soon is the deadline of all that a test waits for.
@@ -28,10 +28,10 @@ func soon(t *testing.T) context.Context {
 }
 
 // three are agents that keep a coordinator that is well.
-func three(t *testing.T) *troupe.Troupe {
+func three(t *testing.T) *agentcluster.Troupe {
 	t.Helper()
-	return troupe.Assemble(t, troupe.Plan{Agents: 3, TLS: true, Group: troupe.Group{
-		Safety: &troupe.Safety{Mode: "Majority", LeaseMillis: leaseMillis}, Preemption: &troupe.Preemption{Policy: "Never"}, Timing: &timing,
+	return agentcluster.Assemble(t, agentcluster.Plan{Agents: 3, TLS: true, Group: agentcluster.Group{
+		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: leaseMillis}, Preemption: &agentcluster.Preemption{Policy: "Never"}, Timing: &timing,
 	}})
 }
 
@@ -124,7 +124,7 @@ func smallDisk(t *testing.T) (folder string, enlarge func()) {
 func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 	folder, enlarge := smallDisk(t)
 	ctx, agents := soon(t), three(t)
-	if err := agents.WriteConfig("a", func(f *troupe.File) { f.State = folder }); err != nil {
+	if err := agents.WriteConfig("a", func(f *agentcluster.File) { f.State = folder }); err != nil {
 		t.Fatal(err)
 	}
 	if err := agents.Start(); err != nil {
@@ -134,7 +134,7 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range agents.Names() {
-		if err := agents.WriteConfig(name, func(f *troupe.File) {
+		if err := agents.WriteConfig(name, func(f *agentcluster.File) {
 			f.Groups[0].Version = 2
 			f.Groups[0].Members[0].Priority++
 		}); err != nil {
@@ -142,7 +142,7 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 		}
 	}
 	complaint := syscall.ENOSPC.Error()
-	if err := troupe.Await(ctx, func(ctx context.Context) error {
+	if err := agentcluster.Await(ctx, func(ctx context.Context) error {
 		if said, err := ready(ctx, agents, "a"); err != nil || !strings.Contains(said, complaint) {
 			return fmt.Errorf("a says that it is %q, %w", said, err)
 		}
@@ -161,7 +161,7 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 	}
 	enlarge()
 	awaitVersion(t, agents, "a", 2)
-	if err := troupe.Await(ctx, func(ctx context.Context) error {
+	if err := agentcluster.Await(ctx, func(ctx context.Context) error {
 		if said, err := ready(ctx, agents, "a"); err != nil || said != "ok" {
 			return fmt.Errorf("a says that it is %q, %w", said, err)
 		}
@@ -179,9 +179,9 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 	}
 }
 
-func awaitVersion(t *testing.T, agents *troupe.Troupe, name string, version uint32) {
+func awaitVersion(t *testing.T, agents *agentcluster.Troupe, name string, version uint32) {
 	t.Helper()
-	if err := troupe.Await(soon(t), func(ctx context.Context) error {
+	if err := agentcluster.Await(soon(t), func(ctx context.Context) error {
 		status, err := agents.Status(ctx, name)
 		if err == nil && status.Version != version {
 			err = fmt.Errorf("%s goes by version %d", name, status.Version)
@@ -193,7 +193,7 @@ func awaitVersion(t *testing.T, agents *troupe.Troupe, name string, version uint
 }
 
 // ready asks an agent whether it is ready.
-func ready(ctx context.Context, agents *troupe.Troupe, name string) (string, error) {
+func ready(ctx context.Context, agents *agentcluster.Troupe, name string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+agents.Agent(name).API+"/readyz", nil)
 	if err != nil {
 		return "", err

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // weather strikes a ledger with faults that it draws from a seed. Processes
@@ -264,11 +264,11 @@ func (w *weather) deafen() (string, mend, error) {
 	names := w.shuffled()
 	at := 2 + w.rng.IntN(len(names)-1)
 	mute := w.rng.IntN(2) == 0
-	var cuts []troupe.Cut
+	var cuts []agentcluster.Cut
 	for _, other := range names[1:at] {
-		cut := troupe.Cut{From: other, To: names[0]}
+		cut := agentcluster.Cut{From: other, To: names[0]}
 		if mute {
-			cut = troupe.Cut{From: names[0], To: other}
+			cut = agentcluster.Cut{From: names[0], To: other}
 		}
 		cuts = append(cuts, cut)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 // ledger is a group of agents with an application each, the storage that their
@@ -19,7 +19,7 @@ import (
 type ledger struct {
 	t       *testing.T
 	ctx     context.Context
-	troupe  *troupe.Troupe
+	troupe  *agentcluster.Troupe
 	storage *storage
 	history *history
 	// name tells it from others in one test.
@@ -41,7 +41,7 @@ type ledger struct {
 
 // timing is short, so that many faults fit into a minute. An application has
 // longer to stop than a lease lasts.
-var timing = troupe.Timing{HeartbeatMillis: 20, DrainMillis: 300}
+var timing = agentcluster.Timing{HeartbeatMillis: 20, DrainMillis: 300}
 
 const leaseMillis = 150
 
@@ -51,13 +51,13 @@ func openLedger(t *testing.T, mode string, agents int, policy string) *ledger {
 	if policy == "WhenStable" {
 		stable = 1
 	}
-	group := troupe.Group{
-		Safety:     &troupe.Safety{Mode: mode, LeaseMillis: leaseMillis},
-		Preemption: &troupe.Preemption{Policy: policy, StableSeconds: &stable},
+	group := agentcluster.Group{
+		Safety:     &agentcluster.Safety{Mode: mode, LeaseMillis: leaseMillis},
+		Preemption: &agentcluster.Preemption{Policy: policy, StableSeconds: &stable},
 		Timing:     &timing,
 	}
 	l := &ledger{
-		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, troupe: troupe.Assemble(t, troupe.Plan{Agents: agents, TLS: true, Group: group}),
+		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, troupe: agentcluster.Assemble(t, agentcluster.Plan{Agents: agents, TLS: true, Group: group}),
 		storage: newStorage(), history: newHistory(), applications: map[string]*application{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,7 +193,7 @@ func (l *ledger) recover() error {
 	if _, err := l.troupe.AwaitCoordinator(ctx); err != nil {
 		return err
 	}
-	return troupe.Await(ctx, func(context.Context) error {
+	return agentcluster.Await(ctx, func(context.Context) error {
 		if _, now := l.storage.counts(); now == before {
 			return errors.New("the coordinator's application accepts no write")
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
 var (
@@ -19,7 +19,7 @@ var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "what the faults are drawn from")
 )
 
-func TestMain(m *testing.M) { troupe.Main(m) }
+func TestMain(m *testing.M) { agentcluster.Main(m) }
 
 // forecast is what strikes one ledger.
 func forecast(l *ledger, stream int, kinds []kind) *weather {
@@ -36,7 +36,7 @@ var houses = []struct {
 // see registers that behave as if there were one copy of them, although the
 // coordinator answers reads from memory.
 func TestRegistersAreLinearizable(t *testing.T) {
-	troupe.NeedPartitions(t)
+	agentcluster.NeedPartitions(t)
 	for _, mode := range []string{"Majority", "Strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Logf("to have the same faults: go test ./test/agents -run '%s' -faults %d -seed %d", t.Name(), *faults, *seed)
@@ -90,7 +90,7 @@ func (l *ledger) endure(w *weather, count int) {
 // TestCheckerSeesTwoCoordinators: in Available mode, a partition has two of
 // them. If nobody noticed that, the other test would prove nothing.
 func TestCheckerSeesTwoCoordinators(t *testing.T) {
-	troupe.NeedPartitions(t)
+	agentcluster.NeedPartitions(t)
 	l := openLedger(t, "Available", 3, "Always")
 	// The former coordinator may try to write before it reads, and be fenced off.
 	const attempts = 20
@@ -125,7 +125,7 @@ func (l *ledger) awaitViolation(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
 	var seen error
-	_ = troupe.Await(ctx, func(context.Context) error {
+	_ = agentcluster.Await(ctx, func(context.Context) error {
 		if seen = l.history.verifyRegister(int(l.register.Load())); seen == nil {
 			return errors.New("all is well")
 		}

@@ -16,13 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/conclave-dev/conclave/internal/podprocess"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 // askEvery is how often an agent that leads is asked.
 const askEvery = 5 * time.Millisecond
 
-type process = podprocess.Process
+type process = program.Process
 
 // answer is what an agent said when it was asked who leads.
 type answer struct {
@@ -82,7 +82,7 @@ func (o *observer) look(ctx context.Context, asking *sync.WaitGroup) {
 
 // processes are the agents of the group that run in the cluster.
 func (o *observer) processes() []process {
-	return slices.DeleteFunc(podprocess.Agents(o.cluster), func(p process) bool { return !strings.HasPrefix(p.Pod, o.group+"-") })
+	return slices.DeleteFunc(program.Agents(o.cluster), func(p process) bool { return !strings.HasPrefix(p.Pod, o.group+"-") })
 }
 
 // ask asks one agent for as long as it lives.

@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/conclave-dev/conclave/internal/reliance"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
 
 // install has the API server know a kind of others, from the module that kinds/go.mod pins.
 func install(t *testing.T, module, crd string) {
 	t.Helper()
-	if err := reliance.OnFolder("kinds"); err != nil {
+	if err := program.DependOnFolder("kinds"); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", module)

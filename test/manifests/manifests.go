@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/conclave-dev/conclave/internal/reliance"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 // Build builds a folder with kustomize, from the root of the repository.
@@ -23,7 +23,7 @@ func Build(ctx context.Context, root, folder string) ([]*unstructured.Unstructur
 		return nil, err
 	}
 	for _, read := range []string{"config", filepath.Join("hack", "tools", "kustomize")} { // For one folder is built from others.
-		if err := reliance.OnFolder(filepath.Join(root, read)); err != nil {
+		if err := program.DependOnFolder(filepath.Join(root, read)); err != nil {
 			return nil, err
 		}
 	}

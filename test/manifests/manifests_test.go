@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/conclave-dev/conclave/internal/apiserver"
-	"github.com/conclave-dev/conclave/internal/reliance"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
 
@@ -284,7 +284,7 @@ func TestCertManagerCanMakeTheWebhooksCertificate(t *testing.T) {
 func installer(t *testing.T, variables ...string) (string, []*unstructured.Unstructured) {
 	t.Helper()
 	for _, read := range []string{"Makefile", "config", "hack/tools"} {
-		if err := reliance.OnFolder(filepath.Join(root, read)); err != nil {
+		if err := program.DependOnFolder(filepath.Join(root, read)); err != nil {
 			t.Fatal(err)
 		}
 	}

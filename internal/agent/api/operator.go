@@ -7,8 +7,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // Subordinate is an agent as its operator sees it.

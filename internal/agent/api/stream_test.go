@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/loopback"
+	"github.com/conclave-dev/conclave/internal/testing/testnet"
 )
 
 func TestWatchTellsChangesInOrder(t *testing.T) {
@@ -118,7 +118,7 @@ func TestWhatTakesLongOutlivesTheDeadlines(t *testing.T) {
 				return group.Leader{}, ctx.Err()
 			}
 		}
-		var host loopback.Host
+		var host testnet.Host
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		listener := host.Listen()

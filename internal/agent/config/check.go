@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // Check looks at the files that the configuration names, and returns Complaints

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 func TestCheckLooksAtTheFiles(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/conclave-dev/conclave/internal/wire"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
 )
 
 // agrees reports whether a peer goes by the same rules. One that doesn't isn't

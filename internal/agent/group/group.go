@@ -21,11 +21,11 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // mailMax bounds what waits for the group. Peers that send more have to wait.
@@ -33,7 +33,7 @@ const mailMax = 1024
 
 // Post carries letters to peers.
 type Post interface {
-	Send(to string, parcel mesh.Parcel) bool
+	Send(to string, parcel transport.Parcel) bool
 	Connected(name string) bool
 	// RoundTrip is how long the way to a peer and back takes at most, 0 if that
 	// isn't known.

@@ -1,9 +1,9 @@
 package group
 
 import (
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/wire"
 )
 
 // Letter takes what a peer has written. A letter that names more than there are
@@ -48,7 +48,7 @@ func (g *Group) send(m *election.Message) {
 	g.cfg.Meter.Sent(m.Kind)
 	letter := g.names.letter(m)
 	letter.Group, letter.Version, letter.Digest, letter.Charter = g.cfg.Group.Name, g.list.Version, g.digest, g.charter
-	parcel := mesh.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: letter})}
+	parcel := transport.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: letter})}
 	returned := *m
 	if m.Kind.Counts() {
 		parcel.Back = func() { _ = g.do(func() { g.undelivered(returned) }) }

@@ -6,9 +6,9 @@ import (
 	"hash/fnv"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/wire"
 )
 
 // names gives the members the numbers by which the Machine knows them. A name

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/control"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // reporter notices what is new for whoever wants to know all that the group does.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/wire"
 )
 
 // town is some groups' agents, with a post between them that loses nothing
@@ -38,7 +38,7 @@ type desk struct {
 	name string
 }
 
-func (d desk) Send(to string, parcel mesh.Parcel) bool {
+func (d desk) Send(to string, parcel transport.Parcel) bool {
 	d.town.mu.Lock()
 	g := d.town.groups[to]
 	cut := d.town.cut[d.name] || d.town.cut[to]

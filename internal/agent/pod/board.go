@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // board is where the reports of all groups are put up, for whoever reads them.

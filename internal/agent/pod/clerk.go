@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // The waits between attempts to enrol, and before the next renewal at least.

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/durable"
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // credentials are the agent's certificate with its key, and whom it trusts. They
@@ -61,14 +61,14 @@ func (c *credentials) since() time.Time {
 func (c *credentials) keep(pair identity.Pair, authorities []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := durable.Replace(c.path("authorities.pem"), authorities); err != nil {
+	if err := state.ReplaceFile(c.path("authorities.pem"), authorities); err != nil {
 		return fmt.Errorf("keep the authorities: %w", err)
 	}
 	c.answered = authorities
 	if err := c.trust(); err != nil {
 		return err
 	}
-	if err := durable.Replace(c.path("identity.pem"), append(bytes.Clone(pair.Cert), pair.Key...)); err != nil {
+	if err := state.ReplaceFile(c.path("identity.pem"), append(bytes.Clone(pair.Cert), pair.Key...)); err != nil {
 		return fmt.Errorf("keep the certificate: %w", err)
 	}
 	return nil
@@ -92,7 +92,7 @@ func (c *credentials) trust() error {
 	if err == nil && bytes.Equal(before, text) {
 		return nil
 	}
-	if err := durable.Replace(c.path("trusted.pem"), text); err != nil {
+	if err := state.ReplaceFile(c.path("trusted.pem"), text); err != nil {
 		return fmt.Errorf("keep whom to trust: %w", err)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
+	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
 const (
@@ -200,7 +200,7 @@ func (d *desk) take(ctx context.Context, a *agent.Agent, t *task) error {
 	}
 	err := d.follow(ctx, a, t)
 	if err == nil && another {
-		err = d.lists.Remove(lists.Key{Group: d.group, UID: before.UID})
+		err = d.lists.Remove(state.Key{Group: d.group, UID: before.UID})
 	}
 	return err
 }
@@ -268,7 +268,7 @@ func (d *desk) leave(ctx context.Context, a *agent.Agent, uid string) error {
 	if err := d.keep(before); err != nil {
 		return err
 	}
-	return d.lists.Remove(lists.Key{Group: d.group, UID: uid})
+	return d.lists.Remove(state.Key{Group: d.group, UID: uid})
 }
 
 // stop leaves the group, if the agent takes part.

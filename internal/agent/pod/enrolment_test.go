@@ -14,8 +14,8 @@ import (
 
 	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/agent/api"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // waits for what readyz says.

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/durable"
+	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
 // What was taken over last in a group is in GROUP.document in the state folder.
@@ -62,7 +62,7 @@ func (k keeper) load(group string) (kept, error) {
 func (k keeper) save(group string, of kept) error {
 	body, err := json.Marshal(of)
 	if err == nil {
-		err = durable.Replace(k.path(group), append(fmt.Appendf(nil, "%s%x\n", header, sha256.Sum256(body)), body...))
+		err = state.ReplaceFile(k.path(group), append(fmt.Appendf(nil, "%s%x\n", header, sha256.Sum256(body)), body...))
 	}
 	if err != nil {
 		return fmt.Errorf("keep the document of group %s: %w", group, err)

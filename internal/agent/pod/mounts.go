@@ -11,8 +11,8 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/folder"
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/agent/filewatch"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // mounts are the documents and authorities that kubelet puts into the pod, and
@@ -33,7 +33,7 @@ type mounts struct {
 // watch looks whenever something has changed, until ctx ends. Only then is there
 // news: who was refused a certificate mustn't ask all the time.
 func (m *mounts) watch(ctx context.Context) {
-	folder.Follow(ctx, m.folder, m.log, func(happened bool) bool {
+	filewatch.Follow(ctx, m.folder, m.log, func(happened bool) bool {
 		m.look()
 		if happened {
 			m.news()

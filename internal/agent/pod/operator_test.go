@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestNonsenseIsRefusedInOneLine, and changes nothing.

@@ -23,18 +23,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/agent/mesh"
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // pod is one life of an agent.
 type pod struct {
 	settings  *Settings
 	life      uint32
-	lists     *lists.Store
+	lists     *state.Store
 	board     *board
 	registrar *registrar
 	clerk     *clerk
@@ -53,7 +53,7 @@ const garbage = 50
 // from the first moment on.
 func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	debug.SetGCPercent(garbage)
-	store, err := lists.Open(s.State)
+	store, err := state.Open(s.State)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (p *pod) takePart(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	operator, err := mesh.Listen(ctx, p.settings.Operator)
+	operator, err := transport.Listen(ctx, p.settings.Operator)
 	if err != nil {
 		return fmt.Errorf("await the operator: %w", err)
 	}
@@ -131,14 +131,14 @@ func (p *pod) takePart(ctx context.Context) error {
 // start makes the agent, in no group yet.
 func (p *pod) start(ctx context.Context, files *identity.Files) (*agent.Agent, error) {
 	s := p.settings
-	listener, err := mesh.Listen(ctx, s.Peers)
+	listener, err := transport.Listen(ctx, s.Peers)
 	if err != nil {
 		return nil, fmt.Errorf("await peers: %w", err)
 	}
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.State}
 	a, err := agent.New(ctx, c, agent.Parts{
 		Clock: clock.New(time.Now()), Life: p.life, Listener: listener, Lists: p.lists,
-		Security: mesh.Certificates{Files: files, Domain: s.Namespace}, Problems: p.clerk.Problems,
+		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: p.clerk.Problems,
 		Meter: func(of string) group.Meter { return p.metrics.Of(of) }, Tell: p.board.post, Log: p.log,
 	})
 	if err != nil {

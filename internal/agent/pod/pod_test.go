@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/identity"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // TestAPodBeginsAndReports: enrolment brings the certificate and the documents, the

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/agent/troupe"
-	"github.com/conclave-dev/conclave/internal/control"
-	"github.com/conclave-dev/conclave/internal/reliance"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
 // run runs the agent as a process of its own.
@@ -49,10 +49,10 @@ func (g *guest) run(binary string) *exec.Cmd {
 // built is the agent as users get it.
 func built(t *testing.T) string {
 	t.Helper()
-	if err := reliance.OnProgram(t.Context(), "../../..", "./cmd/agent"); err != nil {
+	if err := program.DependOnProgram(t.Context(), "../../..", "./cmd/agent"); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := troupe.Build(t.Context(), t.TempDir(), false)
+	binary, err := agentcluster.Build(t.Context(), t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/lists"
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // registrar decides which groups the agent takes part in, by the documents that it
@@ -23,7 +23,7 @@ type registrar struct {
 	self   string
 	probe  *config.Probe
 	keeper keeper
-	lists  *lists.Store
+	lists  *state.Store
 	board  *board
 	log    *slog.Logger
 	desks  map[string]*desk
@@ -35,7 +35,7 @@ type registrar struct {
 }
 
 // newRegistrar knows what is kept of the pod's groups.
-func newRegistrar(s *Settings, store *lists.Store, board *board, log *slog.Logger) *registrar {
+func newRegistrar(s *Settings, store *state.Store, board *board, log *slog.Logger) *registrar {
 	r := &registrar{
 		self: s.Pod, probe: s.Probe, keeper: keeper{s.State}, lists: store, board: board, log: log,
 		desks: map[string]*desk{}, problems: map[[2]string]string{},

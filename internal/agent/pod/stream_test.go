@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/control"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // stream is the stream of reports of one agent.

@@ -5,19 +5,19 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/fuzz"
 	"github.com/conclave-dev/conclave/internal/election/office"
-	"github.com/conclave-dev/conclave/internal/election/ordeal"
 )
 
 // fuzz puts an office of the mode through the ordeal; the first bytes choose
 // the election inside and how it is configured.
-func fuzz(f *testing.F, mode office.Mode) {
-	for i, seed := range ordeal.Seeds()[:90] {
+func fuzzMachine(f *testing.F, mode office.Mode) {
+	for i, seed := range fuzz.Seeds()[:90] {
 		f.Add(byte(i), byte(i/6), seed)
 	}
 	f.Fuzz(func(t *testing.T, inside, options byte, data []byte) {
 		algorithms := catalog.All()
-		err := ordeal.Run(data, func(c election.Config, start election.Tick) (election.Machine, error) {
+		err := fuzz.Run(data, func(c election.Config, start election.Tick) (election.Machine, error) {
 			oc := office.Config{
 				Config: c, Elect: algorithms[int(inside)%len(algorithms)].New, Mode: mode,
 				Lease: 50, Heartbeat: 10, Patience: 25, Stagger: 3, Stable: 20, Drain: 7,
@@ -34,8 +34,8 @@ func fuzz(f *testing.F, mode office.Mode) {
 	})
 }
 
-func FuzzAvailable(f *testing.F) { fuzz(f, office.Available) }
+func FuzzAvailable(f *testing.F) { fuzzMachine(f, office.Available) }
 
-func FuzzMajority(f *testing.F) { fuzz(f, office.Majority) }
+func FuzzMajority(f *testing.F) { fuzzMachine(f, office.Majority) }
 
-func FuzzStrict(f *testing.F) { fuzz(f, office.Strict) }
+func FuzzStrict(f *testing.F) { fuzzMachine(f, office.Strict) }

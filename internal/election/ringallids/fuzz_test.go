@@ -4,17 +4,17 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/ordeal"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/fuzz"
 	"github.com/conclave-dev/conclave/internal/election/ringallids"
 )
 
 func FuzzMachine(f *testing.F) {
-	for _, seed := range ordeal.Seeds() {
+	for _, seed := range fuzz.Seeds() {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		makes := func(c election.Config, _ election.Tick) (election.Machine, error) { return ringallids.New(c) }
-		if err := ordeal.Run(data, makes); err != nil {
+		if err := fuzz.Run(data, makes); err != nil {
 			t.Fatal(err)
 		}
 	})

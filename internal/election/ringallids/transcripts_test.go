@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/script"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/transcript"
 )
 
 // forwarder is a machine that breaks rule 2: it forwards what it got first, and
@@ -32,7 +32,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			group := script.New(script.Wrong{"forward-first": forwardFirst})
+			group := transcript.New(transcript.Wrong{"forward-first": forwardFirst})
 			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
 				command := []string{d.Cmd}
 				for _, arg := range d.CmdArgs {

@@ -1,0 +1,29 @@
+package benchmark
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Machine is what was measured on.
+type Machine struct {
+	Cores  int    `json:"cores"`
+	Go     string `json:"go"`
+	Kernel string `json:"kernel"`
+}
+
+// ThisMachine is the one that this runs on.
+func ThisMachine() Machine {
+	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err == nil {
+		m.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	return m
+}
+
+func (m Machine) String() string {
+	return fmt.Sprintf("%d cores, Linux %s, %s", m.Cores, m.Kernel, m.Go)
+}

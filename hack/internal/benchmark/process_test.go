@@ -1,0 +1,32 @@
+package benchmark
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestUsageOfThisProcess(t *testing.T) {
+	before, err := UsageOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.Resident < 1<<20 || before.Peak < before.Resident/2 || before.CPU <= 0 {
+		t.Errorf("this process has used %+v", before)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		after, err := UsageOf(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after.CPU > before.CPU {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a minute of looking costs no time")
+		}
+	}
+	if _, err := UsageOf(-1); err == nil {
+		t.Error("there is a process -1")
+	}
+}

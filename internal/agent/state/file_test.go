@@ -1,0 +1,48 @@
+package state_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/agent/state"
+)
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, text := range []string{"first and long", "second"} {
+		if err := state.ReplaceFile(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("it has %q, %v", got, err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	for range 2 {
+		if err := state.RemoveFile(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("there are %v, %v", files, err)
+	}
+}
+
+// TestWhatCanNotBeReplacedStaysAsItIs.
+func TestWhatCanNotBeReplacedStaysAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "folder")
+	if err := os.MkdirAll(filepath.Join(path, "in use"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.ReplaceFile(path, []byte("text")); err == nil {
+		t.Error("a folder was replaced by a file")
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || files[0].Name() != "folder" {
+		t.Errorf("there are %v, %v", files, err)
+	}
+}

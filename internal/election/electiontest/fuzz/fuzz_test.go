@@ -1,0 +1,193 @@
+package fuzz_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/fuzz"
+)
+
+// broken is a bully with one thing wrong; a nil part is as it should be.
+type broken struct {
+	election.Machine
+
+	step   func(m *broken, in election.Input, out *election.Output)
+	clone  func(m *broken) election.Machine
+	encode func(m *broken, b []byte, now election.Tick) []byte
+	rows   func(rows []election.Row) []election.Row
+	status func(m *broken) election.Status
+
+	steps int
+	kept  []election.ID
+}
+
+func (m *broken) Step(in election.Input, out *election.Output) {
+	m.steps++
+	m.Machine.Step(in, out)
+	if m.step != nil {
+		m.step(m, in, out)
+	}
+}
+
+func (m *broken) Clone() election.Machine {
+	if m.clone != nil {
+		return m.clone(m)
+	}
+	c := *m
+	c.Machine = m.Machine.Clone()
+	return &c
+}
+
+func (m *broken) Encode(b []byte, now election.Tick) []byte {
+	b = m.Machine.Encode(b, now)
+	if m.encode != nil {
+		b = m.encode(m, b, now)
+	}
+	return b
+}
+
+func (m *broken) Rows(rows []election.Row) []election.Row {
+	rows = m.Machine.Rows(rows)
+	if m.rows != nil {
+		rows = m.rows(rows)
+	}
+	return rows
+}
+
+func (m *broken) Status() election.Status {
+	if m.status != nil {
+		return m.status(m)
+	}
+	return m.Machine.Status()
+}
+
+// change is what a machine does to each message that it sends.
+func change(how func(*election.Message)) func(*broken, election.Input, *election.Output) {
+	return func(_ *broken, _ election.Input, out *election.Output) {
+		for i := range out.Send {
+			how(&out.Send[i])
+		}
+	}
+}
+
+// Every rule of the ordeal finds a machine that breaks it. The words are those by
+// which the rule says so.
+func TestTheOrdealFindsBrokenMachines(t *testing.T) {
+	calls := 0
+	for words, wrong := range map[string]broken{
+		"messages in one step": {step: func(_ *broken, _ election.Input, out *election.Output) {
+			for range 6 {
+				out.Send = append(out.Send, out.Send...)
+			}
+		}},
+		"events in one step": {step: func(_ *broken, _ election.Input, out *election.Output) {
+			for range 40 {
+				out.Tell(election.Skipped, 1, 1)
+			}
+		}},
+		"sent by":                   {step: change(func(m *election.Message) { m.From++ })},
+		"to nobody":                 {step: change(func(m *election.Message) { m.To += 100 })},
+		"there is no such term":     {step: change(func(m *election.Message) { m.Term = election.MaxTerm + 1 })},
+		"there is no such kind":     {step: change(func(m *election.Message) { m.Kind = election.NoKind })},
+		"its logical clock says":    {step: change(func(m *election.Message) { m.Lamport = 7 })},
+		"a list of":                 {step: change(func(m *election.Message) { m.List = make([]election.ID, 100) })},
+		"not after the message":     {step: late},
+		"goes back":                 {status: func(m *broken) election.Status { return election.Status{Term: election.Term(9 - m.steps%2)} }},
+		"which doesn't exist":       {status: func(*broken) election.Status { return election.Status{Term: election.MaxTerm + 1} }},
+		"it has a token":            {status: func(*broken) election.Status { return election.Status{Token: 1} }},
+		"rows for":                  {rows: func(rows []election.Row) []election.Row { return rows[1:] }},
+		"not in order of rank":      {rows: backwards},
+		"coordinators in one table": {rows: allLead},
+		"changes the original":      {clone: func(m *broken) election.Machine { return m }},
+		"a copy is encoded":         {clone: func(m *broken) election.Machine { return m.Machine.Clone() }, encode: mark},
+		"different outputs": {step: func(_ *broken, _ election.Input, out *election.Output) {
+			calls++
+			out.Tell(election.Skipped, election.Term(calls), 1)
+		}},
+		"when the clock started": {encode: func(_ *broken, b []byte, now election.Tick) []byte { return election.AppendNumber(b, uint64(now)) }},
+		"the output depends": {step: func(_ *broken, in election.Input, out *election.Output) {
+			out.Tell(election.Skipped, election.Term(in.Now), 1)
+		}},
+		"answer differently":     {step: secret},
+		"may not stand":          {step: greedy},
+		"shares memory with":     {step: keep, encode: func(m *broken, b []byte, _ election.Tick) []byte { return election.IDs(m.kept).Encode(b) }},
+		"refused when its clock": {},
+	} {
+		t.Run(words, func(t *testing.T) {
+			for _, seed := range fuzz.Seeds() {
+				err := fuzz.Run(seed, func(c election.Config, start election.Tick) (election.Machine, error) {
+					if strings.HasPrefix(words, "refused") && start > 0 {
+						return nil, errors.New("too late")
+					}
+					m, err := catalog.All()[0].New(c)
+					b := wrong
+					b.Machine = m
+					return &b, err
+				})
+				if err != nil && strings.Contains(err.Error(), words) {
+					return
+				}
+			}
+			t.Fatal("not found")
+		})
+	}
+}
+
+func late(_ *broken, in election.Input, out *election.Output) {
+	if in.Kind == election.Receive && in.Message.Lamport > 0 {
+		for i := range out.Send {
+			out.Send[i].Lamport = in.Message.Lamport
+		}
+	}
+}
+
+func backwards(rows []election.Row) []election.Row {
+	last := len(rows) - 1
+	rows[0], rows[last] = rows[last], rows[0]
+	return rows
+}
+
+func allLead(rows []election.Row) []election.Row {
+	for i := range rows {
+		rows[i].Status = election.Coordinating
+	}
+	return rows
+}
+
+// secret remembers something of an input that its code doesn't tell.
+func secret(m *broken, in election.Input, out *election.Output) {
+	if len(m.kept) > 0 {
+		out.Tell(election.Skipped, 1, m.kept[0])
+	}
+	m.kept = []election.ID{in.Peer}
+}
+
+func greedy(_ *broken, in election.Input, out *election.Output) {
+	if in.Kind == election.Withdraw {
+		out.Tell(election.Tenure, 1, 1)
+	}
+}
+
+func mark(_ *broken, b []byte, _ election.Tick) []byte { return append(b, 1) }
+
+func keep(m *broken, in election.Input, _ *election.Output) {
+	if len(in.Message.List) > 0 {
+		m.kept = in.Message.List
+	}
+}
+
+// The machine that all of these are made from passes.
+func TestTheOrdealLetsARightMachinePass(t *testing.T) {
+	for _, seed := range fuzz.Seeds() {
+		err := fuzz.Run(seed, func(c election.Config, _ election.Tick) (election.Machine, error) {
+			m, err := catalog.All()[0].New(c)
+			return &broken{Machine: m}, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package transcript_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/transcript"
+)
+
+// A mistake in a transcript shows in it, instead of being taken for silence.
+func TestMistakesAreTold(t *testing.T) {
+	for commands, want := range map[string]string{
+		"\n":                                "error: an empty command\n",
+		"elect":                             "error: unknown command \"elect\"\n",
+		"campaign 1":                        "error: there is no process 1\n",
+		"deliver":                           "error: no such message flies\n",
+		"group algorithm=Raft n=2":          "error: unknown algorithm \"Raft\": choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip\n",
+		"group algorithm=Bully":             "error: a member list needs at least one member\n",
+		"inject kind=HELLO to=1":            "error: unknown kind \"HELLO\"\n",
+		"inject kind=OK to=1":               "error: there is no process 1\n",
+		"group algorithm=Bully n=1 wrong=x": "error: no machine is wrong in this way: x\n",
+	} {
+		if got := transcript.New(nil).Run(commands); got != want {
+			t.Errorf("%q answers %q, want %q", commands, got, want)
+		}
+	}
+}
+
+// chatter is a machine that answers every message with itself.
+type chatter struct{ election.Machine }
+
+func (chatter) Step(_ election.Input, out *election.Output) {
+	out.Send = append(out.Send, election.Message{Kind: election.OK, From: 1, To: 1})
+}
+
+func TestMessagesThatNeverEnd(t *testing.T) {
+	group := transcript.New(transcript.Wrong{"chatter": func(m election.Machine) election.Machine { return chatter{m} }})
+	group.Run("group algorithm=Bully n=1 wrong=chatter\ncampaign 1")
+	if got, want := group.Run("deliver all quietly"), "error: the messages never end\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

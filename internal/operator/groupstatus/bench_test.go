@@ -1,0 +1,52 @@
+package groupstatus
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// thousand is the largest group, with all of its agents heard.
+func thousand() *scene {
+	s := newScene(1)
+	s.names, s.List.Members = nil, nil
+	for i := range v1.MaxMembers {
+		name := fmt.Sprint("ledger-", i)
+		s.names = append(s.names, name)
+		s.List.Members = append(s.List.Members, v1.Member{Pod: name, Priority: int32(i + 1)})
+		s.run(name)
+	}
+	for _, name := range s.names {
+		s.hear(name)
+	}
+	return s
+}
+
+func BenchmarkMake(b *testing.B) {
+	b.Run("elected", func(b *testing.B) {
+		s := thousand()
+		s.lead(s.names[999])
+		s.make()
+		for b.Loop() {
+			Make(s.Facts)
+		}
+	})
+	// All tables count while nobody leads.
+	b.Run("electing", func(b *testing.B) {
+		s := thousand()
+		for b.Loop() {
+			Make(s.Facts)
+		}
+	})
+	b.Run("one list settles", func(b *testing.B) {
+		s := thousand()
+		s.lead(s.names[999])
+		s.List = &v1.MemberList{
+			Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+		}
+		for b.Loop() {
+			Make(s.Facts)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package groupstatus
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// finding is what one check has found: nothing, if it has no reason.
+type finding struct {
+	status  metav1.ConditionStatus
+	reason  v1.Reason
+	message string
+}
+
+func good(reason v1.Reason, message string) finding {
+	return finding{metav1.ConditionTrue, reason, message}
+}
+
+func bad(reason v1.Reason, message string) finding {
+	return finding{metav1.ConditionFalse, reason, message}
+}
+
+func unknown(message string) finding {
+	return finding{metav1.ConditionUnknown, v1.ReasonNoReports, message}
+}
+
+// judge makes the conditions, and returns when to look again, if ever.
+func (h *hearing) judge(conditions *[]metav1.Condition) (again time.Time) {
+	elected, once := h.elected()
+	agreed, later := h.agreed()
+	if again = once; again.IsZero() || !later.IsZero() && later.Before(again) {
+		again = later
+	}
+	connected := h.connected()
+	// What hasn't been asked may still be as bad as it was.
+	agreed, connected = h.unlessUnasked(v1.Agreed, agreed), h.unlessUnasked(v1.AgentsConnected, connected)
+	ready := h.ready(elected, agreed, connected)
+	if led := h.Group.Status.Coordinator != nil; len(h.voices) == 0 && led == (h.coordinator != nil) {
+		elected = h.unlessUnasked(v1.CoordinatorElected, elected)
+		if kept := h.unlessUnasked(v1.Ready, ready); kept.status != metav1.ConditionTrue || h.up() == len(h.rows) {
+			ready = kept // But all isn't well with a member of whom nothing was known.
+		}
+	}
+	for _, c := range []struct {
+		of v1.ConditionType
+		finding
+	}{{v1.Ready, ready}, {v1.CoordinatorElected, elected}, {v1.Agreed, agreed}, {v1.AgentsConnected, connected}} {
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: string(c.of), Status: c.status, Reason: string(c.reason), Message: c.message,
+			ObservedGeneration: h.Group.Generation,
+			LastTransitionTime: metav1.NewTime(h.Now.UTC().Truncate(time.Second)),
+		})
+	}
+	return again
+}
+
+// was is a condition as it stands in the status, nil if it doesn't.
+func (h *hearing) was(of v1.ConditionType) *metav1.Condition {
+	return meta.FindStatusCondition(h.Group.Status.Conditions, string(of))
+}
+
+// unlessUnasked is a finding, unless somebody hasn't been asked and there is no bad
+// news in it: then what was known stays.
+func (h *hearing) unlessUnasked(of v1.ConditionType, found finding) finding {
+	was := h.was(of)
+	if was != nil && h.unasked && (found.status != metav1.ConditionFalse || was.Reason == string(found.reason)) {
+		return finding{was.Status, v1.Reason(was.Reason), was.Message}
+	}
+	return found
+}
+
+// since is how long something must have been so for its agents to have noticed:
+// for their patience, counted from a time of which the API server keeps the
+// second.
+func (h *hearing) since(moment time.Time) (until time.Time, over bool) {
+	return h.after(moment, h.patience())
+}
+
+func (h *hearing) after(moment time.Time, wait time.Duration) (until time.Time, over bool) {
+	until = moment.Add(wait + time.Second)
+	return until, !h.Now.Before(until)
+}
+
+// check looks at one thing.
+type check func() finding
+
+// first is what the first check finds that finds something. The last always does.
+func first(checks ...check) (found finding) {
+	for _, look := range checks {
+		if found = look(); found != (finding{}) {
+			break
+		}
+	}
+	return found
+}
+
+// always is the end of a row of checks.
+func always(f finding) check { return func() finding { return f } }

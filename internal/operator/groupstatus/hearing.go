@@ -1,0 +1,147 @@
+package groupstatus
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// voice is an agent that has a say about the group.
+type voice struct {
+	pod string
+	*control.Report
+}
+
+// hearing is what has been heard of a group, and what became of it so far.
+type hearing struct {
+	Facts
+	// members are those of the list, the highest priority first.
+	members []v1.Member
+	// place is where a member is in members.
+	place map[string]int
+	// before has the members of the list before, as long as that is in force.
+	before map[string]v1.Member
+	// voices are in the order of their pods' names; voiceOf has them by that name.
+	voices  []voice
+	voiceOf map[string]voice
+	// unasked: some agent hasn't been asked yet.
+	unasked bool
+
+	coordinator *v1.Coordinator
+	rows        []v1.Process
+}
+
+func listen(f Facts) *hearing {
+	h := &hearing{Facts: f, place: map[string]int{}, before: map[string]v1.Member{}, voiceOf: map[string]voice{}}
+	if f.List == nil {
+		return h
+	}
+	h.members = slices.Clone(f.List.Members)
+	slices.SortStableFunc(h.members, func(a, b v1.Member) int { return cmp.Compare(b.Priority, a.Priority) })
+	for i, m := range h.members {
+		h.place[m.Pod] = i
+		h.unasked = h.unasked || h.unaskedYet(m.Pod)
+	}
+	if f.List.State == v1.ListAdopting {
+		for _, m := range f.List.Previous.Members {
+			h.before[m.Pod] = m
+		}
+	}
+	for _, pod := range slices.Sorted(maps.Keys(f.Heard)) {
+		if report := f.Heard[pod].Report; f.Heard[pod].Connected && report != nil && h.counts(pod, report) {
+			h.voices = append(h.voices, voice{pod, report})
+			h.voiceOf[pod] = h.voices[len(h.voices)-1]
+		}
+	}
+	return h
+}
+
+// skew is how far ahead of the operator's clock an agent's may be. No process
+// uses a term that its clock hasn't come to. So one term that is far ahead is
+// nonsense, and would be in the status for good.
+const skew = 24 * time.Hour
+
+// counts reports whether an agent has a say: it speaks of this group, is a
+// member by a list that is still in force, and goes by such a list.
+func (h *hearing) counts(pod string, said *control.Report) bool {
+	if said.UID != string(h.Group.UID) || int64(min(said.Term, membership.MaxTerm+1)) > membership.Reading(h.Now.Add(skew)) {
+		return false
+	}
+	oldest := h.List.Version
+	if h.List.State == v1.ListAdopting {
+		oldest--
+	}
+	return int64(said.Version) >= oldest && h.isMember(pod)
+}
+
+// isIn reports whether a pod is in the list.
+func (h *hearing) isIn(pod string) bool {
+	_, ok := h.place[pod]
+	return ok
+}
+
+// isMember reports whether a pod is a member by a list that is still in force.
+func (h *hearing) isMember(pod string) bool {
+	_, ok := h.before[pod]
+	return ok || h.isIn(pod)
+}
+
+// present reports whether a pod is there and hasn't ended.
+func (h *hearing) present(name string) bool {
+	pod := h.Pods[name]
+	return pod != nil && !membership.Finished(pod)
+}
+
+// unaskedYet reports whether a pod must have an agent that hasn't been asked.
+func (h *hearing) unaskedYet(name string) bool {
+	heard := h.Heard[name]
+	return !heard.Connected && heard.Problem == "" && h.present(name) && h.askable(h.Pods[name])
+}
+
+// askable reports whether a pod should have an agent that answers.
+func (h *hearing) askable(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && hasAgent(pod) && membership.Names(pod, h.Group.Name)
+}
+
+func hasAgent(pod *corev1.Pod) bool {
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if containers[i].Name == v1.AgentContainer {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// up is how many members are up, as the agents say.
+func (h *hearing) up() int {
+	count := 0
+	for i := range h.rows {
+		if isUp(&h.rows[i]) {
+			count++
+		}
+	}
+	return count
+}
+
+func isUp(row *v1.Process) bool {
+	return row.Status == v1.ProcessCoordinator || row.Status == v1.ProcessNormal
+}
+
+// patience is how long agents wait for a sign of life.
+func (h *hearing) patience() time.Duration {
+	timing := &h.Group.Spec.Timing
+	millis := 4 * cmp.Or(timing.HeartbeatMillis, 100)
+	return time.Duration(*cmp.Or(timing.PatienceMillis, &millis)) * time.Millisecond
+}
+
+// guarded: it takes a majority to lead.
+func (h *hearing) guarded() bool { return h.Group.Spec.Safety.Mode != v1.Available }

@@ -1,0 +1,263 @@
+package groupstatus
+
+import (
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+var (
+	histories = flag.Int("histories", 90, "how many random histories")
+	seed      = flag.Uint64("seed", 1, "that of the first one")
+)
+
+// TestHistories goes through whatever can happen, be it likely or not: old terms,
+// agents that contradict each other or can't be heard, pods that come and go,
+// lists that change, and an operator that starts anew.
+func TestHistories(t *testing.T) {
+	for i := range uint64(*histories) {
+		h := history{scene: newScene(1 + int(i%6)), rng: rand.New(rand.NewPCG(*seed+i, 0)), t: t, seed: *seed + i}
+		h.Group.Spec.Safety.Mode = []v1.SafetyMode{v1.Available, v1.Majority, v1.Strict}[i%3]
+		for range 60 {
+			for range 1 + h.rng.IntN(3) {
+				h.happen()
+			}
+			h.look()
+			if t.Failed() {
+				t.Fatalf("replay it with -run TestHistories -histories 1 -seed %d (with %d members, mode %s)",
+					h.seed, len(h.names), h.Group.Spec.Safety.Mode)
+			}
+		}
+	}
+}
+
+type history struct {
+	*scene
+	rng  *rand.Rand
+	t    *testing.T
+	seed uint64
+}
+
+func (h *history) any() string { return h.names[h.rng.IntN(len(h.names))] }
+
+// somebody's report, nil if there is none.
+func (h *history) report() (name string, ok bool) {
+	name = h.any()
+	return name, h.said(name) != nil
+}
+
+// happen lets one thing happen.
+func (h *history) happen() {
+	name, reports := h.report()
+	switch h.rng.IntN(16) {
+	case 0:
+		h.Now = h.Now.Add(time.Duration(h.rng.IntN(4000)) * time.Millisecond)
+	case 1:
+		h.hear(name)
+	case 2:
+		h.lose(name)
+	case 3:
+		delete(h.Heard, name)
+	case 4:
+		h.pod(name)
+	case 5:
+		h.list()
+	case 6:
+		if h.rng.IntN(5) == 0 {
+			h.restartOperator()
+		}
+	case 7:
+		node := h.Nodes["node-"+name]
+		node.Spec.Unschedulable = !node.Spec.Unschedulable
+	case 8, 9:
+		h.term += uint64(h.rng.IntN(3))
+		h.name(h.any(), h.names...)
+	default:
+		if reports {
+			h.speak(name)
+		}
+	}
+}
+
+// speak has an agent say something, which may be nonsense.
+func (h *history) speak(name string) {
+	said := h.said(name)
+	switch h.rng.IntN(9) {
+	case 0:
+		said.UID = []string{string(uid), string(uid), "old"}[h.rng.IntN(3)]
+	case 1:
+		said.Version = uint32(max(1, h.List.Version-int64(h.rng.IntN(3))))
+	case 2:
+		said.Standing, said.Withheld = h.rng.IntN(2) == 0, h.rng.IntN(2) == 0
+	case 3:
+		said.Digest = []string{"d", "d", "other"}[h.rng.IntN(3)]
+	case 4:
+		h.mark([]string{"Normal", "Crashed", "Coordinator", "Unheard-of"}[h.rng.IntN(4)], h.any(), name)
+	case 5:
+		h.name("", name)
+	case 6:
+		said.Term = []uint64{0, h.term - 5, h.term + 7, h.term + 1<<40, 1 << 63}[h.rng.IntN(5)]
+	default:
+		h.term += uint64(h.rng.IntN(2))
+		h.name(h.any(), name)
+	}
+}
+
+func (h *history) pod(name string) {
+	pod, there := h.Pods[name]
+	switch {
+	case !there:
+		h.run(name)
+	case h.rng.IntN(3) == 0:
+		delete(h.Pods, name)
+	case h.rng.IntN(3) == 0:
+		pod.DeletionTimestamp = new(metav1.NewTime(h.Now))
+	default:
+		phases := []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodFailed}
+		pod.Status.Phase = phases[h.rng.IntN(len(phases))]
+	}
+}
+
+// list lets the list settle, or begins another one.
+func (h *history) list() {
+	if h.List.State == v1.ListAdopting {
+		h.List = h.List.DeepCopy()
+		h.List.State = v1.ListSettled
+		return
+	}
+	next := &v1.MemberList{
+		Version: h.List.Version + 1, State: v1.ListAdopting, Floor: new(int64(0)),
+		Previous: &v1.PreviousList{Version: h.List.Version, Members: h.List.Members},
+	}
+	for i, name := range h.names {
+		if h.rng.IntN(3) > 0 {
+			next.Members = append(next.Members, v1.Member{Pod: name, Priority: int32(10 * (i + 1 + h.rng.IntN(2)*len(h.names)))})
+		}
+	}
+	next.Members = append(next.Members, v1.Member{Pod: h.any(), Priority: 5})
+	for i, m := range next.Members[:len(next.Members)-1] {
+		if m.Pod == next.Members[len(next.Members)-1].Pod {
+			next.Members = append(next.Members[:i], next.Members[i+1:]...)
+			break
+		}
+	}
+	h.List = next
+}
+
+// look makes a report, and checks what must hold for each.
+func (h *history) look() {
+	t, before := h.t, h.Group.Status.DeepCopy()
+	first, second := Make(h.Facts), Make(h.Facts)
+	if !reflect.DeepEqual(first, second) {
+		t.Error("the same facts made two reports")
+	}
+	if !equality.Semantic.DeepEqual(*before, h.Group.Status) {
+		t.Error("the facts have changed")
+	}
+	h.checkTerms(before, &first.Status)
+	h.checkTable(&first.Status)
+	h.checkOrders(&first)
+	if !first.Again.IsZero() && !first.Again.After(h.Now) {
+		t.Error("wants to look again at once, for ever")
+	}
+	// What the API server keeps is a little less precise.
+	data, err := json.Marshal(first.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Group.Status = v1.ElectionGroupStatus{}
+	if err := json.Unmarshal(data, &h.Group.Status); err != nil {
+		t.Fatal(err)
+	}
+	again := Make(h.Facts)
+	if !equality.Semantic.DeepEqual(again.Status, h.Group.Status) || len(again.Events) > 0 {
+		t.Errorf("its own status made another one, with %s:\n%+v\n%+v", told(again.Events), h.Group.Status, again.Status)
+	}
+}
+
+func (h *history) checkTerms(before, after *v1.ElectionGroupStatus) {
+	c := after.Coordinator
+	switch {
+	case after.Term < before.Term:
+		h.t.Errorf("the term went back from %d to %d", before.Term, after.Term)
+	case c == nil:
+	case c.Term > after.Term:
+		h.t.Errorf("the coordinator is of term %d, and the newest is %d", c.Term, after.Term)
+	case c.Term < after.Term && h.Group.Spec.Safety.Mode != v1.Available:
+		h.t.Errorf("the coordinator is of term %d, and there has been %d", c.Term, after.Term)
+	case c.Priority < 1 || c.ElectedAt.IsZero():
+		h.t.Errorf("the coordinator is %+v", c)
+	}
+}
+
+func (h *history) checkTable(status *v1.ElectionGroupStatus) {
+	if len(status.Processes) != len(h.List.Members) || len(status.Conditions) != 4 {
+		h.t.Errorf("%d rows for %d members, and %d conditions", len(status.Processes), len(h.List.Members), len(status.Conditions))
+	}
+	last := int32(v1.MaxPriority)
+	for i := range status.Processes {
+		row := &status.Processes[i]
+		leads := status.Coordinator != nil && status.Coordinator.Pod == row.Pod
+		if leads != (row.Status == v1.ProcessCoordinator) || row.Priority > last || len(row.Message) > 256 || row.Since == nil {
+			h.t.Errorf("the coordinator is %s, and there is the row %+v", leader(status), row)
+		}
+		last = row.Priority
+	}
+	if elected := status.Conditions[1]; elected.Status == metav1.ConditionTrue && status.Coordinator == nil ||
+		elected.Status == metav1.ConditionFalse && status.Coordinator != nil {
+		h.t.Errorf("%s leads, and CoordinatorElected is %s", leader(status), elected.Status)
+	}
+	ready := status.Conditions[0]
+	if ready.Status == metav1.ConditionTrue && (status.Coordinator == nil || int(*status.ReadyMembers) != len(status.Processes)) {
+		h.t.Errorf("ready with %d of %d, and %s leads", *status.ReadyMembers, len(status.Processes), leader(status))
+	}
+}
+
+// checkOrders: it is never the operator that keeps everybody from leading, and
+// nobody has to leave who is a member.
+func (h *history) checkOrders(r *Result) {
+	able, allowed := 0, 0
+	for _, row := range r.Status.Processes {
+		heard := h.Heard[row.Pod]
+		if said := heard.Report; heard.Connected && said != nil && said.UID == string(uid) && row.Priority > 0 && isUp(&row) {
+			may, changed := r.Standing[row.Pod]
+			if said.Standing || said.Withheld {
+				able++
+				if changed && may || !changed && !said.Withheld {
+					allowed++
+				}
+			}
+		}
+	}
+	// An agent that goes by an old list has no say, and isn't told anything.
+	if able > 0 && allowed == 0 && len(r.Standing) > 0 {
+		for name, may := range r.Standing {
+			if !may {
+				h.t.Errorf("%s is kept from standing, and nobody else could lead: %s", name, sorted(r.Standing))
+			}
+		}
+	}
+	for _, name := range r.Leave {
+		if said := h.said(name); said.UID == string(uid) && h.isIn(name) {
+			h.t.Errorf("%s has to leave, and is a member", name)
+		}
+	}
+}
+
+func (h *history) isIn(name string) bool {
+	for _, m := range h.List.Members {
+		if m.Pod == name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,196 @@
+package groupstatus
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+)
+
+// connected is the condition AgentsConnected. Its reasons are in the order in
+// which somebody has to do something.
+func (h *hearing) connected() finding {
+	if h.List == nil && h.Problem != nil {
+		return h.noMembers()
+	}
+	by := map[v1.ProcessReason][]string{}
+	selected := membership.Selection(h.Group)
+	for name, pod := range h.Pods {
+		if !h.isIn(name) && selected(pod) && pod.DeletionTimestamp == nil {
+			row := v1.Process{Pod: name}
+			reason, _ := h.explain(&row, verdict{})
+			by[reason] = append(by[reason], name)
+		}
+	}
+	for i := range h.rows {
+		row := &h.rows[i]
+		reason := row.Reason
+		if reason == v1.ProcessPodTerminating && !h.Heard[row.Pod].Connected {
+			reason = v1.ProcessUnreachable
+		}
+		by[reason] = append(by[reason], row.Pod)
+	}
+	return first(always(noAgent(by, h.Group.Name)), always(h.podsMissing(by[v1.ProcessPodMissing])), always(outOfReach(by)), h.silent,
+		always(good(v1.ReasonConnected, "the agent of each member is heard")))
+}
+
+func noAgent(by map[v1.ProcessReason][]string, group string) finding {
+	if lack := by[v1.ProcessNoAgent]; len(lack) > 0 {
+		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s without an agent: put the label %s: %s and the annotation %s: %s into the template, "+
+			"and have the pods made anew", areRunning(lack), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, group))
+	}
+	if lack := by[v1.ProcessNotInGroup]; len(lack) > 0 {
+		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s with an agent that takes no part in the group: put the annotation %s: %s into the template, "+
+			"and have the pods made anew", areRunning(lack), v1.AnnotationGroups, group))
+	}
+	return finding{}
+}
+
+func areRunning(pods []string) string {
+	if len(pods) == 1 {
+		return pods[0] + " runs"
+	}
+	return membership.Few(pods) + " run"
+}
+
+func (h *hearing) podsMissing(names []string) finding {
+	switch {
+	case len(names) == 0:
+		return finding{}
+	case h.Group.Spec.Selector != nil:
+		return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: %s", membership.Few(names)))
+	}
+	return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: make %s, or take them out of spec.members", membership.Few(names)))
+}
+
+func outOfReach(by map[v1.ProcessReason][]string) finding {
+	if names := by[v1.ProcessUnreachable]; len(names) > 0 {
+		return bad(v1.ReasonUnreachable, fmt.Sprintf("the operator doesn't hear the agents of %s: see processes", membership.Few(names)))
+	}
+	if names := by[v1.ProcessPodPending]; len(names) > 0 {
+		return bad(v1.ReasonUnreachable, fmt.Sprintf("pods aren't running yet: %s", membership.Few(names)))
+	}
+	return finding{}
+}
+
+// silent: nobody is known to be out of reach, but nobody has been asked either.
+func (h *hearing) silent() finding {
+	if h.List == nil {
+		return h.noReports()
+	}
+	if h.unasked && h.was(v1.AgentsConnected) == nil {
+		return unknown("not every agent has been asked yet")
+	}
+	return finding{}
+}
+
+// ready is the condition Ready: the first thing that is wrong.
+func (h *hearing) ready(elected, agreed, connected finding) finding {
+	return first(
+		h.problem, h.unpublished,
+		func() finding { return h.unheard(connected) },
+		func() finding { return h.leaderless(elected) },
+		func() finding { return divided(agreed) },
+		h.membersDown, h.adopting, h.serviceTaken, h.unrouted, h.noFailover,
+		always(good(v1.ReasonWell, "all is well")),
+	)
+}
+
+func (h *hearing) problem() finding {
+	if h.Problem == nil {
+		return finding{}
+	}
+	return bad(h.Problem.Reason, h.Problem.Message)
+}
+
+func (h *hearing) unpublished() finding {
+	if h.Unpublished == "" {
+		return finding{}
+	}
+	return bad(v1.ReasonNotWritten, "agents go on with what they have: the operator can't "+h.Unpublished)
+}
+
+func (h *hearing) unheard(connected finding) finding {
+	found := h.noReports()
+	if found.reason != "" && connected.status == metav1.ConditionFalse {
+		found.message = connected.message
+	}
+	return found
+}
+
+func (h *hearing) leaderless(elected finding) finding {
+	if h.coordinator != nil {
+		return finding{}
+	}
+	return bad(v1.ReasonNoCoordinator, "nobody leads: "+elected.message)
+}
+
+func divided(agreed finding) finding {
+	if agreed.status != metav1.ConditionFalse {
+		return finding{}
+	}
+	return bad(v1.ReasonDisagreement, agreed.message)
+}
+
+func (h *hearing) membersDown() finding {
+	var down []string
+	for i := range h.rows {
+		if !isUp(&h.rows[i]) {
+			down = append(down, h.rows[i].Pod)
+		}
+	}
+	if len(down) == 0 {
+		return finding{}
+	}
+	return bad(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members are down: %s", len(down), len(h.rows), membership.Few(down)))
+}
+
+func (h *hearing) adopting() finding {
+	if h.List.State != v1.ListAdopting {
+		return finding{}
+	}
+	return bad(v1.ReasonAdopting, fmt.Sprintf("the agents go over to version %d of the list of members", h.List.Version))
+}
+
+func (h *hearing) serviceTaken() finding {
+	const taken = "%s %s is somebody else's: give spec.service another name, or delete that %[1]s"
+	switch {
+	case h.ServiceTaken:
+		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "Service", h.Group.Spec.Service.Name))
+	case h.ServiceSelects:
+		return bad(v1.ReasonServiceTaken, fmt.Sprintf("Service %s has a selector, so it leads to every pod that this finds: "+
+			"give spec.service another name, or delete that Service, and it is made without", h.Group.Spec.Service.Name))
+	case h.SliceTaken:
+		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "EndpointSlice", membership.EndpointSliceName(h.Group)))
+	}
+	return finding{}
+}
+
+func (h *hearing) unrouted() finding {
+	if h.Unrouted == "" {
+		return finding{}
+	}
+	return bad(v1.ReasonNotWritten, "traffic may go to the wrong pod: the operator can't "+h.Unrouted)
+}
+
+func (h *hearing) noFailover() finding {
+	standing := 0
+	for _, m := range h.members {
+		if m.Priority > 0 {
+			standing++
+		}
+	}
+	const two = 2
+	switch {
+	case len(h.members) == 1:
+		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: there is a single member")
+	case standing == 1:
+		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: a single member has a priority above 0")
+	case len(h.members) == two && h.guarded():
+		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: two members have a majority of two; three would do, "+
+			"and one of them can have priority 0")
+	}
+	return finding{}
+}

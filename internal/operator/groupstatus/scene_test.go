@@ -1,0 +1,213 @@
+package groupstatus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+const uid = types.UID("6f0c")
+
+// noon is when each scene begins. firstTerm is about what the clock reads then.
+var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
+
+var firstTerm = uint64(membership.Reading(noon))
+
+// scene is a group of pods a, b, c... with priorities 10, 20, 30... The last one
+// leads, and all is well, until a test changes something.
+type scene struct {
+	Facts
+	names []string
+	term  uint64
+}
+
+func newScene(members int) *scene {
+	s := &scene{term: firstTerm}
+	s.Group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: uid, Generation: 1}}
+	s.Pods, s.Nodes, s.Heard, s.Now = map[string]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]Heard{}, noon
+	for i := range members {
+		name := string(rune('a' + i))
+		s.names = append(s.names, name)
+		s.Group.Spec.Members = append(s.Group.Spec.Members, v1.Member{Pod: name, Priority: int32(10 * (i + 1))})
+		s.run(name)
+		node := "node-" + name
+		s.Nodes[node] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	}
+	s.List = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: s.Group.Spec.Members}
+	for _, name := range s.names {
+		s.hear(name)
+	}
+	s.lead(s.names[members-1])
+	return s
+}
+
+// run makes a pod that runs with an agent.
+func (s *scene) run(name string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: name, UID: types.UID("pod-" + name), Labels: map[string]string{},
+			Annotations: map[string]string{v1.AnnotationGroups: "other, ledger"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "node-" + name, InitContainers: []corev1.Container{{Name: v1.AgentContainer}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
+	}
+	s.Pods[name] = pod
+	return pod
+}
+
+// hear has an agent heard that knows nobody as coordinator yet.
+func (s *scene) hear(name string) *control.Report {
+	said := &control.Report{
+		Group: "ledger", Pod: name, UID: string(uid), Generation: s.Group.Generation, Revision: 1,
+		Version: uint32(s.List.Version), Digest: "d", Electing: true, Standing: true,
+	}
+	for _, m := range slices.Backward(s.List.Members) {
+		said.Processes = append(said.Processes, control.Row{Name: m.Pod, Priority: uint32(m.Priority), Status: "Normal", Connected: true})
+	}
+	s.Heard[name] = Heard{Connected: true, Report: said}
+	return said
+}
+
+// said is the report of an agent, to be changed.
+func (s *scene) said(name string) *control.Report { return s.Heard[name].Report }
+
+// names has agents say that a pod leads in the scene's term; "" is nobody.
+func (s *scene) name(coordinator string, agents ...string) {
+	for _, agent := range agents {
+		said := s.said(agent)
+		if said == nil {
+			continue
+		}
+		said.Coordinator, said.Electing = coordinator, coordinator == ""
+		if coordinator != "" {
+			said.Term, said.ElectedAt = s.term, s.Now
+		}
+		for i := range said.Processes {
+			row := &said.Processes[i]
+			switch {
+			case row.Name == coordinator:
+				row.Status = "Coordinator"
+			case row.Status == "Coordinator":
+				row.Status = "Normal"
+			}
+		}
+	}
+}
+
+// lead has a pod elected, as all say whose agents are heard.
+func (s *scene) lead(coordinator string) {
+	s.term++
+	s.name(coordinator, s.names...)
+}
+
+// mark has agents take a pod for dead, or not.
+func (s *scene) mark(status, pod string, agents ...string) {
+	for _, agent := range agents {
+		for i := range s.said(agent).Processes {
+			if row := &s.said(agent).Processes[i]; row.Name == pod {
+				row.Status, row.Connected = status, status != "Crashed"
+			}
+		}
+	}
+}
+
+// lose takes away the stream of an agent.
+func (s *scene) lose(agents ...string) {
+	for _, agent := range agents {
+		s.Heard[agent] = Heard{Problem: "dial tcp 10.0.0.1:7375: connect: connection refused", Report: s.Heard[agent].Report}
+	}
+}
+
+// kill ends a pod's processes: its agent can't be reached, and the others know.
+func (s *scene) kill(name string) {
+	s.lose(name)
+	for _, other := range s.names {
+		if other != name && s.Heard[other].Connected {
+			s.mark("Crashed", name, other)
+		}
+	}
+}
+
+// gone takes a pod away from the API server.
+func (s *scene) gone(name string) {
+	s.kill(name)
+	delete(s.Pods, name)
+	delete(s.Heard, name)
+}
+
+// restartOperator forgets all streams.
+func (s *scene) restartOperator() { s.Heard = map[string]Heard{} }
+
+// make makes a report, and puts it where the next one finds it.
+func (s *scene) make() Result {
+	r := Make(s.Facts)
+	s.Group.Status = *r.Status.DeepCopy()
+	for name, role := range r.Roles {
+		s.Pods[name].Labels[v1.RoleLabel("ledger")] = role
+		if role == "" {
+			delete(s.Pods[name].Labels, v1.RoleLabel("ledger"))
+		}
+	}
+	return r
+}
+
+// at moves the clock to so long after noon.
+func (s *scene) at(after time.Duration) { s.Now = noon.Add(after) }
+
+// table is the process status table, as in "c Coordinator, b Normal, a Crashed (PodMissing)".
+func table(status *v1.ElectionGroupStatus) string {
+	var rows []string
+	for i := range status.Processes {
+		row := &status.Processes[i]
+		text := row.Pod + " " + string(row.Status)
+		if row.Reason != "" {
+			text += " (" + string(row.Reason) + ")"
+		}
+		rows = append(rows, text)
+	}
+	return strings.Join(rows, ", ")
+}
+
+// shown is a condition, as in "False MembersDown: 1 of 3 members are down: a".
+func shown(status *v1.ElectionGroupStatus, of v1.ConditionType) string {
+	for _, c := range status.Conditions {
+		if c.Type == string(of) {
+			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	return ""
+}
+
+func leader(status *v1.ElectionGroupStatus) string {
+	if status.Coordinator == nil {
+		return "nobody"
+	}
+	return status.Coordinator.Pod
+}
+
+func told(events []Event) string {
+	var all []string
+	for _, e := range events {
+		all = append(all, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
+	}
+	return strings.Join(all, " | ")
+}
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n  got  %s\n  want %s", what, got, want)
+	}
+}

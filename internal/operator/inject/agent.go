@@ -1,0 +1,110 @@
+package inject
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// The volumes that the agent gets, and where it finds them.
+const (
+	configVolume = "conclave"
+	stateVolume  = "conclave-state"
+	configFolder = "/etc/conclave"
+	stateFolder  = "/var/lib/conclave"
+
+	// tokenPath is where the service-account token is in the configuration, and
+	// tokenSeconds how long one lasts. The kubelet renews it.
+	tokenPath    = "token"
+	tokenSeconds = 3600
+)
+
+// user is who the agent runs as: nobody that an image or a node knows.
+const user = 65532
+
+// container is the agent: an init container that goes on running, which starts
+// before all others and ends after them. It is well below the limit of memory,
+// and has none of CPU: throttled heartbeats look like a crash.
+func container(s Settings, groups []string, probe string, hostNetwork bool) *corev1.Container {
+	peers := corev1.ContainerPort{Name: "conclave-peers", ContainerPort: control.PeerPort, Protocol: corev1.ProtocolTCP}
+	operator := corev1.ContainerPort{Name: "conclave-op", ContainerPort: control.OperatorPort, Protocol: corev1.ProtocolTCP}
+	if hostNetwork {
+		// The API server wants both to be the same there, and the scheduler goes by it.
+		peers.HostPort, operator.HostPort = peers.ContainerPort, operator.ContainerPort
+	}
+	return &corev1.Container{
+		Name:          v1.AgentContainer,
+		Image:         s.AgentImage,
+		Args:          []string{"pod"},
+		RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+		Env:           environment(s, groups, probe),
+		Ports:         []corev1.ContainerPort{peers, operator},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{
+				corev1.ResourceCPU:    resource.MustParse("10m"),
+				corev1.ResourceMemory: resource.MustParse("32Mi"),
+			},
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			RunAsNonRoot:             new(true),
+			RunAsUser:                new(int64(user)),
+			RunAsGroup:               new(int64(user)),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: configVolume, MountPath: configFolder, ReadOnly: true},
+			{Name: stateVolume, MountPath: stateFolder},
+		},
+	}
+}
+
+func environment(s Settings, groups []string, probe string) []corev1.EnvVar {
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	}
+	env := []corev1.EnvVar{
+		field("POD_NAME", "metadata.name"),
+		field("POD_NAMESPACE", "metadata.namespace"),
+		field("POD_IP", "status.podIP"),
+		{Name: "CONCLAVE_GROUPS", Value: strings.Join(groups, ",")},
+		{Name: "CONCLAVE_IDENTITY", Value: s.IdentityURL},
+	}
+	if s.Authorities != "" {
+		env = append(env, corev1.EnvVar{Name: "CONCLAVE_CA", Value: s.Authorities})
+	}
+	if probe != "" {
+		// The kubelet would put a variable in the place of $(NAME).
+		env = append(env, corev1.EnvVar{Name: "CONCLAVE_PROBE", Value: strings.ReplaceAll(probe, "$", "$$")})
+	}
+	return env
+}
+
+// volumes are the agent's configuration and its state. A group needn't exist yet
+// for its pods to start.
+func volumes(groups []string) []corev1.Volume {
+	sources := []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+		Audience: v1.TokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenPath,
+	}}}
+	for _, group := range groups {
+		sources = append(sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: control.ConfigMapName(group)},
+			Items: []corev1.KeyToPath{
+				{Key: control.DocumentKey, Path: group + "/" + control.DocumentKey},
+				{Key: control.AuthoritiesKey, Path: group + "/" + control.AuthoritiesKey},
+			},
+			Optional: new(true),
+		}})
+	}
+	return []corev1.Volume{
+		{Name: configVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}},
+		{Name: stateVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
+}

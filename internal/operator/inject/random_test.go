@@ -1,0 +1,208 @@
+package inject_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
+)
+
+// TestNothingThatWasThereIsLostOrChanged takes away what a patch has added, and
+// wants the pod that was there before, to the last invented field.
+func TestNothingThatWasThereIsLostOrChanged(t *testing.T) {
+	for seed := range uint64(2000) {
+		draw := random{rand.New(rand.NewPCG(seed, 0))}
+		pod := draw.pod()
+		operations, err := inject.Patch(pod, settings)
+		if err != nil || len(operations) == 0 {
+			t.Fatalf("seed %d: Patch(%s) = %v, %v, want operations", seed, pod, operations, err)
+		}
+		before, after := decode(t, pod), decode(t, apply(t, pod, operations))
+		withoutAgent(t, before, after)
+		if !reflect.DeepEqual(before, after) {
+			t.Fatalf("seed %d: a patch changed\n%v\nto\n%v", seed, before, after)
+		}
+	}
+}
+
+// withoutAgent takes the agent out of a pod again, by its names.
+func withoutAgent(t *testing.T, before, after map[string]any) {
+	t.Helper()
+	was, ok := before["spec"].(map[string]any)
+	spec, is := after["spec"].(map[string]any)
+	if !ok || !is {
+		t.Fatalf("no spec in %v or %v", before, after)
+	}
+	all := named(t, spec, "initContainers")
+	if all[0].name != v1.AgentContainer {
+		t.Fatalf("the first init container is %v, want the agent", all[0].name)
+	}
+	restore(spec, was, "initContainers", all[1:])
+	all = named(t, spec, "volumes")
+	last := len(all) - 2
+	if all[last].name != "conclave" || all[last+1].name != "conclave-state" {
+		t.Fatalf("the last volumes are %v, want the agent's", all[last:])
+	}
+	restore(spec, was, "volumes", all[:last])
+}
+
+// entry is one of a list, with its name.
+type entry struct {
+	name  any
+	whole any
+}
+
+func named(t *testing.T, spec map[string]any, key string) []entry {
+	t.Helper()
+	list, ok := spec[key].([]any)
+	if !ok {
+		t.Fatalf("%s is %v, want a list", key, spec[key])
+	}
+	var all []entry
+	for _, whole := range list {
+		fields, ok := whole.(map[string]any)
+		if !ok {
+			t.Fatalf("%s has %v, want objects", key, whole)
+		}
+		all = append(all, entry{fields["name"], whole})
+	}
+	return all
+}
+
+// restore leaves the rest, or what there was instead of a list.
+func restore(spec, was map[string]any, key string, rest []entry) {
+	list := []any{}
+	for _, e := range rest {
+		list = append(list, e.whole)
+	}
+	switch value, ok := was[key]; {
+	case !ok && len(list) == 0:
+		delete(spec, key)
+	case value == nil && len(list) == 0:
+		spec[key] = nil
+	default:
+		spec[key] = list
+	}
+}
+
+func decode(t *testing.T, object []byte) map[string]any {
+	t.Helper()
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	decoder.UseNumber() // a number that doesn't fit into a float64 must survive too
+	var decoded map[string]any
+	if err := decoder.Decode(&decoded); err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
+
+// random draws pods that opted in, with fields that nobody has invented yet.
+type random struct{ *rand.Rand }
+
+func (r random) pod() []byte {
+	pod := r.object(2)
+	metadata := r.object(2)
+	metadata["labels"] = map[string]any{"conclave.dev/agent": "enabled", "app/x~y": r.text()}
+	metadata["annotations"] = map[string]any{"conclave.dev/groups": "ledger", "other": r.text()}
+	spec := r.object(3)
+	delete(spec, "hostNetwork")
+	r.list(spec, "initContainers", 0, func() any { return r.container() })
+	r.list(spec, "containers", 1, func() any { return r.container() })
+	r.list(spec, "volumes", 0, func() any {
+		volume := r.object(3)
+		volume["name"] = r.text()
+		return volume
+	})
+	if r.IntN(2) == 0 {
+		spec["hostNetwork"] = r.IntN(2) == 0
+	}
+	pod["metadata"], pod["spec"] = metadata, spec
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// list gives an object a list, an empty one, null, or nothing.
+func (r random) list(of map[string]any, key string, least int, draw func() any) {
+	delete(of, key)
+	if least == 0 && r.IntN(3) == 0 {
+		if r.IntN(2) == 0 {
+			of[key] = nil
+		}
+		return
+	}
+	all := []any{}
+	for range least + r.IntN(3) {
+		all = append(all, draw())
+	}
+	of[key] = all
+}
+
+func (r random) container() any {
+	c := r.object(3)
+	c["name"] = r.text()
+	if r.IntN(2) == 0 {
+		c["restartPolicy"] = "Always"
+	}
+	if r.IntN(2) == 0 {
+		port := r.object(1)
+		port["containerPort"] = 8000 + r.IntN(1000)
+		port["protocol"] = "TCP"
+		c["ports"] = []any{port}
+	}
+	return c
+}
+
+func (r random) object(depth int) map[string]any {
+	o := map[string]any{}
+	for range r.IntN(4) {
+		o["x-"+r.text()] = r.value(depth)
+	}
+	return o
+}
+
+func (r random) value(depth int) any {
+	kind := r.IntN(8)
+	if depth == 0 {
+		kind = r.IntN(6)
+	}
+	switch kind {
+	case 0:
+		return nil
+	case 1:
+		return r.IntN(2) == 0
+	case 2:
+		return json.Number(fmt.Sprint(r.Uint64()))
+	case 3:
+		return json.Number("1.50")
+	case 4:
+		return ""
+	case 5:
+		return r.text()
+	case 6:
+		return r.object(depth - 1)
+	default:
+		all := []any{}
+		for range r.IntN(3) {
+			all = append(all, r.value(depth-1))
+		}
+		return all
+	}
+}
+
+// text has what JSON and its pointers have to escape.
+func (r random) text() string {
+	letters := []rune("abcxyz-_./~\"\\<>& äß漢\u2028")
+	text := make([]rune, 1+r.IntN(8))
+	for i := range text {
+		text[i] = letters[r.IntN(len(letters))]
+	}
+	return string(text)
+}

@@ -1,0 +1,266 @@
+package membership
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// read reads the text of a document as an agent's file that has this one group.
+// An agent in a pod knows its peers' addresses from the same document; who has
+// none yet gets one here.
+func read(t *testing.T, text string) (*config.Config, error) {
+	t.Helper()
+	_, group, ok := strings.Cut(text, "group:\n")
+	if !ok {
+		t.Fatalf("no group in\n%s", text)
+	}
+	at := map[string]string{}
+	lines := strings.Split(group, "\n")
+	for i, line := range lines {
+		entry, isMember := strings.CutSuffix(line, "}")
+		if _, rest, ok := strings.Cut(line, `- {"name":"`); ok && isMember && !strings.Contains(line, `"address"`) {
+			name, _, _ := strings.Cut(rest, `"`)
+			if at[name] == "" {
+				at[name] = fmt.Sprintf("192.0.2.%d:7373", 1+len(at))
+			}
+			lines[i] = fmt.Sprintf("%s,\"address\":%q}", entry, at[name])
+		}
+	}
+	group = "- " + strings.TrimPrefix(strings.Join(lines, "\n"), "  ")
+	self := "self: nobody\n"
+	if _, rest, ok := strings.Cut(group, `- {"name":"`); ok {
+		name, _, _ := strings.Cut(rest, `"`)
+		self = fmt.Sprintf("self: %q\n", name)
+	}
+	return config.Parse("agent.yaml", []byte(self+"listen: 0.0.0.0:7373\ntls: {certFile: a, keyFile: b, caFile: c}\ngroups:\n"+group))
+}
+
+// TestAgentsReadDocuments: whatever the schema accepts, agents understand.
+func TestAgentsReadDocuments(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		f := anyFacts(rng)
+		p := Make(*f)
+		text := p.ConfigMap.Data[control.DocumentKey]
+		c, err := read(t, text)
+		if err != nil {
+			t.Fatalf("%s\n%s", err, text)
+		}
+		g := c.Groups[0]
+		if g.Name != f.Group.Name || int64(g.List.Version) != p.List.Version || len(g.List.Members) != len(p.List.Members) ||
+			g.Safety.Lease != time.Duration(f.Group.Spec.Safety.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(departed(p.List)) {
+			t.Fatalf("agents understand %+v of\n%s", g, text)
+		}
+		if p.List.Floor != nil && int64(g.List.Floor) != *p.List.Floor {
+			t.Fatalf("agents understand floor %d of\n%s", g.List.Floor, text)
+		}
+	}
+}
+
+// anyFacts are those of a group that the schema accepts, a few versions old.
+func anyFacts(rng *rand.Rand) *Facts {
+	f := declared("")
+	spec := &f.Group.Spec
+	heartbeat := int32(1 + rng.IntN(1000))
+	spec.Algorithm = v1.Algorithm(catalog.Names()[rng.IntN(6)])
+	spec.Safety = v1.Safety{
+		Mode:        []v1.SafetyMode{v1.Available, v1.Majority, v1.Strict}[rng.IntN(3)],
+		LeaseMillis: 2*heartbeat + 1 + int32(rng.IntN(1000)),
+	}
+	spec.Preemption = v1.Preemption{
+		Policy:        []v1.PreemptionPolicy{v1.PreemptAlways, v1.PreemptWhenStable, v1.PreemptNever}[rng.IntN(3)],
+		StableSeconds: new(int32(rng.IntN(100))),
+	}
+	spec.Timing = v1.Timing{HeartbeatMillis: heartbeat, DrainMillis: new(int32(rng.IntN(100)))}
+	if rng.IntN(2) == 0 {
+		spec.Timing.PatienceMillis = new(heartbeat + 1 + int32(rng.IntN(1000)))
+		spec.Timing.StaggerMillis = new(int32(rng.IntN(1000)))
+		spec.Timing.ReplyMillis = new(1 + int32(rng.IntN(int(heartbeat))))
+	}
+	spec.Application.Session = []v1.SessionPolicy{v1.SessionOptional, v1.SessionRequired}[rng.IntN(2)]
+	for range 1 + rng.IntN(3) {
+		spec.Members = nil
+		for i := range 8 {
+			if rng.IntN(2) == 0 {
+				spec.Members = append(spec.Members, v1.Member{Pod: fmt.Sprintf("0%d.e-3", i), Priority: int32(i + 1 + 8*rng.IntN(9))})
+			}
+		}
+		rng.Shuffle(len(spec.Members), func(i, j int) { spec.Members[i], spec.Members[j] = spec.Members[j], spec.Members[i] })
+		for i := range spec.Members {
+			if rng.IntN(4) == 0 {
+				spec.Members[i].Priority = 0
+			}
+		}
+		spec.Members = append(spec.Members, v1.Member{Pod: "yes", Priority: v1.MaxPriority})
+		f.Now = f.Now.Add(time.Duration(rng.IntN(1000)) * time.Second)
+		f.settled()
+		if rng.IntN(2) == 0 {
+			f.Missing["yes"] = true
+		}
+	}
+	for i := range 8 {
+		if rng.IntN(3) > 0 {
+			pod := f.pod(fmt.Sprintf("0%d.e-3", i))
+			ips := []string{"", "10.0.0.1", "fd00::1", pod.Status.PodIP, fmt.Sprintf("fd00::1:%d", i)}
+			pod.Status.PodIP = ips[rng.IntN(len(ips))]
+		}
+	}
+	return f
+}
+
+// TestTextIsTheDocument: read by a library, the text is what was written, to the
+// last field.
+func TestTextIsTheDocument(t *testing.T) {
+	millis := new(int32(7))
+	full := control.Document{
+		UID: "6f0c", Generation: 3, Revision: 1 << 60,
+		Group: control.Group{
+			Name: "no", Algorithm: "Bully", Safety: control.Safety{Mode: "Strict", LeaseMillis: 5},
+			Preemption: control.Preemption{Policy: "Never", StableSeconds: 6},
+			Timing: control.Timing{
+				HeartbeatMillis: 1, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
+			},
+			Application: control.Application{Session: "Required"},
+			Version:     9,
+			Members:     []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373"}, {Name: "null"}},
+			Previous:    &control.List{Version: 8, Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373"}}},
+			Departed:    []string{"a-0", "true"},
+			Floor:       1<<44 - 1,
+		},
+	}
+	noZeros(t, "document", reflect.ValueOf(full))
+	for _, want := range []control.Document{full, {Group: control.Group{Members: []control.Member{{Name: "a"}}}}} {
+		var got control.Document
+		if err := yaml.UnmarshalStrict([]byte(text(want)), &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: the text is\n%s\nand was\n%+v", err, text(want), want)
+		}
+	}
+}
+
+// noZeros fails if a field isn't set: a new one would go unnoticed.
+func noZeros(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			noZeros(t, filepath.Join(path, v.Type().Field(i).Name), v.Field(i))
+		}
+	case reflect.Pointer:
+		noZeros(t, path, v.Elem())
+	case reflect.Slice:
+		noZeros(t, path, v.Index(0))
+	default:
+		if v.IsZero() {
+			t.Errorf("%s isn't set", path)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		change func(a, b *corev1.Pod)
+		a, b   string
+	}{
+		"each has its own":  {func(_, _ *corev1.Pod) {}, "10.0.0.1:7373", "10.0.0.2:7373"},
+		"one has none yet":  {func(a, _ *corev1.Pod) { a.Status.PodIP = "" }, "", "10.0.0.2:7373"},
+		"one is no address": {func(a, _ *corev1.Pod) { a.Status.PodIP = "elsewhere" }, "", "10.0.0.2:7373"},
+		"IPv6":              {func(a, _ *corev1.Pod) { a.Status.PodIP = "fd00::7" }, "[fd00::7]:7373", "10.0.0.2:7373"},
+		"one has ended":     {func(a, b *corev1.Pod) { a.Status.Phase = corev1.PodSucceeded; b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
+		"the younger one has ended": {
+			func(a, b *corev1.Pod) { b.Status.Phase = corev1.PodFailed; b.Status.PodIP = a.Status.PodIP },
+			"10.0.0.1:7373", "",
+		},
+		"one is ending": {func(a, b *corev1.Pod) {
+			b.DeletionTimestamp = new(metav1.NewTime(noon))
+			b.Status.PodIP = a.Status.PodIP
+		}, "10.0.0.1:7373", ""},
+		"both are on the network of one host": {func(a, b *corev1.Pod) { b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
+		"both are ending, and the younger has it": {func(a, b *corev1.Pod) {
+			a.DeletionTimestamp, b.DeletionTimestamp = new(metav1.NewTime(noon)), new(metav1.NewTime(noon))
+			b.Status.PodIP = a.Status.PodIP
+		}, "", "10.0.0.1:7373"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			f := declared("a 1, b 2").pods("a", "b")
+			c.change(f.find("a"), f.find("b"))
+			for range 2 {
+				d := f.step().Document
+				expect(t, "a", d.Group.Members[0].Address, c.a)
+				expect(t, "b", d.Group.Members[1].Address, c.b)
+				f.Pods[0], f.Pods[1] = f.Pods[1], f.Pods[0]
+			}
+		})
+	}
+	if got := net.JoinHostPort("fd00::7", "7373"); got != "[fd00::7]:7373" {
+		t.Error(got)
+	}
+}
+
+// TestRevision rises with each change of the document, and with nothing else.
+func TestRevision(t *testing.T) {
+	f := declared("a 1, b 2").pods("a", "b")
+	first := f.step().Document.Revision
+	if first != noon.UnixMilli() {
+		t.Errorf("the first revision is %d, want the clock's %d", first, noon.UnixMilli())
+	}
+	f.Now = noon.Add(time.Hour)
+	f.Authorities = "another"
+	if p := f.step(); p.Document.Revision != first || p.ConfigMap.Data[control.AuthoritiesKey] != "another" {
+		t.Errorf("revision %d became %d, though the document didn't change", first, p.Document.Revision)
+	}
+	for sentence, change := range map[string]func(){
+		"an address":              func() { f.Pods[0].Status.PodIP = "10.9.9.9" },
+		"a setting":               func() { f.Group.Spec.Timing.HeartbeatMillis = 50 },
+		"the generation":          func() { f.Group.Generation++ },
+		"the list":                func() { f.Group.Spec.Members = parse("a 1, b 3") },
+		"another ConfigMap's":     func() { f.Revision += 1000 },
+		"the clock has gone back": func() { f.Now = noon.Add(-time.Hour); f.Group.Generation++ },
+	} {
+		known := f.Revision
+		change()
+		known = max(known, f.Revision)
+		if got := f.step().Document.Revision; got <= known && sentence != "another ConfigMap's" || got < known {
+			t.Errorf("%s: revision %d after %d", sentence, got, known)
+		}
+	}
+	f.Group.UID = "another"
+	known := f.Revision
+	f.Group.Status = v1.ElectionGroupStatus{}
+	if p := f.step(); p.Document.Revision <= known || p.List.Version != 1 {
+		t.Errorf("the next group of the name has revision %d after %d, and version %d", p.Document.Revision, known, p.List.Version)
+	}
+}
+
+// TestNobodyWaitsForAListThatHasSettled: the pods of the list before may be gone
+// for good, and whoever starts later can't know that they had adopted this one.
+func TestNobodyWaitsForAListThatHasSettled(t *testing.T) {
+	list := v1.MemberList{
+		Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "new", Priority: 1}},
+		Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}},
+		Departed: []string{"b"},
+	}
+	group := declared("a 1").Group
+	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"b"}) {
+		t.Errorf("while it is being adopted, %q have departed", got)
+	}
+	list.State = v1.ListSettled
+	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("when it has settled, %q have departed", got)
+	}
+}

@@ -1,0 +1,114 @@
+package membership
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// TestNumbers: whatever the ranks and the priorities before are, those that come
+// out are unique and keep the order, and none changes without need.
+func TestNumbers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		all := candidates(rng)
+		before := map[string]int32{}
+		for _, c := range all {
+			before[c.name] = c.priority
+		}
+		number(all)
+		changed := 0
+		for i, c := range all {
+			if c.priority < 0 || c.priority > v1.MaxPriority || (c.priority == 0) != (c.rank == 0) {
+				t.Fatalf("rank %d got priority %d", c.rank, c.priority)
+			}
+			for _, other := range all[:i] {
+				switch {
+				case c.rank == 0 || other.rank == 0:
+				case c.priority == other.priority:
+					t.Fatalf("two have priority %d", c.priority)
+				case c.rank > other.rank != (c.priority > other.priority) && c.rank != other.rank:
+					t.Fatalf("ranks %d and %d got priorities %d and %d", c.rank, other.rank, c.priority, other.priority)
+				case c.rank == other.rank && before[c.name] > before[other.name] != (c.priority > other.priority) && before[c.name] != before[other.name]:
+					t.Fatalf("of equals with %d and %d before, the one that was below is above now", before[c.name], before[other.name])
+				}
+			}
+			if before[c.name] != 0 && c.rank != 0 && before[c.name] != c.priority {
+				changed++
+			}
+		}
+		again := map[string]int32{}
+		for _, c := range all {
+			again[c.name] = c.priority
+		}
+		number(all)
+		for _, c := range all {
+			if c.priority != again[c.name] {
+				t.Fatalf("%d became %d, though nothing had changed", again[c.name], c.priority)
+			}
+		}
+		if least := fewest(all, before); changed > least {
+			t.Fatalf("%d changed, and %d would have done", changed, least)
+		}
+	}
+}
+
+func candidates(rng *rand.Rand) []*candidate {
+	var all []*candidate
+	taken := map[int32]bool{}
+	top := []int64{4, 12, v1.MaxPriority}[rng.IntN(3)]
+	for i := range 1 + rng.IntN(7) {
+		c := &candidate{name: string(rune('a' + i)), known: true}
+		c.rank = rng.Int64N(top + 1)
+		if top > 12 {
+			c.rank = max(0, top-rng.Int64N(9))
+		}
+		c.wish = c.rank
+		if p := int32(max(0, min(v1.MaxPriority, c.rank+rng.Int64N(9)-4))); rng.IntN(3) > 0 && !taken[p] {
+			c.priority = p
+			taken[p] = true
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// fewest is how many at least have to give up their priority: it tries all ways.
+func fewest(all []*candidate, before map[string]int32) int {
+	var order []*candidate // in the order that came out, which is the only right one
+	for _, c := range all {
+		if c.rank != 0 {
+			order = append(order, c)
+		}
+	}
+	for i := range order {
+		for j := range order[:i] {
+			if order[j].priority > order[i].priority {
+				order[i], order[j] = order[j], order[i]
+			}
+		}
+	}
+	had := 0
+	for _, c := range order {
+		if before[c.name] != 0 {
+			had++
+		}
+	}
+	best := had
+	for keep := range 1 << len(order) {
+		last, at, kept, ok := int64(0), -1, 0, true
+		for i, c := range order {
+			if keep&(1<<i) == 0 {
+				continue
+			}
+			p := int64(before[c.name])
+			ok = ok && p != 0 && p-last >= int64(i-at)
+			last, at, kept = p, i, kept+1
+		}
+		if ok && v1.MaxPriority-last >= int64(len(order)-1-at) {
+			best = min(best, had-kept)
+		}
+	}
+	return best
+}

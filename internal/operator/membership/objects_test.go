@@ -1,0 +1,214 @@
+package membership
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+func shown(t *testing.T, object any) string {
+	t.Helper()
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "\n" + string(data)
+}
+
+const owner = `  labels:
+    conclave.dev/group: ledger
+`
+
+const reference = `  namespace: bank
+  ownerReferences:
+  - apiVersion: conclave.dev/v1
+    blockOwnerDeletion: true
+    controller: true
+    kind: ElectionGroup
+    name: ledger
+    uid: 6f0c
+`
+
+func TestConfigMap(t *testing.T) {
+	f := declared("a 10, b 20").pods("a")
+	f.Authorities = "the authorities"
+	expect(t, "ConfigMap", shown(t, f.step().ConfigMap), `
+data:
+  ca.pem: the authorities
+  group.yaml: |
+    uid: "6f0c"
+    generation: 1
+    revision: 1780315200000
+    group:
+      name: "ledger"
+      algorithm: "StatusTable"
+      safety: {"mode":"Majority","leaseMillis":500}
+      preemption: {"policy":"WhenStable","stableSeconds":5}
+      timing: {"heartbeatMillis":100,"drainMillis":5000}
+      application: {"session":"Optional"}
+      version: 1
+      members:
+      - {"name":"a","priority":10,"address":"10.0.0.1:7373"}
+      - {"name":"b","priority":20}
+metadata:
+`+owner+`  name: conclave-ledger
+`+reference)
+}
+
+// withService gives the group a Service of two ports.
+func withService(f *Facts) {
+	f.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{
+		{Name: "http", Port: 80, TargetPort: new(int32(8080))},
+		{Name: "dns", Port: 53, Protocol: v1.UDP},
+	}}
+}
+
+func TestService(t *testing.T) {
+	f := declared("a 10")
+	if p := f.step(); p.Service != nil || p.ServiceTaken {
+		t.Errorf("none is wanted, and there is %v", p.Service)
+	}
+	withService(f)
+	p := f.step()
+	expect(t, "Service", shown(t, p.Service), `
+metadata:
+`+owner+`  name: front
+`+reference+`spec:
+  ports:
+  - name: http
+    port: 80
+    protocol: TCP
+    targetPort: 8080
+  - name: dns
+    port: 53
+    protocol: UDP
+    targetPort: 53
+status:
+  loadBalancer: {}
+`)
+	f.Service = p.Service
+	if p := f.step(); p.Service == nil || p.ServiceTaken {
+		t.Error("it is taken by itself")
+	}
+	f.Service = &corev1.Service{}
+	if p := f.step(); p.Service != nil || !p.ServiceTaken {
+		t.Error("somebody else's isn't left alone")
+	}
+	f.Service = p.Service.DeepCopy()
+	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
+	if p := f.step(); p.Service != nil || p.ServiceTaken || !p.ServiceSelects {
+		t.Error("one that selects pods itself isn't left alone")
+	}
+}
+
+func TestEndpointSlice(t *testing.T) {
+	f := declared("a 10").pods("a")
+	withService(f)
+	head := `
+endpoints:
+- addresses:
+  - 10.0.0.1
+  conditions:
+    ready: true
+    serving: true
+    terminating: false
+  nodeName: node-a
+  targetRef:
+    kind: Pod
+    name: a
+    namespace: bank
+    uid: a0
+metadata:
+`
+	tail := `  labels:
+    conclave.dev/group: ledger
+    endpointslice.kubernetes.io/managed-by: conclave.dev
+    kubernetes.io/service-name: front
+  name: front-conclave
+` + reference + `ports:
+- name: http
+  port: 8080
+  protocol: TCP
+- name: dns
+  port: 53
+  protocol: UDP
+`
+	expect(t, "to a", shown(t, EndpointSlice(f.Group, f.find("a"))), "\naddressType: IPv4"+head+tail)
+	expect(t, "to nobody", shown(t, EndpointSlice(f.Group, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	f.find("a").Status.PodIP = ""
+	expect(t, "to a without an address", shown(t, EndpointSlice(f.Group, f.find("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	f.find("a").Status.PodIP = "fd00::7"
+	six := EndpointSlice(f.Group, f.find("a"))
+	if six.AddressType != "IPv6" || six.Endpoints[0].Addresses[0] != "fd00::7" {
+		t.Errorf("to IPv6: %+v", six)
+	}
+}
+
+// from is the owner of an object, if name isn't empty.
+func from(apiVersion, kind, name, uid string) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
+}
+
+func TestWhatIsForeign(t *testing.T) {
+	f := declared("a 10").pods("a")
+	mark := map[string]string{v1.LabelGroup: "ledger"}
+	for sentence, c := range map[string]struct {
+		metav1.ObjectMeta
+		foreign bool
+	}{
+		"made by hand":                     {metav1.ObjectMeta{}, true},
+		"with another label":               {metav1.ObjectMeta{Labels: map[string]string{"app": "ledger"}}, true},
+		"of another group":                 {metav1.ObjectMeta{Labels: map[string]string{v1.LabelGroup: "audit"}}, true},
+		"of another group, marked as ours": {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("conclave.dev/v1", "ElectionGroup", "audit", "a")}, true},
+		"of another kind":                  {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("apps/v1", "Deployment", "ledger", "6f0c")}, true},
+		"of another API":                   {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("example.org/v1", "ElectionGroup", "ledger", "6f0c")}, true},
+		"only to go with the group":        {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ElectionGroup", Name: "ledger", UID: "6f0c"}}}, true},
+		"ours":                             {owned(f.Group, "x"), false},
+		"ours without its label":           {metav1.ObjectMeta{OwnerReferences: owned(f.Group, "x").OwnerReferences}, false},
+		"ours without its owner":           {metav1.ObjectMeta{Labels: mark}, false},
+		"from a backup":                    {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
+		"of an older version of the kind":  {metav1.ObjectMeta{OwnerReferences: from("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
+	} {
+		if got := Foreign(&c.ObjectMeta, f.Group); got != c.foreign {
+			t.Errorf("an object %s: is it foreign? %v", sentence, got)
+		}
+	}
+}
+
+// A list that agents can't mount doesn't begin, and the one in force stays.
+func TestConfigMapOfSomebodyElse(t *testing.T) {
+	f := declared("a 10, b 20").pods("a", "b")
+	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
+	const why = "ConfigMapTaken: ConfigMap conclave-ledger is somebody else's, and agents would mount it: give it another name, or delete it"
+	p := f.step()
+	expect(t, "at first", listed(p.List)+" "+complaint(p.Problem), "none "+why)
+	f.ConfigMap = nil
+	f.ConfigMap = f.step().ConfigMap
+	expect(t, "when it is gone", listed(f.Group.Status.MemberList)+complaint(f.step().Problem), "v1 Settled: a 10, b 20")
+	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
+	f.Group.Spec.Members = parse("a 10, b 20, c 30")
+	p = f.step()
+	expect(t, "later", listed(p.List)+" "+complaint(p.Problem), "v1 Settled: a 10, b 20 "+why)
+	if p.ConfigMap != nil || p.Document != nil || !p.ConfigMapTaken {
+		t.Error("there is nothing to publish, or to tell agents")
+	}
+}
+
+func TestEndpointSliceOfSomebodyElse(t *testing.T) {
+	f := declared("a 10").pods("a")
+	withService(f)
+	f.EndpointSlice = EndpointSlice(f.Group, f.find("a"))
+	if p := f.step(); p.SliceTaken {
+		t.Error("it is taken by itself")
+	}
+	f.EndpointSlice = &discoveryv1.EndpointSlice{}
+	if p := f.step(); !p.SliceTaken || p.Service == nil {
+		t.Errorf("it isn't left alone, or the Service with it: %+v", p)
+	}
+}

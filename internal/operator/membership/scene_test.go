@@ -1,0 +1,158 @@
+package membership
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
+
+// declared are the facts of a group of declared members, as in "a 10, b 20".
+func declared(members string) *Facts {
+	f := &Facts{Now: noon, Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{}, Adopted: map[string]bool{}, Missing: map[string]bool{}}
+	f.Group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c", Generation: 1}}
+	f.Group.Spec.Members = parse(members)
+	return f
+}
+
+// chosen are the facts of a group with a selector.
+func chosen(from v1.PriorityFrom) *Facts {
+	f := declared("")
+	f.Group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
+	f.Group.Spec.PriorityFrom = &from
+	return f
+}
+
+// pod adds a pod that runs on a node of its own, that the selector finds, and
+// whose agent is heard. Each is a second younger than the one before.
+func (f *Facts) pod(name string) *corev1.Pod {
+	n := len(f.Pods)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "bank", Name: name, UID: types.UID(fmt.Sprint(name, n)),
+			CreationTimestamp: metav1.NewTime(noon.Add(time.Duration(n) * time.Second)),
+			Labels:            map[string]string{"app": "ledger"},
+			Annotations:       map[string]string{v1.AnnotationGroups: "ledger"},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-" + name},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.%d.%d", n/250, 1+n%250)},
+	}
+	f.Pods = append(f.Pods, pod)
+	f.Nodes["node-"+name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
+	f.Connected[pod.UID] = true
+	return pod
+}
+
+func (f *Facts) pods(names ...string) *Facts {
+	for _, name := range names {
+		f.pod(name)
+	}
+	return f
+}
+
+// find is the pod of that name.
+func (f *Facts) find(name string) *corev1.Pod {
+	for _, pod := range f.Pods {
+		if pod.Name == name {
+			return pod
+		}
+	}
+	return nil
+}
+
+// drop takes a pod away from the API server.
+func (f *Facts) drop(name string) {
+	var rest []*corev1.Pod
+	for _, pod := range f.Pods {
+		if pod.Name != name {
+			rest = append(rest, pod)
+		}
+	}
+	f.Pods = rest
+}
+
+// step makes a plan, and puts it where the next one finds it.
+func (f *Facts) step() Plan {
+	p := Make(*f)
+	f.Group.Status.MemberList = p.List
+	if p.Document != nil {
+		f.Published, f.Revision = p.Document, p.Document.Revision
+	}
+	return p
+}
+
+// settled makes plans until the list has settled; everybody adopts it.
+func (f *Facts) settled() Plan {
+	for range 100 {
+		p := f.step()
+		if p.List == nil || p.List.State == v1.ListSettled && Make(*f).List.Version == p.List.Version {
+			f.Adopted = map[string]bool{}
+			return p
+		}
+		for _, m := range p.List.Members {
+			f.Adopted[m.Pod] = true
+		}
+		if p.List.Previous != nil {
+			for _, m := range p.List.Previous.Members {
+				f.Adopted[m.Pod] = true
+			}
+		}
+	}
+	panic("it never settles: " + listed(f.Group.Status.MemberList))
+}
+
+func parse(list string) []v1.Member {
+	var members []v1.Member
+	for entry := range strings.SplitSeq(list, ", ") {
+		var m v1.Member
+		if _, err := fmt.Sscanf(entry, "%s %d", &m.Pod, &m.Priority); err == nil {
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+func written(members []v1.Member) string {
+	var all []string
+	for _, m := range members {
+		all = append(all, fmt.Sprint(m.Pod, " ", m.Priority))
+	}
+	return strings.Join(all, ", ")
+}
+
+// listed is a list in a line, as in "v2 Adopting: a 10, b 20; after v1: a 10; gone: c".
+func listed(l *v1.MemberList) string {
+	if l == nil {
+		return "none"
+	}
+	text := fmt.Sprintf("v%d %s: %s", l.Version, l.State, written(l.Members))
+	if l.Previous != nil {
+		text += fmt.Sprintf("; after v%d: %s", l.Previous.Version, written(l.Previous.Members))
+	}
+	if len(l.Departed) > 0 {
+		text += "; gone: " + strings.Join(l.Departed, ", ")
+	}
+	return text
+}
+
+func complaint(p *Problem) string {
+	if p == nil {
+		return ""
+	}
+	return string(p.Reason) + ": " + p.Message
+}
+
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n  got  %s\n  want %s", what, got, want)
+	}
+}

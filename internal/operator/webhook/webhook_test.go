@@ -1,0 +1,225 @@
+package webhook_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/authority"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
+	"github.com/conclave-dev/conclave/internal/operator/webhook"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/testnet"
+)
+
+var apiServer = apiserver.New()
+
+func TestMain(m *testing.M) { apiServer.Main(m) }
+
+var settings = inject.Settings{AgentImage: "agent:1", IdentityURL: "https://conclave-identity.conclave-system.svc"}
+
+// configured is the configuration that is deployed, but for the Service: the API
+// server of a test finds none.
+func configured(t *testing.T, port int) *admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	text, err := os.ReadFile("../../../config/webhook/webhook.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config admissionregistrationv1.MutatingWebhookConfiguration
+	if err := yaml.UnmarshalStrict(text, &config); err != nil {
+		t.Fatal(err)
+	}
+	url := "https://" + net.JoinHostPort("localhost", strconv.Itoa(port)) + *config.Webhooks[0].ClientConfig.Service.Path
+	config.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url}
+	return &config
+}
+
+// serve has the API server ask the webhook over HTTPS.
+func serve(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(apiServer.Config(t), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	keeper, err := authority.Open(t.Context(), c, "default", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving, err := keeper.Serving("localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := testnet.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	webhooks := ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Host: "127.0.0.1", Port: port,
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = serving.Certificate }},
+	})
+	injector := &webhook.Injector{Log: log, Settings: func(context.Context) (inject.Settings, error) { return settings, nil }}
+	webhooks.Register(webhook.Path, &admission.Webhook{Handler: injector})
+	config := configured(t, port)
+	if err := c.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	publisher := &authority.Publisher{Keeper: keeper, Client: c, Name: config.Name, Log: log}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var parts sync.WaitGroup
+	for _, start := range []func(context.Context) error{webhooks.Start, publisher.Start} {
+		parts.Go(func() {
+			if err := start(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if err := c.Delete(context.WithoutCancel(t.Context()), config); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		parts.Wait()
+	})
+	await(t, func() error { return publisher.Published() })
+	await(t, func() error { return webhooks.StartedChecker()(nil) })
+	return c
+}
+
+// await looks again and again, until done says that it is.
+func await(t *testing.T, done func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		last = done()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatal(err, last)
+	}
+}
+
+func podOf(name string, labels, annotations map[string]string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels, Annotations: annotations},
+		Spec:       corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "application", Image: "none"}}},
+	}
+}
+
+var (
+	optedIn = map[string]string{v1.LabelAgent: v1.AgentEnabled}
+	ledger  = map[string]string{v1.AnnotationGroups: "ledger"}
+)
+
+func TestPodsThatOptInGetAnAgent(t *testing.T) {
+	c := serve(t)
+	var in *corev1.Pod
+	// The API server learns of a webhook's configuration a moment later.
+	await(t, func() error {
+		in = podOf("in", optedIn, ledger)
+		if err := c.Create(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		if len(in.Spec.InitContainers) > 0 {
+			return nil
+		}
+		if err := c.Delete(t.Context(), in, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		return errors.New("the API server hasn't asked the webhook")
+	})
+	if agents := in.Spec.InitContainers; len(agents) != 1 || agents[0].Image != settings.AgentImage ||
+		agents[0].RestartPolicy == nil || *agents[0].RestartPolicy != corev1.ContainerRestartPolicyAlways {
+		t.Errorf("its init containers are %+v", agents)
+	}
+	for name, pod := range map[string]*corev1.Pod{
+		"out":      podOf("out", nil, nil),
+		"out-bad":  podOf("out-bad", nil, map[string]string{v1.AnnotationGroups: "///"}),
+		"disabled": podOf("disabled", map[string]string{v1.LabelAgent: "disabled"}, ledger),
+	} {
+		if err := c.Create(t.Context(), pod); err != nil || len(pod.Spec.InitContainers) > 0 {
+			t.Errorf("%s: %v with %v", name, err, pod.Spec.InitContainers)
+		}
+	}
+	for name, groups := range map[string]map[string]string{"none": nil, "bad": {v1.AnnotationGroups: "Ledger"}} {
+		err := c.Create(t.Context(), podOf(name, optedIn, groups))
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "annotation conclave.dev/groups must name the groups") ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// request is one of a pod's creation.
+func request(pod *corev1.Pod) admission.Request {
+	raw, err := yaml.Marshal(pod)
+	if err == nil {
+		raw, err = yaml.YAMLToJSON(raw)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
+	}}
+}
+
+// Without authorities, only those wait who need one.
+func TestOthersStartWhateverIsWrong(t *testing.T) {
+	injector := &webhook.Injector{
+		Log: slog.New(slog.DiscardHandler),
+		Settings: func(context.Context) (inject.Settings, error) {
+			return inject.Settings{}, errors.New("no authority")
+		},
+	}
+	if got := injector.Handle(t.Context(), request(podOf("out", nil, ledger))); !got.Allowed || len(got.Patches)+len(got.Patch) > 0 {
+		t.Errorf("a pod that didn't opt in: %+v", got)
+	}
+	if got := injector.Handle(t.Context(), request(podOf("in", optedIn, ledger))); got.Allowed {
+		t.Errorf("a pod that did: %+v", got)
+	}
+	other := request(podOf("in", optedIn, nil))
+	other.Operation = admissionv1.Update
+	if got := injector.Handle(t.Context(), other); !got.Allowed {
+		t.Errorf("an update: %+v", got)
+	}
+}
+
+// On its node's network, a pod asks the node's name server, which knows no Services.
+func TestWhoWontFindTheOperatorIsWarned(t *testing.T) {
+	injector := &webhook.Injector{
+		Log: slog.New(slog.DiscardHandler), Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
+	}
+	pod := podOf("in", optedIn, ledger)
+	pod.Spec.HostNetwork = true
+	if got := injector.Handle(t.Context(), request(pod)); !got.Allowed || len(got.Warnings) != 1 ||
+		!strings.Contains(got.Warnings[0], "ClusterFirstWithHostNet") {
+		t.Errorf("on the node's network: %+v", got)
+	}
+	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
+	if got := injector.Handle(t.Context(), request(pod)); !got.Allowed || len(got.Warnings) != 0 {
+		t.Errorf("with the cluster's names: %+v", got)
+	}
+}

@@ -1,0 +1,149 @@
+package fakeagent
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// Decree says who leads a group. A coordinator that isn't named is none.
+type Decree struct {
+	Coordinator string
+	Term        uint64
+	ElectedAt   time.Time
+	Electing    bool
+	// Crashed are the members that are taken for dead.
+	Crashed map[string]bool
+}
+
+// Obey takes a decree, and reports it.
+func (a *Agent) Obey(group string, d Decree) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.parts[group]; p == nil || p.left {
+		return errNotIn
+	}
+	a.change(group, func(r *control.Report) {
+		r.Coordinator, r.Term, r.ElectedAt, r.Electing, r.ChangedAt = d.Coordinator, d.Term, d.ElectedAt, d.Electing, time.Now()
+		// Those who read the one before must not see it change.
+		r.Processes = slices.Clone(r.Processes)
+		for i := range r.Processes {
+			row := &r.Processes[i]
+			row.Connected = !d.Crashed[row.Name]
+			switch {
+			case !row.Connected:
+				row.Status = "Crashed"
+			case row.Name == d.Coordinator:
+				row.Status = "Coordinator"
+			default:
+				row.Status = "Normal"
+			}
+		}
+	})
+	return nil
+}
+
+// follow does what it is told.
+func (a *Agent) follow(call Call) error {
+	path, query, _ := strings.Cut(strings.TrimPrefix(call.Path, control.GroupsPath), "?")
+	group, rest, _ := strings.Cut(path, "/")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.parts[group]
+	in := p != nil && !p.left
+	switch {
+	case call.Method == http.MethodPut && rest == "":
+		return a.adopt(group, []byte(call.Body))
+	case !in:
+		return errNotIn
+	case call.Method == http.MethodPut && "/"+rest == control.Standing:
+		return a.stand(group, []byte(call.Body))
+	case call.Method == http.MethodDelete && rest == "":
+		asked, err := url.ParseQuery(query)
+		if err == nil && asked.Get("uid") != p.report.UID {
+			err = fmt.Errorf("the group has the UID %q here", p.report.UID)
+		}
+		if err == nil {
+			p.left = true
+			a.changed(p)
+		}
+		return err
+	default:
+		return fmt.Errorf("%s %s: no agent is told this", call.Method, call.Path)
+	}
+}
+
+func (a *Agent) stand(group string, body []byte) error {
+	var told struct{ Standing bool }
+	if err := yaml.UnmarshalStrict(body, &told); err != nil {
+		return err
+	}
+	a.change(group, func(r *control.Report) {
+		r.Standing, r.Withheld, r.ChangedAt = told.Standing, !told.Standing, time.Now()
+	})
+	return nil
+}
+
+// adopt goes by a document, if it is newer than what there is.
+func (a *Agent) adopt(group string, body []byte) error {
+	var d control.Document
+	if err := yaml.UnmarshalStrict(body, &d); err != nil {
+		return err
+	}
+	if d.Group.Name != group {
+		return fmt.Errorf("the document is about the group %q", d.Group.Name)
+	}
+	p := a.parts[group]
+	if p != nil && d.Revision <= p.report.Revision {
+		return nil
+	}
+	a.change(group, func(r *control.Report) {
+		if r.UID != d.UID {
+			*r = control.Report{Group: r.Group, Pod: r.Pod, Standing: true}
+		}
+		r.UID, r.Generation, r.Revision = d.UID, d.Generation, d.Revision
+		r.Version, r.Digest, r.ChangedAt = d.Group.Version, digest(d.Group), time.Now()
+		known := map[string]control.Row{}
+		for _, row := range r.Processes {
+			known[row.Name] = row
+		}
+		r.Processes = nil
+		for _, m := range d.Group.Members {
+			row, ok := known[m.Name]
+			if !ok {
+				row = control.Row{Name: m.Name, Status: "Normal", Connected: true}
+			}
+			row.Priority = m.Priority
+			r.Processes = append(r.Processes, row)
+		}
+		slices.SortStableFunc(r.Processes, func(x, y control.Row) int { return cmp.Compare(y.Priority, x.Priority) })
+	})
+	return nil
+}
+
+// digest is the same for the same lists.
+func digest(g control.Group) string {
+	type list struct {
+		Version  uint32
+		Members  []control.Member
+		Previous *control.List
+	}
+	l := list{Version: g.Version, Previous: g.Previous}
+	for _, m := range g.Members {
+		l.Members = append(l.Members, control.Member{Name: m.Name, Priority: m.Priority})
+	}
+	h := fnv.New64a()
+	_ = json.NewEncoder(h).Encode(l) // Neither can fail.
+	return strconv.FormatUint(h.Sum64(), 16)
+}

@@ -1,0 +1,44 @@
+package program
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Process is the agent of a pod, seen as a process of this machine. Pods are
+// processes of this machine where the cluster's nodes are.
+type Process struct {
+	PID int
+	Pod string
+}
+
+// Agents are the agents that run in a cluster of that name. What ends while it is
+// looked at isn't among them.
+func Agents(cluster string) (found []Process) {
+	folders, _ := filepath.Glob("/proc/[0-9]*") // The pattern is a good one.
+	for _, folder := range folders {
+		name, _ := os.ReadFile(filepath.Join(folder, "comm"))
+		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup"))
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err != nil || string(name) != "agent\n" || !bytes.Contains(groups, []byte("/"+cluster+"/")) {
+			continue
+		}
+		// Probes are the same program, with another argument; they end before they could be asked anything.
+		// While a program is being loaded, there is no telling which of them it is.
+		line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
+		arguments := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+		if len(line) == 0 || len(arguments) > 1 && arguments[1] != "pod" {
+			continue
+		}
+		environment, _ := os.ReadFile(filepath.Join(folder, "environ"))
+		for variable := range strings.SplitSeq(string(environment), "\x00") {
+			if pod, ok := strings.CutPrefix(variable, "POD_NAME="); ok {
+				found = append(found, Process{pid, pod})
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,66 @@
+package testnet
+
+import (
+	"context"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// Host is a machine with one port on an in-memory network. A goroutine that waits
+// on a real connection keeps the clock of a synctest bubble from advancing; one
+// that waits on a connection of Host doesn't.
+type Host struct {
+	mu       sync.Mutex
+	listener *listener
+}
+
+// Listen opens the port. It is refused to whoever dials before, and after the
+// listener is closed.
+func (h *Host) Listen() net.Listener {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.listener = &listener{calls: make(chan net.Conn), closed: make(chan struct{})}
+	return h.listener
+}
+
+// DialContext is for http.Transport. Whatever the address, it is the host's.
+func (h *Host) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	h.mu.Lock()
+	l := h.listener
+	h.mu.Unlock()
+	if l == nil {
+		return nil, syscall.ECONNREFUSED
+	}
+	here, there := net.Pipe()
+	select {
+	case l.calls <- there:
+		return here, nil
+	case <-l.closed:
+		return nil, syscall.ECONNREFUSED
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type listener struct {
+	calls  chan net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.calls:
+		return conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7374} }
