@@ -70,8 +70,8 @@ func start(t *testing.T, c *config.Config, life uint32, listener net.Listener) s
 	must(t, err)
 	registry := metrics.New()
 	a, err := agent.New(t.Context(), c, agent.Parts{
-		Clock: clock.New(time.Now()), Life: life, Listener: listener, Lists: store,
-		Meter: func(of string) group.Meter { return registry.Of(of) }, Log: slog.New(slog.DiscardHandler),
+		Clock: clock.New(time.Now()), Life: life, Listener: listener, Store: store,
+		Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: slog.New(slog.DiscardHandler),
 	})
 	must(t, err)
 	local, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

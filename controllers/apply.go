@@ -98,7 +98,7 @@ func (o *operator) applyConfigMap(ctx context.Context, s *scene, want *corev1.Co
 
 // applyService writes the Service and its slice, and removes those of before.
 func (o *operator) applyService(ctx context.Context, s *scene, p *membership.Plan, coordinator string) error {
-	if p.ServiceSelects {
+	if p.ServiceHasSelector {
 		return o.serveSelected(ctx, s, coordinator)
 	}
 	if p.Service == nil {
@@ -114,7 +114,7 @@ func (o *operator) applyService(ctx context.Context, s *scene, p *membership.Pla
 	if err := o.writeService(ctx, have, p.Service); err != nil {
 		return err
 	}
-	if !p.SliceTaken {
+	if !p.EndpointSliceConflict {
 		if err := o.applySlice(ctx, s, membership.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
 			return err
 		}

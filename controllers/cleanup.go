@@ -31,7 +31,7 @@ func (o *operator) cleanUp(ctx context.Context, key types.NamespacedName) error 
 			labelled = append(labelled, &pods.Items[i])
 		}
 	}
-	voices := o.streams.Voices(key)
+	voices := o.streams.Reports(key)
 	if len(labelled) == 0 && len(voices) == 0 {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (o *operator) cleanUp(ctx context.Context, key types.NamespacedName) error 
 		return err
 	}
 	for pod, voice := range voices {
-		o.streams.Tell(types.NamespacedName{Namespace: key.Namespace, Name: pod}, streams.Leave(key.Name, voice.Report.UID))
+		o.streams.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod}, streams.LeaveGroup(key.Name, voice.Report.UID))
 	}
 	t := &together{seats: make(chan struct{}, writesMax)}
 	for _, pod := range labelled {

@@ -178,7 +178,7 @@ func TestSettingsChangeUnderWay(t *testing.T) {
 	if after.Group.Algorithm != "Bully" || after.Revision <= before.Revision || after.Group.Version != before.Group.Version {
 		t.Errorf("the algorithm alone changes, in a new revision: before %+v, after %+v", before, after)
 	}
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
 }
 
 func TestTwoGroupsOverTheSamePods(t *testing.T) {
@@ -256,7 +256,7 @@ func TestForeignServiceIsLeftAlone(t *testing.T) {
 	s.declared("ledger", withService, pods...)
 	s.awaitAdopted("ledger", 1, pods...)
 	s.elect("ledger", "ledger-2", 7)
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonServiceTaken)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonServiceConflict)
 	var now corev1.Service
 	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(foreign), &now); err != nil || now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("a Service of somebody else's isn't touched: %v", err)
@@ -266,7 +266,7 @@ func TestForeignServiceIsLeftAlone(t *testing.T) {
 	}
 	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Name = "ledger-own" })
 	s.await("one of its own name leads there", func() bool { return s.endpoint("ledger-own") == s.ip("ledger-2") })
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
 }
 
 // A Service with a selector leads to all the pods that this finds. Whoever hands one
@@ -279,7 +279,7 @@ func TestServiceThatSelectsIsLeftAlone(t *testing.T) {
 	}}
 	handed.Labels = map[string]string{v1.LabelGroup: "ledger"}
 	s.make(handed)
-	s.settledButFor(a, v1.ReasonServiceTaken)
+	s.settledButFor(a, v1.ReasonServiceConflict)
 	s.expectUntouched(handed)
 	if s.endpoint("ledger-leader") != "" {
 		t.Error("it is given an address")
@@ -287,7 +287,7 @@ func TestServiceThatSelectsIsLeftAlone(t *testing.T) {
 	if err := s.client.Delete(t.Context(), handed); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
 	s.await("one without a selector leads there", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-2") })
 
 	made := &corev1.Service{}
@@ -299,7 +299,7 @@ func TestServiceThatSelectsIsLeftAlone(t *testing.T) {
 	if err := s.client.Patch(t.Context(), made, patch); err != nil {
 		t.Fatal(err)
 	}
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonServiceTaken)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonServiceConflict)
 	s.elect("ledger", "ledger-1", 8)
 	s.await("its slice doesn't lead to a coordinator of before", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-1") })
 	s.awaitQuiet(a)
@@ -317,7 +317,7 @@ func TestServiceIsHandedOver(t *testing.T) {
 	handed.Labels = map[string]string{v1.LabelGroup: "ledger"}
 	handed.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "of-somebody", UID: "none"}}
 	s.make(handed)
-	s.settledButFor(a, v1.ReasonWell)
+	s.settledButFor(a, v1.ReasonHealthy)
 	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(handed), handed); err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ type scene struct {
 	// pods are by name; what others say about pods that aren't there counts for nothing.
 	pods   map[string]*corev1.Pod
 	nodes  map[string]*corev1.Node
-	lines  map[string]streams.Line
-	voices map[string]streams.Voice
+	lines  map[string]streams.Connection
+	voices map[string]streams.AgentReport
 
 	configMap *corev1.ConfigMap
 	// document is what the ConfigMap has; nil if it makes no sense, or isn't ours.
@@ -51,14 +51,14 @@ func (o *operator) gather(ctx context.Context, group *v1.ElectionGroup) (*scene,
 	s := &scene{
 		key: key, group: group, found: group.Status, memory: o.memories.recall(key, group.UID), now: time.Now(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{},
-		lines: map[string]streams.Line{}, voices: map[string]streams.Voice{},
+		lines: map[string]streams.Connection{}, voices: map[string]streams.AgentReport{},
 	}
 	bundle, err := o.options.Authorities.Bundle(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the authorities: %w", err)
 	}
 	s.bundle = string(bundle)
-	said := o.streams.Voices(key)
+	said := o.streams.Reports(key)
 	if err := o.gatherPods(ctx, s, said); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (o *operator) gather(ctx context.Context, group *v1.ElectionGroup) (*scene,
 	}
 	for name, pod := range s.pods {
 		// The stream of an earlier pod of the name is none of this one's.
-		if line, ok := o.streams.Line(client.ObjectKeyFromObject(pod)); ok && line.UID == pod.UID {
+		if line, ok := o.streams.Connection(client.ObjectKeyFromObject(pod)); ok && line.UID == pod.UID {
 			s.lines[name] = line
 		}
 		if voice, ok := said[name]; ok && voice.UID == pod.UID {
@@ -81,7 +81,7 @@ func (o *operator) gather(ctx context.Context, group *v1.ElectionGroup) (*scene,
 	return s, nil
 }
 
-func (o *operator) gatherPods(ctx context.Context, s *scene, said map[string]streams.Voice) error {
+func (o *operator) gatherPods(ctx context.Context, s *scene, said map[string]streams.AgentReport) error {
 	var found corev1.PodList
 	err := o.cache.List(ctx, &found, client.InNamespace(s.key.Namespace), client.MatchingFields{podsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -134,7 +134,7 @@ func (o *operator) gatherObjects(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	if s.configMap != nil && !membership.Foreign(s.configMap, s.group) {
+	if s.configMap != nil && !membership.OwnedByOther(s.configMap, s.group) {
 		found := &control.Document{}
 		// If somebody has spoilt it, it will be written again.
 		if yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), found) == nil {
@@ -183,7 +183,7 @@ func (s *scene) plan() membership.Facts {
 	}
 	for name, pod := range s.pods {
 		f.Pods = append(f.Pods, pod)
-		f.Connected[pod.UID] = s.lines[name].Hears(s.key.Name)
+		f.Connected[pod.UID] = s.lines[name].Accepts(s.key.Name)
 	}
 	for name, voice := range s.voices {
 		if voice.Report.UID == string(s.group.UID) {
@@ -191,10 +191,10 @@ func (s *scene) plan() membership.Facts {
 			f.Versions[name] = int64(voice.Report.Version)
 		}
 		if s.lines[name].Connected && voice.Report.UID != string(s.group.UID) {
-			f.Elsewhere = append(f.Elsewhere, name)
+			f.InEarlierGroup = append(f.InEarlierGroup, name)
 		}
 	}
-	f.Patient = s.patient()
+	f.FirstListComplete = s.patient()
 	f.Published, f.Revision = s.published()
 	return f
 }
@@ -212,7 +212,7 @@ func (s *scene) adopted() map[string]bool {
 		if !ok || voice.Report.UID != string(s.group.UID) || int64(voice.Report.Version) != list.Version {
 			continue
 		}
-		if s.again.due(voice.Adopted.Add(membership.Wait(s.group)), s.now) {
+		if s.again.due(voice.Adopted.Add(membership.AdoptionWait(s.group)), s.now) {
 			adopted[m.Pod] = true
 		}
 	}
@@ -244,7 +244,7 @@ func (s *scene) missing() map[string]bool {
 		if before, ok := s.memory.missing[m.Pod]; ok {
 			since[m.Pod] = before
 		}
-		if s.again.due(since[m.Pod].Add(membership.Absence(s.group)), s.now) {
+		if s.again.due(since[m.Pod].Add(membership.MissingPodGrace(s.group)), s.now) {
 			missing[m.Pod] = true
 		}
 	}
@@ -268,7 +268,7 @@ func (s *scene) isPublished(list *v1.MemberList) bool {
 func (s *scene) patient() bool {
 	if s.memory.first.IsZero() {
 		for _, line := range s.lines {
-			if line.Hears(s.key.Name) {
+			if line.Accepts(s.key.Name) {
 				s.memory.first = s.now
 			}
 		}
@@ -307,15 +307,15 @@ func (s *scene) published() (document *control.Document, revision int64) {
 // report is what a report is made from.
 func (s *scene) report(p *membership.Plan) groupstatus.Facts {
 	f := groupstatus.Facts{
-		Group: s.group, List: p.List, Problem: p.Problem, Overtaken: p.Overtaken,
-		ServiceTaken: p.ServiceTaken, ServiceSelects: p.ServiceSelects, SliceTaken: p.SliceTaken,
-		Unpublished: s.memory.unpublished.text, Unrouted: s.memory.unrouted.text,
-		Pods: s.pods, Nodes: s.nodes, Heard: map[string]groupstatus.Heard{}, Now: s.now,
+		Group: s.group, List: p.List, Problem: p.Problem, StatusBehind: p.StatusBehind,
+		ServiceConflict: p.ServiceConflict, ServiceHasSelector: p.ServiceHasSelector, EndpointSliceConflict: p.EndpointSliceConflict,
+		PublishError: s.memory.unpublished.text, RoutingError: s.memory.unrouted.text,
+		Pods: s.pods, Nodes: s.nodes, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
 	}
 	for name := range s.pods {
 		line := s.lines[name]
-		f.Heard[name] = groupstatus.Heard{
-			Connected: line.Connected, Outside: line.Connected && !line.Hears(s.key.Name), Problem: line.Problem, Report: s.voices[name].Report,
+		f.Agents[name] = groupstatus.AgentState{
+			Connected: line.Connected, NotInGroup: line.Connected && !line.Accepts(s.key.Name), Problem: line.Problem, Report: s.voices[name].Report,
 		}
 	}
 	return f

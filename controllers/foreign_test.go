@@ -46,7 +46,7 @@ func TestForeignConfigMapIsLeftAlone(t *testing.T) {
 		s.pod(pod, "ledger")
 	}
 	s.declared("ledger", brief, pods...)
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonConfigMapTaken)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonConfigMapConflict)
 	s.awaitQuiet(a)
 	s.expectUntouched(foreign)
 	if s.in("ledger-0", "ledger") {
@@ -77,7 +77,7 @@ func TestForeignConfigMapInTheMiddle(t *testing.T) {
 	s.make(foreign)
 	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
 	a = s.operator()
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonConfigMapTaken)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonConfigMapConflict)
 	s.elect("ledger", "ledger-1", 8)
 	s.awaitCoordinator("ledger", "ledger-1", 8)
 	s.awaitQuiet(a)
@@ -94,14 +94,14 @@ func TestForeignEndpointSliceIsLeftAlone(t *testing.T) {
 		ObjectMeta: s.named("ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
 	s.make(foreign)
-	s.settledButFor(a, v1.ReasonServiceTaken)
+	s.settledButFor(a, v1.ReasonServiceConflict)
 	s.expectUntouched(foreign)
 	if err := s.client.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	s.elect("ledger", "ledger-1", 8)
 	s.await("the Service leads there", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-1") })
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
 }
 
 func (s *stage) settledButFor(a *actor, reason v1.Reason) {
@@ -133,7 +133,7 @@ func TestWhatABackupBringsBackIsTakenOver(t *testing.T) {
 	} {
 		s.make(object)
 	}
-	s.settledButFor(a, v1.ReasonWell)
+	s.settledButFor(a, v1.ReasonHealthy)
 	s.await("the Service leads there", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-2") })
 	uid := s.group("ledger").UID
 	for _, object := range []client.Object{

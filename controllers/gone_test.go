@@ -207,7 +207,7 @@ func TestStatusIsFromABackup(t *testing.T) {
 	a := s.operator()
 	s.settled(a)
 	uid, before := string(s.group("ledger").UID), s.document("ledger")
-	s.pod("ledger-3", "ledger").Change("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
+	s.pod("ledger-3", "ledger").ChangeReport("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
 	s.awaitCondition("ledger", v1.Ready, v1.ReasonStatusBehind)
 	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
 	s.await("the edit has been seen", func() bool { return s.group("ledger").Status.ObservedGeneration == 2 })

@@ -25,7 +25,7 @@ func TestRevisionOutOfThisWorld(t *testing.T) {
 	a := s.operator()
 	s.settled(a)
 	before := len(a.written())
-	s.agents["ledger-0"].Change("ledger", func(r *control.Report) { r.Revision = math.MaxInt64 })
+	s.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Revision = math.MaxInt64 })
 	s.awaitQuiet(a)
 	if writes := a.written()[before:]; len(writes) > 10 {
 		t.Errorf("one lie has it write %d times: %v", len(writes), writes[:10])
@@ -100,7 +100,7 @@ func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
 	latest := time.Now().Add(time.Hour).UnixMilli() // The clock of an operator before was ahead.
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		agent := s.agents[pod]
-		agent.Change("ledger", func(r *control.Report) { r.Revision = latest })
+		agent.ChangeReport("ledger", func(r *control.Report) { r.Revision = latest })
 		agent.Refuse(func(call fakeagent.Call) int {
 			if call.Method == http.MethodDelete {
 				return http.StatusServiceUnavailable // It still hands over.

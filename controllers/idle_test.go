@@ -54,7 +54,7 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	looks := func(a *actor) float64 { return value(t, a.metrics, "conclave_operator_looks_total") }
 	seen := looks(first)
 	for _, agent := range s.agents {
-		agent.Change("ledger", func(r *control.Report) { r.ChangedAt = time.Now() })
+		agent.ChangeReport("ledger", func(r *control.Report) { r.ChangedAt = time.Now() })
 	}
 	s.await("it has looked again", func() bool { return looks(first) > seen })
 	s.awaitQuiet(first)

@@ -87,14 +87,14 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	if p.ConfigMapTaken || p.ServiceTaken || p.ServiceSelects || p.SliceTaken {
+	if p.ConfigMapConflict || p.ServiceConflict || p.ServiceHasSelector || p.EndpointSliceConflict {
 		// Nobody tells us when it is gone: it isn't ours.
 		s.again.due(s.now.Add(takenAgain), s.now)
 	}
 	before := s.group
 	result := groupstatus.Make(s.report(&p))
-	if !result.Again.IsZero() {
-		s.again.due(result.Again, s.now)
+	if !result.RequeueAt.IsZero() {
+		s.again.due(result.RequeueAt, s.now)
 	}
 	if err := o.updateStatus(ctx, s, &result.Status); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (o *operator) pushDocument(s *scene, document *control.Document) error {
 	if err != nil {
 		return fmt.Errorf("write the document: %w", err)
 	}
-	errand := streams.Document(s.key.Name, document.UID, strconv.FormatInt(document.Revision, 10), body)
+	errand := streams.PushDocument(s.key.Name, document.UID, strconv.FormatInt(document.Revision, 10), body)
 	for _, pod := range targets {
 		o.tell(s, pod, errand)
 	}
@@ -194,7 +194,7 @@ func (s *scene) uninformed(document *control.Document) []string {
 	var pods []string
 	for _, m := range members {
 		pod := s.pods[m.Pod]
-		if pod == nil || !s.lines[m.Pod].Hears(s.key.Name) || !slices.Contains(namedBy(pod), s.key.Name) {
+		if pod == nil || !s.lines[m.Pod].Accepts(s.key.Name) || !slices.Contains(namedBy(pod), s.key.Name) {
 			continue
 		}
 		said := s.voices[m.Pod].Report
@@ -208,8 +208,8 @@ func (s *scene) uninformed(document *control.Document) []string {
 
 // order has agents told whether to stand, and which group to leave.
 func (o *operator) order(s *scene, result *groupstatus.Result) {
-	for pod, standing := range result.Standing {
-		o.tell(s, pod, streams.Standing(s.key.Name, standing))
+	for pod, standing := range result.Eligibility {
+		o.tell(s, pod, streams.SetEligible(s.key.Name, standing))
 	}
 	for _, pod := range result.Leave {
 		voice, ok := s.voices[pod]
@@ -218,7 +218,7 @@ func (o *operator) order(s *scene, result *groupstatus.Result) {
 			// itself when it is told of this one.
 			continue
 		}
-		o.tell(s, pod, streams.Leave(s.key.Name, voice.Report.UID))
+		o.tell(s, pod, streams.LeaveGroup(s.key.Name, voice.Report.UID))
 	}
 }
 
@@ -227,8 +227,8 @@ func (s *scene) member(pod string) bool {
 	return list != nil && slices.ContainsFunc(list.Members, func(m v1.Member) bool { return m.Pod == pod })
 }
 
-func (o *operator) tell(s *scene, pod string, errand streams.Errand) {
+func (o *operator) tell(s *scene, pod string, errand streams.Command) {
 	if found := s.pods[pod]; found != nil {
-		o.streams.Tell(client.ObjectKeyFromObject(found), errand)
+		o.streams.Send(client.ObjectKeyFromObject(found), errand)
 	}
 }

@@ -149,7 +149,7 @@ func TestWaitForTheMissingBeginsWhenTheyAreGone(t *testing.T) {
 				t.Errorf("%s: nobody has waited yet", what)
 			}
 			delays.takes = 0
-			time.Sleep(membership.Wait(group) - time.Nanosecond)
+			time.Sleep(membership.AdoptionWait(group) - time.Nanosecond)
 			if missing() {
 				t.Errorf("%s: it hasn't been gone for long enough", what)
 			}

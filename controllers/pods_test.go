@@ -31,7 +31,7 @@ func (s *stage) podLike(name string, groups []string, change func(*corev1.Pod)) 
 		}}
 		change(pod)
 	})
-	agent, err := fakeagent.New(fakeagent.Role{
+	agent, err := fakeagent.New(fakeagent.Identity{
 		Namespace: s.namespace, Pod: name, Groups: groups,
 		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)), Network: &s.network,
 	}, s.wardrobe)
@@ -98,7 +98,7 @@ func (s *stage) deletePod(name string) {
 func (s *stage) elect(group, coordinator string, term uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	decree := fakeagent.Decree{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: map[string]bool{}}
+	decree := fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: map[string]bool{}}
 	for _, agent := range s.agents {
 		report, in := agent.Report(group)
 		if !in {
@@ -107,7 +107,7 @@ func (s *stage) elect(group, coordinator string, term uint64) {
 		for _, row := range report.Processes {
 			decree.Crashed[row.Name] = s.agents[row.Name] == nil
 		}
-		if err := agent.Obey(group, decree); err != nil {
+		if err := agent.SetLeadership(group, decree); err != nil {
 			s.t.Error(err)
 		}
 	}

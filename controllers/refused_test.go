@@ -33,7 +33,7 @@ func TestConfigMapCannotBeWritten(t *testing.T) {
 	}
 	before := s.document("ledger").Revision
 	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
-	ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonNotWritten)
+	ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed)
 	if want := "the operator can't write ConfigMap conclave-ledger: "; !strings.Contains(ready.Message, want) || !strings.Contains(ready.Message, "immutable") {
 		t.Errorf("Ready should say %q, and why, not %q", want, ready.Message)
 	}
@@ -45,7 +45,7 @@ func TestConfigMapCannotBeWritten(t *testing.T) {
 	if report, _ := s.agents["ledger-1"].Report("ledger"); report.Revision != before {
 		t.Errorf("an agent goes by revision %d, and what is published is %d", report.Revision, before)
 	}
-	if ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonNotWritten); !strings.Contains(ready.Message, "immutable") {
+	if ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed); !strings.Contains(ready.Message, "immutable") {
 		t.Errorf("it still can't be written, and Ready says %q", ready.Message)
 	}
 
@@ -70,13 +70,13 @@ func TestTrafficCannotBeWritten(t *testing.T) {
 			s.settled(a)
 			refused.Store(true)
 			s.elect("ledger", "ledger-1", 8)
-			ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonNotWritten)
+			ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed)
 			if want := "traffic may go to the wrong pod: the operator can't " + what; !strings.HasPrefix(ready.Message, want) {
 				t.Errorf("Ready says %q, and should say %q", ready.Message, want)
 			}
 			s.awaitCoordinator("ledger", "ledger-1", 8)
 			refused.Store(false)
-			s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+			s.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
 			s.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
 			s.await("the Service follows", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-1") })
 		})
@@ -111,7 +111,7 @@ func TestEventIsRefused(t *testing.T) {
 		defer mu.Unlock()
 		return slices.ContainsFunc(tried, func(body string) bool { return strings.Contains(body, "ledger-1 leads in term 8") })
 	})
-	s.awaitCondition("ledger", v1.Ready, v1.ReasonWell)
+	s.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
 	s.awaitQuiet(a)
 	mu.Lock()
 	defer mu.Unlock()

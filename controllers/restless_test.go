@@ -32,7 +32,7 @@ func TestRestlessAgentDoesNotTakeTheOperatorsTime(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		for {
-			liar.Change("ledger", func(r *control.Report) {
+			liar.ChangeReport("ledger", func(r *control.Report) {
 				r.Term++
 				r.Coordinator = []string{"ledger-0", "ledger-1"}[r.Term%2]
 			})

@@ -142,7 +142,7 @@ func newOperator(mgr ctrl.Manager, options Options) (*operator, error) {
 		options: options, client: c, cache: mgr.GetCache(), live: mgr.GetAPIReader(),
 		log: mgr.GetLogger().WithName("groups"), instance: instance,
 	}
-	o.streams = streams.New(streams.Options{Credentials: options.Credentials, Dial: options.Dial, News: o.news, Log: o.log})
+	o.streams = streams.New(streams.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: o.news, Log: o.log})
 	o.meters = newMeters(o.streams.Connected)
 	if options.Metrics == nil {
 		options.Metrics = metrics.Registry

@@ -27,7 +27,7 @@ type stage struct {
 	scheme    *runtime.Scheme
 	client    client.Client
 	namespace string
-	wardrobe  *fakeagent.Wardrobe
+	wardrobe  *fakeagent.CertificateFactory
 	network   fakeagent.Network
 
 	mu     sync.Mutex
@@ -62,9 +62,9 @@ func newStage(t testing.TB) *stage {
 	return s
 }
 
-func newWardrobe(t testing.TB) *fakeagent.Wardrobe {
+func newWardrobe(t testing.TB) *fakeagent.CertificateFactory {
 	t.Helper()
-	wardrobe, err := fakeagent.NewWardrobe()
+	wardrobe, err := fakeagent.NewCertificateFactory()
 	if err != nil {
 		t.Fatal(err)
 	}

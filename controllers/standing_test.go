@@ -43,7 +43,7 @@ func (s *stage) awaitWithheld(agent *fakeagent.Agent, withheld bool) {
 	s.t.Helper()
 	s.await("the agent has been told whether to stand", func() bool {
 		report, _ := agent.Report("ledger")
-		return report.Withheld == withheld
+		return report.Excluded == withheld
 	})
 }
 
@@ -76,11 +76,11 @@ func TestHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitWithheld(two, true)
-	if report, _ := one.Report("ledger"); report.Withheld {
+	if report, _ := one.Report("ledger"); report.Excluded {
 		t.Error("the others stand")
 	}
 
-	two.Drop() // It stands again while nobody listens.
-	two.Change("ledger", func(r *control.Report) { r.Withheld, r.Standing = false, true })
+	two.CloseStreams() // It stands again while nobody listens.
+	two.ChangeReport("ledger", func(r *control.Report) { r.Excluded, r.Eligible = false, true })
 	s.awaitWithheld(two, true)
 }

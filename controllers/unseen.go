@@ -25,7 +25,7 @@ const (
 // gatherMute looks for pods that the selector of a group without members matches, and
 // that don't name it: the index doesn't find them. What becomes of them, nobody tells us.
 func (o *operator) gatherMute(ctx context.Context, s *scene) error {
-	selected := membership.Selection(s.group)
+	selected := membership.Selects(s.group)
 	if s.group.Spec.Selector == nil {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (o *operator) gatherMute(ctx context.Context, s *scene) error {
 	if err := o.cache.List(ctx, &all, client.InNamespace(s.key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the pods of the namespace: %w", err)
 	}
-	matches := membership.Matching(s.group)
+	matches := membership.MatchesLabels(s.group)
 	for i := range all.Items {
 		if pod := &all.Items[i]; matches(pod) {
 			s.pods[pod.Name] = pod

@@ -47,7 +47,7 @@ func TestExamplesLead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			command := example.command(t)
 			stable := 0
-			agents := agentcluster.Assemble(t, agentcluster.Plan{Agents: 3, Group: agentcluster.Group{
+			agents := agentcluster.Start(t, agentcluster.Options{Agents: 3, Group: agentcluster.Group{
 				Preemption:  &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
 				Application: &agentcluster.Application{Session: example.session},
 			}})
@@ -208,7 +208,7 @@ func stopped(t *testing.T, w *worker, session string) {
 	}
 }
 
-func handOver(t *testing.T, agents *agentcluster.Troupe, from string) {
+func handOver(t *testing.T, agents *agentcluster.Cluster, from string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()

@@ -34,14 +34,14 @@ const (
 	ReasonEarlierGroup Reason = "EarlierGroup"
 	// ReasonStatusBehind (False): agents go by a newer member list than the status has.
 	ReasonStatusBehind Reason = "StatusBehind"
-	// ReasonConfigMapTaken (False): the ConfigMap that agents mount belongs to somebody else.
-	ReasonConfigMapTaken Reason = "ConfigMapTaken"
+	// ReasonConfigMapConflict (False): the ConfigMap that agents mount belongs to somebody else.
+	ReasonConfigMapConflict Reason = "ConfigMapConflict"
 )
 
 // Reasons of Ready.
 const (
-	// ReasonWell (True): all is as it should be.
-	ReasonWell Reason = "Well"
+	// ReasonHealthy (True): all is as it should be.
+	ReasonHealthy Reason = "Healthy"
 	// ReasonNoFailover (True): all is well, but nobody could take over: a single
 	// member, a single one with a priority above 0, or two where a majority is needed.
 	ReasonNoFailover Reason = "NoFailover"
@@ -53,11 +53,11 @@ const (
 	ReasonMembersDown Reason = "MembersDown"
 	// ReasonAdopting (False): the agents go over to another member list.
 	ReasonAdopting Reason = "Adopting"
-	// ReasonNotWritten (False): the API server refuses a write of the operator's.
-	ReasonNotWritten Reason = "NotWritten"
-	// ReasonServiceTaken (False): the Service or its EndpointSlice belongs to somebody
+	// ReasonWriteFailed (False): the API server refuses a write of the operator's.
+	ReasonWriteFailed Reason = "WriteFailed"
+	// ReasonServiceConflict (False): the Service or its EndpointSlice belongs to somebody
 	// else, or the Service has a selector.
-	ReasonServiceTaken Reason = "ServiceTaken"
+	ReasonServiceConflict Reason = "ServiceConflict"
 )
 
 // Reasons of CoordinatorElected.
@@ -68,8 +68,8 @@ const (
 	ReasonElecting Reason = "Electing"
 	// ReasonNoMajority (False): no majority of the members is connected.
 	ReasonNoMajority Reason = "NoMajority"
-	// ReasonNobodyStands (False): no live member stands.
-	ReasonNobodyStands Reason = "NobodyStands"
+	// ReasonNoEligibleMember (False): no live member stands.
+	ReasonNoEligibleMember Reason = "NoEligibleMember"
 )
 
 // Reasons of Agreed.

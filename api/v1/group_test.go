@@ -168,7 +168,7 @@ func status(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 		})
 	}
 	for condition, reason := range map[v1.ConditionType]v1.Reason{
-		v1.Ready: v1.ReasonWell, v1.CoordinatorElected: v1.ReasonElected, v1.Agreed: v1.ReasonAgreed,
+		v1.Ready: v1.ReasonHealthy, v1.CoordinatorElected: v1.ReasonElected, v1.Agreed: v1.ReasonAgreed,
 		v1.AgentsConnected: v1.ReasonConnected,
 	} {
 		s.Conditions = append(s.Conditions, metav1.Condition{

@@ -47,7 +47,7 @@ type office struct {
 	now   time.Time
 	group *v1.ElectionGroup
 	pods  map[string]*corev1.Pod
-	said  map[string]groupstatus.Heard
+	said  map[string]groupstatus.AgentState
 	term  uint64
 	known *control.Document
 }
@@ -66,8 +66,8 @@ func (o *office) open(name string) {
 			o.t.Error(err)
 		}
 	})
-	o.pods, o.said = map[string]*corev1.Pod{}, map[string]groupstatus.Heard{}
-	o.term = uint64(membership.Reading(o.now))
+	o.pods, o.said = map[string]*corev1.Pod{}, map[string]groupstatus.AgentState{}
+	o.term = uint64(membership.CurrentTerm(o.now))
 	for i := range officePods {
 		o.run(fmt.Sprint("web-", i))
 	}
@@ -82,7 +82,7 @@ func (o *office) run(name string) {
 		Spec:   corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	o.said[name] = groupstatus.Heard{Connected: true}
+	o.said[name] = groupstatus.AgentState{Connected: true}
 }
 
 // declare declares members.
@@ -130,7 +130,7 @@ func (o *office) edit() {
 	case 1:
 		o.run(name)
 	case 2:
-		o.said[name] = groupstatus.Heard{Problem: "connection refused"}
+		o.said[name] = groupstatus.AgentState{Problem: "connection refused"}
 	}
 	for name := range o.pods {
 		o.speak(name)
@@ -145,7 +145,7 @@ func (o *office) speak(name string) {
 		return
 	}
 	o.term += uint64(o.rng.IntN(2))
-	said := &control.Report{UID: string(o.group.UID), Generation: o.group.Generation, Version: uint32(list.Version), Digest: "d", Standing: true}
+	said := &control.Report{UID: string(o.group.UID), Generation: o.group.Generation, Version: uint32(list.Version), Digest: "d", Eligible: true}
 	if o.rng.IntN(4) > 0 {
 		leader := list.Members[o.rng.IntN(len(list.Members))].Pod
 		said.Coordinator, said.Term, said.ElectedAt = leader, o.term-uint64(o.rng.IntN(3)), o.now
@@ -155,13 +155,13 @@ func (o *office) speak(name string) {
 			Name: m.Pod, Status: []string{"Normal", "Crashed"}[o.rng.IntN(2)], Connected: true,
 		})
 	}
-	o.said[name] = groupstatus.Heard{Connected: true, Report: said}
+	o.said[name] = groupstatus.AgentState{Connected: true, Report: said}
 }
 
 // step plans and reports, as the operator does, and writes each status.
 func (o *office) step() {
 	facts := membership.Facts{
-		Group: o.group, Now: o.now, Patient: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
+		Group: o.group, Now: o.now, FirstListComplete: true, Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
 		Published: o.known,
 	}
 	for name, pod := range o.pods {
@@ -182,7 +182,7 @@ func (o *office) step() {
 		o.known = p.Document
 	}
 	r := groupstatus.Make(groupstatus.Facts{
-		Group: o.group, List: p.List, Problem: p.Problem, ServiceTaken: p.ServiceTaken, Pods: o.pods, Heard: o.said, Now: o.now,
+		Group: o.group, List: p.List, Problem: p.Problem, ServiceConflict: p.ServiceConflict, Pods: o.pods, Agents: o.said, Now: o.now,
 	})
 	o.write(&r.Status)
 }

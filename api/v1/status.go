@@ -156,6 +156,6 @@ const (
 	ProcessUnreachable ProcessReason = "Unreachable"
 	// Disputed: the agents say different things about it.
 	ProcessDisputed ProcessReason = "Disputed"
-	// NotStanding: it is up, and its application keeps it from standing.
-	ProcessNotStanding ProcessReason = "NotStanding"
+	// NotEligible: it is up, and its application keeps it from standing.
+	ProcessNotEligible ProcessReason = "NotEligible"
 )

@@ -63,35 +63,35 @@ are there already are replaced: running agents go over to them by themselves.`,
 func (r *request) check() error {
 	switch {
 	case len(r.groups) == 0:
-		return command.Misusedf("--group is missing: name a group, such as --group ledger")
+		return command.UsageErrorf("--group is missing: name a group, such as --group ledger")
 	case len(r.members) == 0:
-		return command.Misusedf("--member is missing: name the members, such as --member a --member b")
+		return command.UsageErrorf("--member is missing: name the members, such as --member a --member b")
 	case r.out == "":
-		return command.Misusedf("--out is missing: name a folder for the files, such as --out certs")
+		return command.UsageErrorf("--out is missing: name a folder for the files, such as --out certs")
 	case r.days < 1 || r.days > maxDays:
-		return command.Misusedf("--days must be from 1 to %d, not %d", maxDays, r.days)
+		return command.UsageErrorf("--days must be from 1 to %d, not %d", maxDays, r.days)
 	}
 	if err := config.CheckGroup(r.domain); err != nil {
-		return command.Misusedf("--domain %s", err)
+		return command.UsageErrorf("--domain %s", err)
 	}
 	seen := map[string]bool{}
 	for _, group := range r.groups {
 		if err := config.CheckGroup(group); err != nil {
-			return command.Misusedf("--group %s", err)
+			return command.UsageErrorf("--group %s", err)
 		}
 		if seen[group] {
-			return command.Misusedf("--group %s is there twice", group)
+			return command.UsageErrorf("--group %s is there twice", group)
 		}
 		seen[group] = true
 	}
 	files := map[string]string{"ca.pem": "the authority", "ca-key.pem": "the authority"}
 	for _, member := range r.members {
 		if err := config.CheckMember(member); err != nil {
-			return command.Misusedf("--member %s", err)
+			return command.UsageErrorf("--member %s", err)
 		}
 		for _, file := range []string{member + ".pem", member + "-key.pem"} {
 			if other, ok := files[file]; ok {
-				return command.Misusedf("--member %s and %s would both be in %s: make them in folders of their own", member, other, file)
+				return command.UsageErrorf("--member %s and %s would both be in %s: make them in folders of their own", member, other, file)
 			}
 			files[file] = "member " + member
 		}

@@ -47,7 +47,7 @@ func addConfig(cmd *cobra.Command, path *string) {
 // Kubernetes can't put a pod's name in its command, but a variable can have it.
 const configVariable = "CONCLAVE_CONFIG"
 
-var errNoConfig = command.Misusedf("--config is missing: name the configuration, such as --config agent.yaml")
+var errNoConfig = command.UsageErrorf("--config is missing: name the configuration, such as --config agent.yaml")
 
 // load reads a configuration and checks it, files and all.
 func load(path string) (*config.Config, error) {

@@ -36,14 +36,14 @@ func run(ctx context.Context, root *cobra.Command) int {
 
 func exitStatus(err error) int {
 	var (
-		use        *command.Misuse
+		use        *command.UsageError
 		complaints config.Complaints
 	)
 	switch {
 	case err == nil:
-		return command.Done
+		return command.ExitOK
 	case errors.As(err, &use), errors.As(err, &complaints):
-		return command.Misused
+		return command.ExitUsage
 	}
-	return command.Failed
+	return command.ExitFailure
 }

@@ -78,7 +78,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 	registry := metrics.New()
 	parts := agent.Parts{
 		Clock: clock.New(time.Now()), Life: 1 + rand.Uint32N(1<<32-1), Listener: listener,
-		Lists: store, Meter: func(of string) group.Meter { return registry.Of(of) }, Log: log,
+		Store: store, Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: log,
 	}
 	if files != nil {
 		parts.Security, parts.Problems = transport.Certificates{Files: files, Domain: c.Domain}, expiry(files)

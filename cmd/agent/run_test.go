@@ -34,8 +34,8 @@ func start(t *testing.T, path string) *agent.Agent {
 		t.Fatal(err)
 	}
 	a, err := agent.New(t.Context(), c, agent.Parts{
-		Clock: clock.New(time.Now()), Life: 1, Listener: listener, Lists: store, Log: slog.New(slog.DiscardHandler),
-		Meter: func(of string) group.Meter { return metrics.New().Of(of) },
+		Clock: clock.New(time.Now()), Life: 1, Listener: listener, Store: store, Log: slog.New(slog.DiscardHandler),
+		Metrics: func(of string) group.Metrics { return metrics.New().ForGroup(of) },
 	})
 	if err != nil {
 		t.Fatal(err)

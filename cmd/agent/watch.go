@@ -26,7 +26,7 @@ func look(path string) file { return file{path, fingerprint(path)} }
 // file changes once more, or with what the disk refused.
 func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 	tried, settled := f.content, true
-	filewatch.Follow(ctx, filepath.Dir(f.path), log, func(bool) bool {
+	filewatch.Watch(ctx, filepath.Dir(f.path), log, func(bool) bool {
 		now := fingerprint(f.path)
 		if now == tried && settled {
 			return true
@@ -40,10 +40,10 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 		settled = err == nil || !agent.Temporary(err)
 		switch {
 		case err == nil:
-			a.Report()
+			a.SetProblems()
 			log.Info("took over the changed file", "file", f.path)
 		case changed:
-			a.Report("the changed file was refused: " + err.Error())
+			a.SetProblems("the changed file was refused: " + err.Error())
 			log.Error("refused the changed file, and goes on as before", "error", err)
 		}
 		return settled

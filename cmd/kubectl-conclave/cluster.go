@@ -151,7 +151,7 @@ func oneGroup(cmd *cobra.Command, args []string) error {
 	case 1:
 		return nil
 	case 0:
-		return command.Misusedf("name a group, as in: %s ledger", cmd.CommandPath())
+		return command.UsageErrorf("name a group, as in: %s ledger", cmd.CommandPath())
 	}
-	return command.Misusedf("%s takes one group, not %d: leave out %q", cmd.CommandPath(), len(args), args[1])
+	return command.UsageErrorf("%s takes one group, not %d: leave out %q", cmd.CommandPath(), len(args), args[1])
 }

@@ -29,17 +29,17 @@ func (*interrupted) Error() string { return "interrupted" }
 
 func exitStatus(err error) int {
 	var (
-		use     *command.Misuse
+		use     *command.UsageError
 		input   *sim.BadScenario
 		stopped *interrupted
 	)
 	switch {
 	case err == nil:
-		return command.Done
+		return command.ExitOK
 	case errors.As(err, &use), errors.As(err, &input):
-		return command.Misused
+		return command.ExitUsage
 	case errors.As(err, &stopped):
 		return exitInterrupted
 	}
-	return command.Failed
+	return command.ExitFailure
 }

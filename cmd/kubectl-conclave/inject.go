@@ -96,14 +96,14 @@ func (in *injector) run(cmd *cobra.Command) error {
 
 func (in *injector) check() error {
 	if in.file == "" {
-		return command.Misusedf("-f must name a manifest, or - for stdin")
+		return command.UsageErrorf("-f must name a manifest, or - for stdin")
 	}
 	if in.settings.AgentImage == "" {
-		return command.Misusedf("--agent-image must name the agent's image, such as conclave/agent:1.0")
+		return command.UsageErrorf("--agent-image must name the agent's image, such as conclave/agent:1.0")
 	}
 	u, err := url.Parse(in.settings.IdentityURL)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return command.Misusedf("--identity must be https, such as https://conclave-identity.conclave-system.svc, not %q", in.settings.IdentityURL)
+		return command.UsageErrorf("--identity must be https, such as https://conclave-identity.conclave-system.svc, not %q", in.settings.IdentityURL)
 	}
 	return nil
 }
@@ -113,10 +113,10 @@ func (in *injector) trusted(ctx context.Context, notes io.Writer) (string, error
 	if in.authorities != "" {
 		text, err := os.ReadFile(in.authorities)
 		if err != nil {
-			return "", command.Misusedf("--authorities: %s", err)
+			return "", command.UsageErrorf("--authorities: %s", err)
 		}
 		if block, _ := pem.Decode(text); block == nil || block.Type != "CERTIFICATE" {
-			return "", command.Misusedf("--authorities must be a file with certificates in PEM: there is none in %s", in.authorities)
+			return "", command.UsageErrorf("--authorities must be a file with certificates in PEM: there is none in %s", in.authorities)
 		}
 		return string(text), nil
 	}
@@ -161,7 +161,7 @@ func (in *injector) read(stdin io.Reader) ([][]byte, error) {
 	if in.file != "-" {
 		file, err := os.Open(in.file)
 		if err != nil {
-			return nil, command.Misusedf("-f: %s", err)
+			return nil, command.UsageErrorf("-f: %s", err)
 		}
 		defer file.Close()
 		from = file
@@ -205,7 +205,7 @@ func objects(decoder *json.Decoder) ([][]byte, error) {
 		case errors.Is(err, io.EOF):
 			return documents, nil
 		case err != nil:
-			return nil, command.Misusedf("-f: object %d is no JSON: %s", len(documents)+1, err)
+			return nil, command.UsageErrorf("-f: object %d is no JSON: %s", len(documents)+1, err)
 		}
 		documents = append(documents, append(document, '\n'))
 	}
@@ -220,10 +220,10 @@ func (in *injector) inject(documents [][]byte) ([]byte, []inject.Finding, error)
 	for i, document := range documents {
 		here, err := in.find(document)
 		if err != nil {
-			return nil, nil, command.Misusedf("-f: document %d: %s", i+1, oneLine(err))
+			return nil, nil, command.UsageErrorf("-f: document %d: %s", i+1, oneLine(err))
 		}
 		if document, err = patched(document, here); err != nil {
-			return nil, nil, command.Misusedf("-f: document %d: %s", i+1, oneLine(err))
+			return nil, nil, command.UsageErrorf("-f: document %d: %s", i+1, oneLine(err))
 		}
 		found = append(found, here...)
 		if i > 0 {
@@ -279,9 +279,9 @@ func tell(w io.Writer, found []inject.Finding) {
 		switch f.Outcome {
 		case inject.Injected:
 			fmt.Fprintf(w, "%s: got the agent\n", f.Object)
-		case inject.HadIt:
+		case inject.AlreadyInjected:
 			fmt.Fprintf(w, "%s: has the agent already\n", f.Object)
-		case inject.Misplaced:
+		case inject.LabelMisplaced:
 			fmt.Fprintf(w, "%s: the label %s must be on its pods, in the template\n", f.Object, v1.LabelAgent)
 		case inject.NotOptedIn:
 			continue

@@ -87,7 +87,7 @@ func (o *options) scenario() (sim.Scenario, error) {
 		return s, err // or what follows would name priorities from 1 to 0
 	}
 	if o.given("recover") && (o.recover < 1 || o.recover > sim.MaxProcesses) {
-		return s, command.Misusedf("--recover must be the priority of a process, from 1 to %d, not %d", o.processes, o.recover)
+		return s, command.UsageErrorf("--recover must be the priority of a process, from 1 to %d, not %d", o.processes, o.recover)
 	}
 	var err error
 	for _, f := range []struct {
@@ -99,7 +99,7 @@ func (o *options) scenario() (sim.Scenario, error) {
 		}
 	}
 	if o.given("ring") && len(s.Ring) == 0 {
-		return s, command.Misusedf("--ring must name every process once; leave it out for the ascending order")
+		return s, command.UsageErrorf("--ring must name every process once; leave it out for the ascending order")
 	}
 	if s.Latency, err = ticks("latency", o.latency, time.Microsecond); err != nil {
 		return s, err
@@ -141,7 +141,7 @@ func (o *options) chosen() bool {
 // ticks turns a duration into the simulator's microseconds.
 func ticks(name string, d, least time.Duration) (election.Tick, error) {
 	if d < least || d > time.Hour {
-		return 0, command.Misusedf("--%s must be from %v to 1h, not %v", name, least, d)
+		return 0, command.UsageErrorf("--%s must be from %v to 1h, not %v", name, least, d)
 	}
 	return election.Tick(d.Microseconds()) * sim.Microsecond, nil
 }
@@ -156,7 +156,7 @@ func parseIDs(name, text string, processes int) ([]election.ID, error) {
 		field = strings.TrimSpace(field)
 		n, err := strconv.ParseUint(field, 10, 32)
 		if err != nil {
-			return nil, command.Misusedf("--%s: %q is no priority; write whole numbers from 1 to %d with commas between them",
+			return nil, command.UsageErrorf("--%s: %q is no priority; write whole numbers from 1 to %d with commas between them",
 				name, field, processes)
 		}
 		ids = append(ids, election.ID(n))

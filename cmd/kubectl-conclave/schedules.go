@@ -87,15 +87,15 @@ func (o *options) sampling() (sim.Sampling, error) {
 	}
 	switch {
 	case o.given("schedules") && o.given("duration"):
-		return s, command.Misusedf("--schedules and --duration don't go together: choose one of them")
+		return s, command.UsageErrorf("--schedules and --duration don't go together: choose one of them")
 	case o.given("schedules") && o.schedules < 1:
-		return s, command.Misusedf("--schedules must be 1 or more, not %d", o.schedules)
+		return s, command.UsageErrorf("--schedules must be 1 or more, not %d", o.schedules)
 	case o.given("duration") && o.duration <= 0:
-		return s, command.Misusedf("--duration must be above 0, such as 10m, not %v", o.duration)
+		return s, command.UsageErrorf("--duration must be above 0, such as 10m, not %v", o.duration)
 	case o.output == asMermaid:
-		return s, command.Misusedf("a random schedule can't be drawn: choose -o table or json, or transcript with --schedules 1")
+		return s, command.UsageErrorf("a random schedule can't be drawn: choose -o table or json, or transcript with --schedules 1")
 	case o.output == asTranscript && o.schedules != 1:
-		return s, command.Misusedf("-o transcript shows one schedule: add --schedules 1, and --seed to say which")
+		return s, command.UsageErrorf("-o transcript shows one schedule: add --schedules 1, and --seed to say which")
 	}
 	if o.given("duration") {
 		s.Schedules = math.MaxInt32
@@ -125,7 +125,7 @@ func parseFaults(text string) ([]string, error) {
 			}
 		case name == noFaults && strings.TrimSpace(text) == noFaults:
 		case i < 0:
-			return nil, command.Misusedf("unknown fault %q: choose all, none, or some of %s", name, strings.Join(known, ", "))
+			return nil, command.UsageErrorf("unknown fault %q: choose all, none, or some of %s", name, strings.Join(known, ", "))
 		default:
 			asked[i] = true
 		}

@@ -123,13 +123,13 @@ func checkOutput(output string, outputs []string) error {
 	if slices.Contains(outputs, output) {
 		return nil
 	}
-	return command.Misusedf("unknown output %q: choose one of %s", output, strings.Join(outputs, ", "))
+	return command.UsageErrorf("unknown output %q: choose one of %s", output, strings.Join(outputs, ", "))
 }
 
 // checkSafety refuses an empty mode: of a variable that isn't set, in a script.
 func (o *options) checkSafety(otherwise string) error {
 	if o.given("safety") && o.safety == "" {
-		return command.Misusedf("--safety must be Available, Majority or Strict; leave it out for %s", otherwise)
+		return command.UsageErrorf("--safety must be Available, Majority or Strict; leave it out for %s", otherwise)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (o *options) checkSafety(otherwise string) error {
 func (o *options) without(why string, names ...string) error {
 	for _, name := range names {
 		if o.given(name) {
-			return command.Misusedf("--%s %s", name, why)
+			return command.UsageErrorf("--%s %s", name, why)
 		}
 	}
 	return nil

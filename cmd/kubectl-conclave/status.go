@@ -51,7 +51,7 @@ are well or not; programs read the conditions, as kubectl wait does.`,
 				}
 			}
 			if everyone && len(args) > 0 {
-				return command.Misusedf("--all-namespaces shows all groups: leave it out, or %s", args[0])
+				return command.UsageErrorf("--all-namespaces shows all groups: leave it out, or %s", args[0])
 			}
 			groups, err := chosen.groups(cmd.Context(), args, everyone)
 			if err != nil {

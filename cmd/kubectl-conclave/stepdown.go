@@ -104,7 +104,7 @@ func checkSuccessor(g *v1.ElectionGroup, to string) error {
 		return nil
 	}
 	if to == g.Status.Coordinator.Pod {
-		return command.Misusedf("--to: %s leads already; name another pod, or leave it out", to)
+		return command.UsageErrorf("--to: %s leads already; name another pod, or leave it out", to)
 	}
 	var able []string
 	for _, p := range g.Status.Processes {
@@ -116,14 +116,14 @@ func checkSuccessor(g *v1.ElectionGroup, to string) error {
 	case slices.Contains(able, to):
 		return nil
 	case len(able) == 0:
-		return command.Misusedf("--to: %s has no other member with a priority above 0", g.Name)
+		return command.UsageErrorf("--to: %s has no other member with a priority above 0", g.Name)
 	}
 	const most = 10
 	more := ""
 	if len(able) > most {
 		able, more = able[:most], ", ..."
 	}
-	return command.Misusedf("--to must name a member of %s with a priority above 0, such as %s%s: not %q", g.Name, strings.Join(able, ", "), more, to)
+	return command.UsageErrorf("--to must name a member of %s with a priority above 0, such as %s%s: not %q", g.Name, strings.Join(able, ", "), more, to)
 }
 
 // witness sees the hand-over with the eyes of the agent that hands over.

@@ -61,10 +61,10 @@ func (c *cluster) watch(ctx context.Context, out, notes io.Writer, name string) 
 
 // inLines writes a line for each change.
 func inLines(ctx context.Context, out, notes io.Writer, f *follower) error {
-	var chronicle describe.Chronicle
+	var chronicle describe.ChangeLog
 	f.changed = func(g *v1.ElectionGroup) {
 		now := time.Now()
-		for _, text := range chronicle.Tell(g, now) {
+		for _, text := range chronicle.Append(g, now) {
 			fmt.Fprintf(out, "%s  %s\n", now.UTC().Format(stamp), text)
 		}
 	}
@@ -84,7 +84,7 @@ func absence(err error) string {
 // screen is what is shown on a terminal.
 type screen struct {
 	to        *os.File
-	chronicle describe.Chronicle
+	chronicle describe.ChangeLog
 	group     *v1.ElectionGroup
 	absence   string
 	// last are the last changes, the newest last.
@@ -133,7 +133,7 @@ func onScreen(ctx context.Context, to *os.File, f *follower) error {
 
 func (s *screen) changed(g *v1.ElectionGroup) {
 	now := time.Now()
-	for _, text := range s.chronicle.Tell(g, now) {
+	for _, text := range s.chronicle.Append(g, now) {
 		s.last = append(s.last, now.Format("15:04:05.000")+"  "+text)
 	}
 	s.last = s.last[max(0, len(s.last)-changesShown):]

@@ -22,11 +22,11 @@ func main() {
 func run(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return command.Done
+		return command.ExitOK
 	}
 	fmt.Fprintln(root.ErrOrStderr(), "error:", err)
-	if use := (*command.Misuse)(nil); errors.As(err, &use) {
-		return command.Misused
+	if use := (*command.UsageError)(nil); errors.As(err, &use) {
+		return command.ExitUsage
 	}
-	return command.Failed
+	return command.ExitFailure
 }

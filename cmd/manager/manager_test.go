@@ -278,7 +278,7 @@ func TestTheManagerWorksWithItsRights(t *testing.T) {
 	if strings.Contains(d.log.String(), "forbidden") {
 		t.Error("it lacks a right")
 	}
-	if status := end(); status != command.Done {
+	if status := end(); status != command.ExitOK {
 		t.Error("it ends with", status)
 	}
 	var lease coordinationv1.Lease
@@ -323,7 +323,7 @@ func (d *deployed) enrols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(control.Enrolment{
+	body, err := json.Marshal(control.EnrollmentRequest{
 		Token: d.token("default", "ledger", authenticationv1.TokenRequestSpec{
 			Audiences:      []string{v1.TokenAudience},
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
@@ -333,7 +333,7 @@ func (d *deployed) enrols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var enrolled control.Enrolled
+	var enrolled control.EnrollmentResponse
 	status, text, err := d.ask("identity-port", identityService, control.CertificatesPath, "", body)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &enrolled)

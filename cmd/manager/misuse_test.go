@@ -31,7 +31,7 @@ func TestBadFlagsGetOneLine(t *testing.T) {
 			var stderr bytes.Buffer
 			root.SetArgs(tc.args)
 			root.SetErr(&stderr)
-			if status := run(t.Context(), root); status != command.Misused || stderr.String() != "error: "+tc.want+"\n" {
+			if status := run(t.Context(), root); status != command.ExitUsage || stderr.String() != "error: "+tc.want+"\n" {
 				t.Errorf("status %d, %q; want %q", status, stderr.String(), tc.want)
 			}
 		})

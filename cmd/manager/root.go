@@ -84,11 +84,11 @@ func (o *options) add(root *cobra.Command) {
 func (o *options) check() error {
 	switch {
 	case o.namespace == "":
-		return command.Misusedf("--namespace must be the manager's own namespace: it isn't in $POD_NAMESPACE")
+		return command.UsageErrorf("--namespace must be the manager's own namespace: it isn't in $POD_NAMESPACE")
 	case len(validation.IsDNS1123Label(o.namespace)) > 0:
-		return command.Misusedf("--namespace must be the name of a namespace, not %q", o.namespace)
+		return command.UsageErrorf("--namespace must be the name of a namespace, not %q", o.namespace)
 	case strings.TrimSpace(o.agentImage) == "":
-		return command.Misusedf("--agent-image must be the image of the agent: it isn't in $AGENT_IMAGE")
+		return command.UsageErrorf("--agent-image must be the image of the agent: it isn't in $AGENT_IMAGE")
 	}
 	if err := o.checkPorts(); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (o *options) check() error {
 	}
 	for _, file := range []string{"tls.crt", "tls.key"} {
 		if _, err := os.Stat(filepath.Join(o.webhookCertificates, file)); err != nil {
-			return command.Misusedf("--webhook-certificates must be a folder with tls.crt and tls.key: %s", err)
+			return command.UsageErrorf("--webhook-certificates must be a folder with tls.crt and tls.key: %s", err)
 		}
 	}
 	return nil
@@ -107,11 +107,11 @@ func (o *options) check() error {
 func (o *options) checkPorts() error {
 	for name, port := range map[string]int{"webhook-port": o.webhookPort, "identity-port": o.identityPort} {
 		if port < 1 || port > 65535 {
-			return command.Misusedf("--%s must be a port from 1 to 65535, not %d", name, port)
+			return command.UsageErrorf("--%s must be a port from 1 to 65535, not %d", name, port)
 		}
 	}
 	if o.webhookPort == o.identityPort {
-		return command.Misusedf("--webhook-port and --identity-port must be two, not both %d", o.webhookPort)
+		return command.UsageErrorf("--webhook-port and --identity-port must be two, not both %d", o.webhookPort)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (o *options) checkPorts() error {
 func (o *options) logger(out io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return nil, command.Misusedf("--log-level must be debug, info, warn or error, not %q", o.logLevel)
+		return nil, command.UsageErrorf("--log-level must be debug, info, warn or error, not %q", o.logLevel)
 	}
 	settings := &slog.HandlerOptions{Level: level}
 	switch cmp.Or(o.logFormat, "json") {
@@ -128,5 +128,5 @@ func (o *options) logger(out io.Writer) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(out, settings)), nil
 	}
-	return nil, command.Misusedf("--log-format must be json or text, not %q", o.logFormat)
+	return nil, command.UsageErrorf("--log-format must be json or text, not %q", o.logFormat)
 }

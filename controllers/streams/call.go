@@ -175,7 +175,7 @@ func refused(answer *http.Response) error {
 	if err != nil {
 		return err
 	}
-	said := control.Refusal{}
+	said := control.ErrorResponse{}
 	if json.Unmarshal(text, &said) != nil || said.Error == "" {
 		said.Error = http.StatusText(answer.StatusCode)
 	}

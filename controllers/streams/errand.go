@@ -11,8 +11,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Errand is something that an agent has to be told.
-type Errand struct {
+// Command is something that an agent has to be told.
+type Command struct {
 	// About is what is told: a newer errand about the same replaces this one.
 	About string
 	// Says tells apart what two errands about the same say.
@@ -31,30 +31,30 @@ type errand struct {
 	over, done chan struct{}
 }
 
-// Document tells an agent a group. The body is the document in JSON.
-func Document(group, uid, revision string, body []byte) Errand {
-	return Errand{About: group, Says: "document " + uid + " " + revision, method: http.MethodPut, path: control.GroupPath(group), body: body}
+// PushDocument tells an agent a group. The body is the document in JSON.
+func PushDocument(group, uid, revision string, body []byte) Command {
+	return Command{About: group, Says: "document " + uid + " " + revision, method: http.MethodPut, path: control.GroupPath(group), body: body}
 }
 
-// Leave has an agent leave the group of a UID.
-func Leave(group, uid string) Errand {
-	return Errand{About: group, Says: "leave " + uid, method: http.MethodDelete, path: control.GroupPath(group) + "?uid=" + uid}
+// LeaveGroup has an agent leave the group of a UID.
+func LeaveGroup(group, uid string) Command {
+	return Command{About: group, Says: "leave " + uid, method: http.MethodDelete, path: control.GroupPath(group) + "?uid=" + uid}
 }
 
-// Standing tells an agent whether to stand.
-func Standing(group string, standing bool) Errand {
-	says := `{"standing":false}`
+// SetEligible tells an agent whether to stand.
+func SetEligible(group string, standing bool) Command {
+	says := `{"eligible":false}`
 	if standing {
-		says = `{"standing":true}`
+		says = `{"eligible":true}`
 	}
-	return Errand{About: group + control.Standing, Says: says, method: http.MethodPut, path: control.GroupPath(group) + control.Standing, body: []byte(says)}
+	return Command{About: group + control.EligibilityPath, Says: says, method: http.MethodPut, path: control.GroupPath(group) + control.EligibilityPath, body: []byte(says)}
 }
 
-// Tell has an agent be told something, in its own time: at once, and again until
+// Send has an agent be told something, in its own time: at once, and again until
 // it has accepted or refused it. What was told last over the present connection
 // isn't told again; who isn't connected isn't told anything. So whoever wants it
 // told says so each time that it looks at the group.
-func (s *Streams) Tell(pod types.NamespacedName, e Errand) {
+func (s *Streams) Send(pod types.NamespacedName, e Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stream := s.streams[pod]
@@ -85,7 +85,7 @@ func (s *Streams) Tell(pod types.NamespacedName, e Errand) {
 }
 
 // tell tells an agent until it has been told, or something else is to be told.
-func (s *Streams) tell(ctx context.Context, agent Agent, e Errand, over <-chan struct{}) {
+func (s *Streams) tell(ctx context.Context, agent Agent, e Command, over <-chan struct{}) {
 	for attempt := 0; ctx.Err() == nil && !closed(over); attempt++ {
 		c, err := s.call(ctx, agent, request{method: e.method, path: e.path, body: e.body})
 		if err == nil {

@@ -211,6 +211,6 @@ func (s *stream) heard(group string, report *control.Report) {
 	case report == nil:
 		s.left(group)
 	case s.keep(group, report):
-		s.streams.options.News(s.agent.Pod, group)
+		s.streams.options.Changed(s.agent.Pod, group)
 	}
 }

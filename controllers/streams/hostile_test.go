@@ -43,7 +43,7 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 			}
 		}
 	}
-	if err := a.Speak(t.Context(), speak); err != nil {
+	if err := a.ServeRaw(t.Context(), speak); err != nil {
 		t.Fatal(err)
 	}
 	s.follow("ledger-0", "1", "10.0.0.1")
@@ -63,11 +63,11 @@ func TestReportOfTooManyRowsIsNotKept(t *testing.T) {
 	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("something has come of it", func() bool {
-		line, _ := s.Line(named("ledger-0"))
+		line, _ := s.Connection(named("ledger-0"))
 		return line.Connected || line.Problem != ""
 	})
 	for _, group := range []string{"ledger", "audit"} {
-		if voice := s.Voices(named(group))["ledger-0"]; voice.Report != nil && len(voice.Report.Processes)+len(voice.Report.Problems) > 2000 {
+		if voice := s.Reports(named(group))["ledger-0"]; voice.Report != nil && len(voice.Report.Processes)+len(voice.Report.Problems) > 2000 {
 			t.Errorf("%s: %d rows and %d problems are kept", group, len(voice.Report.Processes), len(voice.Report.Problems))
 		}
 	}
@@ -88,9 +88,9 @@ func TestWhoRefusesToBeWithheldIsToldAgain(t *testing.T) {
 	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
-	s.Tell(named("ledger-0"), streams.Standing("ledger", false))
+	s.Send(named("ledger-0"), streams.SetEligible("ledger", false))
 	s.await("it has refused", func() bool { return calls.Load() == 1 })
-	a.Change("ledger", func(r *control.Report) { r.Term = 2 })
+	a.ChangeReport("ledger", func(r *control.Report) { r.Term = 2 })
 	s.await("it says something else", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
 	s.awaitToldAgain(func() bool { return calls.Load() >= 2 })
 }
@@ -104,12 +104,12 @@ func TestWhoJoinsAnewIsWithheldAgain(t *testing.T) {
 	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
-	s.Tell(named("ledger-0"), streams.Standing("ledger", false))
+	s.Send(named("ledger-0"), streams.SetEligible("ledger", false))
 	s.await("it was told", func() bool { return len(a.Calls()) == 1 })
-	a.Change("ledger", func(r *control.Report) { r.Withheld = true })
-	s.await("it does so", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Withheld }))
+	a.ChangeReport("ledger", func(r *control.Report) { r.Excluded = true })
+	s.await("it does so", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Excluded }))
 	a.Leave("ledger")
-	say(a, control.Report{Group: "ledger", UID: "v", Standing: true})
+	say(a, control.Report{Group: "ledger", UID: "v", Eligible: true})
 	s.await("it is in another group", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.UID == "v" }))
 	s.awaitToldAgain(func() bool { return len(a.Calls()) >= 2 })
 }
@@ -117,13 +117,13 @@ func TestWhoJoinsAnewIsWithheldAgain(t *testing.T) {
 // awaitToldAgain waits until ledger-0 was told again, over the same connection.
 func (s *stand) awaitToldAgain(told func() bool) {
 	s.t.Helper()
-	line, _ := s.Line(named("ledger-0"))
+	line, _ := s.Connection(named("ledger-0"))
 	s.await("it was told again, or the connection is another one", func() bool {
-		s.Tell(named("ledger-0"), streams.Standing("ledger", false))
-		now, _ := s.Line(named("ledger-0"))
+		s.Send(named("ledger-0"), streams.SetEligible("ledger", false))
+		now, _ := s.Connection(named("ledger-0"))
 		return told() || !reflect.DeepEqual(now, line)
 	})
-	if now, _ := s.Line(named("ledger-0")); !reflect.DeepEqual(now, line) {
+	if now, _ := s.Connection(named("ledger-0")); !reflect.DeepEqual(now, line) {
 		s.t.Error("it wasn't told again before it was connected anew")
 	}
 }
@@ -150,7 +150,7 @@ func TestEachOfSomeReportsIsNews(t *testing.T) {
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	for term := range uint64(40) {
-		a.Change("ledger", func(r *control.Report) { r.Term = term + 1 })
+		a.ChangeReport("ledger", func(r *control.Report) { r.Term = term + 1 })
 		s.await("it is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term+1 }))
 	}
 	s.await("each was news", func() bool { return s.heardOf("ledger-0", "ledger") == 40 })
@@ -163,7 +163,7 @@ func TestRestlessAgentIsNewsNowAndThen(t *testing.T) {
 	began := time.Now()
 	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
 	const reports = 5000
-	err := a.Speak(t.Context(), func(conn net.Conn) {
+	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nevent: current\ndata: {}\n\n")
 		for term := range reports {
 			_, _ = fmt.Fprintf(conn, "event: group\ndata: {\"group\":\"ledger\",\"uid\":\"u\",\"term\":%d}\n\n", term+1)
@@ -196,7 +196,7 @@ func TestLastWordsOfARestlessAgent(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
 	var ended atomic.Bool
-	err := a.Speak(t.Context(), func(conn net.Conn) {
+	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		if ended.Swap(true) {
 			return
 		}
@@ -218,7 +218,7 @@ func TestLastWordsOfARestlessAgent(t *testing.T) {
 func TestWhoBeginsTwiceIsNotHeard(t *testing.T) {
 	s := newStand(t)
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	err := a.Speak(t.Context(), func(conn net.Conn) {
+	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		request, err := http.ReadRequest(bufio.NewReader(conn))
 		if err != nil || request.URL.Path != control.ReportsPath {
 			return
@@ -237,7 +237,7 @@ func TestWhoBeginsTwiceIsNotHeard(t *testing.T) {
 	}
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is known why", func() bool {
-		line, _ := s.Line(named("ledger-0"))
+		line, _ := s.Connection(named("ledger-0"))
 		return line.Problem == "it says something else than expected: that all has been said, for the second time"
 	})
 }
@@ -256,7 +256,7 @@ func TestTalkerIsReadSlowly(t *testing.T) {
 	a := s.agent("ledger-0", "10.0.0.1", "ledger")
 	const enough = streams.BulkBurst + 2<<20
 	began, heard := time.Now(), make(chan int, 1)
-	err := a.Speak(t.Context(), func(conn net.Conn) {
+	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		raw := conn
 		for {
 			around, ok := raw.(interface{ NetConn() net.Conn })

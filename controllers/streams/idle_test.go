@@ -45,14 +45,14 @@ func TestCrowd(t *testing.T) {
 		}
 		say(a, report)
 		s.run(a)
-		fmt.Println("agent", s.network.Where(ip+":7375"))
+		fmt.Println("agent", s.network.Resolve(ip+":7375"))
 	}
 	// Until the benchmark is over.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 // keep writes the operator's certificate to a folder, for another process.
-func keep(t *testing.T, wardrobe *fakeagent.Wardrobe, folder string) {
+func keep(t *testing.T, wardrobe *fakeagent.CertificateFactory, folder string) {
 	t.Helper()
 	pair, err := wardrobe.Authority.Issue(identity.Names{control.Operator}, time.Hour)
 	if err != nil {

@@ -39,7 +39,7 @@ type stream struct {
 	pace, bulk *rate.Limiter
 
 	life   int32
-	line   Line
+	line   Connection
 	over   bool
 	groups map[string]bool
 	// talk runs something until the connection breaks. It is nil while there is none.
@@ -165,7 +165,7 @@ func (s *stream) keep(named string, report *control.Report) bool {
 	}
 	voices := hub.voices[group]
 	if voices == nil {
-		voices = map[string]Voice{}
+		voices = map[string]AgentReport{}
 		hub.voices[group] = voices
 	}
 	if s.groups == nil {
@@ -180,17 +180,17 @@ func (s *stream) keep(named string, report *control.Report) bool {
 // forgetOrders has a group be told again whether to stand, if that is wanted: it
 // may have been joined anew since, or have refused since nobody else could lead.
 func (s *stream) forgetOrders(group string) {
-	if e := s.errands[group+control.Standing]; e != nil {
+	if e := s.errands[group+control.EligibilityPath]; e != nil {
 		e.stale = true // also one under way: its answer may be older than the report
 	}
 }
 
 // next is the voice with another report.
-func (v Voice) next(uid types.UID, report *control.Report, now time.Time) Voice {
+func (v AgentReport) next(uid types.UID, report *control.Report, now time.Time) AgentReport {
 	before := v.Report
 	v.UID, v.Report = uid, report
 	if before == nil || before.UID != report.UID {
-		return Voice{UID: uid, Report: report, Adopted: now, Named: now}
+		return AgentReport{UID: uid, Report: report, Adopted: now, Named: now}
 	}
 	if before.Version != report.Version {
 		v.Adopted = now
@@ -216,7 +216,7 @@ func (s *stream) left(group string) {
 		}
 	}
 	hub.mu.Unlock()
-	hub.options.News(s.agent.Pod, group)
+	hub.options.Changed(s.agent.Pod, group)
 }
 
 // current counts the agent as connected, and forgets the groups that an earlier
@@ -231,14 +231,14 @@ func (s *stream) current(ctx context.Context, said map[string]bool, groups []str
 		}
 	}
 	if !s.over {
-		s.line = Line{UID: s.agent.UID, Connected: true, Since: time.Now(), Groups: groups}
+		s.line = Connection{UID: s.agent.UID, Connected: true, Since: time.Now(), Groups: groups}
 		s.talk, s.errands = func(run func(context.Context)) { hub.work.Go(func() { run(ctx) }) }, nil
 	}
 	hub.mu.Unlock()
 	for _, group := range gone {
 		s.left(group)
 	}
-	hub.options.News(s.agent.Pod, "")
+	hub.options.Changed(s.agent.Pod, "")
 }
 
 // hush has the agent told nothing for as long as nobody listens.
@@ -261,6 +261,6 @@ func (s *stream) broke(err error) {
 	s.talk, s.errands = nil, nil
 	hub.mu.Unlock()
 	if news {
-		hub.options.News(s.agent.Pod, "")
+		hub.options.Changed(s.agent.Pod, "")
 	}
 }

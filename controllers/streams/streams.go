@@ -41,8 +41,8 @@ type Agent struct {
 	Address string
 }
 
-// Line is the connection with an agent.
-type Line struct {
+// Connection is the connection with an agent.
+type Connection struct {
 	UID       types.UID
 	Connected bool
 	// Problem is why it isn't connected. It is empty until that is known.
@@ -53,12 +53,14 @@ type Line struct {
 	Groups []string
 }
 
-// Hears reports whether the agent is connected, and can be told about a group.
-func (l Line) Hears(group string) bool { return l.Connected && slices.Contains(l.Groups, group) }
+// Accepts reports whether the agent is connected, and can be told about a group.
+func (l Connection) Accepts(group string) bool {
+	return l.Connected && slices.Contains(l.Groups, group)
+}
 
-// Voice is what one agent last said about one group, and when it said what the
+// AgentReport is what one agent last said about one group, and when it said what the
 // operator has to remember. Times are of the operator's clock.
-type Voice struct {
+type AgentReport struct {
 	UID    types.UID
 	Report *control.Report
 	// Adopted is since when the version in the report has been reported.
@@ -72,9 +74,9 @@ type Voice struct {
 // Options are what Streams need.
 type Options struct {
 	Credentials Credentials
-	// News is told of whatever has changed: in what the pod's agent says about the
+	// Changed is told of whatever has changed: in what the pod's agent says about the
 	// group, or, if that is empty, in the connection. It mustn't block.
-	News func(pod types.NamespacedName, group string)
+	Changed func(pod types.NamespacedName, group string)
 	// Dial connects; nil is the usual way.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	Log  logr.Logger
@@ -94,7 +96,7 @@ type Streams struct {
 	// after Start: what is followed before begins with it.
 	spawn   func(func(context.Context))
 	streams map[types.NamespacedName]*stream
-	voices  map[types.NamespacedName]map[string]Voice
+	voices  map[types.NamespacedName]map[string]AgentReport
 }
 
 // handshakesMax is more than enough for all processors.
@@ -112,7 +114,7 @@ func New(options Options) *Streams {
 		config:     options.Credentials.Client(),
 		handshakes: make(chan struct{}, handshakesMax),
 		streams:    map[types.NamespacedName]*stream{},
-		voices:     map[types.NamespacedName]map[string]Voice{},
+		voices:     map[types.NamespacedName]map[string]AgentReport{},
 	}
 }
 
@@ -171,7 +173,7 @@ func (s *Streams) Follow(agent Agent, life int32) {
 	}
 	stream := &stream{
 		streams: s, agent: agent, now: make(chan struct{}, 1),
-		life: life, line: Line{UID: agent.UID, Since: time.Now()},
+		life: life, line: Connection{UID: agent.UID, Since: time.Now()},
 	}
 	s.streams[agent.Pod] = stream
 	if s.spawn != nil {
@@ -207,26 +209,26 @@ func (s *Streams) silence(pod types.NamespacedName) {
 	}
 }
 
-func (s *Streams) drop(group types.NamespacedName, voices map[string]Voice, pod string) {
+func (s *Streams) drop(group types.NamespacedName, voices map[string]AgentReport, pod string) {
 	delete(voices, pod)
 	if len(voices) == 0 {
 		delete(s.voices, group)
 	}
 }
 
-// Line is the connection with a pod's agent; false if it isn't followed.
-func (s *Streams) Line(pod types.NamespacedName) (Line, bool) {
+// Connection is the connection with a pod's agent; false if it isn't followed.
+func (s *Streams) Connection(pod types.NamespacedName) (Connection, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	stream, ok := s.streams[pod]
 	if !ok {
-		return Line{}, false
+		return Connection{}, false
 	}
 	return stream.line, true
 }
 
-// Voices are what agents last said about a group, by their pods' names.
-func (s *Streams) Voices(group types.NamespacedName) map[string]Voice {
+// Reports are what agents last said about a group, by their pods' names.
+func (s *Streams) Reports(group types.NamespacedName) map[string]AgentReport {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return maps.Clone(s.voices[group])

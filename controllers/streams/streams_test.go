@@ -20,7 +20,7 @@ import (
 type stand struct {
 	*streams.Streams
 	t        testing.TB
-	wardrobe *fakeagent.Wardrobe
+	wardrobe *fakeagent.CertificateFactory
 	network  fakeagent.Network
 
 	told chan struct{}
@@ -37,9 +37,9 @@ func newStand(t *testing.T) *stand {
 	return s.start(t, streams.Options{Credentials: s.wardrobe, Dial: s.network.Dial, Log: logr.Discard()})
 }
 
-func newWardrobe(t testing.TB) *fakeagent.Wardrobe {
+func newWardrobe(t testing.TB) *fakeagent.CertificateFactory {
 	t.Helper()
-	wardrobe, err := fakeagent.NewWardrobe()
+	wardrobe, err := fakeagent.NewCertificateFactory()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func newStandWith(t testing.TB, options streams.Options) *stand {
 
 func (s *stand) start(t testing.TB, options streams.Options) *stand {
 	t.Helper()
-	options.News = s.hear
+	options.Changed = s.hear
 	s.t, s.told, s.broken, s.Streams = t, make(chan struct{}, 1), map[string]bool{}, streams.New(options)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -69,7 +69,7 @@ func (s *stand) start(t testing.TB, options streams.Options) *stand {
 }
 
 func (s *stand) hear(pod types.NamespacedName, group string) {
-	line, _ := s.Line(pod)
+	line, _ := s.Connection(pod)
 	s.mu.Lock()
 	s.news = append(s.news, pod.Name+"/"+group)
 	s.broken[pod.Name] = s.broken[pod.Name] || !line.Connected && group == ""
@@ -97,7 +97,7 @@ func (s *stand) await(what string, holds func() bool) {
 // agent is one that doesn't run yet.
 func (s *stand) agent(pod, ip string, groups ...string) *fakeagent.Agent {
 	s.t.Helper()
-	a, err := fakeagent.New(fakeagent.Role{
+	a, err := fakeagent.New(fakeagent.Identity{
 		Namespace: "bank", Pod: pod, Groups: groups, Address: ip + ":7375", Network: &s.network,
 	}, s.wardrobe)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *stand) stop(a *fakeagent.Agent) {
 
 // say has an agent report what it was given.
 func say(a *fakeagent.Agent, report control.Report) {
-	a.Change(report.Group, func(r *control.Report) {
+	a.ChangeReport(report.Group, func(r *control.Report) {
 		report.Pod = r.Pod
 		*r = report
 	})
@@ -139,14 +139,14 @@ func (s *stand) follow(pod, uid, ip string) {
 
 func (s *stand) connected(pod string) func() bool {
 	return func() bool {
-		line, ok := s.Line(named(pod))
+		line, ok := s.Connection(named(pod))
 		return ok && line.Connected
 	}
 }
 
 func (s *stand) says(group, pod string, like func(control.Report) bool) func() bool {
 	return func() bool {
-		voice, ok := s.Voices(named(group))[pod]
+		voice, ok := s.Reports(named(group))[pod]
 		return ok && like(*voice.Report)
 	}
 }
@@ -158,17 +158,17 @@ func TestReportsAreHeard(t *testing.T) {
 	s.run(a)
 	s.follow("ledger-0", "pod-uid", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
-	if voice := s.Voices(named("ledger"))["ledger-0"]; voice.Report == nil || voice.Report.Coordinator != "ledger-2" || voice.UID != "pod-uid" {
+	if voice := s.Reports(named("ledger"))["ledger-0"]; voice.Report == nil || voice.Report.Coordinator != "ledger-2" || voice.UID != "pod-uid" {
 		t.Fatalf("who is connected has said everything, but this was heard: %+v", voice)
 	}
-	a.Change("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-1", 8 })
+	a.ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-1", 8 })
 	s.await("the change is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
-	voice := s.Voices(named("ledger"))["ledger-0"]
+	voice := s.Reports(named("ledger"))["ledger-0"]
 	if voice.Lost.IsZero() || voice.Named.IsZero() || !voice.Adopted.Before(voice.Named) {
 		t.Errorf("the list is older than the coordinator, and there was another one: %+v", voice)
 	}
 	a.Leave("ledger")
-	s.await("it has left", func() bool { return len(s.Voices(named("ledger"))) == 0 })
+	s.await("it has left", func() bool { return len(s.Reports(named("ledger"))) == 0 })
 }
 
 // Nobody speaks for another pod or for a group that it has no certificate for.
@@ -181,14 +181,14 @@ func TestOnlyCertifiedWordsCount(t *testing.T) {
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.follow("ledger-1", "2", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
-	if heard := s.Voices(named("audit")); len(heard) != 0 {
+	if heard := s.Reports(named("audit")); len(heard) != 0 {
 		t.Errorf("its certificate isn't for the group audit, but it was heard there: %v", heard)
 	}
-	if line, _ := s.Line(named("ledger-0")); !line.Hears("ledger") || line.Hears("audit") {
+	if line, _ := s.Connection(named("ledger-0")); !line.Accepts("ledger") || line.Accepts("audit") {
 		t.Errorf("it is in the group ledger, and in no other: %+v", line)
 	}
 	s.await("the other pod isn't believed", func() bool {
-		line, _ := s.Line(named("ledger-1"))
+		line, _ := s.Connection(named("ledger-1"))
 		return line.Problem == "its certificate is for conclave://bank/ledger/ledger-0, and not for pod bank/ledger-1"
 	})
 }
@@ -203,16 +203,16 @@ func TestStreamComesBack(t *testing.T) {
 	s.await("it is connected", s.connected("ledger-0"))
 	s.stop(a)
 	s.await("it is known why it isn't", func() bool {
-		line, _ := s.Line(named("ledger-0"))
+		line, _ := s.Connection(named("ledger-0"))
 		return !line.Connected && line.Problem == "connection refused"
 	})
-	if s.Voices(named("ledger"))["ledger-0"].Report == nil {
+	if s.Reports(named("ledger"))["ledger-0"].Report == nil {
 		t.Error("what was last heard is kept while the connection is away")
 	}
 	a.Leave("audit")
 	s.run(a)
 	s.await("it is connected again", s.connected("ledger-0"))
-	s.await("what it doesn't say any more is forgotten", func() bool { return len(s.Voices(named("audit"))) == 0 })
+	s.await("what it doesn't say any more is forgotten", func() bool { return len(s.Reports(named("audit"))) == 0 })
 	if got := s.Groups(named("ledger-0")); !slices.Equal(got, []string{"ledger"}) {
 		t.Errorf("it reports ledger alone, not %v", got)
 	}
@@ -226,11 +226,11 @@ func TestStreamIsRenewedInSilence(t *testing.T) {
 	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
-	line, _ := s.Line(named("ledger-0"))
+	line, _ := s.Connection(named("ledger-0"))
 	s.await("it has been for a while", func() bool { return time.Since(line.Since) > 2*time.Second })
-	a.Drop()
+	a.CloseStreams()
 	s.await("it is again", func() bool {
-		now, _ := s.Line(named("ledger-0"))
+		now, _ := s.Connection(named("ledger-0"))
 		return now.Connected && now.Since != line.Since
 	})
 	s.mu.Lock()
@@ -249,7 +249,7 @@ func TestNewPodIsAnotherAgent(t *testing.T) {
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
 	s.follow("ledger-0", "2", "10.0.0.2")
-	if heard := s.Voices(named("ledger")); len(heard) != 0 {
+	if heard := s.Reports(named("ledger")); len(heard) != 0 {
 		t.Errorf("the new pod has said nothing yet: %v", heard)
 	}
 	next := s.agent("ledger-0", "10.0.0.2", "ledger")
@@ -259,7 +259,7 @@ func TestNewPodIsAnotherAgent(t *testing.T) {
 	s.await("the old one isn't asked any more", func() bool { return old.Streams() == 0 })
 	s.Forget(named("ledger-0"))
 	s.await("nobody is", func() bool { return next.Streams() == 0 })
-	if _, ok := s.Line(named("ledger-0")); ok || len(s.Voices(named("ledger"))) != 0 {
+	if _, ok := s.Connection(named("ledger-0")); ok || len(s.Reports(named("ledger"))) != 0 {
 		t.Error("a pod that is gone is forgotten")
 	}
 }
@@ -277,24 +277,24 @@ func TestErrands(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	s.Tell(named("ledger-0"), streams.Leave("ledger", "nobody is connected"))
+	s.Send(named("ledger-0"), streams.LeaveGroup("ledger", "nobody is connected"))
 	s.run(a)
 	s.follow("ledger-0", "1", "10.0.0.1")
 	s.await("it is connected", s.connected("ledger-0"))
-	document := streams.Document("ledger", "u", "4", []byte(`{"uid":"u"}`))
-	s.Tell(named("ledger-0"), document)
-	s.Tell(named("ledger-0"), document)
+	document := streams.PushDocument("ledger", "u", "4", []byte(`{"uid":"u"}`))
+	s.Send(named("ledger-0"), document)
+	s.Send(named("ledger-0"), document)
 	s.await("it has accepted at the third attempt", func() bool { return len(a.Calls()) == 3 })
-	s.Tell(named("ledger-0"), document)
-	s.Tell(named("ledger-0"), streams.Standing("ledger", false))
+	s.Send(named("ledger-0"), document)
+	s.Send(named("ledger-0"), streams.SetEligible("ledger", false))
 	s.await("it was told to stand no more", func() bool { return len(a.Calls()) == 4 })
-	s.Tell(named("ledger-0"), streams.Leave("ledger", "u"))
+	s.Send(named("ledger-0"), streams.LeaveGroup("ledger", "u"))
 	s.await("it has refused to leave", func() bool { return len(a.Calls()) == 5 })
 	want := fakeagent.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
 	if got := a.Calls(); got[0] != want || got[2] != want {
 		t.Errorf("it should have been told %v, not %v", want, got)
 	}
-	if got := a.Calls()[3]; got.Path != "/v1/groups/ledger/standing" || got.Body != `{"standing":false}` {
+	if got := a.Calls()[3]; got.Path != "/v1/groups/ledger/eligibility" || got.Body != `{"eligible":false}` {
 		t.Errorf("it was told %v", got)
 	}
 	if got := a.Calls()[4]; got.Path != "/v1/groups/ledger?uid=u" {

@@ -13,7 +13,7 @@ import (
 // audience watches all agents, each over a stream that is open before anything
 // happens, and remembers what they announced.
 type audience struct {
-	troupe *agentcluster.Troupe
+	troupe *agentcluster.Cluster
 	// news has an element when something was announced since it was last empty.
 	news chan struct{}
 
@@ -24,7 +24,7 @@ type audience struct {
 	since []agentcluster.Seen
 }
 
-func newAudience(t *agentcluster.Troupe) *audience {
+func newAudience(t *agentcluster.Cluster) *audience {
 	return &audience{troupe: t, news: make(chan struct{}, 1), last: map[string]agentcluster.Seen{}}
 }
 

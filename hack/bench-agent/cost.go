@@ -28,7 +28,7 @@ type Idle struct {
 const idlePeers = 5
 
 // measureIdle looks at agents with default timing that nobody asks anything.
-func measureIdle(ctx context.Context, plan agentcluster.Plan, period time.Duration) (*Idle, error) {
+func measureIdle(ctx context.Context, plan agentcluster.Options, period time.Duration) (*Idle, error) {
 	plan.Agents = idlePeers + 1
 	t, err := agentcluster.New(ctx, plan)
 	if err != nil {
@@ -38,7 +38,7 @@ func measureIdle(ctx context.Context, plan agentcluster.Plan, period time.Durati
 	return idle, errors.Join(err, t.Close())
 }
 
-func watchIdle(ctx context.Context, t *agentcluster.Troupe, period time.Duration) (*Idle, error) {
+func watchIdle(ctx context.Context, t *agentcluster.Cluster, period time.Duration) (*Idle, error) {
 	if err := t.Start(); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func watchIdle(ctx context.Context, t *agentcluster.Troupe, period time.Duration
 		return nil, err
 	}
 	begun := time.Now()
-	if err := benchmark.Pass(ctx, period); err != nil {
+	if err := benchmark.Wait(ctx, period); err != nil {
 		return nil, err
 	}
 	after, err := usage(t)
@@ -81,7 +81,7 @@ func watchIdle(ctx context.Context, t *agentcluster.Troupe, period time.Duration
 	return idle, nil
 }
 
-func usage(t *agentcluster.Troupe) (map[string]benchmark.Usage, error) {
+func usage(t *agentcluster.Cluster) (map[string]benchmark.Usage, error) {
 	all := map[string]benchmark.Usage{}
 	for _, name := range t.Names() {
 		used, err := benchmark.UsageOf(t.Agent(name).PID())

@@ -58,7 +58,7 @@ func newRoot() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return benchmark.Publish(command.OutOrStdout(), o.output, report)
+			return benchmark.Write(command.OutOrStdout(), o.output, report)
 		},
 	}
 	flags := root.Flags()

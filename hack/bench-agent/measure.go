@@ -72,11 +72,11 @@ func (m *measurer) say(format string, arguments ...any) {
 
 // plan is a group with the default timing. Nobody takes over from a healthy
 // coordinator, so that each kill is followed by one election.
-func (m *measurer) plan(mode string, agents int) (agentcluster.Plan, error) {
+func (m *measurer) plan(mode string, agents int) (agentcluster.Options, error) {
 	m.groups++
 	folder := filepath.Join(m.folder, fmt.Sprint(m.groups))
 	stable := 0
-	plan := agentcluster.Plan{
+	plan := agentcluster.Options{
 		Binary: m.binary, Folder: folder, Agents: agents, TLS: m.options.tls,
 		Group: agentcluster.Group{
 			Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},

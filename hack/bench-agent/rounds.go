@@ -19,7 +19,7 @@ const rest = 5 * time.Minute
 
 // bench is one group of agents while it is measured.
 type bench struct {
-	troupe   *agentcluster.Troupe
+	troupe   *agentcluster.Cluster
 	audience *audience
 	// coordinator is on whom all agree.
 	coordinator string
@@ -28,7 +28,7 @@ type bench struct {
 	silence time.Duration
 }
 
-func newBench(ctx context.Context, plan agentcluster.Plan, mode string) (*bench, error) {
+func newBench(ctx context.Context, plan agentcluster.Options, mode string) (*bench, error) {
 	t, err := agentcluster.New(ctx, plan)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (b *bench) kill(ctx context.Context) (time.Duration, error) {
 	}
 	// A process takes a moment to start counting.
 	const margin = 100 * time.Millisecond
-	if err := benchmark.Pass(ctx, b.silence+margin-time.Since(restarted)); err != nil {
+	if err := benchmark.Wait(ctx, b.silence+margin-time.Since(restarted)); err != nil {
 		return 0, err
 	}
 	return took, failed

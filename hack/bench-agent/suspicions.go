@@ -87,7 +87,7 @@ func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) 
 	}
 	b.audience.begin()
 	begun := time.Now()
-	if err := benchmark.Pass(ctx, period); err != nil {
+	if err := benchmark.Wait(ctx, period); err != nil {
 		return nil, err
 	}
 	s := &Suspicions{Seconds: time.Since(begun).Seconds(), Agents: len(b.troupe.Names()), Busy: busy}
@@ -110,7 +110,7 @@ func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) 
 }
 
 // counters adds up what the agents have counted, over all agents and labels.
-func counters(ctx context.Context, t *agentcluster.Troupe) (map[string]float64, error) {
+func counters(ctx context.Context, t *agentcluster.Cluster) (map[string]float64, error) {
 	sums := map[string]float64{}
 	for _, name := range t.Names() {
 		metrics, err := t.Metrics(ctx, name)

@@ -205,7 +205,7 @@ func (s *site) round(ctx context.Context, strike func(context.Context, *corev1.P
 		return blow{}, err
 	}
 	// Whatever has a rhythm is not to be met at the same beat each time.
-	if err := benchmark.Pass(ctx, rand.N(time.Second)); err != nil {
+	if err := benchmark.Wait(ctx, rand.N(time.Second)); err != nil {
 		return blow{}, err
 	}
 	before := ask(s.seen, func() v1.Coordinator { return *s.seen.group.Status.Coordinator })
@@ -264,7 +264,7 @@ func (s *site) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := benchmark.Pass(ctx, 2*s.options.settle); err != nil {
+	if err := benchmark.Wait(ctx, 2*s.options.settle); err != nil {
 		return err
 	}
 	s.say("cluster: counting requests for %s", s.options.clusterIdle)
@@ -273,7 +273,7 @@ func (s *site) idle(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	if err := benchmark.Pass(ctx, s.options.clusterIdle); err != nil {
+	if err := benchmark.Wait(ctx, s.options.clusterIdle); err != nil {
 		return err
 	}
 	after, err := requests.count(ctx)

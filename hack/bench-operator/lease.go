@@ -114,7 +114,7 @@ func (m *measurer) leaseKills(ctx context.Context, r *race, leader string, lease
 	for i := range m.options.leaseRounds {
 		m.say("lease: kill %d of %d", i+1, m.options.leaseRounds)
 		// A kill can come at any moment between two renewals.
-		if err := benchmark.Pass(ctx, rand.N(retryPeriod)); err != nil {
+		if err := benchmark.Wait(ctx, rand.N(retryPeriod)); err != nil {
 			return err
 		}
 		victim := r.running[leader]
@@ -144,7 +144,7 @@ func (l *Lease) idle(ctx context.Context, requests *meter, period time.Duration)
 		return err
 	}
 	begun := time.Now()
-	if err := benchmark.Pass(ctx, period); err != nil {
+	if err := benchmark.Wait(ctx, period); err != nil {
 		return err
 	}
 	after, err := requests.count(ctx)

@@ -31,7 +31,7 @@ type stage struct {
 	world    *world
 	audience *audience
 	scale    *Scale
-	wardrobe *fakeagent.Wardrobe
+	wardrobe *fakeagent.CertificateFactory
 }
 
 func (m *measurer) scale(ctx context.Context, s *server) (scale *Scale, err error) {
@@ -111,7 +111,7 @@ func (st *stage) lookAtEmpty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := benchmark.Pass(ctx, st.options.settle); err != nil {
+	if err := benchmark.Wait(ctx, st.options.settle); err != nil {
 		return err
 	}
 	usage, err := st.manager.usage()
@@ -171,7 +171,7 @@ func (st *stage) start(ctx context.Context) error {
 	if err := <-elected; err != nil {
 		return err
 	}
-	if err := benchmark.Pass(ctx, st.options.settle); err != nil {
+	if err := benchmark.Wait(ctx, st.options.settle); err != nil {
 		return err
 	}
 	usage, err := st.manager.usage()
@@ -280,7 +280,7 @@ func (st *stage) hold(ctx context.Context, g *ledger, w awaited) error {
 	if err := g.miss(term); err != nil {
 		return err
 	}
-	if err := benchmark.Pass(ctx, without); err != nil {
+	if err := benchmark.Wait(ctx, without); err != nil {
 		return err
 	}
 	st.audience.begin(g.key, time.Now())
@@ -290,7 +290,7 @@ func (st *stage) hold(ctx context.Context, g *ledger, w awaited) error {
 // idle counts what the manager asks for while nothing happens.
 func (st *stage) idle(ctx context.Context) error {
 	// What the elections left to do, and then a while.
-	if err := benchmark.Pass(ctx, 2*st.options.settle); err != nil {
+	if err := benchmark.Wait(ctx, 2*st.options.settle); err != nil {
 		return err
 	}
 	st.say("scale: counting requests for %s", st.options.idle)
@@ -298,7 +298,7 @@ func (st *stage) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := benchmark.Pass(ctx, st.options.idle); err != nil {
+	if err := benchmark.Wait(ctx, st.options.idle); err != nil {
 		return err
 	}
 	elapsed := time.Since(before.at)
@@ -325,7 +325,7 @@ func (st *stage) restart(ctx context.Context) error {
 		if time.Now().After(gone) {
 			return errors.New("the manager has ended, and some of its streams haven't")
 		}
-		if err := benchmark.Pass(ctx, 20*time.Millisecond); err != nil {
+		if err := benchmark.Wait(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -344,7 +344,7 @@ func (st *stage) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := benchmark.Pass(ctx, 2*st.options.settle); err != nil {
+	if err := benchmark.Wait(ctx, 2*st.options.settle); err != nil {
 		return err
 	}
 	after, err := st.requests.count(ctx)

@@ -54,7 +54,7 @@ func address(n int) string { return fmt.Sprintf("127.77.%d.%d", n/perNet, n%perN
 
 func namespaceOf(group int) string { return fmt.Sprintf("bench-%d", group/perNamespace) }
 
-func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *fakeagent.Wardrobe) (*world, error) {
+func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *fakeagent.CertificateFactory) (*world, error) {
 	made := &world{client: c, groups: make([]*ledger, m.options.groups)}
 	for n := 0; n < m.options.groups; n += perNamespace {
 		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(n)}}); err != nil {
@@ -93,9 +93,9 @@ func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *fakeagen
 func nodeOf(n int) string { return fmt.Sprintf("node-%d", n%nodes) }
 
 // enter makes a pod and its understudy.
-func (w *world) enter(ctx context.Context, g *ledger, member, n int, wardrobe *fakeagent.Wardrobe) (*fakeagent.Agent, error) {
+func (w *world) enter(ctx context.Context, g *ledger, member, n int, wardrobe *fakeagent.CertificateFactory) (*fakeagent.Agent, error) {
 	ip := address(n)
-	agent, err := fakeagent.New(fakeagent.Role{
+	agent, err := fakeagent.New(fakeagent.Identity{
 		Namespace: g.key.Namespace, Pod: g.pods[member], Groups: []string{g.key.Name},
 		Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
 	}, wardrobe)
@@ -234,17 +234,17 @@ func termAt(now time.Time) uint64 { return uint64(now.Sub(epoch) / (100 * time.M
 
 // elect has all agents of a group say that one leads.
 func (g *ledger) elect(coordinator string, term uint64) error {
-	return g.obey(fakeagent.Decree{Coordinator: coordinator, Term: term, ElectedAt: time.Now()})
+	return g.obey(fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now()})
 }
 
 // miss has all agents of a group say that nobody leads.
 func (g *ledger) miss(term uint64) error {
-	return g.obey(fakeagent.Decree{Term: term, Electing: true})
+	return g.obey(fakeagent.Leadership{Term: term, Electing: true})
 }
 
-func (g *ledger) obey(d fakeagent.Decree) error {
+func (g *ledger) obey(d fakeagent.Leadership) error {
 	for _, agent := range g.agents {
-		if err := agent.Obey(g.key.Name, d); err != nil {
+		if err := agent.SetLeadership(g.key.Name, d); err != nil {
 			return fmt.Errorf("group %s: %w", g.key, err)
 		}
 	}
@@ -290,11 +290,11 @@ func (w *world) close() error {
 }
 
 // authorityOf reads the authority that the manager keeps.
-func authorityOf(secret *corev1.Secret) (*fakeagent.Wardrobe, error) {
+func authorityOf(secret *corev1.Secret) (*fakeagent.CertificateFactory, error) {
 	root := identity.Pair{Cert: secret.Data["ca.crt"], Key: secret.Data["ca.key"]}
 	authority, err := identity.ParseAuthority(root)
 	if err != nil {
 		return nil, fmt.Errorf("read the authority in %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return &fakeagent.Wardrobe{Authority: authority, Authorities: root.Cert}, nil
+	return &fakeagent.CertificateFactory{Authority: authority, Authorities: root.Cert}, nil
 }

@@ -38,7 +38,7 @@ func demonstrate(ctx context.Context, arguments []string, out io.Writer) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	agents, err := agentcluster.New(ctx, agentcluster.Plan{
+	agents, err := agentcluster.New(ctx, agentcluster.Options{
 		Binary: arguments[1], Folder: folder, Agents: 5, TLS: true,
 		// Who comes back doesn't take over, so that each time one follows the other.
 		Group: agentcluster.Group{Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: new(int)}},
@@ -59,7 +59,7 @@ func demonstrate(ctx context.Context, arguments []string, out io.Writer) (err er
 
 // stage is where the agents are shown.
 type stage struct {
-	agents *agentcluster.Troupe
+	agents *agentcluster.Cluster
 	out    io.Writer
 }
 

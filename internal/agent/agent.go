@@ -30,21 +30,21 @@ type Parts struct {
 	Listener net.Listener
 	// Security is nil for plain TCP.
 	Security transport.Security
-	Lists    *state.Store
-	Meter    func(group string) group.Meter
-	// Problems, if it isn't nil, says what else is wrong: call Look when it changes.
+	Store    *state.Store
+	Metrics  func(group string) group.Metrics
+	// Problems, if it isn't nil, says what else is wrong: call Refresh when it changes.
 	Problems func() []string
-	// Tell, if it isn't nil, is called with each report of a group that says
+	// OnReport, if it isn't nil, is called with each report of a group that says
 	// something new. It mustn't take long.
-	Tell func(control.Report)
-	Log  *slog.Logger
+	OnReport func(control.Report)
+	Log      *slog.Logger
 }
 
 // Agent takes part in elections.
 type Agent struct {
 	parts Parts
 	self  string
-	mesh  *transport.Mesh
+	mesh  *transport.Transport
 	// reloading is locked for all groups, or shared by those who change one each.
 	// Nothing changes any more when the agent is closed.
 	reloading sync.RWMutex
@@ -78,7 +78,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 	}
 	a.mesh = transport.New(transport.Config{
 		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
-		Admit: a.admit, Reading: parts.Clock.Reading, Events: a, Changed: a.Look, Log: parts.Log,
+		Admit: a.admit, CurrentTerm: parts.Clock.CurrentTerm, Events: a, Changed: a.Refresh, Log: parts.Log,
 	})
 	for _, of := range c.Groups {
 		if err := a.join(ctx, of, false); err != nil {
@@ -95,7 +95,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 func (a *Agent) choose(where string, g *config.Group, running *config.List) error {
 	kept := running
 	if kept == nil {
-		last, found, err := a.parts.Lists.Load(state.KeyOf(g))
+		last, found, err := a.parts.Store.Load(state.KeyOf(g))
 		if err != nil {
 			return fmt.Errorf("group %s: %w", g.Name, err)
 		}
@@ -103,7 +103,7 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 			kept = &last
 		}
 	}
-	choice, err := state.Next(kept, g.List, g.Safety.Mode, a.parts.Clock.Reading())
+	choice, err := state.ChooseList(kept, g.List, g.Safety.Mode, a.parts.Clock.CurrentTerm())
 	if err != nil {
 		if where == "" {
 			return err
@@ -114,7 +114,7 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 		a.parts.Log.Warn(choice.Warning, "group", g.Name)
 	}
 	if choice.Save {
-		if err := a.parts.Lists.Save(state.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
+		if err := a.parts.Store.Save(state.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
 			return err
 		}
 	}
@@ -123,14 +123,14 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 }
 
 func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error {
-	promised, err := a.parts.Lists.Promise(state.KeyOf(&of), of.Safety.Lease)
+	promised, err := a.parts.Store.RecordLease(state.KeyOf(&of), of.Safety.Lease)
 	if err != nil {
 		return err
 	}
 	g, err := group.New(group.Config{
-		Self: a.self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Post: a.mesh,
-		Meter: a.parts.Meter(of.Name), Log: a.parts.Log.With("group", of.Name),
-		Tell: a.parts.Tell, Problems: a.Problems, Withheld: withheld, Promised: promised,
+		Self: a.self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Transport: a.mesh,
+		Metrics: a.parts.Metrics(of.Name), Log: a.parts.Log.With("group", of.Name),
+		OnReport: a.parts.OnReport, Problems: a.Problems, Excluded: withheld, LongestLease: promised,
 	})
 	if err != nil {
 		return err
@@ -275,23 +275,23 @@ func (a *Agent) Find(name string) (*group.Group, bool) {
 	return m.Group, true
 }
 
-// Report sets what is wrong with the agent, for whoever asks whether it is
+// SetProblems sets what is wrong with the agent, for whoever asks whether it is
 // ready; nothing if all is well.
-func (a *Agent) Report(problems ...string) {
+func (a *Agent) SetProblems(problems ...string) {
 	a.mu.Lock()
 	a.problems = problems
 	a.mu.Unlock()
-	a.Look()
+	a.Refresh()
 }
 
-// Look has all groups look at what is wrong with the agent, and who is connected.
-func (a *Agent) Look() {
-	if a.parts.Tell == nil {
+// Refresh has all groups look at what is wrong with the agent, and who is connected.
+func (a *Agent) Refresh() {
+	if a.parts.OnReport == nil {
 		return
 	}
 	for _, name := range a.Names() {
 		if g, ok := a.Find(name); ok {
-			g.Look()
+			g.Refresh()
 		}
 	}
 }
@@ -322,18 +322,18 @@ func (a *Agent) admit(peer string, members map[string]string) error {
 	return fmt.Errorf("the certificate of %q is for none of the groups of this agent", peer)
 }
 
-// Letter is for transport.Events.
-func (a *Agent) Letter(from string, letter *wire.Letter) {
+// ReceiveMessage is for transport.Events.
+func (a *Agent) ReceiveMessage(from string, letter *wire.Message) {
 	if g, ok := a.Find(letter.Group); ok {
-		g.Letter(from, letter)
+		g.ReceiveMessage(from, letter)
 	}
 }
 
-// Gone is for transport.Events.
-func (a *Agent) Gone(peer string, life uint32) {
+// PeerEnded is for transport.Events.
+func (a *Agent) PeerEnded(peer string, life uint32) {
 	for _, name := range a.Names() {
 		if g, ok := a.Find(name); ok {
-			g.Gone(peer, life)
+			g.PeerEnded(peer, life)
 		}
 	}
 }

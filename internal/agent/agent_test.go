@@ -65,8 +65,8 @@ func start(t *testing.T, of config.Group, self string, life uint32, dir string, 
 		t.Fatal(err)
 	}
 	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{of}}, Parts{
-		Clock: clock.New(time.Now()), Lists: store, Life: life, Listener: listener,
-		Meter: func(string) group.Meter { return metrics.New().Of("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Clock: clock.New(time.Now()), Store: store, Life: life, Listener: listener,
+		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,21 +128,21 @@ func TestWhoIsWithheldStaysSo(t *testing.T) {
 	await(t, agents, "c")
 	a := agents["a"]
 	before, _ := a.Find("ledger")
-	if err := before.Withhold(t.Context()); err != nil {
+	if err := before.Exclude(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	next := a.Config().Groups[0]
 	next.Timing.Drain++
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if err := a.Take(gone, next, func() error { return nil }); err != nil {
+	if err := a.ApplyGroup(gone, next, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	after, ok := a.Find("ledger")
 	if !ok || after == before {
 		t.Fatalf("it hasn't joined again: %t", ok)
 	}
-	if withheld, err := after.Withheld(t.Context()); err != nil || !withheld {
+	if withheld, err := after.Excluded(t.Context()); err != nil || !withheld {
 		t.Errorf("with its new settings, it is withheld: %t, %v", withheld, err)
 	}
 }

@@ -67,8 +67,8 @@ func settle(t *testing.T, wall func(name string) time.Time) map[string]*house {
 		}
 		registry := metrics.New()
 		agent, err := New(t.Context(), &config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Parts{
-			Clock: clock.New(wall(m.Name)), Lists: store, Life: uint32(i + 100), Listener: listeners[m.Name],
-			Meter: func(of string) group.Meter { return registry.Of(of) }, Log: slog.New(slog.DiscardHandler),
+			Clock: clock.New(wall(m.Name)), Store: store, Life: uint32(i + 100), Listener: listeners[m.Name],
+			Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ type rogue struct {
 	reader *bufio.Reader
 	life   uint32
 	// heard is the latest BEAT: it has the version and the digest of the list.
-	heard *wire.Letter
+	heard *wire.Message
 }
 
 // intrude connects a with an agent.
@@ -133,7 +133,7 @@ func intrude(t *testing.T, to *house) *rogue {
 	}
 	t.Cleanup(func() { raw.Close() })
 	r := &rogue{Conn: raw, t: t, reader: bufio.NewReader(raw), life: 666}
-	r.write(wire.Frame{Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: "a", Life: r.life, Port: 1, Reading: clock.New(time.Now()).Reading()}})
+	r.write(wire.Frame{Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: "a", Life: r.life, Port: 1, Term: clock.New(time.Now()).CurrentTerm()}})
 	return r
 }
 
@@ -149,7 +149,7 @@ func (r *rogue) write(frames ...wire.Frame) {
 }
 
 // hears reads until a letter is as wanted.
-func (r *rogue) hears(wanted func(*wire.Letter) bool) *wire.Letter {
+func (r *rogue) hears(wanted func(*wire.Message) bool) *wire.Message {
 	r.t.Helper()
 	for {
 		size, err := wire.ReadSize(r.reader, wire.MaxFrame)
@@ -164,31 +164,31 @@ func (r *rogue) hears(wanted func(*wire.Letter) bool) *wire.Letter {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if frame.Letter != nil && wanted(frame.Letter) {
-			return frame.Letter
+		if frame.Message != nil && wanted(frame.Message) {
+			return frame.Message
 		}
 	}
 }
 
-func isBeat(l *wire.Letter) bool { return l.Kind == election.Beat }
+func isBeat(l *wire.Message) bool { return l.Kind == election.Beat }
 
 // letter is one that nothing is wrong with, but for what change does.
-func (r *rogue) letter(change func(*wire.Letter)) wire.Frame {
-	l := &wire.Letter{
+func (r *rogue) letter(change func(*wire.Message)) wire.Frame {
+	l := &wire.Message{
 		Group: "ledger", Kind: election.Beat, Term: r.heard.Term, Subject: "a", Version: r.heard.Version, Digest: r.heard.Digest,
-		Charter: r.heard.Charter,
-		Hold:    election.Hold{Life: r.life, Held: true, Version: r.heard.Version},
+		ConfigDigest: r.heard.ConfigDigest,
+		Hold:         election.Hold{Life: r.life, Held: true, Version: r.heard.Version},
 	}
 	change(l)
-	return wire.Frame{Letter: l}
+	return wire.Frame{Message: l}
 }
 
 // settles waits until all that was written has been read: it hails, and waits for
 // the answer.
 func (r *rogue) settles() {
 	r.t.Helper()
-	r.write(r.letter(func(l *wire.Letter) { l.Kind, l.Subject, l.Hold.Held = election.Hail, "", false }))
-	r.hears(func(l *wire.Letter) bool { return l.Kind == election.Hail && l.Hold.Held })
+	r.write(r.letter(func(l *wire.Message) { l.Kind, l.Subject, l.Hold.Held = election.Probe, "", false }))
+	r.hears(func(l *wire.Message) bool { return l.Kind == election.Probe && l.Hold.Held })
 }
 
 func TestLettersThatMakeNoSenseChangeNothing(t *testing.T) {
@@ -198,27 +198,27 @@ func TestLettersThatMakeNoSenseChangeNothing(t *testing.T) {
 	}
 	refused, outdated := "conclave_messages_refused_total", "conclave_messages_outdated_total"
 	for what, c := range map[string]struct {
-		change func(*wire.Letter)
+		change func(*wire.Message)
 		metric string
 	}{
-		"a term of 2^63":       {func(l *wire.Letter) { l.Term = 1 << 63 }, refused},
-		"the highest term":     {func(l *wire.Letter) { l.Term = election.MaxTerm }, refused},
-		"the one behind that":  {func(l *wire.Letter) { l.Term = election.MaxTerm + 1 }, refused},
-		"a term far ahead":     {func(l *wire.Letter) { l.Term += 10000 }, refused},
-		"an election far off":  {func(l *wire.Letter) { l.Kind, l.Term = election.Election, l.Term+10000 }, refused},
-		"a grant far ahead":    {func(l *wire.Letter) { l.Kind, l.Term = election.Grant, election.MaxTerm }, refused},
-		"a resignation far":    {func(l *wire.Letter) { l.Kind, l.Term = election.Resigned, election.MaxTerm }, refused},
-		"an outdated BEAT":     {func(l *wire.Letter) { l.Term-- }, outdated},
-		"a BEAT of term 1":     {func(l *wire.Letter) { l.Term = 1 }, outdated},
-		"an outdated election": {func(l *wire.Letter) { l.Kind, l.Term = election.Coordinator, 1 }, outdated},
-		"an unknown kind":      {func(l *wire.Letter) { l.Kind = 99 }, refused},
-		"the last kind":        {func(l *wire.Letter) { l.Kind = 255 }, refused},
-		"no kind":              {func(l *wire.Letter) { l.Kind = 0 }, refused},
-		"an unknown subject":   {func(l *wire.Letter) { l.Subject = "x" }, refused},
-		"an unknown origin":    {func(l *wire.Letter) { l.Origin = "x" }, refused},
-		"too many suspects":    {func(l *wire.Letter) { l.List = slices.Repeat([]string{"b"}, 1000) }, refused},
-		"another list":         {func(l *wire.Letter) { l.Digest++ }, refused},
-		"another clock":        {func(l *wire.Letter) { l.Lamport = 1<<64 - 1 }, refused},
+		"a term of 2^63":       {func(l *wire.Message) { l.Term = 1 << 63 }, refused},
+		"the highest term":     {func(l *wire.Message) { l.Term = election.MaxTerm }, refused},
+		"the one behind that":  {func(l *wire.Message) { l.Term = election.MaxTerm + 1 }, refused},
+		"a term far ahead":     {func(l *wire.Message) { l.Term += 10000 }, refused},
+		"an election far off":  {func(l *wire.Message) { l.Kind, l.Term = election.Election, l.Term+10000 }, refused},
+		"a grant far ahead":    {func(l *wire.Message) { l.Kind, l.Term = election.Grant, election.MaxTerm }, refused},
+		"a resignation far":    {func(l *wire.Message) { l.Kind, l.Term = election.Resigned, election.MaxTerm }, refused},
+		"an outdated BEAT":     {func(l *wire.Message) { l.Term-- }, outdated},
+		"a BEAT of term 1":     {func(l *wire.Message) { l.Term = 1 }, outdated},
+		"an outdated election": {func(l *wire.Message) { l.Kind, l.Term = election.Coordinator, 1 }, outdated},
+		"an unknown kind":      {func(l *wire.Message) { l.Kind = 99 }, refused},
+		"the last kind":        {func(l *wire.Message) { l.Kind = 255 }, refused},
+		"no kind":              {func(l *wire.Message) { l.Kind = 0 }, refused},
+		"an unknown subject":   {func(l *wire.Message) { l.Subject = "x" }, refused},
+		"an unknown origin":    {func(l *wire.Message) { l.Origin = "x" }, refused},
+		"too many suspects":    {func(l *wire.Message) { l.List = slices.Repeat([]string{"b"}, 1000) }, refused},
+		"another list":         {func(l *wire.Message) { l.Digest++ }, refused},
+		"another clock":        {func(l *wire.Message) { l.Lamport = 1<<64 - 1 }, refused},
 	} {
 		t.Run(what, func(t *testing.T) {
 			for _, name := range []string{"b", "e"} {
@@ -241,7 +241,7 @@ func TestLettersThatMakeNoSenseChangeNothing(t *testing.T) {
 }
 
 // beat is one of a coordinator's, as a hears it.
-func (h *house) beat(t *testing.T) *wire.Letter {
+func (h *house) beat(t *testing.T) *wire.Message {
 	t.Helper()
 	return intrude(t, h).hears(isBeat)
 }
@@ -260,10 +260,10 @@ func TestAFloodOfLettersDisturbsNobody(t *testing.T) {
 		r := intrude(t, h)
 		r.heard = heard
 		long := strings.Repeat("n", wire.MaxName)
-		batch := wire.Append(nil, r.letter(func(l *wire.Letter) { l.List = slices.Repeat([]string{long}, wire.MaxMembers) }))
+		batch := wire.Append(nil, r.letter(func(l *wire.Message) { l.List = slices.Repeat([]string{long}, wire.MaxMembers) }))
 		for range 100 {
-			batch = wire.Append(batch, r.letter(func(l *wire.Letter) { l.Kind, l.Subject, l.Hold.Held = election.Hail, "", false }))
-			batch = wire.Append(batch, r.letter(func(l *wire.Letter) { l.Kind, l.Term = election.Deny, l.Term-1 }))
+			batch = wire.Append(batch, r.letter(func(l *wire.Message) { l.Kind, l.Subject, l.Hold.Held = election.Probe, "", false }))
+			batch = wire.Append(batch, r.letter(func(l *wire.Message) { l.Kind, l.Term = election.Deny, l.Term-1 }))
 		}
 		flooding.Go(func() { _, _ = io.Copy(io.Discard, r.reader) }) // Until the connection ends.
 		flooding.Go(func() {

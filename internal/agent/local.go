@@ -14,18 +14,18 @@ type local struct{ *Agent }
 
 func (l local) Find(name string) (api.Group, bool) {
 	g, ok := l.Agent.Find(name)
-	return desk{g}, ok
+	return groupView{g}, ok
 }
 
 // Awaits is false for all: a file says at once who takes part.
-func (local) Awaits(string) bool { return false }
+func (local) Expects(string) bool { return false }
 
-type desk struct{ *group.Group }
+type groupView struct{ *group.Group }
 
-func (d desk) Watch(after string) api.Watcher { return d.Group.Watch(after) }
+func (d groupView) Watch(after string) api.Watcher { return d.Group.Watch(after) }
 
-func (d desk) Open(ctx context.Context) (api.Session, error) {
-	s, err := d.Group.Open(ctx)
+func (d groupView) OpenSession(ctx context.Context) (api.Session, error) {
+	s, err := d.Group.OpenSession(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func (a *Agent) outlast(of config.Group, promised time.Duration) (stop func()) {
 	log := a.parts.Log.With("group", of.Name)
 	log.Info("grants nothing for as long as the lease that it had before", "lease", promised)
 	timer := time.AfterFunc(promised, func() {
-		if err := a.parts.Lists.Outlast(state.KeyOf(&of), lease); err != nil {
+		if err := a.parts.Store.LeaseExpired(state.KeyOf(&of), lease); err != nil {
 			log.Warn("will wait for the longer lease at its next start, too", "error", err)
 		}
 	})

@@ -52,7 +52,7 @@ func TestShorterLeaseWaitsForTheLongerOne(t *testing.T) {
 
 	// The longer lease is over, so that the next start waits for the shorter one.
 	for {
-		longest, err := agents["b"].parts.Lists.Promise(state.KeyOf(&of), after)
+		longest, err := agents["b"].parts.Store.RecordLease(state.KeyOf(&of), after)
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func restart(t *testing.T, of config.Group, agent *Agent, life uint32, dir strin
 	t.Helper()
 	self := agent.Config().Self
 	agent.Close(t.Context())
-	if err := agent.parts.Lists.Close(); err != nil {
+	if err := agent.parts.Store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range of.List.Members {

@@ -23,15 +23,15 @@ func probe(ctx context.Context, p config.Probe, g *group.Group) {
 	}
 	ticker := time.NewTicker(p.Period)
 	defer ticker.Stop()
-	_ = g.Probed(ctx, false) // Here as below: a group that was left needs to know nothing.
+	_ = g.ReportProbe(ctx, false) // Here as below: a group that was left needs to know nothing.
 	for failures := 0; ; {
 		switch err := ask(ctx, client, p.URL); {
 		case err == nil:
 			failures = 0
-			_ = g.Probed(ctx, true)
+			_ = g.ReportProbe(ctx, true)
 		default:
 			if failures++; failures >= p.Failures {
-				_ = g.Probed(ctx, false)
+				_ = g.ReportProbe(ctx, false)
 			}
 		}
 		select {

@@ -11,13 +11,13 @@ import (
 // errEnding: nothing is taken over any more.
 var errEnding = errors.New("the agent is about to end")
 
-// Take takes part in one group, or goes over to what is new in it, whatever
+// ApplyGroup takes part in one group, or goes over to what is new in it, whatever
 // becomes of others meanwhile. A group of the same name with another UID must have
 // been left before, and the settings must keep promises, see config. keep is called when nothing speaks against it, and before it
 // counts.
 //
 // Of the same group, one at a time.
-func (a *Agent) Take(ctx context.Context, next config.Group, keep func() error) error {
+func (a *Agent) ApplyGroup(ctx context.Context, next config.Group, keep func() error) error {
 	a.reloading.RLock()
 	defer a.reloading.RUnlock()
 	if a.closed {
@@ -62,7 +62,7 @@ func (a *Agent) joinAgain(ctx context.Context, before, next config.Group) error 
 	m := a.groups[next.Name]
 	a.mu.RUnlock()
 	ctx = context.WithoutCancel(ctx) // It is brought to its end, whether or not somebody waits.
-	withheld, err := m.Withheld(ctx)
+	withheld, err := m.Excluded(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (a *Agent) joinAgain(ctx context.Context, before, next config.Group) error 
 	return a.join(ctx, next, withheld)
 }
 
-// Drop leaves a group, whose coordinator it hands over before.
-func (a *Agent) Drop(ctx context.Context, name string) error {
+// LeaveGroup leaves a group, whose coordinator it hands over before.
+func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
 	a.reloading.RLock()
 	defer a.reloading.RUnlock()
 	if a.closed {

@@ -23,11 +23,11 @@ func (m Message) Describe() string {
 	if m.Hold.Held {
 		b.WriteString(" held")
 	}
-	if m.Hold.Away {
-		b.WriteString(" away")
+	if m.Hold.Ineligible {
+		b.WriteString(" ineligible")
 	}
-	if m.Hold.Standing {
-		b.WriteString(" standing")
+	if m.Hold.Ready {
+		b.WriteString(" ready")
 	}
 	return b.String()
 }
@@ -61,8 +61,8 @@ func (in Input) Describe() string {
 	if in.Peer == None {
 		return in.Kind.String()
 	}
-	if in.Away {
-		return fmt.Sprintf("%s %d, away", in.Kind, in.Peer)
+	if in.Ineligible {
+		return fmt.Sprintf("%s %d, ineligible", in.Kind, in.Peer)
 	}
 	return fmt.Sprintf("%s %d", in.Kind, in.Peer)
 }

@@ -14,23 +14,23 @@ func TestDescriptions(t *testing.T) {
 		Kind: election.ElectMe, From: 3, To: 4, Term: 2, Subject: 1, Origin: 1, Hops: 2, List: []election.ID{1, 3},
 	}
 	beat := election.Message{
-		Kind: election.Beat, From: 3, To: 4, Term: 2, Subject: 3, Hold: election.Hold{Held: true, Standing: true},
+		Kind: election.Beat, From: 3, To: 4, Term: 2, Subject: 3, Hold: election.Hold{Held: true, Ready: true},
 	}
 	for want, got := range map[string]string{
 		"4 -> 9 ELECTION term 2 about 10": election.Message{
 			Kind: election.Election, From: 4, To: 9, Term: 2, Subject: 10,
 		}.Describe(),
 		"3 -> 4 ELECT_ME term 2 about 1 from 1, hop 2 [1 3]": ring.Describe(),
-		"3 -> 4 BEAT term 2 held standing":                   beat.Describe(),
+		"3 -> 4 BEAT term 2 held ready":                      beat.Describe(),
 		"0 -> 0 UNKNOWN term 0":                              election.Message{Kind: 200}.Describe(),
 		"elected 9, term 2":                                  election.Event{Kind: election.Elected, Peer: 9, Term: 2}.Describe(),
 		"started, term 2":                                    election.Event{Kind: election.Started, Term: 2}.Describe(),
-		"tenure 9, term 2, token 2097161":                    election.Event{Kind: election.Tenure, Peer: 9, Term: 2, Token: election.TokenOf(2, 9)}.Describe(),
+		"tenure 9, term 2, token 2097161":                    election.Event{Kind: election.TenureStarted, Peer: 9, Term: 2, Token: election.TokenOf(2, 9)}.Describe(),
 		"unknown, term 0":                                    election.Event{Kind: 99}.Describe(),
 		"tick":                                               election.Input{Kind: election.TimePassed}.Describe(),
 		"suspect 4":                                          election.Input{Kind: election.Suspect, Peer: 4}.Describe(),
-		"receive 3 -> 4 BEAT term 2 held standing":           election.Input{Kind: election.Receive, Message: beat}.Describe(),
-		"undelivered 3 -> 4 BEAT term 2 held standing":       election.Input{Kind: election.Undelivered, Message: beat}.Describe(),
+		"receive 3 -> 4 BEAT term 2 held ready":              election.Input{Kind: election.Receive, Message: beat}.Describe(),
+		"undelivered 3 -> 4 BEAT term 2 held ready":          election.Input{Kind: election.Undelivered, Message: beat}.Describe(),
 		"adopt nothing":                                      election.Input{Kind: election.Adopt}.Describe(),
 		"adopt version 3":                                    election.Input{Kind: election.Adopt, Roster: roster}.Describe(),
 		"unknown 4":                                          election.Input{Kind: 99, Peer: 4}.Describe(),
@@ -45,8 +45,8 @@ func TestDescriptions(t *testing.T) {
 
 // The counting rule: what holds the office never counts, everything else does.
 func TestWhichMessagesCount(t *testing.T) {
-	office := []election.Kind{election.NoKind, election.Beat, election.Grant, election.Deny, election.Resigned, election.Hail}
-	for kind := election.NoKind; kind <= election.Hail; kind++ {
+	office := []election.Kind{election.NoKind, election.Beat, election.Grant, election.Deny, election.Resigned, election.Probe}
+	for kind := election.NoKind; kind <= election.Probe; kind++ {
 		want := !slices.Contains(office, kind)
 		if kind.Counts() != want || slices.Contains(election.Kinds(), kind) != want {
 			t.Errorf("%s counts: %v, is among the kinds that do: %v, want %v",

@@ -19,7 +19,7 @@
 // replayed from its seed and every state can be visited.
 //
 // Two things here are not in the textbooks. A Term numbers the elections, since
-// real networks deliver late. And a process can be asked to Withdraw: its
+// real networks deliver late. And a process can be asked to BecomeIneligible: its
 // application is dead beside an agent that lives, so it forwards, but must not
 // be elected.
 //

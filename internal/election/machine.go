@@ -48,18 +48,18 @@ const (
 	// Follow: Peer is the coordinator, in Term, and an election that is under way
 	// is over. With None: there is no coordinator now.
 	Follow
-	// Withdraw: the application is dead; forward, but don't be elected.
-	Withdraw
-	// Stand: the application is alive again.
-	Stand
+	// BecomeIneligible: the application is dead; forward, but don't be elected.
+	BecomeIneligible
+	// BecomeEligible: the application is alive again.
+	BecomeEligible
 	// Adopt: Roster is the new member list.
 	Adopt
-	// Gone: the process Peer, in its life Life, is known to have ended.
-	Gone
+	// Ended: the process Peer, in its life Life, is known to have ended.
+	Ended
 	// StepDown: give up the office, to Peer or to whoever is elected.
 	StepDown
 	// Stopped: the application has stopped acting as coordinator in Term, as it
-	// was told to by Stop.
+	// was told to by StopRequested.
 	Stopped
 	// Retime: Timing are the waits from now on. Those that have begun last as long
 	// as they did.
@@ -67,8 +67,8 @@ const (
 )
 
 var inputNames = [...]string{
-	"none", "tick", "receive", "undelivered", "suspect", "restore", "campaign", "recover", "follow", "withdraw",
-	"stand", "adopt", "gone", "step-down", "stopped", "retime",
+	"none", "tick", "receive", "undelivered", "suspect", "restore", "campaign", "recover", "follow", "ineligible",
+	"eligible", "adopt", "gone", "step-down", "stopped", "retime",
 }
 
 func (k InputKind) String() string {
@@ -81,16 +81,16 @@ func (k InputKind) String() string {
 // Input is one thing that happens to a process.
 type Input struct {
 	Kind InputKind
-	// Away: the suspect lives, but doesn't stand. Nobody should wait for its
+	// Ineligible: the suspect lives, but doesn't stand. Nobody should wait for its
 	// answer; on a ring it sends on what comes.
-	Away    bool
-	Peer    ID
-	Life    uint32
-	Now     Tick
-	Term    Term
-	Roster  *Roster
-	Timing  *Timing
-	Message Message
+	Ineligible bool
+	Peer       ID
+	Life       uint32
+	Now        Tick
+	Term       Term
+	Roster     *Roster
+	Timing     *Timing
+	Message    Message
 }
 
 // Output collects what follows from steps. The caller owns and resets it.
@@ -104,8 +104,8 @@ type Output struct {
 // Reset empties the output and keeps its memory.
 func (o *Output) Reset() { o.Send, o.Events = o.Send[:0], o.Events[:0] }
 
-// Tell appends an event.
-func (o *Output) Tell(kind EventKind, term Term, peer ID) {
+// Emit appends an event.
+func (o *Output) Emit(kind EventKind, term Term, peer ID) {
 	o.Events = append(o.Events, Event{Kind: kind, Term: term, Peer: peer})
 }
 
@@ -119,8 +119,8 @@ const (
 	Started
 	// Elected: this process has won the election.
 	Elected
-	// Recognised: Peer is the coordinator.
-	Recognised
+	// Recognized: Peer is the coordinator.
+	Recognized
 	// MarkedCrashed and MarkedNormal: Peer's row in the table.
 	MarkedCrashed
 	MarkedNormal
@@ -131,14 +131,14 @@ const (
 	// Refused: a message from Peer, or an input, makes no sense here.
 	Refused
 
-	// Tenure: this process holds the office from now on, with Token.
-	Tenure
-	// Lost: it no longer does; the application must have stopped by now.
-	Lost
-	// Stop: the application must stop, then the office goes to Peer.
-	Stop
-	// Resigns: the office was given up, to Peer.
-	Resigns
+	// TenureStarted: this process holds the office from now on, with Token.
+	TenureStarted
+	// TenureLost: it no longer does; the application must have stopped by now.
+	TenureLost
+	// StopRequested: the application must stop, then the office goes to Peer.
+	StopRequested
+	// OfficeResigned: the office was given up, to Peer.
+	OfficeResigned
 )
 
 var eventNames = [...]string{

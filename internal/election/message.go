@@ -30,16 +30,16 @@ const (
 	Grant
 	Deny
 	Resigned
-	// Hail is a sign of life of a process that knows no coordinator, and the
+	// Probe is a sign of life of a process that knows no coordinator, and the
 	// answer to it.
-	Hail
+	Probe
 
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"NONE", "ELECTION", "OK", "COORDINATOR", "REQUEST", "TABLE", "UPDATE", "ELECT_ME", "NEW_COORDINATOR",
-	"ELECT", "INQUIRY", "REPLY", "STALE", "BEAT", "GRANT", "DENY", "RESIGNED", "HAIL",
+	"ELECT", "INQUIRY", "REPLY", "STALE", "BEAT", "GRANT", "DENY", "RESIGNED", "PROBE",
 }
 
 func (k Kind) String() string {
@@ -103,9 +103,9 @@ type Hold struct {
 	// Held says that the sender of a BEAT has tenure already, rather than asking
 	// for it; in a DENY, that the sender knows a coordinator that has.
 	Held bool
-	// Away says that the sender doesn't stand: its application is dead, or it has
+	// Ineligible says that the sender doesn't stand: its application is dead, or it has
 	// stepped down.
-	Away bool
-	// Standing says that the sender could take the office.
-	Standing bool
+	Ineligible bool
+	// Ready says that the sender could take the office.
+	Ready bool
 }

@@ -102,12 +102,12 @@ func NewProcess(c Config) (Process, error) {
 // Priority is the process's own priority.
 func (p *Process) Priority() Priority { return p.Roster.Priority(p.Self) }
 
-// CanStand reports whether the process may be elected.
-func (p *Process) CanStand() bool { return !p.Withdrawn && p.Priority() > 0 }
+// Eligible reports whether the process may be elected.
+func (p *Process) Eligible() bool { return !p.Withdrawn && p.Priority() > 0 }
 
 // BulliesOut reports whether the process takes the office from id.
 func (p *Process) BulliesOut(id ID) bool {
-	return !p.Orderly && p.CanStand() && p.Roster.Outranks(p.Self, id)
+	return !p.Orderly && p.Eligible() && p.Roster.Outranks(p.Self, id)
 }
 
 // Highest reports whether nobody above the process is believed alive. Dead is
@@ -143,7 +143,7 @@ func (p *Process) Send(out *Output, m Message) {
 // from a peer.
 func (p *Process) Accept(m *Message, out *Output) bool {
 	if m.To != p.Self || m.From == p.Self && m.Origin != p.Self || !p.Roster.Has(m.From) || m.Term > MaxTerm {
-		out.Tell(Refused, m.Term, m.From)
+		out.Emit(Refused, m.Term, m.From)
 		return false
 	}
 	p.lamport = max(p.lamport, m.Lamport) + 1
@@ -160,7 +160,7 @@ func (p *Process) Hear(m *Message, out *Output) bool {
 	if m.Term >= p.Term {
 		return true
 	}
-	out.Tell(Outdated, m.Term, m.From)
+	out.Emit(Outdated, m.Term, m.From)
 	if m.Kind != Stale {
 		to := m.From
 		if p.Roster.Has(m.Origin) && m.Origin != p.Self {
@@ -171,17 +171,17 @@ func (p *Process) Hear(m *Message, out *Output) bool {
 	return false
 }
 
-// Recognise makes id the coordinator in term.
-func (p *Process) Recognise(id ID, term Term, out *Output) {
+// Recognize makes id the coordinator in term.
+func (p *Process) Recognize(id ID, term Term, out *Output) {
 	p.Term = max(p.Term, term)
 	if p.Leader == id && p.LeaderTerm == term {
 		return
 	}
 	p.Leader, p.LeaderTerm = id, term
 	if id == p.Self {
-		out.Tell(Elected, term, id)
+		out.Emit(Elected, term, id)
 	} else if id != None {
-		out.Tell(Recognised, term, id)
+		out.Emit(Recognized, term, id)
 	}
 }
 
@@ -193,25 +193,25 @@ func (p *Process) Note(in *Input, out *Output) {
 	switch in.Kind {
 	case Suspect:
 		if in.Peer != p.Self && p.Roster.Has(in.Peer) && p.Suspects.Add(in.Peer) {
-			out.Tell(MarkedCrashed, p.Term, in.Peer)
+			out.Emit(MarkedCrashed, p.Term, in.Peer)
 		}
 	case Restore:
 		if p.Suspects.Remove(in.Peer) {
-			out.Tell(MarkedNormal, p.Term, in.Peer)
+			out.Emit(MarkedNormal, p.Term, in.Peer)
 		}
 	case Follow:
 		if in.Peer != None || p.LeaderTerm <= in.Term {
-			p.Recognise(in.Peer, in.Term, out)
+			p.Recognize(in.Peer, in.Term, out)
 		}
-	case Withdraw:
+	case BecomeIneligible:
 		p.Withdrawn = true
-	case Stand:
+	case BecomeEligible:
 		p.Withdrawn = false
 	case Adopt:
 		p.adopt(in.Roster)
 	case Retime:
 		if in.Timing == nil || in.Timing.Validate() != nil {
-			out.Tell(Refused, p.Term, None)
+			out.Emit(Refused, p.Term, None)
 			return
 		}
 		p.Timing = *in.Timing

@@ -41,10 +41,10 @@ func (r *Ring) pass(out *Output, m Message, skipped int) bool {
 // doesn't respond.
 func (r *Ring) Skip(m Message, out *Output) {
 	if m.From != r.Self || !r.Roster.Has(m.To) || m.To == r.Self {
-		out.Tell(Refused, m.Term, m.From)
+		out.Emit(Refused, m.Term, m.From)
 		return
 	}
-	out.Tell(Skipped, m.Term, m.To)
+	out.Emit(Skipped, m.Term, m.To)
 	// The place behind the silent one, among those not suspected.
 	skipped := 0
 	for !r.Suspects.Has(m.To) && skipped < r.Roster.Len() && r.Successor(skipped) != m.To {
@@ -59,12 +59,12 @@ func (r *Ring) Skip(m Message, out *Output) {
 // Begin opens an election of this process in a new term. It reports false when
 // the process can't stand, or no term is left.
 func (r *Ring) Begin(in *Input, out *Output) bool {
-	if !r.CanStand() || !r.NextTerm(in.Term) {
+	if !r.Eligible() || !r.NextTerm(in.Term) {
 		r.Due = Never
 		return false
 	}
 	r.Own, r.Dead, r.Due = r.Term, in.Peer, in.Now+r.Round()
-	out.Tell(Started, r.Term, in.Peer)
+	out.Emit(Started, r.Term, in.Peer)
 	return true
 }
 
@@ -73,7 +73,7 @@ func (r *Ring) Again(now Tick) Input { return Input{Kind: Campaign, Peer: r.Dead
 
 // Join waits for the outcome of an election that another process started.
 func (r *Ring) Join(dead ID, now Tick) {
-	if r.Due == Never && r.CanStand() {
+	if r.Due == Never && r.Eligible() {
 		r.Dead, r.Due = dead, now+2*r.Round()
 	}
 }
@@ -84,14 +84,14 @@ func (r *Ring) NoteRing(in *Input, out *Output) {
 		r.Skip(in.Message, out)
 		return
 	}
-	if in.Kind == Suspect && in.Away {
+	if in.Kind == Suspect && in.Ineligible {
 		return // its control part still forwards (seed 000)
 	}
 	r.Note(in, out)
 	if in.Kind == Follow && in.Peer != None {
 		r.Due = Never
 	}
-	if !r.CanStand() {
+	if !r.Eligible() {
 		r.Due, r.Own = Never, 0 // what comes back of its own no longer counts
 	}
 }
@@ -127,7 +127,7 @@ func (r *Ring) Result(id ID, term Term, out *Output) {
 		return
 	}
 	r.Due = Never
-	r.Recognise(id, term, out)
+	r.Recognize(id, term, out)
 }
 
 // RingStatus says what the process knows.

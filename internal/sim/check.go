@@ -51,18 +51,18 @@ func (w *world) observe(id election.ID, e *election.Event) {
 		w.check.agreedSince = 0
 	}
 	switch e.Kind {
-	case election.Tenure:
+	case election.TenureStarted:
 		w.tenure(id, e.Token)
 		p.running = true
 		p.tenures++
-	case election.Lost:
+	case election.TenureLost:
 		w.lapsed(id)
 		p.running = false
-	case election.Stop:
+	case election.StopRequested:
 		p.stopAsked, p.stopTerm = w.queue.now, e.Term
 		at := w.queue.now + election.Tick(w.rng.between(1, int(drain)+4))
 		w.queue.push(event{at: at, kind: stopped, who: id, slot: p.tenures})
-	case election.Resigns:
+	case election.OfficeResigned:
 		asked := p.stopTerm == e.Term && p.clock.local(w.queue.now) >= p.clock.local(p.stopAsked)+drain
 		if p.running && !asked {
 			w.check.fail("hand-over", fmt.Sprintf("process %d resigned while its application was acting", id))
@@ -149,7 +149,7 @@ func (w *world) overhear(id election.ID) {
 		m := &w.out.Send[i]
 		switch {
 		case m.Kind == election.Beat, m.Kind == election.Grant:
-		case m.Kind == election.Hail && w.policy == office.NeverPreempt:
+		case m.Kind == election.Probe && w.policy == office.NeverPreempt:
 		default:
 			w.check.agreedSince = 0
 		}

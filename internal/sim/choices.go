@@ -102,7 +102,7 @@ func (e *explorer) step(s *smallState, id election.ID, in election.Input) {
 	}
 	e.check(s, id, before)
 	for _, event := range e.out.Events {
-		if event.Kind == election.Stop { // the application obeys at once
+		if event.Kind == election.StopRequested { // the application obeys at once
 			e.step(s, id, election.Input{Kind: election.Stopped, Term: event.Term})
 			break
 		}
@@ -116,7 +116,7 @@ func (e *explorer) check(s *smallState, id election.ID, before election.Status) 
 		s.fail("terms", fmt.Sprintf("the term of process %d went from %d to %d", id, before.Term, after.Term))
 	}
 	for _, event := range e.out.Events {
-		if event.Kind != election.Tenure {
+		if event.Kind != election.TenureStarted {
 			continue
 		}
 		if event.Token == s.token || event.Token < s.token && e.x.Safety != "Available" {
@@ -183,7 +183,7 @@ func crashNow(id election.ID) move {
 		if e.x.Safety != "" {
 			for other := election.ID(1); int(other) <= e.x.Processes; other++ {
 				if s.up[other] {
-					e.step(s, other, election.Input{Kind: election.Gone, Peer: id, Life: s.lives[id]})
+					e.step(s, other, election.Input{Kind: election.Ended, Peer: id, Life: s.lives[id]})
 				}
 			}
 		}

@@ -230,8 +230,8 @@ func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
 		b = election.AppendNumber(b, n)
 	}
 	b = election.AppendFlag(b, m.Hold.Held)
-	b = election.AppendFlag(b, m.Hold.Standing)
-	b = election.AppendFlag(b, m.Hold.Away)
+	b = election.AppendFlag(b, m.Hold.Ready)
+	b = election.AppendFlag(b, m.Hold.Ineligible)
 	return election.IDs(m.List).Encode(b)
 }
 

@@ -89,11 +89,11 @@ func (s *sightings) watch(step Step) {
 	s.see("a dead application", p.withdrawn)
 	s.see("a step-down", step.Input.Kind == election.StepDown)
 	s.see("a late word of a crash, in the next life",
-		step.Input.Kind == election.Gone && w.all[step.Input.Peer].life > step.Input.Life)
+		step.Input.Kind == election.Ended && w.all[step.Input.Peer].life > step.Input.Life)
 	for _, e := range step.Output.Events {
-		s.see("a tenure that lapses", e.Kind == election.Lost)
-		s.see("a hand-over", e.Kind == election.Resigns && e.Peer != election.None)
-		if e.Kind == election.Tenure {
+		s.see("a tenure that lapses", e.Kind == election.TenureLost)
+		s.see("a hand-over", e.Kind == election.OfficeResigned && e.Peer != election.None)
+		if e.Kind == election.TenureStarted {
 			s.see("a tenure while a list is being adopted", adopting)
 			s.see("a tenure while links are cut", w.links.cuts != [maxMembers + 1]uint32{})
 			s.see("a tenure while another stands still with one", w.standsStillLeading(step.Process))

@@ -62,13 +62,13 @@ func remark(id election.ID, e election.Event) string {
 		return fmt.Sprintf("P%d marks P%d crashed", id, e.Peer)
 	case election.Skipped:
 		return fmt.Sprintf("P%d skips P%d", id, e.Peer)
-	case election.Tenure:
+	case election.TenureStarted:
 		return fmt.Sprintf("P%d holds the office (term %d)", id, e.Term)
-	case election.Lost:
+	case election.TenureLost:
 		return fmt.Sprintf("P%d holds the office no longer", id)
-	case election.Stop:
+	case election.StopRequested:
 		return fmt.Sprintf("P%d stops its application", id)
-	case election.Resigns:
+	case election.OfficeResigned:
 		return fmt.Sprintf("P%d resigns", id)
 	default:
 		return ""

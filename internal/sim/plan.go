@@ -318,7 +318,7 @@ func (w *world) withdraw(id election.ID, a action) {
 		return
 	}
 	p.withdrawn, p.running = true, false
-	w.step(id, election.Input{Kind: election.Withdraw})
+	w.step(id, election.Input{Kind: election.BecomeIneligible})
 	w.plan.push(w, action{at: w.queue.now + a.lasts + 1, kind: revive, target: id})
 }
 
@@ -332,7 +332,7 @@ func (w *world) revive(id election.ID) {
 		return
 	}
 	p.withdrawn = false
-	w.step(id, election.Input{Kind: election.Stand})
+	w.step(id, election.Input{Kind: election.BecomeEligible})
 }
 
 func (w *world) askAside(id election.ID) {

@@ -297,7 +297,7 @@ func (t *textbook) setUp() error {
 			return err
 		}
 		if t.dead[id] {
-			t.step(election.Input{Kind: election.Withdraw}, id)
+			t.step(election.Input{Kind: election.BecomeIneligible}, id)
 		}
 		t.arm(id)
 	}

@@ -165,7 +165,7 @@ func (t *textbook) step(in election.Input, id election.ID) {
 // be the one that it knew before.
 func (t *textbook) learned() bool {
 	return slices.ContainsFunc(t.out.Events, func(e election.Event) bool {
-		return e.Kind == election.Elected || e.Kind == election.Recognised
+		return e.Kind == election.Elected || e.Kind == election.Recognized
 	})
 }
 

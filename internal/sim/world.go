@@ -253,7 +253,7 @@ func (w *world) happen(e event) {
 			w.step(e.who, election.Input{Kind: election.Undelivered, Message: m})
 		}
 	case e.kind == noticed:
-		w.step(e.who, election.Input{Kind: election.Gone, Peer: e.peer, Life: e.slot})
+		w.step(e.who, election.Input{Kind: election.Ended, Peer: e.peer, Life: e.slot})
 	case e.kind == stopped:
 		if e.slot == p.tenures && p.running {
 			p.running = false

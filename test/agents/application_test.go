@@ -22,7 +22,7 @@ var (
 // token, and answers reads from memory as long as it can prove that it still
 // leads: for what remains of the lease, counted from before it asked.
 type application struct {
-	troupe  *agentcluster.Troupe
+	troupe  *agentcluster.Cluster
 	storage *storage
 	// agent is the name of its agent, bearer its own, another one in each life.
 	agent, bearer string
@@ -51,7 +51,7 @@ type application struct {
 // renewal is how often an application asks whether it still leads.
 const renewal = 25 * time.Millisecond
 
-func startApplication(ctx context.Context, t *agentcluster.Troupe, s *storage, agent string, life int, endless bool) *application {
+func startApplication(ctx context.Context, t *agentcluster.Cluster, s *storage, agent string, life int, endless bool) *application {
 	a := &application{troupe: t, storage: s, agent: agent, bearer: fmt.Sprintf("%s, life %d", agent, life), endless: endless}
 	a.ctx, a.end = context.WithCancel(ctx)
 	a.parts.Go(a.hold)

@@ -28,9 +28,9 @@ func soon(t *testing.T) context.Context {
 }
 
 // three are agents that keep a coordinator that is well.
-func three(t *testing.T) *agentcluster.Troupe {
+func three(t *testing.T) *agentcluster.Cluster {
 	t.Helper()
-	return agentcluster.Assemble(t, agentcluster.Plan{Agents: 3, TLS: true, Group: agentcluster.Group{
+	return agentcluster.Start(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
 		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: leaseMillis}, Preemption: &agentcluster.Preemption{Policy: "Never"}, Timing: &timing,
 	}})
 }
@@ -179,7 +179,7 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 	}
 }
 
-func awaitVersion(t *testing.T, agents *agentcluster.Troupe, name string, version uint32) {
+func awaitVersion(t *testing.T, agents *agentcluster.Cluster, name string, version uint32) {
 	t.Helper()
 	if err := agentcluster.Await(soon(t), func(ctx context.Context) error {
 		status, err := agents.Status(ctx, name)
@@ -193,7 +193,7 @@ func awaitVersion(t *testing.T, agents *agentcluster.Troupe, name string, versio
 }
 
 // ready asks an agent whether it is ready.
-func ready(ctx context.Context, agents *agentcluster.Troupe, name string) (string, error) {
+func ready(ctx context.Context, agents *agentcluster.Cluster, name string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+agents.Agent(name).API+"/readyz", nil)
 	if err != nil {
 		return "", err

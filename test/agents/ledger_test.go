@@ -19,7 +19,7 @@ import (
 type ledger struct {
 	t       *testing.T
 	ctx     context.Context
-	troupe  *agentcluster.Troupe
+	troupe  *agentcluster.Cluster
 	storage *storage
 	history *history
 	// name tells it from others in one test.
@@ -57,7 +57,7 @@ func openLedger(t *testing.T, mode string, agents int, policy string) *ledger {
 		Timing:     &timing,
 	}
 	l := &ledger{
-		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, troupe: agentcluster.Assemble(t, agentcluster.Plan{Agents: agents, TLS: true, Group: group}),
+		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, troupe: agentcluster.Start(t, agentcluster.Options{Agents: agents, TLS: true, Group: group}),
 		storage: newStorage(), history: newHistory(), applications: map[string]*application{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

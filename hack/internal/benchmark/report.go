@@ -30,9 +30,9 @@ type Report interface {
 	Failures() int
 }
 
-// Publish writes a report in one of its forms. It fails if something didn't
+// Write writes a report in one of its forms. It fails if something didn't
 // happen in time.
-func Publish(to io.Writer, format string, report Report) error {
+func Write(to io.Writer, format string, report Report) error {
 	if format == inJSON {
 		encoder := json.NewEncoder(to)
 		encoder.SetIndent("", "  ")
@@ -48,8 +48,8 @@ func Publish(to io.Writer, format string, report Report) error {
 	return nil
 }
 
-// Pass lets time pass: what is measured is what happens meanwhile.
-func Pass(ctx context.Context, period time.Duration) error {
+// Wait lets time pass: what is measured is what happens meanwhile.
+func Wait(ctx context.Context, period time.Duration) error {
 	timer := time.NewTimer(period)
 	defer timer.Stop()
 	select {

@@ -42,9 +42,9 @@ func fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, group.ErrNoSession):
 		code = http.StatusNotFound
-	case errors.Is(err, group.ErrOtherTerm), errors.Is(err, group.ErrNotLeading), errors.Is(err, group.ErrNobody):
+	case errors.Is(err, group.ErrOtherTerm), errors.Is(err, group.ErrNotLeading), errors.Is(err, group.ErrNoSuccessor):
 		code = http.StatusConflict
-	case errors.Is(err, group.ErrNotTaken):
+	case errors.Is(err, group.ErrHandOverTimeout):
 		code = http.StatusGatewayTimeout
 	case errors.Is(err, group.ErrClosed), errors.Is(err, context.Canceled):
 		code = http.StatusServiceUnavailable

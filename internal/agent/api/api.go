@@ -24,9 +24,9 @@ import (
 type Groups interface {
 	Names() []string
 	Find(name string) (Group, bool)
-	// Awaits reports whether the agent is going to take part in a group, as soon as it
+	// Expects reports whether the agent is going to take part in a group, as soon as it
 	// knows who else does.
-	Awaits(name string) bool
+	Expects(name string) bool
 	// Problems are why the agent isn't ready, a line for each; none if it is.
 	Problems() []string
 }
@@ -34,13 +34,13 @@ type Groups interface {
 // Group is what is asked of one.
 type Group interface {
 	Leader() group.Leader
-	Ask(ctx context.Context) (group.Leader, error)
-	Renew(ctx context.Context, session string) (group.Leader, error)
+	LeaderWithPromise(ctx context.Context) (group.Leader, error)
+	RenewSession(ctx context.Context, session string) (group.Leader, error)
 	Status(ctx context.Context) (group.Status, error)
 	Drain() time.Duration
 	Watch(after string) Watcher
-	Open(ctx context.Context) (Session, error)
-	Stopped(ctx context.Context, session string, term uint64) error
+	OpenSession(ctx context.Context) (Session, error)
+	ConfirmStopped(ctx context.Context, session string, term uint64) error
 	StepDown(ctx context.Context, to string) (group.Leader, error)
 }
 
@@ -147,7 +147,7 @@ func (a *api) of(handle func(Group, http.ResponseWriter, *http.Request)) http.Ha
 		switch {
 		case ok:
 			handle(g, w, r)
-		case a.groups.Awaits(name):
+		case a.groups.Expects(name):
 			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("this agent takes no part in %s at present: nobody has told it to", name))
 		default:
 			refuse(w, http.StatusNotFound, fmt.Errorf("this agent is in no group %q: GET /v1/groups lists those it is in", name))
@@ -183,11 +183,11 @@ func leader(g Group, w http.ResponseWriter, r *http.Request) {
 func asked(g Group, r *http.Request) (group.Leader, error) {
 	switch query := r.URL.Query(); {
 	case query.Has("session"):
-		return g.Renew(r.Context(), query.Get("session"))
+		return g.RenewSession(r.Context(), query.Get("session"))
 	case r.Method == http.MethodHead:
 		return g.Leader(), nil
 	default:
-		return g.Ask(r.Context())
+		return g.LeaderWithPromise(r.Context())
 	}
 }
 
@@ -214,7 +214,7 @@ func stopped(g Group, w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, errors.New(`say in which term you stopped, as in {"term":279502082}`))
 		return
 	}
-	if err := g.Stopped(r.Context(), r.PathValue("session"), request.Term); err != nil {
+	if err := g.ConfirmStopped(r.Context(), r.PathValue("session"), request.Term); err != nil {
 		fail(w, err)
 		return
 	}

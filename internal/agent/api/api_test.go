@@ -54,7 +54,7 @@ func TestAnswers(t *testing.T) {
 			return group.Leader{Group: "ledger", Self: "a", Coordinator: "d", Priority: 40, Term: 8}, nil
 		}
 		return group.Leader{}, map[string]error{
-			"": group.ErrNobody, "self": group.ErrNotLeading, "late": group.ErrNotTaken, "gone": group.ErrClosed,
+			"": group.ErrNoSuccessor, "self": group.ErrNotLeading, "late": group.ErrHandOverTimeout, "gone": group.ErrClosed,
 			"odd": errors.New("odd"),
 		}[to]
 	}

@@ -11,16 +11,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// Subordinate is an agent as its operator sees it.
-type Subordinate interface {
+// OperatorAgent is an agent as its operator sees it.
+type OperatorAgent interface {
 	Groups
 	// Reports begins with the present state.
 	Reports() Reports
-	// Take takes a group's document over, and Leave leaves a group.
-	Take(ctx context.Context, group string, document []byte) error
-	Leave(ctx context.Context, group, uid string) error
-	// Stand withholds this process from leading, or lets it lead again.
-	Stand(ctx context.Context, group string, standing bool) error
+	// ApplyDocument takes a group's document over, and LeaveGroup leaves a group.
+	ApplyDocument(ctx context.Context, group string, document []byte) error
+	LeaveGroup(ctx context.Context, group, uid string) error
+	// SetEligible withholds this process from leading, or lets it lead again.
+	SetEligible(ctx context.Context, group string, standing bool) error
 }
 
 // Reports are what the operator wants to know, in order. What has been outdated
@@ -39,10 +39,10 @@ type Event struct {
 
 // What can be wrong with a document.
 var (
-	// ErrOlder: a newer one is known.
-	ErrOlder = errors.New("a newer document is known")
-	// ErrStranger: the agent's pod doesn't name the group.
-	ErrStranger = errors.New("this pod is in no such group")
+	// ErrOutdated: a newer one is known.
+	ErrOutdated = errors.New("a newer document is known")
+	// ErrUnknownGroup: the agent's pod doesn't name the group.
+	ErrUnknownGroup = errors.New("this pod is in no such group")
 	// ErrRefused: it makes no sense, or not after the one before.
 	ErrRefused = errors.New("the document is refused")
 )
@@ -56,21 +56,21 @@ const (
 )
 
 type operator struct {
-	agent   Subordinate
+	agent   OperatorAgent
 	streams seats
 }
 
 // ForOperator is the API of an agent for its operator. Everything but health and
 // metrics asks for the operator's certificate: see control.Operator.
-func ForOperator(agent Subordinate, metrics http.Handler) http.Handler {
+func ForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
 	o := &operator{agent: agent, streams: make(seats, streamsMax)}
 	common := &api{groups: agent}
 	const of = control.GroupsPath + "{group}"
 	mux := http.NewServeMux()
 	mux.Handle(control.ReportsPath, operatorOnly(methods{http.MethodGet: o.reports}))
 	mux.Handle(of, operatorOnly(methods{http.MethodPut: o.take, http.MethodDelete: o.leave}))
-	mux.Handle(of+control.StepDown, operatorOnly(methods{http.MethodPost: common.of(stepDown)}))
-	mux.Handle(of+control.Standing, operatorOnly(methods{http.MethodPut: o.standing}))
+	mux.Handle(of+control.StepDownPath, operatorOnly(methods{http.MethodPost: common.of(stepDown)}))
+	mux.Handle(of+control.EligibilityPath, operatorOnly(methods{http.MethodPut: o.standing}))
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
 	mux.Handle("/readyz", methods{http.MethodGet: common.readyz})
 	mux.Handle("/metrics", methods{http.MethodGet: metrics.ServeHTTP})
@@ -126,7 +126,7 @@ func (o *operator) take(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, fmt.Errorf("the document ended early: %w", err))
 		return
 	}
-	o.done(w, o.agent.Take(r.Context(), r.PathValue("group"), document))
+	o.done(w, o.agent.ApplyDocument(r.Context(), r.PathValue("group"), document))
 }
 
 func (o *operator) leave(w http.ResponseWriter, r *http.Request) {
@@ -135,21 +135,21 @@ func (o *operator) leave(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, errors.New("say which group of this name is to be left, as in ?uid=6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b"))
 		return
 	}
-	o.done(w, o.agent.Leave(r.Context(), r.PathValue("group"), uid))
+	o.done(w, o.agent.LeaveGroup(r.Context(), r.PathValue("group"), uid))
 }
 
 func (o *operator) standing(w http.ResponseWriter, r *http.Request) {
 	var request struct {
-		Standing *bool `json:"standing"`
+		Eligible *bool `json:"eligible"`
 	}
 	if !read(w, r, &request) {
 		return
 	}
-	if request.Standing == nil {
-		refuse(w, http.StatusBadRequest, errors.New(`say whether it may lead, as in {"standing":false}`))
+	if request.Eligible == nil {
+		refuse(w, http.StatusBadRequest, errors.New(`say whether it may lead, as in {"eligible":false}`))
 		return
 	}
-	o.done(w, o.agent.Stand(r.Context(), r.PathValue("group"), *request.Standing))
+	o.done(w, o.agent.SetEligible(r.Context(), r.PathValue("group"), *request.Eligible))
 }
 
 // done answers when that was done.
@@ -158,9 +158,9 @@ func (o *operator) done(w http.ResponseWriter, err error) {
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
-	case errors.Is(err, ErrOlder):
+	case errors.Is(err, ErrOutdated):
 		refuse(w, http.StatusConflict, err)
-	case errors.Is(err, ErrStranger):
+	case errors.Is(err, ErrUnknownGroup):
 		refuse(w, http.StatusNotFound, err)
 	case errors.Is(err, ErrRefused):
 		refuse(w, http.StatusUnprocessableEntity, err)

@@ -43,7 +43,7 @@ func newStand() *stand {
 	}
 }
 
-func (s *stand) Awaits(name string) bool { return name == "awaited" }
+func (s *stand) Expects(name string) bool { return name == "awaited" }
 
 func (s *stand) Names() []string { return []string{"ledger"} }
 
@@ -51,9 +51,9 @@ func (s *stand) Find(name string) (Group, bool) { return s, name == "ledger" || 
 
 func (s *stand) Problems() []string { return s.problems }
 
-func (s *stand) Ask(context.Context) (group.Leader, error) { return s.Leader(), nil }
+func (s *stand) LeaderWithPromise(context.Context) (group.Leader, error) { return s.Leader(), nil }
 
-func (s *stand) Renew(_ context.Context, session string) (group.Leader, error) {
+func (s *stand) RenewSession(_ context.Context, session string) (group.Leader, error) {
 	if session != "s1" {
 		return group.Leader{}, group.ErrNoSession
 	}
@@ -96,10 +96,10 @@ func (s *stand) Watch(after string) Watcher {
 type watcher struct{ *stand }
 
 func (w watcher) Next(ctx context.Context) (group.Change, error) {
-	return next(ctx, w.changes, group.ErrBehind)
+	return next(ctx, w.changes, group.ErrWatcherTooSlow)
 }
 
-func (s *stand) Open(context.Context) (Session, error) {
+func (s *stand) OpenSession(context.Context) (Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions++
@@ -129,7 +129,7 @@ func next[T any](ctx context.Context, from chan T, over error) (T, error) {
 	}
 }
 
-func (s *stand) Stopped(_ context.Context, id string, term uint64) error {
+func (s *stand) ConfirmStopped(_ context.Context, id string, term uint64) error {
 	if id != "s1" {
 		return group.ErrNoSession
 	}

@@ -144,7 +144,7 @@ func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.sessions.leave()
-	session, err := g.Open(r.Context())
+	session, err := g.OpenSession(r.Context())
 	if err != nil {
 		fail(w, err)
 		return

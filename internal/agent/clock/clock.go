@@ -54,12 +54,12 @@ func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at 
 // Terms is what a Machine reads terms from that starts now. One that starts
 // later than the process may have had a predecessor, whose terms it doesn't know.
 func (c *Clock) Terms() election.TermClock {
-	reading := c.Reading()
+	reading := c.CurrentTerm()
 	return election.TermClock{AtBoot: reading, Boot: c.terms.Due(reading), TicksPerTerm: c.terms.TicksPerTerm}
 }
 
-// Reading is the term that the clock reads now.
-func (c *Clock) Reading() election.Term { return c.terms.Ceiling(c.Now()) }
+// CurrentTerm is the term that the clock reads now.
+func (c *Clock) CurrentTerm() election.Term { return c.terms.Ceiling(c.Now()) }
 
 func boottime() time.Duration {
 	var now unix.Timespec

@@ -21,11 +21,11 @@ const (
 	seldom = 5 * time.Second
 )
 
-// Follow has a folder looked at, at once and whenever something has happened in it,
+// Watch has a folder looked at, at once and whenever something has happened in it,
 // until ctx ends; and every now and then all the same. look learns whether something
 // may have happened, as far as that can be told, and reports whether it is content:
 // if not, it is called again soon.
-func Follow(ctx context.Context, path string, log *slog.Logger, look func(happened bool) (content bool)) {
+func Watch(ctx context.Context, path string, log *slog.Logger, look func(happened bool) (content bool)) {
 	changes, stop, err := watch(path, log)
 	if err != nil {
 		log.Warn("looks at a folder every second, since the kernel doesn't tell when it changes", "folder", path, "error", err)
@@ -35,7 +35,7 @@ func Follow(ctx context.Context, path string, log *slog.Logger, look func(happen
 	follow(ctx, changes, look)
 }
 
-// follow is Follow by what is told; nobody tells if changes is nil.
+// follow is Watch by what is told; nobody tells if changes is nil.
 func follow(ctx context.Context, changes <-chan struct{}, look func(happened bool) (content bool)) {
 	happened := true // Before anybody watched.
 	for ctx.Err() == nil {

@@ -76,8 +76,8 @@ type Session struct {
 	once   sync.Once
 }
 
-// Open begins a session.
-func (g *Group) Open(ctx context.Context) (*Session, error) {
+// OpenSession begins a session.
+func (g *Group) OpenSession(ctx context.Context) (*Session, error) {
 	s := &Session{
 		group: g, id: fmt.Sprintf("%08x-%016x", g.cfg.Life, rand.Uint64()),
 		more: make(chan struct{}, 1), ended: make(chan struct{}),
@@ -216,7 +216,7 @@ func (g *Group) owed() time.Duration { return g.cfg.Clock.Until(g.promised) }
 func (g *Group) withdraw() {
 	if g.app.standing {
 		g.app.standing = false
-		g.step(election.Input{Kind: election.Withdraw})
+		g.step(election.Input{Kind: election.BecomeIneligible})
 	}
 }
 
@@ -227,22 +227,22 @@ func (g *Group) reconsider() {
 	case alive == g.app.standing:
 	case alive:
 		g.app.standing = true
-		g.step(election.Input{Kind: election.Stand})
+		g.step(election.Input{Kind: election.BecomeEligible})
 	default:
 		g.giveUp()
 	}
 }
 
-// Probed takes what a probe of the application found.
-func (g *Group) Probed(ctx context.Context, well bool) error {
+// ReportProbe takes what a probe of the application found.
+func (g *Group) ReportProbe(ctx context.Context, well bool) error {
 	return g.ask(ctx, func() {
 		g.app.well = well
 		g.reconsider()
 	})
 }
 
-// Stopped takes the application's word that it no longer acts as coordinator.
-func (g *Group) Stopped(ctx context.Context, session string, term uint64) error {
+// ConfirmStopped takes the application's word that it no longer acts as coordinator.
+func (g *Group) ConfirmStopped(ctx context.Context, session string, term uint64) error {
 	var refused error
 	err := g.ask(ctx, func() {
 		s := g.app.find(session)
@@ -284,17 +284,17 @@ func (g *Group) stoppedIfResting() {
 
 // told acts on an event of the Machine.
 func (g *Group) told(e election.Event) {
-	g.cfg.Meter.Told(e)
+	g.cfg.Metrics.Event(e)
 	g.log(e)
 	a := &g.app
 	switch e.Kind {
-	case election.Tenure:
+	case election.TenureStarted:
 		a.term, a.token, a.stopping, a.retiring = e.Term, e.Token, false, false
 		g.lead()
-	case election.Stop:
+	case election.StopRequested:
 		g.stop(e.Term, e.Peer)
 		g.stoppedIfResting()
-	case election.Lost, election.Resigns:
+	case election.TenureLost, election.OfficeResigned:
 		if s := a.acting; s != nil {
 			g.notices = append(g.notices, func() { s.tell(SessionEvent{Kind: Lost, Term: uint64(e.Term)}) })
 		}
@@ -319,7 +319,7 @@ func (g *Group) stop(term election.Term, successor election.ID) {
 func (g *Group) log(e election.Event) {
 	say := g.cfg.Log.Debug
 	switch e.Kind {
-	case election.Tenure, election.Lost, election.Stop, election.Resigns, election.Recognised:
+	case election.TenureStarted, election.TenureLost, election.StopRequested, election.OfficeResigned, election.Recognized:
 		say = g.cfg.Log.Info
 	default:
 	}

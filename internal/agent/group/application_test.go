@@ -48,7 +48,7 @@ func TestWithoutItsSessionAProcessDoesNotStand(t *testing.T) {
 	if stop.Successor != "c" || stop.Term != e.Term {
 		t.Errorf("a was told %+v", stop)
 	}
-	if err := town.of("a").Stopped(soon(t), a.ID(), stop.Term); err != nil {
+	if err := town.of("a").ConfirmStopped(soon(t), a.ID(), stop.Term); err != nil {
 		t.Fatal(err)
 	}
 	if lead := next(t, c, Lead); lead.Token <= e.Token {
@@ -78,7 +78,7 @@ func TestNobodySucceedsBeforeTheApplicationStopped(t *testing.T) {
 		"another session":    {second.ID(), lead.Term, ErrOtherTerm},
 		"another term":       {first.ID(), lead.Term + 1, ErrOtherTerm},
 	} {
-		if err := a.Stopped(soon(t), c.session, c.term); !errors.Is(err, c.want) {
+		if err := a.ConfirmStopped(soon(t), c.session, c.term); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v instead of %v", what, err, c.want)
 		}
 	}
@@ -107,7 +107,7 @@ func TestOnlyTheSessionThatWasToldLeads(t *testing.T) {
 	former, s := open(t, a), open(t, a)
 	renew := func(of *Session, wanted uint64) {
 		t.Helper()
-		l, err := a.Renew(soon(t), of.ID())
+		l, err := a.RenewSession(soon(t), of.ID())
 		if err != nil || l.Coordinator != "a" || l.Token != wanted || l.Leading != (wanted != 0) || (l.RemainingMillis != nil) != l.Leading {
 			t.Errorf("token %d is renewed by %+v, %v", wanted, l, err)
 		}
@@ -119,7 +119,7 @@ func TestOnlyTheSessionThatWasToldLeads(t *testing.T) {
 	lead = next(t, s, Lead)
 	renew(s, lead.Token)
 	for _, id := range []string{former.ID(), ""} {
-		if l, err := a.Renew(soon(t), id); !errors.Is(err, ErrNoSession) {
+		if l, err := a.RenewSession(soon(t), id); !errors.Is(err, ErrNoSession) {
 			t.Errorf("session %q, which isn't open, is told %+v, %v", id, l, err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestTheDrainTimeEnds(t *testing.T) {
 	stop := next(t, a, Stop)
 	next(t, a, Lost)
 	await(t, town.of("c"), "c leads", leads)
-	if err := town.of("a").Stopped(soon(t), a.ID(), stop.Term); !errors.Is(err, ErrOtherTerm) {
+	if err := town.of("a").ConfirmStopped(soon(t), a.ID(), stop.Term); !errors.Is(err, ErrOtherTerm) {
 		t.Errorf("an answer that comes too late: %v", err)
 	}
 }
@@ -143,11 +143,11 @@ func TestTheDrainTimeEnds(t *testing.T) {
 func TestAProbeDecidesWhoStands(t *testing.T) {
 	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 	await(t, town.of("c"), "c leads", leads)
-	if err := town.of("c").Probed(soon(t), false); err != nil {
+	if err := town.of("c").ReportProbe(soon(t), false); err != nil {
 		t.Fatal(err)
 	}
 	await(t, town.of("b"), "b leads", leads)
-	if err := town.of("c").Probed(soon(t), true); err != nil {
+	if err := town.of("c").ReportProbe(soon(t), true); err != nil {
 		t.Fatal(err)
 	}
 	await(t, town.of("c"), "c leads again", leads)
@@ -155,14 +155,14 @@ func TestAProbeDecidesWhoStands(t *testing.T) {
 	s := open(t, town.of("c"))
 	lead := next(t, s, Lead)
 	await(t, town.of("b"), "b follows c", func(l Leader) bool { return l.Coordinator == "c" })
-	if err := town.of("c").Probed(soon(t), false); err != nil {
+	if err := town.of("c").ReportProbe(soon(t), false); err != nil {
 		t.Fatal(err)
 	}
 	next(t, s, Stop)
 	if l := town.of("b").Leader(); l.Coordinator != "c" {
 		t.Errorf("b says %+v while c's application hasn't stopped", l)
 	}
-	if err := town.of("c").Stopped(soon(t), s.ID(), lead.Term); err != nil {
+	if err := town.of("c").ConfirmStopped(soon(t), s.ID(), lead.Term); err != nil {
 		t.Fatal(err)
 	}
 	await(t, town.of("b"), "b leads again", leads)
@@ -177,13 +177,13 @@ func TestWhoWasToldToStopIsNotLeftInOffice(t *testing.T) {
 			s := open(t, c)
 			lead := next(t, s, Lead)
 			unwell(t, c)
-			if err := c.Probed(soon(t), true); err != nil {
+			if err := c.ReportProbe(soon(t), true); err != nil {
 				t.Fatal(err)
 			}
 			stop := next(t, s, Stop)
 			if drain < time.Minute {
 				next(t, s, Lost)
-			} else if err := c.Stopped(soon(t), s.ID(), stop.Term); err != nil {
+			} else if err := c.ConfirmStopped(soon(t), s.ID(), stop.Term); err != nil {
 				t.Fatal(err)
 			}
 			if again := next(t, s, Lead); again.Token <= lead.Token { // It is the highest.
@@ -256,7 +256,7 @@ func TestATenureEndsByTheClock(t *testing.T) {
 
 func unwell(t *testing.T, g *Group) {
 	t.Helper()
-	if err := g.Probed(soon(t), false); err != nil {
+	if err := g.ReportProbe(soon(t), false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -300,7 +300,7 @@ func TestWhoDoesNotWaitIsToldNothing(t *testing.T) {
 	g := found(t, map[string]int{"a": 10}, nil).of("a")
 	for what, ask := range map[string]func(context.Context) (any, error){
 		"the status":             func(ctx context.Context) (any, error) { return g.Status(ctx) },
-		"whether it is withheld": func(ctx context.Context) (any, error) { return g.Withheld(ctx) },
+		"whether it is withheld": func(ctx context.Context) (any, error) { return g.Excluded(ctx) },
 	} {
 		held, release := make(chan struct{}), make(chan struct{})
 		if err := g.do(func() { close(held); <-release }); err != nil {

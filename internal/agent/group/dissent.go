@@ -11,10 +11,10 @@ import (
 // agrees reports whether a peer goes by the same rules. One that doesn't isn't
 // listened to: two halves of a group that each go by their own can't both have
 // a majority of it. It is told once, and stays a problem until it agrees.
-func (g *Group) agrees(peer string, letter *wire.Letter) bool {
+func (g *Group) agrees(peer string, letter *wire.Message) bool {
 	why := ""
 	switch {
-	case letter.Charter != g.charter:
+	case letter.ConfigDigest != g.charter:
 		why = "has another safety mode or lease, or takes part in another group of this name"
 	case letter.Version == g.list.Version && letter.Digest != g.digest:
 		why = fmt.Sprintf("has another list of version %d, or another one before it", letter.Version)

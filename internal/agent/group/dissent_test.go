@@ -38,11 +38,11 @@ func TestPeersThatGoByOtherRulesAreNotListenedTo(t *testing.T) {
 	} {
 		town := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.List, g.Safety = two, majority; g.List.Members = two.Members })
 		a := town.of("a")
-		letter := &wire.Letter{
-			Group: "ledger", Kind: election.Hail, Version: c.list.Version,
-			Digest: digest(c.list, c.safety.Mode), Charter: charter(config.Group{Safety: c.safety}),
+		letter := &wire.Message{
+			Group: "ledger", Kind: election.Probe, Version: c.list.Version,
+			Digest: digest(c.list, c.safety.Mode), ConfigDigest: charter(config.Group{Safety: c.safety}),
 		}
-		a.Letter("b", letter)
+		a.ReceiveMessage("b", letter)
 		if _, err := a.Status(soon(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +50,8 @@ func TestPeersThatGoByOtherRulesAreNotListenedTo(t *testing.T) {
 		if (problems == "") != (c.says == "") || !strings.Contains(problems, c.says) {
 			t.Errorf("%s: the problems are %q", name, problems)
 		}
-		letter.Digest, letter.Charter, letter.Version = digest(two, majority.Mode), charter(config.Group{Safety: majority}), 2
-		a.Letter("b", letter)
+		letter.Digest, letter.ConfigDigest, letter.Version = digest(two, majority.Mode), charter(config.Group{Safety: majority}), 2
+		a.ReceiveMessage("b", letter)
 		if _, err := a.Status(soon(t)); err != nil || len(a.Problems()) != 0 {
 			t.Errorf("%s: b has come round, but: %q, %v", name, a.Problems(), err)
 		}
@@ -63,14 +63,14 @@ func TestPeersThatGoByOtherRulesAreNotListenedTo(t *testing.T) {
 func TestNewMembersDoNotMakeOldOnesDeaf(t *testing.T) {
 	n := newNames()
 	self, b := n.add("a"), n.add("b")
-	m, known := n.message("b", &wire.Letter{Kind: election.Beat, Subject: "b", List: []string{"new", "", "a"}}, self)
+	m, known := n.message("b", &wire.Message{Kind: election.Beat, Subject: "b", List: []string{"new", "", "a"}}, self)
 	if !known || m.Subject != b || len(m.List) != 2 || m.List[0] != election.None || m.List[1] != self {
 		t.Errorf("a BEAT is read as %+v, %t", m, known)
 	}
-	if m, known := n.message("b", &wire.Letter{Kind: election.Resigned, Subject: "new"}, self); !known || m.Subject != election.None {
+	if m, known := n.message("b", &wire.Message{Kind: election.Resigned, Subject: "new"}, self); !known || m.Subject != election.None {
 		t.Errorf("a RESIGNED is read as %+v, %t", m, known)
 	}
-	for what, l := range map[string]*wire.Letter{
+	for what, l := range map[string]*wire.Message{
 		"the subject of an election": {Kind: election.Elect, Subject: "new"},
 		"who is on a list":           {Kind: election.Election, List: []string{"new"}},
 		"the origin":                 {Kind: election.Elect, Origin: "new"},
@@ -80,7 +80,7 @@ func TestNewMembersDoNotMakeOldOnesDeaf(t *testing.T) {
 			t.Errorf("%s makes no sense, and is read", what)
 		}
 	}
-	if _, known := n.message("new", &wire.Letter{Kind: election.Hail}, self); known {
+	if _, known := n.message("new", &wire.Message{Kind: election.Probe}, self); known {
 		t.Error("a letter of a stranger is read")
 	}
 }
@@ -116,7 +116,7 @@ func TestWhoHasLeftIsNoProblem(t *testing.T) {
 	town := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.List = one })
 	a := town.of("a")
 	problems := func() int {
-		a.Letter("b", &wire.Letter{Group: "ledger", Kind: election.Hail, Version: 1, Charter: 666})
+		a.ReceiveMessage("b", &wire.Message{Group: "ledger", Kind: election.Probe, Version: 1, ConfigDigest: 666})
 		if _, err := a.Status(soon(t)); err != nil {
 			t.Fatal(err)
 		}

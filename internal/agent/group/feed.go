@@ -83,7 +83,7 @@ func (w *Watcher) Next(ctx context.Context) (Change, error) {
 		switch {
 		case f.last-w.seen > remembered:
 			f.mu.Unlock()
-			return Change{}, ErrBehind
+			return Change{}, ErrWatcherTooSlow
 		case w.seen < f.last:
 			w.seen++
 			change := Change{ID: fmt.Sprintf("%08x-%d", f.life, w.seen), Leader: f.states[w.seen%remembered]}

@@ -66,7 +66,7 @@ func TestAWatcherThatIsTooSlowIsTold(t *testing.T) {
 	for n := range uint64(remembered) {
 		g.feed.append(states(n + 2))
 	}
-	if _, err := w.Next(t.Context()); !errors.Is(err, ErrBehind) {
+	if _, err := w.Next(t.Context()); !errors.Is(err, ErrWatcherTooSlow) {
 		t.Errorf("a watcher that missed changes is told %v", err)
 	}
 	g.feed.close()

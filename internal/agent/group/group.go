@@ -31,9 +31,9 @@ import (
 // mailMax bounds what waits for the group. Peers that send more have to wait.
 const mailMax = 1024
 
-// Post carries letters to peers.
-type Post interface {
-	Send(to string, parcel transport.Parcel) bool
+// Transport carries letters to peers.
+type Transport interface {
+	Send(to string, parcel transport.Outgoing) bool
 	Connected(name string) bool
 	// RoundTrip is how long the way to a peer and back takes at most, 0 if that
 	// isn't known.
@@ -44,22 +44,22 @@ type Post interface {
 type Config struct {
 	Self string
 	// Life tells this life of the agent from its other ones.
-	Life  uint32
-	Clock *clock.Clock
-	Group config.Group
-	Post  Post
-	Meter Meter
-	Log   *slog.Logger
-	// Tell, if it isn't nil, is called with what the group knows whenever that has
+	Life      uint32
+	Clock     *clock.Clock
+	Group     config.Group
+	Transport Transport
+	Metrics   Metrics
+	Log       *slog.Logger
+	// OnReport, if it isn't nil, is called with what the group knows whenever that has
 	// changed, by the group's goroutine. Problems, if it isn't nil, is why the agent
 	// isn't ready.
-	Tell     func(control.Report)
+	OnReport func(control.Report)
 	Problems func() []string
-	// Withheld: see Withhold.
-	Withheld bool
-	// Promised is the longest lease for which this agent may have granted in the
+	// Excluded: see Exclude.
+	Excluded bool
+	// LongestLease is the longest lease for which this agent may have granted in the
 	// group before.
-	Promised time.Duration
+	LongestLease time.Duration
 }
 
 // Group is one election that the agent takes part in.
@@ -113,7 +113,7 @@ func New(cfg Config) (*Group, error) {
 		feed: newFeed(rand.Uint32()), names: newNames(), charter: charter(cfg.Group),
 		dissenters: map[string]string{}, app: newApplication(cfg.Group),
 	}
-	g.app.withheld = cfg.Withheld
+	g.app.withheld = cfg.Excluded
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)
 	if err != nil {
@@ -123,7 +123,7 @@ func New(cfg Config) (*Group, error) {
 	if g.machine, err = g.newMachine(); err != nil {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
-	g.observer = newObserver(cfg.Meter, cfg.Clock.Now())
+	g.observer = newObserver(cfg.Metrics, cfg.Clock.Now())
 	g.armed = election.Never
 	g.timer = time.NewTimer(time.Hour)
 	if !roster.Has(g.self) {
@@ -159,7 +159,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		Elect: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
 		Heartbeat: ticks(timing.Heartbeat), Patience: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, Stable: ticks(group.Preemption.Stable), Drain: ticks(timing.Drain),
-		Clock: g.cfg.Clock.Terms(), Life: g.cfg.Life, Fresh: true, Promised: ticks(g.cfg.Promised), Start: g.cfg.Clock.Now(),
+		Clock: g.cfg.Clock.Terms(), Life: g.cfg.Life, Fresh: true, Promised: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	})
 }
 

@@ -80,16 +80,16 @@ type SessionEvent struct {
 var (
 	// ErrClosed: the agent no longer takes part in the group.
 	ErrClosed = errors.New("the agent has left the group")
-	// ErrBehind: a watcher has fallen too far behind.
-	ErrBehind = errors.New("too many changes at once: watch again")
+	// ErrWatcherTooSlow: a watcher has fallen too far behind.
+	ErrWatcherTooSlow = errors.New("too many changes at once: watch again")
 	// ErrNoSession: the application speaks of a session that isn't open.
 	ErrNoSession = errors.New("there is no such session")
 	// ErrOtherTerm: the application said that it stopped acting in a term that it wasn't told to stop in.
 	ErrOtherTerm = errors.New("nobody waits for a stop in this term")
 	// ErrNotLeading: only the coordinator can step down.
 	ErrNotLeading = errors.New("this process is not the coordinator")
-	// ErrNobody: the office can't be handed to the one who was named, or to anyone.
-	ErrNobody = errors.New("nobody is ready to take over")
-	// ErrNotTaken: the office was offered and not taken in time.
-	ErrNotTaken = errors.New("nobody has taken over in time")
+	// ErrNoSuccessor: the office can't be handed to the one who was named, or to anyone.
+	ErrNoSuccessor = errors.New("nobody is ready to take over")
+	// ErrHandOverTimeout: the office was offered and not taken in time.
+	ErrHandOverTimeout = errors.New("nobody has taken over in time")
 )

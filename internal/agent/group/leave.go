@@ -19,7 +19,7 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 	if err := g.offer(ctx, to); err != nil {
 		return g.Leader(), err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+handOverMax, ErrNotTaken)
+	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+handOverMax, ErrHandOverTimeout)
 	defer cancel()
 	for {
 		change, err := watcher.Next(ctx)
@@ -54,13 +54,13 @@ func (g *Group) stepDown(to string) error {
 	case g.app.stopping:
 		return errStopping
 	case !known:
-		return fmt.Errorf("%w: %q is not a member", ErrNobody, to)
+		return fmt.Errorf("%w: %q is not a member", ErrNoSuccessor, to)
 	}
 	told := len(g.out.Events)
 	g.step(election.Input{Kind: election.StepDown, Peer: id})
 	for _, e := range g.out.Events[told:] {
 		if e.Kind == election.Refused {
-			return ErrNobody
+			return ErrNoSuccessor
 		}
 	}
 	return nil
@@ -93,7 +93,7 @@ func (g *Group) retire(ctx context.Context) error {
 	var refused error
 	err := g.ask(ctx, func() {
 		g.app.leaving = true
-		if refused = g.stepDown(""); errors.Is(refused, ErrNobody) {
+		if refused = g.stepDown(""); errors.Is(refused, ErrNoSuccessor) {
 			g.giveUp()
 		} else {
 			g.reconsider()

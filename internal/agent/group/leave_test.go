@@ -20,7 +20,7 @@ func TestStepDown(t *testing.T) {
 	if _, err := town.of("b").StepDown(soon(t), ""); !errors.Is(err, ErrNotLeading) {
 		t.Errorf("a follower steps down: %v", err)
 	}
-	if _, err := town.of("c").StepDown(soon(t), "nobody"); !errors.Is(err, ErrNobody) {
+	if _, err := town.of("c").StepDown(soon(t), "nobody"); !errors.Is(err, ErrNoSuccessor) {
 		t.Errorf("in favour of nobody: %v", err)
 	}
 	var l Leader
@@ -50,7 +50,7 @@ func TestLeavingHandsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Open(soon(t)); !errors.Is(err, ErrClosed) {
+	if _, err := c.OpenSession(soon(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("a session in a group that was left: %v", err)
 	}
 	if _, err := c.Status(soon(t)); !errors.Is(err, ErrClosed) {
@@ -108,7 +108,7 @@ func TestLeavingWaitsForTheApplication(t *testing.T) {
 			if l := a.Leader(); l.Leading || l.Coordinator != "a" {
 				t.Errorf("while its application stops, a says %+v", l)
 			}
-			if err := a.Stopped(soon(t), s.ID(), lead.Term); err != nil {
+			if err := a.ConfirmStopped(soon(t), s.ID(), lead.Term); err != nil {
 				t.Error(err)
 			}
 			<-left

@@ -6,12 +6,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Letter takes what a peer has written. A letter that names more than there are
+// ReceiveMessage takes what a peer has written. A letter that names more than there are
 // isn't kept until its turn comes: a thousand of them would take much memory.
-func (g *Group) Letter(from string, letter *wire.Letter) {
+func (g *Group) ReceiveMessage(from string, letter *wire.Message) {
 	if int64(len(letter.List)) > g.heardOf.Load()+newcomersMax {
-		letter = &wire.Letter{
-			Kind: letter.Kind, Version: letter.Version, Digest: letter.Digest, Charter: letter.Charter, Subject: tooMany,
+		letter = &wire.Message{
+			Kind: letter.Kind, Version: letter.Version, Digest: letter.Digest, ConfigDigest: letter.ConfigDigest, Subject: tooMany,
 		}
 	}
 	_ = g.do(func() { g.receive(from, letter) }) // A group that was left needs no letters.
@@ -24,15 +24,15 @@ const (
 	tooMany      = "?"
 )
 
-func (g *Group) receive(from string, letter *wire.Letter) {
-	g.cfg.Meter.Received(letter.Kind)
+func (g *Group) receive(from string, letter *wire.Message) {
+	g.cfg.Metrics.Received(letter.Kind)
 	if !g.agrees(from, letter) {
-		g.cfg.Meter.Refused()
+		g.cfg.Metrics.Refused()
 		return
 	}
 	m, known := g.names.message(from, letter, g.self)
 	if !known {
-		g.cfg.Meter.Refused()
+		g.cfg.Metrics.Refused()
 		g.cfg.Log.Debug("a letter names somebody who isn't on the member list", "peer", from)
 		return
 	}
@@ -45,15 +45,15 @@ func (g *Group) send(m *election.Message) {
 		g.step(election.Input{Kind: election.Receive, Message: *m})
 		return
 	}
-	g.cfg.Meter.Sent(m.Kind)
+	g.cfg.Metrics.Sent(m.Kind)
 	letter := g.names.letter(m)
-	letter.Group, letter.Version, letter.Digest, letter.Charter = g.cfg.Group.Name, g.list.Version, g.digest, g.charter
-	parcel := transport.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: letter})}
+	letter.Group, letter.Version, letter.Digest, letter.ConfigDigest = g.cfg.Group.Name, g.list.Version, g.digest, g.charter
+	parcel := transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: letter})}
 	returned := *m
 	if m.Kind.Counts() {
-		parcel.Back = func() { _ = g.do(func() { g.undelivered(returned) }) }
+		parcel.OnFailure = func() { _ = g.do(func() { g.undelivered(returned) }) }
 	}
-	if !g.cfg.Post.Send(g.names.of(m.To), parcel) {
+	if !g.cfg.Transport.Send(g.names.of(m.To), parcel) {
 		g.undelivered(returned)
 	}
 }
@@ -64,11 +64,11 @@ func (g *Group) undelivered(m election.Message) {
 	}
 }
 
-// Gone tells that one life of a peer has ended.
-func (g *Group) Gone(peer string, life uint32) {
+// PeerEnded tells that one life of a peer has ended.
+func (g *Group) PeerEnded(peer string, life uint32) {
 	_ = g.do(func() {
 		if id, known := g.names.ids[peer]; known {
-			g.step(election.Input{Kind: election.Gone, Peer: id, Life: life})
+			g.step(election.Input{Kind: election.Ended, Peer: id, Life: life})
 		}
 	})
 }

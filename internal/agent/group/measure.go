@@ -42,7 +42,7 @@ func (g *Group) reply() time.Duration {
 	timing := g.cfg.Group.Timing
 	slowest := time.Duration(0)
 	for _, name := range *g.peers.Load() {
-		slowest = max(slowest, g.cfg.Post.RoundTrip(name))
+		slowest = max(slowest, g.cfg.Transport.RoundTrip(name))
 	}
 	return min(timing.Reply+2*slowest, max(timing.Reply, timing.Patience))
 }

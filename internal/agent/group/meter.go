@@ -32,27 +32,27 @@ func (c Cause) String() string {
 	return [...]string{"start", "crash", "silence", "handover", "lapse", "membership", "unknown"}[min(c, Causes)]
 }
 
-// Meter is told what happens, to count it. All calls come from one goroutine.
-type Meter interface {
+// Metrics is told what happens, to count it. All calls come from one goroutine.
+type Metrics interface {
 	Sent(kind election.Kind)
 	Received(kind election.Kind)
-	Told(event election.Event)
+	Event(event election.Event)
 	// Refused: a letter was not read.
 	Refused()
 	// Suspected: a peer was silent for too long. Cleared: that was wrong, the same
 	// process has been heard of.
 	Suspected()
 	Cleared()
-	// Vacant: there is no coordinator. The last sign of life of the one before
+	// CoordinatorLost: there is no coordinator. The last sign of life of the one before
 	// was heard so long ago.
-	Vacant(cause Cause, silence time.Duration)
-	// Filled: there is one again, after so long.
-	Filled(after time.Duration)
+	CoordinatorLost(cause Cause, silence time.Duration)
+	// CoordinatorFound: there is one again, after so long.
+	CoordinatorFound(after time.Duration)
 }
 
-// observer turns inputs and outcomes into what a Meter wants to know.
+// observer turns inputs and outcomes into what a Metrics wants to know.
 type observer struct {
-	meter Meter
+	meter Metrics
 	// coordinator is the one that is known, cause why there is none.
 	coordinator election.ID
 	vacantSince election.Tick
@@ -62,8 +62,8 @@ type observer struct {
 	suspects map[election.ID]uint32
 }
 
-func newObserver(meter Meter, now election.Tick) observer {
-	meter.Vacant(Start, 0)
+func newObserver(meter Metrics, now election.Tick) observer {
+	meter.CoordinatorLost(Start, 0)
 	return observer{
 		meter: meter, vacantSince: now, lives: map[election.ID]uint32{}, suspects: map[election.ID]uint32{},
 	}
@@ -96,10 +96,10 @@ func (o *observer) observe(in *election.Input, self, coordinator election.ID, ev
 	}
 	if o.coordinator != election.None { // One may also follow another at once.
 		o.vacantSince = in.Now
-		o.meter.Vacant(o.cause(in, self), time.Duration(in.Now-o.heard))
+		o.meter.CoordinatorLost(o.cause(in, self), time.Duration(in.Now-o.heard))
 	}
 	if coordinator != election.None {
-		o.meter.Filled(time.Duration(in.Now - o.vacantSince))
+		o.meter.CoordinatorFound(time.Duration(in.Now - o.vacantSince))
 		o.heard = in.Now
 	}
 	o.coordinator = coordinator
@@ -107,12 +107,12 @@ func (o *observer) observe(in *election.Input, self, coordinator election.ID, ev
 
 func (o *observer) cause(in *election.Input, self election.ID) Cause {
 	switch {
-	case in.Kind == election.Gone:
+	case in.Kind == election.Ended:
 		return Crash
 	case in.Kind == election.Adopt:
 		return Membership
 	case in.Kind == election.Receive && in.Message.From == o.coordinator && in.Message.Kind == election.Resigned,
-		in.Kind == election.Stopped, in.Kind == election.Withdraw, in.Kind == election.StepDown:
+		in.Kind == election.Stopped, in.Kind == election.BecomeIneligible, in.Kind == election.StepDown:
 		return Handover
 	case o.coordinator == self:
 		return Lapse

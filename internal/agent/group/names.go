@@ -71,7 +71,7 @@ const lamportMax = 1 << 60
 // overflow, or names somebody unknown on whom the election depends. That the
 // coordinator suspects a member of a newer list, or resigns in its favour, is
 // nothing to stop listening for.
-func (n *names) message(from string, l *wire.Letter, self election.ID) (election.Message, bool) {
+func (n *names) message(from string, l *wire.Message, self election.ID) (election.Message, bool) {
 	m := election.Message{
 		Kind: l.Kind, To: self, Term: l.Term, Lamport: l.Lamport, Hops: l.Hops, Hold: l.Hold,
 	}
@@ -97,8 +97,8 @@ func (n *names) message(from string, l *wire.Letter, self election.ID) (election
 }
 
 // letter writes a message.
-func (n *names) letter(m *election.Message) *wire.Letter {
-	l := &wire.Letter{
+func (n *names) letter(m *election.Message) *wire.Message {
+	l := &wire.Message{
 		Kind: m.Kind, Term: m.Term, Lamport: m.Lamport, Hops: m.Hops, Hold: m.Hold,
 		Subject: n.of(m.Subject), Origin: n.of(m.Origin),
 	}

@@ -76,7 +76,7 @@ func TestNoMoreIsPromisedThanAHandOverWaits(t *testing.T) {
 func TestWithoutADrainTimeNothingIsPromised(t *testing.T) {
 	a := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.Drain = 0 }).of("a")
 	await(t, a, "a leads", leads)
-	if l, err := a.Ask(soon(t)); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
+	if l, err := a.LeaderWithPromise(soon(t)); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
 		t.Errorf("a says %+v, %v", l, err)
 	}
 }
@@ -96,7 +96,7 @@ func TestNothingIsPromisedInTheMidstOfAResignation(t *testing.T) {
 	await(t, a, "a leads", leads)
 	unwell := make(chan error, 1)
 	ctx := soon(t)
-	go func() { unwell <- a.Probed(ctx, false) }()
+	go func() { unwell <- a.ReportProbe(ctx, false) }()
 	var goOn chan struct{}
 	select {
 	case goOn = <-resigns:
@@ -105,7 +105,7 @@ func TestNothingIsPromisedInTheMidstOfAResignation(t *testing.T) {
 	}
 	answers := make(chan Leader, 1)
 	go func() {
-		l, _ := a.Ask(ctx)
+		l, _ := a.LeaderWithPromise(ctx)
 		answers <- l
 	}()
 	for len(a.mail)+len(answers) == 0 {
@@ -124,7 +124,7 @@ func TestNothingIsPromisedInTheMidstOfAResignation(t *testing.T) {
 type slowly chan chan struct{}
 
 func (s slowly) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == election.Resigns.String() {
+	if r.Message == election.OfficeResigned.String() {
 		goOn := make(chan struct{})
 		s <- goOn
 		<-goOn
@@ -154,7 +154,7 @@ func TestADeadApplicationKeepsItsPromises(t *testing.T) {
 		"it stops since a probe fails": {true, func(t *testing.T, g *Group, s *Session) {
 			unwell(t, g)
 			stop := next(t, s, Stop)
-			if err := g.Stopped(soon(t), s.ID(), stop.Term); err != nil {
+			if err := g.ConfirmStopped(soon(t), s.ID(), stop.Term); err != nil {
 				t.Error(err)
 			}
 			unwell(t, g)
@@ -197,7 +197,7 @@ func TestADeadApplicationKeepsItsPromises(t *testing.T) {
 func ask(t *testing.T, g *Group) time.Time {
 	t.Helper()
 	asked := time.Now()
-	l, err := g.Ask(soon(t))
+	l, err := g.LeaderWithPromise(soon(t))
 	if err != nil || l.RemainingMillis == nil {
 		t.Fatalf("%s says %+v, %v", g.cfg.Self, l, err)
 	}

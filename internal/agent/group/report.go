@@ -33,11 +33,11 @@ type glance struct {
 // report tells what is new since the last time.
 func (g *Group) report() {
 	r := &g.reporter
-	if g.cfg.Tell == nil {
+	if g.cfg.OnReport == nil {
 		return
 	}
 	status := g.machine.Status()
-	now := glance{status.Coordinator, status.Term, status.Electing, g.app.standing && g.machine.Stands(), g.app.withheld}
+	now := glance{status.Coordinator, status.Term, status.Electing, g.app.standing && g.machine.Eligible(), g.app.withheld}
 	if now == r.glance && !r.stale && slices.Equal(r.suspects, g.machine.Suspects()) {
 		return
 	}
@@ -56,7 +56,7 @@ func (g *Group) report() {
 	}
 	next.ChangedAt = time.Now()
 	r.told = next
-	g.cfg.Tell(next)
+	g.cfg.OnReport(next)
 }
 
 // describe is all but when it has changed.
@@ -66,13 +66,13 @@ func (g *Group) describe(now glance) control.Report {
 		Group: of.Name, Pod: g.cfg.Self, UID: of.UID, Generation: of.Generation, Revision: of.Revision,
 		Version: g.list.Version, Digest: strconv.FormatUint(g.digest, 16),
 		Coordinator: g.names.of(now.coordinator), Term: uint64(now.term), ElectedAt: g.reporter.electedAt,
-		Electing: now.electing, Standing: now.standing, Withheld: now.withheld,
+		Electing: now.electing, Eligible: now.standing, Excluded: now.withheld,
 	}
 	for _, row := range g.machine.Rows(nil) {
 		name := g.names.of(row.ID)
 		report.Processes = append(report.Processes, control.Row{
 			Name: name, Priority: uint32(row.Priority), Status: row.Status.String(),
-			Connected: name == g.cfg.Self || g.cfg.Post.Connected(name),
+			Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
 		})
 	}
 	if g.cfg.Problems != nil {
@@ -81,8 +81,8 @@ func (g *Group) describe(now glance) control.Report {
 	return report
 }
 
-// Look says that something has changed that a report is about: who is connected,
+// Refresh says that something has changed that a report is about: who is connected,
 // or what is wrong.
-func (g *Group) Look() {
+func (g *Group) Refresh() {
 	_ = g.do(func() { g.reporter.stale = true }) // Of a group that was left, nothing is reported.
 }

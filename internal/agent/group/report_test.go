@@ -54,7 +54,7 @@ func listen(t *testing.T, withheld bool, priorities map[string]int) (*town, *ear
 	of := town.of("a").cfg
 	town.of("a").Leave(soon(t))
 	e := &ears{more: make(chan struct{}, 1)}
-	of.Tell, of.Withheld = e.tell, withheld
+	of.OnReport, of.Excluded = e.tell, withheld
 	g, err := New(of)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func listen(t *testing.T, withheld bool, priorities map[string]int) (*town, *ear
 // TestReportsSayWhatIsNew, and are silent while nothing is.
 func TestReportsSayWhatIsNew(t *testing.T) {
 	town, e := listen(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
-	e.await(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Standing && !r.ElectedAt.IsZero() })
+	e.await(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && !r.ElectedAt.IsZero() })
 	before := e.last()
 	town.isolate("c")
 	e.await(t, "c has crashed, and b leads", func(r control.Report) bool {
@@ -83,7 +83,7 @@ func TestReportsSayWhatIsNew(t *testing.T) {
 	said := len(e.heard)
 	e.mu.Unlock()
 	for range 10 {
-		a.Look() // There is nothing new.
+		a.Refresh() // There is nothing new.
 	}
 	if _, err := a.Status(soon(t)); err != nil {
 		t.Fatal(err)
@@ -105,18 +105,18 @@ func TestReportsSayWhatIsNew(t *testing.T) {
 // TestWhoIsWithheldDoesNotLead, not even where nobody else does.
 func TestWhoIsWithheldDoesNotLead(t *testing.T) {
 	town, e := listen(t, true, map[string]int{"a": 10})
-	if r := e.last(); r.Standing || !r.Withheld {
+	if r := e.last(); r.Eligible || !r.Excluded {
 		t.Errorf("it reports %+v", r)
 	}
 	a := town.of("a")
-	if err := a.Permit(soon(t)); err != nil {
+	if err := a.Readmit(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	e.await(t, "a leads", func(r control.Report) bool { return r.Coordinator == "a" && !r.Withheld })
-	if err := a.Withhold(soon(t)); !errors.Is(err, ErrNobody) {
+	e.await(t, "a leads", func(r control.Report) bool { return r.Coordinator == "a" && !r.Excluded })
+	if err := a.Exclude(soon(t)); !errors.Is(err, ErrNoSuccessor) {
 		t.Errorf("the only one is withheld: %v, %+v", err, e.last())
 	}
-	if withheld, err := a.Withheld(soon(t)); err != nil || withheld {
+	if withheld, err := a.Excluded(soon(t)); err != nil || withheld {
 		t.Errorf("the only one is withheld although that was refused: %t, %v", withheld, err)
 	}
 }
@@ -132,12 +132,12 @@ func TestWithholdingWaitsForTheApplication(t *testing.T) {
 	}
 	withheld := make(chan error, 1)
 	ctx := soon(t)
-	go func() { withheld <- insist(ctx, c.Withhold) }()
+	go func() { withheld <- insist(ctx, c.Exclude) }()
 	next(t, s, Stop)
 	if l := town.of("a").Leader(); l.Coordinator != "c" {
 		t.Errorf("while its application stops, a says %+v", l)
 	}
-	if err := c.Stopped(soon(t), s.ID(), lead.Term); err != nil {
+	if err := c.ConfirmStopped(soon(t), s.ID(), lead.Term); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-withheld; err != nil {

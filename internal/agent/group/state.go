@@ -34,12 +34,12 @@ func (g *Group) publish() {
 	g.feed.append(s.leader)
 }
 
-// Ask is Leader for somebody who will act on it until the time that remains has
+// LeaderWithPromise is Leader for somebody who will act on it until the time that remains has
 // passed, and whom nobody can tell to stop: no successor starts before. A
 // hand-over waits for the drain time, so that is all that can be promised.
 //
 // The group's goroutine promises: it knows of that whatever it does next.
-func (g *Group) Ask(ctx context.Context) (Leader, error) {
+func (g *Group) LeaderWithPromise(ctx context.Context) (Leader, error) {
 	var leader Leader
 	err := g.ask(ctx, func() {
 		leader = g.Leader()
@@ -56,9 +56,9 @@ func (g *Group) Ask(ctx context.Context) (Leader, error) {
 	return g.still(leader), nil
 }
 
-// Renew is Leader for the application that holds this session open. Only the one
+// RenewSession is Leader for the application that holds this session open. Only the one
 // that was told to lead does, and it will be told to stop.
-func (g *Group) Renew(ctx context.Context, session string) (Leader, error) {
+func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error) {
 	var leader Leader
 	var refused error
 	err := g.ask(ctx, func() {
@@ -122,7 +122,7 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 			name := g.names.of(row.ID)
 			status.Processes = append(status.Processes, Process{
 				Name: name, Priority: uint32(row.Priority), Status: row.Status.String(), Address: addresses[name],
-				Connected: name == g.cfg.Self || g.cfg.Post.Connected(name),
+				Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
 			})
 		}
 	})

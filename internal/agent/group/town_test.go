@@ -38,7 +38,7 @@ type desk struct {
 	name string
 }
 
-func (d desk) Send(to string, parcel transport.Parcel) bool {
+func (d desk) Send(to string, parcel transport.Outgoing) bool {
 	d.town.mu.Lock()
 	g := d.town.groups[to]
 	cut := d.town.cut[d.name] || d.town.cut[to]
@@ -55,7 +55,7 @@ func (d desk) Send(to string, parcel transport.Parcel) bool {
 	if err != nil {
 		d.town.t.Error(err)
 	}
-	go g.Letter(d.name, frame.Letter) // The post doesn't wait; letters may overtake each other.
+	go g.ReceiveMessage(d.name, frame.Message) // The post doesn't wait; letters may overtake each other.
 	return true
 }
 
@@ -69,14 +69,14 @@ func (d desk) RoundTrip(string) time.Duration {
 
 type silentMeter struct{}
 
-func (silentMeter) Sent(election.Kind)          {}
-func (silentMeter) Received(election.Kind)      {}
-func (silentMeter) Told(election.Event)         {}
-func (silentMeter) Refused()                    {}
-func (silentMeter) Suspected()                  {}
-func (silentMeter) Cleared()                    {}
-func (silentMeter) Vacant(Cause, time.Duration) {}
-func (silentMeter) Filled(time.Duration)        {}
+func (silentMeter) Sent(election.Kind)                   {}
+func (silentMeter) Received(election.Kind)               {}
+func (silentMeter) Event(election.Event)                 {}
+func (silentMeter) Refused()                             {}
+func (silentMeter) Suspected()                           {}
+func (silentMeter) Cleared()                             {}
+func (silentMeter) CoordinatorLost(Cause, time.Duration) {}
+func (silentMeter) CoordinatorFound(time.Duration)       {}
 
 // found starts a group of members with their priorities, in short time.
 func found(t *testing.T, priorities map[string]int, change func(*config.Group)) *town {
@@ -109,7 +109,7 @@ func found(t *testing.T, priorities map[string]int, change func(*config.Group)) 
 func (town *town) join(name string, life uint32, of config.Group) {
 	town.t.Helper()
 	g, err := New(Config{
-		Self: name, Life: life, Clock: clock.New(time.Now()), Group: of, Post: desk{town, name}, Meter: silentMeter{},
+		Self: name, Life: life, Clock: clock.New(time.Now()), Group: of, Transport: desk{town, name}, Metrics: silentMeter{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -163,7 +163,7 @@ func await(t *testing.T, g *Group, what string, wanted func(Leader) bool) Leader
 // first that they are.
 func insist(ctx context.Context, ask func(context.Context) error) error {
 	for {
-		if err := ask(ctx); !errors.Is(err, ErrNobody) || ctx.Err() != nil {
+		if err := ask(ctx); !errors.Is(err, ErrNoSuccessor) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func next(t *testing.T, s *Session, kind SessionEventKind) SessionEvent {
 
 func open(t *testing.T, g *Group) *Session {
 	t.Helper()
-	s, err := g.Open(soon(t))
+	s, err := g.OpenSession(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}

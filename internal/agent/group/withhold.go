@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// Withhold keeps this process from leading, or lets it lead again. If it leads,
+// Exclude keeps this process from leading, or lets it lead again. If it leads,
 // it hands the office over first; if nobody can take it, all stays as it was.
-func (g *Group) Withhold(ctx context.Context) error {
+func (g *Group) Exclude(ctx context.Context) error {
 	watcher := g.Watch("")
 	if err := g.withhold(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+handOverMax, ErrNotTaken)
+	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+handOverMax, ErrHandOverTimeout)
 	defer cancel()
 	g.await(ctx, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
 	return context.Cause(ctx)
@@ -33,8 +33,8 @@ func (g *Group) withhold(ctx context.Context) error {
 	return refused
 }
 
-// Withheld reports whether it is.
-func (g *Group) Withheld(ctx context.Context) (bool, error) {
+// Excluded reports whether it is.
+func (g *Group) Excluded(ctx context.Context) (bool, error) {
 	var withheld bool
 	if err := g.ask(ctx, func() { withheld = g.app.withheld }); err != nil {
 		return false, err
@@ -42,8 +42,8 @@ func (g *Group) Withheld(ctx context.Context) (bool, error) {
 	return withheld, nil
 }
 
-// Permit ends that this process is withheld.
-func (g *Group) Permit(ctx context.Context) error {
+// Readmit ends that this process is withheld.
+func (g *Group) Readmit(ctx context.Context) error {
 	return g.ask(ctx, func() {
 		g.app.withheld = false
 		g.reconsider()

@@ -42,7 +42,7 @@ func New() *Registry { return &Registry{groups: map[string]*Group{}} }
 
 // Group are the counters of one group; it is a group.Meter.
 type Group struct {
-	sent, received    [election.Hail + 1]atomic.Uint64
+	sent, received    [election.Probe + 1]atomic.Uint64
 	elections         [group.Causes]atomic.Uint64
 	tenures           atomic.Uint64
 	refused, outdated atomic.Uint64
@@ -56,10 +56,10 @@ type Group struct {
 	tenureSince time.Time
 }
 
-var _ group.Meter = (*Group)(nil)
+var _ group.Metrics = (*Group)(nil)
 
 // Of are the counters of a group.
-func (r *Registry) Of(name string) *Group {
+func (r *Registry) ForGroup(name string) *Group {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.groups[name]
@@ -76,19 +76,19 @@ func (g *Group) Sent(kind election.Kind) { count(&g.sent, kind) }
 // Received counts a message.
 func (g *Group) Received(kind election.Kind) { count(&g.received, kind) }
 
-func count(by *[election.Hail + 1]atomic.Uint64, kind election.Kind) {
+func count(by *[election.Probe + 1]atomic.Uint64, kind election.Kind) {
 	if int(kind) < len(by) {
 		by[kind].Add(1)
 	}
 }
 
-// Told counts an event.
-func (g *Group) Told(event election.Event) {
+// Event counts an event.
+func (g *Group) Event(event election.Event) {
 	switch event.Kind {
-	case election.Tenure:
+	case election.TenureStarted:
 		g.tenures.Add(1)
 		g.tenureSince = time.Now()
-	case election.Lost, election.Resigns:
+	case election.TenureLost, election.OfficeResigned:
 		g.tenure.observe(time.Since(g.tenureSince))
 	case election.Outdated:
 		g.outdated.Add(1)
@@ -107,16 +107,16 @@ func (g *Group) Suspected() { g.suspicions.Add(1) }
 // Cleared counts a suspicion that was wrong.
 func (g *Group) Cleared() { g.falseSuspicions.Add(1) }
 
-// Vacant notes why there is no coordinator.
-func (g *Group) Vacant(cause group.Cause, silence time.Duration) {
+// CoordinatorLost notes why there is no coordinator.
+func (g *Group) CoordinatorLost(cause group.Cause, silence time.Duration) {
 	g.cause = cause
 	if cause == group.Crash || cause == group.Silence {
 		g.detection.observe(silence)
 	}
 }
 
-// Filled counts an election.
-func (g *Group) Filled(after time.Duration) {
+// CoordinatorFound counts an election.
+func (g *Group) CoordinatorFound(after time.Duration) {
 	if g.cause < group.Causes {
 		g.elections[g.cause].Add(1)
 	}
@@ -189,7 +189,7 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	p.process()
 }
 
-func byKind(by *[election.Hail + 1]atomic.Uint64, add addFunc) {
+func byKind(by *[election.Probe + 1]atomic.Uint64, add addFunc) {
 	for kind := range by {
 		if n := by[kind].Load(); n > 0 {
 			add(n, "kind", election.Kind(kind).String())

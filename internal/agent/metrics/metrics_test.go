@@ -27,11 +27,11 @@ func read(t *testing.T, r *Registry) string {
 func TestEventsAreCounted(t *testing.T) {
 	r := New()
 	r.CertificateUntil = func() time.Time { return time.Unix(1800000000, 0) }
-	g := r.Of("ledger")
-	g.Vacant(group.Start, 0)
-	g.Filled(30 * time.Millisecond)
-	g.Vacant(group.Crash, 40*time.Millisecond)
-	g.Filled(2 * time.Millisecond)
+	g := r.ForGroup("ledger")
+	g.CoordinatorLost(group.Start, 0)
+	g.CoordinatorFound(30 * time.Millisecond)
+	g.CoordinatorLost(group.Crash, 40*time.Millisecond)
+	g.CoordinatorFound(2 * time.Millisecond)
 	g.Sent(election.Beat)
 	g.Sent(election.Beat)
 	g.Received(election.Grant)
@@ -39,8 +39,8 @@ func TestEventsAreCounted(t *testing.T) {
 	g.Refused()
 	g.Suspected()
 	g.Cleared()
-	for _, kind := range []election.EventKind{election.Tenure, election.Lost, election.Refused, election.Outdated} {
-		g.Told(election.Event{Kind: kind})
+	for _, kind := range []election.EventKind{election.TenureStarted, election.TenureLost, election.Refused, election.Outdated} {
+		g.Event(election.Event{Kind: kind})
 	}
 	text := read(t, r)
 	for _, line := range []string{
@@ -73,8 +73,8 @@ func TestEventsAreCounted(t *testing.T) {
 // before its samples, and each sample a number.
 func TestTheFormatIsThatOfPrometheus(t *testing.T) {
 	r := New()
-	r.Of("b").Sent(election.Beat)
-	r.Of("a").Filled(time.Second)
+	r.ForGroup("b").Sent(election.Beat)
+	r.ForGroup("a").CoordinatorFound(time.Second)
 	family, seen := "", map[string]bool{}
 	sample := regexp.MustCompile(`^([a-z_]+?)(_bucket|_sum|_count)?(\{([a-z]+="[^"]*",?)+\})? [-+0-9.e]+$`)
 	for line := range strings.Lines(read(t, r)) {

@@ -113,7 +113,7 @@ func (d *desk) add(t *task) (<-chan error, error) {
 	switch {
 	case t.group == nil:
 	case t.group.Revision < newest:
-		return nil, fmt.Errorf("%w: revision %d, and not %d", api.ErrOlder, newest, t.group.Revision)
+		return nil, fmt.Errorf("%w: revision %d, and not %d", api.ErrOutdated, newest, t.group.Revision)
 	case t.group.Revision > newest || d.failed == newest:
 	case last != nil && last.group != nil && last.group.Revision == newest:
 		last.done = append(last.done, done) // It is the same.
@@ -216,7 +216,7 @@ func (d *desk) follow(ctx context.Context, a *agent.Agent, t *task) error {
 		d.before = next
 		return keep()
 	}
-	err := a.Take(ctx, *next, keep)
+	err := a.ApplyGroup(ctx, *next, keep)
 	if _, takesPart := a.Find(d.group); d.runs && !takesPart {
 		d.board.left(d.group)
 		d.runs = false
@@ -276,7 +276,7 @@ func (d *desk) stop(ctx context.Context, a *agent.Agent) {
 	if !d.runs {
 		return
 	}
-	if err := a.Drop(ctx, d.group); err != nil {
+	if err := a.LeaveGroup(ctx, d.group); err != nil {
 		return // It ends anyway.
 	}
 	d.runs, d.since = false, time.Now()

@@ -193,7 +193,7 @@ func TestWhoIsTakenOffTheListAdoptsThat(t *testing.T) {
 		r := s.await("c leads by version 2", func(r control.Report) bool {
 			return r.Version == 2 && (r.Coordinator == "c" || name == "d") // Nobody needs to tell d, when the list has settled.
 		})
-		if r.Standing != (name != "d") || len(r.Processes) != 3 {
+		if r.Eligible != (name != "d") || len(r.Processes) != 3 {
 			t.Errorf("%s reports %+v", name, r)
 		}
 	}
@@ -201,7 +201,7 @@ func TestWhoIsTakenOffTheListAdoptsThat(t *testing.T) {
 	d.end()
 	c.publish()
 	s := d.start().watch()
-	if r := s.await("it goes by revision 2", adopted(2)); r.Version != 2 || r.Standing {
+	if r := s.await("it goes by revision 2", adopted(2)); r.Version != 2 || r.Eligible {
 		t.Errorf("after a restart, d reports %+v", r)
 	}
 	leave := control.GroupPath("ledger") + "?uid="

@@ -59,7 +59,7 @@ func (s *Settings) enrol(ctx context.Context, c *credentials) ([]string, error) 
 		return nil, failed("authorities", "no authority is known by which to trust the identity service: wait until one is in %s, "+
 			"or put one into CONCLAVE_CA", filepath.Join(s.Mounted, "GROUP", control.AuthoritiesKey))
 	}
-	answer, err := s.ask(ctx, authorities, control.Enrolment{Token: token, Request: string(request)})
+	answer, err := s.ask(ctx, authorities, control.EnrollmentRequest{Token: token, Request: string(request)})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func newKey() (secret, request []byte, err error) {
 
 // ask asks the identity service once. Redirects aren't followed: the token is for
 // nobody else.
-func (s *Settings) ask(ctx context.Context, authorities *x509.CertPool, enrolment control.Enrolment) (*control.Enrolled, error) {
+func (s *Settings) ask(ctx context.Context, authorities *x509.CertPool, enrolment control.EnrollmentRequest) (*control.EnrollmentResponse, error) {
 	body, err := json.Marshal(enrolment)
 	if err != nil {
 		return nil, failed("key", "%w", err)
@@ -148,7 +148,7 @@ func (s *Settings) ask(ctx context.Context, authorities *x509.CertPool, enrolmen
 	if response.StatusCode != http.StatusOK {
 		return nil, refusal(response.Status, text)
 	}
-	var answer control.Enrolled
+	var answer control.EnrollmentResponse
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return nil, failed("answer", "the identity service's answer: %w", err)
 	}
@@ -157,7 +157,7 @@ func (s *Settings) ask(ctx context.Context, authorities *x509.CertPool, enrolmen
 
 func refusal(status string, text []byte) error {
 	const most = 300
-	var said control.Refusal
+	var said control.ErrorResponse
 	if json.Unmarshal(text, &said) != nil || said.Error == "" {
 		said.Error = "without saying why"
 	}

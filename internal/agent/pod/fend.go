@@ -34,10 +34,10 @@ func (p *pod) release(ctx context.Context, a *agent.Agent) {
 		if !ok {
 			continue
 		}
-		if withheld, err := g.Withheld(ctx); err != nil || !withheld {
+		if withheld, err := g.Excluded(ctx); err != nil || !withheld {
 			continue
 		}
-		if err := g.Permit(ctx); err != nil {
+		if err := g.Readmit(ctx); err != nil {
 			continue // It has been left meanwhile.
 		}
 		p.log.Warn("stands again, though an operator has asked it not to: none has listened since", "group", name, "for", p.settings.Absence)

@@ -33,7 +33,7 @@ type mounts struct {
 // watch looks whenever something has changed, until ctx ends. Only then is there
 // news: who was refused a certificate mustn't ask all the time.
 func (m *mounts) watch(ctx context.Context) {
-	filewatch.Follow(ctx, m.folder, m.log, func(happened bool) bool {
+	filewatch.Watch(ctx, m.folder, m.log, func(happened bool) bool {
 		m.look()
 		if happened {
 			m.news()
@@ -55,7 +55,7 @@ func (m *mounts) look() {
 			continue
 		}
 		_, err := m.registrar.offer(path, group, text)
-		if err != nil && !errors.Is(err, api.ErrOlder) { // The operator may be faster than a mount.
+		if err != nil && !errors.Is(err, api.ErrOutdated) { // The operator may be faster than a mount.
 			m.registrar.note(path, group, err)
 		}
 	}

@@ -40,16 +40,16 @@ func TestNonsenseIsRefusedInOneLine(t *testing.T) {
 		{http.MethodPut, control.GroupPath("nowhere"), string(text(t, unknown)), 404, "this pod is in no such group: it names [audit ledger], and not nowhere"},
 		{http.MethodDelete, group, "", 400, "say which group of this name is to be left"},
 		{http.MethodDelete, control.GroupPath("nowhere") + "?uid=1", "", 404, "this pod is in no such group"},
-		{http.MethodPut, group + control.Standing, "", 400, `say whether it may lead, as in {\"standing\":false}`},
-		{http.MethodPut, group + control.Standing, `{"standing":1}`, 400, "the body must be a JSON object"},
-		{http.MethodPut, control.GroupPath("audit") + control.Standing, `{"standing":true}`, 404, "this pod is in no such group that it takes part in"},
-		{http.MethodPost, group + control.StepDown, `{"to":"b"}`, 409, "nobody is ready to take over"},
+		{http.MethodPut, group + control.EligibilityPath, "", 400, `say whether it may lead, as in {\"eligible\":false}`},
+		{http.MethodPut, group + control.EligibilityPath, `{"eligible":1}`, 400, "the body must be a JSON object"},
+		{http.MethodPut, control.GroupPath("audit") + control.EligibilityPath, `{"eligible":true}`, 404, "this pod is in no such group that it takes part in"},
+		{http.MethodPost, group + control.StepDownPath, `{"to":"b"}`, 409, "nobody is ready to take over"},
 		{http.MethodPost, group, "", 405, "POST is not possible here, only DELETE, PUT"},
 		{http.MethodPost, control.ReportsPath, "", 405, "only GET, HEAD"},
 		{http.MethodGet, "/v1/nothing", "", 404, "there is nothing at"},
 	} {
 		status, body := a.call(a.operator, ask.method, ask.path, ask.body)
-		var refusal control.Refusal
+		var refusal control.ErrorResponse
 		err := json.Unmarshal([]byte(body), &refusal)
 		if status != ask.status || !strings.Contains(body, ask.says) || err != nil || strings.Contains(body, "\n") {
 			t.Errorf("%s %s %.40q is answered with %d %s", ask.method, ask.path, ask.body, status, body)
@@ -66,7 +66,7 @@ func TestNonsenseIsRefusedInOneLine(t *testing.T) {
 func TestWithholding(t *testing.T) {
 	c, streams := crew(t, "a", "b", "c")
 	tell := func(name string, may bool) int {
-		status, _ := c.pods[name].call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.Standing, fmt.Sprintf(`{"standing":%t}`, may))
+		status, _ := c.pods[name].call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, may))
 		return status
 	}
 	standing := func(name string, may bool, wanted int) {
@@ -78,7 +78,7 @@ func TestWithholding(t *testing.T) {
 	eventually(t, "somebody is ready to take over from c", func() bool { return tell("c", false) == http.StatusNoContent })
 	for name, s := range streams {
 		s.await("b leads", func(r control.Report) bool {
-			return r.Coordinator == "b" && r.Withheld == (name == "c") && r.Standing != r.Withheld
+			return r.Coordinator == "b" && r.Excluded == (name == "c") && r.Eligible != r.Excluded
 		})
 	}
 	next := c.document(2, "a", "b", "c") // It joins again, and is still withheld.
@@ -87,7 +87,7 @@ func TestWithholding(t *testing.T) {
 	defer pushed()
 	for name, s := range streams {
 		s.await("b leads by revision 2", func(r control.Report) bool {
-			return r.Revision == 2 && r.Coordinator == "b" && r.Withheld == (name == "c")
+			return r.Revision == 2 && r.Coordinator == "b" && r.Excluded == (name == "c")
 		})
 	}
 	c.pods["a"].end()
@@ -95,7 +95,7 @@ func TestWithholding(t *testing.T) {
 		return slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "a" && row.Status == "Crashed" })
 	})
 	standing("b", false, http.StatusConflict)
-	if r := report(t, c.pods["b"].watch().next()); r.Coordinator != "b" || !r.Standing || r.Withheld {
+	if r := report(t, c.pods["b"].watch().next()); r.Coordinator != "b" || !r.Eligible || r.Excluded {
 		t.Errorf("b reports %+v", r)
 	}
 	standing("c", true, http.StatusNoContent)
@@ -120,24 +120,24 @@ func TestWithholdingEndsWithTheOperator(t *testing.T) {
 	first, second, onlooker := b.watch(), b.watch(), c.pods["a"].watch()
 	onlooker.await("b leads", leads("b"))
 	eventually(t, "b is withheld", func() bool {
-		status, _ := b.call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.Standing, `{"standing":false}`)
+		status, _ := b.call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
 	onlooker.await("a leads", leads("a"))
-	second.await("b is withheld", func(r control.Report) bool { return r.Withheld })
+	second.await("b is withheld", func(r control.Report) bool { return r.Excluded })
 	first.close()
 	next := c.document(2, "a", "b") // They join again, which takes a lease: b wouldn't have waited for so long.
 	next.Group.Preemption.StableSeconds = 1
 	c.pushAll(next)()
 	second.await("it goes by revision 2", func(r control.Report) bool {
-		if !r.Withheld {
+		if !r.Excluded {
 			t.Errorf("it stands while an operator listens: %+v", r)
 		}
 		return r.Revision == 2 && r.Coordinator == "a"
 	})
 	second.close()
 	onlooker.await("b leads again", leads("b"))
-	b.watch().await("b says that it stands", func(r control.Report) bool { return !r.Withheld && r.Standing && r.Coordinator == "b" })
+	b.watch().await("b says that it stands", func(r control.Report) bool { return !r.Excluded && r.Eligible && r.Coordinator == "b" })
 }
 
 // TestSteppingDown by the operator's word.
@@ -155,7 +155,7 @@ func TestSteppingDown(t *testing.T) {
 	var successor struct{ Coordinator string }
 	eventually(t, "somebody steps down", func() bool {
 		for name, pod := range c.pods {
-			status, answer := pod.call(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDown, "{}")
+			status, answer := pod.call(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDownPath, "{}")
 			if status == http.StatusOK {
 				leader = name
 				return json.Unmarshal([]byte(answer), &successor) == nil
@@ -241,7 +241,7 @@ func TestTheProbeIsForAllGroups(t *testing.T) {
 	c.publish(c.document(1, "a"), audit)
 	s := a.start().watch()
 	for range 2 {
-		s.await("it doesn't stand", func(r control.Report) bool { return !r.Standing })
+		s.await("it doesn't stand", func(r control.Report) bool { return !r.Eligible })
 	}
 	<-well
 	well <- true

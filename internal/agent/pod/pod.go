@@ -137,15 +137,15 @@ func (p *pod) start(ctx context.Context, files *identity.Files) (*agent.Agent, e
 	}
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.State}
 	a, err := agent.New(ctx, c, agent.Parts{
-		Clock: clock.New(time.Now()), Life: p.life, Listener: listener, Lists: p.lists,
+		Clock: clock.New(time.Now()), Life: p.life, Listener: listener, Store: p.lists,
 		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: p.clerk.Problems,
-		Meter: func(of string) group.Meter { return p.metrics.Of(of) }, Tell: p.board.post, Log: p.log,
+		Metrics: func(of string) group.Metrics { return p.metrics.ForGroup(of) }, OnReport: p.board.post, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	p.agent.Store(a)
-	p.clerk.watch(a.Look)
+	p.clerk.watch(a.Refresh)
 	p.log.Info("takes part", "self", s.Pod, "listen", listener.Addr().String())
 	return a, nil
 }
@@ -157,7 +157,7 @@ func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, f
 	defer stop()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- api.ServeOperator(answering, listener, files.Public(), api.ForOperator(subordinate{p, a}, p.metrics.Handler(p)), p.log)
+		failed <- api.ServeOperator(answering, listener, files.Public(), api.ForOperator(operatorView{p, a}, p.metrics.Handler(p)), p.log)
 	}()
 	working, enough := context.WithCancel(ctx)
 	defer enough()
@@ -185,7 +185,7 @@ func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, f
 // enrolled takes a document that came with the certificate.
 func (p *pod) enrolled(document string) {
 	const source = "the identity service"
-	if _, err := p.registrar.offer(source, "", []byte(document)); err != nil && !errors.Is(err, api.ErrOlder) {
+	if _, err := p.registrar.offer(source, "", []byte(document)); err != nil && !errors.Is(err, api.ErrOutdated) {
 		p.log.Error("a document was refused", "from", source, "error", err)
 	}
 }

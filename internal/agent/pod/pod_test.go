@@ -34,7 +34,7 @@ func TestAPodBeginsAndReports(t *testing.T) {
 			return r.Coordinator == "c" && connected == 3
 		})
 		if r.Group != "ledger" || r.Pod != name || r.UID != "uid-1" || r.Generation != 1 || r.Revision != 7 || r.Version != 1 ||
-			r.Digest == "" || r.Term == 0 || r.ElectedAt.IsZero() || r.ChangedAt.IsZero() || !r.Standing || r.Electing || len(r.Problems) > 0 {
+			r.Digest == "" || r.Term == 0 || r.ElectedAt.IsZero() || r.ChangedAt.IsZero() || !r.Eligible || r.Electing || len(r.Problems) > 0 {
 			t.Errorf("%s reports %+v", name, r)
 		}
 	}
@@ -70,8 +70,8 @@ func TestOnlyTheOperatorCommands(t *testing.T) {
 		{http.MethodGet, control.ReportsPath, ""},
 		{http.MethodPut, group, string(text(t, c.document(2, "a")))},
 		{http.MethodDelete, group + "?uid=uid-1", ""},
-		{http.MethodPost, group + control.StepDown, ""},
-		{http.MethodPut, group + control.Standing, `{"standing":false}`},
+		{http.MethodPost, group + control.StepDownPath, ""},
+		{http.MethodPut, group + control.EligibilityPath, `{"eligible":false}`},
 	} {
 		for who, files := range map[string]*identity.Files{"nobody": nil, "an agent": agents} {
 			status, body := a.call(files, ask.method, ask.path, ask.body)

@@ -98,7 +98,7 @@ func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
 		}
 	}
 	eventually(t, "somebody is ready to succeed", func() bool {
-		status, _ := c.pods["e"].call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.Standing, `{"standing":false}`)
+		status, _ := c.pods["e"].call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
 	streams["a"].await("d leads", leads("d"))

@@ -79,7 +79,7 @@ func (r *registrar) offer(source, group string, document []byte) (<-chan error, 
 	}
 	d := r.desks[g.Name]
 	if d == nil {
-		return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrStranger, r.named(), g.Name)
+		return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrUnknownGroup, r.named(), g.Name)
 	}
 	g.Probe = r.probe
 	return d.add(&task{source: source, group: g, document: document})
@@ -99,7 +99,7 @@ func (r *registrar) find(group string) (*desk, error) {
 	if d := r.desks[group]; d != nil {
 		return d, nil
 	}
-	return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrStranger, r.named(), group)
+	return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrUnknownGroup, r.named(), group)
 }
 
 func (r *registrar) named() string {
@@ -141,7 +141,7 @@ func (r *registrar) notice() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.agent != nil {
-		r.agent.Report(slices.Sorted(maps.Values(r.problems))...)
+		r.agent.SetProblems(slices.Sorted(maps.Values(r.problems))...)
 	}
 }
 

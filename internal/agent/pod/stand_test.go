@@ -127,14 +127,14 @@ func (c *cluster) files(pair identity.Pair, others ...identity.Pair) *identity.F
 func (c *cluster) enrol(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var request control.Enrolment
+	var request control.EnrollmentRequest
 	err := json.NewDecoder(r.Body).Decode(&request)
 	c.tokens = append(c.tokens, request.Token)
 	namespace, pod, named := strings.Cut(request.Token, "/")
 	block, _ := pem.Decode([]byte(request.Request))
 	if err != nil || block == nil || !named || r.URL.Path != control.CertificatesPath || c.refusal != "" {
 		w.WriteHeader(http.StatusForbidden)
-		_ = json.NewEncoder(w).Encode(control.Refusal{Error: c.refusal})
+		_ = json.NewEncoder(w).Encode(control.ErrorResponse{Error: c.refusal})
 		return
 	}
 	parsed, err := x509.ParseCertificateRequest(block.Bytes)
@@ -148,7 +148,7 @@ func (c *cluster) enrol(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	answer := control.Enrolled{Certificate: string(cert), Authorities: string(c.ca.Cert)}
+	answer := control.EnrollmentResponse{Certificate: string(cert), Authorities: string(c.ca.Cert)}
 	for _, d := range c.documents {
 		answer.Documents = append(answer.Documents, string(text(c.t, d)))
 	}

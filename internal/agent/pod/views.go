@@ -37,8 +37,8 @@ func (l local) Find(name string) (api.Group, bool) {
 	return nil, false
 }
 
-// Awaits a group that the pod names: its operator will say who takes part.
-func (p *pod) Awaits(name string) bool {
+// Expects a group that the pod names: its operator will say who takes part.
+func (p *pod) Expects(name string) bool {
 	_, err := p.registrar.find(name)
 	return err == nil
 }
@@ -59,21 +59,21 @@ func (l local) Problems() []string {
 }
 
 // subordinate is the agent as its operator sees it.
-type subordinate struct {
+type operatorView struct {
 	*pod
 
 	agent *agent.Agent
 }
 
-func (s subordinate) Find(name string) (api.Group, bool) { return s.agent.Local().Find(name) }
+func (s operatorView) Find(name string) (api.Group, bool) { return s.agent.Local().Find(name) }
 
-func (s subordinate) Problems() []string { return s.pod.local().Problems() }
+func (s operatorView) Problems() []string { return s.pod.local().Problems() }
 
-func (s subordinate) Reports() api.Reports { return s.board.Reports() }
+func (s operatorView) Reports() api.Reports { return s.board.Reports() }
 
-// Take is for api.Subordinate. A document that is taken over stays so if whoever has
+// ApplyDocument is for api.Subordinate. A document that is taken over stays so if whoever has
 // sent it doesn't wait.
-func (s subordinate) Take(ctx context.Context, group string, document []byte) error {
+func (s operatorView) ApplyDocument(ctx context.Context, group string, document []byte) error {
 	if _, err := s.registrar.find(group); err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (s subordinate) Take(ctx context.Context, group string, document []byte) er
 	return await(ctx, done)
 }
 
-// Leave is for api.Subordinate.
-func (s subordinate) Leave(ctx context.Context, group, uid string) error {
+// LeaveGroup is for api.Subordinate.
+func (s operatorView) LeaveGroup(ctx context.Context, group, uid string) error {
 	d, err := s.registrar.find(group)
 	if err != nil {
 		return err
@@ -97,16 +97,16 @@ func (s subordinate) Leave(ctx context.Context, group, uid string) error {
 	return await(ctx, done)
 }
 
-// Stand is for api.Subordinate.
-func (s subordinate) Stand(ctx context.Context, name string, standing bool) error {
+// SetEligible is for api.Subordinate.
+func (s operatorView) SetEligible(ctx context.Context, name string, standing bool) error {
 	g, ok := s.agent.Find(name)
 	switch {
 	case !ok:
-		return fmt.Errorf("%w that it takes part in: %q", api.ErrStranger, name)
+		return fmt.Errorf("%w that it takes part in: %q", api.ErrUnknownGroup, name)
 	case standing:
-		return g.Permit(ctx)
+		return g.Readmit(ctx)
 	}
-	return g.Withhold(ctx)
+	return g.Exclude(ctx)
 }
 
 func await(ctx context.Context, done <-chan error) error {

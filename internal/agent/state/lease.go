@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Promise notes that the agent will grant for lease in a group whose list is kept.
+// RecordLease notes that the agent will grant for lease in a group whose list is kept.
 // It returns the longest lease for which it may have granted before: whoever has
 // that grant goes by that one. When it returns an error, nothing may be granted.
-func (s *Store) Promise(of Key, lease time.Duration) (longest time.Duration, err error) {
+func (s *Store) RecordLease(of Key, lease time.Duration) (longest time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	file, found, err := s.load(of)
@@ -22,9 +22,9 @@ func (s *Store) Promise(of Key, lease time.Duration) (longest time.Duration, err
 	return longest, s.setLease(of, file, longest)
 }
 
-// Outlast notes that nothing is in force any more that was granted for longer than
+// LeaseExpired notes that nothing is in force any more that was granted for longer than
 // lease. A group that was forgotten meanwhile stays so.
-func (s *Store) Outlast(of Key, lease time.Duration) error {
+func (s *Store) LeaseExpired(of Key, lease time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	file, found, err := s.load(of)

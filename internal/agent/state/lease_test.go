@@ -12,7 +12,7 @@ import (
 
 func promise(t *testing.T, s *state.Store, lease, want time.Duration) {
 	t.Helper()
-	if longest, err := s.Promise(state.Key{Group: "ledger"}, lease); err != nil || longest != want {
+	if longest, err := s.RecordLease(state.Key{Group: "ledger"}, lease); err != nil || longest != want {
 		t.Errorf("it may have granted for %v, %v; want %v", longest, err, want)
 	}
 }
@@ -32,7 +32,7 @@ func TestTheLongestLeaseIsKeptUntilItIsOver(t *testing.T) {
 	if got := loaded(t, s, "ledger"); !reflect.DeepEqual(got, version(6)) {
 		t.Errorf("%+v is kept", got)
 	}
-	if err := s.Outlast(key, time.Second); err != nil {
+	if err := s.LeaseExpired(key, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -44,7 +44,7 @@ func TestTheLongestLeaseIsKeptUntilItIsOver(t *testing.T) {
 func TestALeaseIsKeptBesideAListOnly(t *testing.T) {
 	dir, key := t.TempDir(), state.Key{Group: "ledger"}
 	s := opened(t, dir)
-	if _, err := s.Promise(key, time.Second); err == nil || err.Error() != "no list of group ledger is kept" {
+	if _, err := s.RecordLease(key, time.Second); err == nil || err.Error() != "no list of group ledger is kept" {
 		t.Error(err)
 	}
 	saved(t, s, "ledger", version(5))
@@ -52,7 +52,7 @@ func TestALeaseIsKeptBesideAListOnly(t *testing.T) {
 	if err := s.Remove(key); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Outlast(key, time.Second); err != nil {
+	if err := s.LeaseExpired(key, time.Second); err != nil {
 		t.Error("the group was forgotten:", err)
 	}
 	if _, found, err := s.Load(key); found || err != nil {
@@ -63,7 +63,7 @@ func TestALeaseIsKeptBesideAListOnly(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ledger.list"), []byte("?"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if longest, err := s.Promise(key, time.Second); err == nil {
+	if longest, err := s.RecordLease(key, time.Second); err == nil {
 		t.Errorf("what can't be read has a lease of %v", longest)
 	}
 }

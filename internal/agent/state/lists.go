@@ -166,7 +166,7 @@ func (s *Store) load(of Key) (kept, bool, error) {
 }
 
 // Save keeps a list in place of the one before, for an agent that grants for lease
-// (see Promise). When it returns nil, the list outlives the process and the machine;
+// (see RecordLease). When it returns nil, the list outlives the process and the machine;
 // otherwise it must not be adopted.
 func (s *Store) Save(of Key, list config.List, lease time.Duration) error {
 	s.mu.Lock()

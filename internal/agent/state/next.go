@@ -18,11 +18,11 @@ type Choice struct {
 	Warning string
 }
 
-// Next decides which list to run: kept is the one that was adopted last, nil if
+// ChooseList decides which list to run: kept is the one that was adopted last, nil if
 // there is none, and wanted what the file says. reading is that of the agent's
 // term clock now: nobody has exceeded it under a list that is long over, so it
 // is the floor where the file gives none.
-func Next(kept *config.List, wanted config.List, mode office.Mode, reading election.Term) (Choice, error) {
+func ChooseList(kept *config.List, wanted config.List, mode office.Mode, reading election.Term) (Choice, error) {
 	if kept == nil {
 		return first(wanted, mode, reading)
 	}

@@ -130,7 +130,7 @@ func TestNext(t *testing.T) {
 				t.Fatal(err)
 			}
 			kept := list(tc.kept)
-			choice, err := state.Next(kept, *list(tc.wanted), mode, 99)
+			choice, err := state.ChooseList(kept, *list(tc.wanted), mode, 99)
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -151,7 +151,7 @@ func TestNext(t *testing.T) {
 			}
 			if err == nil && choice.Warning == "" {
 				// After a restart, the same file leads to the same list.
-				again, err := state.Next(&choice.List, *list(tc.wanted), mode, 100)
+				again, err := state.ChooseList(&choice.List, *list(tc.wanted), mode, 100)
 				if err != nil || again.Save || written(again.List) != written(choice.List) {
 					t.Errorf("after a restart: %+v, %v", again, err)
 				}

@@ -81,7 +81,7 @@ func (g *guests) close() {
 	}
 }
 
-func (m *Mesh) accept() {
+func (m *Transport) accept() {
 	for {
 		raw, err := m.Listener.Accept()
 		switch {
@@ -101,7 +101,7 @@ func (m *Mesh) accept() {
 }
 
 // receive finds out who has called.
-func (m *Mesh) receive(raw net.Conn) {
+func (m *Transport) receive(raw net.Conn) {
 	if !m.guests.enter(raw) {
 		_ = raw.Close() // This agent is about to end.
 		return

@@ -37,7 +37,7 @@ const (
 )
 
 // call makes a connection with a peer.
-func (m *Mesh) call(ctx context.Context, address, name string) (*conn, error) {
+func (m *Transport) call(ctx context.Context, address, name string) (*conn, error) {
 	c, err := m.reach(ctx, address, name)
 	if err != nil && ctx.Err() == nil {
 		m.Log.Debug("no connection", "peer", name, "address", address, "error", err)
@@ -45,7 +45,7 @@ func (m *Mesh) call(ctx context.Context, address, name string) (*conn, error) {
 	return c, err
 }
 
-func (m *Mesh) reach(ctx context.Context, address, name string) (*conn, error) {
+func (m *Transport) reach(ctx context.Context, address, name string) (*conn, error) {
 	raw, err := m.dial(ctx, address)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (m *Mesh) reach(ctx context.Context, address, name string) (*conn, error) {
 }
 
 // knock finds out whether anybody listens at an address.
-func (m *Mesh) knock(ctx context.Context, address string) error {
+func (m *Transport) knock(ctx context.Context, address string) error {
 	raw, err := m.dial(ctx, address)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func resultOf(err error, place string) result {
 
 // dial connects from the address on which this agent listens, so that its peers
 // and firewalls see one address of it.
-func (m *Mesh) dial(ctx context.Context, address string) (net.Conn, error) {
+func (m *Transport) dial(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialLimit, KeepAliveConfig: keepAlive, Control: setOptions}
 	if own, ok := m.Listener.Addr().(*net.TCPAddr); ok && !own.IP.IsUnspecified() {
 		dialer.LocalAddr = &net.TCPAddr{IP: own.IP, Zone: own.Zone}

@@ -23,7 +23,7 @@ const (
 
 // conn is a connection with a peer that has proved who it is.
 type conn struct {
-	mesh   *Mesh
+	mesh   *Transport
 	raw    net.Conn
 	stream net.Conn // raw, or TLS on top of it
 	reader *bufio.Reader
@@ -44,7 +44,7 @@ type conn struct {
 	left atomic.Bool
 
 	mu     sync.Mutex
-	queue  []Parcel
+	queue  []Outgoing
 	closed bool
 	// ending: what is queued is the last that this side has to say.
 	ending bool
@@ -53,7 +53,7 @@ type conn struct {
 }
 
 func newConn(
-	m *Mesh, raw, stream net.Conn, reader *bufio.Reader, hello *wire.Hello, shown credentials, place string,
+	m *Transport, raw, stream net.Conn, reader *bufio.Reader, hello *wire.Hello, shown credentials, place string,
 ) *conn {
 	return &conn{
 		mesh: m, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life,
@@ -99,14 +99,14 @@ func (c *conn) close() {
 }
 
 // send queues a parcel, unless too many wait already.
-func (c *conn) send(parcel Parcel) bool {
+func (c *conn) send(parcel Outgoing) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.push(parcel)
 }
 
 // finish queues a last parcel; the connection ends when it is sent.
-func (c *conn) finish(parcel Parcel) bool {
+func (c *conn) finish(parcel Outgoing) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sent := c.push(parcel)
@@ -114,7 +114,7 @@ func (c *conn) finish(parcel Parcel) bool {
 	return sent
 }
 
-func (c *conn) push(parcel Parcel) bool {
+func (c *conn) push(parcel Outgoing) bool {
 	if c.closed || c.ending || len(c.queue) >= queueMax {
 		return false
 	}
@@ -128,7 +128,7 @@ func (c *conn) push(parcel Parcel) bool {
 
 // write sends what is queued, as much of it at once as there is.
 func (c *conn) write() {
-	var batch []Parcel
+	var batch []Outgoing
 	var buffer []byte
 	for {
 		select {
@@ -158,7 +158,7 @@ func (c *conn) write() {
 }
 
 // giveBack returns what was not sent.
-func (c *conn) giveBack(batch []Parcel) {
+func (c *conn) giveBack(batch []Outgoing) {
 	c.mu.Lock()
 	batch = append(batch, c.queue...)
 	c.queue = nil
@@ -166,10 +166,10 @@ func (c *conn) giveBack(batch []Parcel) {
 	giveBack(batch)
 }
 
-func giveBack(parcels []Parcel) {
+func giveBack(parcels []Outgoing) {
 	for _, parcel := range parcels {
-		if parcel.Back != nil {
-			parcel.Back()
+		if parcel.OnFailure != nil {
+			parcel.OnFailure()
 		}
 	}
 }
@@ -197,18 +197,18 @@ func (c *conn) read() error {
 		switch {
 		case frame.Goodbye:
 			c.left.Store(true)
-		case frame.Letter == nil:
+		case frame.Message == nil:
 			return errors.New("a second Hello")
-		case c.members != nil && c.members[frame.Letter.Group] != c.name:
+		case c.members != nil && c.members[frame.Message.Group] != c.name:
 			// A file may name a group before the certificate does. The next connection
 			// shows the certificate that the peer has by then; one a minute is little
 			// for the groups that share it, should that be no better.
-			c.mesh.stray(c.name, frame.Letter.Group)
+			c.mesh.stray(c.name, frame.Message.Group)
 			if time.Since(c.began) > c.mesh.StrayLimit {
 				return errors.New("its certificate may name more groups by now")
 			}
 		default:
-			c.mesh.Events.Letter(c.name, frame.Letter)
+			c.mesh.Events.ReceiveMessage(c.name, frame.Message)
 		}
 		if !pace.keep(c.done) {
 			return net.ErrClosed

@@ -81,7 +81,7 @@ func TestAProcessThatIsStoppedIsNotGone(t *testing.T) {
 			m.known(stopped)
 			p.signal(syscall.SIGSTOP)
 			// What it no longer takes in breaks the connection; from then on nobody answers.
-			large := transport.Parcel{Frame: make([]byte, 1<<20)}
+			large := transport.Outgoing{Frame: make([]byte, 1<<20)}
 			eventually(t, "the connection is given up", func() bool {
 				return !m.Connected(stopped) || !m.Send(stopped, large) && !m.Connected(stopped)
 			})
@@ -379,7 +379,7 @@ func TestNobodyComesBackAfterTheGoodbye(t *testing.T) {
 			second.known(first.Self)
 			first.awaits("c")
 			for range 500 { // More than the kernel keeps for c, less than the queue.
-				first.Send("c", transport.Parcel{Frame: make([]byte, 1<<16)})
+				first.Send("c", transport.Outgoing{Frame: make([]byte, 1<<16)})
 			}
 			first.Close()
 			second.awaitsGone(first.Self, first.Life)

@@ -16,7 +16,7 @@ import (
 
 // greet makes a connection with a peer out of a raw one: TLS, then a Hello each
 // way. The peer that was called must be who was meant; a caller's name is "".
-func (m *Mesh) greet(ctx context.Context, raw net.Conn, called string) (*conn, error) {
+func (m *Transport) greet(ctx context.Context, raw net.Conn, called string) (*conn, error) {
 	if err := raw.SetDeadline(time.Now().Add(m.HandshakeLimit)); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ type credentials struct {
 }
 
 // secure runs the TLS handshake, if there is one to run.
-func (m *Mesh) secure(ctx context.Context, raw net.Conn, calling bool) (net.Conn, credentials, error) {
+func (m *Transport) secure(ctx context.Context, raw net.Conn, calling bool) (net.Conn, credentials, error) {
 	if m.Security == nil {
 		return raw, credentials{}, nil
 	}
@@ -84,7 +84,7 @@ func (m *Mesh) secure(ctx context.Context, raw net.Conn, calling bool) (net.Conn
 	return secured, credentials{members, state.PeerCertificates[0].NotAfter}, nil
 }
 
-func (m *Mesh) exchange(stream io.Writer, reader *bufio.Reader) (*wire.Hello, error) {
+func (m *Transport) exchange(stream io.Writer, reader *bufio.Reader) (*wire.Hello, error) {
 	_, port, err := net.SplitHostPort(m.Listener.Addr().String())
 	if err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func (m *Mesh) exchange(stream io.Writer, reader *bufio.Reader) (*wire.Hello, er
 		return nil, err
 	}
 	mine := &wire.Hello{Protocol: wire.Protocol, Domain: m.Domain, Name: m.Self, Life: m.Life, Port: uint16(number)}
-	if m.Reading != nil {
-		mine.Reading = m.Reading()
+	if m.CurrentTerm != nil {
+		mine.Term = m.CurrentTerm()
 	}
 	if _, err := stream.Write(wire.Append(nil, wire.Frame{Hello: mine})); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (m *Mesh) exchange(stream io.Writer, reader *bufio.Reader) (*wire.Hello, er
 
 // trust checks what the peer says of itself against its certificate. With plain
 // TCP there is none, and its word counts.
-func (m *Mesh) trust(hello *wire.Hello, members map[string]string, called string) error {
+func (m *Transport) trust(hello *wire.Hello, members map[string]string, called string) error {
 	switch {
 	case hello.Protocol != wire.Protocol:
 		return fmt.Errorf("the peer speaks version %d of the protocol instead of %d", hello.Protocol, wire.Protocol)
@@ -144,7 +144,7 @@ func (m *Mesh) trust(hello *wire.Hello, members map[string]string, called string
 	return fmt.Errorf("the certificate of %q is not one for that name in the domain %q", hello.Name, m.Domain)
 }
 
-func (m *Mesh) admit(peer string, members map[string]string) error {
+func (m *Transport) admit(peer string, members map[string]string) error {
 	if m.Admit == nil {
 		return nil
 	}
@@ -158,11 +158,11 @@ const readingsApart = 300
 
 // compareClocks refuses a peer whose term clock can't be right, if this one's is:
 // it would deafen one of the two, and could keep the rest from electing anyone.
-func (m *Mesh) compareClocks(hello *wire.Hello) error {
-	if m.Reading == nil {
+func (m *Transport) compareClocks(hello *wire.Hello) error {
+	if m.CurrentTerm == nil {
 		return nil
 	}
-	apart := int64(hello.Reading - m.Reading())
+	apart := int64(hello.Term - m.CurrentTerm())
 	if -readingsApart <= apart && apart <= readingsApart {
 		m.solve(hello.Name)
 		return nil

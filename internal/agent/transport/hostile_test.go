@@ -146,7 +146,7 @@ func TestMuchThatIsSentTakesLittleMemory(t *testing.T) {
 	for range 20 {
 		s.pour(string(frame))
 	}
-	s.writes(wire.Frame{Letter: &wire.Letter{Group: "ledger", Term: 6}})
+	s.writes(wire.Frame{Message: &wire.Message{Group: "ledger", Term: 6}})
 	eventually(t, "all is read", func() bool { return m.got("a 6") })
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -156,7 +156,7 @@ func TestMuchThatIsSentTakesLittleMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.writes(wire.Frame{Letter: &wire.Letter{Group: "ledger", Term: 8}})
+	s.writes(wire.Frame{Message: &wire.Message{Group: "ledger", Term: 8}})
 	eventually(t, "all is read", func() bool { return m.got("a 8") })
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 10<<20 {
@@ -205,7 +205,7 @@ func TestWhoMayNotSpeakIsRefusedWithTheReason(t *testing.T) {
 	audit := identity.Name{Domain: "default", Group: "audit", Member: "b"}
 	abroad := identity.Name{Domain: "other", Group: "ledger", Member: "b"}
 	in := func(group string) wire.Frame {
-		return wire.Frame{Letter: &wire.Letter{Group: group, Kind: election.Beat, Term: 666}}
+		return wire.Frame{Message: &wire.Message{Group: group, Kind: election.Beat, Term: 666}}
 	}
 	foreign := hello("b", 9)
 	foreign.Hello.Domain = "other"
@@ -255,7 +255,7 @@ func TestALetterInAnotherGroupIsNotRead(t *testing.T) {
 	w := newTown(t)
 	a, m := w.pair()
 	for _, group := range []string{"books", "audit", "books", "audit"} {
-		a.Send(m.Self, transport.Parcel{Frame: wire.Append(nil, wire.Frame{Letter: &wire.Letter{Group: group, Kind: election.Beat, Term: 666}})})
+		a.Send(m.Self, transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: &wire.Message{Group: group, Kind: election.Beat, Term: 666}})})
 	}
 	a.says(m, 1)
 	if told := m.log.count("letters aren't read"); told != 1 {
@@ -274,7 +274,7 @@ func TestALetterInAnotherGroupIsNotRead(t *testing.T) {
 func TestClocksThatCanNotBothBeRightAreNotConnected(t *testing.T) {
 	w := newTown(t)
 	reads := func(term election.Term) func(*transport.Config) {
-		return func(c *transport.Config) { c.Reading = func() election.Term { return term } }
+		return func(c *transport.Config) { c.CurrentTerm = func() election.Term { return term } }
 	}
 	a, b := w.settle("a", "127.0.0.1:0", 1, reads(1000)), w.settle("b", "127.0.0.1:0", 2, reads(1301))
 	a.SetPeers(map[string]string{"b": b.address})
@@ -298,7 +298,7 @@ func TestClocksThatCanNotBothBeRightAreNotConnected(t *testing.T) {
 func TestTheClockOfAStrangerIsNoProblem(t *testing.T) {
 	w := newTown(t)
 	reads := func(term election.Term) func(*transport.Config) {
-		return func(c *transport.Config) { c.Reading = func() election.Term { return term } }
+		return func(c *transport.Config) { c.CurrentTerm = func() election.Term { return term } }
 	}
 	a, b := w.settle("a", "127.0.0.1:0", 1, reads(1000)), w.settle("b", "127.0.0.1:0", 2, reads(1301))
 	a.SetPeers(map[string]string{"b": b.address})

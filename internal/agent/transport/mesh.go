@@ -59,21 +59,21 @@ const (
 	callBackAgain = 5 * time.Second
 )
 
-// Parcel is a frame for a peer. Back, if there is one, is called when it could
+// Outgoing is a frame for a peer. OnFailure, if there is one, is called when it could
 // not be sent after all.
-type Parcel struct {
-	Frame []byte
-	Back  func()
+type Outgoing struct {
+	Frame     []byte
+	OnFailure func()
 }
 
 // Events is whoever is told what happens. The methods are called by the
 // goroutines of connections, and may take their time: then that peer waits.
 type Events interface {
-	// Letter has arrived. The peer from is who it says it is, and may speak in
+	// ReceiveMessage has arrived. The peer from is who it says it is, and may speak in
 	// the letter's group.
-	Letter(from string, letter *wire.Letter)
-	// Gone: that life of the peer has ended.
-	Gone(peer string, life uint32)
+	ReceiveMessage(from string, letter *wire.Message)
+	// PeerEnded: that life of the peer has ended.
+	PeerEnded(peer string, life uint32)
 }
 
 // Security is how peers prove who they are.
@@ -84,7 +84,7 @@ type Security interface {
 	Members(state tls.ConnectionState) (map[string]string, error)
 }
 
-// Config is what a Mesh needs.
+// Config is what a Transport needs.
 type Config struct {
 	Self, Domain string
 	// Life tells this life of the process from its other ones. It isn't 0.
@@ -95,11 +95,11 @@ type Config struct {
 	// Admit says why a peer with these names in its certificate, by group, is none
 	// to be connected with. It is nil if every certificate of the domain will do.
 	Admit func(peer string, members map[string]string) error
-	// Reading is what the term clock reads now. It is nil if clocks don't matter.
-	Reading func() election.Term
-	Events  Events
+	// CurrentTerm is what the term clock reads now. It is nil if clocks don't matter.
+	CurrentTerm func() election.Term
+	Events      Events
 	// Changed, if it isn't nil, is called when a connection is made or has ended,
-	// and when Problems says something else. It mustn't call the Mesh for long.
+	// and when Problems says something else. It mustn't call the Transport for long.
 	Changed func()
 	Log     *slog.Logger
 
@@ -112,8 +112,8 @@ type Config struct {
 	StrayLimit time.Duration
 }
 
-// Mesh is all connections of an agent.
-type Mesh struct {
+// Transport is all connections of an agent.
+type Transport struct {
 	Config
 
 	ctx      context.Context
@@ -130,8 +130,8 @@ type Mesh struct {
 }
 
 // New starts to accept connections. Peers are dialled when they are known.
-func New(config Config) *Mesh {
-	m := &Mesh{Config: config, peers: map[string]*peer{}}
+func New(config Config) *Transport {
+	m := &Transport{Config: config, peers: map[string]*peer{}}
 	m.HandshakeLimit = cmp.Or(config.HandshakeLimit, handshakeLimit)
 	m.StrayLimit = cmp.Or(config.StrayLimit, strayLimit)
 	m.FrameLimit = cmp.Or(config.FrameLimit, frameLimit)
@@ -143,7 +143,7 @@ func New(config Config) *Mesh {
 // SetPeers says who the peers are, with their addresses: "" for those that aren't
 // known to be anywhere, or not anywhere else than before. Connections with others
 // are closed.
-func (m *Mesh) SetPeers(addresses map[string]string) {
+func (m *Transport) SetPeers(addresses map[string]string) {
 	defer m.changed() // Not while others wait for the lock.
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,27 +168,27 @@ func (m *Mesh) SetPeers(addresses map[string]string) {
 	}
 }
 
-func (m *Mesh) peer(name string) *peer {
+func (m *Transport) peer(name string) *peer {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.peers[name]
 }
 
 // Send sends to a peer, and never waits. It reports false, and doesn't call
-// Back, if the peer is out of reach.
-func (m *Mesh) Send(to string, parcel Parcel) bool {
+// OnFailure, if the peer is out of reach.
+func (m *Transport) Send(to string, parcel Outgoing) bool {
 	p := m.peer(to)
 	return p != nil && p.send(parcel)
 }
 
 // gone tells that the process at the other end of a connection has ended.
-func (m *Mesh) gone(last *conn) {
-	m.Events.Gone(last.name, last.life) // Before anything is written: that may take a while.
+func (m *Transport) gone(last *conn) {
+	m.Events.PeerEnded(last.name, last.life) // Before anything is written: that may take a while.
 	m.Log.Info("a peer's process has ended", "peer", last.name, "planned", last.left.Load())
 }
 
 // stray tells of letters that aren't delivered: once, be it about one group or many.
-func (m *Mesh) stray(peer, group string) {
+func (m *Transport) stray(peer, group string) {
 	const why = "its certificate isn't one for this group"
 	text := fmt.Sprintf("letters of %s in group %s aren't read: %s", peer, group, why)
 	if m.note(peer, problem{kind: "letters", text: text}) {
@@ -197,14 +197,14 @@ func (m *Mesh) stray(peer, group string) {
 }
 
 // Connected reports whether there is a connection with the peer.
-func (m *Mesh) Connected(name string) bool {
+func (m *Transport) Connected(name string) bool {
 	p := m.peer(name)
 	return p != nil && p.connected()
 }
 
 // RoundTrip is how long the way to the peer and back takes at most, by what the
 // kernel has measured; 0 without a connection.
-func (m *Mesh) RoundTrip(name string) time.Duration {
+func (m *Transport) RoundTrip(name string) time.Duration {
 	p := m.peer(name)
 	if p == nil {
 		return 0
@@ -214,7 +214,7 @@ func (m *Mesh) RoundTrip(name string) time.Duration {
 
 // Close says goodbye to all peers and returns when all is closed. The port goes
 // first, so that nobody who was said goodbye to comes back.
-func (m *Mesh) Close() {
+func (m *Transport) Close() {
 	m.closing.Store(true)
 	_ = m.Listener.Close() // There is nobody left to whom an error would matter.
 	m.guests.close()

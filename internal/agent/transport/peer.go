@@ -17,7 +17,7 @@ const pendingMax = 256
 // peer is another agent: the connection with it, if there is one, and whoever
 // cares for having one.
 type peer struct {
-	mesh *Mesh
+	mesh *Transport
 	name string
 	// dials: this side makes the connection, the other one waits.
 	dials  bool
@@ -37,10 +37,10 @@ type peer struct {
 	conn *conn
 	// trying: a connection may be there soon, so parcels wait in pending.
 	trying  bool
-	pending []Parcel
+	pending []Outgoing
 }
 
-func newPeer(m *Mesh, name, address string) *peer {
+func newPeer(m *Transport, name, address string) *peer {
 	p := &peer{
 		mesh: m, name: name, address: address, dials: m.Self < name,
 		called: make(chan *conn), moved: make(chan struct{}, 1),
@@ -118,7 +118,7 @@ func (p *peer) roundTrip() time.Duration {
 	return roundTrip(p.conn.raw)
 }
 
-func (p *peer) send(parcel Parcel) bool {
+func (p *peer) send(parcel Outgoing) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -383,7 +383,7 @@ func (p *peer) bidFarewell() {
 	p.mu.Lock()
 	c := p.conn
 	p.mu.Unlock()
-	if c == nil || !c.finish(Parcel{Frame: wire.Append(nil, wire.Frame{Goodbye: true})}) {
+	if c == nil || !c.finish(Outgoing{Frame: wire.Append(nil, wire.Frame{Goodbye: true})}) {
 		return
 	}
 	select {

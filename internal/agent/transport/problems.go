@@ -37,7 +37,7 @@ func (p *problems) solve(peer string) bool {
 
 // note reports whether that is news. What is wrong with one who is no peer, or no
 // longer, is no problem of this agent's: nobody would ever solve it.
-func (m *Mesh) note(peer string, what problem) bool {
+func (m *Transport) note(peer string, what problem) bool {
 	m.mu.RLock()
 	fresh := m.peers[peer] != nil && m.problems.note(peer, what)
 	m.mu.RUnlock()
@@ -47,20 +47,20 @@ func (m *Mesh) note(peer string, what problem) bool {
 	return fresh
 }
 
-func (m *Mesh) solve(peer string) {
+func (m *Transport) solve(peer string) {
 	if m.problems.solve(peer) {
 		m.changed()
 	}
 }
 
-func (m *Mesh) changed() {
+func (m *Transport) changed() {
 	if m.Changed != nil {
 		m.Changed()
 	}
 }
 
 // Problems are what is wrong with peers, a line for each.
-func (m *Mesh) Problems() []string {
+func (m *Transport) Problems() []string {
 	m.problems.mu.Lock()
 	defer m.problems.mu.Unlock()
 	var lines []string

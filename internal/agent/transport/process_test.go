@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 // deaf is told everything, and does nothing.
 type deaf struct{}
 
-func (deaf) Letter(string, *wire.Letter) {}
-func (deaf) Gone(string, uint32)         {}
+func (deaf) ReceiveMessage(string, *wire.Message) {}
+func (deaf) PeerEnded(string, uint32)             {}
 
 // live says where it listens, is told of one peer, and lives until it is killed
 // or left alone.

@@ -32,8 +32,8 @@ func TestACertificateForMoreGroupsCountsOnceItIsNeeded(t *testing.T) {
 			from.says(to, 1)
 
 			writes := func(term election.Term) {
-				from.Send(reader, transport.Parcel{Frame: wire.Append(nil, wire.Frame{
-					Letter: &wire.Letter{Group: "audit", Kind: election.Beat, Term: term},
+				from.Send(reader, transport.Outgoing{Frame: wire.Append(nil, wire.Frame{
+					Message: &wire.Message{Group: "audit", Kind: election.Beat, Term: term},
 				})})
 			}
 			eventually(t, "a letter is a stray", func() bool {

@@ -56,7 +56,7 @@ func (j *journal) text() string {
 
 func (j *journal) count(words string) int { return strings.Count(j.text(), words) }
 
-// ended is what Gone was called with.
+// ended is what PeerEnded was called with.
 type ended struct {
 	peer string
 	life uint32
@@ -64,7 +64,7 @@ type ended struct {
 
 // member is a mesh, with what it was told.
 type member struct {
-	*transport.Mesh
+	*transport.Transport
 
 	t       *testing.T
 	address string
@@ -75,13 +75,13 @@ type member struct {
 	gone    []ended
 }
 
-func (m *member) Letter(from string, l *wire.Letter) {
+func (m *member) ReceiveMessage(from string, l *wire.Message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.letters = append(m.letters, fmt.Sprint(from, " ", l.Term))
 }
 
-func (m *member) Gone(peer string, life uint32) {
+func (m *member) PeerEnded(peer string, life uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.gone = append(m.gone, ended{peer, life})
@@ -121,7 +121,7 @@ func (m *member) wantsNoneGone() {
 }
 
 func letter(term election.Term) []byte {
-	return wire.Append(nil, wire.Frame{Letter: &wire.Letter{Group: "ledger", Kind: election.Beat, Term: term}})
+	return wire.Append(nil, wire.Frame{Message: &wire.Message{Group: "ledger", Kind: election.Beat, Term: term}})
 }
 
 // says has one member write to another until that has received something new:
@@ -129,7 +129,7 @@ func letter(term election.Term) []byte {
 func (m *member) says(to *member, term election.Term) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprint(to.Self, " hears ", m.Self, " say ", term), func() bool {
-		m.Send(to.Self, transport.Parcel{Frame: letter(term)})
+		m.Send(to.Self, transport.Outgoing{Frame: letter(term)})
 		return to.got(fmt.Sprint(m.Self, " ", term))
 	})
 }
@@ -209,7 +209,7 @@ func (w *town) settle(self, address string, life uint32, change ...func(*transpo
 	for _, f := range change {
 		f(&c)
 	}
-	m.Mesh = transport.New(c)
+	m.Transport = transport.New(c)
 	w.t.Cleanup(m.Close)
 	return m
 }

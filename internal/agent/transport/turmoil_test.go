@@ -50,7 +50,7 @@ func TestTurmoilLeavesEverybodyConnected(t *testing.T) {
 						m.Connected(other)
 						m.RoundTrip(other)
 					default:
-						if m.Send(other, transport.Parcel{Frame: letter(1), Back: func() { returned.Add(1) }}) {
+						if m.Send(other, transport.Outgoing{Frame: letter(1), OnFailure: func() { returned.Add(1) }}) {
 							sent.Add(1)
 						} else {
 							refused.Add(1)

@@ -95,8 +95,8 @@ func TestAPeerThatVanishesIsGivenUpAndMetAgain(t *testing.T) {
 			line.cut()
 			eventually(t, "both have given the connection up", func() bool {
 				if talks {
-					a.Send("b", transport.Parcel{Frame: letter(1)})
-					b.Send("a", transport.Parcel{Frame: letter(1)})
+					a.Send("b", transport.Outgoing{Frame: letter(1)})
+					b.Send("a", transport.Outgoing{Frame: letter(1)})
 				}
 				return a.log.count("a connection has ended") > 0 && b.log.count("a connection has ended") > 0
 			})

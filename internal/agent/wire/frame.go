@@ -23,7 +23,7 @@ const (
 // Frame is what a peer says at once: exactly one of these is set.
 type Frame struct {
 	Hello   *Hello
-	Letter  *Letter
+	Message *Message
 	Goodbye bool
 }
 
@@ -34,12 +34,12 @@ type Hello struct {
 	Name     string
 	Life     uint32
 	Port     uint16
-	Reading  election.Term
+	Term     election.Term
 }
 
-// Letter is a message of an election, with names instead of numbers: each agent
+// Message is a message of an election, with names instead of numbers: each agent
 // numbers the members for itself.
-type Letter struct {
+type Message struct {
 	Group   string
 	Kind    election.Kind
 	Term    election.Term
@@ -51,9 +51,9 @@ type Letter struct {
 	// Version and Digest are those of the list under which the sender speaks.
 	Version uint32
 	Digest  uint64
-	// Charter stands for what the members have agreed on besides the list.
-	Charter uint64
-	Hold    election.Hold
+	// ConfigDigest stands for what the members have agreed on besides the list.
+	ConfigDigest uint64
+	Hold         election.Hold
 }
 
 // The numbers of the fields in agents.proto.
@@ -101,8 +101,8 @@ func Append(b []byte, f Frame) []byte {
 	switch {
 	case f.Hello != nil:
 		number, body = frameHello, appendHello(nil, f.Hello)
-	case f.Letter != nil:
-		number, body = frameLetter, appendLetter(make([]byte, 0, 128), f.Letter)
+	case f.Message != nil:
+		number, body = frameLetter, appendLetter(make([]byte, 0, 128), f.Message)
 	}
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(number)+protowire.SizeBytes(len(body))))
 	b = protowire.AppendTag(b, number, protowire.BytesType)
@@ -115,10 +115,10 @@ func appendHello(b []byte, h *Hello) []byte {
 	b = appendText(b, helloName, h.Name)
 	b = appendFixed32(b, helloLife, h.Life)
 	b = appendNumber(b, helloPort, uint64(h.Port))
-	return appendNumber(b, helloReading, uint64(h.Reading))
+	return appendNumber(b, helloReading, uint64(h.Term))
 }
 
-func appendLetter(b []byte, l *Letter) []byte {
+func appendLetter(b []byte, l *Message) []byte {
 	b = appendText(b, letterGroup, l.Group)
 	b = appendNumber(b, letterKind, uint64(l.Kind))
 	b = appendNumber(b, letterTerm, uint64(l.Term))
@@ -137,10 +137,10 @@ func appendLetter(b []byte, l *Letter) []byte {
 	b = appendNumber(b, letterSent, protowire.EncodeZigZag(int64(l.Hold.Sent)))
 	b = appendNumber(b, letterBar, uint64(l.Hold.Bar))
 	b = appendNumber(b, letterHeld, protowire.EncodeBool(l.Hold.Held))
-	b = appendNumber(b, letterStanding, protowire.EncodeBool(l.Hold.Standing))
+	b = appendNumber(b, letterStanding, protowire.EncodeBool(l.Hold.Ready))
 	b = appendNumber(b, letterAdopted, uint64(l.Hold.Version))
-	b = appendNumber(b, letterAway, protowire.EncodeBool(l.Hold.Away))
-	return appendFixed64(b, letterCharter, l.Charter)
+	b = appendNumber(b, letterAway, protowire.EncodeBool(l.Hold.Ineligible))
+	return appendFixed64(b, letterCharter, l.ConfigDigest)
 }
 
 // What has its zero value isn't written, as proto3 wants it.

@@ -24,12 +24,12 @@ func TestSpeaksTheProtocol(t *testing.T) {
 		frame Frame
 		text  string
 	}{
-		{Frame{Letter: &full}, `letter {
+		{Frame{Message: &full}, `letter {
 			group: "ledger" kind: 5 term: 27993601 lamport: 1099511627776 subject: "e" origin: "b" hops: 7
 			list: "a" list: "" list: "c" version: 3 digest: 18364758544493064720
-			life: 3735928559 asker: 16909060 sent: -5 bar: 17592186044415 held: true standing: true adopted: 2 away: true charter: 5 }`},
+			life: 3735928559 asker: 16909060 sent: -5 bar: 17592186044415 held: true ready: true adopted: 2 ineligible: true charter: 5 }`},
 		{
-			Frame{Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 7401, Reading: 3}},
+			Frame{Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 7401, Term: 3}},
 			`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 7401 reading: 3 }`,
 		},
 		{Frame{Goodbye: true}, `goodbye {}`},

@@ -43,7 +43,7 @@ func Parse(b []byte) (Frame, error) {
 		case frameHello:
 			f.Hello, err = parseHello(v)
 		case frameLetter:
-			f.Letter, err = parseLetter(v)
+			f.Message, err = parseLetter(v)
 		case frameGoodbye:
 			f.Goodbye = true
 			_, err = v.bytes()
@@ -84,7 +84,7 @@ func parseHello(v value) (*Hello, error) {
 		case helloReading:
 			var reading uint64
 			reading, err = v.number()
-			h.Reading = election.Term(reading)
+			h.Term = election.Term(reading)
 		default: // of a later version
 		}
 		return err
@@ -92,19 +92,19 @@ func parseHello(v value) (*Hello, error) {
 	return h, err
 }
 
-func parseLetter(v value) (*Letter, error) {
+func parseLetter(v value) (*Message, error) {
 	b, err := v.bytes()
 	if err != nil {
 		return nil, err
 	}
-	l := &Letter{}
+	l := &Message{}
 	if err := eachField(b, l.take); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *Letter) take(v value) (err error) {
+func (l *Message) take(v value) (err error) {
 	switch v.field {
 	case letterGroup:
 		l.Group, err = v.text()
@@ -137,14 +137,14 @@ func (l *Letter) take(v value) (err error) {
 	case letterDigest:
 		l.Digest, err = v.fixed64()
 	case letterCharter:
-		l.Charter, err = v.fixed64()
+		l.ConfigDigest, err = v.fixed64()
 	default:
 		err = l.takeHold(v)
 	}
 	return err
 }
 
-func (l *Letter) takeHold(v value) (err error) {
+func (l *Message) takeHold(v value) (err error) {
 	h := &l.Hold
 	var n uint64
 	switch v.field {
@@ -163,12 +163,12 @@ func (l *Letter) takeHold(v value) (err error) {
 		h.Held = n != 0
 	case letterStanding:
 		n, err = v.number()
-		h.Standing = n != 0
+		h.Ready = n != 0
 	case letterAdopted:
 		h.Version, err = v.number32()
 	case letterAway:
 		n, err = v.number()
-		h.Away = n != 0
+		h.Ineligible = n != 0
 	default: // of a later version
 	}
 	return err

@@ -12,11 +12,11 @@ import (
 )
 
 // full has something in every field.
-var full = Letter{
+var full = Message{
 	Group: "ledger", Kind: election.Table, Term: 27993601, Lamport: 1 << 40, Subject: "e", Origin: "b", Hops: 7,
-	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210, Charter: 5,
+	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210, ConfigDigest: 5,
 	Hold: election.Hold{
-		Sent: -5, Life: 0xdeadbeef, Asker: 0x01020304, Version: 2, Bar: election.MaxTerm, Held: true, Standing: true, Away: true,
+		Sent: -5, Life: 0xdeadbeef, Asker: 0x01020304, Version: 2, Bar: election.MaxTerm, Held: true, Ready: true, Ineligible: true,
 	},
 }
 
@@ -35,9 +35,9 @@ func body(t *testing.T, f Frame) []byte {
 }
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
-	for i := range reflect.TypeFor[Letter]().NumField() {
+	for i := range reflect.TypeFor[Message]().NumField() {
 		if reflect.ValueOf(full).Field(i).IsZero() {
-			t.Fatalf("%s is empty in the letter that should have everything", reflect.TypeFor[Letter]().Field(i).Name)
+			t.Fatalf("%s is empty in the letter that should have everything", reflect.TypeFor[Message]().Field(i).Name)
 		}
 	}
 	for i := range reflect.TypeFor[election.Hold]().NumField() {
@@ -46,9 +46,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 	}
 	for name, f := range map[string]Frame{
-		"full":    {Letter: &full},
-		"empty":   {Letter: &Letter{}},
-		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Reading: 1 << 40}},
+		"full":    {Message: &full},
+		"empty":   {Message: &Message{}},
+		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 1 << 40}},
 		"goodbye": {Goodbye: true},
 	} {
 		got, err := Parse(body(t, f))
@@ -60,15 +60,15 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 func TestLongestLetterFits(t *testing.T) {
 	name := strings.Repeat("n", MaxName)
-	letter := Letter{Group: name, Subject: name, Origin: name}
+	letter := Message{Group: name, Subject: name, Origin: name}
 	for range MaxMembers {
 		letter.List = append(letter.List, name)
 	}
-	if b := body(t, Frame{Letter: &letter}); len(b) > MaxFrame {
+	if b := body(t, Frame{Message: &letter}); len(b) > MaxFrame {
 		t.Errorf("%d bytes are more than MaxFrame, %d", len(b), MaxFrame)
 	}
 	letter.List = append(letter.List, name)
-	if _, err := Parse(body(t, Frame{Letter: &Letter{List: letter.List}})); err == nil {
+	if _, err := Parse(body(t, Frame{Message: &Message{List: letter.List}})); err == nil {
 		t.Error("a list of too many names is read")
 	}
 }
@@ -90,7 +90,7 @@ func TestBadBytes(t *testing.T) {
 			t.Errorf("%s is read as %+v", name, f)
 		}
 	}
-	if f, err := Parse([]byte("\x12\x06\x0a\x01g\xa0\x06\x01")); err != nil || f.Letter.Group != "g" {
+	if f, err := Parse([]byte("\x12\x06\x0a\x01g\xa0\x06\x01")); err != nil || f.Message.Group != "g" {
 		t.Errorf("a field of a later version: %+v, %v", f, err)
 	}
 }
@@ -117,7 +117,7 @@ func TestSizes(t *testing.T) {
 
 // FuzzParse: nothing panics, and what is read once is written and read alike.
 func FuzzParse(f *testing.F) {
-	f.Add(Append(nil, Frame{Letter: &full})[1:])
+	f.Add(Append(nil, Frame{Message: &full})[1:])
 	f.Add(Append(nil, Frame{Hello: &Hello{Name: "a", Port: 1}})[1:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		frame, err := Parse(b)

@@ -16,18 +16,20 @@ import (
 
 // What an exit status says. Commands may have others besides.
 const (
-	Done    = 0
-	Failed  = 1
-	Misused = 2
+	ExitOK      = 0
+	ExitFailure = 1
+	ExitUsage   = 2
 )
 
-// Misuse is bad input: what is wrong with it, and what would be right.
-type Misuse struct{ reason string }
+// UsageError is bad input: what is wrong with it, and what would be right.
+type UsageError struct{ reason string }
 
-func (e *Misuse) Error() string { return e.reason }
+func (e *UsageError) Error() string { return e.reason }
 
-// Misusedf is a Misuse.
-func Misusedf(format string, args ...any) error { return &Misuse{reason: fmt.Sprintf(format, args...)} }
+// UsageErrorf is a UsageError.
+func UsageErrorf(format string, args ...any) error {
+	return &UsageError{reason: fmt.Sprintf(format, args...)}
+}
 
 // NoArguments refuses arguments that aren't flags, and names the subcommands.
 func NoArguments(cmd *cobra.Command, args []string) error {
@@ -41,9 +43,9 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(names) == 0 {
-		return Misusedf("%s takes no argument %q", cmd.CommandPath(), args[0])
+		return UsageErrorf("%s takes no argument %q", cmd.CommandPath(), args[0])
 	}
-	return Misusedf("%s takes no argument %q: it has the commands %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+	return UsageErrorf("%s takes no argument %q: it has the commands %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
 }
 
 // wanted says what a flag of a type takes.
@@ -69,16 +71,16 @@ func ExplainFlag(cmd *cobra.Command, err error) error {
 		switch {
 		case want == "":
 		case errors.Is(err, strconv.ErrRange):
-			return Misusedf("--%s must be %s, and %s is out of range", flag.Name, want, value.GetValue())
+			return UsageErrorf("--%s must be %s, and %s is out of range", flag.Name, want, value.GetValue())
 		default:
-			return Misusedf("--%s must be %s, not %q", flag.Name, want, value.GetValue())
+			return UsageErrorf("--%s must be %s, not %q", flag.Name, want, value.GetValue())
 		}
 	case errors.As(err, &missing):
-		return Misusedf("--%s needs a value", missing.GetFlag().Name)
+		return UsageErrorf("--%s needs a value", missing.GetFlag().Name)
 	case errors.As(err, &unknown):
-		return Misusedf("%s: see %s --help for those that exist", err, cmd.CommandPath())
+		return UsageErrorf("%s: see %s --help for those that exist", err, cmd.CommandPath())
 	}
-	return Misusedf("%s", err)
+	return UsageErrorf("%s", err)
 }
 
 // Version says which version this is: the one that make build has stamped, or

@@ -14,7 +14,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	pods := func(what string) string { return fmt.Sprintf("kubectl get pods %s %s", in(g), what) }
 	opted := "-l " + v1.LabelAgent + "=" + v1.AgentEnabled
 	switch reason {
-	case v1.ReasonWell, v1.ReasonElected, v1.ReasonAgreed, v1.ReasonConnected:
+	case v1.ReasonHealthy, v1.ReasonElected, v1.ReasonAgreed, v1.ReasonConnected:
 		return ""
 	case v1.ReasonNoReports:
 		return "It takes pods that run with an agent: " + pods(opted) + ". If they do, look at the operator: kubectl logs " +
@@ -32,7 +32,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonStatusBehind:
 		return "The agents go on with their list. Keep the manifest, kubectl delete electiongroup " + g.Name + " " + in(g) + ", and apply it again: the group " +
 			"begins anew when its agents have left it."
-	case v1.ReasonConfigMapTaken:
+	case v1.ReasonConfigMapConflict:
 		name := control.ConfigMapName(g.Name)
 		return fmt.Sprintf("See whose it is: kubectl get configmap %s %s -o yaml. If nobody needs it, kubectl delete configmap %[1]s %[2]s", name, in(g))
 	case v1.ReasonNoFailover:
@@ -52,14 +52,14 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonAdopting:
 		return "Until a majority of the list before has adopted the new one, a coordinator needs a majority of both. It takes pods of the list " +
 			"before that run, or that are gone for good."
-	case v1.ReasonNotWritten:
+	case v1.ReasonWriteFailed:
 		return "The operator tries again every few seconds. See what is in its way: a quota, a policy or a webhook of the cluster's, or a ConfigMap " +
 			"that is immutable; delete that, and it is made anew."
-	case v1.ReasonServiceTaken:
+	case v1.ReasonServiceConflict:
 		return serviceTaken(g)
 	case v1.ReasonNoMajority:
 		return "Nobody may lead before a majority of the members is connected. Bring pods back: " + describe(g)
-	case v1.ReasonNobodyStands:
+	case v1.ReasonNoEligibleMember:
 		return "Applications keep their agents from standing: by no open session, by a failing probe, or by priority 0. Ask one: kubectl logs POD -c " +
 			v1.AgentContainer + " " + in(g)
 	case v1.ReasonUnreachable:

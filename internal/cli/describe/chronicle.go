@@ -7,9 +7,9 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// Chronicle tells the changes of a group, a line for each. It is told the group
+// ChangeLog tells the changes of a group, a line for each. It is told the group
 // whenever it has changed, and when: a clock that doesn't jump is the caller's.
-type Chronicle struct {
+type ChangeLog struct {
 	last *v1.ElectionGroup
 	// begun: it has been told the group, or that there is none.
 	begun bool
@@ -18,8 +18,8 @@ type Chronicle struct {
 	vacant time.Time
 }
 
-// Tell says what has changed since the last time. There is no group if it is nil.
-func (c *Chronicle) Tell(g *v1.ElectionGroup, at time.Time) []string {
+// Append says what has changed since the last time. There is no group if it is nil.
+func (c *ChangeLog) Append(g *v1.ElectionGroup, at time.Time) []string {
 	before, begun := c.last, c.begun
 	c.last, c.begun = g, true
 	switch {
@@ -42,7 +42,7 @@ func (c *Chronicle) Tell(g *v1.ElectionGroup, at time.Time) []string {
 }
 
 // first tells a group that wasn't there before.
-func (c *Chronicle) first(g *v1.ElectionGroup, made bool, at time.Time) []string {
+func (c *ChangeLog) first(g *v1.ElectionGroup, made bool, at time.Time) []string {
 	var lines []string
 	if made {
 		lines = append(lines, "the group has been made")
@@ -58,7 +58,7 @@ func (c *Chronicle) first(g *v1.ElectionGroup, made bool, at time.Time) []string
 
 // office tells who leads now. How long nobody did is what the status showed: the
 // agents know better, but each of them only for itself.
-func (c *Chronicle) office(before, g *v1.ElectionGroup, at time.Time) []string {
+func (c *ChangeLog) office(before, g *v1.ElectionGroup, at time.Time) []string {
 	was, is := before.Status.Coordinator, g.Status.Coordinator
 	switch {
 	case is == nil && was == nil:

@@ -27,7 +27,7 @@ var noon = time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var g v1.ElectionGroup
-		var chronicle describe.Chronicle
+		var chronicle describe.ChangeLog
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var told strings.Builder
 			var millis int
@@ -46,9 +46,9 @@ func TestTranscripts(t *testing.T) {
 			case "explain":
 				describe.Explain(&told, &g, now)
 			case "chronicle":
-				told.WriteString(strings.Join(chronicle.Tell(g.DeepCopy(), now), "\n"))
+				told.WriteString(strings.Join(chronicle.Append(g.DeepCopy(), now), "\n"))
 			case "gone":
-				told.WriteString(strings.Join(chronicle.Tell(nil, now), "\n"))
+				told.WriteString(strings.Join(chronicle.Append(nil, now), "\n"))
 			default:
 				t.Fatalf("unknown command %s", d.Cmd)
 			}

@@ -32,7 +32,7 @@ func up(p *v1.Process) bool { return p.Status == v1.ProcessCoordinator || p.Stat
 
 // stands: it would lead, if it were the highest.
 func stands(p *v1.Process) bool {
-	return up(p) && p.Priority > 0 && p.Reason != v1.ProcessNotStanding && p.Reason != v1.ProcessPodTerminating
+	return up(p) && p.Priority > 0 && p.Reason != v1.ProcessNotEligible && p.Reason != v1.ProcessPodTerminating
 }
 
 func factsOf(g *v1.ElectionGroup) groupFacts {

@@ -63,7 +63,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 		m.start(in.Peer, in.Term, in.Now, out)
 	default:
 		m.Note(&in, out)
-		if in.Kind == election.Follow && in.Peer != election.None || !m.CanStand() {
+		if in.Kind == election.Follow && in.Peer != election.None || !m.Eligible() {
 			m.rest()
 		}
 	}
@@ -71,7 +71,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 
 // start begins an election in a new term.
 func (m *Machine) start(dead election.ID, least election.Term, now election.Tick, out *election.Output) {
-	if !m.CanStand() || !m.NextTerm(least) {
+	if !m.Eligible() || !m.NextTerm(least) {
 		m.rest()
 		return
 	}
@@ -82,7 +82,7 @@ func (m *Machine) start(dead election.ID, least election.Term, now election.Tick
 // coordinator is the only one above, too (seed 004, 5.1.2).
 func (m *Machine) elect(dead election.ID, now election.Tick, out *election.Output) {
 	m.dead = dead
-	out.Tell(election.Started, m.Term, dead)
+	out.Emit(election.Started, m.Term, dead)
 	if m.Highest(dead) {
 		m.announce(out)
 		return
@@ -96,7 +96,7 @@ func (m *Machine) elect(dead election.ID, now election.Tick, out *election.Outpu
 func (m *Machine) announce(out *election.Output) {
 	m.rest()
 	m.announced = m.Term
-	m.Recognise(m.Self, m.Term, out)
+	m.Recognize(m.Self, m.Term, out)
 	for _, below := range m.Roster.Ranked()[m.Roster.Rank(m.Self)+1:] {
 		m.Send(out, election.Message{Kind: election.Coordinator, To: below.ID, Term: m.Term, Subject: m.Self})
 	}
@@ -135,7 +135,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		m.told(msg, now, out)
 	case election.Stale:
 	default:
-		out.Tell(election.Refused, msg.Term, msg.From)
+		out.Emit(election.Refused, msg.Term, msg.From)
 	}
 }
 
@@ -156,7 +156,7 @@ func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
 // asked answers an ELECTION: OK, and an election of its own, unless it has one
 // in this term, has announced itself in it, or knows how it ended.
 func (m *Machine) asked(msg *election.Message, now election.Tick, out *election.Output) {
-	if !m.CanStand() || !m.Roster.Outranks(m.Self, msg.From) {
+	if !m.Eligible() || !m.Roster.Outranks(m.Self, msg.From) {
 		return
 	}
 	m.Send(out, election.Message{Kind: election.OK, To: msg.From, Term: m.Term})
@@ -171,7 +171,7 @@ func (m *Machine) told(msg *election.Message, now election.Tick, out *election.O
 	// Where two announced themselves in one term, the higher one stays.
 	if !m.Knows(msg.Term) || !m.Roster.Outranks(m.Leader, msg.From) {
 		m.rest()
-		m.Recognise(msg.From, msg.Term, out)
+		m.Recognize(msg.From, msg.Term, out)
 	}
 	if m.BulliesOut(msg.From) {
 		m.start(election.None, 0, now, out)

@@ -80,7 +80,7 @@ func TestNewsOfOthersEndsNoWait(t *testing.T) {
 			for _, in := range []election.Input{
 				{Kind: election.Suspect, Peer: 1},
 				{Kind: election.Restore, Peer: 1},
-				{Kind: election.Suspect, Peer: 1, Away: true},
+				{Kind: election.Suspect, Peer: 1, Ineligible: true},
 				{Kind: election.Follow, Term: 1},
 			} {
 				out.Reset()

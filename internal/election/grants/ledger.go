@@ -34,7 +34,7 @@
 // process ends before the next begins, and never begins with an older list than
 // one that it had adopted: members that forget a list could still make a majority
 // of the one before. Nor does it begin with a shorter lease than one that it has
-// granted for, without being told of that. Whoever reports a process Gone or
+// granted for, without being told of that. Whoever reports a process ProcessEnded or
 // Departed is right; two lists at most are in force at once.
 package grants
 
@@ -69,8 +69,8 @@ const (
 	Later
 	// TooLow: the term isn't above all that were granted; ask with one above Bar.
 	TooLow
-	// Unentitled: not under this member list.
-	Unentitled
+	// OldList: not under this member list.
+	OldList
 )
 
 // Ledger is a member's side: whom it has granted, and until when.
@@ -121,21 +121,21 @@ func (l *Ledger) BarFor(h Holder, term election.Term) election.Term {
 }
 
 // To is who holds an unexpired grant, the zero Holder if nobody does.
-func (l *Ledger) To(now election.Tick) Holder {
+func (l *Ledger) Holder(now election.Tick) Holder {
 	if now >= l.until {
 		return Holder{}
 	}
 	return l.to
 }
 
-// Quiet reports whether the member still waits after its restart.
-func (l *Ledger) Quiet(now election.Tick) bool { return now < l.quiet }
+// WaitingAfterRestart reports whether the member still waits after its restart.
+func (l *Ledger) WaitingAfterRestart(now election.Tick) bool { return now < l.quiet }
 
 // Ask answers a request. The caller has checked that the holder is a member that
 // may stand; version is the list that this member has adopted.
 func (l *Ledger) Ask(r Request, version uint32, now election.Tick) Answer {
 	if r.Version < version {
-		return Unentitled
+		return OldList
 	}
 	sameTerm := r.Term == l.term && r.Holder == l.to
 	occupied := now < l.until && r.Holder != l.to
@@ -181,8 +181,8 @@ func (l *Ledger) Release(h Holder, term election.Term, now election.Tick) {
 	}
 }
 
-// Gone takes back what was granted to one life of a process: it has ended.
-func (l *Ledger) Gone(h Holder, now election.Tick) {
+// ProcessEnded takes back what was granted to one life of a process: it has ended.
+func (l *Ledger) ProcessEnded(h Holder, now election.Tick) {
 	if l.to == h {
 		l.free(now)
 	}

@@ -85,7 +85,7 @@ func TestAGrantShutsOthersOutForALeaseFromTheLatestRenewal(t *testing.T) {
 	m.asks(1, claim(b, 6), grants.Later)
 	m.asks(60, renewal(a, 5), grants.Granted)
 	m.asks(60+lease-1, claim(b, 6), grants.Later)
-	if m.To(60+lease-1) != a || m.To(60+lease) != (grants.Holder{}) {
+	if m.Holder(60+lease-1) != a || m.Holder(60+lease) != (grants.Holder{}) {
 		t.Error("the grant doesn't last for a lease")
 	}
 	m.asks(60+lease, claim(b, 6), grants.Granted)
@@ -137,12 +137,12 @@ func TestAGrantIsntReleasedByTheResignationOfAnOlderTermOrAnotherLife(t *testing
 	m.Release(a, 4, 1)
 	m.Release(a2, 9, 1)
 	m.Release(b, 9, 1)
-	m.Gone(a2, 1)
-	m.Gone(b, 1)
+	m.ProcessEnded(a2, 1)
+	m.ProcessEnded(b, 1)
 	m.asks(1, claim(b, 6), grants.Later)
 	m.Release(a, 5, 2)
 	m.asks(2, claim(b, 6), grants.Granted)
-	m.Gone(b, 3)
+	m.ProcessEnded(b, 3)
 	m.asks(3, claim(c, 7), grants.Granted)
 }
 
@@ -152,7 +152,7 @@ func TestAResignationDoesntProlongAGrantThatHasRunOut(t *testing.T) {
 	m.adopts(1, 2)
 	m.Release(a, 5, 3*lease)
 	m.says(2*lease, 2)
-	if m.To(2*lease) != (grants.Holder{}) {
+	if m.Holder(2*lease) != (grants.Holder{}) {
 		t.Error("the grant is in force again")
 	}
 }
@@ -161,7 +161,7 @@ func TestAMemberThatLostItsMemoryGrantsNothingForALease(t *testing.T) {
 	m := forgetful(t)
 	m.asks(0, renewal(a, 40), grants.Later)
 	m.asks(lease-1, renewal(a, 40), grants.Later)
-	if !m.Quiet(lease-1) || m.Quiet(lease) {
+	if !m.WaitingAfterRestart(lease-1) || m.WaitingAfterRestart(lease) {
 		t.Error("it doesn't wait for a lease")
 	}
 	m.asks(lease, renewal(a, 40), grants.Granted)
@@ -251,8 +251,8 @@ func TestARequestIsKeptNoLongerThanItsSenderStandsByIt(t *testing.T) {
 		{"its sender resigned", func(m *member) { m.Release(b, 7, 2) }, false},
 		{"its sender resigned from an older claim", func(m *member) { m.Release(b, 6, 2) }, true},
 		{"an older life resigned", func(m *member) { m.Release(grants.Holder{ID: 2}, 7, 2) }, true},
-		{"its sender ended", func(m *member) { m.Gone(b, 2) }, false},
-		{"an older life ended", func(m *member) { m.Gone(grants.Holder{ID: 2}, 2) }, true},
+		{"its sender ended", func(m *member) { m.ProcessEnded(b, 2) }, false},
+		{"an older life ended", func(m *member) { m.ProcessEnded(grants.Holder{ID: 2}, 2) }, true},
 		{"the member went over to another list", func(m *member) { m.adopts(2, 2) }, false},
 		{"the member has that list already", func(m *member) { m.adopts(2, 1) }, true},
 	} {

@@ -11,8 +11,8 @@ func TestAMemberGrantsNothingUnderAnOlderListThanItsOwn(t *testing.T) {
 	m := seasoned(t)
 	m.asks(0, claim(a, 5), grants.Granted)
 	m.adopts(1, 2)
-	m.asks(2, renewal(a, 5), grants.Unentitled)
-	m.asks(2*lease, claim(b, 6), grants.Unentitled)
+	m.asks(2, renewal(a, 5), grants.OldList)
+	m.asks(2*lease, claim(b, 6), grants.OldList)
 	m.asks(2*lease, under(3, claim(b, 6)), grants.Granted) // a newer one may come first
 }
 
@@ -64,7 +64,7 @@ func TestAMemberSaysThatItAdoptedAListWhenNothingUnderAnOlderOneIsInForce(t *tes
 		{"the holder is gone", func(m *member) {
 			m.asks(5, claim(a, 5), grants.Granted)
 			m.adopts(10, 2)
-			m.Gone(a, 20)
+			m.ProcessEnded(a, 20)
 		}, 20},
 	} {
 		t.Run(test.name, func(t *testing.T) {

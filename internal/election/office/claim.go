@@ -14,7 +14,7 @@ func (m *Machine) canStand() bool { return !m.withdrawn && m.roster.Priority(m.c
 
 // ready reports whether it could win an election at once.
 func (m *Machine) ready() bool {
-	return m.canStand() && m.reachesMajority() && !m.ledger.Quiet(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
+	return m.canStand() && m.reachesMajority() && !m.ledger.WaitingAfterRestart(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
 }
 
 // waitsAbove reports whether this process follows a coordinator below it, which
@@ -46,9 +46,9 @@ func (m *Machine) standIfUseful(out *election.Output) {
 		return
 	}
 	m.aside = !m.aside
-	kind := election.Stand
+	kind := election.BecomeEligible
 	if m.aside {
-		kind = election.Withdraw
+		kind = election.BecomeIneligible
 	}
 	m.innerStep(election.Input{Kind: kind, Now: m.now}, out)
 }
@@ -119,7 +119,7 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 	if m.role == claiming {
 		m.release(out)
 	}
-	if term <= m.ledger.Bar() && m.ledger.To(m.now) != m.holder() {
+	if term <= m.ledger.Bar() && m.ledger.Holder(m.now) != m.holder() {
 		// Not even this process could grant that: it was won in a term that may
 		// have been held before.
 		m.role, m.claimUntil, m.beatAt = follower, election.Never, election.Never
@@ -224,7 +224,7 @@ func (m *Machine) secure(out *election.Output) {
 	m.readmit(out)
 	m.token = election.TokenOf(m.term, m.roster.Priority(m.cfg.Self))
 	out.Events = append(out.Events, election.Event{
-		Kind: election.Tenure, Peer: m.cfg.Self, Term: m.term, Token: m.token,
+		Kind: election.TenureStarted, Peer: m.cfg.Self, Term: m.term, Token: m.token,
 	})
 	m.won = max(m.won, m.term, m.inner.Status().Term)
 	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Peer: m.cfg.Self, Term: m.term}, out)
@@ -282,7 +282,7 @@ func (m *Machine) noteAnswer(msg *election.Message) {
 	m.seen = max(m.seen, msg.Term)
 	m.support.Report(msg.From, msg.Hold.Version, msg.Hold.Bar)
 	p := &m.peers[msg.From]
-	standing := msg.Hold.Standing && msg.Hold.Version == m.roster.Version
+	standing := msg.Hold.Ready && msg.Hold.Version == m.roster.Version
 	if standing && !p.standing {
 		p.standingSince = m.now
 	}

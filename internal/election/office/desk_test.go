@@ -64,7 +64,7 @@ func (d *desk) answered(to election.ID, want election.Kind) {
 	d.t.Helper()
 	got := election.NoKind
 	for _, m := range d.kept {
-		if m.To == to && m.Kind != election.Hail {
+		if m.To == to && m.Kind != election.Probe {
 			got = m.Kind
 		}
 	}
@@ -109,10 +109,10 @@ func TestABeatOfATermThatWasGivenUpIsntGranted(t *testing.T) {
 func TestTheEndOfAProcessFreesItsGrantInMajorityOnly(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		d := follower(t, mode, nil)
-		d.tell(me, election.Input{Kind: election.Gone, Peer: 4, Life: 7}) // another life
+		d.tell(me, election.Input{Kind: election.Ended, Peer: 4, Life: 7}) // another life
 		d.says(5, election.Beat, 11, election.Hold{})
 		d.answered(5, election.Deny)
-		d.tell(me, election.Input{Kind: election.Gone, Peer: 4, Life: 1})
+		d.tell(me, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
 		d.says(5, election.Beat, 12, election.Hold{})
 		if mode == office.Strict {
 			d.answered(5, election.Deny)
@@ -190,7 +190,7 @@ func TestAHolderAsksForATickBeforeItsGrantsRunOut(t *testing.T) {
 		d.at = until
 		d.says(1, election.Grant, 20, election.Hold{Sent: until - 5}) // too late to count
 		d.says(2, election.Grant, 20, election.Hold{Sent: until - 5})
-		if d.count(me, election.Lost) != 1 {
+		if d.count(me, election.TenureLost) != 1 {
 			t.Error("the office isn't lost")
 		}
 		d.wantHolder(election.None)
@@ -243,7 +243,7 @@ func TestACoordinatorThatIsTakenOffTheListHandsTheOfficeOver(t *testing.T) {
 		w.pass(heartbeat)
 		w.adopt(second, 1, 2, 3)
 		w.pass(1)
-		if w.count(3, election.Resigns) != 1 {
+		if w.count(3, election.OfficeResigned) != 1 {
 			t.Error("process 3 is no member and didn't resign")
 		}
 		w.pass(3 * lease)

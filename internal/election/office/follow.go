@@ -12,7 +12,7 @@ import (
 func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 	m.seen = max(m.seen, msg.Term)
 	if m.peers[msg.From].gaveUp(msg) || m.roster.Priority(msg.From) == 0 {
-		out.Tell(election.Outdated, msg.Term, msg.From)
+		out.Emit(election.Outdated, msg.Term, msg.From)
 		return
 	}
 	if m.role == claiming && !msg.Hold.Held && msg.Term > m.term && m.roster.Outranks(msg.From, m.cfg.Self) {
@@ -38,7 +38,7 @@ func (m *Machine) beaten(msg *election.Message, out *election.Output) {
 		m.answer(election.Grant, requestOf(msg), msg.Term, out)
 	case grants.TooLow:
 		m.answer(election.Deny, requestOf(msg), m.ledger.Bar(), out)
-	case grants.Later, grants.Unentitled:
+	case grants.Later, grants.OldList:
 		m.leaveTo(msg)
 		m.answer(election.Deny, requestOf(msg), 0, out)
 	}
@@ -64,7 +64,7 @@ func (m *Machine) answer(kind election.Kind, r grants.Request, term election.Ter
 	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term}
 	answer.Hold = election.Hold{
 		Sent: r.Sent, Asker: r.Life, Version: m.ledger.Adopted(m.roster.Version, m.now),
-		Bar: m.ledger.BarFor(r.Holder, r.Term), Standing: m.ready(),
+		Bar: m.ledger.BarFor(r.Holder, r.Term), Ready: m.ready(),
 	}
 	out.Send = append(out.Send, answer)
 }
@@ -73,7 +73,7 @@ func (m *Machine) answer(kind election.Kind, r grants.Request, term election.Ter
 func (m *Machine) grantWaiting(out *election.Output) {
 	r := m.ledger.Waiting()
 	if m.roster.Priority(r.ID) == 0 || m.ledger.Ask(r, m.roster.Version, m.now) != grants.Granted {
-		m.ledger.Gone(r.Holder, m.now)
+		m.ledger.ProcessEnded(r.Holder, m.now)
 		return
 	}
 	if r.ID == m.cfg.Self {
@@ -91,14 +91,14 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	id, term := msg.From, msg.Term
 	if m.role >= holding {
 		if term < m.term || term == m.term && m.roster.Outranks(m.cfg.Self, id) {
-			out.Tell(election.Outdated, term, id)
+			out.Emit(election.Outdated, term, id)
 			return // Available, after a partition: the other one will hear of us
 		}
 		m.lose(out)
 	}
 	switch {
 	case term < m.leaderTerm:
-		out.Tell(election.Outdated, term, id)
+		out.Emit(election.Outdated, term, id)
 		return
 	case term == m.leaderTerm && m.leader != election.None && m.leader != id && !m.roster.Outranks(id, m.leader):
 		return
@@ -112,7 +112,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 		m.leader, m.leaderTerm, m.dead, m.heir = id, term, election.None, false
 		m.readmit(out)
 		m.peers[id].notBefore = 0
-		out.Tell(election.Recognised, term, id)
+		out.Emit(election.Recognized, term, id)
 		m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
 		m.watch()
 	}
@@ -210,7 +210,7 @@ func (m *Machine) hail(out *election.Output) {
 	m.turn = (m.turn + 1) % turns
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self && int(id)%turns == m.turn {
-			out.Send = append(out.Send, election.Message{Kind: election.Hail, From: m.cfg.Self, To: id, Term: m.leaderTerm})
+			out.Send = append(out.Send, election.Message{Kind: election.Probe, From: m.cfg.Self, To: id, Term: m.leaderTerm})
 		}
 	})
 }
@@ -220,7 +220,7 @@ func (m *Machine) hailed(msg *election.Message, out *election.Output) {
 	if msg.Hold.Held || m.leader == election.None {
 		return
 	}
-	answer := election.Message{Kind: election.Hail, From: m.cfg.Self, To: msg.From, Term: m.leaderTerm}
+	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.leaderTerm}
 	answer.Hold.Held = true
 	out.Send = append(out.Send, answer)
 }
@@ -238,7 +238,7 @@ func (m *Machine) alive(id election.ID, out *election.Output) {
 // present takes notice of whether the sender stands.
 func (m *Machine) present(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
-	p.away = msg.Hold.Away
+	p.away = msg.Hold.Ineligible
 	if p.passed && !p.away {
 		m.readmitOne(msg.From, out)
 	}
@@ -275,7 +275,7 @@ func (m *Machine) readmitOne(id election.ID, out *election.Output) {
 // nobody else: that is not what has happened.
 func (m *Machine) pretend(kind election.InputKind, id election.ID, out *election.Output) {
 	told := len(out.Events)
-	m.innerStep(election.Input{Kind: kind, Away: true, Now: m.now, Peer: id}, out)
+	m.innerStep(election.Input{Kind: kind, Ineligible: true, Now: m.now, Peer: id}, out)
 	kept := out.Events[:told]
 	for _, e := range out.Events[told:] {
 		if e.Peer != id || e.Kind != election.MarkedCrashed && e.Kind != election.MarkedNormal {
@@ -288,7 +288,7 @@ func (m *Machine) pretend(kind election.InputKind, id election.ID, out *election
 // suspect notes that a process is believed dead.
 func (m *Machine) suspect(id election.ID, out *election.Output) {
 	if id == m.cfg.Self || !m.known(id) {
-		out.Tell(election.Refused, 0, id)
+		out.Emit(election.Refused, 0, id)
 		return
 	}
 	if m.detector.Suspect(id) {
@@ -308,11 +308,11 @@ func (m *Machine) silent(id election.ID, out *election.Output) {
 // gone notes that one life of a process has ended for sure.
 func (m *Machine) gone(id election.ID, life uint32, out *election.Output) {
 	if id == m.cfg.Self || !m.known(id) {
-		out.Tell(election.Refused, 0, id)
+		out.Emit(election.Refused, 0, id)
 		return
 	}
 	if m.cfg.Mode == Majority {
-		m.ledger.Gone(grants.Holder{ID: id, Life: life}, m.now)
+		m.ledger.ProcessEnded(grants.Holder{ID: id, Life: life}, m.now)
 	}
 	if known := m.peers[id].life; known == life || known == 0 {
 		m.suspect(id, out)

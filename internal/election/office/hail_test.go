@@ -25,7 +25,7 @@ func lonely(t *testing.T, members int) *desk {
 func (d *desk) hailed() map[election.ID]int {
 	times := map[election.ID]int{}
 	for _, m := range d.kept {
-		if m.Kind == election.Hail {
+		if m.Kind == election.Probe {
 			times[m.To]++
 		}
 	}
@@ -74,7 +74,7 @@ func TestALargeGroupIsGivenTheTimeToHail(t *testing.T) {
 	if n := d.count(me, election.MarkedCrashed); n != 0 {
 		t.Errorf("%d are suspects before their turns were over", n)
 	}
-	d.says(1, election.Hail, 0, election.Hold{})
+	d.says(1, election.Probe, 0, election.Hold{})
 	d.pass(2)
 	if n := d.count(me, election.MarkedCrashed); n != 98 {
 		t.Errorf("%d are suspects, want all but the one that was heard of", n)

@@ -32,7 +32,7 @@ func (m *Machine) considerHandOver(out *election.Output) {
 func (m *Machine) drain(successor election.ID, out *election.Output) {
 	m.role, m.successor = draining, successor
 	m.drainUntil, m.handOverAt = m.now+m.cfg.Drain, election.Never
-	out.Tell(election.Stop, m.term, successor)
+	out.Emit(election.StopRequested, m.term, successor)
 }
 
 // resign gives the office up.
@@ -41,7 +41,7 @@ func (m *Machine) resign(successor election.ID, out *election.Output) {
 		m.drainUntil = election.Never
 		return
 	}
-	out.Tell(election.Resigns, m.term, successor)
+	out.Emit(election.OfficeResigned, m.term, successor)
 	m.tellResigned(successor, out)
 	m.ledger.Release(m.holder(), m.term, m.now)
 	if m.known(successor) {
@@ -58,7 +58,7 @@ func (m *Machine) resign(successor election.ID, out *election.Output) {
 
 // lose ends a tenure that could not be renewed.
 func (m *Machine) lose(out *election.Output) {
-	out.Tell(election.Lost, m.term, m.cfg.Self)
+	out.Emit(election.TenureLost, m.term, m.cfg.Self)
 	m.vacate(out)
 	m.campaignAt = m.now + m.cfg.Patience + m.stagger()
 }
@@ -88,7 +88,7 @@ func (m *Machine) stepDown(peer election.ID, out *election.Output) {
 		peer = m.bestOther()
 	}
 	if m.role != holding || peer == election.None || !m.known(peer) || !m.peers[peer].standing {
-		out.Tell(election.Refused, m.term, peer)
+		out.Emit(election.Refused, m.term, peer)
 		return
 	}
 	m.leaving = true
@@ -121,7 +121,7 @@ func (m *Machine) withdraw(out *election.Output) {
 
 func (m *Machine) retreat(out *election.Output) {
 	m.withdrawn, m.aside = true, false
-	m.innerStep(election.Input{Kind: election.Withdraw, Now: m.now}, out)
+	m.innerStep(election.Input{Kind: election.BecomeIneligible, Now: m.now}, out)
 }
 
 // revive ends a withdrawal: the application lives.
@@ -136,7 +136,7 @@ func (m *Machine) stand(out *election.Output) {
 		return
 	}
 	m.withdrawn, m.aside = false, false
-	m.innerStep(election.Input{Kind: election.Stand, Now: m.now}, out)
+	m.innerStep(election.Input{Kind: election.BecomeEligible, Now: m.now}, out)
 	if m.role == follower && m.leader == election.None {
 		m.campaignAt = min(m.campaignAt, m.now+m.stagger())
 	}
@@ -145,7 +145,7 @@ func (m *Machine) stand(out *election.Output) {
 // adopt goes over to a new member list.
 func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	if roster == nil || roster.Version < m.roster.Version {
-		out.Tell(election.Refused, m.seen, election.None)
+		out.Emit(election.Refused, m.seen, election.None)
 		return
 	}
 	if roster.Version == m.roster.Version {

@@ -14,7 +14,7 @@ func TestTheSuccessorStartsAfterTheIncumbentsApplicationHasStopped(t *testing.T)
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		w := &town{t: t, mode: mode, tuned: always, busy: true}
 		w.agree(2, list(t, 1, 1, 2, 3))
-		if n := w.count(2, election.Stop); n != 1 {
+		if n := w.count(2, election.StopRequested); n != 1 {
 			t.Fatalf("process 2 told its application to stop %d times, want once", n)
 		}
 		w.pass(drain - 2)
@@ -46,10 +46,10 @@ func TestAnApplicationThatDiesWhileItStopsIsntRevivedByTheStepDown(t *testing.T)
 		w.pass(heartbeat)
 		w.busy = true
 		w.tell(3, election.Input{Kind: election.StepDown})
-		w.tell(3, election.Input{Kind: election.Withdraw})
+		w.tell(3, election.Input{Kind: election.BecomeIneligible})
 		w.pass(4 * stable)
 		w.wantHolder(2)
-		w.tell(3, election.Input{Kind: election.Stand})
+		w.tell(3, election.Input{Kind: election.BecomeEligible})
 		w.pass(4 * stable)
 		w.wantHolder(3)
 	})
@@ -103,14 +103,14 @@ func TestWhoSteppedDownStaysAwayForAWhile(t *testing.T) {
 func TestAStepDownNeedsSomeoneToTakeOver(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		w := settle(t, mode, 3, list(t, 1, 1, 2, 3), nil)
-		w.tell(1, election.Input{Kind: election.Withdraw})
-		w.tell(2, election.Input{Kind: election.Withdraw})
+		w.tell(1, election.Input{Kind: election.BecomeIneligible})
+		w.tell(2, election.Input{Kind: election.BecomeIneligible})
 		w.pass(heartbeat)
 		for _, peer := range []election.ID{election.None, 1, 2, 9} {
 			w.tell(3, election.Input{Kind: election.StepDown, Peer: peer})
 		}
-		if w.count(3, election.Stop) != 0 || w.count(3, election.Refused) != 4 {
-			t.Errorf("%d stops, %d refusals, want none and 4", w.count(3, election.Stop), w.count(3, election.Refused))
+		if w.count(3, election.StopRequested) != 0 || w.count(3, election.Refused) != 4 {
+			t.Errorf("%d stops, %d refusals, want none and 4", w.count(3, election.StopRequested), w.count(3, election.Refused))
 		}
 		w.tell(2, election.Input{Kind: election.StepDown}) // it isn't the coordinator
 		w.wantHolder(3)

@@ -19,7 +19,7 @@ func resigns(d *desk, from election.ID, term election.Term, heir election.ID, ho
 // same step, and doesn't ask 5, which outranks it.
 func TestAnHeirNeedsNoElection(t *testing.T) {
 	d := follower(t, office.Majority, nil)
-	resigns(d, 4, 10, me, election.Hold{Away: true})
+	resigns(d, 4, 10, me, election.Hold{Ineligible: true})
 	if d.sent(election.Beat) != 4 || d.sent(election.Election) != 0 {
 		t.Errorf("the heir sent %d BEATs and %d ELECTIONs, want 4 and none", d.sent(election.Beat), d.sent(election.Election))
 	}
@@ -38,7 +38,7 @@ func TestWhoDoesNotStandIsNotWaitedFor(t *testing.T) {
 		Kind: election.Beat, From: 4, To: me, Term: 10, List: []election.ID{2, election.None, 5},
 		Hold: election.Hold{Life: 1, Version: 1, Held: true},
 	}})
-	resigns(d, 4, 10, election.None, election.Hold{Away: true})
+	resigns(d, 4, 10, election.None, election.Hold{Ineligible: true})
 	if d.sent(election.Beat) == 0 {
 		t.Errorf("3 doesn't claim the office at once, but sent %v", d.kept)
 	}
@@ -53,9 +53,9 @@ func TestWhoDoesNotStandIsNotWaitedFor(t *testing.T) {
 // TestWhoStandsAgainIsWaitedFor: 5 was away, and has been heard of since.
 func TestWhoStandsAgainIsWaitedFor(t *testing.T) {
 	d := follower(t, office.Majority, nil)
-	d.says(5, election.Hail, 10, election.Hold{Away: true})
-	resigns(d, 4, 10, election.None, election.Hold{Away: true})
-	d.says(5, election.Hail, 10, election.Hold{})
+	d.says(5, election.Probe, 10, election.Hold{Ineligible: true})
+	resigns(d, 4, 10, election.None, election.Hold{Ineligible: true})
+	d.says(5, election.Probe, 10, election.Hold{})
 	if d.sent(election.Beat) != 0 {
 		t.Error("3 claims the office although 5 stands again")
 	}
@@ -65,7 +65,7 @@ func TestWhoStandsAgainIsWaitedFor(t *testing.T) {
 func TestTheHeirComesFirst(t *testing.T) {
 	d := follower(t, office.Majority, nil)
 	d.tell(me, election.Input{Kind: election.Suspect, Peer: 5})
-	resigns(d, 4, 10, 1, election.Hold{Away: true})
+	resigns(d, 4, 10, 1, election.Hold{Ineligible: true})
 	if d.sent(election.Beat) != 0 {
 		t.Error("3, the highest, claims the office at once although 1 is to have it")
 	}
@@ -74,7 +74,7 @@ func TestTheHeirComesFirst(t *testing.T) {
 
 	lost := follower(t, office.Majority, nil)
 	lost.tell(me, election.Input{Kind: election.Suspect, Peer: 5})
-	resigns(lost, 4, 10, 1, election.Hold{Away: true})
+	resigns(lost, 4, 10, 1, election.Hold{Ineligible: true})
 	lost.pass(patience)
 	if lost.sent(election.Beat) == 0 {
 		t.Error("3 doesn't claim the office although 1 doesn't take it")

@@ -131,7 +131,7 @@ func TestTheEndOfAnOlderLifeFreesNothing(t *testing.T) {
 		d.pass(3 * lease)
 		d.says(5, election.Beat, 30, election.Hold{Life: 2})
 		d.answered(5, election.Grant)
-		d.tell(me, election.Input{Kind: election.Gone, Peer: 5, Life: 1})
+		d.tell(me, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
 		d.says(4, election.Beat, 31, election.Hold{})
 		d.answered(4, election.Deny)
 	})
@@ -147,7 +147,7 @@ func TestALateGrantNamesTheLifeThatAsked(t *testing.T) {
 		d.answered(4, election.Grant)
 		d.says(5, election.Beat, 31, election.Hold{Life: 1})
 		d.answered(5, election.Deny)
-		d.says(5, election.Hail, 0, election.Hold{Life: 2})
+		d.says(5, election.Probe, 0, election.Hold{Life: 2})
 		d.kept = nil
 		d.pass(2 * lease)
 		for _, m := range d.kept {

@@ -214,13 +214,13 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 		}
 	case election.Suspect:
 		m.suspect(in.Peer, out)
-	case election.Gone:
+	case election.Ended:
 		m.gone(in.Peer, in.Life, out)
 	case election.Restore:
 		m.alive(in.Peer, out)
-	case election.Withdraw:
+	case election.BecomeIneligible:
 		m.withdraw(out)
-	case election.Stand:
+	case election.BecomeEligible:
 		m.revive(out)
 	case election.Adopt:
 		m.adopt(in.Roster, out)
@@ -233,7 +233,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	case election.Retime:
 		m.innerStep(in, out)
 	case election.Recover, election.Follow:
-		out.Tell(election.Refused, in.Term, in.Peer)
+		out.Emit(election.Refused, in.Term, in.Peer)
 	case election.TimePassed, election.NoInput:
 	}
 	m.due = m.nextDeadline()
@@ -251,7 +251,7 @@ func (m *Machine) stamp(out *election.Output, from int) {
 		m.lamport++
 		out.Send[i].Lamport = m.lamport
 		out.Send[i].Hold.Life = m.cfg.Life
-		out.Send[i].Hold.Away = m.withdrawn
+		out.Send[i].Hold.Ineligible = m.withdrawn
 	}
 }
 
@@ -261,7 +261,7 @@ func (m *Machine) innerStep(in election.Input, out *election.Output) {
 	m.inner.Step(in, out)
 	kept := out.Events[:told]
 	for _, e := range out.Events[told:] {
-		if e.Kind != election.Recognised {
+		if e.Kind != election.Recognized {
 			kept = append(kept, e)
 		}
 	}
@@ -284,7 +284,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	msg := &in.Message
 	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // nobody holds an office by asking itself
 	if msg.To != m.cfg.Self || own || msg.Term > m.horizon() || !m.known(msg.From) {
-		out.Tell(election.Refused, msg.Term, msg.From)
+		out.Emit(election.Refused, msg.Term, msg.From)
 		return
 	}
 	m.lamport = max(m.lamport, msg.Lamport)
@@ -305,7 +305,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 		m.denied(msg, out)
 	case election.Resigned:
 		m.resigned(msg, out)
-	case election.Hail:
+	case election.Probe:
 		m.hailed(msg, out)
 	default:
 		m.innerStep(*in, out)

@@ -20,7 +20,7 @@ func TestTheOfficeIsntHandedToAProcessThatReachesNoMajority(t *testing.T) {
 		w.agree(4, list(t, 1, 1, 2, 3, 4, 5))
 		w.pass(20 * lease)
 		w.wantHolder(4)
-		if n := w.count(4, election.Stop); n != 0 {
+		if n := w.count(4, election.StopRequested); n != 0 {
 			t.Errorf("the coordinator's application was stopped %d times", n)
 		}
 		w.cut = nil
@@ -55,7 +55,7 @@ func TestAProcessThatWasCutOffDoesntDisturbTheCoordinator(t *testing.T) {
 		w.pass(2 * lease)
 		w.wantHolder(3)
 		w.wantFollowed(3, 1, 2)
-		if n := w.count(3, election.Tenure); n != 1 {
+		if n := w.count(3, election.TenureStarted); n != 1 {
 			t.Errorf("process 3 began %d tenures, want one", n)
 		}
 		if n := w.count(1, election.Started); n > 1 { // one before it suspects everyone else, too
@@ -76,7 +76,7 @@ func TestAProcessThatIsHeardAndHearsNothingDoesntDisturbTheCoordinator(t *testin
 		w.pass(2 * lease)
 		w.wantHolder(2)
 		w.wantFollowed(2, 1, 3)
-		if n := w.count(2, election.Tenure); n != 1 {
+		if n := w.count(2, election.TenureStarted); n != 1 {
 			t.Errorf("process 2 began %d tenures, want one", n)
 		}
 	})

@@ -27,7 +27,7 @@ func TestAnApplicationThatDiedBesideItsAgentKeepsTheRingWhole(t *testing.T) {
 			}
 			guarded(t, func(t *testing.T, mode office.Mode) {
 				w := settle(t, mode, 5, list(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.Elect = ring.New })
-				w.tell(4, election.Input{Kind: election.Withdraw})
+				w.tell(4, election.Input{Kind: election.BecomeIneligible})
 				w.pass(3 * heartbeat)
 				sent := map[election.Kind]int{}
 				w.cut = func(m *election.Message) bool {

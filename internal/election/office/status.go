@@ -12,8 +12,8 @@ func (m *Machine) Status() election.Status {
 	return s
 }
 
-// Stands reports whether the process could lead, as far as it depends on itself.
-func (m *Machine) Stands() bool { return m.canStand() }
+// Eligible reports whether the process could lead, as far as it depends on itself.
+func (m *Machine) Eligible() bool { return m.canStand() }
 
 // Suspects are those that Rows calls crashed. Callers must not change it.
 func (m *Machine) Suspects() election.IDs { return m.detector.All() }

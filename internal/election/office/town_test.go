@@ -114,7 +114,7 @@ func (w *town) crash(id election.ID, noticed bool) {
 	}
 	for other := range w.all {
 		if w.all[other] != nil {
-			w.step(election.ID(other), election.Input{Kind: election.Gone, Peer: id, Life: w.lives[id]})
+			w.step(election.ID(other), election.Input{Kind: election.Ended, Peer: id, Life: w.lives[id]})
 		}
 	}
 	w.deliver()
@@ -130,9 +130,9 @@ func (w *town) step(id election.ID, in election.Input) {
 	for _, e := range out.Events {
 		w.told = append(w.told, fact{id, e})
 		switch {
-		case e.Kind == election.Tenure:
+		case e.Kind == election.TenureStarted:
 			w.tokens = append(w.tokens, e.Token)
-		case e.Kind == election.Stop && !w.busy:
+		case e.Kind == election.StopRequested && !w.busy:
 			w.step(id, election.Input{Kind: election.Stopped, Term: e.Term})
 		}
 	}

@@ -88,7 +88,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		m.passing(msg, now, out)
 	case election.Stale:
 	default:
-		out.Tell(election.Refused, msg.Term, msg.From)
+		out.Emit(election.Refused, msg.Term, msg.From)
 	}
 }
 
@@ -100,7 +100,7 @@ func (m *Machine) passing(msg *election.Message, now election.Tick, out *electio
 		m.complete(out)
 		return
 	}
-	if m.CanStand() && m.Own != m.Term {
+	if m.Eligible() && m.Own != m.Term {
 		m.putOwn(out)
 		m.Join(m.Dead, now)
 	}
@@ -126,7 +126,7 @@ func (m *Machine) complete(out *election.Output) {
 func (m *Machine) recovery(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case !m.Roster.Has(msg.Origin):
-		out.Tell(election.Refused, msg.Term, msg.From)
+		out.Emit(election.Refused, msg.Term, msg.From)
 	case msg.Kind == election.Inquiry:
 		m.inquiry(msg, now, out)
 	default:
@@ -155,7 +155,7 @@ func (m *Machine) reply(msg *election.Message, now election.Tick, out *election.
 	case msg.Origin != m.Self:
 		m.Pass(out, *msg)
 	case !m.inquiring:
-	case m.CanStand() && m.Roster.Outranks(m.Self, msg.Subject):
+	case m.Eligible() && m.Roster.Outranks(m.Self, msg.Subject):
 		m.Term = max(m.Term, msg.Term)
 		m.start(m.Again(now), out)
 	default:

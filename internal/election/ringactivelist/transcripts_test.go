@@ -32,7 +32,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			group := transcript.New(transcript.Wrong{"forward-first": forwardFirst})
+			group := transcript.New(transcript.Mutations{"forward-first": forwardFirst})
 			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
 				command := []string{d.Cmd}
 				for _, arg := range d.CmdArgs {

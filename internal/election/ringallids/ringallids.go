@@ -78,14 +78,14 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		m.Announced(msg, out)
 	case election.Stale:
 	default:
-		out.Tell(election.Refused, msg.Term, msg.From)
+		out.Emit(election.Refused, msg.Term, msg.From)
 	}
 }
 
 // passing sends the process's own identifier first, where it hasn't yet, and
 // then the one that came.
 func (m *Machine) passing(msg *election.Message, now election.Tick, out *election.Output) {
-	if m.CanStand() && m.Own != m.Term {
+	if m.Eligible() && m.Own != m.Term {
 		m.initiator = false
 		m.putOwn(out)
 		m.Join(m.Dead, now)

@@ -67,7 +67,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		m.Announced(msg, out)
 	case election.Stale:
 	default:
-		out.Tell(election.Refused, msg.Term, msg.From)
+		out.Emit(election.Refused, msg.Term, msg.From)
 	}
 }
 
@@ -82,7 +82,7 @@ func (m *Machine) compare(msg *election.Message, now election.Tick, out *electio
 		m.Result(m.Self, m.Term, out)
 		m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: m.Self})
 		return
-	case !m.CanStand() || m.Roster.Outranks(msg.Origin, m.Self):
+	case !m.Eligible() || m.Roster.Outranks(msg.Origin, m.Self):
 		m.Pass(out, *msg)
 	case m.Own != m.Term:
 		m.putOwn(out)

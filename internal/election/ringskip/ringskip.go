@@ -68,7 +68,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		m.Announced(msg, out)
 	case election.Stale:
 	default:
-		out.Tell(election.Refused, msg.Term, msg.From)
+		out.Emit(election.Refused, msg.Term, msg.From)
 	}
 }
 
@@ -81,7 +81,7 @@ func (m *Machine) append(msg *election.Message, now election.Tick, out *election
 		return // otherwise its origin is gone: it has been round for nothing
 	}
 	next := *msg
-	if m.CanStand() && len(msg.List) < m.Roster.Len() {
+	if m.Eligible() && len(msg.List) < m.Roster.Len() {
 		next.List = append(slices.Clone(msg.List), m.Self)
 	}
 	m.Pass(out, next)

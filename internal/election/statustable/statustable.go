@@ -88,7 +88,7 @@ func (m *Machine) note(in *election.Input, out *election.Output) {
 		m.table.Adopt(m.Roster)
 	default:
 	}
-	if m.phase != requesting && !m.CanStand() || !m.Roster.Has(m.Self) {
+	if m.phase != requesting && !m.Eligible() || !m.Roster.Has(m.Self) {
 		m.rest()
 	}
 }
@@ -111,11 +111,11 @@ func (m *Machine) lead(id election.ID) {
 // start begins an election in a new term.
 func (m *Machine) start(dead election.ID, least election.Term, now election.Tick, out *election.Output) {
 	m.markCrashed(dead, out)
-	if !m.CanStand() || !m.NextTerm(least) {
+	if !m.Eligible() || !m.NextTerm(least) {
 		m.rest()
 		return
 	}
-	out.Tell(election.Started, m.Term, dead)
+	out.Emit(election.Started, m.Term, dead)
 	m.ask(now, out)
 }
 
@@ -145,7 +145,7 @@ func (m *Machine) tell(out *election.Output, whom []election.Member) {
 	m.rest()
 	m.announced = m.Term
 	m.lead(m.Self)
-	m.Recognise(m.Self, m.Term, out)
+	m.Recognize(m.Self, m.Term, out)
 	for _, other := range whom {
 		if other.ID != m.Self && !m.table.Crashed(other.ID) {
 			m.Send(out, election.Message{Kind: election.Coordinator, To: other.ID, Term: m.Term, Subject: m.Self})
@@ -157,7 +157,7 @@ func (m *Machine) rest() { m.phase, m.deadline, m.asked = idle, election.Never, 
 
 func (m *Machine) markCrashed(id election.ID, out *election.Output) {
 	if id != m.Self && m.table.Mark(id, true) {
-		out.Tell(election.MarkedCrashed, m.Term, id)
+		out.Emit(election.MarkedCrashed, m.Term, id)
 	}
 }
 
@@ -219,11 +219,11 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 		m.told(msg, out)
 	case election.Update:
 		if m.table.Mark(msg.From, false) {
-			out.Tell(election.MarkedNormal, m.Term, msg.From)
+			out.Emit(election.MarkedNormal, m.Term, msg.From)
 		}
 	case election.Stale:
 	default:
-		out.Tell(election.Refused, msg.Term, msg.From)
+		out.Emit(election.Refused, msg.Term, msg.From)
 	}
 }
 
@@ -244,14 +244,14 @@ func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
 // challenged answers ELECTION with OK and takes over, unless it has already
 // announced itself in this term or knows who did.
 func (m *Machine) challenged(msg *election.Message, out *election.Output) {
-	if !m.CanStand() || !m.Roster.Outranks(m.Self, msg.From) {
+	if !m.Eligible() || !m.Roster.Outranks(m.Self, msg.From) {
 		return
 	}
 	m.Send(out, election.Message{Kind: election.OK, To: msg.From, Term: m.Term})
 	if m.announced == m.Term || m.Knows(m.Term) && m.Roster.Outranks(m.Leader, m.Self) {
 		return
 	}
-	out.Tell(election.Started, m.Term, msg.Subject)
+	out.Emit(election.Started, m.Term, msg.Subject)
 	m.announce(out)
 }
 
@@ -259,7 +259,7 @@ func (m *Machine) challenged(msg *election.Message, out *election.Output) {
 func (m *Machine) told(msg *election.Message, out *election.Output) {
 	if m.BulliesOut(msg.From) {
 		if m.NextTerm(0) {
-			out.Tell(election.Started, m.Term, msg.From)
+			out.Emit(election.Started, m.Term, msg.From)
 			m.takeOver(out)
 		}
 		return
@@ -269,7 +269,7 @@ func (m *Machine) told(msg *election.Message, out *election.Output) {
 	}
 	m.rest()
 	m.lead(msg.From)
-	m.Recognise(msg.From, msg.Term, out)
+	m.Recognize(msg.From, msg.Term, out)
 }
 
 // takeOver announces to all others that aren't CRASHED, whatever their rank
@@ -305,9 +305,9 @@ func (m *Machine) learn(msg *election.Message, out *election.Output) {
 	m.Term = max(m.Term, msg.Term)
 	m.table.Copy(msg.Subject, msg.List)
 	leader := m.table.Coordinator()
-	if leader != election.None && leader != m.Self && (m.Roster.Outranks(leader, m.Self) || !m.CanStand()) {
+	if leader != election.None && leader != m.Self && (m.Roster.Outranks(leader, m.Self) || !m.Eligible()) {
 		m.table.Mark(m.Self, false)
-		m.Recognise(leader, msg.Term, out)
+		m.Recognize(leader, msg.Term, out)
 		for _, other := range m.Roster.Ring() {
 			if other.ID != m.Self && !m.table.Crashed(other.ID) {
 				m.Send(out, election.Message{Kind: election.Update, To: other.ID, Term: m.Term})
@@ -315,8 +315,8 @@ func (m *Machine) learn(msg *election.Message, out *election.Output) {
 		}
 		return
 	}
-	if m.CanStand() && m.NextTerm(m.least) {
-		out.Tell(election.Started, m.Term, leader)
+	if m.Eligible() && m.NextTerm(m.least) {
+		out.Emit(election.Started, m.Term, leader)
 		m.takeOver(out)
 	}
 }

@@ -68,7 +68,7 @@ func unavailable(what string, err error) error {
 }
 
 // enrol goes from the token to the pod to its groups.
-func (s *Service) enrol(ctx context.Context, e control.Enrolment) (*control.Enrolled, error) {
+func (s *Service) enrol(ctx context.Context, e control.EnrollmentRequest) (*control.EnrollmentResponse, error) {
 	key, err := keyOf(e.Request)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s *Service) enrol(ctx context.Context, e control.Enrolment) (*control.Enro
 		return nil, unavailable("nothing can be signed now", err)
 	}
 	s.Log.Info("a certificate was given out", "namespace", holder.namespace, "pod", holder.pod, "groups", groups)
-	return &control.Enrolled{Certificate: string(cert), Authorities: string(bundle), Documents: documents}, nil
+	return &control.EnrollmentResponse{Certificate: string(cert), Authorities: string(bundle), Documents: documents}, nil
 }
 
 // holder is the pod that a token is bound to.

@@ -204,7 +204,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	spoilt, _ := pem.Decode([]byte(s.request))
 	spoilt.Bytes[len(spoilt.Bytes)-1] ^= 1
 	in := func(request string) string {
-		text, err := json.Marshal(control.Enrolment{Token: token, Request: request})
+		text, err := json.Marshal(control.EnrollmentRequest{Token: token, Request: request})
 		if err != nil {
 			t.Fatal(err)
 		}

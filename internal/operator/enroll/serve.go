@@ -36,7 +36,7 @@ func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(control.CertificatesPath, h)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusNotFound, control.Refusal{Error: "there is only POST " + control.CertificatesPath})
+		answer(w, http.StatusNotFound, control.ErrorResponse{Error: "there is only POST " + control.CertificatesPath})
 	})
 	return mux
 }
@@ -49,7 +49,7 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		answer(w, http.StatusMethodNotAllowed, control.Refusal{Error: "POST an enrolment here"})
+		answer(w, http.StatusMethodNotAllowed, control.ErrorResponse{Error: "POST an enrolment here"})
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -63,14 +63,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		}
 		h.service.Log.Log(ctx, level, "an enrolment was refused", "from", r.RemoteAddr, "status", status, "error", err)
-		answer(w, status, control.Refusal{Error: reason})
+		answer(w, status, control.ErrorResponse{Error: reason})
 		return
 	}
 	answer(w, http.StatusOK, enrolled)
 }
 
-func (h *handler) enrol(ctx context.Context, body io.Reader) (*control.Enrolled, error) {
-	var e control.Enrolment
+func (h *handler) enrol(ctx context.Context, body io.Reader) (*control.EnrollmentResponse, error) {
+	var e control.EnrollmentRequest
 	if err := decode(body, &e); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (h *handler) enrol(ctx context.Context, body io.Reader) (*control.Enrolled,
 	return h.service.enrol(ctx, e)
 }
 
-func decode(body io.Reader, into *control.Enrolment) error {
+func decode(body io.Reader, into *control.EnrollmentRequest) error {
 	text, err := io.ReadAll(body)
 	var large *http.MaxBytesError
 	switch {

@@ -183,16 +183,16 @@ func (s *stage) token(pod *corev1.Pod, audience string) string {
 }
 
 // post enrols, and returns the status with either answer.
-func (s *stage) post(token string) (int, control.Enrolled, string) {
+func (s *stage) post(token string) (int, control.EnrollmentResponse, string) {
 	s.t.Helper()
-	body, err := json.Marshal(control.Enrolment{Token: token, Request: s.request})
+	body, err := json.Marshal(control.EnrollmentRequest{Token: token, Request: s.request})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return s.send(http.MethodPost, s.url, body)
 }
 
-func (s *stage) send(method, url string, body []byte) (int, control.Enrolled, string) {
+func (s *stage) send(method, url string, body []byte) (int, control.EnrollmentResponse, string) {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, url, bytes.NewReader(body))
 	if err != nil {
@@ -207,8 +207,8 @@ func (s *stage) send(method, url string, body []byte) (int, control.Enrolled, st
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var enrolled control.Enrolled
-	var refusal control.Refusal
+	var enrolled control.EnrollmentResponse
+	var refusal control.ErrorResponse
 	if response.StatusCode == http.StatusOK {
 		err = json.Unmarshal(text, &enrolled)
 	} else {
@@ -221,7 +221,7 @@ func (s *stage) send(method, url string, body []byte) (int, control.Enrolled, st
 }
 
 // names are those of a certificate that is in order.
-func (s *stage) names(e control.Enrolled) string {
+func (s *stage) names(e control.EnrollmentResponse) string {
 	s.t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(s.key)
 	if err != nil {

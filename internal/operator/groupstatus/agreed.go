@@ -95,7 +95,7 @@ func (h *hearing) coordinatorsDiffer() (found finding, again time.Time) {
 		if len(s.pods) == 1 {
 			verb = "says"
 		}
-		return fmt.Sprintf("%s %s that %s leads in term %d", membership.Few(s.pods), verb, s.what, s.order)
+		return fmt.Sprintf("%s %s that %s leads in term %d", membership.Abbreviate(s.pods), verb, s.what, s.order)
 	})), again
 }
 
@@ -128,7 +128,7 @@ func goBy(pods []string) string {
 	if len(pods) == 1 {
 		return pods[0] + " goes"
 	}
-	return membership.Few(pods) + " go"
+	return membership.Abbreviate(pods) + " go"
 }
 
 func (h *hearing) settingsDiffer() finding {

@@ -40,7 +40,7 @@ func TestConditions(t *testing.T) {
 		"all is well": {
 			3, func(*scene) {},
 			wanted{
-				"True Well: all is well", "True Elected: c leads in term 130896001", "True Agreed: all agents say the same",
+				"True Healthy: all is well", "True Elected: c leads in term 130896001", "True Agreed: all agents say the same",
 				"True Connected: the agent of each member is heard",
 			},
 		},
@@ -58,7 +58,7 @@ func TestConditions(t *testing.T) {
 				"three would do, and one of them can have priority 0"},
 		},
 		"two members and no majority": {
-			2, func(s *scene) { s.Group.Spec.Safety.Mode = v1.Available }, wanted{ready: "True Well: all is well"},
+			2, func(s *scene) { s.Group.Spec.Safety.Mode = v1.Available }, wanted{ready: "True Healthy: all is well"},
 		},
 		"no pods at all": {
 			3, func(s *scene) { s.gone("a"); s.gone("b"); s.gone("c") },
@@ -121,15 +121,15 @@ func TestConditions(t *testing.T) {
 			3, func(s *scene) {
 				s.name("", s.names...)
 				for _, name := range s.names {
-					s.said(name).Standing = false
+					s.said(name).Eligible = false
 				}
 			},
-			wanted{elected: "False NobodyStands: no live member stands: a, b and c are kept from it by their applications, or by the operator: see processes"},
+			wanted{elected: "False NoEligibleMember: no live member stands: a, b and c are kept from it by their applications, or by the operator: see processes"},
 		},
 		"one might stand whose agent isn't heard": {
 			3, func(s *scene) {
 				s.name("", s.names...)
-				s.said("a").Standing, s.said("b").Standing = false, false
+				s.said("a").Eligible, s.said("b").Eligible = false, false
 				s.lose("c")
 			},
 			wanted{elected: "False Electing: an election is under way"},
@@ -140,7 +140,7 @@ func TestConditions(t *testing.T) {
 				s.name("", s.names...)
 				s.kill("c")
 			},
-			wanted{elected: "False NobodyStands: no member with a priority above 0 is up"},
+			wanted{elected: "False NoEligibleMember: no member with a priority above 0 is up"},
 		},
 		"a member is down": {
 			3, func(s *scene) { s.kill("a") },
@@ -174,28 +174,34 @@ func TestConditions(t *testing.T) {
 			wanted{ready: "False Adopting: the agents go over to version 2 of the list of members"},
 		},
 		"what agents mount can't be written": {
-			3, func(s *scene) { s.Unpublished = "write ConfigMap conclave-ledger: exceeded quota" },
+			3, func(s *scene) { s.PublishError = "write ConfigMap conclave-ledger: exceeded quota" },
 			wanted{
-				ready:   "False NotWritten: agents go on with what they have: the operator can't write ConfigMap conclave-ledger: exceeded quota",
+				ready:   "False WriteFailed: agents go on with what they have: the operator can't write ConfigMap conclave-ledger: exceeded quota",
 				elected: "True Elected: c leads in term 130896001",
 			},
 		},
 		"the Service can't be written": {
-			3, func(s *scene) { s.Unrouted = "write Service front: denied" },
-			wanted{ready: "False NotWritten: traffic may go to the wrong pod: the operator can't write Service front: denied"},
+			3, func(s *scene) { s.RoutingError = "write Service front: denied" },
+			wanted{ready: "False WriteFailed: traffic may go to the wrong pod: the operator can't write Service front: denied"},
 		},
 		"the Service is somebody else's": {
-			3, func(s *scene) { s.ServiceTaken = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
-			wanted{ready: "False ServiceTaken: Service front is somebody else's: give spec.service another name, or delete that Service"},
+			3, func(s *scene) { s.ServiceConflict = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
+			wanted{ready: "False ServiceConflict: Service front is somebody else's: give spec.service another name, or delete that Service"},
 		},
 		"the Service selects pods itself": {
-			3, func(s *scene) { s.ServiceSelects = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
-			wanted{ready: "False ServiceTaken: Service front has a selector, so it leads to every pod that this finds: " +
+			3, func(s *scene) {
+				s.ServiceHasSelector = true
+				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
+			},
+			wanted{ready: "False ServiceConflict: Service front has a selector, so it leads to every pod that this finds: " +
 				"give spec.service another name, or delete that Service, and it is made without"},
 		},
 		"the EndpointSlice is somebody else's": {
-			3, func(s *scene) { s.SliceTaken = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
-			wanted{ready: "False ServiceTaken: EndpointSlice front-conclave is somebody else's: give spec.service another name, or delete that EndpointSlice"},
+			3, func(s *scene) {
+				s.EndpointSliceConflict = true
+				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
+			},
+			wanted{ready: "False ServiceConflict: EndpointSlice front-conclave is somebody else's: give spec.service another name, or delete that EndpointSlice"},
 		},
 		"the selector finds too many, and the list there is goes on": {
 			3, func(s *scene) { s.Problem = &membership.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"} },
@@ -206,7 +212,7 @@ func TestConditions(t *testing.T) {
 		},
 		"the selector finds nobody, and there has been no list": {
 			3, func(s *scene) {
-				s.List, s.Heard = nil, nil
+				s.List, s.Agents = nil, nil
 				s.Problem = &membership.Problem{Reason: v1.ReasonNoMembers, Message: "nobody"}
 			},
 			wanted{
@@ -217,7 +223,7 @@ func TestConditions(t *testing.T) {
 		"a selected pod has no agent, and there has been no list": {
 			3, func(s *scene) {
 				s.selector()
-				s.List, s.Heard = nil, nil
+				s.List, s.Agents = nil, nil
 				s.Pods["a"].Spec.InitContainers = nil
 			},
 			wanted{ready: "Unknown NoReports: a runs without an agent: put the label conclave.dev/agent: enabled and the annotation " +
@@ -284,8 +290,8 @@ func (s *scene) selector() {
 func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 	s := newScene(3)
 	s.Problem = &membership.Problem{Reason: v1.ReasonInvalidMembers, Message: "invalid"}
-	s.Unpublished, s.Unrouted = "write it", "write another"
-	s.ServiceTaken, s.Group.Spec.Service = true, &v1.CoordinatorService{Name: "front"}
+	s.PublishError, s.RoutingError = "write it", "write another"
+	s.ServiceConflict, s.Group.Spec.Service = true, &v1.CoordinatorService{Name: "front"}
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
 	}
@@ -297,10 +303,10 @@ func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 		mend func()
 	}{
 		{v1.ReasonInvalidMembers, func() { s.Problem = nil }},
-		{v1.ReasonNotWritten, func() { s.Unpublished = "" }},
+		{v1.ReasonWriteFailed, func() { s.PublishError = "" }},
 		{v1.ReasonNoReports, func() {
-			for name, heard := range s.Heard {
-				s.Heard[name] = Heard{Connected: true, Report: heard.Report}
+			for name, heard := range s.Agents {
+				s.Agents[name] = AgentState{Connected: true, Report: heard.Report}
 			}
 			s.name("", s.names...)
 		}},
@@ -308,13 +314,13 @@ func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 		{v1.ReasonDisagreement, func() { s.said("b").Digest = "d" }},
 		{v1.ReasonMembersDown, func() { s.List.Members = s.List.Members[:1] }},
 		{v1.ReasonAdopting, func() { s.List.State = v1.ListSettled; s.said("a").Version = 2 }},
-		{v1.ReasonServiceTaken, func() { s.ServiceTaken = false }},
-		{v1.ReasonNotWritten, func() { s.Unrouted = "" }},
+		{v1.ReasonServiceConflict, func() { s.ServiceConflict = false }},
+		{v1.ReasonWriteFailed, func() { s.RoutingError = "" }},
 		{v1.ReasonNoFailover, func() {
 			s.List.Members = s.Group.Spec.Members
 			s.said("b").Version, s.said("c").Version = 2, 2
 		}},
-		{v1.ReasonWell, nil},
+		{v1.ReasonHealthy, nil},
 	} {
 		r := s.make()
 		if got := r.Status.Conditions[0]; got.Reason != string(step.want) {

@@ -44,7 +44,7 @@ func (h *hearing) claims() []claim {
 	}
 	// One alone may lie about a term to come, or have a wrong clock, and a term that
 	// is in the status stays; but the wrong clock may be ours.
-	soon := membership.Reading(h.Now.Add(time.Minute))
+	soon := membership.CurrentTerm(h.Now.Add(time.Minute))
 	all = slices.DeleteFunc(all, func(c claim) bool {
 		return h.guarded() && c.term > soon && len(c.by) <= len(h.members)/2
 	})

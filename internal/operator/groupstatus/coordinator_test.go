@@ -114,7 +114,7 @@ func TestWhoLeads(t *testing.T) {
 			change: func(s *scene) {
 				said := s.said("a")
 				s.restartOperator()
-				s.Heard["a"] = Heard{Connected: true, Report: said}
+				s.Agents["a"] = AgentState{Connected: true, Report: said}
 				s.name("", "a")
 			},
 			want: "nobody",
@@ -173,7 +173,7 @@ func TestRestartOfTheOperatorChangesNothing(t *testing.T) {
 		"all is well":          func(*scene) {},
 		"one is down":          func(s *scene) { s.gone("b") },
 		"one can't be reached": func(s *scene) { s.lose("a") },
-		"one doesn't stand":    func(s *scene) { s.said("d").Standing = false },
+		"one doesn't stand":    func(s *scene) { s.said("d").Eligible = false },
 		"two sides":            func(s *scene) { s.Group.Spec.Safety.Mode = v1.Available; s.term++; s.name("d", "c", "d") },
 		"nobody leads":         func(s *scene) { s.name("", s.names...); s.kill("e"); s.kill("d"); s.kill("c") },
 		"the list is being adopted": func(s *scene) {
@@ -191,14 +191,14 @@ func TestRestartOfTheOperatorChangesNothing(t *testing.T) {
 			s.make()
 			s.at(2 * time.Minute)
 			want := s.make().Status
-			heard := s.Heard
+			heard := s.Agents
 			order := append([]string{""}, s.names...)
 			for range 5 {
 				s.restartOperator()
 				s.Now = s.Now.Add(time.Minute)
 				for _, name := range order {
 					if had, ok := heard[name]; ok {
-						s.Heard[name] = had
+						s.Agents[name] = had
 					}
 					r := s.make()
 					expect(t, "after "+name, table(&r.Status)+leader(&r.Status)+told(r.Events), table(&want)+leader(&want))

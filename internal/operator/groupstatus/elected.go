@@ -106,15 +106,15 @@ func (h *hearing) nobodyStands() finding {
 			continue
 		}
 		own, speaks := h.voiceOf[row.Pod]
-		if !speaks || own.Standing {
+		if !speaks || own.Eligible {
 			return finding{}
 		}
 		unwilling = append(unwilling, row.Pod)
 	}
 	if len(unwilling) == 0 {
-		return bad(v1.ReasonNobodyStands, "no member with a priority above 0 is up")
+		return bad(v1.ReasonNoEligibleMember, "no member with a priority above 0 is up")
 	}
-	return bad(v1.ReasonNobodyStands, fmt.Sprintf("no live member stands: %s kept from it by %s",
+	return bad(v1.ReasonNoEligibleMember, fmt.Sprintf("no live member stands: %s kept from it by %s",
 		are(unwilling), "their applications, or by the operator: see processes"))
 }
 
@@ -123,5 +123,5 @@ func are(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is"
 	}
-	return membership.Few(names) + " are"
+	return membership.Abbreviate(names) + " are"
 }

@@ -67,8 +67,8 @@ func TestStory(t *testing.T) {
 		if step.again > 0 {
 			want = noon.Add(step.again)
 		}
-		if !r.Again.Equal(want) {
-			t.Errorf("%s: wants to look again at %v, not at %v", step.sentence, r.Again, want)
+		if !r.RequeueAt.Equal(want) {
+			t.Errorf("%s: wants to look again at %v, not at %v", step.sentence, r.RequeueAt, want)
 		}
 	}
 }
@@ -78,11 +78,11 @@ func TestPatienceIsTheGroups(t *testing.T) {
 	s.Group.Spec.Timing.HeartbeatMillis = 1000
 	s.make()
 	s.name("", s.names...)
-	if got := s.make().Again.Sub(noon); got != 5*time.Second {
+	if got := s.make().RequeueAt.Sub(noon); got != 5*time.Second {
 		t.Errorf("four heartbeats are over after %v", got)
 	}
 	s.Group.Spec.Timing.PatienceMillis = new(int32(1500))
-	if got := s.make().Again.Sub(noon); got != 2500*time.Millisecond {
+	if got := s.make().RequeueAt.Sub(noon); got != 2500*time.Millisecond {
 		t.Errorf("the patience is over after %v", got)
 	}
 }
@@ -108,7 +108,7 @@ func TestDivision(t *testing.T) {
 	expect(t, "at once", told(r.Events), "Normal CoordinatorElected: b leads in term 130896002, after e")
 	expect(t, "at once", shown(&r.Status, v1.Agreed), "True Agreed: all agents say the same")
 	expect(t, "at once", table(&r.Status), "e Unknown (Disputed), d Unknown (Disputed), c Unknown (Disputed), b Coordinator, a Normal")
-	s.Now = r.Again
+	s.Now = r.RequeueAt
 	r = s.make()
 	const both = "a and b say that b leads in term 130896002; c, d and e say that e leads in term 130896001"
 	expect(t, "after a while", shown(&r.Status, v1.Agreed), "False CoordinatorsDiffer: "+both)
@@ -123,7 +123,7 @@ func TestDivision(t *testing.T) {
 	}
 	s.name("e", s.names...)
 	r = s.make()
-	expect(t, "healed", shown(&r.Status, v1.Ready), "True Well: all is well")
+	expect(t, "healed", shown(&r.Status, v1.Ready), "True Healthy: all is well")
 	expect(t, "healed", table(&r.Status), "e Coordinator, d Normal, c Normal, b Normal, a Normal")
 	expect(t, "healed", told(r.Events), "Normal CoordinatorElected: e leads in term 130896003, after b")
 }
@@ -142,7 +142,7 @@ func TestStoppedCoordinator(t *testing.T) {
 	r := s.make()
 	expect(t, "leads", leader(&r.Status), "d")
 	expect(t, "table", table(&r.Status), "e Unknown (Disputed), d Coordinator, c Normal, b Normal, a Normal")
-	s.Now = r.Again
+	s.Now = r.RequeueAt
 	r = s.make()
 	expect(t, "agreed", shown(&r.Status, v1.Agreed), "False CoordinatorsDiffer: a, b, c and 1 more say that d leads in term 130896002; "+
 		"e says that e leads in term 130896001")

@@ -54,8 +54,8 @@ func listen(f Facts) *hearing {
 			h.before[m.Pod] = m
 		}
 	}
-	for _, pod := range slices.Sorted(maps.Keys(f.Heard)) {
-		if report := f.Heard[pod].Report; f.Heard[pod].Connected && report != nil && h.counts(pod, report) {
+	for _, pod := range slices.Sorted(maps.Keys(f.Agents)) {
+		if report := f.Agents[pod].Report; f.Agents[pod].Connected && report != nil && h.counts(pod, report) {
 			h.voices = append(h.voices, voice{pod, report})
 			h.voiceOf[pod] = h.voices[len(h.voices)-1]
 		}
@@ -71,7 +71,7 @@ const skew = 24 * time.Hour
 // counts reports whether an agent has a say: it speaks of this group, is a
 // member by a list that is still in force, and goes by such a list.
 func (h *hearing) counts(pod string, said *control.Report) bool {
-	if said.UID != string(h.Group.UID) || int64(min(said.Term, membership.MaxTerm+1)) > membership.Reading(h.Now.Add(skew)) {
+	if said.UID != string(h.Group.UID) || int64(min(said.Term, membership.MaxTerm+1)) > membership.CurrentTerm(h.Now.Add(skew)) {
 		return false
 	}
 	oldest := h.List.Version
@@ -101,13 +101,13 @@ func (h *hearing) present(name string) bool {
 
 // unaskedYet reports whether a pod must have an agent that hasn't been asked.
 func (h *hearing) unaskedYet(name string) bool {
-	heard := h.Heard[name]
+	heard := h.Agents[name]
 	return !heard.Connected && heard.Problem == "" && h.present(name) && h.askable(h.Pods[name])
 }
 
 // askable reports whether a pod should have an agent that answers.
 func (h *hearing) askable(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && hasAgent(pod) && membership.Names(pod, h.Group.Name)
+	return pod.Status.Phase == corev1.PodRunning && hasAgent(pod) && membership.NamesGroup(pod, h.Group.Name)
 }
 
 func hasAgent(pod *corev1.Pod) bool {

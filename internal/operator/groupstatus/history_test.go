@@ -66,7 +66,7 @@ func (h *history) happen() {
 	case 2:
 		h.lose(name)
 	case 3:
-		delete(h.Heard, name)
+		delete(h.Agents, name)
 	case 4:
 		h.pod(name)
 	case 5:
@@ -97,7 +97,7 @@ func (h *history) speak(name string) {
 	case 1:
 		said.Version = uint32(max(1, h.List.Version-int64(h.rng.IntN(3))))
 	case 2:
-		said.Standing, said.Withheld = h.rng.IntN(2) == 0, h.rng.IntN(2) == 0
+		said.Eligible, said.Excluded = h.rng.IntN(2) == 0, h.rng.IntN(2) == 0
 	case 3:
 		said.Digest = []string{"d", "d", "other"}[h.rng.IntN(3)]
 	case 4:
@@ -166,7 +166,7 @@ func (h *history) look() {
 	h.checkTerms(before, &first.Status)
 	h.checkTable(&first.Status)
 	h.checkOrders(&first)
-	if !first.Again.IsZero() && !first.Again.After(h.Now) {
+	if !first.RequeueAt.IsZero() && !first.RequeueAt.After(h.Now) {
 		t.Error("wants to look again at once, for ever")
 	}
 	// What the API server keeps is a little less precise.
@@ -227,22 +227,22 @@ func (h *history) checkTable(status *v1.ElectionGroupStatus) {
 func (h *history) checkOrders(r *Result) {
 	able, allowed := 0, 0
 	for _, row := range r.Status.Processes {
-		heard := h.Heard[row.Pod]
+		heard := h.Agents[row.Pod]
 		if said := heard.Report; heard.Connected && said != nil && said.UID == string(uid) && row.Priority > 0 && isUp(&row) {
-			may, changed := r.Standing[row.Pod]
-			if said.Standing || said.Withheld {
+			may, changed := r.Eligibility[row.Pod]
+			if said.Eligible || said.Excluded {
 				able++
-				if changed && may || !changed && !said.Withheld {
+				if changed && may || !changed && !said.Excluded {
 					allowed++
 				}
 			}
 		}
 	}
 	// An agent that goes by an old list has no say, and isn't told anything.
-	if able > 0 && allowed == 0 && len(r.Standing) > 0 {
-		for name, may := range r.Standing {
+	if able > 0 && allowed == 0 && len(r.Eligibility) > 0 {
+		for name, may := range r.Eligibility {
 			if !may {
-				h.t.Errorf("%s is kept from standing, and nobody else could lead: %s", name, sorted(r.Standing))
+				h.t.Errorf("%s is kept from standing, and nobody else could lead: %s", name, sorted(r.Eligibility))
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // coordinator out of the status until tomorrow, nor out of the next list's floor.
 func TestTermOfTomorrowTakesAMajority(t *testing.T) {
 	s := newScene(5)
-	tomorrow := uint64(membership.Reading(noon)) + 23*3600*10
+	tomorrow := uint64(membership.CurrentTerm(noon)) + 23*3600*10
 	said := s.said("a")
 	said.Coordinator, said.Term = "a", tomorrow
 	status := Make(s.Facts).Status

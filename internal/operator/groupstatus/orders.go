@@ -61,13 +61,13 @@ func (h *hearing) standing() map[string]bool {
 	for i := range h.rows {
 		row := &h.rows[i]
 		own, speaks := h.voiceOf[row.Pod]
-		if speaks && isUp(row) && row.Priority > 0 && (own.Standing || own.Withheld) {
+		if speaks && isUp(row) && row.Priority > 0 && (own.Eligible || own.Excluded) {
 			best = min(best, h.outlook(row.Pod))
 		}
 	}
 	for _, v := range h.voices {
 		withhold := h.outlook(v.pod) > best && h.priority(v.pod) > 0
-		if withhold != v.Withheld {
+		if withhold != v.Excluded {
 			orders[v.pod] = !withhold
 		}
 	}
@@ -78,10 +78,10 @@ func (h *hearing) standing() map[string]bool {
 // are no members of by any list in force. While there is no list, nobody knows
 // that of a member: it may have been lost, as may the one that has overtaken it.
 func (h *hearing) leavers() []string {
-	known := h.List != nil && !h.Overtaken
+	known := h.List != nil && !h.StatusBehind
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(h.Heard)) {
-		heard := h.Heard[name]
+	for _, name := range slices.Sorted(maps.Keys(h.Agents)) {
+		heard := h.Agents[name]
 		if heard.Connected && heard.Report != nil && (heard.Report.UID != string(h.Group.UID) || known && !h.isMember(name)) {
 			all = append(all, name)
 		}

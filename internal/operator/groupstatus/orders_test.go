@@ -66,10 +66,10 @@ func TestStanding(t *testing.T) {
 		"all pods":                     {func(s *scene) { deleted(s, "a", "b", "c") }, ""},
 		"a node is better than no pod": {func(s *scene) { deleted(s, "b", "c"); cordoned(s, "a") }, "b=false c=false"},
 		"what has been told isn't told again": {
-			func(s *scene) { cordoned(s, "c"); s.said("c").Withheld, s.said("c").Standing = true, false }, "",
+			func(s *scene) { cordoned(s, "c"); s.said("c").Excluded, s.said("c").Eligible = true, false }, "",
 		},
 		"the node is back": {
-			func(s *scene) { s.said("c").Withheld, s.said("c").Standing = true, false }, "c=true",
+			func(s *scene) { s.said("c").Excluded, s.said("c").Eligible = true, false }, "c=true",
 		},
 		"nobody else is up": {
 			func(s *scene) { cordoned(s, "c"); s.kill("a"); s.kill("b") }, "",
@@ -77,7 +77,7 @@ func TestStanding(t *testing.T) {
 		"nobody else is up any more": {
 			func(s *scene) {
 				cordoned(s, "c")
-				s.said("c").Withheld, s.said("c").Standing = true, false
+				s.said("c").Excluded, s.said("c").Eligible = true, false
 				s.kill("a")
 				s.kill("b")
 			}, "c=true",
@@ -85,13 +85,13 @@ func TestStanding(t *testing.T) {
 		"who was kept from it is better than one that is deleted": {
 			func(s *scene) {
 				cordoned(s, "c")
-				s.said("c").Withheld, s.said("c").Standing = true, false
+				s.said("c").Excluded, s.said("c").Eligible = true, false
 				s.kill("a")
 				deleted(s, "b")
 			}, "b=false c=true",
 		},
 		"nobody else would stand": {
-			func(s *scene) { cordoned(s, "c"); s.said("a").Standing, s.said("b").Standing = false, false }, "",
+			func(s *scene) { cordoned(s, "c"); s.said("a").Eligible, s.said("b").Eligible = false, false }, "",
 		},
 		"the others never stand": {
 			func(s *scene) { cordoned(s, "c"); s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 }, "",
@@ -116,7 +116,7 @@ func TestStanding(t *testing.T) {
 			s := newScene(3)
 			s.make()
 			c.change(s)
-			expect(t, "orders", sorted(s.make().Standing), c.want)
+			expect(t, "orders", sorted(s.make().Eligibility), c.want)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestLeave(t *testing.T) {
 	s.run("x")
 	s.hear("x")
 	s.said("a").UID = "old"
-	s.Heard["y"] = Heard{Connected: true}
+	s.Agents["y"] = AgentState{Connected: true}
 	s.hear("z").UID = "old"
 	s.lose("z")
 	expect(t, "who isn't a member, or of an earlier group", strings.Join(s.make().Leave, " "), "a x")
@@ -137,9 +137,9 @@ func TestLeave(t *testing.T) {
 	expect(t, "c isn't told before the list has settled", strings.Join(s.make().Leave, " "), "x")
 	s.List.State = v1.ListSettled
 	expect(t, "and then it is", strings.Join(s.make().Leave, " "), "c x")
-	s.Overtaken = true
+	s.StatusBehind = true
 	expect(t, "nor is anybody while agents go by a newer list", strings.Join(s.make().Leave, " "), "")
-	s.Overtaken, s.List = false, nil
+	s.StatusBehind, s.List = false, nil
 	expect(t, "without a list nobody is", strings.Join(s.make().Leave, " "), "")
 	s.said("a").UID, s.said("x").UID = "old", "old"
 	expect(t, "but those in an earlier group", strings.Join(s.make().Leave, " "), "a x")

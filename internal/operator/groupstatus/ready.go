@@ -16,7 +16,7 @@ func (h *hearing) connected() finding {
 		return h.noMembers()
 	}
 	by := map[v1.ProcessReason][]string{}
-	selected := membership.Selection(h.Group)
+	selected := membership.Selects(h.Group)
 	for name, pod := range h.Pods {
 		if !h.isIn(name) && selected(pod) && pod.DeletionTimestamp == nil {
 			row := v1.Process{Pod: name}
@@ -27,7 +27,7 @@ func (h *hearing) connected() finding {
 	for i := range h.rows {
 		row := &h.rows[i]
 		reason := row.Reason
-		if reason == v1.ProcessPodTerminating && !h.Heard[row.Pod].Connected {
+		if reason == v1.ProcessPodTerminating && !h.Agents[row.Pod].Connected {
 			reason = v1.ProcessUnreachable
 		}
 		by[reason] = append(by[reason], row.Pod)
@@ -52,7 +52,7 @@ func areRunning(pods []string) string {
 	if len(pods) == 1 {
 		return pods[0] + " runs"
 	}
-	return membership.Few(pods) + " run"
+	return membership.Abbreviate(pods) + " run"
 }
 
 func (h *hearing) podsMissing(names []string) finding {
@@ -60,17 +60,17 @@ func (h *hearing) podsMissing(names []string) finding {
 	case len(names) == 0:
 		return finding{}
 	case h.Group.Spec.Selector != nil:
-		return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: %s", membership.Few(names)))
+		return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: %s", membership.Abbreviate(names)))
 	}
-	return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: make %s, or take them out of spec.members", membership.Few(names)))
+	return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: make %s, or take them out of spec.members", membership.Abbreviate(names)))
 }
 
 func outOfReach(by map[v1.ProcessReason][]string) finding {
 	if names := by[v1.ProcessUnreachable]; len(names) > 0 {
-		return bad(v1.ReasonUnreachable, fmt.Sprintf("the operator doesn't hear the agents of %s: see processes", membership.Few(names)))
+		return bad(v1.ReasonUnreachable, fmt.Sprintf("the operator doesn't hear the agents of %s: see processes", membership.Abbreviate(names)))
 	}
 	if names := by[v1.ProcessPodPending]; len(names) > 0 {
-		return bad(v1.ReasonUnreachable, fmt.Sprintf("pods aren't running yet: %s", membership.Few(names)))
+		return bad(v1.ReasonUnreachable, fmt.Sprintf("pods aren't running yet: %s", membership.Abbreviate(names)))
 	}
 	return finding{}
 }
@@ -94,7 +94,7 @@ func (h *hearing) ready(elected, agreed, connected finding) finding {
 		func() finding { return h.leaderless(elected) },
 		func() finding { return divided(agreed) },
 		h.membersDown, h.adopting, h.serviceTaken, h.unrouted, h.noFailover,
-		always(good(v1.ReasonWell, "all is well")),
+		always(good(v1.ReasonHealthy, "all is well")),
 	)
 }
 
@@ -106,10 +106,10 @@ func (h *hearing) problem() finding {
 }
 
 func (h *hearing) unpublished() finding {
-	if h.Unpublished == "" {
+	if h.PublishError == "" {
 		return finding{}
 	}
-	return bad(v1.ReasonNotWritten, "agents go on with what they have: the operator can't "+h.Unpublished)
+	return bad(v1.ReasonWriteFailed, "agents go on with what they have: the operator can't "+h.PublishError)
 }
 
 func (h *hearing) unheard(connected finding) finding {
@@ -144,7 +144,7 @@ func (h *hearing) membersDown() finding {
 	if len(down) == 0 {
 		return finding{}
 	}
-	return bad(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members are down: %s", len(down), len(h.rows), membership.Few(down)))
+	return bad(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members are down: %s", len(down), len(h.rows), membership.Abbreviate(down)))
 }
 
 func (h *hearing) adopting() finding {
@@ -157,22 +157,22 @@ func (h *hearing) adopting() finding {
 func (h *hearing) serviceTaken() finding {
 	const taken = "%s %s is somebody else's: give spec.service another name, or delete that %[1]s"
 	switch {
-	case h.ServiceTaken:
-		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "Service", h.Group.Spec.Service.Name))
-	case h.ServiceSelects:
-		return bad(v1.ReasonServiceTaken, fmt.Sprintf("Service %s has a selector, so it leads to every pod that this finds: "+
+	case h.ServiceConflict:
+		return bad(v1.ReasonServiceConflict, fmt.Sprintf(taken, "Service", h.Group.Spec.Service.Name))
+	case h.ServiceHasSelector:
+		return bad(v1.ReasonServiceConflict, fmt.Sprintf("Service %s has a selector, so it leads to every pod that this finds: "+
 			"give spec.service another name, or delete that Service, and it is made without", h.Group.Spec.Service.Name))
-	case h.SliceTaken:
-		return bad(v1.ReasonServiceTaken, fmt.Sprintf(taken, "EndpointSlice", membership.EndpointSliceName(h.Group)))
+	case h.EndpointSliceConflict:
+		return bad(v1.ReasonServiceConflict, fmt.Sprintf(taken, "EndpointSlice", membership.EndpointSliceName(h.Group)))
 	}
 	return finding{}
 }
 
 func (h *hearing) unrouted() finding {
-	if h.Unrouted == "" {
+	if h.RoutingError == "" {
 		return finding{}
 	}
-	return bad(v1.ReasonNotWritten, "traffic may go to the wrong pod: the operator can't "+h.Unrouted)
+	return bad(v1.ReasonWriteFailed, "traffic may go to the wrong pod: the operator can't "+h.RoutingError)
 }
 
 func (h *hearing) noFailover() finding {

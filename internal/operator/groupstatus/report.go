@@ -6,7 +6,7 @@
 // what the operator supposes from the pods. What nobody says anything about is
 // Unknown, and the pod only explains why.
 //
-//	Heard -> voices -> coordinator -> rows -> conditions -> events
+//	AgentState -> voices -> coordinator -> rows -> conditions -> events
 //	                        \-> roles     \-> standing
 //
 // All that is remembered is in the status. So it makes no difference whether the
@@ -24,14 +24,14 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Heard is the agent of one pod as the operator hears it. One with neither a
-// stream nor a Problem hasn't been asked yet, like a pod that Facts.Heard lacks.
-type Heard struct {
+// AgentState is the agent of one pod as the operator hears it. One with neither a
+// stream nor a Problem hasn't been asked yet, like a pod that Facts.AgentState lacks.
+type AgentState struct {
 	// Connected: its stream is open and current.
 	Connected bool
-	// Outside: it can't take part in the group, since its pod didn't name it when
+	// NotInGroup: it can't take part in the group, since its pod didn't name it when
 	// it was made.
-	Outside bool
+	NotInGroup bool
 	// Problem is why it isn't.
 	Problem string
 	// Report is the last one under this group's name, nil if there is none.
@@ -41,22 +41,22 @@ type Heard struct {
 // Facts are all that a report is made from.
 type Facts struct {
 	Group *v1.ElectionGroup
-	// List, Problem, Overtaken and what is taken are those of the plan.
-	List                                     *v1.MemberList
-	Problem                                  *membership.Problem
-	Overtaken                                bool
-	ServiceTaken, ServiceSelects, SliceTaken bool
-	// Unpublished is what was refused of the operator's when it wrote what agents
-	// mount, and Unrouted when it wrote the Service or role labels; "" if nothing was.
-	Unpublished, Unrouted string
+	// List, Problem, StatusBehind and what is taken are those of the plan.
+	List                                                       *v1.MemberList
+	Problem                                                    *membership.Problem
+	StatusBehind                                               bool
+	ServiceConflict, ServiceHasSelector, EndpointSliceConflict bool
+	// PublishError is what was refused of the operator's when it wrote what agents
+	// mount, and RoutingError when it wrote the Service or role labels; "" if nothing was.
+	PublishError, RoutingError string
 	// Pods, by name, may concern the group: members, selected pods, and those
 	// that have its role label. Nodes are theirs, by name.
 	Pods  map[string]*corev1.Pod
 	Nodes map[string]*corev1.Node
-	// Heard are the agents by the names of their pods: of members, of selected
+	// AgentState are the agents by the names of their pods: of members, of selected
 	// pods, and of all other pods that report the group.
-	Heard map[string]Heard
-	Now   time.Time
+	Agents map[string]AgentState
+	Now    time.Time
 }
 
 // Result is what the facts amount to.
@@ -65,17 +65,17 @@ type Result struct {
 	Status v1.ElectionGroupStatus
 	// Roles are the values of the role label by pod, "" where it has to go.
 	Roles map[string]string
-	// Standing is what an agent has to be told, where it isn't what it reports.
-	Standing map[string]bool
+	// Eligibility is what an agent has to be told, where it isn't what it reports.
+	Eligibility map[string]bool
 	// Leave are the pods whose agents must leave the group that they report: the
 	// one of the UID in their Report.
 	Leave  []string
 	Events []Event
 	// Coordinator is whose pod the Service leads to, "" if to nobody's.
 	Coordinator string
-	// Again is when to look again although nothing has been heard. If it is zero,
+	// RequeueAt is when to look again although nothing has been heard. If it is zero,
 	// that isn't needed.
-	Again time.Time
+	RequeueAt time.Time
 }
 
 // Event is something that has changed, in the terms of a Kubernetes Event.
@@ -101,7 +101,7 @@ func Make(f Facts) Result {
 	status.Members, status.ReadyMembers = new(int32(len(h.rows))), new(int32(h.up()))
 	again := h.judge(&status.Conditions)
 	result := Result{
-		Status: *status, Roles: h.roles(), Standing: h.standing(), Leave: h.leavers(), Again: again,
+		Status: *status, Roles: h.roles(), Eligibility: h.standing(), Leave: h.leavers(), RequeueAt: again,
 		Events: Events(&f.Group.Status, status),
 	}
 	if c := h.coordinator; c != nil && h.present(c.Pod) {

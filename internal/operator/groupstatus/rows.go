@@ -120,7 +120,7 @@ func (h *hearing) status(pod string, others verdict) v1.ProcessStatus {
 
 // explain says why a row is as it is, where that needs an explanation.
 func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, string) {
-	pod, heard := h.Pods[row.Pod], h.Heard[row.Pod]
+	pod, heard := h.Pods[row.Pod], h.Agents[row.Pod]
 	own, speaks := h.voiceOf[row.Pod]
 	switch {
 	case pod == nil && h.Group.Spec.Selector != nil:
@@ -136,10 +136,10 @@ func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, st
 	case !hasAgent(pod):
 		return v1.ProcessNoAgent, fmt.Sprintf("the pod runs without an agent: it needs the label %s: %s and the annotation %s: %s, "+
 			"and must be made anew", v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, h.Group.Name)
-	case !membership.Names(pod, h.Group.Name):
+	case !membership.NamesGroup(pod, h.Group.Name):
 		return v1.ProcessNotInGroup, fmt.Sprintf("the pod doesn't name the group: its annotation %s must have %s, "+
 			"and the pod must be made anew", v1.AnnotationGroups, h.Group.Name)
-	case heard.Outside:
+	case heard.NotInGroup:
 		return v1.ProcessNotInGroup, "the pod has named the group only since its agent was started, which knows nothing of it: " +
 			"the pod must be made anew"
 	case !heard.Connected && heard.Problem != "":
@@ -148,8 +148,8 @@ func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, st
 		return v1.ProcessDisputed, "its agent answers, but other agents take it for crashed: look at the network between the pods"
 	case row.Status == v1.ProcessUnknown && others.crashed:
 		return v1.ProcessDisputed, "some agents take it for crashed, and some don't: look at the network between the pods"
-	case row.Status == v1.ProcessNormal && speaks && row.Priority > 0 && !own.Standing:
-		return v1.ProcessNotStanding, notStanding(own.Report)
+	case row.Status == v1.ProcessNormal && speaks && row.Priority > 0 && !own.Eligible:
+		return v1.ProcessNotEligible, notStanding(own.Report)
 	}
 	return "", ""
 }
@@ -173,7 +173,7 @@ func unreachable(problem string) string {
 }
 
 func notStanding(own *control.Report) string {
-	if own.Withheld {
+	if own.Excluded {
 		return "the operator keeps it from standing: its node is cordoned, or its pod is being deleted"
 	}
 	return "its application keeps it from standing: it has no session open, or its probe fails"

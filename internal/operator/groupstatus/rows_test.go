@@ -26,7 +26,7 @@ func TestTable(t *testing.T) {
 			func(s *scene) { s.lose("a") }, "c Coordinator, b Normal, a Normal (Unreachable)",
 		},
 		"the operator doesn't suppose that a pod without an object has crashed": {
-			func(s *scene) { delete(s.Pods, "a"); delete(s.Heard, "a") }, "c Coordinator, b Normal, a Normal (PodMissing)",
+			func(s *scene) { delete(s.Pods, "a"); delete(s.Agents, "a") }, "c Coordinator, b Normal, a Normal (PodMissing)",
 		},
 		"a pod that is gone": {
 			func(s *scene) { s.gone("a") }, "c Coordinator, b Normal, a Crashed (PodMissing)",
@@ -59,14 +59,14 @@ func TestTable(t *testing.T) {
 			"c Coordinator, b Normal, a Crashed (NotInGroup)",
 		},
 		"a pod names the group since its agent runs": {
-			func(s *scene) { s.kill("a"); s.Heard["a"] = Heard{Connected: true, Outside: true} },
+			func(s *scene) { s.kill("a"); s.Agents["a"] = AgentState{Connected: true, NotInGroup: true} },
 			"c Coordinator, b Normal, a Crashed (NotInGroup)",
 		},
 		"an application keeps a member from standing": {
-			func(s *scene) { s.said("a").Standing = false }, "c Coordinator, b Normal, a Normal (NotStanding)",
+			func(s *scene) { s.said("a").Eligible = false }, "c Coordinator, b Normal, a Normal (NotEligible)",
 		},
 		"a member with priority 0 never stands": {
-			func(s *scene) { s.List.Members[0].Priority = 0; s.said("a").Standing = false },
+			func(s *scene) { s.List.Members[0].Priority = 0; s.said("a").Eligible = false },
 			"c Coordinator, b Normal, a Normal",
 		},
 		"the coordinator takes a member for dead that follows it": {
@@ -189,9 +189,9 @@ func TestUnreachableSaysWhatToDo(t *testing.T) {
 	s := newScene(3)
 	s.lose("a")
 	first := s.make().Status.Processes[2].Message
-	s.Heard["a"] = Heard{Problem: "read tcp 10.1.1.1:40001->10.0.0.1:7375: i/o timeout"}
+	s.Agents["a"] = AgentState{Problem: "read tcp 10.1.1.1:40001->10.0.0.1:7375: i/o timeout"}
 	expect(t, "message", s.make().Status.Processes[2].Message, first)
-	s.Heard["a"] = Heard{Problem: "tls: failed to verify certificate: x509: certificate has expired: current time 12:00"}
+	s.Agents["a"] = AgentState{Problem: "tls: failed to verify certificate: x509: certificate has expired: current time 12:00"}
 	if other := s.make().Status.Processes[2].Message; other == first || !strings.Contains(other, "certificate") {
 		t.Errorf("an agent with a bad certificate: %s", other)
 	}

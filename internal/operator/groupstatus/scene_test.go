@@ -21,7 +21,7 @@ const uid = types.UID("6f0c")
 // noon is when each scene begins. firstTerm is about what the clock reads then.
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 
-var firstTerm = uint64(membership.Reading(noon))
+var firstTerm = uint64(membership.CurrentTerm(noon))
 
 // scene is a group of pods a, b, c... with priorities 10, 20, 30... The last one
 // leads, and all is well, until a test changes something.
@@ -34,7 +34,7 @@ type scene struct {
 func newScene(members int) *scene {
 	s := &scene{term: firstTerm}
 	s.Group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: uid, Generation: 1}}
-	s.Pods, s.Nodes, s.Heard, s.Now = map[string]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]Heard{}, noon
+	s.Pods, s.Nodes, s.Agents, s.Now = map[string]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]AgentState{}, noon
 	for i := range members {
 		name := string(rune('a' + i))
 		s.names = append(s.names, name)
@@ -71,17 +71,17 @@ func (s *scene) run(name string) *corev1.Pod {
 func (s *scene) hear(name string) *control.Report {
 	said := &control.Report{
 		Group: "ledger", Pod: name, UID: string(uid), Generation: s.Group.Generation, Revision: 1,
-		Version: uint32(s.List.Version), Digest: "d", Electing: true, Standing: true,
+		Version: uint32(s.List.Version), Digest: "d", Electing: true, Eligible: true,
 	}
 	for _, m := range slices.Backward(s.List.Members) {
 		said.Processes = append(said.Processes, control.Row{Name: m.Pod, Priority: uint32(m.Priority), Status: "Normal", Connected: true})
 	}
-	s.Heard[name] = Heard{Connected: true, Report: said}
+	s.Agents[name] = AgentState{Connected: true, Report: said}
 	return said
 }
 
 // said is the report of an agent, to be changed.
-func (s *scene) said(name string) *control.Report { return s.Heard[name].Report }
+func (s *scene) said(name string) *control.Report { return s.Agents[name].Report }
 
 // names has agents say that a pod leads in the scene's term; "" is nobody.
 func (s *scene) name(coordinator string, agents ...string) {
@@ -126,7 +126,7 @@ func (s *scene) mark(status, pod string, agents ...string) {
 // lose takes away the stream of an agent.
 func (s *scene) lose(agents ...string) {
 	for _, agent := range agents {
-		s.Heard[agent] = Heard{Problem: "dial tcp 10.0.0.1:7375: connect: connection refused", Report: s.Heard[agent].Report}
+		s.Agents[agent] = AgentState{Problem: "dial tcp 10.0.0.1:7375: connect: connection refused", Report: s.Agents[agent].Report}
 	}
 }
 
@@ -134,7 +134,7 @@ func (s *scene) lose(agents ...string) {
 func (s *scene) kill(name string) {
 	s.lose(name)
 	for _, other := range s.names {
-		if other != name && s.Heard[other].Connected {
+		if other != name && s.Agents[other].Connected {
 			s.mark("Crashed", name, other)
 		}
 	}
@@ -144,11 +144,11 @@ func (s *scene) kill(name string) {
 func (s *scene) gone(name string) {
 	s.kill(name)
 	delete(s.Pods, name)
-	delete(s.Heard, name)
+	delete(s.Agents, name)
 }
 
 // restartOperator forgets all streams.
-func (s *scene) restartOperator() { s.Heard = map[string]Heard{} }
+func (s *scene) restartOperator() { s.Agents = map[string]AgentState{} }
 
 // make makes a report, and puts it where the next one finds it.
 func (s *scene) make() Result {

@@ -32,13 +32,13 @@ type Outcome uint8
 const (
 	// NotOptedIn: it was left alone.
 	NotOptedIn Outcome = iota
-	// Misplaced: it was left alone, and somebody may wonder why: the object
+	// LabelMisplaced: it was left alone, and somebody may wonder why: the object
 	// around the template has the label, which asks for nothing there.
-	Misplaced
+	LabelMisplaced
 	// Injected: it gets the agent.
 	Injected
-	// HadIt: it has the agent already.
-	HadIt
+	// AlreadyInjected: it has the agent already.
+	AlreadyInjected
 )
 
 // Finding is a pod or a template of one in an object of a file.
@@ -103,7 +103,7 @@ func Find(manifest []byte, s Settings) ([]Finding, error) {
 	f.Operations = below(path, operations)
 	f.Outcome = outcome(pod, len(operations) > 0)
 	if f.Outcome == NotOptedIn && o.Metadata.Labels[v1.LabelAgent] == v1.AgentEnabled {
-		f.Outcome = Misplaced
+		f.Outcome = LabelMisplaced
 	}
 	return []Finding{f}, nil
 }
@@ -141,7 +141,7 @@ func outcome(pod []byte, patched bool) Outcome {
 	case patched:
 		return Injected
 	case err == nil && m.optedIn():
-		return HadIt
+		return AlreadyInjected
 	}
 	return NotOptedIn
 }

@@ -45,7 +45,7 @@ func TestPods(t *testing.T) {
 // TestManifests shows what is found in the objects of a file.
 func TestManifests(t *testing.T) {
 	outcomes := map[inject.Outcome]string{
-		inject.NotOptedIn: "not opted in", inject.Misplaced: "misplaced", inject.Injected: "injected", inject.HadIt: "had it",
+		inject.NotOptedIn: "not opted in", inject.LabelMisplaced: "misplaced", inject.Injected: "injected", inject.AlreadyInjected: "had it",
 	}
 	datadriven.RunTest(t, "testdata/manifests", func(t *testing.T, d *datadriven.TestData) string {
 		manifest, err := yaml.YAMLToJSON([]byte(d.Input))

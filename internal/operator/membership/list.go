@@ -15,7 +15,7 @@ func list(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList, *Pr
 	if f.configMapTaken() {
 		// What can't be published can neither begin nor be adopted.
 		name := f.ConfigMap.Name
-		return f.Group.Status.MemberList, &Problem{v1.ReasonConfigMapTaken, fmt.Sprintf(
+		return f.Group.Status.MemberList, &Problem{v1.ReasonConfigMapConflict, fmt.Sprintf(
 			"ConfigMap %s is somebody else's, and agents would mount it: give it another name, or delete it", name)}
 	}
 	if len(ahead) > 0 {
@@ -25,7 +25,7 @@ func list(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList, *Pr
 	switch {
 	case current == nil && len(wanted) == 0:
 		return nil, problem
-	case current == nil && len(f.Elsewhere) > 0 && f.Group.Spec.Safety.Mode != v1.Available:
+	case current == nil && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available:
 		return nil, f.elsewhere()
 	case current == nil:
 		return &v1.MemberList{Version: 1, State: v1.ListSettled, Members: wanted}, problem
@@ -41,11 +41,11 @@ func list(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList, *Pr
 // in the group before may lead there, and nobody there would hear of it here.
 func (f *Facts) elsewhere() *Problem {
 	are, them := "are", "these pods"
-	if len(f.Elsewhere) == 1 {
+	if len(f.InEarlierGroup) == 1 {
 		are, them = "is", "the pod"
 	}
 	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf("%s %s still in an earlier group of this name, and told to leave it: this one begins "+
-		"after that; if it lasts, delete %s", Few(f.Elsewhere), are, them)}
+		"after that; if it lasts, delete %s", Abbreviate(f.InEarlierGroup), are, them)}
 }
 
 // ahead are the pods whose agents go by a newer list than the newest that is known.
@@ -70,7 +70,7 @@ func (f *Facts) overtaken(ahead []string) *Problem {
 		goes = "goes"
 	}
 	return &Problem{v1.ReasonStatusBehind, fmt.Sprintf("%s %s by a member list that is newer than the status, which seems to be from a backup: "+
-		"the list stays as it is; delete the group and make it anew", Few(ahead), goes)}
+		"the list stays as it is; delete the group and make it anew", Abbreviate(ahead), goes)}
 }
 
 // newest is the newest list that is known. It is the one in the status, but that
@@ -172,7 +172,7 @@ func union(some, more []string) []string {
 
 // succeed is the list after a settled one.
 func (f *Facts) succeed(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
-	floor := max(Reading(f.Now), f.Group.Status.Term)
+	floor := max(CurrentTerm(f.Now), f.Group.Status.Term)
 	if current.Floor != nil {
 		floor = max(floor, *current.Floor)
 	}
@@ -190,8 +190,8 @@ const (
 	MaxTerm = 1<<44 - 1
 )
 
-// Reading is the operator's clock in terms.
-func Reading(now time.Time) int64 {
+// CurrentTerm is the operator's clock in terms.
+func CurrentTerm(now time.Time) int64 {
 	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	return int64(max(0, now.Sub(epoch)/perTerm))
 }

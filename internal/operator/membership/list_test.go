@@ -123,7 +123,7 @@ func TestFloor(t *testing.T) {
 	next()
 	f.Group.Status.Term = floors[2] + 1000
 	next()
-	first := Reading(noon)
+	first := CurrentTerm(noon)
 	for i, want := range []int64{first, first + 10, first + 10, first + 1010} {
 		if floors[i] != want {
 			t.Errorf("floor %d is %d, want %d", i, floors[i], want)
@@ -134,8 +134,8 @@ func TestFloor(t *testing.T) {
 // TestReading: the operator's terms are the agents'.
 func TestReading(t *testing.T) {
 	for _, at := range []time.Time{noon, noon.Add(time.Second), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		agents := int64(clock.New(at).Reading())
-		if ours := Reading(at); ours > agents || agents > ours+10 {
+		agents := int64(clock.New(at).CurrentTerm())
+		if ours := CurrentTerm(at); ours > agents || agents > ours+10 {
 			t.Errorf("at %v the operator reads %d, and the agents %d", at, ours, agents)
 		}
 	}
@@ -200,7 +200,7 @@ func TestContinuation(t *testing.T) {
 			c.change(f)
 			p := Make(*f)
 			expect(t, "list", listed(p.List), c.list)
-			if p.List.Version == 2 && *p.List.Floor < Reading(noon) {
+			if p.List.Version == 2 && *p.List.Floor < CurrentTerm(noon) {
 				t.Errorf("the floor is %d", *p.List.Floor)
 			}
 		})
@@ -210,15 +210,15 @@ func TestContinuation(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	f := declared("a 1")
-	if got := Wait(f.Group); got != 562500*time.Microsecond {
+	if got := AdoptionWait(f.Group); got != 562500*time.Microsecond {
 		t.Errorf("by default, it is %v", got)
 	}
 	f.Group.Spec.Safety = v1.Safety{Mode: v1.Strict, LeaseMillis: 8000}
-	if got := Wait(f.Group); got != 9*time.Second {
+	if got := AdoptionWait(f.Group); got != 9*time.Second {
 		t.Errorf("for a lease of 8 s it is %v", got)
 	}
 	f.Group.Spec.Safety.Mode = v1.Available
-	if got := Wait(f.Group); got != 0 {
+	if got := AdoptionWait(f.Group); got != 0 {
 		t.Errorf("without leases it is %v", got)
 	}
 }
@@ -240,7 +240,7 @@ func TestAbsence(t *testing.T) {
 		f := declared("a 1")
 		f.Group.Spec.Safety = v1.Safety{Mode: c.mode, LeaseMillis: c.lease}
 		f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: c.state}
-		if got := Absence(f.Group); got != c.want {
+		if got := MissingPodGrace(f.Group); got != c.want {
 			t.Errorf("%s: it is %v, and should be %v", c.sentence, got, c.want)
 		}
 	}
@@ -258,15 +258,15 @@ func TestBeginsAfterTheGroupBefore(t *testing.T) {
 	} {
 		f := declared("x 10, y 20").pods("x", "y")
 		f.Group.Spec.Safety.Mode = mode
-		f.Elsewhere = []string{"a"}
+		f.InEarlierGroup = []string{"a"}
 		p := f.step()
 		expect(t, string(mode), complaint(p.Problem), want)
 		if begins := p.List != nil; begins != (mode == v1.Available) {
 			t.Errorf("%s: it begins with %s", mode, listed(p.List))
 		}
-		f.Elsewhere = nil
+		f.InEarlierGroup = nil
 		f.step()
-		f.Elsewhere = []string{"a"} // Whoever comes too late holds nothing up.
+		f.InEarlierGroup = []string{"a"} // Whoever comes too late holds nothing up.
 		f.Group.Spec.Members = parse("x 10, y 30")
 		expect(t, string(mode), complaint(f.step().Problem), "")
 	}
@@ -286,7 +286,7 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	p := Make(*f)
 	expect(t, "one", complaint(p.Problem), one)
 	expect(t, "the list stays", listed(p.List), "v1 Settled: a 10, b 20, c 30")
-	if p.Document != nil || p.ConfigMap != nil || !p.Overtaken {
+	if p.Document != nil || p.ConfigMap != nil || !p.StatusBehind {
 		t.Errorf("it is published: %+v", p.Document)
 	}
 	f.Versions["b"] = 3

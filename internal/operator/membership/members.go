@@ -23,14 +23,14 @@ func (f *Facts) members(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if f.Group.Spec.Selector == nil {
 		return slices.Clone(f.Group.Spec.Members), nil
 	}
-	selected := Selection(f.Group)
+	selected := Selects(f.Group)
 	found := f.selected(selected)
 	if len(found) == 0 {
 		return nil, f.nobody()
 	}
 	all, problem := f.rank(append(f.staying(current, selected), f.joining(current, found)...))
 	switch {
-	case current == nil && !f.Patient && f.incomplete(found), len(all) == 0:
+	case current == nil && !f.FirstListComplete && f.incomplete(found), len(all) == 0:
 		return nil, problem
 	case len(all) > v1.MaxMembers:
 		return nil, &Problem{v1.ReasonTooManyMembers, fmt.Sprintf(
@@ -48,17 +48,17 @@ func (f *Facts) members(current *v1.MemberList) ([]v1.Member, *Problem) {
 	return list, problem
 }
 
-// Selection reports of pods whether the group's selector finds them: pods with
+// Selects reports of pods whether the group's selector finds them: pods with
 // the right labels that name the group and haven't finished.
-func Selection(group *v1.ElectionGroup) func(*corev1.Pod) bool {
-	matches := Matching(group)
+func Selects(group *v1.ElectionGroup) func(*corev1.Pod) bool {
+	matches := MatchesLabels(group)
 	return func(pod *corev1.Pod) bool {
-		return matches(pod) && !Finished(pod) && Names(pod, group.Name)
+		return matches(pod) && !Finished(pod) && NamesGroup(pod, group.Name)
 	}
 }
 
-// Matching reports of pods whether they have the labels that the group's selector wants.
-func Matching(group *v1.ElectionGroup) func(*corev1.Pod) bool {
+// MatchesLabels reports of pods whether they have the labels that the group's selector wants.
+func MatchesLabels(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	if group.Spec.Selector == nil {
 		return func(*corev1.Pod) bool { return false }
 	}
@@ -69,8 +69,8 @@ func Matching(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }
 }
 
-// Names reports whether a pod's annotation names a group.
-func Names(pod *corev1.Pod, group string) bool {
+// NamesGroup reports whether a pod's annotation names a group.
+func NamesGroup(pod *corev1.Pod, group string) bool {
 	for name := range strings.SplitSeq(pod.Annotations[v1.AnnotationGroups], ",") {
 		if strings.TrimSpace(name) == group {
 			return true
@@ -95,7 +95,7 @@ func (f *Facts) selected(finds func(*corev1.Pod) bool) []*corev1.Pod {
 
 // nobody is the Problem of a selector that finds nothing.
 func (f *Facts) nobody() *Problem {
-	matches := Matching(f.Group)
+	matches := MatchesLabels(f.Group)
 	var mute []string
 	for _, pod := range f.Pods {
 		if matches(pod) && !Finished(pod) {
@@ -108,11 +108,11 @@ func (f *Facts) nobody() *Problem {
 	}
 	return &Problem{v1.ReasonNoMembers, fmt.Sprintf("the selector matches %s, but no pod names the group: pods need the label %s: %s "+
 		"and the annotation %s: %s in their template, and to be made anew",
-		Few(mute), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, f.Group.Name)}
+		Abbreviate(mute), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, f.Group.Name)}
 }
 
-// Few names three of the names at most, in order.
-func Few(names []string) string {
+// Abbreviate names three of the names at most, in order.
+func Abbreviate(names []string) string {
 	const most = 3
 	names = slices.Sorted(slices.Values(names))
 	switch {

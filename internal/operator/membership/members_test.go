@@ -158,7 +158,7 @@ func TestFirstList(t *testing.T) {
 			list: "none",
 		},
 		"but not for ever": {
-			facts: chosen(byAnnotation).pods("a", "b"), change: func(f *Facts) { delete(f.Connected, f.find("a").UID); f.Patient = true },
+			facts: chosen(byAnnotation).pods("a", "b"), change: func(f *Facts) { delete(f.Connected, f.find("a").UID); f.FirstListComplete = true },
 			list: "v1 Settled: b 1",
 		},
 		"a pod that waits for a node isn't": {
@@ -179,7 +179,7 @@ func TestFirstList(t *testing.T) {
 			list: "v1 Settled: b 1",
 		},
 		"no agents, however long": {
-			facts: chosen(byAnnotation).pods("a"), change: func(f *Facts) { clear(f.Connected); f.Patient = true }, list: "none",
+			facts: chosen(byAnnotation).pods("a"), change: func(f *Facts) { clear(f.Connected); f.FirstListComplete = true }, list: "none",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -51,11 +51,11 @@ func owned(group *v1.ElectionGroup, name string) metav1.ObjectMeta {
 	}
 }
 
-// Foreign reports whether an object, of a name that one of the group's should
+// OwnedByOther reports whether an object, of a name that one of the group's should
 // have, is somebody else's: it has another owner, or neither an owner nor our
 // label. What an earlier group of the name has left, or a backup has brought back
 // from one, is ours.
-func Foreign(object metav1.Object, group *v1.ElectionGroup) bool {
+func OwnedByOther(object metav1.Object, group *v1.ElectionGroup) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
 		return object.GetLabels()[v1.LabelGroup] != group.Name
@@ -64,7 +64,9 @@ func Foreign(object metav1.Object, group *v1.ElectionGroup) bool {
 	return err != nil || version.Group != v1.GroupVersion.Group || owner.Kind != kind || owner.Name != group.Name
 }
 
-func (f *Facts) configMapTaken() bool { return f.ConfigMap != nil && Foreign(f.ConfigMap, f.Group) }
+func (f *Facts) configMapTaken() bool {
+	return f.ConfigMap != nil && OwnedByOther(f.ConfigMap, f.Group)
+}
 
 // serviceTaken reports whether somebody else has a Service of the wanted name, or
 // else whether the one that is there selects pods itself: then Kubernetes has slices
@@ -74,7 +76,7 @@ func (f *Facts) serviceTaken() (foreign, selects bool) {
 	if f.Group.Spec.Service == nil || f.Service == nil {
 		return false, false
 	}
-	foreign = Foreign(f.Service, f.Group)
+	foreign = OwnedByOther(f.Service, f.Group)
 	return foreign, !foreign && len(f.Service.Spec.Selector) > 0
 }
 

@@ -71,7 +71,7 @@ func withService(f *Facts) {
 
 func TestService(t *testing.T) {
 	f := declared("a 10")
-	if p := f.step(); p.Service != nil || p.ServiceTaken {
+	if p := f.step(); p.Service != nil || p.ServiceConflict {
 		t.Errorf("none is wanted, and there is %v", p.Service)
 	}
 	withService(f)
@@ -93,16 +93,16 @@ status:
   loadBalancer: {}
 `)
 	f.Service = p.Service
-	if p := f.step(); p.Service == nil || p.ServiceTaken {
+	if p := f.step(); p.Service == nil || p.ServiceConflict {
 		t.Error("it is taken by itself")
 	}
 	f.Service = &corev1.Service{}
-	if p := f.step(); p.Service != nil || !p.ServiceTaken {
+	if p := f.step(); p.Service != nil || !p.ServiceConflict {
 		t.Error("somebody else's isn't left alone")
 	}
 	f.Service = p.Service.DeepCopy()
 	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
-	if p := f.step(); p.Service != nil || p.ServiceTaken || !p.ServiceSelects {
+	if p := f.step(); p.Service != nil || p.ServiceConflict || !p.ServiceHasSelector {
 		t.Error("one that selects pods itself isn't left alone")
 	}
 }
@@ -175,7 +175,7 @@ func TestWhatIsForeign(t *testing.T) {
 		"from a backup":                    {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
 		"of an older version of the kind":  {metav1.ObjectMeta{OwnerReferences: from("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
 	} {
-		if got := Foreign(&c.ObjectMeta, f.Group); got != c.foreign {
+		if got := OwnedByOther(&c.ObjectMeta, f.Group); got != c.foreign {
 			t.Errorf("an object %s: is it foreign? %v", sentence, got)
 		}
 	}
@@ -185,7 +185,7 @@ func TestWhatIsForeign(t *testing.T) {
 func TestConfigMapOfSomebodyElse(t *testing.T) {
 	f := declared("a 10, b 20").pods("a", "b")
 	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
-	const why = "ConfigMapTaken: ConfigMap conclave-ledger is somebody else's, and agents would mount it: give it another name, or delete it"
+	const why = "ConfigMapConflict: ConfigMap conclave-ledger is somebody else's, and agents would mount it: give it another name, or delete it"
 	p := f.step()
 	expect(t, "at first", listed(p.List)+" "+complaint(p.Problem), "none "+why)
 	f.ConfigMap = nil
@@ -195,7 +195,7 @@ func TestConfigMapOfSomebodyElse(t *testing.T) {
 	f.Group.Spec.Members = parse("a 10, b 20, c 30")
 	p = f.step()
 	expect(t, "later", listed(p.List)+" "+complaint(p.Problem), "v1 Settled: a 10, b 20 "+why)
-	if p.ConfigMap != nil || p.Document != nil || !p.ConfigMapTaken {
+	if p.ConfigMap != nil || p.Document != nil || !p.ConfigMapConflict {
 		t.Error("there is nothing to publish, or to tell agents")
 	}
 }
@@ -204,11 +204,11 @@ func TestEndpointSliceOfSomebodyElse(t *testing.T) {
 	f := declared("a 10").pods("a")
 	withService(f)
 	f.EndpointSlice = EndpointSlice(f.Group, f.find("a"))
-	if p := f.step(); p.SliceTaken {
+	if p := f.step(); p.EndpointSliceConflict {
 		t.Error("it is taken by itself")
 	}
 	f.EndpointSlice = &discoveryv1.EndpointSlice{}
-	if p := f.step(); !p.SliceTaken || p.Service == nil {
+	if p := f.step(); !p.EndpointSliceConflict || p.Service == nil {
 		t.Errorf("it isn't left alone, or the Service with it: %+v", p)
 	}
 }

@@ -52,8 +52,8 @@ func (w *world) check(list *v1.MemberList) {
 		died, dead := w.dead(version, old)
 		if !dead {
 			w.t.Errorf("%s, and a majority can still elect by version %d: %s", listed(list), version, written(old.Members))
-		} else if version <= list.Version-2 && *list.Floor < Reading(died) {
-			w.t.Errorf("the floor of version %d is %d, and version %d went on until %d", list.Version, *list.Floor, version, Reading(died))
+		} else if version <= list.Version-2 && *list.Floor < CurrentTerm(died) {
+			w.t.Errorf("the floor of version %d is %d, and version %d went on until %d", list.Version, *list.Floor, version, CurrentTerm(died))
 		}
 	}
 }

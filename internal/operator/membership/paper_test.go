@@ -274,13 +274,13 @@ func (w *world) act(o *operator) {
 // facts are what an operator believes.
 func (w *world) facts(o *operator) Facts {
 	f := Facts{
-		Group: o.group, Published: o.published, Now: w.now, Patient: true, Nodes: map[string]*corev1.Node{},
+		Group: o.group, Published: o.published, Now: w.now, FirstListComplete: true, Nodes: map[string]*corev1.Node{},
 		Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
 	}
 	if f.Published != nil {
 		f.Revision = f.Published.Revision
 	}
-	wait := Wait(o.group)
+	wait := AdoptionWait(o.group)
 	has := func(fact string, is bool) bool {
 		if !is {
 			delete(o.since, fact)

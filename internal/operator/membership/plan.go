@@ -22,24 +22,24 @@ type Facts struct {
 	// Connected are the pods whose agent's stream is open and current, and who can
 	// take part in the group: their pods named it when they were made.
 	Connected map[types.UID]bool
-	// Elsewhere are the pods whose agents are connected, and take part in an earlier
+	// InEarlierGroup are the pods whose agents are connected, and take part in an earlier
 	// group of this name.
-	Elsewhere []string
+	InEarlierGroup []string
 	// Versions are those of the lists that agents of this group last said they go by,
 	// by the pod's name.
 	Versions map[string]int64
 	// Adopted are the members of the previous list, by the pod's name, that have
-	// reported the list in force for as long as Wait says.
+	// reported the list in force for as long as AdoptionWait says.
 	Adopted map[string]bool
 	// Missing are the members of the list and of the previous one that have had
-	// no pod, or one that has Finished, for as long as Absence says. The wait begins
+	// no pod, or one that has Finished, for as long as MissingPodGrace says. The wait begins
 	// anew with each version, when the ConfigMap has it: a pod that came before may
 	// have begun with the version before, and the operator learn of it late.
 	Missing map[string]bool
-	// Patient: the first list of a selector's waits for no more agents.
-	Patient bool
+	// FirstListComplete: the first list of a selector's waits for no more agents.
+	FirstListComplete bool
 	// Published is what the ConfigMap of this group has, nil if there is none, or
-	// if it is Foreign.
+	// if it is OwnedByOther.
 	Published *control.Document
 	// Revision is the highest that any ConfigMap of this name is known to have had.
 	Revision int64
@@ -64,18 +64,18 @@ type Plan struct {
 	// List is what status.memberList should be; nil if there can't be one yet.
 	List    *v1.MemberList
 	Problem *Problem
-	// Overtaken: agents go by a newer list than any that is known. What comes after it
+	// StatusBehind: agents go by a newer list than any that is known. What comes after it
 	// nobody can tell, nor who is no member.
-	Overtaken bool
+	StatusBehind bool
 	// Document and ConfigMap are nil without a list, if that has been overtaken, or if
 	// the name is taken.
-	Document       *control.Document
-	ConfigMap      *corev1.ConfigMap
-	ConfigMapTaken bool
+	Document          *control.Document
+	ConfigMap         *corev1.ConfigMap
+	ConfigMapConflict bool
 	// Service is nil if none is wanted, or if the name is taken: by somebody else's,
 	// or by one that selects pods itself.
-	Service                                  *corev1.Service
-	ServiceTaken, ServiceSelects, SliceTaken bool
+	Service                                                    *corev1.Service
+	ServiceConflict, ServiceHasSelector, EndpointSliceConflict bool
 }
 
 // Make makes a plan.
@@ -83,26 +83,26 @@ func Make(f Facts) Plan {
 	var p Plan
 	newest := f.newest()
 	ahead := f.ahead(newest)
-	p.Overtaken = len(ahead) > 0
+	p.StatusBehind = len(ahead) > 0
 	p.List, p.Problem = list(&f, newest, ahead)
-	p.ConfigMapTaken = f.configMapTaken()
-	if p.List != nil && !p.ConfigMapTaken && !p.Overtaken {
+	p.ConfigMapConflict = f.configMapTaken()
+	if p.List != nil && !p.ConfigMapConflict && !p.StatusBehind {
 		document := f.document(p.List)
 		p.Document = &document
 		p.ConfigMap = configMap(f.Group, document, f.Authorities)
 	}
-	p.ServiceTaken, p.ServiceSelects = f.serviceTaken()
-	if f.Group.Spec.Service != nil && !p.ServiceTaken && !p.ServiceSelects {
+	p.ServiceConflict, p.ServiceHasSelector = f.serviceTaken()
+	if f.Group.Spec.Service != nil && !p.ServiceConflict && !p.ServiceHasSelector {
 		p.Service = service(f.Group)
 	}
-	p.SliceTaken = p.Service != nil && f.EndpointSlice != nil && Foreign(f.EndpointSlice, f.Group)
+	p.EndpointSliceConflict = p.Service != nil && f.EndpointSlice != nil && OwnedByOther(f.EndpointSlice, f.Group)
 	return p
 }
 
-// Wait is how long a member must have reported a list before it counts as having
+// AdoptionWait is how long a member must have reported a list before it counts as having
 // adopted it: what it granted before has run out by then, on any clock. In Available
 // mode nothing is granted.
-func Wait(group *v1.ElectionGroup) time.Duration {
+func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
@@ -113,13 +113,13 @@ func Wait(group *v1.ElectionGroup) time.Duration {
 // taken out: a StatefulSet makes another one of the name within that time.
 const respite = time.Second
 
-// Absence is how long a member must have had no pod before it counts as departed, while
+// MissingPodGrace is how long a member must have had no pod before it counts as departed, while
 // a list is being adopted, or before it leaves the list.
-func Absence(group *v1.ElectionGroup) time.Duration {
+func MissingPodGrace(group *v1.ElectionGroup) time.Duration {
 	if list := group.Status.MemberList; list != nil && list.State == v1.ListAdopting {
-		return Wait(group)
+		return AdoptionWait(group)
 	}
-	return max(Wait(group), respite)
+	return max(AdoptionWait(group), respite)
 }
 
 // Finished reports whether a pod has ended for good.

@@ -32,11 +32,11 @@ const (
 	// GroupsPath leads to a group: PUT a Document to have the agent take part, or
 	// DELETE with ?uid=UID to have it leave.
 	GroupsPath = "/v1/groups/"
-	// StepDown below a group: POST {"to":"ledger-1"} has the coordinator hand over.
-	StepDown = "/step-down"
-	// Standing below a group: PUT {"standing":false} has it stand no more, until
+	// StepDownPath below a group: POST {"to":"ledger-1"} has the coordinator hand over.
+	StepDownPath = "/step-down"
+	// Eligible below a group: PUT {"eligible":false} has it stand no more, until
 	// it is told otherwise; if it leads, it hands over first.
-	Standing = "/standing"
+	EligibilityPath = "/eligibility"
 )
 
 // GroupPath is where a group is.

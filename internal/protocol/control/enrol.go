@@ -1,18 +1,18 @@
 package control
 
-// CertificatesPath is where an agent POSTs an Enrolment to the operator.
+// CertificatesPath is where an agent POSTs an EnrollmentRequest to the operator.
 const CertificatesPath = "/v1/certificates"
 
-// Enrolment asks for a certificate.
-type Enrolment struct {
+// EnrollmentRequest asks for a certificate.
+type EnrollmentRequest struct {
 	// Token is the pod's service-account token for the audience conclave.dev.
 	Token string `json:"token"`
 	// Request is a certificate request in PEM. Of what it says, only the key counts.
 	Request string `json:"request"`
 }
 
-// Enrolled is the answer: who the agent is, and what it takes part in.
-type Enrolled struct {
+// EnrollmentResponse is the answer: who the agent is, and what it takes part in.
+type EnrollmentResponse struct {
 	// Certificate is in PEM, for the pod in each group of its annotation.
 	Certificate string `json:"certificate"`
 	// Authorities are the certificates of all authorities to be trusted, in PEM.
@@ -22,7 +22,7 @@ type Enrolled struct {
 	Documents []string `json:"documents,omitempty"`
 }
 
-// Refusal is the body of every answer that isn't one of success.
-type Refusal struct {
+// ErrorResponse is the body of every answer that isn't one of success.
+type ErrorResponse struct {
 	Error string `json:"error"`
 }

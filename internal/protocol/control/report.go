@@ -33,10 +33,10 @@ type Report struct {
 	// ElectedAt is when the agent first knew of this coordinator in this term.
 	ElectedAt time.Time `json:"electedAt,omitzero"`
 	Electing  bool      `json:"electing,omitempty"`
-	// Standing: it would lead if it were the highest. Withheld: the operator has
+	// Eligible: it would lead if it were the highest. Excluded: the operator has
 	// asked it not to.
-	Standing bool `json:"standing"`
-	Withheld bool `json:"withheld,omitempty"`
+	Eligible bool `json:"eligible"`
+	Excluded bool `json:"excluded,omitempty"`
 
 	// Processes are the process status table, highest priority first.
 	Processes []Row `json:"processes"`

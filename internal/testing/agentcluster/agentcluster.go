@@ -23,8 +23,8 @@ import (
 	"time"
 )
 
-// Plan is what a troupe starts from.
-type Plan struct {
+// Options is what a troupe starts from.
+type Options struct {
 	// Binary is the agent's program, see Build.
 	Binary string
 	// Folder is where the files of the agents go.
@@ -39,9 +39,9 @@ type Plan struct {
 	Group Group
 }
 
-// Troupe is a number of agents that are members of the same group.
-type Troupe struct {
-	plan Plan
+// Cluster is a number of agents that are members of the same group.
+type Cluster struct {
+	plan Options
 	// Agents in the order of their priorities, lowest first.
 	agents []*Agent
 	client *courier
@@ -52,7 +52,7 @@ type Troupe struct {
 
 // New makes the files of a troupe, and starts nobody. The troupe lasts until
 // Close, be ctx done or not.
-func New(ctx context.Context, plan Plan) (*Troupe, error) {
+func New(ctx context.Context, plan Options) (*Cluster, error) {
 	if plan.Agents < 1 || plan.Agents > maxAgents {
 		return nil, fmt.Errorf("a troupe of %d agents: there can be 1 to %d", plan.Agents, maxAgents)
 	}
@@ -64,7 +64,7 @@ func New(ctx context.Context, plan Plan) (*Troupe, error) {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	t := &Troupe{plan: plan, client: newCourier(), ctx: ctx, end: end}
+	t := &Cluster{plan: plan, client: newCourier(), ctx: ctx, end: end}
 	for i, host := range hosts {
 		t.agents = append(t.agents, newAgent(ctx, plan.Binary, plan.Folder, nameOf(i), host))
 		plan.Group.Members = append(plan.Group.Members, Member{
@@ -78,7 +78,7 @@ func New(ctx context.Context, plan Plan) (*Troupe, error) {
 	return t, nil
 }
 
-func (t *Troupe) writeFiles(plan Plan) error {
+func (t *Cluster) writeFiles(plan Options) error {
 	tls := TLS{Insecure: true}
 	if plan.TLS {
 		if err := writeCertificates(plan.Folder, plan.Group.Name, t.Names()); err != nil {
@@ -104,7 +104,7 @@ func (t *Troupe) writeFiles(plan Plan) error {
 }
 
 // Names are all agents, by priority, lowest first.
-func (t *Troupe) Names() []string {
+func (t *Cluster) Names() []string {
 	names := make([]string, len(t.agents))
 	for i, a := range t.agents {
 		names[i] = a.Name
@@ -114,12 +114,12 @@ func (t *Troupe) Names() []string {
 
 // Running are the agents whose processes have been started and haven't ended,
 // be they stopped or not.
-func (t *Troupe) Running() []string {
+func (t *Cluster) Running() []string {
 	return slices.DeleteFunc(t.Names(), func(name string) bool { return !t.Agent(name).running() })
 }
 
 // Agent finds an agent by its name.
-func (t *Troupe) Agent(name string) *Agent {
+func (t *Cluster) Agent(name string) *Agent {
 	for _, a := range t.agents {
 		if a.Name == name {
 			return a
@@ -129,7 +129,7 @@ func (t *Troupe) Agent(name string) *Agent {
 }
 
 // Start starts the agents with these names, all if there are none.
-func (t *Troupe) Start(names ...string) error {
+func (t *Cluster) Start(names ...string) error {
 	if len(names) == 0 {
 		names = t.Names()
 	}
@@ -142,7 +142,7 @@ func (t *Troupe) Start(names ...string) error {
 }
 
 // Restart kills the agent, if it still runs, and starts it.
-func (t *Troupe) Restart(name string) error {
+func (t *Cluster) Restart(name string) error {
 	if _, err := t.Agent(name).Kill(); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (t *Troupe) Restart(name string) error {
 }
 
 // Close ends all processes, and says which of them had ended by themselves.
-func (t *Troupe) Close() error {
+func (t *Cluster) Close() error {
 	err := t.Heal()
 	for _, a := range t.agents {
 		_, killed := a.Kill()
@@ -165,7 +165,7 @@ func (t *Troupe) Close() error {
 }
 
 // Logs are the last lines that each agent wrote.
-func (t *Troupe) Logs(lines int) string {
+func (t *Cluster) Logs(lines int) string {
 	var logs strings.Builder
 	for _, a := range t.agents {
 		fmt.Fprintf(&logs, "---- the last lines of %s\n%s\n", a.Name, a.lastLines(lines))

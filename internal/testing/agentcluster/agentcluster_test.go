@@ -39,7 +39,7 @@ func do(t *testing.T, err error) {
 func TestSurvivorsFindTheNextCoordinator(t *testing.T) {
 	for _, tls := range []bool{true, false} {
 		t.Run(fmt.Sprintf("TLS %t", tls), func(t *testing.T) {
-			troupe := Assemble(t, Plan{Agents: 3, TLS: tls})
+			troupe := Start(t, Options{Agents: 3, TLS: tls})
 			do(t, troupe.Start())
 			do(t, troupe.AwaitConnected(soon(t)))
 			first, err := troupe.AwaitCoordinator(soon(t))
@@ -62,7 +62,7 @@ func TestSurvivorsFindTheNextCoordinator(t *testing.T) {
 }
 
 func TestStoppedAgentAnswersWhenItGoesOn(t *testing.T) {
-	troupe := Assemble(t, Plan{Agents: 1})
+	troupe := Start(t, Options{Agents: 1})
 	do(t, troupe.Start())
 	_, err := troupe.AwaitCoordinator(soon(t))
 	do(t, err)
@@ -102,7 +102,7 @@ func awaitStopped(t *testing.T, pid int) {
 }
 
 func TestCloseSaysWhoEndedByItself(t *testing.T) {
-	troupe, err := New(t.Context(), Plan{Binary: os.Getenv(binaryVariable), Folder: t.TempDir(), Agents: 1})
+	troupe, err := New(t.Context(), Options{Binary: os.Getenv(binaryVariable), Folder: t.TempDir(), Agents: 1})
 	do(t, err)
 	do(t, troupe.WriteConfig("a", func(file *File) { file.Groups = nil; file.Listen = "nonsense" }))
 	do(t, troupe.Start())
@@ -116,7 +116,7 @@ func TestCloseSaysWhoEndedByItself(t *testing.T) {
 // when it is time to look.
 func TestCutLosesPacketsInOneDirection(t *testing.T) {
 	NeedPartitions(t)
-	troupe := Assemble(t, Plan{Agents: 3})
+	troupe := Start(t, Options{Agents: 3})
 	hosts := map[string]net.PacketConn{}
 	for _, name := range troupe.Names() {
 		socket, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", troupe.Agent(name).Host+":0")
@@ -163,7 +163,7 @@ func TestCutLosesPacketsInOneDirection(t *testing.T) {
 func TestNothingOutlivesTheTest(t *testing.T) {
 	const variable = "CONCLAVE_TROUPE_DOOMED"
 	if os.Getenv(variable) != "" {
-		troupe := Assemble(t, Plan{Agents: 1})
+		troupe := Start(t, Options{Agents: 1})
 		do(t, troupe.Start())
 		fmt.Fprintln(os.Stderr, troupe.Agent("a").PID())
 		select {}

@@ -44,12 +44,12 @@ func (c *courier) ask(ctx context.Context, method, url string, body []byte) (sta
 	return response.StatusCode, answer, nil
 }
 
-func (t *Troupe) url(name, path string) string {
+func (t *Cluster) url(name, path string) string {
 	return "http://" + t.Agent(name).API + "/v1/groups/" + t.plan.Group.Name + "/" + path
 }
 
 // get reads an answer that is the same kind of object whatever its status.
-func get[T any](ctx context.Context, t *Troupe, name, path string) (T, error) {
+func get[T any](ctx context.Context, t *Cluster, name, path string) (T, error) {
 	var answer T
 	status, body, err := t.client.ask(ctx, http.MethodGet, t.url(name, path), nil)
 	if err != nil {
@@ -65,18 +65,18 @@ func get[T any](ctx context.Context, t *Troupe, name, path string) (T, error) {
 }
 
 // Leader asks an agent who leads, only to know.
-func (t *Troupe) Leader(ctx context.Context, name string) (group.Leader, error) {
+func (t *Cluster) Leader(ctx context.Context, name string) (group.Leader, error) {
 	status, err := t.Status(ctx, name)
 	return status.Leader, err
 }
 
 // Renew asks an agent whether its application, which holds a session, still leads.
-func (t *Troupe) Renew(ctx context.Context, name, session string) (group.Leader, error) {
+func (t *Cluster) Renew(ctx context.Context, name, session string) (group.Leader, error) {
 	return get[group.Leader](ctx, t, name, "leader?session="+session)
 }
 
 // Status asks an agent for all that it knows.
-func (t *Troupe) Status(ctx context.Context, name string) (group.Status, error) {
+func (t *Cluster) Status(ctx context.Context, name string) (group.Status, error) {
 	return get[group.Status](ctx, t, name, "status")
 }
 
@@ -86,7 +86,7 @@ var ErrRefused = errors.New("refused")
 
 // StepDown asks the coordinator to hand the office over, to anyone if to is
 // empty, and returns when that is done.
-func (t *Troupe) StepDown(ctx context.Context, name, to string) (group.Leader, error) {
+func (t *Cluster) StepDown(ctx context.Context, name, to string) (group.Leader, error) {
 	wish := []byte("{}")
 	if to != "" {
 		wish = fmt.Appendf(nil, `{"to":%q}`, to)
@@ -106,7 +106,7 @@ func (t *Troupe) StepDown(ctx context.Context, name, to string) (group.Leader, e
 }
 
 // Metrics asks an agent for its metrics, in the text format of Prometheus.
-func (t *Troupe) Metrics(ctx context.Context, name string) (string, error) {
+func (t *Cluster) Metrics(ctx context.Context, name string) (string, error) {
 	status, body, err := t.client.ask(ctx, http.MethodGet, "http://"+t.Agent(name).API+"/metrics", nil)
 	if err != nil {
 		return "", err
@@ -127,7 +127,7 @@ type Seen struct {
 
 // Watch passes on what an agent announces, from its present state on, until the
 // stream ends: with nil if ctx did that.
-func (t *Troupe) Watch(ctx context.Context, name string, see func(Seen)) error {
+func (t *Cluster) Watch(ctx context.Context, name string, see func(Seen)) error {
 	return t.stream(ctx, t.url(name, "watch"), func(e event) error {
 		seen := Seen{At: e.at, ID: e.id}
 		if err := json.Unmarshal(e.data, &seen.Leader); err != nil {
@@ -149,7 +149,7 @@ type SessionEvent struct {
 
 // Session holds a session open, and passes on what the agent says in it, until
 // the stream ends: with nil if ctx did that.
-func (t *Troupe) Session(ctx context.Context, name string, hear func(SessionEvent)) error {
+func (t *Cluster) Session(ctx context.Context, name string, hear func(SessionEvent)) error {
 	return t.stream(ctx, t.url(name, "session"), func(e event) error {
 		heard := SessionEvent{Kind: e.kind}
 		if err := json.Unmarshal(e.data, &heard); err != nil {
@@ -161,7 +161,7 @@ func (t *Troupe) Session(ctx context.Context, name string, hear func(SessionEven
 }
 
 // Stopped tells an agent that the application has stopped in a term.
-func (t *Troupe) Stopped(ctx context.Context, name, session string, term uint64) error {
+func (t *Cluster) Stopped(ctx context.Context, name, session string, term uint64) error {
 	status, body, err := t.client.ask(ctx, http.MethodPost, t.url(name, "session/"+session+"/stopped"), fmt.Appendf(nil, `{"term":%d}`, term))
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (t *Troupe) Stopped(ctx context.Context, name, session string, term uint64)
 	return nil
 }
 
-func (t *Troupe) stream(ctx context.Context, url string, take func(event) error) error {
+func (t *Cluster) stream(ctx context.Context, url string, take func(event) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func Await(ctx context.Context, holds func(ctx context.Context) error) error {
 // AwaitCoordinator returns the coordinator on which all of the agents with these
 // names agree, as soon as they do; all that run, if no names are given. It must
 // be one of them, and know it.
-func (t *Troupe) AwaitCoordinator(ctx context.Context, names ...string) (string, error) {
+func (t *Cluster) AwaitCoordinator(ctx context.Context, names ...string) (string, error) {
 	if len(names) == 0 {
 		names = t.Running()
 	}
@@ -50,7 +50,7 @@ func (t *Troupe) AwaitCoordinator(ctx context.Context, names ...string) (string,
 }
 
 // coordinator returns on whom they agree, or how they don't.
-func (t *Troupe) coordinator(ctx context.Context, names []string) (string, error) {
+func (t *Cluster) coordinator(ctx context.Context, names []string) (string, error) {
 	leaders := make([]group.Leader, 0, len(names))
 	for _, name := range names {
 		leader, err := t.promptly(ctx, name)
@@ -72,7 +72,7 @@ func (t *Troupe) coordinator(ctx context.Context, names []string) (string, error
 }
 
 // promptly asks an agent that may be stopped, or about to end.
-func (t *Troupe) promptly(ctx context.Context, name string) (group.Leader, error) {
+func (t *Cluster) promptly(ctx context.Context, name string) (group.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return t.Leader(ctx, name)
@@ -95,7 +95,7 @@ func describe(leaders []group.Leader) string {
 
 // AwaitConnected returns when all agents that run are connected with each other,
 // and none of them takes another one for crashed.
-func (t *Troupe) AwaitConnected(ctx context.Context) error {
+func (t *Cluster) AwaitConnected(ctx context.Context) error {
 	return Await(ctx, func(ctx context.Context) error {
 		running := t.Running()
 		if len(running) == 0 {
@@ -110,7 +110,7 @@ func (t *Troupe) AwaitConnected(ctx context.Context) error {
 	})
 }
 
-func (t *Troupe) connected(ctx context.Context, name string, running []string) error {
+func (t *Cluster) connected(ctx context.Context, name string, running []string) error {
 	status, err := t.Status(ctx, name)
 	if err != nil {
 		return err

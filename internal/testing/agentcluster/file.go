@@ -98,7 +98,7 @@ func (g Group) clone() Group {
 
 // WriteConfig changes the file of an agent, as an editor would: the new one
 // replaces the old one in one go.
-func (t *Troupe) WriteConfig(name string, change func(*File)) error {
+func (t *Cluster) WriteConfig(name string, change func(*File)) error {
 	a := t.Agent(name)
 	change(&a.file)
 	return a.writeFile()

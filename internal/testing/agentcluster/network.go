@@ -21,7 +21,7 @@ var errWholeNetwork = errors.New("packets are lost only in a network namespace o
 
 // Partition lets no packet pass between two agents of different sets. An agent
 // in none of them reaches everybody, so it is a bridge.
-func (t *Troupe) Partition(sets ...[]string) error {
+func (t *Cluster) Partition(sets ...[]string) error {
 	var cuts []Cut
 	for i, set := range sets {
 		for j, other := range sets {
@@ -40,7 +40,7 @@ func (t *Troupe) Partition(sets ...[]string) error {
 
 // Cut loses the packets in these directions and in no others. Nobody is told:
 // connections stay open, as they do when a cable is pulled out.
-func (t *Troupe) Cut(cuts ...Cut) error {
+func (t *Cluster) Cut(cuts ...Cut) error {
 	if !inOwnNetwork() {
 		return errWholeNetwork
 	}
@@ -64,7 +64,7 @@ func (t *Troupe) Cut(cuts ...Cut) error {
 }
 
 // Heal lets all packets pass again.
-func (t *Troupe) Heal() error {
+func (t *Cluster) Heal() error {
 	if !inOwnNetwork() {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (t *Troupe) Heal() error {
 }
 
 // table has the name of the troupe's neighbourhood.
-func (t *Troupe) table() string { return "troupe_" + strings.ReplaceAll(t.agents[0].Host, ".", "_") }
+func (t *Cluster) table() string { return "troupe_" + strings.ReplaceAll(t.agents[0].Host, ".", "_") }
 
 func nft(ctx context.Context, rules string) error {
 	command := exec.CommandContext(ctx, "nft", "-f", "-")

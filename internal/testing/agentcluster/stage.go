@@ -129,9 +129,9 @@ var relied = sync.OnceValue(func() error {
 	return program.DependOnProgram(context.Background(), top, "./cmd/agent")
 })
 
-// Assemble makes a troupe that is gone when the test ends. If the test fails, it
+// Start makes a troupe that is gone when the test ends. If the test fails, it
 // shows the end of the agents' logs. It needs Main.
-func Assemble(t testing.TB, plan Plan) *Troupe {
+func Start(t testing.TB, plan Options) *Cluster {
 	t.Helper()
 	plan.Binary = os.Getenv(binaryVariable)
 	if plan.Binary == "" {

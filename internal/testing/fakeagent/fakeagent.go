@@ -24,8 +24,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// Role is whom an understudy stands in for.
-type Role struct {
+// Identity is whom an understudy stands in for.
+type Identity struct {
 	Namespace, Pod string
 	// Groups are those that its certificate is for.
 	Groups []string
@@ -42,7 +42,7 @@ type Call struct {
 
 // Agent is one understudy.
 type Agent struct {
-	role Role
+	role Identity
 	held *identity.Held
 	life uint32
 	// traffic counts what went over its connections, as it was sent: encrypted.
@@ -68,7 +68,7 @@ type part struct {
 }
 
 // New makes an understudy. It can't be found yet.
-func New(role Role, w *Wardrobe) (*Agent, error) {
+func New(role Identity, w *CertificateFactory) (*Agent, error) {
 	var names identity.Names
 	for _, group := range role.Groups {
 		names = append(names, identity.Name{Domain: role.Namespace, Group: group, Member: role.Pod})
@@ -99,9 +99,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// Speak lets it be found, and say what speak writes to each connection and nothing
+// ServeRaw lets it be found, and say what speak writes to each connection and nothing
 // else. It ends with the context.
-func (a *Agent) Speak(ctx context.Context, speak func(net.Conn)) error {
+func (a *Agent) ServeRaw(ctx context.Context, speak func(net.Conn)) error {
 	listener, err := a.listen(ctx)
 	if err != nil {
 		return err
@@ -148,8 +148,8 @@ func (a *Agent) Stop() error {
 	return server.Close()
 }
 
-// Drop ends the streams that it is heard over.
-func (a *Agent) Drop() {
+// CloseStreams ends the streams that it is heard over.
+func (a *Agent) CloseStreams() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	close(a.dropped)
@@ -205,8 +205,8 @@ func (a *Agent) AwaitGroup(ctx context.Context, group string) error {
 	}
 }
 
-// Change has it report something else about a group, in which it takes part from then on.
-func (a *Agent) Change(group string, change func(*control.Report)) {
+// ChangeReport has it report something else about a group, in which it takes part from then on.
+func (a *Agent) ChangeReport(group string, change func(*control.Report)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.change(group, change)

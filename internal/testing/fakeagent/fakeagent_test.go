@@ -26,12 +26,12 @@ type stage struct {
 
 func newStage(t *testing.T, caller identity.Name) stage {
 	t.Helper()
-	wardrobe, err := fakeagent.NewWardrobe()
+	wardrobe, err := fakeagent.NewCertificateFactory()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var network fakeagent.Network
-	role := fakeagent.Role{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: "10.0.0.1:7375", Network: &network}
+	role := fakeagent.Identity{Namespace: "bank", Pod: "ledger-1", Groups: []string{"ledger"}, Address: "10.0.0.1:7375", Network: &network}
 	agent, err := fakeagent.New(role, wardrobe)
 	if err != nil {
 		t.Fatal(err)
@@ -138,11 +138,11 @@ func TestItReportsWhatItIsToldAndWhatIsDecreed(t *testing.T) {
 		t.Fatalf("a document is answered with %d %s", code, said)
 	}
 	r := s.nextReport(next)
-	if r.UID != "u" || r.Generation != 7 || r.Revision != 10 || r.Version != 1 || r.Coordinator != "" || !r.Standing || r.Digest == "" {
+	if r.UID != "u" || r.Generation != 7 || r.Revision != 10 || r.Version != 1 || r.Coordinator != "" || !r.Eligible || r.Digest == "" {
 		t.Errorf("told a document, it reports %+v", r)
 	}
 	elected := time.Now()
-	if err := s.agent.Obey("ledger", fakeagent.Decree{
+	if err := s.agent.SetLeadership("ledger", fakeagent.Leadership{
 		Coordinator: "ledger-0", Term: 5, ElectedAt: elected, Crashed: map[string]bool{"ledger-1": true},
 	}); err != nil {
 		t.Fatal(err)
@@ -152,10 +152,10 @@ func TestItReportsWhatItIsToldAndWhatIsDecreed(t *testing.T) {
 	if r.Coordinator != "ledger-0" || r.Term != 5 || !r.ElectedAt.Equal(elected) || len(r.Processes) != 2 || r.Processes[0] != want[0] || r.Processes[1] != want[1] {
 		t.Errorf("decreed a coordinator, it reports %+v", r)
 	}
-	if code, said := s.ask(http.MethodPut, control.GroupPath("ledger")+control.Standing, map[string]bool{"standing": false}); code != http.StatusNoContent {
+	if code, said := s.ask(http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, map[string]bool{"eligible": false}); code != http.StatusNoContent {
 		t.Errorf("told not to stand, it answers %d %s", code, said)
 	}
-	if r = s.nextReport(next); r.Standing || !r.Withheld {
+	if r = s.nextReport(next); r.Eligible || !r.Excluded {
 		t.Errorf("told not to stand, it reports %+v", r)
 	}
 	if code, said := s.ask(http.MethodDelete, control.GroupPath("ledger")+"?uid=u", nil); code != http.StatusNoContent {
@@ -164,7 +164,7 @@ func TestItReportsWhatItIsToldAndWhatIsDecreed(t *testing.T) {
 	if kind, data := next(); kind != control.EventLeft || string(data) != `{"group":"ledger","uid":"u"}` {
 		t.Errorf("told to leave, it says %s %s", kind, data)
 	}
-	if err := s.agent.Obey("ledger", fakeagent.Decree{}); err == nil {
+	if err := s.agent.SetLeadership("ledger", fakeagent.Leadership{}); err == nil {
 		t.Error("it obeys in a group that it has left")
 	}
 }
@@ -219,10 +219,10 @@ func TestItRefusesWhatItIsMadeToRefuse(t *testing.T) {
 
 func TestItCanBeCutOffAndComeBack(t *testing.T) {
 	s := newStage(t, control.Operator)
-	s.agent.Change("ledger", func(r *control.Report) { r.Term = 7 })
+	s.agent.ChangeReport("ledger", func(r *control.Report) { r.Term = 7 })
 	next := s.reports()
 	s.nextReport(next)
-	s.agent.Drop()
+	s.agent.CloseStreams()
 	if lines := rest(next); lines != 1 {
 		t.Errorf("after a drop it says %d things more", lines)
 	}
@@ -255,7 +255,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 		{http.MethodPut, control.GroupPath("audit"), document(1, 1), http.StatusBadRequest, "about the group"},
 		{http.MethodPut, control.GroupPath("ledger"), []int{1}, http.StatusBadRequest, "unmarshal"},
 		{http.MethodDelete, control.GroupPath("ledger") + "?uid=u", nil, http.StatusNotFound, "no part"},
-		{http.MethodPut, control.GroupPath("ledger") + control.Standing, map[string]bool{"standing": true}, http.StatusNotFound, "no part"},
+		{http.MethodPut, control.GroupPath("ledger") + control.EligibilityPath, map[string]bool{"eligible": true}, http.StatusNotFound, "no part"},
 	} {
 		if code, said := s.ask(nonsense.method, nonsense.path, nonsense.body); code != nonsense.code || !strings.Contains(said, nonsense.part) {
 			t.Errorf("%s %s is answered with %d %s", nonsense.method, nonsense.path, code, said)

@@ -15,7 +15,7 @@ type Network struct {
 
 // Dial connects with an understudy.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	where := n.Where(address)
+	where := n.Resolve(address)
 	if where == "" {
 		// A port that nobody listens on.
 		where = "127.0.0.1:1"
@@ -23,8 +23,8 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	return (&net.Dialer{}).DialContext(ctx, network, where)
 }
 
-// Where is the real address of an understudy.
-func (n *Network) Where(address string) string {
+// Resolve is the real address of an understudy.
+func (n *Network) Resolve(address string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.where[address]

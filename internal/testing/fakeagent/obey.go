@@ -17,8 +17,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Decree says who leads a group. A coordinator that isn't named is none.
-type Decree struct {
+// Leadership says who leads a group. A coordinator that isn't named is none.
+type Leadership struct {
 	Coordinator string
 	Term        uint64
 	ElectedAt   time.Time
@@ -27,8 +27,8 @@ type Decree struct {
 	Crashed map[string]bool
 }
 
-// Obey takes a decree, and reports it.
-func (a *Agent) Obey(group string, d Decree) error {
+// SetLeadership takes a decree, and reports it.
+func (a *Agent) SetLeadership(group string, d Leadership) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.parts[group]; p == nil || p.left {
@@ -67,7 +67,7 @@ func (a *Agent) follow(call Call) error {
 		return a.adopt(group, []byte(call.Body))
 	case !in:
 		return errNotIn
-	case call.Method == http.MethodPut && "/"+rest == control.Standing:
+	case call.Method == http.MethodPut && "/"+rest == control.EligibilityPath:
 		return a.stand(group, []byte(call.Body))
 	case call.Method == http.MethodDelete && rest == "":
 		asked, err := url.ParseQuery(query)
@@ -85,12 +85,12 @@ func (a *Agent) follow(call Call) error {
 }
 
 func (a *Agent) stand(group string, body []byte) error {
-	var told struct{ Standing bool }
+	var told struct{ Eligible bool }
 	if err := yaml.UnmarshalStrict(body, &told); err != nil {
 		return err
 	}
 	a.change(group, func(r *control.Report) {
-		r.Standing, r.Withheld, r.ChangedAt = told.Standing, !told.Standing, time.Now()
+		r.Eligible, r.Excluded, r.ChangedAt = told.Eligible, !told.Eligible, time.Now()
 	})
 	return nil
 }
@@ -110,7 +110,7 @@ func (a *Agent) adopt(group string, body []byte) error {
 	}
 	a.change(group, func(r *control.Report) {
 		if r.UID != d.UID {
-			*r = control.Report{Group: r.Group, Pod: r.Pod, Standing: true}
+			*r = control.Report{Group: r.Group, Pod: r.Pod, Eligible: true}
 		}
 		r.UID, r.Generation, r.Revision = d.UID, d.Generation, d.Revision
 		r.Version, r.Digest, r.ChangedAt = d.Group.Version, digest(d.Group), time.Now()

@@ -69,7 +69,7 @@ func (a *Agent) call(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(control.Refusal{Error: err.Error()}) // Whoever asked has gone.
+	_ = json.NewEncoder(w).Encode(control.ErrorResponse{Error: err.Error()}) // Whoever asked has gone.
 }
 
 // stream says how all groups stand, and then what changes. Whoever reads slowly

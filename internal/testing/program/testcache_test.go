@@ -22,7 +22,7 @@ var module = map[string]string{
 import (
 	"testing"
 
-	"example.test/relying/program"
+	"example.test/relying/testcache"
 )
 
 func TestRelying(t *testing.T) {
@@ -65,7 +65,7 @@ func TestATestRunsAgainWhenWhatItReliesOnHasChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, folder, "reliance/program.go", string(own), age)
+	write(t, folder, "testcache/testcache.go", string(own), age)
 	cached := func() bool {
 		command := exec.CommandContext(t.Context(), "go", "test", ".")
 		command.Dir = folder

@@ -85,7 +85,7 @@ func TestTheOrdealFindsBrokenMachines(t *testing.T) {
 		}},
 		"events in one step": {step: func(_ *broken, _ election.Input, out *election.Output) {
 			for range 40 {
-				out.Tell(election.Skipped, 1, 1)
+				out.Emit(election.Skipped, 1, 1)
 			}
 		}},
 		"sent by":                   {step: change(func(m *election.Message) { m.From++ })},
@@ -105,11 +105,11 @@ func TestTheOrdealFindsBrokenMachines(t *testing.T) {
 		"a copy is encoded":         {clone: func(m *broken) election.Machine { return m.Machine.Clone() }, encode: mark},
 		"different outputs": {step: func(_ *broken, _ election.Input, out *election.Output) {
 			calls++
-			out.Tell(election.Skipped, election.Term(calls), 1)
+			out.Emit(election.Skipped, election.Term(calls), 1)
 		}},
 		"when the clock started": {encode: func(_ *broken, b []byte, now election.Tick) []byte { return election.AppendNumber(b, uint64(now)) }},
 		"the output depends": {step: func(_ *broken, in election.Input, out *election.Output) {
-			out.Tell(election.Skipped, election.Term(in.Now), 1)
+			out.Emit(election.Skipped, election.Term(in.Now), 1)
 		}},
 		"answer differently":     {step: secret},
 		"may not stand":          {step: greedy},
@@ -160,14 +160,14 @@ func allLead(rows []election.Row) []election.Row {
 // secret remembers something of an input that its code doesn't tell.
 func secret(m *broken, in election.Input, out *election.Output) {
 	if len(m.kept) > 0 {
-		out.Tell(election.Skipped, 1, m.kept[0])
+		out.Emit(election.Skipped, 1, m.kept[0])
 	}
 	m.kept = []election.ID{in.Peer}
 }
 
 func greedy(_ *broken, in election.Input, out *election.Output) {
-	if in.Kind == election.Withdraw {
-		out.Tell(election.Tenure, 1, 1)
+	if in.Kind == election.BecomeIneligible {
+		out.Emit(election.TenureStarted, 1, 1)
 	}
 }
 

@@ -24,8 +24,8 @@ func (t *trial) judge(in election.Input, out *election.Output, term election.Ter
 		return fmt.Errorf("it has a token and says that %d leads", status.Coordinator)
 	}
 	switch in.Kind {
-	case election.Withdraw, election.Stand:
-		t.withdrawn = in.Kind == election.Withdraw
+	case election.BecomeIneligible, election.BecomeEligible:
+		t.withdrawn = in.Kind == election.BecomeIneligible
 	default:
 	}
 	if err := t.judgeTenure(out); err != nil {
@@ -55,7 +55,7 @@ func (t *trial) judgeMessage(in *election.Input, refused bool, m *election.Messa
 		return fmt.Errorf("to nobody on a list")
 	case m.Term > election.MaxTerm:
 		return fmt.Errorf("there is no such term")
-	case m.Kind == election.NoKind || m.Kind > election.Hail:
+	case m.Kind == election.NoKind || m.Kind > election.Probe:
 		return fmt.Errorf("there is no such kind")
 	case len(m.List) > max(len(t.world.everyone), len(in.Message.List)):
 		return fmt.Errorf("a list of %d, among %d", len(m.List), len(t.world.everyone))
@@ -67,7 +67,7 @@ func (t *trial) judgeMessage(in *election.Input, refused bool, m *election.Messa
 
 // judgeTenure: only who may be elected takes the office.
 func (t *trial) judgeTenure(out *election.Output) error {
-	takes := slices.ContainsFunc(out.Events, func(e election.Event) bool { return e.Kind == election.Tenure })
+	takes := slices.ContainsFunc(out.Events, func(e election.Event) bool { return e.Kind == election.TenureStarted })
 	if takes && (t.withdrawn || t.world.roster.Priority(t.world.self) == 0) {
 		return fmt.Errorf("it takes the office and may not stand")
 	}

@@ -152,7 +152,7 @@ func (w *world) input(s *source, due election.Tick) election.Input {
 	case election.TimePassed:
 	default:
 		in.Peer, in.Life, in.Term = w.anybody(s), uint32(s.below(3)), w.number(s)
-		in.Away = in.Kind == election.Suspect && s.flag()
+		in.Ineligible = in.Kind == election.Suspect && s.flag()
 		if in.Kind == election.Follow {
 			in.Term = min(in.Term, election.MaxTerm) // whoever runs the Machine says so, no peer
 		}
@@ -200,7 +200,7 @@ func (w *world) message(s *source) election.Message {
 		Subject: w.anybody(s), Origin: w.anybody(s), Hops: uint32(s.below(largest + 2)),
 	}
 	if m.Kind < 0xe0 {
-		m.Kind = 1 + m.Kind%election.Hail
+		m.Kind = 1 + m.Kind%election.Probe
 	}
 	switch odd := s.byte(); {
 	case odd < 0x10:
@@ -214,8 +214,8 @@ func (w *world) message(s *source) election.Message {
 	m.Lamport = uint64(s.byte())
 	m.Hold = election.Hold{
 		Sent: w.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: w.roster.Version - uint32(s.below(2)),
-		Bar: w.number(s), Held: s.flag(), Standing: s.flag(),
-		Away: s.flag(), Asker: uint32(s.below(3)),
+		Bar: w.number(s), Held: s.flag(), Ready: s.flag(),
+		Ineligible: s.flag(), Asker: uint32(s.below(3)),
 	}
 	return m
 }

@@ -171,7 +171,7 @@ func (g *Group) ask(c command) error {
 		}
 	}
 	in := election.Input{
-		Kind: kind, Away: c.has("away"), Term: election.Term(c.number("term", 0)),
+		Kind: kind, Ineligible: c.has("ineligible"), Term: election.Term(c.number("term", 0)),
 		Peer: election.ID(c.number("dead", c.number("peer", 0))),
 	}
 	if kind == election.Adopt {

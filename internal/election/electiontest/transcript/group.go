@@ -17,13 +17,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// Wrong are machines that break one rule, by the name that the command group
+// Mutations are machines that break one rule, by the name that the command group
 // calls them by. Each makes a right machine wrong.
-type Wrong map[string]func(election.Machine) election.Machine
+type Mutations map[string]func(election.Machine) election.Machine
 
 // Group is a group of processes; the command group fills it.
 type Group struct {
-	wrong     Wrong
+	wrong     Mutations
 	algorithm catalog.Algorithm
 	roster    *election.Roster
 	timing    election.Timing
@@ -41,7 +41,7 @@ type Group struct {
 }
 
 // New is an empty group, which knows some wrong machines.
-func New(wrong Wrong) *Group { return &Group{wrong: wrong} }
+func New(wrong Mutations) *Group { return &Group{wrong: wrong} }
 
 // Run carries out commands, one a line, and returns what came of them.
 func (g *Group) Run(commands string) string {

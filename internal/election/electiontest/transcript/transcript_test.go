@@ -34,7 +34,7 @@ func (chatter) Step(_ election.Input, out *election.Output) {
 }
 
 func TestMessagesThatNeverEnd(t *testing.T) {
-	group := transcript.New(transcript.Wrong{"chatter": func(m election.Machine) election.Machine { return chatter{m} }})
+	group := transcript.New(transcript.Mutations{"chatter": func(m election.Machine) election.Machine { return chatter{m} }})
 	group.Run("group algorithm=Bully n=1 wrong=chatter\ncampaign 1")
 	if got, want := group.Run("deliver all quietly"), "error: the messages never end\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
