@@ -82,10 +82,11 @@ lint-config: ## Check the linters' configuration.
 	@$(LINT) config verify
 
 .PHONY: verify
-verify: ## Generate, format, tidy and lint; fail if that changes a file or finds anything. CI runs this first.
+verify: ## Generate, format, tidy, lint and check commit subjects; fail if that changes a file. CI runs this first.
+	@hack/tools/commits
 	@hack/tools/unchanged $(MAKE) generate manifests fmt tidy
 	@$(MAKE) lint
-	@echo "verify: all is up to date"
+	@echo "verify: everything is up to date"
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities; needs the network, so it is not part of verify.
