@@ -30,7 +30,7 @@ func (*interrupted) Error() string { return "interrupted" }
 func exitStatus(err error) int {
 	var (
 		use     *command.UsageError
-		input   *sim.BadScenario
+		input   *sim.InputError
 		stopped *interrupted
 	)
 	switch {

@@ -156,12 +156,12 @@ func writeStatusTables(w io.Writer, s *sim.Scenario, tables []heldTable) {
 		fmt.Fprintf(w, "%d more tables, different from these, are left out.\n", left)
 	}
 	if len(s.Crashed) > 0 {
-		fmt.Fprintf(w, "Down, and without a table: %s.\n", sim.Spans(s.Crashed))
+		fmt.Fprintf(w, "Down, and without a table: %s.\n", sim.FormatRanges(s.Crashed))
 	}
 }
 
 // holders names those that hold a table.
-func holders(t heldTable) string { return sim.Spans(t.by) }
+func holders(t heldTable) string { return sim.FormatRanges(t.by) }
 
 func writeBlock(w io.Writer, tables []heldTable, everyone bool) {
 	columns := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)

@@ -68,7 +68,7 @@ func showScenario(w io.Writer, s sim.Scenario, o *options) error {
 
 func writeTranscript(w io.Writer, s sim.Scenario) error {
 	fmt.Fprintf(w, "# %s\n", s.Describe())
-	transcript := sim.Transcript{To: w, Silent: s.Silent}
+	transcript := sim.Transcript{To: w, Unreachable: s.Unreachable}
 	s.Watch = transcript.Watch
 	outcome, err := sim.Run(s)
 	if err != nil {

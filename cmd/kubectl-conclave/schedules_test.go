@@ -150,7 +150,7 @@ func TestATranscriptOfOneSchedule(t *testing.T) {
 
 func TestWhatTheSimulatorRefusesIsMisuse(t *testing.T) {
 	refuse := func(context.Context, sim.Sampling) (sim.Report, error) {
-		return sim.Report{}, &sim.BadScenario{Reason: "schedules run with 1 to 20 processes, not 21"}
+		return sim.Report{}, &sim.InputError{Reason: "schedules run with 1 to 20 processes, not 21"}
 	}
 	got := conclave(t, refuse, "simulate", "--schedules", "5", "--processes", "21")
 	if got.status != 2 || got.err != "error: schedules run with 1 to 20 processes, not 21\n" || got.out != "" {

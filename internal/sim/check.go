@@ -20,19 +20,19 @@ type checker struct {
 	done      bool
 	tokens    []election.Token
 	// leaders are, for each term, whom processes named as coordinator.
-	leaders []named
+	coordinators []termCoordinator
 	// cause: something has happened that may make an election necessary.
-	cause bool
+	electionCause bool
 	// agreedSince is when all were found to agree, 0 when they didn't.
 	agreedSince election.Tick
 }
 
-type named struct {
-	term   election.Term
-	leader election.ID
+type termCoordinator struct {
+	term        election.Term
+	coordinator election.ID
 }
 
-func (c *checker) reset() { *c = checker{tokens: c.tokens[:0], leaders: c.leaders[:0]} }
+func (c *checker) reset() { *c = checker{tokens: c.tokens[:0], coordinators: c.coordinators[:0]} }
 
 func (c *checker) fail(invariant, detail string) {
 	if c.violation == nil {
@@ -41,36 +41,36 @@ func (c *checker) fail(invariant, detail string) {
 }
 
 // guarded reports whether tenure needs grants.
-func (w *world) guarded() bool { return w.mode != office.Available }
+func (s *simulation) usesGrants() bool { return s.mode != office.Available }
 
 // observe checks an event, and lets the application react to it.
-func (w *world) observe(id election.ID, e *election.Event) {
-	p := &w.all[id]
-	w.mix(uint64(id)<<8 | uint64(e.Kind)<<40)
+func (s *simulation) handleEvent(id election.ID, e *election.Event) {
+	p := &s.processes[id]
+	s.hashTrace(uint64(id)<<8 | uint64(e.Kind)<<40)
 	if e.Kind != election.Outdated && e.Kind != election.Skipped {
-		w.check.agreedSince = 0
+		s.checker.agreedSince = 0
 	}
 	switch e.Kind {
 	case election.TenureStarted:
-		w.tenure(id, e.Token)
+		s.checkTenureStart(id, e.Token)
 		p.running = true
 		p.tenures++
 	case election.TenureLost:
-		w.lapsed(id)
+		s.checkLapse(id)
 		p.running = false
 	case election.StopRequested:
-		p.stopAsked, p.stopTerm = w.queue.now, e.Term
-		at := w.queue.now + election.Tick(w.rng.between(1, int(drain)+4))
-		w.queue.push(event{at: at, kind: stopped, who: id, slot: p.tenures})
+		p.stopRequestedAt, p.stopTerm = s.queue.now, e.Term
+		at := s.queue.now + election.Tick(s.rng.between(1, int(drain)+4))
+		s.queue.push(event{at: at, kind: eventAppStopped, process: id, slot: p.tenures})
 	case election.OfficeResigned:
-		asked := p.stopTerm == e.Term && p.clock.local(w.queue.now) >= p.clock.local(p.stopAsked)+drain
+		asked := p.stopTerm == e.Term && p.clock.local(s.queue.now) >= p.clock.local(p.stopRequestedAt)+drain
 		if p.running && !asked {
-			w.check.fail("hand-over", fmt.Sprintf("process %d resigned while its application was acting", id))
+			s.checker.fail("hand-over", fmt.Sprintf("process %d resigned while its application was acting", id))
 		}
 		p.running = false
 	case election.Started:
-		if !w.check.cause {
-			w.check.fail("cause", fmt.Sprintf("process %d started an election without a cause", id))
+		if !s.checker.electionCause {
+			s.checker.fail("cause", fmt.Sprintf("process %d started an election without a cause", id))
 		}
 	default:
 	}
@@ -78,170 +78,170 @@ func (w *world) observe(id election.ID, e *election.Event) {
 
 // tenure checks that the process may lead, that nobody else does, and that the
 // token is new.
-func (w *world) tenure(id election.ID, token election.Token) {
-	for _, old := range w.check.tokens {
-		if old == token || w.guarded() && old > token {
-			w.check.fail("tokens", fmt.Sprintf("process %d has token %d after token %d", id, token, old))
+func (s *simulation) checkTenureStart(id election.ID, token election.Token) {
+	for _, old := range s.checker.tokens {
+		if old == token || s.usesGrants() && old > token {
+			s.checker.fail("tokens", fmt.Sprintf("process %d has token %d after token %d", id, token, old))
 		}
 	}
-	w.check.tokens = append(w.check.tokens, token)
-	if p := &w.all[id]; p.withdrawn || p.roster.Priority(id) == 0 {
-		w.check.fail("membership", fmt.Sprintf("process %d takes the office, which it may not", id))
+	s.checker.tokens = append(s.checker.tokens, token)
+	if p := &s.processes[id]; p.appDead || p.roster.Priority(id) == 0 {
+		s.checker.fail("membership", fmt.Sprintf("process %d takes the office, which it may not", id))
 	}
-	if w.guarded() {
-		w.alone(id)
+	if s.usesGrants() {
+		s.checkSoleHolder(id)
 	}
 }
 
 // alone checks that nobody holds the office but id, whose tenure has begun or
 // lasts longer than it did. Strict doesn't rely on it that a process has ended,
 // so what was granted to one that crashed counts, too.
-func (w *world) alone(id election.ID) {
-	for other := election.ID(1); other <= w.ever; other++ {
-		q := &w.all[other]
+func (s *simulation) checkSoleHolder(id election.ID) {
+	for other := election.ID(1); other <= s.maxID; other++ {
+		q := &s.processes[other]
 		switch {
-		case other != id && q.up && q.known.Token != 0 && q.clock.local(w.queue.now) < q.known.Until:
-			w.check.fail("one holder", fmt.Sprintf("process %d has tenure while process %d has", id, other))
-		case w.mode == office.Strict && q.clock.local(w.queue.now) < q.ghostUntil:
-			w.check.fail("one holder", fmt.Sprintf("process %d has tenure while process %d, which crashed, would have", id, other))
+		case other != id && q.up && q.status.Token != 0 && q.clock.local(s.queue.now) < q.status.Until:
+			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure while process %d has", id, other))
+		case s.mode == office.Strict && q.clock.local(s.queue.now) < q.lostTenureUntil:
+			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure while process %d, which crashed, would have", id, other))
 		}
 	}
 }
 
 // lapsed checks that the application hears at once that a tenure has run out,
 // unless its agent stood still.
-func (w *world) lapsed(id election.ID) {
-	p := &w.all[id]
-	if w.guarded() && w.queue.now > max(p.clock.global(p.known.Until), p.pausedUntil) {
-		w.check.fail("lapse", fmt.Sprintf("process %d had tenure until %d, and says so at %d",
-			id, p.known.Until, p.clock.local(w.queue.now)))
+func (s *simulation) checkLapse(id election.ID) {
+	p := &s.processes[id]
+	if s.usesGrants() && s.queue.now > max(p.clock.global(p.status.Until), p.pausedUntil) {
+		s.checker.fail("lapse", fmt.Sprintf("process %d had tenure until %d, and says so at %d",
+			id, p.status.Until, p.clock.local(s.queue.now)))
 	}
 }
 
 // verify checks a process's status after a step.
-func (w *world) verify(id election.ID) {
-	p := &w.all[id]
-	s := p.machine.Status()
-	if s.Term < p.known.Term {
-		w.check.fail("terms", fmt.Sprintf("the term of process %d went from %d to %d", id, p.known.Term, s.Term))
+func (s *simulation) checkStatus(id election.ID) {
+	p := &s.processes[id]
+	status := p.machine.Status()
+	if status.Term < p.status.Term {
+		s.checker.fail("terms", fmt.Sprintf("the term of process %d went from %d to %d", id, p.status.Term, status.Term))
 	}
-	if s.Coordinator != election.None && (s.Coordinator != p.known.Coordinator || s.Term != p.known.Term) {
-		w.recognised(id, s)
+	if status.Coordinator != election.None && (status.Coordinator != p.status.Coordinator || status.Term != p.status.Term) {
+		s.checkCoordinator(id, status)
 	}
-	if w.guarded() && s.Token != 0 && s.Until > p.known.Until {
-		w.alone(id)
+	if s.usesGrants() && status.Token != 0 && status.Until > p.status.Until {
+		s.checkSoleHolder(id)
 	}
-	if p.running && s.Token == 0 {
-		w.check.fail("lapse", fmt.Sprintf("the application of process %d acts, and hears of no end", id))
+	if p.running && status.Token == 0 {
+		s.checker.fail("lapse", fmt.Sprintf("the application of process %d acts, and hears of no end", id))
 	}
-	p.known = s
-	w.overhear(id)
+	p.status = status
+	s.checkSent(id)
 }
 
 // overhear looks at what a process has just sent. Without a cause no message of
 // an election is; and when all agree, there are only BEATs and the answers to
 // them, and the hails of those that would take over but don't preempt.
-func (w *world) overhear(id election.ID) {
-	if w.check.cause && w.check.agreedSince == 0 {
+func (s *simulation) checkSent(id election.ID) {
+	if s.checker.electionCause && s.checker.agreedSince == 0 {
 		return
 	}
-	for i := range w.out.Send {
-		m := &w.out.Send[i]
+	for i := range s.out.Send {
+		m := &s.out.Send[i]
 		switch {
 		case m.Kind == election.Beat, m.Kind == election.Grant:
-		case m.Kind == election.Probe && w.policy == office.NeverPreempt:
+		case m.Kind == election.Probe && s.policy == office.NeverPreempt:
 		default:
-			w.check.agreedSince = 0
+			s.checker.agreedSince = 0
 		}
-		if m.Kind.Counts() && !w.check.cause {
-			w.check.fail("counts", fmt.Sprintf("process %d sends %s without a cause", id, m.Kind))
+		if m.Kind.Counts() && !s.checker.electionCause {
+			s.checker.fail("counts", fmt.Sprintf("process %d sends %s without a cause", id, m.Kind))
 		}
 	}
 }
 
 // disturbs reports whether an action may make an election necessary. What
 // happens to a follower doesn't, as long as all others agree and are a majority.
-func (w *world) disturbs(a action) bool {
+func (s *simulation) mayCauseElection(a action) bool {
 	switch a.kind {
-	case crash, kill:
-		if w.all[w.target(a)].known.Token != 0 {
+	case actCrash, actKillApp:
+		if s.processes[s.target(a)].status.Token != 0 {
 			return true
 		}
-	case restart, revive, republish, healAll:
+	case actRestart, actReviveApp, actRepublish, actHealAll:
 	default:
 		return true
 	}
 	up := 0
-	for _, m := range w.list.current.Ring() {
-		if w.all[m.ID].up {
+	for _, m := range s.members.current.Ring() {
+		if s.processes[m.ID].up {
 			up++
 		}
 	}
-	return up <= w.list.current.Majority()
+	return up <= s.members.current.Majority()
 }
 
-func (w *world) recognised(id election.ID, s election.Status) {
-	p := &w.all[id]
+func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
+	p := &s.processes[id]
 	before := p.roster.Previous // a coordinator that was removed leads until it has resigned
-	if p.roster.Priority(s.Coordinator) == 0 && (before == nil || before.Priority(s.Coordinator) == 0) {
-		w.check.fail("membership", fmt.Sprintf("process %d follows %d, which may not stand", id, s.Coordinator))
+	if p.roster.Priority(status.Coordinator) == 0 && (before == nil || before.Priority(status.Coordinator) == 0) {
+		s.checker.fail("membership", fmt.Sprintf("process %d follows %d, which may not stand", id, status.Coordinator))
 	}
-	if !w.guarded() {
+	if !s.usesGrants() {
 		return
 	}
-	for _, n := range w.check.leaders {
-		if n.term != s.Term {
+	for _, n := range s.checker.coordinators {
+		if n.term != status.Term {
 			continue
 		}
-		if n.leader != s.Coordinator {
-			w.check.fail("one coordinator for a term",
-				fmt.Sprintf("in term %d process %d follows %d, another %d", s.Term, id, s.Coordinator, n.leader))
+		if n.coordinator != status.Coordinator {
+			s.checker.fail("one coordinator for a term",
+				fmt.Sprintf("in term %d process %d follows %d, another %d", status.Term, id, status.Coordinator, n.coordinator))
 		}
 		return
 	}
-	w.check.leaders = append(w.check.leaders, named{s.Term, s.Coordinator})
+	s.checker.coordinators = append(s.checker.coordinators, termCoordinator{status.Term, status.Coordinator})
 }
 
-// lookAround ends the schedule when all agree and nothing has happened for a
+// checkAgreement ends the schedule when all agree and nothing has happened for a
 // while.
-func (w *world) lookAround() {
-	if w.disagreement() != "" {
-		w.check.agreedSince = 0
+func (s *simulation) checkAgreement() {
+	if s.disagreement() != "" {
+		s.checker.agreedSince = 0
 		return
 	}
-	now := w.queue.now
-	if w.check.agreedSince == 0 {
-		w.check.agreedSince = now
+	now := s.queue.now
+	if s.checker.agreedSince == 0 {
+		s.checker.agreedSince = now
 	}
-	w.check.done = now >= w.check.agreedSince+w.plan.quietFor
+	s.checker.done = now >= s.checker.agreedSince+s.schedule.quietFor
 }
 
 // disagreement says what is missing for all to agree on the highest live
 // process, or nothing.
-func (w *world) disagreement() string {
-	roster := w.list.current
+func (s *simulation) disagreement() string {
+	roster := s.members.current
 	best := election.None
 	for _, m := range roster.Ranked() {
-		p := &w.all[m.ID]
-		if m.Priority > 0 && p.up && !p.withdrawn {
+		p := &s.processes[m.ID]
+		if m.Priority > 0 && p.up && !p.appDead {
 			best = m.ID
 			break
 		}
 	}
-	if w.policy == office.NeverPreempt {
+	if s.policy == office.NeverPreempt {
 		for _, m := range roster.Ring() {
-			if p := &w.all[m.ID]; p.up && p.known.Token != 0 {
+			if p := &s.processes[m.ID]; p.up && p.status.Token != 0 {
 				best = m.ID
 			}
 		}
 	}
 	for _, m := range roster.Ring() {
-		p := &w.all[m.ID]
+		p := &s.processes[m.ID]
 		switch {
 		case !p.up:
-		case p.known.Coordinator != best:
-			return fmt.Sprintf("process %d follows %d, not %d, the highest that lives", m.ID, p.known.Coordinator, best)
-		case m.ID == best && (p.known.Token == 0 || !p.running):
+		case p.status.Coordinator != best:
+			return fmt.Sprintf("process %d follows %d, not %d, the highest that lives", m.ID, p.status.Coordinator, best)
+		case m.ID == best && (p.status.Token == 0 || !p.running):
 			return fmt.Sprintf("process %d is followed and has no tenure", best)
 		case p.roster.Version != roster.Version:
 			return fmt.Sprintf("process %d has not adopted version %d", m.ID, roster.Version)

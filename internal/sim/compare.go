@@ -87,14 +87,14 @@ func comparedInitiators(n int) []election.ID {
 // Progress, if set, is called after each point by one goroutine at a time.
 func Compare(most int, progress func(done, of int)) ([]Comparison, error) {
 	if most < MinCompared || most > MaxCompared {
-		return nil, bad("max must be from %d to %d, not %d", MinCompared, MaxCompared, most)
+		return nil, inputErrorf("max must be from %d to %d, not %d", MinCompared, MaxCompared, most)
 	}
 	sizes := ComparedSizes(most)
 	var compared []Comparison
 	for _, a := range catalog.All() {
 		compared = append(compared, Comparison{Algorithm: a.Name, Points: make([]Point, len(sizes))})
 	}
-	w := comparing{compared: compared, sizes: sizes, progress: progress}
+	w := comparisonRun{compared: compared, sizes: sizes, progress: progress}
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(w.work)
@@ -105,7 +105,7 @@ func Compare(most int, progress func(done, of int)) ([]Comparison, error) {
 
 // comparing is a comparison that runs, in as many goroutines as there are
 // processors. Each point is the work of one.
-type comparing struct {
+type comparisonRun struct {
 	compared []Comparison
 	sizes    []int
 	next     atomic.Int64
@@ -116,7 +116,7 @@ type comparing struct {
 	progress func(done, of int)
 }
 
-func (c *comparing) work() {
+func (c *comparisonRun) work() {
 	all := len(c.compared) * len(c.sizes)
 	for {
 		// The largest first, so that nobody waits for one at the end.
@@ -131,7 +131,7 @@ func (c *comparing) work() {
 	}
 }
 
-func (c *comparing) report(err error, all int) {
+func (c *comparisonRun) report(err error, all int) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.done++

@@ -11,7 +11,7 @@ import (
 
 // costs are the counts that docs/algorithms.md derives, for n processes of which
 // the highest has crashed and the one of priority i finds out.
-var costs = map[string]func(n, i int) int{
+var expectedCosts = map[string]func(n, i int) int{
 	"Bully": func(n, i int) int {
 		sum := n - 2
 		for j := i; j <= n-2; j++ {
@@ -37,8 +37,8 @@ func TestComparisonIsWhatTheFormulasSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(compared) != len(costs) {
-		t.Fatalf("%d algorithms were compared, want %d", len(compared), len(costs))
+	if len(compared) != len(expectedCosts) {
+		t.Fatalf("%d algorithms were compared, want %d", len(compared), len(expectedCosts))
 	}
 	for _, c := range compared {
 		if len(c.Points) != 28 {
@@ -48,7 +48,7 @@ func TestComparisonIsWhatTheFormulasSay(t *testing.T) {
 			var all []int
 			sum := 0
 			for i := 1; i < p.Processes; i++ {
-				cost := costs[c.Algorithm](p.Processes, i)
+				cost := expectedCosts[c.Algorithm](p.Processes, i)
 				all, sum = append(all, cost), sum+cost
 			}
 			mean := float64(sum) / float64(len(all))
@@ -61,7 +61,7 @@ func TestComparisonIsWhatTheFormulasSay(t *testing.T) {
 }
 
 func TestBestAndWorstSurviveSampling(t *testing.T) {
-	for name, cost := range costs {
+	for name, cost := range expectedCosts {
 		n := 300
 		p, err := comparePoint(name, n)
 		if err != nil {
@@ -78,7 +78,7 @@ func TestBestAndWorstSurviveSampling(t *testing.T) {
 
 // Of a thousand processes three are tried, and still the mean is that of all.
 func TestTheMeanSurvivesSampling(t *testing.T) {
-	for name, cost := range costs {
+	for name, cost := range expectedCosts {
 		if name == "RingAllIDs" || name == "RingActiveList" {
 			continue // it is the same whoever starts, and takes long
 		}
@@ -128,7 +128,7 @@ func TestCompareTellsItsProgress(t *testing.T) {
 
 func TestCompareRefusesOtherSizes(t *testing.T) {
 	for _, most := range []int{-1, 0, 2, MaxCompared + 1} {
-		var input *BadScenario
+		var input *InputError
 		if _, err := Compare(most, nil); !errors.As(err, &input) {
 			t.Errorf("up to %d: %v", most, err)
 		}
@@ -141,10 +141,10 @@ func TestSpans(t *testing.T) {
 		"3":              {3},
 		"1-3":            {3, 1, 2},
 		"1, 3-4, 9":      {9, 4, 1, 3},
-		"2-10000, 10002": append([]election.ID{10002}, ascending(10000)[1:]...),
+		"2-10000, 10002": append([]election.ID{10002}, ascendingIDs(10000)[1:]...),
 		"1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23 and 3 more": {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 28},
 	} {
-		if got := Spans(ids); got != want {
+		if got := FormatRanges(ids); got != want {
 			t.Errorf("Spans = %q, want %q", got, want)
 		}
 	}

@@ -23,9 +23,9 @@ type Exploration struct {
 	Safety string
 	// Crashes, Restarts and Losses are how many of each may happen.
 	Crashes, Restarts, Losses int
-	// Settled: processes of a bare election crash only between elections, as
+	// CrashOnlyWhenIdle: processes of a bare election crash only between elections, as
 	// seed 000 assumes. They come back only then in any case.
-	Settled bool
+	CrashOnlyWhenIdle bool
 	// Horizon bounds the virtual time of an office, which beats for ever.
 	Horizon election.Tick
 	// StatesMax ends an exploration that is too large; 0 is without bound.
@@ -34,7 +34,7 @@ type Exploration struct {
 
 // Explored is what an exploration found.
 type Explored struct {
-	States, Transitions, Ends int
+	States, Transitions, TerminalStates int
 	// Complete: all states were visited.
 	Complete  bool
 	Violation *Violation
@@ -43,31 +43,31 @@ type Explored struct {
 }
 
 const (
-	exploreTrans election.Tick = 1
-	// termsOfALife are more terms than the processes of a small world use.
-	termsOfALife               = 100
-	longAgo      election.Tick = 1 << 20
+	exploreTransMax election.Tick = 1
+	// termsPerLife are more terms than the processes of a small world use.
+	termsPerLife               = 100
+	bootAge      election.Tick = 1 << 20
 )
 
 // Explore visits every state.
 func Explore(ctx context.Context, x Exploration) (Explored, error) {
 	algorithm, err := catalog.Find(x.Algorithm)
 	if err != nil {
-		return Explored{}, bad("%v", err)
+		return Explored{}, inputErrorf("%v", err)
 	}
 	if x.Processes < 1 || x.Processes > 6 {
-		return Explored{}, bad("a world that is explored has 1 to 6 processes, not %d", x.Processes)
+		return Explored{}, inputErrorf("a world that is explored has 1 to 6 processes, not %d", x.Processes)
 	}
-	e := &explorer{ctx: ctx, x: x, algorithm: algorithm, seen: map[uint64]int32{}, seed: maphash.MakeSeed()}
+	e := &explorer{ctx: ctx, x: x, algorithm: algorithm, numbers: map[uint64]int32{}, seed: maphash.MakeSeed()}
 	start, err := e.begin()
 	if err != nil {
 		return Explored{}, err
 	}
 	e.found.Complete = true
 	e.visit(start, 0, "")
-	e.found.States = len(e.seen)
+	e.found.States = len(e.numbers)
 	if e.found.Complete && e.found.Violation == nil {
-		e.findStuck()
+		e.findDeadEnd()
 	}
 	return e.found, nil
 }
@@ -78,16 +78,16 @@ type explorer struct {
 	algorithm catalog.Algorithm
 	roster    *election.Roster
 	// seen numbers the states.
-	seen    map[uint64]int32
-	ways    ways
+	numbers map[uint64]int32
+	graph   stateGraph
 	seed    maphash.Seed
 	found   Explored
 	out     election.Output
 	encoded []byte
 }
 
-// smallState is the state of a small world.
-type smallState struct {
+// systemState is the state of a small world.
+type systemState struct {
 	now      election.Tick
 	machines []election.Machine // by ID
 	lives    []uint32
@@ -98,10 +98,10 @@ type smallState struct {
 	token                     election.Token
 	violation                 *Violation
 	// cut: more would happen, but beyond the horizon.
-	cut bool
+	truncated bool
 }
 
-func (e *explorer) begin() (*smallState, error) {
+func (e *explorer) begin() (*systemState, error) {
 	n := e.x.Processes
 	ring := make([]election.Member, n)
 	for i := range ring {
@@ -111,7 +111,7 @@ func (e *explorer) begin() (*smallState, error) {
 	if e.roster, err = election.NewRoster(1, ring); err != nil {
 		return nil, err
 	}
-	s := &smallState{
+	s := &systemState{
 		machines: make([]election.Machine, n+1), lives: make([]uint32, n+1), up: make([]bool, n+1),
 		links:   make([][]election.Message, (n+1)*(n+1)),
 		crashes: e.x.Crashes, restarts: e.x.Restarts, losses: e.x.Losses,
@@ -126,9 +126,9 @@ func (e *explorer) begin() (*smallState, error) {
 }
 
 // machine makes a process: one that agrees, or one that remembers nothing.
-func (e *explorer) machine(s *smallState, id election.ID, fresh bool) (election.Machine, error) {
+func (e *explorer) machine(s *systemState, id election.ID, fresh bool) (election.Machine, error) {
 	s.lives[id]++
-	c := election.Config{Self: id, Roster: e.roster, Timing: election.DefaultTiming(exploreTrans, 0)}
+	c := election.Config{Self: id, Roster: e.roster, Timing: election.DefaultTiming(exploreTransMax, 0)}
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+e.x.Processes)
 	if !fresh {
 		c.Term, c.Coordinator = 1, election.ID(e.x.Processes)
@@ -138,32 +138,32 @@ func (e *explorer) machine(s *smallState, id election.ID, fresh bool) (election.
 	}
 	mode, err := office.ParseMode(e.x.Safety)
 	if err != nil {
-		return nil, bad("%v", err)
+		return nil, inputErrorf("%v", err)
 	}
 	return office.New(office.Config{
 		Config: c, Elect: e.algorithm.New, Mode: mode, Lease: 12, Heartbeat: 4, Patience: 6, Stagger: 2,
 		Policy: office.Always, Drain: 1, Life: s.lives[id], Fresh: fresh, Start: s.now,
 		// Each life may use terms above all of the one before. How much further the
 		// clock has come makes no difference: a state is encoded without the time.
-		Clock: election.TermClock{AtBoot: termsOfALife * election.Term(s.lives[id]-1), Boot: s.now - longAgo, TicksPerTerm: 1},
+		Clock: election.TermClock{AtBoot: termsPerLife * election.Term(s.lives[id]-1), Boot: s.now - bootAge, TicksPerTerm: 1},
 	})
 }
 
 // visit goes on from a state along every choice, unless it was seen. It returns
 // the state's number.
-func (e *explorer) visit(s *smallState, origin int32, choice string) int32 {
+func (e *explorer) visit(s *systemState, origin int32, choice string) int32 {
 	number, isNew := e.number(s)
 	if !isNew {
 		return number
 	}
-	e.ways.add(origin, choice, e.settled(s))
-	if e.ctx.Err() != nil || e.x.StatesMax > 0 && len(e.seen) > e.x.StatesMax {
+	e.graph.add(origin, choice, e.agreed(s))
+	if e.ctx.Err() != nil || e.x.StatesMax > 0 && len(e.numbers) > e.x.StatesMax {
 		e.found.Complete = false
 		return number
 	}
 	moves := e.choices(s)
-	if len(moves) == 0 && !s.cut {
-		e.found.Ends++
+	if len(moves) == 0 && !s.truncated {
+		e.found.TerminalStates++
 		e.end(s, number)
 	}
 	for _, m := range moves {
@@ -171,25 +171,25 @@ func (e *explorer) visit(s *smallState, origin int32, choice string) int32 {
 		name := m(e, next)
 		e.found.Transitions++
 		if next.violation != nil {
-			e.found.Violation, e.found.Path = next.violation, append(e.ways.path(int(number)), name)
+			e.found.Violation, e.found.Path = next.violation, append(e.graph.path(int(number)), name)
 			return number
 		}
 		to := e.visit(next, number, name)
 		if e.found.Violation != nil || !e.found.Complete {
 			return number
 		}
-		if next.budget() == s.budget() {
-			e.ways.connect(number, to)
+		if next.faultsLeft() == s.faultsLeft() {
+			e.graph.connect(number, to)
 		}
 	}
 	return number
 }
 
 // budget is how much may still go wrong.
-func (s *smallState) budget() int { return s.crashes + s.restarts + s.losses }
+func (s *systemState) faultsLeft() int { return s.crashes + s.restarts + s.losses }
 
 // number is the state's, and whether it is new.
-func (e *explorer) number(s *smallState) (number int32, isNew bool) {
+func (e *explorer) number(s *systemState) (number int32, isNew bool) {
 	b := e.encoded[:0]
 	for id, m := range s.machines {
 		if id == 0 {
@@ -213,11 +213,11 @@ func (e *explorer) number(s *smallState) (number int32, isNew bool) {
 	b = election.AppendNumber(b, uint64(s.token))
 	e.encoded = b
 	key := maphash.Bytes(e.seed, b)
-	if number, known := e.seen[key]; known {
+	if number, known := e.numbers[key]; known {
 		return number, false
 	}
-	number = int32(len(e.seen))
-	e.seen[key] = number
+	number = int32(len(e.numbers))
+	e.numbers[key] = number
 	return number, true
 }
 
@@ -237,7 +237,7 @@ func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
 
 // copy shares what isn't changed: a machine is cloned when it takes a step, a
 // link when it changes.
-func (s *smallState) copy() *smallState {
+func (s *systemState) copy() *systemState {
 	c := *s
 	c.machines, c.lives, c.up = slices.Clone(s.machines), slices.Clone(s.lives), slices.Clone(s.up)
 	c.links = slices.Clone(s.links)
@@ -245,7 +245,7 @@ func (s *smallState) copy() *smallState {
 }
 
 // best is the highest process that lives.
-func (e *explorer) best(s *smallState) election.ID {
+func (e *explorer) best(s *systemState) election.ID {
 	for _, m := range e.roster.Ranked() {
 		if s.up[m.ID] {
 			return m.ID
@@ -255,7 +255,7 @@ func (e *explorer) best(s *smallState) election.ID {
 }
 
 // end checks a state in which nothing can happen any more.
-func (e *explorer) end(s *smallState, number int32) {
+func (e *explorer) end(s *systemState, number int32) {
 	best := e.best(s)
 	for id := 1; id <= e.x.Processes; id++ {
 		if !s.up[id] {
@@ -266,7 +266,7 @@ func (e *explorer) end(s *smallState, number int32) {
 				Invariant: "agreement",
 				Detail:    fmt.Sprintf("at the end process %d follows %d, not %d, the highest that lives", id, got, best),
 			}
-			e.found.Path = e.ways.path(int(number))
+			e.found.Path = e.graph.path(int(number))
 			return
 		}
 	}

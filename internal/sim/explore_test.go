@@ -25,7 +25,7 @@ func explore(t *testing.T, x sim.Exploration) {
 	if !found.Complete {
 		t.Errorf("only %d states were visited before the bound", found.States)
 	}
-	t.Logf("%d states, %d transitions, %d ends", found.States, found.Transitions, found.Ends)
+	t.Logf("%d states, %d transitions, %d ends", found.States, found.Transitions, found.TerminalStates)
 }
 
 // Three processes, two crashes at any steps, one of them comes back: in every
@@ -54,7 +54,7 @@ func TestEveryInterleavingOfFour(t *testing.T) {
 			case "RingAllIDs":
 				// A second one that dies may take the highest identifier along: seed 000
 				// assumes that nobody fails during an election.
-				world.Settled = true
+				world.CrashOnlyWhenIdle = true
 				explore(t, sim.Exploration{Algorithm: algorithm, Processes: 4, Crashes: 1, Restarts: 1})
 			}
 			explore(t, world)

@@ -41,7 +41,7 @@ const (
 )
 
 // common are the faults that are drawn alike, those before Leases.
-const common = 11
+const commonFaults = 11
 
 var faultNames = []string{
 	"loss", "delay", "reorder", "duplicate", "crash", "appdead", "pause", "partition", "clocks", "members", "stepdown",
@@ -60,7 +60,7 @@ func ParseFaults(names []string) (Fault, error) {
 		case name == "all":
 			faults |= allFaults
 		case i < 0:
-			return 0, bad("unknown fault %q: choose all, or some of %s", name, strings.Join(faultNames, ", "))
+			return 0, inputErrorf("unknown fault %q: choose all, or some of %s", name, strings.Join(faultNames, ", "))
 		default:
 			faults |= 1 << i
 		}

@@ -6,48 +6,48 @@ import "github.com/conclave-dev/conclave/internal/election"
 const longLease = 3 * lease
 
 // tenancy is the lease that a process goes by, and what its disk has to say of it.
-type tenancy struct {
+type leaseState struct {
 	// ticks is the lease of this life, and wanted that of the next.
-	ticks, wanted election.Tick
+	current, next election.Tick
 	// promised is the longest for which it may have granted what is still in force,
 	// which is over when its clock reads until.
-	promised, until election.Tick
+	longest, longestUntil election.Tick
 }
 
 // lease begins the next life of p with the lease that is wanted.
-func (w *world) lease(p *process) {
+func (s *simulation) beginLease(p *process) {
 	t := &p.lease
-	if p.clock.local(p.downSince) >= t.until { // It saw the longer one end.
-		t.promised = t.ticks
+	if p.clock.local(p.downSince) >= t.longestUntil { // It saw the longer one end.
+		t.longest = t.current
 	}
-	if t.wanted == 0 {
-		t.wanted = w.plan.after
+	if t.next == 0 {
+		t.next = s.schedule.leaseAfter
 	}
-	t.ticks = t.wanted
-	t.promised = max(t.promised, t.ticks)
-	t.until = p.clock.local(w.queue.now) + t.promised
+	t.current = t.next
+	t.longest = max(t.longest, t.current)
+	t.longestUntil = p.clock.local(s.queue.now) + t.longest
 }
 
-// leaseAndMore is longer than any lease of the plan on any clock.
-func (p *plan) leaseAndMore() election.Tick {
-	longest := max(p.before, p.after)
+// maxLease is longer than any lease of the plan on any clock.
+func (p *schedule) maxLease() election.Tick {
+	longest := max(p.leaseBefore, p.leaseAfter)
 	return longest + longest/8
 }
 
-// drawLeases has some schedules change the lease, with one process restarted after
+// drawLeaseChange has some schedules change the lease, with one process restarted after
 // the other. It returns when the last one is, or at, if that is later.
-func (p *plan) drawLeases(w *world, at election.Tick) election.Tick {
-	r := &w.rng
+func (p *schedule) drawLeaseChange(s *simulation, at election.Tick) election.Tick {
+	r := &s.rng
 	if !r.percent(6) {
 		p.faults &^= Leases
 		return at
 	}
 	if r.percent(70) {
-		p.before = longLease
+		p.leaseBefore = longLease
 	} else {
-		p.after = longLease
+		p.leaseAfter = longLease
 	}
-	order := make([]election.ID, w.processes)
+	order := make([]election.ID, s.size)
 	for i := range order {
 		j := r.below(i + 1)
 		order[i], order[j] = order[j], election.ID(i+1)
@@ -55,26 +55,26 @@ func (p *plan) drawLeases(w *world, at election.Tick) election.Tick {
 	next, pace := election.Tick(r.below(int(at))), r.between(2, int(3*lease))
 	for _, id := range order {
 		next += election.Tick(r.between(1, pace))
-		p.push(w, action{
-			at: next, kind: relet, target: id, lasts: election.Tick(r.below(int(heartbeat))), silent: r.percent(30),
+		p.push(s, action{
+			at: next, kind: actChangeLease, target: id, lasts: election.Tick(r.below(int(heartbeat))), silent: r.percent(30),
 		})
 	}
 	return max(at, next)
 }
 
 // relet ends a process, if it lives, and starts it with the new lease.
-func (w *world) relet(id election.ID, a action) {
-	w.all[id].lease.wanted = w.plan.after
-	w.announce(id, "is restarted with a lease of %d", w.plan.after)
-	w.crash(id, a)
-	w.plan.push(w, action{at: w.queue.now + a.lasts + 1, kind: restart, target: id})
+func (s *simulation) changeLease(id election.ID, a action) {
+	s.processes[id].lease.next = s.schedule.leaseAfter
+	s.reportFault(id, "is restarted with a lease of %d", s.schedule.leaseAfter)
+	s.crash(id, a)
+	s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
 }
 
-// reletLate ends a process that still goes by the old lease when all must agree.
-func (w *world) reletLate(id election.ID) {
-	p := &w.all[id]
-	p.lease.wanted = w.plan.after
-	if p.up && p.lease.ticks != w.plan.after {
-		w.crash(id, action{})
+// finishLeaseChange ends a process that still goes by the old lease when all must agree.
+func (s *simulation) finishLeaseChange(id election.ID) {
+	p := &s.processes[id]
+	p.lease.next = s.schedule.leaseAfter
+	if p.up && p.lease.current != s.schedule.leaseAfter {
+		s.crash(id, action{})
 	}
 }

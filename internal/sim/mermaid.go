@@ -20,13 +20,13 @@ const (
 // count; those with a cross are lost.
 type Mermaid struct {
 	scenario *Scenario
-	drawn    []election.ID // participants, in the order in which they appeared
+	shown    []election.ID // participants, in the order in which they appeared
 	lines    []string
 	arrows   int
 	// omitted counts the messages left out.
 	omitted int
 	// note is the process whose note is the last line, or None.
-	note election.ID
+	noteOwner election.ID
 }
 
 // NewMermaid starts the diagram of a scenario.
@@ -35,21 +35,21 @@ func NewMermaid(s *Scenario) *Mermaid { return &Mermaid{scenario: s} }
 // Watch draws one step.
 func (d *Mermaid) Watch(step Step) {
 	if step.Input.Kind == election.Recover {
-		d.remark(step.Process, fmt.Sprintf("P%d is back", step.Process))
+		d.addNote(step.Process, fmt.Sprintf("P%d is back", step.Process))
 	}
 	for _, e := range step.Output.Events {
-		if said := remark(step.Process, e); said != "" && d.tells(e) {
-			d.remark(step.Process, said)
+		if said := noteText(step.Process, e); said != "" && d.shows(e) {
+			d.addNote(step.Process, said)
 		}
 	}
 	for i := range step.Output.Send {
-		d.arrow(&step.Output.Send[i])
+		d.addArrow(&step.Output.Send[i])
 	}
 }
 
 // remark is what a diagram says of an event; "" is nothing, where the arrows
 // show it already.
-func remark(id election.ID, e election.Event) string {
+func noteText(id election.ID, e election.Event) string {
 	switch e.Kind {
 	case election.Started:
 		if e.Peer == election.None || e.Peer == id {
@@ -77,30 +77,30 @@ func remark(id election.ID, e election.Event) string {
 
 // tells reports whether an event belongs into the diagram: what somebody finds
 // out about one for whom there is no room doesn't.
-func (d *Mermaid) tells(e election.Event) bool {
+func (d *Mermaid) shows(e election.Event) bool {
 	about := e.Kind == election.MarkedCrashed || e.Kind == election.Skipped
-	return !about || len(d.drawn) < MaxParticipants || slices.Contains(d.drawn, e.Peer)
+	return !about || len(d.shown) < MaxParticipants || slices.Contains(d.shown, e.Peer)
 }
 
-func (d *Mermaid) remark(id election.ID, said string) {
-	if d.arrows >= MaxArrows || !d.admit(id) {
+func (d *Mermaid) addNote(id election.ID, said string) {
+	if d.arrows >= MaxArrows || !d.addParticipant(id) {
 		return
 	}
-	if d.note == id {
+	if d.noteOwner == id {
 		d.lines[len(d.lines)-1] += "<br/>" + said
 		return
 	}
 	d.lines = append(d.lines, fmt.Sprintf("Note over P%d: %s", id, said))
-	d.note = id
+	d.noteOwner = id
 }
 
-func (d *Mermaid) arrow(m *election.Message) {
-	if d.arrows >= MaxArrows || !d.admit(m.From) || !d.admit(m.To) {
+func (d *Mermaid) addArrow(m *election.Message) {
+	if d.arrows >= MaxArrows || !d.addParticipant(m.From) || !d.addParticipant(m.To) {
 		d.omitted++
 		return
 	}
 	line := "->>"
-	lost := d.scenario.Silent(m.To)
+	lost := d.scenario.Unreachable(m.To)
 	switch {
 	case lost && m.Kind.Counts():
 		line = "-x"
@@ -109,13 +109,13 @@ func (d *Mermaid) arrow(m *election.Message) {
 	case !m.Kind.Counts():
 		line = "-->>"
 	}
-	d.lines = append(d.lines, fmt.Sprintf("P%d%sP%d: %s%s term %d", m.From, line, m.To, m.Kind, content(m), m.Term))
+	d.lines = append(d.lines, fmt.Sprintf("P%d%sP%d: %s%s term %d", m.From, line, m.To, m.Kind, messageContent(m), m.Term))
 	d.arrows++
-	d.note = election.None
+	d.noteOwner = election.None
 }
 
 // content is what a message carries, where its arrow doesn't show it.
-func content(m *election.Message) string {
+func messageContent(m *election.Message) string {
 	switch m.Kind {
 	case election.ElectMe, election.NewCoordinator, election.Elect, election.Inquiry, election.Reply:
 		return fmt.Sprintf("(%d)", m.Subject)
@@ -132,14 +132,14 @@ func content(m *election.Message) string {
 }
 
 // admit makes a process a participant while there is room for one.
-func (d *Mermaid) admit(id election.ID) bool {
-	if slices.Contains(d.drawn, id) {
+func (d *Mermaid) addParticipant(id election.ID) bool {
+	if slices.Contains(d.shown, id) {
 		return true
 	}
-	if len(d.drawn) == MaxParticipants {
+	if len(d.shown) == MaxParticipants {
 		return false
 	}
-	d.drawn = append(d.drawn, id)
+	d.shown = append(d.shown, id)
 	return true
 }
 
@@ -172,19 +172,19 @@ func (d *Mermaid) WriteTo(w io.Writer) (int64, error) {
 func (d *Mermaid) participants() []election.ID {
 	ring := d.scenario.Ring
 	if len(ring) == 0 {
-		ring = ascending(d.scenario.Processes)
+		ring = ascendingIDs(d.scenario.Processes)
 	}
 	if len(ring) <= MaxParticipants {
 		return ring
 	}
 	shown := make([]bool, d.scenario.Processes+1)
-	for _, id := range d.drawn {
+	for _, id := range d.shown {
 		shown[id] = true
 	}
 	return slices.DeleteFunc(slices.Clone(ring), func(id election.ID) bool { return !shown[id] })
 }
 
-func ascending(n int) []election.ID {
+func ascendingIDs(n int) []election.ID {
 	ids := make([]election.ID, n)
 	for i := range ids {
 		ids[i] = election.ID(i + 1)

@@ -12,7 +12,7 @@ import (
 // the bullies the highest that lives acts first, which is the best case. Once
 // round a ring takes longer here than the others wait with theirs, so each of the
 // four may start an election of the ring.
-var mostOfFive = map[string]int{
+var maxMessagesOfFive = map[string]int{
 	"Bully": 3, "StatusTable": 3, "RingAllIDs": 4 * 25, "RingChampion": 4 * 14, "RingActiveList": 4 * 16, "RingSkip": 4 * 8,
 }
 
@@ -23,13 +23,13 @@ func TestAnOfficeElectsWithinTheCounts(t *testing.T) {
 	for _, algorithm := range catalog.All() {
 		for _, mode := range []office.Mode{office.Available, office.Majority} {
 			t.Run(algorithm.Name+"/"+mode.String(), func(t *testing.T) {
-				w, err := newWorld(settings{algorithm: algorithm, mode: mode, processes: 5})
+				w, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: 5})
 				if err != nil {
 					t.Fatal(err)
 				}
 				for seed := range uint64(200) {
-					if n := w.countElection(t, seed); n < 3 || n > mostOfFive[algorithm.Name] {
-						t.Fatalf("seed %d: %d messages of the election, want 3 to %d", seed, n, mostOfFive[algorithm.Name])
+					if n := w.countElection(t, seed); n < 3 || n > maxMessagesOfFive[algorithm.Name] {
+						t.Fatalf("seed %d: %d messages of the election, want 3 to %d", seed, n, maxMessagesOfFive[algorithm.Name])
 					}
 				}
 			})
@@ -39,43 +39,43 @@ func TestAnOfficeElectsWithinTheCounts(t *testing.T) {
 
 // countElection ends the coordinator, which all notice in time, and counts the
 // messages of the election that follows.
-func (w *world) countElection(t *testing.T, seed uint64) (counted int) {
+func (s *simulation) countElection(t *testing.T, seed uint64) (counted int) {
 	t.Helper()
-	w.watch = func(s Step) {
-		if s.Output == nil {
+	s.watch = func(step Step) {
+		if step.Output == nil {
 			return
 		}
-		for i := range s.Output.Send {
-			if s.Output.Send[i].Kind.Counts() {
+		for i := range step.Output.Send {
+			if step.Output.Send[i].Kind.Counts() {
 				counted++
 			}
 		}
 	}
-	w.start(seed)
+	s.start(seed)
 	const at = 4 * lease
-	w.plan.push(w, action{at: at, kind: crash, target: 5, silent: true})
+	s.schedule.push(s, action{at: at, kind: actCrash, target: 5, silent: true})
 	for id := election.ID(1); id < 5; id++ {
-		noticedAt := at + election.Tick(w.rng.between(1, int(transMax)))
-		w.queue.push(event{at: noticedAt, kind: noticed, who: id, peer: 5, slot: 1})
+		noticedAt := at + election.Tick(s.rng.between(1, int(transMax)))
+		s.queue.push(event{at: noticedAt, kind: eventPeerEnded, process: id, peer: 5, slot: 1})
 	}
-	w.until(at - 1)
+	s.runUntil(at - 1)
 	if counted > 0 {
 		t.Fatalf("seed %d: %d messages before anything has happened", seed, counted)
 	}
-	w.until(at + convergeWithin)
-	if v, says := w.check.violation, w.disagreement(); v != nil || says != "" {
+	s.runUntil(at + convergeWithin)
+	if v, says := s.checker.violation, s.disagreement(); v != nil || says != "" {
 		t.Fatalf("seed %d: %v, %s", seed, v, says)
 	}
 	return counted
 }
 
 // until lets everything happen that is due by then.
-func (w *world) until(then election.Tick) {
-	for w.queue.now < then {
-		e, more := w.queue.pop()
+func (s *simulation) runUntil(then election.Tick) {
+	for s.queue.now < then {
+		e, more := s.queue.pop()
 		if !more {
 			return
 		}
-		w.happen(e)
+		s.handle(e)
 	}
 }

@@ -38,27 +38,27 @@ type eventKind uint8
 
 const (
 	// deliver the message in slot.
-	deliver eventKind = iota
+	eventDelivery eventKind = iota
 	// undelivered: tell the sender so.
-	undelivered
+	eventUndelivered
 	// wake a process for its deadline.
-	wake
+	eventTimer
 	// fault: carry out the next step of the plan.
-	fault
+	eventAction
 	// noticed: a process notices that peer's process has ended.
-	noticed
+	eventPeerEnded
 	// stopped: the application of a process has stopped.
-	stopped
+	eventAppStopped
 	// adopted: a process takes over a member list.
-	adopted
+	eventRoster
 	// call a process to start an election.
-	call
+	eventInitiate
 )
 
 type event struct {
-	at   election.Tick
-	kind eventKind
-	who  election.ID
+	at      election.Tick
+	kind    eventKind
+	process election.ID
 	// peer is the process that it is about, its life, or the lease by which the
 	// sender of a message goes.
 	peer election.ID
@@ -77,19 +77,19 @@ func (q *queue) put(e *event) {
 		b.first = append(b.first, *e)
 		return
 	}
-	q.putOver(b, e)
+	q.putInChunk(b, e)
 }
 
-// putOver puts an event into the chunks of a bucket.
-func (q *queue) putOver(b *bucket, e *event) {
+// putInChunk puts an event into the chunks of a bucket.
+func (q *queue) putInChunk(b *bucket, e *event) {
 	if len(b.chunks) == 0 || b.last == len(chunk{}) {
-		b.chunks, b.last = append(b.chunks, q.fresh()), 0
+		b.chunks, b.last = append(b.chunks, q.newChunk()), 0
 	}
 	b.chunks[len(b.chunks)-1][b.last] = *e
 	b.last++
 }
 
-func (q *queue) fresh() *chunk {
+func (q *queue) newChunk() *chunk {
 	last := len(q.spare) - 1
 	if last < 0 {
 		return new(chunk)
@@ -122,7 +122,7 @@ func (q *queue) pop() (event, bool) {
 // have all been taken.
 func (q *queue) nextChunk(b *bucket) {
 	c := b.chunks[0]
-	b.first = append(b.first[:0], c[:b.in(0)]...)
+	b.first = append(b.first[:0], c[:b.chunkLen(0)]...)
 	q.spare = append(q.spare, c)
 	b.chunks, q.head = b.chunks[1:], 0
 }
@@ -139,7 +139,7 @@ func (q *queue) refill() {
 		q.put(&b.first[i])
 	}
 	for i, c := range b.chunks {
-		for j := range b.in(i) {
+		for j := range b.chunkLen(i) {
 			q.put(&c[j])
 		}
 		q.spare = append(q.spare, c)
@@ -148,7 +148,7 @@ func (q *queue) refill() {
 }
 
 // in is how many events chunk i has.
-func (b *bucket) in(i int) int {
+func (b *bucket) chunkLen(i int) int {
 	if i == len(b.chunks)-1 {
 		return b.last
 	}
@@ -161,7 +161,7 @@ func (b *bucket) earliest() election.Tick {
 		earliest = min(earliest, b.first[i].at)
 	}
 	for i, c := range b.chunks {
-		for j := range b.in(i) {
+		for j := range b.chunkLen(i) {
 			earliest = min(earliest, c[j].at)
 		}
 	}

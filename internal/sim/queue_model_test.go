@@ -10,9 +10,9 @@ import (
 
 // sorted is the plain queue: a list in the order of time, and for one moment in
 // the order of arrival.
-type sorted []event
+type sortedList []event
 
-func (s *sorted) push(e event) {
+func (s *sortedList) push(e event) {
 	i := len(*s)
 	for i > 0 && (*s)[i-1].at > e.at {
 		i--
@@ -20,7 +20,7 @@ func (s *sorted) push(e event) {
 	*s = slices.Insert(*s, i, e)
 }
 
-func (s *sorted) pop() (event, bool) {
+func (s *sortedList) pop() (event, bool) {
 	if len(*s) == 0 {
 		return event{}, false
 	}
@@ -31,7 +31,7 @@ func (s *sorted) pop() (event, bool) {
 
 // wait is when an event is due that is put in now: at once, soon, late, or at the
 // end of time.
-func wait(random *rand.Rand, now election.Tick) election.Tick {
+func randomDelay(random *rand.Rand, now election.Tick) election.Tick {
 	ahead := election.Tick(random.IntN(20))
 	switch random.IntN(16) {
 	case 0, 1, 2:
@@ -48,35 +48,35 @@ func wait(random *rand.Rand, now election.Tick) election.Tick {
 // put in between, and after it was emptied for another run.
 func TestQueueAgainstASortedList(t *testing.T) {
 	var q queue
-	againstASortedList(t, &q, func() (election.Tick, int) { return q.now, q.size })
+	compareWithSortedList(t, &q, func() (election.Tick, int) { return q.now, q.size })
 }
 
 func TestWheelAgainstASortedList(t *testing.T) {
 	var w wheel
-	againstASortedList(t, &w, func() (election.Tick, int) { return w.now, w.size })
+	compareWithSortedList(t, &w, func() (election.Tick, int) { return w.now, w.size })
 }
 
-type agenda interface {
+type eventQueue interface {
 	push(e event)
 	pop() (event, bool)
 	reset()
 }
 
-func againstASortedList(t *testing.T, q agenda, state func() (now election.Tick, size int)) {
+func compareWithSortedList(t *testing.T, q eventQueue, state func() (now election.Tick, size int)) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(10, 10))
 	for range 200 {
-		var plain sorted
+		var plain sortedList
 		q.reset()
 		pushes := 1 + random.IntN(4) // of 5 steps
 		for i := range 400 {
 			if random.IntN(5) < pushes {
 				now, _ := state()
-				e := event{at: wait(random, now), who: election.ID(i), slot: uint32(i)}
+				e := event{at: randomDelay(random, now), process: election.ID(i), slot: uint32(i)}
 				q.push(e)
 				plain.push(e)
 			} else {
-				popped(t, q, &plain, state)
+				comparePop(t, q, &plain, state)
 			}
 			if _, size := state(); size != len(plain) {
 				t.Fatalf("%d events wait, want %d", size, len(plain))
@@ -84,14 +84,14 @@ func againstASortedList(t *testing.T, q agenda, state func() (now election.Tick,
 		}
 		if random.IntN(3) > 0 { // otherwise the next run begins with this one's left over
 			for len(plain) > 0 {
-				popped(t, q, &plain, state)
+				comparePop(t, q, &plain, state)
 			}
-			popped(t, q, &plain, state)
+			comparePop(t, q, &plain, state)
 		}
 	}
 }
 
-func popped(t *testing.T, q agenda, plain *sorted, state func() (election.Tick, int)) {
+func comparePop(t *testing.T, q eventQueue, plain *sortedList, state func() (election.Tick, int)) {
 	t.Helper()
 	got, more := q.pop()
 	want, wanted := plain.pop()

@@ -23,8 +23,8 @@ type Sampling struct {
 	Faults    []string
 	Schedules int
 	Seed      uint64
-	// Enough, if set, is how many violations end the sampling.
-	Enough int
+	// MaxViolations, if set, is how many violations end the sampling.
+	MaxViolations int
 	// Workers run schedules side by side; 0 is one for each processor.
 	Workers int
 	// Progress, if set, is called now and then, by one goroutine at a time.
@@ -46,35 +46,35 @@ type Report struct {
 	Steps uint64
 }
 
-// maxSampled is how many processes a sampled world starts with, so that others
+// maxSampledProcesses is how many processes a sampled world starts with, so that others
 // have room to join.
-const maxSampled = 20
+const maxSampledProcesses = 20
 
-// maxReported is how many violations a report names.
-const maxReported = 10
+// maxReportedViolations is how many violations a report names.
+const maxReportedViolations = 10
 
 // batch is how many schedules a worker takes at once.
-const batch = 512
+const batchSize = 512
 
 func (s *Sampling) settings() (settings, error) {
 	algorithm, err := catalog.Find(s.Algorithm)
 	if err != nil {
-		return settings{}, bad("%v", err)
+		return settings{}, inputErrorf("%v", err)
 	}
-	if s.Processes < 1 || s.Processes > maxSampled {
-		return settings{}, bad("schedules run with 1 to %d processes, not %d", maxSampled, s.Processes)
+	if s.Processes < 1 || s.Processes > maxSampledProcesses {
+		return settings{}, inputErrorf("schedules run with 1 to %d processes, not %d", maxSampledProcesses, s.Processes)
 	}
 	if s.Schedules < 1 {
-		return settings{}, bad("schedules must be 1 or more, not %d", s.Schedules)
+		return settings{}, inputErrorf("schedules must be 1 or more, not %d", s.Schedules)
 	}
 	mode := office.Majority
 	if s.Safety != "" {
 		if mode, err = office.ParseMode(s.Safety); err != nil {
-			return settings{}, bad("%v", err)
+			return settings{}, inputErrorf("%v", err)
 		}
 	}
 	faults, err := ParseFaults(s.Faults)
-	return settings{algorithm: algorithm, mode: mode, processes: s.Processes, faults: faults}, err
+	return settings{algorithm: algorithm, mode: mode, size: s.Processes, faults: faults}, err
 }
 
 // Sample runs schedules until all are done, or ctx is.
@@ -93,7 +93,7 @@ func Sample(ctx context.Context, s Sampling) (Report, error) {
 	c := &collector{sampling: &s}
 	var wait sync.WaitGroup
 	for range workers {
-		w, err := newWorld(setting)
+		w, err := newSimulation(setting)
 		if err != nil {
 			return Report{}, err
 		}
@@ -114,32 +114,32 @@ type collector struct {
 	traces   sketch
 }
 
-func (c *collector) work(ctx context.Context, w *world) {
+func (c *collector) work(ctx context.Context, s *simulation) {
 	var traces sketch
 	for ctx.Err() == nil {
-		from := int(c.next.Add(batch)) - batch
-		to := min(from+batch, c.sampling.Schedules)
+		from := int(c.next.Add(batchSize)) - batchSize
+		to := min(from+batchSize, c.sampling.Schedules)
 		if from >= to {
 			return
 		}
 		var found []Violation
 		violated := 0
-		w.steps = 0
+		s.steps = 0
 		for i := from; i < to; i++ {
-			v := w.run(c.sampling.Seed + uint64(i))
-			traces.add(w.trace)
+			v := s.run(c.sampling.Seed + uint64(i))
+			traces.add(s.traceHash)
 			if v == nil {
 				continue
 			}
 			violated++
-			if len(found) < maxReported {
+			if len(found) < maxReportedViolations {
 				found = append(found, *v)
 			}
-			if violated == c.sampling.Enough {
+			if violated == c.sampling.MaxViolations {
 				to = i + 1
 			}
 		}
-		c.add(to-from, violated, found, w.steps, &traces)
+		c.add(to-from, violated, found, s.steps, &traces)
 	}
 }
 
@@ -153,8 +153,8 @@ func (c *collector) add(schedules, violated int, found []Violation, steps uint64
 	// Workers finish in any order; the lowest seeds are the ones to report.
 	r.Violations = append(r.Violations, found...)
 	slices.SortFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.Seed, b.Seed) })
-	r.Violations = r.Violations[:min(len(r.Violations), maxReported)]
-	if e := c.sampling.Enough; e > 0 && r.Violated >= e {
+	r.Violations = r.Violations[:min(len(r.Violations), maxReportedViolations)]
+	if e := c.sampling.MaxViolations; e > 0 && r.Violated >= e {
 		c.next.Store(int64(c.sampling.Schedules))
 	}
 	c.traces.merge(traces)

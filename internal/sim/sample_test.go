@@ -15,7 +15,7 @@ var modes = []string{"Available", "Majority", "Strict"}
 // first violation.
 func sample(t *testing.T, s sim.Sampling) sim.Report {
 	t.Helper()
-	s.Enough = 1
+	s.MaxViolations = 1
 	report, err := sim.Sample(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)

@@ -108,34 +108,36 @@ func (v View) Rows() []election.Row {
 	return v.rows(nil)
 }
 
-// BadScenario says what is wrong with a scenario, and what would be right.
-type BadScenario struct{ Reason string }
+// InputError says what is wrong with a scenario, and what would be right.
+type InputError struct{ Reason string }
 
-func (e *BadScenario) Error() string { return e.Reason }
+func (e *InputError) Error() string { return e.Reason }
 
-func bad(format string, args ...any) error { return &BadScenario{Reason: fmt.Sprintf(format, args...)} }
+func inputErrorf(format string, args ...any) error {
+	return &InputError{Reason: fmt.Sprintf(format, args...)}
+}
 
 // Validate says what is wrong with the scenario.
 func (s *Scenario) Validate() error {
 	if _, err := catalog.Find(s.Algorithm); err != nil {
-		return bad("%v", err)
+		return inputErrorf("%v", err)
 	}
 	if err := s.ValidateSize(); err != nil {
 		return err
 	}
 	if s.Safety != "" {
 		if _, err := office.ParseMode(s.Safety); err != nil {
-			return bad("%v", err)
+			return inputErrorf("%v", err)
 		}
 		if s.Processes > MaxOffices {
-			return bad("with a safety mode processes must be from 1 to %d, not %d", MaxOffices, s.Processes)
+			return inputErrorf("with a safety mode processes must be from 1 to %d, not %d", MaxOffices, s.Processes)
 		}
 	}
 	if s.Latency <= 0 || s.Latency > maxLatency {
-		return bad("the latency must be from 1µs to 1h")
+		return inputErrorf("the latency must be from 1µs to 1h")
 	}
 	if s.Stagger < 0 || s.Stagger > maxLatency {
-		return bad("the stagger must be from 0 to 1h")
+		return inputErrorf("the stagger must be from 0 to 1h")
 	}
 	if err := s.validateRing(); err != nil {
 		return err
@@ -152,7 +154,7 @@ func (s *Scenario) Validate() error {
 // ValidateSize says what is wrong with the number of processes alone.
 func (s *Scenario) ValidateSize() error {
 	if s.Processes < 1 || s.Processes > MaxProcesses {
-		return bad("processes must be from 1 to %d, not %d", MaxProcesses, s.Processes)
+		return inputErrorf("processes must be from 1 to %d, not %d", MaxProcesses, s.Processes)
 	}
 	return nil
 }
@@ -165,7 +167,7 @@ func (s *Scenario) validateRing() error {
 		return err
 	}
 	if len(s.Ring) != s.Processes {
-		return bad("the ring must name each of the %d processes once, it names %d", s.Processes, len(s.Ring))
+		return inputErrorf("the ring must name each of the %d processes once, it names %d", s.Processes, len(s.Ring))
 	}
 	return nil
 }
@@ -175,10 +177,10 @@ func (s *Scenario) validateList(name string, list []election.ID) error {
 	slices.Sort(seen)
 	for i, id := range seen {
 		if id < 1 || int(id) > s.Processes {
-			return bad("%s: there is no process of priority %d; priorities are 1 to %d", name, id, s.Processes)
+			return inputErrorf("%s: there is no process of priority %d; priorities are 1 to %d", name, id, s.Processes)
 		}
 		if i > 0 && seen[i-1] == id {
-			return bad("%s: priority %d is named twice; name it once", name, id)
+			return inputErrorf("%s: priority %d is named twice; name it once", name, id)
 		}
 	}
 	return nil
@@ -187,26 +189,26 @@ func (s *Scenario) validateList(name string, list []election.ID) error {
 func (s *Scenario) validateCase() error {
 	if s.Recover != election.None {
 		if int(s.Recover) > s.Processes {
-			return bad("recover: there is no process of priority %d; priorities are 1 to %d", s.Recover, s.Processes)
+			return inputErrorf("recover: there is no process of priority %d; priorities are 1 to %d", s.Recover, s.Processes)
 		}
 		if len(s.Crashed) > 0 || len(s.Initiators) > 0 {
-			return bad("recover goes without crashed and initiators: everyone else is up, and nobody starts an election")
+			return inputErrorf("recover goes without crashed and initiators: everyone else is up, and nobody starts an election")
 		}
 		if s.Processes == 1 {
-			return bad("recover needs at least 2 processes: someone must have stayed up")
+			return inputErrorf("recover needs at least 2 processes: someone must have stayed up")
 		}
 		return s.validateCost()
 	}
 	if len(s.Crashed) == s.Processes {
-		return bad("everyone is crashed: leave at least one process up")
+		return inputErrorf("everyone is crashed: leave at least one process up")
 	}
 	for _, id := range s.Initiators {
 		if slices.Contains(s.Crashed, id) {
-			return bad("initiators: process %d is down; choose one that is up", id)
+			return inputErrorf("initiators: process %d is down; choose one that is up", id)
 		}
 	}
 	if len(s.Initiators) == 0 {
-		return bad("nobody starts an election: name initiators, or a process to recover")
+		return inputErrorf("nobody starts an election: name initiators, or a process to recover")
 	}
 	return s.validateCost()
 }
@@ -220,9 +222,9 @@ func Run(s Scenario) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	t := &textbook{
+	t := &scenarioRun{
 		scenario: s, algorithm: algorithm, counts: make([]int, len(election.Kinds())+1),
-		inFlightMax: maxInFlight,
+		maxPending: maxInFlight,
 	}
 	if err := t.setUp(); err != nil {
 		return Outcome{}, err
@@ -234,35 +236,35 @@ func Run(s Scenario) (Outcome, error) {
 }
 
 // textbook is a scenario that runs.
-type textbook struct {
-	scenario  Scenario
-	algorithm catalog.Algorithm
-	roster    *election.Roster
-	machines  []election.Machine // by ID; nil: down
-	dead      []bool             // by ID
-	wakeAt    []election.Tick
-	queue     queue
-	slab      slab
-	out       election.Output
-	counts    []int
-	skipped   int
-	settledAt election.Tick
+type scenarioRun struct {
+	scenario     Scenario
+	algorithm    catalog.Algorithm
+	roster       *election.Roster
+	machines     []election.Machine // by ID; nil: down
+	crashed      []bool             // by ID
+	wakeAt       []election.Tick
+	queue        queue
+	slab         slab
+	out          election.Output
+	counts       []int
+	skipped      int
+	lastChangeAt election.Tick
 	// leader is whom all believe in at the start; lost is that its crash is what
 	// the election is about.
-	leader election.ID
-	lost   bool
+	initial        election.ID
+	initialCrashed bool
 	// start is when the cause of the election occurs.
 	start election.Tick
-	// inFlightMax is how many events may wait at once.
-	inFlightMax int
+	// maxPending is how many events may wait at once.
+	maxPending int
 	// elections in flight: messages that count.
-	flying int
+	electionMessages int
 }
 
 // wrapped reports whether the election runs within an office.
-func (t *textbook) wrapped() bool { return t.scenario.Safety != "" }
+func (t *scenarioRun) hasOffice() bool { return t.scenario.Safety != "" }
 
-func (t *textbook) setUp() error {
+func (t *scenarioRun) setUp() error {
 	s := &t.scenario
 	ring := make([]election.Member, s.Processes)
 	for i := range ring {
@@ -277,41 +279,41 @@ func (t *textbook) setUp() error {
 		return err
 	}
 	t.roster = roster
-	t.leader = election.ID(s.Processes)
-	if s.Recover == t.leader {
-		t.leader--
+	t.initial = election.ID(s.Processes)
+	if s.Recover == t.initial {
+		t.initial--
 	}
 	t.machines = make([]election.Machine, s.Processes+1)
 	t.wakeAt = make([]election.Tick, s.Processes+1)
-	t.dead = make([]bool, s.Processes+1)
+	t.crashed = make([]bool, s.Processes+1)
 	for _, id := range s.Crashed {
-		t.dead[id] = true
+		t.crashed[id] = true
 	}
-	t.lost = t.dead[t.leader]
+	t.initialCrashed = t.crashed[t.initial]
 	for id := election.ID(1); int(id) <= s.Processes; id++ {
 		t.wakeAt[id] = election.Never
-		if t.dead[id] && !t.forwards() {
+		if t.crashed[id] && !t.forwards() {
 			continue
 		}
 		if t.machines[id], err = t.machine(id); err != nil {
 			return err
 		}
-		if t.dead[id] {
+		if t.crashed[id] {
 			t.step(election.Input{Kind: election.BecomeIneligible}, id)
 		}
-		t.arm(id)
+		t.setTimer(id)
 	}
-	t.begin()
+	t.scheduleCauses()
 	return nil
 }
 
 // forwards reports whether the control part of a crashed process still forwards.
-func (t *textbook) forwards() bool { return t.algorithm.DeadForward && !t.wrapped() }
+func (t *scenarioRun) forwards() bool { return t.algorithm.DeadForward && !t.hasOffice() }
 
-func (t *textbook) machine(id election.ID) (election.Machine, error) {
+func (t *scenarioRun) machine(id election.ID) (election.Machine, error) {
 	s := &t.scenario
 	c := election.Config{
-		Self: id, Roster: t.roster, Term: 1, Coordinator: t.leader, Timing: election.DefaultTiming(s.Latency, 0),
+		Self: id, Roster: t.roster, Term: 1, Coordinator: t.initial, Timing: election.DefaultTiming(s.Latency, 0),
 	}
 	if t.algorithm.Ring {
 		c.Timing.Hop = 2*s.Latency + 1
@@ -322,7 +324,7 @@ func (t *textbook) machine(id election.ID) (election.Machine, error) {
 	if id == s.Recover {
 		c.Coordinator = election.None
 	}
-	if !t.wrapped() {
+	if !t.hasOffice() {
 		return t.algorithm.New(c)
 	}
 	mode, err := office.ParseMode(s.Safety)
@@ -341,7 +343,7 @@ func (t *textbook) machine(id election.ID) (election.Machine, error) {
 }
 
 // heartbeat is how often a holder of the office is heard.
-func (t *textbook) heartbeat() election.Tick {
+func (t *scenarioRun) heartbeat() election.Tick {
 	s := &t.scenario
 	often := max(100*Millisecond, 4*s.Latency)
 	if t.algorithm.Ring {
@@ -352,29 +354,29 @@ func (t *textbook) heartbeat() election.Tick {
 }
 
 // begin puts the causes of the election into the queue.
-func (t *textbook) begin() {
+func (t *scenarioRun) scheduleCauses() {
 	s := &t.scenario
-	if t.wrapped() {
+	if t.hasOffice() {
 		t.start = 10 * s.Latency // the coordinator has to hold the office first
 	}
 	if s.Recover != election.None {
-		t.queue.push(event{at: t.start, kind: call, who: s.Recover})
+		t.queue.push(event{at: t.start, kind: eventInitiate, process: s.Recover})
 		return
 	}
 	// They start in the same instant: in which order they were named says nothing.
 	for _, id := range slices.Sorted(slices.Values(s.Initiators)) {
 		wait := election.Tick(0)
-		if !t.wrapped() {
+		if !t.hasOffice() {
 			wait = s.Stagger * election.Tick(t.liveAbove(id))
 		}
-		t.queue.push(event{at: t.start + wait, kind: call, who: id})
+		t.queue.push(event{at: t.start + wait, kind: eventInitiate, process: id})
 	}
 }
 
 // liveAbove is how many processes above id it believes alive.
-func (t *textbook) liveAbove(id election.ID) int {
+func (t *scenarioRun) liveAbove(id election.ID) int {
 	above := t.roster.Rank(id)
-	if t.lost && above > 0 {
+	if t.initialCrashed && above > 0 {
 		above--
 	}
 	return above

@@ -21,7 +21,7 @@ type slab struct {
 const firstPage = 6
 
 // place is where a slot is: page k holds 1<<(firstPage+k) messages.
-func (s *slab) place(slot uint32) *election.Message {
+func (s *slab) at(slot uint32) *election.Message {
 	n := slot + 1<<firstPage
 	page := bits.Len32(n) - firstPage - 1
 	return &s.pages[page][n-1<<(firstPage+page)]
@@ -31,7 +31,7 @@ func (s *slab) put(m *election.Message) uint32 {
 	if last := len(s.free) - 1; last >= 0 {
 		slot := s.free[last]
 		s.free = s.free[:last]
-		*s.place(slot) = *m
+		*s.at(slot) = *m
 		return slot
 	}
 	if s.used == 1<<(firstPage+len(s.pages))-1<<firstPage {
@@ -39,12 +39,12 @@ func (s *slab) put(m *election.Message) uint32 {
 	}
 	slot := s.used
 	s.used++
-	*s.place(slot) = *m
+	*s.at(slot) = *m
 	return slot
 }
 
 func (s *slab) take(slot uint32) election.Message {
-	kept := s.place(slot)
+	kept := s.at(slot)
 	m := *kept
 	kept.List = nil
 	s.free = append(s.free, slot)

@@ -25,7 +25,7 @@ func (s *Scenario) Describe() string {
 		fmt.Fprintf(&b, ", %s", s.Safety)
 	}
 	if len(s.Ring) > 0 {
-		fmt.Fprintf(&b, ", ring %s", Places(s.Ring))
+		fmt.Fprintf(&b, ", ring %s", FormatSequence(s.Ring))
 	}
 	if s.Recover != election.None {
 		fmt.Fprintf(&b, ": %d was down and comes back", s.Recover)
@@ -33,12 +33,12 @@ func (s *Scenario) Describe() string {
 	}
 	down, start := "nobody is down", "starts"
 	if len(s.Crashed) > 0 {
-		down = Spans(s.Crashed) + " " + plural(len(s.Crashed), "is", "are") + " down"
+		down = FormatRanges(s.Crashed) + " " + plural(len(s.Crashed), "is", "are") + " down"
 	}
 	if len(s.Initiators) > 1 {
 		start = "start"
 	}
-	fmt.Fprintf(&b, ": %s, and %s %s", down, Spans(s.Initiators), start)
+	fmt.Fprintf(&b, ": %s, and %s %s", down, FormatRanges(s.Initiators), start)
 	return b.String()
 }
 
@@ -52,9 +52,9 @@ func plural(n int, one, many string) string {
 // maxNamed is how many processes, or runs of them, a line names.
 const maxNamed = 12
 
-// Spans names processes in ascending order, with neighbours as a span:
+// FormatRanges names processes in ascending order, with neighbours as a span:
 // 1-3, 7, 9-10.
-func Spans(ids []election.ID) string {
+func FormatRanges(ids []election.ID) string {
 	sorted := slices.Sorted(slices.Values(ids))
 	var spans []string
 	for i := 0; i < len(sorted); {
@@ -74,8 +74,8 @@ func Spans(ids []election.ID) string {
 	return strings.Join(spans, ", ")
 }
 
-// Places names processes in the order given: 3 1 2.
-func Places(ids []election.ID) string {
+// FormatSequence names processes in the order given: 3 1 2.
+func FormatSequence(ids []election.ID) string {
 	named := make([]string, 0, maxNamed)
 	for _, id := range ids[:min(len(ids), maxNamed)] {
 		named = append(named, fmt.Sprint(id))
@@ -86,9 +86,9 @@ func Places(ids []election.ID) string {
 	return strings.Join(named, " ")
 }
 
-// Silent reports whether a process is down in such a way that what is sent to
+// Unreachable reports whether a process is down in such a way that what is sent to
 // it is lost: not even its control part forwards.
-func (s *Scenario) Silent(id election.ID) bool {
+func (s *Scenario) Unreachable(id election.ID) bool {
 	if !slices.Contains(s.Crashed, id) {
 		return false
 	}
@@ -100,60 +100,60 @@ func (s *Scenario) Silent(id election.ID) bool {
 // milliseconds, the process, and what it got, found or sent.
 type Transcript struct {
 	To io.Writer
-	// Silent, if set, tells to whom messages are lost.
-	Silent func(election.ID) bool
+	// Unreachable, if set, tells to whom messages are lost.
+	Unreachable func(election.ID) bool
 }
 
 // Watch writes one step.
 func (t *Transcript) Watch(step Step) {
 	if step.Fault != "" {
-		t.fact(step, "FAULT", step.Fault)
+		t.line(step, "FAULT", step.Fault)
 		return
 	}
 	if step.Input.Kind == election.TimePassed && len(step.Output.Send)+len(step.Output.Events) == 0 {
 		return // an alarm that was for nothing
 	}
-	t.fact(step, "gets", step.Input.Describe())
+	t.line(step, "gets", step.Input.Describe())
 	for _, e := range step.Output.Events {
-		t.fact(step, "finds", e.Describe())
+		t.line(step, "finds", e.Describe())
 	}
 	for _, m := range step.Output.Send {
 		said := m.Describe()
-		if t.Silent != nil && t.Silent(m.To) {
+		if t.Unreachable != nil && t.Unreachable(m.To) {
 			said += fmt.Sprintf(" (lost: %d is down)", m.To)
 		}
-		t.fact(step, "sends", said)
+		t.line(step, "sends", said)
 	}
 }
 
-func (t *Transcript) fact(step Step, verb, said string) {
+func (t *Transcript) line(step Step, verb, said string) {
 	fmt.Fprintf(t.To, "%10.3f ms  %4d  %-5s  %s\n", Millis(step.At), step.Process, verb, said)
 }
 
 // Millis are ticks in milliseconds.
 func Millis(t election.Tick) float64 { return float64(t) / float64(Millisecond) }
 
-// Named are those who name the same coordinator at the end.
-type Named struct {
+// ByCoordinator are those who name the same coordinator at the end.
+type CoordinatorGroup struct {
 	Coordinator election.ID
-	By          []election.ID
+	Processes   []election.ID
 }
 
-// Named groups the processes that are up by whom they name, largest group first.
-func (o *Outcome) Named() []Named {
-	var groups []Named
+// ByCoordinator groups the processes that are up by whom they name, largest group first.
+func (o *Outcome) ByCoordinator() []CoordinatorGroup {
+	var groups []CoordinatorGroup
 	for _, v := range o.Views {
 		if v.Down {
 			continue
 		}
 		named := v.Status.Coordinator
-		i := slices.IndexFunc(groups, func(g Named) bool { return g.Coordinator == named })
+		i := slices.IndexFunc(groups, func(g CoordinatorGroup) bool { return g.Coordinator == named })
 		if i < 0 {
-			i, groups = len(groups), append(groups, Named{Coordinator: named})
+			i, groups = len(groups), append(groups, CoordinatorGroup{Coordinator: named})
 		}
-		groups[i].By = append(groups[i].By, v.Process)
+		groups[i].Processes = append(groups[i].Processes, v.Process)
 	}
-	slices.SortStableFunc(groups, func(a, b Named) int { return cmp.Compare(len(b.By), len(a.By)) })
+	slices.SortStableFunc(groups, func(a, b CoordinatorGroup) int { return cmp.Compare(len(b.Processes), len(a.Processes)) })
 	return groups
 }
 
@@ -161,9 +161,9 @@ func (o *Outcome) Named() []Named {
 //
 //	9 is coordinator, and all 9 that are up agree
 func (o *Outcome) Describe() string {
-	groups := o.Named()
+	groups := o.ByCoordinator()
 	if o.Agreed {
-		up := len(groups[0].By)
+		up := len(groups[0].Processes)
 		if up == 1 {
 			return fmt.Sprintf("%d is coordinator, the only one that is up", o.Coordinator)
 		}
@@ -175,7 +175,7 @@ func (o *Outcome) Describe() string {
 		if g.Coordinator == election.None {
 			whom = "nobody"
 		}
-		said = append(said, fmt.Sprintf("%s %s %s", Spans(g.By), plural(len(g.By), "names", "name"), whom))
+		said = append(said, fmt.Sprintf("%s %s %s", FormatRanges(g.Processes), plural(len(g.Processes), "names", "name"), whom))
 	}
 	if more := len(groups) - maxNamed; more > 0 {
 		said = append(said, fmt.Sprintf("and %d more coordinators are named", more))

@@ -65,7 +65,7 @@ func (w *wheel) pop() (event, bool) {
 
 // advance moves the present to the next moment at which anything is due.
 func (w *wheel) advance(from int) {
-	if ahead := w.ahead(from); ahead > 0 {
+	if ahead := w.nextBusy(from); ahead > 0 {
 		w.now += election.Tick(ahead)
 	} else {
 		w.now = w.far[0].at
@@ -81,7 +81,7 @@ func (w *wheel) advance(from int) {
 }
 
 // ahead is how many slots behind from the next busy one is, 0 if none is.
-func (w *wheel) ahead(from int) int {
+func (w *wheel) nextBusy(from int) int {
 	word, bit := from/64, from&63
 	if rest := w.busy[word] >> bit; rest != 0 {
 		return bits.TrailingZeros64(rest)

@@ -14,11 +14,11 @@ func TestTooManyMessagesEndTheScenario(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Scenario{Algorithm: "Bully", Processes: 100, Initiators: []election.ID{1}, Latency: Millisecond}
-	run := &textbook{scenario: s, algorithm: algorithm, counts: make([]int, len(election.Kinds())+1), inFlightMax: 1000}
+	run := &scenarioRun{scenario: s, algorithm: algorithm, counts: make([]int, len(election.Kinds())+1), maxPending: 1000}
 	if err := run.setUp(); err != nil {
 		t.Fatal(err)
 	}
-	var input *BadScenario
+	var input *InputError
 	if err := run.run(); !errors.As(err, &input) {
 		t.Errorf("a hundred bullies in room for 1000 messages ended with %v", err)
 	}

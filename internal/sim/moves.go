@@ -8,20 +8,20 @@ import (
 )
 
 // move carries out one choice and names it.
-type move func(e *explorer, s *smallState) string
+type move func(e *explorer, s *systemState) string
 
 // choices are all that can happen next.
-func (e *explorer) choices(s *smallState) []move {
+func (e *explorer) choices(s *systemState) []move {
 	moves := e.arrivals(s)
 	quiet := len(moves) == 0
 	between := quiet && !e.electing(s)
 	for id := election.ID(1); int(id) <= e.x.Processes; id++ {
 		switch {
 		case s.up[id]:
-			if s.crashes > 0 && (between || !e.x.Settled) {
+			if s.crashes > 0 && (between || !e.x.CrashOnlyWhenIdle) {
 				moves = append(moves, crashNow(id))
 			}
-			if e.x.Safety == "" && e.findsOut(s, id) {
+			if e.x.Safety == "" && e.canDetectCrash(s, id) {
 				moves = append(moves, campaignNow(id))
 			}
 		case s.restarts > 0 && (between || e.x.Safety != ""):
@@ -29,13 +29,13 @@ func (e *explorer) choices(s *smallState) []move {
 		}
 	}
 	if quiet {
-		moves = append(moves, e.wakes(s)...)
+		moves = append(moves, e.timers(s)...)
 	}
 	return moves
 }
 
 // arrivals are the messages that can arrive next, or be lost.
-func (e *explorer) arrivals(s *smallState) []move {
+func (e *explorer) arrivals(s *systemState) []move {
 	var moves []move
 	for link, messages := range s.links {
 		if len(messages) == 0 {
@@ -49,7 +49,7 @@ func (e *explorer) arrivals(s *smallState) []move {
 	return moves
 }
 
-func (e *explorer) electing(s *smallState) bool {
+func (e *explorer) electing(s *systemState) bool {
 	for id, m := range s.machines {
 		if id > 0 && s.up[id] && m.Status().Electing {
 			return true
@@ -58,14 +58,14 @@ func (e *explorer) electing(s *smallState) bool {
 	return false
 }
 
-// findsOut reports whether a process could notice that its coordinator is dead.
-func (e *explorer) findsOut(s *smallState, id election.ID) bool {
+// canDetectCrash reports whether a process could notice that its coordinator is dead.
+func (e *explorer) canDetectCrash(s *systemState, id election.ID) bool {
 	status := s.machines[id].Status()
 	return status.Coordinator != election.None && !s.up[status.Coordinator] && !status.Electing
 }
 
 // wakes are the processes whose deadline comes next.
-func (e *explorer) wakes(s *smallState) []move {
+func (e *explorer) timers(s *systemState) []move {
 	next := election.Never
 	for id, m := range s.machines {
 		if id > 0 && s.up[id] {
@@ -76,7 +76,7 @@ func (e *explorer) wakes(s *smallState) []move {
 		return nil
 	}
 	if e.x.Horizon > 0 && next > e.x.Horizon {
-		s.cut = true
+		s.truncated = true
 		return nil
 	}
 	var moves []move
@@ -89,7 +89,7 @@ func (e *explorer) wakes(s *smallState) []move {
 }
 
 // step lets a copy of a process take an input.
-func (e *explorer) step(s *smallState, id election.ID, in election.Input) {
+func (e *explorer) step(s *systemState, id election.ID, in election.Input) {
 	in.Now = s.now
 	m := s.machines[id].Clone()
 	s.machines[id] = m
@@ -110,7 +110,7 @@ func (e *explorer) step(s *smallState, id election.ID, in election.Input) {
 }
 
 // check is what holds in every state.
-func (e *explorer) check(s *smallState, id election.ID, before election.Status) {
+func (e *explorer) check(s *systemState, id election.ID, before election.Status) {
 	after := s.machines[id].Status()
 	if after.Term < before.Term {
 		s.fail("terms", fmt.Sprintf("the term of process %d went from %d to %d", id, before.Term, after.Term))
@@ -142,22 +142,22 @@ func (e *explorer) check(s *smallState, id election.ID, before election.Status) 
 	}
 }
 
-func (s *smallState) fail(invariant, detail string) {
+func (s *systemState) fail(invariant, detail string) {
 	if s.violation == nil {
 		s.violation = &Violation{Invariant: invariant, Detail: detail}
 	}
 }
 
 // pull takes the next message off a link.
-func (s *smallState) pull(link int) election.Message {
+func (s *systemState) popMessage(link int) election.Message {
 	m := s.links[link][0]
 	s.links[link] = s.links[link][1:]
 	return m
 }
 
 func deliverNext(link int) move {
-	return func(e *explorer, s *smallState) string {
-		m := s.pull(link)
+	return func(e *explorer, s *systemState) string {
+		m := s.popMessage(link)
 		switch {
 		case s.up[m.To]:
 			e.step(s, m.To, election.Input{Kind: election.Receive, Message: m})
@@ -169,15 +169,15 @@ func deliverNext(link int) move {
 }
 
 func loseNext(link int) move {
-	return func(_ *explorer, s *smallState) string {
+	return func(_ *explorer, s *systemState) string {
 		s.losses--
-		m := s.pull(link)
+		m := s.popMessage(link)
 		return "lost: " + m.Describe()
 	}
 }
 
 func crashNow(id election.ID) move {
-	return func(e *explorer, s *smallState) string {
+	return func(e *explorer, s *systemState) string {
 		s.crashes--
 		s.up[id] = false
 		if e.x.Safety != "" {
@@ -192,7 +192,7 @@ func crashNow(id election.ID) move {
 }
 
 func restartNow(id election.ID) move {
-	return func(e *explorer, s *smallState) string {
+	return func(e *explorer, s *systemState) string {
 		s.restarts--
 		m, err := e.machine(s, id, true)
 		if err != nil {
@@ -208,7 +208,7 @@ func restartNow(id election.ID) move {
 }
 
 func campaignNow(id election.ID) move {
-	return func(e *explorer, s *smallState) string {
+	return func(e *explorer, s *systemState) string {
 		dead := s.machines[id].Status().Coordinator
 		e.step(s, id, election.Input{Kind: election.Campaign, Peer: dead})
 		return fmt.Sprintf("process %d finds out that %d is dead", id, dead)
@@ -216,7 +216,7 @@ func campaignNow(id election.ID) move {
 }
 
 func wakeNow(id election.ID, at election.Tick) move {
-	return func(e *explorer, s *smallState) string {
+	return func(e *explorer, s *systemState) string {
 		s.now = at
 		e.step(s, id, election.Input{Kind: election.TimePassed})
 		return fmt.Sprintf("at %d process %d wakes", at, id)

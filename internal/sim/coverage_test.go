@@ -11,7 +11,7 @@ import (
 
 // What the checks have to withstand does happen, and in combination: in each of
 // these ways in so many of 4000 schedules at least.
-var happens = map[string]int{
+var minOccurrences = map[string]int{
 	"a crash":            1000,
 	"a silent crash":     200,
 	"a restart":          1000,
@@ -46,77 +46,77 @@ var happens = map[string]int{
 }
 
 // announced are the words by which the world announces what goes wrong.
-var announced = map[string]string{
+var occurrenceOfFault = map[string]string{
 	"crashes": "a crash", "nobody is told": "a silent crash", "comes back": "a restart", "stands still": "a pause",
 	"divides": "a partition", "fails": "a failing link", "member list": "a member list",
 }
 
 // sightings counts the schedules in which something was seen.
-type sightings struct {
-	world *world
-	times map[string]int
+type faultCoverage struct {
+	simulation *simulation
+	schedules  map[string]int
 	// seen has been counted for this schedule.
-	seen map[string]bool
+	recorded map[string]bool
 	// ended: everybody has crashed after somebody had tenure.
-	ended bool
+	allCrashed bool
 }
 
-func (s *sightings) see(what string, when bool) {
-	if when && !s.seen[what] {
-		s.seen[what] = true
-		s.times[what]++
+func (s *faultCoverage) record(what string, when bool) {
+	if when && !s.recorded[what] {
+		s.recorded[what] = true
+		s.schedules[what]++
 	}
 }
 
-func (s *sightings) watch(step Step) {
-	w := s.world
-	adopting := !w.list.settled(w)
-	for words, what := range announced {
+func (s *faultCoverage) watch(step Step) {
+	w := s.simulation
+	adopting := !w.members.settled(w)
+	for words, what := range occurrenceOfFault {
 		if strings.Contains(step.Fault, words) {
-			s.see(what, true)
-			s.see(what+" while a list is being adopted", adopting)
-			s.see(what+" while links are cut", w.links.cuts != [maxMembers + 1]uint32{})
+			s.record(what, true)
+			s.record(what+" while a list is being adopted", adopting)
+			s.record(what+" while links are cut", w.network.cuts != [maxMembers + 1]uint32{})
 		}
 	}
 	if step.Fault != "" {
-		s.ended = s.ended || len(w.check.tokens) > 0 && !w.anyUp()
+		s.allCrashed = s.allCrashed || len(w.checker.tokens) > 0 && !w.anyUp()
 		return
 	}
-	p := &w.all[step.Process]
-	s.see("a member of priority 0 at work", p.roster.Has(step.Process) && p.roster.Priority(step.Process) == 0)
-	s.see("a process that is on no list any more", !w.list.current.Has(step.Process))
-	s.see("a list with departed members", len(p.roster.Departed) > 0)
-	s.see("a dead application", p.withdrawn)
-	s.see("a step-down", step.Input.Kind == election.StepDown)
-	s.see("a late word of a crash, in the next life",
-		step.Input.Kind == election.Ended && w.all[step.Input.Peer].life > step.Input.Life)
+	p := &w.processes[step.Process]
+	s.record("a member of priority 0 at work", p.roster.Has(step.Process) && p.roster.Priority(step.Process) == 0)
+	s.record("a process that is on no list any more", !w.members.current.Has(step.Process))
+	s.record("a list with departed members", len(p.roster.Departed) > 0)
+	s.record("a dead application", p.appDead)
+	s.record("a step-down", step.Input.Kind == election.StepDown)
+	s.record("a late word of a crash, in the next life",
+		step.Input.Kind == election.Ended && w.processes[step.Input.Peer].life > step.Input.Life)
 	for _, e := range step.Output.Events {
-		s.see("a tenure that lapses", e.Kind == election.TenureLost)
-		s.see("a hand-over", e.Kind == election.OfficeResigned && e.Peer != election.None)
+		s.record("a tenure that lapses", e.Kind == election.TenureLost)
+		s.record("a hand-over", e.Kind == election.OfficeResigned && e.Peer != election.None)
 		if e.Kind == election.TenureStarted {
-			s.see("a tenure while a list is being adopted", adopting)
-			s.see("a tenure while links are cut", w.links.cuts != [maxMembers + 1]uint32{})
-			s.see("a tenure while another stands still with one", w.standsStillLeading(step.Process))
-			s.see("a tenure after a tenure and a crash of all", s.ended)
+			s.record("a tenure while a list is being adopted", adopting)
+			s.record("a tenure while links are cut", w.network.cuts != [maxMembers + 1]uint32{})
+			s.record("a tenure while another stands still with one", w.pausedHolder(step.Process))
+			s.record("a tenure after a tenure and a crash of all", s.allCrashed)
 		}
 	}
 }
 
-func (w *world) anyUp() bool {
-	for id := range w.all {
-		if w.all[id].up {
+func (s *simulation) anyUp() bool {
+	for id := range s.processes {
+		if s.processes[id].up {
 			return true
 		}
 	}
 	return false
 }
 
-// standsStillLeading reports whether a process but id stands still, and believes
+// pausedHolder reports whether a process but id stands still, and believes
 // that it leads.
-func (w *world) standsStillLeading(id election.ID) bool {
-	for other := range w.all {
-		p := &w.all[other]
-		if election.ID(other) != id && p.up && p.running && w.queue.now < p.pausedUntil {
+func (s *simulation) pausedHolder(id election.ID) bool {
+	for other := range s.processes {
+		p := &s.processes[other]
+		if election.ID(other) != id && p.up && p.running && s.queue.now < p.pausedUntil {
 			return true
 		}
 	}
@@ -128,21 +128,21 @@ func TestWhatGoesWrongHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWorld(settings{algorithm: algorithm, mode: office.Majority, processes: 5, faults: allFaults})
+	w, err := newSimulation(settings{algorithm: algorithm, mode: office.Majority, size: 5, faults: allFaults})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sightings{world: w, times: map[string]int{}}
+	s := &faultCoverage{simulation: w, schedules: map[string]int{}}
 	w.watch = s.watch
 	for seed := range uint64(4000) {
-		s.seen, s.ended = map[string]bool{}, false
+		s.recorded, s.allCrashed = map[string]bool{}, false
 		if v := w.run(seed); v != nil {
 			t.Fatal(v)
 		}
 	}
-	for what, least := range happens {
-		if s.times[what] < least {
-			t.Errorf("%s: %d of 4000 schedules, want %d or more", what, s.times[what], least)
+	for what, least := range minOccurrences {
+		if s.schedules[what] < least {
+			t.Errorf("%s: %d of 4000 schedules, want %d or more", what, s.schedules[what], least)
 		}
 	}
 }
