@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 // Cache is what the manager's cache must be made with. All pods and nodes of the
@@ -53,7 +54,7 @@ func stripPod(object any) (any, error) {
 	kept.Annotations = shortened(pod.Annotations)
 	kept.Spec.NodeName = pod.Spec.NodeName
 	kept.Spec.HostNetwork = pod.Spec.HostNetwork
-	if hasAgent(pod) {
+	if membership.HasAgent(pod) {
 		kept.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
 	}
 	kept.Status.Phase = pod.Status.Phase
@@ -92,16 +93,6 @@ func stripNode(object any) (any, error) {
 	kept := &corev1.Node{ObjectMeta: bare(&node.ObjectMeta)}
 	kept.Spec.Unschedulable = node.Spec.Unschedulable
 	return kept, nil
-}
-
-// hasAgent reports whether an agent runs in the pod, as a native sidecar.
-func hasAgent(pod *corev1.Pod) bool {
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == v1.AgentContainer {
-			return true
-		}
-	}
-	return false
 }
 
 // agentLife changes when the pod's agent has been started again.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 // The indexes of the cache.
@@ -54,7 +55,7 @@ func of[T client.Object](extract func(T) []string) client.IndexerFunc {
 
 // groupsOfPod are the groups that a pod names, and those whose role label it has.
 func groupsOfPod(pod *corev1.Pod) []string {
-	groups := namedBy(pod)
+	groups := membership.GroupsOf(pod)
 	for key := range pod.Labels {
 		if group, ok := strings.CutPrefix(key, v1.RoleLabelPrefix); ok {
 			groups = append(groups, group)
@@ -64,19 +65,8 @@ func groupsOfPod(pod *corev1.Pod) []string {
 	return slices.Compact(groups)
 }
 
-// namedBy are the groups that a pod names in its annotation.
-func namedBy(pod *corev1.Pod) []string {
-	var groups []string
-	for group := range strings.SplitSeq(pod.Annotations[v1.AnnotationGroups], ",") {
-		if group = strings.TrimSpace(group); group != "" {
-			groups = append(groups, group)
-		}
-	}
-	return groups
-}
-
 func nodeOfMember(pod *corev1.Pod) []string {
-	if pod.Spec.NodeName == "" || len(namedBy(pod)) == 0 {
+	if pod.Spec.NodeName == "" || len(membership.GroupsOf(pod)) == 0 {
 		return nil
 	}
 	return []string{pod.Spec.NodeName}
@@ -133,7 +123,7 @@ func (o *operator) ofNode(ctx context.Context, node client.Object) []reconcile.R
 	}
 	var requests []reconcile.Request
 	for i := range pods.Items {
-		for _, group := range namedBy(&pods.Items[i]) {
+		for _, group := range membership.GroupsOf(&pods.Items[i]) {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: group}})
 		}
 	}

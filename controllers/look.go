@@ -194,7 +194,7 @@ func (s *scene) uninformed(document *control.Document) []string {
 	var pods []string
 	for _, m := range members {
 		pod := s.pods[m.Pod]
-		if pod == nil || !s.lines[m.Pod].Accepts(s.key.Name) || !slices.Contains(namedBy(pod), s.key.Name) {
+		if pod == nil || !s.lines[m.Pod].Accepts(s.key.Name) || !membership.NamesGroup(pod, s.key.Name) {
 			continue
 		}
 		said := s.voices[m.Pod].Report

@@ -79,7 +79,7 @@ func (o *operator) follow(ctx context.Context, request reconcile.Request) (recon
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, err
-	case apierrors.IsNotFound(err), !hasAgent(&pod), pod.Status.PodIP == "", membership.Finished(&pod):
+	case apierrors.IsNotFound(err), !membership.HasAgent(&pod), pod.Status.PodIP == "", membership.Finished(&pod):
 		o.streams.Forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}

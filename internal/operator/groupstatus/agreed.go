@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // side are the agents that say the same.
@@ -19,10 +20,10 @@ type side struct {
 }
 
 // sides are who says what, those with the highest order first.
-func (h *hearing) sides(say func(voice) (what string, order int64)) []side {
+func (h *hearing) sides(say func(*control.Report) (what string, order int64)) []side {
 	var all []side
 	at := map[string]int{}
-	for _, v := range h.voices {
+	for _, v := range h.reports {
 		what, order := say(v)
 		if what == "" {
 			continue
@@ -34,7 +35,7 @@ func (h *hearing) sides(say func(voice) (what string, order int64)) []side {
 			all = append(all, side{what: what})
 		}
 		all[i].order = max(all[i].order, order)
-		all[i].pods = append(all[i].pods, v.pod)
+		all[i].pods = append(all[i].pods, v.Pod)
 	}
 	slices.SortFunc(all, func(a, b side) int {
 		return cmp.Or(cmp.Compare(b.order, a.order), cmp.Compare(len(b.pods), len(a.pods)), strings.Compare(a.pods[0], b.pods[0]))
@@ -77,7 +78,7 @@ func (h *hearing) agreed() (found finding, again time.Time) {
 // coordinator. Then more patience does no harm, and an agent that has been cut
 // off isn't blamed for what it said last before the operator has noticed.
 func (h *hearing) coordinatorsDiffer() (found finding, again time.Time) {
-	all := h.sides(func(v voice) (string, int64) { return v.Coordinator, int64(v.Term) })
+	all := h.sides(func(v *control.Report) (string, int64) { return v.Coordinator, int64(v.Term) })
 	if len(all) < 2 || h.coordinator == nil {
 		return finding{}, again
 	}
@@ -105,12 +106,12 @@ const unheard = 15 * time.Second
 
 func (h *hearing) listsDiffer() finding {
 	versions := map[uint32][]string{}
-	for _, v := range h.voices {
+	for _, v := range h.reports {
 		if !slices.Contains(versions[v.Version], v.Digest) {
 			versions[v.Version] = append(versions[v.Version], v.Digest)
 		}
 	}
-	all := h.sides(func(v voice) (string, int64) {
+	all := h.sides(func(v *control.Report) (string, int64) {
 		if len(versions[v.Version]) < 2 {
 			return "", 0
 		}
@@ -133,9 +134,9 @@ func goBy(pods []string) string {
 
 func (h *hearing) settingsDiffer() finding {
 	var behind []string
-	for _, v := range h.voices {
+	for _, v := range h.reports {
 		if v.Generation < h.Group.Generation {
-			behind = append(behind, v.pod)
+			behind = append(behind, v.Pod)
 		}
 	}
 	if len(behind) == 0 {

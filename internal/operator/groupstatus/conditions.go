@@ -39,7 +39,7 @@ func (h *hearing) judge(conditions *[]metav1.Condition) (again time.Time) {
 	// What hasn't been asked may still be as bad as it was.
 	agreed, connected = h.unlessUnasked(v1.Agreed, agreed), h.unlessUnasked(v1.AgentsConnected, connected)
 	ready := h.ready(elected, agreed, connected)
-	if led := h.Group.Status.Coordinator != nil; len(h.voices) == 0 && led == (h.coordinator != nil) {
+	if led := h.Group.Status.Coordinator != nil; len(h.reports) == 0 && led == (h.coordinator != nil) {
 		elected = h.unlessUnasked(v1.CoordinatorElected, elected)
 		if kept := h.unlessUnasked(v1.Ready, ready); kept.status != metav1.ConditionTrue || h.up() == len(h.rows) {
 			ready = kept // But all isn't well with a member of whom nothing was known.

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // claim is that a pod leads, in a term.
@@ -25,7 +26,7 @@ type claim struct {
 // higher fencing token.
 func (h *hearing) claims() []claim {
 	var all []claim
-	for _, v := range h.voices {
+	for _, v := range h.reports {
 		priority := h.priority(v.Coordinator)
 		if v.Coordinator == "" || v.Term == 0 || priority == 0 {
 			continue
@@ -36,9 +37,9 @@ func (h *hearing) claims() []claim {
 			all = append(all, claim{pod: v.Coordinator, term: int64(v.Term), priority: priority, electedAt: v.ElectedAt})
 		}
 		c := &all[i]
-		c.by = append(c.by, v.pod)
+		c.by = append(c.by, v.Pod)
 		// The coordinator itself knows best; otherwise, whoever knew first.
-		if v.pod == c.pod || v.ElectedAt.Before(c.electedAt) && c.by[0] != c.pod && !slices.Contains(c.by, c.pod) {
+		if v.Pod == c.pod || v.ElectedAt.Before(c.electedAt) && c.by[0] != c.pod && !slices.Contains(c.by, c.pod) {
 			c.electedAt = v.ElectedAt
 		}
 	}
@@ -90,11 +91,11 @@ func (h *hearing) elect() (term int64, coordinator *v1.Coordinator) {
 // knew it than still believe it.
 func (h *hearing) denied(c claim) bool {
 	against := 0
-	for _, v := range h.voices {
+	for _, v := range h.reports {
 		if int64(v.Term) < c.term || v.Coordinator == c.pod {
 			continue
 		}
-		if v.pod == c.pod {
+		if v.Pod == c.pod {
 			return true
 		}
 		if v.Coordinator == "" {
@@ -129,9 +130,9 @@ func (h *hearing) remembered() *v1.Coordinator {
 		return nil
 	}
 	priority := h.priority(was.Pod)
-	_, speaks := h.voiceOf[was.Pod]
-	knows := func(v voice) bool { return int64(v.Term) >= was.Term }
-	if priority == 0 || speaks || slices.ContainsFunc(h.voices, knows) {
+	_, speaks := h.reportOf[was.Pod]
+	knows := func(v *control.Report) bool { return int64(v.Term) >= was.Term }
+	if priority == 0 || speaks || slices.ContainsFunc(h.reports, knows) {
 		return nil
 	}
 	kept := *was

@@ -37,7 +37,7 @@ func before(was *metav1.Condition) (pod string, told bool) {
 // elected is the condition CoordinatorElected, and when to look at it again.
 func (h *hearing) elected() (found finding, again time.Time) {
 	if c := h.coordinator; c != nil {
-		if len(h.voices) == 0 {
+		if len(h.reports) == 0 {
 			return unknown(fmt.Sprintf("no agent can be heard; when one was, %s led in term %d", c.Pod, c.Term)), again
 		}
 		return good(v1.ReasonElected, fmt.Sprintf("%s leads in term %d", c.Pod, c.Term)), again
@@ -82,7 +82,7 @@ func (h *hearing) noMembers() finding {
 
 func (h *hearing) noReports() finding {
 	switch {
-	case len(h.voices) > 0:
+	case len(h.reports) > 0:
 		return finding{}
 	case h.List == nil:
 		return unknown("no agent has been heard yet: there is no list of members before")
@@ -105,7 +105,7 @@ func (h *hearing) nobodyStands() finding {
 		if !isUp(row) || row.Priority == 0 {
 			continue
 		}
-		own, speaks := h.voiceOf[row.Pod]
+		own, speaks := h.reportOf[row.Pod]
 		if !speaks || own.Eligible {
 			return finding{}
 		}

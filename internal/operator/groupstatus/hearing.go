@@ -13,12 +13,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// voice is an agent that has a say about the group.
-type voice struct {
-	pod string
-	*control.Report
-}
-
 // hearing is what has been heard of a group, and what became of it so far.
 type hearing struct {
 	Facts
@@ -28,9 +22,10 @@ type hearing struct {
 	place map[string]int
 	// before has the members of the list before, as long as that is in force.
 	before map[string]v1.Member
-	// voices are in the order of their pods' names; voiceOf has them by that name.
-	voices  []voice
-	voiceOf map[string]voice
+	// reports are those that count, in the order of their pods' names; reportOf has
+	// them by that name.
+	reports  []*control.Report
+	reportOf map[string]*control.Report
 	// unasked: some agent hasn't been asked yet.
 	unasked bool
 
@@ -39,7 +34,7 @@ type hearing struct {
 }
 
 func listen(f Facts) *hearing {
-	h := &hearing{Facts: f, place: map[string]int{}, before: map[string]v1.Member{}, voiceOf: map[string]voice{}}
+	h := &hearing{Facts: f, place: map[string]int{}, before: map[string]v1.Member{}, reportOf: map[string]*control.Report{}}
 	if f.List == nil {
 		return h
 	}
@@ -56,8 +51,8 @@ func listen(f Facts) *hearing {
 	}
 	for _, pod := range slices.Sorted(maps.Keys(f.Agents)) {
 		if report := f.Agents[pod].Report; f.Agents[pod].Connected && report != nil && h.counts(pod, report) {
-			h.voices = append(h.voices, voice{pod, report})
-			h.voiceOf[pod] = h.voices[len(h.voices)-1]
+			h.reports = append(h.reports, report)
+			h.reportOf[pod] = report
 		}
 	}
 	return h
@@ -107,18 +102,7 @@ func (h *hearing) unaskedYet(name string) bool {
 
 // askable reports whether a pod should have an agent that answers.
 func (h *hearing) askable(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && hasAgent(pod) && membership.NamesGroup(pod, h.Group.Name)
-}
-
-func hasAgent(pod *corev1.Pod) bool {
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			if containers[i].Name == v1.AgentContainer {
-				return true
-			}
-		}
-	}
-	return false
+	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.NamesGroup(pod, h.Group.Name)
 }
 
 // up is how many members are up, as the agents say.

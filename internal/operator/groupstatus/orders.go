@@ -60,15 +60,15 @@ func (h *hearing) standing() map[string]bool {
 	best := ending
 	for i := range h.rows {
 		row := &h.rows[i]
-		own, speaks := h.voiceOf[row.Pod]
+		own, speaks := h.reportOf[row.Pod]
 		if speaks && isUp(row) && row.Priority > 0 && (own.Eligible || own.Excluded) {
 			best = min(best, h.outlook(row.Pod))
 		}
 	}
-	for _, v := range h.voices {
-		withhold := h.outlook(v.pod) > best && h.priority(v.pod) > 0
+	for _, v := range h.reports {
+		withhold := h.outlook(v.Pod) > best && h.priority(v.Pod) > 0
 		if withhold != v.Excluded {
-			orders[v.pod] = !withhold
+			orders[v.Pod] = !withhold
 		}
 	}
 	return orders

@@ -6,7 +6,7 @@
 // what the operator supposes from the pods. What nobody says anything about is
 // Unknown, and the pod only explains why.
 //
-//	AgentState -> voices -> coordinator -> rows -> conditions -> events
+//	AgentState -> reports -> coordinator -> rows -> conditions -> events
 //	                        \-> roles     \-> standing
 //
 // All that is remembered is in the status. So it makes no difference whether the

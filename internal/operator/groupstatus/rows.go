@@ -49,19 +49,19 @@ func (h *hearing) tabulate() {
 // witnesses are those whose tables count. The coordinator's signs of life tell
 // everybody whom it takes for crashed, so its own table comes first; the others'
 // may be a moment behind.
-func (h *hearing) witnesses() []voice {
+func (h *hearing) witnesses() []*control.Report {
 	if h.coordinator == nil {
 		return h.naming("")
 	}
-	if own, ok := h.voiceOf[h.coordinator.Pod]; ok {
-		return []voice{own}
+	if own, ok := h.reportOf[h.coordinator.Pod]; ok {
+		return []*control.Report{own}
 	}
 	return h.naming(h.coordinator.Pod)
 }
 
-func (h *hearing) naming(coordinator string) []voice {
-	var all []voice
-	for _, v := range h.voices {
+func (h *hearing) naming(coordinator string) []*control.Report {
+	var all []*control.Report
+	for _, v := range h.reports {
 		if v.Coordinator == coordinator {
 			all = append(all, v)
 		}
@@ -70,7 +70,7 @@ func (h *hearing) naming(coordinator string) []voice {
 }
 
 // verdicts are what the witnesses say about the members, in their order.
-func (h *hearing) verdicts(witnesses []voice) []verdict {
+func (h *hearing) verdicts(witnesses []*control.Report) []verdict {
 	all := make([]verdict, len(h.members))
 	for _, v := range witnesses {
 		for i := range v.Processes {
@@ -82,7 +82,7 @@ func (h *hearing) verdicts(witnesses []voice) []verdict {
 					continue
 				}
 			}
-			if said.Name == v.pod {
+			if said.Name == v.Pod {
 				continue
 			}
 			switch {
@@ -100,7 +100,7 @@ func (h *hearing) verdicts(witnesses []voice) []verdict {
 
 // status is what the agents say about a member.
 func (h *hearing) status(pod string, others verdict) v1.ProcessStatus {
-	own, speaks := h.voiceOf[pod]
+	own, speaks := h.reportOf[pod]
 	// One that knows no coordinator where there is one has only just come, and the
 	// others needn't have noticed.
 	newcomer := speaks && h.coordinator != nil && own.Coordinator == ""
@@ -121,7 +121,7 @@ func (h *hearing) status(pod string, others verdict) v1.ProcessStatus {
 // explain says why a row is as it is, where that needs an explanation.
 func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, string) {
 	pod, heard := h.Pods[row.Pod], h.Agents[row.Pod]
-	own, speaks := h.voiceOf[row.Pod]
+	own, speaks := h.reportOf[row.Pod]
 	switch {
 	case pod == nil && h.Group.Spec.Selector != nil:
 		return v1.ProcessPodMissing, "there is no pod of this name: it leaves the list unless it comes back at once"
@@ -133,7 +133,7 @@ func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, st
 		return v1.ProcessPodTerminating, "the pod is being deleted"
 	case pod.Status.Phase != corev1.PodRunning:
 		return v1.ProcessPodPending, pending(pod)
-	case !hasAgent(pod):
+	case !membership.HasAgent(pod):
 		return v1.ProcessNoAgent, fmt.Sprintf("the pod runs without an agent: it needs the label %s: %s and the annotation %s: %s, "+
 			"and must be made anew", v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, h.Group.Name)
 	case !membership.NamesGroup(pod, h.Group.Name):
@@ -149,7 +149,7 @@ func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, st
 	case row.Status == v1.ProcessUnknown && others.crashed:
 		return v1.ProcessDisputed, "some agents take it for crashed, and some don't: look at the network between the pods"
 	case row.Status == v1.ProcessNormal && speaks && row.Priority > 0 && !own.Eligible:
-		return v1.ProcessNotEligible, notStanding(own.Report)
+		return v1.ProcessNotEligible, notStanding(own)
 	}
 	return "", ""
 }

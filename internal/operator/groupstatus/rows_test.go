@@ -47,12 +47,12 @@ func TestTable(t *testing.T) {
 			func(s *scene) { s.kill("a"); s.Pods["a"].Spec.InitContainers = nil },
 			"c Coordinator, b Normal, a Crashed (NoAgent)",
 		},
-		"an agent among the ordinary containers is one, too": {
+		"an ordinary container of the agent's name isn't an agent": {
 			func(s *scene) {
 				spec := &s.Pods["a"].Spec
 				spec.Containers, spec.InitContainers = spec.InitContainers, nil
 			},
-			"c Coordinator, b Normal, a Normal",
+			"c Coordinator, b Normal, a Normal (NoAgent)",
 		},
 		"a pod whose agent isn't told of the group": {
 			func(s *scene) { s.kill("a"); s.Pods["a"].Annotations[v1.AnnotationGroups] = "ledger2,other" },

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,16 +21,15 @@ var groupName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-
 // Groups are those that the annotation conclave.dev/groups names, in its order.
 func Groups(annotation string) ([]string, error) {
 	const remedy = "annotation " + v1.AnnotationGroups + " must name the groups that the pod takes part in, such as ledger or ledger,mail"
-	if strings.TrimSpace(annotation) == "" {
+	names := slices.Collect(v1.GroupNames(annotation))
+	if len(names) == 0 {
 		return nil, errors.New(remedy)
 	}
-	names := strings.Split(annotation, ",")
 	if len(names) > maxGroups {
 		return nil, fmt.Errorf("%s: %d at most, not %d", remedy, maxGroups, len(names))
 	}
 	seen := map[string]bool{}
-	for i, name := range names {
-		name = strings.TrimSpace(name)
+	for _, name := range names {
 		switch {
 		case !groupName.MatchString(name):
 			return nil, fmt.Errorf("%s: %q can't be the name of a group", remedy, shortened(name))
@@ -38,7 +38,7 @@ func Groups(annotation string) ([]string, error) {
 		case seen[name]:
 			return nil, fmt.Errorf("%s: it names %s twice", remedy, name)
 		}
-		seen[name], names[i] = true, name
+		seen[name] = true
 	}
 	return names, nil
 }

@@ -69,10 +69,33 @@ func MatchesLabels(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }
 }
 
+// GroupsOf returns the groups that a pod's annotation names, without empty entries.
+func GroupsOf(pod *corev1.Pod) []string {
+	var groups []string
+	for group := range v1.GroupNames(pod.Annotations[v1.AnnotationGroups]) {
+		if group != "" {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
 // NamesGroup reports whether a pod's annotation names a group.
 func NamesGroup(pod *corev1.Pod, group string) bool {
-	for name := range strings.SplitSeq(pod.Annotations[v1.AnnotationGroups], ",") {
-		if strings.TrimSpace(name) == group {
+	for name := range v1.GroupNames(pod.Annotations[v1.AnnotationGroups]) {
+		if name == group {
+			return true
+		}
+	}
+	return false
+}
+
+// HasAgent reports whether a pod has an agent: a native sidecar, which is what the
+// webhook injects. An ordinary container of that name isn't one. The webhook refuses
+// to add an agent beside it, and the kubelet would stop it before the application.
+func HasAgent(pod *corev1.Pod) bool {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == v1.AgentContainer {
 			return true
 		}
 	}
