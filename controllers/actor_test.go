@@ -224,8 +224,8 @@ func (s *stage) operator(changes ...func(*actor)) *actor {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancel, a.synced = cancel, mgr.GetCache().WaitForCacheSync
 	err = controllers.Setup(mgr, controllers.Options{
-		Credentials: s.wardrobe, Authorities: s, Dial: s.network.Dial,
-		Lull: a.lull, Metrics: a.metrics, SkipNameValidation: true,
+		Credentials: s.wardrobe, CA: s, Dial: s.network.Dial,
+		Debounce: a.lull, Metrics: a.metrics, SkipNameValidation: true,
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -109,7 +109,7 @@ func (s *stage) sayObjects(say func(string, any)) {
 			s.t.Fatal(err)
 		}
 		document.UID, document.Revision, document.Group.Floor = "", 0, 0
-		say("ConfigMap "+m.Name, map[string]any{"document": document, "authorities": m.Data[control.AuthoritiesKey] == s.bundle, "labels": m.Labels})
+		say("ConfigMap "+m.Name, map[string]any{"document": document, "authorities": m.Data[control.CABundleKey] == s.bundle, "labels": m.Labels})
 	}
 	var services corev1.ServiceList
 	s.list(&services)

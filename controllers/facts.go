@@ -53,7 +53,7 @@ func (o *operator) gather(ctx context.Context, group *v1.ElectionGroup) (*scene,
 		pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{},
 		lines: map[string]streams.Connection{}, voices: map[string]streams.AgentReport{},
 	}
-	bundle, err := o.options.Authorities.Bundle(ctx)
+	bundle, err := o.options.CA.Bundle(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the authorities: %w", err)
 	}
@@ -283,7 +283,7 @@ func (s *scene) patient() bool {
 // that is known: that of an earlier group of the name counts, and what an agent
 // has seen of a ConfigMap that is gone.
 func (s *scene) published() (document *control.Document, revision int64) {
-	newest := control.NewestRevision(s.now)
+	newest := control.MaxRevision(s.now)
 	revision = s.memory.revision
 	for _, voice := range s.voices {
 		if voice.Report.Revision <= newest {

@@ -144,7 +144,7 @@ func TestAuthoritiesChange(t *testing.T) {
 		if err := s.client.Get(t.Context(), s.key(control.ConfigMapName("ledger")), &published); err != nil {
 			t.Fatal(err)
 		}
-		return published.Data[control.AuthoritiesKey] == want
+		return published.Data[control.CABundleKey] == want
 	})
 	if after := s.document("ledger").Revision; after != before {
 		t.Errorf("the document is the same, but its revision has gone from %d to %d", before, after)

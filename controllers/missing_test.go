@@ -136,7 +136,7 @@ func TestWaitForTheMissingBeginsWhenTheyAreGone(t *testing.T) {
 			"the cache knows it no more":             {cached(published), cached()},
 		} {
 			delays := &slow{Reader: c.live, takes: time.Minute, meanwhile: func() { _ = c.cache.Delete(t.Context(), pod.DeepCopy()) }}
-			o := &operator{client: c.cache, cache: c.cache, live: delays, options: Options{Authorities: delays}}
+			o := &operator{client: c.cache, cache: c.cache, live: delays, options: Options{CA: delays}}
 			o.streams = streams.New(streams.Options{Credentials: delays})
 			missing := func() bool {
 				s, err := o.gather(t.Context(), group)

@@ -40,7 +40,7 @@ func (o *operator) wake(group types.NamespacedName, in time.Duration) {
 // news is called by the streams.
 func (o *operator) news(pod types.NamespacedName, group string) {
 	if group != "" {
-		o.wake(types.NamespacedName{Namespace: pod.Namespace, Name: group}, o.options.Lull)
+		o.wake(types.NamespacedName{Namespace: pod.Namespace, Name: group}, o.options.Debounce)
 		return
 	}
 	var found corev1.Pod
@@ -49,14 +49,14 @@ func (o *operator) news(pod types.NamespacedName, group string) {
 		found.Namespace, found.Name = pod.Namespace, pod.Name
 	}
 	for _, request := range o.ofPod(context.Background(), &found) {
-		o.wake(request.NamespacedName, o.options.Lull)
+		o.wake(request.NamespacedName, o.options.Debounce)
 	}
 }
 
 // followAuthorities has all groups be looked at when the authorities have changed.
 func (o *operator) followAuthorities(ctx context.Context) {
 	for {
-		changed := o.options.Authorities.Changed()
+		changed := o.options.CA.Changed()
 		var groups v1.ElectionGroupList
 		if err := o.cache.List(ctx, &groups, client.UnsafeDisableDeepCopy); err != nil {
 			o.log.Error(err, "the groups can't be listed")

@@ -42,8 +42,8 @@ import (
 	"github.com/conclave-dev/conclave/controllers/streams"
 )
 
-// Authorities are those that agents are to trust.
-type Authorities interface {
+// CA are those that agents are to trust.
+type CASource interface {
 	// Bundle are their certificates, in PEM.
 	Bundle(ctx context.Context) ([]byte, error)
 	// Changed is closed when Bundle has become another. It is asked for before it.
@@ -53,12 +53,12 @@ type Authorities interface {
 // Options are what the controllers need besides a manager.
 type Options struct {
 	Credentials streams.Credentials
-	Authorities Authorities
+	CA CASource
 	// Dial connects with agents; nil is the usual way.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Lull is how long is waited for more news of a group after the first: 0 is
+	// Debounce is how long is waited for more news of a group after the first: 0 is
 	// the usual time.
-	Lull time.Duration
+	Debounce time.Duration
 	// Metrics is where they are registered; nil is where the manager serves them from.
 	Metrics prometheus.Registerer
 	// Workers is how many groups are looked at at once; 0 is the usual number.
@@ -119,8 +119,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 }
 
 func newOperator(mgr ctrl.Manager, options Options) (*operator, error) {
-	if options.Lull == 0 {
-		options.Lull = lull
+	if options.Debounce == 0 {
+		options.Debounce = lull
 	}
 	if options.Workers == 0 {
 		options.Workers = workers

@@ -71,7 +71,7 @@ func newWardrobe(t testing.TB) *fakeagent.CertificateFactory {
 	return wardrobe
 }
 
-// Bundle and Changed are of controllers.Authorities.
+// Bundle and Changed are of controllers.CA.
 func (s *stage) Bundle(context.Context) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -148,7 +148,7 @@ func (in *injector) published(ctx context.Context) (string, error) {
 		return "", refused(err)
 	}
 	for i := range list.Items {
-		if text := list.Items[i].Data[control.AuthoritiesKey]; text != "" {
+		if text := list.Items[i].Data[control.CABundleKey]; text != "" {
 			return text, nil
 		}
 	}

@@ -257,5 +257,5 @@ func (m *manager) addControllers(_ context.Context, parts ctrl.Manager) error {
 		return fmt.Errorf("make the operator's certificate: %w", err)
 	}
 	//nolint:contextcheck // it only adds what the manager starts
-	return controllers.Setup(parts, controllers.Options{Credentials: operator, Authorities: m.keeper})
+	return controllers.Setup(parts, controllers.Options{Credentials: operator, CA: m.keeper})
 }

@@ -345,7 +345,7 @@ func (d *deployed) enrols(t *testing.T) {
 	if err := d.get(&published, "default", control.ConfigMapName("ledger")); err != nil {
 		t.Fatal(err)
 	}
-	if published.Data[control.AuthoritiesKey] != enrolled.Authorities || published.Data[control.DocumentKey] != enrolled.Documents[0] {
+	if published.Data[control.CABundleKey] != enrolled.CABundle || published.Data[control.DocumentKey] != enrolled.Documents[0] {
 		t.Errorf("it got %+v, and mounts %+v", enrolled, published.Data)
 	}
 }

@@ -57,14 +57,14 @@ func (s *Settings) enrol(ctx context.Context, c *credentials) ([]string, error) 
 	authorities := c.forIdentity()
 	if authorities == nil {
 		return nil, failed("authorities", "no authority is known by which to trust the identity service: wait until one is in %s, "+
-			"or put one into CONCLAVE_CA", filepath.Join(s.Mounted, "GROUP", control.AuthoritiesKey))
+			"or put one into CONCLAVE_CA", filepath.Join(s.Mounted, "GROUP", control.CABundleKey))
 	}
 	answer, err := s.ask(ctx, authorities, control.EnrollmentRequest{Token: token, Request: string(request)})
 	if err != nil {
 		return nil, err
 	}
 	pair := identity.Pair{Cert: []byte(answer.Certificate), Key: secret}
-	names, err := identity.Check(pair, []byte(answer.Authorities))
+	names, err := identity.Check(pair, []byte(answer.CABundle))
 	if err != nil {
 		return nil, failed("answer", "the identity service's answer: %w", err)
 	}
@@ -72,7 +72,7 @@ func (s *Settings) enrol(ctx context.Context, c *credentials) ([]string, error) 
 		return nil, failed("answer", "the identity service's answer: the certificate is for %s, and not for pod %s in namespace %s",
 			name, s.Pod, s.Namespace)
 	}
-	if err := c.keep(pair, []byte(answer.Authorities)); err != nil {
+	if err := c.keep(pair, []byte(answer.CABundle)); err != nil {
 		return nil, failed("disk", "%w", err)
 	}
 	return answer.Documents, nil

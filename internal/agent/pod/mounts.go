@@ -46,7 +46,7 @@ func (m *mounts) watch(ctx context.Context) {
 func (m *mounts) look() {
 	var authorities []byte
 	for _, group := range m.groups {
-		if text := m.read(filepath.Join(m.folder, group, control.AuthoritiesKey)); text != nil {
+		if text := m.read(filepath.Join(m.folder, group, control.CABundleKey)); text != nil {
 			authorities = append(authorities, text...)
 		}
 		path := filepath.Join(m.folder, group, control.DocumentKey)

@@ -87,7 +87,7 @@ func (r *registrar) offer(source, group string, document []byte) (<-chan error, 
 
 // plausible refuses a revision that no operator has made.
 func plausible(revision int64) error {
-	if revision <= control.NewestRevision(time.Now()) {
+	if revision <= control.MaxRevision(time.Now()) {
 		return nil
 	}
 	return fmt.Errorf("revision %d is more than a day ahead of this machine's clock, which it should be close to in milliseconds since 1970: "+

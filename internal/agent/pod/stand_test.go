@@ -148,7 +148,7 @@ func (c *cluster) enrol(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	answer := control.EnrollmentResponse{Certificate: string(cert), Authorities: string(c.ca.Cert)}
+	answer := control.EnrollmentResponse{Certificate: string(cert), CABundle: string(c.ca.Cert)}
 	for _, d := range c.documents {
 		answer.Documents = append(answer.Documents, string(text(c.t, d)))
 	}

@@ -94,7 +94,7 @@ func (s *Service) enrol(ctx context.Context, e control.EnrollmentRequest) (*cont
 		return nil, unavailable("nothing can be signed now", err)
 	}
 	s.Log.Info("a certificate was given out", "namespace", holder.namespace, "pod", holder.pod, "groups", groups)
-	return &control.EnrollmentResponse{Certificate: string(cert), Authorities: string(bundle), Documents: documents}, nil
+	return &control.EnrollmentResponse{Certificate: string(cert), CABundle: string(bundle), Documents: documents}, nil
 }
 
 // holder is the pod that a token is bound to.

@@ -98,7 +98,7 @@ func volumes(groups []string) []corev1.Volume {
 			LocalObjectReference: corev1.LocalObjectReference{Name: control.ConfigMapName(group)},
 			Items: []corev1.KeyToPath{
 				{Key: control.DocumentKey, Path: group + "/" + control.DocumentKey},
-				{Key: control.AuthoritiesKey, Path: group + "/" + control.AuthoritiesKey},
+				{Key: control.CABundleKey, Path: group + "/" + control.CABundleKey},
 			},
 			Optional: new(true),
 		}})

@@ -221,7 +221,7 @@ func TestRevision(t *testing.T) {
 	}
 	f.Now = noon.Add(time.Hour)
 	f.Authorities = "another"
-	if p := f.step(); p.Document.Revision != first || p.ConfigMap.Data[control.AuthoritiesKey] != "another" {
+	if p := f.step(); p.Document.Revision != first || p.ConfigMap.Data[control.CABundleKey] != "another" {
 		t.Errorf("revision %d became %d, though the document didn't change", first, p.Document.Revision)
 	}
 	for sentence, change := range map[string]func(){

@@ -33,7 +33,7 @@ func (f *Facts) document(list *v1.MemberList) control.Document {
 func configMap(group *v1.ElectionGroup, document control.Document, authorities string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: owned(group, control.ConfigMapName(group.Name)),
-		Data:       map[string]string{control.DocumentKey: text(document), control.AuthoritiesKey: authorities},
+		Data:       map[string]string{control.DocumentKey: text(document), control.CABundleKey: authorities},
 	}
 }
 

@@ -1,56 +1,55 @@
-// Package control is what the operator and the agents say to each other: the
-// documents that tell an agent its groups, the reports that agents give, and
-// how an agent comes by its certificate.
+// Package control defines the protocol between the operator and the agents: the
+// documents that configure an agent's groups, the reports that agents send, and
+// how an agent gets its certificate.
 //
-//	operator -> agent   https://POD:7375     both sides show certificates
-//	agent -> operator   https://conclave-identity.NAMESPACE.svc     the agent shows a token
+//	operator -> agent   https://POD:7375     both sides present certificates
+//	agent -> operator   https://conclave-identity.NAMESPACE.svc     the agent presents a token
 //
-// Neither side needs the other to elect.
+// Agents elect without the operator.
 package control
 
 import "github.com/conclave-dev/conclave/internal/protocol/identity"
 
 // The ports of an agent in a pod.
 const (
-	// PeerPort is where agents await each other.
+	// PeerPort accepts connections from other agents.
 	PeerPort = 7373
-	// LocalPort is that of the API on loopback, which applications ask.
+	// LocalPort serves the API on loopback, for applications.
 	LocalPort = 7374
-	// OperatorPort is where the operator is awaited.
+	// OperatorPort accepts connections from the operator.
 	OperatorPort = 7375
 )
 
-// Operator is the name in the operator's certificate. No group has it: there is
-// no namespace with a dot in its name.
+// Operator is the name in the operator's certificate. No group has this name: a
+// namespace can't contain a dot.
 var Operator = identity.Name{Domain: "conclave.dev", Group: "operator", Member: "manager"}
 
 // The paths of an agent's API for the operator. Those with {group} are formatted
 // by GroupPath.
 const (
-	// ReportsPath streams Reports, see Report: GET.
+	// ReportsPath streams the agent's reports as server-sent events: GET.
 	ReportsPath = "/v1/reports"
-	// GroupsPath leads to a group: PUT a Document to have the agent take part, or
-	// DELETE with ?uid=UID to have it leave.
+	// GroupsPath is the prefix of a group's path: PUT a Document to join or update
+	// the group, or DELETE with ?uid=UID to leave it.
 	GroupsPath = "/v1/groups/"
-	// StepDownPath below a group: POST {"to":"ledger-1"} has the coordinator hand over.
+	// StepDownPath below a group: POST {"to":"ledger-1"} makes the coordinator hand over.
 	StepDownPath = "/step-down"
-	// Eligible below a group: PUT {"eligible":false} has it stand no more, until
-	// it is told otherwise; if it leads, it hands over first.
+	// EligibilityPath below a group: PUT {"eligible":false} excludes the member until
+	// PUT {"eligible":true}. A coordinator hands over first.
 	EligibilityPath = "/eligibility"
 )
 
-// GroupPath is where a group is.
+// GroupPath returns the path of a group.
 func GroupPath(group string) string { return GroupsPath + group }
 
-// The events of the stream of reports. After the connection has been made, the
-// present state comes first: one EventGroup for each group, and then
-// EventCurrent. From then on, a group is reported when anything in its report
-// has changed.
+// The events of the report stream. When a connection opens, the agent sends its
+// present state: one EventGroup for each group, and then EventCurrent. After that
+// it sends a group's report whenever anything in the report has changed.
 const (
-	// EventGroup has a Report.
+	// EventGroup carries a Report.
 	EventGroup = "group"
-	// EventLeft has a Left: the agent takes no part in the group any more.
+	// EventLeft carries a Left: the agent has left the group.
 	EventLeft = "left"
-	// EventCurrent has an Agent: all has been said.
+	// EventCurrent carries an Agent: the present state is complete.
 	EventCurrent = "current"
 )

@@ -1,32 +1,32 @@
 package control
 
-// A group's Document is the key DocumentKey of a ConfigMap of the name
-// ConfigMapName(group), which is mounted into the pods, and it is pushed to
-// their agents. AuthoritiesKey has the certificates of the authorities, in PEM.
+// The operator publishes a group's Document under the key DocumentKey of the
+// ConfigMap named ConfigMapName(group), which the pods mount, and pushes it to
+// their agents. CABundleKey holds the CA bundle in PEM.
 const (
-	DocumentKey    = "group.yaml"
-	AuthoritiesKey = "ca.pem"
+	DocumentKey = "group.yaml"
+	CABundleKey = "ca.pem"
 )
 
-// ConfigMapName is the name of a group's ConfigMap.
+// ConfigMapName returns the name of a group's ConfigMap.
 func ConfigMapName(group string) string { return "conclave-" + group }
 
-// Document tells an agent a group, in YAML or JSON. An agent goes by the one with
-// the highest revision that it has ever seen of a group, wherever it came from.
+// Document configures a group, in YAML or JSON. An agent uses the document with the
+// highest revision that it has ever seen of a group, wherever it came from.
 type Document struct {
-	// UID tells this group from an earlier one of the same name.
+	// UID distinguishes this group from an earlier one of the same name.
 	UID string `json:"uid"`
-	// Generation is that of the spec which the settings are from.
+	// Generation is that of the spec that the settings come from.
 	Generation int64 `json:"generation"`
-	// Revision rises with each change of the document, and from one group to the
+	// Revision increases with each change of the document, and from one group to the
 	// next one of the same name.
 	Revision int64 `json:"revision"`
-	// Group is written as in an agent's file. A member without an address isn't
-	// known to be anywhere yet.
+	// Group has the format of an agent's configuration file. The location of a member
+	// without an address isn't known yet.
 	Group Group `json:"group"`
 }
 
-// Group is a group as it stands in an agent's file.
+// Group is a group as written in an agent's configuration file.
 type Group struct {
 	Name        string      `json:"name"`
 	Algorithm   string      `json:"algorithm"`
@@ -53,7 +53,7 @@ type Preemption struct {
 	StableSeconds int32  `json:"stableSeconds"`
 }
 
-// Timing has the group's waits. What is nil is derived by the agent.
+// Timing has the group's timeouts. The agent derives those that are nil.
 type Timing struct {
 	HeartbeatMillis int32  `json:"heartbeatMillis"`
 	PatienceMillis  *int32 `json:"patienceMillis,omitempty"`
@@ -62,7 +62,7 @@ type Timing struct {
 	DrainMillis     *int32 `json:"drainMillis,omitempty"`
 }
 
-// Application is what the application has to do with it.
+// Application configures the application's part in elections.
 type Application struct {
 	Session string `json:"session"`
 }
@@ -74,7 +74,7 @@ type Member struct {
 	Address  string `json:"address,omitempty"`
 }
 
-// List is a list of members that another one has replaced.
+// List is a member list that another one has replaced.
 type List struct {
 	Version uint32   `json:"version"`
 	Members []Member `json:"members"`

@@ -2,10 +2,11 @@ package control
 
 import "time"
 
-// ahead is how far the clock that a revision was made by may be ahead of another.
-const ahead = 24 * time.Hour
+// maxClockLead bounds how far the clock that made a revision may be ahead of the
+// reader's.
+const maxClockLead = 24 * time.Hour
 
-// NewestRevision is the highest that a document can honestly have. A revision is a
-// time in milliseconds, or a few above one. One that is far ahead is a mistake or a
-// lie: whoever took it would take nothing that comes after it.
-func NewestRevision(now time.Time) int64 { return now.Add(ahead).UnixMilli() }
+// MaxRevision returns the highest revision that a valid document can have. A revision
+// is a time in milliseconds, or slightly above one. A revision that is far ahead is an
+// error or forged: an agent that accepted it would refuse every later document.
+func MaxRevision(now time.Time) int64 { return now.Add(maxClockLead).UnixMilli() }
