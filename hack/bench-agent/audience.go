@@ -19,13 +19,13 @@ type audience struct {
 
 	mutex sync.Mutex
 	// last is the last announcement of each agent that is being watched.
-	last map[string]agentcluster.Seen
+	last map[string]agentcluster.Observation
 	// since are all announcements since the round began.
-	since []agentcluster.Seen
+	since []agentcluster.Observation
 }
 
 func newAudience(t *agentcluster.Cluster) *audience {
-	return &audience{troupe: t, news: make(chan struct{}, 1), last: map[string]agentcluster.Seen{}}
+	return &audience{troupe: t, news: make(chan struct{}, 1), last: map[string]agentcluster.Observation{}}
 }
 
 // attend starts to watch agents, until ctx ends, and returns when they have
@@ -52,7 +52,7 @@ func (a *audience) attend(ctx context.Context, names ...string) error {
 func (a *audience) watch(ctx context.Context, name string, opened func()) {
 	open := false
 	_ = agentcluster.Await(ctx, func(ctx context.Context) error {
-		err := a.troupe.Watch(ctx, name, func(seen agentcluster.Seen) {
+		err := a.troupe.Watch(ctx, name, func(seen agentcluster.Observation) {
 			a.see(name, seen)
 			open = true
 			opened()
@@ -64,7 +64,7 @@ func (a *audience) watch(ctx context.Context, name string, opened func()) {
 	})
 }
 
-func (a *audience) see(name string, seen agentcluster.Seen) {
+func (a *audience) see(name string, seen agentcluster.Observation) {
 	a.mutex.Lock()
 	a.last[name] = seen
 	a.since = append(a.since, seen)
@@ -83,7 +83,7 @@ func (a *audience) begin() {
 }
 
 // await returns when what the agents announced makes the condition true.
-func (a *audience) await(ctx context.Context, met func(last map[string]agentcluster.Seen, since []agentcluster.Seen) bool) error {
+func (a *audience) await(ctx context.Context, met func(last map[string]agentcluster.Observation, since []agentcluster.Observation) bool) error {
 	for {
 		a.mutex.Lock()
 		done := met(a.last, a.since)

@@ -121,7 +121,7 @@ func (b *bench) awaitSuccessor(ctx context.Context, victim string, moment time.T
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var known time.Time
-	err := b.audience.await(ctx, func(last map[string]agentcluster.Seen, _ []agentcluster.Seen) bool {
+	err := b.audience.await(ctx, func(last map[string]agentcluster.Observation, _ []agentcluster.Observation) bool {
 		successor := ""
 		known = moment
 		for _, name := range b.troupe.Names() {
@@ -169,7 +169,7 @@ func (b *bench) handOver(ctx context.Context) (time.Duration, error) {
 		return 0, lateError{err.Error()}
 	}
 	var left, taken time.Time
-	err = b.audience.await(asked, func(_ map[string]agentcluster.Seen, since []agentcluster.Seen) bool {
+	err = b.audience.await(asked, func(_ map[string]agentcluster.Observation, since []agentcluster.Observation) bool {
 		for _, seen := range since {
 			if seen.Leader.Self == former && !seen.Leader.Leading && left.IsZero() {
 				left = seen.At

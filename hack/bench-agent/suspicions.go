@@ -97,7 +97,7 @@ func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) 
 	for name := range s.Counters {
 		s.Counters[name] -= before[name]
 	}
-	_ = b.audience.await(ctx, func(_ map[string]agentcluster.Seen, since []agentcluster.Seen) bool {
+	_ = b.audience.await(ctx, func(_ map[string]agentcluster.Observation, since []agentcluster.Observation) bool {
 		for _, seen := range since {
 			if seen.Leader.Coordinator != b.coordinator || seen.Leader.Term != term.Term {
 				s.Changes++

@@ -136,7 +136,7 @@ func (s *stage) succession(ctx context.Context, heir string, strike func(context
 	if err != nil {
 		return 0, err
 	}
-	news := make(chan agentcluster.Seen, 100)
+	news := make(chan agentcluster.Observation, 100)
 	watching := 0
 	for _, name := range s.agents.Running() {
 		if name == before.Coordinator {
@@ -145,7 +145,7 @@ func (s *stage) succession(ctx context.Context, heir string, strike func(context
 		watching++
 		go func() {
 			// A stream that breaks shows in what doesn't arrive.
-			_ = s.agents.Watch(ctx, name, func(seen agentcluster.Seen) { news <- seen })
+			_ = s.agents.Watch(ctx, name, func(seen agentcluster.Observation) { news <- seen })
 		}()
 	}
 	// Their present states: all of them listen.
@@ -161,7 +161,7 @@ func (s *stage) succession(ctx context.Context, heir string, strike func(context
 }
 
 // announced waits until so many agents have named the coordinator.
-func announced(ctx context.Context, news <-chan agentcluster.Seen, coordinator string, agents int) (time.Time, error) {
+func announced(ctx context.Context, news <-chan agentcluster.Observation, coordinator string, agents int) (time.Time, error) {
 	known := map[string]bool{}
 	for {
 		select {

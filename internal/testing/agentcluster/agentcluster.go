@@ -1,13 +1,12 @@
-// Package agentcluster runs a group of real agents on this machine: one process for
-// each, on an address of its own in 127.0.0.0/8, with everything that can befall
-// a process. Tests and the benchmark use it.
+// Package agentcluster runs a group of real agents on this machine, for tests and
+// benchmarks. Each agent is a process with its own address in 127.0.0.0/8, and can
+// be killed, paused, restarted and partitioned.
 //
-// Every agent binds its connections to its own address, also those that it
-// dials. So packets between two agents can be told apart, and lost: Partition
-// and Cut do that in a network namespace which Main makes for the tests.
+// Every agent binds its connections to its own address, including those that it
+// dials. Packets between two agents can therefore be told apart. Partition and Cut
+// drop them, in a network namespace that Main creates for the tests.
 //
-// All is cleaned up by Close; and by the kernel, if the program that runs the
-// troupe is killed before.
+// Close cleans up. If the program that runs the cluster is killed, the kernel does.
 package agentcluster
 
 import (
@@ -23,78 +22,78 @@ import (
 	"time"
 )
 
-// Options is what a troupe starts from.
+// Options configure a Cluster.
 type Options struct {
-	// Binary is the agent's program, see Build.
+	// Binary is the path of the agent's binary, see Build.
 	Binary string
-	// Folder is where the files of the agents go.
+	// Folder holds the agents' files.
 	Folder string
-	// Agents is how many there are. They are called a, b, c and so on, and the
-	// last one has the highest priority.
+	// Agents is the number of agents. They are named a, b, c and so on, and the last
+	// one has the highest priority.
 	Agents int
-	// TLS: with certificates of a CA of their own; otherwise in plain TCP.
+	// TLS gives each agent a certificate from a CA of the cluster. Without it, the agents
+	// use plain TCP.
 	TLS bool
-	// Group is what the config files say about the group; name and members are
-	// filled in.
+	// Group is the group in the configuration files. New fills in name and members.
 	Group Group
 }
 
-// Cluster is a number of agents that are members of the same group.
+// Cluster is a set of agents that are members of the same group.
 type Cluster struct {
-	plan Options
-	// Agents in the order of their priorities, lowest first.
+	options Options
+	// agents are in the order of their priorities, lowest first.
 	agents []*Agent
-	client *courier
+	client *apiClient
 	// ctx lasts until Close.
 	ctx context.Context
 	end context.CancelFunc
 }
 
-// New makes the files of a troupe, and starts nobody. The troupe lasts until
-// Close, be ctx done or not.
-func New(ctx context.Context, plan Options) (*Cluster, error) {
-	if plan.Agents < 1 || plan.Agents > maxAgents {
-		return nil, fmt.Errorf("a troupe of %d agents: there can be 1 to %d", plan.Agents, maxAgents)
+// New writes the files of a cluster and starts no agent. The cluster lasts until
+// Close, even if ctx is done before.
+func New(ctx context.Context, options Options) (*Cluster, error) {
+	if options.Agents < 1 || options.Agents > maxAgents {
+		return nil, fmt.Errorf("agents must be 1 to %d, got %d", maxAgents, options.Agents)
 	}
-	if plan.Group.Name == "" {
-		plan.Group.Name = "ledger"
+	if options.Group.Name == "" {
+		options.Group.Name = "ledger"
 	}
-	hosts, err := freeHosts(ctx, plan.Agents)
+	hosts, err := freeHosts(ctx, options.Agents)
 	if err != nil {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	t := &Cluster{plan: plan, client: newCourier(), ctx: ctx, end: end}
+	t := &Cluster{options: options, client: newAPIClient(), ctx: ctx, end: end}
 	for i, host := range hosts {
-		t.agents = append(t.agents, newAgent(ctx, plan.Binary, plan.Folder, nameOf(i), host))
-		plan.Group.Members = append(plan.Group.Members, Member{
+		t.agents = append(t.agents, newAgent(ctx, options.Binary, options.Folder, nameOf(i), host))
+		options.Group.Members = append(options.Group.Members, Member{
 			Name: nameOf(i), Priority: uint32(i+1) * 10, Address: net.JoinHostPort(host, peerPort),
 		})
 	}
-	if err := t.writeFiles(plan); err != nil {
+	if err := t.writeFiles(options); err != nil {
 		end()
 		return nil, err
 	}
 	return t, nil
 }
 
-func (t *Cluster) writeFiles(plan Options) error {
+func (t *Cluster) writeFiles(options Options) error {
 	tls := TLS{Insecure: true}
-	if plan.TLS {
-		if err := writeCertificates(plan.Folder, plan.Group.Name, t.Names()); err != nil {
+	if options.TLS {
+		if err := writeCertificates(options.Folder, options.Group.Name, t.Names()); err != nil {
 			return err
 		}
 	}
 	for _, a := range t.agents {
-		if plan.TLS {
+		if options.TLS {
 			tls = TLS{
-				CertFile: filepath.Join(plan.Folder, a.Name+".pem"), KeyFile: filepath.Join(plan.Folder, a.Name+"-key.pem"),
-				CAFile: filepath.Join(plan.Folder, authority),
+				CertFile: filepath.Join(options.Folder, a.Name+".pem"), KeyFile: filepath.Join(options.Folder, a.Name+"-key.pem"),
+				CAFile: filepath.Join(options.Folder, caFile),
 			}
 		}
 		a.file = File{
 			Self: a.Name, API: a.API, Listen: net.JoinHostPort(a.Host, peerPort),
-			State: filepath.Join(plan.Folder, a.Name+".state"), TLS: tls, Groups: []Group{plan.Group.clone()},
+			State: filepath.Join(options.Folder, a.Name+".state"), TLS: tls, Groups: []Group{options.Group.clone()},
 		}
 		if err := a.writeFile(); err != nil {
 			return err
@@ -103,7 +102,7 @@ func (t *Cluster) writeFiles(plan Options) error {
 	return nil
 }
 
-// Names are all agents, by priority, lowest first.
+// Names returns the names of all agents, by priority, lowest first.
 func (t *Cluster) Names() []string {
 	names := make([]string, len(t.agents))
 	for i, a := range t.agents {
@@ -112,23 +111,23 @@ func (t *Cluster) Names() []string {
 	return names
 }
 
-// Running are the agents whose processes have been started and haven't ended,
-// be they stopped or not.
+// Running returns the agents whose processes have started and haven't exited. A
+// paused process is running.
 func (t *Cluster) Running() []string {
 	return slices.DeleteFunc(t.Names(), func(name string) bool { return !t.Agent(name).running() })
 }
 
-// Agent finds an agent by its name.
+// Agent returns the agent with this name.
 func (t *Cluster) Agent(name string) *Agent {
 	for _, a := range t.agents {
 		if a.Name == name {
 			return a
 		}
 	}
-	panic(fmt.Sprintf("there is no agent %q in the troupe: %s", name, strings.Join(t.Names(), ", ")))
+	panic(fmt.Sprintf("there is no agent %q in the cluster, only %s", name, strings.Join(t.Names(), ", ")))
 }
 
-// Start starts the agents with these names, all if there are none.
+// Start starts the agents with these names, or all agents if there are no names.
 func (t *Cluster) Start(names ...string) error {
 	if len(names) == 0 {
 		names = t.Names()
@@ -141,7 +140,7 @@ func (t *Cluster) Start(names ...string) error {
 	return nil
 }
 
-// Restart kills the agent, if it still runs, and starts it.
+// Restart kills the agent if it is running, and starts it.
 func (t *Cluster) Restart(name string) error {
 	if _, err := t.Agent(name).Kill(); err != nil {
 		return err
@@ -149,7 +148,8 @@ func (t *Cluster) Restart(name string) error {
 	return t.Agent(name).Start()
 }
 
-// Close ends all processes, and says which of them had ended by themselves.
+// Close kills all processes. It returns an error for each one that exited
+// unexpectedly before.
 func (t *Cluster) Close() error {
 	err := t.Heal()
 	for _, a := range t.agents {
@@ -157,18 +157,18 @@ func (t *Cluster) Close() error {
 		err = errors.Join(err, killed)
 	}
 	for _, a := range t.agents {
-		err = errors.Join(err, a.AwaitEnd(), a.mishap())
+		err = errors.Join(err, a.AwaitEnd(), a.unexpectedExit())
 	}
 	t.end()
 	t.client.close()
 	return err
 }
 
-// Logs are the last lines that each agent wrote.
+// Logs returns the last lines of each agent's log.
 func (t *Cluster) Logs(lines int) string {
 	var logs strings.Builder
 	for _, a := range t.agents {
-		fmt.Fprintf(&logs, "---- the last lines of %s\n%s\n", a.Name, a.lastLines(lines))
+		fmt.Fprintf(&logs, "---- last lines of %s\n%s\n", a.Name, a.lastLines(lines))
 	}
 	return logs.String()
 }
@@ -189,25 +189,24 @@ func nameOf(index int) string {
 	return nameOf(index/letters) + letter
 }
 
-// settled counts the neighbourhoods that this program has tried.
-var settled atomic.Int64
+// subnetsTried counts the subnets that this program has tried.
+var subnetsTried atomic.Int64
 
-// freeHosts finds a neighbourhood 127.x.y.0/24 that nobody has settled in, so
-// that troupes of one network namespace don't get in each other's way, whichever
-// program runs them.
+// freeHosts finds an unused subnet 127.x.y.0/24, so that clusters in the same network
+// namespace don't collide, even if different programs run them.
 func freeHosts(ctx context.Context, count int) ([]string, error) {
-	const side = 250
-	for range side * side {
-		at := (os.Getpid()*side + int(settled.Add(1))) % (side * side)
+	const subnets = 250
+	for range subnets * subnets {
+		at := (os.Getpid()*subnets + int(subnetsTried.Add(1))) % (subnets * subnets)
 		hosts := make([]string, count)
 		for i := range hosts {
-			hosts[i] = fmt.Sprintf("127.%d.%d.%d", 1+at/side, 1+at%side, 1+i)
+			hosts[i] = fmt.Sprintf("127.%d.%d.%d", 1+at/subnets, 1+at%subnets, 1+i)
 		}
 		if free(ctx, hosts[0]) {
 			return hosts, nil
 		}
 	}
-	return nil, errors.New("all addresses of this machine that a troupe could have are taken")
+	return nil, errors.New("cannot find a free subnet in 127.0.0.0/8")
 }
 
 func free(ctx context.Context, host string) bool {
@@ -218,6 +217,6 @@ func free(ctx context.Context, host string) bool {
 	return listener.Close() == nil
 }
 
-// patience is how long the troupe waits for what a process or the kernel does at
-// once.
-const patience = 30 * time.Second
+// waitMax bounds waits for events that normally happen at once, such as the exit of
+// a killed process.
+const waitMax = 30 * time.Second

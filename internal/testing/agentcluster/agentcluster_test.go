@@ -21,72 +21,72 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// soon is a deadline for what takes milliseconds on a machine that isn't busy.
-func soon(t *testing.T) context.Context {
+// testContext has a generous deadline for operations that normally take milliseconds.
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func do(t *testing.T, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestSurvivorsFindTheNextCoordinator(t *testing.T) {
+func TestSurvivorsElectNextCoordinator(t *testing.T) {
 	for _, tls := range []bool{true, false} {
 		t.Run(fmt.Sprintf("TLS %t", tls), func(t *testing.T) {
-			troupe := Start(t, Options{Agents: 3, TLS: tls})
-			do(t, troupe.Start())
-			do(t, troupe.AwaitConnected(soon(t)))
-			first, err := troupe.AwaitCoordinator(soon(t))
-			do(t, err)
-			_, err = troupe.Agent(first).Kill()
-			do(t, err)
-			do(t, troupe.Agent(first).AwaitEnd())
-			if slices.Contains(troupe.Running(), first) {
-				t.Errorf("%s runs although it has been killed", first)
+			cluster := Start(t, Options{Agents: 3, TLS: tls})
+			must(t, cluster.Start())
+			must(t, cluster.AwaitConnected(testContext(t)))
+			first, err := cluster.AwaitCoordinator(testContext(t))
+			must(t, err)
+			_, err = cluster.Agent(first).Kill()
+			must(t, err)
+			must(t, cluster.Agent(first).AwaitEnd())
+			if slices.Contains(cluster.Running(), first) {
+				t.Errorf("%s is running after Kill", first)
 			}
-			second, err := troupe.AwaitCoordinator(soon(t))
-			do(t, err)
+			second, err := cluster.AwaitCoordinator(testContext(t))
+			must(t, err)
 			if second == first {
-				t.Errorf("%s is coordinator although it has been killed", first)
+				t.Errorf("%s is coordinator after Kill", first)
 			}
-			do(t, troupe.Restart(first))
-			do(t, troupe.AwaitConnected(soon(t)))
+			must(t, cluster.Restart(first))
+			must(t, cluster.AwaitConnected(testContext(t)))
 		})
 	}
 }
 
-func TestStoppedAgentAnswersWhenItGoesOn(t *testing.T) {
-	troupe := Start(t, Options{Agents: 1})
-	do(t, troupe.Start())
-	_, err := troupe.AwaitCoordinator(soon(t))
-	do(t, err)
-	_, err = troupe.Agent("a").Stop()
-	do(t, err)
-	awaitStopped(t, troupe.Agent("a").PID())
+func TestPausedAgentAnswersAfterContinue(t *testing.T) {
+	cluster := Start(t, Options{Agents: 1})
+	must(t, cluster.Start())
+	_, err := cluster.AwaitCoordinator(testContext(t))
+	must(t, err)
+	_, err = cluster.Agent("a").Stop()
+	must(t, err)
+	awaitStopped(t, cluster.Agent("a").PID())
 	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := troupe.Leader(brief, "a"); err == nil {
-		t.Error("an agent answers although its process is stopped")
+	if _, err := cluster.Leader(brief, "a"); err == nil {
+		t.Error("a paused agent answered")
 	}
-	do(t, troupe.Agent("a").Continue())
-	_, err = troupe.AwaitCoordinator(soon(t))
-	do(t, err)
+	must(t, cluster.Agent("a").Continue())
+	_, err = cluster.AwaitCoordinator(testContext(t))
+	must(t, err)
 }
 
-// awaitStopped returns when all threads of a process have heeded the signal: on a
-// busy machine the last one runs on for a while.
+// awaitStopped returns when all threads of a process have stopped. On a busy machine the
+// last one stops later than the first.
 func awaitStopped(t *testing.T, pid int) {
 	t.Helper()
-	ctx := soon(t)
+	ctx := testContext(t)
 	for {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		do(t, err)
+		must(t, err)
 		if !slices.ContainsFunc(threads, func(thread string) bool {
 			stat, err := os.ReadFile(thread)
 			return err == nil && !bytes.Contains(stat, []byte(") T "))
@@ -95,94 +95,94 @@ func awaitStopped(t *testing.T, pid int) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatal("the process isn't stopped")
+			t.Fatal("the process hasn't stopped")
 		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
-func TestCloseSaysWhoEndedByItself(t *testing.T) {
-	troupe, err := New(t.Context(), Options{Binary: os.Getenv(binaryVariable), Folder: t.TempDir(), Agents: 1})
-	do(t, err)
-	do(t, troupe.WriteConfig("a", func(file *File) { file.Groups = nil; file.Listen = "nonsense" }))
-	do(t, troupe.Start())
-	do(t, troupe.Agent("a").AwaitEnd())
-	if err := troupe.Close(); err == nil || !strings.Contains(err.Error(), "agent a ended by itself") {
-		t.Errorf("Close said %v", err)
+func TestCloseReportsUnexpectedExits(t *testing.T) {
+	cluster, err := New(t.Context(), Options{Binary: os.Getenv(binaryVariable), Folder: t.TempDir(), Agents: 1})
+	must(t, err)
+	must(t, cluster.WriteConfig("a", func(file *File) { file.Groups = nil; file.Listen = "nonsense" }))
+	must(t, cluster.Start())
+	must(t, cluster.Agent("a").AwaitEnd())
+	if err := cluster.Close(); err == nil || !strings.Contains(err.Error(), "agent a ended by itself") {
+		t.Errorf("got %v from Close, want the unexpected exit of a", err)
 	}
 }
 
-// A datagram that is lost never comes. So a later one, by another way, tells
-// when it is time to look.
-func TestCutLosesPacketsInOneDirection(t *testing.T) {
+// A dropped datagram never arrives. A later datagram on another path marks the time at
+// which it would have arrived.
+func TestCutDropsPacketsInOneDirection(t *testing.T) {
 	NeedPartitions(t)
-	troupe := Start(t, Options{Agents: 3})
+	cluster := Start(t, Options{Agents: 3})
 	hosts := map[string]net.PacketConn{}
-	for _, name := range troupe.Names() {
-		socket, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", troupe.Agent(name).Host+":0")
-		do(t, err)
+	for _, name := range cluster.Names() {
+		socket, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", cluster.Agent(name).Host+":0")
+		must(t, err)
 		t.Cleanup(func() { socket.Close() })
 		hosts[name] = socket
 	}
-	send := func(from, to, what string) {
-		_, err := hosts[from].WriteTo([]byte(what), hosts[to].LocalAddr())
-		do(t, err)
+	send := func(from, to, text string) {
+		_, err := hosts[from].WriteTo([]byte(text), hosts[to].LocalAddr())
+		must(t, err)
 	}
-	hear := func(at, want string) {
+	receive := func(at, want string) {
 		t.Helper()
 		buffer := make([]byte, 100)
-		do(t, hosts[at].SetReadDeadline(time.Now().Add(30*time.Second)))
+		must(t, hosts[at].SetReadDeadline(time.Now().Add(30*time.Second)))
 		n, _, err := hosts[at].ReadFrom(buffer)
-		do(t, err)
+		must(t, err)
 		if got := string(buffer[:n]); got != want {
-			t.Errorf("%s heard %q and not %q", at, got, want)
+			t.Errorf("%s received %q, want %q", at, got, want)
 		}
 	}
-	do(t, troupe.Cut(Cut{"a", "b"}))
+	must(t, cluster.Cut(Cut{"a", "b"}))
 	send("a", "b", "lost")
 	send("c", "b", "from c")
-	hear("b", "from c")
+	receive("b", "from c")
 	send("b", "a", "the other direction")
-	hear("a", "the other direction")
+	receive("a", "the other direction")
 
-	do(t, troupe.Partition([]string{"a"}, []string{"b", "c"}))
+	must(t, cluster.Partition([]string{"a"}, []string{"b", "c"}))
 	send("a", "b", "lost")
 	send("c", "a", "lost")
 	send("c", "b", "same side")
-	hear("b", "same side")
+	receive("b", "same side")
 
-	do(t, troupe.Heal())
+	must(t, cluster.Heal())
 	send("a", "b", "healed")
-	hear("b", "healed")
+	receive("b", "healed")
 	send("c", "a", "healed")
-	hear("a", "healed")
+	receive("a", "healed")
 }
 
-// TestNothingOutlivesTheTest starts this program once more, which starts a
-// troupe and is killed.
-func TestNothingOutlivesTheTest(t *testing.T) {
-	const variable = "CONCLAVE_TROUPE_DOOMED"
+// The test runs this test binary again. The second process starts a cluster and is
+// killed.
+func TestAgentsEndWithTheTestProcess(t *testing.T) {
+	const variable = "CONCLAVE_TEST_PARENT"
 	if os.Getenv(variable) != "" {
-		troupe := Start(t, Options{Agents: 1})
-		do(t, troupe.Start())
-		fmt.Fprintln(os.Stderr, troupe.Agent("a").PID())
+		cluster := Start(t, Options{Agents: 1})
+		must(t, cluster.Start())
+		fmt.Fprintln(os.Stderr, cluster.Agent("a").PID())
 		select {}
 	}
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
 	command.Env = append(os.Environ(), variable+"=1")
-	said, err := command.StderrPipe()
-	do(t, err)
-	do(t, command.Start())
-	line, err := bufio.NewReader(said).ReadString('\n')
-	do(t, err)
+	stderr, err := command.StderrPipe()
+	must(t, err)
+	must(t, command.Start())
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	must(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	do(t, err)
-	do(t, command.Process.Kill())
-	do(t, drain(said))
+	must(t, err)
+	must(t, command.Process.Kill())
+	must(t, drain(stderr))
 	_ = command.Wait()
-	do(t, Await(soon(t), func(context.Context) error {
+	must(t, Await(testContext(t), func(context.Context) error {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("process %d is still there: %w", pid, err)
+			return fmt.Errorf("process %d still exists: %w", pid, err)
 		}
 		return nil
 	}))

@@ -14,20 +14,20 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// courier carries requests to the agents' APIs.
-type courier struct{ http *http.Client }
+// apiClient sends requests to the agents' local APIs.
+type apiClient struct{ http *http.Client }
 
-func newCourier() *courier {
-	return &courier{&http.Client{Transport: &http.Transport{
+func newAPIClient() *apiClient {
+	return &apiClient{&http.Client{Transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
 		MaxIdleConnsPerHost: 2,
 	}}}
 }
 
-func (c *courier) close() { c.http.CloseIdleConnections() }
+func (c *apiClient) close() { c.http.CloseIdleConnections() }
 
-// ask sends a request and reads the answer, whatever its status.
-func (c *courier) ask(ctx context.Context, method, url string, body []byte) (status int, answer []byte, err error) {
+// do sends a request and reads the response, whatever its status.
+func (c *apiClient) do(ctx context.Context, method, url string, body []byte) (status int, answer []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -45,13 +45,13 @@ func (c *courier) ask(ctx context.Context, method, url string, body []byte) (sta
 }
 
 func (t *Cluster) url(name, path string) string {
-	return "http://" + t.Agent(name).API + "/v1/groups/" + t.plan.Group.Name + "/" + path
+	return "http://" + t.Agent(name).API + "/v1/groups/" + t.options.Group.Name + "/" + path
 }
 
-// get reads an answer that is the same kind of object whatever its status.
+// get decodes a response. Status 503 has the same kind of body as status 200.
 func get[T any](ctx context.Context, t *Cluster, name, path string) (T, error) {
 	var answer T
-	status, body, err := t.client.ask(ctx, http.MethodGet, t.url(name, path), nil)
+	status, body, err := t.client.do(ctx, http.MethodGet, t.url(name, path), nil)
 	if err != nil {
 		return answer, err
 	}
@@ -64,34 +64,34 @@ func get[T any](ctx context.Context, t *Cluster, name, path string) (T, error) {
 	return answer, nil
 }
 
-// Leader asks an agent who leads, only to know.
+// Leader queries the coordinator that an agent knows, without any lease guarantee.
 func (t *Cluster) Leader(ctx context.Context, name string) (group.Leader, error) {
 	status, err := t.Status(ctx, name)
 	return status.Leader, err
 }
 
-// Renew asks an agent whether its application, which holds a session, still leads.
+// Renew renews the lease of the application that holds this session.
 func (t *Cluster) Renew(ctx context.Context, name, session string) (group.Leader, error) {
 	return get[group.Leader](ctx, t, name, "leader?session="+session)
 }
 
-// Status asks an agent for all that it knows.
+// Status queries the complete status of an agent.
 func (t *Cluster) Status(ctx context.Context, name string) (group.Status, error) {
 	return get[group.Status](ctx, t, name, "status")
 }
 
-// ErrRefused is the answer of an agent that doesn't lead, or has nobody to hand
-// the office to now.
+// ErrRefused is the answer of an agent that doesn't lead, or has no successor to hand
+// the office to.
 var ErrRefused = errors.New("refused")
 
-// StepDown asks the coordinator to hand the office over, to anyone if to is
-// empty, and returns when that is done.
+// StepDown asks the coordinator to hand over the office and returns when that is done.
+// If to is empty, the coordinator chooses the successor.
 func (t *Cluster) StepDown(ctx context.Context, name, to string) (group.Leader, error) {
-	wish := []byte("{}")
+	request := []byte("{}")
 	if to != "" {
-		wish = fmt.Appendf(nil, `{"to":%q}`, to)
+		request = fmt.Appendf(nil, `{"to":%q}`, to)
 	}
-	status, body, err := t.client.ask(ctx, http.MethodPost, t.url(name, "step-down"), wish)
+	status, body, err := t.client.do(ctx, http.MethodPost, t.url(name, "step-down"), request)
 	if err != nil {
 		return group.Leader{}, err
 	}
@@ -99,15 +99,15 @@ func (t *Cluster) StepDown(ctx context.Context, name, to string) (group.Leader, 
 		return group.Leader{}, fmt.Errorf("agent %s: %w: %s", name, ErrRefused, bytes.TrimSpace(body))
 	}
 	if status != http.StatusOK {
-		return group.Leader{}, fmt.Errorf("agent %s didn't hand its office over: status %d: %s", name, status, bytes.TrimSpace(body))
+		return group.Leader{}, fmt.Errorf("agent %s didn't hand over the office: status %d: %s", name, status, bytes.TrimSpace(body))
 	}
 	var leader group.Leader
 	return leader, json.Unmarshal(body, &leader)
 }
 
-// Metrics asks an agent for its metrics, in the text format of Prometheus.
+// Metrics queries the metrics of an agent, in the Prometheus text format.
 func (t *Cluster) Metrics(ctx context.Context, name string) (string, error) {
-	status, body, err := t.client.ask(ctx, http.MethodGet, "http://"+t.Agent(name).API+"/metrics", nil)
+	status, body, err := t.client.do(ctx, http.MethodGet, "http://"+t.Agent(name).API+"/metrics", nil)
 	if err != nil {
 		return "", err
 	}
@@ -117,23 +117,23 @@ func (t *Cluster) Metrics(ctx context.Context, name string) (string, error) {
 	return string(body), nil
 }
 
-// Seen is a state that an agent announced, and when that arrived here.
-type Seen struct {
+// Observation is an event of an agent's watch stream with the time of its arrival.
+type Observation struct {
 	At time.Time
-	// ID of the event.
+	// ID is the ID of the event.
 	ID     string
 	Leader group.Leader
 }
 
-// Watch passes on what an agent announces, from its present state on, until the
-// stream ends: with nil if ctx did that.
-func (t *Cluster) Watch(ctx context.Context, name string, see func(Seen)) error {
+// Watch calls observe for each event of an agent's watch stream, starting with the
+// present state, until the stream ends. It returns nil if ctx ended it.
+func (t *Cluster) Watch(ctx context.Context, name string, observe func(Observation)) error {
 	return t.stream(ctx, t.url(name, "watch"), func(e event) error {
-		seen := Seen{At: e.at, ID: e.id}
-		if err := json.Unmarshal(e.data, &seen.Leader); err != nil {
+		observation := Observation{At: e.at, ID: e.id}
+		if err := json.Unmarshal(e.data, &observation.Leader); err != nil {
 			return fmt.Errorf("agent %s, GET watch: %w: %s", name, err, e.data)
 		}
-		see(seen)
+		observe(observation)
 		return nil
 	})
 }
@@ -147,32 +147,32 @@ type SessionEvent struct {
 	Successor string `json:"successor"`
 }
 
-// Session holds a session open, and passes on what the agent says in it, until
-// the stream ends: with nil if ctx did that.
-func (t *Cluster) Session(ctx context.Context, name string, hear func(SessionEvent)) error {
+// Session holds a session open and calls handle for each of its events, until the
+// stream ends. It returns nil if ctx ended it.
+func (t *Cluster) Session(ctx context.Context, name string, handle func(SessionEvent)) error {
 	return t.stream(ctx, t.url(name, "session"), func(e event) error {
-		heard := SessionEvent{Kind: e.kind}
-		if err := json.Unmarshal(e.data, &heard); err != nil {
+		received := SessionEvent{Kind: e.kind}
+		if err := json.Unmarshal(e.data, &received); err != nil {
 			return fmt.Errorf("agent %s, GET session: %w: %s", name, err, e.data)
 		}
-		hear(heard)
+		handle(received)
 		return nil
 	})
 }
 
-// Stopped tells an agent that the application has stopped in a term.
+// Stopped confirms to an agent that its application has stopped in a term.
 func (t *Cluster) Stopped(ctx context.Context, name, session string, term uint64) error {
-	status, body, err := t.client.ask(ctx, http.MethodPost, t.url(name, "session/"+session+"/stopped"), fmt.Appendf(nil, `{"term":%d}`, term))
+	status, body, err := t.client.do(ctx, http.MethodPost, t.url(name, "session/"+session+"/stopped"), fmt.Appendf(nil, `{"term":%d}`, term))
 	if err != nil {
 		return err
 	}
 	if status != http.StatusNoContent {
-		return fmt.Errorf("agent %s doesn't take it that the application has stopped in term %d: status %d: %s", name, term, status, bytes.TrimSpace(body))
+		return fmt.Errorf("agent %s refused the confirmation that the application stopped in term %d: status %d: %s", name, term, status, bytes.TrimSpace(body))
 	}
 	return nil
 }
 
-func (t *Cluster) stream(ctx context.Context, url string, take func(event) error) error {
+func (t *Cluster) stream(ctx context.Context, url string, handle func(event) error) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (t *Cluster) stream(ctx context.Context, url string, take func(event) error
 	response, err := t.client.http.Do(request)
 	if err == nil {
 		defer response.Body.Close()
-		err = readEvents(response, take)
+		err = readEvents(response, handle)
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil

@@ -10,13 +10,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// look is how often a condition is looked at that nobody announces.
-const look = 5 * time.Millisecond
+// pollInterval is the interval at which Await checks a condition.
+const pollInterval = 5 * time.Millisecond
 
-// Await returns nil as soon as the condition holds, and if ctx ends before, the
-// last reason why it didn't.
+// Await returns nil as soon as the condition holds. If ctx ends before, it returns the
+// condition's last error.
 func Await(ctx context.Context, holds func(ctx context.Context) error) error {
-	again := time.NewTicker(look)
+	again := time.NewTicker(pollInterval)
 	defer again.Stop()
 	for {
 		err := holds(ctx)
@@ -31,9 +31,9 @@ func Await(ctx context.Context, holds func(ctx context.Context) error) error {
 	}
 }
 
-// AwaitCoordinator returns the coordinator on which all of the agents with these
-// names agree, as soon as they do; all that run, if no names are given. It must
-// be one of them, and know it.
+// AwaitCoordinator returns the coordinator as soon as all agents with these names
+// agree on it; without names, all running agents. The coordinator must be one of them
+// and must confirm that it leads.
 func (t *Cluster) AwaitCoordinator(ctx context.Context, names ...string) (string, error) {
 	if len(names) == 0 {
 		names = t.Running()
@@ -44,35 +44,36 @@ func (t *Cluster) AwaitCoordinator(ctx context.Context, names ...string) (string
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("%s agree on no coordinator: %w", strings.Join(names, ", "), err)
+		return "", fmt.Errorf("%s don't agree on a coordinator: %w", strings.Join(names, ", "), err)
 	}
 	return coordinator, nil
 }
 
-// coordinator returns on whom they agree, or how they don't.
+// coordinator returns the coordinator on which the agents agree, or an error that
+// describes how they differ.
 func (t *Cluster) coordinator(ctx context.Context, names []string) (string, error) {
 	leaders := make([]group.Leader, 0, len(names))
 	for _, name := range names {
-		leader, err := t.promptly(ctx, name)
+		leader, err := t.leaderWithin(ctx, name)
 		if err != nil {
 			return "", err
 		}
 		leaders = append(leaders, leader)
 	}
 	agreed := len(leaders) > 0 && leaders[0].Coordinator != ""
-	known := false
+	confirmed := false
 	for _, leader := range leaders {
 		agreed = agreed && leader.Coordinator == leaders[0].Coordinator && leader.Term == leaders[0].Term
-		known = known || leader.Leading && leader.Self == leaders[0].Coordinator
+		confirmed = confirmed || leader.Leading && leader.Self == leaders[0].Coordinator
 	}
-	if !agreed || !known {
-		return "", fmt.Errorf("they say: %s", describe(leaders))
+	if !agreed || !confirmed {
+		return "", fmt.Errorf("they report: %s", describe(leaders))
 	}
 	return leaders[0].Coordinator, nil
 }
 
-// promptly asks an agent that may be stopped, or about to end.
-func (t *Cluster) promptly(ctx context.Context, name string) (group.Leader, error) {
+// leaderWithin queries an agent with a timeout: it may be paused or about to exit.
+func (t *Cluster) leaderWithin(ctx context.Context, name string) (group.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return t.Leader(ctx, name)
@@ -81,28 +82,28 @@ func (t *Cluster) promptly(ctx context.Context, name string) (group.Leader, erro
 func describe(leaders []group.Leader) string {
 	words := make([]string, len(leaders))
 	for i, leader := range leaders {
-		who := leader.Coordinator
-		if who == "" {
-			who = "nobody"
+		coordinator := leader.Coordinator
+		if coordinator == "" {
+			coordinator = "no coordinator"
 		}
 		if leader.Leading {
-			who += ", and leads"
+			coordinator += " (itself, leading)"
 		}
-		words[i] = fmt.Sprintf("%s: %s in term %d", leader.Self, who, leader.Term)
+		words[i] = fmt.Sprintf("%s: %s in term %d", leader.Self, coordinator, leader.Term)
 	}
 	return strings.Join(words, "; ")
 }
 
-// AwaitConnected returns when all agents that run are connected with each other,
-// and none of them takes another one for crashed.
+// AwaitConnected returns when all running agents are connected to each other and none
+// of them reports another one as crashed.
 func (t *Cluster) AwaitConnected(ctx context.Context) error {
 	return Await(ctx, func(ctx context.Context) error {
 		running := t.Running()
 		if len(running) == 0 {
-			return errors.New("no agent runs")
+			return errors.New("no agent is running")
 		}
 		for _, name := range running {
-			if err := t.connected(ctx, name, running); err != nil {
+			if err := t.checkConnected(ctx, name, running); err != nil {
 				return err
 			}
 		}
@@ -110,7 +111,7 @@ func (t *Cluster) AwaitConnected(ctx context.Context) error {
 	})
 }
 
-func (t *Cluster) connected(ctx context.Context, name string, running []string) error {
+func (t *Cluster) checkConnected(ctx context.Context, name string, running []string) error {
 	status, err := t.Status(ctx, name)
 	if err != nil {
 		return err
@@ -122,9 +123,9 @@ func (t *Cluster) connected(ctx context.Context, name string, running []string) 
 	for _, other := range running {
 		switch row := rows[other]; {
 		case other != name && !row.Connected:
-			return fmt.Errorf("%s isn't connected with %s", name, other)
+			return fmt.Errorf("%s isn't connected to %s", name, other)
 		case row.Status == "Crashed":
-			return fmt.Errorf("%s takes %s for crashed", name, other)
+			return fmt.Errorf("%s reports %s as crashed", name, other)
 		}
 	}
 	return nil

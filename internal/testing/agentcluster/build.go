@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Build builds the agent into a folder and returns its path. It finds the module
-// from the working directory up.
+// Build builds the agent into a folder and returns the path of the binary. It finds the
+// module by searching upwards from the working directory.
 func Build(ctx context.Context, folder string, race bool) (string, error) {
 	top, err := moduleRoot()
 	if err != nil {
@@ -19,7 +19,7 @@ func Build(ctx context.Context, folder string, race bool) (string, error) {
 	}
 	binary := filepath.Join(folder, "conclave-agent")
 	arguments := []string{"build", "-o", binary}
-	// As users get it, unless it is to look for races.
+	// Without the race detector, build the agent as releases do.
 	cgo := "CGO_ENABLED=0"
 	if race {
 		arguments, cgo = append(arguments, "-race"), "CGO_ENABLED=1"
@@ -27,8 +27,8 @@ func Build(ctx context.Context, folder string, race bool) (string, error) {
 	command := exec.CommandContext(ctx, "go", append(arguments, "./cmd/agent")...)
 	command.Dir = top
 	command.Env = append(os.Environ(), cgo, "GOWORK=off")
-	if said, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the agent: %w\n%s", err, said)
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot build the agent: %w\n%s", err, output)
 	}
 	return binary, nil
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// authority is the file of the CA. No agent has this name.
-const authority = "authority.pem"
+// caFile is the CA certificate. No agent has this name.
+const caFile = "ca-certificate.pem"
 
-// writeCertificates makes a CA, and for each name NAME.pem and NAME-key.pem,
-// which say who it is.
+// writeCertificates creates a CA, and for each name a certificate NAME.pem with its key
+// NAME-key.pem.
 func writeCertificates(folder, group string, names []string) error {
 	const valid = 24 * time.Hour
-	ca, own, err := identity.NewAuthority("troupe", valid)
+	ca, own, err := identity.NewAuthority("agentcluster", valid)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, authority), own.Cert, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, caFile), own.Cert, 0o600); err != nil {
 		return err
 	}
 	for _, name := range names {

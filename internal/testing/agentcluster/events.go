@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// event is one of a text/event-stream.
+// event is a server-sent event.
 type event struct {
 	at       time.Time
 	id, kind string
 	data     []byte
 }
 
-// readEvents passes on the events of a stream, and returns why it ended. The end
-// of the file is an end like any other: the agent never ends a stream itself.
-func readEvents(response *http.Response, take func(event) error) error {
+// readEvents calls handle for each event of a stream and returns the reason why the
+// stream ended. An end-of-file is an error too: an agent never ends a stream itself.
+func readEvents(response *http.Response, handle func(event) error) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("status %s", response.Status)
 	}
@@ -31,7 +31,7 @@ func readEvents(response *http.Response, take func(event) error) error {
 		}
 		if current.data != nil {
 			current.at = time.Now()
-			if err := take(current); err != nil {
+			if err := handle(current); err != nil {
 				return err
 			}
 		}

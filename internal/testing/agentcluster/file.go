@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// File is an agent's config file. JSON is YAML, too.
+// File is an agent's configuration file. It is written as JSON, which is valid YAML.
 type File struct {
 	Self   string  `json:"self"`
 	Domain string  `json:"domain,omitempty"`
@@ -19,7 +19,7 @@ type File struct {
 	Groups []Group `json:"groups"`
 }
 
-// TLS names the files of the agent's certificate.
+// TLS contains the paths of the agent's certificate files.
 type TLS struct {
 	CertFile string `json:"certFile,omitempty"`
 	KeyFile  string `json:"keyFile,omitempty"`
@@ -27,7 +27,7 @@ type TLS struct {
 	Insecure bool   `json:"insecure,omitempty"`
 }
 
-// Group is a group in the file. What isn't set has the agent's default.
+// Group is a group in the file. Fields that aren't set get the agent's defaults.
 type Group struct {
 	Name        string       `json:"name"`
 	Algorithm   string       `json:"algorithm,omitempty"`
@@ -42,19 +42,19 @@ type Group struct {
 	Floor       uint64       `json:"floor,omitempty"`
 }
 
-// Safety says what it takes to be coordinator.
+// Safety is the group's safety mode.
 type Safety struct {
 	Mode        string `json:"mode"`
 	LeaseMillis int    `json:"leaseMillis,omitempty"`
 }
 
-// Preemption says when a higher process takes over.
+// Preemption is the policy by which a process of higher priority takes over.
 type Preemption struct {
 	Policy        string `json:"policy"`
 	StableSeconds *int   `json:"stableSeconds,omitempty"`
 }
 
-// Timing are the group's waits.
+// Timing contains the group's timeouts.
 type Timing struct {
 	HeartbeatMillis int `json:"heartbeatMillis,omitempty"`
 	PatienceMillis  int `json:"patienceMillis,omitempty"`
@@ -63,13 +63,13 @@ type Timing struct {
 	DrainMillis     int `json:"drainMillis,omitempty"`
 }
 
-// Application says how the agent knows that its application is well.
+// Application defines how the agent checks the health of its application.
 type Application struct {
 	Session string `json:"session,omitempty"`
 	Probe   *Probe `json:"probe,omitempty"`
 }
 
-// Probe asks the application.
+// Probe is an HTTP health check of the application.
 type Probe struct {
 	URL           string `json:"url"`
 	PeriodMillis  int    `json:"periodMillis,omitempty"`
@@ -90,14 +90,14 @@ type List struct {
 	Members []Member `json:"members"`
 }
 
-// clone returns a group whose members can be changed without changing others'.
+// clone returns a copy with its own slice of members.
 func (g Group) clone() Group {
 	g.Members = slices.Clone(g.Members)
 	return g
 }
 
-// WriteConfig changes the file of an agent, as an editor would: the new one
-// replaces the old one in one go.
+// WriteConfig changes the configuration file of an agent. The new file atomically
+// replaces the old one, as editors do.
 func (t *Cluster) WriteConfig(name string, change func(*File)) error {
 	a := t.Agent(name)
 	change(&a.file)
@@ -107,7 +107,7 @@ func (t *Cluster) WriteConfig(name string, change func(*File)) error {
 func (a *Agent) writeFile() error {
 	written, err := json.MarshalIndent(a.file, "", "  ")
 	if err != nil {
-		return fmt.Errorf("write the config of %s: %w", a.Name, err)
+		return fmt.Errorf("cannot write the configuration of agent %s: %w", a.Name, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(a.config), 0o700); err != nil {
 		return err

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cut is a direction in which no packet arrives any more.
+// Cut is a direction in which packets are dropped.
 type Cut struct{ From, To string }
 
-// errWholeNetwork: there is no network that the troupe may break.
-var errWholeNetwork = errors.New("packets are lost only in a network namespace of the troupe's own: call Main in TestMain")
+// errSharedNetwork: the cluster runs in the network namespace of the machine.
+var errSharedNetwork = errors.New("cannot drop packets outside a network namespace of the cluster: call Main in TestMain")
 
-// Partition lets no packet pass between two agents of different sets. An agent
-// in none of them reaches everybody, so it is a bridge.
+// Partition drops all packets between agents of different sets. An agent in none of the
+// sets keeps all its links, so it bridges the partition.
 func (t *Cluster) Partition(sets ...[]string) error {
 	var cuts []Cut
 	for i, set := range sets {
@@ -38,18 +38,18 @@ func (t *Cluster) Partition(sets ...[]string) error {
 	return t.Cut(cuts...)
 }
 
-// Cut loses the packets in these directions and in no others. Nobody is told:
-// connections stay open, as they do when a cable is pulled out.
+// Cut drops packets in these directions and in no others. Connections stay open and no
+// process is notified, as when a cable is unplugged.
 func (t *Cluster) Cut(cuts ...Cut) error {
 	if !inOwnNetwork() {
-		return errWholeNetwork
+		return errSharedNetwork
 	}
 	pairs := make([]string, len(cuts))
 	for i, cut := range cuts {
 		pairs[i] = t.Agent(cut.From).Host + " . " + t.Agent(cut.To).Host
 	}
 	slices.Sort(pairs)
-	// The former table goes and the new one comes in one transaction: no packet slips through in between.
+	// One transaction replaces the table, so no packet passes in between.
 	table := t.table()
 	var rules strings.Builder
 	fmt.Fprintf(&rules, "add table ip %s\ndelete table ip %s\n", table, table)
@@ -63,7 +63,7 @@ func (t *Cluster) Cut(cuts ...Cut) error {
 	return nft(t.ctx, rules.String())
 }
 
-// Heal lets all packets pass again.
+// Heal stops dropping packets.
 func (t *Cluster) Heal() error {
 	if !inOwnNetwork() {
 		return nil
@@ -71,27 +71,29 @@ func (t *Cluster) Heal() error {
 	return t.Cut()
 }
 
-// table has the name of the troupe's neighbourhood.
-func (t *Cluster) table() string { return "troupe_" + strings.ReplaceAll(t.agents[0].Host, ".", "_") }
+// table is the name of the nftables table, derived from the cluster's subnet.
+func (t *Cluster) table() string {
+	return "conclave_test_" + strings.ReplaceAll(t.agents[0].Host, ".", "_")
+}
 
 func nft(ctx context.Context, rules string) error {
 	command := exec.CommandContext(ctx, "nft", "-f", "-")
 	command.Stdin = strings.NewReader(rules)
-	if said, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("nft: %w\n%s", err, said)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft: %w\n%s", err, output)
 	}
 	return nil
 }
 
-// ownNetwork is the variable that tells a program that it has been started in a
-// network namespace that it may break.
-const ownNetwork = "CONCLAVE_TROUPE_NETWORK"
+// ownNetwork is an environment variable. It tells a program that it runs in a network
+// namespace of its own.
+const ownNetwork = "CONCLAVE_TEST_NETWORK"
 
 func inOwnNetwork() bool { return os.Getenv(ownNetwork) != "" }
 
-// Separate makes a command start in a network namespace of its own. Whoever
-// isn't root becomes it, in there.
-func Separate(command *exec.Cmd) {
+// InOwnNetwork makes a command start in a network namespace of its own. A user other
+// than root also gets a user namespace and is root inside it.
+func InOwnNetwork(command *exec.Cmd) {
 	command.Env = append(command.Environ(), ownNetwork+"=1")
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
@@ -101,11 +103,11 @@ func Separate(command *exec.Cmd) {
 	}
 }
 
-// furnish makes a new network namespace usable, and finds out whether packets
-// can be lost in it.
-func furnish(ctx context.Context) error {
+// setUpNetwork enables the loopback interface of a new network namespace and checks
+// that packets can be dropped in it.
+func setUpNetwork(ctx context.Context) error {
 	if err := raiseLoopback(); err != nil {
-		return fmt.Errorf("switch the loopback interface on: %w", err)
+		return fmt.Errorf("cannot enable the loopback interface: %w", err)
 	}
 	return nft(ctx, `table ip probe {
 	set cut { type ipv4_addr . ipv4_addr; }

@@ -14,35 +14,35 @@ import (
 	"time"
 )
 
-// Agent is one member of the troupe, whether its process runs or not.
+// Agent is a member of the cluster, whether or not its process is running.
 type Agent struct {
 	Name string
-	// Host is the address of everything that it listens on and dials from.
+	// Host is the address that the agent listens on and dials from.
 	Host string
-	// API is where it answers applications.
+	// API is the address of the local API.
 	API string
 
 	ctx    context.Context
 	binary string
-	// config has a folder of its own, which the agent watches: in one that they
-	// shared, all would be woken by every line in each other's logs.
+	// config is in a folder of its own, because the agent watches that folder. In a
+	// shared folder, every log line of any agent would wake up all agents.
 	config string
 	log    string
 	file   File
 
 	mutex sync.Mutex
 	// process is nil before the first start.
-	process *process
-	mishaps []error
+	process         *process
+	unexpectedExits []error
 }
 
-// process is one life of an agent.
+// process is one run of an agent.
 type process struct {
 	command *exec.Cmd
-	// ended is closed when nothing is left of it.
+	// ended is closed when the process has exited and was reaped.
 	ended chan struct{}
-	// doomed: it was told to end.
-	doomed bool
+	// expected: the exit was requested.
+	expected bool
 }
 
 func newAgent(ctx context.Context, binary, folder, name, host string) *Agent {
@@ -52,72 +52,71 @@ func newAgent(ctx context.Context, binary, folder, name, host string) *Agent {
 	}
 }
 
-// Start starts the agent's process, when the former one has ended.
+// Start starts the agent's process. It first waits for the exit of the previous one.
 func (a *Agent) Start() error {
 	if err := a.AwaitEnd(); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(a.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("start %s: %w", a.Name, err)
+		return fmt.Errorf("cannot start agent %s: %w", a.Name, err)
 	}
 	defer log.Close()
 	command := exec.CommandContext(a.ctx, a.binary, "--config", a.config)
 	command.Stdout, command.Stderr = log, log
-	// Nothing outlives the program that runs the troupe, not even if that is killed. The kernel looks at the thread that
-	// started the process; Go ends a thread only with a goroutine that never unlocked it, and nobody here locks one.
+	// No agent outlives the program that runs the cluster, even if that program is killed. The kernel tracks the thread
+	// that started the process. Go ends a thread only if its goroutine exits with the thread locked, which doesn't happen here.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", a.Name, err)
+		return fmt.Errorf("cannot start agent %s: %w", a.Name, err)
 	}
 	p := &process{command: command, ended: make(chan struct{})}
 	a.mutex.Lock()
 	a.process = p
 	a.mutex.Unlock()
-	go a.bury(p)
+	go a.waitForExit(p)
 	return nil
 }
 
-// bury waits for the end of a process, and remembers it if nobody wanted it, or
-// if it was asked to end and didn't do so in order.
-func (a *Agent) bury(p *process) {
+// waitForExit waits for the exit of a process. It records the exit if it was unexpected,
+// or if the process failed to exit cleanly when requested.
+func (a *Agent) waitForExit(p *process) {
 	err := p.command.Wait()
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	defer close(p.ended)
-	status, known := p.command.ProcessState.Sys().(syscall.WaitStatus)
-	// SIGTERM also ends, at once, a process that has only just started.
-	killed := known && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM)
-	if p.doomed && (err == nil || killed) {
+	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
+	// SIGTERM kills a process that hasn't installed its signal handler yet.
+	killed := ok && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM)
+	if p.expected && (err == nil || killed) {
 		return
 	}
 	if err == nil {
 		err = errors.New("with status 0")
 	}
-	a.mishaps = append(a.mishaps, fmt.Errorf("process %d of agent %s ended by itself: %w", p.command.Process.Pid, a.Name, err))
+	a.unexpectedExits = append(a.unexpectedExits, fmt.Errorf("process %d of agent %s ended by itself: %w", p.command.Process.Pid, a.Name, err))
 }
 
-func (a *Agent) mishap() error {
+func (a *Agent) unexpectedExit() error {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	return errors.Join(a.mishaps...)
+	return errors.Join(a.unexpectedExits...)
 }
 
-// Kill ends the process with SIGKILL, if it runs, and returns the moment right
-// before.
+// Kill sends SIGKILL to the process if it is running. It returns the time just before.
 func (a *Agent) Kill() (time.Time, error) { return a.signal(syscall.SIGKILL) }
 
-// Terminate asks the process to end, with SIGTERM; AwaitEnd waits for it.
+// Terminate sends SIGTERM to the process. AwaitEnd waits for its exit.
 func (a *Agent) Terminate() error {
 	_, err := a.signal(syscall.SIGTERM)
 	return err
 }
 
-// Stop stops the process with SIGSTOP, and returns the moment right before: it
-// does nothing until Continue, but its sockets stay open.
+// Stop pauses the process with SIGSTOP until Continue. Its sockets stay open. It returns
+// the time just before.
 func (a *Agent) Stop() (time.Time, error) { return a.signal(syscall.SIGSTOP) }
 
-// Continue lets a stopped process go on.
+// Continue resumes a paused process.
 func (a *Agent) Continue() error {
 	_, err := a.signal(syscall.SIGCONT)
 	return err
@@ -130,7 +129,7 @@ func (a *Agent) signal(signal syscall.Signal) (time.Time, error) {
 		return time.Now(), nil
 	}
 	if signal == syscall.SIGKILL || signal == syscall.SIGTERM {
-		a.process.doomed = true
+		a.process.expected = true
 	}
 	moment := time.Now()
 	err := a.process.command.Process.Signal(signal)
@@ -138,13 +137,12 @@ func (a *Agent) signal(signal syscall.Signal) (time.Time, error) {
 		return moment, nil
 	}
 	if err != nil {
-		return moment, fmt.Errorf("send %s to %s: %w", signal, a.Name, err)
+		return moment, fmt.Errorf("cannot send %s to agent %s: %w", signal, a.Name, err)
 	}
 	return moment, nil
 }
 
-// AwaitEnd returns when nothing is left of the agent's process. It doesn't end
-// it.
+// AwaitEnd waits for the exit of the agent's process. It doesn't request the exit.
 func (a *Agent) AwaitEnd() error {
 	a.mutex.Lock()
 	p := a.process
@@ -152,17 +150,17 @@ func (a *Agent) AwaitEnd() error {
 	if p == nil {
 		return nil
 	}
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waitMax)
 	defer deadline.Stop()
 	select {
 	case <-p.ended:
 		return nil
 	case <-deadline.C:
-		return fmt.Errorf("process %d of agent %s hasn't ended after %s", p.command.Process.Pid, a.Name, patience)
+		return fmt.Errorf("process %d of agent %s hasn't exited after %s", p.command.Process.Pid, a.Name, waitMax)
 	}
 }
 
-// PID is the number of the process, 0 if none runs.
+// PID returns the process ID, or 0 if no process is running.
 func (a *Agent) PID() int {
 	if !a.running() {
 		return 0

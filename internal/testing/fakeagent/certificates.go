@@ -9,36 +9,36 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// CertificateFactory makes the certificates.
+// CertificateFactory issues the certificates of fake agents and of the operator.
 type CertificateFactory struct {
 	Authority *identity.Authority
-	// Authorities are the certificates of all authorities that are trusted, in PEM.
+	// Authorities is the CA bundle, in PEM.
 	Authorities []byte
 
 	operator *identity.Held
 }
 
-// certified is how long a certificate lasts, as those of agents do.
-const certified = 24 * time.Hour
+// validity is that of real agents' certificates.
+const validity = 24 * time.Hour
 
-// NewCertificateFactory is one with an authority of its own, and the operator's certificate.
+// NewCertificateFactory creates a CA and the operator's certificate.
 func NewCertificateFactory() (*CertificateFactory, error) {
-	authority, root, err := identity.NewAuthority("understudies", certified)
+	authority, root, err := identity.NewAuthority("fakeagent", validity)
 	if err != nil {
-		return nil, fmt.Errorf("make an authority: %w", err)
+		return nil, fmt.Errorf("cannot create a CA: %w", err)
 	}
 	w := &CertificateFactory{Authority: authority, Authorities: root.Cert}
 	w.operator, err = w.hold(control.Operator)
 	return w, err
 }
 
-// Client has the operator dial, as its credentials do.
+// Client is the TLS configuration with which the operator dials an agent.
 func (w *CertificateFactory) Client(wanted ...identity.Name) *tls.Config {
 	return w.operator.Client(wanted...)
 }
 
 func (w *CertificateFactory) hold(names ...identity.Name) (*identity.Held, error) {
-	pair, err := w.Authority.Issue(names, certified)
+	pair, err := w.Authority.Issue(names, validity)
 	if err != nil {
 		return nil, err
 	}

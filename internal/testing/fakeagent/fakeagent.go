@@ -1,9 +1,9 @@
-// Package fakeagent stands in for the agents of pods: in the operator's
-// benchmark, and in its tests.
+// Package fakeagent provides stand-ins for agents, for the tests and the benchmark of
+// the operator.
 //
-// An understudy has a certificate, and the agent's API for the operator. What it is
-// told it does as an agent would, and reports that. What it doesn't do is elect:
-// who leads is decreed. It can be made to say anything else, too, and to refuse.
+// A fake agent has a certificate and serves the agent's API for the operator. It obeys
+// commands and reports the result like a real agent, but doesn't elect: the test sets
+// the coordinator. A test can also change its reports and make it refuse commands.
 package fakeagent
 
 import (
@@ -24,50 +24,51 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// Identity is whom an understudy stands in for.
+// Identity is the agent that a fake agent replaces.
 type Identity struct {
 	Namespace, Pod string
-	// Groups are those that its certificate is for.
+	// Groups are the groups in its certificate.
 	Groups []string
-	// Address is where it is awaited: with control.OperatorPort as a rule.
+	// Address is the address that the operator dials, usually with control.OperatorPort.
 	Address string
-	// Network leads from there to where it listens. Without one it listens there.
+	// Network maps Address to the real listener. Without one, the agent listens on
+	// Address.
 	Network *Network
 }
 
-// Call is something that it was told.
+// Call is a command that an agent received.
 type Call struct {
 	Method, Path, Body string
 }
 
-// Agent is one understudy.
+// Agent is a fake agent.
 type Agent struct {
-	role Identity
-	held *identity.Held
-	life uint32
-	// traffic counts what went over its connections, as it was sent: encrypted.
+	identity    Identity
+	certificate *identity.Held
+	life        uint32
+	// received and sent count the bytes on its connections, with TLS overhead.
 	received, sent atomic.Int64
 	streams        atomic.Int32
 
 	mu     sync.Mutex
 	server *http.Server
-	parts  map[string]*part
+	groups map[string]*groupState
 	calls  []Call
 	refuse func(Call) int
-	// news is closed and replaced when something has changed, and dropped when
-	// those who listen are to be cut off.
-	news, dropped chan struct{}
+	// changes is closed and replaced when a report changes. closed is closed and
+	// replaced to end all streams.
+	changes, closed chan struct{}
 }
 
-// part is what it says about one group. Changes number that, so that each stream
-// knows what it has said.
-type part struct {
+// groupState is the agent's state in one group. Each stream remembers the number of
+// the last change that it sent.
+type groupState struct {
 	report control.Report
 	change uint64
 	left   bool
 }
 
-// New makes an understudy. It can't be found yet.
+// New creates a fake agent. It doesn't listen before Run.
 func New(role Identity, w *CertificateFactory) (*Agent, error) {
 	var names identity.Names
 	for _, group := range role.Groups {
@@ -75,33 +76,32 @@ func New(role Identity, w *CertificateFactory) (*Agent, error) {
 	}
 	held, err := w.hold(names...)
 	if err != nil {
-		return nil, fmt.Errorf("understudy of %s: %w", role.Pod, err)
+		return nil, fmt.Errorf("cannot start the fake agent of %s: %w", role.Pod, err)
 	}
 	return &Agent{
-		role: role, held: held, life: uint32(time.Now().UnixMilli()), //nolint:gosec // another one each time
-		parts: map[string]*part{}, news: make(chan struct{}), dropped: make(chan struct{}),
+		identity: role, certificate: held, life: uint32(time.Now().UnixMilli()), //nolint:gosec // a different number for each run
+		groups: map[string]*groupState{}, changes: make(chan struct{}), closed: make(chan struct{}),
 	}, nil
 }
 
-const patience = 10 * time.Second
+const headerTimeout = 10 * time.Second
 
-// Run lets it be found at its address until it is stopped.
+// Run serves the API until Stop.
 func (a *Agent) Run(ctx context.Context) error {
 	listener, err := a.listen(ctx)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: a.handler(), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
+	server := &http.Server{Handler: a.handler(), ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0)}
 	a.mu.Lock()
 	a.server = server
 	a.mu.Unlock()
-	go func() { _ = server.Serve(listener) }() // It ends when it is stopped.
+	go func() { _ = server.Serve(listener) }() // It returns when Stop closes the server.
 	return nil
 }
 
-// ServeRaw lets it be found, and say what speak writes to each connection and nothing
-// else. It ends with the context.
-func (a *Agent) ServeRaw(ctx context.Context, speak func(net.Conn)) error {
+// ServeRaw calls serve for each connection instead of serving the API, until ctx ends.
+func (a *Agent) ServeRaw(ctx context.Context, serve func(net.Conn)) error {
 	listener, err := a.listen(ctx)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (a *Agent) ServeRaw(ctx context.Context, speak func(net.Conn)) error {
 			}
 			go func() {
 				defer conn.Close()
-				speak(conn)
+				serve(conn)
 			}()
 		}
 	}()
@@ -123,19 +123,19 @@ func (a *Agent) ServeRaw(ctx context.Context, speak func(net.Conn)) error {
 }
 
 func (a *Agent) listen(ctx context.Context) (net.Listener, error) {
-	address := a.role.Address
-	if a.role.Network != nil {
+	address := a.identity.Address
+	if a.identity.Network != nil {
 		address = "127.0.0.1:0"
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("understudy of %s: %w", a.role.Pod, err)
+		return nil, fmt.Errorf("cannot start the fake agent of %s: %w", a.identity.Pod, err)
 	}
-	a.role.Network.lead(a.role.Address, listener.Addr().String())
-	return tls.NewListener(counted{listener, a}, a.held.Server()), nil
+	a.identity.Network.route(a.identity.Address, listener.Addr().String())
+	return tls.NewListener(countingListener{listener, a}, a.certificate.Server()), nil
 }
 
-// Stop ends it and its connections. It can run again.
+// Stop closes the listener and all connections. Run can be called again.
 func (a *Agent) Stop() error {
 	a.mu.Lock()
 	server := a.server
@@ -144,68 +144,68 @@ func (a *Agent) Stop() error {
 	if server == nil {
 		return nil
 	}
-	a.role.Network.lead(a.role.Address, "")
+	a.identity.Network.route(a.identity.Address, "")
 	return server.Close()
 }
 
-// CloseStreams ends the streams that it is heard over.
+// CloseStreams ends all report streams.
 func (a *Agent) CloseStreams() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	close(a.dropped)
-	a.dropped = make(chan struct{})
+	close(a.closed)
+	a.closed = make(chan struct{})
 }
 
-// Traffic is how many bytes went over its connections.
+// Traffic returns the number of bytes received and sent.
 func (a *Agent) Traffic() (received, sent int64) { return a.received.Load(), a.sent.Load() }
 
-// Streams is how many streams of it have been told all that there was to say, and are open.
+// Streams returns the number of open streams that have sent the present state.
 func (a *Agent) Streams() int { return int(a.streams.Load()) }
 
-// Calls are all that it was told.
+// Calls returns all commands that the agent received.
 func (a *Agent) Calls() []Call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.calls)
 }
 
-// Refuse has somebody be asked before it does what it is told: a status is the
-// answer, and it does nothing; 0 has it do so.
-func (a *Agent) Refuse(asked func(Call) int) {
+// Refuse sets a function that decides about each command: the agent answers with the
+// returned status and doesn't obey; 0 makes it obey.
+func (a *Agent) Refuse(decide func(Call) int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.refuse = asked
+	a.refuse = decide
 }
 
-// Report is what it says about a group, if it takes part in it.
+// Report returns the agent's report about a group, if it is a member.
 func (a *Agent) Report(group string) (control.Report, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.parts[group]
+	p := a.groups[group]
 	if p == nil || p.left {
 		return control.Report{}, false
 	}
 	return p.report, true
 }
 
-// AwaitGroup returns when it takes part in a group.
+// AwaitGroup returns when the agent has joined a group.
 func (a *Agent) AwaitGroup(ctx context.Context, group string) error {
 	for {
 		a.mu.Lock()
-		news := a.news
+		changes := a.changes
 		a.mu.Unlock()
-		if _, in := a.Report(group); in {
+		if _, ok := a.Report(group); ok {
 			return nil
 		}
 		select {
-		case <-news:
+		case <-changes:
 		case <-ctx.Done():
-			return fmt.Errorf("%s wasn't told about %s: %w", a.role.Pod, group, ctx.Err())
+			return fmt.Errorf("%s hasn't received the document of group %s: %w", a.identity.Pod, group, ctx.Err())
 		}
 	}
 }
 
-// ChangeReport has it report something else about a group, in which it takes part from then on.
+// ChangeReport changes the report about a group. The agent joins the group if necessary.
 func (a *Agent) ChangeReport(group string, change func(*control.Report)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,33 +213,33 @@ func (a *Agent) ChangeReport(group string, change func(*control.Report)) {
 }
 
 func (a *Agent) change(group string, change func(*control.Report)) {
-	p := a.parts[group]
+	p := a.groups[group]
 	if p == nil {
-		p = &part{}
-		a.parts[group] = p
+		p = &groupState{}
+		a.groups[group] = p
 	}
 	if p.left || p.change == 0 {
-		p.report, p.left = control.Report{Group: group, Pod: a.role.Pod}, false
+		p.report, p.left = control.Report{Group: group, Pod: a.identity.Pod}, false
 	}
 	change(&p.report)
 	a.changed(p)
 }
 
-// Leave has it leave a group, and say so.
+// Leave makes the agent leave a group and report that.
 func (a *Agent) Leave(group string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if p := a.parts[group]; p != nil {
+	if p := a.groups[group]; p != nil {
 		p.left = true
 		a.changed(p)
 	}
 }
 
-// changed lets the streams know. The caller holds mu.
-func (a *Agent) changed(p *part) {
+// changed notifies the streams. The caller holds mu.
+func (a *Agent) changed(p *groupState) {
 	p.change++
-	close(a.news)
-	a.news = make(chan struct{})
+	close(a.changes)
+	a.changes = make(chan struct{})
 }
 
-var errNotIn = errors.New("it takes no part in this group")
+var errNotMember = errors.New("the agent isn't a member of this group")

@@ -6,38 +6,38 @@ import (
 	"sync"
 )
 
-// Network leads from the addresses of pods to where their understudies listen: on
-// loopback, which no API server takes for the address of a pod behind a Service.
+// Network maps the addresses of pods to the loopback listeners of their fake agents.
+// It exists because an API server rejects loopback addresses in EndpointSlices.
 type Network struct {
-	mu    sync.Mutex
-	where map[string]string
+	mu        sync.Mutex
+	listeners map[string]string
 }
 
-// Dial connects with an understudy.
+// Dial connects to the fake agent at a pod's address.
 func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	where := n.Resolve(address)
-	if where == "" {
-		// A port that nobody listens on.
-		where = "127.0.0.1:1"
+	listener := n.Resolve(address)
+	if listener == "" {
+		// Nothing listens on this port.
+		listener = "127.0.0.1:1"
 	}
-	return (&net.Dialer{}).DialContext(ctx, network, where)
+	return (&net.Dialer{}).DialContext(ctx, network, listener)
 }
 
-// Resolve is the real address of an understudy.
+// Resolve returns the address of the listener, or "".
 func (n *Network) Resolve(address string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.where[address]
+	return n.listeners[address]
 }
 
-func (n *Network) lead(address, where string) {
+func (n *Network) route(address, listener string) {
 	if n == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.where == nil {
-		n.where = map[string]string{}
+	if n.listeners == nil {
+		n.listeners = map[string]string{}
 	}
-	n.where[address] = where
+	n.listeners[address] = listener
 }

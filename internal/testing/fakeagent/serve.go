@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// bodyMax is more than any document.
+	// bodyMax exceeds the size of every document.
 	bodyMax = 1 << 20
-	// silenceMax is how long a stream says nothing, as that of an agent.
+	// silenceMax is the interval of keep-alive comments, as in a real agent.
 	silenceMax = 5 * time.Second
 )
 
@@ -28,7 +28,7 @@ func (a *Agent) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		names, err := identity.Peer(*r.TLS)
 		if err == nil && !names.Has(control.Operator) {
-			err = fmt.Errorf("this is for the operator, and not for %s", names)
+			err = fmt.Errorf("this API is for the operator, not for %s", names)
 		}
 		if err != nil {
 			refuse(w, http.StatusForbidden, err)
@@ -38,26 +38,26 @@ func (a *Agent) handler() http.Handler {
 	})
 }
 
-// call is told something.
+// call handles a command.
 func (a *Agent) call(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, bodyMax))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
-	told := Call{Method: r.Method, Path: r.URL.RequestURI(), Body: strings.TrimSpace(string(body))}
+	call := Call{Method: r.Method, Path: r.URL.RequestURI(), Body: strings.TrimSpace(string(body))}
 	a.mu.Lock()
-	a.calls = append(a.calls, told)
-	asked := a.refuse
+	a.calls = append(a.calls, call)
+	refusal := a.refuse
 	a.mu.Unlock()
-	if asked != nil {
-		if status := asked(told); status != 0 {
+	if refusal != nil {
+		if status := refusal(call); status != 0 {
 			w.WriteHeader(status)
 			return
 		}
 	}
-	switch err := a.follow(told); {
-	case errors.Is(err, errNotIn):
+	switch err := a.handle(call); {
+	case errors.Is(err, errNotMember):
 		refuse(w, http.StatusNotFound, err)
 	case err != nil:
 		refuse(w, http.StatusBadRequest, err)
@@ -69,20 +69,20 @@ func (a *Agent) call(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(control.ErrorResponse{Error: err.Error()}) // Whoever asked has gone.
+	_ = json.NewEncoder(w).Encode(control.ErrorResponse{Error: err.Error()}) // The client has disconnected.
 }
 
-// stream says how all groups stand, and then what changes. Whoever reads slowly
-// hears how it stands then, and not all that was.
+// stream sends the present state of all groups and then every change. A slow reader
+// receives only the latest state of each group.
 func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	controller := http.NewResponseController(w)
-	said := map[string]uint64{}
+	sent := map[string]uint64{}
 	a.mu.Lock()
-	dropped := a.dropped
+	closed := a.closed
 	a.mu.Unlock()
-	text, news := a.unsaid(nil, said)
-	text = event(text, control.EventCurrent, control.Agent{Pod: a.role.Pod, Life: a.life, Build: "understudy", Groups: a.role.Groups})
+	text, changes := a.pending(nil, sent)
+	text = event(text, control.EventCurrent, control.Agent{Pod: a.identity.Pod, Life: a.life, Build: "fakeagent", Groups: a.identity.Groups})
 	silence := time.NewTicker(silenceMax)
 	defer silence.Stop()
 	send := func() error {
@@ -99,11 +99,11 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	defer a.streams.Add(-1)
 	for {
 		select {
-		case <-news:
-			text, news = a.unsaid(text[:0], said)
+		case <-changes:
+			text, changes = a.pending(text[:0], sent)
 		case <-silence.C:
 			text = append(text[:0], ":\n\n"...)
-		case <-dropped:
+		case <-closed:
 			return
 		case <-r.Context().Done():
 			return
@@ -114,32 +114,32 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unsaid appends the events of all that wasn't said, and returns what is closed
-// when there is more.
-func (a *Agent) unsaid(text []byte, said map[string]uint64) ([]byte, <-chan struct{}) {
+// pending appends the events that a stream hasn't sent yet. It returns the channel that
+// is closed at the next change.
+func (a *Agent) pending(text []byte, sent map[string]uint64) ([]byte, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for group, p := range a.parts {
-		before, known := said[group]
+	for group, p := range a.groups {
+		last, known := sent[group]
 		switch {
-		case before == p.change || p.left && !known:
+		case last == p.change || p.left && !known:
 			continue
 		case p.left:
 			text = event(text, control.EventLeft, control.Left{Group: group, UID: p.report.UID})
-			delete(said, group)
+			delete(sent, group)
 		default:
 			text = event(text, control.EventGroup, p.report)
-			said[group] = p.change
+			sent[group] = p.change
 		}
 	}
-	return text, a.news
+	return text, a.changes
 }
 
 func event(text []byte, kind string, data any) []byte {
 	text = append(text, "event: "+kind+"\ndata: "...)
 	body, err := json.Marshal(data)
 	if err != nil {
-		panic("what an agent says can't be encoded: " + err.Error()) // Its types are plain.
+		panic("cannot encode a report: " + err.Error()) // All its types can be encoded.
 	}
 	return append(append(text, body...), "\n\n"...)
 }

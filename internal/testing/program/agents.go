@@ -15,19 +15,19 @@ type Process struct {
 	Pod string
 }
 
-// Agents are the agents that run in a cluster of that name. What ends while it is
-// looked at isn't among them.
+// Agents returns the agents that run in the cluster of this name. It skips processes
+// that exit meanwhile.
 func Agents(cluster string) (found []Process) {
-	folders, _ := filepath.Glob("/proc/[0-9]*") // The pattern is a good one.
+	folders, _ := filepath.Glob("/proc/[0-9]*") // The pattern is valid.
 	for _, folder := range folders {
 		name, _ := os.ReadFile(filepath.Join(folder, "comm"))
-		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup"))
+		cgroups, _ := os.ReadFile(filepath.Join(folder, "cgroup"))
 		pid, err := strconv.Atoi(filepath.Base(folder))
-		if err != nil || string(name) != "agent\n" || !bytes.Contains(groups, []byte("/"+cluster+"/")) {
+		if err != nil || string(name) != "agent\n" || !bytes.Contains(cgroups, []byte("/"+cluster+"/")) {
 			continue
 		}
-		// Probes are the same program, with another argument; they end before they could be asked anything.
-		// While a program is being loaded, there is no telling which of them it is.
+		// Kubelet's probes run the same binary with another argument. During exec, the command line is empty, so the process
+		// could be either; skip it.
 		line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
 		arguments := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
 		if len(line) == 0 || len(arguments) > 1 && arguments[1] != "pod" {

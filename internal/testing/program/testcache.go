@@ -25,14 +25,14 @@ func DependOnProgram(ctx context.Context, module, program string) error {
 	command := exec.CommandContext(ctx, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.Dir}}{{end}}", program)
 	command.Dir = module
 	command.Env = append(os.Environ(), "GOWORK=off")
-	said, err := command.Output()
+	output, err := command.Output()
 	if err != nil {
-		return fmt.Errorf("see what %s is built from: %w", program, err)
+		return fmt.Errorf("cannot list the dependencies of %s: %w", program, err)
 	}
-	for line := range strings.Lines(string(said)) {
+	for line := range strings.Lines(string(output)) {
 		folder := strings.TrimSuffix(line, "\n")
 		if !strings.HasPrefix(folder, module+string(filepath.Separator)) {
-			continue // It is of another module, and go.sum says which.
+			continue // go.sum pins the other modules.
 		}
 		if _, err := os.ReadDir(folder); err != nil {
 			return err

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// module is one with a test that starts a program, and has that read a file.
+// module contains a test that depends on a program and on a folder.
 var module = map[string]string{
-	"go.mod":          "module example.test/relying\n\ngo 1.26\n",
+	"go.mod":          "module example.test/dependent\n\ngo 1.26\n",
 	"go.sum":          "",
-	"program/main.go": "package main\n\nimport \"example.test/relying/part\"\n\nfunc main() { part.Act() }\n",
+	"program/main.go": "package main\n\nimport \"example.test/dependent/part\"\n\nfunc main() { part.Act() }\n",
 	"part/part.go":    "package part\n\nfunc Act() {}\n",
 	"files/deep/one":  "1",
 	"other/other.go":  "package other\n",
-	"relying_test.go": `package relying
+	"dependent_test.go": `package dependent
 
 import (
 	"testing"
 
-	"example.test/relying/testcache"
+	"example.test/dependent/testcache"
 )
 
-func TestRelying(t *testing.T) {
+func TestDependent(t *testing.T) {
 	if err := program.DependOnProgram(t.Context(), ".", "./program"); err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +36,8 @@ func TestRelying(t *testing.T) {
 `,
 }
 
-// write puts a file into a folder. It is of last year: Go caches nothing that
-// relies on files of this moment.
+// write creates a file with an old modification time: Go doesn't cache a test that
+// depends on files modified just now.
 func write(t *testing.T, folder, path, content string, age time.Time) {
 	t.Helper()
 	file := filepath.Join(folder, path)
@@ -54,8 +54,7 @@ func write(t *testing.T, folder, path, content string, age time.Time) {
 	}
 }
 
-// TestATestRunsAgainWhenWhatItReliesOnHasChanged, and only then.
-func TestATestRunsAgainWhenWhatItReliesOnHasChanged(t *testing.T) {
+func TestChangedDependencyInvalidatesCachedTest(t *testing.T) {
 	folder := t.TempDir()
 	age := time.Now().AddDate(-1, 0, 0)
 	for path, content := range module {
@@ -70,19 +69,19 @@ func TestATestRunsAgainWhenWhatItReliesOnHasChanged(t *testing.T) {
 		command := exec.CommandContext(t.Context(), "go", "test", ".")
 		command.Dir = folder
 		command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
-		said, err := command.CombinedOutput()
+		output, err := command.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v: %s", err, said)
+			t.Fatalf("%v: %s", err, output)
 		}
-		return strings.Contains(string(said), "(cached)")
+		return strings.Contains(string(output), "(cached)")
 	}
 	cached()
 	if !cached() {
-		t.Fatal("nothing has changed, and it runs again")
+		t.Fatal("the test ran again although nothing changed")
 	}
 	write(t, folder, "other/other.go", "package other\n\nconst One = 1\n", age)
 	if !cached() {
-		t.Error("something else has changed, and it runs again")
+		t.Error("the test ran again although only an unrelated file changed")
 	}
 	for path, content := range map[string]string{
 		"part/part.go":      "package part\n\nfunc Act() { println() }\n",
@@ -93,17 +92,16 @@ func TestATestRunsAgainWhenWhatItReliesOnHasChanged(t *testing.T) {
 	} {
 		write(t, folder, path, content, age)
 		if cached() {
-			t.Errorf("%s has changed, and it doesn't run again", path)
+			t.Errorf("the test came from the cache although %s changed", path)
 		}
 	}
 }
 
-// TestWhatIsNotThereCannotBeReliedOn.
-func TestWhatIsNotThereCannotBeReliedOn(t *testing.T) {
+func TestMissingDependencyIsAnError(t *testing.T) {
 	if err := DependOnProgram(t.Context(), "../../..", "./cmd/none"); err == nil {
-		t.Error("a program that isn't there is relied on")
+		t.Error("DependOnProgram accepted a missing program")
 	}
 	if err := DependOnFolder("none"); err == nil {
-		t.Error("a folder that isn't there is relied on")
+		t.Error("DependOnFolder accepted a missing folder")
 	}
 }

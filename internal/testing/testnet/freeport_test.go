@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// TestFreePortCanBeListenedOn, again and again.
 func TestFreePortCanBeListenedOn(t *testing.T) {
 	seen := map[int]bool{}
 	for range 20 {
@@ -20,7 +19,7 @@ func TestFreePortCanBeListenedOn(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = listener.Close() })
 		if port < firstPort || port > lastPort || seen[port] {
-			t.Errorf("port %d is not a free one of the range", port)
+			t.Errorf("got port %d, want a new one in the range", port)
 		}
 		seen[port] = true
 	}

@@ -15,8 +15,8 @@ type Host struct {
 	listener *listener
 }
 
-// Listen opens the port. It is refused to whoever dials before, and after the
-// listener is closed.
+// Listen opens the port. Dialing is refused before Listen and after the listener is
+// closed.
 func (h *Host) Listen() net.Listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -24,7 +24,7 @@ func (h *Host) Listen() net.Listener {
 	return h.listener
 }
 
-// DialContext is for http.Transport. Whatever the address, it is the host's.
+// DialContext dials the host, whatever the address. It fits http.Transport.
 func (h *Host) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	h.mu.Lock()
 	l := h.listener

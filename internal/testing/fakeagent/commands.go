@@ -17,26 +17,26 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Leadership says who leads a group. A coordinator that isn't named is none.
+// Leadership is the state of a group's election. An empty Coordinator means none.
 type Leadership struct {
 	Coordinator string
 	Term        uint64
 	ElectedAt   time.Time
 	Electing    bool
-	// Crashed are the members that are taken for dead.
+	// Crashed are the members that the agent reports as crashed.
 	Crashed map[string]bool
 }
 
-// SetLeadership takes a decree, and reports it.
+// SetLeadership sets the state of a group's election and reports it.
 func (a *Agent) SetLeadership(group string, d Leadership) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if p := a.parts[group]; p == nil || p.left {
-		return errNotIn
+	if p := a.groups[group]; p == nil || p.left {
+		return errNotMember
 	}
 	a.change(group, func(r *control.Report) {
 		r.Coordinator, r.Term, r.ElectedAt, r.Electing, r.ChangedAt = d.Coordinator, d.Term, d.ElectedAt, d.Electing, time.Now()
-		// Those who read the one before must not see it change.
+		// Readers of the previous report must not see it change.
 		r.Processes = slices.Clone(r.Processes)
 		for i := range r.Processes {
 			row := &r.Processes[i]
@@ -54,25 +54,25 @@ func (a *Agent) SetLeadership(group string, d Leadership) error {
 	return nil
 }
 
-// follow does what it is told.
-func (a *Agent) follow(call Call) error {
+// handle obeys a command.
+func (a *Agent) handle(call Call) error {
 	path, query, _ := strings.Cut(strings.TrimPrefix(call.Path, control.GroupsPath), "?")
 	group, rest, _ := strings.Cut(path, "/")
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.parts[group]
-	in := p != nil && !p.left
+	p := a.groups[group]
+	member := p != nil && !p.left
 	switch {
 	case call.Method == http.MethodPut && rest == "":
 		return a.adopt(group, []byte(call.Body))
-	case !in:
-		return errNotIn
+	case !member:
+		return errNotMember
 	case call.Method == http.MethodPut && "/"+rest == control.EligibilityPath:
-		return a.stand(group, []byte(call.Body))
+		return a.setEligible(group, []byte(call.Body))
 	case call.Method == http.MethodDelete && rest == "":
-		asked, err := url.ParseQuery(query)
-		if err == nil && asked.Get("uid") != p.report.UID {
-			err = fmt.Errorf("the group has the UID %q here", p.report.UID)
+		values, err := url.ParseQuery(query)
+		if err == nil && values.Get("uid") != p.report.UID {
+			err = fmt.Errorf("the agent's group has UID %q", p.report.UID)
 		}
 		if err == nil {
 			p.left = true
@@ -80,22 +80,22 @@ func (a *Agent) follow(call Call) error {
 		}
 		return err
 	default:
-		return fmt.Errorf("%s %s: no agent is told this", call.Method, call.Path)
+		return fmt.Errorf("%s %s: unknown command", call.Method, call.Path)
 	}
 }
 
-func (a *Agent) stand(group string, body []byte) error {
-	var told struct{ Eligible bool }
-	if err := yaml.UnmarshalStrict(body, &told); err != nil {
+func (a *Agent) setEligible(group string, body []byte) error {
+	var request struct{ Eligible bool }
+	if err := yaml.UnmarshalStrict(body, &request); err != nil {
 		return err
 	}
 	a.change(group, func(r *control.Report) {
-		r.Eligible, r.Excluded, r.ChangedAt = told.Eligible, !told.Eligible, time.Now()
+		r.Eligible, r.Excluded, r.ChangedAt = request.Eligible, !request.Eligible, time.Now()
 	})
 	return nil
 }
 
-// adopt goes by a document, if it is newer than what there is.
+// adopt applies a document if it is newer than the present one.
 func (a *Agent) adopt(group string, body []byte) error {
 	var d control.Document
 	if err := yaml.UnmarshalStrict(body, &d); err != nil {
@@ -104,7 +104,7 @@ func (a *Agent) adopt(group string, body []byte) error {
 	if d.Group.Name != group {
 		return fmt.Errorf("the document is about the group %q", d.Group.Name)
 	}
-	p := a.parts[group]
+	p := a.groups[group]
 	if p != nil && d.Revision <= p.report.Revision {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (a *Agent) adopt(group string, body []byte) error {
 	return nil
 }
 
-// digest is the same for the same lists.
+// digest is equal for equal member lists.
 func digest(g control.Group) string {
 	type list struct {
 		Version  uint32

@@ -1,0 +1,159 @@
+package agentcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/program"
+)
+
+// Main passes these environment variables to the test process: the path of the
+// agent's binary, and the reason why partitions are impossible.
+const (
+	binaryVariable = "CONCLAVE_TEST_AGENT_BINARY"
+	reasonVariable = "CONCLAVE_TEST_NO_PARTITIONS"
+)
+
+// Main implements TestMain for a package: it builds the agent and reruns the test
+// binary in a network namespace of its own. Where that is impossible, the tests run in
+// this process, and tests that need partitions are skipped.
+//
+// CONCLAVE_RACE=true builds the agents with the race detector.
+func Main(m *testing.M) {
+	if inOwnNetwork() {
+		if err := setUpNetwork(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitNoNetwork)
+		}
+		os.Exit(m.Run())
+	}
+	os.Exit(outer(m))
+}
+
+// exitNoNetwork is the exit status of a test process that cannot set up its network
+// namespace.
+const exitNoNetwork = 97
+
+func outer(m *testing.M) int {
+	// The kernel kills the test process when the thread that started it ends.
+	runtime.LockOSThread()
+	folder, err := os.MkdirTemp("", "agentcluster-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	binary, err := Build(context.Background(), folder, os.Getenv("CONCLAVE_RACE") == "true")
+	if err == nil {
+		err = os.Setenv(binaryVariable, binary)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	status, err := runSeparately()
+	if err == nil && status != exitNoNetwork {
+		return status
+	}
+	if err == nil {
+		err = errors.New("see above")
+	}
+	if err := os.Setenv(reasonVariable, err.Error()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// runSeparately runs this program in a network namespace of its own and forwards
+// signals to it.
+func runSeparately() (status int, err error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	command := exec.CommandContext(context.Background(), executable, os.Args[1:]...)
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	InOwnNetwork(command)
+	if err := command.Start(); err != nil {
+		return 0, err
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	go func() {
+		for s := range signals {
+			// If the process has already ended, Wait reports that.
+			_ = command.Process.Signal(s)
+		}
+	}()
+	err = command.Wait()
+	signal.Stop(signals)
+	close(signals)
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return 0, err
+	}
+	if status = command.ProcessState.ExitCode(); status < 0 {
+		status = 1
+	}
+	return status, nil
+}
+
+// NeedPartitions skips a test where packets cannot be dropped. In CI it fails the test.
+func NeedPartitions(t testing.TB) {
+	t.Helper()
+	if inOwnNetwork() {
+		return
+	}
+	reason := fmt.Sprintf("cannot create a network namespace: %s (this needs root or user namespaces, and nft: see hack/cluster/packages)", os.Getenv(reasonVariable))
+	if os.Getenv("CI") == "true" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// dependOnAgent makes the test cache track the agent's sources. Main can't do that:
+// the cache tracks only files that tests open.
+var dependOnAgent = sync.OnceValue(func() error {
+	top, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	return program.DependOnProgram(context.Background(), top, "./cmd/agent")
+})
+
+// Start returns a Cluster that is closed when the test ends. If the test fails, Start
+// logs the last lines of the agents' logs. The package's TestMain must call Main.
+func Start(t testing.TB, options Options) *Cluster {
+	t.Helper()
+	options.Binary = os.Getenv(binaryVariable)
+	if options.Binary == "" {
+		t.Fatal("there is no agent binary: call agentcluster.Main in TestMain")
+	}
+	if err := dependOnAgent(); err != nil {
+		t.Fatal(err)
+	}
+	options.Folder = t.TempDir()
+	cluster, err := New(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			const lines = 40
+			t.Log(cluster.Logs(lines))
+		}
+	})
+	return cluster
+}
