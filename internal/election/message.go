@@ -92,14 +92,14 @@ type Message struct {
 type Hold struct {
 	// Sent is the holder's own clock at the BEAT; a GRANT or DENY brings it back.
 	Sent Tick
-	// Life tells the lives of a process apart. Asker is, in an answer, the life
+	// Life tells the lives of a process apart. RequesterLife is, in an answer, the life
 	// that sent the BEAT: what was granted to one isn't granted to the next.
-	Life, Asker uint32
+	Life, RequesterLife uint32
 	// Version is the member list that the sender has adopted.
 	Version uint32
-	// Bar, in an answer, is the highest term that the member granted to anyone
+	// HighestGranted, in an answer, is the highest term that the member granted to anyone
 	// but the one it answers.
-	Bar Term
+	HighestGranted Term
 	// Held says that the sender of a BEAT has tenure already, rather than asking
 	// for it; in a DENY, that the sender knows a coordinator that has.
 	Held bool

@@ -14,9 +14,9 @@ type Config struct {
 	Term        Term
 	Coordinator ID
 	Timing      Timing
-	// Orderly: a coordinator of lower rank is not bullied out. Whoever wraps the
+	// NoPreemption: a coordinator of lower rank is not bullied out. Whoever wraps the
 	// election sees to it that the office is handed over.
-	Orderly bool
+	NoPreemption bool
 }
 
 // Timing are the waits of an election, in ticks.
@@ -71,13 +71,13 @@ type Process struct {
 	Timing Timing
 	// Term is the highest term that the process has seen.
 	Term Term
-	// Leader is the coordinator as far as it knows, elected in LeaderTerm.
-	Leader     ID
-	LeaderTerm Term
-	// Orderly: see Config.
-	Orderly bool
-	// Withdrawn: the application is dead, so the process must not be elected.
-	Withdrawn bool
+	// Coordinator is the coordinator as far as it knows, elected in CoordinatorTerm.
+	Coordinator     ID
+	CoordinatorTerm Term
+	// NoPreemption: see Config.
+	NoPreemption bool
+	// Ineligible: the application is dead, so the process must not be elected.
+	Ineligible bool
 	// Suspects are the peers that a detector believes dead. An election without
 	// a detector suspects nobody.
 	Suspects IDs
@@ -91,10 +91,10 @@ func NewProcess(c Config) (Process, error) {
 		return Process{}, err
 	}
 	p := Process{
-		Self: c.Self, Roster: c.Roster, Timing: c.Timing, Term: c.Term, Leader: c.Coordinator, Orderly: c.Orderly,
+		Self: c.Self, Roster: c.Roster, Timing: c.Timing, Term: c.Term, Coordinator: c.Coordinator, NoPreemption: c.NoPreemption,
 	}
 	if c.Coordinator != None {
-		p.LeaderTerm = c.Term
+		p.CoordinatorTerm = c.Term
 	}
 	return p, nil
 }
@@ -103,14 +103,14 @@ func NewProcess(c Config) (Process, error) {
 func (p *Process) Priority() Priority { return p.Roster.Priority(p.Self) }
 
 // Eligible reports whether the process may be elected.
-func (p *Process) Eligible() bool { return !p.Withdrawn && p.Priority() > 0 }
+func (p *Process) Eligible() bool { return !p.Ineligible && p.Priority() > 0 }
 
-// BulliesOut reports whether the process takes the office from id.
-func (p *Process) BulliesOut(id ID) bool {
-	return !p.Orderly && p.Eligible() && p.Roster.Outranks(p.Self, id)
+// Preempts reports whether the process takes the office from id.
+func (p *Process) Preempts(id ID) bool {
+	return !p.NoPreemption && p.Eligible() && p.Roster.Outranks(p.Self, id)
 }
 
-// Highest reports whether nobody above the process is believed alive. Dead is
+// Highest reports whether nobody above the process is believed alive. DeadCoordinator is
 // the coordinator that is thought dead, if any.
 func (p *Process) Highest(dead ID) bool {
 	for _, m := range p.Roster.ranked[:p.Roster.Rank(p.Self)] {
@@ -150,10 +150,10 @@ func (p *Process) Accept(m *Message, out *Output) bool {
 	return true
 }
 
-// Hear takes notice of a message's clock and term, and reports whether the
+// AcceptCurrent takes notice of a message's clock and term, and reports whether the
 // Machine has to act on it. A message of an older term is answered with the
 // newer one, and otherwise ignored.
-func (p *Process) Hear(m *Message, out *Output) bool {
+func (p *Process) AcceptCurrent(m *Message, out *Output) bool {
 	if !p.Accept(m, out) {
 		return false
 	}
@@ -174,10 +174,10 @@ func (p *Process) Hear(m *Message, out *Output) bool {
 // Recognize makes id the coordinator in term.
 func (p *Process) Recognize(id ID, term Term, out *Output) {
 	p.Term = max(p.Term, term)
-	if p.Leader == id && p.LeaderTerm == term {
+	if p.Coordinator == id && p.CoordinatorTerm == term {
 		return
 	}
-	p.Leader, p.LeaderTerm = id, term
+	p.Coordinator, p.CoordinatorTerm = id, term
 	if id == p.Self {
 		out.Emit(Elected, term, id)
 	} else if id != None {
@@ -185,11 +185,13 @@ func (p *Process) Recognize(id ID, term Term, out *Output) {
 	}
 }
 
-// Knows reports whether the coordinator of term is known: that election is over.
-func (p *Process) Knows(term Term) bool { return p.Leader != None && p.LeaderTerm == term }
+// KnowsCoordinatorOf reports whether the coordinator of term is known: that election is over.
+func (p *Process) KnowsCoordinatorOf(term Term) bool {
+	return p.Coordinator != None && p.CoordinatorTerm == term
+}
 
-// Note handles the inputs that every algorithm handles alike.
-func (p *Process) Note(in *Input, out *Output) {
+// HandleCommon handles the inputs that every algorithm handles alike.
+func (p *Process) HandleCommon(in *Input, out *Output) {
 	switch in.Kind {
 	case Suspect:
 		if in.Peer != p.Self && p.Roster.Has(in.Peer) && p.Suspects.Add(in.Peer) {
@@ -200,13 +202,13 @@ func (p *Process) Note(in *Input, out *Output) {
 			out.Emit(MarkedNormal, p.Term, in.Peer)
 		}
 	case Follow:
-		if in.Peer != None || p.LeaderTerm <= in.Term {
+		if in.Peer != None || p.CoordinatorTerm <= in.Term {
 			p.Recognize(in.Peer, in.Term, out)
 		}
 	case BecomeIneligible:
-		p.Withdrawn = true
+		p.Ineligible = true
 	case BecomeEligible:
-		p.Withdrawn = false
+		p.Ineligible = false
 	case Adopt:
 		p.adopt(in.Roster)
 	case Retime:
@@ -224,8 +226,8 @@ func (p *Process) adopt(roster *Roster) {
 		return
 	}
 	p.Roster = roster
-	if !roster.Has(p.Leader) {
-		p.Leader = None
+	if !roster.Has(p.Coordinator) {
+		p.Coordinator = None
 	}
 	var still IDs
 	for _, id := range p.Suspects {
@@ -258,9 +260,9 @@ func (p *Process) Successor(skipped int) ID {
 
 // CoordinatorRows are the rows that the coordinator and the suspects imply.
 func (p *Process) CoordinatorRows(rows []Row) []Row {
-	t := NewStatusTable(p.Roster, p.Leader)
+	t := NewStatusTable(p.Roster, p.Coordinator)
 	for _, id := range p.Suspects {
-		if id != p.Leader {
+		if id != p.Coordinator {
 			t.Mark(id, true)
 		}
 	}
@@ -278,10 +280,10 @@ func (p *Process) CloneProcess() Process {
 // left out: nothing is decided by it.
 func (p *Process) EncodeProcess(b []byte) []byte {
 	b = AppendNumber(b, uint64(p.Term))
-	b = AppendNumber(b, uint64(p.Leader))
-	b = AppendNumber(b, uint64(p.LeaderTerm))
+	b = AppendNumber(b, uint64(p.Coordinator))
+	b = AppendNumber(b, uint64(p.CoordinatorTerm))
 	b = AppendNumber(b, uint64(p.Roster.Version))
-	b = AppendFlag(b, p.Orderly)
-	b = AppendFlag(b, p.Withdrawn)
+	b = AppendFlag(b, p.NoPreemption)
+	b = AppendFlag(b, p.Ineligible)
 	return p.Suspects.Encode(b)
 }

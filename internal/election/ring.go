@@ -7,10 +7,10 @@ type Ring struct {
 	Process
 	// Due is when the election that this process started must be over.
 	Due Tick
-	// Own is the term in which the process last put its own message on the ring.
-	Own Term
-	// Dead is the coordinator that this process's election thinks dead.
-	Dead ID
+	// OwnTerm is the term in which the process last put its own message on the ring.
+	OwnTerm Term
+	// DeadCoordinator is the coordinator that this process's election thinks dead.
+	DeadCoordinator ID
 }
 
 // NewRing starts from a valid config.
@@ -23,11 +23,11 @@ func NewRing(c Config) (Ring, error) {
 // times, with every place skipped once.
 func (r *Ring) Round() Tick { return 3 * Tick(r.Roster.Len()+1) * r.Timing.Hop }
 
-// Pass sends a message to the successor. It reports false when the message has
+// Forward sends a message to the successor. It reports false when the message has
 // been everywhere already.
-func (r *Ring) Pass(out *Output, m Message) bool { return r.pass(out, m, 0) }
+func (r *Ring) Forward(out *Output, m Message) bool { return r.forwardSkipping(out, m, 0) }
 
-func (r *Ring) pass(out *Output, m Message, skipped int) bool {
+func (r *Ring) forwardSkipping(out *Output, m Message, skipped int) bool {
 	if int(m.Hops) >= r.Roster.Len() {
 		return false
 	}
@@ -53,7 +53,7 @@ func (r *Ring) Skip(m Message, out *Output) {
 	if !r.Suspects.Has(m.To) {
 		skipped++
 	}
-	r.pass(out, m, skipped)
+	r.forwardSkipping(out, m, skipped)
 }
 
 // Begin opens an election of this process in a new term. It reports false when
@@ -63,23 +63,25 @@ func (r *Ring) Begin(in *Input, out *Output) bool {
 		r.Due = Never
 		return false
 	}
-	r.Own, r.Dead, r.Due = r.Term, in.Peer, in.Now+r.Round()
+	r.OwnTerm, r.DeadCoordinator, r.Due = r.Term, in.Peer, in.Now+r.Round()
 	out.Emit(Started, r.Term, in.Peer)
 	return true
 }
 
-// Again is the input that starts the election again.
-func (r *Ring) Again(now Tick) Input { return Input{Kind: Campaign, Peer: r.Dead, Now: now} }
+// RestartInput is the input that starts the election again.
+func (r *Ring) RestartInput(now Tick) Input {
+	return Input{Kind: Campaign, Peer: r.DeadCoordinator, Now: now}
+}
 
-// Join waits for the outcome of an election that another process started.
-func (r *Ring) Join(dead ID, now Tick) {
+// WaitForOutcome waits for the outcome of an election that another process started.
+func (r *Ring) WaitForOutcome(dead ID, now Tick) {
 	if r.Due == Never && r.Eligible() {
-		r.Dead, r.Due = dead, now+2*r.Round()
+		r.DeadCoordinator, r.Due = dead, now+2*r.Round()
 	}
 }
 
-// NoteRing handles the inputs that every election on a ring handles alike.
-func (r *Ring) NoteRing(in *Input, out *Output) {
+// HandleRing handles the inputs that every election on a ring handles alike.
+func (r *Ring) HandleRing(in *Input, out *Output) {
 	if in.Kind == Undelivered {
 		r.Skip(in.Message, out)
 		return
@@ -87,43 +89,43 @@ func (r *Ring) NoteRing(in *Input, out *Output) {
 	if in.Kind == Suspect && in.Ineligible {
 		return // its control part still forwards (seed 000)
 	}
-	r.Note(in, out)
+	r.HandleCommon(in, out)
 	if in.Kind == Follow && in.Peer != None {
 		r.Due = Never
 	}
 	if !r.Eligible() {
-		r.Due, r.Own = Never, 0 // what comes back of its own no longer counts
+		r.Due, r.OwnTerm = Never, 0 // what comes back of its own no longer counts
 	}
 }
 
-// Announced takes notice of a message that goes round with the outcome, and
+// HandleAnnouncement takes notice of a message that goes round with the outcome, and
 // sends it on unless it is back.
-func (r *Ring) Announced(m *Message, out *Output) {
-	r.Result(m.Subject, m.Term, out)
+func (r *Ring) HandleAnnouncement(m *Message, out *Output) {
+	r.RecordOutcome(m.Subject, m.Term, out)
 	if m.Origin != r.Self {
-		r.Pass(out, *m)
+		r.Forward(out, *m)
 	}
 }
 
-// Overtaken takes over a newer term from a message. An election or a tenure of
+// ObserveTerm takes over a newer term from a message. An election or a tenure of
 // this process ends by that. Where the message only says that there is a newer
 // term, the election of that term is given the time to end, rather than starting
 // a yet newer one: otherwise two could overtake each other for ever.
-func (r *Ring) Overtaken(m *Message, now Tick) {
+func (r *Ring) ObserveTerm(m *Message, now Tick) {
 	if m.Term <= r.Term {
 		return
 	}
-	waits := m.Kind == Stale && (r.Due != Never || r.Leader == r.Self)
+	waits := m.Kind == Stale && (r.Due != Never || r.Coordinator == r.Self)
 	r.Term, r.Due = m.Term, Never
 	if waits {
 		r.Due = now + r.Round()
 	}
 }
 
-// Result takes notice of the outcome of an election, unless a higher process
+// RecordOutcome takes notice of the outcome of an election, unless a higher process
 // was announced in the same term.
-func (r *Ring) Result(id ID, term Term, out *Output) {
-	if !r.Roster.Has(id) || r.Knows(term) && r.Roster.Outranks(r.Leader, id) {
+func (r *Ring) RecordOutcome(id ID, term Term, out *Output) {
+	if !r.Roster.Has(id) || r.KnowsCoordinatorOf(term) && r.Roster.Outranks(r.Coordinator, id) {
 		return
 	}
 	r.Due = Never
@@ -132,7 +134,7 @@ func (r *Ring) Result(id ID, term Term, out *Output) {
 
 // RingStatus says what the process knows.
 func (r *Ring) RingStatus() Status {
-	return Status{Coordinator: r.Leader, Term: r.Term, Electing: r.Due != Never}
+	return Status{Coordinator: r.Coordinator, Term: r.Term, Electing: r.Due != Never}
 }
 
 // CloneRing is an independent copy.
@@ -146,6 +148,6 @@ func (r *Ring) CloneRing() Ring {
 func (r *Ring) EncodeRing(b []byte, now Tick) []byte {
 	b = r.EncodeProcess(b)
 	b = AppendMoment(b, r.Due, now)
-	b = AppendNumber(b, uint64(r.Own))
-	return AppendNumber(b, uint64(r.Dead))
+	b = AppendNumber(b, uint64(r.OwnTerm))
+	return AppendNumber(b, uint64(r.DeadCoordinator))
 }

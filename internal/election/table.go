@@ -30,7 +30,7 @@ type Row struct {
 type StatusTable struct {
 	roster      *Roster
 	coordinator ID
-	except      IDs
+	exceptions  IDs
 }
 
 // NewStatusTable is a table of roster in which coordinator leads and everyone
@@ -43,43 +43,43 @@ func NewStatusTable(roster *Roster, coordinator ID) StatusTable {
 func (t *StatusTable) Coordinator() ID { return t.coordinator }
 
 // Exceptions are the rows that differ from what the coordinator's rank implies.
-func (t *StatusTable) Exceptions() []ID { return t.except.Clone() }
+func (t *StatusTable) Exceptions() []ID { return t.exceptions.Clone() }
 
 func (t *StatusTable) impliedCrashed(id ID) bool {
 	return t.coordinator != None && t.roster.Outranks(id, t.coordinator)
 }
 
 // Crashed reports what the row of id says.
-func (t *StatusTable) Crashed(id ID) bool { return t.impliedCrashed(id) != t.except.Has(id) }
+func (t *StatusTable) Crashed(id ID) bool { return t.impliedCrashed(id) != t.exceptions.Has(id) }
 
 // Mark sets the row of id, and reports whether that changed it. The
-// coordinator's own row changes with Lead alone, except that it can crash.
+// coordinator's own row changes with SetCoordinator alone, except that it can crash.
 func (t *StatusTable) Mark(id ID, crashed bool) bool {
 	if !t.roster.Has(id) || t.Crashed(id) == crashed {
 		return false
 	}
 	if id == t.coordinator {
-		t.vacate()
+		t.clearCoordinator()
 	}
 	if t.impliedCrashed(id) != crashed {
-		t.except.Add(id)
+		t.exceptions.Add(id)
 	} else {
-		t.except.Remove(id)
+		t.exceptions.Remove(id)
 	}
 	return true
 }
 
-// Lead makes id the coordinator: whoever outranks it has crashed.
-func (t *StatusTable) Lead(id ID) {
+// SetCoordinator makes id the coordinator: whoever outranks it has crashed.
+func (t *StatusTable) SetCoordinator(id ID) {
 	var except IDs
-	for _, x := range t.rowsBelow(id) {
+	for _, x := range t.crashedBelow(id) {
 		except.Add(x)
 	}
-	t.coordinator, t.except = id, except
+	t.coordinator, t.exceptions = id, except
 }
 
-// rowsBelow are the crashed processes that id outranks.
-func (t *StatusTable) rowsBelow(id ID) []ID {
+// crashedBelow are the crashed processes that id outranks.
+func (t *StatusTable) crashedBelow(id ID) []ID {
 	var below []ID
 	ranked := t.roster.ranked
 	from := t.roster.Rank(id) + 1
@@ -87,12 +87,12 @@ func (t *StatusTable) rowsBelow(id ID) []ID {
 		// Between id and the present coordinator all have crashed, but for the
 		// exceptions.
 		for i := from; i < min(t.roster.Rank(t.coordinator), len(ranked)); i++ {
-			if x := ranked[i].ID; !t.except.Has(x) {
+			if x := ranked[i].ID; !t.exceptions.Has(x) {
 				below = append(below, x)
 			}
 		}
 	}
-	for _, x := range t.except {
+	for _, x := range t.exceptions {
 		if t.roster.Rank(x) >= from && !t.impliedCrashed(x) {
 			below = append(below, x)
 		}
@@ -101,14 +101,14 @@ func (t *StatusTable) rowsBelow(id ID) []ID {
 }
 
 // vacate leaves the table without a coordinator and every row as it was.
-func (t *StatusTable) vacate() {
+func (t *StatusTable) clearCoordinator() {
 	var except IDs
 	for _, m := range t.roster.ranked {
 		if t.Crashed(m.ID) {
 			except.Add(m.ID)
 		}
 	}
-	t.coordinator, t.except = None, except
+	t.coordinator, t.exceptions = None, except
 }
 
 // Highest is the highest-ranked process that hasn't crashed and is able to
@@ -128,10 +128,10 @@ func (t *StatusTable) Copy(coordinator ID, exceptions []ID) {
 	if coordinator != None && !t.roster.Has(coordinator) {
 		coordinator = None
 	}
-	t.coordinator, t.except = coordinator, nil
+	t.coordinator, t.exceptions = coordinator, nil
 	for _, id := range exceptions {
 		if t.roster.Has(id) && id != coordinator {
-			t.except.Add(id)
+			t.exceptions.Add(id)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (t *StatusTable) Adopt(roster *Roster) {
 	if !roster.Has(coordinator) {
 		coordinator = None
 	}
-	t.roster, t.coordinator, t.except = roster, coordinator, nil
+	t.roster, t.coordinator, t.exceptions = roster, coordinator, nil
 	for _, m := range roster.ranked {
 		t.Mark(m.ID, false)
 	}
@@ -175,12 +175,12 @@ func (t *StatusTable) Rows(rows []Row) []Row {
 // Clone is an independent copy.
 func (t *StatusTable) Clone() StatusTable {
 	c := *t
-	c.except = t.except.Clone()
+	c.exceptions = t.exceptions.Clone()
 	return c
 }
 
 // Encode appends the table to b.
 func (t *StatusTable) Encode(b []byte) []byte {
 	b = AppendNumber(b, uint64(t.coordinator))
-	return t.except.Encode(b)
+	return t.exceptions.Encode(b)
 }

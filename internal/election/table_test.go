@@ -105,7 +105,7 @@ func (x *tables) change(t *testing.T, random *rand.Rand) string {
 	id := ring[random.IntN(len(ring))].ID
 	switch random.IntN(12) {
 	case 0, 1:
-		x.table.Lead(id)
+		x.table.SetCoordinator(id)
 		x.plain.lead(id)
 		return "lead"
 	case 2:
@@ -164,7 +164,7 @@ func TestStatusTableEncoding(t *testing.T) {
 		for range random.IntN(12) {
 			id := roster.Ring()[random.IntN(6)].ID
 			if random.IntN(3) == 0 {
-				x.table.Lead(id)
+				x.table.SetCoordinator(id)
 			} else {
 				x.table.Mark(id, random.IntN(2) == 0)
 			}

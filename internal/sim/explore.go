@@ -141,8 +141,8 @@ func (e *explorer) machine(s *systemState, id election.ID, fresh bool) (election
 		return nil, inputErrorf("%v", err)
 	}
 	return office.New(office.Config{
-		Config: c, Elect: e.algorithm.New, Mode: mode, Lease: 12, Heartbeat: 4, Patience: 6, Stagger: 2,
-		Policy: office.Always, Drain: 1, Life: s.lives[id], Fresh: fresh, Start: s.now,
+		Config: c, NewElection: e.algorithm.New, Mode: mode, Lease: 12, Heartbeat: 4, SuspicionTimeout: 6, Stagger: 2,
+		Policy: office.Always, DrainTimeout: 1, Life: s.lives[id], MemoryLost: fresh, Start: s.now,
 		// Each life may use terms above all of the one before. How much further the
 		// clock has come makes no difference: a state is encoded without the time.
 		Clock: election.TermClock{AtBoot: termsPerLife * election.Term(s.lives[id]-1), Boot: s.now - bootAge, TicksPerTerm: 1},
@@ -224,7 +224,7 @@ func (e *explorer) number(s *systemState) (number int32, isNew bool) {
 func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
 	for _, n := range [...]uint64{
 		uint64(m.Kind), uint64(m.Term), uint64(m.Subject), uint64(m.Origin), uint64(m.Hops),
-		uint64(now - m.Hold.Sent), uint64(m.Hold.Life), uint64(m.Hold.Asker), uint64(m.Hold.Bar),
+		uint64(now - m.Hold.Sent), uint64(m.Hold.Life), uint64(m.Hold.RequesterLife), uint64(m.Hold.HighestGranted),
 		uint64(m.Hold.Version),
 	} {
 		b = election.AppendNumber(b, n)

@@ -333,8 +333,8 @@ func (t *scenarioRun) machine(id election.ID) (election.Machine, error) {
 	}
 	heartbeat := t.heartbeat()
 	oc := office.Config{
-		Config: c, Elect: t.algorithm.New, Mode: mode, Lease: 5 * heartbeat, Heartbeat: heartbeat, Patience: 3 * heartbeat,
-		Stagger: cmp.Or(s.Stagger, 4*s.Latency), Policy: office.Always, Drain: 0, Life: 1, Fresh: id == s.Recover,
+		Config: c, NewElection: t.algorithm.New, Mode: mode, Lease: 5 * heartbeat, Heartbeat: heartbeat, SuspicionTimeout: 3 * heartbeat,
+		Stagger: cmp.Or(s.Stagger, 4*s.Latency), Policy: office.Always, DrainTimeout: 0, Life: 1, MemoryLost: id == s.Recover,
 	}
 	if id == s.Recover {
 		oc.Term = 0

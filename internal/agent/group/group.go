@@ -156,10 +156,10 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		Config: election.Config{
 			Self: g.self, Roster: roster, Timing: waits(timing.Reply),
 		},
-		Elect: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
-		Heartbeat: ticks(timing.Heartbeat), Patience: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
-		Policy: group.Preemption.Policy, Stable: ticks(group.Preemption.Stable), Drain: ticks(timing.Drain),
-		Clock: g.cfg.Clock.Terms(), Life: g.cfg.Life, Fresh: true, Promised: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
+		NewElection: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
+		Heartbeat: ticks(timing.Heartbeat), SuspicionTimeout: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
+		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.Drain),
+		Clock: g.cfg.Clock.Terms(), Life: g.cfg.Life, MemoryLost: true, LongestEarlierLease: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	})
 }
 

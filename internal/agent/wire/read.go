@@ -151,13 +151,13 @@ func (l *Message) takeHold(v value) (err error) {
 	case letterLife:
 		h.Life, err = v.fixed32()
 	case letterAsker:
-		h.Asker, err = v.fixed32()
+		h.RequesterLife, err = v.fixed32()
 	case letterSent:
 		n, err = v.number()
 		h.Sent = election.Tick(protowire.DecodeZigZag(n))
 	case letterBar:
 		n, err = v.number()
-		h.Bar = election.Term(n)
+		h.HighestGranted = election.Term(n)
 	case letterHeld:
 		n, err = v.number()
 		h.Held = n != 0

@@ -38,7 +38,7 @@ type Machine struct {
 	phase    phase
 	deadline election.Tick
 	// dead is the coordinator that this election thinks dead, or None.
-	dead election.ID
+	deadCoordinator election.ID
 	// announced is the last term in which the process announced itself.
 	announced election.Term
 }
@@ -62,9 +62,9 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	case election.Campaign, election.Recover:
 		m.start(in.Peer, in.Term, in.Now, out)
 	default:
-		m.Note(&in, out)
+		m.HandleCommon(&in, out)
 		if in.Kind == election.Follow && in.Peer != election.None || !m.Eligible() {
-			m.rest()
+			m.becomeIdle()
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 // start begins an election in a new term.
 func (m *Machine) start(dead election.ID, least election.Term, now election.Tick, out *election.Output) {
 	if !m.Eligible() || !m.NextTerm(least) {
-		m.rest()
+		m.becomeIdle()
 		return
 	}
 	m.elect(dead, now, out)
@@ -81,7 +81,7 @@ func (m *Machine) start(dead election.ID, least election.Term, now election.Tick
 // elect asks everyone above, or announces where nobody is: where the dead
 // coordinator is the only one above, too (seed 004, 5.1.2).
 func (m *Machine) elect(dead election.ID, now election.Tick, out *election.Output) {
-	m.dead = dead
+	m.deadCoordinator = dead
 	out.Emit(election.Started, m.Term, dead)
 	if m.Highest(dead) {
 		m.announce(out)
@@ -94,7 +94,7 @@ func (m *Machine) elect(dead election.ID, now election.Tick, out *election.Outpu
 }
 
 func (m *Machine) announce(out *election.Output) {
-	m.rest()
+	m.becomeIdle()
 	m.announced = m.Term
 	m.Recognize(m.Self, m.Term, out)
 	for _, below := range m.Roster.Ranked()[m.Roster.Rank(m.Self)+1:] {
@@ -102,7 +102,7 @@ func (m *Machine) announce(out *election.Output) {
 	}
 }
 
-func (m *Machine) rest() { m.phase, m.deadline = idle, election.Never }
+func (m *Machine) becomeIdle() { m.phase, m.deadline = idle, election.Never }
 
 func (m *Machine) timeout(now election.Tick, out *election.Output) {
 	if now < m.deadline {
@@ -112,27 +112,27 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 	case asking:
 		m.announce(out)
 	case yielding:
-		m.start(m.dead, 0, now, out)
+		m.start(m.deadCoordinator, 0, now, out)
 	case idle:
 	}
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
-	if !m.Hear(msg, out) {
+	if !m.AcceptCurrent(msg, out) {
 		return
 	}
 	if msg.Term > m.Term {
-		m.overtaken(msg, now)
+		m.observeTerm(msg, now)
 	}
 	switch msg.Kind {
 	case election.Election:
-		m.asked(msg, now, out)
+		m.handleElection(msg, now, out)
 	case election.OK:
 		if m.phase == asking {
 			m.phase, m.deadline = yielding, now+m.Timing.Takeover
 		}
 	case election.Coordinator:
-		m.told(msg, now, out)
+		m.handleCoordinator(msg, now, out)
 	case election.Stale:
 	default:
 		out.Emit(election.Refused, msg.Term, msg.From)
@@ -143,11 +143,11 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 // the message only shows that there is a newer term, the election of that term is
 // given the time to end, rather than starting a yet newer one: otherwise two
 // could overtake each other for ever.
-func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
-	waits := (m.phase != idle || m.Leader == m.Self) &&
+func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
+	waits := (m.phase != idle || m.Coordinator == m.Self) &&
 		msg.Kind != election.Election && msg.Kind != election.Coordinator
 	m.Term = msg.Term
-	m.rest()
+	m.becomeIdle()
 	if waits {
 		m.phase, m.deadline = yielding, now+m.Timing.Takeover
 	}
@@ -155,25 +155,25 @@ func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
 
 // asked answers an ELECTION: OK, and an election of its own, unless it has one
 // in this term, has announced itself in it, or knows how it ended.
-func (m *Machine) asked(msg *election.Message, now election.Tick, out *election.Output) {
+func (m *Machine) handleElection(msg *election.Message, now election.Tick, out *election.Output) {
 	if !m.Eligible() || !m.Roster.Outranks(m.Self, msg.From) {
 		return
 	}
 	m.Send(out, election.Message{Kind: election.OK, To: msg.From, Term: m.Term})
-	if m.phase != idle || m.announced == m.Term || m.Knows(m.Term) {
+	if m.phase != idle || m.announced == m.Term || m.KnowsCoordinatorOf(m.Term) {
 		return
 	}
 	m.elect(msg.Subject, now, out)
 }
 
 // told records the coordinator, and bullies it out if this process outranks it.
-func (m *Machine) told(msg *election.Message, now election.Tick, out *election.Output) {
+func (m *Machine) handleCoordinator(msg *election.Message, now election.Tick, out *election.Output) {
 	// Where two announced themselves in one term, the higher one stays.
-	if !m.Knows(msg.Term) || !m.Roster.Outranks(m.Leader, msg.From) {
-		m.rest()
+	if !m.KnowsCoordinatorOf(msg.Term) || !m.Roster.Outranks(m.Coordinator, msg.From) {
+		m.becomeIdle()
 		m.Recognize(msg.From, msg.Term, out)
 	}
-	if m.BulliesOut(msg.From) {
+	if m.Preempts(msg.From) {
 		m.start(election.None, 0, now, out)
 	}
 }
@@ -183,7 +183,7 @@ func (m *Machine) Deadline() election.Tick { return m.deadline }
 
 // Status says what the process knows.
 func (m *Machine) Status() election.Status {
-	return election.Status{Coordinator: m.Leader, Term: m.Term, Electing: m.phase != idle}
+	return election.Status{Coordinator: m.Coordinator, Term: m.Term, Electing: m.phase != idle}
 }
 
 // Rows appends the table that the coordinator implies.
@@ -201,6 +201,6 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = m.EncodeProcess(b)
 	b = append(b, byte(m.phase))
 	b = election.AppendMoment(b, m.deadline, now)
-	b = election.AppendNumber(b, uint64(m.dead))
+	b = election.AppendNumber(b, uint64(m.deadCoordinator))
 	return election.AppendNumber(b, uint64(m.announced))
 }

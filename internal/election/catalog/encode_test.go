@@ -18,7 +18,7 @@ import (
 // follow from the others, and the election inside is tried by itself.
 var constant = map[string]bool{
 	"Self": true, "Timing": true, "Roster": true, "roster": true, "lamport": true,
-	"cfg": true, "inner": true, "lease": true, "clock": true, "lasts": true,
+	"cfg": true, "inner": true, "lease": true, "clock": true, "grantDuration": true,
 	"now": true, "due": true, "watched": true, "support.until": true,
 }
 
@@ -50,8 +50,8 @@ func TestEveryFieldOfAnOfficeIsEncoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := office.New(office.Config{
-		Config: election.Config{Self: 2, Roster: roster, Term: 1, Coordinator: 2, Timing: election.DefaultTiming(latency, 0)},
-		Elect:  catalog.All()[0].New, Mode: office.Majority, Lease: 50, Heartbeat: 10, Patience: 25, Stable: 20,
+		Config:      election.Config{Self: 2, Roster: roster, Term: 1, Coordinator: 2, Timing: election.DefaultTiming(latency, 0)},
+		NewElection: catalog.All()[0].New, Mode: office.Majority, Lease: 50, Heartbeat: 10, SuspicionTimeout: 25, StablePeriod: 20,
 		Life: 1, Start: 1,
 	})
 	if err != nil {
@@ -60,7 +60,7 @@ func TestEveryFieldOfAnOfficeIsEncoded(t *testing.T) {
 	var out election.Output
 	m.Step(election.Input{Kind: election.TimePassed, Now: 2}, &out)
 	m.Step(election.Input{Kind: election.Receive, Now: 3, Message: election.Message{
-		Kind: election.Grant, From: 1, To: 2, Term: 1, Hold: election.Hold{Sent: 2, Life: 1, Asker: 1, Version: 1, Ready: true},
+		Kind: election.Grant, From: 1, To: 2, Term: 1, Hold: election.Hold{Sent: 2, Life: 1, RequesterLife: 1, Version: 1, Ready: true},
 	}}, &out)
 	m.Step(election.Input{Kind: election.Receive, Now: 4, Message: election.Message{
 		Kind: election.Beat, From: 3, To: 2, Term: 2, Subject: 3, Hold: election.Hold{Sent: 2, Life: 1, Version: 1},

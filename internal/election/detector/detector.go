@@ -13,10 +13,10 @@ import "github.com/conclave-dev/conclave/internal/election"
 
 // Detector watches some processes.
 type Detector struct {
-	patience election.Tick
+	timeout election.Tick
 	// heard is, by ID, the last sign of life; unwatched for all others.
-	heard   []election.Tick
-	watched int
+	lastSeen []election.Tick
+	watched  int
 	// next is a moment before which no watched process can be overdue.
 	next     election.Tick
 	suspects election.IDs
@@ -24,8 +24,8 @@ type Detector struct {
 
 const unwatched election.Tick = -1
 
-// Open starts a detector that suspects after patience, and watches nobody yet.
-func (d *Detector) Open(patience election.Tick) {
+// Reset starts a detector that suspects after patience, and watches nobody yet.
+func (d *Detector) Reset(patience election.Tick) {
 	d.suspects = nil
 	d.Unwatch(patience)
 }
@@ -33,33 +33,33 @@ func (d *Detector) Open(patience election.Tick) {
 // Unwatch stops watching everybody, and has that much patience with those who
 // are watched next; suspects stay suspects.
 func (d *Detector) Unwatch(patience election.Tick) {
-	d.patience = patience
-	for i := range d.heard {
-		d.heard[i] = unwatched
+	d.timeout = patience
+	for i := range d.lastSeen {
+		d.lastSeen[i] = unwatched
 	}
 	d.watched, d.next = 0, election.Never
 }
 
 // Watch starts watching id: it is given the whole patience from now on.
 func (d *Detector) Watch(id election.ID, now election.Tick) {
-	for int(id) >= len(d.heard) {
-		d.heard = append(d.heard, unwatched)
+	for int(id) >= len(d.lastSeen) {
+		d.lastSeen = append(d.lastSeen, unwatched)
 	}
-	if d.heard[id] == unwatched {
+	if d.lastSeen[id] == unwatched {
 		d.watched++
 	}
-	d.heard[id] = now
-	d.next = min(d.next, now+d.patience)
+	d.lastSeen[id] = now
+	d.next = min(d.next, now+d.timeout)
 }
 
-// Heard notes a sign of life, and reports whether id was a suspect until now.
-func (d *Detector) Heard(id election.ID, now election.Tick) bool {
-	if int(id) < len(d.heard) && d.heard[id] != unwatched {
-		d.heard[id] = now
+// Observe notes a sign of life, and reports whether id was a suspect until now.
+func (d *Detector) Observe(id election.ID, now election.Tick) bool {
+	if int(id) < len(d.lastSeen) && d.lastSeen[id] != unwatched {
+		d.lastSeen[id] = now
 		if d.watched == 1 {
-			d.next = now + d.patience // a follower needn't look in between
+			d.next = now + d.timeout // a follower needn't look in between
 		} else {
-			d.next = min(d.next, now+d.patience) // it may have been a suspect, for whom nobody looks
+			d.next = min(d.next, now+d.timeout) // it may have been a suspect, for whom nobody looks
 		}
 	}
 	return len(d.suspects) > 0 && d.suspects.Remove(id)
@@ -84,23 +84,23 @@ func (d *Detector) Overdue(now election.Tick) election.ID {
 		return election.None
 	}
 	d.next = election.Never
-	for i, heard := range d.heard {
+	for i, heard := range d.lastSeen {
 		id := election.ID(i)
 		if heard == unwatched || d.suspects.Has(id) {
 			continue
 		}
-		if now >= heard+d.patience {
+		if now >= heard+d.timeout {
 			d.suspects.Add(id)
 			d.next = now
 			return id
 		}
-		d.next = min(d.next, heard+d.patience)
+		d.next = min(d.next, heard+d.timeout)
 	}
 	return election.None
 }
 
-// Keep forgets everybody of whom keep says no.
-func (d *Detector) Keep(keep func(election.ID) bool) {
+// Retain forgets everybody of whom keep says no.
+func (d *Detector) Retain(keep func(election.ID) bool) {
 	var still election.IDs
 	for _, id := range d.suspects {
 		if keep(id) {
@@ -108,9 +108,9 @@ func (d *Detector) Keep(keep func(election.ID) bool) {
 		}
 	}
 	d.suspects = still
-	for i := range d.heard {
-		if d.heard[i] != unwatched && !keep(election.ID(i)) {
-			d.heard[i] = unwatched
+	for i := range d.lastSeen {
+		if d.lastSeen[i] != unwatched && !keep(election.ID(i)) {
+			d.lastSeen[i] = unwatched
 			d.watched--
 		}
 	}
@@ -119,7 +119,7 @@ func (d *Detector) Keep(keep func(election.ID) bool) {
 // Clone is an independent copy.
 func (d *Detector) Clone() Detector {
 	c := *d
-	c.heard = append([]election.Tick(nil), d.heard...)
+	c.lastSeen = append([]election.Tick(nil), d.lastSeen...)
 	c.suspects = d.suspects.Clone()
 	return c
 }
@@ -128,10 +128,10 @@ func (d *Detector) Clone() Detector {
 // that took two such states for one would stop at the first look for nothing.
 func (d *Detector) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, d.next, now)
-	for i, heard := range d.heard {
+	for i, heard := range d.lastSeen {
 		if heard != unwatched && !d.suspects.Has(election.ID(i)) {
 			b = election.AppendNumber(b, uint64(i))
-			b = election.AppendMoment(b, heard+d.patience, now)
+			b = election.AppendMoment(b, heard+d.timeout, now)
 		}
 	}
 	return d.suspects.Encode(append(b, 0))

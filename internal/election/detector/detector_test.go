@@ -13,7 +13,7 @@ const patience election.Tick = 10
 // watching is a detector that watches ids from the moment 0.
 func watching(ids ...election.ID) *detector.Detector {
 	var d detector.Detector
-	d.Open(patience)
+	d.Reset(patience)
 	for _, id := range ids {
 		d.Watch(id, 0)
 	}
@@ -41,7 +41,7 @@ func TestSilenceIsNoticedWhenPatienceIsOverAndNotBefore(t *testing.T) {
 		t.Errorf("the first look is at %d, want %d", got, patience)
 	}
 	want(t, "a tick early", overdue(d, patience-1), nil)
-	d.Heard(2, 4)
+	d.Observe(2, 4)
 	want(t, "when it is over", overdue(d, patience), election.IDs{1})
 	if got := d.Deadline(); got != 4+patience {
 		t.Errorf("the next look is at %d, want %d", got, 4+patience)
@@ -57,10 +57,10 @@ func TestSilenceIsNoticedWhenPatienceIsOverAndNotBefore(t *testing.T) {
 func TestAProcessThatWasHeardOfAgainIsSuspectedWhenItFallsSilentAgain(t *testing.T) {
 	d := watching(1, 2)
 	want(t, "silent", overdue(d, patience), election.IDs{1, 2})
-	if !d.Heard(1, 50) {
+	if !d.Observe(1, 50) {
 		t.Error("a suspect's sign of life isn't news")
 	}
-	if d.Heard(1, 51) {
+	if d.Observe(1, 51) {
 		t.Error("its second sign of life is news")
 	}
 	if got := d.Deadline(); got > 51+patience {
@@ -85,13 +85,13 @@ func TestWhoIsntWatchedIsNeverOverdue(t *testing.T) {
 	d := watching(1, 2)
 	d.Suspect(1)
 	d.Unwatch(patience)
-	d.Heard(2, 5)
+	d.Observe(2, 5)
 	want(t, "silent", overdue(d, 100), nil)
 	want(t, "suspects", d.All(), election.IDs{1})
 	d.Watch(2, 100)
 	want(t, "given the whole patience", overdue(d, 100+patience-1), nil)
 	want(t, "silent", overdue(d, 100+patience), election.IDs{2})
-	if d.Heard(7, 100) {
+	if d.Observe(7, 100) {
 		t.Error("a stranger was a suspect")
 	}
 }
@@ -100,7 +100,7 @@ func TestWhoIsntKeptIsForgotten(t *testing.T) {
 	d := watching(1, 2, 3)
 	d.Suspect(1)
 	d.Suspect(2)
-	d.Keep(func(id election.ID) bool { return id == 2 })
+	d.Retain(func(id election.ID) bool { return id == 2 })
 	want(t, "suspects", d.All(), election.IDs{2})
 	want(t, "silent", overdue(d, 100), nil)
 }
@@ -108,7 +108,7 @@ func TestWhoIsntKeptIsForgotten(t *testing.T) {
 func TestADetectorThatIsOpenedAgainSuspectsAndWatchesNobody(t *testing.T) {
 	d := watching(1, 2)
 	d.Suspect(1)
-	d.Open(patience)
+	d.Reset(patience)
 	want(t, "suspects", d.All(), nil)
 	want(t, "silent", overdue(d, 100), nil)
 }
@@ -117,8 +117,8 @@ func TestACopyOfADetectorIsIndependent(t *testing.T) {
 	d := watching(1, 2)
 	d.Suspect(1)
 	c := d.Clone()
-	c.Heard(1, 5)
-	c.Heard(2, 5)
+	c.Observe(1, 5)
+	c.Observe(2, 5)
 	want(t, "suspects", d.All(), election.IDs{1})
 	want(t, "silent", overdue(d, patience), election.IDs{2})
 	want(t, "the copy's", overdue(&c, patience), nil)
@@ -128,7 +128,7 @@ func TestACopyOfADetectorIsIndependent(t *testing.T) {
 func TestADetectorIsEncodedAsSeenFromNow(t *testing.T) {
 	encode := func(heard, now election.Tick, suspects ...election.ID) string {
 		var d detector.Detector
-		d.Open(patience)
+		d.Reset(patience)
 		for _, id := range []election.ID{1, 2} {
 			d.Watch(id, heard)
 		}
@@ -154,8 +154,8 @@ func TestADetectorIsEncodedAsSeenFromNow(t *testing.T) {
 	}
 	early, late := watching(1, 2), watching(1, 2)
 	for _, d := range []*detector.Detector{early, late} {
-		d.Heard(1, 5)
-		d.Heard(2, 5)
+		d.Observe(1, 5)
+		d.Observe(2, 5)
 	}
 	want(t, "silent", overdue(late, patience), nil)
 	if string(early.Encode(nil, patience)) == string(late.Encode(nil, patience)) {
@@ -177,9 +177,9 @@ func TestAFollowerAsksForNoTickInBetween(t *testing.T) {
 			d.Unwatch(patience)
 			d.Watch(1, 0)
 		case "with others forgotten":
-			d.Keep(func(id election.ID) bool { return id == 1 })
+			d.Retain(func(id election.ID) bool { return id == 1 })
 		}
-		d.Heard(1, 4)
+		d.Observe(1, 4)
 		if got := d.Deadline(); got != 4+patience {
 			t.Errorf("%s: the first look is at %d, want %d", name, got, 4+patience)
 		}
@@ -194,14 +194,14 @@ func TestTheFirstWhoCouldBeOverdueDecidesWhenToLook(t *testing.T) {
 	if got := d.Deadline(); got != patience {
 		t.Errorf("with a third one watched later, the first look is at %d, want %d", got, patience)
 	}
-	d.Heard(1, 3)
-	d.Heard(2, 6)
+	d.Observe(1, 3)
+	d.Observe(2, 6)
 	want(t, "nobody yet", overdue(d, patience), nil)
 	if got := d.Deadline(); got != 3+patience {
 		t.Errorf("the second look is at %d, want %d", got, 3+patience)
 	}
 	want(t, "all", overdue(d, 100), election.IDs{1, 2, 3})
-	d.Heard(1, 100)
+	d.Observe(1, 100)
 	if got := d.Deadline(); got != 100+patience {
 		t.Errorf("after all were suspects and 1 was heard of, the next look is at %d, want %d", got, 100+patience)
 	}
@@ -209,9 +209,9 @@ func TestTheFirstWhoCouldBeOverdueDecidesWhenToLook(t *testing.T) {
 
 func TestWhoIsKeptIsStillWatched(t *testing.T) {
 	d := watching(1, 2, 3)
-	d.Keep(func(id election.ID) bool { return id != 2 })
+	d.Retain(func(id election.ID) bool { return id != 2 })
 	want(t, "silent", overdue(d, 100), election.IDs{1, 3})
-	if d.Heard(4, 100) { // right behind the last that was ever watched
+	if d.Observe(4, 100) { // right behind the last that was ever watched
 		t.Error("a stranger was a suspect")
 	}
 }

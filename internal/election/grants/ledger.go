@@ -65,12 +65,12 @@ type Answer uint8
 const (
 	// Granted for a lease from now.
 	Granted Answer = iota
-	// Later: not yet; the request is kept and may be granted when that can be.
-	Later
-	// TooLow: the term isn't above all that were granted; ask with one above Bar.
-	TooLow
-	// OldList: not under this member list.
-	OldList
+	// Deferred: not yet; the request is kept and may be granted when that can be.
+	Deferred
+	// TermTooLow: the term isn't above all that were granted; ask with one above HighestGranted.
+	TermTooLow
+	// VersionTooOld: not under this member list.
+	VersionTooOld
 )
 
 // Ledger is a member's side: whom it has granted, and until when.
@@ -78,46 +78,46 @@ type Ledger struct {
 	lease election.Tick
 	clock election.TermClock
 	// quiet is when a member that lost its memory may grant again.
-	quiet election.Tick
+	silentUntil election.Tick
 
-	to      Holder
+	holder  Holder
 	term    election.Term
 	until   election.Tick
 	version uint32
 	// older is when all that was granted before, under an older version than the
 	// present grant's or than the adopted one, has run out.
-	older election.Tick
+	olderUntil election.Tick
 	// bar is the highest term that was granted, and prior the highest before the
 	// present grant's.
-	bar, prior election.Term
+	highestGranted, previousHighest election.Term
 	// waiting is the request to grant as soon as that can be.
-	waiting Request
+	pending Request
 }
 
 // NewLedger opens the ledger of a member that remembers all that it granted.
 func NewLedger(lease election.Tick, clock election.TermClock, now election.Tick) Ledger {
-	return Ledger{lease: lease, clock: clock, quiet: now, until: now, older: now}
+	return Ledger{lease: lease, clock: clock, silentUntil: now, until: now, olderUntil: now}
 }
 
-// FreshLedger opens the ledger of a member that has lost its memory. It grants
+// NewLedgerWithoutMemory opens the ledger of a member that has lost its memory. It grants
 // nothing for a lease, or for the longest that it may have granted for before.
-func FreshLedger(lease, longest election.Tick, clock election.TermClock, now election.Tick) Ledger {
+func NewLedgerWithoutMemory(lease, longest election.Tick, clock election.TermClock, now election.Tick) Ledger {
 	l := NewLedger(lease, clock, now)
-	l.quiet = now + max(lease, longest)
-	l.older = l.quiet
-	l.bar, l.prior = clock.Floor(), clock.Floor()
+	l.silentUntil = now + max(lease, longest)
+	l.olderUntil = l.silentUntil
+	l.highestGranted, l.previousHighest = clock.Floor(), clock.Floor()
 	return l
 }
 
-// Bar is the term above which an acquisition must be.
-func (l *Ledger) Bar() election.Term { return l.bar }
+// HighestGranted is the term above which an acquisition must be.
+func (l *Ledger) HighestGranted() election.Term { return l.highestGranted }
 
-// BarFor is the highest term that was granted to anyone but h in term.
-func (l *Ledger) BarFor(h Holder, term election.Term) election.Term {
-	if l.to == h && l.term == term {
-		return l.prior
+// HighestGrantedExcept is the highest term that was granted to anyone but h in term.
+func (l *Ledger) HighestGrantedExcept(h Holder, term election.Term) election.Term {
+	if l.holder == h && l.term == term {
+		return l.previousHighest
 	}
-	return l.bar
+	return l.highestGranted
 }
 
 // To is who holds an unexpired grant, the zero Holder if nobody does.
@@ -125,31 +125,31 @@ func (l *Ledger) Holder(now election.Tick) Holder {
 	if now >= l.until {
 		return Holder{}
 	}
-	return l.to
+	return l.holder
 }
 
 // WaitingAfterRestart reports whether the member still waits after its restart.
-func (l *Ledger) WaitingAfterRestart(now election.Tick) bool { return now < l.quiet }
+func (l *Ledger) WaitingAfterRestart(now election.Tick) bool { return now < l.silentUntil }
 
-// Ask answers a request. The caller has checked that the holder is a member that
+// Handle answers a request. The caller has checked that the holder is a member that
 // may stand; version is the list that this member has adopted.
-func (l *Ledger) Ask(r Request, version uint32, now election.Tick) Answer {
+func (l *Ledger) Handle(r Request, version uint32, now election.Tick) Answer {
 	if r.Version < version {
-		return OldList
+		return VersionTooOld
 	}
-	sameTerm := r.Term == l.term && r.Holder == l.to
-	occupied := now < l.until && r.Holder != l.to
-	if r.Term <= l.bar && !sameTerm && (!r.Held || occupied) {
-		return TooLow
+	sameTerm := r.Term == l.term && r.Holder == l.holder
+	occupied := now < l.until && r.Holder != l.holder
+	if r.Term <= l.highestGranted && !sameTerm && (!r.Held || occupied) {
+		return TermTooLow
 	}
-	if r.Holder == l.to && r.Term < l.term {
-		return TooLow // it is late: its sender has gone on, and counts on a newer grant
+	if r.Holder == l.holder && r.Term < l.term {
+		return TermTooLow // it is late: its sender has gone on, and counts on a newer grant
 	}
-	if occupied || now < l.quiet || r.Term > l.clock.Ceiling(now) {
-		if r.Term >= l.waiting.Term {
-			l.waiting = r
+	if occupied || now < l.silentUntil || r.Term > l.clock.Ceiling(now) {
+		if r.Term >= l.pending.Term {
+			l.pending = r
 		}
-		return Later
+		return Deferred
 	}
 	l.grant(r, now)
 	return Granted
@@ -157,76 +157,76 @@ func (l *Ledger) Ask(r Request, version uint32, now election.Tick) Answer {
 
 func (l *Ledger) grant(r Request, now election.Tick) {
 	if r.Version > l.version {
-		l.older = max(l.older, l.until)
+		l.olderUntil = max(l.olderUntil, l.until)
 	}
-	if r.Holder != l.to || r.Term != l.term {
-		l.prior = l.bar
+	if r.Holder != l.holder || r.Term != l.term {
+		l.previousHighest = l.highestGranted
 	}
-	l.to, l.term, l.version = r.Holder, r.Term, r.Version
+	l.holder, l.term, l.version = r.Holder, r.Term, r.Version
 	l.until = now + l.lease
-	l.bar = max(l.bar, r.Term)
-	if l.waiting.Term <= r.Term {
-		l.waiting = Request{}
+	l.highestGranted = max(l.highestGranted, r.Term)
+	if l.pending.Term <= r.Term {
+		l.pending = Request{}
 	}
 }
 
 // Release takes back what was granted to one life of a process up to a term: it
 // resigned. Another life may be in a lower term, and knows nothing of that.
 func (l *Ledger) Release(h Holder, term election.Term, now election.Tick) {
-	if l.to == h && l.term <= term {
+	if l.holder == h && l.term <= term {
 		l.free(now)
 	}
-	if l.waiting.Holder == h && l.waiting.Term <= term {
-		l.waiting = Request{}
+	if l.pending.Holder == h && l.pending.Term <= term {
+		l.pending = Request{}
 	}
 }
 
 // ProcessEnded takes back what was granted to one life of a process: it has ended.
 func (l *Ledger) ProcessEnded(h Holder, now election.Tick) {
-	if l.to == h {
+	if l.holder == h {
 		l.free(now)
 	}
-	if l.waiting.Holder == h {
-		l.waiting = Request{}
+	if l.pending.Holder == h {
+		l.pending = Request{}
 	}
 }
 
 func (l *Ledger) free(now election.Tick) {
-	l.until, l.older = min(l.until, now), min(l.older, now)
+	l.until, l.olderUntil = min(l.until, now), min(l.olderUntil, now)
 }
 
 // Adopt notes that the member list version is adopted: grants under older ones
 // aren't renewed any more.
 func (l *Ledger) Adopt(version uint32) {
 	if l.version < version {
-		l.older = max(l.older, l.until)
+		l.olderUntil = max(l.olderUntil, l.until)
 		l.version = version
 	}
-	if l.waiting.Version < version {
-		l.waiting = Request{}
+	if l.pending.Version < version {
+		l.pending = Request{}
 	}
 }
 
-// Adopted is the version to report: the adopted one as soon as nothing granted
+// ReportedVersion is the version to report: the adopted one as soon as nothing granted
 // under an older one is in force.
-func (l *Ledger) Adopted(version uint32, now election.Tick) uint32 {
-	if now < l.older {
+func (l *Ledger) ReportedVersion(version uint32, now election.Tick) uint32 {
+	if now < l.olderUntil {
 		return version - 1
 	}
 	return version
 }
 
-// Waiting is the request that is kept for later; it has no Term when there is
+// Pending is the request that is kept for later; it has no Term when there is
 // none.
-func (l *Ledger) Waiting() Request { return l.waiting }
+func (l *Ledger) Pending() Request { return l.pending }
 
-// Due is when the waiting request can be granted, or Never.
-func (l *Ledger) Due() election.Tick {
-	if l.waiting.Term == 0 {
+// PendingDue is when the waiting request can be granted, or Never.
+func (l *Ledger) PendingDue() election.Tick {
+	if l.pending.Term == 0 {
 		return election.Never
 	}
-	due := max(l.quiet, l.clock.Due(l.waiting.Term))
-	if l.waiting.Holder != l.to {
+	due := max(l.silentUntil, l.clock.Due(l.pending.Term))
+	if l.pending.Holder != l.holder {
 		due = max(due, l.until)
 	}
 	return due
@@ -234,18 +234,18 @@ func (l *Ledger) Due() election.Tick {
 
 // Encode appends the ledger to b.
 func (l *Ledger) Encode(b []byte, now election.Tick) []byte {
-	for _, at := range [...]election.Tick{l.quiet, l.until, l.older} {
+	for _, at := range [...]election.Tick{l.silentUntil, l.until, l.olderUntil} {
 		b = election.AppendMoment(b, at, now)
 	}
 	for _, n := range [...]uint64{
-		uint64(l.to.ID), uint64(l.to.Life), uint64(l.term), uint64(l.version), uint64(l.bar), uint64(l.prior),
-		uint64(l.waiting.ID), uint64(l.waiting.Life), uint64(l.waiting.Term), uint64(l.waiting.Version),
+		uint64(l.holder.ID), uint64(l.holder.Life), uint64(l.term), uint64(l.version), uint64(l.highestGranted), uint64(l.previousHighest),
+		uint64(l.pending.ID), uint64(l.pending.Life), uint64(l.pending.Term), uint64(l.pending.Version),
 	} {
 		b = election.AppendNumber(b, n)
 	}
-	if l.waiting.Term == 0 {
+	if l.pending.Term == 0 {
 		return b // nothing waits, so nothing was sent
 	}
-	b = election.AppendFlag(b, l.waiting.Held)
-	return election.AppendNumber(b, uint64(now-l.waiting.Sent))
+	b = election.AppendFlag(b, l.pending.Held)
+	return election.AppendNumber(b, uint64(now-l.pending.Sent))
 }

@@ -11,8 +11,8 @@ func TestAMemberGrantsNothingUnderAnOlderListThanItsOwn(t *testing.T) {
 	m := seasoned(t)
 	m.asks(0, claim(a, 5), grants.Granted)
 	m.adopts(1, 2)
-	m.asks(2, renewal(a, 5), grants.OldList)
-	m.asks(2*lease, claim(b, 6), grants.OldList)
+	m.asks(2, renewal(a, 5), grants.VersionTooOld)
+	m.asks(2*lease, claim(b, 6), grants.VersionTooOld)
 	m.asks(2*lease, under(3, claim(b, 6)), grants.Granted) // a newer one may come first
 }
 
@@ -134,7 +134,7 @@ func TestAHolderStopsBeforeTheMembersThatGrantedItAreFree(t *testing.T) {
 
 func TestTheOfficeLastsAsLongAsAMajoritysOldestGrant(t *testing.T) {
 	var s grants.Support
-	s.Open(roster(t, 1, 1, 2, 3, 4, 5), lease, 0)
+	s.Reset(roster(t, 1, 1, 2, 3, 4, 5), lease, 0)
 	lastsUntil(t, &s, none)
 	s.Add(1, 10)
 	s.Add(2, 30)
@@ -157,7 +157,7 @@ func TestTheOfficeLastsAsLongAsAMajoritysOldestGrant(t *testing.T) {
 
 func TestOfFourMembersTwoAreNoMajority(t *testing.T) {
 	var s grants.Support
-	s.Open(roster(t, 1, 1, 2, 3, 4), lease, 0)
+	s.Reset(roster(t, 1, 1, 2, 3, 4), lease, 0)
 	s.Add(1, 10)
 	s.Add(2, 10)
 	lastsUntil(t, &s, none)
@@ -169,7 +169,7 @@ func TestOfFourMembersTwoAreNoMajority(t *testing.T) {
 func opened(t *testing.T, departed ...election.ID) *grants.Support {
 	t.Helper()
 	var s grants.Support
-	s.Open(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), 7, departed...), lease, 40)
+	s.Reset(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), 7, departed...), lease, 40)
 	return &s
 }
 
@@ -182,15 +182,15 @@ func TestAMajorityOfBothListsIsNeededUntilTheOldOneHasSettled(t *testing.T) {
 	lastsUntil(t, s, none) // one of three of the old list
 	s.Add(1, 5)
 	lastsUntil(t, s, 5+counts)
-	s.Report(3, 2, 0)
-	s.Report(4, 2, 0) // not on the old list
-	s.Report(3, 2, 0) // once
-	s.Report(1, 1, 0) // it has the old list
+	s.RecordAdoption(3, 2, 0)
+	s.RecordAdoption(4, 2, 0) // not on the old list
+	s.RecordAdoption(3, 2, 0) // once
+	s.RecordAdoption(1, 1, 0) // it has the old list
 	if s.Settled() {
 		t.Fatal("one member of the old list settles it")
 	}
 	lastsUntil(t, s, 5+counts)
-	s.Report(2, 2, 0)
+	s.RecordAdoption(2, 2, 0)
 	if !s.Settled() {
 		t.Fatal("two of three members of the old list don't settle it")
 	}
@@ -202,13 +202,13 @@ func TestANewTenureNeedsATermAboveThoseUnderTheOldLists(t *testing.T) {
 	if s.Floor() != 7 {
 		t.Errorf("the floor is %d, want that of the list, 7", s.Floor())
 	}
-	s.Report(1, 1, 99) // it may grant more under the old one
-	s.Report(2, 2, 20)
-	s.Report(3, 2, 12)
+	s.RecordAdoption(1, 1, 99) // it may grant more under the old one
+	s.RecordAdoption(2, 2, 20)
+	s.RecordAdoption(3, 2, 12)
 	if s.Floor() != 20 {
 		t.Errorf("the floor is %d, want the highest reported, 20", s.Floor())
 	}
-	s.Report(1, 2, 90) // its grants alone made no tenure
+	s.RecordAdoption(1, 2, 90) // its grants alone made no tenure
 	if s.Floor() != 20 {
 		t.Errorf("the floor is %d after the old list has settled, want 20", s.Floor())
 	}
@@ -222,7 +222,7 @@ func TestADepartedMemberCountsAsHavingAdoptedAndGrantedUpToThePresentTerm(t *tes
 	if s.Floor() != 40 {
 		t.Errorf("the floor is %d, want the clock's reading, 40", s.Floor())
 	}
-	s.Depart([]election.ID{1, 2}, 60)
+	s.MarkDeparted([]election.ID{1, 2}, 60)
 	if !s.Settled() || s.Floor() != 60 {
 		t.Errorf("settled %t with floor %d, want settled with 60", s.Settled(), s.Floor())
 	}
@@ -231,7 +231,7 @@ func TestADepartedMemberCountsAsHavingAdoptedAndGrantedUpToThePresentTerm(t *tes
 func TestAHolderKeepsItsOfficeWhenItGoesOverToAnotherList(t *testing.T) {
 	first := roster(t, 1, 1, 2, 3)
 	var s grants.Support
-	s.Open(first, lease, 0)
+	s.Reset(first, lease, 0)
 	s.Add(1, 10)
 	s.Add(2, 20)
 	lastsUntil(t, &s, 10+counts)
@@ -252,11 +252,11 @@ func TestACopyOfTheSupportIsIndependent(t *testing.T) {
 	c := s.Clone()
 	for _, id := range []election.ID{1, 2, 3, 4} {
 		c.Add(id, 10)
-		c.Report(id, 2, 30)
+		c.RecordAdoption(id, 2, 30)
 	}
 	lastsUntil(t, s, none)
 	lastsUntil(t, &c, 10+counts)
-	s.Report(1, 2, 0)
+	s.RecordAdoption(1, 2, 0)
 	if s.Settled() || s.Floor() != 7 || !c.Settled() {
 		t.Error("the copy shares what was reported")
 	}

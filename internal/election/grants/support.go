@@ -10,11 +10,11 @@ import (
 type Support struct {
 	roster *election.Roster
 	// lasts is how long a grant counts, from when the request was sent.
-	lasts election.Tick
+	grantDuration election.Tick
 	// old is until when the grants under the list before this one last.
-	old election.Tick
+	previousUntil election.Tick
 	// sent is, by ID, the moment of the latest request that was granted.
-	sent []election.Tick
+	requestSent []election.Tick
 	// settled: a majority of the list before has adopted this one.
 	settled bool
 	adopted election.IDs
@@ -24,46 +24,46 @@ type Support struct {
 	floor election.Term
 }
 
-const nothing election.Tick = -1 << 62
+const never election.Tick = -1 << 62
 
 // Margin is how much earlier than its members the holder counts a lease as run
 // out: clocks whose rates differ by less than a sixteenth are safe.
 func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
 
-// Open starts without any grant; reading is that of the term clock.
-func (s *Support) Open(roster *election.Roster, lease election.Tick, reading election.Term) {
-	s.lasts = lease - Margin(lease)
-	s.enter(roster, reading)
+// Reset starts without any grant; reading is that of the term clock.
+func (s *Support) Reset(roster *election.Roster, lease election.Tick, reading election.Term) {
+	s.grantDuration = lease - Margin(lease)
+	s.setRoster(roster, reading)
 }
 
-func (s *Support) enter(roster *election.Roster, reading election.Term) {
+func (s *Support) setRoster(roster *election.Roster, reading election.Term) {
 	s.roster, s.adopted, s.floor = roster, nil, roster.Floor
 	s.settled = roster.Previous == nil
 	s.Clear()
-	s.Depart(roster.Departed, reading)
+	s.MarkDeparted(roster.Departed, reading)
 }
 
-// Depart notes members of the list before that no longer exist: they count as
+// MarkDeparted notes members of the list before that no longer exist: they count as
 // having adopted this one. What they granted is not above the present reading of
 // the term clock.
-func (s *Support) Depart(gone []election.ID, reading election.Term) {
+func (s *Support) MarkDeparted(gone []election.ID, reading election.Term) {
 	for _, id := range gone {
-		s.Report(id, s.roster.Version, reading)
+		s.RecordAdoption(id, s.roster.Version, reading)
 	}
 }
 
 // Clear forgets all grants: for a new term.
 func (s *Support) Clear() {
-	s.old = nothing
+	s.previousUntil = never
 	top := s.top()
-	if cap(s.sent) < top {
-		s.sent = make([]election.Tick, top)
+	if cap(s.requestSent) < top {
+		s.requestSent = make([]election.Tick, top)
 	}
-	s.sent = s.sent[:top]
-	for i := range s.sent {
-		s.sent[i] = nothing
+	s.requestSent = s.requestSent[:top]
+	for i := range s.requestSent {
+		s.requestSent[i] = never
 	}
-	s.until = nothing
+	s.until = never
 }
 
 func (s *Support) top() int {
@@ -78,28 +78,28 @@ func (s *Support) top() int {
 // long as it did; from now on grants count under the new one.
 func (s *Support) Adopt(roster *election.Roster, reading election.Term) {
 	until := s.until
-	s.enter(roster, reading)
-	s.old, s.until = until, until
+	s.setRoster(roster, reading)
+	s.previousUntil, s.until = until, until
 }
 
 // Add notes a grant to the request of the moment sent.
 func (s *Support) Add(id election.ID, sent election.Tick) {
-	if int(id) < len(s.sent) && s.sent[id] < sent {
-		s.sent[id] = sent
-		s.count()
+	if int(id) < len(s.requestSent) && s.requestSent[id] < sent {
+		s.requestSent[id] = sent
+		s.recompute()
 	}
 }
 
-// Report notes which list a member says that it has adopted, and up to which
+// RecordAdoption notes which list a member says that it has adopted, and up to which
 // term it granted before.
-func (s *Support) Report(id election.ID, version uint32, bar election.Term) {
+func (s *Support) RecordAdoption(id election.ID, version uint32, bar election.Term) {
 	if s.settled || version < s.roster.Version || !s.roster.Previous.Has(id) {
 		return
 	}
 	s.adopted.Add(id)
 	s.floor = max(s.floor, bar)
 	if s.settled = len(s.adopted) >= s.roster.Previous.Majority(); s.settled {
-		s.count()
+		s.recompute()
 	}
 }
 
@@ -113,20 +113,20 @@ func (s *Support) Floor() election.Term { return s.floor }
 // Until is when the grants no longer suffice, on the holder's clock.
 func (s *Support) Until() election.Tick { return s.until }
 
-func (s *Support) count() {
-	until := s.lastsFor(s.roster)
+func (s *Support) recompute() {
+	until := s.majorityUntil(s.roster)
 	if !s.settled {
-		until = min(until, s.lastsFor(s.roster.Previous))
+		until = min(until, s.majorityUntil(s.roster.Previous))
 	}
-	s.until = max(until, s.old)
+	s.until = max(until, s.previousUntil)
 }
 
-// lastsFor is when fewer than a majority of roster have granted.
-func (s *Support) lastsFor(roster *election.Roster) election.Tick {
+// majorityUntil is when fewer than a majority of roster have granted.
+func (s *Support) majorityUntil(roster *election.Roster) election.Tick {
 	var buffer [16]election.Tick
 	sent := buffer[:0]
 	for _, m := range roster.Ring() {
-		at := s.sent[m.ID]
+		at := s.requestSent[m.ID]
 		i := len(sent)
 		sent = append(sent, at)
 		for ; i > 0 && sent[i-1] < at; i-- {
@@ -134,27 +134,27 @@ func (s *Support) lastsFor(roster *election.Roster) election.Tick {
 		}
 		sent[i] = at
 	}
-	if at := sent[roster.Majority()-1]; at > nothing {
-		return at + s.lasts
+	if at := sent[roster.Majority()-1]; at > never {
+		return at + s.grantDuration
 	}
-	return nothing
+	return never
 }
 
 // Clone is an independent copy.
 func (s *Support) Clone() Support {
 	c := *s
-	c.sent = slices.Clone(s.sent)
+	c.requestSent = slices.Clone(s.requestSent)
 	c.adopted = s.adopted.Clone()
 	return c
 }
 
 // Encode appends the support to b.
 func (s *Support) Encode(b []byte, now election.Tick) []byte {
-	b = election.AppendMoment(b, s.old, now)
+	b = election.AppendMoment(b, s.previousUntil, now)
 	b = election.AppendFlag(b, s.settled)
 	b = election.AppendNumber(b, uint64(s.floor))
-	for _, at := range s.sent {
-		b = election.AppendMoment(b, at+s.lasts, now)
+	for _, at := range s.requestSent {
+		b = election.AppendMoment(b, at+s.grantDuration, now)
 	}
 	return s.adopted.Encode(b)
 }

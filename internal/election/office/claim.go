@@ -7,7 +7,7 @@ import (
 
 // patience is how long a claim may take: what an earlier holder was granted has
 // to run out first.
-func (m *Machine) patience() election.Tick { return m.cfg.Lease + m.cfg.Patience }
+func (m *Machine) claimTimeout() election.Tick { return m.cfg.Lease + m.cfg.SuspicionTimeout }
 
 // canStand reports whether this process may hold the office.
 func (m *Machine) canStand() bool { return !m.withdrawn && m.roster.Priority(m.cfg.Self) > 0 }
@@ -17,32 +17,32 @@ func (m *Machine) ready() bool {
 	return m.canStand() && m.reachesMajority() && !m.ledger.WaitingAfterRestart(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
 }
 
-// waitsAbove reports whether this process follows a coordinator below it, which
+// mayTakeOver reports whether this process follows a coordinator below it, which
 // may hand the office over.
-func (m *Machine) waitsAbove() bool {
-	return m.role == follower && m.leader != election.None && m.cfg.Mode != Available &&
-		m.roster.Outranks(m.cfg.Self, m.leader)
+func (m *Machine) mayTakeOver() bool {
+	return m.role == follower && m.coordinator != election.None && m.cfg.Mode != Available &&
+		m.roster.Outranks(m.cfg.Self, m.coordinator)
 }
 
 // reachesMajority reports whether a process that waits to take over has heard of
 // a majority by itself: that the coordinator hears of everyone helps it nothing.
 func (m *Machine) reachesMajority() bool {
-	if !m.waitsAbove() {
+	if !m.mayTakeOver() {
 		return true
 	}
 	heard := 1
 	for _, other := range m.roster.Ring() {
-		if other.ID != m.cfg.Self && m.peers[other.ID].heardUntil > m.now {
+		if other.ID != m.cfg.Self && m.peers[other.ID].aliveUntil > m.now {
 			heard++
 		}
 	}
 	return heard >= m.roster.Majority()
 }
 
-// standIfUseful keeps the election inside from electing this process, or from
+// updateReachability keeps the election inside from electing this process, or from
 // waiting for it, while it reaches too few to hold the office.
-func (m *Machine) standIfUseful(out *election.Output) {
-	if m.cfg.Mode == Available || m.withdrawn || m.role >= holding || m.aside != m.majorityAlive() {
+func (m *Machine) updateReachability(out *election.Output) {
+	if m.cfg.Mode == Available || m.withdrawn || m.role >= holder || m.aside != m.majorityAlive() {
 		return
 	}
 	m.aside = !m.aside
@@ -50,19 +50,19 @@ func (m *Machine) standIfUseful(out *election.Output) {
 	if m.aside {
 		kind = election.BecomeIneligible
 	}
-	m.innerStep(election.Input{Kind: kind, Now: m.now}, out)
+	m.stepInner(election.Input{Kind: kind, Now: m.now}, out)
 }
 
 // nextTerm is the least term that this process may use next.
 func (m *Machine) nextTerm() election.Term {
-	return max(m.seen, m.won, m.ledger.Bar(), m.support.Floor()) + 1
+	return max(m.highestTerm, m.wonTerm, m.ledger.HighestGranted(), m.support.Floor()) + 1
 }
 
 // stagger is how long to leave an election to those above that seem alive.
-func (m *Machine) stagger() election.Tick {
+func (m *Machine) campaignDelay() election.Tick {
 	above := election.Tick(0)
 	for _, other := range m.roster.Ranked()[:min(m.roster.Rank(m.cfg.Self), m.roster.Len())] {
-		if other.ID != m.dead && other.Priority > 0 && !m.detector.Suspects(other.ID) && !m.peers[other.ID].passed {
+		if other.ID != m.deadCoordinator && other.Priority > 0 && !m.detector.Suspects(other.ID) && !m.peers[other.ID].skipped {
 			above++
 		}
 	}
@@ -72,25 +72,25 @@ func (m *Machine) stagger() election.Tick {
 // campaign starts an election, unless that would be for nothing.
 func (m *Machine) campaign(out *election.Output) {
 	m.campaignAt = election.Never
-	if m.role != follower || m.leader != election.None || !m.canStand() {
+	if m.role != follower || m.coordinator != election.None || !m.canStand() {
 		return
 	}
 	term := m.nextTerm()
 	if due := m.cfg.Clock.Due(term); m.now < due {
-		m.campaignAt = due + m.stagger() // clocks that read alike must not make everyone stand at once
+		m.campaignAt = due + m.campaignDelay() // clocks that read alike must not make everyone stand at once
 		return
 	}
 	if m.cfg.Mode != Available && !m.majorityAlive() {
-		m.campaignAt = m.now + m.cfg.Patience
+		m.campaignAt = m.now + m.cfg.SuspicionTimeout
 		return
 	}
-	if m.heir {
-		m.heir = false
+	if m.namedSuccessor {
+		m.namedSuccessor = false
 		m.claim(term, out)
 		return
 	}
-	m.campaignAt = m.now + m.patience() + m.stagger()
-	m.innerStep(election.Input{Kind: election.Campaign, Now: m.now, Peer: m.dead, Term: term}, out)
+	m.campaignAt = m.now + m.claimTimeout() + m.campaignDelay()
+	m.stepInner(election.Input{Kind: election.Campaign, Now: m.now, Peer: m.deadCoordinator, Term: term}, out)
 }
 
 // majorityAlive reports whether enough members seem alive to grant the office.
@@ -105,50 +105,50 @@ func (m *Machine) majorityAlive() bool {
 }
 
 // claim asks for the office after an election was won. In Available mode that
-// waits while someone else visibly holds it (see leaderLost): whoever started
+// waits while someone else visibly holds it (see coordinatorLost): whoever started
 // the election may be the one who is cut off. Otherwise the members know whom
 // they have granted.
 func (m *Machine) claim(term election.Term, out *election.Output) {
-	if m.leader != election.None && m.cfg.Mode == Available {
+	if m.coordinator != election.None && m.cfg.Mode == Available {
 		return
 	}
-	m.won = term
+	m.wonTerm = term
 	if !m.canStand() {
 		return
 	}
-	if m.role == claiming {
-		m.release(out)
+	if m.role == candidate {
+		m.releaseGrants(out)
 	}
-	if term <= m.ledger.Bar() && m.ledger.Holder(m.now) != m.holder() {
+	if term <= m.ledger.HighestGranted() && m.ledger.Holder(m.now) != m.incarnation() {
 		// Not even this process could grant that: it was won in a term that may
 		// have been held before.
 		m.role, m.claimUntil, m.beatAt = follower, election.Never, election.Never
 		m.campaignAt = m.now
 		return
 	}
-	m.role, m.term = claiming, term
+	m.role, m.term = candidate, term
 	// Nobody grants a term that the clock doesn't read yet.
-	m.claimUntil, m.campaignAt = max(m.now, m.cfg.Clock.Due(term))+m.patience(), election.Never
+	m.claimUntil, m.campaignAt = max(m.now, m.cfg.Clock.Due(term))+m.claimTimeout(), election.Never
 	m.support.Clear()
 	for i := range m.peers {
-		m.peers[i].barred = false
+		m.peers[i].refusedClaim = false
 	}
-	m.watch()
-	m.beat(out)
+	m.updateWatch()
+	m.heartbeat(out)
 }
 
 // beat asks for grants or renews them, and tells everyone who leads.
-func (m *Machine) beat(out *election.Output) {
+func (m *Machine) heartbeat(out *election.Output) {
 	m.beatAt = m.now + m.cfg.Heartbeat
 	if m.cfg.Mode == Available {
-		if due := m.cfg.Clock.Due(m.term); m.role == claiming && m.now < due {
+		if due := m.cfg.Clock.Due(m.term); m.role == candidate && m.now < due {
 			m.beatAt = due
 			return
 		}
 	} else {
-		m.grantSelf()
+		m.requestOwnGrant()
 	}
-	m.secure(out)
+	m.acquireIfGranted(out)
 	if m.role == follower {
 		return
 	}
@@ -156,27 +156,27 @@ func (m *Machine) beat(out *election.Output) {
 	m.sendBeats(out)
 }
 
-// grantSelf asks this process itself.
-func (m *Machine) grantSelf() {
-	answer := m.ledger.Ask(m.request(), m.roster.Version, m.now)
-	m.peers[m.cfg.Self].barred = answer == grants.TooLow
+// requestOwnGrant asks this process itself.
+func (m *Machine) requestOwnGrant() {
+	answer := m.ledger.Handle(m.grantRequest(), m.roster.Version, m.now)
+	m.peers[m.cfg.Self].refusedClaim = answer == grants.TermTooLow
 	if answer == grants.Granted {
 		m.support.Add(m.cfg.Self, m.now)
-		m.support.Report(m.cfg.Self, m.ledger.Adopted(m.roster.Version, m.now), m.ledger.BarFor(m.holder(), m.term))
+		m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGrantedExcept(m.incarnation(), m.term))
 	}
 }
 
-func (m *Machine) holder() grants.Holder { return grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life} }
+func (m *Machine) incarnation() grants.Holder { return grants.Holder{ID: m.cfg.Self, Life: m.cfg.Life} }
 
-func (m *Machine) request() grants.Request {
+func (m *Machine) grantRequest() grants.Request {
 	return grants.Request{
-		Holder: m.holder(),
-		Term:   m.term, Held: m.role >= holding, Version: m.roster.Version, Sent: m.now,
+		Holder: m.incarnation(),
+		Term:   m.term, Held: m.role >= holder, Version: m.roster.Version, Sent: m.now,
 	}
 }
 
 func (m *Machine) sendBeats(out *election.Output) {
-	held := m.role >= holding
+	held := m.role >= holder
 	m.eachMember(func(id election.ID) {
 		if id == m.cfg.Self {
 			return
@@ -196,7 +196,7 @@ func (m *Machine) absent() []election.ID {
 	absent := m.detector.All().Clone()
 	suspects := len(absent)
 	for id := range m.peers {
-		if m.peers[id].away && !m.detector.Suspects(election.ID(id)) {
+		if m.peers[id].ineligible && !m.detector.Suspects(election.ID(id)) {
 			if len(absent) == suspects {
 				absent = append(absent, election.None)
 			}
@@ -207,42 +207,42 @@ func (m *Machine) absent() []election.ID {
 }
 
 // secure takes the office as soon as the grants suffice.
-func (m *Machine) secure(out *election.Output) {
-	if m.role != claiming || m.now >= m.until() {
+func (m *Machine) acquireIfGranted(out *election.Output) {
+	if m.role != candidate || m.now >= m.until() {
 		return
 	}
 	if m.term <= m.support.Floor() && m.cfg.Mode != Available {
 		// A tenure under an older list may have had this term, or a higher one.
-		m.abandon(out)
+		m.abandonClaim(out)
 		m.campaignAt = m.now
 		return
 	}
-	m.role, m.claimUntil = holding, election.Never
-	m.succeeded(m.cfg.Self, out)
-	m.leaderTerm = m.term
-	m.dead = election.None
-	m.readmit(out)
+	m.role, m.claimUntil = holder, election.Never
+	m.recordSuccession(m.cfg.Self, out)
+	m.coordinatorTerm = m.term
+	m.deadCoordinator = election.None
+	m.readmitAll(out)
 	m.token = election.TokenOf(m.term, m.roster.Priority(m.cfg.Self))
 	out.Events = append(out.Events, election.Event{
 		Kind: election.TenureStarted, Peer: m.cfg.Self, Term: m.term, Token: m.token,
 	})
-	m.won = max(m.won, m.term, m.inner.Status().Term)
-	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Peer: m.cfg.Self, Term: m.term}, out)
+	m.wonTerm = max(m.wonTerm, m.term, m.inner.Status().Term)
+	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: m.cfg.Self, Term: m.term}, out)
 	m.beatAt = m.now
 }
 
 // granted counts a grant, and looks whether a higher process is ready.
-func (m *Machine) granted(msg *election.Message, out *election.Output) {
-	m.noteAnswer(msg)
-	if m.role == follower || msg.Term != m.term || msg.Hold.Asker != m.cfg.Life {
+func (m *Machine) handleGrant(msg *election.Message, out *election.Output) {
+	m.recordAnswer(msg)
+	if m.role == follower || msg.Term != m.term || msg.Hold.RequesterLife != m.cfg.Life {
 		return
 	}
 	if m.cfg.Mode != Available {
-		m.peers[msg.From].barred = false
+		m.peers[msg.From].refusedClaim = false
 		m.support.Add(msg.From, min(msg.Hold.Sent, m.now)) // nobody can have been asked later than now
-		m.secure(out)
+		m.acquireIfGranted(out)
 	}
-	if m.role == holding && m.roster.Outranks(msg.From, m.cfg.Self) {
+	if m.role == holder && m.roster.Outranks(msg.From, m.cfg.Self) {
 		m.considerHandOver(out)
 	}
 }
@@ -250,81 +250,81 @@ func (m *Machine) granted(msg *election.Message, out *election.Output) {
 // denied counts a refusal. When no majority can be had in this term any more,
 // the next election uses a higher one; so does a holder in Available mode of
 // whom others have followed a successor that is gone.
-func (m *Machine) denied(msg *election.Message, out *election.Output) {
-	m.noteAnswer(msg)
-	if m.cfg.Mode == Available && m.role >= holding && msg.Term > m.term {
-		m.lose(out)
+func (m *Machine) handleDeny(msg *election.Message, out *election.Output) {
+	m.recordAnswer(msg)
+	if m.cfg.Mode == Available && m.role >= holder && msg.Term > m.term {
+		m.loseTenure(out)
 		m.campaignAt = m.now
 		return
 	}
-	if m.role != claiming || msg.Term < m.term || msg.Hold.Asker != m.cfg.Life {
+	if m.role != candidate || msg.Term < m.term || msg.Hold.RequesterLife != m.cfg.Life {
 		return
 	}
-	m.peers[msg.From].barred = true
-	if m.open() < m.roster.Majority() {
-		m.abandon(out)
+	m.peers[msg.From].refusedClaim = true
+	if m.possibleGrants() < m.roster.Majority() {
+		m.abandonClaim(out)
 		m.campaignAt = m.now
 	}
 }
 
 // open is how many members haven't refused the present claim for good.
-func (m *Machine) open() (n int) {
+func (m *Machine) possibleGrants() (n int) {
 	for _, other := range m.roster.Ring() {
-		if !m.peers[other.ID].barred {
+		if !m.peers[other.ID].refusedClaim {
 			n++
 		}
 	}
 	return n
 }
 
-// noteAnswer takes notice of what every answer to a BEAT says.
-func (m *Machine) noteAnswer(msg *election.Message) {
-	m.seen = max(m.seen, msg.Term)
-	m.support.Report(msg.From, msg.Hold.Version, msg.Hold.Bar)
+// recordAnswer takes notice of what every answer to a BEAT says.
+func (m *Machine) recordAnswer(msg *election.Message) {
+	m.highestTerm = max(m.highestTerm, msg.Term)
+	m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
 	p := &m.peers[msg.From]
 	standing := msg.Hold.Ready && msg.Hold.Version == m.roster.Version
-	if standing && !p.standing {
-		p.standingSince = m.now
+	if standing && !p.ready {
+		p.readySince = m.now
 	}
-	p.standing = standing
+	p.ready = standing
 }
 
-// giveUp ends a claim that took too long. The highest process keeps its term as
+// claimTimedOut ends a claim that took too long. The highest process keeps its term as
 // long as a majority answers: members whose clocks are behind grant it as soon
 // as they have come that far, and never would if it went on to a newer one.
-func (m *Machine) giveUp(out *election.Output) {
-	refused := m.open() < m.roster.Len()
-	if m.role == claiming && m.leader == election.None && m.stagger() == 0 && !refused && m.majorityAlive() {
-		m.claimUntil = m.now + m.patience()
+func (m *Machine) claimTimedOut(out *election.Output) {
+	refused := m.possibleGrants() < m.roster.Len()
+	if m.role == candidate && m.coordinator == election.None && m.campaignDelay() == 0 && !refused && m.majorityAlive() {
+		m.claimUntil = m.now + m.claimTimeout()
 		return
 	}
-	m.abandon(out)
+	m.abandonClaim(out)
 }
 
 // abandon gives a claim up.
-func (m *Machine) abandon(out *election.Output) {
-	if m.role != claiming {
+func (m *Machine) abandonClaim(out *election.Output) {
+	if m.role != candidate {
 		m.claimUntil = election.Never
 		return
 	}
-	m.release(out)
+	m.releaseGrants(out)
 	m.role = follower
 	m.claimUntil, m.beatAt = election.Never, election.Never
-	m.watch()
-	if m.leader != election.None {
+	m.updateWatch()
+	if m.coordinator != election.None {
 		return
 	}
-	m.campaignAt = m.now + m.cfg.Heartbeat + m.stagger()
+	m.campaignAt = m.now + m.cfg.Heartbeat + m.campaignDelay()
 }
 
 // release gives back what the members have granted in this term.
-func (m *Machine) release(out *election.Output) {
-	m.ledger.Release(m.holder(), m.term, m.now)
+func (m *Machine) releaseGrants(out *election.Output) {
+	m.ledger.Release(m.incarnation(), m.term, m.now)
 	m.support.Clear()
-	m.tellResigned(election.None, out)
+	m.sendResigned(election.None, out)
 }
 
-func (m *Machine) tellResigned(successor election.ID, out *election.Output) {
+func (m *Machine) sendResigned(successor election.ID, out *election.Output) {
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self {
 			out.Send = append(out.Send, election.Message{

@@ -48,7 +48,7 @@ func TestWhoWaitsForTheSameMomentOfTheClockDoesntStandAtOnce(t *testing.T) {
 		wall(w, nil)
 		roster := list(t, 1, 1, 2)
 		for _, id := range []election.ID{1, 2} {
-			w.start(id, roster, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 1, 2 })
+			w.start(id, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 2 })
 		}
 		w.pass(heartbeat)
 		w.wantHolder(2)
@@ -106,7 +106,7 @@ func TestAClaimThatTheProcessItselfMayNotGrantIsGivenUp(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		w := &town{t: t, mode: mode}
 		w.tuned = func(c *office.Config) {
-			c.Fresh, c.Term, c.Coordinator = false, 61, 4
+			c.MemoryLost, c.Term, c.Coordinator = false, 61, 4
 			c.Clock = election.TermClock{AtBoot: 60, TicksPerTerm: 5}
 			if c.Self != 4 {
 				c.Clock.AtBoot = 100

@@ -89,39 +89,39 @@ type Config struct {
 	// Config is the election's. A Coordinator in it is believed to hold the
 	// office in Term; if it is the process itself, it claims the office.
 	election.Config
-	// Elect makes the election inside.
-	Elect func(election.Config) (election.Machine, error)
+	// NewElection makes the election inside.
+	NewElection func(election.Config) (election.Machine, error)
 
 	Mode  Mode
 	Lease election.Tick
-	// Heartbeat is the time between two BEATs; Patience the silence after which
+	// Heartbeat is the time between two BEATs; SuspicionTimeout the silence after which
 	// a process is suspected.
-	Heartbeat, Patience election.Tick
+	Heartbeat, SuspicionTimeout election.Tick
 	// Stagger is how much longer a process waits with an election for each live
 	// process above it.
 	Stagger election.Tick
 	Policy  Policy
-	// Stable is how long a higher process must have been able to stand, for
+	// StablePeriod is how long a higher process must have been able to stand, for
 	// WhenStable; and how long one that stepped down stays away.
-	Stable election.Tick
-	// Drain is how long the application may take to stop.
-	Drain election.Tick
+	StablePeriod election.Tick
+	// DrainTimeout is how long the application may take to stop.
+	DrainTimeout election.Tick
 
 	Clock election.TermClock
 	// Life tells this life of the process from its other ones.
 	Life uint32
-	// Fresh: the process has no memory of what it granted or was called before.
-	Fresh bool
-	// Promised, if it is longer than the Lease, is the longest lease for which a
-	// Fresh process may have granted in a former life.
-	Promised election.Tick
+	// MemoryLost: the process has no memory of what it granted or was called before.
+	MemoryLost bool
+	// LongestEarlierLease, if it is longer than the Lease, is the longest lease for which a
+	// MemoryLost process may have granted in a former life.
+	LongestEarlierLease election.Tick
 	// Start is now.
 	Start election.Tick
 }
 
 func (c *Config) ledger() grants.Ledger {
-	if c.Fresh {
-		return grants.FreshLedger(c.Lease, c.Promised, c.Clock, c.Start)
+	if c.MemoryLost {
+		return grants.NewLedgerWithoutMemory(c.Lease, c.LongestEarlierLease, c.Clock, c.Start)
 	}
 	return grants.NewLedger(c.Lease, c.Clock, c.Start)
 }
@@ -132,17 +132,17 @@ func (c *Config) Validate() error {
 		return err
 	}
 	switch {
-	case c.Elect == nil:
+	case c.NewElection == nil:
 		return errors.New("no election to run")
 	case c.Mode > Strict:
 		return fmt.Errorf("unknown safety mode %d", c.Mode)
 	case c.Heartbeat <= 0:
 		return fmt.Errorf("the heartbeat (%d ticks) must be positive", c.Heartbeat)
-	case c.Patience <= c.Heartbeat:
-		return fmt.Errorf("the patience (%d ticks) must be longer than a heartbeat (%d)", c.Patience, c.Heartbeat)
+	case c.SuspicionTimeout <= c.Heartbeat:
+		return fmt.Errorf("the patience (%d ticks) must be longer than a heartbeat (%d)", c.SuspicionTimeout, c.Heartbeat)
 	case c.Mode != Available && c.Lease <= 2*c.Heartbeat:
 		return fmt.Errorf("the lease (%d ticks) must be longer than two heartbeats (%d)", c.Lease, 2*c.Heartbeat)
-	case c.Stagger < 0 || c.Stable < 0 || c.Drain < 0:
+	case c.Stagger < 0 || c.StablePeriod < 0 || c.DrainTimeout < 0:
 		return errors.New("stagger, stable and drain can't be negative")
 	}
 	return nil

@@ -18,7 +18,7 @@ func follower(t *testing.T, mode office.Mode, tune func(*office.Config)) *desk {
 	t.Helper()
 	w := &town{t: t, mode: mode, tuned: tune}
 	w.keep = func(*election.Message) bool { return true }
-	w.start(me, list(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 10, 4 })
+	w.start(me, list(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 10, 4 })
 	d := &desk{w}
 	d.says(4, election.Beat, 10, election.Hold{Held: true})
 	w.pass(1)
@@ -35,7 +35,7 @@ func claimantUnder(t *testing.T, mode office.Mode, roster *election.Roster) *des
 	t.Helper()
 	w := &town{t: t, mode: mode}
 	w.keep = func(*election.Message) bool { return true }
-	w.start(me, roster, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 20, me })
+	w.start(me, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, me })
 	w.pass(1)
 	return &desk{w}
 }
@@ -50,8 +50,8 @@ func (d *desk) says(from election.ID, kind election.Kind, term election.Term, ho
 	if hold.Version == 0 {
 		hold.Version = 1
 	}
-	if (kind == election.Grant || kind == election.Deny) && hold.Asker == 0 {
-		hold.Asker = 1
+	if (kind == election.Grant || kind == election.Deny) && hold.RequesterLife == 0 {
+		hold.RequesterLife = 1
 	}
 	d.kept = nil
 	d.tell(me, election.Input{Kind: election.Receive, Message: election.Message{
@@ -141,7 +141,7 @@ func TestAGrantCountsForItsTermOnly(t *testing.T) {
 		d := claimant(t, mode)
 		d.says(1, election.Grant, 20, election.Hold{Sent: d.at})
 		d.says(2, election.Grant, 19, election.Hold{Sent: d.at})
-		d.says(4, election.Grant, 20, election.Hold{Sent: d.at, Asker: 2})
+		d.says(4, election.Grant, 20, election.Hold{Sent: d.at, RequesterLife: 2})
 		d.says(1, election.Grant, 20, election.Hold{Sent: d.at}) // twice
 		d.wantHolder(election.None)
 		d.says(5, election.Grant, 20, election.Hold{Sent: d.at})
@@ -154,9 +154,9 @@ func TestAClaimIsGivenUpWhenAMajorityRefusesItForGood(t *testing.T) {
 		d := claimant(t, mode)
 		claims := func() bool { return d.all[me].Status().Electing && d.count(me, election.Started) == 0 }
 		d.says(1, election.Deny, 20, election.Hold{})
-		d.says(2, election.Deny, 19, election.Hold{})         // it is of an older claim
-		d.says(2, election.Deny, 0, election.Hold{})          // not yet
-		d.says(4, election.Deny, 25, election.Hold{Asker: 9}) // another life's
+		d.says(2, election.Deny, 19, election.Hold{})                 // it is of an older claim
+		d.says(2, election.Deny, 0, election.Hold{})                  // not yet
+		d.says(4, election.Deny, 25, election.Hold{RequesterLife: 9}) // another life's
 		d.says(5, election.Deny, 25, election.Hold{})
 		if !claims() {
 			t.Fatal("it gave up although three members may still grant")

@@ -9,47 +9,47 @@ import (
 
 // beaten answers a BEAT, and follows whoever sent it if that process holds the
 // office.
-func (m *Machine) beaten(msg *election.Message, out *election.Output) {
-	m.seen = max(m.seen, msg.Term)
-	if m.peers[msg.From].gaveUp(msg) || m.roster.Priority(msg.From) == 0 {
+func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
+	m.highestTerm = max(m.highestTerm, msg.Term)
+	if m.peers[msg.From].hasResigned(msg) || m.roster.Priority(msg.From) == 0 {
 		out.Emit(election.Outdated, msg.Term, msg.From)
 		return
 	}
-	if m.role == claiming && !msg.Hold.Held && msg.Term > m.term && m.roster.Outranks(msg.From, m.cfg.Self) {
+	if m.role == candidate && !msg.Hold.Held && msg.Term > m.term && m.roster.Outranks(msg.From, m.cfg.Self) {
 		// In the same term it wouldn't help the other one: a member that granted
 		// this process grants nobody else in that term.
-		m.abandon(out)
+		m.abandonClaim(out)
 	}
 	if msg.Hold.Held {
 		m.follow(msg, out)
 	}
 	if m.cfg.Mode == Available {
-		if msg.Term < m.leaderTerm {
-			m.answer(election.Deny, requestOf(msg), m.leaderTerm, out)
+		if msg.Term < m.coordinatorTerm {
+			m.sendAnswer(election.Deny, requestOf(msg), m.coordinatorTerm, out)
 			return
 		}
-		m.leaveTo(msg)
-		m.answer(election.Grant, requestOf(msg), msg.Term, out)
+		m.deferTo(msg)
+		m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
 		return
 	}
-	switch m.ledger.Ask(requestOf(msg), m.roster.Version, m.now) {
+	switch m.ledger.Handle(requestOf(msg), m.roster.Version, m.now) {
 	case grants.Granted:
-		m.leaveTo(msg)
-		m.answer(election.Grant, requestOf(msg), msg.Term, out)
-	case grants.TooLow:
-		m.answer(election.Deny, requestOf(msg), m.ledger.Bar(), out)
-	case grants.Later, grants.OldList:
-		m.leaveTo(msg)
-		m.answer(election.Deny, requestOf(msg), 0, out)
+		m.deferTo(msg)
+		m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
+	case grants.TermTooLow:
+		m.sendAnswer(election.Deny, requestOf(msg), m.ledger.HighestGranted(), out)
+	case grants.Deferred, grants.VersionTooOld:
+		m.deferTo(msg)
+		m.sendAnswer(election.Deny, requestOf(msg), 0, out)
 	}
 }
 
-// leaveTo leaves the office to a higher process that claims it, for a while: a
+// deferTo leaves the office to a higher process that claims it, for a while: a
 // new election would only end its claim. One that claims a term that was granted
 // before doesn't get it: its clock may be far behind, and it may not know.
-func (m *Machine) leaveTo(claim *election.Message) {
+func (m *Machine) deferTo(claim *election.Message) {
 	if !claim.Hold.Held && m.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
-		m.campaignAt = max(m.campaignAt, m.now+m.patience()+m.stagger())
+		m.campaignAt = max(m.campaignAt, m.now+m.claimTimeout()+m.campaignDelay())
 	}
 }
 
@@ -60,86 +60,86 @@ func requestOf(msg *election.Message) grants.Request {
 	}
 }
 
-func (m *Machine) answer(kind election.Kind, r grants.Request, term election.Term, out *election.Output) {
+func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election.Term, out *election.Output) {
 	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term}
 	answer.Hold = election.Hold{
-		Sent: r.Sent, Asker: r.Life, Version: m.ledger.Adopted(m.roster.Version, m.now),
-		Bar: m.ledger.BarFor(r.Holder, r.Term), Ready: m.ready(),
+		Sent: r.Sent, RequesterLife: r.Life, Version: m.ledger.ReportedVersion(m.roster.Version, m.now),
+		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(),
 	}
 	out.Send = append(out.Send, answer)
 }
 
-// grantWaiting grants the request that was kept for later.
-func (m *Machine) grantWaiting(out *election.Output) {
-	r := m.ledger.Waiting()
-	if m.roster.Priority(r.ID) == 0 || m.ledger.Ask(r, m.roster.Version, m.now) != grants.Granted {
+// grantPending grants the request that was kept for later.
+func (m *Machine) grantPending(out *election.Output) {
+	r := m.ledger.Pending()
+	if m.roster.Priority(r.ID) == 0 || m.ledger.Handle(r, m.roster.Version, m.now) != grants.Granted {
 		m.ledger.ProcessEnded(r.Holder, m.now)
 		return
 	}
 	if r.ID == m.cfg.Self {
 		if m.role != follower && r.Term == m.term {
 			m.support.Add(r.ID, r.Sent)
-			m.secure(out)
+			m.acquireIfGranted(out)
 		}
 		return
 	}
-	m.answer(election.Grant, r, r.Term, out)
+	m.sendAnswer(election.Grant, r, r.Term, out)
 }
 
 // follow takes notice of a process that holds the office.
 func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	id, term := msg.From, msg.Term
-	if m.role >= holding {
+	if m.role >= holder {
 		if term < m.term || term == m.term && m.roster.Outranks(m.cfg.Self, id) {
 			out.Emit(election.Outdated, term, id)
 			return // Available, after a partition: the other one will hear of us
 		}
-		m.lose(out)
+		m.loseTenure(out)
 	}
 	switch {
-	case term < m.leaderTerm:
+	case term < m.coordinatorTerm:
 		out.Emit(election.Outdated, term, id)
 		return
-	case term == m.leaderTerm && m.leader != election.None && m.leader != id && !m.roster.Outranks(id, m.leader):
+	case term == m.coordinatorTerm && m.coordinator != election.None && m.coordinator != id && !m.roster.Outranks(id, m.coordinator):
 		return
 	}
-	if m.role == claiming {
-		m.abandon(out)
+	if m.role == candidate {
+		m.abandonClaim(out)
 	}
 	m.campaignAt = election.Never
-	if m.leader != id || m.leaderTerm != term {
-		m.succeeded(id, out)
-		m.leader, m.leaderTerm, m.dead, m.heir = id, term, election.None, false
-		m.readmit(out)
+	if m.coordinator != id || m.coordinatorTerm != term {
+		m.recordSuccession(id, out)
+		m.coordinator, m.coordinatorTerm, m.deadCoordinator, m.namedSuccessor = id, term, election.None, false
+		m.readmitAll(out)
 		m.peers[id].notBefore = 0
 		out.Emit(election.Recognized, term, id)
-		m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
-		m.watch()
+		m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
+		m.updateWatch()
 	}
-	m.shareAbsent(msg.List, out)
+	m.applyAbsent(msg.List, out)
 }
 
 // succeeded notes that by holds the office. Whoever held it before and hasn't
 // resigned is believed dead, until it is heard of.
-func (m *Machine) succeeded(by election.ID, out *election.Output) {
-	before := m.leader
-	m.leader = by
-	if before == election.None || before == by || before == m.cfg.Self || m.peers[before].resigned >= m.leaderTerm {
+func (m *Machine) recordSuccession(by election.ID, out *election.Output) {
+	before := m.coordinator
+	m.coordinator = by
+	if before == election.None || before == by || before == m.cfg.Self || m.peers[before].resignedTerm >= m.coordinatorTerm {
 		return
 	}
 	m.suspect(before, out)
 }
 
-// shareAbsent takes over whom the coordinator believes dead, and who doesn't
+// applyAbsent takes over whom the coordinator believes dead, and who doesn't
 // stand: see absent.
-func (m *Machine) shareAbsent(absent []election.ID, out *election.Output) {
+func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 	dead, away := absent, []election.ID(nil)
 	if i := slices.Index(absent, election.None); i >= 0 {
 		dead, away = absent[:i], absent[i+1:]
 	}
 	for id := range m.peers {
-		if id := election.ID(id); id != m.leader && id != m.cfg.Self {
-			m.peers[id].away = election.IDs(away).Has(id)
+		if id := election.ID(id); id != m.coordinator && id != m.cfg.Self {
+			m.peers[id].ineligible = election.IDs(away).Has(id)
 		}
 	}
 	if len(dead) == 0 && len(m.detector.All()) == 0 {
@@ -148,11 +148,11 @@ func (m *Machine) shareAbsent(absent []election.ID, out *election.Output) {
 	suspects := election.IDs(dead)
 	for _, id := range m.detector.All().Clone() {
 		if !suspects.Has(id) {
-			m.alive(id, out)
+			m.markAlive(id, out)
 		}
 	}
 	for _, id := range dead {
-		if id != m.cfg.Self && id != m.leader && m.roster.Has(id) {
+		if id != m.cfg.Self && id != m.coordinator && m.roster.Has(id) {
 			m.suspect(id, out)
 		}
 	}
@@ -160,122 +160,122 @@ func (m *Machine) shareAbsent(absent []election.ID, out *election.Output) {
 
 // watch has the detector look after those from whom this process must hear: a
 // follower from its coordinator, everyone else from all.
-func (m *Machine) watch() {
-	if m.role == follower && m.leader != election.None {
-		m.detector.Unwatch(m.cfg.Patience)
-		m.detector.Watch(m.leader, m.now)
-		m.hailAt = election.Never
-		if m.waitsAbove() {
-			m.hailAt = m.now
+func (m *Machine) updateWatch() {
+	if m.role == follower && m.coordinator != election.None {
+		m.detector.Unwatch(m.cfg.SuspicionTimeout)
+		m.detector.Watch(m.coordinator, m.now)
+		m.probeAt = election.Never
+		if m.mayTakeOver() {
+			m.probeAt = m.now
 		}
 		return
 	}
-	m.detector.Unwatch(m.vacantPatience())
+	m.detector.Unwatch(m.probeTimeout())
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self {
 			m.detector.Watch(id, m.now)
 		}
 	})
-	m.hailAt = m.now + m.cfg.Heartbeat
+	m.probeAt = m.now + m.cfg.Heartbeat
 }
 
-// hailsMax bounds how many others a process hails at a time. If everyone hailed
+// maxProbesPerTurn bounds how many others a process hails at a time. If everyone hailed
 // everyone in a large group, the hails would take all the time in which somebody
 // could be elected: a hundred processes would send a hundred thousand a second.
-const hailsMax = 16
+const maxProbesPerTurn = 16
 
 // turns is in how many parts the others are hailed, one with each heartbeat.
-func (m *Machine) turns() int { return 1 + (m.roster.Len()-2)/hailsMax }
+func (m *Machine) probeTurns() int { return 1 + (m.roster.Len()-2)/maxProbesPerTurn }
 
-// vacantPatience is the silence after which a process is suspected that is
+// probeTimeout is the silence after which a process is suspected that is
 // heard of by its hails: as long as ever in a group that is hailed at once.
-func (m *Machine) vacantPatience() election.Tick {
+func (m *Machine) probeTimeout() election.Tick {
 	if m.role == follower {
-		return m.cfg.Patience * election.Tick(m.turns())
+		return m.cfg.SuspicionTimeout * election.Tick(m.probeTurns())
 	}
-	return m.cfg.Patience // It answers the BEATs of this one.
+	return m.cfg.SuspicionTimeout // It answers the BEATs of this one.
 }
 
 // hail lets everyone know that this process lives, while there is no
 // coordinator that would tell them: so the dead are found, and processes that
 // suspect each other don't wait for each other's signs of life for ever. A
 // process that waits to take over finds out whom it reaches.
-func (m *Machine) hail(out *election.Output) {
-	m.hailAt = election.Never
-	if m.role != follower || m.leader != election.None && !m.waitsAbove() {
+func (m *Machine) probe(out *election.Output) {
+	m.probeAt = election.Never
+	if m.role != follower || m.coordinator != election.None && !m.mayTakeOver() {
 		return
 	}
-	m.hailAt = m.now + m.cfg.Heartbeat
-	turns := m.turns()
-	m.turn = (m.turn + 1) % turns
+	m.probeAt = m.now + m.cfg.Heartbeat
+	turns := m.probeTurns()
+	m.probeTurn = (m.probeTurn + 1) % turns
 	m.eachMember(func(id election.ID) {
-		if id != m.cfg.Self && int(id)%turns == m.turn {
-			out.Send = append(out.Send, election.Message{Kind: election.Probe, From: m.cfg.Self, To: id, Term: m.leaderTerm})
+		if id != m.cfg.Self && int(id)%turns == m.probeTurn {
+			out.Send = append(out.Send, election.Message{Kind: election.Probe, From: m.cfg.Self, To: id, Term: m.coordinatorTerm})
 		}
 	})
 }
 
 // hailed answers a hail, unless this process hails by itself.
-func (m *Machine) hailed(msg *election.Message, out *election.Output) {
-	if msg.Hold.Held || m.leader == election.None {
+func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
+	if msg.Hold.Held || m.coordinator == election.None {
 		return
 	}
-	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.leaderTerm}
+	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm}
 	answer.Hold.Held = true
 	out.Send = append(out.Send, answer)
 }
 
 // alive notes a sign of life.
-func (m *Machine) alive(id election.ID, out *election.Output) {
-	if m.detector.Heard(id, m.now) {
-		if m.dead == id {
-			m.dead = election.None
+func (m *Machine) markAlive(id election.ID, out *election.Output) {
+	if m.detector.Observe(id, m.now) {
+		if m.deadCoordinator == id {
+			m.deadCoordinator = election.None
 		}
-		m.innerStep(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
+		m.stepInner(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
 	}
 }
 
 // present takes notice of whether the sender stands.
-func (m *Machine) present(msg *election.Message, out *election.Output) {
+func (m *Machine) recordEligibility(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
-	p.away = msg.Hold.Ineligible
-	if p.passed && !p.away {
-		m.readmitOne(msg.From, out)
+	p.ineligible = msg.Hold.Ineligible
+	if p.skipped && !p.ineligible {
+		m.readmit(msg.From, out)
 	}
 }
 
-// passOver keeps the election inside from waiting for the answers of those who
+// skipIneligible keeps the election inside from waiting for the answers of those who
 // live, but don't stand. A ring waits for nobody's, and still goes through them.
-func (m *Machine) passOver(out *election.Output) {
+func (m *Machine) skipIneligible(out *election.Output) {
 	for id := range m.peers {
-		if p := &m.peers[id]; p.away && !p.passed && m.roster.Has(election.ID(id)) {
-			p.passed = true
-			m.pretend(election.Suspect, election.ID(id), out)
+		if p := &m.peers[id]; p.ineligible && !p.skipped && m.roster.Has(election.ID(id)) {
+			p.skipped = true
+			m.stepInnerQuietly(election.Suspect, election.ID(id), out)
 		}
 	}
 }
 
 // readmit ends that: there is a coordinator.
-func (m *Machine) readmit(out *election.Output) {
+func (m *Machine) readmitAll(out *election.Output) {
 	for id := range m.peers {
-		if m.peers[id].passed {
-			m.readmitOne(election.ID(id), out)
+		if m.peers[id].skipped {
+			m.readmit(election.ID(id), out)
 		}
 	}
 }
 
-func (m *Machine) readmitOne(id election.ID, out *election.Output) {
-	m.peers[id].passed = false
+func (m *Machine) readmit(id election.ID, out *election.Output) {
+	m.peers[id].skipped = false
 	if !m.detector.Suspects(id) {
-		m.pretend(election.Restore, id, out)
+		m.stepInnerQuietly(election.Restore, id, out)
 	}
 }
 
 // pretend tells the election inside that a process has died or is back, and
 // nobody else: that is not what has happened.
-func (m *Machine) pretend(kind election.InputKind, id election.ID, out *election.Output) {
+func (m *Machine) stepInnerQuietly(kind election.InputKind, id election.ID, out *election.Output) {
 	told := len(out.Events)
-	m.innerStep(election.Input{Kind: kind, Ineligible: true, Now: m.now, Peer: id}, out)
+	m.stepInner(election.Input{Kind: kind, Ineligible: true, Now: m.now, Peer: id}, out)
 	kept := out.Events[:told]
 	for _, e := range out.Events[told:] {
 		if e.Peer != id || e.Kind != election.MarkedCrashed && e.Kind != election.MarkedNormal {
@@ -287,27 +287,27 @@ func (m *Machine) pretend(kind election.InputKind, id election.ID, out *election
 
 // suspect notes that a process is believed dead.
 func (m *Machine) suspect(id election.ID, out *election.Output) {
-	if id == m.cfg.Self || !m.known(id) {
+	if id == m.cfg.Self || !m.isMember(id) {
 		out.Emit(election.Refused, 0, id)
 		return
 	}
 	if m.detector.Suspect(id) {
-		m.silent(id, out)
+		m.handleSuspicion(id, out)
 	}
 }
 
 // silent acts on a suspicion.
-func (m *Machine) silent(id election.ID, out *election.Output) {
-	m.peers[id].standing = false
-	m.innerStep(election.Input{Kind: election.Suspect, Now: m.now, Peer: id}, out)
-	if id == m.leader {
-		m.leaderLost(id, out)
+func (m *Machine) handleSuspicion(id election.ID, out *election.Output) {
+	m.peers[id].ready = false
+	m.stepInner(election.Input{Kind: election.Suspect, Now: m.now, Peer: id}, out)
+	if id == m.coordinator {
+		m.coordinatorLost(id, out)
 	}
 }
 
 // gone notes that one life of a process has ended for sure.
-func (m *Machine) gone(id election.ID, life uint32, out *election.Output) {
-	if id == m.cfg.Self || !m.known(id) {
+func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output) {
+	if id == m.cfg.Self || !m.isMember(id) {
 		out.Emit(election.Refused, 0, id)
 		return
 	}
@@ -319,37 +319,37 @@ func (m *Machine) gone(id election.ID, life uint32, out *election.Output) {
 	}
 }
 
-// leaderLost leaves the office vacant. A process that the election inside has
+// coordinatorLost leaves the office vacant. A process that the election inside has
 // found to be the next claims it; the others wait for their turn.
-func (m *Machine) leaderLost(dead election.ID, out *election.Output) {
-	m.leader, m.dead, m.heir = election.None, dead, false
-	m.passOver(out)
-	m.watch()
-	m.innerStep(election.Input{Kind: election.Follow, Now: m.now, Term: m.leaderTerm}, out)
+func (m *Machine) coordinatorLost(dead election.ID, out *election.Output) {
+	m.coordinator, m.deadCoordinator, m.namedSuccessor = election.None, dead, false
+	m.skipIneligible(out)
+	m.updateWatch()
+	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Term: m.coordinatorTerm}, out)
 	if m.role == follower {
-		m.campaignAt = m.now + m.stagger()
+		m.campaignAt = m.now + m.campaignDelay()
 	}
 }
 
 // resigned frees what was granted to a process that gave up its claim or its
 // office, and makes room for its successor.
-func (m *Machine) resigned(msg *election.Message, out *election.Output) {
-	m.seen = max(m.seen, msg.Term)
+func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
+	m.highestTerm = max(m.highestTerm, msg.Term)
 	p := &m.peers[msg.From]
 	if p.resignedLife != msg.Hold.Life {
-		p.resignedLife, p.resigned = msg.Hold.Life, 0
+		p.resignedLife, p.resignedTerm = msg.Hold.Life, 0
 	}
-	p.resigned = max(p.resigned, msg.Term)
+	p.resignedTerm = max(p.resignedTerm, msg.Term)
 	m.ledger.Release(grants.Holder{ID: msg.From, Life: msg.Hold.Life}, msg.Term, m.now)
-	if m.leader != msg.From || m.leaderTerm > msg.Term {
+	if m.coordinator != msg.From || m.coordinatorTerm > msg.Term {
 		return
 	}
-	m.leaderLost(election.None, out)
+	m.coordinatorLost(election.None, out)
 	switch heir := msg.Subject; {
 	case m.role != follower || heir == election.None:
 	case heir == m.cfg.Self:
-		m.campaignAt, m.heir = m.now, true
-	case m.known(heir) && !m.detector.Suspects(heir):
+		m.campaignAt, m.namedSuccessor = m.now, true
+	case m.isMember(heir) && !m.detector.Suspects(heir):
 		m.campaignAt += m.cfg.Stagger // it may be of lower rank, and comes first all the same
 	}
 }

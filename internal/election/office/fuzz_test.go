@@ -19,9 +19,9 @@ func fuzzMachine(f *testing.F, mode office.Mode) {
 		algorithms := catalog.All()
 		err := fuzz.Run(data, func(c election.Config, start election.Tick) (election.Machine, error) {
 			oc := office.Config{
-				Config: c, Elect: algorithms[int(inside)%len(algorithms)].New, Mode: mode,
-				Lease: 50, Heartbeat: 10, Patience: 25, Stagger: 3, Stable: 20, Drain: 7,
-				Policy: office.Policy(options % 3), Life: 1, Fresh: options&4 != 0, Start: start,
+				Config: c, NewElection: algorithms[int(inside)%len(algorithms)].New, Mode: mode,
+				Lease: 50, Heartbeat: 10, SuspicionTimeout: 25, Stagger: 3, StablePeriod: 20, DrainTimeout: 7,
+				Policy: office.Policy(options % 3), Life: 1, MemoryLost: options&4 != 0, Start: start,
 			}
 			if options&8 != 0 {
 				oc.Clock = election.TermClock{AtBoot: 5, Boot: start, TicksPerTerm: 30}

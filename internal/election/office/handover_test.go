@@ -60,7 +60,7 @@ func TestAnApplicationThatDiesWhileItStopsIsntRevivedByTheStepDown(t *testing.T)
 func TestAStepDownThatTheLeaseOvertookIsForgotten(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		roster := list(t, 1, 1, 2, 3)
-		w := settle(t, mode, 2, roster, func(c *office.Config) { c.Policy, c.Drain = office.Always, 10*lease })
+		w := settle(t, mode, 2, roster, func(c *office.Config) { c.Policy, c.DrainTimeout = office.Always, 10*lease })
 		w.all[3], w.all[2] = nil, nil
 		w.start(2, roster, nil)
 		w.pass(5 * lease)

@@ -22,7 +22,7 @@ func slow(t *testing.T, mode office.Mode) (*town, *election.Roster) {
 		}
 	}
 	for _, m := range roster.Ring() {
-		w.start(m.ID, roster, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 60, 4 })
+		w.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 60, 4 })
 	}
 	w.pass(heartbeat)
 	w.wantHolder(4)
@@ -152,8 +152,8 @@ func TestALateGrantNamesTheLifeThatAsked(t *testing.T) {
 		d.pass(2 * lease)
 		for _, m := range d.kept {
 			if m.Kind == election.Grant && m.To == 5 {
-				if m.Hold.Asker != 1 {
-					t.Errorf("the GRANT is for life %d, which didn't ask", m.Hold.Asker)
+				if m.Hold.RequesterLife != 1 {
+					t.Errorf("the GRANT is for life %d, which didn't ask", m.Hold.RequesterLife)
 				}
 				return
 			}

@@ -87,7 +87,7 @@ func TestAClaimOfATermThatAMemberGrantedUnderTheOldListIsGivenUp(t *testing.T) {
 	guarded(t, func(t *testing.T, mode office.Mode) {
 		for _, bar := range []election.Term{19, 20} {
 			d := claimantUnder(t, mode, list(t, 2, 3, 4, 5).Succeed(list(t, 1, 1, 2, 3), 0))
-			d.says(1, election.Grant, 20, election.Hold{Sent: d.at, Version: 2, Bar: bar})
+			d.says(1, election.Grant, 20, election.Hold{Sent: d.at, Version: 2, HighestGranted: bar})
 			d.says(4, election.Grant, 20, election.Hold{Sent: d.at, Version: 2})
 			if bar < 20 {
 				d.wantHolder(me)
@@ -130,7 +130,7 @@ func TestATenureExceedsAllThatDepartedMembersMayHaveGranted(t *testing.T) {
 	first, alone := list(t, 1, 1, 2, me), list(t, 2, me)
 	departed := alone.Succeed(first, 0, 1, 2)
 	before := func(c *office.Config) {
-		c.Fresh, c.Clock = false, election.TermClock{AtBoot: 50, TicksPerTerm: 10}
+		c.MemoryLost, c.Clock = false, election.TermClock{AtBoot: 50, TicksPerTerm: 10}
 	}
 	for learns, from := range map[string]*election.Roster{
 		"from the list that it starts with":      departed,

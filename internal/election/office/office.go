@@ -12,9 +12,9 @@ const (
 	// follower: someone else leads, or nobody.
 	follower role = iota
 	// claiming: this process has won an election and asks for grants.
-	claiming
+	candidate
 	// holding: it is the coordinator.
-	holding
+	holder
 	// draining: it still is; its application is stopping for a successor.
 	draining
 )
@@ -25,38 +25,38 @@ const (
 // tenth of a second; too little to use the terms up, or to keep others from
 // campaigning for long.
 const (
-	ahead  election.Term = 2
-	absurd election.Term = 600
+	maxTermsAhead        election.Term = 2
+	maxMessageTermsAhead election.Term = 600
 )
 
-// roundsMax bounds how often in one step a timer can make another one due.
-const roundsMax = 8
+// maxTimerRounds bounds how often in one step a timer can make another one due.
+const maxTimerRounds = 8
 
 // peer is what is known of another process.
 type peer struct {
 	life uint32
 	// resigned is the last term that it gave up, in its life resignedLife.
-	resigned     election.Term
+	resignedTerm election.Term
 	resignedLife uint32
-	// standing: it could take the office, since standingSince.
-	standing      bool
-	standingSince election.Tick
-	// heardUntil is until when the last message from it counts as a sign of life.
-	heardUntil election.Tick
+	// standing: it could take the office, since readySince.
+	ready      bool
+	readySince election.Tick
+	// aliveUntil is until when the last message from it counts as a sign of life.
+	aliveUntil election.Tick
 	// barred: it refused the present claim for good.
-	barred bool
+	refusedClaim bool
 	// away: it doesn't stand, as it says itself or as the coordinator said.
-	away bool
+	ineligible bool
 	// passed: the election inside was told to pass it over, because it is away.
-	passed bool
+	skipped bool
 	// notBefore is when the office may be handed to it again, after it didn't
 	// take it.
 	notBefore election.Tick
 }
 
-// gaveUp reports whether the sender of a BEAT has given up its term since.
-func (p *peer) gaveUp(beat *election.Message) bool {
-	return beat.Hold.Life == p.resignedLife && beat.Term <= p.resigned
+// hasResigned reports whether the sender of a BEAT has given up its term since.
+func (p *peer) hasResigned(beat *election.Message) bool {
+	return beat.Hold.Life == p.resignedLife && beat.Term <= p.resignedTerm
 }
 
 // Machine is one process with its office.
@@ -72,13 +72,13 @@ type Machine struct {
 	ledger   grants.Ledger
 	support  grants.Support
 
-	// leader holds the office in leaderTerm, as far as is known.
-	leader     election.ID
-	leaderTerm election.Term
+	// leader holds the office in coordinatorTerm, as far as is known.
+	coordinator     election.ID
+	coordinatorTerm election.Term
 	// seen is the highest term of any message.
-	seen election.Term
+	highestTerm election.Term
 	// won is the last term of the election inside that has been acted on.
-	won election.Term
+	wonTerm election.Term
 
 	// term and token are those of the claim or the tenure.
 	term  election.Term
@@ -87,35 +87,35 @@ type Machine struct {
 	successor election.ID
 
 	// dead is the coordinator whose end made the next election necessary.
-	dead election.ID
+	deadCoordinator election.ID
 
 	// The deadlines, Never when not set.
-	campaignAt election.Tick
-	beatAt     election.Tick
-	claimUntil election.Tick
-	drainUntil election.Tick
-	handOverAt election.Tick
-	standAgain election.Tick
-	hailAt     election.Tick
+	campaignAt      election.Tick
+	beatAt          election.Tick
+	claimUntil      election.Tick
+	drainUntil      election.Tick
+	handOverAt      election.Tick
+	eligibleAgainAt election.Tick
+	probeAt         election.Tick
 	// turn is which of the others were hailed last: see hail.
-	turn int
+	probeTurn int
 
 	// due is the earliest of them, and of those of the parts.
 	due election.Tick
 
 	// withdrawn: this process doesn't stand, because its application is dead, or
-	// for a while because it was asked to step down: until standAgain.
+	// for a while because it was asked to step down: until eligibleAgainAt.
 	withdrawn bool
 	appDead   bool
 	// aside: the election inside doesn't elect this process, which reaches too few.
 	aside bool
 	// leaving: the office was asked to be given up, so this process stays away
 	// from it for a while.
-	leaving bool
+	stepDownRequested bool
 	// heir: the last coordinator resigned in favour of this process, which needs
 	// no election.
-	heir    bool
-	lamport uint64
+	namedSuccessor bool
+	lamport        uint64
 }
 
 // New makes the process that c describes.
@@ -130,41 +130,41 @@ func (m *Machine) Restart(c Config) error {
 		return err
 	}
 	inner := c.Config
-	inner.Orderly = true
-	if c.Fresh {
+	inner.NoPreemption = true
+	if c.MemoryLost {
 		inner.Coordinator = election.None
 	}
-	machine, err := c.Elect(inner)
+	machine, err := c.NewElection(inner)
 	if err != nil {
 		return err
 	}
 	*m = Machine{
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
 		detector: m.detector, support: m.support, peers: m.peers[:0],
-		ledger: c.ledger(),
-		seen:   c.Term, won: c.Term,
+		ledger:      c.ledger(),
+		highestTerm: c.Term, wonTerm: c.Term,
 		campaignAt: election.Never, beatAt: election.Never, claimUntil: election.Never, drainUntil: election.Never,
-		handOverAt: election.Never, standAgain: election.Never, hailAt: election.Never,
+		handOverAt: election.Never, eligibleAgainAt: election.Never, probeAt: election.Never,
 	}
-	m.detector.Open(c.Patience)
-	m.support.Open(c.Roster, c.Lease, c.Clock.Ceiling(c.Start))
-	m.fit()
+	m.detector.Reset(c.SuspicionTimeout)
+	m.support.Reset(c.Roster, c.Lease, c.Clock.Ceiling(c.Start))
+	m.growPeers()
 	switch c.Coordinator {
 	case election.None:
-		m.campaignAt = c.Start + c.Patience + m.stagger()
+		m.campaignAt = c.Start + c.SuspicionTimeout + m.campaignDelay()
 	case c.Self:
-		m.role, m.term = claiming, c.Term
-		m.claimUntil, m.beatAt = c.Start+m.patience(), c.Start
+		m.role, m.term = candidate, c.Term
+		m.claimUntil, m.beatAt = c.Start+m.claimTimeout(), c.Start
 	default:
-		m.leader, m.leaderTerm = c.Coordinator, c.Term
+		m.coordinator, m.coordinatorTerm = c.Coordinator, c.Term
 	}
-	m.watch()
+	m.updateWatch()
 	m.due = m.nextDeadline()
 	return nil
 }
 
 // fit makes room for all who may be heard of: see known.
-func (m *Machine) fit() {
+func (m *Machine) growPeers() {
 	top := m.roster.Top()
 	if m.roster.Previous != nil {
 		top = max(top, m.roster.Previous.Top())
@@ -191,7 +191,7 @@ func (m *Machine) eachMember(visit func(election.ID)) {
 }
 
 // known reports whether id is on a list in force.
-func (m *Machine) known(id election.ID) bool {
+func (m *Machine) isMember(id election.ID) bool {
 	return m.roster.Has(id) || m.roster.Previous != nil && m.roster.Previous.Has(id)
 }
 
@@ -199,29 +199,29 @@ func (m *Machine) known(id election.ID) bool {
 func (m *Machine) Step(in election.Input, out *election.Output) {
 	m.now = max(m.now, in.Now)
 	in.Now = m.now
-	m.expire(out)
+	m.expireTenure(out)
 	sent := len(out.Send)
 	switch in.Kind {
 	case election.Receive:
 		m.receive(&in, out)
 	case election.Undelivered:
 		if in.Message.Kind.Counts() {
-			m.innerStep(in, out)
+			m.stepInner(in, out)
 		}
 	case election.Campaign:
-		if m.leader == election.None && m.role == follower {
+		if m.coordinator == election.None && m.role == follower {
 			m.campaignAt = m.now
 		}
 	case election.Suspect:
 		m.suspect(in.Peer, out)
 	case election.Ended:
-		m.gone(in.Peer, in.Life, out)
+		m.processEnded(in.Peer, in.Life, out)
 	case election.Restore:
-		m.alive(in.Peer, out)
+		m.markAlive(in.Peer, out)
 	case election.BecomeIneligible:
-		m.withdraw(out)
+		m.applicationDied(out)
 	case election.BecomeEligible:
-		m.revive(out)
+		m.applicationRecovered(out)
 	case election.Adopt:
 		m.adopt(in.Roster, out)
 	case election.StepDown:
@@ -231,14 +231,14 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 			m.resign(m.successor, out)
 		}
 	case election.Retime:
-		m.innerStep(in, out)
+		m.stepInner(in, out)
 	case election.Recover, election.Follow:
 		out.Emit(election.Refused, in.Term, in.Peer)
 	case election.TimePassed, election.NoInput:
 	}
 	m.due = m.nextDeadline()
-	for round := 0; m.now >= m.due && round < roundsMax; round++ {
-		m.timers(out)
+	for round := 0; m.now >= m.due && round < maxTimerRounds; round++ {
+		m.fireTimers(out)
 		m.due = m.nextDeadline()
 	}
 	m.stamp(out, sent)
@@ -255,8 +255,8 @@ func (m *Machine) stamp(out *election.Output, from int) {
 	}
 }
 
-// innerStep runs the election inside and acts on its outcome.
-func (m *Machine) innerStep(in election.Input, out *election.Output) {
+// stepInner runs the election inside and acts on its outcome.
+func (m *Machine) stepInner(in election.Input, out *election.Output) {
 	told := len(out.Events)
 	m.inner.Step(in, out)
 	kept := out.Events[:told]
@@ -267,13 +267,13 @@ func (m *Machine) innerStep(in election.Input, out *election.Output) {
 	}
 	out.Events = kept
 	status := m.inner.Status()
-	m.seen = max(m.seen, status.Term)
-	if status.Coordinator != m.cfg.Self || status.Term <= m.won {
+	m.highestTerm = max(m.highestTerm, status.Term)
+	if status.Coordinator != m.cfg.Self || status.Term <= m.wonTerm {
 		return
 	}
-	m.won = status.Term
-	if m.role == holding || m.role == draining {
-		m.beat(out) // it leads already; whoever doubted it should hear that
+	m.wonTerm = status.Term
+	if m.role == holder || m.role == draining {
+		m.heartbeat(out) // it leads already; whoever doubted it should hear that
 		return
 	}
 	m.claim(status.Term, out)
@@ -283,63 +283,63 @@ func (m *Machine) innerStep(in election.Input, out *election.Output) {
 func (m *Machine) receive(in *election.Input, out *election.Output) {
 	msg := &in.Message
 	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // nobody holds an office by asking itself
-	if msg.To != m.cfg.Self || own || msg.Term > m.horizon() || !m.known(msg.From) {
+	if msg.To != m.cfg.Self || own || msg.Term > m.maxAcceptableTerm() || !m.isMember(msg.From) {
 		out.Emit(election.Refused, msg.Term, msg.From)
 		return
 	}
 	m.lamport = max(m.lamport, msg.Lamport)
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
-		m.peers[msg.From].heardUntil = m.now + m.vacantPatience()
-		if msg.From != m.leader || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.leaderTerm {
-			m.alive(msg.From, out) // of the coordinator, only its BEAT says that it leads
+		m.peers[msg.From].aliveUntil = m.now + m.probeTimeout()
+		if msg.From != m.coordinator || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.coordinatorTerm {
+			m.markAlive(msg.From, out) // of the coordinator, only its BEAT says that it leads
 		}
-		m.present(msg, out)
+		m.recordEligibility(msg, out)
 	}
 	switch msg.Kind {
 	case election.Beat:
-		m.beaten(msg, out)
+		m.handleBeat(msg, out)
 	case election.Grant:
-		m.granted(msg, out)
+		m.handleGrant(msg, out)
 	case election.Deny:
-		m.denied(msg, out)
+		m.handleDeny(msg, out)
 	case election.Resigned:
-		m.resigned(msg, out)
+		m.handleResigned(msg, out)
 	case election.Probe:
-		m.hailed(msg, out)
+		m.handleProbe(msg, out)
 	default:
-		m.innerStep(*in, out)
+		m.stepInner(*in, out)
 	}
 }
 
-// innerDue is when the election inside wants a Tick. One that has run too far
+// innerDeadline is when the election inside wants a Tick. One that has run too far
 // ahead of the clock waits for it.
-func (m *Machine) innerDue() election.Tick {
-	return max(m.inner.Deadline(), m.cfg.Clock.Due(m.seen-min(m.seen, ahead)))
+func (m *Machine) innerDeadline() election.Tick {
+	return max(m.inner.Deadline(), m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxTermsAhead)))
 }
 
 // horizon is the highest term that makes sense now.
-func (m *Machine) horizon() election.Term {
-	return min(election.MaxTerm, m.cfg.Clock.Ceiling(m.now)+absurd)
+func (m *Machine) maxAcceptableTerm() election.Term {
+	return min(election.MaxTerm, m.cfg.Clock.Ceiling(m.now)+maxMessageTermsAhead)
 }
 
 // timers acts on every deadline that has come.
-func (m *Machine) timers(out *election.Output) {
+func (m *Machine) fireTimers(out *election.Output) {
 	for id := m.detector.Overdue(m.now); id != election.None; id = m.detector.Overdue(m.now) {
-		m.silent(id, out)
+		m.handleSuspicion(id, out)
 	}
-	if m.now >= m.innerDue() {
-		m.innerStep(election.Input{Kind: election.TimePassed, Now: m.now}, out)
+	if m.now >= m.innerDeadline() {
+		m.stepInner(election.Input{Kind: election.TimePassed, Now: m.now}, out)
 	}
-	if m.now >= m.standAgain {
-		m.standAgain = election.Never
-		m.stand(out)
+	if m.now >= m.eligibleAgainAt {
+		m.eligibleAgainAt = election.Never
+		m.becomeEligible(out)
 	}
-	if m.now >= m.ledger.Due() {
-		m.grantWaiting(out)
+	if m.now >= m.ledger.PendingDue() {
+		m.grantPending(out)
 	}
 	if m.now >= m.claimUntil {
-		m.giveUp(out)
+		m.claimTimedOut(out)
 	}
 	if m.now >= m.drainUntil {
 		m.resign(m.successor, out)
@@ -348,12 +348,12 @@ func (m *Machine) timers(out *election.Output) {
 		m.considerHandOver(out)
 	}
 	if m.now >= m.beatAt {
-		m.beat(out)
+		m.heartbeat(out)
 	}
-	if m.now >= m.hailAt {
-		m.hail(out)
+	if m.now >= m.probeAt {
+		m.probe(out)
 	}
-	m.standIfUseful(out)
+	m.updateReachability(out)
 	if m.now >= m.campaignAt {
 		m.campaign(out)
 	}
@@ -363,9 +363,9 @@ func (m *Machine) timers(out *election.Output) {
 func (m *Machine) Deadline() election.Tick { return m.due }
 
 func (m *Machine) nextDeadline() election.Tick {
-	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain, m.hailAt)
-	due = min(due, m.innerDue(), m.detector.Deadline(), m.ledger.Due())
-	if m.role >= holding && m.cfg.Mode != Available {
+	due := min(m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.eligibleAgainAt, m.probeAt)
+	due = min(due, m.innerDeadline(), m.detector.Deadline(), m.ledger.PendingDue())
+	if m.role >= holder && m.cfg.Mode != Available {
 		due = min(due, m.support.Until())
 	}
 	return due

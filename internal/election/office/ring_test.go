@@ -26,7 +26,7 @@ func TestAnApplicationThatDiedBesideItsAgentKeepsTheRingWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			guarded(t, func(t *testing.T, mode office.Mode) {
-				w := settle(t, mode, 5, list(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.Elect = ring.New })
+				w := settle(t, mode, 5, list(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.NewElection = ring.New })
 				w.tell(4, election.Input{Kind: election.BecomeIneligible})
 				w.pass(3 * heartbeat)
 				sent := map[election.Kind]int{}

@@ -20,34 +20,34 @@ func (m *Machine) Clone() election.Machine {
 func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = append(b, byte(m.role))
 	for _, at := range [...]election.Tick{
-		m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.standAgain, m.hailAt,
+		m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.eligibleAgainAt, m.probeAt,
 	} {
 		b = election.AppendMoment(b, at, now)
 	}
 	for _, n := range [...]uint64{
-		uint64(m.leader), uint64(m.leaderTerm), uint64(m.seen), uint64(m.won), uint64(m.term), uint64(m.token),
-		uint64(m.successor), uint64(m.dead), uint64(m.roster.Version), uint64(m.cfg.Life),
+		uint64(m.coordinator), uint64(m.coordinatorTerm), uint64(m.highestTerm), uint64(m.wonTerm), uint64(m.term), uint64(m.token),
+		uint64(m.successor), uint64(m.deadCoordinator), uint64(m.roster.Version), uint64(m.cfg.Life),
 	} {
 		b = election.AppendNumber(b, n)
 	}
-	b = election.AppendNumber(b, uint64(m.turn))
+	b = election.AppendNumber(b, uint64(m.probeTurn))
 	b = election.AppendFlag(b, m.withdrawn)
 	b = election.AppendFlag(b, m.appDead)
-	b = election.AppendFlag(b, m.leaving)
+	b = election.AppendFlag(b, m.stepDownRequested)
 	b = election.AppendFlag(b, m.aside)
-	b = election.AppendFlag(b, m.heir)
+	b = election.AppendFlag(b, m.namedSuccessor)
 	for i := range m.peers {
 		p := &m.peers[i]
 		b = election.AppendNumber(b, uint64(p.life))
-		b = election.AppendNumber(b, uint64(p.resigned))
+		b = election.AppendNumber(b, uint64(p.resignedTerm))
 		b = election.AppendNumber(b, uint64(p.resignedLife))
-		b = election.AppendMoment(b, p.heardUntil, now)
-		b = election.AppendFlag(b, p.standing)
-		b = election.AppendFlag(b, p.barred)
-		b = election.AppendFlag(b, p.away)
-		b = election.AppendFlag(b, p.passed)
-		if p.standing {
-			b = election.AppendNumber(b, uint64(min(now-p.standingSince, m.cfg.Stable)))
+		b = election.AppendMoment(b, p.aliveUntil, now)
+		b = election.AppendFlag(b, p.ready)
+		b = election.AppendFlag(b, p.refusedClaim)
+		b = election.AppendFlag(b, p.ineligible)
+		b = election.AppendFlag(b, p.skipped)
+		if p.ready {
+			b = election.AppendNumber(b, uint64(min(now-p.readySince, m.cfg.StablePeriod)))
 		}
 		b = election.AppendMoment(b, p.notBefore, now)
 	}

@@ -4,9 +4,9 @@ import "github.com/conclave-dev/conclave/internal/election"
 
 // Status says what the process knows: who holds the office, not who won.
 func (m *Machine) Status() election.Status {
-	s := election.Status{Coordinator: m.leader, Term: m.leaderTerm}
-	s.Electing = m.role == claiming || m.leader == election.None
-	if m.role >= holding {
+	s := election.Status{Coordinator: m.coordinator, Term: m.coordinatorTerm}
+	s.Electing = m.role == candidate || m.coordinator == election.None
+	if m.role >= holder {
 		s.Token, s.Until = m.token, m.until()
 	}
 	return s
@@ -33,7 +33,7 @@ func (m *Machine) Rows(rows []election.Row) []election.Row {
 	for i := range rows[from:] {
 		row := &rows[from+i]
 		switch {
-		case row.ID == m.leader:
+		case row.ID == m.coordinator:
 			row.Status = election.Coordinating
 		case m.detector.Suspects(row.ID):
 			row.Status = election.Crashed

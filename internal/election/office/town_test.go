@@ -74,7 +74,7 @@ func settle(
 func (w *town) agree(leader election.ID, roster *election.Roster) {
 	w.t.Helper()
 	for _, m := range roster.Ring() {
-		w.start(m.ID, roster, func(c *office.Config) { c.Fresh, c.Term, c.Coordinator = false, 1, leader })
+		w.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, leader })
 	}
 	w.pass(1)
 }
@@ -88,9 +88,9 @@ func (w *town) start(id election.ID, roster *election.Roster, tune func(*office.
 		w.t.Fatal(err)
 	}
 	c := office.Config{
-		Config: election.Config{Self: id, Roster: roster, Timing: election.DefaultTiming(1, 0)},
-		Elect:  bully.New, Mode: w.mode, Lease: lease, Heartbeat: heartbeat, Patience: patience, Stagger: stagger,
-		Policy: office.NeverPreempt, Stable: stable, Drain: drain, Life: w.lives[id], Fresh: true, Start: w.at,
+		Config:      election.Config{Self: id, Roster: roster, Timing: election.DefaultTiming(1, 0)},
+		NewElection: bully.New, Mode: w.mode, Lease: lease, Heartbeat: heartbeat, SuspicionTimeout: patience, Stagger: stagger,
+		Policy: office.NeverPreempt, StablePeriod: stable, DrainTimeout: drain, Life: w.lives[id], MemoryLost: true, Start: w.at,
 	}
 	if w.tuned != nil {
 		w.tuned(&c)

@@ -21,7 +21,7 @@ type Machine struct {
 	active election.IDs
 	// inquiring until Due, with least as the lowest term to use afterwards.
 	inquiring bool
-	least     election.Term
+	minTerm   election.Term
 }
 
 // New makes the process that c describes.
@@ -38,7 +38,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
 		if in.Now >= m.Due {
-			m.start(m.Again(in.Now), out)
+			m.start(m.RestartInput(in.Now), out)
 		}
 	case election.Receive:
 		m.receive(&in.Message, in.Now, out)
@@ -47,45 +47,45 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	case election.Recover:
 		m.inquire(in, out)
 	default:
-		m.NoteRing(&in, out)
+		m.HandleRing(&in, out)
 	}
 }
 
 func (m *Machine) start(in election.Input, out *election.Output) {
 	m.inquiring = false
-	in.Term = max(in.Term, m.least)
+	in.Term = max(in.Term, m.minTerm)
 	if m.Begin(&in, out) {
-		m.putOwn(out)
+		m.sendOwn(out)
 	}
 }
 
-// putOwn creates the active list and sends the process's own number round.
-func (m *Machine) putOwn(out *election.Output) {
-	m.Own = m.Term
+// sendOwn creates the active list and sends the process's own number round.
+func (m *Machine) sendOwn(out *election.Output) {
+	m.OwnTerm = m.Term
 	m.active = append(m.active[:0], m.Self)
-	m.Pass(out, election.Message{Kind: election.Elect, Term: m.Term, Origin: m.Self, Subject: m.Self})
+	m.Forward(out, election.Message{Kind: election.Elect, Term: m.Term, Origin: m.Self, Subject: m.Self})
 }
 
 // inquire asks who leads: the recovery of seed 002.
 func (m *Machine) inquire(in election.Input, out *election.Output) {
-	m.inquiring, m.least, m.Due = true, in.Term, in.Now+m.Round()
-	m.Pass(out, election.Message{Kind: election.Inquiry, Term: m.Term, Origin: m.Self, Subject: m.Self})
+	m.inquiring, m.minTerm, m.Due = true, in.Term, in.Now+m.Round()
+	m.Forward(out, election.Message{Kind: election.Inquiry, Term: m.Term, Origin: m.Self, Subject: m.Self})
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
 	if msg.Kind == election.Inquiry || msg.Kind == election.Reply {
 		if m.Accept(msg, out) {
-			m.recovery(msg, now, out) // whoever recovers may know any term, or none
+			m.handleRecovery(msg, now, out) // whoever recovers may know any term, or none
 		}
 		return
 	}
-	if !m.Hear(msg, out) {
+	if !m.AcceptCurrent(msg, out) {
 		return
 	}
-	m.Overtaken(msg, now)
+	m.ObserveTerm(msg, now)
 	switch msg.Kind {
 	case election.Elect:
-		m.passing(msg, now, out)
+		m.handleElect(msg, now, out)
 	case election.Stale:
 	default:
 		out.Emit(election.Refused, msg.Term, msg.From)
@@ -95,72 +95,72 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 // passing takes a number onto the active list. The process's own goes out
 // first: the other order would bring an initiator's number back to it before
 // anybody else's.
-func (m *Machine) passing(msg *election.Message, now election.Tick, out *election.Output) {
+func (m *Machine) handleElect(msg *election.Message, now election.Tick, out *election.Output) {
 	if msg.Origin == m.Self {
 		m.complete(out)
 		return
 	}
-	if m.Eligible() && m.Own != m.Term {
-		m.putOwn(out)
-		m.Join(m.Dead, now)
+	if m.Eligible() && m.OwnTerm != m.Term {
+		m.sendOwn(out)
+		m.WaitForOutcome(m.DeadCoordinator, now)
 	}
-	if m.Own == m.Term && m.Roster.Has(msg.Origin) {
+	if m.OwnTerm == m.Term && m.Roster.Has(msg.Origin) {
 		m.active.Add(msg.Origin)
-		if m.Knows(m.Term) && m.Roster.Outranks(msg.Origin, m.Leader) {
+		if m.KnowsCoordinatorOf(m.Term) && m.Roster.Outranks(msg.Origin, m.Coordinator) {
 			m.complete(out) // it took a detour round a failure
 		}
 	}
-	m.Pass(out, *msg)
+	m.Forward(out, *msg)
 }
 
 // complete works the coordinator out of the list; nothing is announced.
 func (m *Machine) complete(out *election.Output) {
-	if m.Own != m.Term {
+	if m.OwnTerm != m.Term {
 		return
 	}
 	high := m.Roster.HighestOf(m.Self, m.active)
-	m.Result(high, m.Term, out)
+	m.RecordOutcome(high, m.Term, out)
 }
 
 // recovery handles the messages of a process that asks who leads.
-func (m *Machine) recovery(msg *election.Message, now election.Tick, out *election.Output) {
+func (m *Machine) handleRecovery(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case !m.Roster.Has(msg.Origin):
 		out.Emit(election.Refused, msg.Term, msg.From)
 	case msg.Kind == election.Inquiry:
-		m.inquiry(msg, now, out)
+		m.handleInquiry(msg, now, out)
 	default:
-		m.reply(msg, now, out)
+		m.handleReply(msg, now, out)
 	}
 }
 
 // inquiry is answered by the coordinator and sent on by everyone else.
-func (m *Machine) inquiry(msg *election.Message, now election.Tick, out *election.Output) {
+func (m *Machine) handleInquiry(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case msg.Origin == m.Self:
 		if m.inquiring {
-			m.start(m.Again(now), out) // it met no coordinator
+			m.start(m.RestartInput(now), out) // it met no coordinator
 		}
-	case m.Leader == m.Self:
-		m.Pass(out, election.Message{
-			Kind: election.Reply, Term: m.LeaderTerm, Origin: msg.Origin, Subject: m.Self, Hops: msg.Hops,
+	case m.Coordinator == m.Self:
+		m.Forward(out, election.Message{
+			Kind: election.Reply, Term: m.CoordinatorTerm, Origin: msg.Origin, Subject: m.Self, Hops: msg.Hops,
 		})
 	default:
-		m.Pass(out, *msg)
+		m.Forward(out, *msg)
 	}
 }
 
-func (m *Machine) reply(msg *election.Message, now election.Tick, out *election.Output) {
+func (m *Machine) handleReply(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case msg.Origin != m.Self:
-		m.Pass(out, *msg)
+		m.Forward(out, *msg)
 	case !m.inquiring:
 	case m.Eligible() && m.Roster.Outranks(m.Self, msg.Subject):
 		m.Term = max(m.Term, msg.Term)
-		m.start(m.Again(now), out)
+		m.start(m.RestartInput(now), out)
 	default:
 		m.inquiring = false
-		m.Result(msg.Subject, msg.Term, out)
+		m.RecordOutcome(msg.Subject, msg.Term, out)
 	}
 }
 
@@ -185,6 +185,6 @@ func (m *Machine) Clone() election.Machine {
 func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = m.EncodeRing(b, now)
 	b = election.AppendFlag(b, m.inquiring)
-	b = election.AppendNumber(b, uint64(m.least))
+	b = election.AppendNumber(b, uint64(m.minTerm))
 	return m.active.Encode(b)
 }

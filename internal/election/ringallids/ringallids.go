@@ -37,45 +37,45 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
 		if in.Now >= m.Due {
-			m.start(m.Again(in.Now), out)
+			m.start(m.RestartInput(in.Now), out)
 		}
 	case election.Receive:
 		m.receive(&in.Message, in.Now, out)
 	case election.Campaign, election.Recover:
 		m.start(in, out)
 	default:
-		m.NoteRing(&in, out)
+		m.HandleRing(&in, out)
 	}
 }
 
 func (m *Machine) start(in election.Input, out *election.Output) {
 	if m.Begin(&in, out) {
 		m.initiator = true
-		m.putOwn(out)
+		m.sendOwn(out)
 	}
 }
 
-// putOwn sends the process's own identifier round.
-func (m *Machine) putOwn(out *election.Output) {
-	m.Own = m.Term
+// sendOwn sends the process's own identifier round.
+func (m *Machine) sendOwn(out *election.Output) {
+	m.OwnTerm = m.Term
 	m.collected = append(m.collected[:0], m.Self)
-	m.Pass(out, election.Message{Kind: election.ElectMe, Term: m.Term, Origin: m.Self, Subject: m.Self})
+	m.Forward(out, election.Message{Kind: election.ElectMe, Term: m.Term, Origin: m.Self, Subject: m.Self})
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
-	if !m.Hear(msg, out) {
+	if !m.AcceptCurrent(msg, out) {
 		return
 	}
-	m.Overtaken(msg, now)
+	m.ObserveTerm(msg, now)
 	switch msg.Kind {
 	case election.ElectMe:
 		if msg.Origin == m.Self {
-			m.back(out)
+			m.handleOwnReturned(out)
 		} else {
-			m.passing(msg, now, out)
+			m.handleOther(msg, now, out)
 		}
 	case election.NewCoordinator:
-		m.Announced(msg, out)
+		m.HandleAnnouncement(msg, out)
 	case election.Stale:
 	default:
 		out.Emit(election.Refused, msg.Term, msg.From)
@@ -84,28 +84,28 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 
 // passing sends the process's own identifier first, where it hasn't yet, and
 // then the one that came.
-func (m *Machine) passing(msg *election.Message, now election.Tick, out *election.Output) {
-	if m.Eligible() && m.Own != m.Term {
+func (m *Machine) handleOther(msg *election.Message, now election.Tick, out *election.Output) {
+	if m.Eligible() && m.OwnTerm != m.Term {
 		m.initiator = false
-		m.putOwn(out)
-		m.Join(m.Dead, now)
+		m.sendOwn(out)
+		m.WaitForOutcome(m.DeadCoordinator, now)
 	}
-	if m.Own == m.Term && m.Roster.Has(msg.Origin) {
+	if m.OwnTerm == m.Term && m.Roster.Has(msg.Origin) {
 		m.collected.Add(msg.Origin)
 	}
-	m.Pass(out, *msg)
+	m.Forward(out, *msg)
 }
 
 // back ends the trip of the process's own identifier: all others have passed
 // before it, since links are FIFO.
-func (m *Machine) back(out *election.Output) {
-	if !m.initiator || m.Own != m.Term {
+func (m *Machine) handleOwnReturned(out *election.Output) {
+	if !m.initiator || m.OwnTerm != m.Term {
 		return
 	}
 	m.initiator = false
 	high := m.Roster.HighestOf(m.Self, m.collected)
-	m.Result(high, m.Term, out)
-	m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: high})
+	m.RecordOutcome(high, m.Term, out)
+	m.Forward(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: high})
 }
 
 // Deadline is when the election must be over.

@@ -33,38 +33,38 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
 		if in.Now >= m.Due {
-			m.start(m.Again(in.Now), out)
+			m.start(m.RestartInput(in.Now), out)
 		}
 	case election.Receive:
 		m.receive(&in.Message, in.Now, out)
 	case election.Campaign, election.Recover:
 		m.start(in, out)
 	default:
-		m.NoteRing(&in, out)
+		m.HandleRing(&in, out)
 	}
 }
 
 func (m *Machine) start(in election.Input, out *election.Output) {
 	if m.Begin(&in, out) {
-		m.putOwn(out)
+		m.sendOwn(out)
 	}
 }
 
-func (m *Machine) putOwn(out *election.Output) {
-	m.Own = m.Term
-	m.Pass(out, election.Message{Kind: election.ElectMe, Term: m.Term, Origin: m.Self, Subject: m.Self})
+func (m *Machine) sendOwn(out *election.Output) {
+	m.OwnTerm = m.Term
+	m.Forward(out, election.Message{Kind: election.ElectMe, Term: m.Term, Origin: m.Self, Subject: m.Self})
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
-	if !m.Hear(msg, out) {
+	if !m.AcceptCurrent(msg, out) {
 		return
 	}
-	m.Overtaken(msg, now)
+	m.ObserveTerm(msg, now)
 	switch msg.Kind {
 	case election.ElectMe:
 		m.compare(msg, now, out)
 	case election.NewCoordinator:
-		m.Announced(msg, out)
+		m.HandleAnnouncement(msg, out)
 	case election.Stale:
 	default:
 		out.Emit(election.Refused, msg.Term, msg.From)
@@ -76,18 +76,18 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 func (m *Machine) compare(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case msg.Origin == m.Self:
-		if m.Own != m.Term {
+		if m.OwnTerm != m.Term {
 			return
 		}
-		m.Result(m.Self, m.Term, out)
-		m.Pass(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: m.Self})
+		m.RecordOutcome(m.Self, m.Term, out)
+		m.Forward(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: m.Self})
 		return
 	case !m.Eligible() || m.Roster.Outranks(msg.Origin, m.Self):
-		m.Pass(out, *msg)
-	case m.Own != m.Term:
-		m.putOwn(out)
+		m.Forward(out, *msg)
+	case m.OwnTerm != m.Term:
+		m.sendOwn(out)
 	}
-	m.Join(m.Dead, now)
+	m.WaitForOutcome(m.DeadCoordinator, now)
 }
 
 // Deadline is when the election must be over.

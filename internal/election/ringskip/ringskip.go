@@ -37,35 +37,35 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
 		if in.Now >= m.Due {
-			m.start(m.Again(in.Now), out)
+			m.start(m.RestartInput(in.Now), out)
 		}
 	case election.Receive:
 		m.receive(&in.Message, in.Now, out)
 	case election.Campaign, election.Recover:
 		m.start(in, out)
 	default:
-		m.NoteRing(&in, out)
+		m.HandleRing(&in, out)
 	}
 }
 
 func (m *Machine) start(in election.Input, out *election.Output) {
 	if m.Begin(&in, out) {
-		m.Pass(out, election.Message{
+		m.Forward(out, election.Message{
 			Kind: election.Election, Term: m.Term, Origin: m.Self, Subject: in.Peer, List: []election.ID{m.Self},
 		})
 	}
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
-	if !m.Hear(msg, out) {
+	if !m.AcceptCurrent(msg, out) {
 		return
 	}
-	m.Overtaken(msg, now)
+	m.ObserveTerm(msg, now)
 	switch msg.Kind {
 	case election.Election:
-		m.append(msg, now, out)
+		m.appendSelf(msg, now, out)
 	case election.Coordinator:
-		m.Announced(msg, out)
+		m.HandleAnnouncement(msg, out)
 	case election.Stale:
 	default:
 		out.Emit(election.Refused, msg.Term, msg.From)
@@ -73,9 +73,9 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 }
 
 // append puts the process on the list, or closes the circle.
-func (m *Machine) append(msg *election.Message, now election.Tick, out *election.Output) {
+func (m *Machine) appendSelf(msg *election.Message, now election.Tick, out *election.Output) {
 	if slices.Contains(msg.List, m.Self) {
-		if msg.Origin == m.Self && m.Own == m.Term {
+		if msg.Origin == m.Self && m.OwnTerm == m.Term {
 			m.close(msg, out)
 		}
 		return // otherwise its origin is gone: it has been round for nothing
@@ -84,15 +84,15 @@ func (m *Machine) append(msg *election.Message, now election.Tick, out *election
 	if m.Eligible() && len(msg.List) < m.Roster.Len() {
 		next.List = append(slices.Clone(msg.List), m.Self)
 	}
-	m.Pass(out, next)
-	m.Join(msg.Subject, now)
+	m.Forward(out, next)
+	m.WaitForOutcome(msg.Subject, now)
 }
 
 // close turns the list into the announcement of the highest on it.
 func (m *Machine) close(msg *election.Message, out *election.Output) {
 	high := m.Roster.HighestOf(m.Self, msg.List)
-	m.Result(high, m.Term, out)
-	m.Pass(out, election.Message{Kind: election.Coordinator, Term: m.Term, Origin: m.Self, Subject: high})
+	m.RecordOutcome(high, m.Term, out)
+	m.Forward(out, election.Message{Kind: election.Coordinator, Term: m.Term, Origin: m.Self, Subject: high})
 }
 
 // Deadline is when the election must be over.

@@ -39,9 +39,9 @@ type Machine struct {
 	// asked is who owes an answer.
 	asked election.ID
 	// tried counts the neighbours asked for a table.
-	tried int
+	neighborsTried int
 	// least is the lowest term to use after a recovery.
-	least election.Term
+	minTerm election.Term
 	// announced is the last term in which the process announced itself.
 	announced election.Term
 }
@@ -65,15 +65,15 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	case election.Campaign:
 		m.start(in.Peer, in.Term, in.Now, out)
 	case election.Recover:
-		m.tried, m.least = 0, in.Term
+		m.neighborsTried, m.minTerm = 0, in.Term
 		m.request(in.Now, out)
 	default:
-		m.note(&in, out)
+		m.handleOther(&in, out)
 	}
 }
 
-func (m *Machine) note(in *election.Input, out *election.Output) {
-	m.Note(in, out)
+func (m *Machine) handleOther(in *election.Input, out *election.Output) {
+	m.HandleCommon(in, out)
 	switch in.Kind {
 	case election.Suspect:
 		m.table.Mark(in.Peer, in.Peer != m.Self)
@@ -81,23 +81,23 @@ func (m *Machine) note(in *election.Input, out *election.Output) {
 		m.table.Mark(in.Peer, false)
 	case election.Follow:
 		if m.Roster.Has(in.Peer) {
-			m.rest()
-			m.lead(in.Peer)
+			m.becomeIdle()
+			m.setCoordinator(in.Peer)
 		}
 	case election.Adopt:
 		m.table.Adopt(m.Roster)
 	default:
 	}
 	if m.phase != requesting && !m.Eligible() || !m.Roster.Has(m.Self) {
-		m.rest()
+		m.becomeIdle()
 	}
 }
 
 // lead makes id the coordinator in the table. Whoever outranks it has crashed as
 // far as the others can know, but not the process itself; below it, whom a
 // detector suspects has.
-func (m *Machine) lead(id election.ID) {
-	m.table.Lead(id)
+func (m *Machine) setCoordinator(id election.ID) {
+	m.table.SetCoordinator(id)
 	for _, s := range m.Suspects {
 		if s != id {
 			m.table.Mark(s, true)
@@ -112,7 +112,7 @@ func (m *Machine) lead(id election.ID) {
 func (m *Machine) start(dead election.ID, least election.Term, now election.Tick, out *election.Output) {
 	m.markCrashed(dead, out)
 	if !m.Eligible() || !m.NextTerm(least) {
-		m.rest()
+		m.becomeIdle()
 		return
 	}
 	out.Emit(election.Started, m.Term, dead)
@@ -130,21 +130,21 @@ func (m *Machine) ask(now election.Tick, out *election.Output) {
 	}
 	m.phase, m.asked, m.deadline = asking, highest, now+m.Timing.Reply
 	dead := election.None
-	if m.table.Crashed(m.Leader) {
-		dead = m.Leader
+	if m.table.Crashed(m.Coordinator) {
+		dead = m.Coordinator
 	}
 	m.Send(out, election.Message{Kind: election.Election, To: highest, Term: m.Term, Subject: dead})
 }
 
 // announce takes the office and tells everyone below that isn't CRASHED.
 func (m *Machine) announce(out *election.Output) {
-	m.tell(out, m.Roster.Ranked()[m.Roster.Rank(m.Self)+1:])
+	m.announceTo(out, m.Roster.Ranked()[m.Roster.Rank(m.Self)+1:])
 }
 
-func (m *Machine) tell(out *election.Output, whom []election.Member) {
-	m.rest()
+func (m *Machine) announceTo(out *election.Output, whom []election.Member) {
+	m.becomeIdle()
 	m.announced = m.Term
-	m.lead(m.Self)
+	m.setCoordinator(m.Self)
 	m.Recognize(m.Self, m.Term, out)
 	for _, other := range whom {
 		if other.ID != m.Self && !m.table.Crashed(other.ID) {
@@ -153,7 +153,7 @@ func (m *Machine) tell(out *election.Output, whom []election.Member) {
 	}
 }
 
-func (m *Machine) rest() { m.phase, m.deadline, m.asked = idle, election.Never, election.None }
+func (m *Machine) becomeIdle() { m.phase, m.deadline, m.asked = idle, election.Never, election.None }
 
 func (m *Machine) markCrashed(id election.ID, out *election.Output) {
 	if id != m.Self && m.table.Mark(id, true) {
@@ -182,9 +182,9 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 // request asks the next neighbour on the ring for its table, or announces when
 // nobody is left to ask.
 func (m *Machine) request(now election.Tick, out *election.Output) {
-	for m.tried < m.Roster.Len()-1 {
-		m.tried++
-		neighbour := m.Roster.After(m.Self, m.tried)
+	for m.neighborsTried < m.Roster.Len()-1 {
+		m.neighborsTried++
+		neighbour := m.Roster.After(m.Self, m.neighborsTried)
 		if neighbour == election.None || m.Suspects.Has(neighbour) {
 			continue
 		}
@@ -192,31 +192,31 @@ func (m *Machine) request(now election.Tick, out *election.Output) {
 		m.Send(out, election.Message{Kind: election.Request, To: neighbour, Term: m.Term})
 		return
 	}
-	m.start(election.None, m.least, now, out)
+	m.start(election.None, m.minTerm, now, out)
 }
 
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
 	if msg.Kind == election.Request || msg.Kind == election.Table {
 		if m.Accept(msg, out) {
-			m.recovery(msg, out) // whoever recovers may know any term, or none
+			m.handleRecovery(msg, out) // whoever recovers may know any term, or none
 		}
 		return
 	}
-	if !m.Hear(msg, out) {
+	if !m.AcceptCurrent(msg, out) {
 		return
 	}
 	if msg.Term > m.Term {
-		m.overtaken(msg, now)
+		m.observeTerm(msg, now)
 	}
 	switch msg.Kind {
 	case election.Election:
-		m.challenged(msg, out)
+		m.handleElection(msg, out)
 	case election.OK:
 		if m.phase == asking && msg.From == m.asked {
 			m.phase, m.deadline = promised, now+m.Timing.Takeover
 		}
 	case election.Coordinator:
-		m.told(msg, out)
+		m.handleCoordinator(msg, out)
 	case election.Update:
 		if m.table.Mark(msg.From, false) {
 			out.Emit(election.MarkedNormal, m.Term, msg.From)
@@ -231,11 +231,11 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 // the message only shows that there is a newer term, the election of that term is
 // given the time to end, rather than starting a yet newer one: otherwise two
 // could overtake each other for ever.
-func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
-	waits := (m.phase == asking || m.phase == promised || m.Leader == m.Self) &&
+func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
+	waits := (m.phase == asking || m.phase == promised || m.Coordinator == m.Self) &&
 		msg.Kind != election.Election && msg.Kind != election.Coordinator
 	m.Term = msg.Term
-	m.rest()
+	m.becomeIdle()
 	if waits {
 		m.phase, m.deadline = promised, now+m.Timing.Takeover
 	}
@@ -243,12 +243,12 @@ func (m *Machine) overtaken(msg *election.Message, now election.Tick) {
 
 // challenged answers ELECTION with OK and takes over, unless it has already
 // announced itself in this term or knows who did.
-func (m *Machine) challenged(msg *election.Message, out *election.Output) {
+func (m *Machine) handleElection(msg *election.Message, out *election.Output) {
 	if !m.Eligible() || !m.Roster.Outranks(m.Self, msg.From) {
 		return
 	}
 	m.Send(out, election.Message{Kind: election.OK, To: msg.From, Term: m.Term})
-	if m.announced == m.Term || m.Knows(m.Term) && m.Roster.Outranks(m.Leader, m.Self) {
+	if m.announced == m.Term || m.KnowsCoordinatorOf(m.Term) && m.Roster.Outranks(m.Coordinator, m.Self) {
 		return
 	}
 	out.Emit(election.Started, m.Term, msg.Subject)
@@ -256,37 +256,37 @@ func (m *Machine) challenged(msg *election.Message, out *election.Output) {
 }
 
 // told records the coordinator, or takes over from it if this process outranks it.
-func (m *Machine) told(msg *election.Message, out *election.Output) {
-	if m.BulliesOut(msg.From) {
+func (m *Machine) handleCoordinator(msg *election.Message, out *election.Output) {
+	if m.Preempts(msg.From) {
 		if m.NextTerm(0) {
 			out.Emit(election.Started, m.Term, msg.From)
 			m.takeOver(out)
 		}
 		return
 	}
-	if m.Knows(msg.Term) && m.Roster.Outranks(m.Leader, msg.From) {
+	if m.KnowsCoordinatorOf(msg.Term) && m.Roster.Outranks(m.Coordinator, msg.From) {
 		return
 	}
-	m.rest()
-	m.lead(msg.From)
+	m.becomeIdle()
+	m.setCoordinator(msg.From)
 	m.Recognize(msg.From, msg.Term, out)
 }
 
 // takeOver announces to all others that aren't CRASHED, whatever their rank
 // (seed 004, 4.4).
-func (m *Machine) takeOver(out *election.Output) { m.tell(out, m.Roster.Ranked()) }
+func (m *Machine) takeOver(out *election.Output) { m.announceTo(out, m.Roster.Ranked()) }
 
 // recovery handles the messages of a process that asks for the table.
-func (m *Machine) recovery(msg *election.Message, out *election.Output) {
+func (m *Machine) handleRecovery(msg *election.Message, out *election.Output) {
 	if msg.Kind == election.Request {
-		m.requested(msg, out)
+		m.handleRequest(msg, out)
 	} else {
-		m.learn(msg, out)
+		m.handleTable(msg, out)
 	}
 }
 
 // requested sends a copy of the table to a process that recovers.
-func (m *Machine) requested(msg *election.Message, out *election.Output) {
+func (m *Machine) handleRequest(msg *election.Message, out *election.Output) {
 	if m.phase == requesting {
 		return // it knows no more than the one who asks
 	}
@@ -297,11 +297,11 @@ func (m *Machine) requested(msg *election.Message, out *election.Output) {
 }
 
 // learn takes over a neighbour's table (seed 004, 4.3 and 4.4).
-func (m *Machine) learn(msg *election.Message, out *election.Output) {
+func (m *Machine) handleTable(msg *election.Message, out *election.Output) {
 	if m.phase != requesting || msg.From != m.asked {
 		return
 	}
-	m.rest()
+	m.becomeIdle()
 	m.Term = max(m.Term, msg.Term)
 	m.table.Copy(msg.Subject, msg.List)
 	leader := m.table.Coordinator()
@@ -315,7 +315,7 @@ func (m *Machine) learn(msg *election.Message, out *election.Output) {
 		}
 		return
 	}
-	if m.Eligible() && m.NextTerm(m.least) {
+	if m.Eligible() && m.NextTerm(m.minTerm) {
 		out.Emit(election.Started, m.Term, leader)
 		m.takeOver(out)
 	}
@@ -326,7 +326,7 @@ func (m *Machine) Deadline() election.Tick { return m.deadline }
 
 // Status says what the process knows.
 func (m *Machine) Status() election.Status {
-	return election.Status{Coordinator: m.Leader, Term: m.Term, Electing: m.phase != idle}
+	return election.Status{Coordinator: m.Coordinator, Term: m.Term, Electing: m.phase != idle}
 }
 
 // Rows appends the process status table.
@@ -347,7 +347,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = append(b, byte(m.phase))
 	b = election.AppendMoment(b, m.deadline, now)
 	b = election.AppendNumber(b, uint64(m.asked))
-	b = election.AppendNumber(b, uint64(m.tried))
-	b = election.AppendNumber(b, uint64(m.least))
+	b = election.AppendNumber(b, uint64(m.neighborsTried))
+	b = election.AppendNumber(b, uint64(m.minTerm))
 	return election.AppendNumber(b, uint64(m.announced))
 }

@@ -28,8 +28,8 @@ import (
 // Maker makes the Machine under test. It starts at the moment start.
 type Maker func(c election.Config, start election.Tick) (election.Machine, error)
 
-// Longest is how many inputs an ordeal has at most.
-const Longest = 256
+// MaxInputs is how many inputs an ordeal has at most.
+const MaxInputs = 256
 
 // shift is how far apart the clocks are of the two machines that must behave alike.
 const shift election.Tick = 1_000_003
@@ -37,9 +37,9 @@ const shift election.Tick = 1_000_003
 // trial is one Machine that goes through an ordeal, its twin, whose clock started
 // later, and its shadow, which came to a state that is encoded alike by another
 // input.
-type trial struct {
+type harness struct {
 	source  source
-	world   world
+	env     environment
 	machine election.Machine
 	twin    election.Machine
 	shadow  election.Machine
@@ -51,8 +51,8 @@ type trial struct {
 // Run makes a Machine and puts it through what data says. An error is a rule
 // that was broken, and the input that broke it.
 func Run(data []byte, maker Maker) error {
-	t := trial{source: source{data: data}}
-	c := t.world.found(&t.source)
+	t := harness{source: source{data: data}}
+	c := t.env.found(&t.source)
 	var err error
 	if t.machine, err = maker(c, 0); err != nil {
 		return nil //nolint:nilerr // a config that was refused can't do harm
@@ -60,11 +60,11 @@ func Run(data []byte, maker Maker) error {
 	if t.twin, err = maker(c, shift); err != nil {
 		return fmt.Errorf("refused when its clock starts at %d: %w", shift, err)
 	}
-	for range Longest {
+	for range MaxInputs {
 		if t.source.empty() {
 			return nil
 		}
-		in := t.world.input(&t.source, t.machine.Deadline())
+		in := t.env.input(&t.source, t.machine.Deadline())
 		if err := t.step(in); err != nil {
 			return fmt.Errorf("%s (%+v): %w", in.Describe(), in, err)
 		}
@@ -87,24 +87,24 @@ func Seeds() [][]byte {
 }
 
 // step lets the Machine, its copy and its twin take the same input.
-func (t *trial) step(in election.Input) error {
-	before := t.encode(t.machine, t.world.now)
+func (t *harness) step(in election.Input) error {
+	before := t.encode(t.machine, t.env.now)
 	term := t.machine.Status().Term
 	copied := t.machine.Clone()
-	if !bytes.Equal(t.encode(copied, t.world.now), before) {
+	if !bytes.Equal(t.encode(copied, t.env.now), before) {
 		return fmt.Errorf("a copy is encoded differently")
 	}
 	var out, outCopy, outTwin election.Output
 	copied.Step(deep(in), &outCopy)
-	if !bytes.Equal(t.encode(t.machine, t.world.now), before) {
+	if !bytes.Equal(t.encode(t.machine, t.env.now), before) {
 		return fmt.Errorf("stepping a copy changes the original")
 	}
 	sibling := t.machine.Clone()
-	sibling.Step(t.world.other(&t.source, deep(in)), new(election.Output))
+	sibling.Step(t.env.other(&t.source, deep(in)), new(election.Output))
 	idle := t.machine.Clone()
 	given := deep(in)
 	t.machine.Step(given, &out)
-	if !bytes.Equal(t.encode(idle, t.world.now), before) {
+	if !bytes.Equal(t.encode(idle, t.env.now), before) {
 		return fmt.Errorf("stepping the original changes its copy")
 	}
 	if err := t.alike(copied, &out, &outCopy); err != nil {
@@ -125,11 +125,11 @@ func (t *trial) step(in election.Input) error {
 }
 
 // alike compares the Machine with its copy after the same input.
-func (t *trial) alike(copied election.Machine, out, outCopy *election.Output) error {
+func (t *harness) alike(copied election.Machine, out, outCopy *election.Output) error {
 	switch {
 	case fmt.Sprint(*out) != fmt.Sprint(*outCopy):
 		return fmt.Errorf("equal inputs give different outputs:\n%+v\n%+v", *out, *outCopy)
-	case !bytes.Equal(t.encode(t.machine, t.world.now), t.encode(copied, t.world.now)):
+	case !bytes.Equal(t.encode(t.machine, t.env.now), t.encode(copied, t.env.now)):
 		return fmt.Errorf("equal inputs give different states")
 	case t.machine.Status() != copied.Status() || t.machine.Deadline() != copied.Deadline():
 		return fmt.Errorf("equal inputs give a different status or deadline")
@@ -140,7 +140,7 @@ func (t *trial) alike(copied election.Machine, out, outCopy *election.Output) er
 }
 
 // compareTwin: nothing may depend on when a process's clock started.
-func (t *trial) compareTwin(out, outTwin *election.Output) error {
+func (t *harness) compareTwin(out, outTwin *election.Output) error {
 	for i := range outTwin.Send {
 		if m := &outTwin.Send[i]; timed(m.Kind) {
 			m.Hold.Sent -= shift
@@ -149,15 +149,15 @@ func (t *trial) compareTwin(out, outTwin *election.Output) error {
 	if a, b := fmt.Sprint(*out), fmt.Sprint(*outTwin); a != b {
 		return fmt.Errorf("the output depends on when the clock started:\n%s\n%s", a, b)
 	}
-	if !bytes.Equal(t.encode(t.machine, t.world.now), t.encode(t.twin, t.world.now+shift)) {
+	if !bytes.Equal(t.encode(t.machine, t.env.now), t.encode(t.twin, t.env.now+shift)) {
 		return fmt.Errorf("the encoded state depends on when the clock started")
 	}
 	return nil
 }
 
 // cast takes a machine for the shadow, if it is encoded alike but isn't the same.
-func (t *trial) cast(sibling election.Machine) {
-	alike := bytes.Equal(t.encode(sibling, t.world.now), t.encode(t.machine, t.world.now))
+func (t *harness) cast(sibling election.Machine) {
+	alike := bytes.Equal(t.encode(sibling, t.env.now), t.encode(t.machine, t.env.now))
 	if alike && fmt.Sprintf("%+v", sibling) != fmt.Sprintf("%+v", t.machine) {
 		t.shadow = sibling
 	}
@@ -165,7 +165,7 @@ func (t *trial) cast(sibling election.Machine) {
 
 // compareShadow: what is encoded alike must do the same from then on. Only the
 // logical clocks may differ.
-func (t *trial) compareShadow(in election.Input, out *election.Output) error {
+func (t *harness) compareShadow(in election.Input, out *election.Output) error {
 	if t.shadow == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (t *trial) compareShadow(in election.Input, out *election.Output) error {
 	if a, b := timeless(out), timeless(&outShadow); a != b {
 		return fmt.Errorf("states that are encoded alike answer differently:\n%s\n%s", a, b)
 	}
-	if !bytes.Equal(t.encode(t.machine, t.world.now), t.encode(t.shadow, t.world.now)) {
+	if !bytes.Equal(t.encode(t.machine, t.env.now), t.encode(t.shadow, t.env.now)) {
 		return fmt.Errorf("states that are encoded alike go on to different ones")
 	}
 	return nil
@@ -190,8 +190,8 @@ func timeless(out *election.Output) string {
 }
 
 // scribble writes over what the Machine has given away or was given.
-func (t *trial) scribble(in election.Input, out *election.Output) error {
-	after, rows := t.encode(t.machine, t.world.now), t.machine.Rows(nil)
+func (t *harness) scribble(in election.Input, out *election.Output) error {
+	after, rows := t.encode(t.machine, t.env.now), t.machine.Rows(nil)
 	for _, m := range append(out.Send, in.Message) {
 		for i := range m.List {
 			m.List[i] = 77
@@ -200,13 +200,13 @@ func (t *trial) scribble(in election.Input, out *election.Output) error {
 	for i := range rows {
 		rows[i] = election.Row{}
 	}
-	if !bytes.Equal(t.encode(t.machine, t.world.now), after) {
+	if !bytes.Equal(t.encode(t.machine, t.env.now), after) {
 		return fmt.Errorf("the state shares memory with a message or the rows")
 	}
 	return nil
 }
 
-func (t *trial) encode(m election.Machine, now election.Tick) []byte { return m.Encode(nil, now) }
+func (t *harness) encode(m election.Machine, now election.Tick) []byte { return m.Encode(nil, now) }
 
 // deep is a copy that shares no list.
 func deep(in election.Input) election.Input {

@@ -8,8 +8,8 @@ import (
 )
 
 // judge looks at one step of the Machine.
-func (t *trial) judge(in election.Input, out *election.Output, term election.Term) error {
-	n := len(t.world.everyone)
+func (t *harness) judge(in election.Input, out *election.Output, term election.Term) error {
+	n := len(t.env.everyone)
 	status := t.machine.Status()
 	switch {
 	case len(out.Send) > 4*n:
@@ -20,7 +20,7 @@ func (t *trial) judge(in election.Input, out *election.Output, term election.Ter
 		return fmt.Errorf("its term goes back from %d to %d", term, status.Term)
 	case status.Term > election.MaxTerm:
 		return fmt.Errorf("its term is %d, which doesn't exist", status.Term)
-	case status.Token != 0 && status.Coordinator != t.world.self:
+	case status.Token != 0 && status.Coordinator != t.env.self:
 		return fmt.Errorf("it has a token and says that %d leads", status.Coordinator)
 	}
 	switch in.Kind {
@@ -36,29 +36,29 @@ func (t *trial) judge(in election.Input, out *election.Output, term election.Ter
 		if err := t.judgeMessage(&in, refused, &out.Send[i]); err != nil {
 			return fmt.Errorf("%s: %w", out.Send[i].Describe(), err)
 		}
-		t.world.sent = append(t.world.sent, out.Send[i])
-		t.world.sent[len(t.world.sent)-1].List = slices.Clone(out.Send[i].List)
+		t.env.sent = append(t.env.sent, out.Send[i])
+		t.env.sent[len(t.env.sent)-1].List = slices.Clone(out.Send[i].List)
 	}
-	t.world.sent = t.world.sent[max(0, len(t.world.sent)-8):]
+	t.env.sent = t.env.sent[max(0, len(t.env.sent)-8):]
 	return t.judgeRows()
 }
 
-func (t *trial) judgeMessage(in *election.Input, refused bool, m *election.Message) error {
+func (t *harness) judgeMessage(in *election.Input, refused bool, m *election.Message) error {
 	if m.Lamport <= t.lamport {
 		return fmt.Errorf("its logical clock says %d, and before it said %d", m.Lamport, t.lamport)
 	}
 	t.lamport = m.Lamport
 	switch {
-	case m.From != t.world.self:
-		return fmt.Errorf("sent by %d", t.world.self)
-	case !t.world.everyone.Has(m.To):
+	case m.From != t.env.self:
+		return fmt.Errorf("sent by %d", t.env.self)
+	case !t.env.everyone.Has(m.To):
 		return fmt.Errorf("to nobody on a list")
 	case m.Term > election.MaxTerm:
 		return fmt.Errorf("there is no such term")
 	case m.Kind == election.NoKind || m.Kind > election.Probe:
 		return fmt.Errorf("there is no such kind")
-	case len(m.List) > max(len(t.world.everyone), len(in.Message.List)):
-		return fmt.Errorf("a list of %d, among %d", len(m.List), len(t.world.everyone))
+	case len(m.List) > max(len(t.env.everyone), len(in.Message.List)):
+		return fmt.Errorf("a list of %d, among %d", len(m.List), len(t.env.everyone))
 	case in.Kind == election.Receive && !refused && in.Message.Lamport >= m.Lamport:
 		return fmt.Errorf("not after the message that it answers, which says %d", in.Message.Lamport)
 	}
@@ -66,23 +66,23 @@ func (t *trial) judgeMessage(in *election.Input, refused bool, m *election.Messa
 }
 
 // judgeTenure: only who may be elected takes the office.
-func (t *trial) judgeTenure(out *election.Output) error {
+func (t *harness) judgeTenure(out *election.Output) error {
 	takes := slices.ContainsFunc(out.Events, func(e election.Event) bool { return e.Kind == election.TenureStarted })
-	if takes && (t.withdrawn || t.world.roster.Priority(t.world.self) == 0) {
+	if takes && (t.withdrawn || t.env.roster.Priority(t.env.self) == 0) {
 		return fmt.Errorf("it takes the office and may not stand")
 	}
 	return nil
 }
 
 // judgeRows: one row for each member, at most one of them the coordinator's.
-func (t *trial) judgeRows() error {
+func (t *harness) judgeRows() error {
 	rows := t.machine.Rows(nil)
-	if len(rows) != t.world.roster.Len() {
-		return fmt.Errorf("%d rows for %d members", len(rows), t.world.roster.Len())
+	if len(rows) != t.env.roster.Len() {
+		return fmt.Errorf("%d rows for %d members", len(rows), t.env.roster.Len())
 	}
 	leaders := 0
 	for i, row := range rows {
-		if row.ID != t.world.roster.Ranked()[i].ID {
+		if row.ID != t.env.roster.Ranked()[i].ID {
 			return fmt.Errorf("row %d is %d's, not in order of rank", i, row.ID)
 		}
 		if row.Status == election.Coordinating {

@@ -21,7 +21,7 @@ func (s *source) below(n int) int { return int(s.byte()) % n }
 func (s *source) flag() bool { return s.byte()&1 == 1 }
 
 // world is who there is besides the Machine under test, and what it is told.
-type world struct {
+type environment struct {
 	self   election.ID
 	roster *election.Roster
 	// everyone has been on a list.
@@ -37,7 +37,7 @@ type world struct {
 const largest = 7
 
 // found chooses the member list and the rest of the config.
-func (w *world) found(s *source) election.Config {
+func (w *environment) found(s *source) election.Config {
 	w.self = election.ID(1 + s.below(largest))
 	for w.roster == nil || !w.roster.Has(w.self) {
 		w.roster = w.list(1, s.byte()|1<<(w.self-1), s)
@@ -55,7 +55,7 @@ func (w *world) found(s *source) election.Config {
 
 // list is a member list of the processes in mask; the ring turns, and some may
 // not stand. A list that would be refused is nil.
-func (w *world) list(version uint32, mask byte, s *source) *election.Roster {
+func (w *environment) list(version uint32, mask byte, s *source) *election.Roster {
 	turn, observers := s.below(largest), s.byte()
 	if s.flag() {
 		observers = 0
@@ -83,7 +83,7 @@ func (w *world) list(version uint32, mask byte, s *source) *election.Roster {
 }
 
 // adopted is a later list, which may not have the process itself, or nothing.
-func (w *world) adopted(s *source) *election.Roster {
+func (w *environment) adopted(s *source) *election.Roster {
 	next := w.list(w.roster.Version+1, s.byte(), s)
 	if next == nil || s.below(8) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (w *world) adopted(s *source) *election.Roster {
 }
 
 // anybody is a process, mostly one that exists.
-func (w *world) anybody(s *source) election.ID {
+func (w *environment) anybody(s *source) election.ID {
 	switch b := s.byte(); {
 	case b < 0xf0:
 		return election.ID(1 + int(b)%largest)
@@ -112,7 +112,7 @@ func (w *world) anybody(s *source) election.ID {
 	}
 }
 
-func (w *world) number(s *source) election.Term {
+func (w *environment) number(s *source) election.Term {
 	switch b := s.byte(); {
 	case b < 0x40:
 		return w.term
@@ -133,7 +133,7 @@ func (w *world) number(s *source) election.Term {
 }
 
 // input is the next thing that happens. Due is when the Machine waits for.
-func (w *world) input(s *source, due election.Tick) election.Input {
+func (w *environment) input(s *source, due election.Tick) election.Input {
 	in := election.Input{Kind: election.Receive}
 	if b := s.byte(); b >= 0x80 {
 		in.Kind = election.InputKind(b & 0x1f)
@@ -161,7 +161,7 @@ func (w *world) input(s *source, due election.Tick) election.Input {
 }
 
 // other is an input that differs in one thing from in.
-func (w *world) other(s *source, in election.Input) election.Input {
+func (w *environment) other(s *source, in election.Input) election.Input {
 	switch s.below(7) {
 	case 0:
 		in.Peer = w.anybody(s)
@@ -182,7 +182,7 @@ func (w *world) other(s *source, in election.Input) election.Input {
 }
 
 // undelivered hands one of the last messages back to its sender.
-func (w *world) undelivered(s *source, in election.Input) election.Input {
+func (w *environment) undelivered(s *source, in election.Input) election.Input {
 	if len(w.sent) == 0 {
 		in.Kind = election.TimePassed
 		return in
@@ -194,7 +194,7 @@ func (w *world) undelivered(s *source, in election.Input) election.Input {
 	return in
 }
 
-func (w *world) message(s *source) election.Message {
+func (w *environment) message(s *source) election.Message {
 	m := election.Message{
 		Kind: election.Kind(s.byte()), From: w.anybody(s), To: w.self, Term: w.number(s),
 		Subject: w.anybody(s), Origin: w.anybody(s), Hops: uint32(s.below(largest + 2)),
@@ -214,8 +214,8 @@ func (w *world) message(s *source) election.Message {
 	m.Lamport = uint64(s.byte())
 	m.Hold = election.Hold{
 		Sent: w.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: w.roster.Version - uint32(s.below(2)),
-		Bar: w.number(s), Held: s.flag(), Ready: s.flag(),
-		Ineligible: s.flag(), Asker: uint32(s.below(3)),
+		HighestGranted: w.number(s), Held: s.flag(), Ready: s.flag(),
+		Ineligible: s.flag(), RequesterLife: uint32(s.below(3)),
 	}
 	return m
 }

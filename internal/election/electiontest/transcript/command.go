@@ -54,7 +54,7 @@ func (c command) number(name string, otherwise uint64) uint64 {
 func (c command) ids(name string) []election.ID { return idsOf(c.text(name)) }
 
 // who are the processes that the command is for.
-func (c command) who() []election.ID {
+func (c command) targets() []election.ID {
 	if len(c.words) == 0 {
 		return nil
 	}
@@ -73,9 +73,9 @@ func idsOf(list string) []election.ID {
 
 func (g *Group) run(c command) error {
 	if c.name == "group" {
-		return g.found(c)
+		return g.create(c)
 	}
-	for _, id := range c.who() {
+	for _, id := range c.targets() {
 		if int(id) >= len(g.machines) || g.machines[id] == nil {
 			return fmt.Errorf("there is no process %d", id)
 		}
@@ -83,7 +83,7 @@ func (g *Group) run(c command) error {
 	g.quiet = c.has("quietly")
 	switch c.name {
 	case "crash":
-		for _, id := range c.who() {
+		for _, id := range c.targets() {
 			g.down.Add(id)
 		}
 	case "deliver", "drop":
@@ -93,11 +93,11 @@ func (g *Group) run(c command) error {
 	case "inject":
 		return g.inject(c)
 	case "flying":
-		for _, m := range g.flying {
-			g.say("%s", m.Describe())
+		for _, m := range g.inFlight {
+			g.printf("%s", m.Describe())
 		}
 	case "table":
-		for _, id := range c.who() {
+		for _, id := range c.targets() {
 			g.table(id)
 		}
 	case "status":
@@ -116,7 +116,7 @@ func (g *Group) run(c command) error {
 func (g *Group) move(c command) error {
 	moved := 0
 	for {
-		i := slices.IndexFunc(g.flying, func(m election.Message) bool {
+		i := slices.IndexFunc(g.inFlight, func(m election.Message) bool {
 			return (c.text("from") == "" || m.From == election.ID(c.number("from", 0))) &&
 				(c.text("to") == "" || m.To == election.ID(c.number("to", 0))) &&
 				(c.text("origin") == "" || m.Origin == election.ID(c.number("origin", 0))) &&
@@ -128,8 +128,8 @@ func (g *Group) move(c command) error {
 			return fmt.Errorf("no such message flies")
 		}
 		if c.name == "drop" {
-			g.say("dropped: %s", g.flying[i].Describe())
-			g.flying = slices.Delete(g.flying, i, i+1)
+			g.printf("dropped: %s", g.inFlight[i].Describe())
+			g.inFlight = slices.Delete(g.inFlight, i, i+1)
 		} else {
 			g.arrive(i)
 		}
@@ -180,7 +180,7 @@ func (g *Group) ask(c command) error {
 			return err
 		}
 	}
-	for _, id := range c.who() {
+	for _, id := range c.targets() {
 		if kind == election.Recover && g.down.Remove(id) {
 			if err := g.boot(id, c); err != nil {
 				return err
@@ -205,7 +205,7 @@ func (g *Group) boot(id election.ID, c command) error {
 
 func (g *Group) table(id election.ID) {
 	for _, row := range g.machines[id].Rows(nil) {
-		g.say("P%d %s", row.ID, strings.ToUpper(row.Status.String()))
+		g.printf("P%d %s", row.ID, strings.ToUpper(row.Status.String()))
 	}
 }
 
@@ -230,9 +230,9 @@ func (g *Group) status() {
 			last++
 		}
 		if last == first {
-			g.say("%d: %s", first+1, lines[first])
+			g.printf("%d: %s", first+1, lines[first])
 		} else {
-			g.say("%d to %d: %s", first+1, last+1, lines[first])
+			g.printf("%d to %d: %s", first+1, last+1, lines[first])
 		}
 		first = last + 1
 	}
@@ -243,12 +243,12 @@ func (g *Group) counts() {
 	total := 0
 	for kind, n := range g.sent {
 		if n > 0 {
-			g.say("%d %s", n, election.Kind(kind))
+			g.printf("%d %s", n, election.Kind(kind))
 			total += n
 		}
 	}
-	g.say("%d in all", total)
+	g.printf("%d in all", total)
 	if g.skipped > 0 {
-		g.say("%d skipped", g.skipped)
+		g.printf("%d skipped", g.skipped)
 	}
 }

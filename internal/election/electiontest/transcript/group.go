@@ -23,14 +23,14 @@ type Mutations map[string]func(election.Machine) election.Machine
 
 // Group is a group of processes; the command group fills it.
 type Group struct {
-	wrong     Mutations
+	broken    Mutations
 	algorithm catalog.Algorithm
 	roster    *election.Roster
 	timing    election.Timing
 	machines  []election.Machine // by ID
 	down      election.IDs
 	now       election.Tick
-	flying    []election.Message
+	inFlight  []election.Message
 	sent      [election.Stale + 1]int
 	skipped   int
 	out       election.Output
@@ -41,7 +41,7 @@ type Group struct {
 }
 
 // New is an empty group, which knows some wrong machines.
-func New(wrong Mutations) *Group { return &Group{wrong: wrong} }
+func New(wrong Mutations) *Group { return &Group{broken: wrong} }
 
 // Run carries out commands, one a line, and returns what came of them.
 func (g *Group) Run(commands string) string {
@@ -54,20 +54,20 @@ func (g *Group) Run(commands string) string {
 		}
 		if err != nil {
 			g.quiet = false
-			g.say("error: %v", err)
+			g.printf("error: %v", err)
 		}
 	}
 	return g.answer.String()
 }
 
-func (g *Group) say(format string, args ...any) {
+func (g *Group) printf(format string, args ...any) {
 	if !g.quiet {
 		fmt.Fprintf(&g.answer, format+"\n", args...)
 	}
 }
 
 // found makes a group of n processes, whose priorities are their numbers.
-func (g *Group) found(c command) error {
+func (g *Group) create(c command) error {
 	algorithm, err := catalog.Find(c.text("algorithm"))
 	if err != nil {
 		return err
@@ -87,21 +87,21 @@ func (g *Group) found(c command) error {
 		Reply: election.Tick(reply), Hop: election.Tick(c.number("hop", reply)),
 		Takeover: election.Tick(c.number("takeover", reply*uint64(n+2))),
 	}
-	*g = Group{wrong: g.wrong, algorithm: algorithm, roster: g.roster, timing: g.timing}
+	*g = Group{broken: g.broken, algorithm: algorithm, roster: g.roster, timing: g.timing}
 	g.machines = make([]election.Machine, slices.Max(ring)+1)
 	coordinator, term := election.ID(c.number("coordinator", uint64(n))), election.Term(c.number("term", 1))
 	for _, id := range ring {
 		if g.machines[id], err = g.machine(id, coordinator, term); err != nil {
 			return err
 		}
-		if broken := g.wrong[c.text("wrong")]; broken != nil {
+		if broken := g.broken[c.text("wrong")]; broken != nil {
 			g.machines[id] = broken(g.machines[id])
 		}
 	}
-	if c.text("wrong") != "" && g.wrong[c.text("wrong")] == nil {
+	if c.text("wrong") != "" && g.broken[c.text("wrong")] == nil {
 		return fmt.Errorf("no machine is wrong in this way: %s", c.text("wrong"))
 	}
-	g.say("ring %d, coordinator %d, term %d", ring, coordinator, term)
+	g.printf("ring %d, coordinator %d, term %d", ring, coordinator, term)
 	return nil
 }
 
@@ -128,13 +128,13 @@ func (g *Group) step(id election.ID, in election.Input) {
 	in.Now = g.now
 	g.out.Reset()
 	g.machines[id].Step(in, &g.out)
-	g.say("%d: %s", id, in.Describe())
+	g.printf("%d: %s", id, in.Describe())
 	for _, e := range g.out.Events {
-		g.say("  %s", e.Describe())
+		g.printf("  %s", e.Describe())
 	}
 	for _, m := range g.out.Send {
-		g.say("  %s", m.Describe())
-		g.flying = append(g.flying, m)
+		g.printf("  %s", m.Describe())
+		g.inFlight = append(g.inFlight, m)
 		switch {
 		case g.algorithm.Ring && g.down.Has(m.To):
 			g.skipped++
@@ -147,20 +147,20 @@ func (g *Group) step(id election.ID, in election.Input) {
 // arrive hands the message at place i of those that fly to its addressee. On a
 // ring, the sender learns when nobody is there.
 func (g *Group) arrive(i int) {
-	m := g.flying[i]
-	for _, older := range g.flying[:i] {
+	m := g.inFlight[i]
+	for _, older := range g.inFlight[:i] {
 		if older.From == m.From && older.To == m.To {
-			g.say("overtaken: %s", older.Describe())
+			g.printf("overtaken: %s", older.Describe())
 		}
 	}
-	g.flying = slices.Delete(g.flying, i, i+1)
+	g.inFlight = slices.Delete(g.inFlight, i, i+1)
 	switch {
 	case !g.down.Has(m.To):
 		g.step(m.To, election.Input{Kind: election.Receive, Message: m})
 	case g.algorithm.Ring && !g.down.Has(m.From):
 		g.step(m.From, election.Input{Kind: election.Undelivered, Message: m})
 	default:
-		g.say("nobody there: %s", m.Describe())
+		g.printf("nobody there: %s", m.Describe())
 	}
 }
 
@@ -176,12 +176,12 @@ func (g *Group) tick(by election.Tick) {
 	case by > 0:
 		g.now += by
 	case due == election.Never:
-		g.say("nobody waits for anything")
+		g.printf("nobody waits for anything")
 		return
 	default:
 		g.now = max(g.now, due)
 	}
-	g.say("time %d", g.now)
+	g.printf("time %d", g.now)
 	for id, m := range g.machines {
 		if m != nil && !g.down.Has(election.ID(id)) && m.Deadline() <= g.now {
 			g.step(election.ID(id), election.Input{Kind: election.TimePassed})
