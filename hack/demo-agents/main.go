@@ -1,6 +1,6 @@
-// Command demo-agents runs five real agents on this machine, takes the
-// coordinator away three times, each time in another way, and shows who leads
-// then and how long that took. It fails if the wrong one follows.
+// Command demo-agents runs five real agents on this machine, takes the coordinator away
+// three times in different ways, and prints the next coordinator and the failover time.
+// It fails if the wrong agent becomes coordinator.
 package main
 
 import (
@@ -17,19 +17,19 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// patience is how long anything may take.
-const patience = 30 * time.Second
+// waitMax bounds every step.
+const waitMax = 30 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := demonstrate(ctx, os.Args, os.Stdout); err != nil {
+	if err := run(ctx, os.Args, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func demonstrate(ctx context.Context, arguments []string, out io.Writer) (err error) {
+func run(ctx context.Context, arguments []string, out io.Writer) (err error) {
 	if len(arguments) != 2 {
 		return fmt.Errorf("usage: %s PATH-OF-CONCLAVE-AGENT", arguments[0])
 	}
@@ -40,7 +40,7 @@ func demonstrate(ctx context.Context, arguments []string, out io.Writer) (err er
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	agents, err := agentcluster.New(ctx, agentcluster.Options{
 		Binary: arguments[1], Folder: folder, Agents: 5, TLS: true,
-		// Who comes back doesn't take over, so that each time one follows the other.
+		// A restarted agent doesn't take over, so the coordinator changes only by the demo's faults.
 		Group: agentcluster.Group{Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: new(int)}},
 	})
 	if err != nil {
@@ -50,43 +50,43 @@ func demonstrate(ctx context.Context, arguments []string, out io.Writer) (err er
 	if err := agents.Start(agents.Names()...); err != nil {
 		return err
 	}
-	s := &stage{agents: agents, out: out}
-	if err := s.play(ctx); err != nil {
+	s := &tour{agents: agents, out: out}
+	if err := s.run(ctx); err != nil {
 		return fmt.Errorf("%w\n%s", err, agents.Logs(10))
 	}
 	return nil
 }
 
-// stage is where the agents are shown.
-type stage struct {
+// tour is the demonstration with a running cluster of agents.
+type tour struct {
 	agents *agentcluster.Cluster
 	out    io.Writer
 }
 
-func (s *stage) play(ctx context.Context) error {
-	fmt.Fprintf(s.out, "\n# five agents with TLS: Majority, StatusTable, the default timing\n")
-	if err := s.settle(ctx, "e"); err != nil {
+func (s *tour) run(ctx context.Context) error {
+	fmt.Fprintf(s.out, "\n# Five agents with TLS: Majority, StatusTable, default timing\n")
+	if err := s.awaitSettled(ctx, "e"); err != nil {
 		return err
 	}
 	if err := s.table(ctx, "a"); err != nil {
 		return err
 	}
 	e, d := s.agents.Agent("e"), s.agents.Agent("d")
-	for _, act := range []struct {
-		title, heir string
-		strike      func(context.Context) (time.Time, error)
-		mend        func() error
+	for _, step := range []struct {
+		title, successor string
+		inject           func(context.Context) (time.Time, error)
+		recover          func() error
 	}{
 		{
-			"kill -9 of the coordinator, e", "d", func(context.Context) (time.Time, error) { return e.Kill() },
+			"Kill the coordinator e with SIGKILL", "d", func(context.Context) (time.Time, error) { return e.Kill() },
 			func() error { return s.agents.Restart("e") },
 		},
 		{
-			"SIGSTOP of the coordinator, d: no connection closes, its lease has to run out", "e",
+			"Pause the coordinator d with SIGSTOP: connections stay open, its lease must expire", "e",
 			func(context.Context) (time.Time, error) { return d.Stop() }, d.Continue,
 		},
 		{
-			"the coordinator, e, is asked to step down in favour of b", "b",
+			"Ask the coordinator e to step down in favor of b", "b",
 			func(ctx context.Context) (time.Time, error) {
 				at := time.Now()
 				_, err := s.agents.StepDown(ctx, "e", "b")
@@ -94,49 +94,49 @@ func (s *stage) play(ctx context.Context) error {
 			}, func() error { return nil },
 		},
 	} {
-		fmt.Fprintf(s.out, "\n# %s\n", act.title)
-		took, err := s.succession(ctx, act.heir, act.strike)
+		fmt.Fprintf(s.out, "\n# %s\n", step.title)
+		took, err := s.failover(ctx, step.successor, step.inject)
 		if err != nil {
-			return fmt.Errorf("%s: %w", act.title, err)
+			return fmt.Errorf("%s: %w", step.title, err)
 		}
-		fmt.Fprintf(s.out, "%s leads, and the last of the others knew it after %.1f ms\n", act.heir, float64(took.Microseconds())/1000)
+		fmt.Fprintf(s.out, "%s leads: all other agents knew it after %.1f ms\n", step.successor, float64(took.Microseconds())/1000)
 		if err := s.table(ctx, "a"); err != nil {
 			return err
 		}
-		if err := act.mend(); err != nil {
+		if err := step.recover(); err != nil {
 			return err
 		}
-		if err := s.settle(ctx, act.heir); err != nil {
+		if err := s.awaitSettled(ctx, step.successor); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle waits until everybody is connected, grants, and follows the coordinator.
-func (s *stage) settle(ctx context.Context, coordinator string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// awaitSettled waits until all agents are connected and follow the coordinator.
+func (s *tour) awaitSettled(ctx context.Context, coordinator string) error {
+	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
 	if err := s.agents.AwaitConnected(ctx); err != nil {
 		return err
 	}
-	who, err := s.agents.AwaitCoordinator(ctx, s.agents.Running()...)
-	if err == nil && who != coordinator {
-		err = fmt.Errorf("%s leads instead of %s", who, coordinator)
+	got, err := s.agents.AwaitCoordinator(ctx, s.agents.Running()...)
+	if err == nil && got != coordinator {
+		err = fmt.Errorf("%s leads, want %s", got, coordinator)
 	}
 	return err
 }
 
-// succession takes the coordinator away, and returns how long it took until all
-// that go on knew the next one.
-func (s *stage) succession(ctx context.Context, heir string, strike func(context.Context) (time.Time, error)) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// failover takes the coordinator away and returns the time until all other agents knew
+// the next one.
+func (s *tour) failover(ctx context.Context, successor string, inject func(context.Context) (time.Time, error)) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
 	before, err := s.agents.Leader(ctx, "a")
 	if err != nil {
 		return 0, err
 	}
-	news := make(chan agentcluster.Observation, 100)
+	observations := make(chan agentcluster.Observation, 100)
 	watching := 0
 	for _, name := range s.agents.Running() {
 		if name == before.Coordinator {
@@ -144,28 +144,28 @@ func (s *stage) succession(ctx context.Context, heir string, strike func(context
 		}
 		watching++
 		go func() {
-			// A stream that breaks shows in what doesn't arrive.
-			_ = s.agents.Watch(ctx, name, func(seen agentcluster.Observation) { news <- seen })
+			// If a stream breaks, awaitAnnounced times out.
+			_ = s.agents.Watch(ctx, name, func(seen agentcluster.Observation) { observations <- seen })
 		}()
 	}
-	// Their present states: all of them listen.
-	if _, err := announced(ctx, news, before.Coordinator, watching); err != nil {
+	// Each stream begins with the present state, so now all streams are open.
+	if _, err := awaitAnnounced(ctx, observations, before.Coordinator, watching); err != nil {
 		return 0, err
 	}
-	struck, err := strike(ctx)
+	injected, err := inject(ctx)
 	if err != nil {
 		return 0, err
 	}
-	last, err := announced(ctx, news, heir, watching)
-	return last.Sub(struck), err
+	last, err := awaitAnnounced(ctx, observations, successor, watching)
+	return last.Sub(injected), err
 }
 
-// announced waits until so many agents have named the coordinator.
-func announced(ctx context.Context, news <-chan agentcluster.Observation, coordinator string, agents int) (time.Time, error) {
+// awaitAnnounced waits until this number of agents have announced the coordinator.
+func awaitAnnounced(ctx context.Context, observations <-chan agentcluster.Observation, coordinator string, agents int) (time.Time, error) {
 	known := map[string]bool{}
 	for {
 		select {
-		case seen := <-news:
+		case seen := <-observations:
 			if known[seen.Leader.Self] = seen.Leader.Coordinator == coordinator; known[seen.Leader.Self] && count(known) == agents {
 				return seen.At, nil
 			}
@@ -184,8 +184,8 @@ func count(known map[string]bool) (n int) {
 	return n
 }
 
-// table shows the process status table, as one agent knows it.
-func (s *stage) table(ctx context.Context, of string) error {
+// table prints the process status table of one agent.
+func (s *tour) table(ctx context.Context, of string) error {
 	status, err := s.agents.Status(ctx, of)
 	if err != nil {
 		return err

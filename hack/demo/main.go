@@ -1,8 +1,8 @@
-// Command demo shows Conclave on a cluster: it brings one up, installs the
-// operator, applies a group of five pods, and takes its coordinator away three
-// times. It fails if the wrong pod follows.
+// Command demo shows Conclave on a cluster: it starts a cluster, installs the operator,
+// applies a group of five pods, and takes its coordinator away three times. It fails if
+// the wrong pod becomes coordinator.
 //
-// What it brought up stays, so that one can go on trying; make demo-down removes it.
+// The cluster keeps running for further experiments; make demo-down removes it.
 package main
 
 import (
@@ -17,16 +17,16 @@ import (
 	"time"
 )
 
-// Where it all happens.
+// The names of the cluster, of its namespaces and of the group.
 const (
-	clusterName = "demo"
-	namespace   = "demo"
-	group       = "ledger"
-	system      = "conclave-system"
-	nodes       = 3
+	clusterName       = "demo"
+	namespace         = "demo"
+	group             = "ledger"
+	operatorNamespace = "conclave-system"
+	nodes             = 3
 )
 
-// The images, by the names that they have on the nodes.
+// The images as they are named on the nodes.
 const (
 	managerImage = "conclave/manager:demo"
 	agentImage   = "conclave/agent:demo"
@@ -34,48 +34,48 @@ const (
 )
 
 func main() {
-	down := flag.Bool("down", false, "remove what the demo has left")
+	down := flag.Bool("down", false, "remove the demo")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	act := demonstrate
+	action := runDemo
 	if *down {
-		act = cleanUp
+		action = cleanUp
 	}
-	if err := act(ctx, os.Stdout); err != nil {
+	if err := action(ctx, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func demonstrate(ctx context.Context, out io.Writer) error {
+func runDemo(ctx context.Context, out io.Writer) error {
 	top, err := filepath.Abs(".")
 	if err != nil {
 		return err
 	}
-	place, err := findPlace(ctx, top)
+	target, err := findCluster(ctx, top)
 	if err != nil {
 		return err
 	}
-	s := &show{out: out, top: top, place: place, begun: time.Now()}
-	for _, act := range []struct {
+	s := &demo{out: out, top: top, cluster: target, start: time.Now()}
+	for _, step := range []struct {
 		title string
 		do    func(context.Context) error
 	}{
-		{"A cluster", s.bringUp},
-		{"The images, built here and loaded onto its nodes", s.loadImages},
-		{"The operator", s.install},
-		{"A group of five pods", s.apply},
-		{"kill -9 of the coordinator's agent", s.killProcess},
-		{"The coordinator's pod is deleted by force", s.deletePod},
-		{"The coordinator's node loses its network", s.cutOff},
+		{"Start a cluster", s.startCluster},
+		{"Build the images and load them onto the nodes", s.loadImages},
+		{"Install the operator", s.install},
+		{"Create a group of five pods", s.applyGroup},
+		{"Kill the coordinator's agent with SIGKILL", s.killProcess},
+		{"Delete the coordinator's pod by force", s.deletePod},
+		{"Isolate the coordinator's node", s.partitionNode},
 	} {
-		s.heading(act.title)
-		if err := act.do(ctx); err != nil {
+		s.heading(step.title)
+		if err := step.do(ctx); err != nil {
 			return err
 		}
 	}
-	s.farewell()
+	s.printNextSteps()
 	return nil
 }
 
@@ -84,9 +84,9 @@ func cleanUp(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	place, err := findPlace(ctx, top)
+	target, err := findCluster(ctx, top)
 	if err != nil {
 		return err
 	}
-	return place.remove(ctx, out)
+	return target.remove(ctx, out)
 }

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Timeouts. Only a failing demo reaches them.
+const (
+	waitShort = 2 * time.Minute
+	waitLong  = 5 * time.Minute
+)
+
+func (s *demo) startCluster(ctx context.Context) error { return s.cluster.start(ctx, s.out) }
+
+func (s *demo) loadImages(ctx context.Context) error {
+	for _, image := range []struct{ source, name string }{
+		{"cmd/manager", managerImage}, {"cmd/agent", agentImage}, {"examples/go", workerImage},
+	} {
+		folder, err := os.MkdirTemp("", "conclave-demo-")
+		if err != nil {
+			return err
+		}
+		build := exec.CommandContext(ctx, "go", "-C", filepath.Join(s.top, "hack", "image"), "run", ".", "-source", s.top,
+			"-package", "./"+image.source, "-version", "demo", "-tag", image.name, "-output", folder)
+		build.Env = append(os.Environ(), "GOWORK=off")
+		err = run(build)
+		if err == nil {
+			err = s.cluster.load(ctx, filepath.Join(folder, filepath.Base(image.source)+".tar"))
+		}
+		if err := errors.Join(err, os.RemoveAll(folder)); err != nil {
+			return err
+		}
+		s.printf("%s", image.name)
+	}
+	return nil
+}
+
+func (s *demo) install(ctx context.Context) error {
+	build := exec.CommandContext(ctx, "make", "build-installer", "IMG="+managerImage, "AGENT_IMG="+agentImage)
+	if err := run(build); err != nil {
+		return err
+	}
+	s.printf("$ kubectl apply --server-side -f dist/install.yaml")
+	if err := run(s.cluster.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(s.top, "dist", "install.yaml"))); err != nil {
+		return err
+	}
+	if err := s.kubectlWait(ctx, "the operator to become available", "wait", "deployment/conclave-manager", "--namespace", operatorNamespace,
+		"--for=condition=Available"); err != nil {
+		return err
+	}
+	s.printf("the operator runs with two replicas")
+	return nil
+}
+
+// applyGroup applies the sample from config/samples, with pods that run an example
+// application that works while it leads.
+func (s *demo) applyGroup(ctx context.Context) error {
+	sample, err := os.ReadFile(filepath.Join(s.top, "config", "samples", "statefulset.yaml"))
+	if err != nil {
+		return err
+	}
+	text := strings.Replace(string(sample), "image: conclave.dev/hack/pause:1", "image: "+workerImage+"\n        args: ["+group+"]", 1)
+	if text == string(sample) {
+		return errors.New("config/samples/statefulset.yaml doesn't contain the expected image")
+	}
+	if err := run(s.cluster.kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found")); err != nil {
+		return err
+	}
+	if err := run(s.cluster.kubectl(ctx, "create", "namespace", namespace)); err != nil {
+		return err
+	}
+	s.printf("$ kubectl apply -f config/samples/statefulset.yaml")
+	apply := s.cluster.kubectl(ctx, "apply", "--namespace", namespace, "-f", "-")
+	apply.Stdin = strings.NewReader(text)
+	if err := run(apply); err != nil {
+		return err
+	}
+	if err := s.watch(ctx); err != nil {
+		return err
+	}
+	return s.awaitHealthy(ctx)
+}
+
+// killProcess kills the agent, as a crash would. Kubelet restarts its container. When
+// the process has been stable for a while, it leads again.
+func (s *demo) killProcess(ctx context.Context) error {
+	return s.injectFault(ctx, "kill -9", func(victim row) error { return s.cluster.killAgent(ctx, victim.Pod, s.nodeOf(victim.Pod)) },
+		otherPods)
+}
+
+func (s *demo) deletePod(ctx context.Context) error {
+	return s.injectFault(ctx, "kubectl delete pod --grace-period=0 --force", func(victim row) error {
+		return run(s.cluster.kubectl(ctx, "delete", "pod", victim.Pod, "--namespace", namespace, "--grace-period=0", "--force"))
+	}, otherPods)
+}
+
+// otherPods reports whether a pod survives the loss of the victim's pod.
+func otherPods(victim, other row) bool { return other.Pod != victim.Pod }
+
+// partitionNode isolates the coordinator's node. The coordinator keeps running but
+// cannot communicate.
+func (s *demo) partitionNode(ctx context.Context) (err error) {
+	var node string
+	defer func() {
+		if node == "" {
+			return
+		}
+		s.printf("the node's network is restored")
+		// Restore the network even if the demo was interrupted.
+		err = errors.Join(err, s.cluster.heal(context.WithoutCancel(ctx), node))
+		if err == nil {
+			err = s.awaitHealthy(ctx)
+		}
+	}()
+	return s.injectFaultOnce(ctx, "isolate its node", func(victim row) error {
+		node = s.nodeOf(victim.Pod)
+		return s.cluster.partition(ctx, node)
+	}, func(victim, other row) bool { return s.nodeOf(other.Pod) != s.nodeOf(victim.Pod) })
+}
+
+// injectFault takes the coordinator away and waits until all members are up again.
+func (s *demo) injectFault(ctx context.Context, fault string, inject func(row) error, survives func(victim, other row) bool) error {
+	if err := s.injectFaultOnce(ctx, fault, inject, survives); err != nil {
+		return err
+	}
+	return s.awaitHealthy(ctx)
+}
+
+// injectFaultOnce takes the coordinator away. The remaining process with the highest
+// priority must become the next coordinator.
+func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(row) error, survives func(victim, other row) bool) error {
+	if err := s.updateNodes(ctx); err != nil {
+		return err
+	}
+	now := s.current()
+	victim := now.coordinator()
+	successor := ""
+	for _, r := range now.Processes { // highest priority first
+		if survives(victim, r) && r.Priority > 0 {
+			successor = r.Pod
+			break
+		}
+	}
+	s.printf("%s leads on %s: %s", victim.Pod, s.nodeOf(victim.Pod), fault)
+	injected := time.Now()
+	if err := inject(victim); err != nil {
+		return err
+	}
+	next, observed, err := s.awaitStatus(ctx, "another pod to lead", waitShort, func(g status) bool {
+		return g.Coordinator != nil && g.Coordinator.Term > now.Coordinator.Term && g.Coordinator.Pod != victim.Pod
+	})
+	if err != nil {
+		return err
+	}
+	if next.Coordinator.Pod != successor {
+		return fmt.Errorf("%s leads, want %s", next.Coordinator.Pod, successor)
+	}
+	// Both durations include the time that the command needs to inject the fault.
+	s.printf("%s leads: failover took %.1f ms, and the status showed it after %.1f ms",
+		successor, millis(next.Coordinator.ElectedAt.Sub(injected)), millis(observed.Sub(injected)))
+	s.table(next)
+	return nil
+}
+
+// awaitHealthy waits until the member with the highest priority leads and all others
+// follow.
+func (s *demo) awaitHealthy(ctx context.Context) error {
+	healthy, _, err := s.awaitStatus(ctx, "all members to be up and the highest priority to lead", waitLong, func(g status) bool {
+		for i, r := range g.Processes {
+			if want := map[bool]string{true: "Coordinator", false: "Normal"}[i == 0]; r.Status != want {
+				return false
+			}
+		}
+		return len(g.Processes) > 0 && g.Coordinator != nil && g.Coordinator.Pod == g.Processes[0].Pod
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.updateNodes(ctx); err != nil {
+		return err
+	}
+	s.printf("all members are up, %s leads", healthy.Coordinator.Pod)
+	s.table(healthy)
+	return nil
+}
+
+// kubectlWait runs kubectl wait.
+func (s *demo) kubectlWait(ctx context.Context, condition string, arguments ...string) error {
+	if err := run(s.cluster.kubectl(ctx, append(arguments, "--timeout", waitShort.String())...)); err != nil {
+		return fmt.Errorf("timed out waiting for %s: %w", condition, err)
+	}
+	return nil
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

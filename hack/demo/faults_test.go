@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// fakeCluster has two nodes with two pods each. A test sets the group's status after a
+// fault and after it is healed.
+type fakeCluster struct {
+	cluster
+
+	demo                  *demo
+	afterFault, afterHeal status
+	healed                string
+}
+
+func (*fakeCluster) kubectl(ctx context.Context, _ ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "echo", `{"items":[
+		{"metadata":{"name":"p-3"},"spec":{"nodeName":"n-2"}}, {"metadata":{"name":"p-2"},"spec":{"nodeName":"n-2"}},
+		{"metadata":{"name":"p-1"},"spec":{"nodeName":"n-1"}}, {"metadata":{"name":"p-0"},"spec":{"nodeName":"n-1"}}]}`)
+}
+
+func (s *fakeCluster) killAgent(context.Context, string, string) error {
+	return s.setStatus(s.afterFault)
+}
+
+func (s *fakeCluster) partition(context.Context, string) error { return s.setStatus(s.afterFault) }
+
+func (s *fakeCluster) heal(_ context.Context, node string) error {
+	s.healed = node
+	return s.setStatus(s.afterHeal)
+}
+
+func (s *fakeCluster) setStatus(g status) error {
+	s.demo.mu.Lock()
+	defer s.demo.mu.Unlock()
+	s.demo.now = g
+	close(s.demo.changed)
+	s.demo.changed = make(chan struct{})
+	return nil
+}
+
+// statusWithLeader is the group's status while a pod leads and the others follow.
+func statusWithLeader(t *testing.T, pod string, term int) status {
+	t.Helper()
+	var g status
+	text := fmt.Sprintf(`{"coordinator":{"pod":%q,"term":%d},"processes":[
+		{"pod":"p-3","priority":40,"status":"Normal"},{"pod":"p-2","priority":30,"status":"Normal"},
+		{"pod":"p-1","priority":20,"status":"Normal"},{"pod":"p-0","priority":10,"status":"Normal"}]}`, pod, term)
+	if err := json.Unmarshal([]byte(text), &g); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range g.Processes {
+		if r.Pod == pod {
+			g.Processes[i].Status = "Coordinator"
+		}
+	}
+	return g
+}
+
+// The demo passes only if the right pod takes over: the next lower priority, or, if a
+// node is isolated, the highest priority on another node.
+func TestDemoFailsIfWrongPodLeads(t *testing.T) {
+	for name, tc := range map[string]struct {
+		run       func(*demo) error
+		successor string
+		failed    string
+		healed    string
+	}{
+		"next priority leads":                    {run: killAgent, successor: "p-2"},
+		"a lower priority leads":                 {run: killAgent, successor: "p-1", failed: "p-1 leads, want p-2"},
+		"highest priority on another node leads": {run: partitionNode, successor: "p-1", healed: "n-2"},
+		"an isolated pod leads":                  {run: partitionNode, successor: "p-2", healed: "n-2", failed: "p-2 leads, want p-1"},
+		"a lower priority on another node leads": {run: partitionNode, successor: "p-0", healed: "n-2", failed: "p-0 leads, want p-1"},
+		"the watch ends before a pod leads":      {run: endWatch, failed: "the watch ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := &fakeCluster{afterFault: statusWithLeader(t, tc.successor, 8), afterHeal: statusWithLeader(t, "p-3", 9)}
+			fake.demo = &demo{out: t.Output(), cluster: fake, now: statusWithLeader(t, "p-3", 7), changed: make(chan struct{})}
+			err := tc.run(fake.demo)
+			if tc.failed == "" && err != nil || tc.failed != "" && (err == nil || !strings.Contains(err.Error(), tc.failed)) {
+				t.Errorf("got %v, want %q", err, tc.failed)
+			}
+			if fake.healed != tc.healed {
+				t.Errorf("healed node %q, want %q", fake.healed, tc.healed)
+			}
+		})
+	}
+}
+
+// killAgent kills the coordinator's agent and waits for the next coordinator.
+func killAgent(s *demo) error {
+	ctx := context.Background()
+	return s.injectFaultOnce(ctx, "kill -9", func(victim row) error { return s.cluster.killAgent(ctx, victim.Pod, "") }, otherPods)
+}
+
+func partitionNode(s *demo) error { return s.partitionNode(context.Background()) }
+
+func endWatch(s *demo) error {
+	return s.injectFaultOnce(context.Background(), "nothing", func(row) error {
+		s.ended = fmt.Errorf("end of stream")
+		return nil
+	}, otherPods)
+}

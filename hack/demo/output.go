@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// demo prints the progress and tracks the status of the group.
+type demo struct {
+	out     io.Writer
+	top     string
+	cluster cluster
+	start   time.Time
+	nodes   map[string]string
+
+	mu         sync.Mutex
+	now        status
+	observedAt time.Time
+	changed    chan struct{} // closed and replaced when now changes
+	ended      error
+}
+
+// status contains the fields of an ElectionGroup's status that the demo uses.
+type status struct {
+	Coordinator *struct {
+		Pod       string
+		Term      int64
+		ElectedAt time.Time
+	}
+	Processes []row
+}
+
+type row struct {
+	Pod      string
+	Priority int
+	Status   string
+	Reason   string
+}
+
+func (g status) coordinator() row {
+	for _, r := range g.Processes {
+		if g.Coordinator != nil && r.Pod == g.Coordinator.Pod {
+			return r
+		}
+	}
+	return row{}
+}
+
+func (s *demo) heading(title string) {
+	fmt.Fprintf(s.out, "\n# %s   (%s)\n", title, time.Since(s.start).Round(time.Second))
+}
+
+func (s *demo) printf(format string, values ...any) { fmt.Fprintf(s.out, format+"\n", values...) }
+
+// watch watches the group until ctx ends.
+func (s *demo) watch(ctx context.Context) error {
+	s.changed = make(chan struct{})
+	command := s.cluster.kubectl(ctx, "get", "electiongroup", group, "--namespace", namespace, "--watch", "-o", "json")
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := command.Start(); err != nil {
+		return err
+	}
+	go func() {
+		decoder := json.NewDecoder(stdout)
+		for {
+			var object struct{ Status status }
+			err := decoder.Decode(&object)
+			s.mu.Lock()
+			s.now, s.observedAt, s.ended = object.Status, time.Now(), err
+			close(s.changed)
+			s.changed = make(chan struct{})
+			s.mu.Unlock()
+			if err != nil {
+				_ = command.Wait() // s.ended already reports the end of the stream.
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+func (s *demo) current() status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// awaitStatus waits until the group's status meets a condition, and returns the time at
+// which it was observed. Meanwhile it prints one line for each change.
+func (s *demo) awaitStatus(ctx context.Context, condition string, limit time.Duration, wanted func(status) bool) (status, time.Time, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s waiting for %s", limit, condition))
+	defer cancel()
+	last := ""
+	for {
+		s.mu.Lock()
+		now, observed, changed, ended := s.now, s.observedAt, s.changed, s.ended
+		s.mu.Unlock()
+		if ended != nil {
+			return now, observed, fmt.Errorf("the watch ended: %w", ended)
+		}
+		if wanted(now) {
+			return now, observed, nil
+		}
+		if line := summary(now); line != last {
+			last = line
+			s.printf("  %s", line)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			s.table(now)
+			return now, observed, context.Cause(ctx)
+		}
+	}
+}
+
+// summary is the table in one line.
+func summary(g status) string {
+	counts := map[string]int{}
+	for _, r := range g.Processes {
+		counts[r.Status]++
+	}
+	leader := "no coordinator"
+	if g.Coordinator != nil {
+		leader = fmt.Sprintf("%s leads in term %d", g.Coordinator.Pod, g.Coordinator.Term)
+	}
+	return fmt.Sprintf("%s; %d normal, %d crashed, %d unknown", leader, counts["Normal"], counts["Crashed"], counts["Unknown"])
+}
+
+// table prints the process status table.
+func (s *demo) table(g status) {
+	w := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(w, "  POD\tPRIORITY\tSTATUS\tNODE\tREASON\n")
+	for _, r := range g.Processes {
+		fmt.Fprintf(w, "  %s\t%d\t%s\t%s\t%s\n", r.Pod, r.Priority, r.Status, s.nodeOf(r.Pod), r.Reason)
+	}
+	// A failed write to the terminal cannot be reported.
+	_ = w.Flush()
+}
+
+// updateNodes queries the node of each pod.
+func (s *demo) updateNodes(ctx context.Context) error {
+	list := s.cluster.kubectl(ctx, "get", "pods", "--namespace", namespace, "-o", "json")
+	output, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("cannot list the pods: %w", err)
+	}
+	var pods struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Spec     struct{ NodeName string }
+		}
+	}
+	if err := json.Unmarshal(output, &pods); err != nil {
+		return fmt.Errorf("cannot list the pods: %w", err)
+	}
+	s.nodes = map[string]string{}
+	for _, pod := range pods.Items {
+		s.nodes[pod.Metadata.Name] = pod.Spec.NodeName
+	}
+	return nil
+}
+
+func (s *demo) nodeOf(pod string) string { return s.nodes[pod] }
+
+func (s *demo) printNextSteps() {
+	s.heading("The cluster keeps running")
+	s.printf("%s", s.cluster.hint())
+	s.printf("kubectl get electiongroups --all-namespaces")
+	s.printf("bin/kubectl-conclave watch %s --namespace %s", group, namespace)
+	s.printf("make demo-down                         # removes the demo")
+}
