@@ -66,7 +66,7 @@ func (o *operator) recall(ctx context.Context, s *scene) error {
 // eventName is the same for the same change, whoever writes it and how often.
 func eventName(group *v1.ElectionGroup, e groupstatus.Event) string {
 	sum := fnv.New64a()
-	fmt.Fprintf(sum, "%s %s %s", group.UID, e.Reason, e.Mark)
+	fmt.Fprintf(sum, "%s %s %s", group.UID, e.Reason, e.Key)
 	return group.Name + "." + strconv.FormatUint(sum.Sum64(), 16)
 }
 

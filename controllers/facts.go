@@ -179,7 +179,7 @@ func (s *scene) plan() membership.Facts {
 	f := membership.Facts{
 		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{},
 		Versions: map[string]int64{}, Adopted: s.adopted(), Missing: s.missing(),
-		Authorities: s.bundle, ConfigMap: s.configMap, Service: s.service, EndpointSlice: s.slice, Now: s.now,
+		CABundle: s.bundle, ConfigMap: s.configMap, Service: s.service, EndpointSlice: s.slice, Now: s.now,
 	}
 	for name, pod := range s.pods {
 		f.Pods = append(f.Pods, pod)

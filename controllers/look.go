@@ -82,7 +82,7 @@ func (o *operator) behind(ctx context.Context, s *scene) (bool, error) {
 // and then what they have said. They elect whether or not they can be told more: a
 // ConfigMap that can't be written holds up neither status nor traffic.
 func (o *operator) act(ctx context.Context, s *scene) error {
-	p := membership.Make(s.plan())
+	p := membership.MakePlan(s.plan())
 	unpublished, err := o.publish(ctx, s, &p)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (o *operator) act(ctx context.Context, s *scene) error {
 		s.again.due(s.now.Add(takenAgain), s.now)
 	}
 	before := s.group
-	result := groupstatus.Make(s.report(&p))
+	result := groupstatus.Evaluate(s.report(&p))
 	if !result.RequeueAt.IsZero() {
 		s.again.due(result.RequeueAt, s.now)
 	}

@@ -174,14 +174,14 @@ func (o *office) step() {
 		facts.Missing[name] = o.pods[name] == nil
 	}
 	facts.Missing["web.one"] = true
-	p := membership.Make(facts)
+	p := membership.MakePlan(facts)
 	if p.List != nil {
 		status := *o.group.Status.DeepCopy()
 		status.MemberList = p.List
 		o.write(&status)
 		o.known = p.Document
 	}
-	r := groupstatus.Make(groupstatus.Facts{
+	r := groupstatus.Evaluate(groupstatus.Facts{
 		Group: o.group, List: p.List, Problem: p.Problem, ServiceConflict: p.ServiceConflict, Pods: o.pods, Agents: o.said, Now: o.now,
 	})
 	o.write(&r.Status)

@@ -17,7 +17,7 @@ func TestStory(t *testing.T) {
 		change   func()
 		leads    string
 		events   string
-		// again is when Make wants to be called again, 0 if never.
+		// again is when Evaluate wants to be called again, 0 if never.
 		again time.Duration
 	}{
 		{"the first coordinator", 0, func() {}, "c", "Normal CoordinatorElected: c leads in term 130896001", 0},

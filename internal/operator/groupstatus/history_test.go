@@ -156,7 +156,7 @@ func (h *history) list() {
 // look makes a report, and checks what must hold for each.
 func (h *history) look() {
 	t, before := h.t, h.Group.Status.DeepCopy()
-	first, second := Make(h.Facts), Make(h.Facts)
+	first, second := Evaluate(h.Facts), Evaluate(h.Facts)
 	if !reflect.DeepEqual(first, second) {
 		t.Error("the same facts made two reports")
 	}
@@ -178,7 +178,7 @@ func (h *history) look() {
 	if err := json.Unmarshal(data, &h.Group.Status); err != nil {
 		t.Fatal(err)
 	}
-	again := Make(h.Facts)
+	again := Evaluate(h.Facts)
 	if !equality.Semantic.DeepEqual(again.Status, h.Group.Status) || len(again.Events) > 0 {
 		t.Errorf("its own status made another one, with %s:\n%+v\n%+v", told(again.Events), h.Group.Status, again.Status)
 	}

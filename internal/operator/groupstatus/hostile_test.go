@@ -13,7 +13,7 @@ func TestTermOfTomorrowTakesAMajority(t *testing.T) {
 	tomorrow := uint64(membership.CurrentTerm(noon)) + 23*3600*10
 	said := s.said("a")
 	said.Coordinator, said.Term = "a", tomorrow
-	status := Make(s.Facts).Status
+	status := Evaluate(s.Facts).Status
 	if status.Coordinator == nil || status.Coordinator.Pod != "e" || status.Term >= int64(tomorrow) {
 		t.Errorf("four of five say that e leads, but: %+v in term %d", status.Coordinator, status.Term)
 	}
@@ -21,7 +21,7 @@ func TestTermOfTomorrowTakesAMajority(t *testing.T) {
 		said := s.said(name)
 		said.Coordinator, said.Term = "a", tomorrow
 	}
-	status = Make(s.Facts).Status
+	status = Evaluate(s.Facts).Status
 	if status.Coordinator == nil || status.Coordinator.Pod != "a" {
 		t.Errorf("a majority says that a leads, and the operator's clock may be the wrong one, but: %+v", status.Coordinator)
 	}

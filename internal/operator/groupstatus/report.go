@@ -81,15 +81,15 @@ type Result struct {
 // Event is something that has changed, in the terms of a Kubernetes Event.
 type Event struct {
 	Type, Reason, Note string
-	// Mark tells it from others of the same reason, and is the same whoever finds
+	// Key tells it from others of the same reason, and is the same whoever finds
 	// the change, from whatever status before it.
-	Mark string
+	Key string
 	// At is when it happened.
 	At time.Time
 }
 
-// Make makes a report.
-func Make(f Facts) Result {
+// Evaluate makes a report.
+func Evaluate(f Facts) Result {
 	h := listen(f)
 	status := f.Group.Status.DeepCopy()
 	status.ObservedGeneration = f.Group.Generation

@@ -176,7 +176,7 @@ func TestMessagesFit(t *testing.T) {
 	}
 	for _, change := range pods {
 		change(s.run("a"))
-		for _, row := range Make(s.Facts).Status.Processes {
+		for _, row := range Evaluate(s.Facts).Status.Processes {
 			if len(row.Message) > 256 {
 				t.Errorf("%d characters: %s", len(row.Message), row.Message)
 			}

@@ -152,7 +152,7 @@ func (s *scene) restartOperator() { s.Agents = map[string]AgentState{} }
 
 // make makes a report, and puts it where the next one finds it.
 func (s *scene) make() Result {
-	r := Make(s.Facts)
+	r := Evaluate(s.Facts)
 	s.Group.Status = *r.Status.DeepCopy()
 	for name, role := range r.Roles {
 		s.Pods[name].Labels[v1.RoleLabel("ledger")] = role

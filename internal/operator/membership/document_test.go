@@ -56,7 +56,7 @@ func TestAgentsReadDocuments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
 		f := anyFacts(rng)
-		p := Make(*f)
+		p := MakePlan(*f)
 		text := p.ConfigMap.Data[control.DocumentKey]
 		c, err := read(t, text)
 		if err != nil {
@@ -220,7 +220,7 @@ func TestRevision(t *testing.T) {
 		t.Errorf("the first revision is %d, want the clock's %d", first, noon.UnixMilli())
 	}
 	f.Now = noon.Add(time.Hour)
-	f.Authorities = "another"
+	f.CABundle = "another"
 	if p := f.step(); p.Document.Revision != first || p.ConfigMap.Data[control.CABundleKey] != "another" {
 		t.Errorf("revision %d became %d, though the document didn't change", first, p.Document.Revision)
 	}

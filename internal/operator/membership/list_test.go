@@ -69,10 +69,10 @@ func TestNobodyDepartsBeforeAgentsAreTold(t *testing.T) {
 	f.Missing["a"], f.Missing["b"] = true, true
 	for _, published := range []*control.Document{nil, before} {
 		f.Published = published
-		expect(t, "not told", listed(Make(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
+		expect(t, "not told", listed(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
 	}
 	f.Published = after
-	expect(t, "told", listed(Make(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; gone: a, b")
+	expect(t, "told", listed(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; gone: a, b")
 }
 
 func TestMajorities(t *testing.T) {
@@ -198,7 +198,7 @@ func TestContinuation(t *testing.T) {
 			f := declared("a 10, b 20")
 			f.Now = noon.Add(time.Minute)
 			c.change(f)
-			p := Make(*f)
+			p := MakePlan(*f)
 			expect(t, "list", listed(p.List), c.list)
 			if p.List.Version == 2 && *p.List.Floor < CurrentTerm(noon) {
 				t.Errorf("the floor is %d", *p.List.Floor)
@@ -283,14 +283,14 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	f.settled()
 	f.Group.Spec.Members = parse("a 10, b 20")
 	f.Versions = map[string]int64{"a": 2, "b": 1}
-	p := Make(*f)
+	p := MakePlan(*f)
 	expect(t, "one", complaint(p.Problem), one)
 	expect(t, "the list stays", listed(p.List), "v1 Settled: a 10, b 20, c 30")
 	if p.Document != nil || p.ConfigMap != nil || !p.StatusBehind {
 		t.Errorf("it is published: %+v", p.Document)
 	}
 	f.Versions["b"] = 3
-	expect(t, "two", complaint(Make(*f).Problem), many)
+	expect(t, "two", complaint(MakePlan(*f).Problem), many)
 
 	f.Versions = map[string]int64{"a": 1}
 	expect(t, "all go by what is known", listed(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")

@@ -37,7 +37,7 @@ const reference = `  namespace: bank
 
 func TestConfigMap(t *testing.T) {
 	f := declared("a 10, b 20").pods("a")
-	f.Authorities = "the authorities"
+	f.CABundle = "the authorities"
 	expect(t, "ConfigMap", shown(t, f.step().ConfigMap), `
 data:
   ca.pem: the authorities

@@ -251,7 +251,7 @@ func (w *world) refresh(o *operator) {
 // act lets an operator do its next write, or make the next plan.
 func (w *world) act(o *operator) {
 	if o.plan == nil {
-		p := Make(w.facts(o))
+		p := MakePlan(w.facts(o))
 		o.plan, o.step = &p, 0
 		return
 	}
@@ -379,7 +379,7 @@ func (w *world) calm() {
 		w.pass(600 * time.Millisecond)
 	}
 	w.refresh(o)
-	p := Make(w.facts(o))
+	p := MakePlan(w.facts(o))
 	list := w.group.Status.MemberList
 	wanted := w.group.Spec.Members
 	if wanted == nil {

@@ -43,8 +43,8 @@ type Facts struct {
 	Published *control.Document
 	// Revision is the highest that any ConfigMap of this name is known to have had.
 	Revision int64
-	// Authorities are the certificates of all authorities, in PEM.
-	Authorities string
+	// CABundle are the certificates of all authorities, in PEM.
+	CABundle string
 	// ConfigMap, Service and EndpointSlice are those of the wanted names, whoever
 	// has made them; nil if there is none.
 	ConfigMap     *corev1.ConfigMap
@@ -78,8 +78,8 @@ type Plan struct {
 	ServiceConflict, ServiceHasSelector, EndpointSliceConflict bool
 }
 
-// Make makes a plan.
-func Make(f Facts) Plan {
+// MakePlan makes a plan.
+func MakePlan(f Facts) Plan {
 	var p Plan
 	newest := f.newest()
 	ahead := f.ahead(newest)
@@ -89,7 +89,7 @@ func Make(f Facts) Plan {
 	if p.List != nil && !p.ConfigMapConflict && !p.StatusBehind {
 		document := f.document(p.List)
 		p.Document = &document
-		p.ConfigMap = configMap(f.Group, document, f.Authorities)
+		p.ConfigMap = configMap(f.Group, document, f.CABundle)
 	}
 	p.ServiceConflict, p.ServiceHasSelector = f.serviceTaken()
 	if f.Group.Spec.Service != nil && !p.ServiceConflict && !p.ServiceHasSelector {

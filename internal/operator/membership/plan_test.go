@@ -23,6 +23,6 @@ func BenchmarkMake(b *testing.B) {
 		Previous: &v1.PreviousList{Version: 1, Members: g.Spec.Members},
 	}
 	for b.Loop() {
-		Make(f)
+		MakePlan(f)
 	}
 }

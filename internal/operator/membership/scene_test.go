@@ -81,7 +81,7 @@ func (f *Facts) drop(name string) {
 
 // step makes a plan, and puts it where the next one finds it.
 func (f *Facts) step() Plan {
-	p := Make(*f)
+	p := MakePlan(*f)
 	f.Group.Status.MemberList = p.List
 	if p.Document != nil {
 		f.Published, f.Revision = p.Document, p.Document.Revision
@@ -93,7 +93,7 @@ func (f *Facts) step() Plan {
 func (f *Facts) settled() Plan {
 	for range 100 {
 		p := f.step()
-		if p.List == nil || p.List.State == v1.ListSettled && Make(*f).List.Version == p.List.Version {
+		if p.List == nil || p.List.State == v1.ListSettled && MakePlan(*f).List.Version == p.List.Version {
 			f.Adopted = map[string]bool{}
 			return p
 		}
