@@ -16,12 +16,12 @@ import (
 // Document is what agents are told about a group. Its revision is left to the
 // caller.
 func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
-	at := addresses(pods)
-	g := settings(group)
+	at := peerAddresses(pods)
+	g := groupSettings(group)
 	g.Version = uint32(list.Version)
-	g.Members = told(list.Members, at)
+	g.Members = documentMembers(list.Members, at)
 	if list.Previous != nil {
-		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: told(list.Previous.Members, at)}
+		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, at)}
 	}
 	g.Departed = departed(list)
 	if list.Floor != nil {
@@ -46,13 +46,13 @@ func departed(list *v1.MemberList) []string {
 
 // settings are the group's own. The API server has filled in the defaults; a
 // group that never met one gets the same.
-func settings(group *v1.ElectionGroup) control.Group {
+func groupSettings(group *v1.ElectionGroup) control.Group {
 	spec := &group.Spec
 	return control.Group{
 		Name:      group.Name,
 		Algorithm: string(cmp.Or(spec.Algorithm, v1.StatusTable)),
 		Safety: control.Safety{
-			Mode: string(cmp.Or(spec.Safety.Mode, v1.Majority)), LeaseMillis: lease(group),
+			Mode: string(cmp.Or(spec.Safety.Mode, v1.Majority)), LeaseMillis: leaseMillis(group),
 		},
 		Preemption: control.Preemption{
 			Policy:        string(cmp.Or(spec.Preemption.Policy, v1.PreemptWhenStable)),
@@ -69,9 +69,9 @@ func settings(group *v1.ElectionGroup) control.Group {
 	}
 }
 
-func lease(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
+func leaseMillis(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
 
-func told(members []v1.Member, at map[string]string) []control.Member {
+func documentMembers(members []v1.Member, at map[string]string) []control.Member {
 	list := make([]control.Member, len(members))
 	for i, m := range members {
 		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority), Address: at[m.Pod]}
@@ -84,14 +84,14 @@ func told(members []v1.Member, at map[string]string) []control.Member {
 // server knows two that have it; two pods on the network of one host have the
 // same one for good. Agents would refuse a document in which two are at one
 // place: the pod that is there to stay has it.
-func addresses(pods []*corev1.Pod) map[string]string {
+func peerAddresses(pods []*corev1.Pod) map[string]string {
 	owner := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {
 		ip := pod.Status.PodIP
 		if _, err := netip.ParseAddr(ip); err != nil || Finished(pod) {
 			continue
 		}
-		if other := owner[ip]; other == nil || outlives(pod, other) {
+		if other := owner[ip]; other == nil || ownsAddress(pod, other) {
 			owner[ip] = pod
 		}
 	}
@@ -103,7 +103,7 @@ func addresses(pods []*corev1.Pod) map[string]string {
 }
 
 // outlives reports whether a is the one of two pods that has their address.
-func outlives(a, b *corev1.Pod) bool {
+func ownsAddress(a, b *corev1.Pod) bool {
 	if ending := a.DeletionTimestamp != nil; ending != (b.DeletionTimestamp != nil) {
 		return !ending
 	}

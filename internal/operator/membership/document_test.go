@@ -24,7 +24,7 @@ import (
 // read reads the text of a document as an agent's file that has this one group.
 // An agent in a pod knows its peers' addresses from the same document; who has
 // none yet gets one here.
-func read(t *testing.T, text string) (*config.Config, error) {
+func parseAsAgent(t *testing.T, text string) (*config.Config, error) {
 	t.Helper()
 	_, group, ok := strings.Cut(text, "group:\n")
 	if !ok {
@@ -55,10 +55,10 @@ func read(t *testing.T, text string) (*config.Config, error) {
 func TestAgentsReadDocuments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
-		f := anyFacts(rng)
+		f := randomFacts(rng)
 		p := MakePlan(*f)
 		text := p.ConfigMap.Data[control.DocumentKey]
-		c, err := read(t, text)
+		c, err := parseAsAgent(t, text)
 		if err != nil {
 			t.Fatalf("%s\n%s", err, text)
 		}
@@ -73,9 +73,9 @@ func TestAgentsReadDocuments(t *testing.T) {
 	}
 }
 
-// anyFacts are those of a group that the schema accepts, a few versions old.
-func anyFacts(rng *rand.Rand) *Facts {
-	f := declared("")
+// randomFacts are those of a group that the schema accepts, a few versions old.
+func randomFacts(rng *rand.Rand) *Facts {
+	f := newDeclaredFacts("")
 	spec := &f.Group.Spec
 	heartbeat := int32(1 + rng.IntN(1000))
 	spec.Algorithm = v1.Algorithm(catalog.Names()[rng.IntN(6)])
@@ -109,14 +109,14 @@ func anyFacts(rng *rand.Rand) *Facts {
 		}
 		spec.Members = append(spec.Members, v1.Member{Pod: "yes", Priority: v1.MaxPriority})
 		f.Now = f.Now.Add(time.Duration(rng.IntN(1000)) * time.Second)
-		f.settled()
+		f.settle()
 		if rng.IntN(2) == 0 {
 			f.Missing["yes"] = true
 		}
 	}
 	for i := range 8 {
 		if rng.IntN(3) > 0 {
-			pod := f.pod(fmt.Sprintf("0%d.e-3", i))
+			pod := f.addPod(fmt.Sprintf("0%d.e-3", i))
 			ips := []string{"", "10.0.0.1", "fd00::1", pod.Status.PodIP, fmt.Sprintf("fd00::1:%d", i)}
 			pod.Status.PodIP = ips[rng.IntN(len(ips))]
 		}
@@ -144,27 +144,27 @@ func TestTextIsTheDocument(t *testing.T) {
 			Floor:       1<<44 - 1,
 		},
 	}
-	noZeros(t, "document", reflect.ValueOf(full))
+	requireNonZero(t, "document", reflect.ValueOf(full))
 	for _, want := range []control.Document{full, {Group: control.Group{Members: []control.Member{{Name: "a"}}}}} {
 		var got control.Document
-		if err := yaml.UnmarshalStrict([]byte(text(want)), &got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%v: the text is\n%s\nand was\n%+v", err, text(want), want)
+		if err := yaml.UnmarshalStrict([]byte(encodeDocument(want)), &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%v: the text is\n%s\nand was\n%+v", err, encodeDocument(want), want)
 		}
 	}
 }
 
-// noZeros fails if a field isn't set: a new one would go unnoticed.
-func noZeros(t *testing.T, path string, v reflect.Value) {
+// requireNonZero fails if a field isn't set: a new one would go unnoticed.
+func requireNonZero(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			noZeros(t, filepath.Join(path, v.Type().Field(i).Name), v.Field(i))
+			requireNonZero(t, filepath.Join(path, v.Type().Field(i).Name), v.Field(i))
 		}
 	case reflect.Pointer:
-		noZeros(t, path, v.Elem())
+		requireNonZero(t, path, v.Elem())
 	case reflect.Slice:
-		noZeros(t, path, v.Index(0))
+		requireNonZero(t, path, v.Index(0))
 	default:
 		if v.IsZero() {
 			t.Errorf("%s isn't set", path)
@@ -197,8 +197,8 @@ func TestAddresses(t *testing.T) {
 		}, "", "10.0.0.1:7373"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			f := declared("a 1, b 2").pods("a", "b")
-			c.change(f.find("a"), f.find("b"))
+			f := newDeclaredFacts("a 1, b 2").addPods("a", "b")
+			c.change(f.findPod("a"), f.findPod("b"))
 			for range 2 {
 				d := f.step().Document
 				expect(t, "a", d.Group.Members[0].Address, c.a)
@@ -214,7 +214,7 @@ func TestAddresses(t *testing.T) {
 
 // TestRevision rises with each change of the document, and with nothing else.
 func TestRevision(t *testing.T) {
-	f := declared("a 1, b 2").pods("a", "b")
+	f := newDeclaredFacts("a 1, b 2").addPods("a", "b")
 	first := f.step().Document.Revision
 	if first != noon.UnixMilli() {
 		t.Errorf("the first revision is %d, want the clock's %d", first, noon.UnixMilli())
@@ -228,7 +228,7 @@ func TestRevision(t *testing.T) {
 		"an address":              func() { f.Pods[0].Status.PodIP = "10.9.9.9" },
 		"a setting":               func() { f.Group.Spec.Timing.HeartbeatMillis = 50 },
 		"the generation":          func() { f.Group.Generation++ },
-		"the list":                func() { f.Group.Spec.Members = parse("a 1, b 3") },
+		"the list":                func() { f.Group.Spec.Members = parseMembers("a 1, b 3") },
 		"another ConfigMap's":     func() { f.Revision += 1000 },
 		"the clock has gone back": func() { f.Now = noon.Add(-time.Hour); f.Group.Generation++ },
 	} {
@@ -255,7 +255,7 @@ func TestNobodyWaitsForAListThatHasSettled(t *testing.T) {
 		Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}},
 		Departed: []string{"b"},
 	}
-	group := declared("a 1").Group
+	group := newDeclaredFacts("a 1").Group
 	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"b"}) {
 		t.Errorf("while it is being adopted, %q have departed", got)
 	}

@@ -19,24 +19,24 @@ import (
 // A selected pod becomes a member when its agent is heard, and stays one until it
 // has been gone for a while: one that can't be scheduled doesn't count against
 // the majority, and one that a StatefulSet replaces isn't taken out and back in.
-func (f *Facts) members(current *v1.MemberList) ([]v1.Member, *Problem) {
+func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if f.Group.Spec.Selector == nil {
 		return slices.Clone(f.Group.Spec.Members), nil
 	}
 	selected := Selects(f.Group)
-	found := f.selected(selected)
+	found := f.selectedPods(selected)
 	if len(found) == 0 {
-		return nil, f.nobody()
+		return nil, f.noMembersProblem()
 	}
-	all, problem := f.rank(append(f.staying(current, selected), f.joining(current, found)...))
+	all, problem := f.rankCandidates(append(f.remainingMembers(current, selected), f.joiningPods(current, found)...))
 	switch {
-	case current == nil && !f.FirstListComplete && f.incomplete(found), len(all) == 0:
+	case current == nil && !f.FirstListComplete && f.agentsPending(found), len(all) == 0:
 		return nil, problem
 	case len(all) > v1.MaxMembers:
 		return nil, &Problem{v1.ReasonTooManyMembers, fmt.Sprintf(
 			"the selector finds %d pods with agents, and a group has %d members at most: narrow the selector", len(all), v1.MaxMembers)}
 	}
-	number(all)
+	assignPriorities(all)
 	list := make([]v1.Member, len(all))
 	for i, c := range all {
 		list[i] = v1.Member{Pod: c.name, Priority: c.priority}
@@ -103,7 +103,7 @@ func HasAgent(pod *corev1.Pod) bool {
 }
 
 // selected are the pods that the selector finds, the oldest first.
-func (f *Facts) selected(finds func(*corev1.Pod) bool) []*corev1.Pod {
+func (f *Facts) selectedPods(finds func(*corev1.Pod) bool) []*corev1.Pod {
 	var found []*corev1.Pod
 	for _, pod := range f.Pods {
 		if finds(pod) {
@@ -117,7 +117,7 @@ func (f *Facts) selected(finds func(*corev1.Pod) bool) []*corev1.Pod {
 }
 
 // nobody is the Problem of a selector that finds nothing.
-func (f *Facts) nobody() *Problem {
+func (f *Facts) noMembersProblem() *Problem {
 	matches := MatchesLabels(f.Group)
 	var mute []string
 	for _, pod := range f.Pods {
@@ -156,15 +156,15 @@ type candidate struct {
 	pod *corev1.Pod
 	// rank orders the candidates; 0 never stands. That of a member may be unknown.
 	rank  int64
-	known bool
+	rankKnown bool
 	// wish is the priority that it would have if it were alone. priority is the one
 	// that it has, 0 if it has none yet.
-	wish     int64
+	preferred     int64
 	priority int32
 }
 
 // staying are the members that stay, in their order.
-func (f *Facts) staying(current *v1.MemberList, selected func(*corev1.Pod) bool) []*candidate {
+func (f *Facts) remainingMembers(current *v1.MemberList, selected func(*corev1.Pod) bool) []*candidate {
 	if current == nil {
 		return nil
 	}
@@ -187,7 +187,7 @@ func (f *Facts) staying(current *v1.MemberList, selected func(*corev1.Pod) bool)
 }
 
 // joining are the pods that become members, the oldest first.
-func (f *Facts) joining(current *v1.MemberList, found []*corev1.Pod) []*candidate {
+func (f *Facts) joiningPods(current *v1.MemberList, found []*corev1.Pod) []*candidate {
 	present := map[string]bool{}
 	if current != nil {
 		for _, m := range current.Members {
@@ -209,7 +209,7 @@ func (f *Facts) joining(current *v1.MemberList, found []*corev1.Pod) []*candidat
 
 // incomplete reports whether agents are still awaited for the first list: a
 // group that begins with one after the other would begin with many lists.
-func (f *Facts) incomplete(found []*corev1.Pod) bool {
+func (f *Facts) agentsPending(found []*corev1.Pod) bool {
 	return slices.ContainsFunc(found, func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && !f.Connected[pod.UID]
 	})

@@ -18,10 +18,10 @@ var (
 )
 
 // prefer gives pods the priorities in their annotations, as in "a=5".
-func prefer(f *Facts, wishes ...string) {
+func setPriorityAnnotations(f *Facts, wishes ...string) {
 	for _, wish := range wishes {
 		name, value, _ := strings.Cut(wish, "=")
-		f.find(name).Annotations[v1.AnnotationPriority] = value
+		f.findPod(name).Annotations[v1.AnnotationPriority] = value
 	}
 }
 
@@ -32,85 +32,85 @@ func TestFirstList(t *testing.T) {
 		list, problem string
 	}{
 		"declared members are those, in that order": {
-			facts: declared("c 30, a 10, b 20"), list: "v1 Settled: c 30, a 10, b 20",
+			facts: newDeclaredFacts("c 30, a 10, b 20"), list: "v1 Settled: c 30, a 10, b 20",
 		},
 		"declared members need no pods": {
-			facts: declared("a 10"), change: func(f *Facts) { f.pods("x") }, list: "v1 Settled: a 10",
+			facts: newDeclaredFacts("a 10"), change: func(f *Facts) { f.addPods("x") }, list: "v1 Settled: a 10",
 		},
 		"the highest ordinal": {
-			facts: chosen(highest).pods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
+			facts: newSelectorFacts(highest).addPods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
 			list:  "v1 Settled: ledger-0 1, ledger-1 2, ledger-2 3, ledger-10 11",
 		},
 		"the lowest ordinal": {
-			facts: chosen(v1.PriorityFrom{Ordinal: v1.LowestFirst}).pods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
+			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-2", "ledger-0", "ledger-10", "ledger-1"),
 			list:  "v1 Settled: ledger-10 1048565, ledger-2 1048573, ledger-1 1048574, ledger-0 1048575",
 		},
 		"an ordinal beyond all priorities": {
-			facts: chosen(highest).pods("ledger-20260601", "ledger-20260602", "ledger-7"),
+			facts: newSelectorFacts(highest).addPods("ledger-20260601", "ledger-20260602", "ledger-7"),
 			list:  "v1 Settled: ledger-7 8, ledger-20260601 1048574, ledger-20260602 1048575",
 		},
 		"and from the other end": {
-			facts: chosen(v1.PriorityFrom{Ordinal: v1.LowestFirst}).pods("ledger-20260601", "ledger-20260602", "ledger-7"),
+			facts: newSelectorFacts(v1.PriorityFrom{Ordinal: v1.LowestFirst}).addPods("ledger-20260601", "ledger-20260602", "ledger-7"),
 			list:  "v1 Settled: ledger-20260602 1, ledger-20260601 2, ledger-7 1048568",
 		},
 		"the same ordinal in two workloads": {
-			facts: chosen(highest).pods("x-0", "y-0", "x-1", "y-1"),
+			facts: newSelectorFacts(highest).addPods("x-0", "y-0", "x-1", "y-1"),
 			list:  "v1 Settled: y-0 1, x-0 2, y-1 3, x-1 4",
 		},
 		"no ordinal": {
-			facts:   chosen(highest).pods("ledger-0", "ledger-x7x", "web"),
+			facts:   newSelectorFacts(highest).addPods("ledger-0", "ledger-x7x", "web"),
 			list:    "v1 Settled: ledger-0 1",
 			problem: "InvalidMembers: pod ledger-x7x: its name must end in - and a number, like those of a StatefulSet, since priorityFrom is ordinal; and 1 more like it",
 		},
 		"an annotation": {
-			facts:  chosen(byAnnotation).pods("a", "b", "c", "d"),
-			change: func(f *Facts) { prefer(f, "a=30", "b=0", "c=1048575") },
+			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d"),
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=30", "b=0", "c=1048575") },
 			list:   "v1 Settled: b 0, d 1, a 30, c 1048575",
 		},
 		"the same annotation": {
-			facts:  chosen(byAnnotation).pods("a", "b", "c", "d", "e"),
-			change: func(f *Facts) { prefer(f, "a=5", "b=5", "c=5", "d=6", "e=0") },
+			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d", "e"),
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=5", "b=5", "c=5", "d=6", "e=0") },
 			list:   "v1 Settled: e 0, c 5, b 6, a 7, d 8",
 		},
 		"the same annotation at the top": {
-			facts:  chosen(byAnnotation).pods("a", "b", "c"),
-			change: func(f *Facts) { prefer(f, "a=1048575", "b=1048575", "c=1048574") },
+			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=1048575", "b=1048575", "c=1048574") },
 			list:   "v1 Settled: c 1048573, b 1048574, a 1048575",
 		},
 		"a bad annotation": {
-			facts:   chosen(byAnnotation).pods("a", "b", "c"),
-			change:  func(f *Facts) { prefer(f, "b=high") },
+			facts:   newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
+			change:  func(f *Facts) { setPriorityAnnotations(f, "b=high") },
 			list:    "v1 Settled: c 1, a 2",
 			problem: `InvalidMembers: pod b: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "high"`,
 		},
 		"an empty one": {
-			facts:   chosen(byAnnotation).pods("a"),
-			change:  func(f *Facts) { prefer(f, "a=") },
+			facts:   newSelectorFacts(byAnnotation).addPods("a"),
+			change:  func(f *Facts) { setPriorityAnnotations(f, "a=") },
 			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not ""`,
 		},
 		"one that is too high": {
-			facts:   chosen(byAnnotation).pods("a"),
-			change:  func(f *Facts) { prefer(f, "a=1048576") },
+			facts:   newSelectorFacts(byAnnotation).addPods("a"),
+			change:  func(f *Facts) { setPriorityAnnotations(f, "a=1048576") },
 			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "1048576"`,
 		},
 		"a long one": {
-			facts:  chosen(byAnnotation).pods("a"),
-			change: func(f *Facts) { prefer(f, "a="+strings.Repeat("9", 1000)) },
+			facts:  newSelectorFacts(byAnnotation).addPods("a"),
+			change: func(f *Facts) { setPriorityAnnotations(f, "a="+strings.Repeat("9", 1000)) },
 			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "` +
 				strings.Repeat("9", 32) + `..."`,
 		},
 		"a bad one, and nobody else would stand": {
-			facts:   chosen(byAnnotation).pods("a", "b"),
-			change:  func(f *Facts) { prefer(f, "a=0", "b=high") },
+			facts:   newSelectorFacts(byAnnotation).addPods("a", "b"),
+			change:  func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=high") },
 			problem: `InvalidMembers: pod b: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "high"`,
 		},
 		"nobody would stand": {
-			facts:   chosen(byAnnotation).pods("a", "b"),
-			change:  func(f *Facts) { prefer(f, "a=0", "b=0") },
+			facts:   newSelectorFacts(byAnnotation).addPods("a", "b"),
+			change:  func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=0") },
 			problem: "InvalidMembers: every pod has priority 0: one at least must be above, to be elected",
 		},
 		"a node's label": {
-			facts: chosen(v1.PriorityFrom{NodeLabel: "tier"}).pods("a", "b", "c"),
+			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b", "c"),
 			change: func(f *Facts) {
 				f.Nodes["node-a"].Labels = map[string]string{"tier": "7"}
 				f.Nodes["node-b"].Labels = map[string]string{"tier": "0"}
@@ -118,68 +118,68 @@ func TestFirstList(t *testing.T) {
 			list: "v1 Settled: b 0, c 1, a 7",
 		},
 		"a node's bad label": {
-			facts:   chosen(v1.PriorityFrom{NodeLabel: "tier"}).pods("a"),
+			facts:   newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a"),
 			change:  func(f *Facts) { f.Nodes["node-a"].Labels = map[string]string{"tier": "-1"} },
 			problem: `InvalidMembers: pod a: its label tier of its node node-a must be a whole number from 0 to 1048575, not "-1"`,
 		},
 		"a node that isn't known yet": {
-			facts:  chosen(v1.PriorityFrom{NodeLabel: "tier"}).pods("a", "b"),
+			facts:  newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b"),
 			change: func(f *Facts) { delete(f.Nodes, "node-a") },
 			list:   "v1 Settled: b 1",
 		},
 		"a name that members can't have": {
-			facts:   chosen(byAnnotation).pods(strings.Repeat("a", 64)),
+			facts:   newSelectorFacts(byAnnotation).addPods(strings.Repeat("a", 64)),
 			problem: "InvalidMembers: pod " + strings.Repeat("a", 64) + ": between the dots of a member's name there are 63 characters at most: give it a shorter name",
 		},
 		"no pods": {
-			facts:   chosen(byAnnotation),
+			facts:   newSelectorFacts(byAnnotation),
 			problem: "NoMembers: the selector finds no pods in namespace bank: are the labels right, and do the pods exist?",
 		},
 		"pods that don't name the group": {
-			facts: chosen(byAnnotation).pods("a", "b"),
+			facts: newSelectorFacts(byAnnotation).addPods("a", "b"),
 			change: func(f *Facts) {
-				f.find("a").Annotations = nil
-				f.find("b").Annotations[v1.AnnotationGroups] = "ledgers, other"
+				f.findPod("a").Annotations = nil
+				f.findPod("b").Annotations[v1.AnnotationGroups] = "ledgers, other"
 			},
 			problem: "NoMembers: the selector matches a and b, but no pod names the group: pods need the label conclave.dev/agent: enabled " +
 				"and the annotation conclave.dev/groups: ledger in their template, and to be made anew",
 		},
 		"pods that have other labels, or have ended": {
-			facts: chosen(byAnnotation).pods("a", "b", "c"),
+			facts: newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
 			change: func(f *Facts) {
-				f.find("a").Labels = nil
-				f.find("b").Status.Phase = corev1.PodSucceeded
-				f.find("c").Annotations[v1.AnnotationGroups] = "other, ledger"
+				f.findPod("a").Labels = nil
+				f.findPod("b").Status.Phase = corev1.PodSucceeded
+				f.findPod("c").Annotations[v1.AnnotationGroups] = "other, ledger"
 			},
 			list: "v1 Settled: c 1",
 		},
 		"an agent that runs is waited for": {
-			facts: chosen(byAnnotation).pods("a", "b"), change: func(f *Facts) { delete(f.Connected, f.find("a").UID) },
+			facts: newSelectorFacts(byAnnotation).addPods("a", "b"), change: func(f *Facts) { delete(f.Connected, f.findPod("a").UID) },
 			list: "none",
 		},
 		"but not for ever": {
-			facts: chosen(byAnnotation).pods("a", "b"), change: func(f *Facts) { delete(f.Connected, f.find("a").UID); f.FirstListComplete = true },
+			facts: newSelectorFacts(byAnnotation).addPods("a", "b"), change: func(f *Facts) { delete(f.Connected, f.findPod("a").UID); f.FirstListComplete = true },
 			list: "v1 Settled: b 1",
 		},
 		"a pod that waits for a node isn't": {
-			facts: chosen(byAnnotation).pods("a", "b"),
+			facts: newSelectorFacts(byAnnotation).addPods("a", "b"),
 			change: func(f *Facts) {
-				delete(f.Connected, f.find("a").UID)
-				f.find("a").Status.Phase = corev1.PodPending
+				delete(f.Connected, f.findPod("a").UID)
+				f.findPod("a").Status.Phase = corev1.PodPending
 			},
 			list: "v1 Settled: b 1",
 		},
 		"nor is one that is being deleted, which doesn't become a member either": {
-			facts: chosen(byAnnotation).pods("a", "b", "c"),
+			facts: newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
 			change: func(f *Facts) {
-				delete(f.Connected, f.find("a").UID)
-				f.find("a").DeletionTimestamp = new(metav1.NewTime(noon))
-				f.find("c").DeletionTimestamp = new(metav1.NewTime(noon))
+				delete(f.Connected, f.findPod("a").UID)
+				f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon))
+				f.findPod("c").DeletionTimestamp = new(metav1.NewTime(noon))
 			},
 			list: "v1 Settled: b 1",
 		},
 		"no agents, however long": {
-			facts: chosen(byAnnotation).pods("a"), change: func(f *Facts) { clear(f.Connected); f.FirstListComplete = true }, list: "none",
+			facts: newSelectorFacts(byAnnotation).addPods("a"), change: func(f *Facts) { clear(f.Connected); f.FirstListComplete = true }, list: "none",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -188,10 +188,10 @@ func TestFirstList(t *testing.T) {
 			}
 			p := c.facts.step()
 			c.list = cmp.Or(c.list, "none")
-			expect(t, "list", listed(p.List), c.list)
-			expect(t, "problem", complaint(p.Problem), c.problem)
+			expect(t, "list", formatList(p.List), c.list)
+			expect(t, "problem", formatProblem(p.Problem), c.problem)
 			if (p.ConfigMap == nil) != (p.List == nil) || (p.Document == nil) != (p.List == nil) {
-				t.Errorf("the list is %s, and the ConfigMap %v", listed(p.List), p.ConfigMap)
+				t.Errorf("the list is %s, and the ConfigMap %v", formatList(p.List), p.ConfigMap)
 			}
 		})
 	}
@@ -205,115 +205,115 @@ func TestLaterLists(t *testing.T) {
 		list, problem string
 	}{
 		"nothing happens":                {change: func(*Facts) {}, list: "v1 Settled: b 1, a 2"},
-		"one joins, below its equals":    {change: func(f *Facts) { f.pods("c") }, list: "v2 Settled: b 2, a 3, c 1"},
-		"one joins above":                {change: func(f *Facts) { f.pods("c"); prefer(f, "c=9") }, list: "v2 Settled: b 1, a 2, c 9"},
-		"one joins that never stands":    {change: func(f *Facts) { f.pods("c"); prefer(f, "c=0") }, list: "v2 Settled: b 1, a 2, c 0"},
-		"one joins whose agent isn't up": {change: func(f *Facts) { delete(f.Connected, f.pod("c").UID) }, list: "v1 Settled: b 1, a 2"},
-		"one is preferred":               {change: func(f *Facts) { prefer(f, "b=9") }, list: "v2 Settled: b 9, a 2"},
-		"one is to stand no more":        {change: func(f *Facts) { prefer(f, "a=0") }, list: "v2 Settled: b 1, a 0"},
-		"an agent is lost":               {change: func(f *Facts) { delete(f.Connected, f.find("a").UID) }, list: "v1 Settled: b 1, a 2"},
+		"one joins, below its equals":    {change: func(f *Facts) { f.addPods("c") }, list: "v2 Settled: b 2, a 3, c 1"},
+		"one joins above":                {change: func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "c=9") }, list: "v2 Settled: b 1, a 2, c 9"},
+		"one joins that never stands":    {change: func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "c=0") }, list: "v2 Settled: b 1, a 2, c 0"},
+		"one joins whose agent isn't up": {change: func(f *Facts) { delete(f.Connected, f.addPod("c").UID) }, list: "v1 Settled: b 1, a 2"},
+		"one is preferred":               {change: func(f *Facts) { setPriorityAnnotations(f, "b=9") }, list: "v2 Settled: b 9, a 2"},
+		"one is to stand no more":        {change: func(f *Facts) { setPriorityAnnotations(f, "a=0") }, list: "v2 Settled: b 1, a 0"},
+		"an agent is lost":               {change: func(f *Facts) { delete(f.Connected, f.findPod("a").UID) }, list: "v1 Settled: b 1, a 2"},
 		"a pod is being deleted": {
-			change: func(f *Facts) { f.find("a").DeletionTimestamp = new(metav1.NewTime(noon)) }, list: "v1 Settled: b 1, a 2",
+			change: func(f *Facts) { f.findPod("a").DeletionTimestamp = new(metav1.NewTime(noon)) }, list: "v1 Settled: b 1, a 2",
 		},
-		"a pod has gone just now":  {change: func(f *Facts) { f.drop("a") }, list: "v1 Settled: b 1, a 2"},
-		"a pod has been gone":      {change: func(f *Facts) { f.drop("a"); f.Missing["a"] = true }, list: "v2 Settled: b 1"},
-		"a pod has ended just now": {change: func(f *Facts) { f.find("a").Status.Phase = corev1.PodFailed }, list: "v1 Settled: b 1, a 2"},
+		"a pod has gone just now":  {change: func(f *Facts) { f.deletePod("a") }, list: "v1 Settled: b 1, a 2"},
+		"a pod has been gone":      {change: func(f *Facts) { f.deletePod("a"); f.Missing["a"] = true }, list: "v2 Settled: b 1"},
+		"a pod has ended just now": {change: func(f *Facts) { f.findPod("a").Status.Phase = corev1.PodFailed }, list: "v1 Settled: b 1, a 2"},
 		"a pod has ended a while ago": {
-			change: func(f *Facts) { f.find("a").Status.Phase = corev1.PodFailed; f.Missing["a"] = true }, list: "v2 Settled: b 1",
+			change: func(f *Facts) { f.findPod("a").Status.Phase = corev1.PodFailed; f.Missing["a"] = true }, list: "v2 Settled: b 1",
 		},
-		"a pod isn't selected any more":     {change: func(f *Facts) { f.find("a").Labels = nil }, list: "v2 Settled: b 1"},
-		"a pod names the group no more":     {change: func(f *Facts) { f.find("a").Annotations = nil }, list: "v2 Settled: b 1"},
-		"a pod was replaced under its name": {change: func(f *Facts) { f.drop("a"); f.pods("a") }, list: "v1 Settled: b 1, a 2"},
+		"a pod isn't selected any more":     {change: func(f *Facts) { f.findPod("a").Labels = nil }, list: "v2 Settled: b 1"},
+		"a pod names the group no more":     {change: func(f *Facts) { f.findPod("a").Annotations = nil }, list: "v2 Settled: b 1"},
+		"a pod was replaced under its name": {change: func(f *Facts) { f.deletePod("a"); f.addPods("a") }, list: "v1 Settled: b 1, a 2"},
 		"another one in its place, under another name": {
-			change: func(f *Facts) { f.drop("a"); f.Missing["a"] = true; f.pods("c") }, list: "v2 Settled: b 2, c 1",
+			change: func(f *Facts) { f.deletePod("a"); f.Missing["a"] = true; f.addPods("c") }, list: "v2 Settled: b 2, c 1",
 		},
 		"all are gone": {
-			change:  func(f *Facts) { f.drop("a"); f.drop("b"); f.Missing["a"], f.Missing["b"] = true, true },
+			change:  func(f *Facts) { f.deletePod("a"); f.deletePod("b"); f.Missing["a"], f.Missing["b"] = true, true },
 			list:    "v1 Settled: b 1, a 2",
 			problem: "NoMembers: the selector finds no pods in namespace bank: are the labels right, and do the pods exist?",
 		},
 		"all are gone, and the others aren't heard yet": {
 			change: func(f *Facts) {
-				f.drop("a")
-				f.drop("b")
+				f.deletePod("a")
+				f.deletePod("b")
 				f.Missing["a"], f.Missing["b"] = true, true
-				delete(f.Connected, f.pod("c").UID)
+				delete(f.Connected, f.addPod("c").UID)
 			},
 			list: "v1 Settled: b 1, a 2",
 		},
 		"all are replaced": {
 			change: func(f *Facts) {
-				f.drop("a")
-				f.drop("b")
+				f.deletePod("a")
+				f.deletePod("b")
 				f.Missing["a"], f.Missing["b"] = true, true
-				f.pods("c", "d")
+				f.addPods("c", "d")
 			},
 			list: "v2 Settled: c 2, d 1",
 		},
 		"a member with a bad annotation stays as it is, and others join": {
-			change: func(f *Facts) { f.pods("c"); prefer(f, "a=x", "c=9") }, list: "v2 Settled: b 1, a 2, c 9",
+			change: func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "a=x", "c=9") }, list: "v2 Settled: b 1, a 2, c 9",
 			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
 		},
 		"it isn't taken along when one below it rises": {
-			change: func(f *Facts) { prefer(f, "a=x", "b=9") }, list: "v2 Settled: b 9, a 2",
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=x", "b=9") }, list: "v2 Settled: b 9, a 2",
 			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
 		},
 		"it leaves like any other": {
-			change: func(f *Facts) { prefer(f, "a=x"); f.find("a").Labels = nil }, list: "v2 Settled: b 1",
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=x"); f.findPod("a").Labels = nil }, list: "v2 Settled: b 1",
 		},
 		"one with a bad annotation doesn't join, and others do": {
-			change: func(f *Facts) { f.pods("c", "d"); prefer(f, "c=x", "d=9") }, list: "v2 Settled: b 1, a 2, d 9",
+			change: func(f *Facts) { f.addPods("c", "d"); setPriorityAnnotations(f, "c=x", "d=9") }, list: "v2 Settled: b 1, a 2, d 9",
 			problem: `InvalidMembers: pod c: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
 		},
 		"nor does it when nobody is to stand": {
-			change: func(f *Facts) { f.pods("c"); prefer(f, "a=0", "b=0", "c=x") }, list: "v1 Settled: b 1, a 2",
+			change: func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "a=0", "b=0", "c=x") }, list: "v1 Settled: b 1, a 2",
 			problem: `InvalidMembers: pod c: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
 		},
 		"a member that never stands doesn't begin to by a bad annotation": {
-			change: func(f *Facts) { prefer(f, "a=0"); f.settled(); prefer(f, "a=x") }, list: "v2 Settled: b 1, a 0",
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=0"); f.settle(); setPriorityAnnotations(f, "a=x") }, list: "v2 Settled: b 1, a 0",
 			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
 		},
 		"nobody is to stand": {
-			change: func(f *Facts) { prefer(f, "a=0", "b=0") }, list: "v1 Settled: b 1, a 2",
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=0") }, list: "v1 Settled: b 1, a 2",
 			problem: "InvalidMembers: every pod has priority 0: one at least must be above, to be elected",
 		},
 		"members are declared from now on": {
-			change: func(f *Facts) { f.Group.Spec = v1.ElectionGroupSpec{Members: parse("x 1, a 7")} }, list: "v2 Settled: x 1, a 7",
+			change: func(f *Facts) { f.Group.Spec = v1.ElectionGroupSpec{Members: parseMembers("x 1, a 7")} }, list: "v2 Settled: x 1, a 7",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			f := chosen(byAnnotation).pods("a", "b")
-			expect(t, "before", listed(f.settled().List), "v1 Settled: b 1, a 2")
+			f := newSelectorFacts(byAnnotation).addPods("a", "b")
+			expect(t, "before", formatList(f.settle().List), "v1 Settled: b 1, a 2")
 			c.change(f)
-			p := f.settled()
-			got, _, _ := strings.Cut(listed(p.List), "; after")
+			p := f.settle()
+			got, _, _ := strings.Cut(formatList(p.List), "; after")
 			expect(t, "list", got, c.list)
-			expect(t, "problem", complaint(p.Problem), c.problem)
+			expect(t, "problem", formatProblem(p.Problem), c.problem)
 		})
 	}
 }
 
 func TestTooManyMembers(t *testing.T) {
-	f := chosen(highest)
+	f := newSelectorFacts(highest)
 	for i := range v1.MaxMembers {
-		f.pod(fmt.Sprint("ledger-", i))
+		f.addPod(fmt.Sprint("ledger-", i))
 	}
-	if p := f.settled(); p.Problem != nil || len(p.List.Members) != v1.MaxMembers {
+	if p := f.settle(); p.Problem != nil || len(p.List.Members) != v1.MaxMembers {
 		t.Fatalf("a thousand: %v", p.Problem)
 	}
-	f.pods("ledger-1000")
-	p := f.settled()
-	expect(t, "problem", complaint(p.Problem),
+	f.addPods("ledger-1000")
+	p := f.settle()
+	expect(t, "problem", formatProblem(p.Problem),
 		"TooManyMembers: the selector finds 1001 pods with agents, and a group has 1000 members at most: narrow the selector")
 	if p.List.Version != 1 {
-		t.Errorf("and the list became %s", listed(p.List)[:60])
+		t.Errorf("and the list became %s", formatList(p.List)[:60])
 	}
-	f.drop("ledger-500")
-	if p := f.settled(); p.Problem != nil && p.List.Version != 1 {
+	f.deletePod("ledger-500")
+	if p := f.settle(); p.Problem != nil && p.List.Version != 1 {
 		t.Error("one that has just gone still has its place")
 	}
 	f.Missing["ledger-500"] = true
-	if p := f.settled(); p.Problem != nil || p.List.Version != 2 || len(p.List.Members) != v1.MaxMembers {
+	if p := f.settle(); p.Problem != nil || p.List.Version != 2 || len(p.List.Members) != v1.MaxMembers {
 		t.Errorf("one in its place: %v", p.Problem)
 	}
 }
@@ -321,18 +321,18 @@ func TestTooManyMembers(t *testing.T) {
 // TestNodesAreForgotten: a member whose node isn't known, or that has no pod,
 // keeps its place among the others.
 func TestNodesAreForgotten(t *testing.T) {
-	f := chosen(v1.PriorityFrom{NodeLabel: "tier"}).pods("a", "b", "c", "d")
+	f := newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b", "c", "d")
 	for name, tier := range map[string]string{"a": "5", "b": "5", "c": "7", "d": "0"} {
 		f.Nodes["node-"+name].Labels = map[string]string{"tier": tier}
 	}
 	const want = "v1 Settled: d 0, b 5, a 6, c 7"
-	expect(t, "list", listed(f.settled().List), want)
+	expect(t, "list", formatList(f.settle().List), want)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		node := f.Nodes["node-"+name]
 		delete(f.Nodes, "node-"+name)
-		expect(t, "without the node of "+name, listed(f.settled().List), want)
+		expect(t, "without the node of "+name, formatList(f.settle().List), want)
 		f.Nodes["node-"+name] = node
 	}
 	clear(f.Nodes)
-	expect(t, "without nodes", listed(f.settled().List), want)
+	expect(t, "without nodes", formatList(f.settle().List), want)
 }

@@ -32,15 +32,15 @@ func (f *Facts) document(list *v1.MemberList) control.Document {
 
 func configMap(group *v1.ElectionGroup, document control.Document, authorities string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: owned(group, control.ConfigMapName(group.Name)),
-		Data:       map[string]string{control.DocumentKey: text(document), control.CABundleKey: authorities},
+		ObjectMeta: ownedMeta(group, control.ConfigMapName(group.Name)),
+		Data:       map[string]string{control.DocumentKey: encodeDocument(document), control.CABundleKey: authorities},
 	}
 }
 
 const kind = "ElectionGroup"
 
 // owned is the metadata of an object that goes when the group goes.
-func owned(group *v1.ElectionGroup, name string) metav1.ObjectMeta {
+func ownedMeta(group *v1.ElectionGroup, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: group.Namespace,
 		Name:      name,
@@ -64,15 +64,15 @@ func OwnedByOther(object metav1.Object, group *v1.ElectionGroup) bool {
 	return err != nil || version.Group != v1.GroupVersion.Group || owner.Kind != kind || owner.Name != group.Name
 }
 
-func (f *Facts) configMapTaken() bool {
+func (f *Facts) configMapConflict() bool {
 	return f.ConfigMap != nil && OwnedByOther(f.ConfigMap, f.Group)
 }
 
-// serviceTaken reports whether somebody else has a Service of the wanted name, or
+// serviceConflict reports whether somebody else has a Service of the wanted name, or
 // else whether the one that is there selects pods itself: then Kubernetes has slices
 // of its own, which lead to all that it finds, and which it leaves when the selector
 // is taken away.
-func (f *Facts) serviceTaken() (foreign, selects bool) {
+func (f *Facts) serviceConflict() (foreign, selects bool) {
 	if f.Group.Spec.Service == nil || f.Service == nil {
 		return false, false
 	}
@@ -81,9 +81,9 @@ func (f *Facts) serviceTaken() (foreign, selects bool) {
 }
 
 // service is the Service that a group wants.
-func service(group *v1.ElectionGroup) *corev1.Service {
+func wantedService(group *v1.ElectionGroup) *corev1.Service {
 	want := group.Spec.Service
-	s := &corev1.Service{ObjectMeta: owned(group, want.Name)}
+	s := &corev1.Service{ObjectMeta: ownedMeta(group, want.Name)}
 	for _, p := range want.Ports {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
 			Name: p.Name, Port: p.Port, TargetPort: intstr.FromInt32(*cmp.Or(p.TargetPort, &p.Port)), Protocol: protocol(p),
@@ -106,7 +106,7 @@ func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Servi
 func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv1.EndpointSlice {
 	want := group.Spec.Service
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: owned(group, EndpointSliceName(group)), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+		ObjectMeta: ownedMeta(group, EndpointSliceName(group)), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
 	}
 	slice.Labels[discoveryv1.LabelServiceName] = want.Name
 	slice.Labels[discoveryv1.LabelManagedBy] = v1.GroupVersion.Group

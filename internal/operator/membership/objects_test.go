@@ -12,7 +12,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-func shown(t *testing.T, object any) string {
+func marshalYAML(t *testing.T, object any) string {
 	t.Helper()
 	data, err := yaml.Marshal(object)
 	if err != nil {
@@ -21,11 +21,11 @@ func shown(t *testing.T, object any) string {
 	return "\n" + string(data)
 }
 
-const owner = `  labels:
+const labelsYAML = `  labels:
     conclave.dev/group: ledger
 `
 
-const reference = `  namespace: bank
+const ownerYAML = `  namespace: bank
   ownerReferences:
   - apiVersion: conclave.dev/v1
     blockOwnerDeletion: true
@@ -36,9 +36,9 @@ const reference = `  namespace: bank
 `
 
 func TestConfigMap(t *testing.T) {
-	f := declared("a 10, b 20").pods("a")
+	f := newDeclaredFacts("a 10, b 20").addPods("a")
 	f.CABundle = "the authorities"
-	expect(t, "ConfigMap", shown(t, f.step().ConfigMap), `
+	expect(t, "ConfigMap", marshalYAML(t, f.step().ConfigMap), `
 data:
   ca.pem: the authorities
   group.yaml: |
@@ -57,8 +57,8 @@ data:
       - {"name":"a","priority":10,"address":"10.0.0.1:7373"}
       - {"name":"b","priority":20}
 metadata:
-`+owner+`  name: conclave-ledger
-`+reference)
+`+labelsYAML+`  name: conclave-ledger
+`+ownerYAML)
 }
 
 // withService gives the group a Service of two ports.
@@ -70,16 +70,16 @@ func withService(f *Facts) {
 }
 
 func TestService(t *testing.T) {
-	f := declared("a 10")
+	f := newDeclaredFacts("a 10")
 	if p := f.step(); p.Service != nil || p.ServiceConflict {
 		t.Errorf("none is wanted, and there is %v", p.Service)
 	}
 	withService(f)
 	p := f.step()
-	expect(t, "Service", shown(t, p.Service), `
+	expect(t, "Service", marshalYAML(t, p.Service), `
 metadata:
-`+owner+`  name: front
-`+reference+`spec:
+`+labelsYAML+`  name: front
+`+ownerYAML+`spec:
   ports:
   - name: http
     port: 80
@@ -108,7 +108,7 @@ status:
 }
 
 func TestEndpointSlice(t *testing.T) {
-	f := declared("a 10").pods("a")
+	f := newDeclaredFacts("a 10").addPods("a")
 	withService(f)
 	head := `
 endpoints:
@@ -131,7 +131,7 @@ metadata:
     endpointslice.kubernetes.io/managed-by: conclave.dev
     kubernetes.io/service-name: front
   name: front-conclave
-` + reference + `ports:
+` + ownerYAML + `ports:
 - name: http
   port: 8080
   protocol: TCP
@@ -139,24 +139,24 @@ metadata:
   port: 53
   protocol: UDP
 `
-	expect(t, "to a", shown(t, EndpointSlice(f.Group, f.find("a"))), "\naddressType: IPv4"+head+tail)
-	expect(t, "to nobody", shown(t, EndpointSlice(f.Group, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
-	f.find("a").Status.PodIP = ""
-	expect(t, "to a without an address", shown(t, EndpointSlice(f.Group, f.find("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
-	f.find("a").Status.PodIP = "fd00::7"
-	six := EndpointSlice(f.Group, f.find("a"))
+	expect(t, "to a", marshalYAML(t, EndpointSlice(f.Group, f.findPod("a"))), "\naddressType: IPv4"+head+tail)
+	expect(t, "to nobody", marshalYAML(t, EndpointSlice(f.Group, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	f.findPod("a").Status.PodIP = ""
+	expect(t, "to a without an address", marshalYAML(t, EndpointSlice(f.Group, f.findPod("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	f.findPod("a").Status.PodIP = "fd00::7"
+	six := EndpointSlice(f.Group, f.findPod("a"))
 	if six.AddressType != "IPv6" || six.Endpoints[0].Addresses[0] != "fd00::7" {
 		t.Errorf("to IPv6: %+v", six)
 	}
 }
 
 // from is the owner of an object, if name isn't empty.
-func from(apiVersion, kind, name, uid string) []metav1.OwnerReference {
+func ownerReferences(apiVersion, kind, name, uid string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
 }
 
 func TestWhatIsForeign(t *testing.T) {
-	f := declared("a 10").pods("a")
+	f := newDeclaredFacts("a 10").addPods("a")
 	mark := map[string]string{v1.LabelGroup: "ledger"}
 	for sentence, c := range map[string]struct {
 		metav1.ObjectMeta
@@ -165,15 +165,15 @@ func TestWhatIsForeign(t *testing.T) {
 		"made by hand":                     {metav1.ObjectMeta{}, true},
 		"with another label":               {metav1.ObjectMeta{Labels: map[string]string{"app": "ledger"}}, true},
 		"of another group":                 {metav1.ObjectMeta{Labels: map[string]string{v1.LabelGroup: "audit"}}, true},
-		"of another group, marked as ours": {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("conclave.dev/v1", "ElectionGroup", "audit", "a")}, true},
-		"of another kind":                  {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("apps/v1", "Deployment", "ledger", "6f0c")}, true},
-		"of another API":                   {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("example.org/v1", "ElectionGroup", "ledger", "6f0c")}, true},
+		"of another group, marked as ours": {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "audit", "a")}, true},
+		"of another kind":                  {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("apps/v1", "Deployment", "ledger", "6f0c")}, true},
+		"of another API":                   {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("example.org/v1", "ElectionGroup", "ledger", "6f0c")}, true},
 		"only to go with the group":        {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ElectionGroup", Name: "ledger", UID: "6f0c"}}}, true},
-		"ours":                             {owned(f.Group, "x"), false},
-		"ours without its label":           {metav1.ObjectMeta{OwnerReferences: owned(f.Group, "x").OwnerReferences}, false},
+		"ours":                             {ownedMeta(f.Group, "x"), false},
+		"ours without its label":           {metav1.ObjectMeta{OwnerReferences: ownedMeta(f.Group, "x").OwnerReferences}, false},
 		"ours without its owner":           {metav1.ObjectMeta{Labels: mark}, false},
-		"from a backup":                    {metav1.ObjectMeta{Labels: mark, OwnerReferences: from("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
-		"of an older version of the kind":  {metav1.ObjectMeta{OwnerReferences: from("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
+		"from a backup":                    {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
+		"of an older version of the kind":  {metav1.ObjectMeta{OwnerReferences: ownerReferences("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
 	} {
 		if got := OwnedByOther(&c.ObjectMeta, f.Group); got != c.foreign {
 			t.Errorf("an object %s: is it foreign? %v", sentence, got)
@@ -183,27 +183,27 @@ func TestWhatIsForeign(t *testing.T) {
 
 // A list that agents can't mount doesn't begin, and the one in force stays.
 func TestConfigMapOfSomebodyElse(t *testing.T) {
-	f := declared("a 10, b 20").pods("a", "b")
+	f := newDeclaredFacts("a 10, b 20").addPods("a", "b")
 	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
 	const why = "ConfigMapConflict: ConfigMap conclave-ledger is somebody else's, and agents would mount it: give it another name, or delete it"
 	p := f.step()
-	expect(t, "at first", listed(p.List)+" "+complaint(p.Problem), "none "+why)
+	expect(t, "at first", formatList(p.List)+" "+formatProblem(p.Problem), "none "+why)
 	f.ConfigMap = nil
 	f.ConfigMap = f.step().ConfigMap
-	expect(t, "when it is gone", listed(f.Group.Status.MemberList)+complaint(f.step().Problem), "v1 Settled: a 10, b 20")
+	expect(t, "when it is gone", formatList(f.Group.Status.MemberList)+formatProblem(f.step().Problem), "v1 Settled: a 10, b 20")
 	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
-	f.Group.Spec.Members = parse("a 10, b 20, c 30")
+	f.Group.Spec.Members = parseMembers("a 10, b 20, c 30")
 	p = f.step()
-	expect(t, "later", listed(p.List)+" "+complaint(p.Problem), "v1 Settled: a 10, b 20 "+why)
+	expect(t, "later", formatList(p.List)+" "+formatProblem(p.Problem), "v1 Settled: a 10, b 20 "+why)
 	if p.ConfigMap != nil || p.Document != nil || !p.ConfigMapConflict {
 		t.Error("there is nothing to publish, or to tell agents")
 	}
 }
 
 func TestEndpointSliceOfSomebodyElse(t *testing.T) {
-	f := declared("a 10").pods("a")
+	f := newDeclaredFacts("a 10").addPods("a")
 	withService(f)
-	f.EndpointSlice = EndpointSlice(f.Group, f.find("a"))
+	f.EndpointSlice = EndpointSlice(f.Group, f.findPod("a"))
 	if p := f.step(); p.EndpointSliceConflict {
 		t.Error("it is taken by itself")
 	}

@@ -81,19 +81,19 @@ type Plan struct {
 // MakePlan makes a plan.
 func MakePlan(f Facts) Plan {
 	var p Plan
-	newest := f.newest()
-	ahead := f.ahead(newest)
+	newest := f.newestList()
+	ahead := f.agentsAhead(newest)
 	p.StatusBehind = len(ahead) > 0
-	p.List, p.Problem = list(&f, newest, ahead)
-	p.ConfigMapConflict = f.configMapTaken()
+	p.List, p.Problem = nextList(&f, newest, ahead)
+	p.ConfigMapConflict = f.configMapConflict()
 	if p.List != nil && !p.ConfigMapConflict && !p.StatusBehind {
 		document := f.document(p.List)
 		p.Document = &document
 		p.ConfigMap = configMap(f.Group, document, f.CABundle)
 	}
-	p.ServiceConflict, p.ServiceHasSelector = f.serviceTaken()
+	p.ServiceConflict, p.ServiceHasSelector = f.serviceConflict()
 	if f.Group.Spec.Service != nil && !p.ServiceConflict && !p.ServiceHasSelector {
-		p.Service = service(f.Group)
+		p.Service = wantedService(f.Group)
 	}
 	p.EndpointSliceConflict = p.Service != nil && f.EndpointSlice != nil && OwnedByOther(f.EndpointSlice, f.Group)
 	return p
@@ -106,12 +106,12 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
-	return time.Duration(lease(group)) * time.Millisecond * 9 / 8
+	return time.Duration(leaseMillis(group)) * time.Millisecond * 9 / 8
 }
 
 // respite is how long a member of a selector's list has no pod, at least, before it is
 // taken out: a StatefulSet makes another one of the name within that time.
-const respite = time.Second
+const minMissingPodGrace = time.Second
 
 // MissingPodGrace is how long a member must have had no pod before it counts as departed, while
 // a list is being adopted, or before it leaves the list.
@@ -119,7 +119,7 @@ func MissingPodGrace(group *v1.ElectionGroup) time.Duration {
 	if list := group.Status.MemberList; list != nil && list.State == v1.ListAdopting {
 		return AdoptionWait(group)
 	}
-	return max(AdoptionWait(group), respite)
+	return max(AdoptionWait(group), minMissingPodGrace)
 }
 
 // Finished reports whether a pod has ended for good.

@@ -16,21 +16,21 @@ import (
 // rank finds the candidates' ranks, and who of them can be on a list. One with a bad
 // value isn't taken in, and stays as it is if it is a member: one pod must not hold up
 // the others. The Problem says what is wrong; it may keep all as it is, too.
-func (f *Facts) rank(all []*candidate) ([]*candidate, *Problem) {
+func (f *Facts) rankCandidates(all []*candidate) ([]*candidate, *Problem) {
 	var able []*candidate
 	wrong := map[string]string{}
 	for _, c := range all {
-		if err := cmp.Or(f.rankOne(c), badName(c.name)); err != "" {
+		if err := cmp.Or(f.setRank(c), validateName(c.name)); err != "" {
 			wrong[c.name] = err
 			if !c.member {
 				continue
 			}
-			c.known = false
+			c.rankKnown = false
 		}
 		able = append(able, c)
 	}
-	surmise(able)
-	problem := invalid(wrong)
+	fillUnknownRanks(able)
+	problem := invalidMembersProblem(wrong)
 	if len(able) > 0 && !slices.ContainsFunc(able, func(c *candidate) bool { return c.rank != 0 }) {
 		return nil, cmp.Or(problem, &Problem{v1.ReasonInvalidMembers, "every pod has priority 0: one at least must be above, to be elected"})
 	}
@@ -38,7 +38,7 @@ func (f *Facts) rank(all []*candidate) ([]*candidate, *Problem) {
 }
 
 // invalid is the Problem of pods of which something is wrong, nil if there are none.
-func invalid(wrong map[string]string) *Problem {
+func invalidMembersProblem(wrong map[string]string) *Problem {
 	if len(wrong) == 0 {
 		return nil
 	}
@@ -50,8 +50,8 @@ func invalid(wrong map[string]string) *Problem {
 	return &Problem{v1.ReasonInvalidMembers, message}
 }
 
-// badName says what is wrong with a name that pods may have and members mayn't.
-func badName(name string) string {
+// validateName says what is wrong with a name that pods may have and members mayn't.
+func validateName(name string) string {
 	for word := range strings.SplitSeq(name, ".") {
 		if len(word) > validation.DNS1123LabelMaxLength {
 			return fmt.Sprintf("between the dots of a member's name there are %d characters at most: give it a shorter name",
@@ -61,46 +61,46 @@ func badName(name string) string {
 	return ""
 }
 
-// rankOne finds one candidate's rank, or says what is wrong.
-func (f *Facts) rankOne(c *candidate) string {
+// setRank finds one candidate's rank, or says what is wrong.
+func (f *Facts) setRank(c *candidate) string {
 	from := f.Group.Spec.PriorityFrom
 	switch {
 	case from.Ordinal != "":
-		return c.byOrdinal(from.Ordinal)
+		return c.rankByOrdinal(from.Ordinal)
 	case c.pod == nil:
 		return ""
 	case from.Annotation != "":
-		return c.byNumber("annotation "+from.Annotation, c.pod.Annotations, from.Annotation)
+		return c.rankByNumber("annotation "+from.Annotation, c.pod.Annotations, from.Annotation)
 	}
 	node := f.Nodes[c.pod.Spec.NodeName]
 	if node == nil {
 		return ""
 	}
-	return c.byNumber("label "+from.NodeLabel+" of its node "+node.Name, node.Labels, from.NodeLabel)
+	return c.rankByNumber("label "+from.NodeLabel+" of its node "+node.Name, node.Labels, from.NodeLabel)
 }
 
-func (c *candidate) byOrdinal(order v1.OrdinalOrder) string {
+func (c *candidate) rankByOrdinal(order v1.OrdinalOrder) string {
 	const wrong = "its name must end in - and a number, like those of a StatefulSet, since priorityFrom is ordinal"
 	dash := strings.LastIndexByte(c.name, '-')
 	ordinal, err := strconv.ParseUint(c.name[dash+1:], 10, 62)
 	if dash < 0 || err != nil {
 		return wrong
 	}
-	c.known = true
+	c.rankKnown = true
 	c.rank = int64(ordinal) + 1
-	c.wish = c.rank
+	c.preferred = c.rank
 	if order == v1.LowestFirst {
 		c.rank = -c.rank
-		c.wish = v1.MaxPriority - int64(ordinal)
+		c.preferred = v1.MaxPriority - int64(ordinal)
 	}
 	return ""
 }
 
-func (c *candidate) byNumber(what string, values map[string]string, key string) string {
-	c.known = true
+func (c *candidate) rankByNumber(what string, values map[string]string, key string) string {
+	c.rankKnown = true
 	value, ok := values[key]
 	if !ok {
-		c.rank, c.wish = 1, 1
+		c.rank, c.preferred = 1, 1
 		return ""
 	}
 	n, err := strconv.ParseUint(value, 10, 63)
@@ -111,29 +111,29 @@ func (c *candidate) byNumber(what string, values map[string]string, key string) 
 		}
 		return fmt.Sprintf("its %s must be a whole number from 0 to %d, not %q", what, v1.MaxPriority, value)
 	}
-	c.rank, c.wish = int64(n), int64(n)
+	c.rank, c.preferred = int64(n), int64(n)
 	return ""
 }
 
 // surmise gives members whose rank isn't known, since they have no pod just now or a
 // bad value, that of the member next below them, so that they stay where they are. One
 // that has been put above them doesn't take them along.
-func surmise(all []*candidate) {
+func fillUnknownRanks(all []*candidate) {
 	members := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.priority == 0 })
 	slices.SortFunc(members, func(a, b *candidate) int { return cmp.Compare(a.priority, b.priority) })
 	below := int64(1)
-	if first := slices.IndexFunc(members, func(c *candidate) bool { return c.known && c.rank != 0 }); first >= 0 {
+	if first := slices.IndexFunc(members, func(c *candidate) bool { return c.rankKnown && c.rank != 0 }); first >= 0 {
 		below = members[first].rank
 	}
 	for _, c := range members {
-		if !c.known {
+		if !c.rankKnown {
 			c.rank = min(below, int64(c.priority))
 		}
 		if c.rank != 0 {
 			below = c.rank
 		}
-		if !c.known {
-			c.wish = int64(c.priority)
+		if !c.rankKnown {
+			c.preferred = int64(c.priority)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func surmise(all []*candidate) {
 //
 // which is to say that p(i) - i never falls. So the most that can keep theirs are
 // the longest sequence in which it doesn't.
-func number(all []*candidate) {
+func assignPriorities(all []*candidate) {
 	var order []*candidate
 	for _, c := range all {
 		if c.rank == 0 {
@@ -162,7 +162,7 @@ func number(all []*candidate) {
 		// One that joins has priority 0, so it comes first: it is below.
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.priority, b.priority), strings.Compare(b.name, a.name))
 	})
-	keep := keepers(order)
+	keep := retained(order)
 	last := int64(0)
 	for i, next := 0, 0; i < len(order); i++ {
 		c := order[i]
@@ -174,14 +174,14 @@ func number(all []*candidate) {
 			if next < len(keep) {
 				most = int64(order[keep[next]].priority) - int64(keep[next]-i)
 			}
-			c.priority = int32(min(max(c.wish, last+1), most))
+			c.priority = int32(min(max(c.preferred, last+1), most))
 		}
 		last = int64(c.priority)
 	}
 }
 
 // keepers are the places of those that keep their priorities.
-func keepers(order []*candidate) []int {
+func retained(order []*candidate) []int {
 	slack := func(i int) int64 { return int64(order[i].priority) - int64(i) }
 	var (
 		ends   []int // ends[n] is the place of the lowest end of a sequence of n+1

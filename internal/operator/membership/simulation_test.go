@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	lives = flag.Int("lives", 100, "how many groups live on paper")
+	runs = flag.Int("lives", 100, "how many groups live on paper")
 	seed  = flag.Uint64("seed", 1, "that of the first one")
 )
 
@@ -32,16 +32,16 @@ var (
 //	operator:  read a copy ... plan ... status | ConfigMap | push
 //	                                           ^           ^ killed here, or here
 func TestOperatorOnPaper(t *testing.T) {
-	for i := range uint64(*lives) {
-		w := newWorld(t, *seed+i)
+	for i := range uint64(*runs) {
+		w := newSimulation(t, *seed+i)
 		for range 600 {
-			w.happen()
-			w.pass(time.Duration(w.rng.IntN(120)) * time.Millisecond)
+			w.randomEvent()
+			w.advance(time.Duration(w.rng.IntN(120)) * time.Millisecond)
 			if t.Failed() {
 				t.Fatalf("replay it with -run TestOperatorOnPaper -lives 1 -seed %d", *seed+i)
 			}
 		}
-		w.calm()
+		w.converge()
 		if t.Failed() {
 			t.Fatalf("replay it with -run TestOperatorOnPaper -lives 1 -seed %d", *seed+i)
 		}
@@ -52,50 +52,50 @@ func TestOperatorOnPaper(t *testing.T) {
 type agent struct {
 	version  uint32
 	revision int64
-	heard    bool
+	connected    bool
 	// steps are the versions that it has adopted.
-	steps []step
+	adoptions []adoption
 	ended time.Time
 }
 
-type step struct {
+type adoption struct {
 	version uint32
 	at      time.Time
 }
 
-// goesBy is until when the agent has gone by a version or an older one, unless it
+// usedUntil is until when the agent has gone by a version or an older one, unless it
 // goes on.
-func (a *agent) goesBy(version int64) (until time.Time, goesOn bool) {
-	later := slices.IndexFunc(a.steps, func(s step) bool { return int64(s.version) > version })
+func (a *agent) usedUntil(version int64) (until time.Time, goesOn bool) {
+	later := slices.IndexFunc(a.adoptions, func(s adoption) bool { return int64(s.version) > version })
 	switch {
-	case later == 0 || len(a.steps) == 0: // It began with a later one, or hasn't yet.
+	case later == 0 || len(a.adoptions) == 0: // It began with a later one, or hasn't yet.
 		return until, false
 	case later > 0:
-		return a.steps[later].at, false
+		return a.adoptions[later].at, false
 	}
 	return a.ended, a.ended.IsZero()
 }
 
 // world is the API server, the pods with their agents, and two operators.
-type world struct {
+type simulation struct {
 	t   *testing.T
 	rng *rand.Rand
 	now time.Time
 
 	group     *v1.ElectionGroup // as the API server has it
 	writes    int
-	published *control.Document
-	configs   int // writes of the ConfigMap
+	document *control.Document
+	configMapWrites   int // writes of the ConfigMap
 	pods      map[string]*corev1.Pod
 	agents    map[types.UID]*agent
 	// ever are all agents that there have been of a name.
-	ever    map[string][]*agent
+	allAgents    map[string][]*agent
 	created int
 
-	// lists are all that have ever been published, and diedAt is when they had no
+	// lists are all that have ever been published, and lostMajorityAt is when they had no
 	// majority any more.
-	lists  map[int64]*v1.MemberList
-	diedAt map[int64]time.Time
+	published  map[int64]*v1.MemberList
+	lostMajorityAt map[int64]time.Time
 
 	operators [2]*operator
 }
@@ -106,24 +106,24 @@ const staleness = 400 * time.Millisecond
 // operator is what one remembers, and what it has yet to write.
 type operator struct {
 	group     *v1.ElectionGroup // a copy
-	published *control.Document // a copy
-	configs   int
+	document *control.Document // a copy
+	configMapWrites   int
 	since     map[string]time.Time
 	plan      *Plan
 	step      int
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{
+func newSimulation(t *testing.T, seed uint64) *simulation {
+	w := &simulation{
 		t: t, rng: rand.New(rand.NewPCG(seed, 7)), now: noon, pods: map[string]*corev1.Pod{}, agents: map[types.UID]*agent{},
-		ever: map[string][]*agent{}, lists: map[int64]*v1.MemberList{}, diedAt: map[int64]time.Time{},
+		allAgents: map[string][]*agent{}, published: map[int64]*v1.MemberList{}, lostMajorityAt: map[int64]time.Time{},
 	}
-	f := chosen(v1.PriorityFrom{Ordinal: v1.HighestFirst})
+	f := newSelectorFacts(v1.PriorityFrom{Ordinal: v1.HighestFirst})
 	if seed%2 == 0 {
-		f = declared("")
+		f = newDeclaredFacts("")
 	}
 	w.group = f.Group
-	w.edit()
+	w.editMembers()
 	for i := range w.operators {
 		w.operators[i] = &operator{since: map[string]time.Time{}, group: w.group.DeepCopy()}
 	}
@@ -131,19 +131,19 @@ func newWorld(t *testing.T, seed uint64) *world {
 }
 
 // agent is that of a pod which runs.
-func (w *world) agent(name string) *agent {
+func (w *simulation) agent(name string) *agent {
 	if pod := w.pods[name]; pod != nil {
 		return w.agents[pod.UID]
 	}
 	return nil
 }
 
-func (w *world) name() string { return fmt.Sprint("a-", w.rng.IntN(7)) }
+func (w *simulation) randomName() string { return fmt.Sprint("a-", w.rng.IntN(7)) }
 
 // edit changes the declared members.
-func (w *world) edit() {
+func (w *simulation) editMembers() {
 	w.group.Generation++
-	w.wrote()
+	w.bumpResourceVersion()
 	if w.group.Spec.Selector != nil {
 		return
 	}
@@ -156,34 +156,34 @@ func (w *world) edit() {
 	if len(members) > 0 {
 		w.group.Spec.Members = members
 	} else {
-		w.group.Spec.Members = parse("a-0 1")
+		w.group.Spec.Members = parseMembers("a-0 1")
 	}
 }
 
 // wrote gives the group its next resource version.
-func (w *world) wrote() {
+func (w *simulation) bumpResourceVersion() {
 	w.writes++
 	w.group.ResourceVersion = strconv.Itoa(w.writes)
 }
 
-func (w *world) happen() {
-	name := w.name()
+func (w *simulation) randomEvent() {
+	name := w.randomName()
 	switch pod := w.pods[name]; w.rng.IntN(12) {
 	case 0:
 		if w.rng.IntN(4) == 0 {
-			w.edit()
+			w.editMembers()
 		}
 	case 1:
 		if pod == nil {
-			w.create(name)
+			w.createPod(name)
 		}
 	case 2:
 		if pod != nil && w.rng.IntN(3) == 0 {
-			w.end(name)
+			w.endPod(name)
 		}
 	case 3:
 		if a := w.agent(name); a != nil {
-			a.heard = !a.heard
+			a.connected = !a.connected
 		}
 	case 4, 5:
 		if pod != nil {
@@ -192,29 +192,29 @@ func (w *world) happen() {
 	case 6:
 		o := w.operators[w.rng.IntN(2)]
 		if w.rng.IntN(6) == 0 {
-			*o = operator{since: map[string]time.Time{}, group: o.group, published: o.published, configs: o.configs} // It was killed.
+			*o = operator{since: map[string]time.Time{}, group: o.group, document: o.document, configMapWrites: o.configMapWrites} // It was killed.
 		}
 	case 7:
 		o := w.operators[w.rng.IntN(2)]
 		w.refresh(o)
 	default:
-		w.act(w.operators[w.rng.IntN(2)])
+		w.stepOperator(w.operators[w.rng.IntN(2)])
 	}
 }
 
-func (w *world) create(name string) {
+func (w *simulation) createPod(name string) {
 	w.created++
 	f := Facts{Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{}}
-	pod := f.pod(name)
+	pod := f.addPod(name)
 	pod.UID = types.UID(fmt.Sprint(name, "/", w.created))
 	pod.CreationTimestamp = metav1.NewTime(w.now)
 	w.pods[name] = pod
-	w.agents[pod.UID] = &agent{heard: true}
-	w.ever[name] = append(w.ever[name], w.agents[pod.UID])
+	w.agents[pod.UID] = &agent{connected: true}
+	w.allAgents[name] = append(w.allAgents[name], w.agents[pod.UID])
 	w.mount(pod) // It comes with its certificate.
 }
 
-func (w *world) end(name string) {
+func (w *simulation) endPod(name string) {
 	pod := w.pods[name]
 	if a := w.agent(name); a != nil {
 		a.ended = w.now
@@ -229,8 +229,8 @@ func (w *world) end(name string) {
 }
 
 // mount has a pod's agent see the document that is published.
-func (w *world) mount(pod *corev1.Pod) {
-	a, d := w.agents[pod.UID], w.published
+func (w *simulation) mount(pod *corev1.Pod) {
+	a, d := w.agents[pod.UID], w.document
 	if a == nil || d == nil || d.Revision <= a.revision {
 		return
 	}
@@ -240,16 +240,16 @@ func (w *world) mount(pod *corev1.Pod) {
 	}
 	if d.Group.Version > a.version {
 		a.version = d.Group.Version
-		a.steps = append(a.steps, step{a.version, w.now})
+		a.adoptions = append(a.adoptions, adoption{a.version, w.now})
 	}
 }
 
-func (w *world) refresh(o *operator) {
-	o.group, o.published, o.configs, o.plan = w.group.DeepCopy(), w.published, w.configs, nil
+func (w *simulation) refresh(o *operator) {
+	o.group, o.document, o.configMapWrites, o.plan = w.group.DeepCopy(), w.document, w.configMapWrites, nil
 }
 
 // act lets an operator do its next write, or make the next plan.
-func (w *world) act(o *operator) {
+func (w *simulation) stepOperator(o *operator) {
 	if o.plan == nil {
 		p := MakePlan(w.facts(o))
 		o.plan, o.step = &p, 0
@@ -263,7 +263,7 @@ func (w *world) act(o *operator) {
 		w.writeConfigMap(o)
 	default:
 		for _, pod := range w.pods {
-			if a := w.agents[pod.UID]; a != nil && a.heard && w.rng.IntN(2) == 0 {
+			if a := w.agents[pod.UID]; a != nil && a.connected && w.rng.IntN(2) == 0 {
 				w.mount(pod)
 			}
 		}
@@ -272,9 +272,9 @@ func (w *world) act(o *operator) {
 }
 
 // facts are what an operator believes.
-func (w *world) facts(o *operator) Facts {
+func (w *simulation) facts(o *operator) Facts {
 	f := Facts{
-		Group: o.group, Published: o.published, Now: w.now, FirstListComplete: true, Nodes: map[string]*corev1.Node{},
+		Group: o.group, Published: o.document, Now: w.now, FirstListComplete: true, Nodes: map[string]*corev1.Node{},
 		Connected: map[types.UID]bool{}, Adopted: map[string]bool{}, Missing: map[string]bool{},
 	}
 	if f.Published != nil {
@@ -295,10 +295,10 @@ func (w *world) facts(o *operator) Facts {
 		pod := w.pods[name]
 		f.Pods = append(f.Pods, pod)
 		if a := w.agents[pod.UID]; a != nil {
-			f.Connected[pod.UID] = a.heard
+			f.Connected[pod.UID] = a.connected
 		}
 	}
-	list := f.newest()
+	list := f.newestList()
 	for i := range 7 {
 		if list == nil {
 			break
@@ -309,7 +309,7 @@ func (w *world) facts(o *operator) Facts {
 		there := pod != nil && !Finished(pod) && w.now.Sub(pod.CreationTimestamp.Time) > staleness
 		published := f.Published != nil && int64(f.Published.Group.Version) == list.Version
 		f.Missing[name] = has(fmt.Sprint("missing ", name, list.Version), published && !there)
-		if a != nil && a.heard {
+		if a != nil && a.connected {
 			f.Adopted[name] = has(fmt.Sprint("adopted ", pod.UID, list.Version), int64(a.version) >= list.Version)
 		}
 	}
@@ -318,7 +318,7 @@ func (w *world) facts(o *operator) Facts {
 
 // writeStatus does what the API server would: it compares resource versions, and
 // then goes by the rules of the schema.
-func (w *world) writeStatus(o *operator) {
+func (w *simulation) writeStatus(o *operator) {
 	list := o.plan.List
 	if equality.Semantic.DeepEqual(list, o.group.Status.MemberList) {
 		return
@@ -327,69 +327,69 @@ func (w *world) writeStatus(o *operator) {
 		o.plan = nil // A conflict: it has to read again.
 		return
 	}
-	if why := refused(w.group.Status.MemberList, list); why != "" {
-		w.t.Errorf("after %s came %s: %s", listed(w.group.Status.MemberList), listed(list), why)
+	if why := violation(w.group.Status.MemberList, list); why != "" {
+		w.t.Errorf("after %s came %s: %s", formatList(w.group.Status.MemberList), formatList(list), why)
 	}
 	w.group.Status.MemberList = list.DeepCopy()
-	w.wrote()
+	w.bumpResourceVersion()
 	o.group = w.group.DeepCopy()
-	w.check(list)
+	w.checkList(list)
 }
 
-func (w *world) writeConfigMap(o *operator) {
-	if o.plan.Document == nil || o.published != nil && o.published.Revision == o.plan.Document.Revision {
+func (w *simulation) writeConfigMap(o *operator) {
+	if o.plan.Document == nil || o.document != nil && o.document.Revision == o.plan.Document.Revision {
 		return
 	}
-	if o.configs != w.configs {
+	if o.configMapWrites != w.configMapWrites {
 		o.plan = nil
 		return
 	}
-	w.configs++
-	w.published = o.plan.Document
-	o.published, o.configs = w.published, w.configs
-	at := int64(w.published.Group.Version)
-	if known := w.lists[at]; known == nil || written(known.Members) != written(members(w.published.Group.Members)) {
-		w.t.Errorf("version %d was published as %s, which wasn't in the status before", at, written(members(w.published.Group.Members)))
+	w.configMapWrites++
+	w.document = o.plan.Document
+	o.document, o.configMapWrites = w.document, w.configMapWrites
+	at := int64(w.document.Group.Version)
+	if known := w.published[at]; known == nil || formatMembers(known.Members) != formatMembers(listMembers(w.document.Group.Members)) {
+		w.t.Errorf("version %d was published as %s, which wasn't in the status before", at, formatMembers(listMembers(w.document.Group.Members)))
 	}
 }
 
-func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
+func (w *simulation) advance(d time.Duration) { w.now = w.now.Add(d) }
 
 // calm brings all pods up and lets one operator work.
-func (w *world) calm() {
+func (w *simulation) converge() {
 	if w.group.Spec.Selector == nil {
-		w.edit()
+		w.editMembers()
 	}
 	for i := range 7 {
 		name := fmt.Sprint("a-", i)
 		if pod := w.pods[name]; pod == nil || Finished(pod) {
-			w.create(name)
+			w.createPod(name)
 		}
-		w.agents[w.pods[name].UID].heard = true
+		w.agents[w.pods[name].UID].connected = true
 	}
 	o := w.operators[0]
 	for range 100 {
 		w.refresh(o)
 		for range 4 {
-			w.act(o)
+			w.stepOperator(o)
 		}
 		for _, pod := range w.pods {
 			w.mount(pod)
 		}
-		w.pass(600 * time.Millisecond)
+		w.advance(600 * time.Millisecond)
 	}
 	w.refresh(o)
 	p := MakePlan(w.facts(o))
 	list := w.group.Status.MemberList
 	wanted := w.group.Spec.Members
 	if wanted == nil {
-		wanted = parse("a-0 1, a-1 2, a-2 3, a-3 4, a-4 5, a-5 6, a-6 7")
+		wanted = parseMembers("a-0 1, a-1 2, a-2 3, a-3 4, a-4 5, a-5 6, a-6 7")
 	}
 	inOrder := slices.SortedFunc(slices.Values(list.Members), func(a, b v1.Member) int { return strings.Compare(a.Pod, b.Pod) })
-	if list.State != v1.ListSettled || written(inOrder) != written(wanted) {
-		w.t.Errorf("in the end there is %s, and wanted was %s", listed(list), written(wanted))
+	if list.State != v1.ListSettled || formatMembers(inOrder) != formatMembers(wanted) {
+		w.t.Errorf("in the end there is %s, and wanted was %s", formatList(list), formatMembers(wanted))
 	}
-	if !equality.Semantic.DeepEqual(p.List, list) || !equality.Semantic.DeepEqual(p.Document, w.published) {
-		w.t.Errorf("nothing happens, and %s becomes %s, revision %d", listed(list), listed(p.List), p.Document.Revision)
+	if !equality.Semantic.DeepEqual(p.List, list) || !equality.Semantic.DeepEqual(p.Document, w.document) {
+		w.t.Errorf("nothing happens, and %s becomes %s, revision %d", formatList(list), formatList(p.List), p.Document.Revision)
 	}
 }

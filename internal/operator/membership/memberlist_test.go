@@ -12,7 +12,7 @@ import (
 
 // TestVersions is one group's story: each step begins where the one before ended.
 func TestVersions(t *testing.T) {
-	f := declared("a 10, b 20, c 30")
+	f := newDeclaredFacts("a 10, b 20, c 30")
 	for _, step := range []struct {
 		sentence string
 		change   func()
@@ -22,12 +22,12 @@ func TestVersions(t *testing.T) {
 		{"nothing happens", func() {}, "v1 Settled: a 10, b 20, c 30"},
 		{"a pod without which it goes on", func() { f.Missing["c"] = true }, "v1 Settled: a 10, b 20, c 30"},
 		{
-			"c is taken out", func() { f.Group.Spec.Members = parse("a 10, b 20") },
+			"c is taken out", func() { f.Group.Spec.Members = parseMembers("a 10, b 20") },
 			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30",
 		},
 		{"c has been gone for long: that is the next step", func() {}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c"},
 		{
-			"another edit has to wait", func() { f.Group.Spec.Members = parse("b 20, d 5") },
+			"another edit has to wait", func() { f.Group.Spec.Members = parseMembers("b 20, d 5") },
 			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
 		{
@@ -44,35 +44,35 @@ func TestVersions(t *testing.T) {
 		{"a has departed", func() { f.Missing["a"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
 		{"a is back, and that is no news", func() { clear(f.Missing) }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
 		{"another one goes, and that is none either", func() { f.Missing["b"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
-		{"the order alone", func() { clear(f.Missing); f.Group.Spec.Members = parse("d 5, b 20") }, "v4 Adopting: d 5, b 20; after v3: b 20, d 5"},
+		{"the order alone", func() { clear(f.Missing); f.Group.Spec.Members = parseMembers("d 5, b 20") }, "v4 Adopting: d 5, b 20; after v3: b 20, d 5"},
 		{
-			"back, before it has settled", func() { f.Group.Spec.Members = parse("b 20, d 5") },
+			"back, before it has settled", func() { f.Group.Spec.Members = parseMembers("b 20, d 5") },
 			"v4 Adopting: d 5, b 20; after v3: b 20, d 5",
 		},
 		{"settled", func() { f.Adopted["d"] = true }, "v4 Settled: d 5, b 20; after v3: b 20, d 5"},
 		{"and back", func() {}, "v5 Adopting: b 20, d 5; after v4: d 5, b 20"},
 	} {
 		step.change()
-		expect(t, step.sentence, listed(f.step().List), step.list)
+		expect(t, step.sentence, formatList(f.step().List), step.list)
 	}
 }
 
 // TestNobodyDepartsBeforeAgentsAreTold: until the ConfigMap has the list, a pod
 // that comes begins with the one before.
 func TestNobodyDepartsBeforeAgentsAreTold(t *testing.T) {
-	f := declared("a 10, b 20, c 30")
+	f := newDeclaredFacts("a 10, b 20, c 30")
 	f.step()
 	before := f.Published
-	f.Group.Spec.Members = parse("x 1")
+	f.Group.Spec.Members = parseMembers("x 1")
 	f.step()
 	after := f.Published
 	f.Missing["a"], f.Missing["b"] = true, true
 	for _, published := range []*control.Document{nil, before} {
 		f.Published = published
-		expect(t, "not told", listed(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
+		expect(t, "not told", formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
 	}
 	f.Published = after
-	expect(t, "told", listed(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; gone: a, b")
+	expect(t, "told", formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; gone: a, b")
 }
 
 func TestMajorities(t *testing.T) {
@@ -90,9 +90,9 @@ func TestMajorities(t *testing.T) {
 		{"a 1, b 2, c 3, d 4", "a", "bc", true},
 		{"a 1, b 2, c 3, d 4, e 5", "", "abc", true},
 	} {
-		f := declared(c.before)
+		f := newDeclaredFacts(c.before)
 		f.step()
-		f.Group.Spec.Members = parse("x 1")
+		f.Group.Spec.Members = parseMembers("x 1")
 		f.step()
 		for _, name := range c.adopted {
 			f.Adopted[string(name)] = true
@@ -107,7 +107,7 @@ func TestMajorities(t *testing.T) {
 }
 
 func TestFloor(t *testing.T) {
-	f := declared("a 1")
+	f := newDeclaredFacts("a 1")
 	floors := []int64{}
 	next := func() {
 		f.Adopted["a"], f.Adopted["b"] = true, true
@@ -146,10 +146,10 @@ func TestReading(t *testing.T) {
 
 // TestContinuation: the ConfigMap is known, and the status isn't, or is an old one.
 func TestContinuation(t *testing.T) {
-	old := declared("a 10, b 20, c 30")
+	old := newDeclaredFacts("a 10, b 20, c 30")
 	old.step()
 	first := *old.Published
-	old.Group.Spec.Members = parse("a 10, b 20")
+	old.Group.Spec.Members = parseMembers("a 10, b 20")
 	old.step()
 	old.Missing["c"] = true
 	second := *old.step().Document
@@ -165,7 +165,7 @@ func TestContinuation(t *testing.T) {
 		"the status is that before": {
 			func(f *Facts) {
 				f.Published = &second
-				f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: parse("a 10, b 20, c 30")}
+				f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: parseMembers("a 10, b 20, c 30")}
 			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
 		"the status is that before who has departed": {
@@ -195,11 +195,11 @@ func TestContinuation(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			f := declared("a 10, b 20")
+			f := newDeclaredFacts("a 10, b 20")
 			f.Now = noon.Add(time.Minute)
 			c.change(f)
 			p := MakePlan(*f)
-			expect(t, "list", listed(p.List), c.list)
+			expect(t, "list", formatList(p.List), c.list)
 			if p.List.Version == 2 && *p.List.Floor < CurrentTerm(noon) {
 				t.Errorf("the floor is %d", *p.List.Floor)
 			}
@@ -209,7 +209,7 @@ func TestContinuation(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	f := declared("a 1")
+	f := newDeclaredFacts("a 1")
 	if got := AdoptionWait(f.Group); got != 562500*time.Microsecond {
 		t.Errorf("by default, it is %v", got)
 	}
@@ -237,7 +237,7 @@ func TestAbsence(t *testing.T) {
 		{v1.Majority, 160, v1.ListAdopting, "others wait for it", 180 * time.Millisecond},
 		{v1.Available, 0, v1.ListAdopting, "it has granted nothing", 0},
 	} {
-		f := declared("a 1")
+		f := newDeclaredFacts("a 1")
 		f.Group.Spec.Safety = v1.Safety{Mode: c.mode, LeaseMillis: c.lease}
 		f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: c.state}
 		if got := MissingPodGrace(f.Group); got != c.want {
@@ -256,19 +256,19 @@ func TestBeginsAfterTheGroupBefore(t *testing.T) {
 			"if it lasts, delete the pod",
 		v1.Available: "",
 	} {
-		f := declared("x 10, y 20").pods("x", "y")
+		f := newDeclaredFacts("x 10, y 20").addPods("x", "y")
 		f.Group.Spec.Safety.Mode = mode
 		f.InEarlierGroup = []string{"a"}
 		p := f.step()
-		expect(t, string(mode), complaint(p.Problem), want)
+		expect(t, string(mode), formatProblem(p.Problem), want)
 		if begins := p.List != nil; begins != (mode == v1.Available) {
-			t.Errorf("%s: it begins with %s", mode, listed(p.List))
+			t.Errorf("%s: it begins with %s", mode, formatList(p.List))
 		}
 		f.InEarlierGroup = nil
 		f.step()
 		f.InEarlierGroup = []string{"a"} // Whoever comes too late holds nothing up.
-		f.Group.Spec.Members = parse("x 10, y 30")
-		expect(t, string(mode), complaint(f.step().Problem), "")
+		f.Group.Spec.Members = parseMembers("x 10, y 30")
+		expect(t, string(mode), formatProblem(f.step().Problem), "")
 	}
 }
 
@@ -279,23 +279,23 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 		"the list stays as it is; delete the group and make it anew",
 		"StatusBehind: a and b go by a member list that is newer than the status, which seems to be from a backup: " +
 			"the list stays as it is; delete the group and make it anew"
-	f := declared("a 10, b 20, c 30")
-	f.settled()
-	f.Group.Spec.Members = parse("a 10, b 20")
+	f := newDeclaredFacts("a 10, b 20, c 30")
+	f.settle()
+	f.Group.Spec.Members = parseMembers("a 10, b 20")
 	f.Versions = map[string]int64{"a": 2, "b": 1}
 	p := MakePlan(*f)
-	expect(t, "one", complaint(p.Problem), one)
-	expect(t, "the list stays", listed(p.List), "v1 Settled: a 10, b 20, c 30")
+	expect(t, "one", formatProblem(p.Problem), one)
+	expect(t, "the list stays", formatList(p.List), "v1 Settled: a 10, b 20, c 30")
 	if p.Document != nil || p.ConfigMap != nil || !p.StatusBehind {
 		t.Errorf("it is published: %+v", p.Document)
 	}
 	f.Versions["b"] = 3
-	expect(t, "two", complaint(MakePlan(*f).Problem), many)
+	expect(t, "two", formatProblem(MakePlan(*f).Problem), many)
 
 	f.Versions = map[string]int64{"a": 1}
-	expect(t, "all go by what is known", listed(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
+	expect(t, "all go by what is known", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
 	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true
-	expect(t, "a list that is being adopted stays, too", listed(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
+	expect(t, "a list that is being adopted stays, too", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
 	f.Published, f.Group.Status.MemberList = nil, nil
-	expect(t, "as does none", listed(f.step().List), "none")
+	expect(t, "as does none", formatList(f.step().List), "none")
 }

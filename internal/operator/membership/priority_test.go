@@ -12,12 +12,12 @@ import (
 func TestNumbers(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
-		all := candidates(rng)
+		all := randomCandidates(rng)
 		before := map[string]int32{}
 		for _, c := range all {
 			before[c.name] = c.priority
 		}
-		number(all)
+		assignPriorities(all)
 		changed := 0
 		for i, c := range all {
 			if c.priority < 0 || c.priority > v1.MaxPriority || (c.priority == 0) != (c.rank == 0) {
@@ -42,29 +42,29 @@ func TestNumbers(t *testing.T) {
 		for _, c := range all {
 			again[c.name] = c.priority
 		}
-		number(all)
+		assignPriorities(all)
 		for _, c := range all {
 			if c.priority != again[c.name] {
 				t.Fatalf("%d became %d, though nothing had changed", again[c.name], c.priority)
 			}
 		}
-		if least := fewest(all, before); changed > least {
+		if least := fewestChanges(all, before); changed > least {
 			t.Fatalf("%d changed, and %d would have done", changed, least)
 		}
 	}
 }
 
-func candidates(rng *rand.Rand) []*candidate {
+func randomCandidates(rng *rand.Rand) []*candidate {
 	var all []*candidate
 	taken := map[int32]bool{}
 	top := []int64{4, 12, v1.MaxPriority}[rng.IntN(3)]
 	for i := range 1 + rng.IntN(7) {
-		c := &candidate{name: string(rune('a' + i)), known: true}
+		c := &candidate{name: string(rune('a' + i)), rankKnown: true}
 		c.rank = rng.Int64N(top + 1)
 		if top > 12 {
 			c.rank = max(0, top-rng.Int64N(9))
 		}
-		c.wish = c.rank
+		c.preferred = c.rank
 		if p := int32(max(0, min(v1.MaxPriority, c.rank+rng.Int64N(9)-4))); rng.IntN(3) > 0 && !taken[p] {
 			c.priority = p
 			taken[p] = true
@@ -75,7 +75,7 @@ func candidates(rng *rand.Rand) []*candidate {
 }
 
 // fewest is how many at least have to give up their priority: it tries all ways.
-func fewest(all []*candidate, before map[string]int32) int {
+func fewestChanges(all []*candidate, before map[string]int32) int {
 	var order []*candidate // in the order that came out, which is the only right one
 	for _, c := range all {
 		if c.rank != 0 {

@@ -11,15 +11,15 @@ import (
 // text is a document in YAML, a member to a line, for those who look at it. It is
 // written for each plan, and this takes a twentieth of the time of a library that
 // takes any type.
-func text(d control.Document) string {
+func encodeDocument(d control.Document) string {
 	g := &d.Group
 	var b strings.Builder
-	line := func(key string, value any) { fmt.Fprintf(&b, "%s: %s\n", key, flow(value)) }
+	line := func(key string, value any) { fmt.Fprintf(&b, "%s: %s\n", key, flowValue(value)) }
 	list := func(key string, members []control.Member) {
 		b.WriteString(key + ":\n")
 		indent := key[:len(key)-len(strings.TrimLeft(key, " "))]
 		for _, m := range members {
-			fmt.Fprintf(&b, "%s- %s\n", indent, flow(m))
+			fmt.Fprintf(&b, "%s- %s\n", indent, flowValue(m))
 		}
 	}
 	line("uid", d.UID)
@@ -49,7 +49,7 @@ func text(d control.Document) string {
 }
 
 // flow is a value in a line. What is JSON is YAML, too.
-func flow(value any) []byte {
+func flowValue(value any) []byte {
 	data, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Sprintf("a document can't be written: %v", err)) // It has nothing but numbers and strings.

@@ -16,16 +16,16 @@ import (
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 
 // declared are the facts of a group of declared members, as in "a 10, b 20".
-func declared(members string) *Facts {
+func newDeclaredFacts(members string) *Facts {
 	f := &Facts{Now: noon, Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{}, Adopted: map[string]bool{}, Missing: map[string]bool{}}
 	f.Group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c", Generation: 1}}
-	f.Group.Spec.Members = parse(members)
+	f.Group.Spec.Members = parseMembers(members)
 	return f
 }
 
 // chosen are the facts of a group with a selector.
-func chosen(from v1.PriorityFrom) *Facts {
-	f := declared("")
+func newSelectorFacts(from v1.PriorityFrom) *Facts {
+	f := newDeclaredFacts("")
 	f.Group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
 	f.Group.Spec.PriorityFrom = &from
 	return f
@@ -33,7 +33,7 @@ func chosen(from v1.PriorityFrom) *Facts {
 
 // pod adds a pod that runs on a node of its own, that the selector finds, and
 // whose agent is heard. Each is a second younger than the one before.
-func (f *Facts) pod(name string) *corev1.Pod {
+func (f *Facts) addPod(name string) *corev1.Pod {
 	n := len(f.Pods)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -51,15 +51,15 @@ func (f *Facts) pod(name string) *corev1.Pod {
 	return pod
 }
 
-func (f *Facts) pods(names ...string) *Facts {
+func (f *Facts) addPods(names ...string) *Facts {
 	for _, name := range names {
-		f.pod(name)
+		f.addPod(name)
 	}
 	return f
 }
 
 // find is the pod of that name.
-func (f *Facts) find(name string) *corev1.Pod {
+func (f *Facts) findPod(name string) *corev1.Pod {
 	for _, pod := range f.Pods {
 		if pod.Name == name {
 			return pod
@@ -69,7 +69,7 @@ func (f *Facts) find(name string) *corev1.Pod {
 }
 
 // drop takes a pod away from the API server.
-func (f *Facts) drop(name string) {
+func (f *Facts) deletePod(name string) {
 	var rest []*corev1.Pod
 	for _, pod := range f.Pods {
 		if pod.Name != name {
@@ -90,7 +90,7 @@ func (f *Facts) step() Plan {
 }
 
 // settled makes plans until the list has settled; everybody adopts it.
-func (f *Facts) settled() Plan {
+func (f *Facts) settle() Plan {
 	for range 100 {
 		p := f.step()
 		if p.List == nil || p.List.State == v1.ListSettled && MakePlan(*f).List.Version == p.List.Version {
@@ -106,10 +106,10 @@ func (f *Facts) settled() Plan {
 			}
 		}
 	}
-	panic("it never settles: " + listed(f.Group.Status.MemberList))
+	panic("it never settles: " + formatList(f.Group.Status.MemberList))
 }
 
-func parse(list string) []v1.Member {
+func parseMembers(list string) []v1.Member {
 	var members []v1.Member
 	for entry := range strings.SplitSeq(list, ", ") {
 		var m v1.Member
@@ -120,7 +120,7 @@ func parse(list string) []v1.Member {
 	return members
 }
 
-func written(members []v1.Member) string {
+func formatMembers(members []v1.Member) string {
 	var all []string
 	for _, m := range members {
 		all = append(all, fmt.Sprint(m.Pod, " ", m.Priority))
@@ -129,13 +129,13 @@ func written(members []v1.Member) string {
 }
 
 // listed is a list in a line, as in "v2 Adopting: a 10, b 20; after v1: a 10; gone: c".
-func listed(l *v1.MemberList) string {
+func formatList(l *v1.MemberList) string {
 	if l == nil {
 		return "none"
 	}
-	text := fmt.Sprintf("v%d %s: %s", l.Version, l.State, written(l.Members))
+	text := fmt.Sprintf("v%d %s: %s", l.Version, l.State, formatMembers(l.Members))
 	if l.Previous != nil {
-		text += fmt.Sprintf("; after v%d: %s", l.Previous.Version, written(l.Previous.Members))
+		text += fmt.Sprintf("; after v%d: %s", l.Previous.Version, formatMembers(l.Previous.Members))
 	}
 	if len(l.Departed) > 0 {
 		text += "; gone: " + strings.Join(l.Departed, ", ")
@@ -143,7 +143,7 @@ func listed(l *v1.MemberList) string {
 	return text
 }
 
-func complaint(p *Problem) string {
+func formatProblem(p *Problem) string {
 	if p == nil {
 		return ""
 	}

@@ -11,35 +11,35 @@ import (
 
 // list is the member list that should be in the status, and what keeps it from
 // being the wanted one: the newest that is known, or the next one.
-func list(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList, *Problem) {
-	if f.configMapTaken() {
+func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList, *Problem) {
+	if f.configMapConflict() {
 		// What can't be published can neither begin nor be adopted.
 		name := f.ConfigMap.Name
 		return f.Group.Status.MemberList, &Problem{v1.ReasonConfigMapConflict, fmt.Sprintf(
 			"ConfigMap %s is somebody else's, and agents would mount it: give it another name, or delete it", name)}
 	}
 	if len(ahead) > 0 {
-		return f.Group.Status.MemberList, f.overtaken(ahead)
+		return f.Group.Status.MemberList, f.statusBehindProblem(ahead)
 	}
-	wanted, problem := f.members(current)
+	wanted, problem := f.wantedMembers(current)
 	switch {
 	case current == nil && len(wanted) == 0:
 		return nil, problem
 	case current == nil && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available:
-		return nil, f.elsewhere()
+		return nil, f.earlierGroupProblem()
 	case current == nil:
 		return &v1.MemberList{Version: 1, State: v1.ListSettled, Members: wanted}, problem
 	case current.State == v1.ListAdopting:
-		return f.adopt(current), problem
+		return f.advance(current), problem
 	case len(wanted) == 0 || slices.Equal(wanted, current.Members):
 		return current, problem
 	}
-	return f.succeed(current, wanted), problem
+	return f.successor(current, wanted), problem
 }
 
 // elsewhere is the Problem of a group that must not begin yet: one of the agents
 // in the group before may lead there, and nobody there would hear of it here.
-func (f *Facts) elsewhere() *Problem {
+func (f *Facts) earlierGroupProblem() *Problem {
 	are, them := "are", "these pods"
 	if len(f.InEarlierGroup) == 1 {
 		are, them = "is", "the pod"
@@ -49,7 +49,7 @@ func (f *Facts) elsewhere() *Problem {
 }
 
 // ahead are the pods whose agents go by a newer list than the newest that is known.
-func (f *Facts) ahead(newest *v1.MemberList) []string {
+func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 	known := int64(0)
 	if newest != nil {
 		known = newest.Version
@@ -64,7 +64,7 @@ func (f *Facts) ahead(newest *v1.MemberList) []string {
 }
 
 // overtaken is the Problem of a group whose agents know more of it than its status.
-func (f *Facts) overtaken(ahead []string) *Problem {
+func (f *Facts) statusBehindProblem(ahead []string) *Problem {
 	goes := "go"
 	if len(ahead) == 1 {
 		goes = "goes"
@@ -75,12 +75,12 @@ func (f *Facts) overtaken(ahead []string) *Problem {
 
 // newest is the newest list that is known. It is the one in the status, but that
 // may have been lost in a backup, or be an old copy.
-func (f *Facts) newest() *v1.MemberList {
-	kept, told := f.Group.Status.MemberList, f.told()
+func (f *Facts) newestList() *v1.MemberList {
+	kept, told := f.Group.Status.MemberList, f.publishedList()
 	switch {
 	case told == nil, kept != nil && kept.Version > told.Version:
 		return kept
-	case kept == nil || follows(told, kept):
+	case kept == nil || isSuccessor(told, kept):
 		return told
 	case kept.Version < told.Version:
 		return kept // Whoever wrote this wasn't the operator: the status comes first.
@@ -93,31 +93,31 @@ func (f *Facts) newest() *v1.MemberList {
 
 // follows reports whether one list can be the next after another: the API server
 // lets no other one into the status.
-func follows(next, current *v1.MemberList) bool {
+func isSuccessor(next, current *v1.MemberList) bool {
 	return next.Version == current.Version+1 && current.State == v1.ListSettled && slices.Equal(next.Previous.Members, current.Members)
 }
 
 // told is the list that agents were told by the ConfigMap, nil if there is none.
 // A document doesn't say whether its list has settled, so it hasn't.
-func (f *Facts) told() *v1.MemberList {
+func (f *Facts) publishedList() *v1.MemberList {
 	if f.Published == nil || f.Published.UID != string(f.Group.UID) {
 		return nil
 	}
 	g := &f.Published.Group
-	told := &v1.MemberList{Version: int64(g.Version), State: v1.ListSettled, Members: members(g.Members)}
+	told := &v1.MemberList{Version: int64(g.Version), State: v1.ListSettled, Members: listMembers(g.Members)}
 	switch {
 	case g.Version == 0 || len(g.Members) == 0 || g.Version > 1 && g.Previous == nil:
 		return nil // Whoever wrote this wasn't the operator.
 	case g.Version > 1:
 		told.State = v1.ListAdopting
-		told.Previous = &v1.PreviousList{Version: int64(g.Previous.Version), Members: members(g.Previous.Members)}
+		told.Previous = &v1.PreviousList{Version: int64(g.Previous.Version), Members: listMembers(g.Previous.Members)}
 		told.Departed = g.Departed
 		told.Floor = new(int64(g.Floor))
 	}
 	return told
 }
 
-func members(told []control.Member) []v1.Member {
+func listMembers(told []control.Member) []v1.Member {
 	list := make([]v1.Member, len(told))
 	for i, m := range told {
 		list[i] = v1.Member{Pod: m.Name, Priority: int32(m.Priority)}
@@ -127,9 +127,9 @@ func members(told []control.Member) []v1.Member {
 
 // adopt is the list one step further: with more departed members, or settled, as
 // soon as a majority of the list before has adopted it.
-func (f *Facts) adopt(current *v1.MemberList) *v1.MemberList {
+func (f *Facts) advance(current *v1.MemberList) *v1.MemberList {
 	next := current.DeepCopy()
-	if told := f.told(); told == nil || told.Version != current.Version {
+	if told := f.publishedList(); told == nil || told.Version != current.Version {
 		return next // A pod that comes now would still begin with the list before.
 	}
 	var missing []string
@@ -171,7 +171,7 @@ func union(some, more []string) []string {
 }
 
 // succeed is the list after a settled one.
-func (f *Facts) succeed(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
+func (f *Facts) successor(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
 	floor := max(CurrentTerm(f.Now), f.Group.Status.Term)
 	if current.Floor != nil {
 		floor = max(floor, *current.Floor)
@@ -185,7 +185,7 @@ func (f *Facts) succeed(current *v1.MemberList, wanted []v1.Member) *v1.MemberLi
 
 // A term is a tenth of a second since 2026, to the operator as to the agents.
 const (
-	perTerm = 100 * time.Millisecond
+	termLength = 100 * time.Millisecond
 	// MaxTerm is the highest term that fits in a fencing token.
 	MaxTerm = 1<<44 - 1
 )
@@ -193,5 +193,5 @@ const (
 // CurrentTerm is the operator's clock in terms.
 func CurrentTerm(now time.Time) int64 {
 	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
-	return int64(max(0, now.Sub(epoch)/perTerm))
+	return int64(max(0, now.Sub(epoch)/termLength))
 }
