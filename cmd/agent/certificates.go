@@ -111,7 +111,7 @@ func (r *request) make(cmd *cobra.Command) error {
 	if fresh {
 		state = "new"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: the authority, %s, until %s\n", r.path("ca.pem"), state, authority.Until().Format(time.DateOnly))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: the authority, %s, until %s\n", r.path("ca.pem"), state, authority.NotAfter().Format(time.DateOnly))
 	for _, member := range r.members {
 		var names identity.Names
 		for _, group := range r.groups {
@@ -126,7 +126,7 @@ func (r *request) make(cmd *cobra.Command) error {
 			return err
 		}
 		until := time.Now().Add(valid)
-		if last := authority.Until(); until.After(last) {
+		if last := authority.NotAfter(); until.After(last) {
 			until = last
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, until %s\n", r.path(member+".pem"), names, until.Format(time.DateOnly))
@@ -138,7 +138,7 @@ func (r *request) path(name string) string { return filepath.Join(r.out, name) }
 
 // authority is the one in the folder, or a new one. Half of one is a mistake
 // that a new one would make worse: agents rely on the certificate that is there.
-func (r *request) authority() (*identity.Authority, bool, error) {
+func (r *request) authority() (*identity.CA, bool, error) {
 	cert, key := r.path("ca.pem"), r.path("ca-key.pem")
 	hasCert, err := exists(cert)
 	if err != nil {
@@ -150,14 +150,14 @@ func (r *request) authority() (*identity.Authority, bool, error) {
 	}
 	switch {
 	case hasCert && hasKey:
-		authority, err := identity.LoadAuthority(cert, key)
+		authority, err := identity.LoadCA(cert, key)
 		return authority, false, err
 	case hasCert:
 		return nil, false, fmt.Errorf("%s is there but %s isn't: put the key beside it, or choose another folder", cert, key)
 	case hasKey:
 		return nil, false, fmt.Errorf("%s is there but %s isn't: put the certificate beside it, or choose another folder", key, cert)
 	}
-	authority, pair, err := identity.NewAuthority("Conclave authority of "+r.domain, authorityDays*oneDay)
+	authority, pair, err := identity.NewCA("Conclave authority of "+r.domain, authorityDays*oneDay)
 	if err != nil {
 		return nil, false, err
 	}

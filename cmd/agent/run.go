@@ -82,7 +82,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 	}
 	if files != nil {
 		parts.Security, parts.Problems = transport.Certificates{Files: files, Domain: c.Domain}, expiry(files)
-		registry.CertificateUntil = files.Until
+		registry.CertificateNotAfter = files.NotAfter
 	}
 	a, err := agent.New(ctx, c, parts)
 	if err != nil {
@@ -144,7 +144,7 @@ func certificates(c *config.Config, log *slog.Logger) (*identity.Files, error) {
 // expiry tells when peers turn this agent away.
 func expiry(files *identity.Files) func() []string {
 	return func() []string {
-		if until := files.Until(); time.Now().After(until) {
+		if until := files.NotAfter(); time.Now().After(until) {
 			return []string{"the certificate has expired at " + until.UTC().Format(time.RFC3339) + ": put a new one in its place"}
 		}
 		return nil

@@ -108,7 +108,7 @@ func (s *Streams) connect(ctx context.Context, agent Agent) (*tls.Conn, error) {
 }
 
 func (s *Streams) ask(ctx context.Context, c *call, agent Agent, r request) error {
-	names, err := identity.Peer(c.conn.ConnectionState())
+	names, err := identity.PeerNames(c.conn.ConnectionState())
 	if err != nil {
 		return err
 	}

@@ -292,7 +292,7 @@ func (w *world) close() error {
 // authorityOf reads the authority that the manager keeps.
 func authorityOf(secret *corev1.Secret) (*fakeagent.CertificateFactory, error) {
 	root := identity.Pair{Cert: secret.Data["ca.crt"], Key: secret.Data["ca.key"]}
-	authority, err := identity.ParseAuthority(root)
+	authority, err := identity.ParseCA(root)
 	if err != nil {
 		return nil, fmt.Errorf("read the authority in %s/%s: %w", secret.Namespace, secret.Name, err)
 	}

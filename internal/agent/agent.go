@@ -78,7 +78,7 @@ func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
 	}
 	a.mesh = transport.New(transport.Config{
 		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
-		Admit: a.admit, CurrentTerm: parts.Clock.CurrentTerm, Events: a, Changed: a.Refresh, Log: parts.Log,
+		Authorize: a.admit, CurrentTerm: parts.Clock.CurrentTerm, Events: a, OnChange: a.Refresh, Log: parts.Log,
 	})
 	for _, of := range c.Groups {
 		if err := a.join(ctx, of, false); err != nil {

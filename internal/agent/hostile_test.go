@@ -339,5 +339,5 @@ func TestAClockThatIsWrongHarmsNobodyElse(t *testing.T) {
 
 // reading is that of the agent's term clock.
 func (h *house) reading() election.Term {
-	return h.parts.Clock.Terms().Ceiling(h.parts.Clock.Now())
+	return h.parts.Clock.TermClock().Ceiling(h.parts.Clock.Now())
 }

@@ -42,7 +42,7 @@ func fail(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, group.ErrNoSession):
 		code = http.StatusNotFound
-	case errors.Is(err, group.ErrOtherTerm), errors.Is(err, group.ErrNotLeading), errors.Is(err, group.ErrNoSuccessor):
+	case errors.Is(err, group.ErrWrongTerm), errors.Is(err, group.ErrNotLeading), errors.Is(err, group.ErrNoSuccessor):
 		code = http.StatusConflict
 	case errors.Is(err, group.ErrHandOverTimeout):
 		code = http.StatusGatewayTimeout

@@ -37,7 +37,7 @@ type Group interface {
 	LeaderWithPromise(ctx context.Context) (group.Leader, error)
 	RenewSession(ctx context.Context, session string) (group.Leader, error)
 	Status(ctx context.Context) (group.Status, error)
-	Drain() time.Duration
+	DrainTimeout() time.Duration
 	Watch(after string) Watcher
 	OpenSession(ctx context.Context) (Session, error)
 	ConfirmStopped(ctx context.Context, session string, term uint64) error

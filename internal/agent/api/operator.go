@@ -43,8 +43,8 @@ var (
 	ErrOutdated = errors.New("a newer document is known")
 	// ErrUnknownGroup: the agent's pod doesn't name the group.
 	ErrUnknownGroup = errors.New("this pod is in no such group")
-	// ErrRefused: it makes no sense, or not after the one before.
-	ErrRefused = errors.New("the document is refused")
+	// ErrInvalidDocument: it makes no sense, or not after the one before.
+	ErrInvalidDocument = errors.New("the document is refused")
 )
 
 const (
@@ -60,9 +60,9 @@ type operator struct {
 	streams seats
 }
 
-// ForOperator is the API of an agent for its operator. Everything but health and
+// NewForOperator is the API of an agent for its operator. Everything but health and
 // metrics asks for the operator's certificate: see control.Operator.
-func ForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
+func NewForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
 	o := &operator{agent: agent, streams: make(seats, streamsMax)}
 	common := &api{groups: agent}
 	const of = control.GroupsPath + "{group}"
@@ -85,7 +85,7 @@ func operatorOnly(handler http.Handler) http.Handler {
 			refuse(w, http.StatusForbidden, errors.New("this is for the operator, over TLS"))
 			return
 		}
-		names, err := identity.Peer(*r.TLS)
+		names, err := identity.PeerNames(*r.TLS)
 		switch {
 		case err != nil:
 			refuse(w, http.StatusForbidden, fmt.Errorf("this is for the operator: %w", err))
@@ -162,7 +162,7 @@ func (o *operator) done(w http.ResponseWriter, err error) {
 		refuse(w, http.StatusConflict, err)
 	case errors.Is(err, ErrUnknownGroup):
 		refuse(w, http.StatusNotFound, err)
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, ErrInvalidDocument):
 		refuse(w, http.StatusUnprocessableEntity, err)
 	default:
 		fail(w, err)

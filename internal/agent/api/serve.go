@@ -31,7 +31,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return nil
 }
 
-// ServeOperator is Serve for ForOperator, over TLS. Handshakes that fail are noted
+// ServeOperator is Serve for NewForOperator, over TLS. Handshakes that fail are noted
 // in the log's details.
 func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config, handler http.Handler, log *slog.Logger) error {
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)

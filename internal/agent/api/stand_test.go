@@ -80,7 +80,7 @@ func (s *stand) Status(context.Context) (group.Status, error) {
 	return status, nil
 }
 
-func (s *stand) Drain() time.Duration { return 5 * time.Second }
+func (s *stand) DrainTimeout() time.Duration { return 5 * time.Second }
 
 func (s *stand) Watch(after string) Watcher {
 	select {
@@ -134,7 +134,7 @@ func (s *stand) ConfirmStopped(_ context.Context, id string, term uint64) error 
 		return group.ErrNoSession
 	}
 	if term != 7 {
-		return group.ErrOtherTerm
+		return group.ErrWrongTerm
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
 	opened := struct {
 		Session     string `json:"session"`
 		DrainMillis int64  `json:"drainMillis"`
-	}{session.ID(), g.Drain().Milliseconds()}
+	}{session.ID(), g.DrainTimeout().Milliseconds()}
 	if s.event("session", "", opened) != nil {
 		return
 	}

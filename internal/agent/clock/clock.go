@@ -26,8 +26,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// PerTerm is how long a term lasts at least.
-const PerTerm = 100 * time.Millisecond
+// TermDuration is how long a term lasts at least.
+const TermDuration = 100 * time.Millisecond
 
 // Clock is a running clock. Its first tick is 1: 0 is no moment.
 type Clock struct {
@@ -40,7 +40,7 @@ func New(wall time.Time) *Clock {
 	c := &Clock{start: boottime() - 1}
 	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	c.terms = election.TermClock{
-		AtBoot: election.Term(max(0, wall.Sub(epoch)/PerTerm)), Boot: c.Now(), TicksPerTerm: election.Tick(PerTerm),
+		AtBoot: election.Term(max(0, wall.Sub(epoch)/TermDuration)), Boot: c.Now(), TicksPerTerm: election.Tick(TermDuration),
 	}
 	return c
 }
@@ -51,9 +51,9 @@ func (c *Clock) Now() election.Tick { return election.Tick(boottime() - c.start)
 // Until is how long it takes until at.
 func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at - c.Now()) }
 
-// Terms is what a Machine reads terms from that starts now. One that starts
+// TermClock is what a Machine reads terms from that starts now. One that starts
 // later than the process may have had a predecessor, whose terms it doesn't know.
-func (c *Clock) Terms() election.TermClock {
+func (c *Clock) TermClock() election.TermClock {
 	reading := c.CurrentTerm()
 	return election.TermClock{AtBoot: reading, Boot: c.terms.Due(reading), TicksPerTerm: c.terms.TicksPerTerm}
 }

@@ -39,7 +39,7 @@ groups:
 	}
 	expect(strings.TrimSpace(missing))
 
-	ca, caPair, err := identity.NewAuthority("test", time.Hour)
+	ca, caPair, err := identity.NewCA("test", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

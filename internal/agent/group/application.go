@@ -187,7 +187,7 @@ func (g *Group) giveUp() {
 	case a.acting != nil:
 		g.stop(a.term, election.None)
 		a.retiring = true
-		g.withdrawAfter(g.Drain())
+		g.withdrawAfter(g.DrainTimeout())
 	case a.term == 0 || rest <= 0:
 		g.withdraw()
 	default:
@@ -250,7 +250,7 @@ func (g *Group) ConfirmStopped(ctx context.Context, session string, term uint64)
 		case s == nil:
 			refused = ErrNoSession
 		case !g.app.stopping || g.app.acting != s || uint64(g.app.term) != term:
-			refused = ErrOtherTerm
+			refused = ErrWrongTerm
 		default:
 			g.app.acting = nil
 			g.stoppedIfResting()

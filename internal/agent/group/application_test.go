@@ -75,8 +75,8 @@ func TestNobodySucceedsBeforeTheApplicationStopped(t *testing.T) {
 		want    error
 	}{
 		"an unknown session": {"nobody", lead.Term, ErrNoSession},
-		"another session":    {second.ID(), lead.Term, ErrOtherTerm},
-		"another term":       {first.ID(), lead.Term + 1, ErrOtherTerm},
+		"another session":    {second.ID(), lead.Term, ErrWrongTerm},
+		"another term":       {first.ID(), lead.Term + 1, ErrWrongTerm},
 	} {
 		if err := a.ConfirmStopped(soon(t), c.session, c.term); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v instead of %v", what, err, c.want)
@@ -135,7 +135,7 @@ func TestTheDrainTimeEnds(t *testing.T) {
 	stop := next(t, a, Stop)
 	next(t, a, Lost)
 	await(t, town.of("c"), "c leads", leads)
-	if err := town.of("a").ConfirmStopped(soon(t), a.ID(), stop.Term); !errors.Is(err, ErrOtherTerm) {
+	if err := town.of("a").ConfirmStopped(soon(t), a.ID(), stop.Term); !errors.Is(err, ErrWrongTerm) {
 		t.Errorf("an answer that comes too late: %v", err)
 	}
 }

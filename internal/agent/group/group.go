@@ -159,7 +159,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		NewElection: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
 		Heartbeat: ticks(timing.Heartbeat), SuspicionTimeout: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.Drain),
-		Clock: g.cfg.Clock.Terms(), Life: g.cfg.Life, MemoryLost: true, LongestEarlierLease: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
+		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true, LongestEarlierLease: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	})
 }
 
@@ -181,8 +181,8 @@ func (g *Group) enter(list config.List, roster *election.Roster) {
 // Name is the group's name.
 func (g *Group) Name() string { return g.cfg.Group.Name }
 
-// Drain is how long the application may take to stop.
-func (g *Group) Drain() time.Duration { return g.cfg.Group.Timing.Drain }
+// DrainTimeout is how long the application may take to stop.
+func (g *Group) DrainTimeout() time.Duration { return g.cfg.Group.Timing.Drain }
 
 func (g *Group) run() {
 	defer close(g.done)

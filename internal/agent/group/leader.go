@@ -84,8 +84,8 @@ var (
 	ErrWatcherTooSlow = errors.New("too many changes at once: watch again")
 	// ErrNoSession: the application speaks of a session that isn't open.
 	ErrNoSession = errors.New("there is no such session")
-	// ErrOtherTerm: the application said that it stopped acting in a term that it wasn't told to stop in.
-	ErrOtherTerm = errors.New("nobody waits for a stop in this term")
+	// ErrWrongTerm: the application said that it stopped acting in a term that it wasn't told to stop in.
+	ErrWrongTerm = errors.New("nobody waits for a stop in this term")
 	// ErrNotLeading: only the coordinator can step down.
 	ErrNotLeading = errors.New("this process is not the coordinator")
 	// ErrNoSuccessor: the office can't be handed to the one who was named, or to anyone.

@@ -19,7 +19,7 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 	if err := g.offer(ctx, to); err != nil {
 		return g.Leader(), err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+handOverMax, ErrHandOverTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, g.DrainTimeout()+handOverMax, ErrHandOverTimeout)
 	defer cancel()
 	for {
 		change, err := watcher.Next(ctx)
@@ -72,7 +72,7 @@ func (g *Group) stepDown(to string) error {
 // ends, the office is given up without waiting for anything.
 func (g *Group) Leave(ctx context.Context) {
 	watcher := g.Watch("")
-	drained, cancel := context.WithTimeout(ctx, g.Drain()+handOverMax)
+	drained, cancel := context.WithTimeout(ctx, g.DrainTimeout()+handOverMax)
 	defer cancel()
 	err := g.retire(drained)
 	g.await(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })

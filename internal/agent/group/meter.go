@@ -11,25 +11,25 @@ type Cause uint8
 
 // The causes.
 const (
-	// Start: the agent has just started, and never knew one.
-	Start Cause = iota
-	// Crash: its process has ended.
-	Crash
-	// Silence: it hasn't been heard of for too long.
-	Silence
-	// Handover: it resigned.
-	Handover
-	// Lapse: this process led, and could not renew its tenure.
-	Lapse
-	// Membership: it is no longer a member.
-	Membership
+	// CauseStart: the agent has just started, and never knew one.
+	CauseStart Cause = iota
+	// CauseCrash: its process has ended.
+	CauseCrash
+	// CauseSilence: it hasn't been heard of for too long.
+	CauseSilence
+	// CauseHandover: it resigned.
+	CauseHandover
+	// CauseLapse: this process led, and could not renew its tenure.
+	CauseLapse
+	// CauseMembership: it is no longer a member.
+	CauseMembership
 
-	// Causes is how many there are.
-	Causes
+	// CauseCount is how many there are.
+	CauseCount
 )
 
 func (c Cause) String() string {
-	return [...]string{"start", "crash", "silence", "handover", "lapse", "membership", "unknown"}[min(c, Causes)]
+	return [...]string{"start", "crash", "silence", "handover", "lapse", "membership", "unknown"}[min(c, CauseCount)]
 }
 
 // Metrics is told what happens, to count it. All calls come from one goroutine.
@@ -63,7 +63,7 @@ type observer struct {
 }
 
 func newObserver(meter Metrics, now election.Tick) observer {
-	meter.CoordinatorLost(Start, 0)
+	meter.CoordinatorLost(CauseStart, 0)
 	return observer{
 		meter: meter, vacantSince: now, lives: map[election.ID]uint32{}, suspects: map[election.ID]uint32{},
 	}
@@ -108,14 +108,14 @@ func (o *observer) observe(in *election.Input, self, coordinator election.ID, ev
 func (o *observer) cause(in *election.Input, self election.ID) Cause {
 	switch {
 	case in.Kind == election.Ended:
-		return Crash
+		return CauseCrash
 	case in.Kind == election.Adopt:
-		return Membership
+		return CauseMembership
 	case in.Kind == election.Receive && in.Message.From == o.coordinator && in.Message.Kind == election.Resigned,
 		in.Kind == election.Stopped, in.Kind == election.BecomeIneligible, in.Kind == election.StepDown:
-		return Handover
+		return CauseHandover
 	case o.coordinator == self:
-		return Lapse
+		return CauseLapse
 	}
-	return Silence
+	return CauseSilence
 }

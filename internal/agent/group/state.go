@@ -46,7 +46,7 @@ func (g *Group) LeaderWithPromise(ctx context.Context) (Leader, error) {
 		if leader.RemainingMillis == nil {
 			return
 		}
-		millis := min(*leader.RemainingMillis, g.Drain().Milliseconds())
+		millis := min(*leader.RemainingMillis, g.DrainTimeout().Milliseconds())
 		leader.RemainingMillis = &millis
 		g.promised = max(g.promised, g.cfg.Clock.Now()+election.Tick(millis)*election.Tick(time.Millisecond))
 	})

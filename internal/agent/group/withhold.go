@@ -12,7 +12,7 @@ func (g *Group) Exclude(ctx context.Context) error {
 	if err := g.withhold(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.Drain()+handOverMax, ErrHandOverTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, g.DrainTimeout()+handOverMax, ErrHandOverTimeout)
 	defer cancel()
 	g.await(ctx, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
 	return context.Cause(ctx)

@@ -30,8 +30,8 @@ type Groups interface {
 // Registry holds the counters of all groups. Those of a group that was left
 // stay: a counter never goes back.
 type Registry struct {
-	// CertificateUntil, if it isn't nil, is when the agent's certificate expires.
-	CertificateUntil func() time.Time
+	// CertificateNotAfter, if it isn't nil, is when the agent's certificate expires.
+	CertificateNotAfter func() time.Time
 
 	mu     sync.Mutex
 	groups map[string]*Group
@@ -43,7 +43,7 @@ func New() *Registry { return &Registry{groups: map[string]*Group{}} }
 // Group are the counters of one group; it is a group.Meter.
 type Group struct {
 	sent, received    [election.Probe + 1]atomic.Uint64
-	elections         [group.Causes]atomic.Uint64
+	elections         [group.CauseCount]atomic.Uint64
 	tenures           atomic.Uint64
 	refused, outdated atomic.Uint64
 	suspicions        atomic.Uint64
@@ -110,14 +110,14 @@ func (g *Group) Cleared() { g.falseSuspicions.Add(1) }
 // CoordinatorLost notes why there is no coordinator.
 func (g *Group) CoordinatorLost(cause group.Cause, silence time.Duration) {
 	g.cause = cause
-	if cause == group.Crash || cause == group.Silence {
+	if cause == group.CauseCrash || cause == group.CauseSilence {
 		g.detection.observe(silence)
 	}
 }
 
 // CoordinatorFound counts an election.
 func (g *Group) CoordinatorFound(after time.Duration) {
-	if g.cause < group.Causes {
+	if g.cause < group.CauseCount {
 		g.elections[g.cause].Add(1)
 	}
 	g.election.observe(after)
@@ -158,7 +158,7 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 		func(g *Group, add addFunc) { byKind(&g.received, add) })
 	p.counter("conclave_elections_total", "Coordinators recognised, by what had left the office vacant.",
 		func(g *Group, add addFunc) {
-			for cause := range group.Causes {
+			for cause := range group.CauseCount {
 				add(g.elections[cause].Load(), "cause", cause.String())
 			}
 		})
@@ -182,9 +182,9 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	p.histogram("conclave_tenure_seconds", "How long this process was coordinator, each time.",
 		func(g *Group) *histogram { return &g.tenure })
 	p.present(groups)
-	if r.CertificateUntil != nil {
+	if r.CertificateNotAfter != nil {
 		p.header("conclave_certificate_expiry_timestamp_seconds", "When this agent's certificate expires.", "gauge")
-		fmt.Fprintf(w, "conclave_certificate_expiry_timestamp_seconds %d\n", r.CertificateUntil().Unix())
+		fmt.Fprintf(w, "conclave_certificate_expiry_timestamp_seconds %d\n", r.CertificateNotAfter().Unix())
 	}
 	p.process()
 }

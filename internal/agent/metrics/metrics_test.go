@@ -26,11 +26,11 @@ func read(t *testing.T, r *Registry) string {
 
 func TestEventsAreCounted(t *testing.T) {
 	r := New()
-	r.CertificateUntil = func() time.Time { return time.Unix(1800000000, 0) }
+	r.CertificateNotAfter = func() time.Time { return time.Unix(1800000000, 0) }
 	g := r.ForGroup("ledger")
-	g.CoordinatorLost(group.Start, 0)
+	g.CoordinatorLost(group.CauseStart, 0)
 	g.CoordinatorFound(30 * time.Millisecond)
-	g.CoordinatorLost(group.Crash, 40*time.Millisecond)
+	g.CoordinatorLost(group.CauseCrash, 40*time.Millisecond)
 	g.CoordinatorFound(2 * time.Millisecond)
 	g.Sent(election.Beat)
 	g.Sent(election.Beat)

@@ -52,7 +52,7 @@ func (c *clerk) Problems() []string {
 	if c.files == nil {
 		return []string{"waits for its certificate" + why}
 	}
-	if until := c.files.Until(); time.Now().After(until) {
+	if until := c.files.NotAfter(); time.Now().After(until) {
 		return []string{"the certificate has expired at " + until.UTC().Format(time.RFC3339) + why}
 	}
 	return nil
@@ -65,7 +65,7 @@ func (c *clerk) until() time.Time {
 	if c.files == nil {
 		return time.Time{}
 	}
-	return c.files.Until()
+	return c.files.NotAfter()
 }
 
 // watch has look called when Problems says something else.

@@ -116,7 +116,7 @@ func union(texts ...[]byte) []byte {
 	var all []byte
 	seen := map[string]bool{}
 	for _, text := range texts {
-		certs, err := identity.Authorities(text)
+		certs, err := identity.ParseCABundle(text)
 		if err != nil {
 			continue
 		}

@@ -179,7 +179,7 @@ func (d *desk) work(ctx context.Context, a *agent.Agent) {
 		if err != nil && agent.Temporary(err) {
 			time.AfterFunc(again, func() { _, _ = d.add(&task{source: t.source, group: t.group, document: t.document}) })
 		} else if err != nil {
-			err = fmt.Errorf("%w: %w", api.ErrRefused, err)
+			err = fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 		}
 		t.tell(err)
 	}

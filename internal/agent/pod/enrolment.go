@@ -64,7 +64,7 @@ func (s *Settings) enrol(ctx context.Context, c *credentials) ([]string, error) 
 		return nil, err
 	}
 	pair := identity.Pair{Cert: []byte(answer.Certificate), Key: secret}
-	names, err := identity.Check(pair, []byte(answer.CABundle))
+	names, err := identity.Verify(pair, []byte(answer.CABundle))
 	if err != nil {
 		return nil, failed("answer", "the identity service's answer: %w", err)
 	}

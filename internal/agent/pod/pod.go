@@ -66,7 +66,7 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	p.board = newBoard(control.Agent{Pod: s.Pod, Life: p.life, Build: s.Build, Groups: s.Groups})
 	p.registrar = newRegistrar(&s, store, p.board, log)
 	p.clerk = newClerk(&s, credentials, p.enrolled, log)
-	p.metrics.CertificateUntil = p.clerk.until
+	p.metrics.CertificateNotAfter = p.clerk.until
 	local, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.API)
 	if err != nil {
 		return fmt.Errorf("open the local API: %w", err)
@@ -157,7 +157,7 @@ func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, f
 	defer stop()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- api.ServeOperator(answering, listener, files.Public(), api.ForOperator(operatorView{p, a}, p.metrics.Handler(p)), p.log)
+		failed <- api.ServeOperator(answering, listener, files.PublicServer(), api.NewForOperator(operatorView{p, a}, p.metrics.Handler(p)), p.log)
 	}()
 	working, enough := context.WithCancel(ctx)
 	defer enough()

@@ -70,12 +70,12 @@ func (r *registrar) offer(source, group string, document []byte) (<-chan error, 
 	g, err := config.ParseGroup(source, document)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", api.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 	case group != "" && g.Name != group:
-		return nil, fmt.Errorf("%w: it is of group %s, and not of %s", api.ErrRefused, g.Name, group)
+		return nil, fmt.Errorf("%w: it is of group %s, and not of %s", api.ErrInvalidDocument, g.Name, group)
 	}
 	if err := plausible(g.Revision); err != nil {
-		return nil, fmt.Errorf("%w: %w", api.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 	}
 	d := r.desks[g.Name]
 	if d == nil {

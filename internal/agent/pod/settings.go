@@ -82,7 +82,7 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 		complain("CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, not %q", s.Identity)
 	}
 	s.Identity = strings.TrimSuffix(s.Identity, "/")
-	if _, err := identity.Authorities(s.Authorities); err != nil && len(s.Authorities) > 0 {
+	if _, err := identity.ParseCABundle(s.Authorities); err != nil && len(s.Authorities) > 0 {
 		complain("CONCLAVE_CA: %s", err)
 	}
 	s.groups(variable("CONCLAVE_GROUPS"), complain)

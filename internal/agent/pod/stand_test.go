@@ -30,7 +30,7 @@ import (
 // cluster is what pods have around them: an identity service, and an operator.
 type cluster struct {
 	t         *testing.T
-	authority *identity.Authority
+	authority *identity.CA
 	ca        identity.Pair
 	url       string
 	operator  *identity.Files
@@ -53,7 +53,7 @@ func found(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, valid: time.Hour, pods: map[string]*guest{}, net: byte(nets.Add(1))}
 	var err error
-	if c.authority, c.ca, err = identity.NewAuthority("test", 24*time.Hour); err != nil {
+	if c.authority, c.ca, err = identity.NewCA("test", 24*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

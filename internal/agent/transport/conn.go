@@ -204,7 +204,7 @@ func (c *conn) read() error {
 			// shows the certificate that the peer has by then; one a minute is little
 			// for the groups that share it, should that be no better.
 			c.mesh.stray(c.name, frame.Message.Group)
-			if time.Since(c.began) > c.mesh.StrayLimit {
+			if time.Since(c.began) > c.mesh.UnauthorizedGrace {
 				return errors.New("its certificate may name more groups by now")
 			}
 		default:
@@ -229,7 +229,7 @@ func (c *conn) size() (int, error) {
 	}
 	size, err := wire.ReadSize(bounded{c}, wire.MaxFrame)
 	if err == nil && c.reader.Buffered() < size {
-		err = c.stream.SetReadDeadline(time.Now().Add(c.mesh.FrameLimit))
+		err = c.stream.SetReadDeadline(time.Now().Add(c.mesh.FrameTimeout))
 	}
 	return size, err
 }
@@ -239,7 +239,7 @@ type bounded struct{ c *conn }
 
 func (b bounded) ReadByte() (byte, error) {
 	if b.c.reader.Buffered() == 0 {
-		if err := b.c.stream.SetReadDeadline(time.Now().Add(b.c.mesh.FrameLimit)); err != nil {
+		if err := b.c.stream.SetReadDeadline(time.Now().Add(b.c.mesh.FrameTimeout)); err != nil {
 			return 0, err
 		}
 	}

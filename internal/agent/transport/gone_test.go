@@ -414,7 +414,7 @@ func TestAPeerThatIsNowhereYetIsMet(t *testing.T) {
 	w := newTown(t)
 	changes := make(chan struct{}, 1)
 	noticed := func(c *transport.Config) {
-		c.Changed = func() {
+		c.OnChange = func() {
 			select {
 			case changes <- struct{}{}:
 			default:

@@ -17,7 +17,7 @@ import (
 // greet makes a connection with a peer out of a raw one: TLS, then a Hello each
 // way. The peer that was called must be who was meant; a caller's name is "".
 func (m *Transport) greet(ctx context.Context, raw net.Conn, called string) (*conn, error) {
-	if err := raw.SetDeadline(time.Now().Add(m.HandshakeLimit)); err != nil {
+	if err := raw.SetDeadline(time.Now().Add(m.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
 	stream, shown, err := m.secure(ctx, raw, called != "")
@@ -68,7 +68,7 @@ func (m *Transport) secure(ctx context.Context, raw net.Conn, calling bool) (net
 	} else {
 		secured = tls.Server(raw, m.Security.Server())
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.HandshakeLimit)
+	ctx, cancel := context.WithTimeout(ctx, m.HandshakeTimeout)
 	defer cancel()
 	if err := secured.HandshakeContext(ctx); err != nil {
 		return nil, credentials{}, fmt.Errorf("handshake: %w", err)
@@ -145,10 +145,10 @@ func (m *Transport) trust(hello *wire.Hello, members map[string]string, called s
 }
 
 func (m *Transport) admit(peer string, members map[string]string) error {
-	if m.Admit == nil {
+	if m.Authorize == nil {
 		return nil
 	}
-	return m.Admit(peer, members)
+	return m.Authorize(peer, members)
 }
 
 // readingsApart is by how many terms, tenths of a second, clocks may differ. An

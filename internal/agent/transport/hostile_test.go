@@ -170,7 +170,7 @@ func TestAFloodOfSilentConnectionsKeepsNobodyOut(t *testing.T) {
 	for what, hosts := range map[string]int{"one host": 1, "many hosts": 100} {
 		t.Run(what, func(t *testing.T) {
 			w := newTown(t)
-			m := w.settle("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeLimit = time.Hour })
+			m := w.settle("m", "127.0.0.1:0", 1, func(c *transport.Config) { c.HandshakeTimeout = time.Hour })
 			before := runtime.NumGoroutine()
 			for n := range 2000 {
 				from := net.IPv4(127, 0, 1, byte(1+n%hosts)).String()
@@ -191,7 +191,7 @@ func TestWhoMayNotSpeakIsRefusedWithTheReason(t *testing.T) {
 	w := newTown(t)
 	others := newTown(t)
 	m := w.settle("m", "127.0.0.1:0", 1, func(c *transport.Config) {
-		c.Admit = func(peer string, members map[string]string) error {
+		c.Authorize = func(peer string, members map[string]string) error {
 			if members["ledger"] != peer {
 				return fmt.Errorf("no certificate of %q for ledger", peer)
 			}

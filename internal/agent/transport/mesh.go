@@ -92,24 +92,24 @@ type Config struct {
 	Listener net.Listener
 	// Security is nil for plain TCP.
 	Security Security
-	// Admit says why a peer with these names in its certificate, by group, is none
+	// Authorize says why a peer with these names in its certificate, by group, is none
 	// to be connected with. It is nil if every certificate of the domain will do.
-	Admit func(peer string, members map[string]string) error
+	Authorize func(peer string, members map[string]string) error
 	// CurrentTerm is what the term clock reads now. It is nil if clocks don't matter.
 	CurrentTerm func() election.Term
 	Events      Events
-	// Changed, if it isn't nil, is called when a connection is made or has ended,
+	// OnChange, if it isn't nil, is called when a connection is made or has ended,
 	// and when Problems says something else. It mustn't call the Transport for long.
-	Changed func()
+	OnChange func()
 	Log     *slog.Logger
 
-	// HandshakeLimit is for TLS and the Hellos, and FrameLimit for the rest of a
+	// HandshakeTimeout is for TLS and the Hellos, and FrameTimeout for the rest of a
 	// frame that has begun; 2 s each if they aren't set.
-	HandshakeLimit, FrameLimit time.Duration
-	// StrayLimit is how old a connection may get whose peer writes in a group that
+	HandshakeTimeout, FrameTimeout time.Duration
+	// UnauthorizedGrace is how old a connection may get whose peer writes in a group that
 	// its certificate doesn't name: it may have another one by now, which it shows
 	// when they connect again. 1 min if it isn't set.
-	StrayLimit time.Duration
+	UnauthorizedGrace time.Duration
 }
 
 // Transport is all connections of an agent.
@@ -132,9 +132,9 @@ type Transport struct {
 // New starts to accept connections. Peers are dialled when they are known.
 func New(config Config) *Transport {
 	m := &Transport{Config: config, peers: map[string]*peer{}}
-	m.HandshakeLimit = cmp.Or(config.HandshakeLimit, handshakeLimit)
-	m.StrayLimit = cmp.Or(config.StrayLimit, strayLimit)
-	m.FrameLimit = cmp.Or(config.FrameLimit, frameLimit)
+	m.HandshakeTimeout = cmp.Or(config.HandshakeTimeout, handshakeLimit)
+	m.UnauthorizedGrace = cmp.Or(config.UnauthorizedGrace, strayLimit)
+	m.FrameTimeout = cmp.Or(config.FrameTimeout, frameLimit)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.tasks.Go(m.accept)
 	return m

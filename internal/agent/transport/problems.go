@@ -54,8 +54,8 @@ func (m *Transport) solve(peer string) {
 }
 
 func (m *Transport) changed() {
-	if m.Changed != nil {
-		m.Changed()
+	if m.OnChange != nil {
+		m.OnChange()
 	}
 }
 

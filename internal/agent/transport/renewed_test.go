@@ -26,7 +26,7 @@ func TestACertificateForMoreGroupsCountsOnceItIsNeeded(t *testing.T) {
 			from := w.settle(writer, "127.0.0.1:0", 1, func(c *transport.Config) {
 				c.Security = transport.Certificates{Files: files, Domain: "default"}
 			})
-			to := w.settle(reader, "127.0.0.1:0", 2, func(c *transport.Config) { c.StrayLimit = 50 * time.Millisecond })
+			to := w.settle(reader, "127.0.0.1:0", 2, func(c *transport.Config) { c.UnauthorizedGrace = 50 * time.Millisecond })
 			from.SetPeers(map[string]string{reader: to.address})
 			to.SetPeers(map[string]string{writer: from.address})
 			from.says(to, 1)

@@ -20,7 +20,7 @@ func (c Certificates) Client() *tls.Config { return c.Files.Client() }
 
 // Members are the names in the peer's certificate, of this domain.
 func (c Certificates) Members(state tls.ConnectionState) (map[string]string, error) {
-	names, err := identity.Peer(state)
+	names, err := identity.PeerNames(state)
 	if err != nil {
 		return nil, err
 	}

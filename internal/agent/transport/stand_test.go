@@ -138,13 +138,13 @@ func (m *member) says(to *member, term election.Term) {
 type town struct {
 	t      *testing.T
 	folder string
-	ca     *identity.Authority
+	ca     *identity.CA
 	pem    []byte
 }
 
 func newTown(t *testing.T) *town {
 	t.Helper()
-	ca, pair, err := identity.NewAuthority("test", time.Hour)
+	ca, pair, err := identity.NewCA("test", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,5 +285,5 @@ const validity = time.Hour
 
 // quick shortens the waits for peers that say nothing.
 func quick(c *transport.Config) {
-	c.HandshakeLimit, c.FrameLimit = 200*time.Millisecond, 200*time.Millisecond
+	c.HandshakeTimeout, c.FrameTimeout = 200*time.Millisecond, 200*time.Millisecond
 }

@@ -34,7 +34,7 @@ func (s *Serving) renew(v view, now time.Time) error {
 	if old := s.cert.Load(); old != nil && lasts(old.Leaf, v, now) {
 		return nil
 	}
-	pair, err := v.signer.IssueHosts(s.hosts, CertificateValid)
+	pair, err := v.signer.IssueServer(s.hosts, CertificateValid)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *Serving) renew(v view, now time.Time) error {
 
 // Operator is the operator's certificate, which it shows to agents.
 type Operator struct {
-	*identity.Held
+	*identity.InMemory
 	pair   identity.Pair
 	leaf   *x509.Certificate
 	bundle string
@@ -85,11 +85,11 @@ func (o *Operator) renew(v view, now time.Time) error {
 }
 
 func (o *Operator) take(pair identity.Pair, bundle []byte) error {
-	if o.Held != nil {
+	if o.InMemory != nil {
 		return o.Replace(pair, bundle)
 	}
 	var err error
-	o.Held, err = identity.Hold(pair, bundle)
+	o.InMemory, err = identity.NewInMemory(pair, bundle)
 	return err
 }
 

@@ -52,7 +52,7 @@ type Keeper struct {
 type view struct {
 	state   State
 	version string
-	signer  *identity.Authority
+	signer  *identity.CA
 	read    time.Time
 	// announced is when this replica first knew of the state's Next.
 	announced time.Time
@@ -205,7 +205,7 @@ func (k *Keeper) known(state State, now time.Time) time.Duration {
 
 // show makes what was read what counts.
 func (k *Keeper) show(state State, version string, now time.Time) error {
-	signer, err := identity.ParseAuthority(state.Signing.Pair)
+	signer, err := identity.ParseCA(state.Signing.Pair)
 	if err != nil {
 		return err
 	}

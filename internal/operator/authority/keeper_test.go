@@ -124,7 +124,7 @@ func TestWhatWasReadCountsForHalfADay(t *testing.T) {
 }
 
 // handshake has the operator dial an agent, and returns what the agent learns.
-func handshake(operator *Operator, agent *identity.Held) (identity.Names, error) {
+func handshake(operator *Operator, agent *identity.InMemory) (identity.Names, error) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
@@ -137,7 +137,7 @@ func handshake(operator *Operator, agent *identity.Held) (identity.Names, error)
 	if err := <-failed; err != nil {
 		return nil, err
 	}
-	return identity.Peer(dialled.ConnectionState())
+	return identity.PeerNames(dialled.ConnectionState())
 }
 
 func TestCertificatesAreRenewedForYears(t *testing.T) {
@@ -168,7 +168,7 @@ func TestCertificatesAreRenewedForYears(t *testing.T) {
 					t.Fatal(time.Now(), err)
 				}
 			}
-			if left := min(time.Until(cert.Leaf.NotAfter), time.Until(operator.Until())); left < 12*time.Hour {
+			if left := min(time.Until(cert.Leaf.NotAfter), time.Until(operator.NotAfter())); left < 12*time.Hour {
 				t.Fatalf("%s are left of a certificate", left)
 			}
 			issuers[string(cert.Leaf.AuthorityKeyId)] = true
@@ -180,7 +180,7 @@ func TestCertificatesAreRenewedForYears(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		agent, err := identity.Hold(pair, []byte(bundle(t, k)))
+		agent, err := identity.NewInMemory(pair, []byte(bundle(t, k)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,11 +78,11 @@ func unreadable(secret *corev1.Secret, key string, err error) error {
 
 func parse(pair identity.Pair, signs bool) (Root, error) {
 	if signs {
-		a, err := identity.ParseAuthority(pair)
+		a, err := identity.ParseCA(pair)
 		if err != nil {
 			return Root{}, err
 		}
-		return Root{Pair: pair, Until: a.Until()}, nil
+		return Root{Pair: pair, Until: a.NotAfter()}, nil
 	}
 	block, rest := pem.Decode(pair.Cert)
 	if block == nil || len(rest) > 0 {
@@ -97,9 +97,9 @@ func parse(pair identity.Pair, signs bool) (Root, error) {
 
 // fresh makes an authority.
 func fresh() (Root, error) {
-	a, pair, err := identity.NewAuthority("Conclave", Valid)
+	a, pair, err := identity.NewCA("Conclave", Valid)
 	if err != nil {
 		return Root{}, err
 	}
-	return Root{Pair: pair, Until: a.Until()}, nil
+	return Root{Pair: pair, Until: a.NotAfter()}, nil
 }

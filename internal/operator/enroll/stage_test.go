@@ -228,7 +228,7 @@ func (s *stage) names(e control.EnrollmentResponse) string {
 		s.t.Fatal(err)
 	}
 	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	names, err := identity.Check(identity.Pair{Cert: []byte(e.Certificate), Key: key}, []byte(e.CABundle))
+	names, err := identity.Verify(identity.Pair{Cert: []byte(e.Certificate), Key: key}, []byte(e.CABundle))
 	if err != nil {
 		s.t.Fatal(err)
 	}

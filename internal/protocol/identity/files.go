@@ -55,8 +55,8 @@ func Open(paths Paths, trouble func(error)) (*Files, error) {
 // Names are those that the certificate gives us now.
 func (f *Files) Names() Names { return f.current().names }
 
-// Until is when the certificate expires.
-func (f *Files) Until() time.Time { return f.current().cert.Leaf.NotAfter }
+// NotAfter is when the certificate expires.
+func (f *Files) NotAfter() time.Time { return f.current().cert.Leaf.NotAfter }
 
 // current looks at the files, which costs microseconds, and reads them if they
 // have changed.
@@ -147,9 +147,9 @@ func parse(paths Paths, texts [3][]byte) (*loaded, error) {
 // memory is what is called what is in no file.
 var memory = Paths{"the certificate", "its key", "the authorities"}
 
-// Check says whom a certificate is for, if it is valid now, has this key, and is of
+// Verify says whom a certificate is for, if it is valid now, has this key, and is of
 // one of the authorities.
-func Check(pair Pair, authorities []byte) (Names, error) {
+func Verify(pair Pair, authorities []byte) (Names, error) {
 	result, err := parse(memory, [3][]byte{pair.Cert, pair.Key, authorities})
 	if err != nil {
 		return nil, err
@@ -157,9 +157,9 @@ func Check(pair Pair, authorities []byte) (Names, error) {
 	return result.names, nil
 }
 
-// Authorities are the certificates of authorities in a PEM text, one by one. It must
+// ParseCABundle are the certificates of authorities in a PEM text, one by one. It must
 // hold one at least, and nothing else.
-func Authorities(text []byte) ([]*x509.Certificate, error) {
+func ParseCABundle(text []byte) ([]*x509.Certificate, error) {
 	var all []*x509.Certificate
 	for rest := text; ; {
 		var block *pem.Block
@@ -188,7 +188,7 @@ func Authorities(text []byte) ([]*x509.Certificate, error) {
 const maxFile = 1 << 20
 
 func parseAuthorities(text []byte) (*x509.CertPool, error) {
-	all, err := Authorities(text)
+	all, err := ParseCABundle(text)
 	if err != nil {
 		return nil, err
 	}

@@ -23,13 +23,13 @@ var (
 
 // authority is one with its certificate.
 type authority struct {
-	*identity.Authority
+	*identity.CA
 	pair identity.Pair
 }
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	a, pair, err := identity.NewAuthority("test", time.Hour)
+	a, pair, err := identity.NewCA("test", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,17 +149,17 @@ func TestBothSidesLearnWhoTheOtherIs(t *testing.T) {
 		if m.clientErr != nil || m.serverErr != nil {
 			t.Fatal(m.clientErr, m.serverErr)
 		}
-		if names, err := identity.Peer(m.client); err != nil || names.String() != (identity.Names{ledgerA, auditA}).String() {
+		if names, err := identity.PeerNames(m.client); err != nil || names.String() != (identity.Names{ledgerA, auditA}).String() {
 			t.Errorf("the client sees %v, %v", names, err)
 		}
-		if names, err := identity.Peer(m.server); err != nil || names.String() != ledgerB.String() {
+		if names, err := identity.PeerNames(m.server); err != nil || names.String() != ledgerB.String() {
 			t.Errorf("the server sees %v, %v", names, err)
 		}
 		if m.client.Version != tls.VersionTLS13 || m.client.DidResume {
 			t.Errorf("version %x, resumed %v", m.client.Version, m.client.DidResume)
 		}
 	}
-	if _, err := identity.Peer(tls.ConnectionState{}); err == nil {
+	if _, err := identity.PeerNames(tls.ConnectionState{}); err == nil {
 		t.Error("nobody has names")
 	}
 }
@@ -240,7 +240,7 @@ func TestChangedFilesCountFromTheNextHandshakeOn(t *testing.T) {
 	sees := func(want string) {
 		t.Helper()
 		m := meet(t, client, server)
-		names, err := identity.Peer(m.client)
+		names, err := identity.PeerNames(m.client)
 		if m.clientErr != nil || m.serverErr != nil || err != nil || names.String() != want {
 			t.Errorf("%s is seen, not %s; %v, %v", names, want, m.clientErr, m.serverErr)
 		}
@@ -327,7 +327,7 @@ func TestAnAuthoritySignsForOthersKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := identity.ParseAuthority(ca.pair)
+	again, err := identity.ParseCA(ca.pair)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,19 +336,19 @@ func TestAnAuthoritySignsForOthersKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newAgent(t, identity.Pair{Cert: cert, Key: pair.Key}, ca.pair.Cert)
-	if b.Names().String() != ledgerB.String() || !b.Until().Equal(again.Until()) {
-		t.Errorf("it is for %s, until %s; the authority until %s", b.Names(), b.Until(), again.Until())
+	if b.Names().String() != ledgerB.String() || !b.NotAfter().Equal(again.NotAfter()) {
+		t.Errorf("it is for %s, until %s; the authority until %s", b.Names(), b.NotAfter(), again.NotAfter())
 	}
 	if _, err := again.Issue(identity.Names{{Domain: "default", Group: "a/b", Member: "c"}}, time.Hour); err == nil {
 		t.Error("a name with a slash was signed")
 	}
-	if _, err := identity.ParseAuthority(pair); err == nil {
+	if _, err := identity.ParseCA(pair); err == nil {
 		t.Error("a member's certificate is no authority's")
 	}
 }
 
 func TestAnExpiredAuthoritySignsNothing(t *testing.T) {
-	a, _, err := identity.NewAuthority("test", -time.Minute)
+	a, _, err := identity.NewCA("test", -time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +382,7 @@ func TestThePublicIsServed(t *testing.T) {
 		"a stranger": {[]tls.Certificate{pairOf(t, theirs.issue(t, time.Hour, ledgerB))}, "", false},
 	} {
 		near, far := net.Pipe()
-		served := tls.Server(near, server.Public())
+		served := tls.Server(near, server.PublicServer())
 		calling := tls.Client(far, &tls.Config{InsecureSkipVerify: true, Certificates: c.show})
 		go func() { _, _ = io.Copy(io.Discard, calling) }() // It does the handshake, and reads what is said of it.
 		err := served.HandshakeContext(t.Context())
@@ -390,7 +390,7 @@ func TestThePublicIsServed(t *testing.T) {
 			t.Errorf("%s: %v", who, err)
 		}
 		if err == nil {
-			if names, _ := identity.Peer(served.ConnectionState()); names.String() != c.names {
+			if names, _ := identity.PeerNames(served.ConnectionState()); names.String() != c.names {
 				t.Errorf("%s is %q", who, names)
 			}
 		}
@@ -413,10 +413,10 @@ func TestACertificateIsCheckedBeforeItIsKept(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	good := ours.issue(t, time.Hour, ledgerA, auditA)
 	both := append(append([]byte(nil), ours.pair.Cert...), theirs.pair.Cert...)
-	if names, err := identity.Check(good, both); err != nil || !names.Has(ledgerA) || !names.Has(auditA) {
+	if names, err := identity.Verify(good, both); err != nil || !names.Has(ledgerA) || !names.Has(auditA) {
 		t.Errorf("%v, %v", names, err)
 	}
-	if all, err := identity.Authorities(both); err != nil || len(all) != 2 {
+	if all, err := identity.ParseCABundle(both); err != nil || len(all) != 2 {
 		t.Errorf("%d authorities, %v", len(all), err)
 	}
 	for what, c := range map[string]struct {
@@ -429,7 +429,7 @@ func TestACertificateIsCheckedBeforeItIsKept(t *testing.T) {
 		"half a one":        {good, both[:len(both)-20]},
 		"no certificate":    {identity.Pair{Key: good.Key}, both},
 	} {
-		if names, err := identity.Check(c.pair, c.authorities); err == nil {
+		if names, err := identity.Verify(c.pair, c.authorities); err == nil {
 			t.Errorf("%s: %v", what, names)
 		}
 	}

@@ -81,8 +81,8 @@ type Names []Name
 // Has reports whether name is among them.
 func (n Names) Has(name Name) bool { return slices.Contains(n, name) }
 
-// Meets reports whether one of them is among the others.
-func (n Names) Meets(others Names) bool { return slices.ContainsFunc(n, others.Has) }
+// Intersects reports whether one of them is among the others.
+func (n Names) Intersects(others Names) bool { return slices.ContainsFunc(n, others.Has) }
 
 func (n Names) String() string {
 	text := make([]string, len(n))

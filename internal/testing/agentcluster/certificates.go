@@ -15,7 +15,7 @@ const caFile = "ca-certificate.pem"
 // NAME-key.pem.
 func writeCertificates(folder, group string, names []string) error {
 	const valid = 24 * time.Hour
-	ca, own, err := identity.NewAuthority("agentcluster", valid)
+	ca, own, err := identity.NewCA("agentcluster", valid)
 	if err != nil {
 		return err
 	}

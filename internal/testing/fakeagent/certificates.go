@@ -11,11 +11,11 @@ import (
 
 // CertificateFactory issues the certificates of fake agents and of the operator.
 type CertificateFactory struct {
-	Authority *identity.Authority
+	Authority *identity.CA
 	// Authorities is the CA bundle, in PEM.
 	Authorities []byte
 
-	operator *identity.Held
+	operator *identity.InMemory
 }
 
 // validity is that of real agents' certificates.
@@ -23,7 +23,7 @@ const validity = 24 * time.Hour
 
 // NewCertificateFactory creates a CA and the operator's certificate.
 func NewCertificateFactory() (*CertificateFactory, error) {
-	authority, root, err := identity.NewAuthority("fakeagent", validity)
+	authority, root, err := identity.NewCA("fakeagent", validity)
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a CA: %w", err)
 	}
@@ -37,10 +37,10 @@ func (w *CertificateFactory) Client(wanted ...identity.Name) *tls.Config {
 	return w.operator.Client(wanted...)
 }
 
-func (w *CertificateFactory) hold(names ...identity.Name) (*identity.Held, error) {
+func (w *CertificateFactory) hold(names ...identity.Name) (*identity.InMemory, error) {
 	pair, err := w.Authority.Issue(names, validity)
 	if err != nil {
 		return nil, err
 	}
-	return identity.Hold(pair, w.Authorities)
+	return identity.NewInMemory(pair, w.Authorities)
 }

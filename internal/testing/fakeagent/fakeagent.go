@@ -44,7 +44,7 @@ type Call struct {
 // Agent is a fake agent.
 type Agent struct {
 	identity    Identity
-	certificate *identity.Held
+	certificate *identity.InMemory
 	life        uint32
 	// received and sent count the bytes on its connections, with TLS overhead.
 	received, sent atomic.Int64

@@ -44,7 +44,7 @@ func newHarness(t *testing.T, caller identity.Name) harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := identity.Hold(pair, factory.Authorities)
+	held, err := identity.NewInMemory(pair, factory.Authorities)
 	if err != nil {
 		t.Fatal(err)
 	}

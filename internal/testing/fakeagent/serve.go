@@ -26,7 +26,7 @@ func (a *Agent) handler() http.Handler {
 	mux.HandleFunc("GET "+control.ReportsPath, a.stream)
 	mux.HandleFunc(control.GroupsPath, a.call)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		names, err := identity.Peer(*r.TLS)
+		names, err := identity.PeerNames(*r.TLS)
 		if err == nil && !names.Has(control.Operator) {
 			err = fmt.Errorf("this API is for the operator, not for %s", names)
 		}

@@ -29,18 +29,18 @@ type Pair struct {
 	Cert, Key []byte
 }
 
-// Authority signs the certificates of agents.
+// CA signs the certificates of agents.
 //
 // Its keys and theirs are ECDSA on P-256: as fast as Ed25519 here, and unlike
 // that one, every TLS library, security module and certificate service that
 // somebody may already have for this takes them.
-type Authority struct {
+type CA struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// NewAuthority makes an authority, and what is to be kept of it.
-func NewAuthority(name string, valid time.Duration) (*Authority, Pair, error) {
+// NewCA makes an authority, and what is to be kept of it.
+func NewCA(name string, valid time.Duration) (*CA, Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, Pair{}, fmt.Errorf("make the authority's key: %w", err)
@@ -63,12 +63,12 @@ func NewAuthority(name string, valid time.Duration) (*Authority, Pair, error) {
 	if err != nil {
 		return nil, Pair{}, err
 	}
-	a, err := ParseAuthority(pair)
+	a, err := ParseCA(pair)
 	return a, pair, err
 }
 
-// LoadAuthority reads an authority from two files.
-func LoadAuthority(certFile, keyFile string) (*Authority, error) {
+// LoadCA reads an authority from two files.
+func LoadCA(certFile, keyFile string) (*CA, error) {
 	cert, err := os.ReadFile(certFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the authority: %w", err)
@@ -77,15 +77,15 @@ func LoadAuthority(certFile, keyFile string) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the authority: %w", err)
 	}
-	a, err := ParseAuthority(Pair{Cert: cert, Key: key})
+	a, err := ParseCA(Pair{Cert: cert, Key: key})
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
 	}
 	return a, nil
 }
 
-// ParseAuthority understands what NewAuthority gave out, or others made.
-func ParseAuthority(pair Pair) (*Authority, error) {
+// ParseCA understands what NewCA gave out, or others made.
+func ParseCA(pair Pair) (*CA, error) {
 	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		return nil, fmt.Errorf("no authority: %w", err)
@@ -97,15 +97,15 @@ func ParseAuthority(pair Pair) (*Authority, error) {
 	case !both.Leaf.IsCA:
 		return nil, errors.New("this certificate is no authority's")
 	}
-	return &Authority{cert: both.Leaf, key: key}, nil
+	return &CA{cert: both.Leaf, key: key}, nil
 }
 
-// Until is when the authority's own certificate expires: none of its
+// NotAfter is when the authority's own certificate expires: none of its
 // certificates lasts longer.
-func (a *Authority) Until() time.Time { return a.cert.NotAfter }
+func (a *CA) NotAfter() time.Time { return a.cert.NotAfter }
 
 // Issue makes a key, and a certificate for names.
-func (a *Authority) Issue(names Names, valid time.Duration) (Pair, error) {
+func (a *CA) Issue(names Names, valid time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("make a key: %w", err)
@@ -118,7 +118,7 @@ func (a *Authority) Issue(names Names, valid time.Duration) (Pair, error) {
 }
 
 // Sign makes a certificate, in PEM, for the holder of the key to a public key.
-func (a *Authority) Sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
+func (a *CA) Sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
 	der, err := a.sign(names, key, valid)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (a *Authority) Sign(names Names, key crypto.PublicKey, valid time.Duration)
 	return pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der}), nil
 }
 
-func (a *Authority) sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
+func (a *CA) sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
 	if err := names.check(); err != nil {
 		return nil, fmt.Errorf("a certificate can't be signed: %w", err)
 	}
@@ -144,9 +144,9 @@ func (a *Authority) sign(names Names, key crypto.PublicKey, valid time.Duration)
 	}, key, valid)
 }
 
-// IssueHosts makes a key, and a certificate for a server that is known by the
+// IssueServer makes a key, and a certificate for a server that is known by the
 // names of its hosts. It speaks for no member.
-func (a *Authority) IssueHosts(hosts []string, valid time.Duration) (Pair, error) {
+func (a *CA) IssueServer(hosts []string, valid time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("make a key: %w", err)
@@ -162,7 +162,7 @@ func (a *Authority) IssueHosts(hosts []string, valid time.Duration) (Pair, error
 }
 
 // certify signs what all certificates have in common.
-func (a *Authority) certify(template *x509.Certificate, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
+func (a *CA) certify(template *x509.Certificate, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
 	now := time.Now()
 	if !now.Before(a.cert.NotAfter) {
 		return nil, fmt.Errorf("the authority expired on %s: make a new one", day(a.cert.NotAfter))

@@ -10,9 +10,9 @@ import (
 // Server is how an agent is dialled: TLS 1.3, and both sides show who they are.
 func (f *Files) Server() *tls.Config { return server(f.current) }
 
-// Public is how an agent is dialled by anybody. Whoever shows a certificate must
-// show a valid one; who they are, Peer says.
-func (f *Files) Public() *tls.Config {
+// PublicServer is how an agent is dialled by anybody. Whoever shows a certificate must
+// show a valid one; who they are, PeerNames says.
+func (f *Files) PublicServer() *tls.Config {
 	config := f.Server()
 	config.ClientAuth = tls.RequestClientCert
 	verify := config.VerifyConnection
@@ -58,7 +58,7 @@ func client(current func() *loaded, wanted Names) *tls.Config {
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
 			names, err := verified(state.PeerCertificates, current().authorities, x509.ExtKeyUsageServerAuth)
-			if err == nil && len(wanted) > 0 && !names.Meets(wanted) {
+			if err == nil && len(wanted) > 0 && !names.Intersects(wanted) {
 				err = fmt.Errorf("it is for %s, and not for %s", names, wanted)
 			}
 			return inPeers(err)
@@ -66,8 +66,8 @@ func client(current func() *loaded, wanted Names) *tls.Config {
 	}
 }
 
-// Peer are the names of the other side of a connection whose handshake is over.
-func Peer(state tls.ConnectionState) (Names, error) {
+// PeerNames are the names of the other side of a connection whose handshake is over.
+func PeerNames(state tls.ConnectionState) (Names, error) {
 	if !state.HandshakeComplete || len(state.PeerCertificates) == 0 {
 		return nil, errors.New("the peer has shown no certificate")
 	}
