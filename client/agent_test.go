@@ -69,7 +69,7 @@ func start(t *testing.T, c *config.Config, life uint32, listener net.Listener) s
 	store, err := state.Open(c.State)
 	must(t, err)
 	registry := metrics.New()
-	a, err := agent.New(t.Context(), c, agent.Parts{
+	a, err := agent.New(t.Context(), c, agent.Options{
 		Clock: clock.New(time.Now()), Life: life, Listener: listener, Store: store,
 		Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: slog.New(slog.DiscardHandler),
 	})

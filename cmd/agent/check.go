@@ -55,7 +55,7 @@ func load(path string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.Check()
+	return c, c.CheckFiles()
 }
 
 // read reads a configuration, and none of the files that it names: a running

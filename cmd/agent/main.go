@@ -23,7 +23,7 @@ func main() {
 // stderr, or one for each complaint about the configuration.
 func run(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
-	var complaints config.Complaints
+	var complaints config.Errors
 	switch {
 	case errors.As(err, &complaints):
 		// FILE:LINE: at the start of a line is what editors understand.
@@ -37,7 +37,7 @@ func run(ctx context.Context, root *cobra.Command) int {
 func exitStatus(err error) int {
 	var (
 		use        *command.UsageError
-		complaints config.Complaints
+		complaints config.Errors
 	)
 	switch {
 	case err == nil:

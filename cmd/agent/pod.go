@@ -27,7 +27,7 @@ CONCLAVE_CA and CONCLAVE_PROBE.`,
 			if err != nil {
 				return err
 			}
-			s.Mounted, s.State, s.API, s.Build = given.Mounted, given.State, given.API, version
+			s.MountDir, s.StateDir, s.API, s.Build = given.MountDir, given.StateDir, given.API, version
 			ctx, stop := untilToldToEnd(cmd.Context())
 			defer stop()
 			return pod.Run(ctx, s, logger(cmd.ErrOrStderr(), verbose))
@@ -35,9 +35,9 @@ CONCLAVE_CA and CONCLAVE_PROBE.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&given.Mounted, "mounted", pod.Mounted, "the folder of the token, and of what is known of each group")
-	flags.StringVar(&given.State, "state", pod.State, "the folder of what must outlive a restart of the container")
-	flags.StringVar(&given.API, "api", pod.API, "the address of the API for the application")
+	flags.StringVar(&given.MountDir, "mounted", pod.MountDir, "the folder of the token, and of what is known of each group")
+	flags.StringVar(&given.StateDir, "state", pod.StateDir, "the folder of what must outlive a restart of the container")
+	flags.StringVar(&given.API, "api", pod.LocalAPI, "the address of the API for the application")
 	flags.BoolVar(&verbose, "verbose", false, "log connections, too")
 	return cmd
 }

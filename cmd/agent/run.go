@@ -76,7 +76,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 		return errors.Join(fmt.Errorf("await peers: %w", err), local.Close())
 	}
 	registry := metrics.New()
-	parts := agent.Parts{
+	parts := agent.Options{
 		Clock: clock.New(time.Now()), Life: 1 + rand.Uint32N(1<<32-1), Listener: listener,
 		Store: store, Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: log,
 	}
@@ -136,7 +136,7 @@ func certificates(c *config.Config, log *slog.Logger) (*identity.Files, error) {
 		log.Warn("peers are connected without TLS: anyone on this machine can take part")
 		return nil, nil //nolint:nilnil // No certificates are what the config asks for.
 	}
-	return identity.Open(c.Identity(), func(err error) {
+	return identity.Open(c.IdentityPaths(), func(err error) {
 		log.Error("goes on with the certificate that it had", "error", err)
 	})
 }

@@ -33,7 +33,7 @@ func start(t *testing.T, path string) *agent.Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := agent.New(t.Context(), c, agent.Parts{
+	a, err := agent.New(t.Context(), c, agent.Options{
 		Clock: clock.New(time.Now()), Life: 1, Listener: listener, Store: store, Log: slog.New(slog.DiscardHandler),
 		Metrics: func(of string) group.Metrics { return metrics.New().ForGroup(of) },
 	})

@@ -23,8 +23,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Parts are what an agent is made of, besides its config.
-type Parts struct {
+// Options are what an agent is made of, besides its config.
+type Options struct {
 	Clock    *clock.Clock
 	Life     uint32
 	Listener net.Listener
@@ -42,7 +42,7 @@ type Parts struct {
 
 // Agent takes part in elections.
 type Agent struct {
-	parts Parts
+	parts Options
 	self  string
 	mesh  *transport.Transport
 	// reloading is locked for all groups, or shared by those who change one each.
@@ -68,11 +68,11 @@ type member struct {
 
 // New starts an agent. It changes the config: the lists in it become those that
 // are in force.
-func New(ctx context.Context, c *config.Config, parts Parts) (*Agent, error) {
+func New(ctx context.Context, c *config.Config, parts Options) (*Agent, error) {
 	a := &Agent{parts: parts, self: c.Self, config: c, groups: map[string]*member{}}
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		if err := a.choose(c.At(g.Name, "version"), g, nil); err != nil {
+		if err := a.choose(c.Position(g.Name, "version"), g, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -161,7 +161,7 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 	if a.closed {
 		return errEnding
 	}
-	if err := config.Changes(a.Config(), next); err != nil {
+	if err := config.CheckReload(a.Config(), next); err != nil {
 		return err
 	}
 	running := map[string]config.Group{}
@@ -198,13 +198,13 @@ func (a *Agent) adopt(
 	ctx context.Context, c *config.Config, before, next config.Group, known bool,
 ) (config.Group, error) {
 	if !known {
-		if err := a.choose(c.At(next.Name, "version"), &next, nil); err != nil {
+		if err := a.choose(c.Position(next.Name, "version"), &next, nil); err != nil {
 			return next, err
 		}
 		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
 		return next, a.join(ctx, next, false)
 	}
-	if err := a.choose(c.At(next.Name, "version"), &next, &before.List); err != nil {
+	if err := a.choose(c.Position(next.Name, "version"), &next, &before.List); err != nil {
 		return before, err
 	}
 	a.connect(next) // The new members must be reachable before the first message to them.

@@ -50,8 +50,8 @@ func found(t *testing.T, n int, mode office.Mode, algorithm string) (config.Grou
 		Name: "ledger", Algorithm: algorithm,
 		Safety: config.Safety{Mode: mode, Lease: 500 * time.Millisecond},
 		Timing: config.Timing{
-			Heartbeat: 100 * time.Millisecond, Patience: 400 * time.Millisecond, Stagger: 50 * time.Millisecond,
-			Reply: 25 * time.Millisecond, Drain: 5 * time.Second,
+			Heartbeat: 100 * time.Millisecond, SuspicionTimeout: 400 * time.Millisecond, Stagger: 50 * time.Millisecond,
+			ReplyTimeout: 25 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
 		List: config.List{Version: 1, Members: members},
 	}, listeners
@@ -64,7 +64,7 @@ func start(t *testing.T, of config.Group, self string, life uint32, dir string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{of}}, Parts{
+	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{of}}, Options{
 		Clock: clock.New(time.Now()), Store: store, Life: life, Listener: listener,
 		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -132,7 +132,7 @@ func TestWhoIsWithheldStaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := a.Config().Groups[0]
-	next.Timing.Drain++
+	next.Timing.DrainTimeout++
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if err := a.ApplyGroup(gone, next, func() error { return nil }); err != nil {

@@ -55,8 +55,8 @@ func settle(t *testing.T, wall func(name string) time.Time) map[string]*house {
 	of := config.Group{
 		Name: "ledger", Algorithm: "StatusTable", Safety: config.Safety{Mode: office.Majority, Lease: 2 * time.Second},
 		Timing: config.Timing{
-			Heartbeat: 100 * time.Millisecond, Patience: time.Second, Stagger: 50 * time.Millisecond,
-			Reply: 100 * time.Millisecond, Drain: 5 * time.Second,
+			Heartbeat: 100 * time.Millisecond, SuspicionTimeout: time.Second, Stagger: 50 * time.Millisecond,
+			ReplyTimeout: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
 		List: config.List{Version: 1, Members: members},
 	}
@@ -66,7 +66,7 @@ func settle(t *testing.T, wall func(name string) time.Time) map[string]*house {
 			t.Fatal(err)
 		}
 		registry := metrics.New()
-		agent, err := New(t.Context(), &config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Parts{
+		agent, err := New(t.Context(), &config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Options{
 			Clock: clock.New(wall(m.Name)), Store: store, Life: uint32(i + 100), Listener: listeners[m.Name],
 			Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: slog.New(slog.DiscardHandler),
 		})

@@ -41,7 +41,7 @@ func (a *Agent) ApplyGroup(ctx context.Context, next config.Group, keep func() e
 	case !known:
 		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
 		err = a.join(ctx, next, false)
-	case len(next.Differs(before)) > 0:
+	case len(next.ChangedSettings(before)) > 0:
 		err = a.joinAgain(ctx, before, next)
 	default:
 		err = a.goOver(ctx, before, next)
@@ -57,7 +57,7 @@ func (a *Agent) ApplyGroup(ctx context.Context, next config.Group, keep func() e
 // joinAgain is how a group gets other settings: a Machine keeps those that it was
 // made with.
 func (a *Agent) joinAgain(ctx context.Context, before, next config.Group) error {
-	a.parts.Log.Info("joins a group again, for its settings have changed", "group", next.Name, "settings", next.Differs(before))
+	a.parts.Log.Info("joins a group again, for its settings have changed", "group", next.Name, "settings", next.ChangedSettings(before))
 	a.mu.RLock()
 	m := a.groups[next.Name]
 	a.mu.RUnlock()

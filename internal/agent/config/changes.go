@@ -7,13 +7,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// Changes returns Complaints if an agent that runs can't go over from one
+// CheckReload returns Errors if an agent that runs can't go over from one
 // configuration to the other. The lists in running are those in force, which
 // the file may have been behind.
 //
 // Groups come and go, lists follow each other, and members move to other
 // addresses. All else is agreed on by its members or bound when the agent starts.
-func Changes(running, next *Config) error {
+func CheckReload(running, next *Config) error {
 	p := &page{file: next.file}
 	fixed := func(what *Config) []any {
 		return []any{what.Self, what.Domain, what.API, what.ExposeAPI, what.Listen, what.State, what.TLS}
@@ -35,16 +35,16 @@ func Changes(running, next *Config) error {
 }
 
 func (p *page) groupChanges(running, next *Group, at lines) {
-	for _, key := range next.Differs(*running) {
+	for _, key := range next.ChangedSettings(*running) {
 		p.complain(at.at(key), "%s of group %s can't change while the agent runs: restart the agent", key, next.Name)
 	}
-	if err := next.List.Follows(running.List); err != nil {
+	if err := next.List.CheckFollows(running.List); err != nil {
 		p.complain(at.at("version"), "group %s: %s", next.Name, err)
 	}
 }
 
-// Differs names the settings in which g isn't as before.
-func (g Group) Differs(before Group) []string {
+// ChangedSettings names the settings in which g isn't as before.
+func (g Group) ChangedSettings(before Group) []string {
 	probe := func(g Group) Probe {
 		if g.Probe == nil {
 			return Probe{}
@@ -69,9 +69,9 @@ func (g Group) Differs(before Group) []string {
 	return keys
 }
 
-// KeepsPromises says what keeps g from replacing before under the same UID. What
+// CheckSafetyChange says what keeps g from replacing before under the same UID. What
 // a member has promised must mean the same to those that go by either.
-func (g Group) KeepsPromises(before Group) error {
+func (g Group) CheckSafetyChange(before Group) error {
 	switch was, is := before.Safety, g.Safety; {
 	case is.Lease != was.Lease:
 		return fmt.Errorf("leaseMillis can't change from %d to %d while the group runs: delete the group and make it anew",
@@ -83,32 +83,32 @@ func (g Group) KeepsPromises(before Group) error {
 	return nil
 }
 
-// Follows says what keeps l from being the list after before, or before itself
+// CheckFollows says what keeps l from being the list after before, or before itself
 // with other addresses.
-func (l List) Follows(before List) error {
+func (l List) CheckFollows(before List) error {
 	named := l.Previous != nil
 	switch {
 	case l.Version < before.Version:
 		return fmt.Errorf("version %d is older than %d, which is in force: write version %d, or %d if the members change",
 			l.Version, before.Version, before.Version, before.Version+1)
-	case l.Version == before.Version && !l.SameProcesses(before):
+	case l.Version == before.Version && !l.SameMembers(before):
 		return fmt.Errorf("names, priorities or their order changed, but version is still %d: raise version to %d",
 			l.Version, l.Version+1)
-	case l.Version == before.Version && named && before.Previous != nil && !l.Previous.SameProcesses(*before.Previous):
+	case l.Version == before.Version && named && before.Previous != nil && !l.Previous.SameMembers(*before.Previous):
 		return fmt.Errorf("previous isn't the list that version %d came after here: leave previous as it was, or out", l.Version)
 	case l.Version-before.Version > 1 && !named:
 		return fmt.Errorf("version jumps from %d to %d: write version %d, or the list of version %d as previous",
 			before.Version, l.Version, before.Version+1, l.Version-1)
-	case l.Version-before.Version == 1 && named && !l.Previous.SameProcesses(before):
+	case l.Version-before.Version == 1 && named && !l.Previous.SameMembers(before):
 		return fmt.Errorf("previous isn't the list of version %d that is in force: write that one, or leave previous out",
 			before.Version)
 	}
 	return nil
 }
 
-// SameProcesses reports whether the lists have the same names with the same
+// SameMembers reports whether the lists have the same names with the same
 // priorities in the same order. Where they are may differ.
-func (l List) SameProcesses(other List) bool {
+func (l List) SameMembers(other List) bool {
 	return slices.EqualFunc(l.Members, other.Members, func(a, b Member) bool {
 		return a.Name == b.Name && a.Priority == b.Priority
 	})

@@ -109,7 +109,7 @@ f:13: application of group ledger can't change while the agent runs: restart the
 				text = strings.Replace(text, tc.edit[i], tc.edit[i+1], 1)
 			}
 			got := ""
-			if err := config.Changes(parsed(t, running), parsed(t, text)); err != nil {
+			if err := config.CheckReload(parsed(t, running), parsed(t, text)); err != nil {
 				got = err.Error()
 			}
 			if got != tc.want {
@@ -124,7 +124,7 @@ func TestChangesGoByTheListInForce(t *testing.T) {
 	c := parsed(t, running)
 	c.Groups[0].List.Version = 5
 	next := parsed(t, strings.Replace(running, "version: 3", "version: 6", 1))
-	if err := config.Changes(c, next); err != nil {
+	if err := config.CheckReload(c, next); err != nil {
 		t.Error(err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// Check looks at the files that the configuration names, and returns Complaints
+// CheckFiles looks at the files that the configuration names, and returns Errors
 // if an agent couldn't start with them.
-func (c *Config) Check() error {
+func (c *Config) CheckFiles() error {
 	p := &page{file: c.file}
 	if c.TLS.Insecure {
 		return nil
@@ -23,7 +23,7 @@ func (c *Config) Check() error {
 	if err := p.verdict(); err != nil {
 		return err
 	}
-	files, err := identity.Open(c.Identity(), nil)
+	files, err := identity.Open(c.IdentityPaths(), nil)
 	if err != nil {
 		p.complain(line, "tls: %s", err)
 		return p.verdict()
@@ -39,8 +39,8 @@ func (c *Config) Check() error {
 	return p.verdict()
 }
 
-// Identity are the paths of the certificate files.
-func (c *Config) Identity() identity.Paths {
+// IdentityPaths are the paths of the certificate files.
+func (c *Config) IdentityPaths() identity.Paths {
 	return identity.Paths{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile}
 }
 

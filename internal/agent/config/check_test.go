@@ -29,7 +29,7 @@ groups:
 	}
 	expect := func(want string) {
 		t.Helper()
-		if err := c.Check(); err == nil || err.Error() != want {
+		if err := c.CheckFiles(); err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
 	}
@@ -69,13 +69,13 @@ groups:
 	expect(path + ":7: the certificate in " + filepath.Join(dir, "a.pem") +
 		" is for conclave://default/ledger/a: it must be for conclave://default/audit/a, too")
 	put(issue("ledger", "audit"))
-	if err := c.Check(); err != nil {
+	if err := c.CheckFiles(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestWithoutTLSThereIsNothingToCheck(t *testing.T) {
-	if err := parsed(t, running).Check(); err != nil {
+	if err := parsed(t, running).CheckFiles(); err != nil {
 		t.Error(err)
 	}
 }

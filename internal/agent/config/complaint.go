@@ -10,25 +10,25 @@ import (
 // maxComplaints keeps a file that isn't ours from filling a screen or the memory.
 const maxComplaints = 100
 
-// Complaint is one thing that is wrong in a file, and what would be right.
-type Complaint struct {
+// Error is one thing that is wrong in a file, and what would be right.
+type Error struct {
 	File string
 	// Line is 0 where the file as a whole is meant.
 	Line   int
 	Reason string
 }
 
-func (c Complaint) Error() string {
+func (c Error) Error() string {
 	if c.Line == 0 {
 		return fmt.Sprintf("%s: %s", c.File, c.Reason)
 	}
 	return fmt.Sprintf("%s:%d: %s", c.File, c.Line, c.Reason)
 }
 
-// Complaints are all that is wrong, in the order of the file.
-type Complaints []Complaint
+// Errors are all that is wrong, in the order of the file.
+type Errors []Error
 
-func (c Complaints) Error() string {
+func (c Errors) Error() string {
 	text := make([]string, len(c))
 	for i, complaint := range c {
 		text[i] = complaint.Error()
@@ -43,7 +43,7 @@ type page struct {
 	// given out by an operator: a member may be nowhere yet, and there may be keys
 	// of a newer operator's.
 	given      bool
-	complaints Complaints
+	complaints Errors
 	unsaid     int
 }
 
@@ -52,16 +52,16 @@ func (p *page) complain(line int, format string, args ...any) {
 		p.unsaid++
 		return
 	}
-	p.complaints = append(p.complaints, Complaint{File: p.file, Line: line, Reason: fmt.Sprintf(format, args...)})
+	p.complaints = append(p.complaints, Error{File: p.file, Line: line, Reason: fmt.Sprintf(format, args...)})
 }
 
 func (p *page) verdict() error {
 	if len(p.complaints) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(p.complaints, func(a, b Complaint) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(p.complaints, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
 	if p.unsaid > 0 {
-		p.complaints = append(p.complaints, Complaint{File: p.file, Reason: fmt.Sprintf("and %d more complaints", p.unsaid)})
+		p.complaints = append(p.complaints, Error{File: p.file, Reason: fmt.Sprintf("and %d more complaints", p.unsaid)})
 	}
 	return p.complaints
 }

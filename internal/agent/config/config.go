@@ -80,13 +80,13 @@ type Preemption struct {
 
 // Timing are the group's waits; see office.Config.
 type Timing struct {
-	Heartbeat, Patience, Stagger time.Duration
-	// Reply is T, the time within which a peer answers. If it is Measured, that
+	Heartbeat, SuspicionTimeout, Stagger time.Duration
+	// ReplyTimeout is T, the time within which a peer answers. If it is Measured, that
 	// is what it takes in a network without delays.
-	Reply    time.Duration
+	ReplyTimeout    time.Duration
 	Measured bool
-	// Drain is how long the application may take to stop.
-	Drain time.Duration
+	// DrainTimeout is how long the application may take to stop.
+	DrainTimeout time.Duration
 }
 
 // Probe asks the application over HTTP whether it is well.

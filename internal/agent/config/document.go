@@ -18,7 +18,7 @@ import (
 // MaxFile is far above what an agent of any size needs.
 const MaxFile = 1 << 20
 
-// Load reads the file of an agent. It looks at no other file: see Check.
+// Load reads the file of an agent. It looks at no other file: see CheckFiles.
 func Load(path string) (*Config, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func Load(path string) (*Config, error) {
 }
 
 // Parse understands data, which came from the file at path, or returns
-// Complaints. Relative paths in it start at the folder of the file.
+// Errors. Relative paths in it start at the folder of the file.
 func Parse(path string, data []byte) (*Config, error) {
 	p := &page{file: path}
 	c := &Config{file: path, lines: map[string]lines{}}

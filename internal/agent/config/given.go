@@ -11,14 +11,14 @@ import (
 // uid is what Kubernetes gives out, with some room. It is in the names of files.
 var uid = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,62}$`)
 
-// ParseGroup understands a group that an operator has given out, a
-// control.Document, or returns Complaints. source is where it comes from.
+// ParseDocument understands a group that an operator has given out, a
+// control.Document, or returns Errors. source is where it comes from.
 //
 // What it doesn't know in it, it passes over: the operator may be newer (ADR 9).
 //
 // The agent itself needn't be a member. Addresses aren't compared: they are those
 // of pods, which come and go, and whoever answers at one shows who it is.
-func ParseGroup(source string, data []byte) (*Group, error) {
+func ParseDocument(source string, data []byte) (*Group, error) {
 	p := &page{file: source, given: true}
 	c := &Config{file: source, lines: map[string]lines{}}
 	var from Provenance
@@ -46,16 +46,16 @@ func CheckUID(text string) error {
 	return nil
 }
 
-// ProbeAt is the probe of an application that answers at a URL.
-func ProbeAt(url string) (*Probe, error) {
+// NewProbe is the probe of an application that answers at a URL.
+func NewProbe(url string) (*Probe, error) {
 	if err := checkURL(url); err != nil {
 		return nil, err
 	}
 	return newProbe(url), nil
 }
 
-// Environment are complaints about what a pod tells its agent.
-func Environment(reasons ...string) error {
+// EnvironmentErrors are complaints about what a pod tells its agent.
+func EnvironmentErrors(reasons ...string) error {
 	p := &page{file: "environment"}
 	for _, reason := range reasons {
 		p.complain(0, "%s", reason)

@@ -29,7 +29,7 @@ group:
 `
 
 func TestAGroupThatAnOperatorGivesOut(t *testing.T) {
-	g, err := config.ParseGroup("pushed", []byte(given))
+	g, err := config.ParseDocument("pushed", []byte(given))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestWhatAnOperatorGivesOutIsCheckedAsAFileIs(t *testing.T) {
 		{given, "- a", "pushed:1: the document must be keys with values, not a list"},
 	} {
 		text := strings.Replace(given, c.old, c.changed, 1)
-		if g, err := config.ParseGroup("pushed", []byte(text)); err == nil || err.Error() != c.complaint {
+		if g, err := config.ParseDocument("pushed", []byte(text)); err == nil || err.Error() != c.complaint {
 			t.Errorf("with %q: %+v\n%v\nwanted\n%s", c.changed, g, err, c.complaint)
 		}
 	}
@@ -66,7 +66,7 @@ func TestWhatAnOperatorGivesOutIsCheckedAsAFileIs(t *testing.T) {
 // TestANewerOperatorSaysMore: while the manager is brought up to date, agents are
 // older than it is. A file of a user's may be misspelt; there, no key is passed over.
 func TestANewerOperatorSaysMore(t *testing.T) {
-	want, err := config.ParseGroup("pushed", []byte(given))
+	want, err := config.ParseDocument("pushed", []byte(given))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +74,11 @@ func TestANewerOperatorSaysMore(t *testing.T) {
 	for _, has := range []string{"{mode: Strict, ", "{policy: Never, ", "{heartbeatMillis: 200", "{session: Required", "{name: a, ", "{version: 1, ", "{name: c, "} {
 		more = strings.Replace(more, has, "{mood: {is: good}, "+has[1:], 1)
 	}
-	got, err := config.ParseGroup("pushed", []byte(more))
+	got, err := config.ParseDocument("pushed", []byte(more))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("understood as %+v, want %+v: %v\n%s", got, want, err, more)
 	}
-	if _, err := config.ParseGroup("pushed", []byte(given+"? [a, b]\n: c\n")); err == nil {
+	if _, err := config.ParseDocument("pushed", []byte(given+"? [a, b]\n: c\n")); err == nil {
 		t.Error("what isn't even a key is passed over")
 	}
 }
@@ -86,18 +86,18 @@ func TestANewerOperatorSaysMore(t *testing.T) {
 // TestPromisesOutliveSettings: what isn't promised may change.
 func TestPromisesOutliveSettings(t *testing.T) {
 	for mode, fits := range map[string]bool{"Strict, leaseMillis: 800": true, "Majority, leaseMillis: 800": true, "Strict, leaseMillis: 801": false, "Available, leaseMillis: 800": false} {
-		before, err := config.ParseGroup("pushed", []byte(given))
+		before, err := config.ParseDocument("pushed", []byte(given))
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, err := config.ParseGroup("pushed", []byte(strings.Replace(given, "Strict, leaseMillis: 800", mode, 1)))
+		next, err := config.ParseDocument("pushed", []byte(strings.Replace(given, "Strict, leaseMillis: 800", mode, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := next.KeepsPromises(*before); (err == nil) != fits {
+		if err := next.CheckSafetyChange(*before); (err == nil) != fits {
 			t.Errorf("to %s: %v", mode, err)
 		}
-		if err := before.KeepsPromises(*next); (err == nil) != fits {
+		if err := before.CheckSafetyChange(*next); (err == nil) != fits {
 			t.Errorf("from %s: %v", mode, err)
 		}
 	}

@@ -29,7 +29,7 @@ func (p *page) group(c *Config, book *book, n *yaml.Node) {
 		Algorithm:  defaultAlgorithm,
 		Safety:     Safety{Mode: office.Majority, Lease: 500 * time.Millisecond},
 		Preemption: Preemption{Policy: office.WhenStable, Stable: 5 * time.Second},
-		Timing:     Timing{Heartbeat: 100 * time.Millisecond, Drain: 5 * time.Second},
+		Timing:     Timing{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second},
 		List:       List{Version: 1},
 	}
 	var timing, safety lines
@@ -87,10 +87,10 @@ func (p *page) preemption(pre *Preemption, key string, n *yaml.Node) {
 func (p *page) timing(t *Timing, key string, n *yaml.Node) lines {
 	return p.mapping(key, n,
 		field{key: "heartbeatMillis", read: p.span(&t.Heartbeat, time.Millisecond, 1, maxHeartbeatMillis)},
-		field{key: "patienceMillis", read: p.span(&t.Patience, time.Millisecond, 1, maxWaitMillis)},
+		field{key: "patienceMillis", read: p.span(&t.SuspicionTimeout, time.Millisecond, 1, maxWaitMillis)},
 		field{key: "staggerMillis", read: p.span(&t.Stagger, time.Millisecond, 0, maxHeartbeatMillis)},
-		field{key: "replyMillis", read: p.span(&t.Reply, time.Millisecond, 1, maxHeartbeatMillis)},
-		field{key: "drainMillis", read: p.span(&t.Drain, time.Millisecond, 0, maxDrainMillis)},
+		field{key: "replyMillis", read: p.span(&t.ReplyTimeout, time.Millisecond, 1, maxHeartbeatMillis)},
+		field{key: "drainMillis", read: p.span(&t.DrainTimeout, time.Millisecond, 0, maxDrainMillis)},
 	)
 }
 
@@ -100,22 +100,22 @@ func (p *page) fitTiming(g *Group, at, timing, safety lines) {
 	t := &g.Timing
 	beat := t.Heartbeat
 	if !timing.has("patienceMillis") {
-		t.Patience = 4 * beat
+		t.SuspicionTimeout = 4 * beat
 	}
 	if !timing.has("staggerMillis") {
 		t.Stagger = (beat / 2).Truncate(time.Millisecond)
 	}
 	if !timing.has("replyMillis") {
 		t.Measured = true
-		t.Reply = max(time.Millisecond, (beat / 4).Truncate(time.Millisecond))
+		t.ReplyTimeout = max(time.Millisecond, (beat / 4).Truncate(time.Millisecond))
 	}
 	// A value that could not be read is 0, and has been complained about.
-	if t.Patience > 0 && t.Patience <= beat {
+	if t.SuspicionTimeout > 0 && t.SuspicionTimeout <= beat {
 		p.complain(timing.at("patienceMillis"), "patienceMillis (%d) must be more than heartbeatMillis (%d): %d is usual",
-			t.Patience.Milliseconds(), beat.Milliseconds(), 4*beat.Milliseconds())
-	} else if t.Reply > 0 && t.Patience > 0 && t.Reply >= t.Patience {
+			t.SuspicionTimeout.Milliseconds(), beat.Milliseconds(), 4*beat.Milliseconds())
+	} else if t.ReplyTimeout > 0 && t.SuspicionTimeout > 0 && t.ReplyTimeout >= t.SuspicionTimeout {
 		p.complain(timing.at("replyMillis"), "replyMillis (%d) must be less than patienceMillis (%d)",
-			t.Reply.Milliseconds(), t.Patience.Milliseconds())
+			t.ReplyTimeout.Milliseconds(), t.SuspicionTimeout.Milliseconds())
 	}
 	if g.Safety.Mode != office.Available && g.Safety.Lease <= 2*beat {
 		line := at.at("safety")

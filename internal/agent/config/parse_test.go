@@ -129,7 +129,7 @@ func TestCountsAndLengthsAreBounded(t *testing.T) {
 
 func TestComplaintsAreBounded(t *testing.T) {
 	_, err := config.Parse("f.yaml", []byte(strings.Repeat("x: 1\n", 1000)))
-	var complaints config.Complaints
+	var complaints config.Errors
 	if !errors.As(err, &complaints) || len(complaints) != 101 {
 		t.Fatalf("got %d complaints: %v", len(complaints), err)
 	}
@@ -169,7 +169,7 @@ func FuzzParse(f *testing.F) {
 			promises(t, c)
 			return
 		}
-		var complaints config.Complaints
+		var complaints config.Errors
 		if !errors.As(err, &complaints) || len(complaints) == 0 || len(complaints) > 101 {
 			t.Fatalf("%T with %d complaints", err, len(complaints))
 		}
@@ -188,7 +188,7 @@ func FuzzParse(f *testing.F) {
 
 func promises(t *testing.T, c *config.Config) {
 	t.Helper()
-	if err := config.Changes(c, c); err != nil {
+	if err := config.CheckReload(c, c); err != nil {
 		t.Error("no change is refused:", err)
 	}
 	if c.Self == "" || c.Listen == "" || len(c.Groups) == 0 {
@@ -196,7 +196,7 @@ func promises(t *testing.T, c *config.Config) {
 	}
 	for _, g := range c.Groups {
 		w := g.Timing
-		if w.Heartbeat < time.Millisecond || w.Patience <= w.Heartbeat || w.Reply < time.Millisecond || w.Stagger < 0 || w.Drain < 0 {
+		if w.Heartbeat < time.Millisecond || w.SuspicionTimeout <= w.Heartbeat || w.ReplyTimeout < time.Millisecond || w.Stagger < 0 || w.DrainTimeout < 0 {
 			t.Errorf("%+v don't go together", w)
 		}
 		if !g.List.Has(c.Self) || g.List.Version == 0 {

@@ -10,7 +10,7 @@ import (
 func (c *Config) Warnings() []string {
 	var warnings []string
 	warn := func(group, key, format string, args ...any) {
-		warnings = append(warnings, c.At(group, key)+": "+fmt.Sprintf(format, args...))
+		warnings = append(warnings, c.Position(group, key)+": "+fmt.Sprintf(format, args...))
 	}
 	if api, err := splitAddress(c.API); err == nil && c.ExposeAPI && !api.local() {
 		warn("", "api", "everybody who reaches %s may have the coordinator step down", c.API)
@@ -37,7 +37,7 @@ func (c *Config) Warnings() []string {
 }
 
 // At says where a key of a group stands, or of the file itself if group is "".
-func (c *Config) At(group, key string) string {
+func (c *Config) Position(group, key string) string {
 	if line := c.lines[group].at(key); line > 0 {
 		return fmt.Sprintf("%s:%d", c.file, line)
 	}

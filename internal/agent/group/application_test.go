@@ -127,7 +127,7 @@ func TestOnlyTheSessionThatWasToldLeads(t *testing.T) {
 
 func TestTheDrainTimeEnds(t *testing.T) {
 	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
-		g.Session, g.Timing.Drain = true, 50*time.Millisecond
+		g.Session, g.Timing.DrainTimeout = true, 50*time.Millisecond
 	})
 	a := open(t, town.of("a"))
 	next(t, a, Lead)
@@ -173,7 +173,7 @@ func TestAProbeDecidesWhoStands(t *testing.T) {
 func TestWhoWasToldToStopIsNotLeftInOffice(t *testing.T) {
 	for name, drain := range map[string]time.Duration{"it stops": time.Minute, "it doesn't": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			c := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Timing.Drain = drain }).of("c")
+			c := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Timing.DrainTimeout = drain }).of("c")
 			s := open(t, c)
 			lead := next(t, s, Lead)
 			unwell(t, c)

@@ -154,11 +154,11 @@ func (g *Group) newMachine() (*office.Machine, error) {
 	}
 	return office.New(office.Config{
 		Config: election.Config{
-			Self: g.self, Roster: roster, Timing: waits(timing.Reply),
+			Self: g.self, Roster: roster, Timing: waits(timing.ReplyTimeout),
 		},
 		NewElection: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
-		Heartbeat: ticks(timing.Heartbeat), SuspicionTimeout: ticks(timing.Patience), Stagger: ticks(timing.Stagger),
-		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.Drain),
+		Heartbeat: ticks(timing.Heartbeat), SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
+		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
 		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true, LongestEarlierLease: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	})
 }
@@ -182,7 +182,7 @@ func (g *Group) enter(list config.List, roster *election.Roster) {
 func (g *Group) Name() string { return g.cfg.Group.Name }
 
 // DrainTimeout is how long the application may take to stop.
-func (g *Group) DrainTimeout() time.Duration { return g.cfg.Group.Timing.Drain }
+func (g *Group) DrainTimeout() time.Duration { return g.cfg.Group.Timing.DrainTimeout }
 
 func (g *Group) run() {
 	defer close(g.done)

@@ -77,7 +77,7 @@ func (g *Group) Leave(ctx context.Context) {
 	err := g.retire(drained)
 	g.await(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
 	if err == nil || errors.Is(err, errStopping) {
-		taken, cancel := context.WithTimeout(ctx, g.cfg.Group.Timing.Patience)
+		taken, cancel := context.WithTimeout(ctx, g.cfg.Group.Timing.SuspicionTimeout)
 		defer cancel()
 		g.await(taken, watcher, func(l Leader) bool { return l.Coordinator != "" && l.Coordinator != g.cfg.Self })
 	}

@@ -22,7 +22,7 @@ func waits(reply time.Duration) election.Timing {
 func (g *Group) measure() {
 	ticker := time.NewTicker(measureEvery)
 	defer ticker.Stop()
-	reply := g.cfg.Group.Timing.Reply
+	reply := g.cfg.Group.Timing.ReplyTimeout
 	for {
 		select {
 		case <-ticker.C:
@@ -44,5 +44,5 @@ func (g *Group) reply() time.Duration {
 	for _, name := range *g.peers.Load() {
 		slowest = max(slowest, g.cfg.Transport.RoundTrip(name))
 	}
-	return min(timing.Reply+2*slowest, max(timing.Reply, timing.Patience))
+	return min(timing.ReplyTimeout+2*slowest, max(timing.ReplyTimeout, timing.SuspicionTimeout))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestTFollowsTheMeasuredDelays(t *testing.T) {
-	town := found(t, map[string]int{"a": 10, "b": 20}, func(g *config.Group) { g.Timing.Patience = time.Second })
+	town := found(t, map[string]int{"a": 10, "b": 20}, func(g *config.Group) { g.Timing.SuspicionTimeout = time.Second })
 	for measured, want := range map[time.Duration]time.Duration{
 		0:                      10 * time.Millisecond,
 		time.Millisecond:       12 * time.Millisecond,

@@ -56,7 +56,7 @@ func TestNoMoreIsPromisedThanAHandOverWaits(t *testing.T) {
 			t.Parallel()
 			town := found(t, c.members, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
-				g.Safety.Lease, g.Timing.Drain = 2*time.Second, 100*time.Millisecond
+				g.Safety.Lease, g.Timing.DrainTimeout = 2*time.Second, 100*time.Millisecond
 			})
 			leader := town.of("c")
 			await(t, leader, "c leads", leads)
@@ -74,7 +74,7 @@ func TestNoMoreIsPromisedThanAHandOverWaits(t *testing.T) {
 
 // TestWithoutADrainTimeNothingIsPromised, but who leads is still said.
 func TestWithoutADrainTimeNothingIsPromised(t *testing.T) {
-	a := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.Drain = 0 }).of("a")
+	a := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).of("a")
 	await(t, a, "a leads", leads)
 	if l, err := a.LeaderWithPromise(soon(t)); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
 		t.Errorf("a says %+v, %v", l, err)

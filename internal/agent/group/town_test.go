@@ -87,8 +87,8 @@ func found(t *testing.T, priorities map[string]int, change func(*config.Group)) 
 		Safety:     config.Safety{Mode: office.Majority, Lease: 200 * time.Millisecond},
 		Preemption: config.Preemption{Policy: office.Always},
 		Timing: config.Timing{
-			Heartbeat: 20 * time.Millisecond, Patience: 100 * time.Millisecond, Stagger: 10 * time.Millisecond,
-			Reply: 10 * time.Millisecond, Drain: time.Minute,
+			Heartbeat: 20 * time.Millisecond, SuspicionTimeout: 100 * time.Millisecond, Stagger: 10 * time.Millisecond,
+			ReplyTimeout: 10 * time.Millisecond, DrainTimeout: time.Minute,
 		},
 		List: config.List{Version: 1},
 	}

@@ -32,7 +32,7 @@ type credentials struct {
 
 // openCredentials knows the authorities that are kept.
 func openCredentials(s *Settings) (*credentials, error) {
-	c := &credentials{folder: s.State, given: s.Authorities}
+	c := &credentials{folder: s.StateDir, given: s.CABundle}
 	var err error
 	if c.answered, err = os.ReadFile(c.path("authorities.pem")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the authorities that are kept: %w", err)

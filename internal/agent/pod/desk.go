@@ -78,7 +78,7 @@ func newDesk(r *registrar, group string) *desk {
 	if d.taken.Document == "" {
 		return d
 	}
-	g, err := config.ParseGroup(r.keeper.path(group), []byte(d.taken.Document))
+	g, err := config.ParseDocument(r.keeper.path(group), []byte(d.taken.Document))
 	if err != nil {
 		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
 		return d
@@ -194,7 +194,7 @@ func (d *desk) take(ctx context.Context, a *agent.Agent, t *task) error {
 			return err
 		}
 	} else if d.before != nil {
-		if err := next.KeepsPromises(*d.before); err != nil {
+		if err := next.CheckSafetyChange(*d.before); err != nil {
 			return err
 		}
 	}

@@ -74,10 +74,10 @@ func TestARestartNeedsNobody(t *testing.T) {
 		g.end()
 	}
 	for _, g := range c.pods {
-		if err := os.RemoveAll(g.settings.Mounted); err != nil {
+		if err := os.RemoveAll(g.settings.MountDir); err != nil {
 			t.Fatal(err)
 		}
-		g.settings.Authorities = nil
+		g.settings.CABundle = nil
 		g.start()
 	}
 	for _, g := range c.pods {
@@ -117,7 +117,7 @@ func TestAnotherGroupOfTheNameBeginsAnew(t *testing.T) {
 	}
 	pushed()
 	for name, g := range c.pods {
-		lists, err := filepath.Glob(filepath.Join(g.settings.State, "*.list"))
+		lists, err := filepath.Glob(filepath.Join(g.settings.StateDir, "*.list"))
 		if err != nil || len(lists) != 1 || filepath.Base(lists[0]) != "ledger@uid-2.list" {
 			t.Errorf("%s keeps %v, %v", name, lists, err)
 		}
@@ -218,7 +218,7 @@ func TestWhoIsTakenOffTheListAdoptsThat(t *testing.T) {
 	if status, body := d.ask("/v1/groups"); body != `{"groups":[]}` {
 		t.Errorf("it says %d %s", status, body)
 	}
-	files, err := filepath.Glob(filepath.Join(d.settings.State, "*.list"))
+	files, err := filepath.Glob(filepath.Join(d.settings.StateDir, "*.list"))
 	if err != nil || len(files) > 0 {
 		t.Errorf("it keeps %v, %v", files, err)
 	}
@@ -287,7 +287,7 @@ func TestWhatIsDamagedIsToldAndDoneWithout(t *testing.T) {
 	c, _ := crew(t, "a")
 	a := c.pods["a"]
 	a.end()
-	if err := os.WriteFile(filepath.Join(a.settings.State, "ledger.document"), []byte("conclave document 1, sha256 00\n{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(a.settings.StateDir, "ledger.document"), []byte("conclave document 1, sha256 00\n{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := a.start().watch()
@@ -331,10 +331,10 @@ func TestARevisionFarAheadIsRefused(t *testing.T) {
 	spoilt := c.document(time.Now().Add(25*time.Hour).UnixMilli(), "a", "x", "y")
 	c.publish(spoilt)
 	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(text(t, spoilt))})
-	if err := os.MkdirAll(a.settings.State, 0o700); err != nil {
+	if err := os.MkdirAll(a.settings.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	keeper := keeper{a.settings.State}
+	keeper := keeper{a.settings.StateDir}
 	if err := keeper.save("ledger", kept{UID: spoilt.UID, Revision: spoilt.Revision, Lease: time.Second, Document: string(text(t, spoilt))}); err != nil {
 		t.Fatal(err)
 	}

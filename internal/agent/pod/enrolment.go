@@ -57,7 +57,7 @@ func (s *Settings) enrol(ctx context.Context, c *credentials) ([]string, error) 
 	authorities := c.forIdentity()
 	if authorities == nil {
 		return nil, failed("authorities", "no authority is known by which to trust the identity service: wait until one is in %s, "+
-			"or put one into CONCLAVE_CA", filepath.Join(s.Mounted, "GROUP", control.CABundleKey))
+			"or put one into CONCLAVE_CA", filepath.Join(s.MountDir, "GROUP", control.CABundleKey))
 	}
 	answer, err := s.ask(ctx, authorities, control.EnrollmentRequest{Token: token, Request: string(request)})
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Settings) enrol(ctx context.Context, c *credentials) ([]string, error) 
 
 // token is read each time: it is replaced long before it expires.
 func (s *Settings) token() (string, error) {
-	path := filepath.Join(s.Mounted, "token")
+	path := filepath.Join(s.MountDir, "token")
 	file, err := os.Open(path)
 	if err != nil {
 		return "", failed("token", "the token to show to the identity service: %w", err)
@@ -124,7 +124,7 @@ func (s *Settings) ask(ctx context.Context, authorities *x509.CertPool, enrolmen
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerSoon)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Identity+control.CertificatesPath, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.IdentityURL+control.CertificatesPath, bytes.NewReader(body))
 	if err != nil {
 		return nil, failed("reach", "%w", err)
 	}

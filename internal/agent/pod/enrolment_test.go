@@ -37,7 +37,7 @@ func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
 	c.refuse("")
-	if err := os.RemoveAll(a.settings.Mounted); err != nil {
+	if err := os.RemoveAll(a.settings.MountDir); err != nil {
 		t.Fatal(err)
 	}
 	a.start()
@@ -93,7 +93,7 @@ func TestTheIdentityServiceIsTrustedByWhatIsMounted(t *testing.T) {
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
 	stranger := found(t)
-	a.settings.Authorities = nil
+	a.settings.CABundle = nil
 	a.start()
 	a.isNotReady("no authority is known by which to trust the identity service")
 	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert)})
@@ -148,7 +148,7 @@ func TestACertificateForSomebodyElseIsRefused(t *testing.T) {
 	a.mount(map[string]string{"token": "bank/b"})
 	a.start()
 	a.isNotReady("the certificate is for conclave://bank/ledger/b, and not for pod a in namespace bank")
-	if files, err := filepath.Glob(filepath.Join(a.settings.State, "identity*")); err != nil || len(files) > 0 {
+	if files, err := filepath.Glob(filepath.Join(a.settings.StateDir, "identity*")); err != nil || len(files) > 0 {
 		t.Errorf("it keeps %v, %v", files, err)
 	}
 }
@@ -161,7 +161,7 @@ func TestWhatThePodSays(t *testing.T) {
 	}
 	s, err := FromEnvironment(func(key string) string { return good[key] })
 	if err != nil || !slices.Equal(s.Groups, []string{"ledger", "audit"}) || s.Peers != "[fd00::7]:7373" || s.Operator != "[fd00::7]:7375" ||
-		s.Identity != "https://conclave-identity.conclave-system.svc" || s.Probe.URL != good["CONCLAVE_PROBE"] || s.API != "127.0.0.1:7374" {
+		s.IdentityURL != "https://conclave-identity.conclave-system.svc" || s.Probe.URL != good["CONCLAVE_PROBE"] || s.API != "127.0.0.1:7374" {
 		t.Errorf("understood as %+v, %v", s, err)
 	}
 	const all = `environment: POD_NAME must be a name such as a or ledger-0, not nothing

@@ -16,7 +16,7 @@ func (p *pod) fend(ctx context.Context, a *agent.Agent) {
 		attended, turned := p.board.attended()
 		var alone <-chan time.Time
 		if !attended {
-			alone = time.After(p.settings.Absence)
+			alone = time.After(p.settings.OperatorAbsence)
 		}
 		select {
 		case <-turned:
@@ -40,6 +40,6 @@ func (p *pod) release(ctx context.Context, a *agent.Agent) {
 		if err := g.Readmit(ctx); err != nil {
 			continue // It has been left meanwhile.
 		}
-		p.log.Warn("stands again, though an operator has asked it not to: none has listened since", "group", name, "for", p.settings.Absence)
+		p.log.Warn("stands again, though an operator has asked it not to: none has listened since", "group", name, "for", p.settings.OperatorAbsence)
 	}
 }

@@ -61,7 +61,7 @@ func (c *cluster) add(name string) *guest {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s.Mounted, s.State, s.API = filepath.Join(dir, "mounted"), filepath.Join(dir, "state"), net.JoinHostPort(g.ip, "7374")
+	s.MountDir, s.StateDir, s.API = filepath.Join(dir, "mounted"), filepath.Join(dir, "state"), net.JoinHostPort(g.ip, "7374")
 	g.settings = s
 	g.mount(map[string]string{"token": "bank/" + name})
 	c.pods[name] = g
@@ -79,17 +79,17 @@ func (g *guest) mount(files map[string]string) {
 		}
 	}
 	for path, text := range files {
-		full := filepath.Join(g.settings.Mounted, folder, path)
+		full := filepath.Join(g.settings.MountDir, folder, path)
 		check(os.MkdirAll(filepath.Dir(full), 0o755))
 		check(os.WriteFile(full, []byte(text), 0o600))
 		top, _, _ := strings.Cut(path, "/")
-		if link := filepath.Join(g.settings.Mounted, top); !exists(link) {
+		if link := filepath.Join(g.settings.MountDir, top); !exists(link) {
 			check(os.Symlink(filepath.Join("..data", top), link))
 		}
 	}
-	fresh := filepath.Join(g.settings.Mounted, "..data_tmp")
+	fresh := filepath.Join(g.settings.MountDir, "..data_tmp")
 	check(os.Symlink(folder, fresh))
-	check(os.Rename(fresh, filepath.Join(g.settings.Mounted, "..data")))
+	check(os.Rename(fresh, filepath.Join(g.settings.MountDir, "..data")))
 }
 
 func exists(path string) bool {

@@ -111,7 +111,7 @@ func TestWithholdingEndsWithTheOperator(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		c.add(name)
 	}
-	c.pods["b"].settings.Absence = 200 * time.Millisecond
+	c.pods["b"].settings.OperatorAbsence = 200 * time.Millisecond
 	c.publish(c.document(1, "a", "b"))
 	for _, name := range []string{"a", "b"} {
 		c.pods[name].start()
@@ -230,7 +230,7 @@ func TestTheProbeIsForAllGroups(t *testing.T) {
 	}))
 	defer application.Close()
 	a := c.add("a")
-	probe, err := config.ProbeAt(application.URL)
+	probe, err := config.NewProbe(application.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ const garbage = 50
 // from the first moment on.
 func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	debug.SetGCPercent(garbage)
-	store, err := state.Open(s.State)
+	store, err := state.Open(s.StateDir)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 		return fmt.Errorf("open the local API: %w", err)
 	}
 	mounts := &mounts{
-		folder: s.Mounted, groups: s.Groups, registrar: p.registrar, credentials: credentials, news: p.clerk.soon, log: log,
+		folder: s.MountDir, groups: s.Groups, registrar: p.registrar, credentials: credentials, news: p.clerk.soon, log: log,
 		seen: map[string][sha256.Size]byte{},
 	}
 	mounts.look()
@@ -135,8 +135,8 @@ func (p *pod) start(ctx context.Context, files *identity.Files) (*agent.Agent, e
 	if err != nil {
 		return nil, fmt.Errorf("await peers: %w", err)
 	}
-	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.State}
-	a, err := agent.New(ctx, c, agent.Parts{
+	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.StateDir}
+	a, err := agent.New(ctx, c, agent.Options{
 		Clock: clock.New(time.Now()), Life: p.life, Listener: listener, Store: p.lists,
 		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: p.clerk.Problems,
 		Metrics: func(of string) group.Metrics { return p.metrics.ForGroup(of) }, OnReport: p.board.post, Log: p.log,

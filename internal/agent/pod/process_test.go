@@ -22,7 +22,7 @@ import (
 // run runs the agent as a process of its own.
 func (g *guest) run(binary string) *exec.Cmd {
 	g.t.Helper()
-	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.Mounted, "--state", g.settings.State, "--api", g.settings.API)
+	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.MountDir, "--state", g.settings.StateDir, "--api", g.settings.API)
 	command.Env = []string{
 		"POD_NAME=" + g.name, "POD_NAMESPACE=bank", "POD_IP=" + g.ip, "CONCLAVE_GROUPS=ledger,audit", "CONCLAVE_IDENTITY=" + g.url,
 		"CONCLAVE_CA=" + string(g.ca.Cert),

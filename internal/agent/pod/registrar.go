@@ -37,7 +37,7 @@ type registrar struct {
 // newRegistrar knows what is kept of the pod's groups.
 func newRegistrar(s *Settings, store *state.Store, board *board, log *slog.Logger) *registrar {
 	r := &registrar{
-		self: s.Pod, probe: s.Probe, keeper: keeper{s.State}, lists: store, board: board, log: log,
+		self: s.Pod, probe: s.Probe, keeper: keeper{s.StateDir}, lists: store, board: board, log: log,
 		desks: map[string]*desk{}, problems: map[[2]string]string{},
 	}
 	for _, group := range s.Groups {
@@ -67,7 +67,7 @@ func (r *registrar) wait() {
 // offer gives a document to the desk of its group, and tells what becomes of it. A
 // folder or a path says of which group it must be, unless that is "".
 func (r *registrar) offer(source, group string, document []byte) (<-chan error, error) {
-	g, err := config.ParseGroup(source, document)
+	g, err := config.ParseDocument(source, document)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)

@@ -17,12 +17,12 @@ import (
 
 // The folders and the address that are the same in each pod.
 const (
-	Mounted = "/etc/conclave"
-	State   = "/var/lib/conclave"
+	MountDir = "/etc/conclave"
+	StateDir   = "/var/lib/conclave"
 )
 
-// API is where the application finds its agent.
-var API = net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))
+// LocalAPI is where the application finds its agent.
+var LocalAPI = net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))
 
 // groupsMax is how many groups a pod can be in.
 const groupsMax = 100
@@ -36,22 +36,22 @@ type Settings struct {
 	Pod, Namespace string
 	// Groups are those that the pod names.
 	Groups []string
-	// Identity is the URL of the identity service, and Authorities are certificates
+	// IdentityURL is the URL of the identity service, and CABundle are certificates
 	// by which it is trusted, in PEM; there may be none.
-	Identity    string
-	Authorities []byte
+	IdentityURL    string
+	CABundle []byte
 	// Probe asks the application, in all groups, whether it is well; or nil.
 	Probe *config.Probe
 
-	// Mounted is the folder of what the pod is given, and State that of what the
+	// MountDir is the folder of what the pod is given, and StateDir that of what the
 	// agent keeps.
-	Mounted, State string
-	// API, Peers and Operator are the addresses on which applications, peers and the
+	MountDir, StateDir string
+	// LocalAPI, Peers and Operator are the addresses on which applications, peers and the
 	// operator are awaited.
 	API, Peers, Operator string
-	// Absence is how long no operator must have listened for what it has said about
+	// OperatorAbsence is how long no operator must have listened for what it has said about
 	// standing to be over.
-	Absence time.Duration
+	OperatorAbsence time.Duration
 	// Build is the version of the program.
 	Build string
 }
@@ -59,9 +59,9 @@ type Settings struct {
 // FromEnvironment understands the variables that the agent's container has.
 func FromEnvironment(variable func(string) string) (Settings, error) {
 	s := Settings{
-		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), Identity: variable("CONCLAVE_IDENTITY"),
-		Authorities: []byte(variable("CONCLAVE_CA")), Mounted: Mounted, State: State, API: API,
-		Absence: absence,
+		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), IdentityURL: variable("CONCLAVE_IDENTITY"),
+		CABundle: []byte(variable("CONCLAVE_CA")), MountDir: MountDir, StateDir: StateDir, API: LocalAPI,
+		OperatorAbsence: absence,
 	}
 	var reasons []string
 	complain := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
@@ -77,21 +77,21 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 	}
 	s.Peers = netip.AddrPortFrom(ip, control.PeerPort).String()
 	s.Operator = netip.AddrPortFrom(ip, control.OperatorPort).String()
-	at, err := url.Parse(s.Identity)
+	at, err := url.Parse(s.IdentityURL)
 	if err != nil || at.Scheme != "https" || at.Host == "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
-		complain("CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, not %q", s.Identity)
+		complain("CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, not %q", s.IdentityURL)
 	}
-	s.Identity = strings.TrimSuffix(s.Identity, "/")
-	if _, err := identity.ParseCABundle(s.Authorities); err != nil && len(s.Authorities) > 0 {
+	s.IdentityURL = strings.TrimSuffix(s.IdentityURL, "/")
+	if _, err := identity.ParseCABundle(s.CABundle); err != nil && len(s.CABundle) > 0 {
 		complain("CONCLAVE_CA: %s", err)
 	}
 	s.groups(variable("CONCLAVE_GROUPS"), complain)
 	if probe := variable("CONCLAVE_PROBE"); probe != "" {
-		if s.Probe, err = config.ProbeAt(probe); err != nil {
+		if s.Probe, err = config.NewProbe(probe); err != nil {
 			complain("CONCLAVE_PROBE %s", err)
 		}
 	}
-	return s, config.Environment(reasons...)
+	return s, config.EnvironmentErrors(reasons...)
 }
 
 // groups understands the annotation of the pod.

@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 )
 
-// Unfinished is behind the name of a file while it is being written. What has it
+// TempSuffix is behind the name of a file while it is being written. What has it
 // can be removed when nobody writes.
-const Unfinished = ".new"
+const TempSuffix = ".new"
 
 // ReplaceFile leaves the old file or the new one, whenever the machine stops. When it
 // returns nil, that is the new one.
 func ReplaceFile(path string, data []byte) error {
-	fresh := path + Unfinished
+	fresh := path + TempSuffix
 	err := write(fresh, data)
 	if err == nil {
 		err = os.Rename(fresh, path)

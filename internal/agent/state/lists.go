@@ -84,7 +84,7 @@ func (s *Store) claim() error {
 		return fmt.Errorf("read the state folder: %w", err)
 	}
 	for _, file := range files {
-		if strings.HasSuffix(file.Name(), suffix+Unfinished) {
+		if strings.HasSuffix(file.Name(), suffix+TempSuffix) {
 			if err := os.Remove(filepath.Join(dir, file.Name())); err != nil {
 				return fmt.Errorf("remove an unfinished list: %w", err)
 			}

@@ -31,7 +31,7 @@ func ChooseList(kept *config.List, wanted config.List, mode office.Mode, reading
 			"it stays with version %d; write that one, or version %d if the members change",
 			wanted.Version, kept.Version, kept.Version, kept.Version+1)}, nil
 	}
-	if err := wanted.Follows(*kept); err != nil {
+	if err := wanted.CheckFollows(*kept); err != nil {
 		return Choice{}, err
 	}
 	next := wanted
