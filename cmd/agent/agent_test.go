@@ -11,13 +11,13 @@ import (
 )
 
 // told is what the command said, and its exit status.
-type told struct {
+type result struct {
 	out, err string
 	status   int
 }
 
 // execute runs the command in this process.
-func execute(t *testing.T, args ...string) told {
+func execute(t *testing.T, args ...string) result {
 	t.Helper()
 	root := newRoot()
 	var out, err bytes.Buffer
@@ -25,7 +25,7 @@ func execute(t *testing.T, args ...string) told {
 	root.SetOut(&out)
 	root.SetErr(&err)
 	status := run(t.Context(), root)
-	return told{out: out.String(), err: err.String(), status: status}
+	return result{out: out.String(), err: err.String(), status: status}
 }
 
 func write(t *testing.T, dir, text string) string {
@@ -37,7 +37,7 @@ func write(t *testing.T, dir, text string) string {
 	return path
 }
 
-const inOrder = `self: a
+const validConfig = `self: a
 listen: 127.0.0.1:7401
 tls: {insecure: true}
 groups:
@@ -48,8 +48,8 @@ groups:
 `
 
 func TestCheckSumsUpAConfigurationInOrder(t *testing.T) {
-	path := write(t, t.TempDir(), inOrder)
-	want := told{out: path + ` is in order: a in domain default, peers on 127.0.0.1:7401, API on 127.0.0.1:7374
+	path := write(t, t.TempDir(), validConfig)
+	want := result{out: path + ` is in order: a in domain default, peers on 127.0.0.1:7401, API on 127.0.0.1:7374
 group ledger: StatusTable, Majority, version 1 of b (20), a (10)
 warning: ` + path + `:6: group ledger has two members: in Majority mode both must be there, so neither can take over from a dead one; add a third, which may have priority 0
 `}
@@ -59,8 +59,8 @@ warning: ` + path + `:6: group ledger has two members: in Majority mode both mus
 }
 
 func TestAllThatIsWrongIsSaidByCheckAndRun(t *testing.T) {
-	path := write(t, t.TempDir(), strings.Replace(inOrder, "self: a", "selv: a\ndomain: X", 1))
-	want := told{status: 2, err: path + `:1: the file has no key "selv": use self, domain, api, exposeAPI, listen, state, tls or groups
+	path := write(t, t.TempDir(), strings.Replace(validConfig, "self: a", "selv: a\ndomain: X", 1))
+	want := result{status: 2, err: path + `:1: the file has no key "selv": use self, domain, api, exposeAPI, listen, state, tls or groups
 ` + path + `:1: the file lacks self
 ` + path + `:2: domain must be lower-case letters, digits and - with dots between such words, not "X"
 `}
@@ -96,7 +96,7 @@ func TestBadInputGetsOneLineThatSaysWhatIsRight(t *testing.T) {
 		"certificates --group g --member ca --out DIR":               "--member ca and the authority would both be in ca.pem: make them in folders of their own",
 	} {
 		got := execute(t, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
-		if wanted := (told{status: 2, err: "error: " + want + "\n"}); got != wanted {
+		if wanted := (result{status: 2, err: "error: " + want + "\n"}); got != wanted {
 			t.Errorf("%q: got %+v\nwant %+v", args, got, wanted)
 		}
 	}
@@ -115,7 +115,7 @@ func TestAFileThatIsNotThereIsAFailure(t *testing.T) {
 func TestVersion(t *testing.T) {
 	version = "v1.2.3"
 	defer func() { version = "" }()
-	if got := execute(t, "version"); got != (told{out: "v1.2.3\n"}) {
+	if got := execute(t, "version"); got != (result{out: "v1.2.3\n"}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -142,7 +142,7 @@ func TestCertificatesGetAStrangerStarted(t *testing.T) {
 	if files, err := os.ReadDir(certs); err != nil || len(files) != 6 {
 		t.Errorf("there are %v, %v", files, err)
 	}
-	path := write(t, dir, strings.Replace(inOrder, "insecure: true", "certFile: certs/a.pem, keyFile: certs/a-key.pem, caFile: certs/ca.pem", 1))
+	path := write(t, dir, strings.Replace(validConfig, "insecure: true", "certFile: certs/a.pem, keyFile: certs/a-key.pem, caFile: certs/ca.pem", 1))
 	if got := execute(t, "check", "--config", path); got.status != 0 {
 		t.Errorf("got %+v", got)
 	}

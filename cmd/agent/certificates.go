@@ -17,21 +17,21 @@ import (
 
 const (
 	oneDay = 24 * time.Hour
-	// authorityDays outlives many certificates; maxDays is what a certificate can
+	// caDays outlives many certificates; maxDays is what a certificate can
 	// hope for under it.
-	authorityDays = 3650
-	maxDays       = 3650
+	caDays  = 3650
+	maxDays = 3650
 )
 
 // request is what certificates are wanted for.
-type request struct {
+type certificateRequest struct {
 	groups, members []string
 	domain, out     string
 	days            int
 }
 
 func newCertificates() *cobra.Command {
-	var r request
+	var r certificateRequest
 	cmd := &cobra.Command{
 		Use:   "certificates",
 		Short: "Make keys and certificates for the members of groups",
@@ -60,7 +60,7 @@ are there already are replaced: running agents go over to them by themselves.`,
 	return cmd
 }
 
-func (r *request) check() error {
+func (r *certificateRequest) check() error {
 	switch {
 	case len(r.groups) == 0:
 		return command.UsageErrorf("--group is missing: name a group, such as --group ledger")
@@ -99,11 +99,11 @@ func (r *request) check() error {
 	return nil
 }
 
-func (r *request) make(cmd *cobra.Command) error {
+func (r *certificateRequest) make(cmd *cobra.Command) error {
 	if err := os.MkdirAll(r.out, 0o700); err != nil {
 		return fmt.Errorf("make the folder: %w", err)
 	}
-	authority, fresh, err := r.authority()
+	authority, fresh, err := r.loadOrCreateCA()
 	if err != nil {
 		return err
 	}
@@ -134,11 +134,11 @@ func (r *request) make(cmd *cobra.Command) error {
 	return nil
 }
 
-func (r *request) path(name string) string { return filepath.Join(r.out, name) }
+func (r *certificateRequest) path(name string) string { return filepath.Join(r.out, name) }
 
 // authority is the one in the folder, or a new one. Half of one is a mistake
 // that a new one would make worse: agents rely on the certificate that is there.
-func (r *request) authority() (*identity.CA, bool, error) {
+func (r *certificateRequest) loadOrCreateCA() (*identity.CA, bool, error) {
 	cert, key := r.path("ca.pem"), r.path("ca-key.pem")
 	hasCert, err := exists(cert)
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *request) authority() (*identity.CA, bool, error) {
 	case hasKey:
 		return nil, false, fmt.Errorf("%s is there but %s isn't: put the certificate beside it, or choose another folder", key, cert)
 	}
-	authority, pair, err := identity.NewCA("Conclave authority of "+r.domain, authorityDays*oneDay)
+	authority, pair, err := identity.NewCA("Conclave authority of "+r.domain, caDays*oneDay)
 	if err != nil {
 		return nil, false, err
 	}
@@ -174,7 +174,7 @@ func exists(path string) (bool, error) {
 
 // write replaces the files of a pair. Between the two, agents stay with the
 // former pair.
-func (r *request) write(name string, pair identity.Pair) error {
+func (r *certificateRequest) write(name string, pair identity.Pair) error {
 	if err := replace(r.path(name+"-key.pem"), pair.Key, 0o600); err != nil {
 		return fmt.Errorf("write a key: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	thrift()
+	reduceWakeups()
 	os.Exit(run(context.Background(), newRoot()))
 }
 

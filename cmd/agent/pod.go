@@ -28,7 +28,7 @@ CONCLAVE_CA and CONCLAVE_PROBE.`,
 				return err
 			}
 			s.MountDir, s.StateDir, s.API, s.Build = given.MountDir, given.StateDir, given.API, version
-			ctx, stop := untilToldToEnd(cmd.Context())
+			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			return pod.Run(ctx, s, logger(cmd.ErrOrStderr(), verbose))
 		},

@@ -32,25 +32,25 @@ func addRun(root *cobra.Command) {
 	var path string
 	var verbose bool
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		return takePart(cmd.Context(), path, logger(cmd.ErrOrStderr(), verbose))
+		return runAgent(cmd.Context(), path, logger(cmd.ErrOrStderr(), verbose))
 	}
 	addConfig(root, &path)
 	root.Flags().BoolVar(&verbose, "verbose", false, "log connections, too")
 }
 
-// untilToldToEnd ends with the first signal. The second one ends the process, whatever
+// untilSignal ends with the first signal. The second one ends the process, whatever
 // it waits for.
-func untilToldToEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// takePart is an agent from its start to its end by a signal.
-func takePart(ctx context.Context, path string, log *slog.Logger) error {
-	ctx, stop := untilToldToEnd(ctx)
+// runAgent is an agent from its start to its end by a signal.
+func runAgent(ctx context.Context, path string, log *slog.Logger) error {
+	ctx, stop := untilSignal(ctx)
 	defer stop()
-	file := look(path)
+	file := openConfigFile(path)
 	c, err := load(path)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 		return err
 	}
 	defer store.Close()
-	files, err := certificates(c, log)
+	files, err := openCertificates(c, log)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 		Store: store, Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: log,
 	}
 	if files != nil {
-		parts.Security, parts.Problems = transport.Certificates{Files: files, Domain: c.Domain}, expiry(files)
+		parts.Security, parts.Problems = transport.Certificates{Files: files, Domain: c.Domain}, expiryProblems(files)
 		registry.CertificateNotAfter = files.NotAfter
 	}
 	a, err := agent.New(ctx, c, parts)
@@ -95,7 +95,7 @@ func takePart(ctx context.Context, path string, log *slog.Logger) error {
 // serve answers applications and takes over a changed file, until ctx ends.
 // The API ends last: an application must hear that it has to stop.
 func serve(
-	ctx context.Context, a *agent.Agent, local net.Listener, file file, metrics http.Handler, log *slog.Logger,
+	ctx context.Context, a *agent.Agent, local net.Listener, file configFile, metrics http.Handler, log *slog.Logger,
 ) error {
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -131,7 +131,7 @@ func listenLocally(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // certificates are nil if the config does without.
-func certificates(c *config.Config, log *slog.Logger) (*identity.Files, error) {
+func openCertificates(c *config.Config, log *slog.Logger) (*identity.Files, error) {
 	if c.TLS.Insecure {
 		log.Warn("peers are connected without TLS: anyone on this machine can take part")
 		return nil, nil //nolint:nilnil // No certificates are what the config asks for.
@@ -142,7 +142,7 @@ func certificates(c *config.Config, log *slog.Logger) (*identity.Files, error) {
 }
 
 // expiry tells when peers turn this agent away.
-func expiry(files *identity.Files) func() []string {
+func expiryProblems(files *identity.Files) func() []string {
 	return func() []string {
 		if until := files.NotAfter(); time.Now().After(until) {
 			return []string{"the certificate has expired at " + until.UTC().Format(time.RFC3339) + ": put a new one in its place"}
@@ -157,11 +157,11 @@ func logger(w io.Writer, verbose bool) *slog.Logger {
 	if verbose {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: finely}))
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: microseconds}))
 }
 
 // finely writes times to the microsecond: an election takes a thousand of them.
-func finely(_ []string, a slog.Attr) slog.Attr {
+func microseconds(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		a.Value = slog.StringValue(a.Value.Time().UTC().Format("2006-01-02T15:04:05.000000Z"))
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // start starts an agent of a file, without what serves it.
-func start(t *testing.T, path string) *agent.Agent {
+func startAgent(t *testing.T, path string) *agent.Agent {
 	t.Helper()
 	c, err := load(path)
 	if err != nil {
@@ -45,8 +45,8 @@ func start(t *testing.T, path string) *agent.Agent {
 }
 
 func TestAnAgentWhoseLocalAPIFailsEnds(t *testing.T) {
-	path := write(t, t.TempDir(), inOrder)
-	a := start(t, path)
+	path := write(t, t.TempDir(), validConfig)
+	a := startAgent(t, path)
 	local, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestAnAgentWhoseLocalAPIFailsEnds(t *testing.T) {
 	local.Close()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serve(context.Background(), a, local, look(path), http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+		ended <- serve(context.Background(), a, local, openConfigFile(path), http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	}()
 	select {
 	case err := <-ended:
@@ -68,11 +68,11 @@ func TestAnAgentWhoseLocalAPIFailsEnds(t *testing.T) {
 
 func TestAFileThatChangesWhileTheAgentStartsIsTakenOver(t *testing.T) {
 	dir := t.TempDir()
-	path := write(t, dir, inOrder)
-	file := look(path)
-	a := start(t, path)
-	write(t, dir, strings.Replace(inOrder, "  members:", "  version: 2\n  members:", 1))
-	watching(t, file, a)
+	path := write(t, dir, validConfig)
+	file := openConfigFile(path)
+	a := startAgent(t, path)
+	write(t, dir, strings.Replace(validConfig, "  members:", "  version: 2\n  members:", 1))
+	watchFile(t, file, a)
 	eventually(t, "version 2 is adopted", func() bool { return a.Config().Groups[0].List.Version == 2 })
 }
 
@@ -80,10 +80,10 @@ func TestAFileThatChangesWhileTheAgentStartsIsTakenOver(t *testing.T) {
 // with what it had.
 func TestABadFileIsRefusedUnderWay(t *testing.T) {
 	dir := t.TempDir()
-	path := write(t, dir, inOrder)
-	a := start(t, path)
-	watching(t, look(path), a)
-	next := strings.Replace(inOrder, "  members:", "  version: 2\n  members:", 1)
+	path := write(t, dir, validConfig)
+	a := startAgent(t, path)
+	watchFile(t, openConfigFile(path), a)
+	next := strings.Replace(validConfig, "  members:", "  version: 2\n  members:", 1)
 	write(t, dir, strings.Replace(next, "priority: ", "priority: -", 1))
 	eventually(t, "the bad file is refused", func() bool {
 		problems := strings.Join(a.Problems(), "\n")
@@ -100,7 +100,7 @@ func TestABadFileIsRefusedUnderWay(t *testing.T) {
 }
 
 // watching takes a file over until the test ends.
-func watching(t *testing.T, f file, a *agent.Agent) {
+func watchFile(t *testing.T, f configFile, a *agent.Agent) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	watched := make(chan struct{})

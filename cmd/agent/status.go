@@ -21,11 +21,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// answerLimit is how long an agent may take to answer, and answerMax how much:
+// responseTimeout is how long an agent may take to answer, and maxResponse how much:
 // a table of a thousand processes fits in.
 const (
-	answerLimit = 2 * time.Second
-	answerMax   = 4 << 20
+	responseTimeout = 2 * time.Second
+	maxResponse     = 4 << 20
 )
 
 func newStatus() *cobra.Command {
@@ -41,11 +41,11 @@ coordinator, and 1 otherwise: a readiness probe for an image without curl.`,
   kubectl exec ledger-0 --container conclave-agent -- /agent status`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			agent, err := here(path)
+			agent, err := findAgent(path)
 			if err != nil {
 				return err
 			}
-			return tell(cmd.Context(), cmd.OutOrStdout(), agent)
+			return printStatus(cmd.Context(), cmd.OutOrStdout(), agent)
 		},
 	}
 	addConfig(cmd, &path)
@@ -53,23 +53,23 @@ coordinator, and 1 otherwise: a readiness probe for an image without curl.`,
 }
 
 // running is the local API of an agent.
-type running string
+type agentAddress string
 
 // here is the agent that runs with a configuration, or without one in this pod.
-func here(path string) (running, error) {
+func findAgent(path string) (agentAddress, error) {
 	if path == "" && os.Getenv("POD_IP") != "" {
-		return running(net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))), nil
+		return agentAddress(net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))), nil
 	}
 	c, err := read(path)
 	if err != nil {
 		return "", err
 	}
-	return running(c.API), nil
+	return agentAddress(c.API), nil
 }
 
 // tell writes the tables of all groups, and fails if anything is amiss.
-func tell(ctx context.Context, w io.Writer, agent running) error {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	code, answer, err := agent.get(ctx, "/readyz")
 	if err != nil {
@@ -80,15 +80,15 @@ func tell(ctx context.Context, w io.Writer, agent running) error {
 		amiss = strings.Split(strings.TrimSpace(string(answer)), "\n")
 	}
 	var in struct{ Groups []string }
-	if err := agent.ask(ctx, "/v1/groups", &in); err != nil {
+	if err := agent.getJSON(ctx, "/v1/groups", &in); err != nil {
 		return err
 	}
 	for _, name := range in.Groups {
 		var s group.Status
-		if err := agent.ask(ctx, "/v1/groups/"+name+"/status", &s); err != nil {
+		if err := agent.getJSON(ctx, "/v1/groups/"+name+"/status", &s); err != nil {
 			return err
 		}
-		if err := table(w, &s); err != nil {
+		if err := printTable(w, &s); err != nil {
 			return err
 		}
 		if s.Coordinator == "" {
@@ -102,7 +102,7 @@ func tell(ctx context.Context, w io.Writer, agent running) error {
 }
 
 // table writes what an agent knows of a group.
-func table(w io.Writer, s *group.Status) error {
+func printTable(w io.Writer, s *group.Status) error {
 	fmt.Fprintf(w, "group %s, seen by %s: %s, %s, version %d, term %d\n", s.Group, s.Self, s.Algorithm, s.Safety, s.Version, s.Term)
 	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "NAME\tPRIORITY\tSTATUS\tADDRESS\tCONNECTED")
@@ -120,7 +120,7 @@ func table(w io.Writer, s *group.Status) error {
 }
 
 // ask takes an answer apart that must be a good one.
-func (r running) ask(ctx context.Context, path string, into any) error {
+func (r agentAddress) getJSON(ctx context.Context, path string, into any) error {
 	code, answer, err := r.get(ctx, path)
 	if err == nil && code != http.StatusOK {
 		err = errors.New(strings.TrimSpace(string(answer)))
@@ -134,7 +134,7 @@ func (r running) ask(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-func (r running) get(ctx context.Context, path string) (code int, answer []byte, err error) {
+func (r agentAddress) get(ctx context.Context, path string) (code int, answer []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(r)+path, http.NoBody)
 	if err != nil {
 		return 0, nil, err
@@ -146,6 +146,6 @@ func (r running) get(ctx context.Context, path string) (code int, answer []byte,
 		return 0, nil, err
 	}
 	defer response.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(response.Body, answerMax))
+	answer, err = io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	return response.StatusCode, answer, err
 }

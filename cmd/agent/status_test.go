@@ -12,14 +12,14 @@ import (
 )
 
 // answering has an agent answer where its configuration says, and returns that.
-func answering(t *testing.T, text string) (path string) {
+func serveLocalAPI(t *testing.T, text string) (path string) {
 	t.Helper()
 	local, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	path = write(t, t.TempDir(), text+"api: "+local.Addr().String()+"\n")
-	a := start(t, path)
+	a := startAgent(t, path)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- api.Serve(ctx, local, api.New(a.Local(), http.NotFoundHandler())) }()
@@ -32,7 +32,7 @@ func answering(t *testing.T, text string) (path string) {
 	return path
 }
 
-const alone = `self: a
+const singleMember = `self: a
 listen: 127.0.0.1:7401
 tls: {insecure: true}
 groups:
@@ -42,7 +42,7 @@ groups:
 `
 
 func TestStatusShowsTheTableAndSucceedsOnceThereIsACoordinator(t *testing.T) {
-	t.Setenv(configVariable, answering(t, alone))
+	t.Setenv(configVariable, serveLocalAPI(t, singleMember))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
@@ -71,7 +71,7 @@ a     10        Coordinator  127.0.0.1:7401  self
 }
 
 func TestStatusFailsWithoutACoordinator(t *testing.T) {
-	got := execute(t, "status", "--config", answering(t, inOrder))
+	got := execute(t, "status", "--config", serveLocalAPI(t, validConfig))
 	if got.status != 1 || got.err != "error: not ready: group ledger has no coordinator\n" || !strings.Contains(got.out, "\nb     20        ") {
 		t.Errorf("got %+v", got)
 	}
@@ -83,7 +83,7 @@ func TestStatusFailsWithoutAnAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	local.Close()
-	path := write(t, t.TempDir(), alone+"api: "+local.Addr().String()+"\n")
+	path := write(t, t.TempDir(), singleMember+"api: "+local.Addr().String()+"\n")
 	got := execute(t, "status", "--config", path)
 	if got.status != 1 || !strings.HasPrefix(got.err, "error: no agent answers: ") || !strings.Contains(got.err, "connection refused") {
 		t.Errorf("got %+v", got)

@@ -42,41 +42,41 @@ type Options struct {
 
 // Agent takes part in elections.
 type Agent struct {
-	parts Options
-	self  string
-	mesh  *transport.Transport
+	options   Options
+	self      string
+	transport *transport.Transport
 	// reloading is locked for all groups, or shared by those who change one each.
 	// Nothing changes any more when the agent is closed.
-	reloading sync.RWMutex
-	closed    bool
+	applying sync.RWMutex
+	closed   bool
 	// peering: one at a time says who the peers are.
-	peering sync.Mutex
+	connecting sync.Mutex
 
 	mu sync.RWMutex
 	// config is what runs: the lists in it are those that were adopted.
 	config   *config.Config
-	groups   map[string]*member
+	groups   map[string]*joinedGroup
 	problems []string
 }
 
 // member is this process in one group.
-type member struct {
+type joinedGroup struct {
 	*group.Group
 
-	stopProbe, stopOutlasting func()
+	stopProbe, stopLeaseTimer func()
 }
 
 // New starts an agent. It changes the config: the lists in it become those that
 // are in force.
 func New(ctx context.Context, c *config.Config, parts Options) (*Agent, error) {
-	a := &Agent{parts: parts, self: c.Self, config: c, groups: map[string]*member{}}
+	a := &Agent{options: parts, self: c.Self, config: c, groups: map[string]*joinedGroup{}}
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		if err := a.choose(c.Position(g.Name, "version"), g, nil); err != nil {
+		if err := a.chooseList(c.Position(g.Name, "version"), g, nil); err != nil {
 			return nil, err
 		}
 	}
-	a.mesh = transport.New(transport.Config{
+	a.transport = transport.New(transport.Config{
 		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
 		Authorize: a.admit, CurrentTerm: parts.Clock.CurrentTerm, Events: a, OnChange: a.Refresh, Log: parts.Log,
 	})
@@ -92,10 +92,10 @@ func New(ctx context.Context, c *config.Config, parts Options) (*Agent, error) {
 
 // choose puts the list into g that the agent must run, and sees to it that a
 // restart will find it. What it complains about is where, if that isn't "".
-func (a *Agent) choose(where string, g *config.Group, running *config.List) error {
+func (a *Agent) chooseList(where string, g *config.Group, running *config.List) error {
 	kept := running
 	if kept == nil {
-		last, found, err := a.parts.Store.Load(state.KeyOf(g))
+		last, found, err := a.options.Store.Load(state.KeyOf(g))
 		if err != nil {
 			return fmt.Errorf("group %s: %w", g.Name, err)
 		}
@@ -103,7 +103,7 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 			kept = &last
 		}
 	}
-	choice, err := state.ChooseList(kept, g.List, g.Safety.Mode, a.parts.Clock.CurrentTerm())
+	choice, err := state.ChooseList(kept, g.List, g.Safety.Mode, a.options.Clock.CurrentTerm())
 	if err != nil {
 		if where == "" {
 			return err
@@ -111,10 +111,10 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 		return fmt.Errorf("%s: group %s: %w", where, g.Name, err)
 	}
 	if choice.Warning != "" {
-		a.parts.Log.Warn(choice.Warning, "group", g.Name)
+		a.options.Log.Warn(choice.Warning, "group", g.Name)
 	}
 	if choice.Save {
-		if err := a.parts.Store.Save(state.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
+		if err := a.options.Store.Save(state.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
 			return err
 		}
 	}
@@ -123,19 +123,19 @@ func (a *Agent) choose(where string, g *config.Group, running *config.List) erro
 }
 
 func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error {
-	promised, err := a.parts.Store.RecordLease(state.KeyOf(&of), of.Safety.Lease)
+	promised, err := a.options.Store.RecordLease(state.KeyOf(&of), of.Safety.Lease)
 	if err != nil {
 		return err
 	}
 	g, err := group.New(group.Config{
-		Self: a.self, Life: a.parts.Life, Clock: a.parts.Clock, Group: of, Transport: a.mesh,
-		Metrics: a.parts.Metrics(of.Name), Log: a.parts.Log.With("group", of.Name),
-		OnReport: a.parts.OnReport, Problems: a.Problems, Excluded: withheld, LongestLease: promised,
+		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Group: of, Transport: a.transport,
+		Metrics: a.options.Metrics(of.Name), Log: a.options.Log.With("group", of.Name),
+		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: withheld, LongestLease: promised,
 	})
 	if err != nil {
 		return err
 	}
-	m := &member{Group: g, stopProbe: func() {}, stopOutlasting: a.outlast(of, promised)}
+	m := &joinedGroup{Group: g, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(of, promised)}
 	if of.Probe != nil {
 		var probing context.Context
 		probing, m.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
@@ -147,8 +147,8 @@ func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error 
 	return nil
 }
 
-func (m *member) leave(ctx context.Context) {
-	m.stopOutlasting()
+func (m *joinedGroup) leave(ctx context.Context) {
+	m.stopLeaseTimer()
 	m.stopProbe()
 	m.Leave(ctx)
 }
@@ -156,10 +156,10 @@ func (m *member) leave(ctx context.Context) {
 // Reload goes over to another config, group by group. What can't be taken over
 // is in the error; everything else goes on as it was.
 func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
-	a.reloading.Lock()
-	defer a.reloading.Unlock()
+	a.applying.Lock()
+	defer a.applying.Unlock()
 	if a.closed {
-		return errEnding
+		return errClosed
 	}
 	if err := config.CheckReload(a.Config(), next); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 	for _, g := range next.Groups {
 		before, known := running[g.Name]
 		delete(running, g.Name)
-		adopted, err := a.adopt(ctx, next, before, g, known)
+		adopted, err := a.applyFromFile(ctx, next, before, g, known)
 		if err != nil {
 			failed = append(failed, err)
 		}
@@ -183,7 +183,7 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 		}
 	}
 	for name := range running {
-		a.drop(ctx, name)
+		a.leaveGroup(ctx, name)
 	}
 	a.mu.Lock()
 	a.config = &merged
@@ -194,43 +194,43 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 
 // adopt joins a group, or goes over to its new list. It returns the group as it
 // runs from now on.
-func (a *Agent) adopt(
+func (a *Agent) applyFromFile(
 	ctx context.Context, c *config.Config, before, next config.Group, known bool,
 ) (config.Group, error) {
 	if !known {
-		if err := a.choose(c.Position(next.Name, "version"), &next, nil); err != nil {
+		if err := a.chooseList(c.Position(next.Name, "version"), &next, nil); err != nil {
 			return next, err
 		}
-		a.parts.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
+		a.options.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
 		return next, a.join(ctx, next, false)
 	}
-	if err := a.choose(c.Position(next.Name, "version"), &next, &before.List); err != nil {
+	if err := a.chooseList(c.Position(next.Name, "version"), &next, &before.List); err != nil {
 		return before, err
 	}
 	a.connect(next) // The new members must be reachable before the first message to them.
-	if err := a.goOver(ctx, before, next); err != nil {
+	if err := a.adoptList(ctx, before, next); err != nil {
 		return before, err
 	}
 	return next, nil
 }
 
-// goOver goes over to a list that was chosen.
-func (a *Agent) goOver(ctx context.Context, before, next config.Group) error {
+// adoptList goes over to a list that was chosen.
+func (a *Agent) adoptList(ctx context.Context, before, next config.Group) error {
 	g, _ := a.Find(next.Name)
 	if err := g.Adopt(ctx, next.List, next.Provenance); err != nil {
 		return err
 	}
 	if next.List.Version != before.List.Version {
-		a.parts.Log.Info("adopted a member list", "group", next.Name, "version", next.List.Version)
+		a.options.Log.Info("adopted a member list", "group", next.Name, "version", next.List.Version)
 	}
 	return nil
 }
 
 // connect has the members of all groups as peers, and those of besides.
 func (a *Agent) connect(besides ...config.Group) {
-	a.peering.Lock()
-	defer a.peering.Unlock()
-	a.mesh.SetPeers(addresses(a.Config(), besides...))
+	a.connecting.Lock()
+	defer a.connecting.Unlock()
+	a.transport.SetPeers(addresses(a.Config(), besides...))
 }
 
 // Config is what runs now. It must not be changed.
@@ -286,7 +286,7 @@ func (a *Agent) SetProblems(problems ...string) {
 
 // Refresh has all groups look at what is wrong with the agent, and who is connected.
 func (a *Agent) Refresh() {
-	if a.parts.OnReport == nil {
+	if a.options.OnReport == nil {
 		return
 	}
 	for _, name := range a.Names() {
@@ -301,10 +301,10 @@ func (a *Agent) Problems() []string {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	problems := slices.Clone(a.problems)
-	if a.parts.Problems != nil {
-		problems = append(problems, a.parts.Problems()...)
+	if a.options.Problems != nil {
+		problems = append(problems, a.options.Problems()...)
 	}
-	problems = append(problems, a.mesh.Problems()...)
+	problems = append(problems, a.transport.Problems()...)
 	for _, name := range slices.Sorted(maps.Keys(a.groups)) {
 		problems = append(problems, a.groups[name].Problems()...)
 	}
@@ -341,8 +341,8 @@ func (a *Agent) PeerEnded(peer string, life uint32) {
 // Close leaves all groups, hands over what the agent holds if ctx leaves the
 // time, and says goodbye.
 func (a *Agent) Close(ctx context.Context) {
-	a.reloading.Lock()
-	defer a.reloading.Unlock()
+	a.applying.Lock()
+	defer a.applying.Unlock()
 	if a.closed {
 		return
 	}
@@ -354,7 +354,7 @@ func (a *Agent) Close(ctx context.Context) {
 	}
 	a.mu.RUnlock()
 	leaving.Wait()
-	a.mesh.Close()
+	a.transport.Close()
 }
 
 // Temporary reports whether a config that was refused may be taken over later

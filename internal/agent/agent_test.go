@@ -20,18 +20,18 @@ import (
 )
 
 // cast starts agents a, b, c... in this process.
-func cast(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*Agent {
+func startAgents(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*Agent {
 	t.Helper()
-	of, listeners := found(t, n, mode, algorithm)
+	of, listeners := newGroup(t, n, mode, algorithm)
 	agents := map[string]*Agent{}
 	for i, m := range of.List.Members {
-		agents[m.Name] = start(t, of, m.Name, uint32(i+1), t.TempDir(), listeners[m.Name])
+		agents[m.Name] = startAgent(t, of, m.Name, uint32(i+1), t.TempDir(), listeners[m.Name])
 	}
 	return agents
 }
 
 // found is a group of a, b, c... with what they listen on.
-func found(t *testing.T, n int, mode office.Mode, algorithm string) (config.Group, map[string]net.Listener) {
+func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.Group, map[string]net.Listener) {
 	t.Helper()
 	listeners := map[string]net.Listener{}
 	var members []config.Member
@@ -58,7 +58,7 @@ func found(t *testing.T, n int, mode office.Mode, algorithm string) (config.Grou
 }
 
 // start starts a life of an agent that keeps its lists in the folder dir.
-func start(t *testing.T, of config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
+func startAgent(t *testing.T, of config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
 	t.Helper()
 	store, err := state.Open(dir)
 	if err != nil {
@@ -78,12 +78,12 @@ func start(t *testing.T, of config.Group, self string, life uint32, dir string, 
 	return agent
 }
 
-func await(t *testing.T, agents map[string]*Agent, coordinator string) {
+func awaitCoordinator(t *testing.T, agents map[string]*Agent, coordinator string) {
 	t.Helper()
-	awaitIn(t, "ledger", agents, coordinator)
+	awaitCoordinatorIn(t, "ledger", agents, coordinator)
 }
 
-func awaitIn(t *testing.T, group string, agents map[string]*Agent, coordinator string) {
+func awaitCoordinatorIn(t *testing.T, group string, agents map[string]*Agent, coordinator string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -110,12 +110,12 @@ func TestAgentsElect(t *testing.T) {
 		for _, algorithm := range []string{"Bully", "StatusTable", "RingAllIDs", "RingChampion", "RingActiveList", "RingSkip"} {
 			t.Run(fmt.Sprint(mode, " ", algorithm), func(t *testing.T) {
 				t.Parallel()
-				agents := cast(t, 5, mode, algorithm)
-				await(t, agents, "e")
+				agents := startAgents(t, 5, mode, algorithm)
+				awaitCoordinator(t, agents, "e")
 				start := time.Now()
 				agents["e"].Close(t.Context())
 				delete(agents, "e")
-				await(t, agents, "d")
+				awaitCoordinator(t, agents, "d")
 				t.Log(time.Since(start))
 			})
 		}
@@ -124,8 +124,8 @@ func TestAgentsElect(t *testing.T) {
 
 // TestWhoIsWithheldStaysSo with other settings, also if nobody waits for them.
 func TestWhoIsWithheldStaysSo(t *testing.T) {
-	agents := cast(t, 3, office.Majority, "StatusTable")
-	await(t, agents, "c")
+	agents := startAgents(t, 3, office.Majority, "StatusTable")
+	awaitCoordinator(t, agents, "c")
 	a := agents["a"]
 	before, _ := a.Find("ledger")
 	if err := before.Exclude(t.Context()); err != nil {
@@ -149,8 +149,8 @@ func TestWhoIsWithheldStaysSo(t *testing.T) {
 
 // TestGroupsComeAndGoWithTheFile: the group that stays is none the wiser.
 func TestGroupsComeAndGoWithTheFile(t *testing.T) {
-	agents := cast(t, 3, office.Majority, "StatusTable")
-	await(t, agents, "c")
+	agents := startAgents(t, 3, office.Majority, "StatusTable")
+	awaitCoordinator(t, agents, "c")
 	ledger, _ := agents["c"].Find("ledger")
 	before := ledger.Leader()
 	reload := func(a *Agent, groups ...config.Group) {
@@ -166,7 +166,7 @@ func TestGroupsComeAndGoWithTheFile(t *testing.T) {
 		audit.Name = "audit"
 		reload(a, stays, audit)
 	}
-	awaitIn(t, "audit", agents, "c")
+	awaitCoordinatorIn(t, "audit", agents, "c")
 	for _, a := range agents {
 		reload(a, a.Config().Groups[0])
 		if _, still := a.Find("audit"); still {

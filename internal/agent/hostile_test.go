@@ -28,7 +28,7 @@ import (
 )
 
 // house is an agent with what is known of it.
-type house struct {
+type testAgent struct {
 	*Agent
 
 	t        *testing.T
@@ -38,9 +38,9 @@ type house struct {
 
 // settle starts the agents b to e of a group that a is a member of, too. Its
 // timing doesn't mind a machine that is busy.
-func settle(t *testing.T, wall func(name string) time.Time) map[string]*house {
+func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*testAgent {
 	t.Helper()
-	houses, listeners := map[string]*house{}, map[string]net.Listener{}
+	houses, listeners := map[string]*testAgent{}, map[string]net.Listener{}
 	members := []config.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
 	for i, name := range []string{"b", "c", "d", "e"} {
 		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
@@ -74,21 +74,21 @@ func settle(t *testing.T, wall func(name string) time.Time) map[string]*house {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { agent.Close(context.Background()) })
-		houses[m.Name] = &house{agent, t, m.Address, registry}
+		houses[m.Name] = &testAgent{agent, t, m.Address, registry}
 	}
 	return houses
 }
 
-func present(string) time.Time { return time.Now() }
+func wallClock(string) time.Time { return time.Now() }
 
 // awaits waits until an agent knows who leads.
-func (h *house) awaits(coordinator string) {
+func (h *testAgent) awaitCoordinator(coordinator string) {
 	h.t.Helper()
-	await(h.t, map[string]*Agent{h.Config().Self: h.Agent}, coordinator)
+	awaitCoordinator(h.t, map[string]*Agent{h.Config().Self: h.Agent}, coordinator)
 }
 
 // state is what the agent says of who leads, and how often that has changed.
-func (h *house) state() group.Change {
+func (h *testAgent) leaderChange() group.Change {
 	h.t.Helper()
 	g, _ := h.Find("ledger")
 	change, err := g.Watch("").Next(h.t.Context())
@@ -98,7 +98,7 @@ func (h *house) state() group.Change {
 	return change
 }
 
-func (h *house) counted(name string) int {
+func (h *testAgent) counter(name string) int {
 	h.t.Helper()
 	answer := httptest.NewRecorder()
 	h.registry.Handler(h.Agent).ServeHTTP(answer, nil)
@@ -114,30 +114,30 @@ func (h *house) counted(name string) int {
 }
 
 // rogue is a, a member that says whatever a test has it say.
-type rogue struct {
+type hostilePeer struct {
 	net.Conn
 
 	t      *testing.T
 	reader *bufio.Reader
 	life   uint32
 	// heard is the latest BEAT: it has the version and the digest of the list.
-	heard *wire.Message
+	lastBeat *wire.Message
 }
 
 // intrude connects a with an agent.
-func intrude(t *testing.T, to *house) *rogue {
+func connectHostile(t *testing.T, to *testAgent) *hostilePeer {
 	t.Helper()
 	raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", to.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { raw.Close() })
-	r := &rogue{Conn: raw, t: t, reader: bufio.NewReader(raw), life: 666}
+	r := &hostilePeer{Conn: raw, t: t, reader: bufio.NewReader(raw), life: 666}
 	r.write(wire.Frame{Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: "a", Life: r.life, Port: 1, Term: clock.New(time.Now()).CurrentTerm()}})
 	return r
 }
 
-func (r *rogue) write(frames ...wire.Frame) {
+func (r *hostilePeer) write(frames ...wire.Frame) {
 	r.t.Helper()
 	var b []byte
 	for _, f := range frames {
@@ -149,7 +149,7 @@ func (r *rogue) write(frames ...wire.Frame) {
 }
 
 // hears reads until a letter is as wanted.
-func (r *rogue) hears(wanted func(*wire.Message) bool) *wire.Message {
+func (r *hostilePeer) receive(wanted func(*wire.Message) bool) *wire.Message {
 	r.t.Helper()
 	for {
 		size, err := wire.ReadSize(r.reader, wire.MaxFrame)
@@ -173,11 +173,11 @@ func (r *rogue) hears(wanted func(*wire.Message) bool) *wire.Message {
 func isBeat(l *wire.Message) bool { return l.Kind == election.Beat }
 
 // letter is one that nothing is wrong with, but for what change does.
-func (r *rogue) letter(change func(*wire.Message)) wire.Frame {
+func (r *hostilePeer) message(change func(*wire.Message)) wire.Frame {
 	l := &wire.Message{
-		Group: "ledger", Kind: election.Beat, Term: r.heard.Term, Subject: "a", Version: r.heard.Version, Digest: r.heard.Digest,
-		ConfigDigest: r.heard.ConfigDigest,
-		Hold:         election.Hold{Life: r.life, Held: true, Version: r.heard.Version},
+		Group: "ledger", Kind: election.Beat, Term: r.lastBeat.Term, Subject: "a", Version: r.lastBeat.Version, Digest: r.lastBeat.Digest,
+		ConfigDigest: r.lastBeat.ConfigDigest,
+		Hold:         election.Hold{Life: r.life, Held: true, Version: r.lastBeat.Version},
 	}
 	change(l)
 	return wire.Frame{Message: l}
@@ -185,16 +185,16 @@ func (r *rogue) letter(change func(*wire.Message)) wire.Frame {
 
 // settles waits until all that was written has been read: it hails, and waits for
 // the answer.
-func (r *rogue) settles() {
+func (r *hostilePeer) awaitProcessed() {
 	r.t.Helper()
-	r.write(r.letter(func(l *wire.Message) { l.Kind, l.Subject, l.Hold.Held = election.Probe, "", false }))
-	r.hears(func(l *wire.Message) bool { return l.Kind == election.Probe && l.Hold.Held })
+	r.write(r.message(func(l *wire.Message) { l.Kind, l.Subject, l.Hold.Held = election.Probe, "", false }))
+	r.receive(func(l *wire.Message) bool { return l.Kind == election.Probe && l.Hold.Held })
 }
 
 func TestLettersThatMakeNoSenseChangeNothing(t *testing.T) {
-	houses := settle(t, present)
+	houses := startWithoutA(t, wallClock)
 	for _, h := range houses {
-		h.awaits("e")
+		h.awaitCoordinator("e")
 	}
 	refused, outdated := "conclave_messages_refused_total", "conclave_messages_outdated_total"
 	for what, c := range map[string]struct {
@@ -223,16 +223,16 @@ func TestLettersThatMakeNoSenseChangeNothing(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			for _, name := range []string{"b", "e"} {
 				h := houses[name]
-				heard := houses["e"].beat(t)
-				r := intrude(t, h)
-				r.heard = heard
-				before, counted := h.state(), h.counted(c.metric)
-				r.write(r.letter(c.change), r.letter(c.change)) // The second one is a replay.
-				r.settles()
-				if after := h.state(); after != before {
+				heard := houses["e"].receiveBeat(t)
+				r := connectHostile(t, h)
+				r.lastBeat = heard
+				before, counted := h.leaderChange(), h.counter(c.metric)
+				r.write(r.message(c.change), r.message(c.change)) // The second one is a replay.
+				r.awaitProcessed()
+				if after := h.leaderChange(); after != before {
 					t.Errorf("%s said %+v and now says %+v", name, before, after)
 				}
-				if n := h.counted(c.metric) - counted; n < 2 {
+				if n := h.counter(c.metric) - counted; n < 2 {
 					t.Errorf("%s has counted %d letters in %s", name, n, c.metric)
 				}
 			}
@@ -241,29 +241,29 @@ func TestLettersThatMakeNoSenseChangeNothing(t *testing.T) {
 }
 
 // beat is one of a coordinator's, as a hears it.
-func (h *house) beat(t *testing.T) *wire.Message {
+func (h *testAgent) receiveBeat(t *testing.T) *wire.Message {
 	t.Helper()
-	return intrude(t, h).hears(isBeat)
+	return connectHostile(t, h).receive(isBeat)
 }
 
 // TestAFloodOfLettersDisturbsNobody: neither who leads nor the next election.
 func TestAFloodOfLettersDisturbsNobody(t *testing.T) {
-	houses := settle(t, present)
+	houses := startWithoutA(t, wallClock)
 	for _, h := range houses {
-		h.awaits("e")
+		h.awaitCoordinator("e")
 	}
-	heard := houses["e"].beat(t)
-	before := houses["b"].state()
+	heard := houses["e"].receiveBeat(t)
+	before := houses["b"].leaderChange()
 	var flooding sync.WaitGroup
 	flooded := make(chan struct{}, len(houses))
 	for _, h := range houses {
-		r := intrude(t, h)
-		r.heard = heard
+		r := connectHostile(t, h)
+		r.lastBeat = heard
 		long := strings.Repeat("n", wire.MaxName)
-		batch := wire.Append(nil, r.letter(func(l *wire.Message) { l.List = slices.Repeat([]string{long}, wire.MaxMembers) }))
+		batch := wire.Append(nil, r.message(func(l *wire.Message) { l.List = slices.Repeat([]string{long}, wire.MaxMembers) }))
 		for range 100 {
-			batch = wire.Append(batch, r.letter(func(l *wire.Message) { l.Kind, l.Subject, l.Hold.Held = election.Probe, "", false }))
-			batch = wire.Append(batch, r.letter(func(l *wire.Message) { l.Kind, l.Term = election.Deny, l.Term-1 }))
+			batch = wire.Append(batch, r.message(func(l *wire.Message) { l.Kind, l.Subject, l.Hold.Held = election.Probe, "", false }))
+			batch = wire.Append(batch, r.message(func(l *wire.Message) { l.Kind, l.Term = election.Deny, l.Term-1 }))
 		}
 		flooding.Go(func() { _, _ = io.Copy(io.Discard, r.reader) }) // Until the connection ends.
 		flooding.Go(func() {
@@ -281,7 +281,7 @@ func TestAFloodOfLettersDisturbsNobody(t *testing.T) {
 	for range houses {
 		<-flooded
 	}
-	if after := houses["b"].state(); after != before {
+	if after := houses["b"].leaderChange(); after != before {
 		t.Errorf("b said %+v and now says %+v", before, after)
 	}
 	var memory runtime.MemStats
@@ -291,7 +291,7 @@ func TestAFloodOfLettersDisturbsNobody(t *testing.T) {
 	}
 	houses["e"].Close(t.Context())
 	for _, name := range []string{"b", "c", "d"} {
-		houses[name].awaits("d")
+		houses[name].awaitCoordinator("d")
 	}
 }
 
@@ -313,7 +313,7 @@ func TestAClockThatIsWrongHarmsNobodyElse(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			houses := settle(t, func(name string) time.Time {
+			houses := startWithoutA(t, func(name string) time.Time {
 				if name == c.who {
 					return time.Now().Add(c.by)
 				}
@@ -321,16 +321,16 @@ func TestAClockThatIsWrongHarmsNobodyElse(t *testing.T) {
 			})
 			for name, h := range houses {
 				if name != c.who || c.coordinator == c.who {
-					h.awaits(c.coordinator)
+					h.awaitCoordinator(c.coordinator)
 				}
 			}
 			if c.coordinator == c.who {
 				return
 			}
-			if l := houses[c.who].state().Leader; l.Leading {
+			if l := houses[c.who].leaderChange().Leader; l.Leading {
 				t.Errorf("%s says %+v", c.who, l)
 			}
-			if l := houses[c.coordinator].state().Leader; !l.Leading || election.Token(l.Token).Term() > houses[c.coordinator].reading() {
+			if l := houses[c.coordinator].leaderChange().Leader; !l.Leading || election.Token(l.Token).Term() > houses[c.coordinator].termCeiling() {
 				t.Errorf("%s says %+v", c.coordinator, l)
 			}
 		})
@@ -338,6 +338,6 @@ func TestAClockThatIsWrongHarmsNobodyElse(t *testing.T) {
 }
 
 // reading is that of the agent's term clock.
-func (h *house) reading() election.Term {
-	return h.parts.Clock.TermClock().Ceiling(h.parts.Clock.Now())
+func (h *testAgent) termCeiling() election.Term {
+	return h.options.Clock.TermClock().Ceiling(h.options.Clock.Now())
 }

@@ -25,7 +25,7 @@ func probe(ctx context.Context, p config.Probe, g *group.Group) {
 	defer ticker.Stop()
 	_ = g.ReportProbe(ctx, false) // Here as below: a group that was left needs to know nothing.
 	for failures := 0; ; {
-		switch err := ask(ctx, client, p.URL); {
+		switch err := probeOnce(ctx, client, p.URL); {
 		case err == nil:
 			failures = 0
 			_ = g.ReportProbe(ctx, true)
@@ -42,7 +42,7 @@ func probe(ctx context.Context, p config.Probe, g *group.Group) {
 	}
 }
 
-func ask(ctx context.Context, client *http.Client, url string) error {
+func probeOnce(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

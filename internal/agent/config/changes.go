@@ -14,32 +14,32 @@ import (
 // Groups come and go, lists follow each other, and members move to other
 // addresses. All else is agreed on by its members or bound when the agent starts.
 func CheckReload(running, next *Config) error {
-	p := &page{file: next.file}
+	p := &parser{file: next.file}
 	fixed := func(what *Config) []any {
 		return []any{what.Self, what.Domain, what.API, what.ExposeAPI, what.Listen, what.State, what.TLS}
 	}
 	was, is := fixed(running), fixed(next)
 	for i, key := range []string{"self", "domain", "api", "exposeAPI", "listen", "state", "tls"} {
 		if was[i] != is[i] {
-			p.complain(max(1, next.lines[""].at(key)), "%s can't change while the agent runs: restart the agent", key)
+			p.errorf(max(1, next.lines[""].at(key)), "%s can't change while the agent runs: restart the agent", key)
 		}
 	}
 	for i := range next.Groups {
 		g := &next.Groups[i]
 		at := slices.IndexFunc(running.Groups, func(old Group) bool { return old.Name == g.Name })
 		if at >= 0 {
-			p.groupChanges(&running.Groups[at], g, next.lines[g.Name])
+			p.checkGroupReload(&running.Groups[at], g, next.lines[g.Name])
 		}
 	}
-	return p.verdict()
+	return p.err()
 }
 
-func (p *page) groupChanges(running, next *Group, at lines) {
+func (p *parser) checkGroupReload(running, next *Group, at keyLines) {
 	for _, key := range next.ChangedSettings(*running) {
-		p.complain(at.at(key), "%s of group %s can't change while the agent runs: restart the agent", key, next.Name)
+		p.errorf(at.at(key), "%s of group %s can't change while the agent runs: restart the agent", key, next.Name)
 	}
 	if err := next.List.CheckFollows(running.List); err != nil {
-		p.complain(at.at("version"), "group %s: %s", next.Name, err)
+		p.errorf(at.at("version"), "group %s: %s", next.Name, err)
 	}
 }
 

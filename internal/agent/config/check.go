@@ -10,33 +10,33 @@ import (
 // CheckFiles looks at the files that the configuration names, and returns Errors
 // if an agent couldn't start with them.
 func (c *Config) CheckFiles() error {
-	p := &page{file: c.file}
+	p := &parser{file: c.file}
 	if c.TLS.Insecure {
 		return nil
 	}
 	line := max(1, c.lines[""].at("tls"))
 	for _, path := range []string{c.TLS.CertFile, c.TLS.KeyFile, c.TLS.CAFile} {
 		if _, err := os.Stat(path); err != nil {
-			p.complain(line, "tls: %s", err)
+			p.errorf(line, "tls: %s", err)
 		}
 	}
-	if err := p.verdict(); err != nil {
+	if err := p.err(); err != nil {
 		return err
 	}
 	files, err := identity.Open(c.IdentityPaths(), nil)
 	if err != nil {
-		p.complain(line, "tls: %s", err)
-		return p.verdict()
+		p.errorf(line, "tls: %s", err)
+		return p.err()
 	}
 	names := files.Names()
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		if name := (identity.Name{Domain: c.Domain, Group: g.Name, Member: c.Self}); !names.Has(name) {
-			p.complain(c.lines[g.Name].at("name"), "the certificate in %s is for %s: it must be for %s, too",
+			p.errorf(c.lines[g.Name].at("name"), "the certificate in %s is for %s: it must be for %s, too",
 				c.TLS.CertFile, shortList(names), name)
 		}
 	}
-	return p.verdict()
+	return p.err()
 }
 
 // IdentityPaths are the paths of the certificate files.

@@ -31,7 +31,7 @@ type Config struct {
 	// file and lines are where things stand: lines has "" for the file itself,
 	// and one entry for each group.
 	file  string
-	lines map[string]lines
+	lines map[string]keyLines
 }
 
 // TLS are the files of the agent's certificate, or the consent to do without.
@@ -83,8 +83,8 @@ type Timing struct {
 	Heartbeat, SuspicionTimeout, Stagger time.Duration
 	// ReplyTimeout is T, the time within which a peer answers. If it is Measured, that
 	// is what it takes in a network without delays.
-	ReplyTimeout    time.Duration
-	Measured bool
+	ReplyTimeout time.Duration
+	Measured     bool
 	// DrainTimeout is how long the application may take to stop.
 	DrainTimeout time.Duration
 }

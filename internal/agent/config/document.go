@@ -1,140 +1,64 @@
 package config
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
-	"os"
+	"math"
 	"regexp"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxFile is far above what an agent of any size needs.
-const MaxFile = 1 << 20
+// uid is what Kubernetes gives out, with some room. It is in the names of files.
+var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,62}$`)
 
-// Load reads the file of an agent. It looks at no other file: see CheckFiles.
-func Load(path string) (*Config, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+// ParseDocument understands a group that an operator has given out, a
+// control.Document, or returns Errors. source is where it comes from.
+//
+// What it doesn't know in it, it passes over: the operator may be newer (ADR 9).
+//
+// The agent itself needn't be a member. Addresses aren't compared: they are those
+// of pods, which come and go, and whoever answers at one shows who it is.
+func ParseDocument(source string, data []byte) (*Group, error) {
+	p := &parser{file: source, fromOperator: true}
+	c := &Config{file: source, lines: map[string]keyLines{}}
+	var from Provenance
+	if root := p.yamlDocument(data); root != nil {
+		p.mapping("the document", root,
+			field{key: "uid", read: p.text(&from.UID, CheckUID), required: true},
+			field{key: "generation", read: number(p, &from.Generation, 0, math.MaxInt64), required: true},
+			field{key: "revision", read: number(p, &from.Revision, 1, math.MaxInt64), required: true},
+			field{key: "group", required: true, read: func(_ string, n *yaml.Node) { p.readGroup(c, &addressBook{}, n) }},
+		)
 	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	}
-	return Parse(path, data)
-}
-
-// Parse understands data, which came from the file at path, or returns
-// Errors. Relative paths in it start at the folder of the file.
-func Parse(path string, data []byte) (*Config, error) {
-	p := &page{file: path}
-	c := &Config{file: path, lines: map[string]lines{}}
-	if root := p.document(data); root != nil {
-		p.agent(c, root)
-	}
-	if err := p.verdict(); err != nil {
+	if err := p.err(); err != nil {
 		return nil, err
 	}
-	return c, nil
+	g := &c.Groups[0]
+	g.Provenance = from
+	return g, nil
 }
 
-// document is the one document of the file, or nil if it is none that could be
-// read on.
-func (p *page) document(data []byte) *yaml.Node {
-	if len(data) > MaxFile {
-		p.complain(0, "the file is longer than %d bytes: this is no agent's configuration", MaxFile)
-		return nil
+// CheckUID says what is wrong with the UID of a group.
+func CheckUID(text string) error {
+	if !uidPattern.MatchString(text) {
+		return fmt.Errorf("must be a UID such as 6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b, not %q", truncate(text))
 	}
-	if at := unreadable(data); at >= 0 {
-		p.complain(1+bytes.Count(data[:at], []byte("\n")), "a character here is no text in UTF-8")
-		return nil
-	}
-	what, needs := "the file", "self, listen, tls and groups"
-	if p.given {
-		what, needs = "the document", "uid, generation, revision and group"
-	}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var first, second yaml.Node
-	switch err := decoder.Decode(&first); {
-	case errors.Is(err, io.EOF):
-		p.complain(1, "%s is empty: it needs %s", what, needs)
-		return nil
-	case err != nil:
-		p.malformed(err)
-		return nil
-	}
-	switch err := decoder.Decode(&second); {
-	case err == nil:
-		p.complain(second.Line, "a second document begins here: write one agent to a file")
-		return nil
-	case !errors.Is(err, io.EOF):
-		p.malformed(err)
-		return nil
-	}
-	root := first.Content[0]
-	p.plain(root)
-	if len(p.complaints) > 0 {
-		return nil
-	}
-	return root
+	return nil
 }
 
-// unreadable is where data isn't text, or -1. The parser would refuse it, too,
-// but wouldn't say where.
-func unreadable(data []byte) int {
-	for i := 0; i < len(data); {
-		r, width := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && width == 1 || unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' {
-			return i
-		}
-		i += width
+// NewProbe is the probe of an application that answers at a URL.
+func NewProbe(url string) (*Probe, error) {
+	if err := checkURL(url); err != nil {
+		return nil, err
 	}
-	return -1
+	return defaultProbe(url), nil
 }
 
-var (
-	yamlComplaint = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-	// fromParser are those complaints whose lines the library counts from 0.
-	fromParser = regexp.MustCompile(`^did not find expected ('-' indicator|key|',' or|node content|<)|^found (undefined|duplicate) `)
-)
-
-// malformed complains in our form about what isn't YAML at all.
-func (p *page) malformed(err error) {
-	text := strings.ReplaceAll(err.Error(), "\n", " ")
-	line := 1 // which the library doesn't mention
-	if found := yamlComplaint.FindStringSubmatch(text); found != nil {
-		text = found[2]
-		if n, err := strconv.Atoi(found[1]); err == nil {
-			line = n
-			if fromParser.MatchString(text) {
-				line++
-			}
-		}
+// EnvironmentErrors are complaints about what a pod tells its agent.
+func EnvironmentErrors(reasons ...string) error {
+	p := &parser{file: "environment"}
+	for _, reason := range reasons {
+		p.errorf(0, "%s", reason)
 	}
-	p.complain(line, "this is no YAML: %s", text)
-}
-
-// plain refuses what would let a value stand elsewhere than where it is used, or
-// be read otherwise than it looks.
-func (p *page) plain(n *yaml.Node) {
-	switch {
-	case n.Kind == yaml.AliasNode:
-		p.complain(n.Line, "the alias *%s is not understood here: write out what it stands for", shortened(n.Value))
-		return
-	case n.Anchor != "":
-		p.complain(n.Line, "the anchor &%s is not understood here: leave it out", shortened(n.Anchor))
-	case n.Style&yaml.TaggedStyle != 0:
-		p.complain(n.Line, "the tag %s is not understood here: leave it out", shortened(n.Tag))
-	}
-	for _, child := range n.Content {
-		p.plain(child)
-	}
+	return p.err()
 }

@@ -24,7 +24,7 @@ const (
 const defaultAlgorithm = "StatusTable"
 
 // group reads one entry of groups.
-func (p *page) group(c *Config, book *book, n *yaml.Node) {
+func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
 	g := Group{
 		Algorithm:  defaultAlgorithm,
 		Safety:     Safety{Mode: office.Majority, Lease: 500 * time.Millisecond},
@@ -32,71 +32,71 @@ func (p *page) group(c *Config, book *book, n *yaml.Node) {
 		Timing:     Timing{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second},
 		List:       List{Version: 1},
 	}
-	var timing, safety lines
-	var entries entries
+	var timing, safety keyLines
+	var entries memberLines
 	at := p.mapping("the group", n,
 		field{key: "name", read: p.text(&g.Name, CheckGroup), required: true},
-		field{key: "algorithm", read: choice(p, &g.Algorithm, catalog.Names(), catalog.Names())},
-		field{key: "safety", read: func(key string, n *yaml.Node) { safety = p.safety(&g.Safety, key, n) }},
-		field{key: "preemption", read: func(key string, n *yaml.Node) { p.preemption(&g.Preemption, key, n) }},
-		field{key: "timing", read: func(key string, n *yaml.Node) { timing = p.timing(&g.Timing, key, n) }},
-		field{key: "application", read: func(key string, n *yaml.Node) { p.application(&g, key, n) }},
+		field{key: "algorithm", read: enum(p, &g.Algorithm, catalog.Names(), catalog.Names())},
+		field{key: "safety", read: func(key string, n *yaml.Node) { safety = p.readSafety(&g.Safety, key, n) }},
+		field{key: "preemption", read: func(key string, n *yaml.Node) { p.readPreemption(&g.Preemption, key, n) }},
+		field{key: "timing", read: func(key string, n *yaml.Node) { timing = p.readTiming(&g.Timing, key, n) }},
+		field{key: "application", read: func(key string, n *yaml.Node) { p.readApplication(&g, key, n) }},
 		field{key: "version", read: func(key string, n *yaml.Node) {
 			g.List.Version = 0 // unless it can be read
 			number(p, &g.List.Version, 1, maxVersion)(key, n)
 		}},
 		field{key: "members", read: p.members(&g.List.Members, &entries.members), required: true},
-		field{key: "previous", read: func(key string, n *yaml.Node) { p.previous(&g.List, &entries, key, n) }},
+		field{key: "previous", read: func(key string, n *yaml.Node) { p.readPrevious(&g.List, &entries, key, n) }},
 		field{key: "departed", read: p.departed(&g.List.Departed, &entries.departed)},
 		field{key: "floor", read: number(p, &g.List.Floor, 0, maxFloor)},
 	)
-	p.fitTiming(&g, at, timing, safety)
+	p.completeTiming(&g, at, timing, safety)
 	if n.Kind != yaml.MappingNode {
 		return
 	}
 	p.checkLists(&g, at, &entries)
-	book.enter(&g, at, &entries)
+	book.add(&g, at, &entries)
 	if first, ok := c.lines[g.Name]; ok && g.Name != "" {
-		p.complain(at.at("name"), "a group %s is in line %d already: give each a name of its own", g.Name, first.at("name"))
+		p.errorf(at.at("name"), "a group %s is in line %d already: give each a name of its own", g.Name, first.at("name"))
 		return
 	}
 	c.lines[g.Name] = at
 	c.Groups = append(c.Groups, g)
 }
 
-func (p *page) safety(s *Safety, key string, n *yaml.Node) lines {
+func (p *parser) readSafety(s *Safety, key string, n *yaml.Node) keyLines {
 	modes := []office.Mode{office.Available, office.Majority, office.Strict}
 	var names []string
 	for _, mode := range modes {
 		names = append(names, mode.String())
 	}
 	return p.mapping(key, n,
-		field{key: "mode", read: choice(p, &s.Mode, names, modes)},
-		field{key: "leaseMillis", read: p.span(&s.Lease, time.Millisecond, 1, maxWaitMillis)},
+		field{key: "mode", read: enum(p, &s.Mode, names, modes)},
+		field{key: "leaseMillis", read: p.duration(&s.Lease, time.Millisecond, 1, maxWaitMillis)},
 	)
 }
 
-func (p *page) preemption(pre *Preemption, key string, n *yaml.Node) {
+func (p *parser) readPreemption(pre *Preemption, key string, n *yaml.Node) {
 	p.mapping(key, n,
-		field{key: "policy", read: choice(p, &pre.Policy, []string{"Always", "WhenStable", "Never"},
+		field{key: "policy", read: enum(p, &pre.Policy, []string{"Always", "WhenStable", "Never"},
 			[]office.Policy{office.Always, office.WhenStable, office.NeverPreempt})},
-		field{key: "stableSeconds", read: p.span(&pre.Stable, time.Second, 0, maxStableSeconds)},
+		field{key: "stableSeconds", read: p.duration(&pre.Stable, time.Second, 0, maxStableSeconds)},
 	)
 }
 
-func (p *page) timing(t *Timing, key string, n *yaml.Node) lines {
+func (p *parser) readTiming(t *Timing, key string, n *yaml.Node) keyLines {
 	return p.mapping(key, n,
-		field{key: "heartbeatMillis", read: p.span(&t.Heartbeat, time.Millisecond, 1, maxHeartbeatMillis)},
-		field{key: "patienceMillis", read: p.span(&t.SuspicionTimeout, time.Millisecond, 1, maxWaitMillis)},
-		field{key: "staggerMillis", read: p.span(&t.Stagger, time.Millisecond, 0, maxHeartbeatMillis)},
-		field{key: "replyMillis", read: p.span(&t.ReplyTimeout, time.Millisecond, 1, maxHeartbeatMillis)},
-		field{key: "drainMillis", read: p.span(&t.DrainTimeout, time.Millisecond, 0, maxDrainMillis)},
+		field{key: "heartbeatMillis", read: p.duration(&t.Heartbeat, time.Millisecond, 1, maxHeartbeatMillis)},
+		field{key: "patienceMillis", read: p.duration(&t.SuspicionTimeout, time.Millisecond, 1, maxWaitMillis)},
+		field{key: "staggerMillis", read: p.duration(&t.Stagger, time.Millisecond, 0, maxHeartbeatMillis)},
+		field{key: "replyMillis", read: p.duration(&t.ReplyTimeout, time.Millisecond, 1, maxHeartbeatMillis)},
+		field{key: "drainMillis", read: p.duration(&t.DrainTimeout, time.Millisecond, 0, maxDrainMillis)},
 	)
 }
 
-// fitTiming derives what isn't given from the heartbeat, and checks that the
+// completeTiming derives what isn't given from the heartbeat, and checks that the
 // waits go together. The rules are those of office.Config, in the file's terms.
-func (p *page) fitTiming(g *Group, at, timing, safety lines) {
+func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 	t := &g.Timing
 	beat := t.Heartbeat
 	if !timing.has("patienceMillis") {
@@ -111,10 +111,10 @@ func (p *page) fitTiming(g *Group, at, timing, safety lines) {
 	}
 	// A value that could not be read is 0, and has been complained about.
 	if t.SuspicionTimeout > 0 && t.SuspicionTimeout <= beat {
-		p.complain(timing.at("patienceMillis"), "patienceMillis (%d) must be more than heartbeatMillis (%d): %d is usual",
+		p.errorf(timing.at("patienceMillis"), "patienceMillis (%d) must be more than heartbeatMillis (%d): %d is usual",
 			t.SuspicionTimeout.Milliseconds(), beat.Milliseconds(), 4*beat.Milliseconds())
 	} else if t.ReplyTimeout > 0 && t.SuspicionTimeout > 0 && t.ReplyTimeout >= t.SuspicionTimeout {
-		p.complain(timing.at("replyMillis"), "replyMillis (%d) must be less than patienceMillis (%d)",
+		p.errorf(timing.at("replyMillis"), "replyMillis (%d) must be less than patienceMillis (%d)",
 			t.ReplyTimeout.Milliseconds(), t.SuspicionTimeout.Milliseconds())
 	}
 	if g.Safety.Mode != office.Available && g.Safety.Lease <= 2*beat {
@@ -125,27 +125,27 @@ func (p *page) fitTiming(g *Group, at, timing, safety lines) {
 		case timing.has("heartbeatMillis"):
 			line = timing.at("heartbeatMillis")
 		}
-		p.complain(line, "leaseMillis (%d) must be more than two heartbeats (%d): %d is usual",
+		p.errorf(line, "leaseMillis (%d) must be more than two heartbeats (%d): %d is usual",
 			g.Safety.Lease.Milliseconds(), 2*beat.Milliseconds(), 5*beat.Milliseconds())
 	}
 }
 
-func (p *page) application(g *Group, key string, n *yaml.Node) {
+func (p *parser) readApplication(g *Group, key string, n *yaml.Node) {
 	p.mapping(key, n,
-		field{key: "session", read: choice(p, &g.Session, []string{"Optional", "Required"}, []bool{false, true})},
+		field{key: "session", read: enum(p, &g.Session, []string{"Optional", "Required"}, []bool{false, true})},
 		field{key: "probe", read: func(key string, n *yaml.Node) {
-			g.Probe = newProbe("")
+			g.Probe = defaultProbe("")
 			p.mapping(key, n,
 				field{key: "url", read: p.text(&g.Probe.URL, checkURL), required: true},
-				field{key: "periodMillis", read: p.span(&g.Probe.Period, time.Millisecond, 10, maxDrainMillis)},
-				field{key: "timeoutMillis", read: p.span(&g.Probe.Timeout, time.Millisecond, 1, maxHeartbeatMillis)},
+				field{key: "periodMillis", read: p.duration(&g.Probe.Period, time.Millisecond, 10, maxDrainMillis)},
+				field{key: "timeoutMillis", read: p.duration(&g.Probe.Timeout, time.Millisecond, 1, maxHeartbeatMillis)},
 				field{key: "failures", read: number(p, &g.Probe.Failures, 1, maxFailures)},
 			)
 		}},
 	)
 }
 
-func newProbe(url string) *Probe {
+func defaultProbe(url string) *Probe {
 	return &Probe{URL: url, Period: time.Second, Timeout: time.Second, Failures: 3}
 }
 
@@ -157,8 +157,8 @@ func checkURL(text string) error {
 		return errors.New("must be a URL such as http://127.0.0.1:8080/healthz")
 	}
 	host := endpoint{host: u.Hostname()}
-	if u.Scheme != "http" || !host.local() || u.User != nil || u.Fragment != "" {
-		return fmt.Errorf("must be http on a loopback address, such as http://127.0.0.1:8080/healthz, not %q", shortened(text))
+	if u.Scheme != "http" || !host.loopback() || u.User != nil || u.Fragment != "" {
+		return fmt.Errorf("must be http on a loopback address, such as http://127.0.0.1:8080/healthz, not %q", truncate(text))
 	}
 	if u.Port() != "" {
 		return checkAddress(u.Host)

@@ -15,44 +15,44 @@ const (
 	maxVersion = math.MaxUint32
 	maxFloor   = uint64(election.MaxTerm)
 	// unread is the priority of a member whose own has been complained about.
-	unread = election.MaxPriority + 1
+	invalidPriority = election.MaxPriority + 1
 )
 
 // entries say where the members of a group's lists stand.
-type entries struct {
-	members, previous []lines
-	before            lines
+type memberLines struct {
+	members, previous []keyLines
+	previousKeys      keyLines
 	departed          []int
 }
 
-func (p *page) members(to *[]Member, at *[]lines) reading {
+func (p *parser) members(to *[]Member, at *[]keyLines) valueReader {
 	entries := p.list(maxMembers, func(_ string, n *yaml.Node) {
-		m := Member{Priority: unread}
+		m := Member{Priority: invalidPriority}
 		found := p.mapping("the member", n,
 			field{key: "name", read: p.text(&m.Name, CheckMember), required: true},
 			field{key: "priority", read: number(p, &m.Priority, 0, uint64(election.MaxPriority)), required: true},
-			field{key: "address", read: p.text(&m.Address, checkPeer), required: !p.given},
+			field{key: "address", read: p.text(&m.Address, checkPeerAddress), required: !p.fromOperator},
 		)
 		*to = append(*to, m)
 		*at = append(*at, found)
 	})
 	return func(key string, n *yaml.Node) {
 		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-			p.complain(n.Line, "%s must be a list of one member at least", key)
+			p.errorf(n.Line, "%s must be a list of one member at least", key)
 		}
 		entries(key, n)
 	}
 }
 
-func (p *page) previous(list *List, at *entries, key string, n *yaml.Node) {
+func (p *parser) readPrevious(list *List, at *memberLines, key string, n *yaml.Node) {
 	list.Previous = &List{}
-	at.before = p.mapping(key, n,
+	at.previousKeys = p.mapping(key, n,
 		field{key: "version", read: number(p, &list.Previous.Version, 1, maxVersion), required: true},
 		field{key: "members", read: p.members(&list.Previous.Members, &at.previous), required: true},
 	)
 }
 
-func (p *page) departed(to *[]string, at *[]int) reading {
+func (p *parser) departed(to *[]string, at *[]int) valueReader {
 	return p.list(maxMembers, func(key string, n *yaml.Node) {
 		var name string
 		p.text(&name, CheckMember)(key, n)
@@ -62,14 +62,14 @@ func (p *page) departed(to *[]string, at *[]int) reading {
 }
 
 // checkLists checks what no entry says alone.
-func (p *page) checkLists(g *Group, at lines, of *entries) {
+func (p *parser) checkLists(g *Group, at keyLines, of *memberLines) {
 	list := &g.List
 	p.checkMembers(list.Members, at.at("members"), of.members)
 	previous := list.Previous
 	if list.Version == 1 {
 		for _, key := range []string{"previous", "departed", "floor"} {
 			if at.has(key) {
-				p.complain(at.at(key), "%s has no meaning in version 1, which is the first: leave it out, or give the list its version", key)
+				p.errorf(at.at(key), "%s has no meaning in version 1, which is the first: leave it out, or give the list its version", key)
 			}
 		}
 		return
@@ -78,25 +78,25 @@ func (p *page) checkLists(g *Group, at lines, of *entries) {
 		p.checkDeparted(list.Departed, nil, of.departed)
 		return
 	}
-	p.checkMembers(previous.Members, of.before.at("members"), of.previous)
+	p.checkMembers(previous.Members, of.previousKeys.at("members"), of.previous)
 	p.checkDeparted(list.Departed, previous, of.departed)
 	if previous.Version > 0 && list.Version > 0 && previous.Version != list.Version-1 {
-		p.complain(of.before.at("version"), "previous must be the list before this one, version %d, not %d",
+		p.errorf(of.previousKeys.at("version"), "previous must be the list before this one, version %d, not %d",
 			list.Version-1, previous.Version)
 	}
 }
 
-func (p *page) checkMembers(list []Member, line int, at []lines) {
+func (p *parser) checkMembers(list []Member, line int, at []keyLines) {
 	names, ranks := map[string]int{}, map[election.Priority]int{}
 	var highest election.Priority
 	for i, m := range list {
 		if first, ok := names[m.Name]; ok && m.Name != "" {
-			p.complain(at[i].at("name"), "the member %s is in line %d already", m.Name, first)
+			p.errorf(at[i].at("name"), "the member %s is in line %d already", m.Name, first)
 		} else {
 			names[m.Name] = at[i].at("name")
 		}
-		if first, ok := ranks[m.Priority]; ok && m.Priority > 0 && m.Priority != unread {
-			p.complain(at[i].at("priority"), "priority %d is taken in line %d already: each needs one of its own, or 0 to never stand",
+		if first, ok := ranks[m.Priority]; ok && m.Priority > 0 && m.Priority != invalidPriority {
+			p.errorf(at[i].at("priority"), "priority %d is taken in line %d already: each needs one of its own, or 0 to never stand",
 				m.Priority, first)
 		} else {
 			ranks[m.Priority] = at[i].at("priority")
@@ -104,11 +104,11 @@ func (p *page) checkMembers(list []Member, line int, at []lines) {
 		highest = max(highest, m.Priority)
 	}
 	if len(list) > 0 && highest == 0 {
-		p.complain(line, "every member has priority 0: one at least must be above, to be elected")
+		p.errorf(line, "every member has priority 0: one at least must be above, to be elected")
 	}
 }
 
-func (p *page) checkDeparted(departed []string, previous *List, at []int) {
+func (p *parser) checkDeparted(departed []string, previous *List, at []int) {
 	seen := map[string]int{}
 	for i, name := range departed {
 		first, twice := seen[name]
@@ -116,9 +116,9 @@ func (p *page) checkDeparted(departed []string, previous *List, at []int) {
 		switch {
 		case name == "": // complained about already
 		case twice:
-			p.complain(at[i], "%s has departed in line %d already", name, first)
+			p.errorf(at[i], "%s has departed in line %d already", name, first)
 		case previous != nil && !previous.Has(name):
-			p.complain(at[i], "%s can't have departed: it isn't a member of previous", name)
+			p.errorf(at[i], "%s can't have departed: it isn't a member of previous", name)
 		}
 	}
 }

@@ -12,7 +12,7 @@ func (c *Config) Warnings() []string {
 	warn := func(group, key, format string, args ...any) {
 		warnings = append(warnings, c.Position(group, key)+": "+fmt.Sprintf(format, args...))
 	}
-	if api, err := splitAddress(c.API); err == nil && c.ExposeAPI && !api.local() {
+	if api, err := parseEndpoint(c.API); err == nil && c.ExposeAPI && !api.loopback() {
 		warn("", "api", "everybody who reaches %s may have the coordinator step down", c.API)
 	}
 	for i := range c.Groups {

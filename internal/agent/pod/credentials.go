@@ -20,27 +20,27 @@ import (
 // are in the state folder, where package identity looks at them: certificate and
 // key in one file, so that they always go together.
 type credentials struct {
-	folder string
+	dir string
 	// given are authorities that the pod names, for the identity service alone.
-	given []byte
+	configuredCAs []byte
 
 	mu sync.Mutex
 	// answered are the authorities of the last enrolment, mounted those beside the
 	// documents: when authorities change, these come first.
-	answered, mounted []byte
+	enrolledCAs, mountedCAs []byte
 }
 
 // openCredentials knows the authorities that are kept.
 func openCredentials(s *Settings) (*credentials, error) {
-	c := &credentials{folder: s.StateDir, given: s.CABundle}
+	c := &credentials{dir: s.StateDir, configuredCAs: s.CABundle}
 	var err error
-	if c.answered, err = os.ReadFile(c.path("authorities.pem")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if c.enrolledCAs, err = os.ReadFile(c.path("authorities.pem")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the authorities that are kept: %w", err)
 	}
 	return c, nil
 }
 
-func (c *credentials) path(name string) string { return filepath.Join(c.folder, name) }
+func (c *credentials) path(name string) string { return filepath.Join(c.dir, name) }
 
 // paths are for package identity.
 func (c *credentials) paths() identity.Paths {
@@ -48,7 +48,7 @@ func (c *credentials) paths() identity.Paths {
 }
 
 // since is when the certificate was received.
-func (c *credentials) since() time.Time {
+func (c *credentials) receivedAt() time.Time {
 	info, err := os.Stat(c.path("identity.pem"))
 	if err != nil {
 		return time.Now()
@@ -58,14 +58,14 @@ func (c *credentials) since() time.Time {
 
 // keep replaces certificate, key and authorities. Whoever looks in between sees the
 // former certificate with the new authorities.
-func (c *credentials) keep(pair identity.Pair, authorities []byte) error {
+func (c *credentials) store(pair identity.Pair, authorities []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := state.ReplaceFile(c.path("authorities.pem"), authorities); err != nil {
 		return fmt.Errorf("keep the authorities: %w", err)
 	}
-	c.answered = authorities
-	if err := c.trust(); err != nil {
+	c.enrolledCAs = authorities
+	if err := c.writeTrustBundle(); err != nil {
 		return err
 	}
 	if err := state.ReplaceFile(c.path("identity.pem"), append(bytes.Clone(pair.Cert), pair.Key...)); err != nil {
@@ -75,19 +75,19 @@ func (c *credentials) keep(pair identity.Pair, authorities []byte) error {
 }
 
 // mount takes note of the authorities that are mounted.
-func (c *credentials) mount(authorities []byte) error {
+func (c *credentials) setMountedCAs(authorities []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if bytes.Equal(authorities, c.mounted) {
+	if bytes.Equal(authorities, c.mountedCAs) {
 		return nil
 	}
-	c.mounted = authorities
-	return c.trust()
+	c.mountedCAs = authorities
+	return c.writeTrustBundle()
 }
 
 // trust writes whom peers and the operator are trusted by, if that is new.
-func (c *credentials) trust() error {
-	text := union(c.answered, c.mounted)
+func (c *credentials) writeTrustBundle() error {
+	text := mergeCAs(c.enrolledCAs, c.mountedCAs)
 	before, err := os.ReadFile(c.path("trusted.pem"))
 	if err == nil && bytes.Equal(before, text) {
 		return nil
@@ -98,13 +98,13 @@ func (c *credentials) trust() error {
 	return nil
 }
 
-// forIdentity are the authorities by which the identity service is trusted, nil if
+// identityServiceCAs are the authorities by which the identity service is trusted, nil if
 // there are none.
-func (c *credentials) forIdentity() *x509.CertPool {
+func (c *credentials) identityServiceCAs() *x509.CertPool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(union(c.given, c.answered, c.mounted)) {
+	if !pool.AppendCertsFromPEM(mergeCAs(c.configuredCAs, c.enrolledCAs, c.mountedCAs)) {
 		return nil
 	}
 	return pool
@@ -112,7 +112,7 @@ func (c *credentials) forIdentity() *x509.CertPool {
 
 // union are all authorities in the texts, each once. A text that isn't in order has
 // none.
-func union(texts ...[]byte) []byte {
+func mergeCAs(texts ...[]byte) []byte {
 	var all []byte
 	seen := map[string]bool{}
 	for _, text := range texts {

@@ -19,60 +19,60 @@ import (
 // replaces all at once by a link in their folder. They may be a minute behind what
 // the operator says.
 type mounts struct {
-	folder      string
-	groups      []string
-	registrar   *registrar
-	credentials *credentials
+	dir          string
+	groups       []string
+	groupManager *groupManager
+	credentials  *credentials
 	// news is called when something may have changed, the token for one.
-	news func()
-	log  *slog.Logger
+	onChange func()
+	log      *slog.Logger
 
-	seen map[string][sha256.Size]byte
+	checksums map[string][sha256.Size]byte
 }
 
 // watch looks whenever something has changed, until ctx ends. Only then is there
 // news: who was refused a certificate mustn't ask all the time.
 func (m *mounts) watch(ctx context.Context) {
-	filewatch.Watch(ctx, m.folder, m.log, func(happened bool) bool {
-		m.look()
+	filewatch.Watch(ctx, m.dir, m.log, func(happened bool) bool {
+		m.reload()
 		if happened {
-			m.news()
+			m.onChange()
 		}
 		return true
 	})
 }
 
 // look takes note of what is there now. What is missing changes nothing.
-func (m *mounts) look() {
+func (m *mounts) reload() {
 	var authorities []byte
 	for _, group := range m.groups {
-		if text := m.read(filepath.Join(m.folder, group, control.CABundleKey)); text != nil {
+		if text := m.read(filepath.Join(m.dir, group, control.CABundleKey)); text != nil {
 			authorities = append(authorities, text...)
 		}
-		path := filepath.Join(m.folder, group, control.DocumentKey)
+		path := filepath.Join(m.dir, group, control.DocumentKey)
 		text := m.read(path)
-		if text == nil || !m.fresh(path, text) {
+		if text == nil || !m.changed(path, text) {
 			continue
 		}
-		_, err := m.registrar.offer(path, group, text)
+		_, err := m.groupManager.acceptDocument(path, group, text)
 		if err != nil && !errors.Is(err, api.ErrOutdated) { // The operator may be faster than a mount.
-			m.registrar.note(path, group, err)
+			m.groupManager.addProblem(path, group, err)
 		}
 	}
 	if len(authorities) == 0 {
 		return
 	}
-	if err := m.credentials.mount(authorities); err != nil {
+	if err := m.credentials.setMountedCAs(authorities); err != nil {
 		m.log.Error("doesn't trust the authorities that are mounted", "error", err)
 	}
 }
 
-func (m *mounts) fresh(path string, text []byte) bool {
+func (m *mounts) changed(path string, text []byte) bool {
 	sum := sha256.Sum256(text)
-	if m.seen[path] == sum {
+	if m.checksums[path] == sum {
 		return false
 	}
-	m.seen[path] = sum
+	m.checksums[path] = sum
 	return true
 }
 

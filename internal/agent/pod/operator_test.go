@@ -16,7 +16,7 @@ import (
 
 // TestNonsenseIsRefusedInOneLine, and changes nothing.
 func TestNonsenseIsRefusedInOneLine(t *testing.T) {
-	c, streams := crew(t, "a")
+	c, streams := startCluster(t, "a")
 	a := c.pods["a"]
 	group := control.GroupPath("ledger")
 	other := c.document(9, "a")
@@ -35,9 +35,9 @@ func TestNonsenseIsRefusedInOneLine(t *testing.T) {
 		{http.MethodPut, group, "\x00", 422, "no text in UTF-8"},
 		{http.MethodPut, group, `{"group":{}}`, 422, "the document lacks uid"},
 		{http.MethodPut, group, strings.Repeat("x", 1<<20+1), 413, "a document can have 1048576 bytes at most"},
-		{http.MethodPut, group, string(text(t, other)), 422, "it is of group audit, and not of ledger"},
-		{http.MethodPut, group, string(text(t, unfit)), 422, "version jumps from 1 to 3: write version 2, or the list of version 2 as previous"},
-		{http.MethodPut, control.GroupPath("nowhere"), string(text(t, unknown)), 404, "this pod is in no such group: it names [audit ledger], and not nowhere"},
+		{http.MethodPut, group, string(documentYAML(t, other)), 422, "it is of group audit, and not of ledger"},
+		{http.MethodPut, group, string(documentYAML(t, unfit)), 422, "version jumps from 1 to 3: write version 2, or the list of version 2 as previous"},
+		{http.MethodPut, control.GroupPath("nowhere"), string(documentYAML(t, unknown)), 404, "this pod is in no such group: it names [audit ledger], and not nowhere"},
 		{http.MethodDelete, group, "", 400, "say which group of this name is to be left"},
 		{http.MethodDelete, control.GroupPath("nowhere") + "?uid=1", "", 404, "this pod is in no such group"},
 		{http.MethodPut, group + control.EligibilityPath, "", 400, `say whether it may lead, as in {\"eligible\":false}`},
@@ -48,7 +48,7 @@ func TestNonsenseIsRefusedInOneLine(t *testing.T) {
 		{http.MethodPost, control.ReportsPath, "", 405, "only GET, HEAD"},
 		{http.MethodGet, "/v1/nothing", "", 404, "there is nothing at"},
 	} {
-		status, body := a.call(a.operator, ask.method, ask.path, ask.body)
+		status, body := a.callOperatorAPI(a.operator, ask.method, ask.path, ask.body)
 		var refusal control.ErrorResponse
 		err := json.Unmarshal([]byte(body), &refusal)
 		if status != ask.status || !strings.Contains(body, ask.says) || err != nil || strings.Contains(body, "\n") {
@@ -64,9 +64,9 @@ func TestNonsenseIsRefusedInOneLine(t *testing.T) {
 // TestWithholding hands over first, lasts until further notice, and isn't done where
 // nobody else could lead.
 func TestWithholding(t *testing.T) {
-	c, streams := crew(t, "a", "b", "c")
+	c, streams := startCluster(t, "a", "b", "c")
 	tell := func(name string, may bool) int {
-		status, _ := c.pods[name].call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, may))
+		status, _ := c.pods[name].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, may))
 		return status
 	}
 	standing := func(name string, may bool, wanted int) {
@@ -95,19 +95,19 @@ func TestWithholding(t *testing.T) {
 		return slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "a" && row.Status == "Crashed" })
 	})
 	standing("b", false, http.StatusConflict)
-	if r := report(t, c.pods["b"].watch().next()); r.Coordinator != "b" || !r.Eligible || r.Excluded {
+	if r := decodeReport(t, c.pods["b"].watch().next()); r.Coordinator != "b" || !r.Eligible || r.Excluded {
 		t.Errorf("b reports %+v", r)
 	}
 	standing("c", true, http.StatusNoContent)
 	for _, name := range []string{"b", "c"} {
-		streams[name].await("c leads", leads("c"))
+		streams[name].await("c leads", hasCoordinator("c"))
 	}
 }
 
 // TestWithholdingEndsWithTheOperator: it lasts while one of them listens, and not for
 // good.
 func TestWithholdingEndsWithTheOperator(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	for _, name := range []string{"a", "b"} {
 		c.add(name)
 	}
@@ -118,12 +118,12 @@ func TestWithholdingEndsWithTheOperator(t *testing.T) {
 	}
 	b := c.pods["b"]
 	first, second, onlooker := b.watch(), b.watch(), c.pods["a"].watch()
-	onlooker.await("b leads", leads("b"))
+	onlooker.await("b leads", hasCoordinator("b"))
 	eventually(t, "b is withheld", func() bool {
-		status, _ := b.call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
+		status, _ := b.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
-	onlooker.await("a leads", leads("a"))
+	onlooker.await("a leads", hasCoordinator("a"))
 	second.await("b is withheld", func(r control.Report) bool { return r.Excluded })
 	first.close()
 	next := c.document(2, "a", "b") // They join again, which takes a lease: b wouldn't have waited for so long.
@@ -136,26 +136,26 @@ func TestWithholdingEndsWithTheOperator(t *testing.T) {
 		return r.Revision == 2 && r.Coordinator == "a"
 	})
 	second.close()
-	onlooker.await("b leads again", leads("b"))
+	onlooker.await("b leads again", hasCoordinator("b"))
 	b.watch().await("b says that it stands", func(r control.Report) bool { return !r.Excluded && r.Eligible && r.Coordinator == "b" })
 }
 
 // TestSteppingDown by the operator's word.
 func TestSteppingDown(t *testing.T) {
-	c, streams := crew(t, "a", "b", "c")
+	c, streams := startCluster(t, "a", "b", "c")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Preemption.Policy = "Never"
 	pushed := c.pushAll(next)
 	defer pushed()
 	for _, stream := range streams {
-		stream.await("it goes by revision 2", adopted(2))
+		stream.await("it goes by revision 2", hasRevision(2))
 	}
 	// Whoever leads now: while they joined again, one after the other, that has changed.
 	var leader string
 	var successor struct{ Coordinator string }
 	eventually(t, "somebody steps down", func() bool {
 		for name, pod := range c.pods {
-			status, answer := pod.call(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDownPath, "{}")
+			status, answer := pod.callOperatorAPI(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDownPath, "{}")
 			if status == http.StatusOK {
 				leader = name
 				return json.Unmarshal([]byte(answer), &successor) == nil
@@ -166,24 +166,24 @@ func TestSteppingDown(t *testing.T) {
 	if successor.Coordinator == "" || successor.Coordinator == leader {
 		t.Errorf("after %s, %q leads", leader, successor.Coordinator)
 	}
-	streams["a"].await("another one leads", leads(successor.Coordinator))
+	streams["a"].await("another one leads", hasCoordinator(successor.Coordinator))
 }
 
 // TestEightReadAtMost, and room is made when one leaves.
 func TestEightReadAtMost(t *testing.T) {
-	c, streams := crew(t, "a")
+	c, streams := startCluster(t, "a")
 	a := c.pods["a"]
 	for range 7 {
 		a.watch()
 	}
-	if status, body := a.call(c.operator, http.MethodGet, control.ReportsPath, ""); status != http.StatusServiceUnavailable ||
+	if status, body := a.callOperatorAPI(c.operator, http.MethodGet, control.ReportsPath, ""); status != http.StatusServiceUnavailable ||
 		!strings.Contains(body, "there are 8 such streams already") {
 		t.Errorf("a ninth is answered with %d %s", status, body)
 	}
 	streams["a"].close()
 	eventually(t, "there is room", func() bool {
-		client := a.operate(c.operator)
-		response, err := client.Get(a.at(control.ReportsPath))
+		client := a.httpClient(c.operator)
+		response, err := client.Get(a.operatorURL(control.ReportsPath))
 		if err != nil {
 			return false
 		}
@@ -195,7 +195,7 @@ func TestEightReadAtMost(t *testing.T) {
 // TestAStormOfChangesIsToldToItsEnd: whatever happens in between, the last report is
 // what is.
 func TestAStormOfChangesIsToldToItsEnd(t *testing.T) {
-	c, streams := crew(t, "a", "b", "c")
+	c, streams := startCluster(t, "a", "b", "c")
 	for revision := range int64(200) {
 		c.pods["a"].push(c.document(2+revision, "a", "b", "c"))
 	}
@@ -218,7 +218,7 @@ func TestAStormOfChangesIsToldToItsEnd(t *testing.T) {
 
 // TestTheProbeIsForAllGroups that the operator gives out.
 func TestTheProbeIsForAllGroups(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	well := make(chan bool, 1)
 	well <- false
 	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

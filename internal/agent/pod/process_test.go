@@ -20,7 +20,7 @@ import (
 )
 
 // run runs the agent as a process of its own.
-func (g *guest) run(binary string) *exec.Cmd {
+func (g *testPod) run(binary string) *exec.Cmd {
 	g.t.Helper()
 	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.MountDir, "--state", g.settings.StateDir, "--api", g.settings.API)
 	command.Env = []string{
@@ -47,7 +47,7 @@ func (g *guest) run(binary string) *exec.Cmd {
 }
 
 // built is the agent as users get it.
-func built(t *testing.T) string {
+func buildAgent(t *testing.T) string {
 	t.Helper()
 	if err := program.DependOnProgram(t.Context(), "../../..", "./cmd/agent"); err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func built(t *testing.T) string {
 
 // TestTheCommandTakesPartAndHandsOver: as kubelet runs it, and ends it.
 func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
-	binary := built(t)
-	c := found(t)
+	binary := buildAgent(t)
+	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		c.add(name)
 	}
@@ -76,34 +76,34 @@ func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
 		streams[name] = g.watch()
 	}
 	for _, s := range streams {
-		s.await("e leads", leads("e"))
+		s.await("e leads", hasCoordinator("e"))
 	}
-	if status, body := c.pods["e"].ask("/v1/groups/ledger/leader"); status != http.StatusOK {
+	if status, body := c.pods["e"].callLocalAPI("/v1/groups/ledger/leader"); status != http.StatusOK {
 		t.Errorf("e says %d %s", status, body)
 	}
 	var lags []time.Duration
 	for revision := range int64(20) {
 		next := c.document(2+revision, "a", "b", "c", "d", "e")
 		c.pods["a"].push(next)
-		r := streams["a"].await("it goes by it", adopted(next.Revision))
+		r := streams["a"].await("it goes by it", hasRevision(next.Revision))
 		lags = append(lags, time.Since(r.ChangedAt))
 	}
 	slices.Sort(lags)
 	t.Logf("from the step to who reads it: median %s, at most %s", lags[len(lags)/2], lags[len(lags)-1])
 	for name, command := range commands {
-		size := resident(t, command.Process.Pid)
+		size := residentKiB(t, command.Process.Pid)
 		t.Logf("%s takes %d KiB", name, size)
 		if size > 15<<10 {
 			t.Errorf("%s takes %d KiB", name, size)
 		}
 	}
 	eventually(t, "somebody is ready to succeed", func() bool {
-		status, _ := c.pods["e"].call(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
+		status, _ := c.pods["e"].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
-	streams["a"].await("d leads", leads("d"))
+	streams["a"].await("d leads", hasCoordinator("d"))
 	c.pods["d"].end()
-	r := streams["a"].await("c leads", leads("c"))
+	r := streams["a"].await("c leads", hasCoordinator("c"))
 	if i := slices.IndexFunc(r.Processes, func(row control.Row) bool { return row.Name == "d" }); r.Processes[i].Status == "Coordinator" {
 		t.Errorf("a reports %+v", r)
 	}
@@ -113,7 +113,7 @@ func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
 }
 
 // resident is how much memory a process takes, in KiB.
-func resident(t *testing.T, pid int) int {
+func residentKiB(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
@@ -132,7 +132,7 @@ func resident(t *testing.T, pid int) int {
 
 // TestTheCommandNeedsItsEnvironment, and says what is missing.
 func TestTheCommandNeedsItsEnvironment(t *testing.T) {
-	binary := built(t)
+	binary := buildAgent(t)
 	command := exec.CommandContext(t.Context(), binary, "pod")
 	command.Env = []string{"POD_NAME=a"}
 	said, err := command.CombinedOutput()

@@ -18,17 +18,17 @@ import (
 // The folders and the address that are the same in each pod.
 const (
 	MountDir = "/etc/conclave"
-	StateDir   = "/var/lib/conclave"
+	StateDir = "/var/lib/conclave"
 )
 
 // LocalAPI is where the application finds its agent.
 var LocalAPI = net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))
 
-// groupsMax is how many groups a pod can be in.
-const groupsMax = 100
+// maxGroups is how many groups a pod can be in.
+const maxGroups = 100
 
 // absence is longer than an operator takes to be replaced by another one.
-const absence = time.Minute
+const defaultOperatorAbsence = time.Minute
 
 // Settings are what the pod tells its agent.
 type Settings struct {
@@ -38,8 +38,8 @@ type Settings struct {
 	Groups []string
 	// IdentityURL is the URL of the identity service, and CABundle are certificates
 	// by which it is trusted, in PEM; there may be none.
-	IdentityURL    string
-	CABundle []byte
+	IdentityURL string
+	CABundle    []byte
 	// Probe asks the application, in all groups, whether it is well; or nil.
 	Probe *config.Probe
 
@@ -61,7 +61,7 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 	s := Settings{
 		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), IdentityURL: variable("CONCLAVE_IDENTITY"),
 		CABundle: []byte(variable("CONCLAVE_CA")), MountDir: MountDir, StateDir: StateDir, API: LocalAPI,
-		OperatorAbsence: absence,
+		OperatorAbsence: defaultOperatorAbsence,
 	}
 	var reasons []string
 	complain := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
@@ -85,7 +85,7 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 	if _, err := identity.ParseCABundle(s.CABundle); err != nil && len(s.CABundle) > 0 {
 		complain("CONCLAVE_CA: %s", err)
 	}
-	s.groups(variable("CONCLAVE_GROUPS"), complain)
+	s.parseGroups(variable("CONCLAVE_GROUPS"), complain)
 	if probe := variable("CONCLAVE_PROBE"); probe != "" {
 		if s.Probe, err = config.NewProbe(probe); err != nil {
 			complain("CONCLAVE_PROBE %s", err)
@@ -95,7 +95,7 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 }
 
 // groups understands the annotation of the pod.
-func (s *Settings) groups(text string, complain func(string, ...any)) {
+func (s *Settings) parseGroups(text string, complain func(string, ...any)) {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		if name == "" || slices.Contains(s.Groups, name) {
@@ -110,7 +110,7 @@ func (s *Settings) groups(text string, complain func(string, ...any)) {
 	switch {
 	case len(s.Groups) == 0:
 		complain("CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledger,audit")
-	case len(s.Groups) > groupsMax:
-		complain("CONCLAVE_GROUPS names %d groups: %d at most are possible", len(s.Groups), groupsMax)
+	case len(s.Groups) > maxGroups:
+		complain("CONCLAVE_GROUPS names %d groups: %d at most are possible", len(s.Groups), maxGroups)
 	}
 }

@@ -23,17 +23,17 @@ type stream struct {
 type event struct{ kind, data string }
 
 // watch opens the stream, when that is possible.
-func (g *guest) watch() *stream {
+func (g *testPod) watch() *stream {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(g.t.Context())
 	s := &stream{t: g.t, name: g.name, events: make(chan event, 4096), close: cancel}
 	var response *http.Response
 	eventually(g.t, g.name+" opens a stream", func() bool {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.at(control.ReportsPath), nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.operatorURL(control.ReportsPath), nil)
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		client := g.operate(g.operator)
+		client := g.httpClient(g.operator)
 		client.Timeout = 0
 		response, err = client.Do(request) //nolint:bodyclose // It is read, and closed, below.
 		return err == nil
@@ -76,7 +76,7 @@ func (s *stream) next() event {
 }
 
 // left waits until a group is left, and says which.
-func (s *stream) left() string {
+func (s *stream) awaitLeft() string {
 	s.t.Helper()
 	for {
 		if e := s.next(); e.kind == control.EventLeft {
@@ -95,7 +95,7 @@ func (s *stream) await(what string, wanted func(control.Report) bool) control.Re
 			continue
 		}
 		last = e.data
-		if r := report(s.t, e); wanted(r) {
+		if r := decodeReport(s.t, e); wanted(r) {
 			return r
 		}
 	}
@@ -103,7 +103,7 @@ func (s *stream) await(what string, wanted func(control.Report) bool) control.Re
 	return control.Report{}
 }
 
-func report(t *testing.T, e event) control.Report {
+func decodeReport(t *testing.T, e event) control.Report {
 	t.Helper()
 	var r control.Report
 	decoder := json.NewDecoder(strings.NewReader(e.data))
@@ -114,6 +114,6 @@ func report(t *testing.T, e event) control.Report {
 	return r
 }
 
-func leads(name string) func(control.Report) bool {
+func hasCoordinator(name string) func(control.Report) bool {
 	return func(r control.Report) bool { return r.Coordinator == name }
 }

@@ -22,7 +22,7 @@ func ReplaceFile(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, remove(fresh))
 	}
-	return settle(path)
+	return syncDir(path)
 }
 
 // RemoveFile removes a file, if it is there.
@@ -30,7 +30,7 @@ func RemoveFile(path string) error {
 	if err := remove(path); err != nil {
 		return err
 	}
-	return settle(path)
+	return syncDir(path)
 }
 
 func write(path string, data []byte) error {
@@ -53,7 +53,7 @@ func remove(path string) error {
 }
 
 // settle has the folder know what is in it.
-func settle(path string) error {
+func syncDir(path string) error {
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ const header = "conclave member list 1, sha256 "
 
 // kept is the text of a file. The group is in it, so that a file under another
 // group's name is noticed.
-type kept struct {
+type record struct {
 	Group string      `json:"group"`
 	UID   string      `json:"uid,omitempty"`
 	List  config.List `json:"list"`
@@ -26,7 +26,7 @@ type kept struct {
 	LeaseMillis int64 `json:"leaseMillis,omitempty"`
 }
 
-func encode(file kept) ([]byte, error) {
+func encode(file record) ([]byte, error) {
 	body, err := json.MarshalIndent(file, "", " ")
 	if err != nil {
 		return nil, err
@@ -35,26 +35,26 @@ func encode(file kept) ([]byte, error) {
 	return fmt.Appendf(nil, "%s%x\n%s", header, sha256.Sum256(body), body), nil
 }
 
-func decode(of Key, data []byte) (kept, error) {
+func decode(of Key, data []byte) (record, error) {
 	first, body, _ := bytes.Cut(data, []byte("\n"))
 	sum, ok := strings.CutPrefix(string(first), header)
 	switch {
 	case !ok:
-		return kept{}, errors.New("is no member list of this agent's")
+		return record{}, errors.New("is no member list of this agent's")
 	case sum != fmt.Sprintf("%x", sha256.Sum256(body)):
-		return kept{}, errors.New("is damaged")
+		return record{}, errors.New("is damaged")
 	}
-	var file kept
+	var file record
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
-		return kept{}, fmt.Errorf("can't be understood: %w", err)
+		return record{}, fmt.Errorf("can't be understood: %w", err)
 	}
 	switch {
 	case file.Group != of.Group || file.UID != of.UID:
-		return kept{}, fmt.Errorf("is the list of group %s", file.Group)
+		return record{}, fmt.Errorf("is the list of group %s", file.Group)
 	case file.List.Version == 0 || len(file.List.Members) == 0:
-		return kept{}, errors.New("has no list in it")
+		return record{}, errors.New("has no list in it")
 	}
 	return file, nil
 }

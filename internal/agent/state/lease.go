@@ -19,7 +19,7 @@ func (s *Store) RecordLease(of Key, lease time.Duration) (longest time.Duration,
 		return 0, fmt.Errorf("no list of group %s is kept", of.Group)
 	}
 	longest = max(lease, time.Duration(file.LeaseMillis)*time.Millisecond)
-	return longest, s.setLease(of, file, longest)
+	return longest, s.saveLease(of, file, longest)
 }
 
 // LeaseExpired notes that nothing is in force any more that was granted for longer than
@@ -31,10 +31,10 @@ func (s *Store) LeaseExpired(of Key, lease time.Duration) error {
 	if err != nil || !found {
 		return err
 	}
-	return s.setLease(of, file, lease)
+	return s.saveLease(of, file, lease)
 }
 
-func (s *Store) setLease(of Key, file kept, lease time.Duration) error {
+func (s *Store) saveLease(of Key, file record, lease time.Duration) error {
 	millis := lease.Milliseconds()
 	if file.LeaseMillis == millis {
 		return nil

@@ -11,9 +11,9 @@ import (
 // listened for a while. Otherwise whoever was withheld when the operator went would
 // be so for good, and a group could be without a coordinator for no other reason.
 // An operator that comes back hears that it stands, and says again what it wants.
-func (p *pod) fend(ctx context.Context, a *agent.Agent) {
+func (p *runtime) readmitAfterOperatorAbsence(ctx context.Context, a *agent.Agent) {
 	for ctx.Err() == nil {
-		attended, turned := p.board.attended()
+		attended, turned := p.reports.hasReaders()
 		var alone <-chan time.Time
 		if !attended {
 			alone = time.After(p.settings.OperatorAbsence)
@@ -21,14 +21,14 @@ func (p *pod) fend(ctx context.Context, a *agent.Agent) {
 		select {
 		case <-turned:
 		case <-alone:
-			p.release(ctx, a)
+			p.readmitAll(ctx, a)
 		case <-ctx.Done():
 		}
 	}
 }
 
 // release ends all withholding.
-func (p *pod) release(ctx context.Context, a *agent.Agent) {
+func (p *runtime) readmitAll(ctx context.Context, a *agent.Agent) {
 	for _, name := range a.Names() {
 		g, ok := a.Find(name)
 		if !ok {

@@ -27,35 +27,35 @@ const suffix = ".list"
 
 // Store is the folder of one agent's lists.
 type Store struct {
-	mu     sync.Mutex
-	folder *os.File
+	mu  sync.Mutex
+	dir *os.File
 }
 
 // Open opens the folder, which it makes if need be, for this agent alone until
 // Close.
 func Open(dir string) (*Store, error) {
-	if err := makeFolder(dir); err != nil {
+	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
 	}
 	folder, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the state folder: %w", err)
 	}
-	s := &Store{folder: folder}
-	if err := s.claim(); err != nil {
+	s := &Store{dir: folder}
+	if err := s.lock(); err != nil {
 		return nil, errors.Join(err, folder.Close())
 	}
 	return s, nil
 }
 
-// makeFolder makes a folder that outlives a power cut.
-func makeFolder(dir string) error {
+// makeDir makes a folder that outlives a power cut.
+func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
 	parent := filepath.Dir(filepath.Clean(dir))
 	if parent != dir {
-		if err := makeFolder(parent); err != nil {
+		if err := makeDir(parent); err != nil {
 			return err
 		}
 	}
@@ -71,15 +71,15 @@ func makeFolder(dir string) error {
 
 // claim locks the folder and clears away what a killed agent hasn't finished.
 // The kernel frees the lock when the process ends, however it does.
-func (s *Store) claim() error {
-	dir := s.folder.Name()
-	err := syscall.Flock(int(s.folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+func (s *Store) lock() error {
+	dir := s.dir.Name()
+	err := syscall.Flock(int(s.dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return fmt.Errorf("another agent uses the state folder %s: give each agent one of its own", dir)
 	} else if err != nil {
 		return fmt.Errorf("lock the state folder %s: %w", dir, err)
 	}
-	files, err := s.folder.ReadDir(-1)
+	files, err := s.dir.ReadDir(-1)
 	if err != nil {
 		return fmt.Errorf("read the state folder: %w", err)
 	}
@@ -97,7 +97,7 @@ func (s *Store) claim() error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.folder.Close()
+	return s.dir.Close()
 }
 
 // Key names a group: two of the same name, one after the other, have different
@@ -118,7 +118,7 @@ func (s *Store) path(of Key) (string, error) {
 		}
 		name += "@" + of.UID
 	}
-	return filepath.Join(s.folder.Name(), name+suffix), nil
+	return filepath.Join(s.dir.Name(), name+suffix), nil
 }
 
 // Load returns the newest list that the agent has adopted in a group, and
@@ -145,21 +145,21 @@ func (s *Store) Remove(of Key) error {
 	return nil
 }
 
-func (s *Store) load(of Key) (kept, bool, error) {
+func (s *Store) load(of Key) (record, bool, error) {
 	path, err := s.path(of)
 	if err != nil {
-		return kept{}, false, err
+		return record{}, false, err
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return kept{}, false, nil
+		return record{}, false, nil
 	}
 	if err != nil {
-		return kept{}, false, fmt.Errorf("read the adopted list: %w", err)
+		return record{}, false, fmt.Errorf("read the adopted list: %w", err)
 	}
 	file, err := decode(of, data)
 	if err != nil {
-		return kept{}, false, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
+		return record{}, false, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
 			"configuration names the newest list and its previous, remove it", path, err, of.Group)
 	}
 	return file, true, nil
@@ -187,7 +187,7 @@ func (s *Store) Save(of Key, list config.List, lease time.Duration) error {
 	return nil
 }
 
-func (s *Store) replace(of Key, file kept) error {
+func (s *Store) replace(of Key, file record) error {
 	path, err := s.path(of)
 	if err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxComplaints keeps a file that isn't ours from filling a screen or the memory.
-const maxComplaints = 100
+// maxErrors keeps a file that isn't ours from filling a screen or the memory.
+const maxErrors = 100
 
 // Error is one thing that is wrong in a file, and what would be right.
 type Error struct {
@@ -38,30 +38,30 @@ func (c Errors) Error() string {
 
 // page is a file that is being read. What is wrong with it gathers here, so that
 // a user mends it all at once.
-type page struct {
+type parser struct {
 	file string
 	// given out by an operator: a member may be nowhere yet, and there may be keys
 	// of a newer operator's.
-	given      bool
-	complaints Errors
-	unsaid     int
+	fromOperator bool
+	errors       Errors
+	omitted      int
 }
 
-func (p *page) complain(line int, format string, args ...any) {
-	if len(p.complaints) == maxComplaints {
-		p.unsaid++
+func (p *parser) errorf(line int, format string, args ...any) {
+	if len(p.errors) == maxErrors {
+		p.omitted++
 		return
 	}
-	p.complaints = append(p.complaints, Error{File: p.file, Line: line, Reason: fmt.Sprintf(format, args...)})
+	p.errors = append(p.errors, Error{File: p.file, Line: line, Reason: fmt.Sprintf(format, args...)})
 }
 
-func (p *page) verdict() error {
-	if len(p.complaints) == 0 {
+func (p *parser) err() error {
+	if len(p.errors) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(p.complaints, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
-	if p.unsaid > 0 {
-		p.complaints = append(p.complaints, Error{File: p.file, Reason: fmt.Sprintf("and %d more complaints", p.unsaid)})
+	slices.SortStableFunc(p.errors, func(a, b Error) int { return cmp.Compare(a.Line, b.Line) })
+	if p.omitted > 0 {
+		p.errors = append(p.errors, Error{File: p.file, Reason: fmt.Sprintf("and %d more complaints", p.omitted)})
 	}
-	return p.complaints
+	return p.errors
 }

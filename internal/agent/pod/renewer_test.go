@@ -12,7 +12,7 @@ func TestACertificateIsRenewedBeforeItExpires(t *testing.T) {
 		0:              {0, 0},
 		-time.Hour:     {-time.Hour, -time.Hour}, // by a clock that is ahead: at once
 	} {
-		at := renewal(received, received.Add(lasts)).Sub(received)
+		at := renewalTime(received, received.Add(lasts)).Sub(received)
 		if at < want.first || at > want.last {
 			t.Errorf("a certificate for %s is renewed after %s, want %s to %s", lasts, at, want.first, want.last)
 		}

@@ -34,8 +34,8 @@ type cluster struct {
 	ca        identity.Pair
 	url       string
 	operator  *identity.Files
-	net       byte
-	pods      map[string]*guest
+	network   byte
+	pods      map[string]*testPod
 
 	mu sync.Mutex
 	// valid is how long certificates last; refusal is the answer to whoever asks for
@@ -47,11 +47,11 @@ type cluster struct {
 }
 
 // nets gives each test addresses of its own.
-var nets atomic.Int32
+var networks atomic.Int32
 
-func found(t *testing.T) *cluster {
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, valid: time.Hour, pods: map[string]*guest{}, net: byte(nets.Add(1))}
+	c := &cluster{t: t, valid: time.Hour, pods: map[string]*testPod{}, network: byte(networks.Add(1))}
 	var err error
 	if c.authority, c.ca, err = identity.NewCA("test", 24*time.Hour); err != nil {
 		t.Fatal(err)
@@ -61,9 +61,9 @@ func found(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c.url = "https://" + listener.Addr().String()
-	server := &http.Server{Handler: http.HandlerFunc(c.enrol), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	server := &http.Server{Handler: http.HandlerFunc(c.serveEnrollment), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	go func() {
-		_ = server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{c.serving()}, MinVersion: tls.VersionTLS13}))
+		_ = server.Serve(tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{c.serverCertificate()}, MinVersion: tls.VersionTLS13}))
 	}()
 	t.Cleanup(func() { server.Close() })
 	c.operator = c.certificate(control.Operator)
@@ -71,7 +71,7 @@ func found(t *testing.T) *cluster {
 }
 
 // serving is the certificate of the identity service.
-func (c *cluster) serving() tls.Certificate {
+func (c *cluster) serverCertificate() tls.Certificate {
 	c.t.Helper()
 	ca, err := tls.X509KeyPair(c.ca.Cert, c.ca.Key)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *cluster) files(pair identity.Pair, others ...identity.Pair) *identity.F
 }
 
 // enrol answers as the operator's identity service does. A token is NAMESPACE/POD.
-func (c *cluster) enrol(w http.ResponseWriter, r *http.Request) {
+func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var request control.EnrollmentRequest
@@ -150,7 +150,7 @@ func (c *cluster) enrol(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := control.EnrollmentResponse{Certificate: string(cert), CABundle: string(c.ca.Cert)}
 	for _, d := range c.documents {
-		answer.Documents = append(answer.Documents, string(text(c.t, d)))
+		answer.Documents = append(answer.Documents, string(documentYAML(c.t, d)))
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -162,14 +162,14 @@ func (c *cluster) publish(documents ...control.Document) {
 	c.documents = documents
 }
 
-func (c *cluster) refuse(why string) {
+func (c *cluster) refuseWith(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refusal = why
 }
 
 // text is a document in YAML.
-func text(t *testing.T, d control.Document) []byte {
+func documentYAML(t *testing.T, d control.Document) []byte {
 	t.Helper()
 	line, err := json.Marshal(d)
 	if err != nil {
@@ -179,7 +179,7 @@ func text(t *testing.T, d control.Document) []byte {
 	if err := json.Unmarshal(line, &values); err != nil {
 		t.Fatal(err)
 	}
-	out, err := yaml.Marshal(whole(values))
+	out, err := yaml.Marshal(toIntegers(values))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,15 +187,15 @@ func text(t *testing.T, d control.Document) []byte {
 }
 
 // whole makes the numbers of JSON whole ones.
-func whole(value any) any {
+func toIntegers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {
-			v[key] = whole(inner)
+			v[key] = toIntegers(inner)
 		}
 	case []any:
 		for i, inner := range v {
-			v[i] = whole(inner)
+			v[i] = toIntegers(inner)
 		}
 	case float64:
 		return int64(v)

@@ -8,17 +8,17 @@ import (
 )
 
 // Local is the agent as its applications see it.
-func (a *Agent) Local() api.Groups { return local{a} }
+func (a *Agent) Local() api.Groups { return localAPI{a} }
 
-type local struct{ *Agent }
+type localAPI struct{ *Agent }
 
-func (l local) Find(name string) (api.Group, bool) {
+func (l localAPI) Find(name string) (api.Group, bool) {
 	g, ok := l.Agent.Find(name)
 	return groupView{g}, ok
 }
 
 // Awaits is false for all: a file says at once who takes part.
-func (local) Expects(string) bool { return false }
+func (localAPI) Expects(string) bool { return false }
 
 type groupView struct{ *group.Group }
 

@@ -19,14 +19,14 @@ import (
 // registrar decides which groups the agent takes part in, by the documents that it
 // is given, from wherever they come. Each group is a desk of its own: one doesn't
 // wait for the other.
-type registrar struct {
-	self   string
-	probe  *config.Probe
-	keeper keeper
-	lists  *state.Store
-	board  *board
-	log    *slog.Logger
-	desks  map[string]*desk
+type groupManager struct {
+	self      string
+	probe     *config.Probe
+	documents documentStore
+	lists     *state.Store
+	reports   *reportHub
+	log       *slog.Logger
+	workers   map[string]*groupWorker
 
 	mu sync.Mutex
 	// problems are why what was given isn't taken over, by group and source.
@@ -34,39 +34,39 @@ type registrar struct {
 	agent    *agent.Agent
 }
 
-// newRegistrar knows what is kept of the pod's groups.
-func newRegistrar(s *Settings, store *state.Store, board *board, log *slog.Logger) *registrar {
-	r := &registrar{
-		self: s.Pod, probe: s.Probe, keeper: keeper{s.StateDir}, lists: store, board: board, log: log,
-		desks: map[string]*desk{}, problems: map[[2]string]string{},
+// newGroupManager knows what is kept of the pod's groups.
+func newGroupManager(s *Settings, store *state.Store, board *reportHub, log *slog.Logger) *groupManager {
+	r := &groupManager{
+		self: s.Pod, probe: s.Probe, documents: documentStore{s.StateDir}, lists: store, reports: board, log: log,
+		workers: map[string]*groupWorker{}, problems: map[[2]string]string{},
 	}
 	for _, group := range s.Groups {
-		r.desks[group] = newDesk(r, group)
+		r.workers[group] = newGroupWorker(r, group)
 	}
 	return r
 }
 
 // open has the agent take part in the groups, until ctx ends.
-func (r *registrar) open(ctx context.Context, a *agent.Agent) {
+func (r *groupManager) start(ctx context.Context, a *agent.Agent) {
 	r.mu.Lock()
 	r.agent = a
 	r.mu.Unlock()
-	for _, d := range r.desks {
-		d.tasks.Go(func() { d.work(ctx, a) })
+	for _, d := range r.workers {
+		d.tasks.Go(func() { d.run(ctx, a) })
 	}
-	r.notice()
+	r.publishProblems()
 }
 
 // wait returns when nothing is taken over any more.
-func (r *registrar) wait() {
-	for _, d := range r.desks {
+func (r *groupManager) wait() {
+	for _, d := range r.workers {
 		d.tasks.Wait()
 	}
 }
 
 // offer gives a document to the desk of its group, and tells what becomes of it. A
 // folder or a path says of which group it must be, unless that is "".
-func (r *registrar) offer(source, group string, document []byte) (<-chan error, error) {
+func (r *groupManager) acceptDocument(source, group string, document []byte) (<-chan error, error) {
 	g, err := config.ParseDocument(source, document)
 	switch {
 	case err != nil:
@@ -74,19 +74,19 @@ func (r *registrar) offer(source, group string, document []byte) (<-chan error, 
 	case group != "" && g.Name != group:
 		return nil, fmt.Errorf("%w: it is of group %s, and not of %s", api.ErrInvalidDocument, g.Name, group)
 	}
-	if err := plausible(g.Revision); err != nil {
+	if err := checkRevision(g.Revision); err != nil {
 		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 	}
-	d := r.desks[g.Name]
+	d := r.workers[g.Name]
 	if d == nil {
-		return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrUnknownGroup, r.named(), g.Name)
+		return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrUnknownGroup, r.groupNames(), g.Name)
 	}
 	g.Probe = r.probe
-	return d.add(&task{source: source, group: g, document: document})
+	return d.enqueue(&task{source: source, group: g, document: document})
 }
 
 // plausible refuses a revision that no operator has made.
-func plausible(revision int64) error {
+func checkRevision(revision int64) error {
 	if revision <= control.MaxRevision(time.Now()) {
 		return nil
 	}
@@ -95,16 +95,16 @@ func plausible(revision int64) error {
 }
 
 // find is the desk of a group, which is one that the pod names.
-func (r *registrar) find(group string) (*desk, error) {
-	if d := r.desks[group]; d != nil {
+func (r *groupManager) worker(group string) (*groupWorker, error) {
+	if d := r.workers[group]; d != nil {
 		return d, nil
 	}
-	return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrUnknownGroup, r.named(), group)
+	return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrUnknownGroup, r.groupNames(), group)
 }
 
-func (r *registrar) named() string {
+func (r *groupManager) groupNames() string {
 	const most = 5
-	names := slices.Sorted(maps.Keys(r.desks))
+	names := slices.Sorted(maps.Keys(r.workers))
 	if len(names) <= most {
 		return fmt.Sprint(names)
 	}
@@ -112,7 +112,7 @@ func (r *registrar) named() string {
 }
 
 // note remembers what is wrong with what a source says of a group. It is told once.
-func (r *registrar) note(source, group string, err error) {
+func (r *groupManager) addProblem(source, group string, err error) {
 	key, problem := [2]string{group, source}, fmt.Sprintf("group %s: %s", group, err)
 	r.mu.Lock()
 	known := r.problems[key] == problem
@@ -120,24 +120,24 @@ func (r *registrar) note(source, group string, err error) {
 	r.mu.Unlock()
 	if !known {
 		r.log.Error("goes on as before, since a document was refused", "group", group, "from", source, "error", err)
-		r.notice()
+		r.publishProblems()
 	}
 }
 
 // settle forgets what was wrong with a group: something newer was taken over.
-func (r *registrar) settle(group string) {
+func (r *groupManager) clearProblems(group string) {
 	r.mu.Lock()
 	before := len(r.problems)
 	maps.DeleteFunc(r.problems, func(key [2]string, _ string) bool { return key[0] == group })
 	changed := before != len(r.problems)
 	r.mu.Unlock()
 	if changed {
-		r.notice()
+		r.publishProblems()
 	}
 }
 
 // notice has the agent know what is wrong.
-func (r *registrar) notice() {
+func (r *groupManager) publishProblems() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.agent != nil {
@@ -146,15 +146,15 @@ func (r *registrar) notice() {
 }
 
 // missing are the groups of which nothing is known.
-func (r *registrar) missing() []string {
+func (r *groupManager) groupsWithoutDocument() []string {
 	var missing []string
-	for _, name := range slices.Sorted(maps.Keys(r.desks)) {
-		if r.desks[name].empty() {
+	for _, name := range slices.Sorted(maps.Keys(r.workers)) {
+		if r.workers[name].isEmpty() {
 			missing = append(missing, name)
 		}
 	}
 	return missing
 }
 
-// leaseAndMore is longer than a lease on any clock.
-func leaseAndMore(lease time.Duration) time.Duration { return lease + lease/8 }
+// leaseOnAnyClock is longer than a lease on any clock.
+func leaseOnAnyClock(lease time.Duration) time.Duration { return lease + lease/8 }

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// queueMax is how much can wait at a desk: of documents in a row, the newest.
-	queueMax = 16
+	// maxQueued is how much can wait at a desk: of documents in a row, the newest.
+	maxQueued = 16
 	// again is how long to wait with what the disk has refused.
-	again = time.Second
+	diskRetryDelay = time.Second
 )
 
 var errBusy = errors.New("too much waits for this group already")
 
 // desk takes care of one group: it goes from one document to the next, and leaves
 // when it is told to.
-type desk struct {
-	*registrar
+type groupWorker struct {
+	*groupManager
 
 	group string
 	tasks sync.WaitGroup
@@ -35,18 +35,18 @@ type desk struct {
 	queue []*task
 	// taken is what is kept on disk, and failed the revision of what was not taken
 	// over all the same, or last.
-	taken  kept
-	failed int64
+	stored         groupRecord
+	failedRevision int64
 
 	// What follows belongs to the goroutine of work.
 
 	// before is what was taken over last, nil if that isn't known.
-	before *config.Group
+	applied *config.Group
 	// runs: the agent takes part.
-	runs bool
+	participating bool
 	// since is when it took part last, or the process started: what it promised
 	// before lasts for a lease from then on.
-	since time.Time
+	participatedUntil time.Time
 }
 
 // task is a document to be taken over, or a group to be left.
@@ -55,55 +55,55 @@ type task struct {
 	group    *config.Group
 	document []byte
 	// leave is the UID of the group to be left.
-	leave string
-	done  []chan error
+	leaveUID string
+	done     []chan error
 }
 
-func (t *task) tell(err error) {
+func (t *task) finish(err error) {
 	for _, done := range t.done {
 		done <- err
 	}
 }
 
-func newDesk(r *registrar, group string) *desk {
-	d := &desk{registrar: r, group: group, wake: make(chan struct{}, 1), since: time.Now()}
+func newGroupWorker(r *groupManager, group string) *groupWorker {
+	d := &groupWorker{groupManager: r, group: group, wake: make(chan struct{}, 1), participatedUntil: time.Now()}
 	var err error
-	if d.taken, err = r.keeper.load(group); err != nil {
+	if d.stored, err = r.documents.load(group); err != nil {
 		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
 	}
-	if err := plausible(d.taken.Revision); err != nil {
+	if err := checkRevision(d.stored.Revision); err != nil {
 		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
-		d.taken.Revision, d.taken.Document = 0, "" // What it promised under the UID counts.
+		d.stored.Revision, d.stored.Document = 0, "" // What it promised under the UID counts.
 	}
-	if d.taken.Document == "" {
+	if d.stored.Document == "" {
 		return d
 	}
-	g, err := config.ParseDocument(r.keeper.path(group), []byte(d.taken.Document))
+	g, err := config.ParseDocument(r.documents.path(group), []byte(d.stored.Document))
 	if err != nil {
 		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
 		return d
 	}
 	g.Probe = r.probe
-	d.before = g
-	d.queue = []*task{{source: "kept", group: g, document: []byte(d.taken.Document)}}
+	d.applied = g
+	d.queue = []*task{{source: "kept", group: g, document: []byte(d.stored.Document)}}
 	return d
 }
 
 // empty reports whether nothing is known of the group, or it was left.
-func (d *desk) empty() bool {
+func (d *groupWorker) isEmpty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.taken.Document == "" && len(d.queue) == 0
+	return d.stored.Document == "" && len(d.queue) == 0
 }
 
 // add gives the desk something to do, and tells when that is done. A document that
 // isn't news is refused; of two in a row, the newer one counts.
-func (d *desk) add(t *task) (<-chan error, error) {
+func (d *groupWorker) enqueue(t *task) (<-chan error, error) {
 	done := make(chan error, 1)
 	t.done = []chan error{done}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	newest, last := d.taken.Revision, (*task)(nil)
+	newest, last := d.stored.Revision, (*task)(nil)
 	if n := len(d.queue); n > 0 {
 		last = d.queue[n-1]
 	}
@@ -114,7 +114,7 @@ func (d *desk) add(t *task) (<-chan error, error) {
 	case t.group == nil:
 	case t.group.Revision < newest:
 		return nil, fmt.Errorf("%w: revision %d, and not %d", api.ErrOutdated, newest, t.group.Revision)
-	case t.group.Revision > newest || d.failed == newest:
+	case t.group.Revision > newest || d.failedRevision == newest:
 	case last != nil && last.group != nil && last.group.Revision == newest:
 		last.done = append(last.done, done) // It is the same.
 		return done, nil
@@ -126,16 +126,16 @@ func (d *desk) add(t *task) (<-chan error, error) {
 	case t.group != nil && last != nil && last.group != nil && last.group.UID == t.group.UID:
 		t.done = append(t.done, last.done...)
 		d.queue[len(d.queue)-1] = t
-	case len(d.queue) == queueMax:
+	case len(d.queue) == maxQueued:
 		return nil, errBusy
 	default:
 		d.queue = append(d.queue, t)
 	}
-	d.hurry()
+	d.notify()
 	return done, nil
 }
 
-func (d *desk) hurry() {
+func (d *groupWorker) notify() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -143,7 +143,7 @@ func (d *desk) hurry() {
 }
 
 // next is what is to be done next, nil if there is nothing.
-func (d *desk) next() *task {
+func (d *groupWorker) dequeue() *task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.queue) == 0 {
@@ -155,9 +155,9 @@ func (d *desk) next() *task {
 }
 
 // work does one thing after the other.
-func (d *desk) work(ctx context.Context, a *agent.Agent) {
+func (d *groupWorker) run(ctx context.Context, a *agent.Agent) {
 	for {
-		t := d.next()
+		t := d.dequeue()
 		if t == nil {
 			select {
 			case <-d.wake:
@@ -167,38 +167,38 @@ func (d *desk) work(ctx context.Context, a *agent.Agent) {
 			}
 		}
 		if t.group == nil {
-			t.tell(d.leave(ctx, a, t.leave))
+			t.finish(d.leaveForGood(ctx, a, t.leaveUID))
 			continue
 		}
-		err := d.take(ctx, a, t)
+		err := d.apply(ctx, a, t)
 		if ctx.Err() != nil {
-			t.tell(ctx.Err())
+			t.finish(ctx.Err())
 			return
 		}
-		d.conclude(t, err)
+		d.recordResult(t, err)
 		if err != nil && agent.Temporary(err) {
-			time.AfterFunc(again, func() { _, _ = d.add(&task{source: t.source, group: t.group, document: t.document}) })
+			time.AfterFunc(diskRetryDelay, func() { _, _ = d.enqueue(&task{source: t.source, group: t.group, document: t.document}) })
 		} else if err != nil {
 			err = fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 		}
-		t.tell(err)
+		t.finish(err)
 	}
 }
 
 // take goes over to a document.
-func (d *desk) take(ctx context.Context, a *agent.Agent, t *task) error {
-	next, before := t.group, d.known()
+func (d *groupWorker) apply(ctx context.Context, a *agent.Agent, t *task) error {
+	next, before := t.group, d.storedRecord()
 	another := before.UID != "" && before.UID != next.UID
 	if another {
-		if err := d.forsake(ctx, a, before); err != nil {
+		if err := d.leaveReplacedGroup(ctx, a, before); err != nil {
 			return err
 		}
-	} else if d.before != nil {
-		if err := next.CheckSafetyChange(*d.before); err != nil {
+	} else if d.applied != nil {
+		if err := next.CheckSafetyChange(*d.applied); err != nil {
 			return err
 		}
 	}
-	err := d.follow(ctx, a, t)
+	err := d.applySettings(ctx, a, t)
 	if err == nil && another {
 		err = d.lists.Remove(state.Key{Group: d.group, UID: before.UID})
 	}
@@ -206,50 +206,50 @@ func (d *desk) take(ctx context.Context, a *agent.Agent, t *task) error {
 }
 
 // follow does as the document says.
-func (d *desk) follow(ctx context.Context, a *agent.Agent, t *task) error {
+func (d *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task) error {
 	next := t.group
 	keep := func() error {
-		return d.keep(kept{next.UID, next.Revision, next.Safety.Lease, string(t.document)})
+		return d.store(groupRecord{next.UID, next.Revision, next.Safety.Lease, string(t.document)})
 	}
 	if !next.List.Has(d.self) && (next.List.Previous == nil || !next.List.Previous.Has(d.self)) {
-		d.stop(ctx, a)
-		d.before = next
+		d.stopParticipating(ctx, a)
+		d.applied = next
 		return keep()
 	}
 	err := a.ApplyGroup(ctx, *next, keep)
-	if _, takesPart := a.Find(d.group); d.runs && !takesPart {
-		d.board.left(d.group)
-		d.runs = false
+	if _, takesPart := a.Find(d.group); d.participating && !takesPart {
+		d.reports.groupLeft(d.group)
+		d.participating = false
 	} else {
-		d.runs = takesPart
+		d.participating = takesPart
 	}
 	if err == nil {
-		d.before = next
+		d.applied = next
 	}
 	return err
 }
 
 // conclude remembers what came of a document.
-func (d *desk) conclude(t *task, err error) {
+func (d *groupWorker) recordResult(t *task, err error) {
 	d.mu.Lock()
-	d.failed = 0
+	d.failedRevision = 0
 	if err != nil {
-		d.failed = t.group.Revision
+		d.failedRevision = t.group.Revision
 	}
 	d.mu.Unlock()
 	if err == nil {
-		d.settle(d.group)
+		d.clearProblems(d.group)
 		return
 	}
-	d.note(t.source, d.group, err)
+	d.addProblem(t.source, d.group, err)
 }
 
 // forsake ends the part in another group of this name. That is over when nothing
 // that was promised there is in force: the two mustn't both have a coordinator.
-func (d *desk) forsake(ctx context.Context, a *agent.Agent, before kept) error {
-	d.stop(ctx, a)
+func (d *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, before groupRecord) error {
+	d.stopParticipating(ctx, a)
 	select {
-	case <-time.After(time.Until(d.since.Add(leaseAndMore(before.Lease)))):
+	case <-time.After(time.Until(d.participatedUntil.Add(leaseOnAnyClock(before.Lease)))):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -257,45 +257,45 @@ func (d *desk) forsake(ctx context.Context, a *agent.Agent, before kept) error {
 }
 
 // leave ends the part in the group of this UID for good.
-func (d *desk) leave(ctx context.Context, a *agent.Agent, uid string) error {
-	before := d.known()
+func (d *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid string) error {
+	before := d.storedRecord()
 	if before.UID != uid || before.Document == "" {
 		return nil // It is over, or it never was.
 	}
-	d.stop(ctx, a)
-	d.before = nil
+	d.stopParticipating(ctx, a)
+	d.applied = nil
 	before.Document = ""
-	if err := d.keep(before); err != nil {
+	if err := d.store(before); err != nil {
 		return err
 	}
 	return d.lists.Remove(state.Key{Group: d.group, UID: uid})
 }
 
 // stop leaves the group, if the agent takes part.
-func (d *desk) stop(ctx context.Context, a *agent.Agent) {
-	if !d.runs {
+func (d *groupWorker) stopParticipating(ctx context.Context, a *agent.Agent) {
+	if !d.participating {
 		return
 	}
 	if err := a.LeaveGroup(ctx, d.group); err != nil {
 		return // It ends anyway.
 	}
-	d.runs, d.since = false, time.Now()
-	d.board.left(d.group)
+	d.participating, d.participatedUntil = false, time.Now()
+	d.reports.groupLeft(d.group)
 }
 
-func (d *desk) known() kept {
+func (d *groupWorker) storedRecord() groupRecord {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.taken
+	return d.stored
 }
 
 // keep remembers what was taken over.
-func (d *desk) keep(of kept) error {
-	if err := d.keeper.save(d.group, of); err != nil {
+func (d *groupWorker) store(of groupRecord) error {
+	if err := d.documents.save(d.group, of); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.taken = of
+	d.stored = of
 	return nil
 }

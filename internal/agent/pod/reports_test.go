@@ -14,7 +14,7 @@ import (
 // TestAPodBeginsAndReports: enrolment brings the certificate and the documents, the
 // agents elect, and the operator hears of it.
 func TestAPodBeginsAndReports(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
 	}
@@ -42,12 +42,12 @@ func TestAPodBeginsAndReports(t *testing.T) {
 
 // TestAStreamBeginsWithThePresentState, all of it, and then says so.
 func TestAStreamBeginsWithThePresentState(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
-	a.start().watch().await("a leads", leads("a"))
+	a.start().watch().await("a leads", hasCoordinator("a"))
 	s := a.watch()
-	if r := report(t, s.next()); r.Coordinator != "a" || r.Group != "ledger" {
+	if r := decodeReport(t, s.next()); r.Coordinator != "a" || r.Group != "ledger" {
 		t.Errorf("the first event is %+v", r)
 	}
 	e := s.next()
@@ -60,33 +60,33 @@ func TestAStreamBeginsWithThePresentState(t *testing.T) {
 
 // TestOnlyTheOperatorCommands: an agent's own certificate won't do, nor none.
 func TestOnlyTheOperatorCommands(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
-	a.start().watch().await("a leads", leads("a"))
+	a.start().watch().await("a leads", hasCoordinator("a"))
 	agents := c.certificate(identity.Name{Domain: "bank", Group: "ledger", Member: "a"})
 	group := control.GroupPath("ledger")
 	for _, ask := range []struct{ method, path, body string }{
 		{http.MethodGet, control.ReportsPath, ""},
-		{http.MethodPut, group, string(text(t, c.document(2, "a")))},
+		{http.MethodPut, group, string(documentYAML(t, c.document(2, "a")))},
 		{http.MethodDelete, group + "?uid=uid-1", ""},
 		{http.MethodPost, group + control.StepDownPath, ""},
 		{http.MethodPut, group + control.EligibilityPath, `{"eligible":false}`},
 	} {
 		for who, files := range map[string]*identity.Files{"nobody": nil, "an agent": agents} {
-			status, body := a.call(files, ask.method, ask.path, ask.body)
+			status, body := a.callOperatorAPI(files, ask.method, ask.path, ask.body)
 			if status != http.StatusForbidden || !strings.Contains(body, "this is for the operator") {
 				t.Errorf("%s %s by %s: %d %s", ask.method, ask.path, who, status, body)
 			}
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		if status, body := a.call(nil, http.MethodGet, path, ""); status != http.StatusOK && path != "/readyz" {
+		if status, body := a.callOperatorAPI(nil, http.MethodGet, path, ""); status != http.StatusOK && path != "/readyz" {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	stranger := found(t)
-	if status, body := a.call(stranger.operator, http.MethodGet, control.ReportsPath, ""); status != 0 {
+	stranger := newCluster(t)
+	if status, body := a.callOperatorAPI(stranger.operator, http.MethodGet, control.ReportsPath, ""); status != 0 {
 		t.Errorf("an operator of another authority is answered: %d %s", status, body)
 	}
 }

@@ -12,22 +12,22 @@ import (
 )
 
 // file is a configuration and what was in it when it was taken over.
-type file struct {
+type configFile struct {
 	path    string
 	content [sha256.Size]byte
 }
 
 // look remembers what is in a file. That must come before reading it, so that
 // no change is missed.
-func look(path string) file { return file{path, fingerprint(path)} }
+func openConfigFile(path string) configFile { return configFile{path, checksum(path)} }
 
 // watch takes the file over whenever it has changed. A bad one is refused, and
 // the agent goes on with what it had; it is asked to try again only when the
 // file changes once more, or with what the disk refused.
-func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
+func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 	tried, settled := f.content, true
 	filewatch.Watch(ctx, filepath.Dir(f.path), log, func(bool) bool {
-		now := fingerprint(f.path)
+		now := checksum(f.path)
 		if now == tried && settled {
 			return true
 		}
@@ -52,7 +52,7 @@ func (f file) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 
 // fingerprint tells one content of the file from the next. A file that can't be
 // read has one, too.
-func fingerprint(path string) [sha256.Size]byte {
+func checksum(path string) [sha256.Size]byte {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		data = []byte(err.Error())

@@ -10,7 +10,7 @@ import (
 )
 
 // Names are the groups that the agent takes part in.
-func (p *pod) Names() []string {
+func (p *runtime) Names() []string {
 	if a := p.agent.Load(); a != nil {
 		return a.Names()
 	}
@@ -18,7 +18,7 @@ func (p *pod) Names() []string {
 }
 
 // Find looks a group up.
-func (p *pod) Find(name string) (*group.Group, bool) {
+func (p *runtime) Find(name string) (*group.Group, bool) {
 	if a := p.agent.Load(); a != nil {
 		return a.Find(name)
 	}
@@ -26,11 +26,11 @@ func (p *pod) Find(name string) (*group.Group, bool) {
 }
 
 // local is the agent as its application sees it, also before it takes part.
-func (p *pod) local() api.Groups { return local{p} }
+func (p *runtime) localAPI() api.Groups { return localView{p} }
 
-type local struct{ *pod }
+type localView struct{ *runtime }
 
-func (l local) Find(name string) (api.Group, bool) {
+func (l localView) Find(name string) (api.Group, bool) {
 	if a := l.agent.Load(); a != nil {
 		return a.Local().Find(name)
 	}
@@ -38,21 +38,21 @@ func (l local) Find(name string) (api.Group, bool) {
 }
 
 // Expects a group that the pod names: its operator will say who takes part.
-func (p *pod) Expects(name string) bool {
-	_, err := p.registrar.find(name)
+func (p *runtime) Expects(name string) bool {
+	_, err := p.groups.worker(name)
 	return err == nil
 }
 
 // Problems are why the agent isn't ready: also, that it doesn't take part in a group
 // that its pod names.
-func (l local) Problems() []string {
+func (l localView) Problems() []string {
 	var problems []string
 	if a := l.agent.Load(); a != nil {
 		problems = a.Problems()
 	} else {
-		problems = l.clerk.Problems()
+		problems = l.renewer.Problems()
 	}
-	for _, group := range l.registrar.missing() {
+	for _, group := range l.groups.groupsWithoutDocument() {
 		problems = append(problems, fmt.Sprintf("group %s: it isn't known who takes part", group))
 	}
 	return problems
@@ -60,24 +60,24 @@ func (l local) Problems() []string {
 
 // subordinate is the agent as its operator sees it.
 type operatorView struct {
-	*pod
+	*runtime
 
 	agent *agent.Agent
 }
 
 func (s operatorView) Find(name string) (api.Group, bool) { return s.agent.Local().Find(name) }
 
-func (s operatorView) Problems() []string { return s.pod.local().Problems() }
+func (s operatorView) Problems() []string { return s.runtime.localAPI().Problems() }
 
-func (s operatorView) Reports() api.Reports { return s.board.Reports() }
+func (s operatorView) Reports() api.Reports { return s.reports.Reports() }
 
 // ApplyDocument is for api.Subordinate. A document that is taken over stays so if whoever has
 // sent it doesn't wait.
 func (s operatorView) ApplyDocument(ctx context.Context, group string, document []byte) error {
-	if _, err := s.registrar.find(group); err != nil {
+	if _, err := s.groups.worker(group); err != nil {
 		return err
 	}
-	done, err := s.registrar.offer("the operator", group, document)
+	done, err := s.groups.acceptDocument("the operator", group, document)
 	if err != nil {
 		return err
 	}
@@ -86,11 +86,11 @@ func (s operatorView) ApplyDocument(ctx context.Context, group string, document 
 
 // LeaveGroup is for api.Subordinate.
 func (s operatorView) LeaveGroup(ctx context.Context, group, uid string) error {
-	d, err := s.registrar.find(group)
+	d, err := s.groups.worker(group)
 	if err != nil {
 		return err
 	}
-	done, err := d.add(&task{leave: uid})
+	done, err := d.enqueue(&task{leaveUID: uid})
 	if err != nil {
 		return err
 	}

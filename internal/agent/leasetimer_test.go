@@ -17,19 +17,19 @@ import (
 func TestShorterLeaseWaitsForTheLongerOne(t *testing.T) {
 	t.Parallel()
 	const before, after = 4 * time.Second, 300 * time.Millisecond
-	of, listeners := found(t, 3, office.Majority, "StatusTable")
+	of, listeners := newGroup(t, 3, office.Majority, "StatusTable")
 	of.Safety.Lease = before
 	dirs, agents := map[string]string{}, map[string]*Agent{}
 	for i, m := range of.List.Members {
 		dirs[m.Name] = t.TempDir()
-		agents[m.Name] = start(t, of, m.Name, uint32(i+1), dirs[m.Name], listeners[m.Name])
+		agents[m.Name] = startAgent(t, of, m.Name, uint32(i+1), dirs[m.Name], listeners[m.Name])
 	}
-	await(t, agents, "c")
+	awaitCoordinator(t, agents, "c")
 	c, _ := agents["c"].Find("ledger")
 
 	of.Safety.Lease = after
 	for i, name := range []string{"a", "b"} {
-		agents[name] = restart(t, of, agents[name], uint32(i+4), dirs[name])
+		agents[name] = restartAgent(t, of, agents[name], uint32(i+4), dirs[name])
 	}
 	if !c.Leader().Leading {
 		t.Fatal("c doesn't lead any more before anything can be seen: this machine is too slow for the test")
@@ -52,7 +52,7 @@ func TestShorterLeaseWaitsForTheLongerOne(t *testing.T) {
 
 	// The longer lease is over, so that the next start waits for the shorter one.
 	for {
-		longest, err := agents["b"].parts.Store.RecordLease(state.KeyOf(&of), after)
+		longest, err := agents["b"].options.Store.RecordLease(state.KeyOf(&of), after)
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -66,11 +66,11 @@ func TestShorterLeaseWaitsForTheLongerOne(t *testing.T) {
 }
 
 // restart ends an agent, and starts its next life where it was.
-func restart(t *testing.T, of config.Group, agent *Agent, life uint32, dir string) *Agent {
+func restartAgent(t *testing.T, of config.Group, agent *Agent, life uint32, dir string) *Agent {
 	t.Helper()
 	self := agent.Config().Self
 	agent.Close(t.Context())
-	if err := agent.parts.Store.Close(); err != nil {
+	if err := agent.options.Store.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range of.List.Members {
@@ -81,7 +81,7 @@ func restart(t *testing.T, of config.Group, agent *Agent, life uint32, dir strin
 		if err != nil {
 			t.Fatal(err)
 		}
-		return start(t, of, self, life, dir, listener)
+		return startAgent(t, of, self, life, dir, listener)
 	}
 	t.Fatalf("%s isn't a member", self)
 	return nil

@@ -23,7 +23,7 @@ const header = "conclave document 1, sha256 "
 
 // kept is what is remembered of a group. It is remembered, too, when the group was
 // left: then there is no document, and those up to its revision are over.
-type kept struct {
+type groupRecord struct {
 	UID      string `json:"uid"`
 	Revision int64  `json:"revision"`
 	// Lease is how long what was promised in this group lasts.
@@ -32,34 +32,34 @@ type kept struct {
 }
 
 // keeper keeps documents where a restart finds them.
-type keeper struct{ folder string }
+type documentStore struct{ dir string }
 
-func (k keeper) path(group string) string { return filepath.Join(k.folder, group+suffix) }
+func (k documentStore) path(group string) string { return filepath.Join(k.dir, group+suffix) }
 
 // load returns what is kept of a group, nothing if there is nothing.
-func (k keeper) load(group string) (kept, error) {
+func (k documentStore) load(group string) (groupRecord, error) {
 	path := k.path(group)
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return kept{}, nil
+		return groupRecord{}, nil
 	case err != nil:
-		return kept{}, fmt.Errorf("read the document of group %s: %w", group, err)
+		return groupRecord{}, fmt.Errorf("read the document of group %s: %w", group, err)
 	}
 	first, body, _ := bytes.Cut(data, []byte("\n"))
 	if string(first) != fmt.Sprintf("%s%x", header, sha256.Sum256(body)) {
-		return kept{}, fmt.Errorf("%s is damaged", path)
+		return groupRecord{}, fmt.Errorf("%s is damaged", path)
 	}
-	var of kept
+	var of groupRecord
 	if err := json.Unmarshal(body, &of); err != nil {
-		return kept{}, fmt.Errorf("%s can't be understood: %w", path, err)
+		return groupRecord{}, fmt.Errorf("%s can't be understood: %w", path, err)
 	}
 	return of, nil
 }
 
 // save keeps what is remembered of a group. When it returns nil, that outlives the
 // process and the machine.
-func (k keeper) save(group string, of kept) error {
+func (k documentStore) save(group string, of groupRecord) error {
 	body, err := json.Marshal(of)
 	if err == nil {
 		err = state.ReplaceFile(k.path(group), append(fmt.Appendf(nil, "%s%x\n", header, sha256.Sum256(body)), body...))

@@ -24,7 +24,7 @@ type Choice struct {
 // is the floor where the file gives none.
 func ChooseList(kept *config.List, wanted config.List, mode office.Mode, reading election.Term) (Choice, error) {
 	if kept == nil {
-		return first(wanted, mode, reading)
+		return chooseFirst(wanted, mode, reading)
 	}
 	if wanted.Version < kept.Version {
 		return Choice{List: *kept, Warning: fmt.Sprintf("version %d is older than %d, which this agent has adopted: "+
@@ -43,20 +43,20 @@ func ChooseList(kept *config.List, wanted config.List, mode office.Mode, reading
 	if next.Previous == nil && before != nil {
 		next.Previous = &config.List{Version: before.Version, Members: before.Members}
 	}
-	return settled(next, kept, reading)
+	return complete(next, kept, reading)
 }
 
 // first is the choice of an agent that has adopted nothing.
-func first(wanted config.List, mode office.Mode, reading election.Term) (Choice, error) {
+func chooseFirst(wanted config.List, mode office.Mode, reading election.Term) (Choice, error) {
 	if wanted.Version > 1 && wanted.Previous == nil && mode != office.Available {
 		return Choice{}, fmt.Errorf("version %d is the first that this agent sees, so it must be told the list before: "+
 			"write version %d as previous", wanted.Version, wanted.Version-1)
 	}
-	return settled(wanted, nil, reading)
+	return complete(wanted, nil, reading)
 }
 
 // settled fills in what follows from the rest of the list.
-func settled(next config.List, kept *config.List, reading election.Term) (Choice, error) {
+func complete(next config.List, kept *config.List, reading election.Term) (Choice, error) {
 	if next.Previous == nil {
 		if len(next.Departed) > 0 {
 			return Choice{}, fmt.Errorf("%s can't have departed: no list before version %d is known", next.Departed[0], next.Version)
@@ -69,7 +69,7 @@ func settled(next config.List, kept *config.List, reading election.Term) (Choice
 		}
 	}
 	previous := *next.Previous
-	previous.Members = moved(previous.Members, next.Members)
+	previous.Members = withCurrentAddresses(previous.Members, next.Members)
 	next.Previous = &previous
 	if next.Floor == 0 && previous.Version > 1 {
 		next.Floor = reading
@@ -78,7 +78,7 @@ func settled(next config.List, kept *config.List, reading election.Term) (Choice
 }
 
 // moved are members at the addresses that they have now.
-func moved(members, now []config.Member) []config.Member {
+func withCurrentAddresses(members, now []config.Member) []config.Member {
 	address := make(map[string]string, len(now))
 	for _, m := range now {
 		address[m.Name] = m.Address

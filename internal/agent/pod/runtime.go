@@ -31,15 +31,15 @@ import (
 )
 
 // pod is one life of an agent.
-type pod struct {
-	settings  *Settings
-	life      uint32
-	lists     *state.Store
-	board     *board
-	registrar *registrar
-	clerk     *clerk
-	metrics   *metrics.Registry
-	log       *slog.Logger
+type runtime struct {
+	settings *Settings
+	life     uint32
+	store    *state.Store
+	reports  *reportHub
+	groups   *groupManager
+	renewer  *renewer
+	metrics  *metrics.Registry
+	log      *slog.Logger
 
 	// agent is nil before there is a certificate.
 	agent atomic.Pointer[agent.Agent]
@@ -47,12 +47,12 @@ type pod struct {
 
 // garbage is how much of it there may be, in percent of what is in use: the kernel
 // takes a large process apart more slowly, and peers wait for that.
-const garbage = 50
+const gcPercent = 50
 
 // Run is an agent from its start to the end of ctx. The application is answered
 // from the first moment on.
 func Run(ctx context.Context, s Settings, log *slog.Logger) error {
-	debug.SetGCPercent(garbage)
+	debug.SetGCPercent(gcPercent)
 	store, err := state.Open(s.StateDir)
 	if err != nil {
 		return err
@@ -62,37 +62,37 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	p := &pod{settings: &s, life: 1 + rand.Uint32N(1<<32-1), lists: store, metrics: metrics.New(), log: log}
-	p.board = newBoard(control.Agent{Pod: s.Pod, Life: p.life, Build: s.Build, Groups: s.Groups})
-	p.registrar = newRegistrar(&s, store, p.board, log)
-	p.clerk = newClerk(&s, credentials, p.enrolled, log)
-	p.metrics.CertificateNotAfter = p.clerk.until
+	p := &runtime{settings: &s, life: 1 + rand.Uint32N(1<<32-1), store: store, metrics: metrics.New(), log: log}
+	p.reports = newReportHub(control.Agent{Pod: s.Pod, Life: p.life, Build: s.Build, Groups: s.Groups})
+	p.groups = newGroupManager(&s, store, p.reports, log)
+	p.renewer = newRenewer(&s, credentials, p.acceptEnrolledDocument, log)
+	p.metrics.CertificateNotAfter = p.renewer.notAfter
 	local, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.API)
 	if err != nil {
 		return fmt.Errorf("open the local API: %w", err)
 	}
 	mounts := &mounts{
-		folder: s.MountDir, groups: s.Groups, registrar: p.registrar, credentials: credentials, news: p.clerk.soon, log: log,
-		seen: map[string][sha256.Size]byte{},
+		dir: s.MountDir, groups: s.Groups, groupManager: p.groups, credentials: credentials, onChange: p.renewer.retry, log: log,
+		checksums: map[string][sha256.Size]byte{},
 	}
-	mounts.look()
+	mounts.reload()
 	return p.run(ctx, local, mounts)
 }
 
 // run answers applications, and takes part as soon as there is a certificate. The
 // local API ends last: an application must hear that it has to stop.
-func (p *pod) run(ctx context.Context, local net.Listener, mounts *mounts) error {
+func (p *runtime) run(ctx context.Context, local net.Listener, mounts *mounts) error {
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 1)
-	go func() { failed <- api.Serve(answering, local, api.New(p.local(), p.metrics.Handler(p))) }()
+	go func() { failed <- api.Serve(answering, local, api.New(p.localAPI(), p.metrics.Handler(p))) }()
 
 	taking, enough := context.WithCancel(ctx)
 	defer enough()
 	var watching sync.WaitGroup
 	watching.Go(func() { mounts.watch(taking) })
 	ended := make(chan error, 1)
-	go func() { ended <- p.takePart(taking) }()
+	go func() { ended <- p.participate(taking) }()
 	var err error
 	select {
 	case err = <-failed:
@@ -107,10 +107,10 @@ func (p *pod) run(ctx context.Context, local net.Listener, mounts *mounts) error
 	return err
 }
 
-// takePart takes part until ctx ends.
-func (p *pod) takePart(ctx context.Context) error {
+// participate takes part until ctx ends.
+func (p *runtime) participate(ctx context.Context) error {
 	p.log.Info("begins", "pod", p.settings.Pod, "namespace", p.settings.Namespace, "api", p.settings.API)
-	files, err := p.clerk.begin(ctx)
+	files, err := p.renewer.obtain(ctx)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil
@@ -121,15 +121,15 @@ func (p *pod) takePart(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("await the operator: %w", err)
 	}
-	a, err := p.start(ctx, files)
+	a, err := p.startAgent(ctx, files)
 	if err != nil {
 		return errors.Join(err, operator.Close())
 	}
-	return p.obey(ctx, a, operator, files)
+	return p.serveOperator(ctx, a, operator, files)
 }
 
 // start makes the agent, in no group yet.
-func (p *pod) start(ctx context.Context, files *identity.Files) (*agent.Agent, error) {
+func (p *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent.Agent, error) {
 	s := p.settings
 	listener, err := transport.Listen(ctx, s.Peers)
 	if err != nil {
@@ -137,22 +137,22 @@ func (p *pod) start(ctx context.Context, files *identity.Files) (*agent.Agent, e
 	}
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.StateDir}
 	a, err := agent.New(ctx, c, agent.Options{
-		Clock: clock.New(time.Now()), Life: p.life, Listener: listener, Store: p.lists,
-		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: p.clerk.Problems,
-		Metrics: func(of string) group.Metrics { return p.metrics.ForGroup(of) }, OnReport: p.board.post, Log: p.log,
+		Clock: clock.New(time.Now()), Life: p.life, Listener: listener, Store: p.store,
+		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: p.renewer.Problems,
+		Metrics: func(of string) group.Metrics { return p.metrics.ForGroup(of) }, OnReport: p.reports.publish, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	p.agent.Store(a)
-	p.clerk.watch(a.Refresh)
+	p.renewer.onProblemsChanged(a.Refresh)
 	p.log.Info("takes part", "self", s.Pod, "listen", listener.Addr().String())
 	return a, nil
 }
 
 // obey does as the operator says, until ctx ends. Then it leaves: the operator hears
 // of that.
-func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, files *identity.Files) error {
+func (p *runtime) serveOperator(ctx context.Context, a *agent.Agent, listener net.Listener, files *identity.Files) error {
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 1)
@@ -161,10 +161,10 @@ func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, f
 	}()
 	working, enough := context.WithCancel(ctx)
 	defer enough()
-	p.registrar.open(working, a)
+	p.groups.start(working, a)
 	var caring sync.WaitGroup
-	caring.Go(func() { p.clerk.renew(working) })
-	caring.Go(func() { p.fend(working, a) })
+	caring.Go(func() { p.renewer.run(working) })
+	caring.Go(func() { p.readmitAfterOperatorAbsence(working, a) })
 	var err error
 	select {
 	case err = <-failed:
@@ -173,7 +173,7 @@ func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, f
 	p.log.Info("leaves")
 	enough()
 	caring.Wait()
-	p.registrar.wait() // It doesn't join a group any more.
+	p.groups.wait() // It doesn't join a group any more.
 	a.Close(context.WithoutCancel(ctx))
 	stop()
 	if err == nil {
@@ -183,9 +183,9 @@ func (p *pod) obey(ctx context.Context, a *agent.Agent, listener net.Listener, f
 }
 
 // enrolled takes a document that came with the certificate.
-func (p *pod) enrolled(document string) {
+func (p *runtime) acceptEnrolledDocument(document string) {
 	const source = "the identity service"
-	if _, err := p.registrar.offer(source, "", []byte(document)); err != nil && !errors.Is(err, api.ErrOutdated) {
+	if _, err := p.groups.acceptDocument(source, "", []byte(document)); err != nil && !errors.Is(err, api.ErrOutdated) {
 		p.log.Error("a document was refused", "from", source, "error", err)
 	}
 }

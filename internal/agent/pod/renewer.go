@@ -13,20 +13,20 @@ import (
 
 // The waits between attempts to enrol, and before the next renewal at least.
 const (
-	firstPause = 100 * time.Millisecond
-	longest    = 30 * time.Second
-	soonest    = 100 * time.Millisecond
+	minRetryDelay   = 100 * time.Millisecond
+	maxRetryDelay   = 30 * time.Second
+	minRenewalDelay = 100 * time.Millisecond
 )
 
 // clerk sees to it that the agent has a valid certificate.
-type clerk struct {
+type renewer struct {
 	settings    *Settings
 	credentials *credentials
 	// offer takes the documents that come with a certificate.
-	offer func(document string)
-	log   *slog.Logger
+	acceptDocument func(document string)
+	log            *slog.Logger
 	// hurry: an attempt that failed may succeed now.
-	hurry chan struct{}
+	retryNow chan struct{}
 
 	mu sync.Mutex
 	// files are nil before there is a certificate.
@@ -34,15 +34,15 @@ type clerk struct {
 	// problem is why the last attempt failed, nil if it didn't.
 	problem error
 	// look is called when Problems says something else.
-	look func()
+	problemsChanged func()
 }
 
-func newClerk(s *Settings, c *credentials, offer func(string), log *slog.Logger) *clerk {
-	return &clerk{settings: s, credentials: c, offer: offer, log: log, hurry: make(chan struct{}, 1), look: func() {}}
+func newRenewer(s *Settings, c *credentials, offer func(string), log *slog.Logger) *renewer {
+	return &renewer{settings: s, credentials: c, acceptDocument: offer, log: log, retryNow: make(chan struct{}, 1), problemsChanged: func() {}}
 }
 
 // Problems are why peers turn the agent away.
-func (c *clerk) Problems() []string {
+func (c *renewer) Problems() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	why := ""
@@ -59,7 +59,7 @@ func (c *clerk) Problems() []string {
 }
 
 // until is when the certificate expires, zero without one.
-func (c *clerk) until() time.Time {
+func (c *renewer) notAfter() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.files == nil {
@@ -69,34 +69,34 @@ func (c *clerk) until() time.Time {
 }
 
 // watch has look called when Problems says something else.
-func (c *clerk) watch(look func()) {
+func (c *renewer) onProblemsChanged(look func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.look = look
+	c.problemsChanged = look
 }
 
 // soon has the next attempt come at once, if the last one has failed.
-func (c *clerk) soon() {
+func (c *renewer) retry() {
 	select {
-	case c.hurry <- struct{}{}:
+	case c.retryNow <- struct{}{}:
 	default:
 	}
 }
 
 // begin returns the certificate that is kept, or else the first one that the
 // identity service gives.
-func (c *clerk) begin(ctx context.Context) (*identity.Files, error) {
-	if files, err := c.open(); err == nil {
+func (c *renewer) obtain(ctx context.Context) (*identity.Files, error) {
+	if files, err := c.load(); err == nil {
 		return files, nil
 	}
-	if err := c.enrol(ctx); err != nil {
+	if err := c.enrollWithRetry(ctx); err != nil {
 		return nil, err
 	}
-	return c.open()
+	return c.load()
 }
 
 // open reads the certificate that is kept.
-func (c *clerk) open() (*identity.Files, error) {
+func (c *renewer) load() (*identity.Files, error) {
 	files, err := identity.Open(c.credentials.paths(), func(err error) {
 		c.log.Error("goes on with the certificate that it had", "error", err)
 	})
@@ -113,63 +113,63 @@ func (c *clerk) open() (*identity.Files, error) {
 }
 
 // renew replaces the certificate whenever its renewal has come, until ctx ends.
-func (c *clerk) renew(ctx context.Context) {
+func (c *renewer) run(ctx context.Context) {
 	for {
-		due := time.Until(renewal(c.credentials.since(), c.until()))
+		due := time.Until(renewalTime(c.credentials.receivedAt(), c.notAfter()))
 		select {
-		case <-time.After(max(soonest, due)):
+		case <-time.After(max(minRenewalDelay, due)):
 		case <-ctx.Done():
 			return
 		}
-		if c.enrol(ctx) != nil {
+		if c.enrollWithRetry(ctx) != nil {
 			return
 		}
-		c.log.Info("has a new certificate", "until", c.until().UTC().Format(time.RFC3339))
+		c.log.Info("has a new certificate", "until", c.notAfter().UTC().Format(time.RFC3339))
 	}
 }
 
 // renewal is when a third of the time is left for which a certificate was
 // received, or a little earlier: not all at once. By a clock that is ahead, one
 // may have expired before it was received.
-func renewal(received, until time.Time) time.Time {
+func renewalTime(received, until time.Time) time.Time {
 	third := max(0, until.Sub(received)/3)
 	return until.Add(-third - rand.N(third/10+1))
 }
 
 // enrol tries until it succeeds or ctx ends.
-func (c *clerk) enrol(ctx context.Context) error {
-	told, pause := "", firstPause
+func (c *renewer) enrollWithRetry(ctx context.Context) error {
+	told, pause := "", minRetryDelay
 	for {
-		documents, err := c.settings.enrol(ctx, c.credentials)
+		documents, err := c.settings.enroll(ctx, c.credentials)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.note(err)
+		c.setProblem(err)
 		if err == nil {
 			for _, document := range documents {
-				c.offer(document)
+				c.acceptDocument(document)
 			}
 			return nil
 		}
-		if kind(err) != told {
-			told = kind(err)
+		if errorKind(err) != told {
+			told = errorKind(err)
 			c.log.Error("has no new certificate, and tries again", "error", err)
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
-			pause = min(2*pause, longest)
-		case <-c.hurry:
-			pause = firstPause
+			pause = min(2*pause, maxRetryDelay)
+		case <-c.retryNow:
+			pause = minRetryDelay
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (c *clerk) note(err error) {
+func (c *renewer) setProblem(err error) {
 	c.mu.Lock()
 	c.problem = err
-	look := c.look
+	look := c.problemsChanged
 	c.mu.Unlock()
 	look()
 }

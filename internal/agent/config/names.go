@@ -33,7 +33,7 @@ func checkName(name string, most int) error {
 	case len(name) > most:
 		return fmt.Errorf("must be a name of %d characters at most, not of %d", most, len(name))
 	case !dnsName.MatchString(name):
-		return fmt.Errorf("must be lower-case letters, digits and - with dots between such words, not %q", shortened(name))
+		return fmt.Errorf("must be lower-case letters, digits and - with dots between such words, not %q", truncate(name))
 	}
 	return nil
 }
@@ -44,9 +44,9 @@ type endpoint struct {
 	port uint16
 }
 
-// splitAddress takes a host:port apart.
-func splitAddress(address string) (endpoint, error) {
-	wrong := fmt.Errorf("must be HOST:PORT such as 10.0.0.7:7401 or a.example.org:7401, not %q", shortened(address))
+// parseEndpoint takes a host:port apart.
+func parseEndpoint(address string) (endpoint, error) {
+	wrong := fmt.Errorf("must be HOST:PORT such as 10.0.0.7:7401 or a.example.org:7401, not %q", truncate(address))
 	colon := strings.LastIndexByte(address, ':')
 	if colon < 1 {
 		return endpoint{}, wrong
@@ -54,7 +54,7 @@ func splitAddress(address string) (endpoint, error) {
 	host, digits := address[:colon], address[colon+1:]
 	port, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || port == 0 || strconv.FormatUint(port, 10) != digits {
-		return endpoint{}, fmt.Errorf("must end in a port from 1 to 65535, not %q", shortened(digits))
+		return endpoint{}, fmt.Errorf("must end in a port from 1 to 65535, not %q", truncate(digits))
 	}
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")
@@ -73,32 +73,32 @@ func splitAddress(address string) (endpoint, error) {
 }
 
 func checkAddress(address string) error {
-	_, err := splitAddress(address)
+	_, err := parseEndpoint(address)
 	return err
 }
 
-// checkPeer says what is wrong with an address that peers dial.
-func checkPeer(address string) error {
-	at, err := splitAddress(address)
-	if err == nil && at.everywhere() {
+// checkPeerAddress says what is wrong with an address that peers dial.
+func checkPeerAddress(address string) error {
+	at, err := parseEndpoint(address)
+	if err == nil && at.unspecified() {
 		return fmt.Errorf("must be an address that others can dial, not %q", address)
 	}
 	return err
 }
 
 // everywhere: all addresses of the machine.
-func (e endpoint) everywhere() bool {
+func (e endpoint) unspecified() bool {
 	ip, err := netip.ParseAddr(e.host)
 	return err == nil && ip.Unmap().IsUnspecified()
 }
 
 // local: nobody on another machine gets there.
-func (e endpoint) local() bool {
+func (e endpoint) loopback() bool {
 	ip, err := netip.ParseAddr(e.host)
 	return e.host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // meets: both can't be listened on.
-func (e endpoint) meets(other endpoint) bool {
-	return e.port == other.port && (e.host == other.host || e.everywhere() || other.everywhere())
+func (e endpoint) overlaps(other endpoint) bool {
+	return e.port == other.port && (e.host == other.host || e.unspecified() || other.unspecified())
 }

@@ -20,38 +20,38 @@ import (
 )
 
 // guest is a pod with an agent.
-type guest struct {
+type testPod struct {
 	*cluster
 
 	name, ip string
 	settings Settings
-	log      *journal
+	log      *logBuffer
 	// end ends the agent, and waits until it has.
 	end func()
 }
 
 // journal is a log that a test can read.
-type journal struct {
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(line []byte) (int, error) {
+func (j *logBuffer) Write(line []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(line)
 }
 
-func (j *journal) count(part string) int {
+func (j *logBuffer) count(part string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Count(j.text.String(), part)
 }
 
 // add makes a pod whose agent doesn't run yet.
-func (c *cluster) add(name string) *guest {
+func (c *cluster) add(name string) *testPod {
 	c.t.Helper()
-	g := &guest{cluster: c, name: name, ip: fmt.Sprintf("127.%d.%d.%d", 64+byte(os.Getpid()%64), c.net, len(c.pods)+1), log: &journal{}, end: func() {}}
+	g := &testPod{cluster: c, name: name, ip: fmt.Sprintf("127.%d.%d.%d", 64+byte(os.Getpid()%64), c.network, len(c.pods)+1), log: &logBuffer{}, end: func() {}}
 	dir := c.t.TempDir()
 	variables := map[string]string{
 		"POD_NAME": name, "POD_NAMESPACE": "bank", "POD_IP": g.ip, "CONCLAVE_GROUPS": "ledger, audit", "CONCLAVE_IDENTITY": c.url,
@@ -70,7 +70,7 @@ func (c *cluster) add(name string) *guest {
 }
 
 // mount puts files into the pod as kubelet does: all at once, by a link.
-func (g *guest) mount(files map[string]string) {
+func (g *testPod) mount(files map[string]string) {
 	g.t.Helper()
 	folder := fmt.Sprintf("..%d", time.Now().UnixNano())
 	check := func(err error) {
@@ -98,7 +98,7 @@ func exists(path string) bool {
 }
 
 // start runs the agent.
-func (g *guest) start() *guest {
+func (g *testPod) start() *testPod {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -115,7 +115,7 @@ func (g *guest) start() *guest {
 }
 
 // operate is a client that shows a certificate, or none.
-func (g *guest) operate(files *identity.Files) *http.Client {
+func (g *testPod) httpClient(files *identity.Files) *http.Client {
 	secured := &tls.Config{InsecureSkipVerify: true}
 	if files != nil {
 		secured = files.Client()
@@ -125,16 +125,16 @@ func (g *guest) operate(files *identity.Files) *http.Client {
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
-func (g *guest) at(path string) string { return "https://" + g.settings.Operator + path }
+func (g *testPod) operatorURL(path string) string { return "https://" + g.settings.Operator + path }
 
 // call asks the agent as somebody, and returns the status and the body.
-func (g *guest) call(as *identity.Files, method, path, body string) (int, string) {
+func (g *testPod) callOperatorAPI(as *identity.Files, method, path, body string) (int, string) {
 	g.t.Helper()
-	request, err := http.NewRequestWithContext(g.t.Context(), method, g.at(path), strings.NewReader(body))
+	request, err := http.NewRequestWithContext(g.t.Context(), method, g.operatorURL(path), strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
-	response, err := g.operate(as).Do(request)
+	response, err := g.httpClient(as).Do(request)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -147,20 +147,20 @@ func (g *guest) call(as *identity.Files, method, path, body string) (int, string
 }
 
 // push has the operator push a document, which must be taken.
-func (g *guest) push(d control.Document) {
+func (g *testPod) push(d control.Document) {
 	g.t.Helper()
-	if status, body := g.call(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), string(text(g.t, d))); status != http.StatusNoContent {
+	if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), string(documentYAML(g.t, d))); status != http.StatusNoContent {
 		g.t.Fatalf("%s answers a document with %d: %s", g.name, status, body)
 	}
 }
 
 // pushAll pushes a document to all pods at once, and waits until it was taken.
 func (c *cluster) pushAll(d control.Document) (wait func()) {
-	body := string(text(c.t, d))
+	body := string(documentYAML(c.t, d))
 	var pushing sync.WaitGroup
 	for _, g := range c.pods {
 		pushing.Go(func() {
-			if status, body := g.call(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != http.StatusNoContent {
+			if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != http.StatusNoContent {
 				g.t.Errorf("%s answers a document with %d: %s", g.name, status, body)
 			}
 		})
@@ -169,7 +169,7 @@ func (c *cluster) pushAll(d control.Document) (wait func()) {
 }
 
 // ask asks the local API.
-func (g *guest) ask(path string) (int, string) {
+func (g *testPod) callLocalAPI(path string) (int, string) {
 	g.t.Helper()
 	response, err := http.Get("http://" + g.settings.API + path)
 	if err != nil {

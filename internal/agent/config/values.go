@@ -14,36 +14,36 @@ import (
 const maxText = 2048
 
 // lines say where the keys of a mapping stand.
-type lines struct {
-	own int
-	of  map[string]int
+type keyLines struct {
+	line int
+	keys map[string]int
 }
 
 // at is the line of a key, or of the mapping if that lacks it.
-func (l lines) at(key string) int {
-	if line, ok := l.of[key]; ok {
+func (l keyLines) at(key string) int {
+	if line, ok := l.keys[key]; ok {
 		return line
 	}
-	return l.own
+	return l.line
 }
 
-func (l lines) has(key string) bool { return l.of[key] > 0 }
+func (l keyLines) has(key string) bool { return l.keys[key] > 0 }
 
 // reading takes the value of a key.
-type reading func(key string, n *yaml.Node)
+type valueReader func(key string, n *yaml.Node)
 
 // field is a key that a mapping may have.
 type field struct {
 	key      string
-	read     reading
+	read     valueReader
 	required bool
 }
 
 // mapping reads the keys of n, which is what.
-func (p *page) mapping(what string, n *yaml.Node, fields ...field) lines {
-	found := lines{own: n.Line, of: map[string]int{}}
+func (p *parser) mapping(what string, n *yaml.Node, fields ...field) keyLines {
+	found := keyLines{line: n.Line, keys: map[string]int{}}
 	if n.Kind != yaml.MappingNode {
-		p.complain(n.Line, "%s must be keys with values, not %s", what, shown(n))
+		p.errorf(n.Line, "%s must be keys with values, not %s", what, describe(n))
 		return found
 	}
 	var keys []string
@@ -54,33 +54,33 @@ func (p *page) mapping(what string, n *yaml.Node, fields ...field) lines {
 		key, value := n.Content[i], n.Content[i+1]
 		at := slices.Index(keys, key.Value)
 		switch {
-		case p.given && key.Kind == yaml.ScalarNode && at < 0:
+		case p.fromOperator && key.Kind == yaml.ScalarNode && at < 0:
 			// An operator that is newer than the agent says more than the agent knows.
 		case key.Kind != yaml.ScalarNode || at < 0:
-			p.complain(key.Line, "%s has no key %s: use %s", what, shown(key), oneOf(keys))
+			p.errorf(key.Line, "%s has no key %s: use %s", what, describe(key), oneOf(keys))
 		case found.has(key.Value):
-			p.complain(key.Line, "%s stands here twice: it is in line %d already", key.Value, found.at(key.Value))
+			p.errorf(key.Line, "%s stands here twice: it is in line %d already", key.Value, found.at(key.Value))
 		default:
-			found.of[key.Value] = key.Line
+			found.keys[key.Value] = key.Line
 			fields[at].read(key.Value, value)
 		}
 	}
 	for _, f := range fields {
 		if f.required && !found.has(f.key) {
-			p.complain(n.Line, "%s lacks %s", what, f.key)
+			p.errorf(n.Line, "%s lacks %s", what, f.key)
 		}
 	}
 	return found
 }
 
 // list reads up to most values of n, one after the other.
-func (p *page) list(most int, read reading) reading {
+func (p *parser) list(most int, read valueReader) valueReader {
 	return func(key string, n *yaml.Node) {
 		switch {
 		case n.Kind != yaml.SequenceNode:
-			p.complain(n.Line, "%s must be a list, not %s", key, shown(n))
+			p.errorf(n.Line, "%s must be a list, not %s", key, describe(n))
 		case len(n.Content) > most:
-			p.complain(n.Line, "%s has %d entries: %d at most are possible", key, len(n.Content), most)
+			p.errorf(n.Line, "%s has %d entries: %d at most are possible", key, len(n.Content), most)
 		default:
 			for _, entry := range n.Content {
 				read(key, entry)
@@ -90,18 +90,18 @@ func (p *page) list(most int, read reading) reading {
 }
 
 // text reads a text that check has nothing against.
-func (p *page) text(to *string, check func(string) error) reading {
+func (p *parser) text(to *string, check func(string) error) valueReader {
 	return func(key string, n *yaml.Node) {
 		switch {
 		case n.Kind == yaml.ScalarNode && n.ShortTag() != "!!str" && n.Value != "" && n.ShortTag() != "!!null":
-			p.complain(n.Line, "%s must be text, not %s: put it in quotes", key, shown(n))
+			p.errorf(n.Line, "%s must be text, not %s: put it in quotes", key, describe(n))
 		case n.Kind != yaml.ScalarNode || n.Value == "" || n.ShortTag() != "!!str":
-			p.complain(n.Line, "%s must be text, not %s", key, shown(n))
+			p.errorf(n.Line, "%s must be text, not %s", key, describe(n))
 		case len(n.Value) > maxText:
-			p.complain(n.Line, "%s is longer than %d bytes", key, maxText)
+			p.errorf(n.Line, "%s is longer than %d bytes", key, maxText)
 		default:
 			if err := check(n.Value); err != nil {
-				p.complain(n.Line, "%s %s", key, err)
+				p.errorf(n.Line, "%s %s", key, err)
 				return
 			}
 			*to = n.Value
@@ -109,14 +109,14 @@ func (p *page) text(to *string, check func(string) error) reading {
 	}
 }
 
-func anything(string) error { return nil }
+func anyText(string) error { return nil }
 
 // choice reads one of a few words.
-func choice[T any](p *page, to *T, words []string, values []T) reading {
+func enum[T any](p *parser, to *T, words []string, values []T) valueReader {
 	return func(key string, n *yaml.Node) {
 		at := slices.Index(words, n.Value)
 		if n.Kind != yaml.ScalarNode || at < 0 {
-			p.complain(n.Line, "%s must be %s, not %s", key, oneOf(words), shown(n))
+			p.errorf(n.Line, "%s must be %s, not %s", key, oneOf(words), describe(n))
 			return
 		}
 		*to = values[at]
@@ -124,12 +124,12 @@ func choice[T any](p *page, to *T, words []string, values []T) reading {
 }
 
 // number reads a whole number, written in decimal digits and nothing else.
-func number[T ~int | ~int64 | ~uint32 | ~uint64](p *page, to *T, least, most uint64) reading {
+func number[T ~int | ~int64 | ~uint32 | ~uint64](p *parser, to *T, least, most uint64) valueReader {
 	return func(key string, n *yaml.Node) {
 		value, err := strconv.ParseUint(n.Value, 10, 64)
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil || strconv.FormatUint(value, 10) != n.Value ||
 			value < least || value > most {
-			p.complain(n.Line, "%s must be a whole number from %d to %d, not %s", key, least, most, shown(n))
+			p.errorf(n.Line, "%s must be a whole number from %d to %d, not %s", key, least, most, describe(n))
 			return
 		}
 		*to = T(value)
@@ -137,7 +137,7 @@ func number[T ~int | ~int64 | ~uint32 | ~uint64](p *page, to *T, least, most uin
 }
 
 // span reads a number of units.
-func (p *page) span(to *time.Duration, unit time.Duration, least, most uint64) reading {
+func (p *parser) duration(to *time.Duration, unit time.Duration, least, most uint64) valueReader {
 	return func(key string, n *yaml.Node) {
 		units := uint64(*to / unit)
 		number(p, &units, least, most)(key, n)
@@ -145,10 +145,10 @@ func (p *page) span(to *time.Duration, unit time.Duration, least, most uint64) r
 	}
 }
 
-func (p *page) truth(to *bool) reading {
+func (p *parser) boolean(to *bool) valueReader {
 	return func(key string, n *yaml.Node) {
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
-			p.complain(n.Line, "%s must be true or false, not %s", key, shown(n))
+			p.errorf(n.Line, "%s must be true or false, not %s", key, describe(n))
 			return
 		}
 		*to = n.Value == "true" || n.Value == "True" || n.Value == "TRUE"
@@ -156,22 +156,22 @@ func (p *page) truth(to *bool) reading {
 }
 
 // shown is what a complaint says about a value.
-func shown(n *yaml.Node) string {
+func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	case n.Kind == yaml.MappingNode:
 		return "keys with values"
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
-		return strconv.Quote(shortened(n.Value))
+		return strconv.Quote(truncate(n.Value))
 	case n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null":
-		return shortened(n.Value)
+		return truncate(n.Value)
 	}
 	return "nothing"
 }
 
 // shortened keeps a complaint on one line of a screen.
-func shortened(s string) string {
+func truncate(s string) string {
 	const most = 60
 	if len(s) <= most {
 		return s

@@ -9,7 +9,7 @@ import (
 
 // slack is by how many nanoseconds the kernel may delay what this process sleeps
 // for. Elections wait for milliseconds.
-const slack = 1_000_000
+const timerSlack = 1_000_000
 
 // thrift makes an agent that idles, with a heartbeat ten times a second, use about
 // half of what it would by default. It does next to nothing each time, so what
@@ -20,17 +20,17 @@ const slack = 1_000_000
 //     whenever the process does something, mostly sleeps until that is over.
 //     Threads inherit the slack when they are made, and the monitor is older than
 //     main: so the program starts itself once more, as the same process.
-func thrift() {
+func reduceWakeups() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
 	has, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
-	if err != nil || has >= slack {
+	if err != nil || has >= timerSlack {
 		return
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0); err != nil {
 		return
 	}
 	if program, err := os.Executable(); err == nil {

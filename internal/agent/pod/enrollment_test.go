@@ -19,24 +19,24 @@ import (
 )
 
 // waits for what readyz says.
-func (g *guest) isNotReady(because string) {
+func (g *testPod) awaitNotReady(because string) {
 	g.t.Helper()
 	eventually(g.t, g.name+" says "+because, func() bool {
-		status, body := g.ask("/readyz")
+		status, body := g.callLocalAPI("/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, because)
 	})
 }
 
-// errLed is what an application returns that has led.
-var errLed = errors.New("led")
+// errDone is what an application returns that has led.
+var errDone = errors.New("led")
 
 // TestWithoutACertificateTheApplicationIsAnswered, told what is missing, and told
 // once in the log, however often it is tried.
 func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
-	c.refuse("")
+	c.refuseWith("")
 	if err := os.RemoveAll(a.settings.MountDir); err != nil {
 		t.Fatal(err)
 	}
@@ -44,21 +44,21 @@ func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
 	led, seen := make(chan error, 1), make(chan struct{})
 	leading := func(context.Context, uint64) error {
 		<-seen
-		return errLed
+		return errDone
 	}
 	go func() { led <- client.Run(t.Context(), "ledger", leading, client.At("http://"+a.settings.API)) }()
-	a.isNotReady("waits for its certificate: the token to show to the identity service: open ")
-	if status, body := a.ask("/healthz"); status != http.StatusOK {
+	a.awaitNotReady("waits for its certificate: the token to show to the identity service: open ")
+	if status, body := a.callLocalAPI("/healthz"); status != http.StatusOK {
 		t.Errorf("it is said to be unwell: %d %s", status, body)
 	}
 	for group, want := range map[string]int{"ledger": http.StatusServiceUnavailable, "other": http.StatusNotFound} {
-		if status, body := a.ask("/v1/groups/" + group + "/leader"); status != want {
+		if status, body := a.callLocalAPI("/v1/groups/" + group + "/leader"); status != want {
 			t.Errorf("of %s it says %d %s", group, status, body)
 		}
 	}
-	c.refuse("this pod names no group")
+	c.refuseWith("this pod names no group")
 	a.mount(map[string]string{"token": "bank/a\n"})
-	a.isNotReady("waits for its certificate: the identity service refuses a certificate (403 Forbidden): this pod names no group")
+	a.awaitNotReady("waits for its certificate: the identity service refuses a certificate (403 Forbidden): this pod names no group")
 	eventually(t, "it has asked several times", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -69,15 +69,15 @@ func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
 			t.Errorf("the log says %q %d times", told, n)
 		}
 	}
-	c.refuse("")
-	a.watch().await("a leads", leads("a"))
+	c.refuseWith("")
+	a.watch().await("a leads", hasCoordinator("a"))
 	close(seen)
 	// A program that was there from the first moment on has waited.
-	if err := <-led; !errors.Is(err, errLed) {
+	if err := <-led; !errors.Is(err, errDone) {
 		t.Error("the application hasn't led:", err)
 	}
-	a.isNotReady("group audit: it isn't known who takes part")
-	if _, body := a.ask("/readyz"); strings.Contains(body, "certificate") {
+	a.awaitNotReady("group audit: it isn't known who takes part")
+	if _, body := a.callLocalAPI("/readyz"); strings.Contains(body, "certificate") {
 		t.Errorf("it still says %s", body)
 	}
 	c.mu.Lock()
@@ -89,30 +89,30 @@ func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
 
 // TestTheIdentityServiceIsTrustedByWhatIsMounted: without a word from the pod.
 func TestTheIdentityServiceIsTrustedByWhatIsMounted(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
-	stranger := found(t)
+	stranger := newCluster(t)
 	a.settings.CABundle = nil
 	a.start()
-	a.isNotReady("no authority is known by which to trust the identity service")
+	a.awaitNotReady("no authority is known by which to trust the identity service")
 	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert)})
-	a.isNotReady("certificate signed by unknown authority")
+	a.awaitNotReady("certificate signed by unknown authority")
 	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert), "ledger/ca.pem": "nonsense"})
 	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert), "ledger/ca.pem": string(c.ca.Cert)})
-	a.watch().await("a leads", leads("a"))
+	a.watch().await("a leads", hasCoordinator("a"))
 	pair, err := stranger.authority.Issue(identity.Names{control.Operator}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, body := a.call(c.files(pair, stranger.ca), http.MethodGet, control.GroupPath("ledger"), ""); status != http.StatusMethodNotAllowed {
+	if status, body := a.callOperatorAPI(c.files(pair, stranger.ca), http.MethodGet, control.GroupPath("ledger"), ""); status != http.StatusMethodNotAllowed {
 		t.Errorf("the authority that is mounted isn't trusted: %d %s", status, body)
 	}
 }
 
 // TestCertificatesAreRenewedWhileConnectionsLive: nobody loses its office over it.
 func TestCertificatesAreRenewedWhileConnectionsLive(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	c.valid = 2 * time.Second
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
@@ -124,7 +124,7 @@ func TestCertificatesAreRenewedWhileConnectionsLive(t *testing.T) {
 	}
 	var term uint64
 	for _, s := range streams {
-		term = s.await("c leads", leads("c")).Term
+		term = s.await("c leads", hasCoordinator("c")).Term
 	}
 	asked := func() int {
 		c.mu.Lock()
@@ -134,7 +134,7 @@ func TestCertificatesAreRenewedWhileConnectionsLive(t *testing.T) {
 	before := asked()
 	eventually(t, "each has renewed its certificate thrice", func() bool { return asked() >= before+9 })
 	for _, g := range c.pods {
-		r := g.watch().await("c leads", leads("c"))
+		r := g.watch().await("c leads", hasCoordinator("c"))
 		if r.Term != term {
 			t.Errorf("%s says that c was elected again: %+v", g.name, r)
 		}
@@ -143,11 +143,11 @@ func TestCertificatesAreRenewedWhileConnectionsLive(t *testing.T) {
 
 // TestACertificateForSomebodyElseIsRefused.
 func TestACertificateForSomebodyElseIsRefused(t *testing.T) {
-	c := found(t)
+	c := newCluster(t)
 	a := c.add("a")
 	a.mount(map[string]string{"token": "bank/b"})
 	a.start()
-	a.isNotReady("the certificate is for conclave://bank/ledger/b, and not for pod a in namespace bank")
+	a.awaitNotReady("the certificate is for conclave://bank/ledger/b, and not for pod a in namespace bank")
 	if files, err := filepath.Glob(filepath.Join(a.settings.StateDir, "identity*")); err != nil || len(files) > 0 {
 		t.Errorf("it keeps %v, %v", files, err)
 	}
@@ -194,18 +194,18 @@ environment: CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledg
 // TestAReaderThatIsSlowMissesNothing: it is told what is, and each group that was
 // left.
 func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
-	b := newBoard(control.Agent{Pod: "a", Groups: []string{"ledger"}})
-	b.post(control.Report{Group: "old", UID: "1"})
+	b := newReportHub(control.Agent{Pod: "a", Groups: []string{"ledger"}})
+	b.publish(control.Report{Group: "old", UID: "1"})
 	r := b.Reports()
 	for term := range uint64(1000) {
-		b.post(control.Report{Group: "ledger", UID: "1", Term: term})
-		b.post(control.Report{Group: "audit", UID: "1", Term: term})
+		b.publish(control.Report{Group: "ledger", UID: "1", Term: term})
+		b.publish(control.Report{Group: "audit", UID: "1", Term: term})
 	}
-	b.left("ledger")
-	b.left("nothing")
-	b.post(control.Report{Group: "ledger", UID: "2"})
-	b.left("ledger")
-	b.post(control.Report{Group: "ledger", UID: "3"})
+	b.groupLeft("ledger")
+	b.groupLeft("nothing")
+	b.publish(control.Report{Group: "ledger", UID: "2"})
+	b.groupLeft("ledger")
+	b.publish(control.Report{Group: "ledger", UID: "3"})
 	want := []any{
 		control.Report{Group: "old", UID: "1"},
 		control.Agent{Pod: "a", Groups: []string{"ledger"}},
@@ -216,7 +216,7 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 	}
 	for i, wanted := range want {
 		e, err := r.Next(t.Context())
-		if err != nil || !sameAs(e, wanted) {
+		if err != nil || !sameEvent(e, wanted) {
 			t.Errorf("event %d is %+v, %v, and not %+v", i, e, err, wanted)
 		}
 	}
@@ -226,13 +226,13 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 		t.Errorf("there is more: %+v", e)
 	}
 	r.Close()
-	b.post(control.Report{Group: "ledger"})
+	b.publish(control.Report{Group: "ledger"})
 	if e, err := r.Next(ended); err == nil {
 		t.Errorf("whoever has closed is still told: %+v", e)
 	}
 }
 
-func sameAs(e api.Event, wanted any) bool {
+func sameEvent(e api.Event, wanted any) bool {
 	if r, ok := e.Data.(control.Report); ok {
 		w, same := wanted.(control.Report)
 		return same && r.Group == w.Group && r.UID == w.UID && r.Term == w.Term
