@@ -1,14 +1,16 @@
 package streams
 
-// NewsRate is how much news an agent may have in a second, in the long run.
-const NewsRate float64 = newsRate
+// ReportRate is how many reports of an agent the operator handles in a second, in
+// the long run.
+const ReportRate float64 = reportRate
 
-// NewsBurst is how much news an agent in so many groups may have at once.
-func NewsBurst(groups int) int { return newsBurst + newsPerGroup*groups }
+// ReportBurst returns how many reports of an agent in some groups the operator
+// handles at once.
+func ReportBurst(groups int) int { return reportBurst + reportBurstPerGroup*groups }
 
-// BulkRate is how many bytes are read of an agent in a second, in the long run,
-// and BulkBurst how many at once.
+// ByteRate is how many bytes the operator reads from an agent in a second, in the
+// long run, and ByteBurst how many at once.
 const (
-	BulkRate  float64 = bulkRate
-	BulkBurst         = bulkBurst
+	ByteRate  float64 = byteRate
+	ByteBurst         = byteBurst
 )

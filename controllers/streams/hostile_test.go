@@ -20,14 +20,14 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
-// An agent whose answer has no end to its header isn't listened to for as long as
-// it likes: it would fill the memory of the operator of all others.
+// The operator doesn't read a response header without end: it would fill the memory
+// that all agents share.
 func TestEndlessHeaderIsNotRead(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	var sent atomic.Int64
-	over := make(chan struct{})
-	speak := func(conn net.Conn) {
+	done := make(chan struct{})
+	respond := func(conn net.Conn) {
 		line := "X-Much: " + strings.Repeat("a", 1<<16) + "\r\n"
 		if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"); err != nil {
 			return
@@ -36,48 +36,48 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 			n, err := io.WriteString(conn, line)
 			if err != nil || sent.Add(int64(n)) > 64<<20 {
 				select {
-				case over <- struct{}{}:
+				case done <- struct{}{}:
 				case <-t.Context().Done():
 				}
 				return
 			}
 		}
 	}
-	if err := a.ServeRaw(t.Context(), speak); err != nil {
+	if err := a.ServeRaw(t.Context(), respond); err != nil {
 		t.Fatal(err)
 	}
-	s.follow("ledger-0", "1", "10.0.0.1")
-	<-over
+	h.follow("ledger-0", "1", "10.0.0.1")
+	<-done
 	if most := int64(16 << 20); sent.Load() > most {
-		t.Errorf("it was read for %d bytes, more than %d", sent.Load(), most)
+		t.Errorf("got %d bytes of the header read, want at most %d", sent.Load(), most)
 	}
 }
 
-// A megabyte of nothing at all would be fifty in memory, for each of a hundred
-// groups.
-func TestReportOfTooManyRowsIsNotKept(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
-	say(a, control.Report{Group: "ledger", UID: "u", Processes: make([]control.Row, 10_000)})
-	say(a, control.Report{Group: "audit", UID: "u", Problems: make([]string, 100_000)})
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("something has come of it", func() bool {
-		line, _ := s.Connection(named("ledger-0"))
-		return line.Connected || line.Problem != ""
+// A megabyte of empty rows takes fifty in memory, for each of a hundred groups.
+func TestReportWithTooManyRowsIsRefused(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
+	setReport(a, control.Report{Group: "ledger", UID: "u", Processes: make([]control.Row, 10_000)})
+	setReport(a, control.Report{Group: "audit", UID: "u", Problems: make([]string, 100_000)})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected or has a problem", func() bool {
+		connection, _ := h.Connection(key("ledger-0"))
+		return connection.Connected || connection.Problem != ""
 	})
 	for _, group := range []string{"ledger", "audit"} {
-		if voice := s.Reports(named(group))["ledger-0"]; voice.Report != nil && len(voice.Report.Processes)+len(voice.Report.Problems) > 2000 {
-			t.Errorf("%s: %d rows and %d problems are kept", group, len(voice.Report.Processes), len(voice.Report.Problems))
+		if stored := h.Reports(key(group))["ledger-0"]; stored.Report != nil && len(stored.Report.Processes)+len(stored.Report.Problems) > 2000 {
+			t.Errorf("%s: got %d rows and %d problems, want at most 2000 together", group, len(stored.Report.Processes), len(stored.Report.Problems))
 		}
 	}
 }
 
-// Who can't be withheld, since nobody else could lead, may be when he reports again.
-func TestWhoRefusesToBeWithheldIsToldAgain(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	say(a, control.Report{Group: "ledger", UID: "u", Term: 1})
+// An agent rejects its exclusion while no other member is eligible. After its next
+// report, it may accept it.
+func TestRejectedExclusionIsRepeatedAfterNextReport(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(a, control.Report{Group: "ledger", UID: "u", Term: 1})
 	var calls atomic.Int32
 	a.Refuse(func(fakeagent.Call) int {
 		if calls.Add(1) == 1 {
@@ -85,83 +85,71 @@ func TestWhoRefusesToBeWithheldIsToldAgain(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
-	s.Send(named("ledger-0"), streams.SetEligible("ledger", false))
-	s.await("it has refused", func() bool { return calls.Load() == 1 })
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.Send(key("ledger-0"), streams.SetEligible("ledger", false))
+	h.eventually("the agent has rejected the command", func() bool { return calls.Load() == 1 })
 	a.ChangeReport("ledger", func(r *control.Report) { r.Term = 2 })
-	s.await("it says something else", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
-	s.awaitToldAgain(func() bool { return calls.Load() >= 2 })
+	h.eventually("the next report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
+	h.expectCommandRepeated(func() bool { return calls.Load() >= 2 })
 }
 
-// A group that is joined anew, after it was made anew or left, knows nothing of
-// what was told to the one before.
-func TestWhoJoinsAnewIsWithheldAgain(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	say(a, control.Report{Group: "ledger", UID: "u"})
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
-	s.Send(named("ledger-0"), streams.SetEligible("ledger", false))
-	s.await("it was told", func() bool { return len(a.Calls()) == 1 })
+// An agent that leaves a group and joins one of the same name doesn't remember that it
+// was excluded.
+func TestExclusionIsRepeatedAfterRejoining(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(a, control.Report{Group: "ledger", UID: "u"})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.Send(key("ledger-0"), streams.SetEligible("ledger", false))
+	h.eventually("the agent has the command", func() bool { return len(a.Calls()) == 1 })
 	a.ChangeReport("ledger", func(r *control.Report) { r.Excluded = true })
-	s.await("it does so", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Excluded }))
+	h.eventually("the agent reports its exclusion", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Excluded }))
 	a.Leave("ledger")
-	say(a, control.Report{Group: "ledger", UID: "v", Eligible: true})
-	s.await("it is in another group", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.UID == "v" }))
-	s.awaitToldAgain(func() bool { return len(a.Calls()) >= 2 })
+	setReport(a, control.Report{Group: "ledger", UID: "v", Eligible: true})
+	h.eventually("the agent is in another group", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.UID == "v" }))
+	h.expectCommandRepeated(func() bool { return len(a.Calls()) >= 2 })
 }
 
-// awaitToldAgain waits until ledger-0 was told again, over the same connection.
-func (s *stand) awaitToldAgain(told func() bool) {
-	s.t.Helper()
-	line, _ := s.Connection(named("ledger-0"))
-	s.await("it was told again, or the connection is another one", func() bool {
-		s.Send(named("ledger-0"), streams.SetEligible("ledger", false))
-		now, _ := s.Connection(named("ledger-0"))
-		return told() || !reflect.DeepEqual(now, line)
+// expectCommandRepeated waits until the operator has sent ledger-0 the command again,
+// over the same connection.
+func (h *harness) expectCommandRepeated(repeated func() bool) {
+	h.t.Helper()
+	before, _ := h.Connection(key("ledger-0"))
+	h.eventually("the command is repeated, or the agent reconnects", func() bool {
+		h.Send(key("ledger-0"), streams.SetEligible("ledger", false))
+		now, _ := h.Connection(key("ledger-0"))
+		return repeated() || !reflect.DeepEqual(now, before)
 	})
-	if now, _ := s.Connection(named("ledger-0")); !reflect.DeepEqual(now, line) {
-		s.t.Error("it wasn't told again before it was connected anew")
+	if now, _ := h.Connection(key("ledger-0")); !reflect.DeepEqual(now, before) {
+		h.t.Errorf("got connection %+v, want the command repeated over %+v", now, before)
 	}
 }
 
-// heardOf is how often there was news of a pod's agent in a group.
-func (s *stand) heardOf(pod, group string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	count := 0
-	for _, news := range s.news {
-		if news == pod+"/"+group {
-			count++
-		}
-	}
-	return count
-}
-
-// What several elections at once would make is news at once, each of it.
-func TestEachOfSomeReportsIsNews(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	say(a, control.Report{Group: "ledger", UID: "u"})
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
+// The reports of several elections at once each trigger a change.
+func TestBurstOfReportsIsNotThrottled(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(a, control.Report{Group: "ledger", UID: "u"})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
 	for term := range uint64(40) {
 		a.ChangeReport("ledger", func(r *control.Report) { r.Term = term + 1 })
-		s.await("it is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term+1 }))
+		h.eventually("the report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term+1 }))
 	}
-	s.await("each was news", func() bool { return s.heardOf("ledger-0", "ledger") == 40 })
+	h.eventually("each report has signaled a change", func() bool { return h.countChanges("ledger-0", "ledger") == 40 })
 }
 
-// An agent that says something new all the time is believed now and then, and in
-// the end what it has said last.
-func TestRestlessAgentIsNewsNowAndThen(t *testing.T) {
-	s := newStand(t)
+// Of an agent that reports all the time, the operator handles a report now and then,
+// and finally the last one.
+func TestFloodOfReportsIsThrottled(t *testing.T) {
+	h := newHarness(t)
 	began := time.Now()
-	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
 	const reports = 5000
 	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nevent: current\ndata: {}\n\n")
@@ -176,48 +164,47 @@ func TestRestlessAgentIsNewsNowAndThen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.follow("ledger-0", "1", "10.0.0.1")
+	h.follow("ledger-0", "1", "10.0.0.1")
 	seen := map[uint64]bool{}
-	s.await("the last is heard", s.says("ledger", "ledger-0", func(r control.Report) bool {
+	h.eventually("the last report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool {
 		seen[r.Term] = true
 		return r.Term == reports
 	}))
-	most := streams.NewsBurst(2) + int(streams.NewsRate*time.Since(began).Seconds()) + 2
-	if news := s.heardOf("ledger-0", "ledger") + s.heardOf("ledger-0", "audit"); news > most {
-		t.Errorf("it had something new %d times, and is believed %d times at most", news, most)
+	most := streams.ReportBurst(2) + int(streams.ReportRate*time.Since(began).Seconds()) + 2
+	if changes := h.countChanges("ledger-0", "ledger") + h.countChanges("ledger-0", "audit"); changes > most {
+		t.Errorf("got %d changes, want at most %d", changes, most)
 	}
 	if len(seen) > most {
-		t.Errorf("whoever had looked would have found %d different reports, and %d at most are meant to be", len(seen), most)
+		t.Errorf("got %d different reports in the store, want at most %d", len(seen), most)
 	}
 }
 
-// What an agent had said last counts, although it wasn't its turn, when it has ended.
-func TestLastWordsOfARestlessAgent(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+// When a connection ends, the last report is stored although it exceeds the limit.
+func TestThrottledReportIsStoredWhenConnectionEnds(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	var ended atomic.Bool
 	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		if ended.Swap(true) {
 			return
 		}
-		said := "HTTP/1.1 200 OK\r\n\r\nevent: current\ndata: {}\n\n"
+		stream := "HTTP/1.1 200 OK\r\n\r\nevent: current\ndata: {}\n\n"
 		for term := range 200 {
-			said += fmt.Sprintf("event: group\ndata: {\"group\":\"ledger\",\"uid\":\"u\",\"term\":%d}\n\n", term+1)
+			stream += fmt.Sprintf("event: group\ndata: {\"group\":\"ledger\",\"uid\":\"u\",\"term\":%d}\n\n", term+1)
 		}
-		_, _ = io.WriteString(conn, said)
+		_, _ = io.WriteString(conn, stream)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("the last is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 200 }))
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("the last report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 200 }))
 }
 
-// Who says again and again that all has been said would have all its groups be
-// looked at each time.
-func TestWhoBeginsTwiceIsNotHeard(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+// Each event current would trigger a reconcile of all groups of the agent.
+func TestSecondCurrentEventEndsTheConnection(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		request, err := http.ReadRequest(bufio.NewReader(conn))
 		if err != nil || request.URL.Path != control.ReportsPath {
@@ -235,35 +222,35 @@ func TestWhoBeginsTwiceIsNotHeard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is known why", func() bool {
-		line, _ := s.Connection(named("ledger-0"))
-		return line.Problem == "it says something else than expected: that all has been said, for the second time"
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("the connection has its problem", func() bool {
+		connection, _ := h.Connection(key("ledger-0"))
+		return connection.Problem == "invalid event current: received twice on one connection"
 	})
 }
 
-// An agent that never stops talking takes a bounded part of the operator's time.
-func TestTalkerIsReadSlowly(t *testing.T) {
-	s := &stand{wardrobe: newWardrobe(t)}
+// An agent that sends without pause takes a bounded part of the operator's time.
+func TestContinuousStreamIsReadSlowly(t *testing.T) {
+	h := &harness{certificates: newCertificates(t)}
 	const buffer = 64 << 10
-	s.start(t, streams.Options{Credentials: s.wardrobe, Log: logr.Discard(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := s.network.Dial(ctx, network, address)
+	h.start(t, streams.Options{Credentials: h.certificates, Log: logr.Discard(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := h.network.Dial(ctx, network, address)
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			err = tcp.SetReadBuffer(buffer)
 		}
 		return conn, err
 	}})
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	const enough = streams.BulkBurst + 2<<20
-	began, heard := time.Now(), make(chan int, 1)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	const enough = streams.ByteBurst + 2<<20
+	began, written := time.Now(), make(chan int, 1)
 	err := a.ServeRaw(t.Context(), func(conn net.Conn) {
 		raw := conn
 		for {
-			around, ok := raw.(interface{ NetConn() net.Conn })
+			wrapper, ok := raw.(interface{ NetConn() net.Conn })
 			if !ok {
 				break
 			}
-			raw = around.NetConn()
+			raw = wrapper.NetConn()
 		}
 		if tcp, ok := raw.(*net.TCPConn); ok {
 			_ = tcp.SetWriteBuffer(buffer)
@@ -278,14 +265,14 @@ func TestTalkerIsReadSlowly(t *testing.T) {
 				break
 			}
 		}
-		heard <- sent
+		written <- sent
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.follow("ledger-0", "1", "10.0.0.1")
-	sent := <-heard
-	if most := streams.BulkBurst + int(streams.BulkRate*time.Since(began).Seconds()) + 1<<20; sent < enough || sent > most {
-		t.Errorf("%d bytes of it were read, and %d at most are meant to be", sent, most)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	sent := <-written
+	if most := streams.ByteBurst + int(streams.ByteRate*time.Since(began).Seconds()) + 1<<20; sent < enough || sent > most {
+		t.Errorf("got %d bytes read, want at most %d", sent, most)
 	}
 }

@@ -21,44 +21,45 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
-// crowd is the variable that has this program be so many agents, whose memory
-// isn't the operator's.
-const crowd = "CONCLAVE_TEST_CROWD"
+// agentsFolder is the environment variable that makes this test binary run agents in
+// a process of their own: the benchmark measures the operator's memory only.
+const agentsFolder = "CONCLAVE_TEST_AGENTS_FOLDER"
 
-// idleAgents is how many streams are measured.
+// idleAgents is the number of streams to measure.
 const idleAgents = 2000
 
-// TestCrowd isn't a test: it is the other process of BenchmarkIdleStream.
-func TestCrowd(t *testing.T) {
-	folder := os.Getenv(crowd)
+// TestIdleAgents isn't a test: it runs the agents of BenchmarkIdleStream.
+func TestIdleAgents(t *testing.T) {
+	folder := os.Getenv(agentsFolder)
 	if folder == "" {
-		t.Skip("this is the other side of a benchmark")
+		t.Skip("this runs the agents of BenchmarkIdleStream")
 	}
-	s := &stand{t: t, wardrobe: newWardrobe(t)}
-	keep(t, s.wardrobe, folder)
+	h := &harness{t: t, certificates: newCertificates(t)}
+	writeOperatorCertificate(t, h.certificates, folder)
 	for i := range idleAgents {
 		ip := fmt.Sprintf("10.0.%d.%d", i/250, i%250)
-		a := s.agent(podName(i), ip, "ledger")
+		a := h.newAgent(podName(i), ip, "ledger")
 		report := control.Report{Group: "ledger", UID: "0b9a6c1e-8c59-4c4e-9d5e-1d4e5a6b7c8d", Version: 1, Digest: "0123456789abcdef", Coordinator: podName(1), Term: 7}
 		for m := range 5 {
 			report.Processes = append(report.Processes, control.Row{Name: podName(m), Priority: uint32(m), Status: "Normal", Connected: true})
 		}
-		say(a, report)
-		s.run(a)
-		fmt.Println("agent", s.network.Resolve(ip+":7375"))
+		setReport(a, report)
+		h.run(a)
+		fmt.Println("agent", h.network.Resolve(ip+":7375"))
 	}
 	// Until the benchmark is over.
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// keep writes the operator's certificate to a folder, for another process.
-func keep(t *testing.T, wardrobe *fakeagent.CertificateFactory, folder string) {
+// writeOperatorCertificate writes the operator's certificate to a folder, for another
+// process.
+func writeOperatorCertificate(t *testing.T, certificates *fakeagent.CertificateFactory, folder string) {
 	t.Helper()
-	pair, err := wardrobe.Authority.Issue(identity.Names{control.Operator}, time.Hour)
+	pair, err := certificates.Authority.Issue(identity.Names{control.Operator}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string][]byte{"cert": pair.Cert, "key": pair.Key, "ca": wardrobe.Authorities} {
+	for name, text := range map[string][]byte{"cert": pair.Cert, "key": pair.Key, "ca": certificates.Authorities} {
 		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +70,8 @@ func podName(i int) string { return fmt.Sprintf("ledger-%d", i) }
 
 func BenchmarkIdleStream(b *testing.B) {
 	folder := b.TempDir()
-	other := exec.Command(os.Args[0], "-test.run=^TestCrowd$", "-test.timeout=5m")
-	other.Env = append(os.Environ(), crowd+"="+folder)
+	other := exec.Command(os.Args[0], "-test.run=^TestIdleAgents$", "-test.timeout=5m")
+	other.Env = append(os.Environ(), agentsFolder+"="+folder)
 	stdin, err := other.StdinPipe()
 	if err != nil {
 		b.Fatal(err)
@@ -93,7 +94,7 @@ func BenchmarkIdleStream(b *testing.B) {
 		}
 	}
 	if len(addresses) < idleAgents {
-		b.Fatal("the agents' process has ended")
+		b.Fatal("the process of the agents has ended")
 	}
 	files, err := identity.Open(identity.Paths{
 		Cert: filepath.Join(folder, "cert"), Key: filepath.Join(folder, "key"), CA: filepath.Join(folder, "ca"),
@@ -108,11 +109,11 @@ func BenchmarkIdleStream(b *testing.B) {
 
 func measure(b *testing.B, files *identity.Files, addresses []string) {
 	before := memory()
-	s := newStandWith(b, streams.Options{Credentials: files, Log: logr.Discard()})
+	h := newHarnessWith(b, streams.Options{Credentials: files, Log: logr.Discard()})
 	for i, address := range addresses {
-		s.Follow(streams.Agent{Pod: named(podName(i)), UID: types.UID(fmt.Sprint(i)), Address: address}, 0)
+		h.Follow(streams.Agent{Pod: key(podName(i)), UID: types.UID(fmt.Sprint(i)), Address: address}, 0)
 	}
-	s.await("all are connected", func() bool { return s.Connected() == len(addresses) })
+	h.eventually("all agents are connected", func() bool { return h.Connected() == len(addresses) })
 	after := memory()
 	b.ReportMetric(float64(after.heap-before.heap)/float64(len(addresses)), "heap-B/stream")
 	b.ReportMetric(float64(after.stacks-before.stacks)/float64(len(addresses)), "stack-B/stream")

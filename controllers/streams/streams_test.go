@@ -1,272 +1,132 @@
 package streams_test
 
 import (
-	"context"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conclave-dev/conclave/controllers/streams"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
-// stand is an operator's streams, and where its agents are.
-type stand struct {
-	*streams.Streams
-	t        testing.TB
-	wardrobe *fakeagent.CertificateFactory
-	network  fakeagent.Network
-
-	told chan struct{}
-	mu   sync.Mutex
-	// news are all that there were; broken are the pods whose agents weren't
-	// connected at one of them.
-	news   []string
-	broken map[string]bool
-}
-
-func newStand(t *testing.T) *stand {
-	t.Helper()
-	s := &stand{wardrobe: newWardrobe(t)}
-	return s.start(t, streams.Options{Credentials: s.wardrobe, Dial: s.network.Dial, Log: logr.Discard()})
-}
-
-func newWardrobe(t testing.TB) *fakeagent.CertificateFactory {
-	t.Helper()
-	wardrobe, err := fakeagent.NewCertificateFactory()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wardrobe
-}
-
-func newStandWith(t testing.TB, options streams.Options) *stand {
-	t.Helper()
-	return (&stand{}).start(t, options)
-}
-
-func (s *stand) start(t testing.TB, options streams.Options) *stand {
-	t.Helper()
-	options.Changed = s.hear
-	s.t, s.told, s.broken, s.Streams = t, make(chan struct{}, 1), map[string]bool{}, streams.New(options)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Start(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return s
-}
-
-func (s *stand) hear(pod types.NamespacedName, group string) {
-	line, _ := s.Connection(pod)
-	s.mu.Lock()
-	s.news = append(s.news, pod.Name+"/"+group)
-	s.broken[pod.Name] = s.broken[pod.Name] || !line.Connected && group == ""
-	s.mu.Unlock()
-	select {
-	case s.told <- struct{}{}:
-	default:
-	}
-}
-
-// await waits for a condition, which is looked at whenever there is news.
-func (s *stand) await(what string, holds func() bool) {
-	s.t.Helper()
-	late := time.After(20 * time.Second)
-	for !holds() {
-		select {
-		case <-s.told:
-		case <-time.After(5 * time.Millisecond):
-		case <-late:
-			s.t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-// agent is one that doesn't run yet.
-func (s *stand) agent(pod, ip string, groups ...string) *fakeagent.Agent {
-	s.t.Helper()
-	a, err := fakeagent.New(fakeagent.Identity{
-		Namespace: "bank", Pod: pod, Groups: groups, Address: ip + ":7375", Network: &s.network,
-	}, s.wardrobe)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { s.stop(a) })
-	return a
-}
-
-func (s *stand) run(a *fakeagent.Agent) {
-	s.t.Helper()
-	if err := a.Run(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *stand) stop(a *fakeagent.Agent) {
-	s.t.Helper()
-	if err := a.Stop(); err != nil {
-		s.t.Error(err)
-	}
-}
-
-// say has an agent report what it was given.
-func say(a *fakeagent.Agent, report control.Report) {
-	a.ChangeReport(report.Group, func(r *control.Report) {
-		report.Pod = r.Pod
-		*r = report
-	})
-}
-
-func named(pod string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "bank", Name: pod}
-}
-
-func (s *stand) follow(pod, uid, ip string) {
-	s.Follow(streams.Agent{Pod: named(pod), UID: types.UID(uid), Address: ip + ":7375"}, 0)
-}
-
-func (s *stand) connected(pod string) func() bool {
-	return func() bool {
-		line, ok := s.Connection(named(pod))
-		return ok && line.Connected
-	}
-}
-
-func (s *stand) says(group, pod string, like func(control.Report) bool) func() bool {
-	return func() bool {
-		voice, ok := s.Reports(named(group))[pod]
-		return ok && like(*voice.Report)
-	}
-}
-
-func TestReportsAreHeard(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
-	say(a, control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
-	s.run(a)
-	s.follow("ledger-0", "pod-uid", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
-	if voice := s.Reports(named("ledger"))["ledger-0"]; voice.Report == nil || voice.Report.Coordinator != "ledger-2" || voice.UID != "pod-uid" {
-		t.Fatalf("who is connected has said everything, but this was heard: %+v", voice)
+func TestReportsAreStored(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
+	setReport(a, control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
+	h.run(a)
+	h.follow("ledger-0", "pod-uid", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	if got := h.Reports(key("ledger"))["ledger-0"]; got.Report == nil || got.Report.Coordinator != "ledger-2" || got.UID != "pod-uid" {
+		t.Fatalf("got %+v, want the initial report before the agent counts as connected", got)
 	}
 	a.ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-1", 8 })
-	s.await("the change is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
-	voice := s.Reports(named("ledger"))["ledger-0"]
-	if voice.Lost.IsZero() || voice.Named.IsZero() || !voice.Adopted.Before(voice.Named) {
-		t.Errorf("the list is older than the coordinator, and there was another one: %+v", voice)
+	h.eventually("the changed report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
+	got := h.Reports(key("ledger"))["ledger-0"]
+	if got.Lost.IsZero() || got.Named.IsZero() || !got.Adopted.Before(got.Named) {
+		t.Errorf("got %+v, want the earlier coordinator lost, and the list adopted before the coordinator was named", got)
 	}
 	a.Leave("ledger")
-	s.await("it has left", func() bool { return len(s.Reports(named("ledger"))) == 0 })
+	h.eventually("the report is removed", func() bool { return len(h.Reports(key("ledger"))) == 0 })
 }
 
-// Nobody speaks for another pod or for a group that it has no certificate for.
-func TestOnlyCertifiedWordsCount(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	say(a, control.Report{Group: "audit", UID: "u"})
-	say(a, control.Report{Group: "ledger", UID: "u"})
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.follow("ledger-1", "2", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
-	if heard := s.Reports(named("audit")); len(heard) != 0 {
-		t.Errorf("its certificate isn't for the group audit, but it was heard there: %v", heard)
+// An agent can't report for another pod, or on a group that its certificate isn't for.
+func TestOnlyCertifiedReportsAreStored(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(a, control.Report{Group: "audit", UID: "u"})
+	setReport(a, control.Report{Group: "ledger", UID: "u"})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.follow("ledger-1", "2", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	if got := h.Reports(key("audit")); len(got) != 0 {
+		t.Errorf("got %v, want no reports on group audit: the certificate isn't for it", got)
 	}
-	if line, _ := s.Connection(named("ledger-0")); !line.Accepts("ledger") || line.Accepts("audit") {
-		t.Errorf("it is in the group ledger, and in no other: %+v", line)
+	if got, _ := h.Connection(key("ledger-0")); !got.Accepts("ledger") || got.Accepts("audit") {
+		t.Errorf("got %+v, want a connection that accepts group ledger only", got)
 	}
-	s.await("the other pod isn't believed", func() bool {
-		line, _ := s.Connection(named("ledger-1"))
-		return line.Problem == "its certificate is for conclave://bank/ledger/ledger-0, and not for pod bank/ledger-1"
+	h.eventually("the connection for ledger-1 is refused", func() bool {
+		connection, _ := h.Connection(key("ledger-1"))
+		return connection.Problem == "certificate must be for pod bank/ledger-1, got conclave://bank/ledger/ledger-0"
 	})
 }
 
-func TestStreamComesBack(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger", "audit")
-	say(a, control.Report{Group: "ledger", UID: "u", Term: 1})
-	say(a, control.Report{Group: "audit", UID: "u", Term: 1})
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
-	s.stop(a)
-	s.await("it is known why it isn't", func() bool {
-		line, _ := s.Connection(named("ledger-0"))
-		return !line.Connected && line.Problem == "connection refused"
+func TestStreamReconnects(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
+	setReport(a, control.Report{Group: "ledger", UID: "u", Term: 1})
+	setReport(a, control.Report{Group: "audit", UID: "u", Term: 1})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.stop(a)
+	h.eventually("the connection has its problem", func() bool {
+		connection, _ := h.Connection(key("ledger-0"))
+		return !connection.Connected && connection.Problem == "connection refused"
 	})
-	if s.Reports(named("ledger"))["ledger-0"].Report == nil {
-		t.Error("what was last heard is kept while the connection is away")
+	if h.Reports(key("ledger"))["ledger-0"].Report == nil {
+		t.Error("got no report, want the last one to stay while the agent isn't connected")
 	}
 	a.Leave("audit")
-	s.run(a)
-	s.await("it is connected again", s.connected("ledger-0"))
-	s.await("what it doesn't say any more is forgotten", func() bool { return len(s.Reports(named("audit"))) == 0 })
-	if got := s.Groups(named("ledger-0")); !slices.Equal(got, []string{"ledger"}) {
-		t.Errorf("it reports ledger alone, not %v", got)
+	h.run(a)
+	h.eventually("ledger-0 is connected again", h.connected("ledger-0"))
+	h.eventually("the report on audit is removed", func() bool { return len(h.Reports(key("audit"))) == 0 })
+	if got := h.Groups(key("ledger-0")); !slices.Equal(got, []string{"ledger"}) {
+		t.Errorf("got groups %v, want ledger only", got)
 	}
 }
 
-// A connection that ends where the agent goes on is no news, if it has lasted.
-func TestStreamIsRenewedInSilence(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
-	say(a, control.Report{Group: "ledger", UID: "u", Term: 1})
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
-	line, _ := s.Connection(named("ledger-0"))
-	s.await("it has been for a while", func() bool { return time.Since(line.Since) > 2*time.Second })
+// The end of a stable connection isn't signaled if the agent accepts the next one.
+func TestStableStreamReconnectsWithoutSignal(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(a, control.Report{Group: "ledger", UID: "u", Term: 1})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	first, _ := h.Connection(key("ledger-0"))
+	h.eventually("the connection is stable", func() bool { return time.Since(first.Since) > 2*time.Second })
 	a.CloseStreams()
-	s.await("it is again", func() bool {
-		now, _ := s.Connection(named("ledger-0"))
-		return now.Connected && now.Since != line.Since
+	h.eventually("ledger-0 is connected again", func() bool {
+		now, _ := h.Connection(key("ledger-0"))
+		return now.Connected && now.Since != first.Since
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken["ledger-0"] {
-		t.Error("nobody should have been told that it wasn't")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.disconnected["ledger-0"] {
+		t.Error("got a signal that ledger-0 isn't connected, want none")
 	}
 }
 
-// A new pod of the name is another one: nothing that the old one said is about it.
+// Reports of an earlier pod of the same name aren't attributed to the new one.
 func TestNewPodIsAnotherAgent(t *testing.T) {
-	s := newStand(t)
-	old := s.agent("ledger-0", "10.0.0.1", "ledger")
-	say(old, control.Report{Group: "ledger", UID: "u", Term: 1})
-	s.run(old)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
-	s.follow("ledger-0", "2", "10.0.0.2")
-	if heard := s.Reports(named("ledger")); len(heard) != 0 {
-		t.Errorf("the new pod has said nothing yet: %v", heard)
+	h := newHarness(t)
+	old := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(old, control.Report{Group: "ledger", UID: "u", Term: 1})
+	h.run(old)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.follow("ledger-0", "2", "10.0.0.2")
+	if got := h.Reports(key("ledger")); len(got) != 0 {
+		t.Errorf("got %v, want no reports of the new pod", got)
 	}
-	next := s.agent("ledger-0", "10.0.0.2", "ledger")
-	say(next, control.Report{Group: "ledger", UID: "u", Term: 2})
-	s.run(next)
-	s.await("the new one is heard", s.says("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
-	s.await("the old one isn't asked any more", func() bool { return old.Streams() == 0 })
-	s.Forget(named("ledger-0"))
-	s.await("nobody is", func() bool { return next.Streams() == 0 })
-	if _, ok := s.Connection(named("ledger-0")); ok || len(s.Reports(named("ledger"))) != 0 {
-		t.Error("a pod that is gone is forgotten")
+	next := h.newAgent("ledger-0", "10.0.0.2", "ledger")
+	setReport(next, control.Report{Group: "ledger", UID: "u", Term: 2})
+	h.run(next)
+	h.eventually("the new agent's report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
+	h.eventually("the old agent's stream is closed", func() bool { return old.Streams() == 0 })
+	h.Forget(key("ledger-0"))
+	h.eventually("the new agent's stream is closed", func() bool { return next.Streams() == 0 })
+	if _, ok := h.Connection(key("ledger-0")); ok || len(h.Reports(key("ledger"))) != 0 {
+		t.Error("got a connection or a report of a pod that was forgotten")
 	}
 }
 
-func TestErrands(t *testing.T) {
-	s := newStand(t)
-	a := s.agent("ledger-0", "10.0.0.1", "ledger")
+func TestCommands(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
 	failures := 2
 	a.Refuse(func(call fakeagent.Call) int {
 		if call.Method == http.MethodDelete {
@@ -277,27 +137,27 @@ func TestErrands(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	s.Send(named("ledger-0"), streams.LeaveGroup("ledger", "nobody is connected"))
-	s.run(a)
-	s.follow("ledger-0", "1", "10.0.0.1")
-	s.await("it is connected", s.connected("ledger-0"))
+	h.Send(key("ledger-0"), streams.LeaveGroup("ledger", "the agent isn't connected"))
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
 	document := streams.PushDocument("ledger", "u", "4", []byte(`{"uid":"u"}`))
-	s.Send(named("ledger-0"), document)
-	s.Send(named("ledger-0"), document)
-	s.await("it has accepted at the third attempt", func() bool { return len(a.Calls()) == 3 })
-	s.Send(named("ledger-0"), document)
-	s.Send(named("ledger-0"), streams.SetEligible("ledger", false))
-	s.await("it was told to stand no more", func() bool { return len(a.Calls()) == 4 })
-	s.Send(named("ledger-0"), streams.LeaveGroup("ledger", "u"))
-	s.await("it has refused to leave", func() bool { return len(a.Calls()) == 5 })
+	h.Send(key("ledger-0"), document)
+	h.Send(key("ledger-0"), document)
+	h.eventually("the agent accepts the document at the third attempt", func() bool { return len(a.Calls()) == 3 })
+	h.Send(key("ledger-0"), document)
+	h.Send(key("ledger-0"), streams.SetEligible("ledger", false))
+	h.eventually("the agent is excluded", func() bool { return len(a.Calls()) == 4 })
+	h.Send(key("ledger-0"), streams.LeaveGroup("ledger", "u"))
+	h.eventually("the agent rejects the command to leave", func() bool { return len(a.Calls()) == 5 })
 	want := fakeagent.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
 	if got := a.Calls(); got[0] != want || got[2] != want {
-		t.Errorf("it should have been told %v, not %v", want, got)
+		t.Errorf("got calls %v, want the first three to be %v", got, want)
 	}
 	if got := a.Calls()[3]; got.Path != "/v1/groups/ledger/eligibility" || got.Body != `{"eligible":false}` {
-		t.Errorf("it was told %v", got)
+		t.Errorf("got %v, want the exclusion of ledger-0", got)
 	}
 	if got := a.Calls()[4]; got.Path != "/v1/groups/ledger?uid=u" {
-		t.Errorf("it was told %v", got)
+		t.Errorf("got %v, want the command to leave", got)
 	}
 }

@@ -1,0 +1,108 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// maxRows and maxProblems bound the memory that a short line can take: a group has at
+// most a thousand members, and a report a few problems for each.
+const (
+	maxRows     = 1000
+	maxProblems = 1000
+)
+
+// decoder turns the lines of one connection into reports, and passes those of
+// certified groups on to the throttle.
+type decoder struct {
+	pod string
+	// groups are those that the agent's certificate is for.
+	groups   map[string]bool
+	throttle *throttle
+	// event is the type of the event whose data follows.
+	event string
+}
+
+// decode decodes a line of a stream of server-sent events. Agents send the data of
+// an event in one line. Comments only show that the agent is alive.
+func (d *decoder) decode(ctx context.Context, line []byte) error {
+	field, value := splitField(line)
+	switch field {
+	case "event":
+		d.event = string(value)
+	case "data":
+		event := d.event
+		d.event = ""
+		if err := d.decodeEvent(ctx, event, value); err != nil {
+			return fmt.Errorf("invalid event %s: %w", event, err)
+		}
+	}
+	return nil
+}
+
+func splitField(line []byte) (field string, value []byte) {
+	for i, c := range line {
+		if c == ':' {
+			value = line[i+1:]
+			if len(value) > 0 && value[0] == ' ' {
+				value = value[1:]
+			}
+			return string(line[:i]), value
+		}
+	}
+	return string(line), nil
+}
+
+func (d *decoder) decodeEvent(ctx context.Context, event string, data []byte) error {
+	switch event {
+	case control.EventGroup:
+		report := &control.Report{}
+		if err := json.Unmarshal(data, report); err != nil {
+			return err
+		}
+		if rows := len(report.Processes); rows > maxRows {
+			return fmt.Errorf("report must have at most %d rows, got %d", maxRows, rows)
+		}
+		if len(report.Problems) > maxProblems {
+			report.Problems = slices.Clone(report.Problems[:maxProblems])
+		}
+		// The certificate names the pod; the report could name any.
+		report.Pod = d.pod
+		d.accept(report.Group, report)
+	case control.EventLeft:
+		var left control.Left
+		if err := json.Unmarshal(data, &left); err != nil {
+			return err
+		}
+		d.accept(left.Group, nil)
+	case control.EventCurrent:
+		var agent control.Agent
+		if err := json.Unmarshal(data, &agent); err != nil {
+			return err
+		}
+		return d.throttle.setCurrent(ctx, d.certified(agent.Groups))
+	}
+	return nil
+}
+
+func (d *decoder) accept(group string, report *control.Report) {
+	if d.groups[group] {
+		d.throttle.add(group, report)
+	}
+}
+
+// certified returns the groups that an agent can join, of those that its certificate
+// is for, each once: the result is bounded however many groups the agent names.
+func (d *decoder) certified(named []string) []string {
+	var groups []string
+	for _, group := range named {
+		if d.groups[group] && !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
