@@ -8,40 +8,40 @@ import (
 )
 
 // thousand is the largest group, with all of its agents heard.
-func thousand() *scene {
-	s := newScene(1)
+func newLargestGroup() *harness {
+	s := newHarness(1)
 	s.names, s.List.Members = nil, nil
 	for i := range v1.MaxMembers {
 		name := fmt.Sprint("ledger-", i)
 		s.names = append(s.names, name)
 		s.List.Members = append(s.List.Members, v1.Member{Pod: name, Priority: int32(i + 1)})
-		s.run(name)
+		s.createPod(name)
 	}
 	for _, name := range s.names {
-		s.hear(name)
+		s.connect(name)
 	}
 	return s
 }
 
 func BenchmarkMake(b *testing.B) {
 	b.Run("elected", func(b *testing.B) {
-		s := thousand()
-		s.lead(s.names[999])
-		s.make()
+		s := newLargestGroup()
+		s.elect(s.names[999])
+		s.evaluate()
 		for b.Loop() {
 			Evaluate(s.Facts)
 		}
 	})
 	// All tables count while nobody leads.
 	b.Run("electing", func(b *testing.B) {
-		s := thousand()
+		s := newLargestGroup()
 		for b.Loop() {
 			Evaluate(s.Facts)
 		}
 	})
 	b.Run("one list settles", func(b *testing.B) {
-		s := thousand()
-		s.lead(s.names[999])
+		s := newLargestGroup()
+		s.elect(s.names[999])
 		s.List = &v1.MemberList{
 			Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
 		}

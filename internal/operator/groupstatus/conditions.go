@@ -16,32 +16,32 @@ type finding struct {
 	message string
 }
 
-func good(reason v1.Reason, message string) finding {
+func isTrue(reason v1.Reason, message string) finding {
 	return finding{metav1.ConditionTrue, reason, message}
 }
 
-func bad(reason v1.Reason, message string) finding {
+func isFalse(reason v1.Reason, message string) finding {
 	return finding{metav1.ConditionFalse, reason, message}
 }
 
-func unknown(message string) finding {
+func isUnknown(message string) finding {
 	return finding{metav1.ConditionUnknown, v1.ReasonNoReports, message}
 }
 
 // judge makes the conditions, and returns when to look again, if ever.
-func (h *hearing) judge(conditions *[]metav1.Condition) (again time.Time) {
-	elected, once := h.elected()
-	agreed, later := h.agreed()
+func (h *evaluation) setConditions(conditions *[]metav1.Condition) (again time.Time) {
+	elected, once := h.electedCondition()
+	agreed, later := h.agreedCondition()
 	if again = once; again.IsZero() || !later.IsZero() && later.Before(again) {
 		again = later
 	}
-	connected := h.connected()
+	connected := h.connectedCondition()
 	// What hasn't been asked may still be as bad as it was.
-	agreed, connected = h.unlessUnasked(v1.Agreed, agreed), h.unlessUnasked(v1.AgentsConnected, connected)
-	ready := h.ready(elected, agreed, connected)
+	agreed, connected = h.unlessContactPending(v1.Agreed, agreed), h.unlessContactPending(v1.AgentsConnected, connected)
+	ready := h.readyCondition(elected, agreed, connected)
 	if led := h.Group.Status.Coordinator != nil; len(h.reports) == 0 && led == (h.coordinator != nil) {
-		elected = h.unlessUnasked(v1.CoordinatorElected, elected)
-		if kept := h.unlessUnasked(v1.Ready, ready); kept.status != metav1.ConditionTrue || h.up() == len(h.rows) {
+		elected = h.unlessContactPending(v1.CoordinatorElected, elected)
+		if kept := h.unlessContactPending(v1.Ready, ready); kept.status != metav1.ConditionTrue || h.countUp() == len(h.rows) {
 			ready = kept // But all isn't well with a member of whom nothing was known.
 		}
 	}
@@ -59,15 +59,15 @@ func (h *hearing) judge(conditions *[]metav1.Condition) (again time.Time) {
 }
 
 // was is a condition as it stands in the status, nil if it doesn't.
-func (h *hearing) was(of v1.ConditionType) *metav1.Condition {
+func (h *evaluation) previousCondition(of v1.ConditionType) *metav1.Condition {
 	return meta.FindStatusCondition(h.Group.Status.Conditions, string(of))
 }
 
-// unlessUnasked is a finding, unless somebody hasn't been asked and there is no bad
+// unlessContactPending is a finding, unless somebody hasn't been asked and there is no bad
 // news in it: then what was known stays.
-func (h *hearing) unlessUnasked(of v1.ConditionType, found finding) finding {
-	was := h.was(of)
-	if was != nil && h.unasked && (found.status != metav1.ConditionFalse || was.Reason == string(found.reason)) {
+func (h *evaluation) unlessContactPending(of v1.ConditionType, found finding) finding {
+	was := h.previousCondition(of)
+	if was != nil && h.contactPending && (found.status != metav1.ConditionFalse || was.Reason == string(found.reason)) {
 		return finding{was.Status, v1.Reason(was.Reason), was.Message}
 	}
 	return found
@@ -76,11 +76,11 @@ func (h *hearing) unlessUnasked(of v1.ConditionType, found finding) finding {
 // since is how long something must have been so for its agents to have noticed:
 // for their patience, counted from a time of which the API server keeps the
 // second.
-func (h *hearing) since(moment time.Time) (until time.Time, over bool) {
-	return h.after(moment, h.patience())
+func (h *evaluation) suspicionTimeoutAfter(moment time.Time) (until time.Time, over bool) {
+	return h.delayAfter(moment, h.suspicionTimeout())
 }
 
-func (h *hearing) after(moment time.Time, wait time.Duration) (until time.Time, over bool) {
+func (h *evaluation) delayAfter(moment time.Time, wait time.Duration) (until time.Time, over bool) {
 	until = moment.Add(wait + time.Second)
 	return until, !h.Now.Before(until)
 }
@@ -89,7 +89,7 @@ func (h *hearing) after(moment time.Time, wait time.Duration) (until time.Time, 
 type check func() finding
 
 // first is what the first check finds that finds something. The last always does.
-func first(checks ...check) (found finding) {
+func firstFinding(checks ...check) (found finding) {
 	for _, look := range checks {
 		if found = look(); found != (finding{}) {
 			break
@@ -99,4 +99,4 @@ func first(checks ...check) (found finding) {
 }
 
 // always is the end of a row of checks.
-func always(f finding) check { return func() finding { return f } }
+func constant(f finding) check { return func() finding { return f } }

@@ -35,20 +35,20 @@ func before(was *metav1.Condition) (pod string, told bool) {
 }
 
 // elected is the condition CoordinatorElected, and when to look at it again.
-func (h *hearing) elected() (found finding, again time.Time) {
+func (h *evaluation) electedCondition() (found finding, again time.Time) {
 	if c := h.coordinator; c != nil {
 		if len(h.reports) == 0 {
-			return unknown(fmt.Sprintf("no agent can be heard; when one was, %s led in term %d", c.Pod, c.Term)), again
+			return isUnknown(fmt.Sprintf("no agent can be heard; when one was, %s led in term %d", c.Pod, c.Term)), again
 		}
-		return good(v1.ReasonElected, fmt.Sprintf("%s leads in term %d", c.Pod, c.Term)), again
+		return isTrue(v1.ReasonElected, fmt.Sprintf("%s leads in term %d", c.Pod, c.Term)), again
 	}
-	return h.vacant(first(h.noMembers, h.noReports, h.noMajority, h.nobodyStands,
-		always(bad(v1.ReasonElecting, "an election is under way"))))
+	return h.withoutCoordinator(firstFinding(h.noMembers, h.noReports, h.noMajority, h.noEligibleMember,
+		constant(isFalse(v1.ReasonElecting, "an election is under way"))))
 }
 
 // vacant is a finding that nobody leads, with who was the last.
-func (h *hearing) vacant(found finding) (finding, time.Time) {
-	was := h.was(v1.CoordinatorElected)
+func (h *evaluation) withoutCoordinator(found finding) (finding, time.Time) {
+	was := h.previousCondition(v1.CoordinatorElected)
 	pod, told := before(was)
 	if now := h.Group.Status.Coordinator; now != nil {
 		pod, told, was = now.Pod, false, nil
@@ -60,7 +60,7 @@ func (h *hearing) vacant(found finding) (finding, time.Time) {
 	if was != nil && was.Status == metav1.ConditionFalse {
 		from = was.LastTransitionTime.Time
 	}
-	until, over := h.since(from)
+	until, over := h.suspicionTimeoutAfter(from)
 	switch {
 	case told, over && found.status == metav1.ConditionFalse:
 		found.message += missed + pod
@@ -73,32 +73,32 @@ func (h *hearing) vacant(found finding) (finding, time.Time) {
 }
 
 // noMembers is what keeps the list from being the wanted one, while there is none.
-func (h *hearing) noMembers() finding {
+func (h *evaluation) noMembers() finding {
 	if h.Problem == nil || h.List != nil {
 		return finding{}
 	}
-	return bad(h.Problem.Reason, h.Problem.Message)
+	return isFalse(h.Problem.Reason, h.Problem.Message)
 }
 
-func (h *hearing) noReports() finding {
+func (h *evaluation) noReports() finding {
 	switch {
 	case len(h.reports) > 0:
 		return finding{}
 	case h.List == nil:
-		return unknown("no agent has been heard yet: there is no list of members before")
+		return isUnknown("no agent has been heard yet: there is no list of members before")
 	}
-	return unknown("no agent that goes by the list of members is heard")
+	return isUnknown("no agent that goes by the list of members is heard")
 }
 
-func (h *hearing) noMajority() finding {
-	up, majority := h.up(), len(h.members)/2+1
-	if !h.guarded() || up >= majority {
+func (h *evaluation) noMajority() finding {
+	up, majority := h.countUp(), len(h.members)/2+1
+	if !h.needsMajority() || up >= majority {
 		return finding{}
 	}
-	return bad(v1.ReasonNoMajority, fmt.Sprintf("%d of %d members are up, and it takes %d to elect", up, len(h.members), majority))
+	return isFalse(v1.ReasonNoMajority, fmt.Sprintf("%d of %d members are up, and it takes %d to elect", up, len(h.members), majority))
 }
 
-func (h *hearing) nobodyStands() finding {
+func (h *evaluation) noEligibleMember() finding {
 	var unwilling []string
 	for i := range h.rows {
 		row := &h.rows[i]
@@ -112,14 +112,14 @@ func (h *hearing) nobodyStands() finding {
 		unwilling = append(unwilling, row.Pod)
 	}
 	if len(unwilling) == 0 {
-		return bad(v1.ReasonNoEligibleMember, "no member with a priority above 0 is up")
+		return isFalse(v1.ReasonNoEligibleMember, "no member with a priority above 0 is up")
 	}
-	return bad(v1.ReasonNoEligibleMember, fmt.Sprintf("no live member stands: %s kept from it by %s",
-		are(unwilling), "their applications, or by the operator: see processes"))
+	return isFalse(v1.ReasonNoEligibleMember, fmt.Sprintf("no live member stands: %s kept from it by %s",
+		areVerb(unwilling), "their applications, or by the operator: see processes"))
 }
 
 // are is a subject with its verb.
-func are(names []string) string {
+func areVerb(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is"
 	}

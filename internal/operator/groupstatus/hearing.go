@@ -14,43 +14,43 @@ import (
 )
 
 // hearing is what has been heard of a group, and what became of it so far.
-type hearing struct {
+type evaluation struct {
 	Facts
 	// members are those of the list, the highest priority first.
 	members []v1.Member
 	// place is where a member is in members.
-	place map[string]int
+	index map[string]int
 	// before has the members of the list before, as long as that is in force.
-	before map[string]v1.Member
+	previous map[string]v1.Member
 	// reports are those that count, in the order of their pods' names; reportOf has
 	// them by that name.
 	reports  []*control.Report
 	reportOf map[string]*control.Report
 	// unasked: some agent hasn't been asked yet.
-	unasked bool
+	contactPending bool
 
 	coordinator *v1.Coordinator
 	rows        []v1.Process
 }
 
-func listen(f Facts) *hearing {
-	h := &hearing{Facts: f, place: map[string]int{}, before: map[string]v1.Member{}, reportOf: map[string]*control.Report{}}
+func newEvaluation(f Facts) *evaluation {
+	h := &evaluation{Facts: f, index: map[string]int{}, previous: map[string]v1.Member{}, reportOf: map[string]*control.Report{}}
 	if f.List == nil {
 		return h
 	}
 	h.members = slices.Clone(f.List.Members)
 	slices.SortStableFunc(h.members, func(a, b v1.Member) int { return cmp.Compare(b.Priority, a.Priority) })
 	for i, m := range h.members {
-		h.place[m.Pod] = i
-		h.unasked = h.unasked || h.unaskedYet(m.Pod)
+		h.index[m.Pod] = i
+		h.contactPending = h.contactPending || h.awaitingContact(m.Pod)
 	}
 	if f.List.State == v1.ListAdopting {
 		for _, m := range f.List.Previous.Members {
-			h.before[m.Pod] = m
+			h.previous[m.Pod] = m
 		}
 	}
 	for _, pod := range slices.Sorted(maps.Keys(f.Agents)) {
-		if report := f.Agents[pod].Report; f.Agents[pod].Connected && report != nil && h.counts(pod, report) {
+		if report := f.Agents[pod].Report; f.Agents[pod].Connected && report != nil && h.relevant(pod, report) {
 			h.reports = append(h.reports, report)
 			h.reportOf[pod] = report
 		}
@@ -61,12 +61,12 @@ func listen(f Facts) *hearing {
 // skew is how far ahead of the operator's clock an agent's may be. No process
 // uses a term that its clock hasn't come to. So one term that is far ahead is
 // nonsense, and would be in the status for good.
-const skew = 24 * time.Hour
+const maxClockSkew = 24 * time.Hour
 
 // counts reports whether an agent has a say: it speaks of this group, is a
 // member by a list that is still in force, and goes by such a list.
-func (h *hearing) counts(pod string, said *control.Report) bool {
-	if said.UID != string(h.Group.UID) || int64(min(said.Term, membership.MaxTerm+1)) > membership.CurrentTerm(h.Now.Add(skew)) {
+func (h *evaluation) relevant(pod string, said *control.Report) bool {
+	if said.UID != string(h.Group.UID) || int64(min(said.Term, membership.MaxTerm+1)) > membership.CurrentTerm(h.Now.Add(maxClockSkew)) {
 		return false
 	}
 	oldest := h.List.Version
@@ -76,37 +76,37 @@ func (h *hearing) counts(pod string, said *control.Report) bool {
 	return int64(said.Version) >= oldest && h.isMember(pod)
 }
 
-// isIn reports whether a pod is in the list.
-func (h *hearing) isIn(pod string) bool {
-	_, ok := h.place[pod]
+// inList reports whether a pod is in the list.
+func (h *evaluation) inList(pod string) bool {
+	_, ok := h.index[pod]
 	return ok
 }
 
 // isMember reports whether a pod is a member by a list that is still in force.
-func (h *hearing) isMember(pod string) bool {
-	_, ok := h.before[pod]
-	return ok || h.isIn(pod)
+func (h *evaluation) isMember(pod string) bool {
+	_, ok := h.previous[pod]
+	return ok || h.inList(pod)
 }
 
 // present reports whether a pod is there and hasn't ended.
-func (h *hearing) present(name string) bool {
+func (h *evaluation) podExists(name string) bool {
 	pod := h.Pods[name]
 	return pod != nil && !membership.Finished(pod)
 }
 
-// unaskedYet reports whether a pod must have an agent that hasn't been asked.
-func (h *hearing) unaskedYet(name string) bool {
+// awaitingContact reports whether a pod must have an agent that hasn't been asked.
+func (h *evaluation) awaitingContact(name string) bool {
 	heard := h.Agents[name]
-	return !heard.Connected && heard.Problem == "" && h.present(name) && h.askable(h.Pods[name])
+	return !heard.Connected && heard.Problem == "" && h.podExists(name) && h.shouldHaveAgent(h.Pods[name])
 }
 
 // askable reports whether a pod should have an agent that answers.
-func (h *hearing) askable(pod *corev1.Pod) bool {
+func (h *evaluation) shouldHaveAgent(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.NamesGroup(pod, h.Group.Name)
 }
 
 // up is how many members are up, as the agents say.
-func (h *hearing) up() int {
+func (h *evaluation) countUp() int {
 	count := 0
 	for i := range h.rows {
 		if isUp(&h.rows[i]) {
@@ -121,11 +121,11 @@ func isUp(row *v1.Process) bool {
 }
 
 // patience is how long agents wait for a sign of life.
-func (h *hearing) patience() time.Duration {
+func (h *evaluation) suspicionTimeout() time.Duration {
 	timing := &h.Group.Spec.Timing
 	millis := 4 * cmp.Or(timing.HeartbeatMillis, 100)
 	return time.Duration(*cmp.Or(timing.PatienceMillis, &millis)) * time.Millisecond
 }
 
 // guarded: it takes a majority to lead.
-func (h *hearing) guarded() bool { return h.Group.Spec.Safety.Mode != v1.Available }
+func (h *evaluation) needsMajority() bool { return h.Group.Spec.Safety.Mode != v1.Available }

@@ -25,13 +25,13 @@ var (
 // lists that change, and an operator that starts anew.
 func TestHistories(t *testing.T) {
 	for i := range uint64(*histories) {
-		h := history{scene: newScene(1 + int(i%6)), rng: rand.New(rand.NewPCG(*seed+i, 0)), t: t, seed: *seed + i}
+		h := randomHistory{harness: newHarness(1 + int(i%6)), rng: rand.New(rand.NewPCG(*seed+i, 0)), t: t, seed: *seed + i}
 		h.Group.Spec.Safety.Mode = []v1.SafetyMode{v1.Available, v1.Majority, v1.Strict}[i%3]
 		for range 60 {
 			for range 1 + h.rng.IntN(3) {
-				h.happen()
+				h.randomEvent()
 			}
-			h.look()
+			h.evaluateAndCheck()
 			if t.Failed() {
 				t.Fatalf("replay it with -run TestHistories -histories 1 -seed %d (with %d members, mode %s)",
 					h.seed, len(h.names), h.Group.Spec.Safety.Mode)
@@ -40,37 +40,37 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-type history struct {
-	*scene
+type randomHistory struct {
+	*harness
 	rng  *rand.Rand
 	t    *testing.T
 	seed uint64
 }
 
-func (h *history) any() string { return h.names[h.rng.IntN(len(h.names))] }
+func (h *randomHistory) randomName() string { return h.names[h.rng.IntN(len(h.names))] }
 
 // somebody's report, nil if there is none.
-func (h *history) report() (name string, ok bool) {
-	name = h.any()
-	return name, h.said(name) != nil
+func (h *randomHistory) randomReport() (name string, ok bool) {
+	name = h.randomName()
+	return name, h.report(name) != nil
 }
 
 // happen lets one thing happen.
-func (h *history) happen() {
-	name, reports := h.report()
+func (h *randomHistory) randomEvent() {
+	name, reports := h.randomReport()
 	switch h.rng.IntN(16) {
 	case 0:
 		h.Now = h.Now.Add(time.Duration(h.rng.IntN(4000)) * time.Millisecond)
 	case 1:
-		h.hear(name)
+		h.connect(name)
 	case 2:
-		h.lose(name)
+		h.disconnect(name)
 	case 3:
 		delete(h.Agents, name)
 	case 4:
-		h.pod(name)
+		h.changePod(name)
 	case 5:
-		h.list()
+		h.changeList()
 	case 6:
 		if h.rng.IntN(5) == 0 {
 			h.restartOperator()
@@ -80,17 +80,17 @@ func (h *history) happen() {
 		node.Spec.Unschedulable = !node.Spec.Unschedulable
 	case 8, 9:
 		h.term += uint64(h.rng.IntN(3))
-		h.name(h.any(), h.names...)
+		h.reportCoordinator(h.randomName(), h.names...)
 	default:
 		if reports {
-			h.speak(name)
+			h.changeReport(name)
 		}
 	}
 }
 
 // speak has an agent say something, which may be nonsense.
-func (h *history) speak(name string) {
-	said := h.said(name)
+func (h *randomHistory) changeReport(name string) {
+	said := h.report(name)
 	switch h.rng.IntN(9) {
 	case 0:
 		said.UID = []string{string(uid), string(uid), "old"}[h.rng.IntN(3)]
@@ -101,22 +101,22 @@ func (h *history) speak(name string) {
 	case 3:
 		said.Digest = []string{"d", "d", "other"}[h.rng.IntN(3)]
 	case 4:
-		h.mark([]string{"Normal", "Crashed", "Coordinator", "Unheard-of"}[h.rng.IntN(4)], h.any(), name)
+		h.reportStatus([]string{"Normal", "Crashed", "Coordinator", "Unheard-of"}[h.rng.IntN(4)], h.randomName(), name)
 	case 5:
-		h.name("", name)
+		h.reportCoordinator("", name)
 	case 6:
 		said.Term = []uint64{0, h.term - 5, h.term + 7, h.term + 1<<40, 1 << 63}[h.rng.IntN(5)]
 	default:
 		h.term += uint64(h.rng.IntN(2))
-		h.name(h.any(), name)
+		h.reportCoordinator(h.randomName(), name)
 	}
 }
 
-func (h *history) pod(name string) {
+func (h *randomHistory) changePod(name string) {
 	pod, there := h.Pods[name]
 	switch {
 	case !there:
-		h.run(name)
+		h.createPod(name)
 	case h.rng.IntN(3) == 0:
 		delete(h.Pods, name)
 	case h.rng.IntN(3) == 0:
@@ -128,7 +128,7 @@ func (h *history) pod(name string) {
 }
 
 // list lets the list settle, or begins another one.
-func (h *history) list() {
+func (h *randomHistory) changeList() {
 	if h.List.State == v1.ListAdopting {
 		h.List = h.List.DeepCopy()
 		h.List.State = v1.ListSettled
@@ -143,7 +143,7 @@ func (h *history) list() {
 			next.Members = append(next.Members, v1.Member{Pod: name, Priority: int32(10 * (i + 1 + h.rng.IntN(2)*len(h.names)))})
 		}
 	}
-	next.Members = append(next.Members, v1.Member{Pod: h.any(), Priority: 5})
+	next.Members = append(next.Members, v1.Member{Pod: h.randomName(), Priority: 5})
 	for i, m := range next.Members[:len(next.Members)-1] {
 		if m.Pod == next.Members[len(next.Members)-1].Pod {
 			next.Members = append(next.Members[:i], next.Members[i+1:]...)
@@ -154,7 +154,7 @@ func (h *history) list() {
 }
 
 // look makes a report, and checks what must hold for each.
-func (h *history) look() {
+func (h *randomHistory) evaluateAndCheck() {
 	t, before := h.t, h.Group.Status.DeepCopy()
 	first, second := Evaluate(h.Facts), Evaluate(h.Facts)
 	if !reflect.DeepEqual(first, second) {
@@ -165,7 +165,7 @@ func (h *history) look() {
 	}
 	h.checkTerms(before, &first.Status)
 	h.checkTable(&first.Status)
-	h.checkOrders(&first)
+	h.checkInstructions(&first)
 	if !first.RequeueAt.IsZero() && !first.RequeueAt.After(h.Now) {
 		t.Error("wants to look again at once, for ever")
 	}
@@ -180,11 +180,11 @@ func (h *history) look() {
 	}
 	again := Evaluate(h.Facts)
 	if !equality.Semantic.DeepEqual(again.Status, h.Group.Status) || len(again.Events) > 0 {
-		t.Errorf("its own status made another one, with %s:\n%+v\n%+v", told(again.Events), h.Group.Status, again.Status)
+		t.Errorf("its own status made another one, with %s:\n%+v\n%+v", formatEvents(again.Events), h.Group.Status, again.Status)
 	}
 }
 
-func (h *history) checkTerms(before, after *v1.ElectionGroupStatus) {
+func (h *randomHistory) checkTerms(before, after *v1.ElectionGroupStatus) {
 	c := after.Coordinator
 	switch {
 	case after.Term < before.Term:
@@ -199,7 +199,7 @@ func (h *history) checkTerms(before, after *v1.ElectionGroupStatus) {
 	}
 }
 
-func (h *history) checkTable(status *v1.ElectionGroupStatus) {
+func (h *randomHistory) checkTable(status *v1.ElectionGroupStatus) {
 	if len(status.Processes) != len(h.List.Members) || len(status.Conditions) != 4 {
 		h.t.Errorf("%d rows for %d members, and %d conditions", len(status.Processes), len(h.List.Members), len(status.Conditions))
 	}
@@ -208,23 +208,23 @@ func (h *history) checkTable(status *v1.ElectionGroupStatus) {
 		row := &status.Processes[i]
 		leads := status.Coordinator != nil && status.Coordinator.Pod == row.Pod
 		if leads != (row.Status == v1.ProcessCoordinator) || row.Priority > last || len(row.Message) > 256 || row.Since == nil {
-			h.t.Errorf("the coordinator is %s, and there is the row %+v", leader(status), row)
+			h.t.Errorf("the coordinator is %s, and there is the row %+v", coordinatorName(status), row)
 		}
 		last = row.Priority
 	}
 	if elected := status.Conditions[1]; elected.Status == metav1.ConditionTrue && status.Coordinator == nil ||
 		elected.Status == metav1.ConditionFalse && status.Coordinator != nil {
-		h.t.Errorf("%s leads, and CoordinatorElected is %s", leader(status), elected.Status)
+		h.t.Errorf("%s leads, and CoordinatorElected is %s", coordinatorName(status), elected.Status)
 	}
 	ready := status.Conditions[0]
 	if ready.Status == metav1.ConditionTrue && (status.Coordinator == nil || int(*status.ReadyMembers) != len(status.Processes)) {
-		h.t.Errorf("ready with %d of %d, and %s leads", *status.ReadyMembers, len(status.Processes), leader(status))
+		h.t.Errorf("ready with %d of %d, and %s leads", *status.ReadyMembers, len(status.Processes), coordinatorName(status))
 	}
 }
 
-// checkOrders: it is never the operator that keeps everybody from leading, and
+// checkInstructions: it is never the operator that keeps everybody from leading, and
 // nobody has to leave who is a member.
-func (h *history) checkOrders(r *Result) {
+func (h *randomHistory) checkInstructions(r *Result) {
 	able, allowed := 0, 0
 	for _, row := range r.Status.Processes {
 		heard := h.Agents[row.Pod]
@@ -242,18 +242,18 @@ func (h *history) checkOrders(r *Result) {
 	if able > 0 && allowed == 0 && len(r.Eligibility) > 0 {
 		for name, may := range r.Eligibility {
 			if !may {
-				h.t.Errorf("%s is kept from standing, and nobody else could lead: %s", name, sorted(r.Eligibility))
+				h.t.Errorf("%s is kept from standing, and nobody else could lead: %s", name, formatMap(r.Eligibility))
 			}
 		}
 	}
 	for _, name := range r.Leave {
-		if said := h.said(name); said.UID == string(uid) && h.isIn(name) {
+		if said := h.report(name); said.UID == string(uid) && h.isIn(name) {
 			h.t.Errorf("%s has to leave, and is a member", name)
 		}
 	}
 }
 
-func (h *history) isIn(name string) bool {
+func (h *randomHistory) isIn(name string) bool {
 	for _, m := range h.List.Members {
 		if m.Pod == name {
 			return true

@@ -13,15 +13,15 @@ import (
 )
 
 // roles are the role labels that pods should have.
-func (h *hearing) roles() map[string]string {
+func (h *evaluation) roles() map[string]string {
 	key := v1.RoleLabel(h.Group.Name)
 	roles := map[string]string{}
 	for name, pod := range h.Pods {
 		_, labelled := pod.Labels[key]
 		switch {
-		case h.present(name) && h.coordinator != nil && h.coordinator.Pod == name:
+		case h.podExists(name) && h.coordinator != nil && h.coordinator.Pod == name:
 			roles[name] = v1.RoleCoordinator
-		case h.present(name) && h.isIn(name):
+		case h.podExists(name) && h.inList(name):
 			roles[name] = v1.RoleFollower
 		case labelled:
 			roles[name] = ""
@@ -31,42 +31,42 @@ func (h *hearing) roles() map[string]string {
 }
 
 // outlook is how long a member can be expected to stay.
-type outlook int
+type disruption int
 
 const (
-	staying outlook = iota
+	undisturbed disruption = iota
 	// cordoned: its node is to be emptied.
 	cordoned
 	// ending: its pod is being deleted, or has ended.
-	ending
+	terminating
 )
 
-func (h *hearing) outlook(name string) outlook {
+func (h *evaluation) disruption(name string) disruption {
 	pod := h.Pods[name]
 	switch {
-	case !h.present(name) || pod.DeletionTimestamp != nil:
-		return ending
+	case !h.podExists(name) || pod.DeletionTimestamp != nil:
+		return terminating
 	case h.Nodes[pod.Spec.NodeName] != nil && h.Nodes[pod.Spec.NodeName].Spec.Unschedulable:
 		return cordoned
 	}
-	return staying
+	return undisturbed
 }
 
 // standing is what agents are to be told. Whoever has a worse outlook than the
 // best that could lead is kept from standing, and hands over first if it leads.
 // So never is everybody kept from it.
-func (h *hearing) standing() map[string]bool {
+func (h *evaluation) eligibility() map[string]bool {
 	orders := map[string]bool{}
-	best := ending
+	best := terminating
 	for i := range h.rows {
 		row := &h.rows[i]
 		own, speaks := h.reportOf[row.Pod]
 		if speaks && isUp(row) && row.Priority > 0 && (own.Eligible || own.Excluded) {
-			best = min(best, h.outlook(row.Pod))
+			best = min(best, h.disruption(row.Pod))
 		}
 	}
 	for _, v := range h.reports {
-		withhold := h.outlook(v.Pod) > best && h.priority(v.Pod) > 0
+		withhold := h.disruption(v.Pod) > best && h.memberPriority(v.Pod) > 0
 		if withhold != v.Excluded {
 			orders[v.Pod] = !withhold
 		}
@@ -77,7 +77,7 @@ func (h *hearing) standing() map[string]bool {
 // leavers are the pods whose agents report a group that is no more, or that they
 // are no members of by any list in force. While there is no list, nobody knows
 // that of a member: it may have been lost, as may the one that has overtaken it.
-func (h *hearing) leavers() []string {
+func (h *evaluation) podsToLeave() []string {
 	known := h.List != nil && !h.StatusBehind
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(h.Agents)) {

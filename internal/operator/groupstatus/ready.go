@@ -11,16 +11,16 @@ import (
 
 // connected is the condition AgentsConnected. Its reasons are in the order in
 // which somebody has to do something.
-func (h *hearing) connected() finding {
+func (h *evaluation) connectedCondition() finding {
 	if h.List == nil && h.Problem != nil {
 		return h.noMembers()
 	}
 	by := map[v1.ProcessReason][]string{}
 	selected := membership.Selects(h.Group)
 	for name, pod := range h.Pods {
-		if !h.isIn(name) && selected(pod) && pod.DeletionTimestamp == nil {
+		if !h.inList(name) && selected(pod) && pod.DeletionTimestamp == nil {
 			row := v1.Process{Pod: name}
-			reason, _ := h.explain(&row, verdict{})
+			reason, _ := h.explainRow(&row, liveness{})
 			by[reason] = append(by[reason], name)
 		}
 	}
@@ -32,87 +32,87 @@ func (h *hearing) connected() finding {
 		}
 		by[reason] = append(by[reason], row.Pod)
 	}
-	return first(always(noAgent(by, h.Group.Name)), always(h.podsMissing(by[v1.ProcessPodMissing])), always(outOfReach(by)), h.silent,
-		always(good(v1.ReasonConnected, "the agent of each member is heard")))
+	return firstFinding(constant(noAgent(by, h.Group.Name)), constant(h.podsMissing(by[v1.ProcessPodMissing])), constant(unreachableAgents(by)), h.notContacted,
+		constant(isTrue(v1.ReasonConnected, "the agent of each member is heard")))
 }
 
 func noAgent(by map[v1.ProcessReason][]string, group string) finding {
 	if lack := by[v1.ProcessNoAgent]; len(lack) > 0 {
-		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s without an agent: put the label %s: %s and the annotation %s: %s into the template, "+
-			"and have the pods made anew", areRunning(lack), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, group))
+		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s without an agent: put the label %s: %s and the annotation %s: %s into the template, "+
+			"and have the pods made anew", runVerb(lack), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, group))
 	}
 	if lack := by[v1.ProcessNotInGroup]; len(lack) > 0 {
-		return bad(v1.ReasonNoAgent, fmt.Sprintf("%s with an agent that takes no part in the group: put the annotation %s: %s into the template, "+
-			"and have the pods made anew", areRunning(lack), v1.AnnotationGroups, group))
+		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s with an agent that takes no part in the group: put the annotation %s: %s into the template, "+
+			"and have the pods made anew", runVerb(lack), v1.AnnotationGroups, group))
 	}
 	return finding{}
 }
 
-func areRunning(pods []string) string {
+func runVerb(pods []string) string {
 	if len(pods) == 1 {
 		return pods[0] + " runs"
 	}
 	return membership.Abbreviate(pods) + " run"
 }
 
-func (h *hearing) podsMissing(names []string) finding {
+func (h *evaluation) podsMissing(names []string) finding {
 	switch {
 	case len(names) == 0:
 		return finding{}
 	case h.Group.Spec.Selector != nil:
-		return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: %s", membership.Abbreviate(names)))
+		return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: %s", membership.Abbreviate(names)))
 	}
-	return bad(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: make %s, or take them out of spec.members", membership.Abbreviate(names)))
+	return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("members have no pods: make %s, or take them out of spec.members", membership.Abbreviate(names)))
 }
 
-func outOfReach(by map[v1.ProcessReason][]string) finding {
+func unreachableAgents(by map[v1.ProcessReason][]string) finding {
 	if names := by[v1.ProcessUnreachable]; len(names) > 0 {
-		return bad(v1.ReasonUnreachable, fmt.Sprintf("the operator doesn't hear the agents of %s: see processes", membership.Abbreviate(names)))
+		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("the operator doesn't hear the agents of %s: see processes", membership.Abbreviate(names)))
 	}
 	if names := by[v1.ProcessPodPending]; len(names) > 0 {
-		return bad(v1.ReasonUnreachable, fmt.Sprintf("pods aren't running yet: %s", membership.Abbreviate(names)))
+		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("pods aren't running yet: %s", membership.Abbreviate(names)))
 	}
 	return finding{}
 }
 
 // silent: nobody is known to be out of reach, but nobody has been asked either.
-func (h *hearing) silent() finding {
+func (h *evaluation) notContacted() finding {
 	if h.List == nil {
 		return h.noReports()
 	}
-	if h.unasked && h.was(v1.AgentsConnected) == nil {
-		return unknown("not every agent has been asked yet")
+	if h.contactPending && h.previousCondition(v1.AgentsConnected) == nil {
+		return isUnknown("not every agent has been asked yet")
 	}
 	return finding{}
 }
 
 // ready is the condition Ready: the first thing that is wrong.
-func (h *hearing) ready(elected, agreed, connected finding) finding {
-	return first(
-		h.problem, h.unpublished,
-		func() finding { return h.unheard(connected) },
-		func() finding { return h.leaderless(elected) },
-		func() finding { return divided(agreed) },
-		h.membersDown, h.adopting, h.serviceTaken, h.unrouted, h.noFailover,
-		always(good(v1.ReasonHealthy, "all is well")),
+func (h *evaluation) readyCondition(elected, agreed, connected finding) finding {
+	return firstFinding(
+		h.planProblem, h.publishFailed,
+		func() finding { return h.withoutReports(connected) },
+		func() finding { return h.noCoordinator(elected) },
+		func() finding { return disagreement(agreed) },
+		h.membersDown, h.adopting, h.serviceConflict, h.routingFailed, h.noFailover,
+		constant(isTrue(v1.ReasonHealthy, "all is well")),
 	)
 }
 
-func (h *hearing) problem() finding {
+func (h *evaluation) planProblem() finding {
 	if h.Problem == nil {
 		return finding{}
 	}
-	return bad(h.Problem.Reason, h.Problem.Message)
+	return isFalse(h.Problem.Reason, h.Problem.Message)
 }
 
-func (h *hearing) unpublished() finding {
+func (h *evaluation) publishFailed() finding {
 	if h.PublishError == "" {
 		return finding{}
 	}
-	return bad(v1.ReasonWriteFailed, "agents go on with what they have: the operator can't "+h.PublishError)
+	return isFalse(v1.ReasonWriteFailed, "agents go on with what they have: the operator can't "+h.PublishError)
 }
 
-func (h *hearing) unheard(connected finding) finding {
+func (h *evaluation) withoutReports(connected finding) finding {
 	found := h.noReports()
 	if found.reason != "" && connected.status == metav1.ConditionFalse {
 		found.message = connected.message
@@ -120,21 +120,21 @@ func (h *hearing) unheard(connected finding) finding {
 	return found
 }
 
-func (h *hearing) leaderless(elected finding) finding {
+func (h *evaluation) noCoordinator(elected finding) finding {
 	if h.coordinator != nil {
 		return finding{}
 	}
-	return bad(v1.ReasonNoCoordinator, "nobody leads: "+elected.message)
+	return isFalse(v1.ReasonNoCoordinator, "nobody leads: "+elected.message)
 }
 
-func divided(agreed finding) finding {
+func disagreement(agreed finding) finding {
 	if agreed.status != metav1.ConditionFalse {
 		return finding{}
 	}
-	return bad(v1.ReasonDisagreement, agreed.message)
+	return isFalse(v1.ReasonDisagreement, agreed.message)
 }
 
-func (h *hearing) membersDown() finding {
+func (h *evaluation) membersDown() finding {
 	var down []string
 	for i := range h.rows {
 		if !isUp(&h.rows[i]) {
@@ -144,38 +144,38 @@ func (h *hearing) membersDown() finding {
 	if len(down) == 0 {
 		return finding{}
 	}
-	return bad(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members are down: %s", len(down), len(h.rows), membership.Abbreviate(down)))
+	return isFalse(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members are down: %s", len(down), len(h.rows), membership.Abbreviate(down)))
 }
 
-func (h *hearing) adopting() finding {
+func (h *evaluation) adopting() finding {
 	if h.List.State != v1.ListAdopting {
 		return finding{}
 	}
-	return bad(v1.ReasonAdopting, fmt.Sprintf("the agents go over to version %d of the list of members", h.List.Version))
+	return isFalse(v1.ReasonAdopting, fmt.Sprintf("the agents go over to version %d of the list of members", h.List.Version))
 }
 
-func (h *hearing) serviceTaken() finding {
+func (h *evaluation) serviceConflict() finding {
 	const taken = "%s %s is somebody else's: give spec.service another name, or delete that %[1]s"
 	switch {
 	case h.ServiceConflict:
-		return bad(v1.ReasonServiceConflict, fmt.Sprintf(taken, "Service", h.Group.Spec.Service.Name))
+		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf(taken, "Service", h.Group.Spec.Service.Name))
 	case h.ServiceHasSelector:
-		return bad(v1.ReasonServiceConflict, fmt.Sprintf("Service %s has a selector, so it leads to every pod that this finds: "+
+		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf("Service %s has a selector, so it leads to every pod that this finds: "+
 			"give spec.service another name, or delete that Service, and it is made without", h.Group.Spec.Service.Name))
 	case h.EndpointSliceConflict:
-		return bad(v1.ReasonServiceConflict, fmt.Sprintf(taken, "EndpointSlice", membership.EndpointSliceName(h.Group)))
+		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf(taken, "EndpointSlice", membership.EndpointSliceName(h.Group)))
 	}
 	return finding{}
 }
 
-func (h *hearing) unrouted() finding {
+func (h *evaluation) routingFailed() finding {
 	if h.RoutingError == "" {
 		return finding{}
 	}
-	return bad(v1.ReasonWriteFailed, "traffic may go to the wrong pod: the operator can't "+h.RoutingError)
+	return isFalse(v1.ReasonWriteFailed, "traffic may go to the wrong pod: the operator can't "+h.RoutingError)
 }
 
-func (h *hearing) noFailover() finding {
+func (h *evaluation) noFailover() finding {
 	standing := 0
 	for _, m := range h.members {
 		if m.Priority > 0 {
@@ -185,11 +185,11 @@ func (h *hearing) noFailover() finding {
 	const two = 2
 	switch {
 	case len(h.members) == 1:
-		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: there is a single member")
+		return isTrue(v1.ReasonNoFailover, "all is well, but nobody could take over: there is a single member")
 	case standing == 1:
-		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: a single member has a priority above 0")
-	case len(h.members) == two && h.guarded():
-		return good(v1.ReasonNoFailover, "all is well, but nobody could take over: two members have a majority of two; three would do, "+
+		return isTrue(v1.ReasonNoFailover, "all is well, but nobody could take over: a single member has a priority above 0")
+	case len(h.members) == two && h.needsMajority():
+		return isTrue(v1.ReasonNoFailover, "all is well, but nobody could take over: two members have a majority of two; three would do, "+
 			"and one of them can have priority 0")
 	}
 	return finding{}

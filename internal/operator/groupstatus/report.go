@@ -90,21 +90,21 @@ type Event struct {
 
 // Evaluate makes a report.
 func Evaluate(f Facts) Result {
-	h := listen(f)
+	h := newEvaluation(f)
 	status := f.Group.Status.DeepCopy()
 	status.ObservedGeneration = f.Group.Generation
 	status.MemberList = f.List
-	status.Term, status.Coordinator = h.elect()
+	status.Term, status.Coordinator = h.currentCoordinator()
 	h.coordinator = status.Coordinator
-	h.tabulate()
+	h.buildTable()
 	status.Processes = h.rows
-	status.Members, status.ReadyMembers = new(int32(len(h.rows))), new(int32(h.up()))
-	again := h.judge(&status.Conditions)
+	status.Members, status.ReadyMembers = new(int32(len(h.rows))), new(int32(h.countUp()))
+	again := h.setConditions(&status.Conditions)
 	result := Result{
-		Status: *status, Roles: h.roles(), Eligibility: h.standing(), Leave: h.leavers(), RequeueAt: again,
+		Status: *status, Roles: h.roles(), Eligibility: h.eligibility(), Leave: h.podsToLeave(), RequeueAt: again,
 		Events: Events(&f.Group.Status, status),
 	}
-	if c := h.coordinator; c != nil && h.present(c.Pod) {
+	if c := h.coordinator; c != nil && h.podExists(c.Pod) {
 		result.Coordinator = c.Pod
 	}
 	return result

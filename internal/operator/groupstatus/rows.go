@@ -16,26 +16,26 @@ import (
 
 // verdict is what the witnesses say about a member: nothing, one of the two, or
 // both.
-type verdict struct{ up, crashed bool }
+type liveness struct{ up, crashed bool }
 
 // tabulate makes the process status table.
-func (h *hearing) tabulate() {
+func (h *evaluation) buildTable() {
 	before := make(map[string]*v1.Process, len(h.Group.Status.Processes))
 	for i := range h.Group.Status.Processes {
 		row := &h.Group.Status.Processes[i]
 		before[row.Pod] = row
 	}
-	witnesses := h.witnesses()
-	verdicts := h.verdicts(witnesses)
+	witnesses := h.authoritativeReports()
+	verdicts := h.livenessOfMembers(witnesses)
 	for i, m := range h.members {
 		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
 		was := before[m.Pod]
-		row.Status = h.status(m.Pod, verdicts[i])
-		if was != nil && h.unasked && len(witnesses) == 0 && row.Status != v1.ProcessCoordinator && was.Status != v1.ProcessCoordinator {
+		row.Status = h.processStatus(m.Pod, verdicts[i])
+		if was != nil && h.contactPending && len(witnesses) == 0 && row.Status != v1.ProcessCoordinator && was.Status != v1.ProcessCoordinator {
 			row.Status = was.Status
 		}
-		row.Reason, row.Message = h.explain(&row, verdicts[i])
-		if was != nil && h.unaskedYet(m.Pod) && was.Status == row.Status {
+		row.Reason, row.Message = h.explainRow(&row, verdicts[i])
+		if was != nil && h.awaitingContact(m.Pod) && was.Status == row.Status {
 			row.Reason, row.Message = was.Reason, was.Message
 		}
 		row.Since = new(metav1.NewTime(h.Now.UTC().Truncate(time.Second)))
@@ -49,17 +49,17 @@ func (h *hearing) tabulate() {
 // witnesses are those whose tables count. The coordinator's signs of life tell
 // everybody whom it takes for crashed, so its own table comes first; the others'
 // may be a moment behind.
-func (h *hearing) witnesses() []*control.Report {
+func (h *evaluation) authoritativeReports() []*control.Report {
 	if h.coordinator == nil {
-		return h.naming("")
+		return h.reportsNaming("")
 	}
 	if own, ok := h.reportOf[h.coordinator.Pod]; ok {
 		return []*control.Report{own}
 	}
-	return h.naming(h.coordinator.Pod)
+	return h.reportsNaming(h.coordinator.Pod)
 }
 
-func (h *hearing) naming(coordinator string) []*control.Report {
+func (h *evaluation) reportsNaming(coordinator string) []*control.Report {
 	var all []*control.Report
 	for _, v := range h.reports {
 		if v.Coordinator == coordinator {
@@ -70,15 +70,15 @@ func (h *hearing) naming(coordinator string) []*control.Report {
 }
 
 // verdicts are what the witnesses say about the members, in their order.
-func (h *hearing) verdicts(witnesses []*control.Report) []verdict {
-	all := make([]verdict, len(h.members))
+func (h *evaluation) livenessOfMembers(witnesses []*control.Report) []liveness {
+	all := make([]liveness, len(h.members))
 	for _, v := range witnesses {
 		for i := range v.Processes {
 			said := &v.Processes[i]
 			at := i // Most tables have the same order.
 			if i >= len(h.members) || h.members[i].Pod != said.Name {
 				var ok bool
-				if at, ok = h.place[said.Name]; !ok {
+				if at, ok = h.index[said.Name]; !ok {
 					continue
 				}
 			}
@@ -99,7 +99,7 @@ func (h *hearing) verdicts(witnesses []*control.Report) []verdict {
 }
 
 // status is what the agents say about a member.
-func (h *hearing) status(pod string, others verdict) v1.ProcessStatus {
+func (h *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus {
 	own, speaks := h.reportOf[pod]
 	// One that knows no coordinator where there is one has only just come, and the
 	// others needn't have noticed.
@@ -119,7 +119,7 @@ func (h *hearing) status(pod string, others verdict) v1.ProcessStatus {
 }
 
 // explain says why a row is as it is, where that needs an explanation.
-func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, string) {
+func (h *evaluation) explainRow(row *v1.Process, others liveness) (v1.ProcessReason, string) {
 	pod, heard := h.Pods[row.Pod], h.Agents[row.Pod]
 	own, speaks := h.reportOf[row.Pod]
 	switch {
@@ -132,7 +132,7 @@ func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, st
 	case pod.DeletionTimestamp != nil:
 		return v1.ProcessPodTerminating, "the pod is being deleted"
 	case pod.Status.Phase != corev1.PodRunning:
-		return v1.ProcessPodPending, pending(pod)
+		return v1.ProcessPodPending, pendingMessage(pod)
 	case !membership.HasAgent(pod):
 		return v1.ProcessNoAgent, fmt.Sprintf("the pod runs without an agent: it needs the label %s: %s and the annotation %s: %s, "+
 			"and must be made anew", v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, h.Group.Name)
@@ -143,18 +143,18 @@ func (h *hearing) explain(row *v1.Process, others verdict) (v1.ProcessReason, st
 		return v1.ProcessNotInGroup, "the pod has named the group only since its agent was started, which knows nothing of it: " +
 			"the pod must be made anew"
 	case !heard.Connected && heard.Problem != "":
-		return v1.ProcessUnreachable, unreachable(heard.Problem)
+		return v1.ProcessUnreachable, unreachableMessage(heard.Problem)
 	case row.Status == v1.ProcessUnknown && others.crashed && !others.up:
 		return v1.ProcessDisputed, "its agent answers, but other agents take it for crashed: look at the network between the pods"
 	case row.Status == v1.ProcessUnknown && others.crashed:
 		return v1.ProcessDisputed, "some agents take it for crashed, and some don't: look at the network between the pods"
 	case row.Status == v1.ProcessNormal && speaks && row.Priority > 0 && !own.Eligible:
-		return v1.ProcessNotEligible, notStanding(own)
+		return v1.ProcessNotEligible, notEligibleMessage(own)
 	}
 	return "", ""
 }
 
-func pending(pod *corev1.Pod) string {
+func pendingMessage(pod *corev1.Pod) string {
 	if pod.Spec.NodeName == "" {
 		return "the pod waits for a node: see its events"
 	}
@@ -163,7 +163,7 @@ func pending(pod *corev1.Pod) string {
 
 // unreachable says what to do about a problem. It doesn't repeat it: most have
 // addresses and times in them, and each attempt would change the status.
-func unreachable(problem string) string {
+func unreachableMessage(problem string) string {
 	certificate := func(word string) bool { return strings.Contains(problem, word) }
 	if slices.ContainsFunc([]string{"certificate", "x509", "tls:"}, certificate) {
 		return "the operator and its agent don't accept each other's certificates: see the log of its container " + v1.AgentContainer
@@ -172,7 +172,7 @@ func unreachable(problem string) string {
 		control.OperatorPort, v1.AgentContainer)
 }
 
-func notStanding(own *control.Report) string {
+func notEligibleMessage(own *control.Report) string {
 	if own.Excluded {
 		return "the operator keeps it from standing: its node is cordoned, or its pod is being deleted"
 	}

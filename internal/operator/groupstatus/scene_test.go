@@ -25,34 +25,34 @@ var firstTerm = uint64(membership.CurrentTerm(noon))
 
 // scene is a group of pods a, b, c... with priorities 10, 20, 30... The last one
 // leads, and all is well, until a test changes something.
-type scene struct {
+type harness struct {
 	Facts
 	names []string
 	term  uint64
 }
 
-func newScene(members int) *scene {
-	s := &scene{term: firstTerm}
+func newHarness(members int) *harness {
+	s := &harness{term: firstTerm}
 	s.Group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: uid, Generation: 1}}
 	s.Pods, s.Nodes, s.Agents, s.Now = map[string]*corev1.Pod{}, map[string]*corev1.Node{}, map[string]AgentState{}, noon
 	for i := range members {
 		name := string(rune('a' + i))
 		s.names = append(s.names, name)
 		s.Group.Spec.Members = append(s.Group.Spec.Members, v1.Member{Pod: name, Priority: int32(10 * (i + 1))})
-		s.run(name)
+		s.createPod(name)
 		node := "node-" + name
 		s.Nodes[node] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	}
 	s.List = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: s.Group.Spec.Members}
 	for _, name := range s.names {
-		s.hear(name)
+		s.connect(name)
 	}
-	s.lead(s.names[members-1])
+	s.elect(s.names[members-1])
 	return s
 }
 
 // run makes a pod that runs with an agent.
-func (s *scene) run(name string) *corev1.Pod {
+func (s *harness) createPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "bank", Name: name, UID: types.UID("pod-" + name), Labels: map[string]string{},
@@ -68,7 +68,7 @@ func (s *scene) run(name string) *corev1.Pod {
 }
 
 // hear has an agent heard that knows nobody as coordinator yet.
-func (s *scene) hear(name string) *control.Report {
+func (s *harness) connect(name string) *control.Report {
 	said := &control.Report{
 		Group: "ledger", Pod: name, UID: string(uid), Generation: s.Group.Generation, Revision: 1,
 		Version: uint32(s.List.Version), Digest: "d", Electing: true, Eligible: true,
@@ -81,12 +81,12 @@ func (s *scene) hear(name string) *control.Report {
 }
 
 // said is the report of an agent, to be changed.
-func (s *scene) said(name string) *control.Report { return s.Agents[name].Report }
+func (s *harness) report(name string) *control.Report { return s.Agents[name].Report }
 
 // names has agents say that a pod leads in the scene's term; "" is nobody.
-func (s *scene) name(coordinator string, agents ...string) {
+func (s *harness) reportCoordinator(coordinator string, agents ...string) {
 	for _, agent := range agents {
-		said := s.said(agent)
+		said := s.report(agent)
 		if said == nil {
 			continue
 		}
@@ -107,16 +107,16 @@ func (s *scene) name(coordinator string, agents ...string) {
 }
 
 // lead has a pod elected, as all say whose agents are heard.
-func (s *scene) lead(coordinator string) {
+func (s *harness) elect(coordinator string) {
 	s.term++
-	s.name(coordinator, s.names...)
+	s.reportCoordinator(coordinator, s.names...)
 }
 
 // mark has agents take a pod for dead, or not.
-func (s *scene) mark(status, pod string, agents ...string) {
+func (s *harness) reportStatus(status, pod string, agents ...string) {
 	for _, agent := range agents {
-		for i := range s.said(agent).Processes {
-			if row := &s.said(agent).Processes[i]; row.Name == pod {
+		for i := range s.report(agent).Processes {
+			if row := &s.report(agent).Processes[i]; row.Name == pod {
 				row.Status, row.Connected = status, status != "Crashed"
 			}
 		}
@@ -124,34 +124,34 @@ func (s *scene) mark(status, pod string, agents ...string) {
 }
 
 // lose takes away the stream of an agent.
-func (s *scene) lose(agents ...string) {
+func (s *harness) disconnect(agents ...string) {
 	for _, agent := range agents {
 		s.Agents[agent] = AgentState{Problem: "dial tcp 10.0.0.1:7375: connect: connection refused", Report: s.Agents[agent].Report}
 	}
 }
 
 // kill ends a pod's processes: its agent can't be reached, and the others know.
-func (s *scene) kill(name string) {
-	s.lose(name)
+func (s *harness) crash(name string) {
+	s.disconnect(name)
 	for _, other := range s.names {
 		if other != name && s.Agents[other].Connected {
-			s.mark("Crashed", name, other)
+			s.reportStatus("Crashed", name, other)
 		}
 	}
 }
 
 // gone takes a pod away from the API server.
-func (s *scene) gone(name string) {
-	s.kill(name)
+func (s *harness) deletePod(name string) {
+	s.crash(name)
 	delete(s.Pods, name)
 	delete(s.Agents, name)
 }
 
 // restartOperator forgets all streams.
-func (s *scene) restartOperator() { s.Agents = map[string]AgentState{} }
+func (s *harness) restartOperator() { s.Agents = map[string]AgentState{} }
 
 // make makes a report, and puts it where the next one finds it.
-func (s *scene) make() Result {
+func (s *harness) evaluate() Result {
 	r := Evaluate(s.Facts)
 	s.Group.Status = *r.Status.DeepCopy()
 	for name, role := range r.Roles {
@@ -164,10 +164,10 @@ func (s *scene) make() Result {
 }
 
 // at moves the clock to so long after noon.
-func (s *scene) at(after time.Duration) { s.Now = noon.Add(after) }
+func (s *harness) setTime(after time.Duration) { s.Now = noon.Add(after) }
 
 // table is the process status table, as in "c Coordinator, b Normal, a Crashed (PodMissing)".
-func table(status *v1.ElectionGroupStatus) string {
+func formatTable(status *v1.ElectionGroupStatus) string {
 	var rows []string
 	for i := range status.Processes {
 		row := &status.Processes[i]
@@ -181,7 +181,7 @@ func table(status *v1.ElectionGroupStatus) string {
 }
 
 // shown is a condition, as in "False MembersDown: 1 of 3 members are down: a".
-func shown(status *v1.ElectionGroupStatus, of v1.ConditionType) string {
+func formatCondition(status *v1.ElectionGroupStatus, of v1.ConditionType) string {
 	for _, c := range status.Conditions {
 		if c.Type == string(of) {
 			return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
@@ -190,14 +190,14 @@ func shown(status *v1.ElectionGroupStatus, of v1.ConditionType) string {
 	return ""
 }
 
-func leader(status *v1.ElectionGroupStatus) string {
+func coordinatorName(status *v1.ElectionGroupStatus) string {
 	if status.Coordinator == nil {
 		return "nobody"
 	}
 	return status.Coordinator.Pod
 }
 
-func told(events []Event) string {
+func formatEvents(events []Event) string {
 	var all []string
 	for _, e := range events {
 		all = append(all, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
