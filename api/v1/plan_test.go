@@ -145,7 +145,7 @@ func (o *office) speak(name string) {
 		return
 	}
 	o.term += uint64(o.rng.IntN(2))
-	said := &control.Report{UID: string(o.group.UID), Generation: o.group.Generation, Version: uint32(list.Version), Digest: "d", Eligible: true}
+	said := &control.Report{Pod: name, UID: string(o.group.UID), Generation: o.group.Generation, Version: uint32(list.Version), Digest: "d", Eligible: true}
 	if o.rng.IntN(4) > 0 {
 		leader := list.Members[o.rng.IntN(len(list.Members))].Pod
 		said.Coordinator, said.Term, said.ElectedAt = leader, o.term-uint64(o.rng.IntN(3)), o.now

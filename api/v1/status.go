@@ -21,6 +21,11 @@ type ElectionGroupStatus struct {
 	// +optional
 	Coordinator *Coordinator `json:"coordinator,omitempty"`
 
+	// lastCoordinator is the coordinator that the group had last. It is set only
+	// while the group has none.
+	// +optional
+	LastCoordinator *LastCoordinator `json:"lastCoordinator,omitempty"`
+
 	// term is the newest one in which a coordinator was reported. It never goes
 	// back, and stays when the coordinator has gone.
 	// +optional
@@ -82,6 +87,21 @@ type Coordinator struct {
 	// electedAt is when its tenure began, on the clock of the agent that said so.
 	// +required
 	ElectedAt metav1.MicroTime `json:"electedAt"`
+}
+
+// LastCoordinator is the coordinator that a group without coordinator had last.
+type LastCoordinator struct {
+	// pod is the name of its pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod"`
+
+	// lossReportedAt is the time at which the operator reported the loss with an
+	// Event: the group had no coordinator for longer than an election takes. It is
+	// unset before that, and if the operator can't reach the agents.
+	// +optional
+	LossReportedAt *metav1.Time `json:"lossReportedAt,omitempty"`
 }
 
 // Process is a row of the process status table.

@@ -2,7 +2,6 @@ package groupstatus
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,29 +9,6 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
-
-// A condition without a coordinator ends in who was the last. That is all that is
-// remembered: the next coordinator's event names it; and once nobody has led for
-// longer than an election takes, an event tells that, and the condition says so.
-const (
-	last   = "; the last was "
-	missed = "; nobody has led since "
-)
-
-// before is who was the last, according to a condition, and whether it has been
-// told that nobody has led since.
-func before(was *metav1.Condition) (pod string, told bool) {
-	if was == nil || was.Status == metav1.ConditionTrue {
-		return "", false
-	}
-	if i := strings.LastIndex(was.Message, missed); i >= 0 {
-		return was.Message[i+len(missed):], true
-	}
-	if i := strings.LastIndex(was.Message, last); i >= 0 {
-		return was.Message[i+len(last):], false
-	}
-	return "", false
-}
 
 // elected is the condition CoordinatorElected, and when to look at it again.
 func (h *evaluation) electedCondition() (found finding, again time.Time) {
@@ -46,30 +22,45 @@ func (h *evaluation) electedCondition() (found finding, again time.Time) {
 		constant(isFalse(v1.ReasonElecting, "an election is under way"))))
 }
 
-// vacant is a finding that nobody leads, with who was the last.
+// withoutCoordinator completes a finding that the group has no coordinator: it names the
+// last coordinator, and reports its loss once an election should have ended.
 func (h *evaluation) withoutCoordinator(found finding) (finding, time.Time) {
-	was := h.previousCondition(v1.CoordinatorElected)
-	pod, told := before(was)
-	if now := h.Group.Status.Coordinator; now != nil {
-		pod, told, was = now.Pod, false, nil
+	last := h.last
+	if last == nil {
+		return found, time.Time{}
 	}
-	if pod == "" {
+	if last.LossReportedAt != nil {
+		found.message += "; nobody has led since " + last.Pod
+		return found, time.Time{}
+	}
+	if found.status != metav1.ConditionFalse {
+		found.message += "; the last was " + last.Pod
 		return found, time.Time{}
 	}
 	from := h.Now
-	if was != nil && was.Status == metav1.ConditionFalse {
+	if was := h.previousCondition(v1.CoordinatorElected); h.Group.Status.Coordinator == nil && was != nil && was.Status == metav1.ConditionFalse {
 		from = was.LastTransitionTime.Time
 	}
 	until, over := h.suspicionTimeoutAfter(from)
-	switch {
-	case told, over && found.status == metav1.ConditionFalse:
-		found.message += missed + pod
+	if over {
+		last.LossReportedAt = new(metav1.NewTime(h.Now.UTC().Truncate(time.Second)))
+		found.message += "; nobody has led since " + last.Pod
 		return found, time.Time{}
-	case found.status != metav1.ConditionFalse:
-		until = time.Time{}
 	}
-	found.message += last + pod
+	found.message += "; the last was " + last.Pod
 	return found, until
+}
+
+// lastCoordinator is the coordinator before, if there is none now.
+func (h *evaluation) lastCoordinator() *v1.LastCoordinator {
+	status := &h.Group.Status
+	switch {
+	case h.coordinator != nil:
+		return nil
+	case status.Coordinator != nil:
+		return &v1.LastCoordinator{Pod: status.Coordinator.Pod}
+	}
+	return status.LastCoordinator.DeepCopy()
 }
 
 // noMembers is what keeps the list from being the wanted one, while there is none.

@@ -96,10 +96,12 @@ func Evaluate(f Facts) Result {
 	status.MemberList = f.List
 	status.Term, status.Coordinator = h.currentCoordinator()
 	h.coordinator = status.Coordinator
+	h.last = h.lastCoordinator()
 	h.buildTable()
 	status.Processes = h.rows
 	status.Members, status.ReadyMembers = new(int32(len(h.rows))), new(int32(h.countUp()))
 	again := h.setConditions(&status.Conditions)
+	status.LastCoordinator = h.last
 	result := Result{
 		Status: *status, Roles: h.roles(), Eligibility: h.eligibility(), Leave: h.podsToLeave(), RequeueAt: again,
 		Events: Events(&f.Group.Status, status),

@@ -30,6 +30,7 @@ type evaluation struct {
 	contactPending bool
 
 	coordinator *v1.Coordinator
+	last        *v1.LastCoordinator
 	rows        []v1.Process
 }
 

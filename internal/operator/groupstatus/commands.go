@@ -100,9 +100,12 @@ const (
 func Events(old, next *v1.ElectionGroupStatus) []Event {
 	var all []Event
 	was, now := old.Coordinator, next.Coordinator
-	previous, told := before(meta.FindStatusCondition(old.Conditions, string(v1.CoordinatorElected)))
-	if was != nil {
+	previous := ""
+	switch {
+	case was != nil:
 		previous = was.Pod
+	case old.LastCoordinator != nil:
+		previous = old.LastCoordinator.Pod
 	}
 	term := fmt.Sprint(next.Term)
 	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
@@ -117,7 +120,7 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 		all = append(all, Event{corev1.EventTypeNormal, eventElected, note, term, now.ElectedAt.Time})
 	}
 	elected := meta.FindStatusCondition(next.Conditions, string(v1.CoordinatorElected))
-	if _, tell := before(elected); tell && !told {
+	if lossReported(next) && !lossReported(old) && elected != nil {
 		all = append(all, Event{corev1.EventTypeWarning, eventLost, elected.Message, term, elected.LastTransitionTime.Time})
 	}
 	agreed := meta.FindStatusCondition(next.Conditions, string(v1.Agreed))
@@ -130,4 +133,8 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 
 func isDisagreement(agreed *metav1.Condition) bool {
 	return agreed != nil && (agreed.Reason == string(v1.ReasonCoordinatorsDiffer) || agreed.Reason == string(v1.ReasonListsDiffer))
+}
+
+func lossReported(status *v1.ElectionGroupStatus) bool {
+	return status.LastCoordinator != nil && status.LastCoordinator.LossReportedAt != nil
 }
