@@ -202,8 +202,8 @@ func (s *simulation) boot(id election.ID, fresh bool) {
 	p.life++
 	p.wakeAt = election.Never
 	c := office.Config{
-		Config: election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
-		NewElection:  s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: heartbeat, SuspicionTimeout: patience, Stagger: stagger,
+		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
+		NewElection: s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: heartbeat, SuspicionTimeout: patience, Stagger: stagger,
 		Policy: s.policy, StablePeriod: stable, DrainTimeout: drain, Life: p.life, MemoryLost: fresh, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
 		Clock: election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
 	}

@@ -1,20 +1,21 @@
-// Package detector notices who has fallen silent. It only ever suspects: a
-// process that is slow, stopped or cut off looks like a dead one.
+// Package detector detects failures by silence. It can only suspect: a process
+// that is slow, stopped or cut off looks like a dead one.
 //
-// It is told of every sign of life and asks for a Tick when the next silence
-// would be complete. What makes signs of life regular is not its business:
-// package office sends them.
+// The caller reports every sign of life and calls Overdue at the Deadline. The
+// detector doesn't make signs of life regular; package office sends them.
 //
 // Not guaranteed: that a suspect is dead, or that a dead process is suspected
-// before its patience has run out.
+// before the suspicion timeout has passed.
 package detector
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// Detector watches some processes.
+// Detector watches some of the processes.
 type Detector struct {
+	// timeout is the suspicion timeout.
 	timeout election.Tick
-	// heard is, by ID, the last sign of life; unwatched for all others.
+	// lastSeen is, by ID, the moment of the last sign of life. It is unwatched for
+	// processes that aren't watched.
 	lastSeen []election.Tick
 	watched  int
 	// next is a moment before which no watched process can be overdue.
@@ -24,23 +25,24 @@ type Detector struct {
 
 const unwatched election.Tick = -1
 
-// Reset starts a detector that suspects after patience, and watches nobody yet.
-func (d *Detector) Reset(patience election.Tick) {
+// Reset makes the detector watch and suspect no process. It sets the suspicion
+// timeout.
+func (d *Detector) Reset(timeout election.Tick) {
 	d.suspects = nil
-	d.Unwatch(patience)
+	d.Unwatch(timeout)
 }
 
-// Unwatch stops watching everybody, and has that much patience with those who
-// are watched next; suspects stay suspects.
-func (d *Detector) Unwatch(patience election.Tick) {
-	d.timeout = patience
+// Unwatch stops watching all processes and sets the suspicion timeout for those
+// that are watched next. Suspects remain suspects.
+func (d *Detector) Unwatch(timeout election.Tick) {
+	d.timeout = timeout
 	for i := range d.lastSeen {
 		d.lastSeen[i] = unwatched
 	}
 	d.watched, d.next = 0, election.Never
 }
 
-// Watch starts watching id: it is given the whole patience from now on.
+// Watch starts watching id. The suspicion timeout begins now.
 func (d *Detector) Watch(id election.ID, now election.Tick) {
 	for int(id) >= len(d.lastSeen) {
 		d.lastSeen = append(d.lastSeen, unwatched)
@@ -52,62 +54,63 @@ func (d *Detector) Watch(id election.ID, now election.Tick) {
 	d.next = min(d.next, now+d.timeout)
 }
 
-// Observe notes a sign of life, and reports whether id was a suspect until now.
+// Observe records a sign of life, and reports whether id was a suspect until now.
 func (d *Detector) Observe(id election.ID, now election.Tick) bool {
 	if int(id) < len(d.lastSeen) && d.lastSeen[id] != unwatched {
 		d.lastSeen[id] = now
 		if d.watched == 1 {
-			d.next = now + d.timeout // a follower needn't look in between
+			d.next = now + d.timeout // no other process can be overdue earlier
 		} else {
-			d.next = min(d.next, now+d.timeout) // it may have been a suspect, for whom nobody looks
+			d.next = min(d.next, now+d.timeout) // if id was a suspect, next doesn't cover it yet
 		}
 	}
 	return len(d.suspects) > 0 && d.suspects.Remove(id)
 }
 
-// Suspect makes id a suspect on other evidence, and reports whether that is new.
+// Suspect makes id a suspect on other evidence, and reports whether it wasn't one
+// before.
 func (d *Detector) Suspect(id election.ID) bool { return d.suspects.Add(id) }
 
 // Suspects reports whether id is a suspect.
 func (d *Detector) Suspects(id election.ID) bool { return len(d.suspects) > 0 && d.suspects.Has(id) }
 
-// All are the suspects. Callers must not change it.
+// All returns the suspects. Callers must not change the result.
 func (d *Detector) All() election.IDs { return d.suspects }
 
-// Deadline is when to look for silence, or Never.
+// Deadline returns when to call Overdue next, or Never.
 func (d *Detector) Deadline() election.Tick { return d.next }
 
-// Overdue is a watched process that has been silent for too long and isn't a
-// suspect yet, or None. It becomes one by this.
+// Overdue returns a watched process that has been silent for the suspicion timeout
+// and isn't a suspect yet, or None. It makes that process a suspect.
 func (d *Detector) Overdue(now election.Tick) election.ID {
 	if now < d.next {
 		return election.None
 	}
 	d.next = election.Never
-	for i, heard := range d.lastSeen {
+	for i, lastSeen := range d.lastSeen {
 		id := election.ID(i)
-		if heard == unwatched || d.suspects.Has(id) {
+		if lastSeen == unwatched || d.suspects.Has(id) {
 			continue
 		}
-		if now >= heard+d.timeout {
+		if now >= lastSeen+d.timeout {
 			d.suspects.Add(id)
 			d.next = now
 			return id
 		}
-		d.next = min(d.next, heard+d.timeout)
+		d.next = min(d.next, lastSeen+d.timeout)
 	}
 	return election.None
 }
 
-// Retain forgets everybody of whom keep says no.
+// Retain removes all processes for which keep returns false.
 func (d *Detector) Retain(keep func(election.ID) bool) {
-	var still election.IDs
+	var retained election.IDs
 	for _, id := range d.suspects {
 		if keep(id) {
-			still = append(still, id)
+			retained = append(retained, id)
 		}
 	}
-	d.suspects = still
+	d.suspects = retained
 	for i := range d.lastSeen {
 		if d.lastSeen[i] != unwatched && !keep(election.ID(i)) {
 			d.lastSeen[i] = unwatched
@@ -116,7 +119,7 @@ func (d *Detector) Retain(keep func(election.ID) bool) {
 	}
 }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (d *Detector) Clone() Detector {
 	c := *d
 	c.lastSeen = append([]election.Tick(nil), d.lastSeen...)
@@ -124,14 +127,15 @@ func (d *Detector) Clone() Detector {
 	return c
 }
 
-// Encode appends the state to b. When it looks next is part of that: a search
-// that took two such states for one would stop at the first look for nothing.
+// Encode appends the state to b. The state includes the moment of the next check.
+// For example, a check that finds no overdue process changes only that moment. A
+// search that treated the states before and after it as equal would stop there.
 func (d *Detector) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, d.next, now)
-	for i, heard := range d.lastSeen {
-		if heard != unwatched && !d.suspects.Has(election.ID(i)) {
+	for i, lastSeen := range d.lastSeen {
+		if lastSeen != unwatched && !d.suspects.Has(election.ID(i)) {
 			b = election.AppendNumber(b, uint64(i))
-			b = election.AppendMoment(b, heard+d.timeout, now)
+			b = election.AppendMoment(b, lastSeen+d.timeout, now)
 		}
 	}
 	return d.suspects.Encode(append(b, 0))

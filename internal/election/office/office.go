@@ -6,58 +6,35 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
+// role is the role of the process; the package comment lists the transitions.
+// The roles that hold the office come last: role >= holder.
 type role uint8
 
 const (
-	// follower: someone else leads, or nobody.
+	// follower: another process is coordinator, or none is.
 	follower role = iota
-	// claiming: this process has won an election and asks for grants.
+	// candidate: the process has won an election and requests grants.
 	candidate
-	// holding: it is the coordinator.
+	// holder: the process is the coordinator.
 	holder
-	// draining: it still is; its application is stopping for a successor.
+	// draining: the process is still the coordinator. Its application is stopping,
+	// and the office then goes to the successor.
 	draining
 )
 
-// ahead is how far the election inside may run ahead of the clock by starting
-// again and again: nobody could grant what it wins there. absurd is how far ahead
-// a message may be: enough for clocks that differ by a minute, where a term is a
-// tenth of a second; too little to use the terms up, or to keep others from
-// campaigning for long.
 const (
-	maxTermsAhead        election.Term = 2
+	// maxTermsAhead limits how far the inner election may run ahead of the clock by
+	// starting again and again. No member could grant a term that it wins there.
+	maxTermsAhead election.Term = 2
+	// maxMessageTermsAhead limits how far the term of a message may be ahead of the
+	// clock. With terms of a tenth of a second it allows for clocks that differ by
+	// a minute. It is too small to exhaust the terms, or to prevent others from
+	// campaigning for a long time.
 	maxMessageTermsAhead election.Term = 600
 )
 
-// maxTimerRounds bounds how often in one step a timer can make another one due.
+// maxTimerRounds limits how often in one step a timer can make another one due.
 const maxTimerRounds = 8
-
-// peer is what is known of another process.
-type peer struct {
-	life uint32
-	// resigned is the last term that it gave up, in its life resignedLife.
-	resignedTerm election.Term
-	resignedLife uint32
-	// standing: it could take the office, since readySince.
-	ready      bool
-	readySince election.Tick
-	// aliveUntil is until when the last message from it counts as a sign of life.
-	aliveUntil election.Tick
-	// barred: it refused the present claim for good.
-	refusedClaim bool
-	// away: it doesn't stand, as it says itself or as the coordinator said.
-	ineligible bool
-	// passed: the election inside was told to pass it over, because it is away.
-	skipped bool
-	// notBefore is when the office may be handed to it again, after it didn't
-	// take it.
-	notBefore election.Tick
-}
-
-// hasResigned reports whether the sender of a BEAT has given up its term since.
-func (p *peer) hasResigned(beat *election.Message) bool {
-	return beat.Hold.Life == p.resignedLife && beat.Term <= p.resignedTerm
-}
 
 // Machine is one process with its office.
 type Machine struct {
@@ -72,21 +49,23 @@ type Machine struct {
 	ledger   grants.Ledger
 	support  grants.Support
 
-	// leader holds the office in coordinatorTerm, as far as is known.
+	// coordinator holds the office in coordinatorTerm, as far as this process
+	// knows.
 	coordinator     election.ID
 	coordinatorTerm election.Term
-	// seen is the highest term of any message.
+	// highestTerm is the highest term of any message.
 	highestTerm election.Term
-	// won is the last term of the election inside that has been acted on.
+	// wonTerm is the last term of the inner election that has been acted on.
 	wonTerm election.Term
 
 	// term and token are those of the claim or the tenure.
 	term  election.Term
 	token election.Token
-	// successor is who gets the office when the application has stopped.
+	// successor gets the office when the application has stopped.
 	successor election.ID
 
-	// dead is the coordinator whose end made the next election necessary.
+	// deadCoordinator is the coordinator whose failure made the next election
+	// necessary.
 	deadCoordinator election.ID
 
 	// The deadlines, Never when not set.
@@ -97,34 +76,30 @@ type Machine struct {
 	handOverAt      election.Tick
 	eligibleAgainAt election.Tick
 	probeAt         election.Tick
-	// turn is which of the others were hailed last: see hail.
+	// probeTurn is the part of the members that was probed last: see probe.
 	probeTurn int
 
-	// due is the earliest of them, and of those of the parts.
+	// due is the earliest of the deadlines, including those of the parts.
 	due election.Tick
 
-	// withdrawn: this process doesn't stand, because its application is dead, or
-	// for a while because it was asked to step down: until eligibleAgainAt.
-	withdrawn bool
-	appDead   bool
-	// aside: the election inside doesn't elect this process, which reaches too few.
-	aside bool
-	// leaving: the office was asked to be given up, so this process stays away
-	// from it for a while.
+	eligibility eligibility
+	// stepDownRequested: an operator requested the hand-over that is under way, so
+	// this process becomes ineligible for a while when it resigns.
 	stepDownRequested bool
-	// heir: the last coordinator resigned in favour of this process, which needs
-	// no election.
+	// namedSuccessor: the last coordinator resigned in favor of this process, which
+	// can claim the office without an election.
 	namedSuccessor bool
 	lamport        uint64
 }
 
-// New makes the process that c describes.
+// New creates the process that c describes.
 func New(c Config) (*Machine, error) {
 	m := &Machine{}
 	return m, m.Restart(c)
 }
 
-// Restart begins a new life of the process in the memory of the old one.
+// Restart begins a new incarnation of the process. It reuses the allocated memory
+// of the previous one, but none of its state.
 func (m *Machine) Restart(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -163,39 +138,7 @@ func (m *Machine) Restart(c Config) error {
 	return nil
 }
 
-// fit makes room for all who may be heard of: see known.
-func (m *Machine) growPeers() {
-	top := m.roster.Top()
-	if m.roster.Previous != nil {
-		top = max(top, m.roster.Previous.Top())
-	}
-	for election.ID(len(m.peers)) <= top {
-		m.peers = append(m.peers, peer{})
-	}
-}
-
-// eachMember visits the members of the list, and of the one before it while
-// that has a say.
-func (m *Machine) eachMember(visit func(election.ID)) {
-	for _, other := range m.roster.Ring() {
-		visit(other.ID)
-	}
-	if m.support.Settled() {
-		return
-	}
-	for _, other := range m.roster.Previous.Ring() {
-		if !m.roster.Has(other.ID) {
-			visit(other.ID)
-		}
-	}
-}
-
-// known reports whether id is on a list in force.
-func (m *Machine) isMember(id election.ID) bool {
-	return m.roster.Has(id) || m.roster.Previous != nil && m.roster.Previous.Has(id)
-}
-
-// Step takes one input.
+// Step handles one input.
 func (m *Machine) Step(in election.Input, out *election.Output) {
 	m.now = max(m.now, in.Now)
 	in.Now = m.now
@@ -244,23 +187,23 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	m.stamp(out, sent)
 }
 
-// stamp puts the logical clock on what is sent: one clock for the office and
-// the election inside.
+// stamp sets the logical clock of the messages from index from on. The office and
+// the inner election share one clock.
 func (m *Machine) stamp(out *election.Output, from int) {
 	for i := from; i < len(out.Send); i++ {
 		m.lamport++
 		out.Send[i].Lamport = m.lamport
 		out.Send[i].Hold.Life = m.cfg.Life
-		out.Send[i].Hold.Ineligible = m.withdrawn
+		out.Send[i].Hold.Ineligible = m.eligibility.declared()
 	}
 }
 
-// stepInner runs the election inside and acts on its outcome.
+// stepInner passes an input to the inner election and acts on the outcome.
 func (m *Machine) stepInner(in election.Input, out *election.Output) {
-	told := len(out.Events)
+	before := len(out.Events)
 	m.inner.Step(in, out)
-	kept := out.Events[:told]
-	for _, e := range out.Events[told:] {
+	kept := out.Events[:before]
+	for _, e := range out.Events[before:] {
 		if e.Kind != election.Recognized {
 			kept = append(kept, e)
 		}
@@ -273,16 +216,16 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 	}
 	m.wonTerm = status.Term
 	if m.role == holder || m.role == draining {
-		m.heartbeat(out) // it leads already; whoever doubted it should hear that
+		m.heartbeat(out) // it is coordinator already: inform the process that started the election
 		return
 	}
 	m.claim(status.Term, out)
 }
 
-// receive takes a message, of the election or of the office.
+// receive handles a message, of the inner election or of the office.
 func (m *Machine) receive(in *election.Input, out *election.Output) {
 	msg := &in.Message
-	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // nobody holds an office by asking itself
+	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // a process doesn't request grants of itself by message
 	if msg.To != m.cfg.Self || own || msg.Term > m.maxAcceptableTerm() || !m.isMember(msg.From) {
 		out.Emit(election.Refused, msg.Term, msg.From)
 		return
@@ -291,8 +234,11 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
 		m.peers[msg.From].aliveUntil = m.now + m.probeTimeout()
+		// Of the coordinator, only the BEAT of its tenure counts as a sign of life.
+		// For example, a coordinator that restarted without its memory is alive and
+		// answers probes, but it doesn't hold the office any more.
 		if msg.From != m.coordinator || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.coordinatorTerm {
-			m.markAlive(msg.From, out) // of the coordinator, only its BEAT says that it leads
+			m.markAlive(msg.From, out)
 		}
 		m.recordEligibility(msg, out)
 	}
@@ -312,18 +258,12 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	}
 }
 
-// innerDeadline is when the election inside wants a Tick. One that has run too far
-// ahead of the clock waits for it.
-func (m *Machine) innerDeadline() election.Tick {
-	return max(m.inner.Deadline(), m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxTermsAhead)))
-}
-
-// horizon is the highest term that makes sense now.
+// maxAcceptableTerm is the highest term that a message may have now.
 func (m *Machine) maxAcceptableTerm() election.Term {
 	return min(election.MaxTerm, m.cfg.Clock.Ceiling(m.now)+maxMessageTermsAhead)
 }
 
-// timers acts on every deadline that has come.
+// fireTimers acts on every deadline that has passed.
 func (m *Machine) fireTimers(out *election.Output) {
 	for id := m.detector.Overdue(m.now); id != election.None; id = m.detector.Overdue(m.now) {
 		m.handleSuspicion(id, out)
@@ -332,8 +272,7 @@ func (m *Machine) fireTimers(out *election.Output) {
 		m.stepInner(election.Input{Kind: election.TimePassed, Now: m.now}, out)
 	}
 	if m.now >= m.eligibleAgainAt {
-		m.eligibleAgainAt = election.Never
-		m.becomeEligible(out)
+		m.endStepDown(out)
 	}
 	if m.now >= m.ledger.PendingDue() {
 		m.grantPending(out)
@@ -359,7 +298,13 @@ func (m *Machine) fireTimers(out *election.Output) {
 	}
 }
 
-// Deadline is when the next of the timers is due.
+// innerDeadline is the deadline of the inner election. One that has run too far
+// ahead of the clock waits for the clock.
+func (m *Machine) innerDeadline() election.Tick {
+	return max(m.inner.Deadline(), m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxTermsAhead)))
+}
+
+// Deadline returns the moment of the next timer.
 func (m *Machine) Deadline() election.Tick { return m.due }
 
 func (m *Machine) nextDeadline() election.Tick {

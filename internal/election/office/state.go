@@ -6,7 +6,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.inner = m.inner.Clone()
@@ -18,7 +18,7 @@ func (m *Machine) Clone() election.Machine {
 
 // Encode appends the state to b.
 func (m *Machine) Encode(b []byte, now election.Tick) []byte {
-	b = append(b, byte(m.role))
+	b = append(b, byte(m.role), byte(m.eligibility))
 	for _, at := range [...]election.Tick{
 		m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.eligibleAgainAt, m.probeAt,
 	} {
@@ -31,28 +31,28 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 		b = election.AppendNumber(b, n)
 	}
 	b = election.AppendNumber(b, uint64(m.probeTurn))
-	b = election.AppendFlag(b, m.withdrawn)
-	b = election.AppendFlag(b, m.appDead)
 	b = election.AppendFlag(b, m.stepDownRequested)
-	b = election.AppendFlag(b, m.aside)
 	b = election.AppendFlag(b, m.namedSuccessor)
 	for i := range m.peers {
-		p := &m.peers[i]
-		b = election.AppendNumber(b, uint64(p.life))
-		b = election.AppendNumber(b, uint64(p.resignedTerm))
-		b = election.AppendNumber(b, uint64(p.resignedLife))
-		b = election.AppendMoment(b, p.aliveUntil, now)
-		b = election.AppendFlag(b, p.ready)
-		b = election.AppendFlag(b, p.refusedClaim)
-		b = election.AppendFlag(b, p.ineligible)
-		b = election.AppendFlag(b, p.skipped)
-		if p.ready {
-			b = election.AppendNumber(b, uint64(min(now-p.readySince, m.cfg.StablePeriod)))
-		}
-		b = election.AppendMoment(b, p.notBefore, now)
+		b = m.peers[i].encode(b, now, m.cfg.StablePeriod)
 	}
 	b = m.detector.Encode(b, now)
 	b = m.ledger.Encode(b, now)
 	b = m.support.Encode(b, now)
 	return m.inner.Encode(b, now)
+}
+
+func (p *peer) encode(b []byte, now, stablePeriod election.Tick) []byte {
+	b = election.AppendNumber(b, uint64(p.life))
+	b = election.AppendNumber(b, uint64(p.resignedTerm))
+	b = election.AppendNumber(b, uint64(p.resignedLife))
+	b = election.AppendMoment(b, p.aliveUntil, now)
+	b = election.AppendFlag(b, p.ready)
+	b = election.AppendFlag(b, p.refusedClaim)
+	b = election.AppendFlag(b, p.ineligible)
+	b = election.AppendFlag(b, p.skipped)
+	if p.ready {
+		b = election.AppendNumber(b, uint64(min(now-p.readySince, stablePeriod)))
+	}
+	return election.AppendMoment(b, p.notBefore, now)
 }

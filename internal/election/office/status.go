@@ -2,7 +2,8 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// Status says what the process knows: who holds the office, not who won.
+// Status returns which process holds the office. That need not be the process
+// that won the last election.
 func (m *Machine) Status() election.Status {
 	s := election.Status{Coordinator: m.coordinator, Term: m.coordinatorTerm}
 	s.Electing = m.role == candidate || m.coordinator == election.None
@@ -12,12 +13,11 @@ func (m *Machine) Status() election.Status {
 	return s
 }
 
-// Eligible reports whether the process could lead, as far as it depends on itself.
-func (m *Machine) Eligible() bool { return m.canStand() }
-
-// Suspects are those that Rows calls crashed. Callers must not change it.
+// Suspects returns the processes that Rows reports as crashed. Callers must not
+// change the result.
 func (m *Machine) Suspects() election.IDs { return m.detector.All() }
 
+// until returns when the tenure, or the right to acquire one, expires.
 func (m *Machine) until() election.Tick {
 	if m.cfg.Mode == Available {
 		return election.Never
@@ -25,8 +25,8 @@ func (m *Machine) until() election.Tick {
 	return m.support.Until()
 }
 
-// Rows appends the process status table: what the election inside knows, with
-// who holds the office.
+// Rows appends the process status table to rows. The inner election determines
+// the members; the office determines their status.
 func (m *Machine) Rows(rows []election.Row) []election.Row {
 	from := len(rows)
 	rows = m.inner.Rows(rows)

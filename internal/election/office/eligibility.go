@@ -1,0 +1,188 @@
+package office
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// eligibility is whether this process may be elected and, if not, why. An observer
+// (a member of priority 0) is never eligible; that follows from the member list
+// and isn't repeated here.
+//
+// The values are in order of strength: a stronger reason hides a weaker one. An
+// application can die while the process is ineligible after a step-down. Then the
+// eligibility is applicationDead, and Machine.eligibleAgainAt still holds the end
+// of the step-down.
+type eligibility uint8
+
+const (
+	eligible eligibility = iota
+	// tooFewReachable: so many members are suspected that no majority could grant
+	// the office. The inner election must not elect this process, nor wait for it.
+	// The process doesn't declare this in its messages: a member that receives one
+	// can evidently be reached.
+	tooFewReachable
+	// steppedDown: the process gave the office up on request and must not take it
+	// back before Machine.eligibleAgainAt.
+	steppedDown
+	// applicationDead: the application has died beside its agent.
+	applicationDead
+)
+
+// declared reports whether the process declares itself ineligible to the others.
+func (e eligibility) declared() bool { return e >= steppedDown }
+
+// Eligible reports whether the process may hold the office, as far as that
+// depends on the process itself.
+func (m *Machine) Eligible() bool {
+	return !m.eligibility.declared() && m.roster.Priority(m.cfg.Self) > 0
+}
+
+// ready reports whether the process is eligible and could take the office at once.
+func (m *Machine) ready() bool {
+	return m.Eligible() && m.reachesMajority() && !m.ledger.WaitingAfterRestart(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
+}
+
+// mayTakeOver reports whether the process follows a coordinator of lower rank,
+// which may hand the office over to it.
+func (m *Machine) mayTakeOver() bool {
+	return m.role == follower && m.coordinator != election.None && m.cfg.Mode != Available &&
+		m.roster.Outranks(m.cfg.Self, m.coordinator)
+}
+
+// reachesMajority reports whether a process that may take over has itself received
+// messages of a majority. That the coordinator reaches a majority doesn't help it.
+func (m *Machine) reachesMajority() bool {
+	if !m.mayTakeOver() {
+		return true
+	}
+	reached := 1
+	for _, other := range m.roster.Ring() {
+		if other.ID != m.cfg.Self && m.peers[other.ID].aliveUntil > m.now {
+			reached++
+		}
+	}
+	return reached >= m.roster.Majority()
+}
+
+// majorityAlive reports whether enough members seem alive to grant the office.
+func (m *Machine) majorityAlive() bool {
+	alive := 0
+	for _, other := range m.roster.Ring() {
+		if !m.detector.Suspects(other.ID) {
+			alive++
+		}
+	}
+	return alive >= m.roster.Majority()
+}
+
+// updateReachability makes the inner election treat this process as ineligible
+// while too few members are reachable to grant the office.
+func (m *Machine) updateReachability(out *election.Output) {
+	if m.cfg.Mode == Available || m.eligibility.declared() || m.role >= holder {
+		return
+	}
+	now, kind := eligible, election.BecomeEligible
+	if !m.majorityAlive() {
+		now, kind = tooFewReachable, election.BecomeIneligible
+	}
+	if m.eligibility != now {
+		m.eligibility = now
+		m.stepInner(election.Input{Kind: kind, Now: m.now}, out)
+	}
+}
+
+// applicationDied makes the process ineligible and gives up a tenure or a claim.
+// The application is dead, so there is no reason to wait until it has stopped.
+func (m *Machine) applicationDied(out *election.Output) {
+	m.becomeIneligible(applicationDead, out)
+	switch m.role {
+	case holder, draining:
+		m.resign(m.highestReadyPeer(), out)
+	case candidate:
+		m.abandonClaim(out)
+	case follower:
+	}
+}
+
+// applicationRecovered makes the process eligible again, unless it has stepped
+// down.
+func (m *Machine) applicationRecovered(out *election.Output) {
+	switch {
+	case m.eligibility != applicationDead:
+	case m.eligibleAgainAt != election.Never:
+		m.eligibility = steppedDown
+	default:
+		m.becomeEligible(out)
+	}
+}
+
+// endStepDown makes a process that stepped down eligible again, unless its
+// application has died since.
+func (m *Machine) endStepDown(out *election.Output) {
+	m.eligibleAgainAt = election.Never
+	if m.eligibility == steppedDown {
+		m.becomeEligible(out)
+	}
+}
+
+func (m *Machine) becomeIneligible(reason eligibility, out *election.Output) {
+	m.eligibility = max(m.eligibility, reason)
+	m.stepInner(election.Input{Kind: election.BecomeIneligible, Now: m.now}, out)
+}
+
+func (m *Machine) becomeEligible(out *election.Output) {
+	m.eligibility = eligible
+	m.stepInner(election.Input{Kind: election.BecomeEligible, Now: m.now}, out)
+	if m.role == follower && m.coordinator == election.None {
+		m.campaignAt = min(m.campaignAt, m.now+m.campaignDelay())
+	}
+}
+
+// recordEligibility records whether the sender of a message is eligible.
+func (m *Machine) recordEligibility(msg *election.Message, out *election.Output) {
+	p := &m.peers[msg.From]
+	p.ineligible = msg.Hold.Ineligible
+	if p.skipped && !p.ineligible {
+		m.readmit(msg.From, out)
+	}
+}
+
+// skipIneligible makes the inner election skip the peers that are alive but
+// ineligible, so that it doesn't wait for their answers. A ring waits for no
+// answers and still sends through them.
+func (m *Machine) skipIneligible(out *election.Output) {
+	for id := range m.peers {
+		if p := &m.peers[id]; p.ineligible && !p.skipped && m.roster.Has(election.ID(id)) {
+			p.skipped = true
+			m.stepInnerQuietly(election.Suspect, election.ID(id), out)
+		}
+	}
+}
+
+// readmitAll readmits all skipped peers: there is a coordinator.
+func (m *Machine) readmitAll(out *election.Output) {
+	for id := range m.peers {
+		if m.peers[id].skipped {
+			m.readmit(election.ID(id), out)
+		}
+	}
+}
+
+func (m *Machine) readmit(id election.ID, out *election.Output) {
+	m.peers[id].skipped = false
+	if !m.detector.Suspects(id) {
+		m.stepInnerQuietly(election.Restore, id, out)
+	}
+}
+
+// stepInnerQuietly makes the inner election treat a peer as dead, or as alive
+// again. It drops the events that report so, because they would be wrong.
+func (m *Machine) stepInnerQuietly(kind election.InputKind, id election.ID, out *election.Output) {
+	before := len(out.Events)
+	m.stepInner(election.Input{Kind: kind, Ineligible: true, Now: m.now, Peer: id}, out)
+	kept := out.Events[:before]
+	for _, e := range out.Events[before:] {
+		if e.Peer != id || e.Kind != election.MarkedCrashed && e.Kind != election.MarkedNormal {
+			kept = append(kept, e)
+		}
+	}
+	out.Events = kept
+}

@@ -1,0 +1,101 @@
+package office
+
+import (
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
+)
+
+// heartbeat sends BEATs, which request or renew grants and announce the
+// coordinator.
+func (m *Machine) heartbeat(out *election.Output) {
+	m.beatAt = m.now + m.cfg.Heartbeat
+	if m.cfg.Mode == Available {
+		if due := m.cfg.Clock.Due(m.term); m.role == candidate && m.now < due {
+			m.beatAt = due
+			return
+		}
+	} else {
+		m.requestOwnGrant()
+	}
+	m.acquireIfGranted(out)
+	if m.role == follower {
+		return
+	}
+	m.beatAt = m.now + m.cfg.Heartbeat
+	m.sendBeats(out)
+}
+
+// requestOwnGrant requests the grant of this process itself.
+func (m *Machine) requestOwnGrant() {
+	answer := m.ledger.Handle(m.grantRequest(), m.roster.Version, m.now)
+	m.peers[m.cfg.Self].refusedClaim = answer == grants.TermTooLow
+	if answer == grants.Granted {
+		m.support.Add(m.cfg.Self, m.now)
+		m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGrantedExcept(m.incarnation(), m.term))
+	}
+}
+
+func (m *Machine) grantRequest() grants.Request {
+	return grants.Request{
+		Holder: m.incarnation(),
+		Term:   m.term, Held: m.role >= holder, Version: m.roster.Version, Sent: m.now,
+	}
+}
+
+func (m *Machine) sendBeats(out *election.Output) {
+	held := m.role >= holder
+	m.eachMember(func(id election.ID) {
+		if id == m.cfg.Self {
+			return
+		}
+		beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: id, Term: m.term, Subject: m.cfg.Self}
+		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held}
+		if held {
+			beat.List = m.absent()
+		}
+		out.Send = append(out.Send, beat)
+	})
+}
+
+// absent lists the processes that no election should wait for: the suspects and,
+// after a None, those that are alive but ineligible. Only the coordinator receives
+// messages from all processes, so it shares this list.
+func (m *Machine) absent() []election.ID {
+	absent := m.detector.All().Clone()
+	suspects := len(absent)
+	for id := range m.peers {
+		if m.peers[id].ineligible && !m.detector.Suspects(election.ID(id)) {
+			if len(absent) == suspects {
+				absent = append(absent, election.None)
+			}
+			absent = append(absent, election.ID(id))
+		}
+	}
+	return absent
+}
+
+// expireTenure ends a tenure whose grants have expired.
+func (m *Machine) expireTenure(out *election.Output) {
+	if m.role >= holder && m.now >= m.until() {
+		m.loseTenure(out)
+	}
+}
+
+// loseTenure ends a tenure that could not be renewed.
+func (m *Machine) loseTenure(out *election.Output) {
+	out.Emit(election.TenureLost, m.term, m.cfg.Self)
+	m.leaveOffice(out)
+	m.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
+}
+
+// leaveOffice makes a process that held the office a follower that knows no
+// coordinator.
+func (m *Machine) leaveOffice(out *election.Output) {
+	m.role, m.token, m.successor, m.stepDownRequested = follower, 0, election.None, false
+	m.beatAt, m.drainUntil, m.handOverAt = election.Never, election.Never, election.Never
+	m.support.Clear()
+	m.coordinator, m.namedSuccessor = election.None, false
+	m.skipIneligible(out)
+	m.updateWatch()
+	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Term: m.coordinatorTerm}, out)
+}

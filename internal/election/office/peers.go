@@ -1,0 +1,70 @@
+package office
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// peer is the state that this process tracks of another one.
+type peer struct {
+	// life is the peer's incarnation, as of its last message.
+	life uint32
+	// resignedTerm is the last term that the incarnation resignedLife gave up.
+	resignedTerm election.Term
+	resignedLife uint32
+	// ready: the peer reported that it could take the office at once. It has
+	// reported so since readySince.
+	ready      bool
+	readySince election.Tick
+	// aliveUntil is when the last message from the peer ceases to count as a sign
+	// of life, for reachesMajority.
+	aliveUntil election.Tick
+	// refusedClaim: the peer refused the present claim for good.
+	refusedClaim bool
+	// ineligible is the peer's eligibility as the peer itself or the coordinator
+	// reported it last.
+	ineligible bool
+	// skipped: the inner election was told to leave the peer out because it is
+	// ineligible. That is a separate fact: a peer that becomes ineligible while
+	// there is a coordinator isn't skipped until the office becomes vacant.
+	skipped bool
+	// notBefore is the earliest moment for another hand-over to the peer, after
+	// one that it didn't complete.
+	notBefore election.Tick
+}
+
+// hasResigned reports whether the sender of a BEAT has since given up the term of
+// that BEAT.
+func (p *peer) hasResigned(beat *election.Message) bool {
+	return beat.Hold.Life == p.resignedLife && beat.Term <= p.resignedTerm
+}
+
+// growPeers makes room for every process from which messages are accepted: see
+// isMember.
+func (m *Machine) growPeers() {
+	top := m.roster.Top()
+	if m.roster.Previous != nil {
+		top = max(top, m.roster.Previous.Top())
+	}
+	for election.ID(len(m.peers)) <= top {
+		m.peers = append(m.peers, peer{})
+	}
+}
+
+// eachMember visits the members of the list and, until the list has settled,
+// those of the previous one.
+func (m *Machine) eachMember(visit func(election.ID)) {
+	for _, other := range m.roster.Ring() {
+		visit(other.ID)
+	}
+	if m.support.Settled() {
+		return
+	}
+	for _, other := range m.roster.Previous.Ring() {
+		if !m.roster.Has(other.ID) {
+			visit(other.ID)
+		}
+	}
+}
+
+// isMember reports whether id is on the member list or on the previous one.
+func (m *Machine) isMember(id election.ID) bool {
+	return m.roster.Has(id) || m.roster.Previous != nil && m.roster.Previous.Has(id)
+}

@@ -1,0 +1,52 @@
+package office
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// maxProbesPerTurn limits how many members a process probes at a time. If in a
+// large group each process probed all others, handling the probes would take all
+// the time in which a coordinator could be elected: a hundred processes would send
+// a hundred thousand probes a second.
+const maxProbesPerTurn = 16
+
+// probeTurns is the number of parts into which the members are divided. One part
+// is probed with each heartbeat.
+func (m *Machine) probeTurns() int { return 1 + (m.roster.Len()-2)/maxProbesPerTurn }
+
+// probeTimeout is the silence after which a process is suspected whose signs of
+// life are its probes. It grows with the number of turns.
+func (m *Machine) probeTimeout() election.Tick {
+	if m.role == follower {
+		return m.cfg.SuspicionTimeout * election.Tick(m.probeTurns())
+	}
+	return m.cfg.SuspicionTimeout // the other processes answer the BEATs of this one
+}
+
+// probe sends a sign of life while there is no coordinator whose BEATs would
+// report which processes are alive. Otherwise dead processes wouldn't be detected,
+// and two processes that suspect each other would wait for each other's signs of
+// life forever. A process that may take over probes to find out which members it
+// reaches.
+func (m *Machine) probe(out *election.Output) {
+	m.probeAt = election.Never
+	if m.role != follower || m.coordinator != election.None && !m.mayTakeOver() {
+		return
+	}
+	m.probeAt = m.now + m.cfg.Heartbeat
+	turns := m.probeTurns()
+	m.probeTurn = (m.probeTurn + 1) % turns
+	m.eachMember(func(id election.ID) {
+		if id != m.cfg.Self && int(id)%turns == m.probeTurn {
+			out.Send = append(out.Send, election.Message{Kind: election.Probe, From: m.cfg.Self, To: id, Term: m.coordinatorTerm})
+		}
+	})
+}
+
+// handleProbe answers a probe, unless this process sends probes itself.
+func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
+	if msg.Hold.Held || m.coordinator == election.None {
+		return
+	}
+	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm}
+	answer.Hold.Held = true
+	out.Send = append(out.Send, answer)
+}

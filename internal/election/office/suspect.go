@@ -1,0 +1,72 @@
+package office
+
+import (
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/grants"
+)
+
+// updateWatch makes the detector watch the processes whose signs of life are due:
+// for a follower that is its coordinator, otherwise all members.
+func (m *Machine) updateWatch() {
+	if m.role == follower && m.coordinator != election.None {
+		m.detector.Unwatch(m.cfg.SuspicionTimeout)
+		m.detector.Watch(m.coordinator, m.now)
+		m.probeAt = election.Never
+		if m.mayTakeOver() {
+			m.probeAt = m.now
+		}
+		return
+	}
+	m.detector.Unwatch(m.probeTimeout())
+	m.eachMember(func(id election.ID) {
+		if id != m.cfg.Self {
+			m.detector.Watch(id, m.now)
+		}
+	})
+	m.probeAt = m.now + m.cfg.Heartbeat
+}
+
+// markAlive records a sign of life.
+func (m *Machine) markAlive(id election.ID, out *election.Output) {
+	if m.detector.Observe(id, m.now) {
+		if m.deadCoordinator == id {
+			m.deadCoordinator = election.None
+		}
+		m.stepInner(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
+	}
+}
+
+// suspect makes a process a suspect on other evidence than its silence.
+func (m *Machine) suspect(id election.ID, out *election.Output) {
+	if id == m.cfg.Self || !m.isMember(id) {
+		out.Emit(election.Refused, 0, id)
+		return
+	}
+	if m.detector.Suspect(id) {
+		m.handleSuspicion(id, out)
+	}
+}
+
+// handleSuspicion acts on a new suspicion.
+func (m *Machine) handleSuspicion(id election.ID, out *election.Output) {
+	m.peers[id].ready = false
+	m.stepInner(election.Input{Kind: election.Suspect, Now: m.now, Peer: id}, out)
+	if id == m.coordinator {
+		m.coordinatorLost(id, out)
+	}
+}
+
+// processEnded handles the report that one incarnation of a process has certainly
+// ended.
+func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output) {
+	if id == m.cfg.Self || !m.isMember(id) {
+		out.Emit(election.Refused, 0, id)
+		return
+	}
+	if m.cfg.Mode == Majority {
+		m.ledger.ProcessEnded(grants.Holder{ID: id, Life: life}, m.now)
+	}
+	if known := m.peers[id].life; known == life || known == 0 {
+		m.suspect(id, out)
+	}
+}
