@@ -150,10 +150,10 @@ func TestATranscriptOfOneSchedule(t *testing.T) {
 
 func TestWhatTheSimulatorRefusesIsMisuse(t *testing.T) {
 	refuse := func(context.Context, sim.Sampling) (sim.Report, error) {
-		return sim.Report{}, &sim.InputError{Reason: "schedules run with 1 to 20 processes, not 21"}
+		return sim.Report{}, &sim.InputError{Reason: "schedules must have 1 to 20 processes, not 21"}
 	}
 	got := conclave(t, refuse, "simulate", "--schedules", "5", "--processes", "21")
-	if got.status != 2 || got.err != "error: schedules run with 1 to 20 processes, not 21\n" || got.out != "" {
+	if got.status != 2 || got.err != "error: schedules must have 1 to 20 processes, not 21\n" || got.out != "" {
 		t.Errorf("said %+v", got)
 	}
 	fail := func(context.Context, sim.Sampling) (sim.Report, error) { return sim.Report{}, errors.New("broken") }

@@ -7,23 +7,26 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// Violation is a schedule in which something that must hold didn't.
+// Violation is a violated invariant, and the seed of its schedule.
 type Violation struct {
 	Seed      uint64
 	Invariant string
 	Detail    string
 }
 
-// checker holds what has to be remembered to check the invariants.
+// checker is the state that the invariants need between steps.
 type checker struct {
+	// violation is the first one, or nil.
 	violation *Violation
-	done      bool
-	tokens    []election.Token
-	// leaders are, for each term, whom processes named as coordinator.
+	// done is set when the processes have agreed for long enough.
+	done bool
+	// tokens are those of all tenures so far.
+	tokens []election.Token
+	// coordinators has the coordinator of each term that has one.
 	coordinators []termCoordinator
-	// cause: something has happened that may make an election necessary.
+	// electionCause is set if an event so far may have made an election necessary.
 	electionCause bool
-	// agreedSince is when all were found to agree, 0 when they didn't.
+	// agreedSince is the time since which all processes agree, 0 if they don't.
 	agreedSince election.Tick
 }
 
@@ -40,10 +43,11 @@ func (c *checker) fail(invariant, detail string) {
 	}
 }
 
-// guarded reports whether tenure needs grants.
+// usesGrants reports whether a tenure requires the grants of a majority.
 func (s *simulation) usesGrants() bool { return s.mode != office.Available }
 
-// observe checks an event, and lets the application react to it.
+// handleEvent checks an event of a process and simulates the reaction of its
+// application.
 func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 	p := &s.processes[id]
 	s.hashTrace(uint64(id)<<8 | uint64(e.Kind)<<40)
@@ -60,10 +64,10 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 		p.running = false
 	case election.StopRequested:
 		p.stopRequestedAt, p.stopTerm = s.queue.now, e.Term
-		at := s.queue.now + election.Tick(s.rng.between(1, int(drain)+4))
+		at := s.queue.now + election.Tick(s.rng.between(1, int(drainTimeout)+4))
 		s.queue.push(event{at: at, kind: eventAppStopped, process: id, slot: p.tenures})
 	case election.OfficeResigned:
-		asked := p.stopTerm == e.Term && p.clock.local(s.queue.now) >= p.clock.local(p.stopRequestedAt)+drain
+		asked := p.stopTerm == e.Term && p.clock.local(s.queue.now) >= p.clock.local(p.stopRequestedAt)+drainTimeout
 		if p.running && !asked {
 			s.checker.fail("hand-over", fmt.Sprintf("process %d resigned while its application was acting", id))
 		}
@@ -76,8 +80,8 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 	}
 }
 
-// tenure checks that the process may lead, that nobody else does, and that the
-// token is new.
+// checkTenureStart checks that a process that acquires the office is eligible, that
+// no other process holds the office, and that the token is new.
 func (s *simulation) checkTenureStart(id election.ID, token election.Token) {
 	for _, old := range s.checker.tokens {
 		if old == token || s.usesGrants() && old > token {
@@ -86,16 +90,16 @@ func (s *simulation) checkTenureStart(id election.ID, token election.Token) {
 	}
 	s.checker.tokens = append(s.checker.tokens, token)
 	if p := &s.processes[id]; p.appDead || p.roster.Priority(id) == 0 {
-		s.checker.fail("membership", fmt.Sprintf("process %d takes the office, which it may not", id))
+		s.checker.fail("membership", fmt.Sprintf("process %d acquired the office, but is ineligible", id))
 	}
 	if s.usesGrants() {
 		s.checkSoleHolder(id)
 	}
 }
 
-// alone checks that nobody holds the office but id, whose tenure has begun or
-// lasts longer than it did. Strict doesn't rely on it that a process has ended,
-// so what was granted to one that crashed counts, too.
+// checkSoleHolder checks that no process other than id holds the office when the
+// tenure of id begins or is renewed. Strict mode doesn't assume that a crash of
+// the holder is known, so there the tenure of a crashed holder still counts.
 func (s *simulation) checkSoleHolder(id election.ID) {
 	for other := election.ID(1); other <= s.maxID; other++ {
 		q := &s.processes[other]
@@ -103,22 +107,22 @@ func (s *simulation) checkSoleHolder(id election.ID) {
 		case other != id && q.up && q.status.Token != 0 && q.clock.local(s.queue.now) < q.status.Until:
 			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure while process %d has", id, other))
 		case s.mode == office.Strict && q.clock.local(s.queue.now) < q.lostTenureUntil:
-			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure while process %d, which crashed, would have", id, other))
+			s.checker.fail("one holder", fmt.Sprintf("process %d has tenure before the tenure of process %d, which crashed, has expired", id, other))
 		}
 	}
 }
 
-// lapsed checks that the application hears at once that a tenure has run out,
-// unless its agent stood still.
+// checkLapse checks that the process notifies its application as soon as its tenure
+// expires, unless the process was paused at that time.
 func (s *simulation) checkLapse(id election.ID) {
 	p := &s.processes[id]
 	if s.usesGrants() && s.queue.now > max(p.clock.global(p.status.Until), p.pausedUntil) {
-		s.checker.fail("lapse", fmt.Sprintf("process %d had tenure until %d, and says so at %d",
+		s.checker.fail("lapse", fmt.Sprintf("the tenure of process %d expired at %d, and it reports that at %d",
 			id, p.status.Until, p.clock.local(s.queue.now)))
 	}
 }
 
-// verify checks a process's status after a step.
+// checkStatus checks the status of a process after a step.
 func (s *simulation) checkStatus(id election.ID) {
 	p := &s.processes[id]
 	status := p.machine.Status()
@@ -132,15 +136,16 @@ func (s *simulation) checkStatus(id election.ID) {
 		s.checkSoleHolder(id)
 	}
 	if p.running && status.Token == 0 {
-		s.checker.fail("lapse", fmt.Sprintf("the application of process %d acts, and hears of no end", id))
+		s.checker.fail("lapse", fmt.Sprintf("the application of process %d acts as coordinator, and was not notified of the end of the tenure", id))
 	}
 	p.status = status
 	s.checkSent(id)
 }
 
-// overhear looks at what a process has just sent. Without a cause no message of
-// an election is; and when all agree, there are only BEATs and the answers to
-// them, and the hails of those that would take over but don't preempt.
+// checkSent checks the messages of the last step. Without a cause, a process sends
+// no message of an election. Once all processes agree, they send only BEATs and
+// the grants in reply, and with NeverPreempt the PROBEs of processes that outrank
+// the coordinator. Any other message restarts the quiet period.
 func (s *simulation) checkSent(id election.ID) {
 	if s.checker.electionCause && s.checker.agreedSince == 0 {
 		return
@@ -159,8 +164,8 @@ func (s *simulation) checkSent(id election.ID) {
 	}
 }
 
-// disturbs reports whether an action may make an election necessary. What
-// happens to a follower doesn't, as long as all others agree and are a majority.
+// mayCauseElection reports whether an action may make an election necessary. The
+// crash or restart of a follower doesn't, as long as more than a majority is up.
 func (s *simulation) mayCauseElection(a action) bool {
 	switch a.kind {
 	case actCrash, actKillApp:
@@ -180,11 +185,13 @@ func (s *simulation) mayCauseElection(a action) bool {
 	return up <= s.members.current.Majority()
 }
 
+// checkCoordinator checks the coordinator that a process has just recognized: it
+// must be eligible, and with grants, the only coordinator of its term.
 func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
 	p := &s.processes[id]
-	before := p.roster.Previous // a coordinator that was removed leads until it has resigned
+	before := p.roster.Previous // a removed coordinator holds the office until it has resigned
 	if p.roster.Priority(status.Coordinator) == 0 && (before == nil || before.Priority(status.Coordinator) == 0) {
-		s.checker.fail("membership", fmt.Sprintf("process %d follows %d, which may not stand", id, status.Coordinator))
+		s.checker.fail("membership", fmt.Sprintf("process %d follows %d, which is ineligible", id, status.Coordinator))
 	}
 	if !s.usesGrants() {
 		return
@@ -194,16 +201,16 @@ func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
 			continue
 		}
 		if n.coordinator != status.Coordinator {
-			s.checker.fail("one coordinator for a term",
-				fmt.Sprintf("in term %d process %d follows %d, another %d", status.Term, id, status.Coordinator, n.coordinator))
+			s.checker.fail("one coordinator per term",
+				fmt.Sprintf("in term %d process %d follows %d, another process %d", status.Term, id, status.Coordinator, n.coordinator))
 		}
 		return
 	}
 	s.checker.coordinators = append(s.checker.coordinators, termCoordinator{status.Term, status.Coordinator})
 }
 
-// checkAgreement ends the schedule when all agree and nothing has happened for a
-// while.
+// checkAgreement ends the schedule when all processes have agreed, and nothing has
+// happened, for the quiet period.
 func (s *simulation) checkAgreement() {
 	if s.disagreement() != "" {
 		s.checker.agreedSince = 0
@@ -216,8 +223,8 @@ func (s *simulation) checkAgreement() {
 	s.checker.done = now >= s.checker.agreedSince+s.schedule.quietFor
 }
 
-// disagreement says what is missing for all to agree on the highest live
-// process, or nothing.
+// disagreement describes why the processes don't agree on the highest live
+// process. It returns "" if they do.
 func (s *simulation) disagreement() string {
 	roster := s.members.current
 	best := election.None
@@ -240,9 +247,9 @@ func (s *simulation) disagreement() string {
 		switch {
 		case !p.up:
 		case p.status.Coordinator != best:
-			return fmt.Sprintf("process %d follows %d, not %d, the highest that lives", m.ID, p.status.Coordinator, best)
+			return fmt.Sprintf("process %d follows %d, not %d, the highest live process", m.ID, p.status.Coordinator, best)
 		case m.ID == best && (p.status.Token == 0 || !p.running):
-			return fmt.Sprintf("process %d is followed and has no tenure", best)
+			return fmt.Sprintf("process %d is the coordinator and has no tenure", best)
 		case p.roster.Version != roster.Version:
 			return fmt.Sprintf("process %d has not adopted version %d", m.ID, roster.Version)
 		}

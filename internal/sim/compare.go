@@ -11,38 +11,39 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// The sizes that a comparison may go up to. With two processes, one that is left
-// alone has nobody to tell.
+// The limits of the largest size of a comparison. With two processes, the one that
+// is left would have no peer to send a message to.
 const (
 	MinCompared = 3
 	MaxCompared = 1000
 )
 
-// maxPoints is how many sizes a comparison looks at.
+// maxPoints is the most sizes of a comparison.
 const maxPoints = 40
 
-// Comparison is what an algorithm costs: the messages until everyone knows the
-// next coordinator, when that of n processes crashes and one of the others finds
-// it out.
+// Comparison is the cost of an algorithm: the number of messages until all processes
+// know the next coordinator, when the highest of n processes has crashed and one of
+// the others detects that.
 type Comparison struct {
 	Algorithm string
 	Points    []Point
 }
 
-// Point is the cost for one number of processes, over the one who finds out.
+// Point is the cost for one number of processes, over all choices of the initiator.
 type Point struct {
 	Processes   int
 	Best, Worst int
 	Mean        float64
-	// Initiators is how many have been tried: all that are up, or some.
+	// Initiators is the number of initiators that were tried: all live processes, or
+	// a sample of them.
 	Initiators int
 }
 
-// Sampled reports whether some initiators were left out.
+// Sampled reports whether only a sample of the initiators was tried.
 func (p Point) Sampled() bool { return p.Initiators < p.Processes-1 }
 
-// ComparedSizes are the numbers of processes that a comparison looks at: all up
-// to most, or some, closer together where they are small.
+// ComparedSizes returns the numbers of processes of a comparison: all up to most, or
+// a sample that is denser where they are small.
 func ComparedSizes(most int) []int {
 	if most-MinCompared < maxPoints {
 		var all []int
@@ -63,14 +64,14 @@ func ComparedSizes(most int) []int {
 	return slices.Compact(sizes)
 }
 
-// comparedInitiators are the ones to try among n processes: all but the highest,
-// or as many as a moment allows, the lowest and the second-highest among them:
-// an odd number, as meanOf needs it.
+// comparedInitiators returns the initiators to try among n processes. These are all
+// but the highest or, for a large n, an evenly spaced sample that includes the lowest
+// and the second-highest. The size of a sample is odd, as meanOf requires.
 func comparedInitiators(n int) []election.ID {
 	live := n - 1
 	tries := live
 	if most := max(3, 1_500_000/(n*n)); most < live {
-		tries = min(most-1, live/8) | 1 // far enough apart for even spaces
+		tries = min(most-1, live/8) | 1 // far enough apart to be evenly spaced
 	}
 	ids := make([]election.ID, 0, tries)
 	for i := range tries {
@@ -83,8 +84,9 @@ func comparedInitiators(n int) []election.ID {
 	return ids
 }
 
-// Compare counts the messages of all algorithms, for up to most processes.
-// Progress, if set, is called after each point by one goroutine at a time.
+// Compare counts the messages of all algorithms for up to most processes. The
+// function progress, if not nil, is called after each point, by one goroutine at a
+// time.
 func Compare(most int, progress func(done, of int)) ([]Comparison, error) {
 	if most < MinCompared || most > MaxCompared {
 		return nil, inputErrorf("max must be from %d to %d, not %d", MinCompared, MaxCompared, most)
@@ -94,17 +96,17 @@ func Compare(most int, progress func(done, of int)) ([]Comparison, error) {
 	for _, a := range catalog.All() {
 		compared = append(compared, Comparison{Algorithm: a.Name, Points: make([]Point, len(sizes))})
 	}
-	w := comparisonRun{compared: compared, sizes: sizes, progress: progress}
+	r := comparisonRun{compared: compared, sizes: sizes, progress: progress}
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		wait.Go(w.work)
+		wait.Go(r.work)
 	}
 	wait.Wait()
-	return compared, w.failed
+	return compared, r.err
 }
 
-// comparing is a comparison that runs, in as many goroutines as there are
-// processors. Each point is the work of one.
+// comparisonRun runs a comparison in one goroutine per processor. Each point is
+// computed by one of them.
 type comparisonRun struct {
 	compared []Comparison
 	sizes    []int
@@ -112,14 +114,14 @@ type comparisonRun struct {
 
 	lock     sync.Mutex
 	done     int
-	failed   error
+	err      error
 	progress func(done, of int)
 }
 
 func (c *comparisonRun) work() {
 	all := len(c.compared) * len(c.sizes)
 	for {
-		// The largest first, so that nobody waits for one at the end.
+		// Start with the largest, so that none of them is left for the end.
 		i := all - int(c.next.Add(1))
 		if i < 0 {
 			return
@@ -135,8 +137,8 @@ func (c *comparisonRun) report(err error, all int) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.done++
-	if err != nil && c.failed == nil {
-		c.failed = err
+	if err != nil && c.err == nil {
+		c.err = err
 	}
 	if c.progress != nil {
 		c.progress(c.done, all)
@@ -162,10 +164,11 @@ func comparePoint(algorithm string, n int) (Point, error) {
 	return p, nil
 }
 
-// meanOf is the mean over so many who may find out, of whom those that are evenly
-// spaced, both ends among them, have been tried: by Simpson's rule, for no cost
-// grows faster than the square of a process's rank. The mean of the sample would
-// count the ends, one of which is the worst case, for too much.
+// meanOf returns the mean cost over all initiators, given the costs of an evenly
+// spaced sample that includes both ends. It uses Simpson's rule, which is accurate
+// here because no cost grows faster than the square of the initiator's rank. The
+// mean of the sample would give too much weight to the ends, one of which is the
+// worst case.
 func meanOf(totals []int, all int) float64 {
 	last := len(totals) - 1
 	sampled, sum, weights := len(totals) < all, 0, 0
@@ -178,7 +181,7 @@ func meanOf(totals []int, all int) float64 {
 	}
 	mean := float64(sum) / float64(weights)
 	if sampled {
-		// From the area between both ends to the sum over all, with these.
+		// Simpson's rule gives the area between the ends. Add the ends for the sum.
 		mean = (mean*float64(all-1) + float64(totals[0]+totals[last])/2) / float64(all)
 	}
 	return mean

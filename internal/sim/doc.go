@@ -1,11 +1,13 @@
-// Package sim runs elections on a virtual network and clock.
+// Package sim runs elections on a virtual network with virtual clocks.
 //
-// A Scenario is one election of the textbook: who is down, who starts, how many
-// messages it takes. Sample runs schedules drawn from a seed, in which anything
-// may go wrong that the named faults allow, and checks after every step that
-// what Conclave promises holds. Explore visits every interleaving of a small
-// world.
+// It has three entry points:
 //
-// The Machines are those that the agent runs; the simulator only carries their
-// messages, and has no part in what they decide.
+//   - Run runs a Scenario: one election as the textbooks describe it, with given
+//     crashed processes and initiators, and counts its messages.
+//   - Sample runs random schedules. Each schedule draws faults from a seed and
+//     checks the invariants of the protocol after every step.
+//   - Explore visits every interleaving of the messages of a small group.
+//
+// The simulator runs the same Machines as the agent. It delivers their messages
+// and sets their timers, and takes no part in their decisions.
 package sim

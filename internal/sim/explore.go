@@ -11,54 +11,57 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// Exploration is a small world of which every interleaving is visited: any
-// message may be the next to arrive, any process may crash at any step, and time
-// passes when nothing is on its way.
+// Exploration describes a small group of which every interleaving is visited: any
+// message in flight may be the next to arrive, any process may crash at any step,
+// and time passes when no message is in flight.
 //
-// It begins with all processes in agreement on the highest.
+// In the initial state, all processes agree that the highest is the coordinator.
 type Exploration struct {
 	Algorithm string
 	Processes int
-	// Safety: an empty one explores the bare election, a mode the office around it.
+	// Safety is the mode of the offices, or "" for the election without offices.
 	Safety string
-	// Crashes, Restarts and Losses are how many of each may happen.
+	// Crashes, Restarts and Losses are the most crashes, restarts and lost messages.
 	Crashes, Restarts, Losses int
-	// CrashOnlyWhenIdle: processes of a bare election crash only between elections, as
-	// seed 000 assumes. They come back only then in any case.
+	// CrashOnlyWhenIdle restricts the crashes of an election without offices to times
+	// at which no election runs, as [Textbook] assumes. Restarts are always so
+	// restricted.
 	CrashOnlyWhenIdle bool
-	// Horizon bounds the virtual time of an office, which beats for ever.
+	// Horizon, if set, is the virtual time at which the exploration stops.
 	Horizon election.Tick
-	// StatesMax ends an exploration that is too large; 0 is without bound.
-	StatesMax int
+	// MaxStates, if set, stops the exploration after so many states.
+	MaxStates int
 }
 
-// Explored is what an exploration found.
+// Explored is the result of an Exploration.
 type Explored struct {
 	States, Transitions, TerminalStates int
-	// Complete: all states were visited.
+	// Complete is set if all states were visited.
 	Complete  bool
 	Violation *Violation
-	// Path are the choices that led to the violation.
+	// Path describes the moves that lead to the violation.
 	Path []string
 }
 
 const (
 	exploreTransMax election.Tick = 1
-	// termsPerLife are more terms than the processes of a small world use.
-	termsPerLife               = 100
-	bootAge      election.Tick = 1 << 20
+	// termsPerLife exceeds the number of terms that one incarnation uses.
+	termsPerLife = 100
+	// bootAge is the time since boot at the start, so large that the clock never
+	// limits the terms.
+	bootAge election.Tick = 1 << 20
 )
 
-// Explore visits every state.
+// Explore visits every reachable state and checks the invariants.
 func Explore(ctx context.Context, x Exploration) (Explored, error) {
 	algorithm, err := catalog.Find(x.Algorithm)
 	if err != nil {
 		return Explored{}, inputErrorf("%v", err)
 	}
 	if x.Processes < 1 || x.Processes > 6 {
-		return Explored{}, inputErrorf("a world that is explored has 1 to 6 processes, not %d", x.Processes)
+		return Explored{}, inputErrorf("an exploration must have 1 to 6 processes, not %d", x.Processes)
 	}
-	e := &explorer{ctx: ctx, x: x, algorithm: algorithm, numbers: map[uint64]int32{}, seed: maphash.MakeSeed()}
+	e := &explorer{ctx: ctx, x: x, algorithm: algorithm, numbers: map[uint64]int32{}, hashSeed: maphash.MakeSeed()}
 	start, err := e.begin()
 	if err != nil {
 		return Explored{}, err
@@ -72,32 +75,33 @@ func Explore(ctx context.Context, x Exploration) (Explored, error) {
 	return e.found, nil
 }
 
+// explorer runs one Exploration.
 type explorer struct {
-	ctx       context.Context //nolint:containedctx // lives as long as the call that it is given to
+	ctx       context.Context //nolint:containedctx // the explorer lives no longer than the call of Explore
 	x         Exploration
 	algorithm catalog.Algorithm
 	roster    *election.Roster
-	// seen numbers the states.
-	numbers map[uint64]int32
-	graph   stateGraph
-	seed    maphash.Seed
-	found   Explored
-	out     election.Output
-	encoded []byte
+	// numbers has the number of each visited state, by the hash of its encoding.
+	numbers  map[uint64]int32
+	graph    stateGraph
+	hashSeed maphash.Seed
+	found    Explored
+	out      election.Output
+	encoded  []byte
 }
 
-// systemState is the state of a small world.
+// systemState is the state of all processes and links.
 type systemState struct {
-	now      election.Tick
-	machines []election.Machine // by ID
-	lives    []uint32
-	up       []bool
-	// links hold what is on its way, by sender and addressee.
+	now          election.Tick
+	machines     []election.Machine // by ID
+	incarnations []uint32
+	up           []bool
+	// links has the messages in flight of each link, by sender and receiver.
 	links                     [][]election.Message
 	crashes, restarts, losses int
 	token                     election.Token
 	violation                 *Violation
-	// cut: more would happen, but beyond the horizon.
+	// truncated is set if the next timer is beyond the horizon.
 	truncated bool
 }
 
@@ -112,7 +116,7 @@ func (e *explorer) begin() (*systemState, error) {
 		return nil, err
 	}
 	s := &systemState{
-		machines: make([]election.Machine, n+1), lives: make([]uint32, n+1), up: make([]bool, n+1),
+		machines: make([]election.Machine, n+1), incarnations: make([]uint32, n+1), up: make([]bool, n+1),
 		links:   make([][]election.Message, (n+1)*(n+1)),
 		crashes: e.x.Crashes, restarts: e.x.Restarts, losses: e.x.Losses,
 	}
@@ -125,12 +129,13 @@ func (e *explorer) begin() (*systemState, error) {
 	return s, nil
 }
 
-// machine makes a process: one that agrees, or one that remembers nothing.
-func (e *explorer) machine(s *systemState, id election.ID, fresh bool) (election.Machine, error) {
-	s.lives[id]++
+// machine creates the Machine of a process. If it has lost its memory, it doesn't
+// know the coordinator.
+func (e *explorer) machine(s *systemState, id election.ID, memoryLost bool) (election.Machine, error) {
+	s.incarnations[id]++
 	c := election.Config{Self: id, Roster: e.roster, Timing: election.DefaultTiming(exploreTransMax, 0)}
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+e.x.Processes)
-	if !fresh {
+	if !memoryLost {
 		c.Term, c.Coordinator = 1, election.ID(e.x.Processes)
 	}
 	if e.x.Safety == "" {
@@ -142,29 +147,29 @@ func (e *explorer) machine(s *systemState, id election.ID, fresh bool) (election
 	}
 	return office.New(office.Config{
 		Config: c, NewElection: e.algorithm.New, Mode: mode, Lease: 12, Heartbeat: 4, SuspicionTimeout: 6, Stagger: 2,
-		Policy: office.Always, DrainTimeout: 1, Life: s.lives[id], MemoryLost: fresh, Start: s.now,
-		// Each life may use terms above all of the one before. How much further the
-		// clock has come makes no difference: a state is encoded without the time.
-		Clock: election.TermClock{AtBoot: termsPerLife * election.Term(s.lives[id]-1), Boot: s.now - bootAge, TicksPerTerm: 1},
+		Policy: office.Always, DrainTimeout: 1, Life: s.incarnations[id], MemoryLost: memoryLost, Start: s.now,
+		// Each incarnation may use terms above all of the previous one. The true
+		// progress of the clock doesn't matter: states are encoded without the time.
+		Clock: election.TermClock{AtBoot: termsPerLife * election.Term(s.incarnations[id]-1), Boot: s.now - bootAge, TicksPerTerm: 1},
 	})
 }
 
-// visit goes on from a state along every choice, unless it was seen. It returns
-// the state's number.
-func (e *explorer) visit(s *systemState, origin int32, choice string) int32 {
+// visit visits a state and all that are reachable from it, unless it was visited
+// before. It returns the number of the state.
+func (e *explorer) visit(s *systemState, foundFrom int32, foundBy string) int32 {
 	number, isNew := e.number(s)
 	if !isNew {
 		return number
 	}
-	e.graph.add(origin, choice, e.agreed(s))
-	if e.ctx.Err() != nil || e.x.StatesMax > 0 && len(e.numbers) > e.x.StatesMax {
+	e.graph.add(foundFrom, foundBy, e.agreed(s))
+	if e.ctx.Err() != nil || e.x.MaxStates > 0 && len(e.numbers) > e.x.MaxStates {
 		e.found.Complete = false
 		return number
 	}
-	moves := e.choices(s)
+	moves := e.moves(s)
 	if len(moves) == 0 && !s.truncated {
 		e.found.TerminalStates++
-		e.end(s, number)
+		e.checkTerminal(s, number)
 	}
 	for _, m := range moves {
 		next := s.copy()
@@ -185,10 +190,10 @@ func (e *explorer) visit(s *systemState, origin int32, choice string) int32 {
 	return number
 }
 
-// budget is how much may still go wrong.
+// faultsLeft returns how many faults may still happen.
 func (s *systemState) faultsLeft() int { return s.crashes + s.restarts + s.losses }
 
-// number is the state's, and whether it is new.
+// number returns the number of a state, and whether the state is new.
 func (e *explorer) number(s *systemState) (number int32, isNew bool) {
 	b := e.encoded[:0]
 	for id, m := range s.machines {
@@ -196,7 +201,7 @@ func (e *explorer) number(s *systemState) (number int32, isNew bool) {
 			continue
 		}
 		b = election.AppendFlag(b, s.up[id])
-		b = election.AppendNumber(b, uint64(s.lives[id]))
+		b = election.AppendNumber(b, uint64(s.incarnations[id]))
 		if s.up[id] {
 			b = m.Encode(b, s.now)
 		}
@@ -212,7 +217,7 @@ func (e *explorer) number(s *systemState) (number int32, isNew bool) {
 	}
 	b = election.AppendNumber(b, uint64(s.token))
 	e.encoded = b
-	key := maphash.Bytes(e.seed, b)
+	key := maphash.Bytes(e.hashSeed, b)
 	if number, known := e.numbers[key]; known {
 		return number, false
 	}
@@ -235,16 +240,16 @@ func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
 	return election.IDs(m.List).Encode(b)
 }
 
-// copy shares what isn't changed: a machine is cloned when it takes a step, a
-// link when it changes.
+// copy returns a copy that shares the Machines and the contents of the links. A
+// Machine is cloned before its next step, a link when it changes.
 func (s *systemState) copy() *systemState {
 	c := *s
-	c.machines, c.lives, c.up = slices.Clone(s.machines), slices.Clone(s.lives), slices.Clone(s.up)
+	c.machines, c.incarnations, c.up = slices.Clone(s.machines), slices.Clone(s.incarnations), slices.Clone(s.up)
 	c.links = slices.Clone(s.links)
 	return &c
 }
 
-// best is the highest process that lives.
+// best returns the highest live process, or None.
 func (e *explorer) best(s *systemState) election.ID {
 	for _, m := range e.roster.Ranked() {
 		if s.up[m.ID] {
@@ -254,8 +259,8 @@ func (e *explorer) best(s *systemState) election.ID {
 	return election.None
 }
 
-// end checks a state in which nothing can happen any more.
-func (e *explorer) end(s *systemState, number int32) {
+// checkTerminal checks a state without successors.
+func (e *explorer) checkTerminal(s *systemState, number int32) {
 	best := e.best(s)
 	for id := 1; id <= e.x.Processes; id++ {
 		if !s.up[id] {
@@ -264,7 +269,7 @@ func (e *explorer) end(s *systemState, number int32) {
 		if got := s.machines[id].Status().Coordinator; got != best {
 			e.found.Violation = &Violation{
 				Invariant: "agreement",
-				Detail:    fmt.Sprintf("at the end process %d follows %d, not %d, the highest that lives", id, got, best),
+				Detail:    fmt.Sprintf("in a terminal state process %d follows %d, not %d, the highest live process", id, got, best),
 			}
 			e.found.Path = e.graph.path(int(number))
 			return

@@ -5,42 +5,44 @@ import (
 	"strings"
 )
 
-// Fault is a kind of thing that goes wrong.
+// Fault is a set of kinds of faults.
 type Fault uint16
 
-// The faults, each of which can be asked for by its name.
+// The kinds of faults. ParseFaults has their names.
 const (
 	// Loss: messages are lost.
 	Loss Fault = 1 << iota
-	// Delay: messages take much longer than Ttrans.
+	// Delay: messages take much longer than the maximum transmission time Ttrans.
 	Delay
-	// Reorder: messages of one link overtake each other.
+	// Reorder: messages of a link overtake each other.
 	Reorder
-	// Duplicate: messages arrive twice.
+	// Duplicate: messages are delivered twice.
 	Duplicate
-	// Crash: processes end at any step, with a reset of their connections or
-	// without, and most come back without their memory; sometimes all at once.
+	// Crash: processes end at any step, with or without a reset of their
+	// connections. Most restart, without their memory. Sometimes all processes crash
+	// at once.
 	Crash
-	// AppDead: the application is dead, the agent alive.
+	// AppDead: the application ends and restarts while its agent continues to run.
 	AppDead
-	// Pause: a process stands still, and goes on later believing what it did.
+	// Pause: a process stops and later resumes with its memory.
 	Pause
-	// Partition: links are cut, one way or both, and heal.
+	// Partition: links are cut in one direction or both, and may heal.
 	Partition
-	// Clocks: the clocks' rates differ, and so do the wall clocks.
+	// Clocks: the clocks run at different rates, and the wall clocks differ.
 	Clocks
-	// Members: the member list grows, shrinks, is renumbered or replaced, and
-	// processes adopt it at different times.
+	// Members: the member list grows, shrinks, is replaced in part, or gets other
+	// priorities. Processes adopt it at different times.
 	Members
-	// StepDown: an operator asks the coordinator to give way.
+	// StepDown: a process, usually the coordinator, is asked to step down.
 	StepDown
-	// Leases: processes are restarted one by one with another lease.
+	// Leases: processes restart one by one with another lease.
 	Leases
 
 	allFaults = 1<<iota - 1
 )
 
-// common are the faults that are drawn alike, those before Leases.
+// commonFaults is the number of faults that are drawn with equal probability:
+// those before Leases.
 const commonFaults = 11
 
 var faultNames = []string{
@@ -48,10 +50,11 @@ var faultNames = []string{
 	"leases",
 }
 
-// FaultNames are the names of all faults.
+// FaultNames returns the names of all faults.
 func FaultNames() []string { return slices.Clone(faultNames) }
 
-// ParseFaults reads the names of faults; "all" is all of them.
+// ParseFaults returns the faults with the given names. The name "all" stands for
+// all of them.
 func ParseFaults(names []string) (Fault, error) {
 	var faults Fault
 	for _, name := range names {

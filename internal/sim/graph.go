@@ -8,39 +8,41 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// ways are how the states of a small world lead to each other while nothing goes
-// wrong. An office never comes to an end; what can be asked of it is that
-// agreement is always still possible.
+// stateGraph is the graph of the states that an Exploration has visited, with the
+// transitions that are not faults. A group with offices never terminates, so there
+// is no final state to check. Instead, a state in which all processes agree must be
+// reachable from every state.
 type stateGraph struct {
-	settled []bool
-	// from are, for each state, those that lead to it.
+	agreed []bool
+	// predecessors has, for each state, those with a transition to it.
 	predecessors [][]int32
-	// origin is from where each state was found first, by the choice.
+	// foundFrom and foundBy are the state and the move by which each state was found
+	// first.
 	foundFrom []int32
 	foundBy   []string
 }
 
-func (w *stateGraph) add(origin int32, choice string, settled bool) {
-	w.settled = append(w.settled, settled)
-	w.predecessors = append(w.predecessors, nil)
-	w.foundFrom, w.foundBy = append(w.foundFrom, origin), append(w.foundBy, choice)
+func (g *stateGraph) add(foundFrom int32, foundBy string, agreed bool) {
+	g.agreed = append(g.agreed, agreed)
+	g.predecessors = append(g.predecessors, nil)
+	g.foundFrom, g.foundBy = append(g.foundFrom, foundFrom), append(g.foundBy, foundBy)
 }
 
-func (w *stateGraph) connect(from, to int32) { w.predecessors[to] = append(w.predecessors[to], from) }
+func (g *stateGraph) connect(from, to int32) { g.predecessors[to] = append(g.predecessors[to], from) }
 
-// stuck is a state that leads to no settled one, or -1.
-func (w *stateGraph) deadEnd() int {
-	reached := slices.Clone(w.settled)
+// deadEnd returns a state from which no agreed state can be reached, or -1.
+func (g *stateGraph) deadEnd() int {
+	reached := slices.Clone(g.agreed)
 	var next []int32
-	for state, settled := range w.settled {
-		if settled {
+	for state, agreed := range g.agreed {
+		if agreed {
 			next = append(next, int32(state))
 		}
 	}
 	for len(next) > 0 {
 		state := next[len(next)-1]
 		next = next[:len(next)-1]
-		for _, from := range w.predecessors[state] {
+		for _, from := range g.predecessors[state] {
 			if !reached[from] {
 				reached[from] = true
 				next = append(next, from)
@@ -50,30 +52,31 @@ func (w *stateGraph) deadEnd() int {
 	return slices.Index(reached, false)
 }
 
-// path are the choices that lead to a state.
-func (w *stateGraph) path(state int) []string {
+// path returns the moves that lead to a state.
+func (g *stateGraph) path(state int) []string {
 	var path []string
-	for ; state > 0; state = int(w.foundFrom[state]) {
-		path = append(path, w.foundBy[state])
+	for ; state > 0; state = int(g.foundFrom[state]) {
+		path = append(path, g.foundBy[state])
 	}
 	slices.Reverse(path)
 	return path
 }
 
-// findDeadEnd finds a state from which agreement is out of reach.
+// findDeadEnd reports a violation if agreement can't be reached from some state.
 func (e *explorer) findDeadEnd() {
 	state := e.graph.deadEnd()
 	if state < 0 {
 		return
 	}
 	e.found.Violation = &Violation{
-		Invariant: "agreement", Detail: fmt.Sprintf("from state %d on nothing leads to agreement any more", state),
+		Invariant: "agreement", Detail: fmt.Sprintf("agreement can't be reached from state %d", state),
 	}
 	e.found.Path = e.graph.path(state)
 }
 
-// settled reports whether all that live follow the highest, which leads; or
-// whether too few live for anybody to lead.
+// agreed reports whether all live processes follow the highest one and, with
+// offices, whether it has tenure. It also returns true if too few processes are up
+// for one to have tenure.
 func (e *explorer) agreed(s *systemState) bool {
 	best := e.best(s)
 	for id, m := range s.machines {
@@ -88,14 +91,14 @@ func (e *explorer) agreed(s *systemState) bool {
 	return true
 }
 
-// enough reports whether as many live as it takes to lead.
+// majorityUp reports whether enough processes are up for one to hold the office.
 func (e *explorer) majorityUp(s *systemState) bool {
 	if e.x.Safety == "" || e.x.Safety == office.Available.String() {
 		return true
 	}
 	up := 0
-	for _, lives := range s.up {
-		if lives {
+	for _, alive := range s.up {
+		if alive {
 			up++
 		}
 	}

@@ -2,22 +2,24 @@ package sim
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// longLease is the lease to which a group is changed, or from which.
+// longLease is the other lease of a schedule that changes the lease.
 const longLease = 3 * lease
 
-// tenancy is the lease that a process goes by, and what its disk has to say of it.
+// leaseState is the lease of a process, and what the process stores about it on
+// disk.
 type leaseState struct {
-	// ticks is the lease of this life, and wanted that of the next.
+	// current is the lease of this incarnation, next that of the next one, 0 for
+	// the schedule's last.
 	current, next election.Tick
-	// promised is the longest for which it may have granted what is still in force,
-	// which is over when its clock reads until.
+	// longest is the longest lease of any of its grants that may still be in force.
+	// Those end when its clock reads longestUntil.
 	longest, longestUntil election.Tick
 }
 
-// lease begins the next life of p with the lease that is wanted.
+// beginLease sets the lease of a new incarnation of p.
 func (s *simulation) beginLease(p *process) {
 	t := &p.lease
-	if p.clock.local(p.downSince) >= t.longestUntil { // It saw the longer one end.
+	if p.clock.local(p.downSince) >= t.longestUntil { // it was up when the longer lease ended
 		t.longest = t.current
 	}
 	if t.next == 0 {
@@ -28,24 +30,25 @@ func (s *simulation) beginLease(p *process) {
 	t.longestUntil = p.clock.local(s.queue.now) + t.longest
 }
 
-// maxLease is longer than any lease of the plan on any clock.
-func (p *schedule) maxLease() election.Tick {
-	longest := max(p.leaseBefore, p.leaseAfter)
+// maxLease returns a time that exceeds any lease of the schedule on any clock.
+func (sch *schedule) maxLease() election.Tick {
+	longest := max(sch.leaseBefore, sch.leaseAfter)
 	return longest + longest/8
 }
 
-// drawLeaseChange has some schedules change the lease, with one process restarted after
-// the other. It returns when the last one is, or at, if that is later.
-func (p *schedule) drawLeaseChange(s *simulation, at election.Tick) election.Tick {
+// drawLeaseChange adds a change of the lease to some schedules: all processes
+// restart one by one with the new lease. It returns the time of the last restart,
+// or at if that is later.
+func (sch *schedule) drawLeaseChange(s *simulation, at election.Tick) election.Tick {
 	r := &s.rng
 	if !r.percent(6) {
-		p.faults &^= Leases
+		sch.faults &^= Leases
 		return at
 	}
 	if r.percent(70) {
-		p.leaseBefore = longLease
+		sch.leaseBefore = longLease
 	} else {
-		p.leaseAfter = longLease
+		sch.leaseAfter = longLease
 	}
 	order := make([]election.ID, s.size)
 	for i := range order {
@@ -55,14 +58,14 @@ func (p *schedule) drawLeaseChange(s *simulation, at election.Tick) election.Tic
 	next, pace := election.Tick(r.below(int(at))), r.between(2, int(3*lease))
 	for _, id := range order {
 		next += election.Tick(r.between(1, pace))
-		p.push(s, action{
+		sch.push(s, action{
 			at: next, kind: actChangeLease, target: id, lasts: election.Tick(r.below(int(heartbeat))), silent: r.percent(30),
 		})
 	}
 	return max(at, next)
 }
 
-// relet ends a process, if it lives, and starts it with the new lease.
+// changeLease crashes a process, if it is up, and restarts it with the new lease.
 func (s *simulation) changeLease(id election.ID, a action) {
 	s.processes[id].lease.next = s.schedule.leaseAfter
 	s.reportFault(id, "is restarted with a lease of %d", s.schedule.leaseAfter)
@@ -70,7 +73,8 @@ func (s *simulation) changeLease(id election.ID, a action) {
 	s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
 }
 
-// finishLeaseChange ends a process that still goes by the old lease when all must agree.
+// finishLeaseChange crashes a process that still has the old lease when all faults
+// end. Without that, the processes could not agree.
 func (s *simulation) finishLeaseChange(id election.ID) {
 	p := &s.processes[id]
 	p.lease.next = s.schedule.leaseAfter

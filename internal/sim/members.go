@@ -5,20 +5,21 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// memberList is the operator's side of the member list: it publishes one version
-// after the other, each when the one before has settled.
+// memberList is the operator's part: it publishes one version of the member list
+// after another, each when the previous one has settled.
 type memberList struct {
 	current *election.Roster
-	// published are all lists that were sent out, a list again when more of the
-	// members before it have departed.
+	// published has all published lists. A list is published again when another
+	// member of the previous one has departed.
 	published []*election.Roster
 }
 
-// levels are the places that a process can have in the ranking.
+// maxLevel bounds the levels from which priorities are drawn.
 const maxLevel = 30
 
-// settled reports whether a majority of the list before the current one has
-// gone over to it, and nothing that was granted under the old one is in force.
+// settled reports whether a majority of the previous list has adopted the current
+// one, or is removed, for so long that none of its grants under the previous list
+// is still in force.
 func (l *memberList) settled(s *simulation) bool {
 	previous := l.current.Previous
 	if previous == nil {
@@ -36,7 +37,7 @@ func (l *memberList) settled(s *simulation) bool {
 	return count >= previous.Majority()
 }
 
-// changeMembers publishes another member list, now or when the last has settled.
+// changeMembers publishes a new member list, once the current one has settled.
 func (s *simulation) changeMembers(a action) {
 	if s.queue.now >= s.schedule.healAt {
 		return
@@ -49,7 +50,7 @@ func (s *simulation) changeMembers(a action) {
 	ring, joining := s.drawMembers()
 	next, err := election.NewRoster(s.members.current.Version+1, ring)
 	if err != nil {
-		return // the draw left nobody to elect; that list would be refused
+		return // no member has a positive priority: the API refuses such a list
 	}
 	floor := initialWallClock + election.Term(s.queue.now/s.schedule.termTicks)
 	next = next.Succeed(s.members.current, floor)
@@ -69,8 +70,8 @@ func (s *simulation) changeMembers(a action) {
 	}
 }
 
-// drawMembers makes the next list: it grows, shrinks, is replaced in part, or
-// renumbered.
+// drawMembers draws the next list: it grows, shrinks, is replaced in part, or its
+// priorities change.
 func (s *simulation) drawMembers() (ring []election.Member, joining []election.ID) {
 	ring = append(ring, s.members.current.Ring()...)
 	r := &s.rng
@@ -89,7 +90,7 @@ func (s *simulation) drawMembers() (ring []election.Member, joining []election.I
 			ring[a].Priority = 0
 		} else if s.usesGrants() {
 			ring[a].Priority, ring[b].Priority = ring[b].Priority, ring[a].Priority
-		} else { // see priority
+		} else { // without grants, tokens need distinct priorities: see priority
 			ring[a].Priority = priority(ring[a].ID, r.below(maxLevel))
 		}
 	}
@@ -106,7 +107,8 @@ func (s *simulation) drawMembers() (ring []election.Member, joining []election.I
 	return ring, joining
 }
 
-// drawPriority draws the priority of a process that joins: some never stand.
+// drawPriority draws the priority of a process that joins. A priority of 0 makes
+// it ineligible.
 func (s *simulation) drawPriority(id election.ID) election.Priority {
 	if s.rng.percent(15) {
 		return 0
@@ -114,16 +116,16 @@ func (s *simulation) drawPriority(id election.ID) election.Priority {
 	return priority(id, s.rng.below(maxLevel))
 }
 
-// bury notes that a process never comes back; the list says so as soon as what
-// it granted has run out.
+// markRemoved records that a process never restarts. It is published as departed
+// once its grants have expired.
 func (s *simulation) markRemoved(p *process) {
 	p.removed = true
 	at := max(s.queue.now, p.downSince+s.schedule.maxLease())
 	s.schedule.push(s, action{at: at, kind: actRepublish})
 }
 
-// publish sends the current list out, with the members of the old one that are
-// known to be gone.
+// publish publishes the current list, with the departed members of the previous
+// one, to all processes that are up.
 func (s *simulation) publish() {
 	l := &s.members
 	var departed []election.ID
@@ -139,17 +141,18 @@ func (s *simulation) publish() {
 	slot := uint32(len(l.published) - 1)
 	for id := election.ID(1); id <= s.maxID; id++ {
 		if p := &s.processes[id]; p.up {
-			at := s.queue.now + election.Tick(s.rng.below(int(patience)))
+			at := s.queue.now + election.Tick(s.rng.below(int(suspicionTimeout)))
 			s.queue.push(event{at: at, kind: eventRoster, process: id, slot: slot})
 		}
 	}
 }
 
-// adoptLatest gives a process that boots the newest list: it reads what the API
-// server has. A list that names it is always among those published.
+// adoptLatest sets the current list as that of a booting process, which reads it
+// from the API server. The caller has checked that the list includes the process.
 func (s *simulation) adoptLatest(p *process) { s.setRoster(p, s.members.current) }
 
-// setRoster has a process go by a list from now on, if it didn't before.
+// setRoster sets the list of a process, and the time of the adoption if the version
+// is new to it.
 func (s *simulation) setRoster(p *process, roster *election.Roster) {
 	if roster.Version > p.roster.Version {
 		p.adoptedAt = s.queue.now
@@ -157,7 +160,7 @@ func (s *simulation) setRoster(p *process, roster *election.Roster) {
 	p.roster = roster
 }
 
-// adopt lets a process take over a list.
+// adopt delivers a published list to a process. A removed process may then end.
 func (s *simulation) adopt(id election.ID, roster *election.Roster) {
 	p := &s.processes[id]
 	if roster.Version < p.roster.Version {

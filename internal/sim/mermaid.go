@@ -9,37 +9,37 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// The limits of a sequence diagram that can still be read, and drawn.
+// The limits of a legible sequence diagram.
 const (
 	MaxArrows       = 300
 	MaxParticipants = 40
 )
 
-// Mermaid draws a scenario as a sequence diagram in Mermaid's language. An arrow
-// stands where its message is sent. Dotted ones belong to the office, and don't
-// count; those with a cross are lost.
+// Mermaid draws a scenario as a sequence diagram in Mermaid's language. An arrow is
+// drawn at the time its message is sent. Dotted arrows are messages of the office,
+// which aren't counted. Arrows with a cross are lost messages.
 type Mermaid struct {
 	scenario *Scenario
-	shown    []election.ID // participants, in the order in which they appeared
+	shown    []election.ID // participants, in the order of their appearance
 	lines    []string
 	arrows   int
-	// omitted counts the messages left out.
+	// omitted is the number of messages without an arrow.
 	omitted int
-	// note is the process whose note is the last line, or None.
+	// noteOwner is the process whose note is the last line, or None.
 	noteOwner election.ID
 }
 
-// NewMermaid starts the diagram of a scenario.
+// NewMermaid returns an empty diagram of a scenario.
 func NewMermaid(s *Scenario) *Mermaid { return &Mermaid{scenario: s} }
 
 // Watch draws one step.
 func (d *Mermaid) Watch(step Step) {
 	if step.Input.Kind == election.Recover {
-		d.addNote(step.Process, fmt.Sprintf("P%d is back", step.Process))
+		d.addNote(step.Process, fmt.Sprintf("P%d recovers", step.Process))
 	}
 	for _, e := range step.Output.Events {
-		if said := noteText(step.Process, e); said != "" && d.shows(e) {
-			d.addNote(step.Process, said)
+		if text := noteText(step.Process, e); text != "" && d.shows(e) {
+			d.addNote(step.Process, text)
 		}
 	}
 	for i := range step.Output.Send {
@@ -47,8 +47,7 @@ func (d *Mermaid) Watch(step Step) {
 	}
 }
 
-// remark is what a diagram says of an event; "" is nothing, where the arrows
-// show it already.
+// noteText returns the note for an event, or "" if the arrows show it already.
 func noteText(id election.ID, e election.Event) string {
 	switch e.Kind {
 	case election.Started:
@@ -65,7 +64,7 @@ func noteText(id election.ID, e election.Event) string {
 	case election.TenureStarted:
 		return fmt.Sprintf("P%d holds the office (term %d)", id, e.Term)
 	case election.TenureLost:
-		return fmt.Sprintf("P%d holds the office no longer", id)
+		return fmt.Sprintf("P%d loses the office", id)
 	case election.StopRequested:
 		return fmt.Sprintf("P%d stops its application", id)
 	case election.OfficeResigned:
@@ -75,22 +74,22 @@ func noteText(id election.ID, e election.Event) string {
 	}
 }
 
-// tells reports whether an event belongs into the diagram: what somebody finds
-// out about one for whom there is no room doesn't.
+// shows reports whether an event is part of the diagram. An event about a process
+// for which there is no room isn't.
 func (d *Mermaid) shows(e election.Event) bool {
 	about := e.Kind == election.MarkedCrashed || e.Kind == election.Skipped
 	return !about || len(d.shown) < MaxParticipants || slices.Contains(d.shown, e.Peer)
 }
 
-func (d *Mermaid) addNote(id election.ID, said string) {
+func (d *Mermaid) addNote(id election.ID, text string) {
 	if d.arrows >= MaxArrows || !d.addParticipant(id) {
 		return
 	}
 	if d.noteOwner == id {
-		d.lines[len(d.lines)-1] += "<br/>" + said
+		d.lines[len(d.lines)-1] += "<br/>" + text
 		return
 	}
-	d.lines = append(d.lines, fmt.Sprintf("Note over P%d: %s", id, said))
+	d.lines = append(d.lines, fmt.Sprintf("Note over P%d: %s", id, text))
 	d.noteOwner = id
 }
 
@@ -114,7 +113,7 @@ func (d *Mermaid) addArrow(m *election.Message) {
 	d.noteOwner = election.None
 }
 
-// content is what a message carries, where its arrow doesn't show it.
+// messageContent returns the content of a message that the arrow doesn't show.
 func messageContent(m *election.Message) string {
 	switch m.Kind {
 	case election.ElectMe, election.NewCoordinator, election.Elect, election.Inquiry, election.Reply:
@@ -131,7 +130,8 @@ func messageContent(m *election.Message) string {
 	return ""
 }
 
-// admit makes a process a participant while there is room for one.
+// addParticipant adds a process, if there is room. It reports whether the process
+// is a participant.
 func (d *Mermaid) addParticipant(id election.ID) bool {
 	if slices.Contains(d.shown, id) {
 		return true
@@ -160,15 +160,15 @@ func (d *Mermaid) WriteTo(w io.Writer) (int64, error) {
 		fmt.Fprintf(&b, "    %s\n", line)
 	}
 	if d.omitted > 0 {
-		fmt.Fprintf(&b, "    Note over P%d,P%d: %d more messages are left out, and %d processes\n",
+		fmt.Fprintf(&b, "    Note over P%d,P%d: %d more messages and %d processes are omitted\n",
 			participants[0], participants[len(participants)-1], d.omitted, d.scenario.Processes-len(participants))
 	}
 	n, err := io.WriteString(w, b.String())
 	return int64(n), err
 }
 
-// participants are those that the diagram shows, in the order of the ring: all,
-// if there is room.
+// participants returns the participants in the order of the ring: all processes, if
+// there is room.
 func (d *Mermaid) participants() []election.ID {
 	ring := d.scenario.Ring
 	if len(ring) == 0 {

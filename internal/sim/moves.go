@@ -7,11 +7,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// move carries out one choice and names it.
+// move changes a state in one of the possible ways and describes the change.
 type move func(e *explorer, s *systemState) string
 
-// choices are all that can happen next.
-func (e *explorer) choices(s *systemState) []move {
+// moves returns all moves that are possible in a state.
+func (e *explorer) moves(s *systemState) []move {
 	moves := e.arrivals(s)
 	quiet := len(moves) == 0
 	between := quiet && !e.electing(s)
@@ -34,7 +34,7 @@ func (e *explorer) choices(s *systemState) []move {
 	return moves
 }
 
-// arrivals are the messages that can arrive next, or be lost.
+// arrivals returns the moves that deliver or lose the first message of a link.
 func (e *explorer) arrivals(s *systemState) []move {
 	var moves []move
 	for link, messages := range s.links {
@@ -49,6 +49,7 @@ func (e *explorer) arrivals(s *systemState) []move {
 	return moves
 }
 
+// electing reports whether any live process takes part in an election.
 func (e *explorer) electing(s *systemState) bool {
 	for id, m := range s.machines {
 		if id > 0 && s.up[id] && m.Status().Electing {
@@ -58,13 +59,13 @@ func (e *explorer) electing(s *systemState) bool {
 	return false
 }
 
-// canDetectCrash reports whether a process could notice that its coordinator is dead.
+// canDetectCrash reports whether a process can detect that its coordinator is down.
 func (e *explorer) canDetectCrash(s *systemState, id election.ID) bool {
 	status := s.machines[id].Status()
 	return status.Coordinator != election.None && !s.up[status.Coordinator] && !status.Electing
 }
 
-// wakes are the processes whose deadline comes next.
+// timers returns the moves that wake the processes with the earliest deadline.
 func (e *explorer) timers(s *systemState) []move {
 	next := election.Never
 	for id, m := range s.machines {
@@ -88,7 +89,7 @@ func (e *explorer) timers(s *systemState) []move {
 	return moves
 }
 
-// step lets a copy of a process take an input.
+// step passes an input to a copy of a process.
 func (e *explorer) step(s *systemState, id election.ID, in election.Input) {
 	in.Now = s.now
 	m := s.machines[id].Clone()
@@ -102,14 +103,14 @@ func (e *explorer) step(s *systemState, id election.ID, in election.Input) {
 	}
 	e.check(s, id, before)
 	for _, event := range e.out.Events {
-		if event.Kind == election.StopRequested { // the application obeys at once
+		if event.Kind == election.StopRequested { // the application stops at once
 			e.step(s, id, election.Input{Kind: election.Stopped, Term: event.Term})
 			break
 		}
 	}
 }
 
-// check is what holds in every state.
+// check checks the invariants of a state after a step of process id.
 func (e *explorer) check(s *systemState, id election.ID, before election.Status) {
 	after := s.machines[id].Status()
 	if after.Term < before.Term {
@@ -131,24 +132,25 @@ func (e *explorer) check(s *systemState, id election.ID, before election.Status)
 		if other == 0 || other == int(id) || !s.up[other] {
 			continue
 		}
-		theirs := m.Status()
-		if after.Token != 0 && s.now < after.Until && theirs.Token != 0 && s.now < theirs.Until {
+		peer := m.Status()
+		if after.Token != 0 && s.now < after.Until && peer.Token != 0 && s.now < peer.Until {
 			s.fail("one holder", fmt.Sprintf("processes %d and %d have tenure", id, other))
 		}
-		if after.Term == theirs.Term && after.Coordinator != theirs.Coordinator &&
-			after.Coordinator != election.None && theirs.Coordinator != election.None {
-			s.fail("one coordinator for a term", fmt.Sprintf("processes %d and %d differ in term %d", id, other, after.Term))
+		if after.Term == peer.Term && after.Coordinator != peer.Coordinator &&
+			after.Coordinator != election.None && peer.Coordinator != election.None {
+			s.fail("one coordinator per term", fmt.Sprintf("processes %d and %d differ in term %d", id, other, after.Term))
 		}
 	}
 }
 
+// fail records a violation. Only the first one counts.
 func (s *systemState) fail(invariant, detail string) {
 	if s.violation == nil {
 		s.violation = &Violation{Invariant: invariant, Detail: detail}
 	}
 }
 
-// pull takes the next message off a link.
+// popMessage removes and returns the first message of a link.
 func (s *systemState) popMessage(link int) election.Message {
 	m := s.links[link][0]
 	s.links[link] = s.links[link][1:]
@@ -183,7 +185,7 @@ func crashNow(id election.ID) move {
 		if e.x.Safety != "" {
 			for other := election.ID(1); int(other) <= e.x.Processes; other++ {
 				if s.up[other] {
-					e.step(s, other, election.Input{Kind: election.Ended, Peer: id, Life: s.lives[id]})
+					e.step(s, other, election.Input{Kind: election.Ended, Peer: id, Life: s.incarnations[id]})
 				}
 			}
 		}
@@ -203,7 +205,7 @@ func restartNow(id election.ID) move {
 		if e.x.Safety == "" {
 			e.step(s, id, election.Input{Kind: election.Recover})
 		}
-		return fmt.Sprintf("process %d comes back", id)
+		return fmt.Sprintf("process %d restarts", id)
 	}
 }
 
@@ -211,7 +213,7 @@ func campaignNow(id election.ID) move {
 	return func(e *explorer, s *systemState) string {
 		dead := s.machines[id].Status().Coordinator
 		e.step(s, id, election.Input{Kind: election.Campaign, Peer: dead})
-		return fmt.Sprintf("process %d finds out that %d is dead", id, dead)
+		return fmt.Sprintf("process %d detects that %d is down", id, dead)
 	}
 }
 
@@ -219,6 +221,6 @@ func wakeNow(id election.ID, at election.Tick) move {
 	return func(e *explorer, s *systemState) string {
 		s.now = at
 		e.step(s, id, election.Input{Kind: election.TimePassed})
-		return fmt.Sprintf("at %d process %d wakes", at, id)
+		return fmt.Sprintf("at %d the timer of process %d fires", at, id)
 	}
 }

@@ -6,43 +6,47 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// links are which ones are cut, and what is on its way on them.
+// network records which links are cut and when the last message of each link
+// arrives. A link has a direction.
 type network struct {
+	// cuts has, for each sender, a bit for each receiver that it can't reach.
 	cuts        [maxMembers + 1]uint32
 	lastArrival [maxMembers + 1][maxMembers + 1]election.Tick
 	maxID       election.ID
 }
 
-func (l *network) reset() {
-	for i := range l.cuts[:l.maxID+1] {
-		l.cuts[i] = 0
-		clear(l.lastArrival[i][:l.maxID+1])
+// reset restores all links and forgets all messages.
+func (n *network) reset() {
+	for i := range n.cuts[:n.maxID+1] {
+		n.cuts[i] = 0
+		clear(n.lastArrival[i][:n.maxID+1])
 	}
-	l.maxID = 0
+	n.maxID = 0
 }
 
-func (l *network) isCut(from, to election.ID) bool { return l.cuts[from]>>to&1 != 0 }
+func (n *network) isCut(from, to election.ID) bool { return n.cuts[from]>>to&1 != 0 }
 
-func (l *network) cut(from, to election.ID) {
-	l.maxID = max(l.maxID, from, to)
-	l.cuts[from] |= 1 << to
+func (n *network) cut(from, to election.ID) {
+	n.maxID = max(n.maxID, from, to)
+	n.cuts[from] |= 1 << to
 }
 
-func (l *network) heal() { clear(l.cuts[:]) }
+func (n *network) heal() { clear(n.cuts[:]) }
 
-// fifoArrival is the moment at which a message can arrive behind those before it.
-func (l *network) fifoArrival(from, to election.ID, at election.Tick) election.Tick {
-	l.maxID = max(l.maxID, from, to)
-	at = max(at, l.lastArrival[from][to])
-	l.lastArrival[from][to] = at
+// fifoArrival returns the time at which a message arrives that would arrive at at,
+// but must not overtake earlier messages of its link.
+func (n *network) fifoArrival(from, to election.ID, at election.Tick) election.Tick {
+	n.maxID = max(n.maxID, from, to)
+	at = max(at, n.lastArrival[from][to])
+	n.lastArrival[from][to] = at
 	return at
 }
 
-// divide cuts the network in two.
+// partition cuts all links between two random sets of processes.
 func (s *simulation) partition() {
 	sides := s.rng.next()
 	if s.watch != nil {
-		s.reportFault(election.None, "the network divides: %s", s.sides(sides))
+		s.reportFault(election.None, "the network is partitioned: %s", s.sides(sides))
 	}
 	for a := election.ID(1); a <= s.maxID; a++ {
 		for b := election.ID(1); b <= s.maxID; b++ {
@@ -53,7 +57,7 @@ func (s *simulation) partition() {
 	}
 }
 
-// sides names the processes on either side.
+// sides formats the two sets of a partition: bit i of of tells the set of process i.
 func (s *simulation) sides(of uint64) string {
 	var two [2][]election.ID
 	for id := election.ID(1); id <= s.maxID; id++ {

@@ -6,63 +6,66 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// queue holds what is to happen, in the order of time; what is due at the same
-// moment comes out in the order in which it went in.
+// queue has the pending events in the order of time. Events of the same time are
+// popped in the order in which they were pushed.
 //
-// It is a radix heap: time never goes back, so an event waits in the bucket of
-// the highest bit in which its moment differs from the present one, and moves
-// only to lower buckets.
+// It is a radix heap: time never decreases, so an event waits in the bucket of the
+// highest bit in which its time differs from now, and moves only to lower buckets.
 type queue struct {
 	now     election.Tick
 	size    int
 	buckets [64]bucket
-	// head is how many events of bucket 0 have been taken from its first, or,
-	// when that is used up, from the first of its chunks.
+	// head is the number of events that were popped from the first slice of bucket 0.
 	head  int
 	spare []*chunk
 }
 
-// bucket holds its first events in a slice, and those for which that has no
-// room in chunks. A small world never needs a chunk; a large one, in which
-// millions of events move from bucket to bucket, copies none for want of room.
+// bucket has its first events in a slice and further ones in chunks. A small queue
+// never needs a chunk. A queue with millions of events, which move from bucket to
+// bucket, doesn't copy them in order to grow.
 type bucket struct {
 	first  []event
 	chunks []*chunk
-	// last is how many events the last chunk has.
+	// last is the number of events in the last chunk.
 	last int
 }
 
 type chunk [256]event
 
+// eventKind is the kind of an event.
 type eventKind uint8
 
 const (
-	// deliver the message in slot.
+	// eventDelivery delivers the message in slot.
 	eventDelivery eventKind = iota
-	// undelivered: tell the sender so.
+	// eventUndelivered notifies the sender that the message in slot was not
+	// delivered.
 	eventUndelivered
-	// wake a process for its deadline.
+	// eventTimer wakes a process at its deadline.
 	eventTimer
-	// fault: carry out the next step of the plan.
+	// eventAction executes an action of the schedule.
 	eventAction
-	// noticed: a process notices that peer's process has ended.
+	// eventPeerEnded notifies a process that an incarnation of peer has ended.
 	eventPeerEnded
-	// stopped: the application of a process has stopped.
+	// eventAppStopped notifies a process that its application has stopped.
 	eventAppStopped
-	// adopted: a process takes over a member list.
+	// eventRoster delivers a member list to a process.
 	eventRoster
-	// call a process to start an election.
+	// eventInitiate makes a process start an election, or recover.
 	eventInitiate
 )
+
+// event is something that happens to a process at a given time.
 
 type event struct {
 	at      election.Tick
 	kind    eventKind
 	process election.ID
-	// peer is the process that it is about, its life, or the lease by which the
-	// sender of a message goes.
+	// peer depends on the kind: another process, the sender's incarnation, or the
+	// sender's lease.
 	peer election.ID
-	// slot is a message's place in the slab, a life, or a version.
+	// slot depends on the kind: the slot of a message in the slab, an incarnation, a
+	// number of tenures, or the index of an action or of a member list.
 	slot uint32
 }
 
@@ -89,6 +92,7 @@ func (q *queue) putInChunk(b *bucket, e *event) {
 	b.last++
 }
 
+// newChunk returns an unused chunk.
 func (q *queue) newChunk() *chunk {
 	last := len(q.spare) - 1
 	if last < 0 {
@@ -99,7 +103,7 @@ func (q *queue) newChunk() *chunk {
 	return c
 }
 
-// pop takes out the earliest event, and moves the present to its moment.
+// pop removes and returns the earliest event, and sets now to its time.
 func (q *queue) pop() (event, bool) {
 	if q.size == 0 {
 		return event{}, false
@@ -118,8 +122,8 @@ func (q *queue) pop() (event, bool) {
 	return e, true
 }
 
-// nextChunk moves the first chunk of a bucket to its front, where the events
-// have all been taken.
+// nextChunk moves the first chunk of a bucket to its first slice, all of whose
+// events were popped.
 func (q *queue) nextChunk(b *bucket) {
 	c := b.chunks[0]
 	b.first = append(b.first[:0], c[:b.chunkLen(0)]...)
@@ -127,7 +131,8 @@ func (q *queue) nextChunk(b *bucket) {
 	b.chunks, q.head = b.chunks[1:], 0
 }
 
-// refill moves the present to the earliest moment that is left.
+// refill sets now to the earliest time of the remaining events and moves those to
+// lower buckets.
 func (q *queue) refill() {
 	q.buckets[0].first, q.head = q.buckets[0].first[:0], 0
 	b := &q.buckets[1]
@@ -147,7 +152,7 @@ func (q *queue) refill() {
 	b.clear()
 }
 
-// in is how many events chunk i has.
+// chunkLen returns the number of events in chunk i.
 func (b *bucket) chunkLen(i int) int {
 	if i == len(b.chunks)-1 {
 		return b.last
@@ -170,7 +175,7 @@ func (b *bucket) earliest() election.Tick {
 
 func (b *bucket) clear() { b.first, b.chunks, b.last = b.first[:0], b.chunks[:0], 0 }
 
-// reset empties the queue and keeps its memory.
+// reset removes all events and retains the memory.
 func (q *queue) reset() {
 	for i := range q.buckets {
 		b := &q.buckets[i]

@@ -1,7 +1,8 @@
 package sim
 
-// rng draws numbers from a seed. It is splitmix64: small, fast, and the same on
-// every machine for ever, so that a seed replays.
+// rng is a random number generator, splitmix64. It is small and fast, and draws the
+// same numbers on every platform and in every version, so a seed always replays the
+// same schedule.
 type rng uint64
 
 func (r *rng) next() uint64 {
@@ -12,11 +13,11 @@ func (r *rng) next() uint64 {
 	return z ^ z>>31
 }
 
-// below draws a number from 0 to n-1.
+// below draws a number in [0, n).
 func (r *rng) below(n int) int { return int(r.next() >> 33 % uint64(n)) }
 
-// between draws a number from lo to hi.
+// between draws a number in [lo, hi].
 func (r *rng) between(lo, hi int) int { return lo + r.below(hi-lo+1) }
 
-// percent is true in p of 100 draws.
+// percent returns true with a probability of p percent.
 func (r *rng) percent(p int) bool { return r.below(100) < p }

@@ -12,48 +12,49 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// Sampling are schedules to draw and run. Schedule i has the seed Seed+i, so
-// that each can be run again by itself.
+// Sampling is a number of random schedules. Schedule i has the seed Seed+i, so each
+// can be run again alone.
 type Sampling struct {
 	Algorithm string
 	Processes int
-	// Safety is the mode; empty is Majority.
+	// Safety is the mode of the offices, by default Majority.
 	Safety string
-	// Faults are the names of what may go wrong; none is nothing.
+	// Faults are the names of the faults that may happen.
 	Faults    []string
 	Schedules int
 	Seed      uint64
-	// MaxViolations, if set, is how many violations end the sampling.
+	// MaxViolations, if set, ends the sampling after so many violations.
 	MaxViolations int
-	// Workers run schedules side by side; 0 is one for each processor.
+	// Workers is the number of goroutines that run schedules, by default one for
+	// each processor.
 	Workers int
-	// Progress, if set, is called now and then, by one goroutine at a time.
+	// Progress, if set, is called after each batch, by one goroutine at a time.
 	Progress func(done int)
-	// Watch, if set, is told of every step; then one worker runs.
+	// Watch, if set, is called after every step. It limits Workers to 1.
 	Watch func(Step)
 }
 
-// Report is what a sampling found.
+// Report is the result of a Sampling.
 type Report struct {
 	Schedules int
-	// Violated counts the schedules with a violation; Violations are the first
-	// few of them.
+	// Violated counts the schedules with a violation. Violations has those with the
+	// lowest seeds.
 	Violated   int
 	Violations []Violation
-	// Distinct estimates how many different traces the schedules had.
+	// Distinct estimates the number of different traces.
 	Distinct uint64
-	// Steps counts the inputs that Machines took.
+	// Steps counts the steps of all Machines.
 	Steps uint64
 }
 
-// maxSampledProcesses is how many processes a sampled world starts with, so that others
-// have room to join.
+// maxSampledProcesses is the most processes that a schedule may start with. It is
+// less than maxMembers, so that others can join.
 const maxSampledProcesses = 20
 
-// maxReportedViolations is how many violations a report names.
+// maxReportedViolations is the most violations in a Report.
 const maxReportedViolations = 10
 
-// batch is how many schedules a worker takes at once.
+// batchSize is the number of schedules that a worker runs before it reports.
 const batchSize = 512
 
 func (s *Sampling) settings() (settings, error) {
@@ -62,7 +63,7 @@ func (s *Sampling) settings() (settings, error) {
 		return settings{}, inputErrorf("%v", err)
 	}
 	if s.Processes < 1 || s.Processes > maxSampledProcesses {
-		return settings{}, inputErrorf("schedules run with 1 to %d processes, not %d", maxSampledProcesses, s.Processes)
+		return settings{}, inputErrorf("schedules must have 1 to %d processes, not %d", maxSampledProcesses, s.Processes)
 	}
 	if s.Schedules < 1 {
 		return settings{}, inputErrorf("schedules must be 1 or more, not %d", s.Schedules)
@@ -77,7 +78,8 @@ func (s *Sampling) settings() (settings, error) {
 	return settings{algorithm: algorithm, mode: mode, size: s.Processes, faults: faults}, err
 }
 
-// Sample runs schedules until all are done, or ctx is.
+// Sample runs schedules until all are done or ctx is canceled. It returns an
+// *InputError if the Sampling is invalid.
 func Sample(ctx context.Context, s Sampling) (Report, error) {
 	setting, err := s.settings()
 	if err != nil {
@@ -93,19 +95,19 @@ func Sample(ctx context.Context, s Sampling) (Report, error) {
 	c := &collector{sampling: &s}
 	var wait sync.WaitGroup
 	for range workers {
-		w, err := newSimulation(setting)
+		simulation, err := newSimulation(setting)
 		if err != nil {
 			return Report{}, err
 		}
-		w.watch = s.Watch
-		wait.Go(func() { c.work(ctx, w) })
+		simulation.watch = s.Watch
+		wait.Go(func() { c.work(ctx, simulation) })
 	}
 	wait.Wait()
 	c.report.Distinct = min(c.traces.estimate(), uint64(c.report.Schedules))
 	return c.report, nil
 }
 
-// collector gathers what the workers find.
+// collector collects the results of the workers.
 type collector struct {
 	sampling *Sampling
 	next     atomic.Int64
@@ -114,6 +116,7 @@ type collector struct {
 	traces   sketch
 }
 
+// work runs batches of schedules until none is left.
 func (c *collector) work(ctx context.Context, s *simulation) {
 	var traces sketch
 	for ctx.Err() == nil {
@@ -143,6 +146,7 @@ func (c *collector) work(ctx context.Context, s *simulation) {
 	}
 }
 
+// add adds the results of a batch to the report.
 func (c *collector) add(schedules, violated int, found []Violation, steps uint64, traces *sketch) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -150,7 +154,7 @@ func (c *collector) add(schedules, violated int, found []Violation, steps uint64
 	r.Schedules += schedules
 	r.Violated += violated
 	r.Steps += steps
-	// Workers finish in any order; the lowest seeds are the ones to report.
+	// Workers finish in any order. Report the violations with the lowest seeds.
 	r.Violations = append(r.Violations, found...)
 	slices.SortFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.Seed, b.Seed) })
 	r.Violations = r.Violations[:min(len(r.Violations), maxReportedViolations)]

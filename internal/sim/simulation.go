@@ -8,29 +8,30 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// The times of a sampled world, in ticks. One BEAT that is lost makes a suspect,
-// and two a tenure lapse, so that little has to happen for much to go wrong.
+// The time settings of all schedules, in ticks. They leave little margin: one
+// lost BEAT makes a process suspect the coordinator, and two end a tenure.
 const (
-	transMax  election.Tick = 4
-	heartbeat election.Tick = 40
-	patience  election.Tick = 56
-	lease     election.Tick = 88
-	stagger   election.Tick = 12
-	drain     election.Tick = 12
-	stable    election.Tick = 24
-	// initialWallClock is the wall clock's reading at the start, in terms.
+	// transMax is the longest time that a message takes without the fault Delay.
+	transMax         election.Tick = 4
+	heartbeat        election.Tick = 40
+	suspicionTimeout election.Tick = 56
+	lease            election.Tick = 88
+	stagger          election.Tick = 12
+	drainTimeout     election.Tick = 12
+	stableDelay      election.Tick = 24
+	// initialWallClock is the initial reading of the wall clocks, in terms.
 	initialWallClock election.Term = 1000
 )
 
-// maxStepsPerSchedule ends a schedule that goes round in circles. The longest ones take a
-// tenth of it.
+// maxStepsPerSchedule ends a schedule that doesn't terminate. The longest regular
+// schedules take a tenth of it.
 const maxStepsPerSchedule = 200_000
 
-// maxMembers bounds the processes of a sampled world, those that join included:
-// links are bits.
+// maxMembers is the most processes that a schedule can have, including those that
+// join. The type network stores the cut links of a process in 32 bits.
 const maxMembers = 30
 
-// settings are what all schedules of a sampling have in common.
+// settings are the parameters that all schedules of a Sampling share.
 type settings struct {
 	algorithm catalog.Algorithm
 	mode      office.Mode
@@ -38,15 +39,15 @@ type settings struct {
 	faults    Fault
 }
 
-// world is a schedule that runs. It is used again for the next one.
+// simulation runs one schedule after another, reusing its memory.
 type simulation struct {
 	settings
 	rng         rng
 	queue       wheel
 	slab        slab
 	out         election.Output
-	processes   []process // by ID
-	maxID       election.ID
+	processes   []process   // by ID
+	maxID       election.ID // of all processes so far
 	firstRoster *election.Roster
 	policy      office.Policy
 	schedule    schedule
@@ -54,70 +55,8 @@ type simulation struct {
 	members     memberList
 	checker     checker
 	steps       uint64
-	traceHash   uint64
+	traceHash   uint64 // of the current schedule: see hashTrace
 	watch       func(Step)
-}
-
-// process is one process with its machine, its clock and its application.
-type process struct {
-	machine *office.Machine
-	exists  bool
-	up      bool
-	life    uint32
-	// buried: it was removed from the member list while it was down, and never
-	// comes back.
-	removed bool
-	// silent: it ended without a reset of its connections.
-	crashedSilently bool
-	downSince       election.Tick
-	// pausedUntil is when it goes on, 0 when it isn't paused.
-	pausedUntil election.Tick
-	appDead     bool
-	wakeAt      election.Tick
-	roster      *election.Roster
-	adoptedAt   election.Tick
-	clock       clock
-	lease       leaseState
-
-	// running: the application acts as coordinator; it was asked to stop at
-	// stopRequestedAt.
-	running         bool
-	stopRequestedAt election.Tick
-	stopTerm        election.Term
-	// tenures counts how often it has held the office.
-	tenures uint32
-	status  election.Status
-	// lostTenureUntil is until when it would have had tenure, on its own clock, if it
-	// hadn't crashed.
-	lostTenureUntil election.Tick
-}
-
-// clock is a process's own: its rate is in 65536ths, its wall clock is off by
-// skew terms.
-type clock struct {
-	rate      int64
-	offset    election.Tick
-	skew      election.Term
-	termTicks election.Tick
-}
-
-const trueRate = 1 << 16
-
-func (c clock) local(at election.Tick) election.Tick {
-	return c.offset + at*election.Tick(c.rate)/trueRate
-}
-
-// global is the first moment at which the process's clock reads local or more.
-func (c clock) global(local election.Tick) election.Tick {
-	if local == election.Never {
-		return election.Never
-	}
-	return ((local-c.offset)*trueRate + election.Tick(c.rate) - 1) / election.Tick(c.rate)
-}
-
-// wall is the reading of the process's wall clock in terms.
-func (c clock) wall(at election.Tick) election.Term {
-	return initialWallClock + c.skew + election.Term((c.local(at)-c.offset)/c.termTicks)
 }
 
 func newSimulation(s settings) (*simulation, error) {
@@ -132,13 +71,7 @@ func newSimulation(s settings) (*simulation, error) {
 	return w, err
 }
 
-// priority is one that no other process ever has: two coordinators with the same
-// term and priority would have the same token.
-func priority(id election.ID, level int) election.Priority {
-	return election.Priority(64*level) + election.Priority(id)
-}
-
-// run runs the schedule of a seed and returns what it violates, if anything.
+// run runs the schedule of a seed and returns the first violation, or nil.
 func (s *simulation) run(seed uint64) (v *Violation) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -151,9 +84,9 @@ func (s *simulation) run(seed uint64) (v *Violation) {
 		e, more := s.queue.pop()
 		switch {
 		case !more:
-			s.checker.fail("progress", "nothing is left to happen")
+			s.checker.fail("progress", "no event is pending")
 		case s.steps-began > maxStepsPerSchedule:
-			s.checker.fail("progress", fmt.Sprintf("at %d it doesn't go on: more than %d steps", e.at, maxStepsPerSchedule))
+			s.checker.fail("progress", fmt.Sprintf("no end at %d: more than %d steps", e.at, maxStepsPerSchedule))
 		case e.at > s.schedule.deadline:
 			s.checker.fail("convergence", s.disagreement())
 		default:
@@ -189,8 +122,8 @@ func (s *simulation) start(seed uint64) {
 	}
 }
 
-// boot starts a life of a process. A fresh one remembers nothing.
-func (s *simulation) boot(id election.ID, fresh bool) {
+// boot starts an incarnation of a process. Its memory may be lost.
+func (s *simulation) boot(id election.ID, memoryLost bool) {
 	p := &s.processes[id]
 	if !p.exists {
 		p.exists = true
@@ -199,16 +132,16 @@ func (s *simulation) boot(id election.ID, fresh bool) {
 	now := s.queue.now
 	s.beginLease(p)
 	p.up, p.pausedUntil, p.appDead, p.running = true, 0, false, false
-	p.life++
+	p.incarnation++
 	p.wakeAt = election.Never
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
-		NewElection: s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: heartbeat, SuspicionTimeout: patience, Stagger: stagger,
-		Policy: s.policy, StablePeriod: stable, DrainTimeout: drain, Life: p.life, MemoryLost: fresh, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
+		NewElection: s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: heartbeat, SuspicionTimeout: suspicionTimeout, Stagger: stagger,
+		Policy: s.policy, StablePeriod: stableDelay, DrainTimeout: drainTimeout, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
 		Clock: election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
 	}
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.size)
-	if !fresh {
+	if !memoryLost {
 		c.Term, c.Coordinator = 1, s.firstRoster.Ranked()[0].ID
 	}
 	if p.machine == nil {
@@ -220,13 +153,14 @@ func (s *simulation) boot(id election.ID, fresh bool) {
 	}
 	p.status = p.machine.Status()
 	p.status.Term = 0
-	if fresh && !p.roster.Has(id) {
-		s.checker.fail("setup", "a process boots with a list that it isn't on")
+	if memoryLost && !p.roster.Has(id) {
+		s.checker.fail("setup", "a process boots with a member list that doesn't include it")
 	}
 	s.setTimer(id)
 }
 
-// happen carries out an event, or keeps it while its process stands still.
+// handle processes an event. An event of a paused process is postponed until the
+// process resumes.
 func (s *simulation) handle(e event) {
 	if e.kind == eventAction {
 		s.execute(s.schedule.actions[e.slot])
@@ -249,7 +183,7 @@ func (s *simulation) handle(e event) {
 		s.handleTimer(e, p)
 	case e.kind == eventUndelivered:
 		m := s.slab.take(e.slot)
-		if e.peer == election.ID(p.life) {
+		if e.peer == election.ID(p.incarnation) {
 			s.step(e.process, election.Input{Kind: election.Undelivered, Message: m})
 		}
 	case e.kind == eventPeerEnded:
@@ -279,8 +213,8 @@ func (s *simulation) handleTimer(e event, p *process) {
 	s.setTimer(e.process)
 }
 
-// arm sets the alarm for the process's deadline. An alarm that is set too early
-// is set again when it goes off.
+// setTimer schedules a timer event for the process's deadline, unless one is
+// pending that fires no later. A timer that fires before the deadline is set again.
 func (s *simulation) setTimer(id election.ID) {
 	p := &s.processes[id]
 	due := p.machine.Deadline()
@@ -295,7 +229,8 @@ func (s *simulation) setTimer(id election.ID) {
 	s.queue.push(event{at: at, kind: eventTimer, process: id})
 }
 
-// arrive delivers a message.
+// handleArrival delivers a message, if the link works, the receiver is up and both
+// ends have the same lease. If the receiver is down, the sender may learn of it.
 func (s *simulation) handleArrival(e event) {
 	p := &s.processes[e.process]
 	if p.up && e.at < p.pausedUntil {
@@ -306,19 +241,19 @@ func (s *simulation) handleArrival(e event) {
 	m := s.slab.take(e.slot)
 	switch {
 	case s.network.isCut(m.From, m.To):
-	case p.up && election.Tick(e.peer) != p.lease.current: // it doesn't listen to those
+	case p.up && election.Tick(e.peer) != p.lease.current: // agents ignore peers with another lease
 	case p.up:
 		s.step(e.process, election.Input{Kind: election.Receive, Message: m})
 	case m.Kind.Counts() && !p.crashedSilently && s.processes[m.From].up && !s.network.isCut(m.To, m.From):
-		// The dial is refused.
+		// The sender's connection attempt is refused.
 		at := e.at + election.Tick(s.rng.between(1, int(transMax)))
-		life := election.ID(s.processes[m.From].life)
-		s.queue.push(event{at: at, kind: eventUndelivered, process: m.From, peer: life, slot: s.slab.put(&m)})
+		incarnation := election.ID(s.processes[m.From].incarnation)
+		s.queue.push(event{at: at, kind: eventUndelivered, process: m.From, peer: incarnation, slot: s.slab.put(&m)})
 	}
 }
 
-// step lets a process take an input, sends what it sends, and checks what must
-// always hold.
+// step passes an input to a process, sends its messages, and checks the invariants
+// that hold after every step.
 func (s *simulation) step(id election.ID, in election.Input) {
 	p := &s.processes[id]
 	in.Now = p.clock.local(s.queue.now)
@@ -339,14 +274,16 @@ func (s *simulation) step(id election.ID, in election.Input) {
 	s.setTimer(id)
 }
 
+// hashTrace adds x to the hash of the current schedule's trace.
 func (s *simulation) hashTrace(x uint64) { s.traceHash = (s.traceHash ^ x) * 1099511628211 }
 
-// send puts a message on its way, or into one of the faults.
+// send schedules the delivery of a message, subject to the faults that affect
+// messages.
 func (s *simulation) send(m *election.Message) {
 	if s.network.isCut(m.From, m.To) {
 		return
 	}
-	charter := election.ID(s.processes[m.From].lease.current)
+	senderLease := election.ID(s.processes[m.From].lease.current)
 	now := s.queue.now
 	delay := election.Tick(s.rng.between(1, int(transMax)))
 	fifo := true
@@ -355,21 +292,22 @@ func (s *simulation) send(m *election.Message) {
 			return
 		}
 		if s.schedule.delays(s) {
-			delay += election.Tick(s.rng.below(int(2 * patience)))
+			delay += election.Tick(s.rng.below(int(2 * suspicionTimeout)))
 		}
 		fifo = !s.schedule.reorders(s)
 		if s.schedule.duplicates(s) {
 			late := election.Tick(s.rng.below(int(lease)))
-			s.queue.push(event{at: now + delay + late, kind: eventDelivery, process: m.To, peer: charter, slot: s.putCopy(m)})
+			s.queue.push(event{at: now + delay + late, kind: eventDelivery, process: m.To, peer: senderLease, slot: s.putCopy(m)})
 		}
 	}
 	at := now + delay
 	if fifo {
 		at = s.network.fifoArrival(m.From, m.To, at)
 	}
-	s.queue.push(event{at: at, kind: eventDelivery, process: m.To, peer: charter, slot: s.slab.put(m)})
+	s.queue.push(event{at: at, kind: eventDelivery, process: m.To, peer: senderLease, slot: s.slab.put(m)})
 }
 
+// putCopy stores a copy of a message that shares no memory with it.
 func (s *simulation) putCopy(m *election.Message) uint32 {
 	c := *m
 	c.List = append([]election.ID(nil), m.List...)

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// sketch estimates how many different numbers were added, to about one in a
-// hundred, without keeping them (HyperLogLog).
+// sketch estimates the number of distinct values that were added, with an error of
+// about 1%, without storing them. It is a HyperLogLog.
 type sketch struct {
 	registers [1 << sketchBits]uint8
 }
@@ -41,7 +41,7 @@ func (s *sketch) estimate() uint64 {
 	}
 	estimate := 0.7213 / (1 + 1.079/n) * n * n / sum
 	if estimate < 2.5*n && empty > 0 {
-		estimate = n * math.Log(n/empty) // few numbers: count the empty registers
+		estimate = n * math.Log(n/empty) // few values: linear counting
 	}
 	return uint64(estimate + 0.5)
 }

@@ -6,27 +6,29 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// slab keeps the messages in flight; places are used again.
+// slab stores the messages in flight and reuses their slots.
 //
-// Its pages double in size and stay where they are: growing copies nothing and
-// leaves no garbage behind, which matters where millions are in flight at once.
+// Each page is twice as large as the one before, and pages never move. Growing
+// therefore copies nothing and leaves no garbage, which matters with millions of
+// messages in flight.
 type slab struct {
 	pages [][]election.Message
-	// used is how many places have ever been given out.
+	// used is the number of slots that were ever used.
 	used uint32
 	free []uint32
 }
 
-// firstPage is the size of the first page, as a power of two.
+// firstPage is the binary logarithm of the size of the first page.
 const firstPage = 6
 
-// place is where a slot is: page k holds 1<<(firstPage+k) messages.
+// at returns the location of a slot: page k has 1<<(firstPage+k) messages.
 func (s *slab) at(slot uint32) *election.Message {
 	n := slot + 1<<firstPage
 	page := bits.Len32(n) - firstPage - 1
 	return &s.pages[page][n-1<<(firstPage+page)]
 }
 
+// put stores a message and returns its slot.
 func (s *slab) put(m *election.Message) uint32 {
 	if last := len(s.free) - 1; last >= 0 {
 		slot := s.free[last]
@@ -43,10 +45,11 @@ func (s *slab) put(m *election.Message) uint32 {
 	return slot
 }
 
+// take removes and returns the message of a slot.
 func (s *slab) take(slot uint32) election.Message {
-	kept := s.at(slot)
-	m := *kept
-	kept.List = nil
+	stored := s.at(slot)
+	m := *stored
+	stored.List = nil
 	s.free = append(s.free, slot)
 	return m
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// Describe says a scenario in one line:
+// Describe describes a scenario in one line:
 //
 //	Bully, 10 processes: 10 is down, and 4 starts
 func (s *Scenario) Describe() string {
@@ -49,32 +49,32 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// maxNamed is how many processes, or runs of them, a line names.
+// maxNamed is the most processes, or ranges of them, that a line names.
 const maxNamed = 12
 
-// FormatRanges names processes in ascending order, with neighbours as a span:
+// FormatRanges formats processes in ascending order, with adjacent ones as a range:
 // 1-3, 7, 9-10.
 func FormatRanges(ids []election.ID) string {
 	sorted := slices.Sorted(slices.Values(ids))
-	var spans []string
+	var ranges []string
 	for i := 0; i < len(sorted); {
 		j := i
 		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
 			j++
 		}
-		if len(spans) == maxNamed {
-			return fmt.Sprintf("%s and %d more", strings.Join(spans, ", "), len(sorted)-i)
+		if len(ranges) == maxNamed {
+			return fmt.Sprintf("%s and %d more", strings.Join(ranges, ", "), len(sorted)-i)
 		}
-		span := fmt.Sprint(sorted[i])
+		text := fmt.Sprint(sorted[i])
 		if j > i {
-			span = fmt.Sprintf("%d-%d", sorted[i], sorted[j])
+			text = fmt.Sprintf("%d-%d", sorted[i], sorted[j])
 		}
-		spans, i = append(spans, span), j+1
+		ranges, i = append(ranges, text), j+1
 	}
-	return strings.Join(spans, ", ")
+	return strings.Join(ranges, ", ")
 }
 
-// FormatSequence names processes in the order given: 3 1 2.
+// FormatSequence formats processes in the given order: 3 1 2.
 func FormatSequence(ids []election.ID) string {
 	named := make([]string, 0, maxNamed)
 	for _, id := range ids[:min(len(ids), maxNamed)] {
@@ -86,8 +86,8 @@ func FormatSequence(ids []election.ID) string {
 	return strings.Join(named, " ")
 }
 
-// Unreachable reports whether a process is down in such a way that what is sent to
-// it is lost: not even its control part forwards.
+// Unreachable reports whether messages to a process are lost because it is down and
+// its control part doesn't forward them.
 func (s *Scenario) Unreachable(id election.ID) bool {
 	if !slices.Contains(s.Crashed, id) {
 		return false
@@ -96,11 +96,11 @@ func (s *Scenario) Unreachable(id election.ID) bool {
 	return err != nil || s.Safety != "" || !algorithm.DeadForward
 }
 
-// Transcript writes what happens, one line for each fact: the moment in
-// milliseconds, the process, and what it got, found or sent.
+// Transcript writes one line for each input, event and message: the time in
+// milliseconds, the process, and a description.
 type Transcript struct {
 	To io.Writer
-	// Unreachable, if set, tells to whom messages are lost.
+	// Unreachable, if set, reports whether messages to a process are lost.
 	Unreachable func(election.ID) bool
 }
 
@@ -111,35 +111,36 @@ func (t *Transcript) Watch(step Step) {
 		return
 	}
 	if step.Input.Kind == election.TimePassed && len(step.Output.Send)+len(step.Output.Events) == 0 {
-		return // an alarm that was for nothing
+		return // a timer that fired early
 	}
 	t.line(step, "gets", step.Input.Describe())
 	for _, e := range step.Output.Events {
 		t.line(step, "finds", e.Describe())
 	}
 	for _, m := range step.Output.Send {
-		said := m.Describe()
+		text := m.Describe()
 		if t.Unreachable != nil && t.Unreachable(m.To) {
-			said += fmt.Sprintf(" (lost: %d is down)", m.To)
+			text += fmt.Sprintf(" (lost: %d is down)", m.To)
 		}
-		t.line(step, "sends", said)
+		t.line(step, "sends", text)
 	}
 }
 
-func (t *Transcript) line(step Step, verb, said string) {
-	fmt.Fprintf(t.To, "%10.3f ms  %4d  %-5s  %s\n", Millis(step.At), step.Process, verb, said)
+func (t *Transcript) line(step Step, verb, text string) {
+	fmt.Fprintf(t.To, "%10.3f ms  %4d  %-5s  %s\n", Millis(step.At), step.Process, verb, text)
 }
 
-// Millis are ticks in milliseconds.
+// Millis converts ticks to milliseconds.
 func Millis(t election.Tick) float64 { return float64(t) / float64(Millisecond) }
 
-// ByCoordinator are those who name the same coordinator at the end.
+// CoordinatorGroup is the set of live processes that recognize the same coordinator.
 type CoordinatorGroup struct {
 	Coordinator election.ID
 	Processes   []election.ID
 }
 
-// ByCoordinator groups the processes that are up by whom they name, largest group first.
+// ByCoordinator groups the live processes by the coordinator that they recognize,
+// the largest group first.
 func (o *Outcome) ByCoordinator() []CoordinatorGroup {
 	var groups []CoordinatorGroup
 	for _, v := range o.Views {
@@ -157,7 +158,7 @@ func (o *Outcome) ByCoordinator() []CoordinatorGroup {
 	return groups
 }
 
-// Describe says how a scenario ended in one line:
+// Describe describes the outcome in one line:
 //
 //	9 is coordinator, and all 9 that are up agree
 func (o *Outcome) Describe() string {
@@ -169,27 +170,28 @@ func (o *Outcome) Describe() string {
 		}
 		return fmt.Sprintf("%d is coordinator, and all %d that are up agree", o.Coordinator, up)
 	}
-	var said []string
+	var texts []string
 	for _, g := range groups[:min(len(groups), maxNamed)] {
 		whom := fmt.Sprint(g.Coordinator)
 		if g.Coordinator == election.None {
 			whom = "nobody"
 		}
-		said = append(said, fmt.Sprintf("%s %s %s", FormatRanges(g.Processes), plural(len(g.Processes), "names", "name"), whom))
+		texts = append(texts, fmt.Sprintf("%s %s %s", FormatRanges(g.Processes), plural(len(g.Processes), "names", "name"), whom))
 	}
 	if more := len(groups) - maxNamed; more > 0 {
-		said = append(said, fmt.Sprintf("and %d more coordinators are named", more))
+		texts = append(texts, fmt.Sprintf("and %d more coordinators are named", more))
 	}
-	return "no agreement: " + strings.Join(said, "; ")
+	return "no agreement: " + strings.Join(texts, "; ")
 }
 
-// Count is how many messages of a kind were sent.
+// Count is the number of messages of a kind.
 type Count struct {
 	Kind  election.Kind
 	Count int
 }
 
-// Counts are the messages of each kind that was sent, in the order of the kinds.
+// Counts returns the number of messages of each kind that was sent, in the order of
+// the kinds.
 func (o *Outcome) Counts() []Count {
 	var counts []Count
 	for _, k := range election.Kinds() {

@@ -7,20 +7,21 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// wheel is a queue for small worlds, in which nearly everything happens within
-// a few hundred ticks: each of the next moments has a slot of its own. What lies
-// further ahead waits in a list, and is put into its slot when that comes near,
-// before anything else can be.
+// wheel is a timing wheel: a queue for schedules, in which nearly all events are due
+// within a few hundred ticks. Each of the next wheelSlots ticks has its own slot.
+// Later events wait in a sorted list. An event moves from the list to its slot as
+// soon as its time is in range, before any other event can be put there, so events
+// of the same time keep their order.
 type wheel struct {
 	now  election.Tick
 	size int
-	// slots hold what is due at the next moments; busy has a bit for each that
-	// holds anything.
+	// slots has the events of the next wheelSlots ticks. busy has a bit for each slot
+	// that isn't empty.
 	slots [wheelSlots][]event
 	busy  [wheelSlots / 64]uint64
-	// head is how many events of the present slot have been taken.
+	// head is the number of events of the current slot that were popped.
 	head int
-	// far is in the order of time.
+	// far has the later events in the order of time.
 	far []event
 }
 
@@ -45,7 +46,7 @@ func (w *wheel) put(e event) {
 	w.busy[i/64] |= 1 << (i & 63)
 }
 
-// pop takes out the earliest event, and moves the present to its moment.
+// pop removes and returns the earliest event, and sets now to its time.
 func (w *wheel) pop() (event, bool) {
 	if w.size == 0 {
 		return event{}, false
@@ -63,7 +64,7 @@ func (w *wheel) pop() (event, bool) {
 	return e, true
 }
 
-// advance moves the present to the next moment at which anything is due.
+// advance sets now to the time of the next event.
 func (w *wheel) advance(from int) {
 	if ahead := w.nextBusy(from); ahead > 0 {
 		w.now += election.Tick(ahead)
@@ -80,7 +81,8 @@ func (w *wheel) advance(from int) {
 	}
 }
 
-// ahead is how many slots behind from the next busy one is, 0 if none is.
+// nextBusy returns the distance from a slot to the next one that isn't empty, or 0
+// if all are empty.
 func (w *wheel) nextBusy(from int) int {
 	word, bit := from/64, from&63
 	if rest := w.busy[word] >> bit; rest != 0 {
@@ -94,7 +96,7 @@ func (w *wheel) nextBusy(from int) int {
 	return 0
 }
 
-// reset empties the wheel and keeps its memory.
+// reset removes all events and retains the memory.
 func (w *wheel) reset() {
 	for i := range w.slots {
 		w.slots[i] = w.slots[i][:0]

@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// target returns the process that an action affects.
+func (s *simulation) target(a action) election.ID {
+	if a.target != 0 {
+		return a.target
+	}
+	for id := election.ID(1); id <= s.maxID; id++ {
+		if p := &s.processes[id]; p.up && p.status.Token != 0 {
+			return id
+		}
+	}
+	return election.ID(s.size)
+}
+
+// reportFault passes a description of a fault to the watch function, if there is
+// one.
+func (s *simulation) reportFault(id election.ID, format string, args ...any) {
+	if s.watch != nil {
+		s.watch(Step{At: s.queue.now, Process: id, Fault: fmt.Sprintf(format, args...)})
+	}
+}
+
+// execute carries out an action.
+func (s *simulation) execute(a action) {
+	s.checker.electionCause = s.checker.electionCause || s.mayCauseElection(a)
+	switch a.kind {
+	case actCrash:
+		s.crash(s.target(a), a)
+	case actCrashAll:
+		for id := election.ID(1); id <= s.maxID; id++ {
+			s.crash(id, a)
+		}
+	case actRestart:
+		s.restart(a.target)
+	case actKillApp:
+		s.killApp(s.target(a), a)
+	case actReviveApp:
+		s.reviveApp(a.target)
+	case actPause:
+		s.pause(s.target(a), a)
+	case actPartition:
+		s.partition()
+	case actCutLink:
+		from, to := s.target(a), election.ID(s.rng.between(1, int(s.maxID)))
+		s.network.cut(from, to)
+		s.reportFault(from, "the link to %d fails", to)
+	case actHealLinks:
+		s.network.heal()
+		s.reportFault(election.None, "the network heals")
+	case actChangeMembers:
+		s.changeMembers(a)
+	case actRepublish:
+		s.publish()
+	case actStepDown:
+		s.stepDown(s.target(a))
+	case actChangeLease:
+		s.changeLease(a.target, a)
+	case actHealAll:
+		s.healAll()
+	}
+}
+
+// crash ends a process, and may schedule its restart.
+func (s *simulation) crash(id election.ID, a action) {
+	p := &s.processes[id]
+	if !p.up {
+		return
+	}
+	if p.status.Token != 0 {
+		p.lostTenureUntil = p.status.Until
+	}
+	p.up, p.running, p.crashedSilently, p.downSince = false, false, a.silent, s.queue.now
+	p.status = election.Status{}
+	if a.silent {
+		s.reportFault(id, "crashes without resetting its connections")
+	} else {
+		s.reportFault(id, "crashes")
+		s.notifyPeers(id, p.incarnation)
+	}
+	if !s.members.current.Has(id) {
+		s.markRemoved(p)
+	} else if s.queue.now < s.schedule.healAt && s.rng.percent(70) {
+		s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
+	}
+}
+
+// notifyPeers schedules the notification of every connected process that an
+// incarnation of a process has ended.
+func (s *simulation) notifyPeers(id election.ID, incarnation uint32) {
+	for other := election.ID(1); other <= s.maxID; other++ {
+		if other == id || !s.processes[other].up || s.network.isCut(id, other) || s.network.isCut(other, id) {
+			continue
+		}
+		at := s.queue.now + election.Tick(s.rng.between(1, int(transMax)))
+		if s.rng.percent(20) { // so late that the process may have restarted
+			at += election.Tick(s.rng.below(int(2 * lease)))
+		}
+		s.queue.push(event{at: at, kind: eventPeerEnded, process: other, peer: id, slot: incarnation})
+	}
+}
+
+// restart starts a new incarnation of a process that is down.
+func (s *simulation) restart(id election.ID) {
+	p := &s.processes[id]
+	if !p.exists || p.up || p.removed {
+		return
+	}
+	if !s.members.current.Has(id) {
+		return // the pod of a removed member isn't recreated
+	}
+	s.adoptLatest(p)
+	s.reportFault(id, "restarts without its memory")
+	s.boot(id, true)
+}
+
+// pause stops a process for a while. It keeps its state.
+func (s *simulation) pause(id election.ID, a action) {
+	p := &s.processes[id]
+	if !p.up {
+		return
+	}
+	p.pausedUntil = max(p.pausedUntil, s.queue.now+a.lasts)
+	s.reportFault(id, "pauses until %d", p.pausedUntil)
+}
+
+// killApp ends the application of a process, and schedules its restart.
+func (s *simulation) killApp(id election.ID, a action) {
+	p := &s.processes[id]
+	if !p.up || s.queue.now < p.pausedUntil || p.appDead {
+		return
+	}
+	p.appDead, p.running = true, false
+	s.step(id, election.Input{Kind: election.BecomeIneligible})
+	s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actReviveApp, target: id})
+}
+
+// reviveApp restarts the application of a process.
+func (s *simulation) reviveApp(id election.ID) {
+	p := &s.processes[id]
+	if !p.up || !p.appDead {
+		return
+	}
+	if s.queue.now < p.pausedUntil {
+		s.schedule.push(s, action{at: p.pausedUntil, kind: actReviveApp, target: id})
+		return
+	}
+	p.appDead = false
+	s.step(id, election.Input{Kind: election.BecomeEligible})
+}
+
+// stepDown asks a process to step down.
+func (s *simulation) stepDown(id election.ID) {
+	if p := &s.processes[id]; p.up && s.queue.now >= p.pausedUntil {
+		s.step(id, election.Input{Kind: election.StepDown})
+	}
+}
+
+// lowestEligible returns the lowest-ranked member of positive priority, or None.
+func (s *simulation) lowestEligible() election.ID {
+	lowest := election.None
+	for _, m := range s.members.current.Ranked() {
+		if m.Priority > 0 {
+			lowest = m.ID
+		}
+	}
+	return lowest
+}
+
+// healAll ends all faults. Processes that are down restart, except for some that
+// are too few to prevent a majority.
+func (s *simulation) healAll() {
+	s.network.heal()
+	spare := (s.members.current.Len() - 1) / 2
+	if s.members.current.Previous != nil {
+		spare = 0 // a majority of the previous list has to be up, too
+	}
+	least := s.lowestEligible() // restarts always, so that there is a candidate
+	for id := election.ID(1); id <= s.maxID; id++ {
+		p := &s.processes[id]
+		if p.up && p.pausedUntil > s.queue.now {
+			p.pausedUntil, p.wakeAt = s.queue.now+1, election.Never
+			s.setTimer(id)
+		}
+		s.finishLeaseChange(id)
+		switch {
+		case !s.members.current.Has(id):
+			s.crash(id, action{})
+		case !p.up && spare > 0 && id != least && s.rng.percent(30):
+			spare--
+		case !p.up:
+			s.restart(id)
+		}
+	}
+	s.reportFault(election.None, "all faults end")
+	s.schedule.healAt = s.queue.now
+	s.schedule.deadline = s.queue.now + convergeWithin
+}

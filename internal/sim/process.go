@@ -1,0 +1,80 @@
+package sim
+
+import (
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// process is a simulated process: its Machine, its clock and its application.
+type process struct {
+	machine *office.Machine
+	exists  bool
+	up      bool
+	// incarnation is the number of the current run of the process.
+	incarnation uint32
+	// removed is set when the process is down and no longer on the member list.
+	// It never restarts.
+	removed bool
+	// crashedSilently is set if the last crash did not reset the connections.
+	crashedSilently bool
+	downSince       election.Tick
+	// pausedUntil is the time at which a paused process resumes, 0 if it never
+	// was paused in this incarnation.
+	pausedUntil election.Tick
+	appDead     bool
+	// wakeAt is the time of the earliest pending timer event, or Never.
+	wakeAt    election.Tick
+	roster    *election.Roster
+	adoptedAt election.Tick
+	clock     clock
+	lease     leaseState
+
+	// running is set while the application acts as coordinator. It was last asked
+	// to stop at stopRequestedAt, for the tenure of stopTerm.
+	running         bool
+	stopRequestedAt election.Tick
+	stopTerm        election.Term
+	// tenures counts the tenures of all incarnations.
+	tenures uint32
+	// status is the Machine's status after the last step.
+	status election.Status
+	// lostTenureUntil is the end, on the process's clock, of the tenure that a
+	// crash cut short.
+	lostTenureUntil election.Tick
+}
+
+// clock is the clock of one process. Its rate is in 1/65536 of the true rate. Its
+// wall clock is ahead of the true time by skew terms.
+type clock struct {
+	rate      int64
+	offset    election.Tick
+	skew      election.Term
+	termTicks election.Tick
+}
+
+const trueRate = 1 << 16
+
+// local returns the reading of the process's clock at the true time at.
+func (c clock) local(at election.Tick) election.Tick {
+	return c.offset + at*election.Tick(c.rate)/trueRate
+}
+
+// global returns the first true time at which the process's clock reads at least
+// local.
+func (c clock) global(local election.Tick) election.Tick {
+	if local == election.Never {
+		return election.Never
+	}
+	return ((local-c.offset)*trueRate + election.Tick(c.rate) - 1) / election.Tick(c.rate)
+}
+
+// wall returns the reading of the process's wall clock, in terms.
+func (c clock) wall(at election.Tick) election.Term {
+	return initialWallClock + c.skew + election.Term((c.local(at)-c.offset)/c.termTicks)
+}
+
+// priority returns a priority that no other process has: two coordinators with
+// equal terms and priorities would have equal tokens.
+func priority(id election.ID, level int) election.Priority {
+	return election.Priority(64*level) + election.Priority(id)
+}
