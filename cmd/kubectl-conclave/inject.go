@@ -82,7 +82,7 @@ func (in *injector) run(cmd *cobra.Command) error {
 	notes := cmd.ErrOrStderr()
 	if slices.ContainsFunc(found, func(f inject.Finding) bool { return f.Outcome == inject.Injected }) {
 		// Only now it is worth asking whom to trust.
-		if in.settings.Authorities, err = in.trusted(cmd.Context(), notes); err != nil {
+		if in.settings.CABundle, err = in.trusted(cmd.Context(), notes); err != nil {
 			return err
 		}
 		if out, found, err = in.inject(documents); err != nil {

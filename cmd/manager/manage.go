@@ -53,13 +53,13 @@ const (
 // manager is what the parts of this process share.
 type manager struct {
 	options
-	log     *slog.Logger
-	config  *rest.Config
-	scheme  *runtime.Scheme
-	direct  client.Client // reads from the API server itself
-	keeper  *authority.Keeper
-	serving *authority.Serving
-	probes  *probes
+	log               *slog.Logger
+	config            *rest.Config
+	scheme            *runtime.Scheme
+	direct            client.Client // reads from the API server itself
+	caStore           *authority.Store
+	serverCertificate *authority.ServerCertificate
+	probes            *probes
 }
 
 // manage runs the manager until the context ends.
@@ -74,14 +74,14 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err := m.probes.serve(ctx, o.healthAddress); err != nil {
 		return err
 	}
-	if err := m.openAuthority(ctx); err != nil || ctx.Err() != nil {
+	if err := m.openCAStore(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	parts, err := ctrl.NewManager(m.config, m.managerOptions())
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	for _, add := range []func(context.Context, ctrl.Manager) error{m.addAuthority, m.addWebhook, m.addIdentity, m.addControllers} {
+	for _, add := range []func(context.Context, ctrl.Manager) error{m.addCAStore, m.addWebhook, m.addIdentity, m.addControllers} {
 		if err := add(ctx, parts); err != nil {
 			return err
 		}
@@ -106,12 +106,12 @@ func (m *manager) connect() error {
 	return nil
 }
 
-// openAuthority waits for the API server for as long as it takes.
-func (m *manager) openAuthority(ctx context.Context) error {
+// openCAStore waits for the API server for as long as it takes.
+func (m *manager) openCAStore(ctx context.Context) error {
 	for {
-		keeper, err := authority.Open(ctx, m.direct, m.namespace, m.log)
+		store, err := authority.Open(ctx, m.direct, m.namespace, m.log)
 		if err == nil {
-			m.keeper = keeper
+			m.caStore = store
 			break
 		}
 		m.log.Warn("the authority can't be read: trying again", "error", err)
@@ -127,7 +127,7 @@ func (m *manager) openAuthority(ctx context.Context) error {
 		hosts = append(hosts, host, host+".cluster.local")
 	}
 	var err error
-	m.serving, err = m.keeper.Serving(hosts...)
+	m.serverCertificate, err = m.caStore.NewServerCertificate(hosts...)
 	return err
 }
 
@@ -148,7 +148,7 @@ func (m *manager) managerOptions() ctrl.Options {
 			BindAddress:    m.metricsAddress,
 			SecureServing:  true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
-			TLSOpts:        []func(*tls.Config){m.ownCertificate},
+			TLSOpts:        []func(*tls.Config){m.useServerCertificate},
 		},
 		WebhookServer: webhook.NewServer(m.webhookOptions()),
 	}
@@ -164,10 +164,10 @@ func cached() cache.Options {
 	return o
 }
 
-// ownCertificate serves with a certificate of our own authority.
-func (m *manager) ownCertificate(config *tls.Config) {
+// useServerCertificate serves with a certificate of our own authority.
+func (m *manager) useServerCertificate(config *tls.Config) {
 	config.MinVersion = tls.VersionTLS13
-	config.GetCertificate = m.serving.Certificate
+	config.GetCertificate = m.serverCertificate.GetCertificate
 }
 
 func (m *manager) webhookOptions() webhook.Options {
@@ -176,15 +176,15 @@ func (m *manager) webhookOptions() webhook.Options {
 		o.CertDir = m.webhookCertificates
 		o.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.MinVersion = tls.VersionTLS13 }}
 	} else {
-		o.TLSOpts = []func(*tls.Config){m.ownCertificate}
+		o.TLSOpts = []func(*tls.Config){m.useServerCertificate}
 	}
 	return o
 }
 
-// addAuthority keeps up with the authority, and tells the API server of it
+// addCAStore keeps up with the authority, and tells the API server of it
 // unless cert-manager does.
-func (m *manager) addAuthority(ctx context.Context, parts ctrl.Manager) error {
-	if err := parts.Add(m.keeper); err != nil {
+func (m *manager) addCAStore(ctx context.Context, parts ctrl.Manager) error {
+	if err := parts.Add(m.caStore); err != nil {
 		return err
 	}
 	if m.webhookCertificates != "" {
@@ -194,8 +194,8 @@ func (m *manager) addAuthority(ctx context.Context, parts ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	publisher := &authority.Publisher{Keeper: m.keeper, Client: m.direct, Name: webhookConfig, Written: written, Log: m.log}
-	m.probes.require(func(*http.Request) error { return publisher.Published() })
+	publisher := &authority.WebhookPublisher{Store: m.caStore, Client: m.direct, Name: webhookConfig, Written: written, Log: m.log}
+	m.probes.require(func(*http.Request) error { return publisher.Ready() })
 	return parts.Add(publisher)
 }
 
@@ -230,11 +230,11 @@ func (m *manager) addWebhook(_ context.Context, parts ctrl.Manager) error {
 
 // injected are the settings of an agent that is put into a pod now.
 func (m *manager) injected(ctx context.Context) (inject.Settings, error) {
-	bundle, err := m.keeper.Bundle(ctx)
+	bundle, err := m.caStore.Bundle(ctx)
 	return inject.Settings{
 		AgentImage:  m.agentImage,
 		IdentityURL: "https://" + identityService + "." + m.namespace + ".svc",
-		Authorities: string(bundle),
+		CABundle:    string(bundle),
 	}, err
 }
 
@@ -244,18 +244,18 @@ func (m *manager) addIdentity(ctx context.Context, parts ctrl.Manager) error {
 		return fmt.Errorf("serve agents: %w", err)
 	}
 	return parts.Add(&enroll.Server{
-		Service:     &enroll.Service{Client: m.direct, Authority: m.keeper, Log: m.log},
+		Service:     &enroll.Service{Client: m.direct, Signer: m.caStore, Log: m.log},
 		Listener:    listener,
-		Certificate: m.serving.Certificate,
+		Certificate: m.serverCertificate.GetCertificate,
 	})
 }
 
 // addControllers has the leader see to the groups.
 func (m *manager) addControllers(_ context.Context, parts ctrl.Manager) error {
-	operator, err := m.keeper.Operator()
+	operator, err := m.caStore.NewOperatorCertificate()
 	if err != nil {
 		return fmt.Errorf("make the operator's certificate: %w", err)
 	}
 	//nolint:contextcheck // it only adds what the manager starts
-	return controllers.Setup(parts, controllers.Options{Credentials: operator, CA: m.keeper})
+	return controllers.Setup(parts, controllers.Options{Credentials: operator, CA: m.caStore})
 }

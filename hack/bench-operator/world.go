@@ -146,7 +146,7 @@ func injected(pod *corev1.Pod, authorities string) (*corev1.Pod, error) {
 		return nil, err
 	}
 	operations, err := inject.Patch(before, inject.Settings{
-		AgentImage: "conclave/agent:bench", IdentityURL: "https://conclave-identity." + system + ".svc", Authorities: authorities,
+		AgentImage: "conclave/agent:bench", IdentityURL: "https://conclave-identity." + system + ".svc", CABundle: authorities,
 	})
 	if err != nil {
 		return nil, err

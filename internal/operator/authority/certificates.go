@@ -11,30 +11,30 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// Serving is a server's certificate. It is in no file: it is made when the
-// manager starts, and again when a third of its time is over.
-type Serving struct {
+// ServerCertificate is the TLS certificate of a server. It is held in memory only:
+// it is issued when the manager starts, and again after a third of its validity.
+type ServerCertificate struct {
 	hosts []string
 	cert  atomic.Pointer[tls.Certificate]
 }
 
-// Serving makes a certificate for a server that is known by the names of its
-// hosts, and renews it.
-func (k *Keeper) Serving(hosts ...string) (*Serving, error) {
-	s := &Serving{hosts: hosts}
-	return s, k.hold(s)
+// NewServerCertificate issues a certificate for a server with these host names,
+// and renews it from then on.
+func (s *Store) NewServerCertificate(hosts ...string) (*ServerCertificate, error) {
+	c := &ServerCertificate{hosts: hosts}
+	return c, s.addCertificate(c)
 }
 
-// Certificate is tls.Config's GetCertificate.
-func (s *Serving) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return s.cert.Load(), nil
+// GetCertificate is for tls.Config.GetCertificate.
+func (c *ServerCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.cert.Load(), nil
 }
 
-func (s *Serving) renew(v view, now time.Time) error {
-	if old := s.cert.Load(); old != nil && lasts(old.Leaf, v, now) {
+func (c *ServerCertificate) renew(v view, now time.Time) error {
+	if old := c.cert.Load(); old != nil && isCurrent(old.Leaf, v, now) {
 		return nil
 	}
-	pair, err := v.signer.IssueServer(s.hosts, CertificateValid)
+	pair, err := v.signer.IssueServer(c.hosts, CertificateValidity)
 	if err != nil {
 		return err
 	}
@@ -42,33 +42,35 @@ func (s *Serving) renew(v view, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.cert.Store(&cert)
+	c.cert.Store(&cert)
 	return nil
 }
 
-// Operator is the operator's certificate, which it shows to agents.
-type Operator struct {
+// OperatorCertificate is the certificate by which the operator authenticates to
+// agents.
+type OperatorCertificate struct {
 	*identity.InMemory
 	pair   identity.Pair
 	leaf   *x509.Certificate
 	bundle string
 }
 
-// Operator makes the operator's certificate, and renews it.
-func (k *Keeper) Operator() (*Operator, error) {
-	o := &Operator{}
-	return o, k.hold(o)
+// NewOperatorCertificate issues the operator's certificate, and renews it from
+// then on.
+func (s *Store) NewOperatorCertificate() (*OperatorCertificate, error) {
+	c := &OperatorCertificate{}
+	return c, s.addCertificate(c)
 }
 
-func (o *Operator) renew(v view, now time.Time) error {
+func (c *OperatorCertificate) renew(v view, now time.Time) error {
 	bundle := v.state.Bundle()
-	if o.leaf != nil && lasts(o.leaf, v, now) && o.bundle == string(bundle) {
+	if c.leaf != nil && isCurrent(c.leaf, v, now) && c.bundle == string(bundle) {
 		return nil
 	}
-	pair, leaf := o.pair, o.leaf
-	if leaf == nil || !lasts(leaf, v, now) {
+	pair, leaf := c.pair, c.leaf
+	if leaf == nil || !isCurrent(leaf, v, now) {
 		var err error
-		if pair, err = v.signer.Issue(identity.Names{control.Operator}, CertificateValid); err != nil {
+		if pair, err = v.signer.Issue(identity.Names{control.Operator}, CertificateValidity); err != nil {
 			return err
 		}
 		cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
@@ -77,41 +79,41 @@ func (o *Operator) renew(v view, now time.Time) error {
 		}
 		leaf = cert.Leaf
 	}
-	if err := o.take(pair, bundle); err != nil {
+	if err := c.setCertificate(pair, bundle); err != nil {
 		return err
 	}
-	o.pair, o.leaf, o.bundle = pair, leaf, string(bundle)
+	c.pair, c.leaf, c.bundle = pair, leaf, string(bundle)
 	return nil
 }
 
-func (o *Operator) take(pair identity.Pair, bundle []byte) error {
-	if o.InMemory != nil {
-		return o.Replace(pair, bundle)
+func (c *OperatorCertificate) setCertificate(pair identity.Pair, bundle []byte) error {
+	if c.InMemory != nil {
+		return c.Replace(pair, bundle)
 	}
 	var err error
-	o.InMemory, err = identity.NewInMemory(pair, bundle)
+	c.InMemory, err = identity.NewInMemory(pair, bundle)
 	return err
 }
 
-// hold makes a holder's certificate, and has it renewed from then on.
-func (k *Keeper) hold(h holder) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.clock()
-	if now.Sub(k.view.read) > oldest {
-		return errors.New("the authority hasn't been read for long")
+// addCertificate issues a certificate, and renews it from then on.
+func (s *Store) addCertificate(c renewable) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	if now.Sub(s.view.read) > maxViewAge {
+		return errors.New("cannot issue certificate: the CA Secret was last read too long ago")
 	}
-	if err := h.renew(k.view, now); err != nil {
+	if err := c.renew(s.view, now); err != nil {
 		return err
 	}
-	k.holders = append(k.holders, h)
+	s.certificates = append(s.certificates, c)
 	return nil
 }
 
-// lasts reports whether two thirds of a certificate's time are left, and its
-// authority is one that is trusted.
-func lasts(leaf *x509.Certificate, v view, now time.Time) bool {
-	if leaf.NotAfter.Sub(now) < CertificateValid*2/3 {
+// isCurrent reports whether a certificate has at least two thirds of its validity
+// left and was signed by a trusted CA.
+func isCurrent(leaf *x509.Certificate, v view, now time.Time) bool {
+	if leaf.NotAfter.Sub(now) < CertificateValidity*2/3 {
 		return false
 	}
 	roots := x509.NewCertPool()

@@ -1,25 +1,29 @@
-// Package authority is the manager's: who signs the certificates of agents, of
-// the operator, and of the servers in the manager.
+// Package authority is the operator's certificate authority (CA). It signs the
+// certificates of agents, of the operator, and of the manager's servers.
 //
-// An authority is valid for a year. Before it ends, the next one takes over in
-// steps, each of which is one write of one Secret:
+// A CA certificate is valid for a year. Before it expires, a new CA replaces it
+// in three steps, each of which is one write to one Secret:
 //
 //	            announce              promote               retire
 //	trusted   A    |      A and B        |      B and A        |    B
 //	signs     A    |      A              |      B              |    B
 //	               |<----- 48 h -------->|<----- 48 h -------->|
 //
-// No certificate is valid for more than 24 h, and no replica goes by what it
-// read more than 12 h ago. So whoever has been given certificates and
-// authorities within the last 24 h trusts all others who have been, in spite of
-// clocks that differ by hours, and wherever a replica crashes.
+// No issued certificate is valid for more than 24 h, and no replica of the manager
+// uses a copy of the Secret that is more than 12 h old. Two parties that both
+// obtained their certificate and CA bundle within the last 24 h therefore trust
+// each other, even if their clocks differ by hours and wherever a replica crashes.
 //
-// That includes the authorities in ConfigMaps, which a replica writes that may
-// have been away: so an authority is promoted by a replica that has known it for
-// 24 h itself, and has had that time to bring ConfigMaps up to date.
+// This includes the CA bundles in ConfigMaps, which a replica may write after it
+// was disconnected for a while. For example, consider replicas 1 and 2. Replica 1
+// announces B while replica 2 is disconnected. When replica 2 reconnects after 48 h,
+// the ConfigMaps that it wrote last still contain A only. If it promoted B at once,
+// agents that read these ConfigMaps would reject certificates signed by B. A replica
+// therefore promotes a CA only after it has known that CA itself for 24 h, which is
+// enough time to update the ConfigMaps.
 //
-// It is guaranteed as long as some replica runs for a day within the last month
-// of an authority. If an authority has expired, the next one signs at once.
+// These guarantees hold if at least one replica runs for a day within the last month
+// of a CA. If the signing CA has expired, the next one signs at once.
 package authority
 
 import (
@@ -34,105 +38,105 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=conclave,verbs=get;list;watch;patch
 
 const (
-	// Valid is for how long an authority may sign.
-	Valid = 365 * 24 * time.Hour
-	// CertificateValid is for how long what it signs is valid.
-	CertificateValid = 24 * time.Hour
+	// CAValidity is how long a CA certificate is valid.
+	CAValidity = 365 * 24 * time.Hour
+	// CertificateValidity is how long an issued certificate is valid.
+	CertificateValidity = 24 * time.Hour
 )
 
-// Schedule says when an authority follows another.
+// Schedule defines when a new CA replaces the signing CA.
 type Schedule struct {
-	// Before its end, an authority announces the next one.
-	Before time.Duration
-	// Overlap is how long both are trusted before the next one signs, and again
-	// after that.
+	// AnnounceBefore is how long before the signing CA expires the next one is
+	// announced.
+	AnnounceBefore time.Duration
+	// Overlap is how long both CAs are trusted before the next one is promoted,
+	// and again before the former one is retired.
 	Overlap time.Duration
-	// Known is for how long a replica must have known an announced authority
-	// itself before it promotes it.
-	Known time.Duration
+	// MinKnown is how long a replica must have known an announced CA before it
+	// promotes it.
+	MinKnown time.Duration
 }
 
-// usual is the schedule of the manager.
-var usual = Schedule{Before: 30 * 24 * time.Hour, Overlap: 48 * time.Hour, Known: CertificateValid}
+// defaultSchedule is the schedule of the manager.
+var defaultSchedule = Schedule{AnnounceBefore: 30 * 24 * time.Hour, Overlap: 48 * time.Hour, MinKnown: CertificateValidity}
 
-// Root is an authority's certificate with its key, and until when it is valid.
-// A former one has no key any more.
-type Root struct {
+// CA is a CA certificate with its private key. A former CA has no key.
+type CA struct {
 	identity.Pair
-	Until time.Time
+	NotAfter time.Time
 }
 
-func (r Root) exists() bool { return len(r.Cert) > 0 }
+func (c CA) exists() bool { return len(c.Cert) > 0 }
 
-func (r Root) signs(now time.Time) bool { return len(r.Key) > 0 && now.Before(r.Until) }
+func (c CA) canSign(now time.Time) bool { return len(c.Key) > 0 && now.Before(c.NotAfter) }
 
-// State is all that is known of the authorities.
+// State is the content of the CA Secret.
 type State struct {
-	// Signing signs. It doesn't exist yet in a new State.
-	Signing Root
-	// Next is trusted, and doesn't sign yet.
-	Next Root
-	// Former is still trusted, and signs no more.
-	Former Root
-	// Since is when the last step was taken.
+	// Signing signs certificates. It doesn't exist in a new State.
+	Signing CA
+	// Next is trusted, but doesn't sign yet.
+	Next CA
+	// Former is still trusted, but no longer signs.
+	Former CA
+	// Since is the time of the last rotation step.
 	Since time.Time
 }
 
-// Step is what is to be done with a State.
+// Step is a step of the rotation.
 type Step string
 
-// The steps.
+// The steps. NoStep means that nothing is due.
 const (
-	Stay     Step = ""
-	Make     Step = "make"
+	NoStep   Step = ""
+	Create   Step = "create"
 	Announce Step = "announce"
 	Promote  Step = "promote"
 	Retire   Step = "retire"
 )
 
-// Due is the step that is due now, for a replica that has known the State's Next
-// for a while.
-func (s Schedule) Due(state State, now time.Time, known time.Duration) Step {
-	passed := now.Sub(state.Since) >= s.Overlap
+// Due returns the step that is due now. nextKnown is how long the calling replica
+// has known the State's next CA.
+func (s Schedule) Due(state State, now time.Time, nextKnown time.Duration) Step {
+	overlapOver := now.Sub(state.Since) >= s.Overlap
 	switch {
-	case !state.Signing.signs(now) && state.Next.signs(now):
-		return Promote // too late for anything better
-	case !state.Signing.signs(now):
-		return Make
+	case !state.Signing.canSign(now) && state.Next.canSign(now):
+		return Promote // The signing CA has expired, so there is no overlap to wait for.
+	case !state.Signing.canSign(now):
+		return Create
 	case state.Former.exists():
-		if passed {
+		if overlapOver {
 			return Retire
 		}
 	case state.Next.exists():
-		if passed && known >= s.Known {
+		if overlapOver && nextKnown >= s.MinKnown {
 			return Promote
 		}
-	case state.Signing.Until.Sub(now) <= s.Before:
+	case state.Signing.NotAfter.Sub(now) <= s.AnnounceBefore:
 		return Announce
 	}
-	return Stay
+	return NoStep
 }
 
-// After is the State after a step. Make and Announce take a fresh authority.
-func (s State) After(step Step, now time.Time, fresh Root) State {
+// After returns the State after a step. Create and Announce use the CA created.
+func (s State) After(step Step, now time.Time, created CA) State {
 	switch step {
-	case Stay:
+	case NoStep:
 		return s
-	case Make:
-		return State{Signing: fresh, Since: now}
+	case Create:
+		return State{Signing: created, Since: now}
 	case Announce:
-		s.Next = fresh
+		s.Next = created
 	case Promote:
-		s.Signing, s.Next, s.Former = s.Next, Root{}, s.Signing
+		s.Signing, s.Next, s.Former = s.Next, CA{}, s.Signing
 		s.Former.Key = nil
 	case Retire:
-		s.Former = Root{}
+		s.Former = CA{}
 	}
 	s.Since = now
 	return s
 }
 
-// Bundle are the certificates of all that are trusted, in PEM.
+// Bundle returns the certificates of all trusted CAs, in PEM.
 func (s State) Bundle() []byte {
 	return bytes.Join([][]byte{s.Signing.Cert, s.Next.Cert, s.Former.Cert}, nil)
 }

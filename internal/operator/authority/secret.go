@@ -12,26 +12,26 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// SecretName is the name of the Secret that the authorities are kept in.
+// SecretName is the name of the Secret that stores the CAs.
 const SecretName = "conclave-ca"
 
 // The keys of the Secret.
 const (
-	signingCert = "ca.crt"
-	signingKey  = "ca.key"
-	nextCert    = "next.crt"
-	nextKey     = "next.key"
-	formerCert  = "former.crt"
-	since       = "since"
+	signingCertKey = "ca.crt"
+	signingKeyKey  = "ca.key"
+	nextCertKey    = "next.crt"
+	nextKeyKey     = "next.key"
+	formerCertKey  = "former.crt"
+	sinceKey       = "since"
 )
 
-// write puts a State into a Secret.
-func write(state State, secret *corev1.Secret) {
-	secret.Data = map[string][]byte{since: []byte(state.Since.UTC().Format(time.RFC3339))}
+// encodeState replaces the data of a Secret by a State.
+func encodeState(state State, secret *corev1.Secret) {
+	secret.Data = map[string][]byte{sinceKey: []byte(state.Since.UTC().Format(time.RFC3339))}
 	for key, value := range map[string][]byte{
-		signingCert: state.Signing.Cert, signingKey: state.Signing.Key,
-		nextCert: state.Next.Cert, nextKey: state.Next.Key,
-		formerCert: state.Former.Cert,
+		signingCertKey: state.Signing.Cert, signingKeyKey: state.Signing.Key,
+		nextCertKey: state.Next.Cert, nextKeyKey: state.Next.Key,
+		formerCertKey: state.Former.Cert,
 	} {
 		if len(value) > 0 {
 			secret.Data[key] = value
@@ -39,67 +39,68 @@ func write(state State, secret *corev1.Secret) {
 	}
 }
 
-// read understands what write wrote. An empty Secret has no authority yet.
-func read(secret *corev1.Secret) (State, error) {
+// decodeState reads the State that encodeState wrote. An empty Secret yields a
+// State without a CA.
+func decodeState(secret *corev1.Secret) (State, error) {
 	if len(secret.Data) == 0 {
 		return State{}, nil
 	}
 	var state State
 	var err error
-	if state.Since, err = time.Parse(time.RFC3339, string(secret.Data[since])); err != nil {
-		return State{}, unreadable(secret, since, err)
+	if state.Since, err = time.Parse(time.RFC3339, string(secret.Data[sinceKey])); err != nil {
+		return State{}, decodeError(secret, sinceKey, err)
 	}
-	for _, root := range []struct {
-		into      *Root
+	for _, ca := range []struct {
+		into      *CA
 		cert, key string
-		needed    bool
+		required  bool
 	}{
-		{&state.Signing, signingCert, signingKey, true},
-		{&state.Next, nextCert, nextKey, false},
-		{&state.Former, formerCert, "", false},
+		{&state.Signing, signingCertKey, signingKeyKey, true},
+		{&state.Next, nextCertKey, nextKeyKey, false},
+		{&state.Former, formerCertKey, "", false},
 	} {
-		pair := identity.Pair{Cert: secret.Data[root.cert], Key: secret.Data[root.key]}
-		if len(pair.Cert) == 0 && !root.needed {
+		pair := identity.Pair{Cert: secret.Data[ca.cert], Key: secret.Data[ca.key]}
+		if len(pair.Cert) == 0 && !ca.required {
 			continue
 		}
-		if *root.into, err = parse(pair, root.key != ""); err != nil {
-			return State{}, unreadable(secret, root.cert, err)
+		if *ca.into, err = parseCA(pair, ca.key != ""); err != nil {
+			return State{}, decodeError(secret, ca.cert, err)
 		}
 	}
 	return state, nil
 }
 
-// unreadable never has a new authority made in the place of one that somebody
-// may still be able to restore.
-func unreadable(secret *corev1.Secret, key string, err error) error {
-	return fmt.Errorf("the key %s of Secret %s/%s isn't what the manager wrote: restore the Secret, or delete it to have it made anew: %w",
+// decodeError describes a Secret that somebody else changed. The manager doesn't
+// replace its CA, because a user may still be able to restore the Secret.
+func decodeError(secret *corev1.Secret, key string, err error) error {
+	return fmt.Errorf("key %s of Secret %s/%s isn't what the manager wrote: restore the Secret, or delete it to create a new CA: %w",
 		key, secret.Namespace, secret.Name, err)
 }
 
-func parse(pair identity.Pair, signs bool) (Root, error) {
+func parseCA(pair identity.Pair, signs bool) (CA, error) {
 	if signs {
-		a, err := identity.ParseCA(pair)
+		ca, err := identity.ParseCA(pair)
 		if err != nil {
-			return Root{}, err
+			return CA{}, err
 		}
-		return Root{Pair: pair, Until: a.NotAfter()}, nil
+		return CA{Pair: pair, NotAfter: ca.NotAfter()}, nil
 	}
 	block, rest := pem.Decode(pair.Cert)
 	if block == nil || len(rest) > 0 {
-		return Root{}, errors.New("it must hold one certificate, in PEM")
+		return CA{}, errors.New("value must be one certificate in PEM")
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return Root{}, err
+		return CA{}, err
 	}
-	return Root{Pair: pair, Until: cert.NotAfter}, nil
+	return CA{Pair: pair, NotAfter: cert.NotAfter}, nil
 }
 
-// fresh makes an authority.
-func fresh() (Root, error) {
-	a, pair, err := identity.NewCA("Conclave", Valid)
+// newCA creates a CA.
+func newCA() (CA, error) {
+	ca, pair, err := identity.NewCA("Conclave", CAValidity)
 	if err != nil {
-		return Root{}, err
+		return CA{}, err
 	}
-	return Root{Pair: pair, Until: a.NotAfter()}, nil
+	return CA{Pair: pair, NotAfter: ca.NotAfter()}, nil
 }

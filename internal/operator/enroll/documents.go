@@ -12,9 +12,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// documents are those of the groups that exist and have a list of members. They
-// are what the groups' ConfigMaps have, to the letter: two documents of the same
-// revision never differ.
+// documents returns the documents of the groups that exist and have a member list.
+// They are exact copies from the groups' ConfigMaps, because two documents of the same
+// revision must not differ.
 func (s *Service) documents(ctx context.Context, namespace string, groups []string) ([]string, error) {
 	var documents []string
 	for _, group := range groups {
@@ -29,7 +29,8 @@ func (s *Service) documents(ctx context.Context, namespace string, groups []stri
 	return documents, nil
 }
 
-// document is empty if there is none yet: it will be mounted, or pushed.
+// document returns a group's document. It is empty if there is none yet; the agent
+// then receives it from the mounted ConfigMap or from the operator.
 func (s *Service) document(ctx context.Context, name client.ObjectKey) (string, error) {
 	var group v1.ElectionGroup
 	if err := s.Client.Get(ctx, name, &group); err != nil {
@@ -46,9 +47,9 @@ func (s *Service) document(ctx context.Context, name client.ObjectKey) (string, 
 	text := published.Data[control.DocumentKey]
 	var document control.Document
 	if err := yaml.Unmarshal([]byte(text), &document); err != nil || document.UID != string(group.UID) {
-		// What is left of an earlier group, or of somebody's hand: the operator puts
-		// it right.
-		return "", nil //nolint:nilerr // the agent can do without
+		// The ConfigMap belongs to a former group of that name, or somebody edited it.
+		// The operator will correct it.
+		return "", nil //nolint:nilerr // the agent can enroll without a document
 	}
 	return text, nil
 }

@@ -1,13 +1,13 @@
-// Package enroll is the identity service: agents show it the token of their pod,
-// and get a certificate for that pod in its groups.
+// Package enroll is the identity service. An agent sends the token of its pod, and
+// receives a certificate for that pod in the groups that the pod names.
 //
-// Who asks is what the API server says about the token, and nothing else: the
-// names in the certificate are those of the pod that the token is bound to, in
-// the groups that this pod names. Of the request itself only the key counts.
+// The service identifies the pod by a TokenReview only. The names in the certificate
+// are those of the pod that the token is bound to, in the groups of that pod's
+// annotation. Of the certificate request, the service uses nothing but the public key.
 //
-// All is read from the API server itself, never from a cache: a pod that was
-// replaced a moment ago must not get the certificate of its successor, nor wait
-// for a cache that hasn't heard of it.
+// The service reads all objects from the API server, never from a cache. A cache may
+// be outdated: a pod that was replaced a moment ago must not receive the certificate
+// of its successor, and a new pod must not wait until a cache knows it.
 package enroll
 
 import (
@@ -36,138 +36,140 @@ import (
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups,verbs=get
 
-// Authority signs.
-type Authority interface {
-	// Sign returns a certificate, and the authorities to be trusted, in PEM.
+// Signer signs certificates.
+type Signer interface {
+	// Sign issues a certificate for a public key. It returns the certificate and the
+	// CA bundle, both in PEM.
 	Sign(ctx context.Context, names identity.Names, key crypto.PublicKey) (cert, bundle []byte, err error)
 }
 
-// Service answers agents.
+// Service issues certificates to agents.
 type Service struct {
-	// Client reads from the API server itself.
-	Client    client.Client
-	Authority Authority
-	Log       *slog.Logger
+	// Client reads from the API server, not from a cache.
+	Client client.Client
+	Signer Signer
+	Log    *slog.Logger
 }
 
-// refusal is an answer that isn't one of success.
-type refusal struct {
-	status int
-	reason string
+// statusError is an error with its HTTP status.
+type statusError struct {
+	status  int
+	message string
 }
 
-func (r *refusal) Error() string { return r.reason }
+func (e *statusError) Error() string { return e.message }
 
 func refuse(status int, format string, args ...any) error {
-	return &refusal{status, fmt.Sprintf(format, args...)}
+	return &statusError{status, fmt.Sprintf(format, args...)}
 }
 
-// unavailable has the agent ask again. Its cause is for the log alone.
-func unavailable(what string, err error) error {
-	return fmt.Errorf("%w: %w", &refusal{http.StatusServiceUnavailable, what + ": ask again later"}, err)
+// unavailable makes the agent retry. Only the log contains the cause.
+func unavailable(message string, cause error) error {
+	return fmt.Errorf("%w: %w", &statusError{http.StatusServiceUnavailable, message + "; retry later"}, cause)
 }
 
-// enrol goes from the token to the pod to its groups.
-func (s *Service) enrol(ctx context.Context, e control.EnrollmentRequest) (*control.EnrollmentResponse, error) {
-	key, err := keyOf(e.Request)
+// enroll identifies the pod by its token, reads the pod's groups, and issues a
+// certificate.
+func (s *Service) enroll(ctx context.Context, e control.EnrollmentRequest) (*control.EnrollmentResponse, error) {
+	key, err := requestedKey(e.Request)
 	if err != nil {
 		return nil, err
 	}
-	holder, err := s.review(ctx, e.Token)
+	pod, err := s.review(ctx, e.Token)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := s.groups(ctx, holder)
+	groups, err := s.groups(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	var names identity.Names
 	for _, group := range groups {
-		names = append(names, identity.Name{Domain: holder.namespace, Group: group, Member: holder.pod})
+		names = append(names, identity.Name{Domain: pod.namespace, Group: group, Member: pod.name})
 	}
-	documents, err := s.documents(ctx, holder.namespace, groups)
+	documents, err := s.documents(ctx, pod.namespace, groups)
 	if err != nil {
-		return nil, unavailable("the groups can't be read", err)
+		return nil, unavailable("cannot read the groups", err)
 	}
-	cert, bundle, err := s.Authority.Sign(ctx, names, key)
+	cert, bundle, err := s.Signer.Sign(ctx, names, key)
 	if err != nil {
-		return nil, unavailable("nothing can be signed now", err)
+		return nil, unavailable("cannot sign the certificate", err)
 	}
-	s.Log.Info("a certificate was given out", "namespace", holder.namespace, "pod", holder.pod, "groups", groups)
+	s.Log.Info("issued certificate", "namespace", pod.namespace, "pod", pod.name, "groups", groups)
 	return &control.EnrollmentResponse{Certificate: string(cert), CABundle: string(bundle), Documents: documents}, nil
 }
 
-// holder is the pod that a token is bound to.
-type holder struct {
-	namespace, pod, uid string
+// podIdentity identifies the pod that a token is bound to.
+type podIdentity struct {
+	namespace, name, uid string
 }
 
-// review asks the API server whose token it is.
-func (s *Service) review(ctx context.Context, token string) (holder, error) {
+// review asks the API server which pod a token is bound to.
+func (s *Service) review(ctx context.Context, token string) (podIdentity, error) {
 	if token == "" {
-		return holder{}, refuse(http.StatusUnauthorized, "token is empty: it must be the pod's service-account token for the audience %s", v1.TokenAudience)
+		return podIdentity{}, refuse(http.StatusUnauthorized, "token is empty: it must be the pod's service account token for the audience %s", v1.TokenAudience)
 	}
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{
 		Token: token, Audiences: []string{v1.TokenAudience},
 	}}
 	if err := s.Client.Create(ctx, review); err != nil {
-		return holder{}, unavailable("the API server can't review the token", err)
+		return podIdentity{}, unavailable("the API server cannot review the token", err)
 	}
 	status := review.Status
-	// An authenticator that knows nothing of audiences answers with none.
+	// An authenticator that doesn't support audiences returns none.
 	if !status.Authenticated || !slices.Contains(status.Audiences, v1.TokenAudience) {
-		return holder{}, refuse(http.StatusUnauthorized,
-			"the API server doesn't accept this token: it must be a valid service-account token for the audience %s, of a pod that exists", v1.TokenAudience)
+		return podIdentity{}, refuse(http.StatusUnauthorized,
+			"the API server doesn't accept this token: it must be a valid service account token for the audience %s, bound to a pod that exists", v1.TokenAudience)
 	}
-	return holderOf(status.User)
+	return podIdentityOf(status.User)
 }
 
-// The API server's names for what a token is bound to.
+// The keys by which the API server reports the pod that a token is bound to.
 const (
 	podName = "authentication.kubernetes.io/pod-name"
 	podUID  = "authentication.kubernetes.io/pod-uid"
 )
 
-func holderOf(user authenticationv1.UserInfo) (holder, error) {
+func podIdentityOf(user authenticationv1.UserInfo) (podIdentity, error) {
 	account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:")
 	namespace, _, separated := strings.Cut(account, ":")
 	if !ok || !separated || namespace == "" {
-		return holder{}, refuse(http.StatusForbidden, "this token is no service account's")
+		return podIdentity{}, refuse(http.StatusForbidden, "this token isn't a service account token")
 	}
 	name, uid := user.Extra[podName], user.Extra[podUID]
 	if len(name) != 1 || len(uid) != 1 || name[0] == "" || uid[0] == "" {
-		return holder{}, refuse(http.StatusForbidden, "this token isn't bound to a pod: it must be one that the kubelet has put into the pod")
+		return podIdentity{}, refuse(http.StatusForbidden, "this token isn't bound to a pod: it must be a token that the kubelet mounted into the pod")
 	}
-	return holder{namespace: namespace, pod: name[0], uid: uid[0]}, nil
+	return podIdentity{namespace: namespace, name: name[0], uid: uid[0]}, nil
 }
 
-// groups are those that the pod takes part in.
-func (s *Service) groups(ctx context.Context, h holder) ([]string, error) {
+// groups returns the groups that the pod takes part in.
+func (s *Service) groups(ctx context.Context, p podIdentity) ([]string, error) {
 	var pod corev1.Pod
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: h.namespace, Name: h.pod}, &pod)
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.name}, &pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, refuse(http.StatusConflict, "pod %s/%s doesn't exist any more", h.namespace, h.pod)
+		return nil, refuse(http.StatusConflict, "pod %s/%s no longer exists", p.namespace, p.name)
 	case err != nil:
-		return nil, unavailable("the pod can't be read", err)
-	case string(pod.UID) != h.uid:
-		return nil, refuse(http.StatusConflict, "pod %s/%s has been replaced: this token is of the former one", h.namespace, h.pod)
+		return nil, unavailable("cannot read the pod", err)
+	case string(pod.UID) != p.uid:
+		return nil, refuse(http.StatusConflict, "pod %s/%s has been replaced: this token is bound to the former pod", p.namespace, p.name)
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return nil, refuse(http.StatusConflict, "pod %s/%s has finished", h.namespace, h.pod)
+		return nil, refuse(http.StatusConflict, "pod %s/%s has finished", p.namespace, p.name)
 	case pod.Labels[v1.LabelAgent] != v1.AgentEnabled:
-		return nil, refuse(http.StatusForbidden, "pod %s/%s hasn't opted in: it must have the label %s=%s", h.namespace, h.pod, v1.LabelAgent, v1.AgentEnabled)
+		return nil, refuse(http.StatusForbidden, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name, v1.LabelAgent, v1.AgentEnabled)
 	}
 	groups, err := inject.Groups(pod.Annotations[v1.AnnotationGroups])
 	if err != nil {
-		return nil, refuse(http.StatusForbidden, "pod %s/%s: %s", h.namespace, h.pod, err)
+		return nil, refuse(http.StatusForbidden, "pod %s/%s: %s", p.namespace, p.name, err)
 	}
 	return groups, nil
 }
 
-// statusOf is what an agent is told about an error.
-func statusOf(err error) (int, string) {
-	if r, ok := errors.AsType[*refusal](err); ok {
-		return r.status, r.reason
+// statusAndMessage returns the HTTP status and the message that the agent receives for an error.
+func statusAndMessage(err error) (int, string) {
+	if e, ok := errors.AsType[*statusError](err); ok {
+		return e.status, e.message
 	}
-	return http.StatusInternalServerError, "something is wrong here: ask again later"
+	return http.StatusInternalServerError, "internal error; retry later"
 }

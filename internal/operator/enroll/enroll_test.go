@@ -24,129 +24,130 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-func TestAPodGetsItsCertificate(t *testing.T) {
-	s := newStage(t)
-	status, enrolled, refusal := s.post(s.token(s.pod("ledger-0"), v1.TokenAudience))
+func TestPodGetsCertificateForItsGroups(t *testing.T) {
+	e := newEnv(t)
+	status, response, message := e.post(e.token(e.createPod("ledger-0"), v1.TokenAudience))
 	if status != http.StatusOK {
-		t.Fatal(status, refusal)
+		t.Fatalf("got %d %q, want 200", status, message)
 	}
-	domain := "conclave://" + s.namespace
-	if got, want := s.names(enrolled), domain+"/ledger/ledger-0, "+domain+"/audit/ledger-0"; got != want {
-		t.Errorf("it is for %s, not %s", got, want)
+	domain := "conclave://" + e.namespace
+	if got, want := e.verifiedNames(response), domain+"/ledger/ledger-0, "+domain+"/audit/ledger-0"; got != want {
+		t.Errorf("got a certificate for %s, want %s", got, want)
 	}
-	block, _ := pem.Decode([]byte(enrolled.Certificate))
+	block, _ := pem.Decode([]byte(response.Certificate))
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.EmailAddresses) > 0 || cert.Subject.String() != "" {
-		t.Errorf("it says what the agent asked for: %s %v", cert.Subject, cert.DNSNames)
+		t.Errorf("got subject %s and DNS names %v, want nothing from the certificate request", cert.Subject, cert.DNSNames)
 	}
 	if left := time.Until(cert.NotAfter); left > 24*time.Hour {
-		t.Errorf("it is valid for %s", left)
+		t.Errorf("got a certificate that is valid for %s, want at most 24h", left)
 	}
-	if len(enrolled.Documents) > 0 {
-		t.Errorf("there are no groups, and it got %q", enrolled.Documents)
+	if len(response.Documents) > 0 {
+		t.Errorf("got documents %q of groups that don't exist", response.Documents)
 	}
 }
 
-func TestWhoGetsNone(t *testing.T) {
-	s := newStage(t)
-	usual := s.pod("usual")
-	change := func(name string, do func(*corev1.Pod)) *corev1.Pod { return s.pod(name, do) }
-	finished := s.pod("finished")
+func TestRefusedEnrollments(t *testing.T) {
+	e := newEnv(t)
+	usual := e.createPod("usual")
+	change := func(name string, do func(*corev1.Pod)) *corev1.Pod { return e.createPod(name, do) }
+	finished := e.createPod("finished")
 	finished.Status.Phase = corev1.PodSucceeded
-	if err := s.Status().Update(t.Context(), finished); err != nil {
+	if err := e.Status().Update(t.Context(), finished); err != nil {
 		t.Fatal(err)
 	}
-	deleted := s.pod("deleted")
-	ofDeleted := s.token(deleted, v1.TokenAudience)
-	s.gone(deleted)
-	former := s.pod("replaced")
-	ofFormer := s.token(former, v1.TokenAudience)
-	s.gone(former)
-	s.pod("replaced")
+	deleted := e.createPod("deleted")
+	ofDeleted := e.token(deleted, v1.TokenAudience)
+	e.deletePod(deleted)
+	former := e.createPod("replaced")
+	ofFormer := e.token(former, v1.TokenAudience)
+	e.deletePod(former)
+	e.createPod("replaced")
 
 	for name, tc := range map[string]struct {
 		token  string
 		status int
 		want   string
 	}{
-		"no token":         {"", http.StatusUnauthorized, "token is empty"},
-		"no token at all":  {"a.b.c", http.StatusUnauthorized, "the API server doesn't accept this token"},
-		"another audience": {s.token(usual, "https://kubernetes.default.svc"), http.StatusUnauthorized, "for the audience conclave.dev"},
-		"bound to no pod":  {s.token(nil, v1.TokenAudience), http.StatusForbidden, "this token isn't bound to a pod"},
-		"a deleted pod":    {ofDeleted, http.StatusUnauthorized, "of a pod that exists"},
-		"a replaced pod":   {ofFormer, http.StatusUnauthorized, "of a pod that exists"},
-		"a finished pod":   {s.token(finished, v1.TokenAudience), http.StatusConflict, "/finished has finished"},
+		"no token":           {"", http.StatusUnauthorized, "token is empty"},
+		"malformed token":    {"a.b.c", http.StatusUnauthorized, "the API server doesn't accept this token"},
+		"another audience":   {e.token(usual, "https://kubernetes.default.svc"), http.StatusUnauthorized, "for the audience conclave.dev"},
+		"not bound to a pod": {e.token(nil, v1.TokenAudience), http.StatusForbidden, "this token isn't bound to a pod"},
+		"deleted pod":        {ofDeleted, http.StatusUnauthorized, "bound to a pod that exists"},
+		"replaced pod":       {ofFormer, http.StatusUnauthorized, "bound to a pod that exists"},
+		"finished pod":       {e.token(finished, v1.TokenAudience), http.StatusConflict, "/finished has finished"},
 		"no label": {
-			s.token(change("no-label", func(p *corev1.Pod) { p.Labels = nil }), v1.TokenAudience),
+			e.token(change("no-label", func(p *corev1.Pod) { p.Labels = nil }), v1.TokenAudience),
 			http.StatusForbidden, "/no-label hasn't opted in: it must have the label conclave.dev/agent=enabled",
 		},
 		"no annotation": {
-			s.token(change("no-groups", func(p *corev1.Pod) { p.Annotations = nil }), v1.TokenAudience),
+			e.token(change("no-groups", func(p *corev1.Pod) { p.Annotations = nil }), v1.TokenAudience),
 			http.StatusForbidden, "/no-groups: annotation conclave.dev/groups must name the groups",
 		},
-		"a group that can't be": {
-			s.token(change("bad-group", func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger/x" }), v1.TokenAudience),
-			http.StatusForbidden, `"ledger/x" can't be the name of a group`,
+		"invalid group name": {
+			e.token(change("bad-group", func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger/x" }), v1.TokenAudience),
+			http.StatusForbidden, `"ledger/x" isn't a valid group name`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, _, refusal := s.post(tc.token)
-			if status != tc.status || !strings.Contains(refusal, tc.want) || strings.Contains(refusal, "\n") {
-				t.Errorf("got %d %q, want %d %q", status, refusal, tc.status, tc.want)
+			status, _, message := e.post(tc.token)
+			if status != tc.status || !strings.Contains(message, tc.want) || strings.Contains(message, "\n") {
+				t.Errorf("got %d %q, want %d %q", status, message, tc.status, tc.want)
 			}
 		})
 	}
 }
 
-// The API server may know a token for some seconds longer than its pod.
-func TestAReviewIsNotBelievedForLong(t *testing.T) {
-	s := newStage(t)
-	pod := s.pod("ledger-0")
-	token := s.token(pod, v1.TokenAudience)
-	if status, _, refusal := s.post(token); status != http.StatusOK {
-		t.Fatal(status, refusal)
+// The API server caches token reviews, so it may accept a token for some seconds after
+// its pod was deleted.
+func TestTokenOfADeletedPodIsRefused(t *testing.T) {
+	e := newEnv(t)
+	pod := e.createPod("ledger-0")
+	token := e.token(pod, v1.TokenAudience)
+	if status, _, message := e.post(token); status != http.StatusOK {
+		t.Fatalf("got %d %q, want 200", status, message)
 	}
-	s.gone(pod)
-	if status, _, refusal := s.post(token); status != http.StatusConflict && status != http.StatusUnauthorized {
-		t.Error("a pod that is gone gets", status, refusal)
+	e.deletePod(pod)
+	if status, _, message := e.post(token); status != http.StatusConflict && status != http.StatusUnauthorized {
+		t.Errorf("token of a deleted pod: got %d %q, want 401 or 409", status, message)
 	}
-	s.pod("ledger-0")
-	if status, _, refusal := s.post(token); status != http.StatusConflict && status != http.StatusUnauthorized {
-		t.Error("the successor's certificate is given out:", status, refusal)
+	e.createPod("ledger-0")
+	if status, _, message := e.post(token); status != http.StatusConflict && status != http.StatusUnauthorized {
+		t.Errorf("token of a replaced pod: got %d %q, want 401 or 409", status, message)
 	}
 }
 
-// reviewing answers token reviews itself.
-type reviewing struct {
+// fakeReviewer answers token reviews instead of the API server.
+type fakeReviewer struct {
 	client.Client
 	answer func(*authenticationv1.TokenReview) error
 }
 
-func (r reviewing) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
+func (r fakeReviewer) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
 	if review, ok := object.(*authenticationv1.TokenReview); ok {
 		return r.answer(review)
 	}
 	return r.Client.Create(ctx, object, opts...)
 }
 
-func TestWhatAReviewMayNotSay(t *testing.T) {
+func TestRefusedTokenReviews(t *testing.T) {
 	var status authenticationv1.TokenReviewStatus
 	var failure error
-	s := newStage(t, func(c client.Client) client.Client {
-		return reviewing{c, func(review *authenticationv1.TokenReview) error {
+	e := newEnv(t, func(c client.Client) client.Client {
+		return fakeReviewer{c, func(review *authenticationv1.TokenReview) error {
 			review.Status = status
 			return failure
 		}}
 	})
-	pod := s.pod("ledger-0")
+	pod := e.createPod("ledger-0")
 	good := func() authenticationv1.TokenReviewStatus {
 		return authenticationv1.TokenReviewStatus{
 			Authenticated: true, Audiences: []string{v1.TokenAudience},
 			User: authenticationv1.UserInfo{
-				Username: "system:serviceaccount:" + s.namespace + ":ledger",
+				Username: "system:serviceaccount:" + e.namespace + ":ledger",
 				Extra: map[string]authenticationv1.ExtraValue{
 					"authentication.kubernetes.io/pod-name": {pod.Name},
 					"authentication.kubernetes.io/pod-uid":  {string(pod.UID)},
@@ -159,11 +160,11 @@ func TestWhatAReviewMayNotSay(t *testing.T) {
 		fail   error
 		status int
 	}{
-		"nothing is wrong":           {func(*authenticationv1.TokenReviewStatus) {}, nil, http.StatusOK},
-		"the API server is away":     {func(*authenticationv1.TokenReviewStatus) {}, errors.New("away"), http.StatusServiceUnavailable},
-		"not authenticated":          {func(r *authenticationv1.TokenReviewStatus) { r.Authenticated = false }, nil, http.StatusUnauthorized},
-		"knows nothing of audiences": {func(r *authenticationv1.TokenReviewStatus) { r.Audiences = nil }, nil, http.StatusUnauthorized},
-		"a user":                     {func(r *authenticationv1.TokenReviewStatus) { r.User.Username = "somebody" }, nil, http.StatusForbidden},
+		"valid":                     {func(*authenticationv1.TokenReviewStatus) {}, nil, http.StatusOK},
+		"API server is unreachable": {func(*authenticationv1.TokenReviewStatus) {}, errors.New("unreachable"), http.StatusServiceUnavailable},
+		"not authenticated":         {func(r *authenticationv1.TokenReviewStatus) { r.Authenticated = false }, nil, http.StatusUnauthorized},
+		"no audiences":              {func(r *authenticationv1.TokenReviewStatus) { r.Audiences = nil }, nil, http.StatusUnauthorized},
+		"not a service account":     {func(r *authenticationv1.TokenReviewStatus) { r.User.Username = "somebody" }, nil, http.StatusForbidden},
 		"two pods": {func(r *authenticationv1.TokenReviewStatus) {
 			r.User.Extra["authentication.kubernetes.io/pod-name"] = []string{pod.Name, "ledger-1"}
 		}, nil, http.StatusForbidden},
@@ -173,7 +174,7 @@ func TestWhatAReviewMayNotSay(t *testing.T) {
 		"another UID": {func(r *authenticationv1.TokenReviewStatus) {
 			r.User.Extra["authentication.kubernetes.io/pod-uid"] = []string{"1234"}
 		}, nil, http.StatusConflict},
-		"a pod that isn't there": {func(r *authenticationv1.TokenReviewStatus) {
+		"missing pod": {func(r *authenticationv1.TokenReviewStatus) {
 			r.User.Extra["authentication.kubernetes.io/pod-name"] = []string{"ledger-9"}
 		}, nil, http.StatusConflict},
 		"another namespace": {func(r *authenticationv1.TokenReviewStatus) {
@@ -183,16 +184,16 @@ func TestWhatAReviewMayNotSay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status, failure = good(), tc.fail
 			tc.change(&status)
-			if got, _, refusal := s.post("token"); got != tc.status {
-				t.Errorf("got %d %s, want %d", got, refusal, tc.status)
+			if got, _, message := e.post("token"); got != tc.status {
+				t.Errorf("got %d %s, want %d", got, message, tc.status)
 			}
 		})
 	}
 }
 
 func TestRequestsAreBounded(t *testing.T) {
-	s := newStage(t)
-	token := s.token(s.pod("ledger-0"), v1.TokenAudience)
+	e := newEnv(t)
+	token := e.token(e.createPod("ledger-0"), v1.TokenAudience)
 	large, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -201,8 +202,8 @@ func TestRequestsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spoilt, _ := pem.Decode([]byte(s.request))
-	spoilt.Bytes[len(spoilt.Bytes)-1] ^= 1
+	invalid, _ := pem.Decode([]byte(e.request))
+	invalid.Bytes[len(invalid.Bytes)-1] ^= 1
 	in := func(request string) string {
 		text, err := json.Marshal(control.EnrollmentRequest{Token: token, Request: request})
 		if err != nil {
@@ -218,99 +219,99 @@ func TestRequestsAreBounded(t *testing.T) {
 		status       int
 		want         string
 	}{
-		"to read":         {http.MethodGet, "", http.StatusMethodNotAllowed, "POST an enrolment here"},
-		"nothing":         {http.MethodPost, "", http.StatusBadRequest, "an enrolment must be JSON"},
-		"too much":        {http.MethodPost, strings.Repeat(" ", 65<<10), http.StatusRequestEntityTooLarge, "an enrolment has 65536 bytes at most"},
-		"no request":      {http.MethodPost, in(""), http.StatusBadRequest, "request must be a CERTIFICATE REQUEST in PEM"},
-		"half a request":  {http.MethodPost, in(encoded(der[:100])), http.StatusBadRequest, "request must be a certificate request"},
-		"an RSA key":      {http.MethodPost, in(encoded(der)), http.StatusBadRequest, "must be for a key of ECDSA or Ed25519, not RSA"},
-		"another's key":   {http.MethodPost, in(encoded(spoilt.Bytes)), http.StatusBadRequest, "request isn't signed by its own key"},
-		"all is in order": {http.MethodPost, in(s.request), http.StatusOK, ""},
+		"GET":               {http.MethodGet, "", http.StatusMethodNotAllowed, "method must be POST"},
+		"empty body":        {http.MethodPost, "", http.StatusBadRequest, "enrollment must be JSON"},
+		"too large":         {http.MethodPost, strings.Repeat(" ", 65<<10), http.StatusRequestEntityTooLarge, "enrollment must have at most 65536 bytes"},
+		"no request":        {http.MethodPost, in(""), http.StatusBadRequest, "request must be a CERTIFICATE REQUEST in PEM"},
+		"truncated request": {http.MethodPost, in(encoded(der[:100])), http.StatusBadRequest, "request must be a certificate request"},
+		"RSA key":           {http.MethodPost, in(encoded(der)), http.StatusBadRequest, "must have an ECDSA or Ed25519 key, not RSA"},
+		"invalid signature": {http.MethodPost, in(encoded(invalid.Bytes)), http.StatusBadRequest, "request must be signed by its own key"},
+		"valid":             {http.MethodPost, in(e.request), http.StatusOK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, _, refusal := s.send(tc.method, s.url, []byte(tc.body))
-			if status != tc.status || !strings.Contains(refusal, tc.want) {
-				t.Errorf("got %d %q, want %d %q", status, refusal, tc.status, tc.want)
+			status, _, message := e.send(tc.method, e.url, []byte(tc.body))
+			if status != tc.status || !strings.Contains(message, tc.want) {
+				t.Errorf("got %d %q, want %d %q", status, message, tc.status, tc.want)
 			}
 		})
 	}
-	if status, _, refusal := s.send(http.MethodPost, strings.Replace(s.url, "certificates", "others", 1), nil); status != http.StatusNotFound {
-		t.Error("another path:", status, refusal)
+	if status, _, message := e.send(http.MethodPost, strings.Replace(e.url, "certificates", "others", 1), nil); status != http.StatusNotFound {
+		t.Errorf("another path: got %d %q, want 404", status, message)
 	}
 }
 
-func TestFewEnrolmentsAreUnderWayAtOnce(t *testing.T) {
-	const asking, allowed = 32, 16
+func TestConcurrentEnrollmentsAreLimited(t *testing.T) {
+	const requests, allowed = 32, 16
 	var active atomic.Int32
-	came, leave := make(chan int32, asking), make(chan struct{})
-	defer close(leave)
-	s := newStage(t, func(c client.Client) client.Client {
-		return reviewing{c, func(*authenticationv1.TokenReview) error {
-			came <- active.Add(1)
-			<-leave
+	started, finish := make(chan int32, requests), make(chan struct{})
+	defer close(finish)
+	e := newEnv(t, func(c client.Client) client.Client {
+		return fakeReviewer{c, func(*authenticationv1.TokenReview) error {
+			started <- active.Add(1)
+			<-finish
 			active.Add(-1)
-			return errors.New("away")
+			return errors.New("unreachable")
 		}}
 	})
 	var all sync.WaitGroup
-	for range asking {
+	for range requests {
 		all.Go(func() {
-			if status, _, refusal := s.post("token"); status != http.StatusServiceUnavailable {
-				t.Error(status, refusal)
+			if status, _, message := e.post("token"); status != http.StatusServiceUnavailable {
+				t.Errorf("got %d %q, want 503", status, message)
 			}
 		})
 	}
-	// As many come as may, and then one for each that leaves.
-	for i := range asking {
+	// As many requests start as allowed, and then one for each that finishes.
+	for i := range requests {
 		if i >= allowed {
-			leave <- struct{}{}
+			finish <- struct{}{}
 		}
 		select {
-		case now := <-came:
+		case now := <-started:
 			if now > allowed {
-				t.Errorf("%d were under way at once", now)
+				t.Errorf("got %d concurrent reviews, want at most %d", now, allowed)
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("%d came, and no more", i)
+			t.Fatalf("got %d reviews, want %d", i, requests)
 		}
 	}
 	for range allowed {
-		leave <- struct{}{}
+		finish <- struct{}{}
 	}
 	all.Wait()
 }
 
-func TestAnEnrolmentBringsTheGroups(t *testing.T) {
-	s := newStage(t)
-	token := s.token(s.pod("ledger-0"), v1.TokenAudience)
+func TestResponseContainsDocuments(t *testing.T) {
+	e := newEnv(t)
+	token := e.token(e.createPod("ledger-0"), v1.TokenAudience)
 	group := &v1.ElectionGroup{Spec: v1.ElectionGroupSpec{Members: []v1.Member{{Pod: "ledger-0", Priority: 1}}}}
-	group.Namespace, group.Name = s.namespace, "ledger"
-	s.create(group)
+	group.Namespace, group.Name = e.namespace, "ledger"
+	e.create(group)
 	documents := func(want ...string) {
 		t.Helper()
-		status, enrolled, refusal := s.post(token)
-		if status != http.StatusOK || strings.Join(enrolled.Documents, "|") != strings.Join(want, "|") {
-			t.Errorf("got %d %s with %q, want %q", status, refusal, enrolled.Documents, want)
+		status, response, message := e.post(token)
+		if status != http.StatusOK || strings.Join(response.Documents, "|") != strings.Join(want, "|") {
+			t.Errorf("got %d %s with %q, want %q", status, message, response.Documents, want)
 		}
 	}
-	documents() // It has no list yet.
+	documents() // The group has no member list yet.
 	group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: group.Spec.Members}
-	if err := s.Status().Update(t.Context(), group); err != nil {
+	if err := e.Status().Update(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}
-	documents() // It has no document yet.
+	documents() // The group has no document yet.
 	text := func(uid types.UID) string { return "uid: " + string(uid) + "\nrevision: 7\ngroup: {name: ledger}\n" }
 	published := &corev1.ConfigMap{Data: map[string]string{control.DocumentKey: text("of another")}}
-	published.Namespace, published.Name = s.namespace, control.ConfigMapName("ledger")
-	s.create(published)
-	documents() // It is that of an earlier group.
+	published.Namespace, published.Name = e.namespace, control.ConfigMapName("ledger")
+	e.create(published)
+	documents() // The document belongs to a former group of the same name.
 	published.Data[control.DocumentKey] = text(group.UID)
-	if err := s.Update(t.Context(), published); err != nil {
+	if err := e.Update(t.Context(), published); err != nil {
 		t.Fatal(err)
 	}
 	documents(text(group.UID))
-	if err := s.Delete(t.Context(), group); err != nil {
+	if err := e.Delete(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}
-	documents() // What is left of the group is nothing to take part in.
+	documents() // The group is deleted.
 }

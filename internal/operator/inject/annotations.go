@@ -13,66 +13,67 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// maxGroups is how many groups an agent can be in.
+// maxGroups is the maximum number of groups of an agent.
 const maxGroups = 100
 
 var groupName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
-// Groups are those that the annotation conclave.dev/groups names, in its order.
+// Groups returns the groups that the annotation conclave.dev/groups names, in its
+// order.
 func Groups(annotation string) ([]string, error) {
-	const remedy = "annotation " + v1.AnnotationGroups + " must name the groups that the pod takes part in, such as ledger or ledger,mail"
+	const requirement = "annotation " + v1.AnnotationGroups + " must name the groups that the pod takes part in, such as ledger or ledger,mail"
 	names := slices.Collect(v1.GroupNames(annotation))
 	if len(names) == 0 {
-		return nil, errors.New(remedy)
+		return nil, errors.New(requirement)
 	}
 	if len(names) > maxGroups {
-		return nil, fmt.Errorf("%s: %d at most, not %d", remedy, maxGroups, len(names))
+		return nil, fmt.Errorf("%s: it must name at most %d, got %d", requirement, maxGroups, len(names))
 	}
 	seen := map[string]bool{}
 	for _, name := range names {
 		switch {
 		case !groupName.MatchString(name):
-			return nil, fmt.Errorf("%s: %q can't be the name of a group", remedy, shortened(name))
+			return nil, fmt.Errorf("%s: %q isn't a valid group name", requirement, truncate(name))
 		case len(name) > v1.MaxNameLength:
-			return nil, fmt.Errorf("%s: a name has %d characters at most, and %q has %d", remedy, v1.MaxNameLength, shortened(name), len(name))
+			return nil, fmt.Errorf("%s: a group name must have at most %d characters, but %q has %d", requirement, v1.MaxNameLength, truncate(name), len(name))
 		case seen[name]:
-			return nil, fmt.Errorf("%s: it names %s twice", remedy, name)
+			return nil, fmt.Errorf("%s: it names %s twice", requirement, name)
 		}
 		seen[name] = true
 	}
 	return names, nil
 }
 
-// checkProbe goes by the rules of the agent, which would refuse anything else
-// only when the pod has started.
+// checkProbe applies the rules of the agent. Otherwise, the agent would reject an
+// invalid probe only after the pod has started.
 func checkProbe(probe string) error {
 	if probe == "" {
 		return nil
 	}
-	wrong := fmt.Errorf("annotation %s must be http on a loopback address, such as http://127.0.0.1:8080/healthz, not %q",
-		v1.AnnotationProbe, shortened(probe))
+	invalid := fmt.Errorf("annotation %s must be an http URL with a loopback address, such as http://127.0.0.1:8080/healthz, got %q",
+		v1.AnnotationProbe, truncate(probe))
 	u, err := url.Parse(probe)
-	if err != nil || u.Scheme != "http" || !local(u.Hostname()) || u.User != nil || u.Fragment != "" || strings.HasSuffix(u.Host, ":") {
-		return wrong
+	if err != nil || u.Scheme != "http" || !isLoopback(u.Hostname()) || u.User != nil || u.Fragment != "" || strings.HasSuffix(u.Host, ":") {
+		return invalid
 	}
 	if port := u.Port(); port != "" {
 		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-			return wrong
+			return invalid
 		}
 	}
 	return nil
 }
 
-func local(host string) bool {
+func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// shortened keeps a line a line.
-func shortened(text string) string {
-	const most = 80
-	if len(text) <= most {
+// truncate shortens a text for an error message of one line.
+func truncate(text string) string {
+	const maxLength = 80
+	if len(text) <= maxLength {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
+	return strings.ToValidUTF8(text[:maxLength], "") + "..."
 }

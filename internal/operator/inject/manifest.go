@@ -9,11 +9,11 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// kind is one of objects, in whatever version.
+// kind is a kind of object, in any version.
 type kind struct{ group, name string }
 
-// templates lead to the pod in each kind that has one.
-var templates = map[kind][]string{
+// templatePaths has the path of the pod or pod template in each kind that has one.
+var templatePaths = map[kind][]string{
 	{"", "Pod"}:                   {},
 	{"", "PodTemplate"}:           {"template"},
 	{"", "ReplicationController"}: {"spec", "template"},
@@ -25,32 +25,32 @@ var templates = map[kind][]string{
 	{"batch", "CronJob"}:          {"spec", "jobTemplate", "spec", "template"},
 }
 
-// Outcome is what became of a pod, or of the template of one.
+// Outcome is the result for one pod or pod template.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// NotOptedIn: it was left alone.
+	// NotOptedIn means that the pod didn't opt in.
 	NotOptedIn Outcome = iota
-	// LabelMisplaced: it was left alone, and somebody may wonder why: the object
-	// around the template has the label, which asks for nothing there.
+	// LabelMisplaced means that the pod didn't opt in, probably by mistake: the object
+	// has the label, but its pod template doesn't.
 	LabelMisplaced
-	// Injected: it gets the agent.
+	// Injected means that the operations add the agent.
 	Injected
-	// AlreadyInjected: it has the agent already.
+	// AlreadyInjected means that the pod already has the agent.
 	AlreadyInjected
 )
 
-// Finding is a pod or a template of one in an object of a file.
+// Finding is a pod or pod template in a manifest.
 type Finding struct {
-	// Object names the object that it is in, such as StatefulSet bank/ledger.
+	// Object names the object that contains it, such as StatefulSet bank/ledger.
 	Object  string
 	Outcome Outcome
-	// Operations are for the object as a whole.
+	// Operations are relative to the whole manifest.
 	Operations []Operation
 }
 
-// object is what is read of any object.
+// object is the part of an object that is decoded.
 type object struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -82,17 +82,17 @@ func (o *object) String() string {
 	return strings.TrimSuffix(o.Kind+" "+name, " ")
 }
 
-// Find finds the pods and the templates of pods in an object of a file, which
-// may be a list of others, and what puts the agent into each.
+// Find returns the pods and pod templates in a manifest, with the operations that add
+// the agent to each of them. The manifest is one object, which may be a list.
 func Find(manifest []byte, s Settings) ([]Finding, error) {
 	var o object
-	readable := read(manifest, &o) == nil // If not, the API server will say so.
+	readable := read(manifest, &o) == nil // The API server reports objects that cannot be decoded.
 	if readable && strings.HasSuffix(o.Kind, "List") {
 		return findItems(o.Items, s)
 	}
-	path, known := templates[o.kind()]
-	pod, there := descend(manifest, path)
-	if !readable || !known || !there {
+	path, supported := templatePaths[o.kind()]
+	pod, found := descend(manifest, path)
+	if !readable || !supported || !found {
 		return nil, nil
 	}
 	f := Finding{Object: o.String()}
@@ -100,7 +100,7 @@ func Find(manifest []byte, s Settings) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Object, err)
 	}
-	f.Operations = below(path, operations)
+	f.Operations = prefixed(path, operations)
 	f.Outcome = outcome(pod, len(operations) > 0)
 	if f.Outcome == NotOptedIn && o.Metadata.Labels[v1.LabelAgent] == v1.AgentEnabled {
 		f.Outcome = LabelMisplaced
@@ -116,14 +116,14 @@ func findItems(items []json.RawMessage, s Settings) ([]Finding, error) {
 			return nil, err
 		}
 		for _, f := range found {
-			f.Operations = below([]string{"items", strconv.Itoa(i)}, f.Operations)
+			f.Operations = prefixed([]string{"items", strconv.Itoa(i)}, f.Operations)
 			all = append(all, f)
 		}
 	}
 	return all, nil
 }
 
-// descend is what an object has at a path.
+// descend returns the value at a path of an object.
 func descend(object json.RawMessage, path []string) (json.RawMessage, bool) {
 	for _, key := range path {
 		var fields map[string]json.RawMessage
@@ -136,24 +136,24 @@ func descend(object json.RawMessage, path []string) (json.RawMessage, bool) {
 }
 
 func outcome(pod []byte, patched bool) Outcome {
-	var m marks
-	switch err := read(pod, &m); {
+	var meta podMetadata
+	switch err := read(pod, &meta); {
 	case patched:
 		return Injected
-	case err == nil && m.optedIn():
+	case err == nil && meta.optedIn():
 		return AlreadyInjected
 	}
 	return NotOptedIn
 }
 
-// below are operations on what an object has at a path, for the object itself.
-func below(path []string, operations []Operation) []Operation {
-	// None of these keys has to be escaped.
+// prefixed returns operations for an object, given operations for the value at a path.
+func prefixed(path []string, operations []Operation) []Operation {
+	// None of these keys requires escaping.
 	prefix := strings.Join(append([]string{""}, path...), "/")
-	moved := make([]Operation, len(operations))
+	result := make([]Operation, len(operations))
 	for i, o := range operations {
 		o.Path = prefix + o.Path
-		moved[i] = o
+		result[i] = o
 	}
-	return moved
+	return result
 }

@@ -17,11 +17,11 @@ import (
 var settings = inject.Settings{
 	AgentImage:  "conclave/agent:1",
 	IdentityURL: "https://conclave-identity.conclave-system.svc",
-	Authorities: "-----BEGIN CERTIFICATE-----\n",
+	CABundle:    "-----BEGIN CERTIFICATE-----\n",
 }
 
-// TestPods shows what becomes of pods: each file has pods in YAML, and under
-// each what the patch adds, or the line that the user sees.
+// TestPods runs Patch on the pods in testdata/pods. Below each pod, a file has the
+// operations or the error message.
 func TestPods(t *testing.T) {
 	datadriven.Walk(t, "testdata/pods", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -34,18 +34,18 @@ func TestPods(t *testing.T) {
 				return "refused: " + err.Error()
 			}
 			if len(operations) == 0 {
-				return "left alone"
+				return "unchanged"
 			}
 			apply(t, pod, operations)
-			return told(t, operations, d.HasArg("whole"))
+			return render(t, operations, d.HasArg("whole"))
 		})
 	})
 }
 
-// TestManifests shows what is found in the objects of a file.
+// TestManifests runs Find on the manifests in testdata/manifests.
 func TestManifests(t *testing.T) {
 	outcomes := map[inject.Outcome]string{
-		inject.NotOptedIn: "not opted in", inject.LabelMisplaced: "misplaced", inject.Injected: "injected", inject.AlreadyInjected: "had it",
+		inject.NotOptedIn: "not opted in", inject.LabelMisplaced: "label misplaced", inject.Injected: "injected", inject.AlreadyInjected: "already injected",
 	}
 	datadriven.RunTest(t, "testdata/manifests", func(t *testing.T, d *datadriven.TestData) string {
 		manifest, err := yaml.YAMLToJSON([]byte(d.Input))
@@ -59,7 +59,7 @@ func TestManifests(t *testing.T) {
 		text := ""
 		var all []inject.Operation
 		for _, f := range found {
-			text += f.Object + ": " + outcomes[f.Outcome] + "\n" + told(t, f.Operations, false)
+			text += f.Object + ": " + outcomes[f.Outcome] + "\n" + render(t, f.Operations, false)
 			all = append(all, f.Operations...)
 		}
 		apply(t, manifest, all)
@@ -70,7 +70,8 @@ func TestManifests(t *testing.T) {
 	})
 }
 
-func told(t *testing.T, operations []inject.Operation, whole bool) string {
+// render lists operations, with their values if whole is set.
+func render(t *testing.T, operations []inject.Operation, whole bool) string {
 	t.Helper()
 	var text strings.Builder
 	for _, o := range operations {
@@ -86,7 +87,7 @@ func told(t *testing.T, operations []inject.Operation, whole bool) string {
 	return text.String()
 }
 
-// apply is what the API server does with a patch.
+// apply applies a patch as the API server does.
 func apply(t *testing.T, pod []byte, operations []inject.Operation) []byte {
 	t.Helper()
 	raw, err := json.Marshal(operations)
@@ -99,24 +100,24 @@ func apply(t *testing.T, pod []byte, operations []inject.Operation) []byte {
 	}
 	patched, err := patch.Apply(pod)
 	if err != nil {
-		t.Fatalf("%s\ncan't be applied to\n%s: %v", raw, pod, err)
+		t.Fatalf("cannot apply\n%s\nto\n%s: %v", raw, pod, err)
 	}
 	return patched
 }
 
-func TestInjectingTwiceIsAsGoodAsOnce(t *testing.T) {
+func TestInjectionIsIdempotent(t *testing.T) {
 	pod, err := os.ReadFile(filepath.Join("testdata", "pod.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	operations, err := inject.Patch(pod, settings)
 	if err != nil || len(operations) == 0 {
-		t.Fatalf("Patch = %v, %v, want operations", operations, err)
+		t.Fatalf("got operations %v and error %v, want operations", operations, err)
 	}
 	other := settings
 	other.AgentImage = "conclave/agent:2"
 	again, err := inject.Patch(apply(t, pod, operations), other)
 	if err != nil || len(again) > 0 {
-		t.Errorf("the second Patch = %v, %v, want nothing", again, err)
+		t.Errorf("second Patch: got operations %v and error %v, want none", again, err)
 	}
 }

@@ -12,46 +12,46 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/inject"
 )
 
-// TestNothingThatWasThereIsLostOrChanged takes away what a patch has added, and
-// wants the pod that was there before, to the last invented field.
-func TestNothingThatWasThereIsLostOrChanged(t *testing.T) {
+// TestPatchPreservesThePod removes the agent from a patched pod, and expects the
+// original pod with all its fields, including unknown ones.
+func TestPatchPreservesThePod(t *testing.T) {
 	for seed := range uint64(2000) {
 		draw := random{rand.New(rand.NewPCG(seed, 0))}
 		pod := draw.pod()
 		operations, err := inject.Patch(pod, settings)
 		if err != nil || len(operations) == 0 {
-			t.Fatalf("seed %d: Patch(%s) = %v, %v, want operations", seed, pod, operations, err)
+			t.Fatalf("seed %d: Patch(%s): got operations %v and error %v, want operations", seed, pod, operations, err)
 		}
 		before, after := decode(t, pod), decode(t, apply(t, pod, operations))
 		withoutAgent(t, before, after)
 		if !reflect.DeepEqual(before, after) {
-			t.Fatalf("seed %d: a patch changed\n%v\nto\n%v", seed, before, after)
+			t.Fatalf("seed %d: pod without the agent: got\n%v\nwant\n%v", seed, after, before)
 		}
 	}
 }
 
-// withoutAgent takes the agent out of a pod again, by its names.
+// withoutAgent removes the agent and its volumes from after.
 func withoutAgent(t *testing.T, before, after map[string]any) {
 	t.Helper()
 	was, ok := before["spec"].(map[string]any)
 	spec, is := after["spec"].(map[string]any)
 	if !ok || !is {
-		t.Fatalf("no spec in %v or %v", before, after)
+		t.Fatalf("%v or %v has no spec", before, after)
 	}
 	all := named(t, spec, "initContainers")
 	if all[0].name != v1.AgentContainer {
-		t.Fatalf("the first init container is %v, want the agent", all[0].name)
+		t.Fatalf("got first init container %v, want the agent", all[0].name)
 	}
 	restore(spec, was, "initContainers", all[1:])
 	all = named(t, spec, "volumes")
 	last := len(all) - 2
 	if all[last].name != "conclave" || all[last+1].name != "conclave-state" {
-		t.Fatalf("the last volumes are %v, want the agent's", all[last:])
+		t.Fatalf("got last volumes %v, want the agent's", all[last:])
 	}
 	restore(spec, was, "volumes", all[:last])
 }
 
-// entry is one of a list, with its name.
+// entry is an item of a list.
 type entry struct {
 	name  any
 	whole any
@@ -61,20 +61,21 @@ func named(t *testing.T, spec map[string]any, key string) []entry {
 	t.Helper()
 	list, ok := spec[key].([]any)
 	if !ok {
-		t.Fatalf("%s is %v, want a list", key, spec[key])
+		t.Fatalf("got %s %v, want a list", key, spec[key])
 	}
 	var all []entry
 	for _, whole := range list {
 		fields, ok := whole.(map[string]any)
 		if !ok {
-			t.Fatalf("%s has %v, want objects", key, whole)
+			t.Fatalf("got item %v in %s, want an object", whole, key)
 		}
 		all = append(all, entry{fields["name"], whole})
 	}
 	return all
 }
 
-// restore leaves the rest, or what there was instead of a list.
+// restore sets a list to its remaining items. If the pod had null or no list, restore
+// restores that.
 func restore(spec, was map[string]any, key string, rest []entry) {
 	list := []any{}
 	for _, e := range rest {
@@ -93,7 +94,7 @@ func restore(spec, was map[string]any, key string, rest []entry) {
 func decode(t *testing.T, object []byte) map[string]any {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(object))
-	decoder.UseNumber() // a number that doesn't fit into a float64 must survive too
+	decoder.UseNumber() // a number that doesn't fit into a float64 must be preserved, too
 	var decoded map[string]any
 	if err := decoder.Decode(&decoded); err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func decode(t *testing.T, object []byte) map[string]any {
 	return decoded
 }
 
-// random draws pods that opted in, with fields that nobody has invented yet.
+// random generates pods that opted in, with unknown fields.
 type random struct{ *rand.Rand }
 
 func (r random) pod() []byte {
@@ -129,17 +130,17 @@ func (r random) pod() []byte {
 	return raw
 }
 
-// list gives an object a list, an empty one, null, or nothing.
-func (r random) list(of map[string]any, key string, least int, draw func() any) {
+// list sets a key to a list, an empty list or null, or removes it.
+func (r random) list(of map[string]any, key string, minimum int, draw func() any) {
 	delete(of, key)
-	if least == 0 && r.IntN(3) == 0 {
+	if minimum == 0 && r.IntN(3) == 0 {
 		if r.IntN(2) == 0 {
 			of[key] = nil
 		}
 		return
 	}
 	all := []any{}
-	for range least + r.IntN(3) {
+	for range minimum + r.IntN(3) {
 		all = append(all, draw())
 	}
 	of[key] = all
@@ -197,7 +198,7 @@ func (r random) value(depth int) any {
 	}
 }
 
-// text has what JSON and its pointers have to escape.
+// text includes characters that JSON or JSON Pointer must escape.
 func (r random) text() string {
 	letters := []rune("abcxyz-_./~\"\\<>& äß漢\u2028")
 	text := make([]rune, 1+r.IntN(8))

@@ -1,5 +1,8 @@
-// Package webhook answers the API server when a pod that opted in is made: with
-// a patch that puts the agent into it.
+// Package webhook is the mutating admission webhook. When a pod that opted in is
+// created, it responds to the API server with a patch that adds the agent.
+//
+// The patch itself is in package inject. The two are separate because the kubectl
+// plugin imports inject, too, and must not link an admission server.
 package webhook
 
 import (
@@ -15,32 +18,33 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/inject"
 )
 
-// Path is where the handler is.
+// Path is the URL path of the webhook.
 const Path = "/inject"
 
-// Injector injects the agent. A pod that hasn't opted in is never kept from
-// starting, whatever is wrong with it or with us.
+// Injector adds the agent to pods. It allows each pod that didn't opt in, even if the
+// pod is invalid or the operator has a fault.
 type Injector struct {
-	// Settings are asked for at each pod: authorities change.
+	// Settings returns the current settings. It is called for each pod, because the
+	// CA bundle changes.
 	Settings func(context.Context) (inject.Settings, error)
 	Log      *slog.Logger
 }
 
-// Handle answers one request.
+// Handle responds to an admission request.
 func (i *Injector) Handle(ctx context.Context, request admission.Request) admission.Response {
 	if request.Kind.Kind != "Pod" || request.Kind.Group != "" || request.SubResource != "" || request.Operation != admissionv1.Create {
 		return admission.Allowed("")
 	}
-	settings, unsettled := i.Settings(ctx)
+	settings, settingsErr := i.Settings(ctx)
 	patch, err := inject.Patch(request.Object.Raw, settings)
 	switch {
 	case err != nil:
-		i.Log.Info("a pod was refused", "namespace", request.Namespace, "name", request.Name, "error", err)
+		i.Log.Info("refused pod", "namespace", request.Namespace, "name", request.Name, "error", err)
 		return admission.Denied(err.Error())
 	case len(patch) == 0:
 		return admission.Allowed("")
-	case unsettled != nil:
-		return admission.Errored(http.StatusInternalServerError, unsettled)
+	case settingsErr != nil:
+		return admission.Errored(http.StatusInternalServerError, settingsErr)
 	}
 	raw, err := json.Marshal(patch)
 	if err != nil {
@@ -51,14 +55,14 @@ func (i *Injector) Handle(ctx context.Context, request admission.Request) admiss
 	}}
 }
 
-// warnings are what the user should know who makes a pod.
+// warnings returns warnings for the user who creates the pod.
 func warnings(pod []byte) []string {
 	var found struct{ Spec corev1.PodSpec }
 	if err := json.Unmarshal(pod, &found); err != nil {
-		return nil // The API server will say so.
+		return nil // The API server reports invalid pods.
 	}
 	if found.Spec.HostNetwork && found.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
-		return []string{"on the network of its node, the pod needs dnsPolicy: ClusterFirstWithHostNet, or its agent doesn't find conclave-identity"}
+		return []string{"a pod with hostNetwork must have dnsPolicy: ClusterFirstWithHostNet, otherwise its agent cannot resolve conclave-identity"}
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -19,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -31,6 +29,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/webhook"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 var apiServer = apiserver.New()
@@ -39,9 +38,9 @@ func TestMain(m *testing.M) { apiServer.Main(m) }
 
 var settings = inject.Settings{AgentImage: "agent:1", IdentityURL: "https://conclave-identity.conclave-system.svc"}
 
-// configured is the configuration that is deployed, but for the Service: the API
-// server of a test finds none.
-func configured(t *testing.T, port int) *admissionregistrationv1.MutatingWebhookConfiguration {
+// configuration returns the deployed webhook configuration, but with a URL instead of
+// the Service, which the API server of a test cannot reach.
+func configuration(t *testing.T, port int) *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	text, err := os.ReadFile("../../../config/webhook/webhook.yaml")
 	if err != nil {
@@ -56,7 +55,7 @@ func configured(t *testing.T, port int) *admissionregistrationv1.MutatingWebhook
 	return &config
 }
 
-// serve has the API server ask the webhook over HTTPS.
+// serve starts the webhook and registers it with the API server.
 func serve(t *testing.T) client.Client {
 	t.Helper()
 	c, err := client.New(apiServer.Config(t), client.Options{})
@@ -64,11 +63,11 @@ func serve(t *testing.T) client.Client {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	keeper, err := authority.Open(t.Context(), c, "default", log)
+	store, err := authority.Open(t.Context(), c, "default", log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving, err := keeper.Serving("localhost")
+	certificate, err := store.NewServerCertificate("localhost")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,15 +77,15 @@ func serve(t *testing.T) client.Client {
 	}
 	webhooks := ctrlwebhook.NewServer(ctrlwebhook.Options{
 		Host: "127.0.0.1", Port: port,
-		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = serving.Certificate }},
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = certificate.GetCertificate }},
 	})
 	injector := &webhook.Injector{Log: log, Settings: func(context.Context) (inject.Settings, error) { return settings, nil }}
 	webhooks.Register(webhook.Path, &admission.Webhook{Handler: injector})
-	config := configured(t, port)
+	config := configuration(t, port)
 	if err := c.Create(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	publisher := &authority.Publisher{Keeper: keeper, Client: c, Name: config.Name, Log: log}
+	publisher := &authority.WebhookPublisher{Store: store, Client: c, Name: config.Name, Log: log}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var parts sync.WaitGroup
 	for _, start := range []func(context.Context) error{webhooks.Start, publisher.Start} {
@@ -103,22 +102,9 @@ func serve(t *testing.T) client.Client {
 		cancel()
 		parts.Wait()
 	})
-	await(t, func() error { return publisher.Published() })
-	await(t, func() error { return webhooks.StartedChecker()(nil) })
+	testwait.NoError(t, publisher.Ready)
+	testwait.NoError(t, func() error { return webhooks.StartedChecker()(nil) })
 	return c
-}
-
-// await looks again and again, until done says that it is.
-func await(t *testing.T, done func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = done()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatal(err, last)
-	}
 }
 
 func podOf(name string, labels, annotations map[string]string) *corev1.Pod {
@@ -133,11 +119,11 @@ var (
 	ledger  = map[string]string{v1.AnnotationGroups: "ledger"}
 )
 
-func TestPodsThatOptInGetAnAgent(t *testing.T) {
+func TestPodThatOptedInGetsAgent(t *testing.T) {
 	c := serve(t)
 	var in *corev1.Pod
-	// The API server learns of a webhook's configuration a moment later.
-	await(t, func() error {
+	// The API server applies the webhook configuration with a delay.
+	testwait.NoError(t, func() error {
 		in = podOf("in", optedIn, ledger)
 		if err := c.Create(t.Context(), in); err != nil {
 			t.Fatal(err)
@@ -148,11 +134,11 @@ func TestPodsThatOptInGetAnAgent(t *testing.T) {
 		if err := c.Delete(t.Context(), in, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
-		return errors.New("the API server hasn't asked the webhook")
+		return errors.New("the API server hasn't called the webhook")
 	})
 	if agents := in.Spec.InitContainers; len(agents) != 1 || agents[0].Image != settings.AgentImage ||
 		agents[0].RestartPolicy == nil || *agents[0].RestartPolicy != corev1.ContainerRestartPolicyAlways {
-		t.Errorf("its init containers are %+v", agents)
+		t.Errorf("got init containers %+v, want the agent as a sidecar", agents)
 	}
 	for name, pod := range map[string]*corev1.Pod{
 		"out":      podOf("out", nil, nil),
@@ -160,19 +146,19 @@ func TestPodsThatOptInGetAnAgent(t *testing.T) {
 		"disabled": podOf("disabled", map[string]string{v1.LabelAgent: "disabled"}, ledger),
 	} {
 		if err := c.Create(t.Context(), pod); err != nil || len(pod.Spec.InitContainers) > 0 {
-			t.Errorf("%s: %v with %v", name, err, pod.Spec.InitContainers)
+			t.Errorf("%s: got error %v and init containers %v, want none", name, err, pod.Spec.InitContainers)
 		}
 	}
 	for name, groups := range map[string]map[string]string{"none": nil, "bad": {v1.AnnotationGroups: "Ledger"}} {
 		err := c.Create(t.Context(), podOf(name, optedIn, groups))
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "annotation conclave.dev/groups must name the groups") ||
 			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want a refusal of the annotation in one line", name, err)
 		}
 	}
 }
 
-// request is one of a pod's creation.
+// request returns an admission request for the creation of a pod.
 func request(pod *corev1.Pod) admission.Request {
 	raw, err := yaml.Marshal(pod)
 	if err == nil {
@@ -186,29 +172,30 @@ func request(pod *corev1.Pod) admission.Request {
 	}}
 }
 
-// Without authorities, only those wait who need one.
-func TestOthersStartWhateverIsWrong(t *testing.T) {
+// Without a CA bundle, the webhook refuses only the pods that need one.
+func TestPodsWithoutOptInAreAllowedDespiteErrors(t *testing.T) {
 	injector := &webhook.Injector{
 		Log: slog.New(slog.DiscardHandler),
 		Settings: func(context.Context) (inject.Settings, error) {
-			return inject.Settings{}, errors.New("no authority")
+			return inject.Settings{}, errors.New("no CA bundle")
 		},
 	}
 	if got := injector.Handle(t.Context(), request(podOf("out", nil, ledger))); !got.Allowed || len(got.Patches)+len(got.Patch) > 0 {
-		t.Errorf("a pod that didn't opt in: %+v", got)
+		t.Errorf("pod that didn't opt in: got %+v, want it allowed without a patch", got)
 	}
 	if got := injector.Handle(t.Context(), request(podOf("in", optedIn, ledger))); got.Allowed {
-		t.Errorf("a pod that did: %+v", got)
+		t.Errorf("pod that opted in: got %+v, want an error", got)
 	}
 	other := request(podOf("in", optedIn, nil))
 	other.Operation = admissionv1.Update
 	if got := injector.Handle(t.Context(), other); !got.Allowed {
-		t.Errorf("an update: %+v", got)
+		t.Errorf("update: got %+v, want it allowed", got)
 	}
 }
 
-// On its node's network, a pod asks the node's name server, which knows no Services.
-func TestWhoWontFindTheOperatorIsWarned(t *testing.T) {
+// By default, a pod with hostNetwork uses the node's DNS server, which doesn't resolve
+// Services.
+func TestWarningForHostNetworkWithoutClusterDNS(t *testing.T) {
 	injector := &webhook.Injector{
 		Log: slog.New(slog.DiscardHandler), Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
 	}
@@ -216,10 +203,10 @@ func TestWhoWontFindTheOperatorIsWarned(t *testing.T) {
 	pod.Spec.HostNetwork = true
 	if got := injector.Handle(t.Context(), request(pod)); !got.Allowed || len(got.Warnings) != 1 ||
 		!strings.Contains(got.Warnings[0], "ClusterFirstWithHostNet") {
-		t.Errorf("on the node's network: %+v", got)
+		t.Errorf("hostNetwork: got %+v, want one warning", got)
 	}
 	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 	if got := injector.Handle(t.Context(), request(pod)); !got.Allowed || len(got.Warnings) != 0 {
-		t.Errorf("with the cluster's names: %+v", got)
+		t.Errorf("hostNetwork with cluster DNS: got %+v, want no warning", got)
 	}
 }

@@ -27,9 +27,9 @@ func connect(t *testing.T) client.Client {
 	return client.WithFieldValidation(c, metav1.FieldValidationStrict)
 }
 
-// TestAnInjectedPodIsAcceptedUnderRestrictedPodSecurity has a real API server
-// judge: it knows all fields and their bounds, and Pod Security.
-func TestAnInjectedPodIsAcceptedUnderRestrictedPodSecurity(t *testing.T) {
+// TestInjectedPodMeetsRestrictedPodSecurity creates injected pods on a real API server,
+// which validates all fields and enforces Pod Security.
+func TestInjectedPodMeetsRestrictedPodSecurity(t *testing.T) {
 	c := connect(t)
 	namespace := func(name, level string) {
 		t.Helper()
@@ -41,13 +41,13 @@ func TestAnInjectedPodIsAcceptedUnderRestrictedPodSecurity(t *testing.T) {
 	namespace("bank", "restricted")
 	namespace("open", "privileged")
 	for name, test := range map[string]struct{ namespace, pod string }{
-		"the-smallest": {"bank", `
-metadata: {name: the-smallest, labels: {conclave.dev/agent: enabled}, annotations: {conclave.dev/groups: ledger}}
+		"minimal": {"bank", `
+metadata: {name: minimal, labels: {conclave.dev/agent: enabled}, annotations: {conclave.dev/groups: ledger}}
 spec: {containers: [{name: application, image: ledger:1, securityContext: &restricted {allowPrivilegeEscalation: false,
   runAsNonRoot: true, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}}]}`},
-		"others-beside-it": {"bank", `
+		"with-other-sidecars": {"bank", `
 metadata:
-  name: others-beside-it
+  name: with-other-sidecars
   labels: {conclave.dev/agent: enabled}
   annotations: {conclave.dev/groups: "ledger,mail.out", conclave.dev/probe: "http://127.0.0.1:8080/healthz"}
 spec:
@@ -61,8 +61,8 @@ spec:
     securityContext: &restricted {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
   containers: [{name: application, image: ledger:1, securityContext: *restricted, volumeMounts: [{name: data, mountPath: /data}]}]
   volumes: [{name: data, emptyDir: {}}]`},
-		"on-the-node": {"open", `
-metadata: {name: on-the-node, labels: {conclave.dev/agent: enabled}, annotations: {conclave.dev/groups: ledger}}
+		"host-network": {"open", `
+metadata: {name: host-network, labels: {conclave.dev/agent: enabled}, annotations: {conclave.dev/groups: ledger}}
 spec: {hostNetwork: true, containers: [{name: application, image: ledger:1}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,14 +72,14 @@ spec: {hostNetwork: true, containers: [{name: application, image: ledger:1}]}`},
 			}
 			operations, err := inject.Patch(raw, settings)
 			if err != nil || len(operations) == 0 {
-				t.Fatalf("Patch = %v, %v, want operations", operations, err)
+				t.Fatalf("got operations %v and error %v, want operations", operations, err)
 			}
 			var pod corev1.Pod
 			if err := yaml.UnmarshalStrict(apply(t, raw, operations), &pod); err != nil {
 				t.Fatal(err)
 			}
 			pod.Namespace = test.namespace
-			pod.Spec.ServiceAccountName = "default" // In a cluster, the API server fills it in.
+			pod.Spec.ServiceAccountName = "default" // In a cluster, an admission plugin sets it.
 			if err := c.Create(t.Context(), &pod); err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ spec: {hostNetwork: true, containers: [{name: application, image: ledger:1}]}`},
 			}
 			agent := stored.Spec.InitContainers[0]
 			if agent.Name != "conclave-agent" || agent.RestartPolicy == nil || *agent.RestartPolicy != corev1.ContainerRestartPolicyAlways {
-				t.Errorf("the first init container is %+v, want the agent as a sidecar", agent)
+				t.Errorf("got first init container %+v, want the agent as a sidecar", agent)
 			}
 		})
 	}

@@ -9,9 +9,9 @@ import (
 	"net/http"
 )
 
-// keyOf is the public key of a certificate request, whose private half the
-// sender has shown to have.
-func keyOf(request string) (crypto.PublicKey, error) {
+// requestedKey returns the public key of a certificate request. The signature of the
+// request proves that the sender has the private key.
+func requestedKey(request string) (crypto.PublicKey, error) {
 	block, _ := pem.Decode([]byte(request))
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, refuse(http.StatusBadRequest, "request must be a CERTIFICATE REQUEST in PEM")
@@ -23,11 +23,11 @@ func keyOf(request string) (crypto.PublicKey, error) {
 	switch parsed.PublicKey.(type) {
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 	default:
-		// RSA keys can be of any size, and take long to verify.
-		return nil, refuse(http.StatusBadRequest, "request must be for a key of ECDSA or Ed25519, not %s", parsed.PublicKeyAlgorithm)
+		// RSA keys have no size limit, and large ones are expensive to verify.
+		return nil, refuse(http.StatusBadRequest, "request must have an ECDSA or Ed25519 key, not %s", parsed.PublicKeyAlgorithm)
 	}
 	if err := parsed.CheckSignature(); err != nil {
-		return nil, refuse(http.StatusBadRequest, "request isn't signed by its own key: %s", err)
+		return nil, refuse(http.StatusBadRequest, "request must be signed by its own key: %s", err)
 	}
 	return parsed.PublicKey, nil
 }

@@ -10,30 +10,32 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// The volumes that the agent gets, and where it finds them.
+// The volumes that a patch adds, and their mount paths in the agent.
 const (
 	configVolume = "conclave"
 	stateVolume  = "conclave-state"
 	configFolder = "/etc/conclave"
 	stateFolder  = "/var/lib/conclave"
 
-	// tokenPath is where the service-account token is in the configuration, and
-	// tokenSeconds how long one lasts. The kubelet renews it.
+	// tokenPath is the path of the service account token in the configuration
+	// volume, and tokenSeconds its validity. The kubelet renews it.
 	tokenPath    = "token"
 	tokenSeconds = 3600
 )
 
-// user is who the agent runs as: nobody that an image or a node knows.
-const user = 65532
+// agentUser is the user ID of the agent. No image and no node uses it.
+const agentUser = 65532
 
-// container is the agent: an init container that goes on running, which starts
-// before all others and ends after them. It is well below the limit of memory,
-// and has none of CPU: throttled heartbeats look like a crash.
+// container returns the agent's container: a native sidecar, which is an init
+// container that keeps running. It starts before all other containers and stops after
+// them. The memory limit leaves ample room. There is no CPU limit, because throttled
+// heartbeats look like a crash.
 func container(s Settings, groups []string, probe string, hostNetwork bool) *corev1.Container {
 	peers := corev1.ContainerPort{Name: "conclave-peers", ContainerPort: control.PeerPort, Protocol: corev1.ProtocolTCP}
 	operator := corev1.ContainerPort{Name: "conclave-op", ContainerPort: control.OperatorPort, Protocol: corev1.ProtocolTCP}
 	if hostNetwork {
-		// The API server wants both to be the same there, and the scheduler goes by it.
+		// With hostNetwork, the API server requires both ports to be equal, and the
+		// scheduler avoids nodes where the port is in use.
 		peers.HostPort, operator.HostPort = peers.ContainerPort, operator.ContainerPort
 	}
 	return &corev1.Container{
@@ -54,8 +56,8 @@ func container(s Settings, groups []string, probe string, hostNetwork bool) *cor
 			AllowPrivilegeEscalation: new(false),
 			ReadOnlyRootFilesystem:   new(true),
 			RunAsNonRoot:             new(true),
-			RunAsUser:                new(int64(user)),
-			RunAsGroup:               new(int64(user)),
+			RunAsUser:                new(int64(agentUser)),
+			RunAsGroup:               new(int64(agentUser)),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
@@ -77,18 +79,18 @@ func environment(s Settings, groups []string, probe string) []corev1.EnvVar {
 		{Name: "CONCLAVE_GROUPS", Value: strings.Join(groups, ",")},
 		{Name: "CONCLAVE_IDENTITY", Value: s.IdentityURL},
 	}
-	if s.Authorities != "" {
-		env = append(env, corev1.EnvVar{Name: "CONCLAVE_CA", Value: s.Authorities})
+	if s.CABundle != "" {
+		env = append(env, corev1.EnvVar{Name: "CONCLAVE_CA", Value: s.CABundle})
 	}
 	if probe != "" {
-		// The kubelet would put a variable in the place of $(NAME).
+		// Escape the $, because the kubelet expands $(NAME).
 		env = append(env, corev1.EnvVar{Name: "CONCLAVE_PROBE", Value: strings.ReplaceAll(probe, "$", "$$")})
 	}
 	return env
 }
 
-// volumes are the agent's configuration and its state. A group needn't exist yet
-// for its pods to start.
+// volumes returns the volumes for the agent's configuration and its state. The
+// ConfigMaps are optional, so that a pod can start before its group exists.
 func volumes(groups []string) []corev1.Volume {
 	sources := []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
 		Audience: v1.TokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenPath,

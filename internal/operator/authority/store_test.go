@@ -1,0 +1,240 @@
+package authority
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+)
+
+const namespace = "conclave-system"
+
+var discard = slog.New(slog.DiscardHandler)
+
+func mustOpen(t *testing.T, c client.Client, clock func() time.Time) *Store {
+	t.Helper()
+	s, err := open(t.Context(), c, namespace, discard, defaultSchedule, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustBundle(t *testing.T, s *Store) string {
+	t.Helper()
+	b, err := s.Bundle(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestReplicasShareOneCA(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	a, b := mustOpen(t, c, time.Now), mustOpen(t, c, time.Now)
+	if mustBundle(t, a) != mustBundle(t, b) {
+		t.Error("the replicas have different CA bundles")
+	}
+	// A running replica restores a Secret that was deleted by mistake.
+	before := mustBundle(t, a)
+	if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if mustBundle(t, mustOpen(t, c, time.Now)) != before {
+		t.Error("the replica created another CA instead of restoring the known one")
+	}
+}
+
+func TestInvalidSecretIsNotReplaced(t *testing.T) {
+	for name, change := range map[string]func(map[string][]byte){
+		"no key":              func(d map[string][]byte) { delete(d, "ca.key") },
+		"invalid date":        func(d map[string][]byte) { d["since"] = []byte("yesterday") },
+		"truncated former CA": func(d map[string][]byte) { d["former.crt"] = d["ca.crt"][:40] },
+		"next CA without a key": func(d map[string][]byte) {
+			d["next.crt"] = d["ca.crt"]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().Build()
+			mustOpen(t, c, time.Now)
+			var secret corev1.Secret
+			key := client.ObjectKey{Namespace: namespace, Name: SecretName}
+			if err := c.Get(t.Context(), key, &secret); err != nil {
+				t.Fatal(err)
+			}
+			change(secret.Data)
+			if err := c.Update(t.Context(), &secret); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Open(t.Context(), c, namespace, discard)
+			if err == nil || !strings.Contains(err.Error(), "restore the Secret, or delete it") {
+				t.Errorf("got error %v, want one that says how to repair the Secret", err)
+			}
+		})
+	}
+}
+
+// failingClient fails reads while err is set.
+type failingClient struct {
+	client.Client
+	err error
+}
+
+func (f *failingClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Client.Get(ctx, key, o, opts...)
+}
+
+func TestViewIsUsedForHalfADay(t *testing.T) {
+	now := time.Now()
+	c := &failingClient{Client: fake.NewClientBuilder().Build()}
+	s := mustOpen(t, c, func() time.Time { return now })
+	c.err = errors.New("the API server is unreachable")
+	now = now.Add(11 * time.Hour)
+	mustBundle(t, s)
+	now = now.Add(2 * time.Hour)
+	if _, err := s.Bundle(t.Context()); !errors.Is(err, c.err) {
+		t.Errorf("Bundle with a view that is too old: got error %v, want %v", err, c.err)
+	}
+	if _, err := s.NewServerCertificate("localhost"); err == nil {
+		t.Error("a certificate was issued with a view that is too old")
+	}
+	c.err = nil
+	mustBundle(t, s)
+}
+
+// handshake connects the operator to an agent. It returns the names by which the
+// agent identifies the operator.
+func handshake(operator *OperatorCertificate, agent *identity.InMemory) (identity.Names, error) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	server := tls.Server(b, agent.Server())
+	failed := make(chan error, 1)
+	go func() { failed <- server.Handshake() }()
+	if err := tls.Client(a, operator.Client()).Handshake(); err != nil {
+		return nil, err
+	}
+	if err := <-failed; err != nil {
+		return nil, err
+	}
+	return identity.PeerNames(server.ConnectionState())
+}
+
+func TestCertificatesAreRenewedForYears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := mustOpen(t, fake.NewClientBuilder().Build(), time.Now)
+		certificate, err := s.NewServerCertificate("a.svc", "b.svc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		operator, err := s.NewOperatorCertificate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		issuers := map[string]bool{}
+		for end := time.Now().AddDate(2, 0, 0); time.Now().Before(end); {
+			time.Sleep(3 * time.Hour)
+			if err := s.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			cert, err := certificate.GetCertificate(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM([]byte(mustBundle(t, s)))
+			for _, host := range []string{"a.svc", "b.svc"} {
+				if _, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots}); err != nil {
+					t.Fatal(time.Now(), err)
+				}
+			}
+			if left := min(time.Until(cert.Leaf.NotAfter), time.Until(operator.NotAfter())); left < 12*time.Hour {
+				t.Fatalf("a certificate expires in %s, want at least 12h", left)
+			}
+			issuers[string(cert.Leaf.AuthorityKeyId)] = true
+		}
+		if len(issuers) != 3 {
+			t.Errorf("got certificates of %d CAs in two years, want 3", len(issuers))
+		}
+		pair, err := s.currentView().signer.Issue(identity.Names{{Domain: "bank", Group: "ledger", Member: "ledger-0"}}, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent, err := identity.NewInMemory(pair, []byte(mustBundle(t, s)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names, err := handshake(operator, agent); err != nil || !names.Has(control.Operator) {
+			t.Errorf("got names %s and error %v, want %s", names, err, control.Operator)
+		}
+	})
+}
+
+func TestOutdatedReplicaDoesNotRevertTheBundle(t *testing.T) {
+	config := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "conclave"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{
+			{Name: "inject.conclave.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://localhost")}},
+		},
+	}
+	c := fake.NewClientBuilder().WithObjects(config).Build()
+	now := time.Now()
+	clock := func() time.Time { return now }
+	outdated := mustOpen(t, c, clock)
+	old := mustBundle(t, outdated)
+	publish := func(s *Store) string {
+		t.Helper()
+		p := &WebhookPublisher{Store: s, Client: c, Name: "conclave", Log: discard}
+		if p.Ready() == nil {
+			t.Error("Ready returned nil before the bundle was published")
+		}
+		if err := p.publish(t.Context()); err != nil || p.Ready() != nil {
+			t.Fatal(err, p.Ready())
+		}
+		var found admissionregistrationv1.MutatingWebhookConfiguration
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "conclave"}, &found); err != nil {
+			t.Fatal(err)
+		}
+		return string(found.Webhooks[0].ClientConfig.CABundle)
+	}
+	if got := publish(outdated); got != old {
+		t.Errorf("got bundle %q, want %q", got, old)
+	}
+	changed := outdated.Changed()
+	// Another replica, whose clock is ahead, announces the next CA.
+	ahead := mustOpen(t, c, func() time.Time { return time.Now().Add(CAValidity - 20*24*time.Hour) })
+	both := mustBundle(t, ahead)
+	if got := publish(ahead); got != both || both == old {
+		t.Errorf("got bundle %q, want %q, which must differ from %q", got, both, old)
+	}
+	select {
+	case <-changed:
+		t.Error("the outdated replica reported a change before it read the Secret")
+	default:
+	}
+	if got := publish(outdated); got != both {
+		t.Errorf("the announced CA is missing: got bundle %q, want %q", got, both)
+	}
+	<-changed
+}

@@ -1,0 +1,101 @@
+// Package inject adds the agent to pods that opted in. The agent is a native sidecar,
+// and the package adds it by a JSON patch. The webhook applies the patch to pods in
+// admission requests, and kubectl-conclave to pod templates in manifests.
+//
+// A patch only adds. The package doesn't decode a pod into Go types and encode it
+// again, because that would drop every field that these types don't have. For example,
+// clients from before Kubernetes 1.28 would drop the restartPolicy of an init container.
+//
+// A pod that already has the agent's container isn't changed. Injecting is therefore
+// idempotent, and a pod template doesn't change with the operator's version.
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	kjson "sigs.k8s.io/json"
+)
+
+// Settings are what all injected agents have in common.
+type Settings struct {
+	// AgentImage is the agent's image.
+	AgentImage string
+	// IdentityURL is the URL of the identity service, which issues the agents' certificates.
+	IdentityURL string
+	// CABundle has the CA certificates, in PEM, by which an agent verifies the identity
+	// service. If it is empty, the agent uses those in its groups' ConfigMaps.
+	CABundle string
+}
+
+// Operation is an operation of a JSON patch (RFC 6902). This package uses "add" only.
+type Operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value"`
+}
+
+// Patch returns the operations that add the agent to a pod or pod template. It returns
+// none if the pod didn't opt in or already has the agent. The error is one line for
+// the author of the pod.
+func Patch(pod []byte, s Settings) ([]Operation, error) {
+	var meta podMetadata
+	if err := read(pod, &meta); err != nil || !meta.optedIn() {
+		return nil, err
+	}
+	var p podSpec
+	if err := read(pod, &p); err != nil || p.injected() {
+		return nil, err
+	}
+	groups, probe, err := meta.parseAnnotations()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	return additions(&p, container(s, groups, probe, p.Spec.HostNetwork), volumes(groups))
+}
+
+// read decodes JSON with case-sensitive keys, as the API server does. For encoding/json,
+// "Spec" would match "spec".
+func read(pod []byte, into any) error {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(pod, into); err != nil {
+		return fmt.Errorf("cannot decode the pod: %w", err)
+	}
+	return nil
+}
+
+// additions adds the agent before all other init containers, because they may query
+// it and init containers start in order.
+func additions(pod *podSpec, agent *corev1.Container, volumes []corev1.Volume) ([]Operation, error) {
+	var patch patch
+	if pod.Spec.InitContainers == nil {
+		patch.add("/spec/initContainers", []*corev1.Container{agent})
+	} else {
+		patch.add("/spec/initContainers/0", agent)
+	}
+	if pod.Spec.Volumes == nil {
+		patch.add("/spec/volumes", volumes)
+	} else {
+		for i := range volumes {
+			patch.add("/spec/volumes/-", &volumes[i])
+		}
+	}
+	return patch.operations, patch.err
+}
+
+// patch collects operations, and the first error.
+type patch struct {
+	operations []Operation
+	err        error
+}
+
+func (p *patch) add(path string, value any) {
+	raw, err := json.Marshal(value)
+	if err != nil && p.err == nil {
+		p.err = fmt.Errorf("cannot encode the value for %s: %w", path, err)
+	}
+	p.operations = append(p.operations, Operation{Op: "add", Path: path, Value: raw})
+}
