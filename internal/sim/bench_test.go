@@ -7,7 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// One schedule with all faults, on one processor.
+// BenchmarkSchedule runs schedules with all faults on one processor.
 func BenchmarkSchedule(b *testing.B) {
 	for _, mode := range modes {
 		b.Run(mode, func(b *testing.B) {
@@ -23,7 +23,7 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 }
 
-// The largest elections that the documentation names.
+// BenchmarkElection runs the largest elections that the documentation mentions.
 func BenchmarkElection(b *testing.B) {
 	for _, s := range []sim.Scenario{
 		{Algorithm: "StatusTable", Processes: 10_000},

@@ -9,8 +9,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// costs are the counts that docs/algorithms.md derives, for n processes of which
-// the highest has crashed and the one of priority i finds out.
+// expectedCosts are the message counts that docs/algorithms derives, for n processes
+// of which the highest has crashed and the one of priority i detects that.
 var expectedCosts = map[string]func(n, i int) int{
 	"Bully": func(n, i int) int {
 		sum := n - 2
@@ -32,17 +32,17 @@ var expectedCosts = map[string]func(n, i int) int{
 	"RingSkip":       func(n, _ int) int { return 2 * (n - 1) },
 }
 
-func TestComparisonIsWhatTheFormulasSay(t *testing.T) {
+func TestComparisonMatchesFormulas(t *testing.T) {
 	compared, err := Compare(30, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(compared) != len(expectedCosts) {
-		t.Fatalf("%d algorithms were compared, want %d", len(compared), len(expectedCosts))
+		t.Fatalf("got %d algorithms, want %d", len(compared), len(expectedCosts))
 	}
 	for _, c := range compared {
 		if len(c.Points) != 28 {
-			t.Errorf("%s has %d points, want 28", c.Algorithm, len(c.Points))
+			t.Errorf("%s: got %d points, want 28", c.Algorithm, len(c.Points))
 		}
 		for _, p := range c.Points {
 			var all []int
@@ -53,7 +53,7 @@ func TestComparisonIsWhatTheFormulasSay(t *testing.T) {
 			}
 			mean := float64(sum) / float64(len(all))
 			if p.Best != slices.Min(all) || p.Worst != slices.Max(all) || math.Abs(p.Mean-mean) > 1e-9 || p.Sampled() {
-				t.Errorf("%s, n = %d: %+v, want %d, %g and %d of all %d",
+				t.Errorf("%s, n = %d: got %+v, want %d, %g and %d of all %d",
 					c.Algorithm, p.Processes, p, slices.Min(all), mean, slices.Max(all), len(all))
 			}
 		}
@@ -68,19 +68,19 @@ func TestBestAndWorstSurviveSampling(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !p.Sampled() {
-			t.Errorf("%s: all %d initiators were tried", name, p.Initiators)
+			t.Errorf("%s: got all %d initiators, want a sample", name, p.Initiators)
 		}
 		if best, worst := cost(n, n-1), max(cost(n, 1), cost(n, n-1)); p.Best != best || p.Worst != worst {
-			t.Errorf("%s: %d to %d, want %d to %d", name, p.Best, p.Worst, best, worst)
+			t.Errorf("%s: got %d to %d, want %d to %d", name, p.Best, p.Worst, best, worst)
 		}
 	}
 }
 
-// Of a thousand processes three are tried, and still the mean is that of all.
-func TestTheMeanSurvivesSampling(t *testing.T) {
+// Even if few initiators are tried, the mean is close to that of all of them.
+func TestMeanSurvivesSampling(t *testing.T) {
 	for name, cost := range expectedCosts {
 		if name == "RingAllIDs" || name == "RingActiveList" {
-			continue // it is the same whoever starts, and takes long
+			continue // all initiators have the same cost, and the run takes long
 		}
 		for _, n := range []int{124, 200, 500} {
 			p, err := comparePoint(name, n)
@@ -92,7 +92,7 @@ func TestTheMeanSurvivesSampling(t *testing.T) {
 				sum += cost(n, i)
 			}
 			if want := float64(sum) / float64(n-1); !p.Sampled() || math.Abs(p.Mean-want) > want/500 {
-				t.Errorf("%s, n = %d: the mean of %d is %.1f, want about %.1f", name, n, p.Initiators, p.Mean, want)
+				t.Errorf("%s, n = %d: mean of %d initiators: got %.1f, want about %.1f", name, n, p.Initiators, p.Mean, want)
 			}
 		}
 	}
@@ -102,40 +102,40 @@ func TestComparedSizes(t *testing.T) {
 	for _, most := range []int{3, 4, 42, 43, 50, 100, 999, 1000} {
 		sizes := ComparedSizes(most)
 		if len(sizes) > maxPoints || sizes[0] != MinCompared || sizes[len(sizes)-1] != most {
-			t.Errorf("up to %d: %v", most, sizes)
+			t.Errorf("up to %d: got %v", most, sizes)
 		}
 		if !slices.IsSorted(sizes) || len(slices.Compact(slices.Clone(sizes))) != len(sizes) {
-			t.Errorf("up to %d, not ascending: %v", most, sizes)
+			t.Errorf("up to %d: got %v, want ascending sizes", most, sizes)
 		}
 	}
 	if got := ComparedSizes(6); !slices.Equal(got, []int{3, 4, 5, 6}) {
-		t.Errorf("up to 6: %v", got)
+		t.Errorf("up to 6: got %v, want 3 to 6", got)
 	}
 }
 
-func TestCompareTellsItsProgress(t *testing.T) {
+func TestCompareReportsProgress(t *testing.T) {
 	last := 0
 	_, err := Compare(4, func(done, of int) {
 		if done != last+1 || of != 12 {
-			t.Errorf("%d of %d after %d", done, of, last)
+			t.Errorf("got progress %d of %d after %d", done, of, last)
 		}
 		last = done
 	})
 	if err != nil || last != 12 {
-		t.Errorf("ended at %d, %v", last, err)
+		t.Errorf("got %d points and error %v, want 12 and none", last, err)
 	}
 }
 
-func TestCompareRefusesOtherSizes(t *testing.T) {
+func TestCompareRejectsInvalidSizes(t *testing.T) {
 	for _, most := range []int{-1, 0, 2, MaxCompared + 1} {
-		var input *InputError
-		if _, err := Compare(most, nil); !errors.As(err, &input) {
-			t.Errorf("up to %d: %v", most, err)
+		var inputError *InputError
+		if _, err := Compare(most, nil); !errors.As(err, &inputError) {
+			t.Errorf("up to %d: got error %v, want an InputError", most, err)
 		}
 	}
 }
 
-func TestSpans(t *testing.T) {
+func TestFormatRanges(t *testing.T) {
 	for want, ids := range map[string][]election.ID{
 		"":               {},
 		"3":              {3},
@@ -145,7 +145,7 @@ func TestSpans(t *testing.T) {
 		"1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23 and 3 more": {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 28},
 	} {
 		if got := FormatRanges(ids); got != want {
-			t.Errorf("Spans = %q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
@@ -160,6 +160,6 @@ func TestDisagreementIsDescribed(t *testing.T) {
 	}}
 	want := "no agreement: 2, 4 name 4; 1 names 3; 3 names nobody"
 	if got := o.Describe(); got != want {
-		t.Errorf("described as %q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

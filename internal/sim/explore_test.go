@@ -7,8 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// explore visits all states of a world and fails the test with the path to the
-// first violation.
+// explore visits all states and fails the test with the path to the first violation.
 func explore(t *testing.T, x sim.Exploration) {
 	t.Helper()
 	found, err := sim.Explore(t.Context(), x)
@@ -16,21 +15,21 @@ func explore(t *testing.T, x sim.Exploration) {
 		t.Fatal(err)
 	}
 	if v := found.Violation; v != nil {
-		t.Errorf("%s: %s, by way of", v.Invariant, v.Detail)
-		for _, choice := range found.Path {
-			t.Log(choice)
+		t.Errorf("%s: %s, after these moves:", v.Invariant, v.Detail)
+		for _, move := range found.Path {
+			t.Log(move)
 		}
 		return
 	}
 	if !found.Complete {
-		t.Errorf("only %d states were visited before the bound", found.States)
+		t.Errorf("got %d states before a limit, want all", found.States)
 	}
-	t.Logf("%d states, %d transitions, %d ends", found.States, found.Transitions, found.TerminalStates)
+	t.Logf("%d states, %d transitions, %d terminal states", found.States, found.Transitions, found.TerminalStates)
 }
 
-// Three processes, two crashes at any steps, one of them comes back: in every
-// interleaving everyone agrees on the highest in the end, and can do so wherever
-// nothing goes wrong any more.
+// Three processes with two crashes at any step and one restart: every interleaving
+// ends with an agreement on the highest live process, and that agreement can be
+// reached from every state without further faults.
 func TestEveryInterleavingOfThree(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		t.Run(algorithm, func(t *testing.T) {
@@ -42,29 +41,30 @@ func TestEveryInterleavingOfThree(t *testing.T) {
 
 func TestEveryInterleavingOfFour(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the worlds of three are enough for a short run")
+		t.Skip("a short run explores groups of three only")
 	}
 	for _, algorithm := range catalog.Names() {
 		t.Run(algorithm, func(t *testing.T) {
 			t.Parallel()
-			world := sim.Exploration{Algorithm: algorithm, Processes: 4, Crashes: 2, Restarts: 1}
+			exploration := sim.Exploration{Algorithm: algorithm, Processes: 4, Crashes: 2, Restarts: 1}
 			switch algorithm {
 			case "Bully":
-				world.Crashes = 1 // with two, more than a million states
+				exploration.Crashes = 1 // two make more than a million states
 			case "RingAllIDs":
-				// A second one that dies may take the highest identifier along: seed 000
-				// assumes that nobody fails during an election.
-				world.CrashOnlyWhenIdle = true
+				// A second crash may lose the message with the highest identifier. [Textbook]
+				// assumes that no process fails during an election.
+				exploration.CrashOnlyWhenIdle = true
 				explore(t, sim.Exploration{Algorithm: algorithm, Processes: 4, Crashes: 1, Restarts: 1})
 			}
-			explore(t, world)
+			explore(t, exploration)
 		})
 	}
 }
 
-// The office around an election, with a crash at any step: in no interleaving do
-// two hold it, tokens rise, and from every state the highest can still get it.
-func TestEveryInterleavingOfAnOffice(t *testing.T) {
+// Offices with a crash at any step: in every interleaving there is at most one
+// holder, tokens increase, and from every state the highest live process can still
+// acquire the office.
+func TestEveryInterleavingOfOffices(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		for _, mode := range modes {
 			t.Run(algorithm+"/"+mode, func(t *testing.T) {
@@ -79,31 +79,31 @@ func TestEveryInterleavingOfAnOffice(t *testing.T) {
 	}
 }
 
-// The same with any one message lost; and with a crash besides where that doesn't
-// make more than half a million states.
-func TestEveryInterleavingOfAnOfficeThatLosesAMessage(t *testing.T) {
+// Offices with the loss of any one message, and also with a crash where that makes
+// at most half a million states.
+func TestEveryInterleavingOfOfficesWithLoss(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		for _, mode := range modes {
 			t.Run(algorithm+"/"+mode, func(t *testing.T) {
 				t.Parallel()
-				world := sim.Exploration{Algorithm: algorithm, Processes: 3, Safety: mode, Losses: 1}
+				exploration := sim.Exploration{Algorithm: algorithm, Processes: 3, Safety: mode, Losses: 1}
 				if mode == "Available" && (algorithm == "Bully" || algorithm == "StatusTable") {
-					world.Crashes = 1
+					exploration.Crashes = 1
 				}
-				explore(t, world)
+				explore(t, exploration)
 			})
 		}
 	}
 }
 
-// Where agreement is out of reach, that is found, and how it came to that: the
-// highest identifier was lost with those who died on its way.
-func TestAStuckWorldIsFound(t *testing.T) {
+// Explore finds a state from which agreement can't be reached, and the moves that
+// lead to it: the message with the highest identifier is lost in a crash.
+func TestExploreFindsDeadEnd(t *testing.T) {
 	found, err := sim.Explore(t.Context(), sim.Exploration{Algorithm: "RingAllIDs", Processes: 4, Crashes: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if found.Violation == nil || found.Violation.Invariant != "agreement" || len(found.Path) == 0 {
-		t.Errorf("got %+v by way of %d choices, want no agreement, and how it came to that", found.Violation, len(found.Path))
+		t.Errorf("got violation %+v after %d moves, want one of agreement and the moves that lead to it", found.Violation, len(found.Path))
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// The most messages that the contract has for the end of the highest of five. In
-// the bullies the highest that lives acts first, which is the best case. Once
-// round a ring takes longer here than the others wait with theirs, so each of the
-// four may start an election of the ring.
+// maxMessagesOfFive is the most messages that the formulas allow when the highest of
+// five processes crashes. In the bully algorithms, the highest live process starts
+// first, which is the best case. A message takes longer to pass round the ring than
+// the other processes wait, so each of the four may start an election on the ring.
 var maxMessagesOfFive = map[string]int{
 	"Bully": 3, "StatusTable": 3, "RingAllIDs": 4 * 25, "RingChampion": 4 * 14, "RingActiveList": 4 * 16, "RingSkip": 4 * 8,
 }
 
-// Around an election, too, the coordinator's end costs no more messages than the
-// textbook says, and nothing but that end costs any. (In Strict the lease has to
-// be waited out, and elections may be repeated meanwhile.)
-func TestAnOfficeElectsWithinTheCounts(t *testing.T) {
+// With offices, too, the crash of the coordinator costs no more messages than the
+// formulas allow, and nothing else costs any. Strict mode is excluded: there,
+// elections may be repeated until the lease has expired.
+func TestOfficeElectsWithinCounts(t *testing.T) {
 	for _, algorithm := range catalog.All() {
 		for _, mode := range []office.Mode{office.Available, office.Majority} {
 			t.Run(algorithm.Name+"/"+mode.String(), func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestAnOfficeElectsWithinTheCounts(t *testing.T) {
 				}
 				for seed := range uint64(200) {
 					if n := w.countElection(t, seed); n < 3 || n > maxMessagesOfFive[algorithm.Name] {
-						t.Fatalf("seed %d: %d messages of the election, want 3 to %d", seed, n, maxMessagesOfFive[algorithm.Name])
+						t.Fatalf("seed %d: got %d messages of the election, want 3 to %d", seed, n, maxMessagesOfFive[algorithm.Name])
 					}
 				}
 			})
@@ -37,8 +37,8 @@ func TestAnOfficeElectsWithinTheCounts(t *testing.T) {
 	}
 }
 
-// countElection ends the coordinator, which all notice in time, and counts the
-// messages of the election that follows.
+// countElection crashes the coordinator, notifies all other processes in time, and
+// counts the messages of the election that follows.
 func (s *simulation) countElection(t *testing.T, seed uint64) (counted int) {
 	t.Helper()
 	s.watch = func(step Step) {
@@ -60,16 +60,16 @@ func (s *simulation) countElection(t *testing.T, seed uint64) (counted int) {
 	}
 	s.runUntil(at - 1)
 	if counted > 0 {
-		t.Fatalf("seed %d: %d messages before anything has happened", seed, counted)
+		t.Fatalf("seed %d: got %d messages before the crash, want none", seed, counted)
 	}
 	s.runUntil(at + convergeWithin)
-	if v, says := s.checker.violation, s.disagreement(); v != nil || says != "" {
-		t.Fatalf("seed %d: %v, %s", seed, v, says)
+	if v, disagreement := s.checker.violation, s.disagreement(); v != nil || disagreement != "" {
+		t.Fatalf("seed %d: got violation %v and disagreement %q, want none", seed, v, disagreement)
 	}
 	return counted
 }
 
-// until lets everything happen that is due by then.
+// runUntil handles all events that are due by a given time.
 func (s *simulation) runUntil(then election.Tick) {
 	for s.queue.now < then {
 		e, more := s.queue.pop()

@@ -8,8 +8,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// sorted is the plain queue: a list in the order of time, and for one moment in
-// the order of arrival.
+// sortedList is the reference model of a queue: a list in the order of time and, for
+// equal times, of arrival.
 type sortedList []event
 
 func (s *sortedList) push(e event) {
@@ -29,8 +29,7 @@ func (s *sortedList) pop() (event, bool) {
 	return e, true
 }
 
-// wait is when an event is due that is put in now: at once, soon, late, or at the
-// end of time.
+// randomDelay returns a time that is now, soon, late or the last one possible.
 func randomDelay(random *rand.Rand, now election.Tick) election.Tick {
 	ahead := election.Tick(random.IntN(20))
 	switch random.IntN(16) {
@@ -44,14 +43,14 @@ func randomDelay(random *rand.Rand, now election.Tick) election.Tick {
 	return now + min(ahead, election.Never-now)
 }
 
-// The queue gives out what a sorted list does, in the same order, also what was
-// put in between, and after it was emptied for another run.
-func TestQueueAgainstASortedList(t *testing.T) {
+// The queue returns the same events in the same order as a sorted list, with pushes
+// and pops in any order, and also after a reset.
+func TestQueueAgainstSortedList(t *testing.T) {
 	var q queue
 	compareWithSortedList(t, &q, func() (election.Tick, int) { return q.now, q.size })
 }
 
-func TestWheelAgainstASortedList(t *testing.T) {
+func TestWheelAgainstSortedList(t *testing.T) {
 	var w wheel
 	compareWithSortedList(t, &w, func() (election.Tick, int) { return w.now, w.size })
 }
@@ -79,10 +78,10 @@ func compareWithSortedList(t *testing.T, q eventQueue, state func() (now electio
 				comparePop(t, q, &plain, state)
 			}
 			if _, size := state(); size != len(plain) {
-				t.Fatalf("%d events wait, want %d", size, len(plain))
+				t.Fatalf("got %d pending events, want %d", size, len(plain))
 			}
 		}
-		if random.IntN(3) > 0 { // otherwise the next run begins with this one's left over
+		if random.IntN(3) > 0 { // otherwise the next reset happens with events pending
 			for len(plain) > 0 {
 				comparePop(t, q, &plain, state)
 			}
@@ -96,15 +95,15 @@ func comparePop(t *testing.T, q eventQueue, plain *sortedList, state func() (ele
 	got, more := q.pop()
 	want, wanted := plain.pop()
 	if got != want || more != wanted {
-		t.Fatalf("the next event is %+v (%v), want %+v (%v)", got, more, want, wanted)
+		t.Fatalf("got event %+v (%v), want %+v (%v)", got, more, want, wanted)
 	}
 	if now, _ := state(); more && now != got.at {
-		t.Fatalf("it is %d when the event of %d comes out", now, got.at)
+		t.Fatalf("got time %d after the event of %d", now, got.at)
 	}
 }
 
-// A message's place is given out again only when it was taken.
-func TestSlabAgainstAMap(t *testing.T) {
+// A slot is reused only after its message was taken.
+func TestSlabAgainstMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 11))
 	var s slab
 	for range 50 {
@@ -115,7 +114,7 @@ func TestSlabAgainstAMap(t *testing.T) {
 				m := election.Message{Kind: election.Elect, Lamport: uint64(i), List: []election.ID{election.ID(i)}}
 				slot := s.put(&m)
 				if _, taken := model[slot]; taken {
-					t.Fatalf("place %d was given to two messages", slot)
+					t.Fatalf("slot %d was used for two messages", slot)
 				}
 				model[slot], slots = m, append(slots, slot)
 				continue
@@ -124,12 +123,12 @@ func TestSlabAgainstAMap(t *testing.T) {
 			slot := slots[at]
 			slots = slices.Delete(slots, at, at+1)
 			if got, want := s.take(slot), model[slot]; got.Lamport != want.Lamport || !slices.Equal(got.List, want.List) {
-				t.Fatalf("place %d holds %v, want %v", slot, got, want)
+				t.Fatalf("slot %d: got %v, want %v", slot, got, want)
 			}
 			delete(model, slot)
 		}
 		if free := s.put(&election.Message{}); int(free) > 300 {
-			t.Fatalf("place %d is given out when 300 were enough", free)
+			t.Fatalf("got slot %d, want one of the first 300", free)
 		}
 	}
 }

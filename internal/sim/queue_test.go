@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-func TestQueueIsInOrderOfTimeAndOfArrival(t *testing.T) {
+func TestQueueOrdersByTimeAndArrival(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		var q queue
@@ -33,33 +33,33 @@ func TestQueueIsInOrderOfTimeAndOfArrival(t *testing.T) {
 		}
 		slices.SortStableFunc(want, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 		if !slices.Equal(got, want) {
-			t.Fatalf("events came out as\n%v\nwant\n%v", got, want)
+			t.Fatalf("got events\n%v\nwant\n%v", got, want)
 		}
 	}
 }
 
-func TestSlabKeepsWhatIsInFlight(t *testing.T) {
+func TestSlabStoresMessagesInFlight(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var s slab
-	kept := map[uint32]uint64{}
+	stored := map[uint32]uint64{}
 	var slots []uint32
 	for number := uint64(1); number <= 20_000; number++ {
 		slot := s.put(&election.Message{Lamport: number, List: []election.ID{1}})
-		if _, taken := kept[slot]; taken {
-			t.Fatalf("slot %d was given out while message %d was in it", slot, kept[slot])
+		if _, taken := stored[slot]; taken {
+			t.Fatalf("slot %d was reused while it had message %d", slot, stored[slot])
 		}
-		kept[slot], slots = number, append(slots, slot)
+		stored[slot], slots = number, append(slots, slot)
 		if random.IntN(5) < 2 {
 			i := random.IntN(len(slots))
-			if m := s.take(slots[i]); m.Lamport != kept[slots[i]] {
-				t.Fatalf("slot %d held message %d, want %d", slots[i], m.Lamport, kept[slots[i]])
+			if m := s.take(slots[i]); m.Lamport != stored[slots[i]] {
+				t.Fatalf("slot %d: got message %d, want %d", slots[i], m.Lamport, stored[slots[i]])
 			}
-			delete(kept, slots[i])
+			delete(stored, slots[i])
 			slots = slices.Delete(slots, i, i+1)
 		}
 	}
 	s.reset()
 	if slot := s.put(&election.Message{}); slot != 0 {
-		t.Fatalf("after a reset the first slot is %d, want 0", slot)
+		t.Fatalf("first slot after a reset: got %d, want 0", slot)
 	}
 }

@@ -34,7 +34,7 @@ func schedules(full int) int {
 	return full
 }
 
-// Whatever goes wrong, every algorithm keeps its promises in every mode.
+// With all faults, no algorithm violates an invariant in any mode.
 func TestSchedulesWithAllFaults(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		for _, mode := range modes {
@@ -45,14 +45,14 @@ func TestSchedulesWithAllFaults(t *testing.T) {
 					Algorithm: algorithm, Processes: 5, Safety: mode, Faults: []string{"all"}, Schedules: n, Seed: 1,
 				})
 				if !t.Failed() && (report.Schedules != n || report.Distinct < uint64(n)*9/10) {
-					t.Errorf("%d schedules ran with %d distinct traces, want %d and nearly as many", report.Schedules, report.Distinct, n)
+					t.Errorf("got %d schedules with %d distinct traces, want %d and nearly as many", report.Schedules, report.Distinct, n)
 				}
 			})
 		}
 	}
 }
 
-// Every fault by itself, so that none hides behind another.
+// Each fault alone, so that no fault hides the effects of another one.
 func TestSchedulesWithEachFault(t *testing.T) {
 	for _, fault := range sim.FaultNames() {
 		t.Run(fault, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestSchedulesWithEachFault(t *testing.T) {
 	}
 }
 
-// Groups of every small size, the smallest included: two members have a majority
-// of two, and one of one.
+// All small groups, including those of one and two processes, where all members
+// form the only majority.
 func TestSchedulesOfEverySize(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestSchedulesOfEverySize(t *testing.T) {
 	}
 }
 
-// A group so large that not everybody is hailed at a time.
+// A group so large that a PROBE is not sent to all members at once.
 func TestSchedulesOfALargeGroup(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestSchedulesOfALargeGroup(t *testing.T) {
 	}
 }
 
-// The same seed is the same schedule, step by step.
-func TestASeedReplays(t *testing.T) {
+// Two runs of a seed have the same steps.
+func TestSeedReplays(t *testing.T) {
 	trace := func() string {
 		var b strings.Builder
 		sample(t, sim.Sampling{
@@ -114,18 +114,18 @@ func TestASeedReplays(t *testing.T) {
 	}
 	first, second := trace(), trace()
 	if first != second || !strings.Contains(first, "ELECTION") {
-		t.Errorf("two runs of the same seed differ, or nothing happened: %d and %d bytes", len(first), len(second))
+		t.Errorf("got two runs of %d and %d bytes, want equal ones with an ELECTION", len(first), len(second))
 	}
 }
 
-// Without faults nothing happens: no election has a cause.
+// Without faults, there is no cause for an election.
 func TestSchedulesWithoutFaults(t *testing.T) {
 	sample(t, sim.Sampling{Algorithm: "Bully", Processes: 5, Safety: "Majority", Schedules: 1000, Seed: 1})
 }
 
-func TestBadSamplings(t *testing.T) {
+func TestInvalidSamplings(t *testing.T) {
 	good := sim.Sampling{Algorithm: "Bully", Processes: 5, Schedules: 1}
-	for says, change := range map[string]func(*sim.Sampling){
+	for want, change := range map[string]func(*sim.Sampling){
 		"choose one of Bully":       func(s *sim.Sampling) { s.Algorithm = "Raft" },
 		"1 to 20 processes":         func(s *sim.Sampling) { s.Processes = 10_000_000 },
 		"schedules must be":         func(s *sim.Sampling) { s.Schedules = 0 },
@@ -134,8 +134,8 @@ func TestBadSamplings(t *testing.T) {
 	} {
 		s := good
 		change(&s)
-		if _, err := sim.Sample(t.Context(), s); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want an error that says %q", err, says)
+		if _, err := sim.Sample(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-func TestTooManyMessagesEndTheScenario(t *testing.T) {
+func TestTooManyMessagesEndScenario(t *testing.T) {
 	algorithm, err := catalog.Find("Bully")
 	if err != nil {
 		t.Fatal(err)
@@ -18,8 +18,8 @@ func TestTooManyMessagesEndTheScenario(t *testing.T) {
 	if err := run.setUp(); err != nil {
 		t.Fatal(err)
 	}
-	var input *InputError
-	if err := run.run(); !errors.As(err, &input) {
-		t.Errorf("a hundred bullies in room for 1000 messages ended with %v", err)
+	var inputError *InputError
+	if err := run.run(); !errors.As(err, &inputError) {
+		t.Errorf("got error %v, want an InputError", err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// The counts that the contract states for ten processes of which the tenth has
-// crashed and the fourth finds out.
-func TestCountsOfTheContract(t *testing.T) {
+// The message counts for ten processes of which the tenth has crashed and the fourth
+// starts the election: see docs/algorithms.
+func TestMessageCountsOfTen(t *testing.T) {
 	for algorithm, want := range map[string]map[election.Kind]int{
 		"Bully":          {election.Election: 20, election.OK: 15, election.Coordinator: 8},
 		"StatusTable":    {election.Election: 1, election.OK: 1, election.Coordinator: 8},
@@ -27,11 +27,11 @@ func TestCountsOfTheContract(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !outcome.Agreed || outcome.Coordinator != 9 {
-				t.Errorf("coordinator %d, agreed %t, want 9 and true", outcome.Coordinator, outcome.Agreed)
+				t.Errorf("got coordinator %d and agreement %t, want 9 and true", outcome.Coordinator, outcome.Agreed)
 			}
 			for _, kind := range election.Kinds() {
 				if got := outcome.Messages[kind]; got != want[kind] {
-					t.Errorf("%s: %d messages, want %d", kind, got, want[kind])
+					t.Errorf("%s: got %d messages, want %d", kind, got, want[kind])
 				}
 			}
 		})
