@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// mutant is a bug that is put into the code, which one of the checks must catch.
+// mutant is a bug that is injected into the code and that a test must detect.
 type mutant struct {
 	description string
 	file        string // below internal
 	old         string
 	new         string
-	// check is the test that must fail, in this package or in another one below
-	// internal, and says is what it must say.
+	// check is the pattern of the test that must fail, pkg its package below internal,
+	// by default this one, and wantOutput a part of its output.
 	check      string
 	pkg        string
 	wantOutput string
@@ -26,23 +26,23 @@ type mutant struct {
 const (
 	scheduleCheck = "^TestSchedulesWithAllFaults$/^StatusTable$"
 	seedCheck     = "^TestSeedsThatFoundBugs$"
-	countCheck    = "^TestCountsOfTheContract$"
+	countCheck    = "^TestMessageCountsOfTen$"
 	exploreCheck  = "^TestEveryInterleavingOfThree$"
 )
 
 var mutants = []mutant{
 	{
-		description: "half of the members are a majority", file: "election/member.go",
+		description: "half of the members count as a majority", file: "election/member.go",
 		old: "len(r.ring)/2 + 1", new: "max(1, len(r.ring)/2)",
 		check: "^TestSchedulesOfEverySize$", wantOutput: "one holder",
 	},
 	{
-		description: "a member grants two at a time", file: "election/grants/ledger.go",
+		description: "a member issues two grants at a time", file: "election/grants/ledger.go",
 		old: "occupied := now < l.until && r.Holder != l.holder", new: "occupied := false",
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
-		description: "a member that lost its memory grants at once", file: "election/grants/ledger.go",
+		description: "a member that lost its memory issues grants at once", file: "election/grants/ledger.go",
 		old: "l.silentUntil = now + max(lease, longest)", new: "l.silentUntil = now",
 		check: seedCheck, wantOutput: "one holder",
 	},
@@ -52,7 +52,7 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
-		description: "a member that lost its memory grants any term", file: "election/grants/ledger.go",
+		description: "a member that lost its memory issues grants for any term", file: "election/grants/ledger.go",
 		old: "l.highestGranted, l.previousHighest = clock.Floor(), clock.Floor()", new: "l.highestGranted, l.previousHighest = 0, 0",
 		check: scheduleCheck, wantOutput: "tokens",
 	},
@@ -62,12 +62,12 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
-		description: "the holder's lease is longer than the members'", file: "election/grants/support.go",
+		description: "the holder's lease is longer than that of its grants", file: "election/grants/support.go",
 		old: "s.grantDuration = lease - Margin(lease)", new: "s.grantDuration = lease + Margin(lease)",
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
-		description: "a late BEAT lowers what its sender was granted", file: "election/grants/ledger.go",
+		description: "a late BEAT lowers the term of its sender's grant", file: "election/grants/ledger.go",
 		old: "if r.Holder == l.holder && r.Term < l.term {", new: "if false {",
 		check: ".", pkg: "election/grants", wantOutput: "FAIL",
 	},
@@ -77,7 +77,7 @@ var mutants = []mutant{
 		check: seedCheck, wantOutput: "one holder",
 	},
 	{
-		description: "the end of an earlier incarnation releases the grant of the present one", file: "election/grants/ledger.go",
+		description: "the end of an earlier incarnation releases the grant of the current one", file: "election/grants/ledger.go",
 		old: "if l.holder == h {\n\t\tl.free(now)", new: "if l.holder.ID == h.ID {\n\t\tl.free(now)",
 		check: ".", pkg: "election/grants", wantOutput: "FAIL",
 	},
@@ -97,9 +97,9 @@ var mutants = []mutant{
 		check: ".", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
-		description: "a tenure that lapsed goes on", file: "election/office/hold.go",
+		description: "an expired tenure continues", file: "election/office/hold.go",
 		old: "if m.role >= holder && m.now >= m.until() {", new: "if false {",
-		check: scheduleCheck, wantOutput: "replays",
+		check: scheduleCheck, wantOutput: "replay:",
 	},
 	{
 		description: "the incumbent doesn't wait for its application", file: "election/office/handover.go",
@@ -109,7 +109,7 @@ var mutants = []mutant{
 	{
 		description: "an election doesn't raise the term", file: "election/process.go",
 		old: "next := max(p.Term+1, least)", new: "next := max(p.Term, 1)",
-		check: scheduleCheck, wantOutput: "replays",
+		check: scheduleCheck, wantOutput: "replay:",
 	},
 	{
 		description: "a claim that can't be granted keeps others from campaigning", file: "election/office/grant.go",
@@ -147,7 +147,7 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "convergence",
 	},
 	{
-		description: "silence is never noticed", file: "election/detector/detector.go",
+		description: "the detector never reports a silent process", file: "election/detector/detector.go",
 		old: "if now >= lastSeen+d.timeout {", new: "if false {",
 		check: scheduleCheck, wantOutput: "progress",
 	},
@@ -162,7 +162,7 @@ var mutants = []mutant{
 		check: "^TestTranscripts$", pkg: "election/ringskip", wantOutput: "TestTranscripts",
 	},
 	{
-		description: "a coordinator that is on no list any more is followed forever", file: "election/office/adopt.go",
+		description: "a coordinator that is on neither list is followed forever", file: "election/office/adopt.go",
 		old: "if m.role == follower && m.coordinator != election.None && !m.isMember(m.coordinator) {", new: "if false {",
 		check: ".", pkg: "election/office", wantOutput: "TestACoordinatorThatIsOnNoList",
 	},
@@ -172,12 +172,12 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "tokens",
 	},
 	{
-		description: "the higher process isn't handed the office", file: "election/office/handover.go",
+		description: "the office is not handed over to a higher process", file: "election/office/handover.go",
 		old: "if m.role != holder || m.cfg.Policy == NeverPreempt {", new: "if true {",
 		check: scheduleCheck, wantOutput: "convergence",
 	},
 	{
-		description: "two member lists bully each other out", file: "election/office/office.go",
+		description: "processes with different member lists take the office from each other repeatedly", file: "election/office/office.go",
 		old: "inner.NoPreemption = true", new: "inner.NoPreemption = false",
 		check: ".", pkg: "election/office", wantOutput: "TestALower",
 	},
@@ -207,17 +207,17 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
-		description: "the application isn't notified that its tenure has lapsed", file: "election/office/hold.go",
+		description: "the application isn't notified of the end of its tenure", file: "election/office/hold.go",
 		old: "\tout.Emit(election.TenureLost, m.term, m.cfg.Self)\n", new: "",
 		check: scheduleCheck, wantOutput: "lapse",
 	},
 	{
-		description: "the application is notified of its lapsed tenure with the next heartbeat only", file: "election/office/office.go",
+		description: "the application is notified of the end of its tenure only with the next heartbeat", file: "election/office/office.go",
 		old: "due = min(due, m.support.Until())", new: "due = min(due, m.beatAt)",
 		check: scheduleCheck, wantOutput: "lapse",
 	},
 	{
-		description: "an operator's request doesn't wait for the application", file: "election/office/handover.go",
+		description: "a step-down on request doesn't wait for the application", file: "election/office/handover.go",
 		old: "m.stepDownRequested = true\n\tm.startDraining(peer, out)", new: "m.stepDownRequested = true\n\tm.resign(peer, out)",
 		check: scheduleCheck, wantOutput: "hand-over",
 	},
@@ -259,7 +259,7 @@ var mutants = []mutant{
 	{
 		description: "no process campaigns when the coordinator is gone", file: "election/office/follow.go",
 		old: "\tif m.role == follower {\n\t\tm.campaignAt = m.now + m.campaignDelay()\n", new: "\tif false {\n\t\tm.campaignAt = m.now + m.campaignDelay()\n",
-		check: "^TestEveryInterleavingOfAnOffice$/^Bully$", wantOutput: "agreement",
+		check: "^TestEveryInterleavingOfOffices$/^Bully$", wantOutput: "agreement",
 	},
 	{
 		description: "bully: the winner announces for every ELECTION", file: "election/bully/bully.go",
@@ -292,34 +292,34 @@ var mutants = []mutant{
 		check: "^TestTranscripts$", pkg: "election/ringactivelist", wantOutput: "TestTranscripts",
 	},
 	{
-		description: "skip: the lowest on the list is announced", file: "election/member.go",
+		description: "skip: the lowest process on the list is announced", file: "election/member.go",
 		old: "if r.Outranks(other, id) {", new: "if r.Outranks(id, other) {",
 		check: countCheck, wantOutput: "RingSkip",
 	},
 }
 
-// The checks can fail: each of these bugs is found.
+// A test detects each of these bugs, so the checks are able to fail.
 func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() || os.Getenv("CONCLAVE_MUTANT") != "" {
-		t.Skip("a short run, or a mutant itself, tests no mutants")
+		t.Skip("skipped in short runs and in the runs that check a mutant")
 	}
 	for _, m := range mutants {
 		t.Run(m.description, func(t *testing.T) {
 			t.Parallel()
-			said, err := m.run(t)
+			output, err := m.run(t)
 			switch {
 			case err == nil:
-				t.Errorf("nothing noticed it: %s passed", m.check)
-			case !strings.Contains(said, "--- FAIL"):
-				t.Fatalf("the check did not run: %v\n%s", err, said)
-			case !strings.Contains(said, m.wantOutput):
-				t.Errorf("it was noticed, but nothing says %q:\n%s", m.wantOutput, said)
+				t.Errorf("got no failure of %s, want one", m.check)
+			case !strings.Contains(output, "--- FAIL"):
+				t.Fatalf("the check did not run: %v\n%s", err, output)
+			case !strings.Contains(output, m.wantOutput):
+				t.Errorf("got a failure without %q:\n%s", m.wantOutput, output)
 			}
 		})
 	}
 }
 
-// run runs the check over code in which the mutant's file is overlaid.
+// run runs the check on the code with the bug, by an overlay of the file.
 func (m mutant) run(t *testing.T) (string, error) {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", m.file))
@@ -331,7 +331,7 @@ func (m mutant) run(t *testing.T) (string, error) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(source), m.old); n != 1 {
-		t.Fatalf("%s contains %q %d times, want once: adapt the mutant to the code", m.file, m.old, n)
+		t.Fatalf("%s contains %q %d times, want once: update the mutant", m.file, m.old, n)
 	}
 	mutated := filepath.Join(t.TempDir(), "mutated.go")
 	if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
@@ -347,6 +347,6 @@ func (m mutant) run(t *testing.T) (string, error) {
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-timeout=5m", "-overlay", overlay, "-run", m.check, "../"+cmp.Or(m.pkg, "sim"))
 	cmd.Env = append(os.Environ(), "CONCLAVE_MUTANT=1")
-	said, err := cmd.CombinedOutput()
-	return string(said), err
+	output, err := cmd.CombinedOutput()
+	return string(output), err
 }

@@ -21,7 +21,7 @@ func sample(t *testing.T, s sim.Sampling) sim.Report {
 		t.Fatal(err)
 	}
 	for _, v := range report.Violations {
-		t.Errorf("%s: %s\nreplays with: kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults %s --schedules 1 --seed %d",
+		t.Errorf("%s: %s\nreplay: kubectl conclave simulate --algorithm %s --processes %d --safety %s --faults %s --schedules 1 --seed %d",
 			v.Invariant, v.Detail, s.Algorithm, s.Processes, s.Safety, strings.Join(s.Faults, ","), v.Seed)
 	}
 	return report
