@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Describe says a message in one line, as transcripts and logs do:
+// Describe formats a message as one line, as transcripts and logs show it:
 //
 //	4 -> 9 ELECTION term 2 about 10
 func (m Message) Describe() string {
@@ -32,7 +32,7 @@ func (m Message) Describe() string {
 	return b.String()
 }
 
-// Describe says an event in one line.
+// Describe formats an event as one line.
 func (e Event) Describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s", e.Kind)
@@ -46,7 +46,7 @@ func (e Event) Describe() string {
 	return b.String()
 }
 
-// Describe says an input in one line.
+// Describe formats an input as one line.
 func (in Input) Describe() string {
 	switch in.Kind {
 	case Receive, Undelivered:

@@ -14,7 +14,7 @@ func (s IDs) Has(id ID) bool {
 	return found
 }
 
-// Add puts id into the set and reports whether it is new there.
+// Add adds id to the set, and reports whether it wasn't in the set before.
 func (s *IDs) Add(id ID) bool {
 	i, found := slices.BinarySearch(*s, id)
 	if !found {
@@ -23,7 +23,7 @@ func (s *IDs) Add(id ID) bool {
 	return !found
 }
 
-// Remove takes id out of the set and reports whether it was there.
+// Remove removes id from the set, and reports whether it was in the set.
 func (s *IDs) Remove(id ID) bool {
 	i, found := slices.BinarySearch(*s, id)
 	if found {
@@ -32,7 +32,7 @@ func (s *IDs) Remove(id ID) bool {
 	return found
 }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (s IDs) Clone() IDs { return slices.Clone(s) }
 
 // Encode appends the set to b.
@@ -47,7 +47,7 @@ func (s IDs) Encode(b []byte) []byte {
 // AppendNumber appends n to an encoded state.
 func AppendNumber(b []byte, n uint64) []byte { return binary.AppendUvarint(b, n) }
 
-// AppendFlag appends a truth value to an encoded state.
+// AppendFlag appends a boolean to an encoded state.
 func AppendFlag(b []byte, on bool) []byte {
 	if on {
 		return append(b, 1)
@@ -55,8 +55,8 @@ func AppendFlag(b []byte, on bool) []byte {
 	return append(b, 0)
 }
 
-// AppendMoment appends a deadline to an encoded state, as seen from now. All
-// that is past is alike, and so is all that never comes.
+// AppendMoment appends a deadline to an encoded state, relative to now. All
+// past moments have the same encoding.
 func AppendMoment(b []byte, at, now Tick) []byte {
 	switch {
 	case at == Never:

@@ -2,12 +2,14 @@ package election
 
 // Machine is a state machine that takes part in an election for one process.
 type Machine interface {
-	// Step takes one input and appends what follows from it to out. Whatever a
-	// peer sends, it neither fails nor panics: bad input is an Event.
+	// Step handles one input and appends the resulting messages and events to
+	// out. It neither fails nor panics, whatever a peer sends: it reports bad
+	// input as an Event.
 	Step(in Input, out *Output)
-	// Deadline is the moment at which the Machine wants a Tick, or Never.
+	// Deadline returns the moment at which the Machine needs a TimePassed, or
+	// Never.
 	Deadline() Tick
-	// Status says what the process knows. It is a copy.
+	// Status returns a copy of what the process knows.
 	Status() Status
 	// Rows appends the process status table to rows, highest rank first.
 	Rows(rows []Row) []Row
@@ -15,12 +17,12 @@ type Machine interface {
 	State
 }
 
-// State lets a simulator visit every state: copy it, and know it again.
+// State lets a simulator visit every state: copy it, and recognize it.
 type State interface {
-	// Clone is an independent copy.
+	// Clone returns an independent copy.
 	Clone() Machine
-	// Encode appends the state to b such that states that behave alike from now
-	// on are encoded alike: moments are written relative to now.
+	// Encode appends the state to b. States that behave alike from now on have
+	// the same encoding: moments are encoded relative to now.
 	Encode(b []byte, now Tick) []byte
 }
 
@@ -30,39 +32,42 @@ type InputKind uint8
 // The kinds of inputs.
 const (
 	NoInput InputKind = iota
-	// TimePassed: up to Now.
+	// TimePassed: the time is Now.
 	TimePassed
 	// Receive: Message has arrived.
 	Receive
-	// Undelivered: Message could not be delivered, its addressee doesn't respond.
+	// Undelivered: Message could not be delivered, because its addressee
+	// doesn't respond.
 	Undelivered
 	// Suspect: Peer is believed dead.
 	Suspect
-	// Restore: Peer, which was believed dead, has been heard of.
+	// Restore: Peer, which was believed dead, is alive.
 	Restore
-	// Campaign: start an election; Peer is the coordinator that is thought dead,
-	// or None. Term is the least term to use.
+	// Campaign: start an election. Peer is the coordinator that is believed
+	// dead, or None. Term is the lowest term to use.
 	Campaign
-	// Recover: this process failed and is back.
+	// Recover: this process failed and is running again.
 	Recover
-	// Follow: Peer is the coordinator, in Term, and an election that is under way
-	// is over. With None: there is no coordinator now.
+	// Follow: Peer is the coordinator, in Term, and an election that is under
+	// way is over. If Peer is None, there is no coordinator now.
 	Follow
-	// BecomeIneligible: the application is dead; forward, but don't be elected.
+	// BecomeIneligible: forward messages, but don't be elected, because the
+	// application is dead.
 	BecomeIneligible
-	// BecomeEligible: the application is alive again.
+	// BecomeEligible: the application is running again.
 	BecomeEligible
 	// Adopt: Roster is the new member list.
 	Adopt
-	// Ended: the process Peer, in its life Life, is known to have ended.
+	// Ended: the incarnation Life of the process Peer has certainly ended.
 	Ended
-	// StepDown: give up the office, to Peer or to whoever is elected.
+	// StepDown: hand the office over to Peer, or if that is None, to the
+	// highest process that is ready.
 	StepDown
-	// Stopped: the application has stopped acting as coordinator in Term, as it
-	// was told to by StopRequested.
+	// Stopped: the application has stopped acting as coordinator in Term, as
+	// StopRequested asked it to.
 	Stopped
-	// Retime: Timing are the waits from now on. Those that have begun last as long
-	// as they did.
+	// Retime: Timing holds the timeouts from now on. It doesn't affect those
+	// that have begun.
 	Retime
 )
 
@@ -78,11 +83,11 @@ func (k InputKind) String() string {
 	return inputNames[k]
 }
 
-// Input is one thing that happens to a process.
+// Input is one event that a process has to handle.
 type Input struct {
 	Kind InputKind
-	// Ineligible: the suspect lives, but doesn't stand. Nobody should wait for its
-	// answer; on a ring it sends on what comes.
+	// Ineligible: the peer of a Suspect or Restore is alive but ineligible. No
+	// process should wait for its answer. On a ring it forwards messages.
 	Ineligible bool
 	Peer       ID
 	Life       uint32
@@ -93,15 +98,16 @@ type Input struct {
 	Message    Message
 }
 
-// Output collects what follows from steps. The caller owns and resets it.
+// Output collects the results of steps. The caller owns and resets it.
 type Output struct {
-	// Send are messages, in the order in which they must leave.
+	// Send holds messages, in the order in which they must be sent.
 	Send []Message
-	// Events are facts for transcript, log, metrics and Kubernetes alike.
+	// Events holds facts for the transcript, the log, the metrics and
+	// Kubernetes.
 	Events []Event
 }
 
-// Reset empties the output and keeps its memory.
+// Reset empties the output but retains its memory.
 func (o *Output) Reset() { o.Send, o.Events = o.Send[:0], o.Events[:0] }
 
 // Emit appends an event.
@@ -115,29 +121,31 @@ type EventKind uint8
 // The kinds of events.
 const (
 	NoEvent EventKind = iota
-	// Started: an election; Peer is the coordinator thought dead.
+	// Started: this process started an election. Peer is the coordinator that
+	// is believed dead.
 	Started
-	// Elected: this process has won the election.
+	// Elected: this process won the election.
 	Elected
 	// Recognized: Peer is the coordinator.
 	Recognized
-	// MarkedCrashed and MarkedNormal: Peer's row in the table.
+	// MarkedCrashed and MarkedNormal: Peer's row in the table changed.
 	MarkedCrashed
 	MarkedNormal
 	// Skipped: Peer doesn't respond and was left out of the ring.
 	Skipped
 	// Outdated: a message from Peer was of an older term.
 	Outdated
-	// Refused: a message from Peer, or an input, makes no sense here.
+	// Refused: a message from Peer, or an input, isn't valid here.
 	Refused
 
 	// TenureStarted: this process holds the office from now on, with Token.
 	TenureStarted
-	// TenureLost: it no longer does; the application must have stopped by now.
+	// TenureLost: this process no longer holds the office. The application must
+	// have stopped by now.
 	TenureLost
-	// StopRequested: the application must stop, then the office goes to Peer.
+	// StopRequested: the application must stop. Then the office goes to Peer.
 	StopRequested
-	// OfficeResigned: the office was given up, to Peer.
+	// OfficeResigned: this process gave up the office, in favor of Peer.
 	OfficeResigned
 )
 
@@ -153,7 +161,7 @@ func (k EventKind) String() string {
 	return eventNames[k]
 }
 
-// Event is a fact.
+// Event is a fact that a Machine reports.
 type Event struct {
 	Kind  EventKind
 	Peer  ID
@@ -163,13 +171,13 @@ type Event struct {
 
 // Status is what a process knows.
 type Status struct {
-	// Coordinator is who leads, as far as the process knows, in Term.
+	// Coordinator is the coordinator in Term, as far as the process knows.
 	Coordinator ID
 	Term        Term
-	// Electing says that an election is under way.
+	// Electing: an election is under way.
 	Electing bool
-	// Token and Until are set while the process itself holds the office: it may
-	// act as coordinator until that moment on its own clock.
+	// Token and Until are set while the process itself holds the office. It may
+	// act as coordinator until the moment Until on its own clock.
 	Token Token
 	Until Tick
 }

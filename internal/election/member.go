@@ -7,21 +7,22 @@ import (
 	"slices"
 )
 
-// ID names a process. It is a small number that whoever runs the Machines gives
-// out; it says nothing about rank.
+// ID identifies a process. It is a small number that the caller assigns. It
+// doesn't imply a rank.
 type ID uint32
 
-// None is nobody. No process has this ID.
+// None identifies no process.
 const None ID = 0
 
-// Priority ranks the processes: the coordinator is the live one with the
-// highest. A process of priority 0 keeps its row in the table and never stands.
+// Priority ranks the processes: the coordinator is the live process with the
+// highest priority. A process of priority 0 is an observer: it has a row in the
+// table and is never elected.
 type Priority uint32
 
-// MaxPriority leaves room for the term in a Token.
+// MaxPriority is the highest priority that leaves room for the term in a Token.
 const MaxPriority Priority = 1<<priorityBits - 1
 
-// MaxID bounds the tables that are indexed by ID.
+// MaxID limits the size of tables that are indexed by ID.
 const MaxID ID = 1 << 20
 
 // Member is one process as the member list declares it.
@@ -30,28 +31,28 @@ type Member struct {
 	Priority Priority
 }
 
-// Roster is one version of the member list. It is immutable, and shared by all
-// who use it.
+// Roster is one version of the member list. It is immutable and can be shared.
 type Roster struct {
-	// Version numbers the lists, from 1.
+	// Version is the number of the list, from 1.
 	Version uint32
 	// Previous is the list that this one replaces, nil for the first. Its own
-	// Previous is not kept: two lists at most are ever in force at once.
+	// Previous is nil: at most two lists are in force at once.
 	Previous *Roster
-	// Departed are members of Previous that no longer exist, for a lease or
-	// longer: they count as having adopted this version.
+	// Departed are members of Previous that have not existed for at least a
+	// lease. They count as having adopted this version.
 	Departed []ID
-	// Floor is a term that nobody exceeded under any list before Previous.
+	// Floor is a term that was not exceeded under any list before Previous.
 	Floor Term
 
 	ring   []Member // in the order of the ring
 	ranked []Member // highest priority first, observers last
-	rank   []int32  // by ID: place in ranked, or -1
-	place  []int32  // by ID: place in ring, or -1
+	rank   []int32  // by ID: index in ranked, or -1
+	place  []int32  // by ID: index in ring, or -1
 	voters int
 }
 
-// NewRoster makes a member list from members in the order of the ring.
+// NewRoster returns a member list of the members in ring, which are in the
+// order of the ring.
 func NewRoster(version uint32, ring []Member) (*Roster, error) {
 	if len(ring) == 0 {
 		return nil, errors.New("a member list needs at least one member")
@@ -84,14 +85,14 @@ func NewRoster(version uint32, ring []Member) (*Roster, error) {
 		}
 	}
 	if r.voters == 0 {
-		return nil, errors.New("every member has priority 0: nobody could ever be elected")
+		return nil, errors.New("every member has priority 0: no process could ever be elected")
 	}
 	return r, nil
 }
 
-// Succeed returns a copy of r that replaces previous. Floor is the reading of the
-// publisher's TermClock, when previous has settled; departed are the members of
-// previous that are gone for good.
+// Succeed returns a copy of r that replaces previous. The reading of the
+// publisher's TermClock, when previous has settled, is floor. The members of
+// previous that no longer exist are departed.
 func (r *Roster) Succeed(previous *Roster, floor Term, departed ...ID) *Roster {
 	next := *r
 	before := *previous
@@ -108,23 +109,25 @@ func absent(top ID) []int32 {
 	return s
 }
 
-// Len is the number of members.
+// Len returns the number of members.
 func (r *Roster) Len() int { return len(r.ring) }
 
-// Top is the highest ID among the members.
+// Top returns the highest ID of a member.
 func (r *Roster) Top() ID { return ID(len(r.rank) - 1) }
 
-// Ranked are the members, highest priority first. Callers must not change it.
+// Ranked returns the members, highest priority first. Callers must not change
+// the result.
 func (r *Roster) Ranked() []Member { return r.ranked }
 
-// Ring are the members in the order of the ring. Callers must not change it.
+// Ring returns the members in the order of the ring. Callers must not change
+// the result.
 func (r *Roster) Ring() []Member { return r.ring }
 
 // Has reports whether id is a member.
 func (r *Roster) Has(id ID) bool { return int(id) < len(r.rank) && r.rank[id] >= 0 }
 
-// Rank is the place of id among the members, 0 for the highest priority, and
-// Len for a stranger.
+// Rank returns the index of id in Ranked: 0 for the highest priority, and Len
+// if id isn't a member.
 func (r *Roster) Rank(id ID) int {
 	if !r.Has(id) {
 		return len(r.ring)
@@ -132,7 +135,7 @@ func (r *Roster) Rank(id ID) int {
 	return int(r.rank[id])
 }
 
-// Priority is the priority of id, and 0 for a stranger.
+// Priority returns the priority of id, and 0 if id isn't a member.
 func (r *Roster) Priority(id ID) Priority {
 	if !r.Has(id) {
 		return 0
@@ -140,11 +143,11 @@ func (r *Roster) Priority(id ID) Priority {
 	return r.ranked[r.rank[id]].Priority
 }
 
-// Outranks reports whether a has a higher priority than b. Everyone outranks a
-// stranger, None included.
+// Outranks reports whether a has a higher priority than b. Each member outranks
+// each process that isn't a member, including None.
 func (r *Roster) Outranks(a, b ID) bool { return r.Rank(a) < r.Rank(b) }
 
-// HighestOf is the one of id and others that outranks the rest.
+// HighestOf returns the highest-ranked process of id and others.
 func (r *Roster) HighestOf(id ID, others []ID) ID {
 	for _, other := range others {
 		if r.Outranks(other, id) {
@@ -154,7 +157,7 @@ func (r *Roster) HighestOf(id ID, others []ID) ID {
 	return id
 }
 
-// After is the process behind id on the ring, steps places on.
+// After returns the process that follows id on the ring at a distance of steps.
 func (r *Roster) After(id ID, steps int) ID {
 	if !r.Has(id) {
 		return None
@@ -162,6 +165,7 @@ func (r *Roster) After(id ID, steps int) ID {
 	return r.ring[(int(r.place[id])+steps)%len(r.ring)].ID
 }
 
-// Majority is the smallest number of members of which any two groups meet. All
-// members count, those of priority 0 too: they never stand, but they grant.
+// Majority returns the smallest number of members such that any two groups of
+// that size have a member in common. Observers count too: they are never
+// elected, but they grant.
 func (r *Roster) Majority() int { return len(r.ring)/2 + 1 }

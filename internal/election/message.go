@@ -7,7 +7,8 @@ type Kind uint8
 const (
 	NoKind Kind = iota
 
-	// The bully and the status table.
+	// The bully and the status table. RingSkip also uses Election and
+	// Coordinator.
 	Election
 	OK
 	Coordinator
@@ -15,23 +16,23 @@ const (
 	Table
 	Update
 
-	// The rings. RingSkip uses Election and Coordinator.
+	// The rings.
 	ElectMe
 	NewCoordinator
 	Elect
 	Inquiry
 	Reply
 
-	// Stale answers a message of an older term with the newer one.
+	// Stale answers a message of an older term with the newer term.
 	Stale
 
-	// What holds and hands over the office; not part of any election.
+	// The messages of the office. They don't belong to an election.
 	Beat
 	Grant
 	Deny
 	Resigned
-	// Probe is a sign of life of a process that knows no coordinator, and the
-	// answer to it.
+	// Probe is a sign of life of a process that knows no coordinator or may
+	// take over from the present one, and the answer to it.
 	Probe
 
 	kinds
@@ -50,10 +51,10 @@ func (k Kind) String() string {
 }
 
 // Counts reports whether messages of this kind count as messages of an
-// election. Signs of life, grants and what belongs to them never do.
+// election. The messages of the office never count.
 func (k Kind) Counts() bool { return k > NoKind && k <= Stale }
 
-// Kinds are all kinds that count.
+// Kinds returns all kinds that count.
 func Kinds() []Kind {
 	all := make([]Kind, 0, Stale)
 	for k := Election; k <= Stale; k++ {
@@ -62,27 +63,29 @@ func Kinds() []Kind {
 	return all
 }
 
-// Message is what one process tells another. It is a value: a slice in it
-// belongs to the one who holds the message.
+// Message is a message from one process to another. It is a value: the process
+// that has the message owns the slice in it.
 type Message struct {
 	Kind     Kind
 	From, To ID
 	Term     Term
-	// Lamport is the sender's logical clock (seed 004, assumption 6).
+	// Lamport is the sender's logical clock ([ImprovedBully], assumption 6).
 	Lamport uint64
-	// Subject is whom the message is about: the coordinator that is thought
-	// dead (ELECTION), the candidate (ELECT_ME, ELECT), the process that asks
-	// (INQUIRY), the coordinator (TABLE, REPLY, NEW_COORDINATOR, BEAT), the
-	// successor (RESIGNED).
+	// Subject is the process that the message is about: the coordinator that is
+	// believed dead (ELECTION), the candidate (ELECT_ME, ELECT), the process
+	// that inquires (INQUIRY), the coordinator (TABLE, REPLY, NEW_COORDINATOR,
+	// BEAT), or the named successor (RESIGNED).
 	Subject ID
-	// Origin is who put a message on the ring, and takes it off again.
+	// Origin is the process that put a message on the ring, and removes it
+	// again.
 	Origin ID
-	// Hops counts the places on the ring that the message has passed. Nothing
-	// goes round more than once, even when its origin is gone.
+	// Hops counts the places on the ring that the message has passed. It limits
+	// a message to one round, even if its origin has failed.
 	Hops uint32
-	// List holds the identifiers on RingSkip's lists, and in TABLE the rows
-	// that differ from what the coordinator's rank implies; in BEAT, whom the
-	// coordinator believes dead, and behind a None those who don't stand.
+	// List holds the identifiers on RingSkip's lists; in TABLE, the rows that
+	// differ from what the coordinator's rank implies; and in BEAT, the
+	// processes that the coordinator suspects and, after a None, those that are
+	// alive but ineligible.
 	List []ID
 
 	Hold Hold
@@ -90,22 +93,24 @@ type Message struct {
 
 // Hold is the part of a message that concerns the office: see package office.
 type Hold struct {
-	// Sent is the holder's own clock at the BEAT; a GRANT or DENY brings it back.
+	// Sent is the moment of the BEAT on the holder's own clock. A GRANT or DENY
+	// returns it.
 	Sent Tick
-	// Life tells the lives of a process apart. RequesterLife is, in an answer, the life
-	// that sent the BEAT: what was granted to one isn't granted to the next.
+	// Life is the sender's incarnation. RequesterLife is, in an answer, the
+	// incarnation that sent the BEAT: a grant to one incarnation doesn't count
+	// for the next.
 	Life, RequesterLife uint32
 	// Version is the member list that the sender has adopted.
 	Version uint32
-	// HighestGranted, in an answer, is the highest term that the member granted to anyone
-	// but the one it answers.
+	// HighestGranted is, in an answer, the highest term that the member granted
+	// to any process other than the requester.
 	HighestGranted Term
-	// Held says that the sender of a BEAT has tenure already, rather than asking
-	// for it; in a DENY, that the sender knows a coordinator that has.
+	// Held: the sender of a BEAT already holds the office, rather than
+	// requesting it. In a PROBE it marks the answer.
 	Held bool
-	// Ineligible says that the sender doesn't stand: its application is dead, or it has
-	// stepped down.
+	// Ineligible: the sender isn't eligible, because its application is dead or
+	// it has stepped down.
 	Ineligible bool
-	// Ready says that the sender could take the office.
+	// Ready: the sender is eligible and could take the office at once.
 	Ready bool
 }

@@ -5,33 +5,34 @@ import (
 	"fmt"
 )
 
-// Config is what a Machine starts from.
+// Config is the initial configuration of a Machine.
 type Config struct {
 	Self   ID
 	Roster *Roster
-	// Term and Coordinator are what the process believes at the start: a zero
-	// Term if it knows nothing.
+	// Term and Coordinator are what the process believes at the start. Term is
+	// 0 if it knows nothing.
 	Term        Term
 	Coordinator ID
 	Timing      Timing
-	// NoPreemption: a coordinator of lower rank is not bullied out. Whoever wraps the
-	// election sees to it that the office is handed over.
+	// NoPreemption: the process doesn't bully a coordinator of lower rank out.
+	// The machine that wraps the election hands the office over instead.
 	NoPreemption bool
 }
 
-// Timing are the waits of an election, in ticks.
+// Timing holds the timeouts of an election, in ticks.
 type Timing struct {
-	// Reply is T: a reply is due within it, 2*Ttrans + Tproc.
+	// Reply is T: a reply is due within T = 2*Ttrans + Tproc.
 	Reply Tick
-	// Takeover is T': whoever was promised a new coordinator waits that much
-	// longer. It is longer than T, since the takeover may have to wait T itself.
+	// Takeover is T': how long a process that has received an OK waits for the
+	// announcement of the coordinator. It must be longer than T, because the
+	// takeover itself may have to wait T.
 	Takeover Tick
-	// Hop is the largest time for one place on the ring, Ttrans + Tproc, with
-	// the wait for a successor that doesn't respond.
+	// Hop is the longest time for one place on the ring: Ttrans + Tproc,
+	// including the wait for a successor that doesn't respond.
 	Hop Tick
 }
 
-// Validate says what is wrong with the timing.
+// Validate returns an error if the timing is invalid.
 func (t Timing) Validate() error {
 	switch {
 	case t.Reply <= 0 || t.Hop <= 0:
@@ -42,14 +43,14 @@ func (t Timing) Validate() error {
 	return nil
 }
 
-// DefaultTiming derives the waits from the largest delays of a message and of
-// its handling.
+// DefaultTiming derives the timeouts from the longest delays of a message
+// (trans) and of its handling (proc).
 func DefaultTiming(trans, proc Tick) Timing {
 	reply := 2*trans + proc + 1
 	return Timing{Reply: reply, Takeover: 3 * reply, Hop: reply}
 }
 
-// Validate says what is wrong with the config.
+// Validate returns an error if the configuration is invalid.
 func (c Config) Validate() error {
 	switch {
 	case c.Roster == nil:
@@ -64,28 +65,31 @@ func (c Config) Validate() error {
 	return c.Timing.Validate()
 }
 
-// Process is what a process keeps whatever the algorithm. Machines embed it.
+// Process is the state that a process has in every algorithm. Machines embed
+// it.
 type Process struct {
 	Self   ID
 	Roster *Roster
 	Timing Timing
 	// Term is the highest term that the process has seen.
 	Term Term
-	// Coordinator is the coordinator as far as it knows, elected in CoordinatorTerm.
+	// Coordinator is the coordinator as far as the process knows, elected in
+	// CoordinatorTerm.
 	Coordinator     ID
 	CoordinatorTerm Term
 	// NoPreemption: see Config.
 	NoPreemption bool
-	// Ineligible: the application is dead, so the process must not be elected.
+	// Ineligible: the process must not be elected, for example because its
+	// application is dead.
 	Ineligible bool
-	// Suspects are the peers that a detector believes dead. An election without
-	// a detector suspects nobody.
+	// Suspects are the peers that a detector believes dead. Without a detector
+	// there are none.
 	Suspects IDs
 
 	lamport uint64
 }
 
-// NewProcess starts from a valid config.
+// NewProcess returns the process that a valid configuration describes.
 func NewProcess(c Config) (Process, error) {
 	if err := c.Validate(); err != nil {
 		return Process{}, err
@@ -99,19 +103,19 @@ func NewProcess(c Config) (Process, error) {
 	return p, nil
 }
 
-// Priority is the process's own priority.
+// Priority returns the process's own priority.
 func (p *Process) Priority() Priority { return p.Roster.Priority(p.Self) }
 
 // Eligible reports whether the process may be elected.
 func (p *Process) Eligible() bool { return !p.Ineligible && p.Priority() > 0 }
 
-// Preempts reports whether the process takes the office from id.
+// Preempts reports whether the process bullies the coordinator id out.
 func (p *Process) Preempts(id ID) bool {
 	return !p.NoPreemption && p.Eligible() && p.Roster.Outranks(p.Self, id)
 }
 
-// Highest reports whether nobody above the process is believed alive. DeadCoordinator is
-// the coordinator that is thought dead, if any.
+// Highest reports whether all processes above this one are believed dead. The
+// coordinator that is believed dead, if any, is dead.
 func (p *Process) Highest(dead ID) bool {
 	for _, m := range p.Roster.ranked[:p.Roster.Rank(p.Self)] {
 		if m.ID != dead && !p.Suspects.Has(m.ID) {
@@ -121,8 +125,8 @@ func (p *Process) Highest(dead ID) bool {
 	return true
 }
 
-// NextTerm moves on to a term of which nobody has heard, at least to least. It
-// reports false when there is none left.
+// NextTerm increments the term, at least to least. It reports false if no term
+// is left.
 func (p *Process) NextTerm(least Term) bool {
 	next := max(p.Term+1, least)
 	if next > MaxTerm {
@@ -139,8 +143,8 @@ func (p *Process) Send(out *Output, m Message) {
 	out.Send = append(out.Send, m)
 }
 
-// Accept takes notice of a message's clock, and reports whether it can come
-// from a peer.
+// Accept reports whether a message can come from a peer, and if so, advances
+// the logical clock.
 func (p *Process) Accept(m *Message, out *Output) bool {
 	if m.To != p.Self || m.From == p.Self && m.Origin != p.Self || !p.Roster.Has(m.From) || m.Term > MaxTerm {
 		out.Emit(Refused, m.Term, m.From)
@@ -150,9 +154,9 @@ func (p *Process) Accept(m *Message, out *Output) bool {
 	return true
 }
 
-// AcceptCurrent takes notice of a message's clock and term, and reports whether the
-// Machine has to act on it. A message of an older term is answered with the
-// newer one, and otherwise ignored.
+// AcceptCurrent accepts a message and reports whether the Machine has to act on
+// it. A message of an older term is answered with the newer term, and otherwise
+// ignored.
 func (p *Process) AcceptCurrent(m *Message, out *Output) bool {
 	if !p.Accept(m, out) {
 		return false
@@ -185,12 +189,13 @@ func (p *Process) Recognize(id ID, term Term, out *Output) {
 	}
 }
 
-// KnowsCoordinatorOf reports whether the coordinator of term is known: that election is over.
+// KnowsCoordinatorOf reports whether the process knows the coordinator of term,
+// that is, whether that election is over.
 func (p *Process) KnowsCoordinatorOf(term Term) bool {
 	return p.Coordinator != None && p.CoordinatorTerm == term
 }
 
-// HandleCommon handles the inputs that every algorithm handles alike.
+// HandleCommon handles the inputs that every algorithm handles in the same way.
 func (p *Process) HandleCommon(in *Input, out *Output) {
 	switch in.Kind {
 	case Suspect:
@@ -229,18 +234,18 @@ func (p *Process) adopt(roster *Roster) {
 	if !roster.Has(p.Coordinator) {
 		p.Coordinator = None
 	}
-	var still IDs
+	var retained IDs
 	for _, id := range p.Suspects {
 		if roster.Has(id) {
-			still = append(still, id)
+			retained = append(retained, id)
 		}
 	}
-	p.Suspects = still
+	p.Suspects = retained
 }
 
-// Successor is the first process behind this one on the ring that isn't
-// suspected, skipping skipped places besides. It is the process itself when
-// there is no other.
+// Successor returns the next process on the ring that isn't suspected, after
+// skipping as many further unsuspected ones as skipped says. If there is no
+// other process, it returns the process itself.
 func (p *Process) Successor(skipped int) ID {
 	if !p.Roster.Has(p.Self) {
 		return p.Self
@@ -258,7 +263,8 @@ func (p *Process) Successor(skipped int) ID {
 	return p.Self
 }
 
-// CoordinatorRows are the rows that the coordinator and the suspects imply.
+// CoordinatorRows appends the table that follows from the coordinator and the
+// suspects.
 func (p *Process) CoordinatorRows(rows []Row) []Row {
 	t := NewStatusTable(p.Roster, p.Coordinator)
 	for _, id := range p.Suspects {
@@ -269,15 +275,15 @@ func (p *Process) CoordinatorRows(rows []Row) []Row {
 	return t.Rows(rows)
 }
 
-// CloneProcess is an independent copy.
+// CloneProcess returns an independent copy.
 func (p *Process) CloneProcess() Process {
 	c := *p
 	c.Suspects = p.Suspects.Clone()
 	return c
 }
 
-// EncodeProcess appends the process to an encoded state. The logical clock is
-// left out: nothing is decided by it.
+// EncodeProcess appends the process to an encoded state. It omits the logical
+// clock, which doesn't affect the behavior.
 func (p *Process) EncodeProcess(b []byte) []byte {
 	b = AppendNumber(b, uint64(p.Term))
 	b = AppendNumber(b, uint64(p.Coordinator))

@@ -1,30 +1,33 @@
 package election
 
-// Ring is what the elections on a one-way ring share: a message goes to the
-// next process only, goes round once, and an election that doesn't come back is
-// started again.
+// Ring is the state that the elections on a unidirectional ring share. A
+// message goes only to the successor and round the ring only once. A process
+// restarts an election whose outcome it doesn't receive in time.
 type Ring struct {
 	Process
-	// Due is when the election that this process started must be over.
+	// Due is when the election that this process started or joined must be
+	// over.
 	Due Tick
-	// OwnTerm is the term in which the process last put its own message on the ring.
+	// OwnTerm is the term in which the process last put its own message on the
+	// ring.
 	OwnTerm Term
-	// DeadCoordinator is the coordinator that this process's election thinks dead.
+	// DeadCoordinator is the coordinator that is believed dead in this
+	// process's election.
 	DeadCoordinator ID
 }
 
-// NewRing starts from a valid config.
+// NewRing returns the ring that a valid configuration describes.
 func NewRing(c Config) (Ring, error) {
 	p, err := NewProcess(c)
 	return Ring{Process: p, Due: Never}, err
 }
 
-// Round is how long an election may take: the longest one goes round three
-// times, with every place skipped once.
+// Round returns how long an election may take: the longest one goes round three
+// times, with each place skipped once.
 func (r *Ring) Round() Tick { return 3 * Tick(r.Roster.Len()+1) * r.Timing.Hop }
 
-// Forward sends a message to the successor. It reports false when the message has
-// been everywhere already.
+// Forward sends a message to the successor. It reports false if the message has
+// already been round the ring.
 func (r *Ring) Forward(out *Output, m Message) bool { return r.forwardSkipping(out, m, 0) }
 
 func (r *Ring) forwardSkipping(out *Output, m Message, skipped int) bool {
@@ -37,15 +40,15 @@ func (r *Ring) forwardSkipping(out *Output, m Message, skipped int) bool {
 	return true
 }
 
-// Skip sends a message that could not be delivered past the process that
-// doesn't respond.
+// Skip sends a message that could not be delivered to the process after the one
+// that doesn't respond.
 func (r *Ring) Skip(m Message, out *Output) {
 	if m.From != r.Self || !r.Roster.Has(m.To) || m.To == r.Self {
 		out.Emit(Refused, m.Term, m.From)
 		return
 	}
 	out.Emit(Skipped, m.Term, m.To)
-	// The place behind the silent one, among those not suspected.
+	// The next place after the silent process, among those not suspected.
 	skipped := 0
 	for !r.Suspects.Has(m.To) && skipped < r.Roster.Len() && r.Successor(skipped) != m.To {
 		skipped++
@@ -56,8 +59,8 @@ func (r *Ring) Skip(m Message, out *Output) {
 	r.forwardSkipping(out, m, skipped)
 }
 
-// Begin opens an election of this process in a new term. It reports false when
-// the process can't stand, or no term is left.
+// Begin starts an election of this process in a new term. It reports false if
+// the process isn't eligible, or no term is left.
 func (r *Ring) Begin(in *Input, out *Output) bool {
 	if !r.Eligible() || !r.NextTerm(in.Term) {
 		r.Due = Never
@@ -68,7 +71,7 @@ func (r *Ring) Begin(in *Input, out *Output) bool {
 	return true
 }
 
-// RestartInput is the input that starts the election again.
+// RestartInput returns the input that starts the election again.
 func (r *Ring) RestartInput(now Tick) Input {
 	return Input{Kind: Campaign, Peer: r.DeadCoordinator, Now: now}
 }
@@ -80,26 +83,27 @@ func (r *Ring) WaitForOutcome(dead ID, now Tick) {
 	}
 }
 
-// HandleRing handles the inputs that every election on a ring handles alike.
+// HandleRing handles the inputs that every election on a ring handles in the
+// same way.
 func (r *Ring) HandleRing(in *Input, out *Output) {
 	if in.Kind == Undelivered {
 		r.Skip(in.Message, out)
 		return
 	}
 	if in.Kind == Suspect && in.Ineligible {
-		return // its control part still forwards (seed 000)
+		return // "the control part of a failed process" still forwards ([Textbook])
 	}
 	r.HandleCommon(in, out)
 	if in.Kind == Follow && in.Peer != None {
 		r.Due = Never
 	}
 	if !r.Eligible() {
-		r.Due, r.OwnTerm = Never, 0 // what comes back of its own no longer counts
+		r.Due, r.OwnTerm = Never, 0 // ignore its own messages when they come back
 	}
 }
 
-// HandleAnnouncement takes notice of a message that goes round with the outcome, and
-// sends it on unless it is back.
+// HandleAnnouncement records the announced outcome and forwards the
+// announcement, unless it has come back to its origin.
 func (r *Ring) HandleAnnouncement(m *Message, out *Output) {
 	r.RecordOutcome(m.Subject, m.Term, out)
 	if m.Origin != r.Self {
@@ -107,10 +111,14 @@ func (r *Ring) HandleAnnouncement(m *Message, out *Output) {
 	}
 }
 
-// ObserveTerm takes over a newer term from a message. An election or a tenure of
-// this process ends by that. Where the message only says that there is a newer
-// term, the election of that term is given the time to end, rather than starting
-// a yet newer one: otherwise two could overtake each other for ever.
+// ObserveTerm adopts the newer term of a message. That ends an election or a
+// tenure of this process.
+//
+// A message that only shows that there is a newer term gives the process a
+// reason to wait for the outcome of that term's election. It must not start an
+// election in a yet newer term at once. For example, consider two processes
+// that each start an election. If each restarted as soon as it saw the other's
+// term, the two could overtake each other forever.
 func (r *Ring) ObserveTerm(m *Message, now Tick) {
 	if m.Term <= r.Term {
 		return
@@ -122,8 +130,8 @@ func (r *Ring) ObserveTerm(m *Message, now Tick) {
 	}
 }
 
-// RecordOutcome takes notice of the outcome of an election, unless a higher process
-// was announced in the same term.
+// RecordOutcome records the outcome of an election, unless a higher process was
+// announced in the same term.
 func (r *Ring) RecordOutcome(id ID, term Term, out *Output) {
 	if !r.Roster.Has(id) || r.KnowsCoordinatorOf(term) && r.Roster.Outranks(r.Coordinator, id) {
 		return
@@ -132,12 +140,12 @@ func (r *Ring) RecordOutcome(id ID, term Term, out *Output) {
 	r.Recognize(id, term, out)
 }
 
-// RingStatus says what the process knows.
+// RingStatus returns what the process knows.
 func (r *Ring) RingStatus() Status {
 	return Status{Coordinator: r.Coordinator, Term: r.Term, Electing: r.Due != Never}
 }
 
-// CloneRing is an independent copy.
+// CloneRing returns an independent copy.
 func (r *Ring) CloneRing() Ring {
 	c := *r
 	c.Process = r.CloneProcess()

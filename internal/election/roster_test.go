@@ -24,7 +24,7 @@ func TestBadMemberLists(t *testing.T) {
 		"a priority that is too big": {list{{1, election.MaxPriority + 1}}, "priority 1048576 is above the limit of 1048575"},
 		"an ID that is too big":      {list{{1, 1}, {election.MaxID + 1, 2}}, "member ID 1048577 is above the limit of 1048576"},
 		"an absurd ID":               {list{{1<<32 - 1, 1}}, "member ID 4294967295 is above the limit of 1048576"},
-		"observers only":             {list{{1, 0}, {2, 0}}, "every member has priority 0: nobody could ever be elected"},
+		"observers only":             {list{{1, 0}, {2, 0}}, "every member has priority 0: no process could ever be elected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := election.NewRoster(1, c.ring)

@@ -1,9 +1,9 @@
 package election
 
-// ProcessStatus is what a row of the process status table says.
+// ProcessStatus is the status in a row of the process status table.
 type ProcessStatus uint8
 
-// What a row can say.
+// The values of a row.
 const (
 	Unknown ProcessStatus = iota
 	Normal
@@ -15,7 +15,7 @@ func (s ProcessStatus) String() string {
 	return [...]string{"Unknown", "Normal", "Coordinator", "Crashed"}[s&3]
 }
 
-// Row is one line of the process status table (seed 004, section 1).
+// Row is one row of the process status table ([ImprovedBully], section 1).
 type Row struct {
 	ID       ID
 	Priority Priority
@@ -23,37 +23,38 @@ type Row struct {
 }
 
 // StatusTable is the process status table. The coordinator's rank implies most
-// of it, since the coordinator is the highest live process: whoever outranks it
-// has crashed, everyone else is normal. Only the rows of which the process
-// knows better are kept, so a table costs next to nothing, however many
-// processes there are.
+// of it, since the coordinator is the highest live process: processes that
+// outrank it have crashed, and all others are normal. The table stores only the
+// exceptions from that, so that it is small even if there are many processes.
 type StatusTable struct {
 	roster      *Roster
 	coordinator ID
 	exceptions  IDs
 }
 
-// NewStatusTable is a table of roster in which coordinator leads and everyone
-// is as that implies. With None, everyone is normal.
+// NewStatusTable returns a table of roster without exceptions. If coordinator
+// is None, all processes are normal.
 func NewStatusTable(roster *Roster, coordinator ID) StatusTable {
 	return StatusTable{roster: roster, coordinator: coordinator}
 }
 
-// Coordinator is the process whose row says so, or None.
+// Coordinator returns the process that is coordinator in the table, or None.
 func (t *StatusTable) Coordinator() ID { return t.coordinator }
 
-// Exceptions are the rows that differ from what the coordinator's rank implies.
+// Exceptions returns the rows that differ from what the coordinator's rank
+// implies.
 func (t *StatusTable) Exceptions() []ID { return t.exceptions.Clone() }
 
 func (t *StatusTable) impliedCrashed(id ID) bool {
 	return t.coordinator != None && t.roster.Outranks(id, t.coordinator)
 }
 
-// Crashed reports what the row of id says.
+// Crashed reports whether the row of id is CRASHED.
 func (t *StatusTable) Crashed(id ID) bool { return t.impliedCrashed(id) != t.exceptions.Has(id) }
 
 // Mark sets the row of id, and reports whether that changed it. The
-// coordinator's own row changes with SetCoordinator alone, except that it can crash.
+// coordinator's own row can be marked as crashed; only SetCoordinator makes
+// another process coordinator.
 func (t *StatusTable) Mark(id ID, crashed bool) bool {
 	if !t.roster.Has(id) || t.Crashed(id) == crashed {
 		return false
@@ -69,7 +70,8 @@ func (t *StatusTable) Mark(id ID, crashed bool) bool {
 	return true
 }
 
-// SetCoordinator makes id the coordinator: whoever outranks it has crashed.
+// SetCoordinator makes id the coordinator: processes that outrank it have
+// crashed.
 func (t *StatusTable) SetCoordinator(id ID) {
 	var except IDs
 	for _, x := range t.crashedBelow(id) {
@@ -78,14 +80,14 @@ func (t *StatusTable) SetCoordinator(id ID) {
 	t.coordinator, t.exceptions = id, except
 }
 
-// crashedBelow are the crashed processes that id outranks.
+// crashedBelow returns the crashed processes that id outranks.
 func (t *StatusTable) crashedBelow(id ID) []ID {
 	var below []ID
 	ranked := t.roster.ranked
 	from := t.roster.Rank(id) + 1
 	if t.coordinator != None {
-		// Between id and the present coordinator all have crashed, but for the
-		// exceptions.
+		// Between id and the present coordinator all processes have crashed, except
+		// for the exceptions.
 		for i := from; i < min(t.roster.Rank(t.coordinator), len(ranked)); i++ {
 			if x := ranked[i].ID; !t.exceptions.Has(x) {
 				below = append(below, x)
@@ -100,7 +102,8 @@ func (t *StatusTable) crashedBelow(id ID) []ID {
 	return below
 }
 
-// vacate leaves the table without a coordinator and every row as it was.
+// clearCoordinator leaves the table without a coordinator, with all other rows
+// unchanged.
 func (t *StatusTable) clearCoordinator() {
 	var except IDs
 	for _, m := range t.roster.ranked {
@@ -111,8 +114,8 @@ func (t *StatusTable) clearCoordinator() {
 	t.coordinator, t.exceptions = None, except
 }
 
-// Highest is the highest-ranked process that hasn't crashed and is able to
-// stand, or None.
+// Highest returns the highest-ranked process that hasn't crashed and has a
+// priority above 0, or None.
 func (t *StatusTable) Highest() ID {
 	for _, m := range t.roster.ranked {
 		if m.Priority > 0 && !t.Crashed(m.ID) {
@@ -122,8 +125,8 @@ func (t *StatusTable) Highest() ID {
 	return None
 }
 
-// Copy makes the table what a peer's is: its coordinator and its exceptions.
-// Rows of strangers are left out.
+// Copy sets the table to that of a peer: its coordinator and its exceptions.
+// Rows of processes that aren't members are left out.
 func (t *StatusTable) Copy(coordinator ID, exceptions []ID) {
 	if coordinator != None && !t.roster.Has(coordinator) {
 		coordinator = None
@@ -136,7 +139,7 @@ func (t *StatusTable) Copy(coordinator ID, exceptions []ID) {
 	}
 }
 
-// Adopt carries the rows over to another member list.
+// Adopt transfers the rows to another member list.
 func (t *StatusTable) Adopt(roster *Roster) {
 	var crashed []ID
 	for _, m := range roster.ranked {
@@ -172,7 +175,7 @@ func (t *StatusTable) Rows(rows []Row) []Row {
 	return rows
 }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (t *StatusTable) Clone() StatusTable {
 	c := *t
 	c.exceptions = t.exceptions.Clone()

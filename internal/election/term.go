@@ -1,12 +1,13 @@
 package election
 
-// Term numbers the elections. It is not in the textbooks, where every message
-// arrives in time: ours may arrive late, and a term tells the old from the new.
+// Term numbers the elections. The textbooks need no terms, because they assume
+// that each message arrives in time. In a real network a message may arrive
+// late, and its term shows that it belongs to an older election.
 type Term uint64
 
-// Token is what a coordinator shows to whoever guards a resource: it rises from
-// tenure to tenure, so that a guard which remembers the highest one and refuses
-// lower ones is safe whatever happens.
+// Token is the fencing token that a coordinator presents to a resource. It
+// rises from tenure to tenure. A resource that stores the highest token and
+// refuses lower ones is protected against former coordinators.
 type Token uint64
 
 const priorityBits = 20
@@ -14,13 +15,13 @@ const priorityBits = 20
 // MaxTerm is the highest term that fits in a Token.
 const MaxTerm Term = 1<<(64-priorityBits) - 1
 
-// TokenOf is the fencing token of a coordinator in a term.
+// TokenOf returns the fencing token of a coordinator in a term.
 func TokenOf(t Term, p Priority) Token { return Token(t)<<priorityBits | Token(p) }
 
-// Term is the term that the token was given in.
+// Term returns the term of the token.
 func (t Token) Term() Term { return Term(t >> priorityBits) }
 
-// Priority is the priority of the coordinator that has the token.
+// Priority returns the priority of the coordinator that has the token.
 func (t Token) Priority() Priority { return Priority(t) & MaxPriority }
 
 // Tick is a moment on a process's own monotonic clock.
@@ -29,28 +30,31 @@ type Tick int64
 // Never is later than every moment.
 const Never Tick = 1<<63 - 1
 
-// TermClock reads terms off the wall clock. A process that lost its memory
-// learns from it which terms may have been used while it could still remember:
-// it may use terms above the reading at boot only, and no process uses a term
-// above the present reading. So terms rise over a restart of everybody.
+// TermClock derives terms from the wall clock. A process that lost its memory
+// doesn't remember which terms it has granted or used. Two rules replace that
+// memory: the process uses only terms above its reading at boot, and no process
+// uses a term above its present reading. So terms rise even if all processes
+// restart.
 //
-// The zero TermClock reads nothing: it forbids no term and remembers none. It
-// is for runs in which nobody forgets.
+// The zero TermClock forbids no term. It is for runs in which no process loses
+// its memory.
 type TermClock struct {
 	// AtBoot is the reading when the process started.
 	AtBoot Term
-	// Boot is the same moment on the monotonic clock.
+	// Boot is that moment on the monotonic clock.
 	Boot Tick
-	// TicksPerTerm says how fast the reading rises. It should be shorter than the
-	// patience of those who wait for an election: a process whose clock is behind
-	// could otherwise be overtaken by the next election whenever it may begin.
+	// TicksPerTerm is how many ticks the reading needs to rise by one. It
+	// should be shorter than the time for which processes wait for an election.
+	// Otherwise a process whose clock is behind could be overtaken by the next
+	// election each time.
 	TicksPerTerm Tick
 }
 
-// Floor is the highest term that may have been used before the process started.
+// Floor returns the highest term that may have been used before the process
+// started.
 func (c TermClock) Floor() Term { return c.AtBoot }
 
-// Ceiling is the highest term that may be used now.
+// Ceiling returns the highest term that may be used now.
 func (c TermClock) Ceiling(now Tick) Term {
 	if c.TicksPerTerm <= 0 {
 		return MaxTerm
@@ -58,13 +62,13 @@ func (c TermClock) Ceiling(now Tick) Term {
 	return min(MaxTerm, c.AtBoot+Term(max(0, now-c.Boot)/c.TicksPerTerm))
 }
 
-// Due is the moment from which term may be used.
+// Due returns the moment from which term may be used.
 func (c TermClock) Due(term Term) Tick {
 	if c.TicksPerTerm <= 0 || term <= c.AtBoot {
 		return c.Boot
 	}
 	if term-c.AtBoot > Term((Never-c.Boot)/c.TicksPerTerm) {
-		return Never // the clock will not get there
+		return Never // the clock never reaches the term
 	}
 	return c.Boot + Tick(term-c.AtBoot)*c.TicksPerTerm
 }

@@ -1,18 +1,19 @@
-// Package bully is the bully election (seeds 000 to 003): who finds the
-// coordinator dead asks everyone above; who is answered gives way; who isn't is
-// the coordinator, and says so to everyone below.
+// Package bully is the bully election ([Textbook], [SKR5302], [DistributedOS],
+// [UNIMORE]). A process that finds the coordinator dead sends ELECTION to all
+// processes above it. If one of them answers, the process yields. If none does,
+// it becomes coordinator and announces that to all processes below it.
 //
-// Assumptions: links are FIFO and deliver within Ttrans, processes handle a
-// message within Tproc, failures are crash-stop. Every process knows all
-// priorities, and doesn't know who is down.
+// Assumptions: links are FIFO and deliver within Ttrans. Processes handle a
+// message within Tproc and fail by stopping. Every process knows all
+// priorities, but not which processes are down.
 //
-// Messages: n-1 when the highest process starts, n-2 when the second-highest
-// finds the coordinator dead, n(n-1) and n-1 announcements when the lowest
-// starts while all live.
+// Messages: n-1 when the highest process starts; n-2 when the second-highest
+// finds the coordinator dead; n(n-1) plus n-1 announcements when the lowest
+// starts and all processes are alive.
 //
-// Not guaranteed: one coordinator. A partition elects one on either side, and a
-// recovered process takes the office from a healthy coordinator before that one
-// knows it. Package office guards against both.
+// Not guaranteed: that there is one coordinator. A partition elects one on each
+// side, and a recovered process takes over from a healthy coordinator before
+// that one knows it. Package office prevents both.
 package bully
 
 import (
@@ -25,9 +26,9 @@ type phase uint8
 
 const (
 	idle phase = iota
-	// asking: ELECTION is out, an OK is due within T.
+	// asking: ELECTION has been sent, an OK is due within T.
 	asking
-	// yielding: an OK has come, COORDINATOR is due within T'.
+	// yielding: an OK has arrived, COORDINATOR is due within T'.
 	yielding
 )
 
@@ -37,13 +38,14 @@ type Machine struct {
 
 	phase    phase
 	deadline election.Tick
-	// dead is the coordinator that this election thinks dead, or None.
+	// deadCoordinator is the coordinator that is believed dead in this
+	// election, or None.
 	deadCoordinator election.ID
 	// announced is the last term in which the process announced itself.
 	announced election.Term
 }
 
-// New makes the process that c describes.
+// New returns the process that c describes.
 func New(c election.Config) (election.Machine, error) {
 	p, err := election.NewProcess(c)
 	if err != nil {
@@ -52,7 +54,7 @@ func New(c election.Config) (election.Machine, error) {
 	return &Machine{Process: p, deadline: election.Never}, nil
 }
 
-// Step takes one input.
+// Step handles one input.
 func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
@@ -78,8 +80,9 @@ func (m *Machine) start(dead election.ID, least election.Term, now election.Tick
 	m.elect(dead, now, out)
 }
 
-// elect asks everyone above, or announces where nobody is: where the dead
-// coordinator is the only one above, too (seed 004, 5.1.2).
+// elect sends ELECTION to all processes above this one. If there is none, or
+// only the dead coordinator, it announces this process ([ImprovedBully],
+// 5.1.2).
 func (m *Machine) elect(dead election.ID, now election.Tick, out *election.Output) {
 	m.deadCoordinator = dead
 	out.Emit(election.Started, m.Term, dead)
@@ -139,10 +142,14 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// overtaken takes over a newer term: an election of this process is over. Where
-// the message only shows that there is a newer term, the election of that term is
-// given the time to end, rather than starting a yet newer one: otherwise two
-// could overtake each other for ever.
+// observeTerm adopts the newer term of a message. That ends an election of this
+// process.
+//
+// A message that only shows that there is a newer term gives the process a
+// reason to wait for the outcome of that term's election. It must not start an
+// election in a yet newer term at once. For example, consider two processes
+// that each start an election. If each restarted as soon as it saw the other's
+// term, the two could overtake each other forever.
 func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
 	waits := (m.phase != idle || m.Coordinator == m.Self) &&
 		msg.Kind != election.Election && msg.Kind != election.Coordinator
@@ -153,8 +160,9 @@ func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
 	}
 }
 
-// asked answers an ELECTION: OK, and an election of its own, unless it has one
-// in this term, has announced itself in it, or knows how it ended.
+// handleElection answers an ELECTION with OK and starts an election of this
+// process. It doesn't start one if this process has an election in this term,
+// has announced itself in it, or knows its outcome.
 func (m *Machine) handleElection(msg *election.Message, now election.Tick, out *election.Output) {
 	if !m.Eligible() || !m.Roster.Outranks(m.Self, msg.From) {
 		return
@@ -166,9 +174,10 @@ func (m *Machine) handleElection(msg *election.Message, now election.Tick, out *
 	m.elect(msg.Subject, now, out)
 }
 
-// told records the coordinator, and bullies it out if this process outranks it.
+// handleCoordinator records the coordinator, and bullies it out if this process
+// outranks it.
 func (m *Machine) handleCoordinator(msg *election.Message, now election.Tick, out *election.Output) {
-	// Where two announced themselves in one term, the higher one stays.
+	// If two processes announced themselves in one term, the higher one wins.
 	if !m.KnowsCoordinatorOf(msg.Term) || !m.Roster.Outranks(m.Coordinator, msg.From) {
 		m.becomeIdle()
 		m.Recognize(msg.From, msg.Term, out)
@@ -178,18 +187,18 @@ func (m *Machine) handleCoordinator(msg *election.Message, now election.Tick, ou
 	}
 }
 
-// Deadline is when the wait ends.
+// Deadline returns when the wait ends.
 func (m *Machine) Deadline() election.Tick { return m.deadline }
 
-// Status says what the process knows.
+// Status returns what the process knows.
 func (m *Machine) Status() election.Status {
 	return election.Status{Coordinator: m.Coordinator, Term: m.Term, Electing: m.phase != idle}
 }
 
-// Rows appends the table that the coordinator implies.
+// Rows appends the table that follows from the coordinator.
 func (m *Machine) Rows(rows []election.Row) []election.Row { return m.CoordinatorRows(rows) }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.Process = m.CloneProcess()

@@ -1,5 +1,5 @@
 // Package catalog maps the names of the algorithms, as users write them, to
-// their constructors. Nothing else names an algorithm.
+// their constructors. No other package refers to an algorithm by name.
 package catalog
 
 import (
@@ -24,11 +24,12 @@ type Algorithm struct {
 	// DeadForward: in the textbook the control part of a failed process still
 	// forwards messages.
 	DeadForward bool
-	// RecoveryStarts: a recovered process starts an election, rather than asking.
+	// RecoveryStarts: a recovered process starts an election rather than
+	// requesting the state of the others.
 	RecoveryStarts bool
 }
 
-// All are the algorithms, in the order in which they are documented.
+// All returns the algorithms, in the order in which they are documented.
 func All() []Algorithm {
 	return []Algorithm{
 		{Name: "Bully", New: bully.New, RecoveryStarts: true},
@@ -40,7 +41,7 @@ func All() []Algorithm {
 	}
 }
 
-// Names are the names of the algorithms.
+// Names returns the names of the algorithms.
 func Names() []string {
 	var names []string
 	for _, a := range All() {
@@ -49,7 +50,7 @@ func Names() []string {
 	return names
 }
 
-// Find looks an algorithm up by its name.
+// Find returns the algorithm with the given name.
 func Find(name string) (Algorithm, error) {
 	for _, a := range All() {
 		if a.Name == name {

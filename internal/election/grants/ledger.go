@@ -1,106 +1,72 @@
-// Package grants lets one process at most hold the office, whatever the
-// elections say: the holder needs unexpired grants of a majority of the declared
-// members, and a member grants one process at a time.
-//
-// # Why no two hold it
-//
-// A member promises, for a lease of its own clock, to grant nobody else. The
-// holder counts the lease from when it sent the request, on its own clock, less
-// a margin for clocks of different rates, so that it stops before the promise
-// ends. Two majorities meet in a member.
-//
-// # Why tokens rise
-//
-// A member grants an acquisition only in a term above every other that it
-// granted (or the same term to the same process). One that lost its memory
-// takes the reading of its clock at boot for that: no member grants a term
-// above its clock's present reading, see election.TermClock. Renewals need no
-// such rule, since a tenure that lapses is never revived: its process needs a
-// new term.
-//
-// # When the member list changes
-//
-// Until a majority of the old list has adopted the new one, a holder needs a
-// majority of both. A member that adopted a list grants nothing under an older
-// one, and says that it adopted only when what it granted under the older one
-// has run out. With that it says up to which term it granted: whoever relies on
-// the new list alone needs a higher one. What happened under even older lists,
-// of which the members may have forgotten, is below the list's Floor.
-//
-// # What is assumed
-//
-// Clocks drift apart by less than the margin, and don't stand still; a member's
-// wall clock doesn't go back over a restart by more than it waits; one life of a
-// process ends before the next begins, and never begins with an older list than
-// one that it had adopted: members that forget a list could still make a majority
-// of the one before. Nor does it begin with a shorter lease than one that it has
-// granted for, without being told of that. Whoever reports a process ProcessEnded or
-// Departed is right; two lists at most are in force at once.
 package grants
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// Holder is one life of a process.
+// Holder is one incarnation of a process.
 type Holder struct {
 	ID   election.ID
 	Life uint32
 }
 
-// Request is what a BEAT asks for.
+// Request is the request for a grant in a BEAT.
 type Request struct {
 	Holder
 	Term election.Term
-	// Held says that this renews a tenure rather than acquires one.
+	// Held: the request renews a tenure. Otherwise it acquires one.
 	Held bool
-	// Version is the member list that the holder goes by.
+	// Version is the member list that the holder has adopted.
 	Version uint32
-	// Sent is the holder's clock, which the answer brings back.
+	// Sent is the moment of the request on the holder's clock. The answer returns
+	// it.
 	Sent election.Tick
 }
 
-// Answer is what a member answers.
+// Answer is a member's answer to a Request.
 type Answer uint8
 
 // The answers.
 const (
 	// Granted for a lease from now.
 	Granted Answer = iota
-	// Deferred: not yet; the request is kept and may be granted when that can be.
+	// Deferred: the request can't be granted yet. The ledger stores it, so that it
+	// can be granted at PendingDue.
 	Deferred
-	// TermTooLow: the term isn't above all that were granted; ask with one above HighestGranted.
+	// TermTooLow: the term must be above HighestGranted.
 	TermTooLow
-	// VersionTooOld: not under this member list.
+	// VersionTooOld: the request is under an older member list.
 	VersionTooOld
 )
 
-// Ledger is a member's side: whom it has granted, and until when.
+// Ledger is the member's side: which process it has granted, and until when.
 type Ledger struct {
 	lease election.Tick
 	clock election.TermClock
-	// quiet is when a member that lost its memory may grant again.
+	// silentUntil is when a member that lost its memory may grant again.
 	silentUntil election.Tick
 
+	// holder, term, until and version are those of the latest grant.
 	holder  Holder
 	term    election.Term
 	until   election.Tick
 	version uint32
-	// older is when all that was granted before, under an older version than the
-	// present grant's or than the adopted one, has run out.
+	// olderUntil is when all earlier grants under an older version than that of the
+	// latest grant, or than the adopted one, have expired.
 	olderUntil election.Tick
-	// bar is the highest term that was granted, and prior the highest before the
-	// present grant's.
+	// highestGranted is the highest granted term, and previousHighest the highest
+	// one before the latest grant.
 	highestGranted, previousHighest election.Term
-	// waiting is the request to grant as soon as that can be.
+	// pending is the deferred request. Its Term is 0 if there is none.
 	pending Request
 }
 
-// NewLedger opens the ledger of a member that remembers all that it granted.
+// NewLedger returns the ledger of a member that remembers all its grants.
 func NewLedger(lease election.Tick, clock election.TermClock, now election.Tick) Ledger {
 	return Ledger{lease: lease, clock: clock, silentUntil: now, until: now, olderUntil: now}
 }
 
-// NewLedgerWithoutMemory opens the ledger of a member that has lost its memory. It grants
-// nothing for a lease, or for the longest that it may have granted for before.
+// NewLedgerWithoutMemory returns the ledger of a member that has lost its memory.
+// It grants nothing for a lease, or for the longest lease that the member may have
+// granted for before.
 func NewLedgerWithoutMemory(lease, longest election.Tick, clock election.TermClock, now election.Tick) Ledger {
 	l := NewLedger(lease, clock, now)
 	l.silentUntil = now + max(lease, longest)
@@ -109,10 +75,11 @@ func NewLedgerWithoutMemory(lease, longest election.Tick, clock election.TermClo
 	return l
 }
 
-// HighestGranted is the term above which an acquisition must be.
+// HighestGranted returns the term that an acquisition must exceed.
 func (l *Ledger) HighestGranted() election.Term { return l.highestGranted }
 
-// HighestGrantedExcept is the highest term that was granted to anyone but h in term.
+// HighestGrantedExcept returns the highest granted term, not counting the grants
+// to h in term.
 func (l *Ledger) HighestGrantedExcept(h Holder, term election.Term) election.Term {
 	if l.holder == h && l.term == term {
 		return l.previousHighest
@@ -120,7 +87,7 @@ func (l *Ledger) HighestGrantedExcept(h Holder, term election.Term) election.Ter
 	return l.highestGranted
 }
 
-// To is who holds an unexpired grant, the zero Holder if nobody does.
+// Holder returns which process has an unexpired grant, or the zero Holder.
 func (l *Ledger) Holder(now election.Tick) Holder {
 	if now >= l.until {
 		return Holder{}
@@ -128,11 +95,12 @@ func (l *Ledger) Holder(now election.Tick) Holder {
 	return l.holder
 }
 
-// WaitingAfterRestart reports whether the member still waits after its restart.
+// WaitingAfterRestart reports whether the member doesn't grant yet because it lost
+// its memory.
 func (l *Ledger) WaitingAfterRestart(now election.Tick) bool { return now < l.silentUntil }
 
-// Handle answers a request. The caller has checked that the holder is a member that
-// may stand; version is the list that this member has adopted.
+// Handle answers a request. The caller has checked that the requester is a member
+// of priority above 0. The list that this member has adopted is version.
 func (l *Ledger) Handle(r Request, version uint32, now election.Tick) Answer {
 	if r.Version < version {
 		return VersionTooOld
@@ -143,7 +111,7 @@ func (l *Ledger) Handle(r Request, version uint32, now election.Tick) Answer {
 		return TermTooLow
 	}
 	if r.Holder == l.holder && r.Term < l.term {
-		return TermTooLow // it is late: its sender has gone on, and counts on a newer grant
+		return TermTooLow // the request is late: its sender has a newer term and relies on the newer grant
 	}
 	if occupied || now < l.silentUntil || r.Term > l.clock.Ceiling(now) {
 		if r.Term >= l.pending.Term {
@@ -170,8 +138,9 @@ func (l *Ledger) grant(r Request, now election.Tick) {
 	}
 }
 
-// Release takes back what was granted to one life of a process up to a term: it
-// resigned. Another life may be in a lower term, and knows nothing of that.
+// Release ends the grants to one incarnation of a process up to a term, because it
+// resigned. It doesn't affect other incarnations. They may have a lower term, and
+// did not resign.
 func (l *Ledger) Release(h Holder, term election.Term, now election.Tick) {
 	if l.holder == h && l.term <= term {
 		l.free(now)
@@ -181,7 +150,8 @@ func (l *Ledger) Release(h Holder, term election.Term, now election.Tick) {
 	}
 }
 
-// ProcessEnded takes back what was granted to one life of a process: it has ended.
+// ProcessEnded ends the grants to one incarnation of a process, because that has
+// ended.
 func (l *Ledger) ProcessEnded(h Holder, now election.Tick) {
 	if l.holder == h {
 		l.free(now)
@@ -195,8 +165,8 @@ func (l *Ledger) free(now election.Tick) {
 	l.until, l.olderUntil = min(l.until, now), min(l.olderUntil, now)
 }
 
-// Adopt notes that the member list version is adopted: grants under older ones
-// aren't renewed any more.
+// Adopt records that this member has adopted the member list version. Grants under
+// older lists aren't renewed any more.
 func (l *Ledger) Adopt(version uint32) {
 	if l.version < version {
 		l.olderUntil = max(l.olderUntil, l.until)
@@ -207,8 +177,8 @@ func (l *Ledger) Adopt(version uint32) {
 	}
 }
 
-// ReportedVersion is the version to report: the adopted one as soon as nothing granted
-// under an older one is in force.
+// ReportedVersion returns the version to report as adopted: version itself as soon
+// as no grant under an older list is in force.
 func (l *Ledger) ReportedVersion(version uint32, now election.Tick) uint32 {
 	if now < l.olderUntil {
 		return version - 1
@@ -216,11 +186,10 @@ func (l *Ledger) ReportedVersion(version uint32, now election.Tick) uint32 {
 	return version
 }
 
-// Pending is the request that is kept for later; it has no Term when there is
-// none.
+// Pending returns the deferred request. Its Term is 0 if there is none.
 func (l *Ledger) Pending() Request { return l.pending }
 
-// PendingDue is when the waiting request can be granted, or Never.
+// PendingDue returns when the deferred request can be granted, or Never.
 func (l *Ledger) PendingDue() election.Tick {
 	if l.pending.Term == 0 {
 		return election.Never
@@ -244,7 +213,7 @@ func (l *Ledger) Encode(b []byte, now election.Tick) []byte {
 		b = election.AppendNumber(b, n)
 	}
 	if l.pending.Term == 0 {
-		return b // nothing waits, so nothing was sent
+		return b // without a deferred request there is no moment at which it was sent
 	}
 	b = election.AppendFlag(b, l.pending.Held)
 	return election.AppendNumber(b, uint64(now-l.pending.Sent))

@@ -6,31 +6,34 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Support is the holder's side: who has granted it, and how long that lasts.
+// Support is the holder's side: which members have granted it, and until when the
+// grants suffice.
 type Support struct {
 	roster *election.Roster
-	// lasts is how long a grant counts, from when the request was sent.
+	// grantDuration is how long a grant counts, from when the request was sent.
 	grantDuration election.Tick
-	// old is until when the grants under the list before this one last.
+	// previousUntil is when the grants under the previous list cease to suffice.
 	previousUntil election.Tick
-	// sent is, by ID, the moment of the latest request that was granted.
+	// requestSent is, by ID, the moment of the latest request that was granted.
 	requestSent []election.Tick
-	// settled: a majority of the list before has adopted this one.
+	// settled: a majority of the previous list has adopted this one.
 	settled bool
+	// adopted are the members of the previous list that have adopted this one.
 	adopted election.IDs
-	// until is when the grants no longer suffice.
+	// until is when the grants cease to suffice.
 	until election.Tick
 	// floor is the highest term that may have been granted under an older list.
 	floor election.Term
 }
 
-const never election.Tick = -1 << 62
+// noGrant is the moment of a request that was never granted.
+const noGrant election.Tick = -1 << 62
 
-// Margin is how much earlier than its members the holder counts a lease as run
-// out: clocks whose rates differ by less than a sixteenth are safe.
+// Margin is how much earlier than the members the holder regards a lease as
+// expired. Clocks whose rates differ by less than a sixteenth are safe.
 func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
 
-// Reset starts without any grant; reading is that of the term clock.
+// Reset starts without any grants. The reading of the term clock is reading.
 func (s *Support) Reset(roster *election.Roster, lease election.Tick, reading election.Term) {
 	s.grantDuration = lease - Margin(lease)
 	s.setRoster(roster, reading)
@@ -43,30 +46,30 @@ func (s *Support) setRoster(roster *election.Roster, reading election.Term) {
 	s.MarkDeparted(roster.Departed, reading)
 }
 
-// MarkDeparted notes members of the list before that no longer exist: they count as
-// having adopted this one. What they granted is not above the present reading of
-// the term clock.
-func (s *Support) MarkDeparted(gone []election.ID, reading election.Term) {
-	for _, id := range gone {
+// MarkDeparted records members of the previous list that no longer exist. They
+// count as having adopted this list. The terms that they granted are at most the
+// present reading of the term clock.
+func (s *Support) MarkDeparted(departed []election.ID, reading election.Term) {
+	for _, id := range departed {
 		s.RecordAdoption(id, s.roster.Version, reading)
 	}
 }
 
-// Clear forgets all grants: for a new term.
+// Clear removes all grants, for a new term.
 func (s *Support) Clear() {
-	s.previousUntil = never
-	top := s.top()
+	s.previousUntil = noGrant
+	top := s.size()
 	if cap(s.requestSent) < top {
 		s.requestSent = make([]election.Tick, top)
 	}
 	s.requestSent = s.requestSent[:top]
 	for i := range s.requestSent {
-		s.requestSent[i] = never
+		s.requestSent[i] = noGrant
 	}
-	s.until = never
+	s.until = noGrant
 }
 
-func (s *Support) top() int {
+func (s *Support) size() int {
 	top := s.roster.Top()
 	if s.roster.Previous != nil {
 		top = max(top, s.roster.Previous.Top())
@@ -74,15 +77,15 @@ func (s *Support) top() int {
 	return int(top) + 1
 }
 
-// Adopt goes over to another list. What was granted under the old one lasts as
-// long as it did; from now on grants count under the new one.
+// Adopt switches to another list. The grants under the old list last as long as
+// they would have; new grants count under the new list.
 func (s *Support) Adopt(roster *election.Roster, reading election.Term) {
 	until := s.until
 	s.setRoster(roster, reading)
 	s.previousUntil, s.until = until, until
 }
 
-// Add notes a grant to the request of the moment sent.
+// Add records a grant of the request that was sent at the moment sent.
 func (s *Support) Add(id election.ID, sent election.Tick) {
 	if int(id) < len(s.requestSent) && s.requestSent[id] < sent {
 		s.requestSent[id] = sent
@@ -90,27 +93,27 @@ func (s *Support) Add(id election.ID, sent election.Tick) {
 	}
 }
 
-// RecordAdoption notes which list a member says that it has adopted, and up to which
-// term it granted before.
-func (s *Support) RecordAdoption(id election.ID, version uint32, bar election.Term) {
+// RecordAdoption records the list that a member reports as adopted, and the
+// highest term that the member granted under older lists.
+func (s *Support) RecordAdoption(id election.ID, version uint32, highestGranted election.Term) {
 	if s.settled || version < s.roster.Version || !s.roster.Previous.Has(id) {
 		return
 	}
 	s.adopted.Add(id)
-	s.floor = max(s.floor, bar)
+	s.floor = max(s.floor, highestGranted)
 	if s.settled = len(s.adopted) >= s.roster.Previous.Majority(); s.settled {
 		s.recompute()
 	}
 }
 
-// Settled reports whether the list before this one has no say any more.
+// Settled reports whether a majority of the previous list has adopted this one.
 func (s *Support) Settled() bool { return s.settled }
 
-// Floor is the term that a new tenure must exceed. One that lasts already goes
-// on whatever it is.
+// Floor returns the term that a new tenure must exceed. A tenure that has begun
+// may continue in a lower one.
 func (s *Support) Floor() election.Term { return s.floor }
 
-// Until is when the grants no longer suffice, on the holder's clock.
+// Until returns when the grants cease to suffice, on the holder's clock.
 func (s *Support) Until() election.Tick { return s.until }
 
 func (s *Support) recompute() {
@@ -121,7 +124,7 @@ func (s *Support) recompute() {
 	s.until = max(until, s.previousUntil)
 }
 
-// majorityUntil is when fewer than a majority of roster have granted.
+// majorityUntil is when the grants of a majority of roster expire.
 func (s *Support) majorityUntil(roster *election.Roster) election.Tick {
 	var buffer [16]election.Tick
 	sent := buffer[:0]
@@ -134,13 +137,13 @@ func (s *Support) majorityUntil(roster *election.Roster) election.Tick {
 		}
 		sent[i] = at
 	}
-	if at := sent[roster.Majority()-1]; at > never {
+	if at := sent[roster.Majority()-1]; at > noGrant {
 		return at + s.grantDuration
 	}
-	return never
+	return noGrant
 }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (s *Support) Clone() Support {
 	c := *s
 	c.requestSent = slices.Clone(s.requestSent)

@@ -1,14 +1,15 @@
-// Package ringactivelist is the ring election of seed 002: every process builds
-// its own active list of the live ones, and works the coordinator out of it.
+// Package ringactivelist is the ring election of [DistributedOS]. Every process
+// builds its own active list of the live processes, and derives the coordinator
+// from it.
 //
-// Assumptions: FIFO links; a ring of the live processes, a dead successor is
-// skipped.
+// Assumptions: links are FIFO. The ring is one of the live processes: a dead
+// successor is skipped.
 //
-// Messages: m*m ELECT for m live processes, however many start at once. A
-// recovered process asks with INQUIRY and gets a REPLY, m messages in all.
+// Messages: m*m ELECT for m live processes, whatever the number of initiators.
+// A recovered process sends INQUIRY and receives REPLY, m messages in all.
 //
-// Not guaranteed: one coordinator. A process that has withdrawn isn't told the
-// outcome, since nothing is announced.
+// Not guaranteed: that there is one coordinator. An ineligible process isn't
+// informed of the outcome, because the outcome isn't announced.
 package ringactivelist
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -17,14 +18,15 @@ import "github.com/conclave-dev/conclave/internal/election"
 type Machine struct {
 	election.Ring
 
-	// active is the active list of the election of term Own.
+	// active is the active list of the election of OwnTerm.
 	active election.IDs
-	// inquiring until Due, with least as the lowest term to use afterwards.
+	// inquiring: this process recovers, and a REPLY is due until Due. Then
+	// minTerm is the lowest term to use.
 	inquiring bool
 	minTerm   election.Term
 }
 
-// New makes the process that c describes.
+// New returns the process that c describes.
 func New(c election.Config) (election.Machine, error) {
 	r, err := election.NewRing(c)
 	if err != nil {
@@ -33,7 +35,7 @@ func New(c election.Config) (election.Machine, error) {
 	return &Machine{Ring: r}, nil
 }
 
-// Step takes one input.
+// Step handles one input.
 func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
@@ -59,14 +61,15 @@ func (m *Machine) start(in election.Input, out *election.Output) {
 	}
 }
 
-// sendOwn creates the active list and sends the process's own number round.
+// sendOwn creates the active list and sends the process's own identifier round
+// the ring.
 func (m *Machine) sendOwn(out *election.Output) {
 	m.OwnTerm = m.Term
 	m.active = append(m.active[:0], m.Self)
 	m.Forward(out, election.Message{Kind: election.Elect, Term: m.Term, Origin: m.Self, Subject: m.Self})
 }
 
-// inquire asks who leads: the recovery of seed 002.
+// inquire asks which process is coordinator: the recovery of [DistributedOS].
 func (m *Machine) inquire(in election.Input, out *election.Output) {
 	m.inquiring, m.minTerm, m.Due = true, in.Term, in.Now+m.Round()
 	m.Forward(out, election.Message{Kind: election.Inquiry, Term: m.Term, Origin: m.Self, Subject: m.Self})
@@ -75,7 +78,7 @@ func (m *Machine) inquire(in election.Input, out *election.Output) {
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
 	if msg.Kind == election.Inquiry || msg.Kind == election.Reply {
 		if m.Accept(msg, out) {
-			m.handleRecovery(msg, now, out) // whoever recovers may know any term, or none
+			m.handleRecovery(msg, now, out) // a recovering process may have any term, or none
 		}
 		return
 	}
@@ -92,9 +95,9 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// passing takes a number onto the active list. The process's own goes out
-// first: the other order would bring an initiator's number back to it before
-// anybody else's.
+// handleElect adds an identifier to the active list and forwards it. It first
+// sends this process's own identifier. In the other order an initiator's
+// identifier would come back to it before those of all other processes.
 func (m *Machine) handleElect(msg *election.Message, now election.Tick, out *election.Output) {
 	if msg.Origin == m.Self {
 		m.complete(out)
@@ -107,13 +110,13 @@ func (m *Machine) handleElect(msg *election.Message, now election.Tick, out *ele
 	if m.OwnTerm == m.Term && m.Roster.Has(msg.Origin) {
 		m.active.Add(msg.Origin)
 		if m.KnowsCoordinatorOf(m.Term) && m.Roster.Outranks(msg.Origin, m.Coordinator) {
-			m.complete(out) // it took a detour round a failure
+			m.complete(out) // the identifier took a detour round a failure
 		}
 	}
 	m.Forward(out, *msg)
 }
 
-// complete works the coordinator out of the list; nothing is announced.
+// complete derives the coordinator from the list. Nothing is announced.
 func (m *Machine) complete(out *election.Output) {
 	if m.OwnTerm != m.Term {
 		return
@@ -122,7 +125,7 @@ func (m *Machine) complete(out *election.Output) {
 	m.RecordOutcome(high, m.Term, out)
 }
 
-// recovery handles the messages of a process that asks who leads.
+// handleRecovery handles the messages of a recovery.
 func (m *Machine) handleRecovery(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case !m.Roster.Has(msg.Origin):
@@ -134,12 +137,13 @@ func (m *Machine) handleRecovery(msg *election.Message, now election.Tick, out *
 	}
 }
 
-// inquiry is answered by the coordinator and sent on by everyone else.
+// handleInquiry answers an INQUIRY if this process is coordinator, and forwards
+// it otherwise.
 func (m *Machine) handleInquiry(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case msg.Origin == m.Self:
 		if m.inquiring {
-			m.start(m.RestartInput(now), out) // it met no coordinator
+			m.start(m.RestartInput(now), out) // the INQUIRY reached no coordinator
 		}
 	case m.Coordinator == m.Self:
 		m.Forward(out, election.Message{
@@ -164,16 +168,16 @@ func (m *Machine) handleReply(msg *election.Message, now election.Tick, out *ele
 	}
 }
 
-// Deadline is when the election must be over.
+// Deadline returns when the election must be over.
 func (m *Machine) Deadline() election.Tick { return m.Due }
 
-// Status says what the process knows.
+// Status returns what the process knows.
 func (m *Machine) Status() election.Status { return m.RingStatus() }
 
-// Rows appends the table that the coordinator implies.
+// Rows appends the table that follows from the coordinator.
 func (m *Machine) Rows(rows []election.Row) []election.Row { return m.CoordinatorRows(rows) }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.Ring = m.CloneRing()

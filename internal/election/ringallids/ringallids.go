@@ -1,14 +1,16 @@
-// Package ringallids is the first election of seed 000 on a one-way ring: every
-// live process's identifier goes all the way round, and who started the
-// election picks the highest.
+// Package ringallids is the first election of [Textbook] on a unidirectional
+// ring. The identifier of every live process goes round the whole ring, and the
+// initiator picks the highest one.
 //
-// Assumptions: FIFO links. The control part of a failed process still forwards
-// (it has withdrawn); one that is silent is skipped.
+// Assumptions: links are FIFO. The control part of a failed process still
+// forwards messages (the process is ineligible). A process that doesn't respond
+// is skipped.
 //
 // Messages: live*n ELECT_ME, and n NEW_COORDINATOR for each initiator.
 //
-// Not guaranteed: one coordinator, and an outcome when processes fail during
-// the election: then whoever waits in vain starts again.
+// Not guaranteed: that there is one coordinator, and that an election has an
+// outcome if processes fail during it. A process that waits in vain starts
+// again.
 package ringallids
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -17,13 +19,13 @@ import "github.com/conclave-dev/conclave/internal/election"
 type Machine struct {
 	election.Ring
 
-	// collected are the identifiers seen in the election of term Own.
+	// collected are the identifiers seen in the election of OwnTerm.
 	collected election.IDs
-	// initiator: this process started the election of term Own.
+	// initiator: this process started the election of OwnTerm.
 	initiator bool
 }
 
-// New makes the process that c describes.
+// New returns the process that c describes.
 func New(c election.Config) (election.Machine, error) {
 	r, err := election.NewRing(c)
 	if err != nil {
@@ -32,7 +34,7 @@ func New(c election.Config) (election.Machine, error) {
 	return &Machine{Ring: r}, nil
 }
 
-// Step takes one input.
+// Step handles one input.
 func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
@@ -55,7 +57,7 @@ func (m *Machine) start(in election.Input, out *election.Output) {
 	}
 }
 
-// sendOwn sends the process's own identifier round.
+// sendOwn sends the process's own identifier round the ring.
 func (m *Machine) sendOwn(out *election.Output) {
 	m.OwnTerm = m.Term
 	m.collected = append(m.collected[:0], m.Self)
@@ -82,8 +84,8 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// passing sends the process's own identifier first, where it hasn't yet, and
-// then the one that came.
+// handleOther forwards the identifier of another process. It first sends this
+// process's own identifier, if that hasn't been sent in this term.
 func (m *Machine) handleOther(msg *election.Message, now election.Tick, out *election.Output) {
 	if m.Eligible() && m.OwnTerm != m.Term {
 		m.initiator = false
@@ -96,8 +98,8 @@ func (m *Machine) handleOther(msg *election.Message, now election.Tick, out *ele
 	m.Forward(out, *msg)
 }
 
-// back ends the trip of the process's own identifier: all others have passed
-// before it, since links are FIFO.
+// handleOwnReturned handles the return of the process's own identifier. All
+// other identifiers have passed before it, because links are FIFO.
 func (m *Machine) handleOwnReturned(out *election.Output) {
 	if !m.initiator || m.OwnTerm != m.Term {
 		return
@@ -108,16 +110,16 @@ func (m *Machine) handleOwnReturned(out *election.Output) {
 	m.Forward(out, election.Message{Kind: election.NewCoordinator, Term: m.Term, Origin: m.Self, Subject: high})
 }
 
-// Deadline is when the election must be over.
+// Deadline returns when the election must be over.
 func (m *Machine) Deadline() election.Tick { return m.Due }
 
-// Status says what the process knows.
+// Status returns what the process knows.
 func (m *Machine) Status() election.Status { return m.RingStatus() }
 
-// Rows appends the table that the coordinator implies.
+// Rows appends the table that follows from the coordinator.
 func (m *Machine) Rows(rows []election.Row) []election.Row { return m.CoordinatorRows(rows) }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.Ring = m.CloneRing()

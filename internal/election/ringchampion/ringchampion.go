@@ -1,15 +1,18 @@
-// Package ringchampion is the refined election of seed 000 on a one-way ring: a
-// process puts its own identifier in place of a lower one, so that only the
-// highest comes back to its owner, who announces itself.
+// Package ringchampion is the refined election of [Textbook] on a
+// unidirectional ring. A process replaces a lower identifier by its own, so
+// that only the highest identifier comes back to its owner, the champion. The
+// champion announces itself.
 //
-// Assumptions: FIFO links. The control part of a failed process still forwards
-// (it has withdrawn); one that is silent is skipped.
+// Assumptions: links are FIFO. The control part of a failed process still
+// forwards messages (the process is ineligible). A process that doesn't respond
+// is skipped.
 //
 // Messages: d+n ELECT_ME, where d is the number of hops from the initiator to
-// the highest live process, and n NEW_COORDINATOR: 3n-1 at most.
+// the highest live process, and n NEW_COORDINATOR; at most 3n-1 in all.
 //
-// Not guaranteed: one coordinator, and an outcome when processes fail during
-// the election: then whoever waits in vain starts again.
+// Not guaranteed: that there is one coordinator, and that an election has an
+// outcome if processes fail during it. A process that waits in vain starts
+// again.
 package ringchampion
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -19,7 +22,7 @@ type Machine struct {
 	election.Ring
 }
 
-// New makes the process that c describes.
+// New returns the process that c describes.
 func New(c election.Config) (election.Machine, error) {
 	r, err := election.NewRing(c)
 	if err != nil {
@@ -28,7 +31,7 @@ func New(c election.Config) (election.Machine, error) {
 	return &Machine{Ring: r}, nil
 }
 
-// Step takes one input.
+// Step handles one input.
 func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
@@ -71,8 +74,9 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// compare sends exactly one message on, or none where the process's own is
-// already out and higher.
+// compare forwards the identifier that arrived, or replaces it by this
+// process's own if that is higher. It sends nothing if its own is higher but
+// has already been sent.
 func (m *Machine) compare(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case msg.Origin == m.Self:
@@ -90,16 +94,16 @@ func (m *Machine) compare(msg *election.Message, now election.Tick, out *electio
 	m.WaitForOutcome(m.DeadCoordinator, now)
 }
 
-// Deadline is when the election must be over.
+// Deadline returns when the election must be over.
 func (m *Machine) Deadline() election.Tick { return m.Due }
 
-// Status says what the process knows.
+// Status returns what the process knows.
 func (m *Machine) Status() election.Status { return m.RingStatus() }
 
-// Rows appends the table that the coordinator implies.
+// Rows appends the table that follows from the coordinator.
 func (m *Machine) Rows(rows []election.Row) []election.Row { return m.CoordinatorRows(rows) }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.Ring = m.CloneRing()

@@ -1,15 +1,16 @@
-// Package ringskip is the ring election of seeds 001 and 003: one list goes
-// round and every process appends itself, then the highest on it goes round as
-// the coordinator. Dead successors are skipped.
+// Package ringskip is the ring election of [SKR5302] and [UNIMORE]. One list
+// goes round the ring and every process appends itself. Then the highest
+// process on the list goes round as the coordinator. Dead successors are
+// skipped.
 //
-// Assumptions: FIFO links; every process knows the whole ring, and learns in
-// time when its successor doesn't respond.
+// Assumptions: links are FIFO. Every process knows the whole ring, and detects
+// in time that its successor doesn't respond.
 //
-// Messages: m ELECTION and m COORDINATOR for each initiator, m the live
-// processes. Two elections at once elect the same process.
+// Messages: m ELECTION and m COORDINATOR for each initiator, where m is the
+// number of live processes. Two concurrent elections elect the same process.
 //
-// Not guaranteed: one coordinator, and an outcome when processes fail during
-// the election: then who started it starts again.
+// Not guaranteed: that there is one coordinator, and that an election has an
+// outcome if processes fail during it. Then its initiator starts again.
 package ringskip
 
 import (
@@ -23,7 +24,7 @@ type Machine struct {
 	election.Ring
 }
 
-// New makes the process that c describes.
+// New returns the process that c describes.
 func New(c election.Config) (election.Machine, error) {
 	r, err := election.NewRing(c)
 	if err != nil {
@@ -32,7 +33,7 @@ func New(c election.Config) (election.Machine, error) {
 	return &Machine{Ring: r}, nil
 }
 
-// Step takes one input.
+// Step handles one input.
 func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
@@ -72,13 +73,14 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// append puts the process on the list, or closes the circle.
+// appendSelf appends the process to the list. If the list has come back to its
+// initiator, it ends the round.
 func (m *Machine) appendSelf(msg *election.Message, now election.Tick, out *election.Output) {
 	if slices.Contains(msg.List, m.Self) {
 		if msg.Origin == m.Self && m.OwnTerm == m.Term {
 			m.close(msg, out)
 		}
-		return // otherwise its origin is gone: it has been round for nothing
+		return // otherwise its origin has failed, and the list has been round the ring in vain
 	}
 	next := *msg
 	if m.Eligible() && len(msg.List) < m.Roster.Len() {
@@ -88,23 +90,23 @@ func (m *Machine) appendSelf(msg *election.Message, now election.Tick, out *elec
 	m.WaitForOutcome(msg.Subject, now)
 }
 
-// close turns the list into the announcement of the highest on it.
+// close announces the highest process on the list.
 func (m *Machine) close(msg *election.Message, out *election.Output) {
 	high := m.Roster.HighestOf(m.Self, msg.List)
 	m.RecordOutcome(high, m.Term, out)
 	m.Forward(out, election.Message{Kind: election.Coordinator, Term: m.Term, Origin: m.Self, Subject: high})
 }
 
-// Deadline is when the election must be over.
+// Deadline returns when the election must be over.
 func (m *Machine) Deadline() election.Tick { return m.Due }
 
-// Status says what the process knows.
+// Status returns what the process knows.
 func (m *Machine) Status() election.Status { return m.RingStatus() }
 
-// Rows appends the table that the coordinator implies.
+// Rows appends the table that follows from the coordinator.
 func (m *Machine) Rows(rows []election.Row) []election.Row { return m.CoordinatorRows(rows) }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.Ring = m.CloneRing()

@@ -1,18 +1,18 @@
-// Package statustable is the improved bully (seed 004): every process keeps the
-// process status table, and asks only the highest one that its table doesn't
-// call CRASHED. A recovered process fetches the table from a neighbour instead
-// of starting an election.
+// Package statustable is the improved bully election ([ImprovedBully]). Every
+// process stores the process status table, and sends ELECTION only to the
+// highest process that isn't CRASHED in its table. A recovered process requests
+// the table of a neighbor instead of starting an election.
 //
-// Assumptions: as for the bully; and the table is right about who has crashed,
-// or errs on the side of calling a dead process normal.
+// Assumptions: those of the bully. In addition, the table is right about which
+// processes have crashed, or wrongly shows a dead process as normal.
 //
-// Messages: n-2 when the second-highest finds the coordinator dead, n when
-// another does; each process found dead on the way down adds one ELECTION and
-// one wait of T. Recovery takes n+1.
+// Messages: n-2 when the second-highest process finds the coordinator dead; n
+// when another process does. Each process found dead on the way down adds one
+// ELECTION and one wait of T. Recovery takes n+1.
 //
-// Not guaranteed: one coordinator, as with the bully; and a process that the
-// tables wrongly call CRASHED isn't told of the new coordinator until it
-// recovers. Package office restores such rows by signs of life.
+// Not guaranteed: that there is one coordinator, as with the bully. A process
+// that is alive but CRASHED in the tables isn't informed of a new coordinator
+// until it recovers. Package office corrects such rows by signs of life.
 package statustable
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -21,11 +21,11 @@ type phase uint8
 
 const (
 	idle phase = iota
-	// asking: ELECTION is out to asked, an OK is due within T.
+	// asking: ELECTION has been sent to asked, an OK is due within T.
 	asking
-	// promised: an OK has come, COORDINATOR is due within T'.
+	// promised: an OK has arrived, COORDINATOR is due within T'.
 	promised
-	// requesting: REQUEST is out to asked, a TABLE is due within T.
+	// requesting: REQUEST has been sent to asked, a TABLE is due within T.
 	requesting
 )
 
@@ -36,17 +36,17 @@ type Machine struct {
 	table    election.StatusTable
 	phase    phase
 	deadline election.Tick
-	// asked is who owes an answer.
+	// asked is the process whose answer is due.
 	asked election.ID
-	// tried counts the neighbours asked for a table.
+	// neighborsTried counts the neighbors whose table was requested.
 	neighborsTried int
-	// least is the lowest term to use after a recovery.
+	// minTerm is the lowest term to use after a recovery.
 	minTerm election.Term
 	// announced is the last term in which the process announced itself.
 	announced election.Term
 }
 
-// New makes the process that c describes.
+// New returns the process that c describes.
 func New(c election.Config) (election.Machine, error) {
 	p, err := election.NewProcess(c)
 	if err != nil {
@@ -55,7 +55,7 @@ func New(c election.Config) (election.Machine, error) {
 	return &Machine{Process: p, table: election.NewStatusTable(c.Roster, c.Coordinator), deadline: election.Never}, nil
 }
 
-// Step takes one input.
+// Step handles one input.
 func (m *Machine) Step(in election.Input, out *election.Output) {
 	switch in.Kind {
 	case election.TimePassed:
@@ -93,9 +93,9 @@ func (m *Machine) handleOther(in *election.Input, out *election.Output) {
 	}
 }
 
-// lead makes id the coordinator in the table. Whoever outranks it has crashed as
-// far as the others can know, but not the process itself; below it, whom a
-// detector suspects has.
+// setCoordinator makes id the coordinator in the table. As far as the others
+// can know, processes that outrank it have crashed; but this process itself has
+// not. Of the processes below it, the suspects have crashed.
 func (m *Machine) setCoordinator(id election.ID) {
 	m.table.SetCoordinator(id)
 	for _, s := range m.Suspects {
@@ -119,8 +119,8 @@ func (m *Machine) start(dead election.ID, least election.Term, now election.Tick
 	m.ask(now, out)
 }
 
-// ask sends ELECTION to the highest process that may be alive, or announces if
-// that is this one.
+// ask sends ELECTION to the highest process that may be alive. If that is this
+// process, it announces itself.
 func (m *Machine) ask(now election.Tick, out *election.Output) {
 	m.table.Mark(m.Self, false)
 	highest := m.table.Highest()
@@ -136,17 +136,18 @@ func (m *Machine) ask(now election.Tick, out *election.Output) {
 	m.Send(out, election.Message{Kind: election.Election, To: highest, Term: m.Term, Subject: dead})
 }
 
-// announce takes the office and tells everyone below that isn't CRASHED.
+// announce makes this process coordinator and notifies all processes below it
+// that aren't CRASHED.
 func (m *Machine) announce(out *election.Output) {
 	m.announceTo(out, m.Roster.Ranked()[m.Roster.Rank(m.Self)+1:])
 }
 
-func (m *Machine) announceTo(out *election.Output, whom []election.Member) {
+func (m *Machine) announceTo(out *election.Output, to []election.Member) {
 	m.becomeIdle()
 	m.announced = m.Term
 	m.setCoordinator(m.Self)
 	m.Recognize(m.Self, m.Term, out)
-	for _, other := range whom {
+	for _, other := range to {
 		if other.ID != m.Self && !m.table.Crashed(other.ID) {
 			m.Send(out, election.Message{Kind: election.Coordinator, To: other.ID, Term: m.Term, Subject: m.Self})
 		}
@@ -170,7 +171,7 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 		m.markCrashed(m.asked, out)
 		m.ask(now, out)
 	case promised:
-		// Whoever promised to take over died on it.
+		// The process that sent the OK failed before it announced itself.
 		m.start(m.asked, 0, now, out)
 	case requesting:
 		m.markCrashed(m.asked, out)
@@ -179,8 +180,8 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 	}
 }
 
-// request asks the next neighbour on the ring for its table, or announces when
-// nobody is left to ask.
+// request requests the table of the next neighbor on the ring. If no neighbor
+// is left, it starts an election.
 func (m *Machine) request(now election.Tick, out *election.Output) {
 	for m.neighborsTried < m.Roster.Len()-1 {
 		m.neighborsTried++
@@ -198,7 +199,7 @@ func (m *Machine) request(now election.Tick, out *election.Output) {
 func (m *Machine) receive(msg *election.Message, now election.Tick, out *election.Output) {
 	if msg.Kind == election.Request || msg.Kind == election.Table {
 		if m.Accept(msg, out) {
-			m.handleRecovery(msg, out) // whoever recovers may know any term, or none
+			m.handleRecovery(msg, out) // a recovering process may have any term, or none
 		}
 		return
 	}
@@ -227,10 +228,14 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 	}
 }
 
-// overtaken takes over a newer term: an election of this process is over. Where
-// the message only shows that there is a newer term, the election of that term is
-// given the time to end, rather than starting a yet newer one: otherwise two
-// could overtake each other for ever.
+// observeTerm adopts the newer term of a message. That ends an election of this
+// process.
+//
+// A message that only shows that there is a newer term gives the process a
+// reason to wait for the outcome of that term's election. It must not start an
+// election in a yet newer term at once. For example, consider two processes
+// that each start an election. If each restarted as soon as it saw the other's
+// term, the two could overtake each other forever.
 func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
 	waits := (m.phase == asking || m.phase == promised || m.Coordinator == m.Self) &&
 		msg.Kind != election.Election && msg.Kind != election.Coordinator
@@ -241,8 +246,9 @@ func (m *Machine) observeTerm(msg *election.Message, now election.Tick) {
 	}
 }
 
-// challenged answers ELECTION with OK and takes over, unless it has already
-// announced itself in this term or knows who did.
+// handleElection answers an ELECTION with OK and announces this process, unless
+// it has already announced itself in this term or knows a higher coordinator of
+// this term.
 func (m *Machine) handleElection(msg *election.Message, out *election.Output) {
 	if !m.Eligible() || !m.Roster.Outranks(m.Self, msg.From) {
 		return
@@ -255,7 +261,8 @@ func (m *Machine) handleElection(msg *election.Message, out *election.Output) {
 	m.announce(out)
 }
 
-// told records the coordinator, or takes over from it if this process outranks it.
+// handleCoordinator records the coordinator, or takes over from it if this
+// process outranks it.
 func (m *Machine) handleCoordinator(msg *election.Message, out *election.Output) {
 	if m.Preempts(msg.From) {
 		if m.NextTerm(0) {
@@ -272,11 +279,11 @@ func (m *Machine) handleCoordinator(msg *election.Message, out *election.Output)
 	m.Recognize(msg.From, msg.Term, out)
 }
 
-// takeOver announces to all others that aren't CRASHED, whatever their rank
-// (seed 004, 4.4).
+// takeOver announces this process to all others that aren't CRASHED, whatever
+// their rank ([ImprovedBully], 4.4).
 func (m *Machine) takeOver(out *election.Output) { m.announceTo(out, m.Roster.Ranked()) }
 
-// recovery handles the messages of a process that asks for the table.
+// handleRecovery handles the messages of a recovery.
 func (m *Machine) handleRecovery(msg *election.Message, out *election.Output) {
 	if msg.Kind == election.Request {
 		m.handleRequest(msg, out)
@@ -285,10 +292,10 @@ func (m *Machine) handleRecovery(msg *election.Message, out *election.Output) {
 	}
 }
 
-// requested sends a copy of the table to a process that recovers.
+// handleRequest sends a copy of the table to a recovering process.
 func (m *Machine) handleRequest(msg *election.Message, out *election.Output) {
 	if m.phase == requesting {
-		return // it knows no more than the one who asks
+		return // this process recovers itself, and its table isn't valid
 	}
 	m.Send(out, election.Message{
 		Kind: election.Table, To: msg.From, Term: m.Term,
@@ -296,7 +303,7 @@ func (m *Machine) handleRequest(msg *election.Message, out *election.Output) {
 	})
 }
 
-// learn takes over a neighbour's table (seed 004, 4.3 and 4.4).
+// handleTable copies a neighbor's table ([ImprovedBully], 4.3 and 4.4).
 func (m *Machine) handleTable(msg *election.Message, out *election.Output) {
 	if m.phase != requesting || msg.From != m.asked {
 		return
@@ -321,10 +328,10 @@ func (m *Machine) handleTable(msg *election.Message, out *election.Output) {
 	}
 }
 
-// Deadline is when the wait ends.
+// Deadline returns when the wait ends.
 func (m *Machine) Deadline() election.Tick { return m.deadline }
 
-// Status says what the process knows.
+// Status returns what the process knows.
 func (m *Machine) Status() election.Status {
 	return election.Status{Coordinator: m.Coordinator, Term: m.Term, Electing: m.phase != idle}
 }
@@ -332,7 +339,7 @@ func (m *Machine) Status() election.Status {
 // Rows appends the process status table.
 func (m *Machine) Rows(rows []election.Row) []election.Row { return m.table.Rows(rows) }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (m *Machine) Clone() election.Machine {
 	c := *m
 	c.Process = m.CloneProcess()
