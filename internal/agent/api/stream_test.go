@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/poll"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
 )
 
@@ -238,7 +239,7 @@ func TestAThousandWatchersComeAndGo(t *testing.T) {
 		watching.Wait()
 	}
 	transport.CloseIdleConnections()
-	eventually(t, "goroutines have ended", func() bool { return runtime.NumGoroutine() < before+10 }) // the server's own come and go
+	poll.Until(t, "goroutines have ended", func() bool { return runtime.NumGoroutine() < before+10 }) // the server's own come and go
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	same(t, 1000, s.watchers)
@@ -253,7 +254,7 @@ func TestTooManyStreams(t *testing.T) {
 		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
 		a.watch(newStand(), httptest.NewRecorder(), request)
 	}()
-	eventually(t, "the first is there", func() bool { return len(a.watchers) == 1 })
+	poll.Until(t, "the first is there", func() bool { return len(a.watchers) == 1 })
 	recorder := httptest.NewRecorder()
 	a.watch(newStand(), recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	same(t, http.StatusServiceUnavailable, recorder.Code)
@@ -261,14 +262,4 @@ func TestTooManyStreams(t *testing.T) {
 	cancel()
 	<-first
 	same(t, 0, len(a.watchers))
-}
-
-// eventually waits for what must come true.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(soon); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not true in time: %s", what)
-		}
-	}
 }

@@ -176,7 +176,7 @@ environment: CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledg
 		"POD_IP":            {"0.0.0.0", "POD_IP must be the pod's address"},
 		"CONCLAVE_GROUPS":   {"ledger,Audit", `CONCLAVE_GROUPS: a group's name must be lower-case letters`},
 		"CONCLAVE_IDENTITY": {"http://x", "CONCLAVE_IDENTITY must be a URL such as https://"},
-		"CONCLAVE_CA":       {"nonsense", "CONCLAVE_CA: it must hold the certificates of authorities, in PEM"},
+		"CONCLAVE_CA":       {"nonsense", "CONCLAVE_CA: must contain complete CA certificates in PEM"},
 		"CONCLAVE_PROBE":    {"http://10.0.0.1/", "CONCLAVE_PROBE must be http on a loopback address"},
 	} {
 		_, err := FromEnvironment(func(name string) string {

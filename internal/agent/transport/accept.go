@@ -8,119 +8,120 @@ import (
 	"time"
 )
 
-// How many may be at the door at once, before they have proved who they are.
+// Limits for connections whose handshake isn't complete. The peer at their other
+// end isn't authenticated yet.
 const (
-	guestsMax        = 256
-	guestsPerHostMax = 32
+	pendingConnsMax        = 256
+	pendingConnsPerHostMax = 32
 )
 
-// guest is a connection whose handshake isn't over.
-type guest struct {
+// pendingConn is an incoming connection whose handshake isn't complete.
+type pendingConn struct {
 	raw  net.Conn
 	host string
 }
 
-// guests are all of them, in the order in which they came.
-type guests struct {
-	mu      sync.Mutex
-	present []guest
-	closed  bool
+// pendingConns holds the pending connections, oldest first.
+type pendingConns struct {
+	mu     sync.Mutex
+	conns  []pendingConn
+	closed bool
 }
 
-// enter lets one more in. Where there is no room for it, the one that came first
-// has to leave: a peer takes a few milliseconds to prove who it is, so whoever is
-// still there then says nothing, most likely.
-func (g *guests) enter(raw net.Conn) bool {
+// add registers a connection. At the limit it closes the oldest one: a peer
+// completes the handshake within milliseconds, so the oldest one is most likely
+// idle. It returns false after close.
+func (p *pendingConns) add(raw net.Conn) bool {
 	host, _, err := net.SplitHostPort(raw.RemoteAddr().String())
 	if err != nil {
 		return false
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return false
 	}
-	first, fromThere := -1, 0
-	for i := range g.present {
-		if g.present[i].host == host {
-			fromThere++
-			if first < 0 {
-				first = i
+	oldest, ofHost := -1, 0 // of this host
+	for i := range p.conns {
+		if p.conns[i].host == host {
+			ofHost++
+			if oldest < 0 {
+				oldest = i
 			}
 		}
 	}
 	switch {
-	case fromThere >= guestsPerHostMax:
-		g.dismiss(first)
-	case len(g.present) >= guestsMax:
-		g.dismiss(0)
+	case ofHost >= pendingConnsPerHostMax:
+		p.evict(oldest)
+	case len(p.conns) >= pendingConnsMax:
+		p.evict(0)
 	}
-	g.present = append(g.present, guest{raw, host})
+	p.conns = append(p.conns, pendingConn{raw, host})
 	return true
 }
 
-func (g *guests) leave(raw net.Conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.present = slices.DeleteFunc(g.present, func(one guest) bool { return one.raw == raw })
+func (p *pendingConns) remove(raw net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns = slices.DeleteFunc(p.conns, func(c pendingConn) bool { return c.raw == raw })
 }
 
-// dismiss sends one away.
-func (g *guests) dismiss(i int) {
-	_ = g.present[i].raw.Close() // It was never a connection of ours.
-	g.present = slices.Delete(g.present, i, i+1)
+func (p *pendingConns) evict(i int) {
+	_ = p.conns[i].raw.Close() // Nothing was sent on it.
+	p.conns = slices.Delete(p.conns, i, i+1)
 }
 
-// close sends them all away, and lets nobody in any more.
-func (g *guests) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	for len(g.present) > 0 {
-		g.dismiss(0)
+// close closes all pending connections, and lets add refuse further ones.
+func (p *pendingConns) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for len(p.conns) > 0 {
+		p.evict(0)
 	}
 }
 
-func (m *Transport) accept() {
+func (t *Transport) accept() {
 	for {
-		raw, err := m.Listener.Accept()
+		raw, err := t.Listener.Accept()
 		switch {
 		case err == nil:
-			m.tasks.Go(func() { m.receive(raw) })
+			t.tasks.Go(func() { t.handleIncoming(raw) })
 		case errors.Is(err, net.ErrClosed):
 			return
-		default: // Too many open files, most likely.
-			m.Log.Warn("can't accept a connection", "error", err)
+		default: // Most likely there are too many open files.
+			t.Log.Warn("cannot accept connection; retrying", "error", err)
 			select {
-			case <-time.After(redial):
-			case <-m.ctx.Done():
+			case <-time.After(redialDelay):
+			case <-t.ctx.Done():
 				return
 			}
 		}
 	}
 }
 
-// receive finds out who has called.
-func (m *Transport) receive(raw net.Conn) {
-	if !m.guests.enter(raw) {
-		_ = raw.Close() // This agent is about to end.
+// handleIncoming runs the handshake of an incoming connection, and passes the
+// connection to its peer.
+func (t *Transport) handleIncoming(raw net.Conn) {
+	if !t.pending.add(raw) {
+		_ = raw.Close() // The transport is closing.
 		return
 	}
-	c, err := m.greet(m.ctx, raw, "")
-	m.guests.leave(raw)
+	c, err := t.handshake(t.ctx, raw, "")
+	t.pending.remove(raw)
 	if err != nil {
-		_ = raw.Close() // The reason to close it is what counts.
-		m.Log.Debug("turned a caller away", "address", raw.RemoteAddr(), "error", err)
+		_ = raw.Close() // The handshake's error is the one to report.
+		t.Log.Debug("rejected connection", "address", raw.RemoteAddr(), "error", err)
 		return
 	}
-	p := m.peer(c.name)
+	p := t.peer(c.name)
 	if p == nil || p.dials {
-		m.Log.Debug("turned a caller away", "peer", c.name, "known", p != nil)
+		t.Log.Debug("rejected connection", "peer", c.name, "known", p != nil)
 		c.close()
 		if p != nil {
-			p.isAt(c.place, c.life)
+			p.setAnnounced(c.listenAddress, c.life)
 		}
 		return
 	}
-	p.welcome(c)
+	p.offer(c)
 }

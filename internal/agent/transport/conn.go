@@ -14,77 +14,80 @@ import (
 
 const (
 	readBuffer = 4 << 10
-	// queueMax bounds how many parcels wait for a peer that is slow.
+	// queueMax bounds the frames that wait for a slow peer.
 	queueMax = 1024
-	// rateMax is how many frames of a peer are read in a second; a flood waits in
-	// the kernel's buffers, and in those of whoever sends it.
+	// rateMax is the number of frames that are read from a peer in a second. A
+	// flood stays in the buffers of the kernel and of the sender.
 	rateMax = 10000
 )
 
-// conn is a connection with a peer that has proved who it is.
+// conn is a connection with an authenticated peer.
 type conn struct {
-	mesh   *Transport
-	raw    net.Conn
-	stream net.Conn // raw, or TLS on top of it
-	reader *bufio.Reader
+	transport *Transport
+	raw       net.Conn
+	stream    net.Conn // raw, or TLS on top of it
+	reader    *bufio.Reader
 
 	name string
 	life uint32
-	// members are the names under which the peer may speak, by group; nil: any.
+	// members holds the peer's member name in each group; nil allows any.
 	members map[string]string
-	// until is when its certificate expires, zero: never.
-	until time.Time
-	began time.Time
-	// place is the address at which the peer's process listens, if placed.
-	place  string
-	placed atomic.Bool
-	// dialled is the address to which this side made the connection.
-	dialled string
-	// left: the peer has said goodbye.
-	left atomic.Bool
+	// notAfter is the expiry of the peer's certificate; zero without TLS.
+	notAfter  time.Time
+	createdAt time.Time
+	// listenAddress is where the peer's process listens. It is only an assumption
+	// until listenAddressVerified is set.
+	listenAddress         string
+	listenAddressVerified atomic.Bool
+	// dialedAddress is the address that this side dialed; empty if it accepted.
+	dialedAddress string
+	// goodbyeReceived is set when the peer announces a planned end.
+	goodbyeReceived atomic.Bool
 
 	mu     sync.Mutex
 	queue  []Outgoing
 	closed bool
-	// ending: what is queued is the last that this side has to say.
-	ending bool
-	wake   chan struct{}
-	done   chan struct{}
+	// closeAfterWrite is set when the queue has the last frame to send.
+	closeAfterWrite bool
+	wake            chan struct{}
+	done            chan struct{}
 }
 
 func newConn(
-	m *Transport, raw, stream net.Conn, reader *bufio.Reader, hello *wire.Hello, shown credentials, place string,
+	t *Transport, raw, stream net.Conn, reader *bufio.Reader, hello *wire.Hello, shown credentials, listenAddress string,
 ) *conn {
 	return &conn{
-		mesh: m, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life,
-		members: shown.members, until: shown.until, began: time.Now(), place: place,
+		transport: t, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life,
+		members: shown.members, notAfter: shown.notAfter, createdAt: time.Now(), listenAddress: listenAddress,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
-// tellsOf reports whether this connection shows that the process at the other end
-// of an earlier one has ended: another life is at its place, and may say so.
-func (c *conn) tellsOf(earlier *conn) bool {
+// provesEnd reports whether this connection proves that the process at the other
+// end of an earlier one has ended: another incarnation listens at the same
+// address. Its certificate must name it in each group in which that of the earlier
+// one did.
+func (c *conn) provesEnd(earlier *conn) bool {
 	for group, member := range earlier.members {
 		if member == earlier.name && c.members[group] != member {
 			return false
 		}
 	}
-	return c.life != earlier.life && c.place == earlier.place
+	return c.life != earlier.life && c.listenAddress == earlier.listenAddress
 }
 
-// run reads and writes until the connection ends.
+// run reads and writes until the connection is closed.
 func (c *conn) run() {
 	var writer sync.WaitGroup
 	writer.Go(c.write)
-	if !c.until.IsZero() {
-		expiry := time.AfterFunc(time.Until(c.until), c.close) // A renewed one is shown by the next connection.
+	if !c.notAfter.IsZero() {
+		expiry := time.AfterFunc(time.Until(c.notAfter), c.close) // The next connection uses the renewed certificate.
 		defer expiry.Stop()
 	}
 	err := c.read()
 	c.close()
 	writer.Wait()
-	c.mesh.Log.Debug("a connection has ended", "peer", c.name, "goodbye", c.left.Load(), "reason", err)
+	c.transport.Log.Debug("connection closed", "peer", c.name, "goodbye", c.goodbyeReceived.Load(), "reason", err)
 }
 
 func (c *conn) close() {
@@ -95,38 +98,43 @@ func (c *conn) close() {
 	}
 	c.closed = true
 	close(c.done)
-	_ = c.raw.Close() // Not the TLS stream: that would wait for a peer that doesn't read.
+	_ = c.raw.Close() // Not the TLS stream: its Close blocks while the peer doesn't read.
 }
 
-// send queues a parcel, unless too many wait already.
-func (c *conn) send(parcel Outgoing) bool {
+// send queues a frame. It returns false if the queue is full or closed.
+func (c *conn) send(out Outgoing) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.push(parcel)
+	return c.enqueue(out)
 }
 
-// finish queues a last parcel; the connection ends when it is sent.
-func (c *conn) finish(parcel Outgoing) bool {
+// sendLast queues a last frame. The connection is closed when it is written.
+func (c *conn) sendLast(out Outgoing) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sent := c.push(parcel)
-	c.ending = true
+	sent := c.enqueue(out)
+	c.closeAfterWrite = true
 	return sent
 }
 
-func (c *conn) push(parcel Outgoing) bool {
-	if c.closed || c.ending || len(c.queue) >= queueMax {
+func (c *conn) enqueue(out Outgoing) bool {
+	if c.closed || c.closeAfterWrite || len(c.queue) >= queueMax {
 		return false
 	}
-	c.queue = append(c.queue, parcel)
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.queue = append(c.queue, out)
+	signal(c.wake)
 	return true
 }
 
-// write sends what is queued, as much of it at once as there is.
+// signal wakes the reader of a channel with a buffer of one, without blocking.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // A signal is pending already.
+	}
+}
+
+// write writes the queued frames, all of them in one call.
 func (c *conn) write() {
 	var batch []Outgoing
 	var buffer []byte
@@ -134,12 +142,12 @@ func (c *conn) write() {
 		select {
 		case <-c.wake:
 		case <-c.done:
-			c.giveBack(nil)
+			c.failQueued(nil)
 			return
 		}
 		c.mu.Lock()
 		batch, c.queue = c.queue, batch[:0]
-		ending := c.ending
+		closeAfterWrite := c.closeAfterWrite
 		c.mu.Unlock()
 		buffer = buffer[:0]
 		for i := range batch {
@@ -147,39 +155,39 @@ func (c *conn) write() {
 		}
 		if _, err := c.stream.Write(buffer); err != nil {
 			c.close()
-			c.giveBack(batch)
+			c.failQueued(batch)
 			return
 		}
 		clear(batch)
-		if ending {
+		if closeAfterWrite {
 			c.close()
 		}
 	}
 }
 
-// giveBack returns what was not sent.
-func (c *conn) giveBack(batch []Outgoing) {
+// failQueued reports the frames of a batch and of the queue as not sent.
+func (c *conn) failQueued(batch []Outgoing) {
 	c.mu.Lock()
 	batch = append(batch, c.queue...)
 	c.queue = nil
 	c.mu.Unlock()
-	giveBack(batch)
+	fail(batch)
 }
 
-func giveBack(parcels []Outgoing) {
-	for _, parcel := range parcels {
-		if parcel.OnFailure != nil {
-			parcel.OnFailure()
+func fail(frames []Outgoing) {
+	for _, out := range frames {
+		if out.OnFailure != nil {
+			out.OnFailure()
 		}
 	}
 }
 
-// read hands on what arrives.
+// read passes the messages that arrive to Events.
 func (c *conn) read() error {
 	var body []byte
-	pace := pace{}
+	limiter := rateLimiter{}
 	for {
-		size, err := c.size()
+		size, err := c.readSize()
 		if err != nil {
 			return err
 		}
@@ -196,29 +204,30 @@ func (c *conn) read() error {
 		}
 		switch {
 		case frame.Goodbye:
-			c.left.Store(true)
+			c.goodbyeReceived.Store(true)
 		case frame.Message == nil:
-			return errors.New("a second Hello")
+			return errors.New("unexpected second Hello")
 		case c.members != nil && c.members[frame.Message.Group] != c.name:
-			// A file may name a group before the certificate does. The next connection
-			// shows the certificate that the peer has by then; one a minute is little
-			// for the groups that share it, should that be no better.
-			c.mesh.stray(c.name, frame.Message.Group)
-			if time.Since(c.began) > c.mesh.UnauthorizedGrace {
-				return errors.New("its certificate may name more groups by now")
+			// The peer's configuration may name a group before its certificate does. The
+			// next connection uses the certificate that the peer has by then. If that
+			// doesn't help, one reconnection in a minute doesn't disturb the other groups
+			// that share the connection.
+			c.transport.reportUnauthorized(c.name, frame.Message.Group)
+			if time.Since(c.createdAt) > c.transport.UnauthorizedGrace {
+				return errors.New("certificate doesn't name the group; reconnecting in case it was renewed")
 			}
 		default:
-			c.mesh.Events.ReceiveMessage(c.name, frame.Message)
+			c.transport.Events.ReceiveMessage(c.name, frame.Message)
 		}
-		if !pace.keep(c.done) {
+		if !limiter.wait(c.done) {
 			return net.ErrClosed
 		}
 	}
 }
 
-// size waits for a frame as long as it takes, but for the rest of one that has
-// begun only a while.
-func (c *conn) size() (int, error) {
+// readSize waits for the next frame without a timeout, and reads its length. From
+// the first byte on, the frame has to arrive within FrameTimeout.
+func (c *conn) readSize() (int, error) {
 	if c.reader.Buffered() == 0 {
 		if err := c.stream.SetReadDeadline(time.Time{}); err != nil {
 			return 0, err
@@ -227,44 +236,47 @@ func (c *conn) size() (int, error) {
 			return 0, err
 		}
 	}
-	size, err := wire.ReadSize(bounded{c}, wire.MaxFrame)
+	size, err := wire.ReadSize(sizeReader{c}, wire.MaxFrame)
 	if err == nil && c.reader.Buffered() < size {
-		err = c.stream.SetReadDeadline(time.Now().Add(c.mesh.FrameTimeout))
+		err = c.stream.SetReadDeadline(time.Now().Add(c.transport.FrameTimeout))
 	}
 	return size, err
 }
 
-// bounded reads the bytes of a length, which should all be there.
-type bounded struct{ c *conn }
+// sizeReader reads the bytes of a length, with FrameTimeout for each that isn't
+// buffered.
+type sizeReader struct{ c *conn }
 
-func (b bounded) ReadByte() (byte, error) {
-	if b.c.reader.Buffered() == 0 {
-		if err := b.c.stream.SetReadDeadline(time.Now().Add(b.c.mesh.FrameTimeout)); err != nil {
+func (r sizeReader) ReadByte() (byte, error) {
+	if r.c.reader.Buffered() == 0 {
+		if err := r.c.stream.SetReadDeadline(time.Now().Add(r.c.transport.FrameTimeout)); err != nil {
 			return 0, err
 		}
 	}
-	return b.c.reader.ReadByte()
+	return r.c.reader.ReadByte()
 }
 
-// pace slows a reader down to rateMax.
-type pace struct {
-	since time.Time
-	count int
+// rateLimiter limits a reader to rateMax frames in a second, in windows of 100 ms.
+type rateLimiter struct {
+	windowStart time.Time
+	count       int
 }
 
-func (p *pace) keep(done <-chan struct{}) bool {
-	if p.count++; p.count < rateMax/10 {
+// wait counts a frame, and blocks at the limit until the window is over. It
+// returns false if done is closed first.
+func (l *rateLimiter) wait(done <-chan struct{}) bool {
+	if l.count++; l.count < rateMax/10 {
 		return true
 	}
 	now := time.Now()
-	wait := time.Second/10 - now.Sub(p.since)
-	p.since, p.count = now, 0
+	wait := time.Second/10 - now.Sub(l.windowStart)
+	l.windowStart, l.count = now, 0
 	if wait <= 0 {
 		return true
 	}
 	select {
 	case <-time.After(wait):
-		p.since = p.since.Add(wait)
+		l.windowStart = l.windowStart.Add(wait)
 		return true
 	case <-done:
 		return false

@@ -6,17 +6,18 @@ import (
 	"sync"
 )
 
-// problems are what is wrong with peers, one each, for as long as it is.
+// problems holds the current problem of each peer that has one.
 type problems struct {
 	mu     sync.Mutex
 	byPeer map[string]problem
 }
 
-// problem is told of once, however often it is noticed.
+// problem describes why a peer isn't connected, or why its messages are ignored.
+// Consecutive problems of one kind are logged once.
 type problem struct{ kind, text string }
 
-// note reports whether that kind of problem with the peer is new.
-func (p *problems) note(peer string, what problem) bool {
+// add stores a problem. It reports whether the peer had none of this kind.
+func (p *problems) add(peer string, what problem) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byPeer == nil {
@@ -27,7 +28,8 @@ func (p *problems) note(peer string, what problem) bool {
 	return !known
 }
 
-func (p *problems) solve(peer string) bool {
+// clear removes the problem of a peer. It reports whether there was one.
+func (p *problems) clear(peer string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, known := p.byPeer[peer]
@@ -35,37 +37,38 @@ func (p *problems) solve(peer string) bool {
 	return known
 }
 
-// note reports whether that is news. What is wrong with one who is no peer, or no
-// longer, is no problem of this agent's: nobody would ever solve it.
-func (m *Transport) note(peer string, what problem) bool {
-	m.mu.RLock()
-	fresh := m.peers[peer] != nil && m.problems.note(peer, what)
-	m.mu.RUnlock()
-	if fresh {
-		m.changed()
+// addProblem stores a problem of a peer, and reports whether it is new. It ignores
+// agents that aren't peers, or no longer: their problems would never be cleared.
+func (t *Transport) addProblem(peer string, what problem) bool {
+	t.mu.RLock()
+	added := t.peers[peer] != nil && t.problems.add(peer, what)
+	t.mu.RUnlock()
+	if added {
+		t.notifyChange()
 	}
-	return fresh
+	return added
 }
 
-func (m *Transport) solve(peer string) {
-	if m.problems.solve(peer) {
-		m.changed()
-	}
-}
-
-func (m *Transport) changed() {
-	if m.OnChange != nil {
-		m.OnChange()
+func (t *Transport) clearProblem(peer string) {
+	if t.problems.clear(peer) {
+		t.notifyChange()
 	}
 }
 
-// Problems are what is wrong with peers, a line for each.
-func (m *Transport) Problems() []string {
-	m.problems.mu.Lock()
-	defer m.problems.mu.Unlock()
+func (t *Transport) notifyChange() {
+	if t.OnChange != nil {
+		t.OnChange()
+	}
+}
+
+// Problems returns one line for each peer that isn't connected, or whose messages
+// are ignored, because of its configuration.
+func (t *Transport) Problems() []string {
+	t.problems.mu.Lock()
+	defer t.problems.mu.Unlock()
 	var lines []string
-	for _, peer := range slices.Sorted(maps.Keys(m.problems.byPeer)) {
-		lines = append(lines, m.problems.byPeer[peer].text)
+	for _, peer := range slices.Sorted(maps.Keys(t.problems.byPeer)) {
+		lines = append(lines, t.problems.byPeer[peer].text)
 	}
 	return lines
 }

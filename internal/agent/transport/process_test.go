@@ -17,42 +17,42 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// TestMain is a member in a process of its own, if it was started as one.
+// TestMain runs the tests, or a member if the process was started as one.
 func TestMain(m *testing.M) {
-	if os.Getenv("MESH_SELF") == "" {
+	if os.Getenv("TRANSPORT_SELF") == "" {
 		os.Exit(m.Run())
 	}
-	if err := live(context.Background(), os.Stdin, os.Stdout); err != nil {
+	if err := runMember(context.Background(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// deaf is told everything, and does nothing.
-type deaf struct{}
+// discardEvents ignores all events.
+type discardEvents struct{}
 
-func (deaf) ReceiveMessage(string, *wire.Message) {}
-func (deaf) PeerEnded(string, uint32)             {}
+func (discardEvents) ReceiveMessage(string, *wire.Message) {}
+func (discardEvents) PeerEnded(string, uint32)             {}
 
-// live says where it listens, is told of one peer, and lives until it is killed
-// or left alone.
-func live(ctx context.Context, in io.Reader, out io.Writer) error {
-	listener, err := transport.Listen(ctx, os.Getenv("MESH_LISTEN"))
+// runMember prints the address on which the member listens, and reads the addresses
+// of its peers, until it is killed or its input ends.
+func runMember(ctx context.Context, in io.Reader, out io.Writer) error {
+	listener, err := transport.Listen(ctx, os.Getenv("TRANSPORT_LISTEN"))
 	if err != nil {
 		return err
 	}
 	files, err := identity.Open(identity.Paths{
-		Cert: os.Getenv("MESH_CERT"), Key: os.Getenv("MESH_KEY"), CA: os.Getenv("MESH_CA"),
+		Cert: os.Getenv("TRANSPORT_CERT"), Key: os.Getenv("TRANSPORT_KEY"), CA: os.Getenv("TRANSPORT_CA"),
 	}, nil)
 	if err != nil {
 		return err
 	}
 	var life uint32
-	if _, err := fmt.Sscan(os.Getenv("MESH_LIFE"), &life); err != nil {
+	if _, err := fmt.Sscan(os.Getenv("TRANSPORT_LIFE"), &life); err != nil {
 		return err
 	}
 	m := transport.New(transport.Config{
-		Self: os.Getenv("MESH_SELF"), Domain: "default", Life: life, Listener: listener, Events: deaf{},
+		Self: os.Getenv("TRANSPORT_SELF"), Domain: "default", Life: life, Listener: listener, Events: discardEvents{},
 		Security: transport.Certificates{Files: files, Domain: "default"}, Log: slog.New(slog.DiscardHandler),
 	})
 	fmt.Fprintln(out, listener.Addr())
@@ -64,7 +64,7 @@ func live(ctx context.Context, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// process is a member in a process of its own.
+// process is a member that runs in a process of its own.
 type process struct {
 	*exec.Cmd
 
@@ -73,50 +73,50 @@ type process struct {
 	in      io.Writer
 }
 
-// spawn starts one, at an address.
-func (w *town) spawn(self, address string, life uint32) *process {
-	w.t.Helper()
-	paths := w.paths(name(self))
-	cmd := exec.CommandContext(w.t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "MESH_SELF="+self, "MESH_LISTEN="+address, fmt.Sprint("MESH_LIFE=", life),
-		"MESH_CERT="+paths.Cert, "MESH_KEY="+paths.Key, "MESH_CA="+paths.CA)
+// spawn starts a member in a process of its own, listening on an address.
+func (h *harness) spawn(self, address string, life uint32) *process {
+	h.t.Helper()
+	paths := h.paths(name(self))
+	cmd := exec.CommandContext(h.t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), "TRANSPORT_SELF="+self, "TRANSPORT_LISTEN="+address, fmt.Sprint("TRANSPORT_LIFE=", life),
+		"TRANSPORT_CERT="+paths.Cert, "TRANSPORT_KEY="+paths.Key, "TRANSPORT_CA="+paths.CA)
 	cmd.Stderr = os.Stderr
-	return w.start(cmd)
+	return h.startCommand(cmd)
 }
 
-func (w *town) start(cmd *exec.Cmd) *process {
-	w.t.Helper()
+func (h *harness) startCommand(cmd *exec.Cmd) *process {
+	h.t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	p := &process{Cmd: cmd, t: w.t, in: in}
-	w.t.Cleanup(p.kill)
+	p := &process{Cmd: cmd, t: h.t, in: in}
+	h.t.Cleanup(p.kill)
 	if _, err := fmt.Fscanln(out, &p.address); err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	return p
 }
 
-// knows tells the process of a peer.
-func (p *process) knows(peer *member) {
+// addPeer sends the address of a peer to the process.
+func (p *process) addPeer(peer *member) {
 	p.t.Helper()
 	if _, err := fmt.Fprintln(p.in, peer.Self, peer.address); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// kill ends the process as the kernel does when memory is short.
+// kill ends the process with SIGKILL, as the kernel does when memory is short.
 func (p *process) kill() {
-	_ = p.Process.Kill() // It has ended already.
-	_ = p.Wait()         // It was killed.
+	_ = p.Process.Kill() // An error means that it has ended already.
+	_ = p.Wait()         // The error is the signal.
 }
 
 func (p *process) signal(s syscall.Signal) {

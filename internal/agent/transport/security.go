@@ -6,19 +6,20 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// Certificates are the Security of agents that have them.
+// Certificates implements Security with the certificate files of an agent.
 type Certificates struct {
 	Files  *identity.Files
 	Domain string
 }
 
-// Server is for Security.
+// Server implements Security.
 func (c Certificates) Server() *tls.Config { return c.Files.Server() }
 
-// Client is for Security: who is called is checked against its names in Members.
+// Client implements Security. The handshake compares the name of the peer with
+// Members, so no name is required here.
 func (c Certificates) Client() *tls.Config { return c.Files.Client() }
 
-// Members are the names in the peer's certificate, of this domain.
+// Members returns the names of this domain in the peer's certificate.
 func (c Certificates) Members(state tls.ConnectionState) (map[string]string, error) {
 	names, err := identity.PeerNames(state)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// backdate is for peers whose clocks are behind.
+	// backdate lets peers whose clocks are behind accept a new certificate.
 	backdate = time.Hour
 
 	certificateBlock = "CERTIFICATE"
@@ -29,21 +29,20 @@ type Pair struct {
 	Cert, Key []byte
 }
 
-// CA signs the certificates of agents.
+// CA is a certificate authority that signs the certificates of agents.
 //
-// Its keys and theirs are ECDSA on P-256: as fast as Ed25519 here, and unlike
-// that one, every TLS library, security module and certificate service that
-// somebody may already have for this takes them.
+// All keys are ECDSA on P-256. Ed25519 is no faster here, and fewer TLS libraries,
+// hardware security modules and certificate services support it.
 type CA struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// NewCA makes an authority, and what is to be kept of it.
+// NewCA creates a CA with a self-signed certificate. The Pair is for storage.
 func NewCA(name string, valid time.Duration) (*CA, Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, Pair{}, fmt.Errorf("make the authority's key: %w", err)
+		return nil, Pair{}, fmt.Errorf("cannot generate CA key: %w", err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -52,106 +51,107 @@ func NewCA(name string, valid time.Duration) (*CA, Pair, error) {
 		NotAfter:              now.Add(valid),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
-		MaxPathLenZero:        true, // it signs no other authorities
+		MaxPathLenZero:        true, // no intermediate CAs
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, Pair{}, fmt.Errorf("make the authority's certificate: %w", err)
+		return nil, Pair{}, fmt.Errorf("cannot create CA certificate: %w", err)
 	}
 	pair, err := encode(der, key)
 	if err != nil {
 		return nil, Pair{}, err
 	}
-	a, err := ParseCA(pair)
-	return a, pair, err
+	ca, err := ParseCA(pair)
+	return ca, pair, err
 }
 
-// LoadCA reads an authority from two files.
+// LoadCA reads a CA from two files.
 func LoadCA(certFile, keyFile string) (*CA, error) {
 	cert, err := os.ReadFile(certFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the authority: %w", err)
+		return nil, fmt.Errorf("cannot read CA certificate: %w", err)
 	}
 	key, err := os.ReadFile(keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the authority: %w", err)
+		return nil, fmt.Errorf("cannot read CA key: %w", err)
 	}
-	a, err := ParseCA(Pair{Cert: cert, Key: key})
+	ca, err := ParseCA(Pair{Cert: cert, Key: key})
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
 	}
-	return a, nil
+	return ca, nil
 }
 
-// ParseCA understands what NewCA gave out, or others made.
+// ParseCA parses the Pair of NewCA, or one from another source.
 func ParseCA(pair Pair) (*CA, error) {
 	both, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
-		return nil, fmt.Errorf("no authority: %w", err)
+		return nil, fmt.Errorf("cannot parse CA: %w", err)
 	}
 	key, ok := both.PrivateKey.(crypto.Signer)
 	switch {
 	case !ok:
-		return nil, errors.New("the authority's key can't sign")
+		return nil, errors.New("CA key cannot sign")
 	case !both.Leaf.IsCA:
-		return nil, errors.New("this certificate is no authority's")
+		return nil, errors.New("not a CA certificate")
 	}
 	return &CA{cert: both.Leaf, key: key}, nil
 }
 
-// NotAfter is when the authority's own certificate expires: none of its
-// certificates lasts longer.
-func (a *CA) NotAfter() time.Time { return a.cert.NotAfter }
+// NotAfter returns the expiry of the CA's own certificate. The certificates that it
+// signs expire no later.
+func (ca *CA) NotAfter() time.Time { return ca.cert.NotAfter }
 
-// Issue makes a key, and a certificate for names.
-func (a *CA) Issue(names Names, valid time.Duration) (Pair, error) {
+// Issue creates a key and a certificate for an agent with these names.
+func (ca *CA) Issue(names Names, valid time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("make a key: %w", err)
+		return Pair{}, fmt.Errorf("cannot generate key: %w", err)
 	}
-	der, err := a.sign(names, key.Public(), valid)
+	der, err := ca.sign(names, key.Public(), valid)
 	if err != nil {
 		return Pair{}, err
 	}
 	return encode(der, key)
 }
 
-// Sign makes a certificate, in PEM, for the holder of the key to a public key.
-func (a *CA) Sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
-	der, err := a.sign(names, key, valid)
+// Sign returns a certificate, in PEM, for an agent with these names and this public
+// key.
+func (ca *CA) Sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
+	der, err := ca.sign(names, key, valid)
 	if err != nil {
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der}), nil
 }
 
-func (a *CA) sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
+func (ca *CA) sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
 	if err := names.check(); err != nil {
-		return nil, fmt.Errorf("a certificate can't be signed: %w", err)
+		return nil, fmt.Errorf("cannot sign certificate: %w", err)
 	}
 	var uris []*url.URL
 	for _, name := range names {
 		if err := name.check(); err != nil {
-			return nil, fmt.Errorf("a certificate for %s can't be signed: %w", name, err)
+			return nil, fmt.Errorf("cannot sign certificate for %s: %w", name, err)
 		}
 		uris = append(uris, name.url())
 	}
-	return a.certify(&x509.Certificate{
+	return ca.certify(&x509.Certificate{
 		URIs: uris,
-		// An agent dials and is dialled.
+		// An agent both dials and accepts connections.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, key, valid)
 }
 
-// IssueServer makes a key, and a certificate for a server that is known by the
-// names of its hosts. It speaks for no member.
-func (a *CA) IssueServer(hosts []string, valid time.Duration) (Pair, error) {
+// IssueServer creates a key and a certificate for a server with these host names.
+// The certificate names no member of a group.
+func (ca *CA) IssueServer(hosts []string, valid time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("make a key: %w", err)
+		return Pair{}, fmt.Errorf("cannot generate key: %w", err)
 	}
-	der, err := a.certify(&x509.Certificate{
+	der, err := ca.certify(&x509.Certificate{
 		DNSNames:    hosts,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, key.Public(), valid)
@@ -161,21 +161,22 @@ func (a *CA) IssueServer(hosts []string, valid time.Duration) (Pair, error) {
 	return encode(der, key)
 }
 
-// certify signs what all certificates have in common.
-func (a *CA) certify(template *x509.Certificate, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
+// certify completes the template with the fields that all certificates share, and
+// signs it.
+func (ca *CA) certify(template *x509.Certificate, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
 	now := time.Now()
-	if !now.Before(a.cert.NotAfter) {
-		return nil, fmt.Errorf("the authority expired on %s: make a new one", day(a.cert.NotAfter))
+	if !now.Before(ca.cert.NotAfter) {
+		return nil, fmt.Errorf("CA certificate expired on %s: create a new CA", day(ca.cert.NotAfter))
 	}
-	until := now.Add(valid)
-	if until.After(a.cert.NotAfter) {
-		until = a.cert.NotAfter
+	notAfter := now.Add(valid)
+	if notAfter.After(ca.cert.NotAfter) {
+		notAfter = ca.cert.NotAfter
 	}
-	template.NotBefore, template.NotAfter = now.Add(-backdate), until
+	template.NotBefore, template.NotAfter = now.Add(-backdate), notAfter
 	template.BasicConstraintsValid, template.KeyUsage = true, x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key, ca.key)
 	if err != nil {
-		return nil, fmt.Errorf("sign a certificate: %w", err)
+		return nil, fmt.Errorf("cannot sign certificate: %w", err)
 	}
 	return der, nil
 }
@@ -183,7 +184,7 @@ func (a *CA) certify(template *x509.Certificate, key crypto.PublicKey, valid tim
 func encode(der []byte, key crypto.PrivateKey) (Pair, error) {
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return Pair{}, fmt.Errorf("encode a key: %w", err)
+		return Pair{}, fmt.Errorf("cannot encode key: %w", err)
 	}
 	return Pair{
 		Cert: pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der}),

@@ -21,22 +21,22 @@ var (
 	auditA  = identity.Name{Domain: "default", Group: "audit", Member: "a"}
 )
 
-// authority is one with its certificate.
-type authority struct {
+// authority is a CA with its certificate and key.
+type testCA struct {
 	*identity.CA
 	pair identity.Pair
 }
 
-func newAuthority(t *testing.T) authority {
+func newCA(t *testing.T) testCA {
 	t.Helper()
 	a, pair, err := identity.NewCA("test", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return authority{a, pair}
+	return testCA{a, pair}
 }
 
-func (a authority) issue(t *testing.T, valid time.Duration, names ...identity.Name) identity.Pair {
+func (a testCA) issue(t *testing.T, valid time.Duration, names ...identity.Name) identity.Pair {
 	t.Helper()
 	pair, err := a.Issue(names, valid)
 	if err != nil {
@@ -45,7 +45,7 @@ func (a authority) issue(t *testing.T, valid time.Duration, names ...identity.Na
 	return pair
 }
 
-// put replaces a file as a careful writer does.
+// put replaces a file atomically.
 func put(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
@@ -56,7 +56,7 @@ func put(t *testing.T, path string, data []byte) {
 	}
 }
 
-func written(t *testing.T, pair identity.Pair, ca []byte) identity.Paths {
+func writeFiles(t *testing.T, pair identity.Pair, ca []byte) identity.Paths {
 	t.Helper()
 	dir := t.TempDir()
 	paths := identity.Paths{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), CA: filepath.Join(dir, "ca")}
@@ -69,29 +69,29 @@ func written(t *testing.T, pair identity.Pair, ca []byte) identity.Paths {
 // agent is one side of a connection.
 type agent struct {
 	*identity.Files
-	paths   identity.Paths
-	trouble *[]string
+	paths  identity.Paths
+	errors *[]string
 }
 
 func newAgent(t *testing.T, pair identity.Pair, ca []byte) agent {
 	t.Helper()
-	paths, trouble := written(t, pair, ca), &[]string{}
-	files, err := identity.Open(paths, func(err error) { *trouble = append(*trouble, err.Error()) })
+	paths, failures := writeFiles(t, pair, ca), &[]string{}
+	files, err := identity.Open(paths, func(err error) { *failures = append(*failures, err.Error()) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return agent{files, paths, trouble}
+	return agent{files, paths, failures}
 }
 
-// met is what each side has learnt from a handshake.
-type met struct {
+// result is what each side of a handshake returns.
+type result struct {
 	client, server       tls.ConnectionState
 	clientErr, serverErr error
 }
 
-// connected are the two ends of a connection that has buffers: in a pipe without,
-// two who refuse each other would wait for each other.
-func connected(t *testing.T) (net.Conn, net.Conn) {
+// newConnection returns the two ends of a TCP connection. It has buffers: without them,
+// two sides that reject each other would block each other.
+func newConnection(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -114,58 +114,58 @@ func connected(t *testing.T) (net.Conn, net.Conn) {
 	return a, b
 }
 
-// meet has one agent dial another and say a byte.
-func meet(t *testing.T, client, server *tls.Config) met {
+// connect runs a handshake, after which the server sends a byte.
+func connect(t *testing.T, client, server *tls.Config) result {
 	t.Helper()
-	a, b := connected(t)
+	a, b := newConnection(t)
 	defer a.Close()
 	defer b.Close()
-	dialling, dialled := tls.Client(a, client), tls.Server(b, server)
-	var m met
+	dialing, accepting := tls.Client(a, client), tls.Server(b, server)
+	var m result
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer b.Close()
-		if m.serverErr = dialled.Handshake(); m.serverErr == nil {
-			_, m.serverErr = dialled.Write([]byte("x"))
+		if m.serverErr = accepting.Handshake(); m.serverErr == nil {
+			_, m.serverErr = accepting.Write([]byte("x"))
 		}
-		m.server = dialled.ConnectionState()
+		m.server = accepting.ConnectionState()
 	}()
-	if m.clientErr = dialling.Handshake(); m.clientErr == nil {
-		_, m.clientErr = io.ReadFull(dialling, make([]byte, 1))
+	if m.clientErr = dialing.Handshake(); m.clientErr == nil {
+		_, m.clientErr = io.ReadFull(dialing, make([]byte, 1))
 	}
-	m.client = dialling.ConnectionState()
+	m.client = dialing.ConnectionState()
 	a.Close()
 	<-done
 	return m
 }
 
-func TestBothSidesLearnWhoTheOtherIs(t *testing.T) {
-	ca := newAuthority(t)
+func TestBothSidesLearnNamesOfPeer(t *testing.T) {
+	ca := newCA(t)
 	a := newAgent(t, ca.issue(t, time.Hour, ledgerA, auditA), ca.pair.Cert)
 	b := newAgent(t, ca.issue(t, time.Hour, ledgerB), ca.pair.Cert)
 	for _, client := range []*tls.Config{b.Client(ledgerA), b.Client(ledgerB, ledgerA), b.Client()} {
-		m := meet(t, client, a.Server())
+		m := connect(t, client, a.Server())
 		if m.clientErr != nil || m.serverErr != nil {
 			t.Fatal(m.clientErr, m.serverErr)
 		}
 		if names, err := identity.PeerNames(m.client); err != nil || names.String() != (identity.Names{ledgerA, auditA}).String() {
-			t.Errorf("the client sees %v, %v", names, err)
+			t.Errorf("client: got peer %v, %v", names, err)
 		}
 		if names, err := identity.PeerNames(m.server); err != nil || names.String() != ledgerB.String() {
-			t.Errorf("the server sees %v, %v", names, err)
+			t.Errorf("server: got peer %v, %v", names, err)
 		}
 		if m.client.Version != tls.VersionTLS13 || m.client.DidResume {
-			t.Errorf("version %x, resumed %v", m.client.Version, m.client.DidResume)
+			t.Errorf("got version %x, resumed %v", m.client.Version, m.client.DidResume)
 		}
 	}
 	if _, err := identity.PeerNames(tls.ConnectionState{}); err == nil {
-		t.Error("nobody has names")
+		t.Error("got names without a connection, want an error")
 	}
 }
 
-func TestWhoIsRefused(t *testing.T) {
-	ca, other := newAuthority(t), newAuthority(t)
+func TestInvalidPeersAreRejected(t *testing.T) {
+	ca, other := newCA(t), newCA(t)
 	a := newAgent(t, ca.issue(t, time.Hour, ledgerA), ca.pair.Cert)
 	raw := func(pair identity.Pair) *tls.Config {
 		cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
@@ -178,103 +178,103 @@ func TestWhoIsRefused(t *testing.T) {
 	old.MaxVersion = tls.VersionTLS12
 	nameless, err := ca.Issue(nil, time.Hour)
 	if err == nil {
-		t.Fatal("a certificate without names was signed", nameless)
+		t.Fatal("got a certificate without names, want an error:", nameless)
 	}
 	for _, tc := range []struct {
 		name string
 		peer *tls.Config
 		want string
 	}{
-		{"expired", raw(ca.issue(t, -time.Minute, ledgerB)), "the peer's certificate: it is valid from "},
-		{"another authority", raw(other.issue(t, time.Hour, ledgerB)), "the peer's certificate: it is of another authority than those of the CA file"},
-		{"an authority itself", raw(ca.pair), "the peer's certificate: it names no member"},
+		{"expired", raw(ca.issue(t, -time.Minute, ledgerB)), "cannot accept the peer's certificate: not valid now, only from "},
+		{"another CA", raw(other.issue(t, time.Hour, ledgerB)), "cannot accept the peer's certificate: signed by none of the CAs in the CA bundle"},
+		{"a CA itself", raw(ca.pair), "cannot accept the peer's certificate: must have a URI"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if m := meet(t, tc.peer, a.Server()); m.serverErr == nil || !strings.HasPrefix(m.serverErr.Error(), tc.want) || m.clientErr == nil {
-				t.Errorf("as a client: %v, and the client learns %v", m.serverErr, m.clientErr)
+			if m := connect(t, tc.peer, a.Server()); m.serverErr == nil || !strings.HasPrefix(m.serverErr.Error(), tc.want) || m.clientErr == nil {
+				t.Errorf("as a client: got %v, and the client %v", m.serverErr, m.clientErr)
 			}
-			if m := meet(t, a.Client(), tc.peer); m.clientErr == nil || !strings.HasPrefix(m.clientErr.Error(), tc.want) {
-				t.Errorf("as a server: %v", m.clientErr)
+			if m := connect(t, a.Client(), tc.peer); m.clientErr == nil || !strings.HasPrefix(m.clientErr.Error(), tc.want) {
+				t.Errorf("as a server: got %v", m.clientErr)
 			}
 		})
 	}
-	t.Run("somebody else", func(t *testing.T) {
-		m := meet(t, a.Client(ledgerB), a.Server())
-		want := "the peer's certificate: it is for conclave://default/ledger/a, and not for conclave://default/ledger/b"
+	t.Run("another member", func(t *testing.T) {
+		m := connect(t, a.Client(ledgerB), a.Server())
+		want := "cannot accept the peer's certificate: must be for conclave://default/ledger/b, got conclave://default/ledger/a"
 		if m.clientErr == nil || m.clientErr.Error() != want {
 			t.Errorf("got %v, want %s", m.clientErr, want)
 		}
 	})
 	t.Run("no certificate", func(t *testing.T) {
-		if m := meet(t, &tls.Config{InsecureSkipVerify: true}, a.Server()); m.serverErr == nil || m.clientErr == nil {
-			t.Error("it was let in:", m.serverErr, m.clientErr)
+		if m := connect(t, &tls.Config{InsecureSkipVerify: true}, a.Server()); m.serverErr == nil || m.clientErr == nil {
+			t.Error("got a connection, want errors:", m.serverErr, m.clientErr)
 		}
 	})
 	t.Run("TLS 1.2", func(t *testing.T) {
-		if m := meet(t, old, a.Server()); m.serverErr == nil {
-			t.Error("it was let in")
+		if m := connect(t, old, a.Server()); m.serverErr == nil {
+			t.Error("server accepted it, want an error")
 		}
-		if m := meet(t, a.Client(), old); m.clientErr == nil {
-			t.Error("it was dialled")
+		if m := connect(t, a.Client(), old); m.clientErr == nil {
+			t.Error("client accepted it, want an error")
 		}
 	})
 }
 
-func TestNobodyResumesASession(t *testing.T) {
-	ca := newAuthority(t)
+func TestSessionsAreNotResumed(t *testing.T) {
+	ca := newCA(t)
 	a := newAgent(t, ca.issue(t, time.Hour, ledgerA), ca.pair.Cert)
 	client, server := a.Client(), a.Server()
 	client.ClientSessionCache, client.ServerName = tls.NewLRUClientSessionCache(1), "a" // the name is the cache's key
 	for range 3 {
-		if m := meet(t, client, server); m.clientErr != nil || m.server.DidResume {
-			t.Errorf("resumed %v, %v", m.server.DidResume, m.clientErr)
+		if m := connect(t, client, server); m.clientErr != nil || m.server.DidResume {
+			t.Errorf("got resumed %v, %v", m.server.DidResume, m.clientErr)
 		}
 	}
 }
 
-func TestChangedFilesCountFromTheNextHandshakeOn(t *testing.T) {
-	ca := newAuthority(t)
+func TestChangedFilesApplyFromNextHandshake(t *testing.T) {
+	ca := newCA(t)
 	a := newAgent(t, ca.issue(t, time.Hour, ledgerA), ca.pair.Cert)
 	b := newAgent(t, ca.issue(t, time.Hour, ledgerB), ca.pair.Cert)
 	server, client := a.Server(), b.Client()
-	sees := func(want string) {
+	wantPeer := func(want string) {
 		t.Helper()
-		m := meet(t, client, server)
+		m := connect(t, client, server)
 		names, err := identity.PeerNames(m.client)
 		if m.clientErr != nil || m.serverErr != nil || err != nil || names.String() != want {
-			t.Errorf("%s is seen, not %s; %v, %v", names, want, m.clientErr, m.serverErr)
+			t.Errorf("got peer %s, want %s; %v, %v", names, want, m.clientErr, m.serverErr)
 		}
 	}
-	sees(ledgerA.String())
+	wantPeer(ledgerA.String())
 
-	// A certificate without its key is one that is being replaced.
+	// While files are being replaced, the certificate and the key don't match.
 	fresh := ca.issue(t, time.Hour, ledgerA, auditA)
 	put(t, a.paths.Cert, fresh.Cert)
-	sees(ledgerA.String())
-	sees(ledgerA.String())
+	wantPeer(ledgerA.String())
+	wantPeer(ledgerA.String())
 	put(t, a.paths.Key, fresh.Key)
-	sees(ledgerA.String() + ", " + auditA.String())
-	if len(*a.trouble) != 1 || !strings.Contains((*a.trouble)[0], a.paths.Cert) {
-		t.Errorf("told %q", *a.trouble)
+	wantPeer(ledgerA.String() + ", " + auditA.String())
+	if len(*a.errors) != 1 || !strings.Contains((*a.errors)[0], a.paths.Cert) {
+		t.Errorf("got errors %q, want one about the certificate", *a.errors)
 	}
 
-	// Another authority takes over: both are known, then certificates change.
-	next := newAuthority(t)
+	// Rotation to another CA: first both are trusted, then the certificates change.
+	next := newCA(t)
 	both := append(append([]byte{}, ca.pair.Cert...), next.pair.Cert...)
 	put(t, a.paths.CA, both)
 	put(t, b.paths.CA, both)
 	moved := next.issue(t, time.Hour, auditA)
 	put(t, a.paths.Key, moved.Key)
 	put(t, a.paths.Cert, moved.Cert)
-	sees(auditA.String())
+	wantPeer(auditA.String())
 	put(t, a.paths.CA, next.pair.Cert)
-	if m := meet(t, client, server); m.serverErr == nil {
-		t.Error("the former authority still counts")
+	if m := connect(t, client, server); m.serverErr == nil {
+		t.Error("the previous CA is still trusted")
 	}
 }
 
-func TestWrongFilesKeepTheFormerOnes(t *testing.T) {
-	ca, other := newAuthority(t), newAuthority(t)
+func TestInvalidFilesKeepPreviousOnes(t *testing.T) {
+	ca, other := newCA(t), newCA(t)
 	pair := ca.issue(t, time.Hour, ledgerA)
 	foreign := other.issue(t, time.Hour, ledgerA)
 	expired := ca.issue(t, -time.Minute, ledgerA)
@@ -290,38 +290,38 @@ func TestWrongFilesKeepTheFormerOnes(t *testing.T) {
 			if err := os.Mkdir(p.Key, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "is no file"},
+		}, "must be a regular file"},
 		{"another key", func(p identity.Paths) { put(t, p.Key, foreign.Key) }, "private key does not match"},
-		{"an empty CA file", func(p identity.Paths) { put(t, p.CA, nil) }, "it must hold the certificates of authorities, in PEM"},
+		{"an empty CA file", func(p identity.Paths) { put(t, p.CA, nil) }, "must contain complete CA certificates in PEM"},
 		{"half a CA file", func(p identity.Paths) {
 			put(t, p.CA, append(append([]byte{}, ca.pair.Cert...), other.pair.Cert[:200]...))
-		}, "it must hold the certificates of authorities, in PEM"},
-		{"a key as a CA file", func(p identity.Paths) { put(t, p.CA, append(append([]byte{}, ca.pair.Cert...), ca.pair.Key...)) }, "it must hold certificates of authorities, and no PRIVATE KEY"},
-		{"a certificate as a CA file", func(p identity.Paths) { put(t, p.CA, pair.Cert) }, "is no authority's"},
-		{"another authority", func(p identity.Paths) { put(t, p.CA, other.pair.Cert) }, "it is of another authority than those of the CA file"},
-		{"an expired certificate", func(p identity.Paths) { put(t, p.Cert, expired.Cert); put(t, p.Key, expired.Key) }, "issue a new one, or set the clock"},
-		{"no member's certificate", func(p identity.Paths) { put(t, p.Cert, ca.pair.Cert); put(t, p.Key, ca.pair.Key) }, "it names no member"},
+		}, "must contain complete CA certificates in PEM"},
+		{"a key as a CA file", func(p identity.Paths) { put(t, p.CA, append(append([]byte{}, ca.pair.Cert...), ca.pair.Key...)) }, "must contain only CA certificates, got a PRIVATE KEY"},
+		{"a certificate as a CA file", func(p identity.Paths) { put(t, p.CA, pair.Cert) }, "must contain only CA certificates, but"},
+		{"another CA", func(p identity.Paths) { put(t, p.CA, other.pair.Cert) }, "signed by none of the CAs in the CA bundle"},
+		{"an expired certificate", func(p identity.Paths) { put(t, p.Cert, expired.Cert); put(t, p.Key, expired.Key) }, "issue a new certificate, or correct the clock"},
+		{"no member's certificate", func(p identity.Paths) { put(t, p.Cert, ca.pair.Cert); put(t, p.Key, ca.pair.Key) }, "must have a URI"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := newAgent(t, pair, ca.pair.Cert)
 			tc.spoil(a.paths)
 			for range 3 {
-				if m := meet(t, a.Client(ledgerA), a.Server()); m.clientErr != nil || m.serverErr != nil {
+				if m := connect(t, a.Client(ledgerA), a.Server()); m.clientErr != nil || m.serverErr != nil {
 					t.Fatal(m.clientErr, m.serverErr)
 				}
 			}
-			if len(*a.trouble) != 1 || !strings.Contains((*a.trouble)[0], tc.want) {
-				t.Errorf("told %q, want %q once", *a.trouble, tc.want)
+			if len(*a.errors) != 1 || !strings.Contains((*a.errors)[0], tc.want) {
+				t.Errorf("got errors %q, want %q once", *a.errors, tc.want)
 			}
 			if _, err := identity.Open(a.paths, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("an agent starts with them: %v", err)
+				t.Errorf("Open: got %v, want %s", err, tc.want)
 			}
 		})
 	}
 }
 
-func TestAnAuthoritySignsForOthersKeys(t *testing.T) {
-	ca := newAuthority(t)
+func TestCASignsForPublicKey(t *testing.T) {
+	ca := newCA(t)
 	pair := ca.issue(t, time.Hour, ledgerA)
 	mine, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -337,61 +337,61 @@ func TestAnAuthoritySignsForOthersKeys(t *testing.T) {
 	}
 	b := newAgent(t, identity.Pair{Cert: cert, Key: pair.Key}, ca.pair.Cert)
 	if b.Names().String() != ledgerB.String() || !b.NotAfter().Equal(again.NotAfter()) {
-		t.Errorf("it is for %s, until %s; the authority until %s", b.Names(), b.NotAfter(), again.NotAfter())
+		t.Errorf("got names %s until %s, CA until %s", b.Names(), b.NotAfter(), again.NotAfter())
 	}
 	if _, err := again.Issue(identity.Names{{Domain: "default", Group: "a/b", Member: "c"}}, time.Hour); err == nil {
-		t.Error("a name with a slash was signed")
+		t.Error("got a certificate for a name with a slash, want an error")
 	}
 	if _, err := identity.ParseCA(pair); err == nil {
-		t.Error("a member's certificate is no authority's")
+		t.Error("got a CA from a member's certificate, want an error")
 	}
 }
 
-func TestAnExpiredAuthoritySignsNothing(t *testing.T) {
+func TestExpiredCASignsNothing(t *testing.T) {
 	a, _, err := identity.NewCA("test", -time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Issue(identity.Names{ledgerA}, time.Hour); err == nil || !strings.Contains(err.Error(), "the authority expired on") {
+	if _, err := a.Issue(identity.Names{ledgerA}, time.Hour); err == nil || !strings.Contains(err.Error(), "CA certificate expired on") {
 		t.Error(err)
 	}
 }
 
-func TestErrorsKeepTheirCause(t *testing.T) {
-	ca, other := newAuthority(t), newAuthority(t)
-	_, err := identity.Open(written(t, ca.issue(t, time.Hour, ledgerA), other.pair.Cert), nil)
+func TestErrorsWrapTheirCause(t *testing.T) {
+	ca, other := newCA(t), newCA(t)
+	_, err := identity.Open(writeFiles(t, ca.issue(t, time.Hour, ledgerA), other.pair.Cert), nil)
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
 		t.Error(err)
 	}
 }
 
-// TestThePublicIsServed without a certificate, but not with a wrong one.
-func TestThePublicIsServed(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	server, err := identity.Open(written(t, ours.issue(t, time.Hour, ledgerA), ours.pair.Cert), nil)
+// TestPublicServerAcceptsMissingCertificate: but rejects an invalid one.
+func TestPublicServerAcceptsMissingCertificate(t *testing.T) {
+	own, other := newCA(t), newCA(t)
+	server, err := identity.Open(writeFiles(t, own.issue(t, time.Hour, ledgerA), own.pair.Cert), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for who, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		show  []tls.Certificate
 		names string
 		works bool
 	}{
-		"nobody":     {nil, "", true},
-		"a member":   {[]tls.Certificate{pairOf(t, ours.issue(t, time.Hour, ledgerB))}, ledgerB.String(), true},
-		"a stranger": {[]tls.Certificate{pairOf(t, theirs.issue(t, time.Hour, ledgerB))}, "", false},
+		"no certificate": {nil, "", true},
+		"a member":       {[]tls.Certificate{pairOf(t, own.issue(t, time.Hour, ledgerB))}, ledgerB.String(), true},
+		"another CA":     {[]tls.Certificate{pairOf(t, other.issue(t, time.Hour, ledgerB))}, "", false},
 	} {
 		near, far := net.Pipe()
 		served := tls.Server(near, server.PublicServer())
-		calling := tls.Client(far, &tls.Config{InsecureSkipVerify: true, Certificates: c.show})
-		go func() { _, _ = io.Copy(io.Discard, calling) }() // It does the handshake, and reads what is said of it.
+		client := tls.Client(far, &tls.Config{InsecureSkipVerify: true, Certificates: c.show})
+		go func() { _, _ = io.Copy(io.Discard, client) }() // It runs the handshake, and reads the alert.
 		err := served.HandshakeContext(t.Context())
 		if (err == nil) != c.works {
-			t.Errorf("%s: %v", who, err)
+			t.Errorf("%s: got %v", name, err)
 		}
 		if err == nil {
 			if names, _ := identity.PeerNames(served.ConnectionState()); names.String() != c.names {
-				t.Errorf("%s is %q", who, names)
+				t.Errorf("%s: got names %q, want %q", name, names, c.names)
 			}
 		}
 		near.Close()
@@ -408,29 +408,28 @@ func pairOf(t *testing.T, pair identity.Pair) tls.Certificate {
 	return both
 }
 
-// TestACertificateIsCheckedBeforeItIsKept.
-func TestACertificateIsCheckedBeforeItIsKept(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	good := ours.issue(t, time.Hour, ledgerA, auditA)
-	both := append(append([]byte(nil), ours.pair.Cert...), theirs.pair.Cert...)
+func TestVerify(t *testing.T) {
+	own, other := newCA(t), newCA(t)
+	good := own.issue(t, time.Hour, ledgerA, auditA)
+	both := append(append([]byte(nil), own.pair.Cert...), other.pair.Cert...)
 	if names, err := identity.Verify(good, both); err != nil || !names.Has(ledgerA) || !names.Has(auditA) {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("got %v, %v", names, err)
 	}
 	if all, err := identity.ParseCABundle(both); err != nil || len(all) != 2 {
-		t.Errorf("%d authorities, %v", len(all), err)
+		t.Errorf("got %d CAs, %v, want 2", len(all), err)
 	}
-	for what, c := range map[string]struct {
-		pair        identity.Pair
-		authorities []byte
+	for name, c := range map[string]struct {
+		pair     identity.Pair
+		caBundle []byte
 	}{
-		"another authority": {good, theirs.pair.Cert},
-		"another key":       {identity.Pair{Cert: good.Cert, Key: theirs.pair.Key}, both},
-		"no authority":      {good, nil},
-		"half a one":        {good, both[:len(both)-20]},
-		"no certificate":    {identity.Pair{Key: good.Key}, both},
+		"another CA":     {good, other.pair.Cert},
+		"another key":    {identity.Pair{Cert: good.Cert, Key: other.pair.Key}, both},
+		"no CA":          {good, nil},
+		"half a CA":      {good, both[:len(both)-20]},
+		"no certificate": {identity.Pair{Key: good.Key}, both},
 	} {
-		if names, err := identity.Verify(c.pair, c.authorities); err == nil {
-			t.Errorf("%s: %v", what, names)
+		if names, err := identity.Verify(c.pair, c.caBundle); err == nil {
+			t.Errorf("%s: got %v, want an error", name, names)
 		}
 	}
 }

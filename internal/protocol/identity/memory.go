@@ -6,39 +6,40 @@ import (
 	"time"
 )
 
-// InMemory are a certificate, its key and its authorities in memory. What replaces
-// them counts from the next handshake on.
+// InMemory provides a certificate, its key and the trusted CAs from memory. Each
+// handshake uses the current ones.
 type InMemory struct {
 	loaded atomic.Pointer[loaded]
 }
 
-// NewInMemory takes a certificate with its key, and the authorities in PEM.
-func NewInMemory(pair Pair, authorities []byte) (*InMemory, error) {
-	h := &InMemory{}
-	if err := h.Replace(pair, authorities); err != nil {
+// NewInMemory verifies the certificate and returns it as an InMemory.
+func NewInMemory(pair Pair, caBundle []byte) (*InMemory, error) {
+	m := &InMemory{}
+	if err := m.Replace(pair, caBundle); err != nil {
 		return nil, err
 	}
-	return h, nil
+	return m, nil
 }
 
-// Replace takes others. If they aren't in order, the former ones stay.
-func (h *InMemory) Replace(pair Pair, authorities []byte) error {
-	fresh, err := parse(memory, [3][]byte{pair.Cert, pair.Key, authorities})
+// Replace replaces the certificate, the key and the CAs. If they are invalid, the
+// previous ones remain in use.
+func (m *InMemory) Replace(pair Pair, caBundle []byte) error {
+	fresh, err := parse(inMemory, [3][]byte{pair.Cert, pair.Key, caBundle})
 	if err != nil {
 		return err
 	}
-	h.loaded.Store(fresh)
+	m.loaded.Store(fresh)
 	return nil
 }
 
-// Names are those that the certificate gives us now.
-func (h *InMemory) Names() Names { return h.loaded.Load().names }
+// Names returns the names in the certificate.
+func (m *InMemory) Names() Names { return m.loaded.Load().names }
 
-// NotAfter is when the certificate expires.
-func (h *InMemory) NotAfter() time.Time { return h.loaded.Load().cert.Leaf.NotAfter }
+// NotAfter returns the expiry of the certificate.
+func (m *InMemory) NotAfter() time.Time { return m.loaded.Load().cert.Leaf.NotAfter }
 
-// Server is as that of Files.
-func (h *InMemory) Server() *tls.Config { return server(h.loaded.Load) }
+// Server is Files.Server.
+func (m *InMemory) Server() *tls.Config { return server(m.loaded.Load) }
 
-// Client is as that of Files.
-func (h *InMemory) Client(wanted ...Name) *tls.Config { return client(h.loaded.Load, wanted) }
+// Client is Files.Client.
+func (m *InMemory) Client(wanted ...Name) *tls.Config { return client(m.loaded.Load, wanted) }

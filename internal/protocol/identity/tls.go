@@ -7,11 +7,12 @@ import (
 	"fmt"
 )
 
-// Server is how an agent is dialled: TLS 1.3, and both sides show who they are.
+// Server returns the TLS configuration for connections from agents. It requires
+// TLS 1.3 and a client certificate.
 func (f *Files) Server() *tls.Config { return server(f.current) }
 
-// PublicServer is how an agent is dialled by anybody. Whoever shows a certificate must
-// show a valid one; who they are, PeerNames says.
+// PublicServer returns the TLS configuration for connections from any client. A
+// client certificate is optional, but must be valid. PeerNames returns its names.
 func (f *Files) PublicServer() *tls.Config {
 	config := f.Server()
 	config.ClientAuth = tls.RequestClientCert
@@ -25,24 +26,24 @@ func (f *Files) PublicServer() *tls.Config {
 	return config
 }
 
-// Client is how an agent dials whoever may speak for one of wanted, or for
-// anyone if wanted is empty.
+// Client returns the TLS configuration for connections to an agent that has one of
+// the wanted names. If there are none, every agent is accepted.
 //
-// In TLS 1.3 the dialling side is done before it is verified: if the other side
-// refuses it, the first Read says so.
+// In TLS 1.3 the client completes its handshake before the server has verified the
+// client certificate. If the server rejects that, the first Read returns the error.
 func (f *Files) Client(wanted ...Name) *tls.Config { return client(f.current, wanted) }
 
 func server(current func() *loaded) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
-		SessionTicketsDisabled: true, // who resumes a session shows no certificate
+		SessionTicketsDisabled: true, // A resumed session would skip the certificate.
 		ClientAuth:             tls.RequireAnyClientCert,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return current().cert, nil
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			_, err := verified(state.PeerCertificates, current().authorities, x509.ExtKeyUsageClientAuth)
-			return inPeers(err)
+			_, err := verifyChain(state.PeerCertificates, current().cas, x509.ExtKeyUsageClientAuth)
+			return ofPeer(err)
 		},
 	}
 }
@@ -50,69 +51,34 @@ func server(current func() *loaded) *tls.Config {
 func client(current func() *loaded, wanted Names) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// What crypto/tls would verify is a host name, against authorities that
-		// can't change. VerifyConnection does instead, and is always called.
+		// crypto/tls would verify a host name, with a fixed set of CAs. VerifyConnection
+		// replaces that, and is always called.
 		InsecureSkipVerify: true,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return current().cert, nil
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			names, err := verified(state.PeerCertificates, current().authorities, x509.ExtKeyUsageServerAuth)
+			names, err := verifyChain(state.PeerCertificates, current().cas, x509.ExtKeyUsageServerAuth)
 			if err == nil && len(wanted) > 0 && !names.Intersects(wanted) {
-				err = fmt.Errorf("it is for %s, and not for %s", names, wanted)
+				err = fmt.Errorf("must be for %s, got %s", wanted, names)
 			}
-			return inPeers(err)
+			return ofPeer(err)
 		},
 	}
 }
 
-// PeerNames are the names of the other side of a connection whose handshake is over.
+// PeerNames returns the names in the peer's certificate, after the handshake.
 func PeerNames(state tls.ConnectionState) (Names, error) {
 	if !state.HandshakeComplete || len(state.PeerCertificates) == 0 {
-		return nil, errors.New("the peer has shown no certificate")
+		return nil, errors.New("the peer has sent no certificate")
 	}
 	names, err := NamesOf(state.PeerCertificates[0])
-	return names, inPeers(err)
+	return names, ofPeer(err)
 }
 
-func inPeers(err error) error {
+func ofPeer(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("the peer's certificate: %w", err)
-}
-
-// verified are the names of a certificate that an authority has signed, for a
-// use, and that is valid now.
-func verified(chain []*x509.Certificate, authorities *x509.CertPool, use x509.ExtKeyUsage) (Names, error) {
-	if len(chain) == 0 {
-		return nil, errors.New("there is none")
-	}
-	between := x509.NewCertPool()
-	for _, cert := range chain[1:] {
-		between.AddCert(cert)
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: authorities, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{use},
-	})
-	if err != nil {
-		return nil, explained(chain[0], err)
-	}
-	return NamesOf(chain[0])
-}
-
-// explained says what to do about the usual mistakes.
-func explained(cert *x509.Certificate, err error) error {
-	var (
-		invalid x509.CertificateInvalidError
-		unknown x509.UnknownAuthorityError
-	)
-	switch {
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert.Equal(cert):
-		return fmt.Errorf("it is valid from %s to %s, so by this machine's clock not now: issue a new one, or set the clock: %w",
-			day(cert.NotBefore), day(cert.NotAfter), err)
-	case errors.As(err, &unknown):
-		return fmt.Errorf("it is of another authority than those of the CA file: %w", err)
-	}
-	return err
+	return fmt.Errorf("cannot accept the peer's certificate: %w", err)
 }

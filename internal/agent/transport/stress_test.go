@@ -11,18 +11,19 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/poll"
 )
 
-// TestTurmoilLeavesEverybodyConnected: members come, go and move while
-// connections break and letters are sent; nobody's process ends.
-func TestTurmoilLeavesEverybodyConnected(t *testing.T) {
-	w := newTown(t)
+// TestConnectionsRecoverFromRandomFaults: peers are removed, added and change their
+// addresses, while connections break and messages are sent. No process ends.
+func TestConnectionsRecoverFromRandomFaults(t *testing.T) {
+	h := newHarness(t)
 	before := runtime.NumGoroutine()
 	const members = 4
 	all := map[string]*member{}
 	addresses, fronts := map[string]string{}, map[string]*relay{}
 	for i := range members {
-		m := w.settle(string(rune('a'+i)), "127.0.0.1:0", uint32(i+1))
+		m := h.start(string(rune('a'+i)), "127.0.0.1:0", uint32(i+1))
 		all[m.Self] = m
 		addresses[m.Self] = m.address
 		fronts[m.Self] = newRelay(t, m.address)
@@ -36,21 +37,21 @@ func TestTurmoilLeavesEverybodyConnected(t *testing.T) {
 				for range 1000 {
 					other := string(rune('a' + random.IntN(members)))
 					switch random.IntN(40) {
-					case 0: // Somebody isn't a member any more.
+					case 0: // A peer is removed.
 						peers := maps.Clone(addresses)
 						delete(peers, other)
 						m.SetPeers(peers)
-					case 1: // Somebody has moved.
+					case 1: // The address of a peer changes.
 						peers := maps.Clone(addresses)
 						peers[other] = fronts[other].Addr().String()
 						m.SetPeers(peers)
 					case 2:
-						fronts[other].breaks()
+						fronts[other].breakAll()
 					case 3:
 						m.Connected(other)
 						m.RoundTrip(other)
 					default:
-						if m.Send(other, transport.Outgoing{Frame: letter(1), OnFailure: func() { returned.Add(1) }}) {
+						if m.Send(other, transport.Outgoing{Frame: messageFrame(1), OnFailure: func() { returned.Add(1) }}) {
 							sent.Add(1)
 						} else {
 							refused.Add(1)
@@ -70,20 +71,20 @@ func TestTurmoilLeavesEverybodyConnected(t *testing.T) {
 		for _, to := range all {
 			if from != to {
 				term++
-				from.says(to, term)
+				from.sendUntilReceived(to, term)
 			}
 		}
 	}
 	for _, m := range all {
-		m.wantsNoneGone()
+		m.wantNoneEnded()
 	}
 	for _, m := range all {
 		m.Close()
 	}
 	for _, front := range fronts {
 		front.Close()
-		front.breaks()
+		front.breakAll()
 	}
-	eventually(t, "no goroutine is left behind", func() bool { return runtime.NumGoroutine() <= before })
-	t.Log(fmt.Sprint(sent.Load(), " letters sent, ", returned.Load(), " given back, ", refused.Load(), " refused"))
+	poll.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+	t.Log(fmt.Sprint(sent.Load(), " messages queued, ", returned.Load(), " not sent, ", refused.Load(), " refused"))
 }

@@ -1,0 +1,105 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// dialResult is what an attempt to reach a peer shows about its process.
+type dialResult uint8
+
+const (
+	// noAnswer shows nothing.
+	noAnswer dialResult = iota
+	// refused means that no process listens at the address in question.
+	refused
+	// connClosed means that a process listened, and closed the connection before
+	// the handshake was complete. For a moment, a process that is being killed
+	// looks like that.
+	connClosed
+)
+
+// While the kernel ends a process, it closes the sockets one after the other, and
+// the listener among the last ones. This takes very little time once the first
+// one is closed. So after connClosed the next attempt follows at once, and further
+// ones with growing delays.
+const (
+	closedRetryStep = 50 * time.Microsecond
+	closedRetryMax  = 2 * time.Millisecond
+	closedRetries   = 50
+	// listenCheckTimeout bounds how long to watch whether a new connection is
+	// closed at once.
+	listenCheckTimeout = 20 * time.Millisecond
+)
+
+// connect establishes a connection with a peer.
+func (t *Transport) connect(ctx context.Context, address, name string) (*conn, error) {
+	c, err := t.dialAndHandshake(ctx, address, name)
+	if err != nil && ctx.Err() == nil {
+		t.Log.Debug("cannot connect to peer", "peer", name, "address", address, "error", err)
+	}
+	return c, err
+}
+
+func (t *Transport) dialAndHandshake(ctx context.Context, address, name string) (*conn, error) {
+	raw, err := t.dialTCP(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	c, err := t.handshake(ctx, raw, name)
+	if !interrupt() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = raw.Close() // The handshake's error is the one to report.
+		return nil, err
+	}
+	c.dialedAddress = address
+	c.listenAddressVerified.Store(true)
+	return c, nil
+}
+
+// probeListener checks whether a process listens at an address. The error is what
+// resultOf expects.
+func (t *Transport) probeListener(ctx context.Context, address string) error {
+	raw, err := t.dialTCP(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	if err := raw.SetReadDeadline(time.Now().Add(listenCheckTimeout)); err != nil {
+		return err
+	}
+	_, err = raw.Read(make([]byte, 1))
+	return err
+}
+
+// resultOf returns what the error of an attempt shows about the process that
+// listened at the address listened.
+func resultOf(err error, listened string) dialResult {
+	var failed *net.OpError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if errors.As(err, &failed) && failed.Addr != nil && failed.Addr.String() == listened {
+			return refused
+		}
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
+		return connClosed
+	}
+	return noAnswer
+}
+
+// dialTCP dials from the address on which this agent listens, so that peers and
+// firewalls see only one address of it.
+func (t *Transport) dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, Control: setOptions}
+	if own, ok := t.Listener.Addr().(*net.TCPAddr); ok && !own.IP.IsUnspecified() {
+		dialer.LocalAddr = &net.TCPAddr{IP: own.IP, Zone: own.Zone}
+	}
+	return dialer.DialContext(ctx, "tcp", address)
+}

@@ -1,0 +1,444 @@
+package transport_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/poll"
+)
+
+// waitVerified waits until the member can detect the end of the peer's process: the
+// side that accepts the connection has verified the peer's address.
+func (m *member) waitVerified(peer string) {
+	m.t.Helper()
+	m.waitConnected(peer)
+	if peer < m.Self {
+		poll.Until(m.t, m.Self+" verifies the address of "+peer, func() bool { return m.log.count("verified listening address of peer") > 0 })
+	}
+}
+
+func TestDialingSideDetectsKilledProcess(t *testing.T) {
+	h := newHarness(t)
+	a := h.start("a", "127.0.0.1:0", 1)
+	b := h.spawn("b", "127.0.0.1:0", 77)
+	a.SetPeers(map[string]string{"b": b.address})
+	b.addPeer(a)
+	a.waitVerified("b")
+	b.kill()
+	a.waitEnded("b", 77)
+}
+
+func TestAcceptingSideDetectsKilledProcess(t *testing.T) {
+	h := newHarness(t)
+	b := h.start("b", "127.0.0.1:0", 2)
+	a := h.spawn("a", "127.0.0.1:0", 77)
+	b.SetPeers(map[string]string{"a": a.address})
+	a.addPeer(b)
+	b.waitVerified("a")
+	a.kill()
+	b.waitEnded("a", 77)
+}
+
+func TestNewIncarnationAtSameAddressEndsOldOne(t *testing.T) {
+	for _, dead := range []string{"a", "b"} {
+		t.Run(dead, func(t *testing.T) {
+			h := newHarness(t)
+			survivor := map[string]string{"a": "b", "b": "a"}[dead]
+			m := h.start(survivor, "127.0.0.1:0", 2)
+			first := h.spawn(dead, "127.0.0.1:0", 77)
+			m.SetPeers(map[string]string{dead: first.address})
+			first.addPeer(m)
+			m.waitVerified(dead)
+			first.kill()
+			second := h.spawn(dead, first.address, 78)
+			second.addPeer(m)
+			m.waitConnected(dead)
+			m.waitEnded(dead, 77)
+		})
+	}
+}
+
+func TestSuspendedProcessIsNotReportedAsEnded(t *testing.T) {
+	for _, stopped := range []string{"a", "b"} {
+		t.Run(stopped, func(t *testing.T) {
+			h := newHarness(t)
+			other := map[string]string{"a": "b", "b": "a"}[stopped]
+			m := h.start(other, "127.0.0.1:0", 2, quick)
+			p := h.spawn(stopped, "127.0.0.1:0", 77)
+			m.SetPeers(map[string]string{stopped: p.address})
+			p.addPeer(m)
+			m.waitVerified(stopped)
+			p.signal(syscall.SIGSTOP)
+			// Unacknowledged bytes end the connection; new ones get no answer.
+			large := transport.Outgoing{Frame: make([]byte, 1<<20)}
+			poll.Until(t, "the connection is closed", func() bool {
+				return !m.Connected(stopped) || !m.Send(stopped, large) && !m.Connected(stopped)
+			})
+			if stopped == "b" {
+				poll.Until(t, "a fails to connect", func() bool { return m.log.count("cannot connect to peer") > 1 })
+			}
+			p.signal(syscall.SIGCONT)
+			m.waitConnected(stopped)
+			m.wantNoneEnded()
+		})
+	}
+}
+
+func TestPeerThatNeverListenedIsNotReportedAsEnded(t *testing.T) {
+	h := newHarness(t)
+	a := h.start("a", "127.0.0.1:0", 1)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	a.SetPeers(map[string]string{"b": closed.Addr().String()})
+	poll.Until(t, "a is refused again", func() bool { return a.log.count("connection refused") > 2 })
+	a.wantNoneEnded()
+}
+
+// relay forwards connections to a member, and can break them.
+type relay struct {
+	net.Listener
+
+	to    string
+	mu    sync.Mutex
+	pairs []net.Conn
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{Listener: listener, to: to}
+	var forwarding sync.WaitGroup
+	t.Cleanup(func() {
+		listener.Close()
+		r.breakAll()
+		forwarding.Wait()
+	})
+	forwarding.Go(func() {
+		for {
+			here, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", to)
+			if err != nil {
+				here.Close()
+				continue
+			}
+			r.mu.Lock()
+			r.pairs = append(r.pairs, here, there)
+			r.mu.Unlock()
+			for _, way := range [][2]net.Conn{{here, there}, {there, here}} {
+				forwarding.Go(func() {
+					_, _ = io.Copy(way[0], way[1]) // The error is that of breakAll.
+					way[0].Close()
+					way[1].Close()
+				})
+			}
+		}
+	})
+	return r
+}
+
+// breakAll breaks all connections.
+func (r *relay) breakAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.pairs {
+		c.Close()
+	}
+	r.pairs = nil
+}
+
+// inUse reports whether connections were forwarded since the last breakAll.
+func (r *relay) inUse() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pairs) > 0
+}
+
+func TestBrokenConnectionIsReplacedAndNoEndIsReported(t *testing.T) {
+	h := newHarness(t)
+	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
+	front := newRelay(t, b.address)
+	a.SetPeers(map[string]string{"b": front.Addr().String()})
+	b.SetPeers(map[string]string{"a": a.address})
+	for n := range 20 {
+		a.waitConnected("b")
+		b.waitVerified("a")
+		a.sendUntilReceived(b, 100+1)
+		b.sendUntilReceived(a, 200+1)
+		if n > 0 && !front.inUse() {
+			break // On a slow machine b has announced its address, and the relay is bypassed.
+		}
+		front.breakAll()
+		poll.Until(t, "both sides close the connection", func() bool {
+			return a.log.count("connection closed") > n && b.log.count("connection closed") > n
+		})
+	}
+	a.waitConnected("b")
+	b.waitConnected("a")
+	a.wantNoneEnded()
+	b.wantNoneEnded()
+}
+
+// TestPeerBehindTranslatedAddressIsNotReportedAsEnded: b sees the address of the
+// relay as the source of a's connection. No process listens there on a's port.
+func TestPeerBehindTranslatedAddressIsNotReportedAsEnded(t *testing.T) {
+	h := newHarness(t)
+	a, b := h.start("a", "127.0.0.2:0", 1), h.start("b", "127.0.0.1:0", 2)
+	front := newRelay(t, b.address)
+	a.SetPeers(map[string]string{"b": front.Addr().String()})
+	b.SetPeers(map[string]string{"a": a.address})
+	for n := range 5 {
+		b.waitConnected("a")
+		poll.Until(t, "b fails to verify the address", func() bool { return b.log.count("connection refused") > n })
+		front.breakAll()
+		poll.Until(t, "the connection is closed", func() bool { return b.log.count("connection closed") > n })
+	}
+	b.waitConnected("a")
+	b.wantNoneEnded()
+}
+
+func TestNewIncarnationElsewhereProvesNothing(t *testing.T) {
+	h := newHarness(t)
+	a := h.start("a", "127.0.0.1:0", 1)
+	old, fresh := h.start("b", "127.0.0.1:0", 77), h.start("b", "127.0.0.1:0", 78)
+	old.SetPeers(map[string]string{"a": a.address})
+	a.SetPeers(map[string]string{"b": old.address})
+	a.waitConnected("b")
+	fresh.SetPeers(map[string]string{"a": a.address})
+	a.SetPeers(map[string]string{"b": fresh.address})
+	fresh.waitConnected("a")
+	a.sendUntilReceived(fresh, 1)
+	a.wantNoneEnded()
+}
+
+func TestRefusalAtNewAddressProvesNothing(t *testing.T) {
+	h := newHarness(t)
+	a, b := h.pair()
+	a.waitConnected("b")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	a.SetPeers(map[string]string{"b": closed.Addr().String()})
+	poll.Until(t, "a is refused there", func() bool { return a.log.count("connection refused") > 0 }) // Until b announces its address.
+	a.wantNoneEnded()
+	a.SetPeers(map[string]string{"b": b.address})
+	a.waitConnected("b")
+	a.wantNoneEnded()
+}
+
+// TestSlowlyDyingProcessIsReportedOncePortIsClosed: the kernel closes its connections
+// first, still accepts new ones, and closes the port last.
+func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
+	h := newHarness(t)
+	a := h.start("a", "127.0.0.1:0", 1)
+	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	a.SetPeers(map[string]string{"b": listener.Addr().String()})
+	h.acceptAs(listener, "b", 77).Close()
+	for range 30 {
+		next, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := next.(*net.TCPConn).SetLinger(0); err != nil { //nolint:errcheck,forcetypeassert // It is one.
+			t.Fatal(err)
+		}
+		next.Close()
+	}
+	a.wantNoneEnded()
+	listener.Close()
+	a.waitEnded("b", 77)
+}
+
+// TestCertificateOfAnotherGroupProvesNoEnd: a process with the same address and name,
+// but a certificate for another group, isn't a successor.
+func TestCertificateOfAnotherGroupProvesNoEnd(t *testing.T) {
+	h := newHarness(t)
+	a := h.start("a", "127.0.0.1:0", 1)
+	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	a.SetPeers(map[string]string{"b": listener.Addr().String()})
+	h.acceptAs(listener, "b", 77).Close()
+	h.acceptAs(listener, "b", 78, identity.Name{Domain: "default", Group: "audit", Member: "b"}).Close()
+	last := h.acceptAs(listener, "b", 77)
+	a.waitConnected("b")
+	a.wantNoneEnded()
+	last.Close()
+}
+
+// acceptAs accepts the next connection as a member would.
+func (h *harness) acceptAs(listener net.Listener, self string, life uint32, names ...identity.Name) net.Conn {
+	h.t.Helper()
+	if names == nil {
+		names = []identity.Name{name(self)}
+	}
+	raw, err := listener.Accept()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { raw.Close() })
+	secured := tls.Server(raw, &tls.Config{
+		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
+		Certificates: []tls.Certificate{h.issue(validity, names...)},
+	})
+	s := &rawConn{Conn: secured, t: h.t, reader: bufio.NewReader(secured)}
+	s.writeFrames(hello(self, life))
+	size, err := wire.ReadSize(s.reader, wire.MaxHello)
+	if err == nil {
+		_, err = io.CopyN(io.Discard, s.reader, int64(size))
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+func TestCloseSendsGoodbyeAndLeavesNoGoroutine(t *testing.T) {
+	h := newHarness(t)
+	before := runtime.NumGoroutine()
+	for round := range 20 {
+		a, b := h.pair()
+		a.waitVerified("b")
+		b.waitVerified("a")
+		first, second := a, b
+		if round%2 == 1 {
+			first, second = b, a
+		}
+		first.Close()
+		second.waitEnded(first.Self, first.Life)
+		poll.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
+			return strings.Contains(second.log.text(), "peer="+first.Self+" planned=true")
+		})
+		second.Close()
+	}
+	poll.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// TestRejectedMemberRetriesSlowly: a peer rejects a member as long as the peer's
+// member list is older and doesn't contain the member.
+func TestRejectedMemberRetriesSlowly(t *testing.T) {
+	h := newHarness(t)
+	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
+	begin := time.Now()
+	a.SetPeers(map[string]string{"b": b.address})
+	poll.Until(t, "b rejects a", func() bool { return b.log.count("rejected connection") >= 8 })
+	if attempts, took := b.log.count("rejected connection"), time.Since(begin); took < time.Duration(attempts-4)*50*time.Millisecond {
+		t.Errorf("got %d attempts in %s, want at most one in 50ms", attempts, took)
+	}
+	b.SetPeers(map[string]string{"a": a.address})
+	a.sendUntilReceived(b, 1)
+	a.wantNoneEnded()
+}
+
+// TestNoReconnectionAfterGoodbye: not even while the closing agent waits for another
+// peer, which doesn't read.
+func TestNoReconnectionAfterGoodbye(t *testing.T) {
+	for _, leaving := range []string{"a", "b"} {
+		t.Run(leaving, func(t *testing.T) {
+			h := newHarness(t)
+			a, b := h.pair()
+			first, second := a, b
+			if leaving == "b" {
+				first, second = b, a
+			}
+			listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			first.SetPeers(map[string]string{second.Self: second.address, "c": listener.Addr().String()})
+			h.acceptAs(listener, "c", 3)
+			first.waitVerified(second.Self)
+			second.waitVerified(first.Self)
+			first.waitConnected("c")
+			for range 500 { // More than the kernel buffers for c, less than the queue.
+				first.Send("c", transport.Outgoing{Frame: make([]byte, 1<<16)})
+			}
+			first.Close()
+			second.waitEnded(first.Self, first.Life)
+			poll.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
+				return strings.Contains(second.log.text(), "peer="+first.Self+" planned=true")
+			})
+		})
+	}
+}
+
+// TestPeerAnnouncesItsAddress: the dialing side has an outdated address, as from the
+// cache of a name server. The other side announces its address. So does its next
+// incarnation, while the connection with the previous one still looks intact.
+func TestPeerAnnouncesItsAddress(t *testing.T) {
+	h := newHarness(t)
+	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.2:0", 2)
+	b.SetPeers(map[string]string{"a": a.address})
+	a.SetPeers(map[string]string{"b": "127.0.0.3:1"})
+	a.sendUntilReceived(b, 1)
+	b.sendUntilReceived(a, 1)
+
+	next := h.start("b", "127.0.0.4:0", 3)
+	next.SetPeers(map[string]string{"a": a.address})
+	a.sendUntilReceived(next, 2)
+	a.wantNoneEnded()
+}
+
+// TestPeerWithoutAddressConnectsOnceEitherSideCan: when it dials, or when its address
+// becomes known. An empty address doesn't close a connection.
+func TestPeerWithoutAddressConnectsOnceEitherSideCan(t *testing.T) {
+	h := newHarness(t)
+	changes := make(chan struct{}, 1)
+	notify := func(c *transport.Config) {
+		c.OnChange = func() {
+			select {
+			case changes <- struct{}{}:
+			default:
+			}
+		}
+	}
+	a, b := h.start("a", "127.0.0.1:0", 1, notify), h.start("b", "127.0.0.2:0", 2)
+	a.SetPeers(map[string]string{"b": ""})
+	b.SetPeers(map[string]string{"a": ""})
+	a.SetPeers(map[string]string{"b": b.address})
+	for !a.Connected("b") {
+		<-changes
+	}
+	a.sendUntilReceived(b, 1)
+	a.SetPeers(map[string]string{"b": ""})
+	b.sendUntilReceived(a, 1)
+
+	c := h.start("c", "127.0.0.3:0", 3)
+	a.SetPeers(map[string]string{"b": "", "c": ""})
+	c.SetPeers(map[string]string{"a": a.address}) // a should dial, but has no address.
+	c.sendUntilReceived(a, 2)
+	a.wantNoneEnded()
+	b.Close()
+	for a.Connected("b") {
+		<-changes
+	}
+}

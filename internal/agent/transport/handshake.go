@@ -1,0 +1,184 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+)
+
+// handshake turns a TCP connection into a connection with a peer: TLS, then a
+// Hello in each direction. On the dialing side, dialed is the name that the peer
+// must have. On the accepting side, it is empty.
+func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) (*conn, error) {
+	if err := raw.SetDeadline(time.Now().Add(t.HandshakeTimeout)); err != nil {
+		return nil, err
+	}
+	stream, shown, err := t.startTLS(ctx, raw, dialed != "")
+	if err != nil {
+		return nil, err
+	}
+	reader := bufio.NewReaderSize(stream, readBuffer)
+	hello, err := t.exchangeHellos(stream, reader)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.checkHello(hello, shown.members, dialed); err != nil {
+		return nil, err
+	}
+	if err := t.compareClocks(hello); err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(raw.RemoteAddr().String())
+	if err != nil {
+		return nil, err
+	}
+	listenAddress := net.JoinHostPort(host, strconv.Itoa(int(hello.Port)))
+	if dialed != "" {
+		listenAddress = raw.RemoteAddr().String()
+	}
+	if err := raw.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	return newConn(t, raw, stream, reader, hello, shown, listenAddress), nil
+}
+
+// credentials is what the certificate of a peer grants.
+type credentials struct {
+	// members holds the peer's member name in each group. Without TLS it is nil,
+	// and every name is allowed.
+	members map[string]string
+	// notAfter is the expiry of the certificate. Without TLS it is zero.
+	notAfter time.Time
+}
+
+// startTLS runs the TLS handshake. Without Security it returns the raw connection.
+func (t *Transport) startTLS(ctx context.Context, raw net.Conn, dialing bool) (net.Conn, credentials, error) {
+	if t.Security == nil {
+		return raw, credentials{}, nil
+	}
+	var secured *tls.Conn
+	if dialing {
+		secured = tls.Client(raw, t.Security.Client())
+	} else {
+		secured = tls.Server(raw, t.Security.Server())
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.HandshakeTimeout)
+	defer cancel()
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, credentials{}, fmt.Errorf("cannot complete TLS handshake: %w", err)
+	}
+	state := secured.ConnectionState()
+	members, err := t.Security.Members(state)
+	if err != nil {
+		return nil, credentials{}, err
+	}
+	if members == nil {
+		members = map[string]string{}
+	}
+	return secured, credentials{members, state.PeerCertificates[0].NotAfter}, nil
+}
+
+// exchangeHellos sends this agent's Hello and reads the peer's.
+func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader) (*wire.Hello, error) {
+	_, port, err := net.SplitHostPort(t.Listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	own := &wire.Hello{Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(number)}
+	if t.CurrentTerm != nil {
+		own.Term = t.CurrentTerm()
+	}
+	if _, err := stream.Write(wire.Append(nil, wire.Frame{Hello: own})); err != nil {
+		return nil, err
+	}
+	size, err := wire.ReadSize(reader, wire.MaxHello)
+	if err != nil {
+		return nil, err
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(reader, body); err != nil {
+		return nil, err
+	}
+	frame, err := wire.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	if frame.Hello == nil {
+		return nil, errors.New("first frame must be a Hello")
+	}
+	return frame.Hello, nil
+}
+
+// checkHello compares the peer's Hello with its certificate. With plain TCP there
+// is no certificate, and the Hello is trusted.
+func (t *Transport) checkHello(hello *wire.Hello, members map[string]string, dialed string) error {
+	switch {
+	case hello.Protocol != wire.Protocol:
+		return fmt.Errorf("protocol version of the peer must be %d, got %d", wire.Protocol, hello.Protocol)
+	case hello.Domain != t.Domain:
+		return fmt.Errorf("domain of the peer must be %q, got %q", t.Domain, hello.Domain)
+	case dialed != "" && hello.Name != dialed:
+		return fmt.Errorf("name of the peer must be %q, got %q", dialed, hello.Name)
+	case hello.Name == t.Self:
+		return fmt.Errorf("name of the peer must not be that of this agent, %q", t.Self)
+	case hello.Life == 0 || hello.Port == 0:
+		return errors.New("Hello of the peer must have an incarnation and a port")
+	}
+	if members == nil {
+		return nil
+	}
+	for _, member := range members {
+		if member == hello.Name {
+			return t.authorize(hello.Name, members)
+		}
+	}
+	return fmt.Errorf("certificate of the peer must name %q as a member in domain %q", hello.Name, t.Domain)
+}
+
+func (t *Transport) authorize(peer string, members map[string]string) error {
+	if t.Authorize == nil {
+		return nil
+	}
+	return t.Authorize(peer, members)
+}
+
+// maxTermDifference is the maximum difference of two term clocks, in terms of
+// 100 ms. An office accepts terms that are twice as far ahead, which leaves room
+// for the time between a message and its processing.
+const maxTermDifference = 300
+
+// compareClocks rejects a peer whose term clock is too far from this agent's. One
+// of the two would ignore all messages of the other, and could prevent the
+// remaining members from electing a coordinator.
+func (t *Transport) compareClocks(hello *wire.Hello) error {
+	if t.CurrentTerm == nil {
+		return nil
+	}
+	difference := int64(hello.Term - t.CurrentTerm())
+	if -maxTermDifference <= difference && difference <= maxTermDifference {
+		t.clearProblem(hello.Name)
+		return nil
+	}
+	direction := "ahead of"
+	if difference < 0 {
+		direction, difference = "behind", -difference
+	}
+	err := fmt.Errorf("clock of %s was %s %s the clock of this agent when the two processes started: "+
+		"correct the wrong clock and restart its agent", hello.Name, time.Duration(difference)*time.Second/10, direction)
+	if t.addProblem(hello.Name, problem{kind: direction, text: err.Error()}) {
+		t.Log.Error("cannot connect to peer: clocks differ", "peer", hello.Name, "error", err)
+	}
+	return err
+}

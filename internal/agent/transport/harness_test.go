@@ -1,0 +1,276 @@
+package transport_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/poll"
+)
+
+// logBuffer stores a log.
+type logBuffer struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (b *logBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lines.Write(line)
+}
+
+func (b *logBuffer) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lines.String()
+}
+
+func (b *logBuffer) count(words string) int { return strings.Count(b.text(), words) }
+
+// endedPeer is a call of PeerEnded.
+type endedPeer struct {
+	peer string
+	life uint32
+}
+
+// member is a transport that records its events.
+type member struct {
+	*transport.Transport
+
+	t       *testing.T
+	address string
+	log     *logBuffer
+
+	mu       sync.Mutex
+	messages []string // FROM TERM
+	ended    []endedPeer
+}
+
+func (m *member) ReceiveMessage(from string, message *wire.Message) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.messages = append(m.messages, fmt.Sprint(from, " ", message.Term))
+}
+
+func (m *member) PeerEnded(peer string, life uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = append(m.ended, endedPeer{peer, life})
+}
+
+func (m *member) endedPeers() []endedPeer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]endedPeer(nil), m.ended...)
+}
+
+func (m *member) received(message string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.messages, message)
+}
+
+func (m *member) waitConnected(peer string) {
+	m.t.Helper()
+	poll.Until(m.t, m.Self+" is connected with "+peer, func() bool { return m.Connected(peer) })
+}
+
+// waitEnded waits until the end of an incarnation is reported. It fails the test if
+// any other end is reported.
+func (m *member) waitEnded(peer string, life uint32) {
+	m.t.Helper()
+	poll.Until(m.t, fmt.Sprint(m.Self, " reports the end of ", peer, ", incarnation ", life), func() bool { return len(m.endedPeers()) > 0 })
+	if ends := m.endedPeers(); len(ends) != 1 || ends[0] != (endedPeer{peer, life}) {
+		m.t.Errorf("%s: got ends %v, want only %s, incarnation %d", m.Self, ends, peer, life)
+	}
+}
+
+func (m *member) wantNoneEnded() {
+	m.t.Helper()
+	if ends := m.endedPeers(); len(ends) > 0 {
+		m.t.Errorf("%s: got ends %v, want none\n%s", m.Self, ends, m.log.text())
+	}
+}
+
+func messageFrame(term election.Term) []byte {
+	return wire.Append(nil, wire.Frame{Message: &wire.Message{Group: "ledger", Kind: election.Beat, Term: term}})
+}
+
+// sendUntilReceived sends a message repeatedly until it arrives: messages are lost
+// with their connection.
+func (m *member) sendUntilReceived(to *member, term election.Term) {
+	m.t.Helper()
+	poll.Until(m.t, fmt.Sprint(to.Self, " receives message ", term, " of ", m.Self), func() bool {
+		m.Send(to.Self, transport.Outgoing{Frame: messageFrame(term)})
+		return to.received(fmt.Sprint(m.Self, " ", term))
+	})
+}
+
+// harness starts members whose certificates are issued by one CA.
+type harness struct {
+	t      *testing.T
+	folder string
+	ca     *identity.CA
+	pem    []byte
+}
+
+func newHarness(t *testing.T) *harness {
+	t.Helper()
+	ca, pair, err := identity.NewCA("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &harness{t: t, folder: t.TempDir(), ca: ca, pem: pair.Cert}
+}
+
+// name returns the name of a member of the group ledger.
+func name(member string) identity.Name {
+	return identity.Name{Domain: "default", Group: "ledger", Member: member}
+}
+
+func (h *harness) issue(valid time.Duration, names ...identity.Name) tls.Certificate {
+	h.t.Helper()
+	pair, err := h.ca.Issue(names, valid)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return cert
+}
+
+// paths writes a certificate for the names into files.
+func (h *harness) paths(names ...identity.Name) identity.Paths {
+	h.t.Helper()
+	pair, err := h.ca.Issue(names, time.Hour)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(h.folder, "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	paths := identity.Paths{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), CA: filepath.Join(dir, "ca")}
+	for path, data := range map[string][]byte{paths.Cert: pair.Cert, paths.Key: pair.Key, paths.CA: h.pem} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return paths
+}
+
+// start starts a member of the group ledger, listening on an address.
+func (h *harness) start(self, address string, life uint32, change ...func(*transport.Config)) *member {
+	h.t.Helper()
+	listener, err := transport.Listen(h.t.Context(), address)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	files, err := identity.Open(h.paths(name(self)), nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	m := &member{t: h.t, address: listener.Addr().String(), log: &logBuffer{}}
+	c := transport.Config{
+		Self: self, Domain: "default", Life: life, Listener: listener, Events: m,
+		Security: transport.Certificates{Files: files, Domain: "default"},
+		Log:      slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	m.Transport = transport.New(c)
+	h.t.Cleanup(m.Close)
+	return m
+}
+
+// pair starts two members, of which a dials.
+func (h *harness) pair(change ...func(*transport.Config)) (a, b *member) {
+	h.t.Helper()
+	a, b = h.start("a", "127.0.0.1:0", 1, change...), h.start("b", "127.0.0.1:0", 2, change...)
+	a.SetPeers(map[string]string{"b": b.address})
+	b.SetPeers(map[string]string{"a": a.address})
+	return a, b
+}
+
+// rawConn is a connection to a member without a transport.
+type rawConn struct {
+	net.Conn
+
+	t      *testing.T
+	reader *bufio.Reader
+}
+
+// dial connects from an address, and sends nothing.
+func dial(t *testing.T, from, to string) *rawConn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	raw, err := dialer.DialContext(t.Context(), "tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = raw.Close() })
+	return &rawConn{Conn: raw, t: t, reader: bufio.NewReader(raw)}
+}
+
+// startTLS runs the TLS handshake, with or without a certificate.
+func (s *rawConn) startTLS(certificates ...tls.Certificate) *rawConn {
+	s.t.Helper()
+	//nolint:gosec // The test doesn't concern the identity of the member.
+	secured := tls.Client(s.Conn, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, Certificates: certificates})
+	if err := secured.HandshakeContext(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	return &rawConn{Conn: secured, t: s.t, reader: bufio.NewReader(secured)}
+}
+
+func (s *rawConn) writeFrames(frames ...wire.Frame) {
+	s.t.Helper()
+	var b []byte
+	for _, f := range frames {
+		b = wire.Append(b, f)
+	}
+	if _, err := s.Write(b); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func hello(name string, life uint32) wire.Frame {
+	return wire.Frame{Hello: &wire.Hello{Protocol: wire.Protocol, Domain: "default", Name: name, Life: life, Port: 1}}
+}
+
+// wantClosed waits until the other side closes the connection.
+func (s *rawConn) wantClosed() {
+	s.t.Helper()
+	if err := s.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, s.reader); os.IsTimeout(err) {
+		s.t.Error("the connection is still open")
+	}
+}
+
+// validity is the validity of test certificates.
+const validity = time.Hour
+
+// quick shortens the timeouts for peers that send nothing.
+func quick(c *transport.Config) {
+	c.HandshakeTimeout, c.FrameTimeout = 200*time.Millisecond, 200*time.Millisecond
+}

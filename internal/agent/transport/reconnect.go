@@ -1,0 +1,202 @@
+package transport
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// run maintains the connection until the peer is removed.
+func (p *peer) run() {
+	defer p.failUnsent()
+	brief := 0 // consecutive connections that were closed at once
+	for !p.stopped() {
+		if brief > 1 { // After the first one, check at once whether the process has ended.
+			p.failUnsent()
+			if next := p.waitForConn(time.After(min(jitteredRedialDelay(), time.Millisecond<<min(brief, 10)))); next != nil {
+				brief = p.serveAll(next, brief)
+				continue
+			}
+		}
+		brief = p.serveAll(p.nextConn(), brief)
+	}
+}
+
+// serveAll serves a connection and those that replace it. It returns the number of
+// consecutive connections that were closed at once.
+func (p *peer) serveAll(next *conn, brief int) int {
+	for next != nil {
+		switch {
+		case p.lastConn == nil:
+		case next.provesEnd(p.lastConn):
+			p.transport.reportEnded(p.lastConn)
+		case next.life == p.lastConn.life && next.listenAddress == p.lastConn.listenAddress:
+			next.listenAddressVerified.Store(true) // By the previous connection.
+		}
+		served := next
+		began := time.Now()
+		next = p.serve(served)
+		brief++
+		if time.Since(began) > redialDelay {
+			brief = 0
+		}
+		p.lastConn = nil
+		if served.listenAddressVerified.Load() {
+			p.lastConn = served
+		}
+	}
+	return brief
+}
+
+// stopped reports whether no more connections should be established.
+func (p *peer) stopped() bool { return p.ctx.Err() != nil || p.transport.closing.Load() }
+
+// jitteredRedialDelay is the time to wait after an attempt that failed.
+func jitteredRedialDelay() time.Duration { return redialDelay/2 + rand.N(redialDelay) }
+
+// nextConn returns the next connection, or nil when the peer is removed. It reports
+// the end of the process of the last connection if its address refuses a new one.
+func (p *peer) nextConn() *conn {
+	for attempt := 0; ; attempt++ {
+		ctx, cancel := context.WithCancel(p.ctx)
+		next, result := p.tryConnect(ctx, attempt)
+		cancel()
+		if next != nil || p.stopped() {
+			return next
+		}
+		if result == refused {
+			p.transport.clearProblem(p.name) // It was a problem of a process that has ended.
+		}
+		if result == refused && p.lastConn != nil {
+			p.transport.reportEnded(p.lastConn)
+			p.lastConn = nil
+		}
+		if next := p.waitForConn(time.After(p.retryDelay(result, attempt))); next != nil || p.stopped() {
+			return next
+		}
+	}
+}
+
+// retryDelay returns the time to wait after an attempt.
+func (p *peer) retryDelay(result dialResult, attempt int) time.Duration {
+	if result == connClosed && p.lastConn != nil && attempt < closedRetries {
+		return min(time.Duration(attempt)*closedRetryStep, closedRetryMax)
+	}
+	p.failUnsent()
+	switch {
+	case p.lastConn != nil:
+	case p.target() == "":
+		return time.Hour // There is no address to dial.
+	case !p.dials:
+		return jitteredRedialDelay() * 10 << min(attempt, 5) // Most likely the peer will dial.
+	}
+	return jitteredRedialDelay()
+}
+
+// waitForConn waits before the next attempt. It returns early, with a connection if
+// the peer has established one, or nil if an attempt is worthwhile now.
+func (p *peer) waitForConn(again <-chan time.Time) *conn {
+	select {
+	case <-again:
+	case <-p.retryNow:
+	case next := <-p.accepted:
+		return next
+	case <-p.ctx.Done():
+	}
+	return nil
+}
+
+// dialOutcome is the outcome of an attempt to reach a peer.
+type dialOutcome struct {
+	conn   *conn
+	result dialResult
+}
+
+// tryConnect makes one attempt to reach the peer. An incoming connection ends it.
+func (p *peer) tryConnect(ctx context.Context, attempt int) (*conn, dialResult) {
+	try := p.attemptFunc(attempt)
+	if try == nil {
+		return nil, noAnswer
+	}
+	tried := make(chan dialOutcome)
+	p.transport.tasks.Go(func() {
+		o := try(ctx)
+		select {
+		case tried <- o:
+		case <-ctx.Done():
+			if o.conn != nil {
+				o.conn.close()
+			}
+		}
+	})
+	select {
+	case o := <-tried:
+		return o.conn, o.result
+	case c := <-p.accepted:
+		return c, noAnswer
+	case <-p.ctx.Done():
+		return nil, noAnswer
+	}
+}
+
+// attemptFunc returns what to do in an attempt, or nil for nothing. The side that
+// accepts connections checks whether a process still listens at the peer's last
+// address; or, if no connection arrives, it announces its own address.
+func (p *peer) attemptFunc(attempt int) func(context.Context) dialOutcome {
+	lastAddress := ""
+	if p.lastConn != nil {
+		lastAddress = p.lastConn.listenAddress
+	}
+	switch {
+	case p.target() == "" && lastAddress == "":
+		return nil // The peer may dial, and announce its address.
+	case p.dials:
+		return func(ctx context.Context) dialOutcome { return p.dial(ctx, lastAddress) }
+	case lastAddress != "":
+		return func(ctx context.Context) dialOutcome {
+			return dialOutcome{nil, resultOf(p.transport.probeListener(ctx, lastAddress), lastAddress)}
+		}
+	case attempt > 0:
+		return p.announce
+	}
+	return nil
+}
+
+func (p *peer) dial(ctx context.Context, lastAddress string) dialOutcome {
+	address := p.target()
+	c, err := p.transport.connect(ctx, address, p.name)
+	result := resultOf(err, lastAddress)
+	if err != nil && result != connClosed {
+		p.clearAnnounced(address)
+	}
+	return dialOutcome{c, result}
+}
+
+// announce dials a peer that should have dialed. The peer learns the address of
+// this agent from its Hello, and dials back.
+func (p *peer) announce(ctx context.Context) dialOutcome {
+	if c, err := p.transport.connect(ctx, p.target(), p.name); err == nil {
+		c.close()
+	}
+	return dialOutcome{}
+}
+
+// callBack verifies that the process that established a connection listens at the
+// assumed address.
+func (p *peer) callBack(ctx context.Context, c *conn) {
+	for {
+		if same, err := p.transport.connect(ctx, c.listenAddress, p.name); err == nil {
+			same.close()
+			if same.life == c.life {
+				c.listenAddressVerified.Store(true)
+				p.transport.Log.Debug("verified listening address of peer", "peer", p.name, "address", c.listenAddress)
+			}
+			return
+		}
+		select {
+		case <-time.After(callBackInterval):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

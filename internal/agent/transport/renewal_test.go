@@ -1,0 +1,62 @@
+package transport_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/poll"
+)
+
+// TestRenewedCertificateIsUsedWhenNeeded: a connection that was established with the
+// previous certificate is replaced, and no process is reported as ended. This holds
+// for both sides.
+func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
+	for writer, reader := range map[string]string{"a": "b", "b": "a"} {
+		t.Run(writer, func(t *testing.T) {
+			h := newHarness(t)
+			paths := h.paths(name(writer))
+			files, err := identity.Open(paths, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from := h.start(writer, "127.0.0.1:0", 1, func(c *transport.Config) {
+				c.Security = transport.Certificates{Files: files, Domain: "default"}
+			})
+			to := h.start(reader, "127.0.0.1:0", 2, func(c *transport.Config) { c.UnauthorizedGrace = 50 * time.Millisecond })
+			from.SetPeers(map[string]string{reader: to.address})
+			to.SetPeers(map[string]string{writer: from.address})
+			from.sendUntilReceived(to, 1)
+
+			send := func(term election.Term) {
+				from.Send(reader, transport.Outgoing{Frame: wire.Append(nil, wire.Frame{
+					Message: &wire.Message{Group: "audit", Kind: election.Beat, Term: term},
+				})})
+			}
+			poll.Until(t, "a message is ignored", func() bool {
+				send(2)
+				return len(to.Problems()) > 0
+			})
+			if to.received(writer + " 2") {
+				t.Error("got a message for a group that the certificate doesn't name, want none")
+			}
+
+			fresh := h.paths(name(writer), identity.Name{Domain: "default", Group: "audit", Member: writer})
+			for old, is := range map[string]string{paths.Key: fresh.Key, paths.Cert: fresh.Cert} {
+				if err := os.Rename(is, old); err != nil {
+					t.Fatal(err)
+				}
+			}
+			poll.Until(t, "a message for the new group arrives", func() bool {
+				send(3)
+				return to.received(writer + " 3")
+			})
+			from.wantNoneEnded()
+			to.wantNoneEnded()
+		})
+	}
+}

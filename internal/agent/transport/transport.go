@@ -1,0 +1,267 @@
+// Package transport maintains one TCP connection with TLS 1.3 for each pair of
+// agents. All groups of which both agents are members share it. The package
+// delivers messages, and reports when the process of a peer has ended.
+//
+// # Connections
+//
+// Of two agents, the one whose name sorts first dials. A name server may return
+// an outdated address for it. Therefore the other agent, if no connection arrives
+// for a while, dials too. That connection isn't used: it only announces, in its
+// Hello, the address at which the agent listens. The first agent then dials that
+// address.
+//
+// # Detecting that a process has ended
+//
+// The end of a connection doesn't prove that the process at its other end has
+// ended. But an agent listens as long as it runs. So if the connection was closed
+// and the address at which that process listened refuses a new connection, then
+// the process has ended. The same holds if another incarnation of the peer answers
+// at that address.
+//
+//	connection closed  ->  dial the same address again
+//	                         refused              the process has ended
+//	                         another incarnation  the process has ended; this is its successor
+//	                         same incarnation     only the connection was lost
+//	                         no answer            unknown; heartbeats will time out
+//
+// Only the address at which that incarnation was reached is conclusive. With
+// address translation, the source address of an incoming connection isn't one at
+// which the peer listens. Therefore the side that accepts a connection dials back
+// once, to verify the address.
+//
+// # Goroutines
+//
+// One goroutine accepts connections; each incoming connection has one until its
+// handshake is over. Each peer has one goroutine that obtains its connection
+// (peer.run), and one for a dial in progress. Each connection has a reader and a
+// writer, and one that dials back until the peer's address is verified. Close
+// waits for all of them.
+//
+// Send never blocks. Events are called by readers: while a call blocks, that peer
+// has to wait, and no other one.
+//
+// # Timeouts
+//
+//	dial                          500 ms
+//	TLS and Hello                 2 s (HandshakeTimeout)
+//	rest of a frame               2 s (FrameTimeout)
+//	unacknowledged bytes          1 s (TCP_USER_TIMEOUT)
+//	idle connection               keepalive probes each second, after 5 s
+//	between attempts              100 ms to 300 ms
+//	Goodbye                       200 ms
+//
+// None of them decides an election.
+//
+// # What is not guaranteed
+//
+// Messages that are queued or in transit are lost with their connection. The end
+// of a process whose address has changed, or couldn't be verified, isn't reported;
+// only missing heartbeats show it. A firewall that answers with resets on behalf of
+// a peer makes the peer look as if it had ended.
+package transport
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+const (
+	defaultHandshakeTimeout  = 2 * time.Second
+	defaultFrameTimeout      = 2 * time.Second
+	defaultUnauthorizedGrace = time.Minute
+	dialTimeout              = 500 * time.Millisecond
+	// redialDelay is the average time between attempts that fail.
+	redialDelay = 200 * time.Millisecond
+	// tcpUserTimeout bounds how long sent bytes may remain unacknowledged.
+	tcpUserTimeout = time.Second
+	// goodbyeTimeout bounds how long Close waits for each peer's queue.
+	goodbyeTimeout = 200 * time.Millisecond
+	// callBackInterval is the time between attempts to verify a peer's address.
+	callBackInterval = 5 * time.Second
+)
+
+// Outgoing is a frame to be sent. OnFailure, if it isn't nil, is called when a
+// frame that was queued couldn't be sent.
+type Outgoing struct {
+	Frame     []byte
+	OnFailure func()
+}
+
+// Events receives what happens on the connections. Its methods are called by the
+// goroutines of connections. They may block; then that peer has to wait.
+type Events interface {
+	// ReceiveMessage handles a message. The sender is authenticated, and its
+	// certificate names it as a member of the message's group.
+	ReceiveMessage(from string, message *wire.Message)
+	// PeerEnded reports that this incarnation of the peer has ended.
+	PeerEnded(peer string, life uint32)
+}
+
+// Security authenticates peers.
+type Security interface {
+	Server() *tls.Config
+	Client() *tls.Config
+	// Members returns the member name of the peer in each group, from its
+	// certificate.
+	Members(state tls.ConnectionState) (map[string]string, error)
+}
+
+// Config configures a Transport.
+type Config struct {
+	// Self is the name of this agent. Agents connect only within one domain.
+	Self, Domain string
+	// Life is the incarnation of this process. It must not be 0.
+	Life     uint32
+	Listener net.Listener
+	// Security is nil for plain TCP.
+	Security Security
+	// Authorize returns an error if this agent must not connect with a peer whose
+	// certificate has these member names, by group. If it is nil, every certificate
+	// of the domain is sufficient.
+	Authorize func(peer string, members map[string]string) error
+	// CurrentTerm reads the term clock. If it is nil, clocks aren't compared.
+	CurrentTerm func() election.Term
+	Events      Events
+	// OnChange, if it isn't nil, is called when a connection is established or
+	// closed, and when Problems changes. It must not block.
+	OnChange func()
+	Log      *slog.Logger
+
+	// HandshakeTimeout bounds TLS and the exchange of Hellos. FrameTimeout bounds
+	// the rest of a frame that has begun. The default of both is 2 s.
+	HandshakeTimeout, FrameTimeout time.Duration
+	// UnauthorizedGrace is the age from which a connection is closed when its peer
+	// sends a message for a group that its certificate doesn't name. The peer may
+	// have renewed its certificate in the meantime, and shows it when it connects
+	// again. The default is 1 min.
+	UnauthorizedGrace time.Duration
+}
+
+// Transport is the set of an agent's connections.
+type Transport struct {
+	Config
+
+	ctx      context.Context
+	cancel   context.CancelFunc
+	tasks    sync.WaitGroup
+	problems problems
+
+	mu    sync.RWMutex
+	peers map[string]*peer
+
+	pending pendingConns
+	// closing is set when no more connections should be established.
+	closing atomic.Bool
+}
+
+// New starts to accept connections. Peers are dialed from SetPeers on.
+func New(config Config) *Transport {
+	t := &Transport{Config: config, peers: map[string]*peer{}}
+	t.HandshakeTimeout = cmp.Or(config.HandshakeTimeout, defaultHandshakeTimeout)
+	t.UnauthorizedGrace = cmp.Or(config.UnauthorizedGrace, defaultUnauthorizedGrace)
+	t.FrameTimeout = cmp.Or(config.FrameTimeout, defaultFrameTimeout)
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.tasks.Go(t.accept)
+	return t
+}
+
+// SetPeers replaces the set of peers, with their addresses. An empty address means
+// that none is known, or that the previous one remains. Connections with other
+// agents are closed.
+func (t *Transport) SetPeers(addresses map[string]string) {
+	defer t.notifyChange() // After the lock is released.
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, p := range t.peers {
+		if _, still := addresses[name]; !still {
+			p.stop()
+			t.problems.clear(name)
+			delete(t.peers, name)
+		}
+	}
+	for name, address := range addresses {
+		if name == t.Self {
+			continue
+		}
+		if p := t.peers[name]; p != nil {
+			p.setAddress(address)
+			continue
+		}
+		p := newPeer(t, name, address)
+		t.peers[name] = p
+		t.tasks.Go(p.run)
+	}
+}
+
+func (t *Transport) peer(name string) *peer {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.peers[name]
+}
+
+// Send queues a frame for a peer, without blocking. If the peer can't be reached,
+// it returns false and doesn't call OnFailure.
+func (t *Transport) Send(to string, out Outgoing) bool {
+	p := t.peer(to)
+	return p != nil && p.send(out)
+}
+
+// reportEnded reports that the process at the other end of a connection has ended.
+func (t *Transport) reportEnded(last *conn) {
+	t.Events.PeerEnded(last.name, last.life) // First: logging may block.
+	t.Log.Info("peer process ended", "peer", last.name, "planned", last.goodbyeReceived.Load())
+}
+
+// reportUnauthorized reports that messages are dropped because the peer's
+// certificate doesn't name their group. It logs this once for all groups.
+func (t *Transport) reportUnauthorized(peer, group string) {
+	text := fmt.Sprintf("ignoring messages of %s in group %s: its certificate doesn't name this group", peer, group)
+	if t.addProblem(peer, problem{kind: "unauthorized", text: text}) {
+		t.Log.Error("ignoring messages: certificate doesn't name the group", "peer", peer, "group", group)
+	}
+}
+
+// Connected reports whether there is a connection with the peer.
+func (t *Transport) Connected(name string) bool {
+	p := t.peer(name)
+	return p != nil && p.connected()
+}
+
+// RoundTrip returns an upper estimate of the round-trip time to the peer, as
+// measured by the kernel. It returns 0 without a connection.
+func (t *Transport) RoundTrip(name string) time.Duration {
+	p := t.peer(name)
+	if p == nil {
+		return 0
+	}
+	return p.roundTrip()
+}
+
+// Close sends a Goodbye to all peers, and returns when all connections are closed.
+// It closes the listener first, so that a peer that received the Goodbye can't
+// connect again.
+func (t *Transport) Close() {
+	t.closing.Store(true)
+	_ = t.Listener.Close() // Nothing depends on the error any more.
+	t.pending.close()
+	t.mu.RLock()
+	var leaving sync.WaitGroup
+	for _, p := range t.peers {
+		leaving.Go(p.sayGoodbye)
+	}
+	t.mu.RUnlock()
+	leaving.Wait()
+	t.cancel()
+	t.SetPeers(nil)
+	t.tasks.Wait()
+}

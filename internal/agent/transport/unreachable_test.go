@@ -1,0 +1,112 @@
+package transport_test
+
+import (
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/poll"
+)
+
+// droppingListener is a listener that can be made unreachable: a packet filter drops
+// what arrives for it and for its connections. The kernel then answers no packet,
+// neither with an acknowledgment nor with a reset.
+type droppingListener struct {
+	tcpListener
+
+	t        *testing.T
+	mu       sync.Mutex
+	accepted []*net.TCPConn
+}
+
+// tcpListener is what Listen returns.
+type tcpListener interface {
+	net.Listener
+	syscall.Conn
+	AcceptTCP() (*net.TCPConn, error)
+}
+
+func (l *droppingListener) Accept() (net.Conn, error) {
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accepted = append(l.accepted, conn)
+	return conn, nil
+}
+
+// drop drops all packets that arrive from now on.
+func (l *droppingListener) drop() {
+	nothing := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	l.each(func(fd int) error {
+		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	})
+}
+
+func (l *droppingListener) heal() {
+	l.each(func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0) })
+}
+
+func (l *droppingListener) each(do func(fd int) error) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, end := range append([]syscall.Conn{l.tcpListener}, conns(l.accepted)...) {
+		control, err := end.SyscallConn()
+		if err != nil {
+			continue // It is closed.
+		}
+		var failed error
+		if err := control.Control(func(fd uintptr) { failed = do(int(fd)) }); err == nil && failed != nil {
+			l.t.Error(failed)
+		}
+	}
+}
+
+func conns(from []*net.TCPConn) (to []syscall.Conn) {
+	for _, conn := range from {
+		to = append(to, conn)
+	}
+	return to
+}
+
+// TestUnreachablePeerIsDisconnectedAndReconnected: by both sides, also when neither
+// sends. A missing answer doesn't prove that the process has ended.
+func TestUnreachablePeerIsDisconnectedAndReconnected(t *testing.T) {
+	for what, sends := range map[string]bool{"while they send": true, "while they are idle": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t)
+			var listener *droppingListener
+			a := h.start("a", "127.0.0.1:0", 1)
+			b := h.start("b", "127.0.0.1:0", 2, func(c *transport.Config) {
+				listener = &droppingListener{tcpListener: c.Listener.(tcpListener), t: t} //nolint:errcheck,forcetypeassert // It is one.
+				c.Listener = listener
+			})
+			a.SetPeers(map[string]string{"b": b.address})
+			b.SetPeers(map[string]string{"a": a.address})
+			a.waitVerified("b")
+			b.waitVerified("a")
+			listener.drop()
+			poll.Until(t, "both sides close the connection", func() bool {
+				if sends {
+					a.Send("b", transport.Outgoing{Frame: messageFrame(1)})
+					b.Send("a", transport.Outgoing{Frame: messageFrame(1)})
+				}
+				return a.log.count("connection closed") > 0 && b.log.count("connection closed") > 0
+			})
+			poll.Until(t, "a fails to connect", func() bool { return a.log.count("cannot connect to peer") > 0 })
+			listener.heal()
+			a.sendUntilReceived(b, 2)
+			b.sendUntilReceived(a, 2)
+			a.wantNoneEnded()
+			b.wantNoneEnded()
+		})
+	}
+}
