@@ -3,47 +3,48 @@ package v1
 // ConditionType is the type of a condition of a group.
 type ConditionType string
 
-// The conditions. True is the good news in each.
+// The types of conditions. For each, True is the normal state.
 const (
-	// Ready: there is a coordinator, all agree on it, and every member is there.
+	// Ready means that there is a coordinator, that all agents agree on it, and that
+	// every member is up.
 	Ready ConditionType = "Ready"
-	// CoordinatorElected: somebody leads.
+	// CoordinatorElected means that the group has a coordinator.
 	CoordinatorElected ConditionType = "CoordinatorElected"
-	// Agreed: no two agents name different coordinators, or go by different
-	// lists or settings.
+	// Agreed means that all agents report the same coordinator, member list and settings.
 	Agreed ConditionType = "Agreed"
-	// AgentsConnected: the operator hears the agent of each member.
+	// AgentsConnected means that the operator is connected to the agent of each member.
 	AgentsConnected ConditionType = "AgentsConnected"
 )
 
-// Reason is why a condition is as it is.
+// Reason is the reason of a condition.
 type Reason string
 
 // Reasons of more than one condition.
 const (
-	// ReasonNoReports (Unknown): no agent has said anything yet.
+	// ReasonNoReports (Unknown): no agent has reported yet.
 	ReasonNoReports Reason = "NoReports"
-	// ReasonNoMembers (False): the selector finds no pods.
+	// ReasonNoMembers (False): the selector matches no pods.
 	ReasonNoMembers Reason = "NoMembers"
-	// ReasonInvalidMembers (False): the selector finds pods that can't be members, or can't
-	// get the priority that they should have, or none that could lead.
+	// ReasonInvalidMembers (False): the selector matches pods that have no valid name or
+	// priority, or only pods with priority 0.
 	ReasonInvalidMembers Reason = "InvalidMembers"
-	// ReasonTooManyMembers (False): the selector finds more than MaxMembers pods.
+	// ReasonTooManyMembers (False): the selector matches more than MaxMembers pods.
 	ReasonTooManyMembers Reason = "TooManyMembers"
-	// ReasonEarlierGroup (False): agents are still in an earlier group of the name.
+	// ReasonEarlierGroup (False): agents still participate in a deleted group of the same name.
 	ReasonEarlierGroup Reason = "EarlierGroup"
-	// ReasonStatusBehind (False): agents go by a newer member list than the status has.
+	// ReasonStatusBehind (False): agents use a newer member list than the one in the status.
 	ReasonStatusBehind Reason = "StatusBehind"
-	// ReasonConfigMapConflict (False): the ConfigMap that agents mount belongs to somebody else.
+	// ReasonConfigMapConflict (False): another owner has the ConfigMap that agents mount.
 	ReasonConfigMapConflict Reason = "ConfigMapConflict"
 )
 
 // Reasons of Ready.
 const (
-	// ReasonHealthy (True): all is as it should be.
+	// ReasonHealthy (True): the group is healthy.
 	ReasonHealthy Reason = "Healthy"
-	// ReasonNoFailover (True): all is well, but nobody could take over: a single
-	// member, a single one with a priority above 0, or two where a majority is needed.
+	// ReasonNoFailover (True): the group is healthy, but no other member can take over.
+	// There is one member, one member with a priority above 0, or there are two members
+	// and a coordinator needs a majority.
 	ReasonNoFailover Reason = "NoFailover"
 	// ReasonNoCoordinator (False): see CoordinatorElected.
 	ReasonNoCoordinator Reason = "NoCoordinator"
@@ -51,48 +52,48 @@ const (
 	ReasonDisagreement Reason = "Disagreement"
 	// ReasonMembersDown (False): some members are neither Coordinator nor Normal.
 	ReasonMembersDown Reason = "MembersDown"
-	// ReasonAdopting (False): the agents go over to another member list.
+	// ReasonAdopting (False): the agents are adopting a new member list.
 	ReasonAdopting Reason = "Adopting"
-	// ReasonWriteFailed (False): the API server refuses a write of the operator's.
+	// ReasonWriteFailed (False): the API server rejects a write of the operator.
 	ReasonWriteFailed Reason = "WriteFailed"
-	// ReasonServiceConflict (False): the Service or its EndpointSlice belongs to somebody
-	// else, or the Service has a selector.
+	// ReasonServiceConflict (False): the Service or its EndpointSlice has another owner,
+	// or the Service has a selector.
 	ReasonServiceConflict Reason = "ServiceConflict"
 )
 
 // Reasons of CoordinatorElected.
 const (
-	// ReasonElected (True): somebody leads.
+	// ReasonElected (True): the group has a coordinator.
 	ReasonElected Reason = "Elected"
-	// ReasonElecting (False): an election is under way.
+	// ReasonElecting (False): an election is in progress.
 	ReasonElecting Reason = "Electing"
-	// ReasonNoMajority (False): no majority of the members is connected.
+	// ReasonNoMajority (False): fewer than a majority of the members are up.
 	ReasonNoMajority Reason = "NoMajority"
-	// ReasonNoEligibleMember (False): no live member stands.
+	// ReasonNoEligibleMember (False): none of the members that are up is eligible.
 	ReasonNoEligibleMember Reason = "NoEligibleMember"
 )
 
 // Reasons of Agreed.
 const (
-	// ReasonAgreed (True): all agents say the same.
+	// ReasonAgreed (True): all agents report the same.
 	ReasonAgreed Reason = "Agreed"
-	// ReasonCoordinatorsDiffer (False): agents name different coordinators.
+	// ReasonCoordinatorsDiffer (False): agents report different coordinators.
 	ReasonCoordinatorsDiffer Reason = "CoordinatorsDiffer"
-	// ReasonListsDiffer (False): agents have different lists of the same version.
+	// ReasonListsDiffer (False): agents have different member lists of the same version.
 	ReasonListsDiffer Reason = "ListsDiffer"
-	// ReasonSettingsDiffer (False): some agents still run with older settings.
+	// ReasonSettingsDiffer (False): some agents have not applied the newest settings.
 	ReasonSettingsDiffer Reason = "SettingsDiffer"
 )
 
 // Reasons of AgentsConnected.
 const (
-	// ReasonConnected (True): the agent of each member is heard.
+	// ReasonConnected (True): the agent of each member is connected.
 	ReasonConnected Reason = "Connected"
-	// ReasonUnreachable (False): agents don't answer.
+	// ReasonUnreachable (False): the operator cannot reach some agents.
 	ReasonUnreachable Reason = "Unreachable"
-	// ReasonPodsMissing (False): declared members have no pods.
+	// ReasonPodsMissing (False): some members have no pod.
 	ReasonPodsMissing Reason = "PodsMissing"
-	// ReasonNoAgent (False): pods run without an agent: they were there before
-	// the group, or lack the label.
+	// ReasonNoAgent (False): some pods run without an agent, because they lack the label
+	// or were created before the agent could be injected.
 	ReasonNoAgent Reason = "NoAgent"
 )

@@ -1,11 +1,11 @@
-// Package v1 is what users and the operator say to each other through the API
-// server: the ElectionGroup, and every label, annotation and reason by name.
+// Package v1 contains the API of Conclave: the ElectionGroup, and the names of its
+// labels, annotations and condition reasons.
 //
-// What the schema can refuse, it refuses: a group that was accepted is one that
-// agents can run, but for what only the cluster knows (whether the pods exist,
-// what a selector finds). The bounds and the rules are those of the agent's own
-// configuration. They need Kubernetes 1.33 or later, whose CEL has comprehensions
-// of two variables.
+// The schema validates all that can be validated without the cluster: agents can run
+// each group that the API server accepts. Its bounds and rules are the same as those
+// of the agent's configuration file. Problems that depend on the cluster, such as
+// missing pods, are reported in conditions. The rules need Kubernetes 1.33 or later,
+// for CEL comprehensions with two variables.
 //
 // +kubebuilder:object:generate=true
 // +groupName=conclave.dev
@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is the group and the version of these types.
+// GroupVersion is the API group and version of these types.
 var GroupVersion = schema.GroupVersion{Group: "conclave.dev", Version: "v1"}
 
 var builder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
@@ -26,5 +26,5 @@ var builder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
 	return nil
 })
 
-// AddToScheme makes the types known to a scheme.
+// AddToScheme adds the types to a scheme.
 var AddToScheme = builder.AddToScheme

@@ -2,9 +2,9 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ElectionGroup elects the coordinator among pods: the live one with the
-// highest priority. An agent in each pod talks to the other agents directly;
-// what they agree on is shown in the status.
+// ElectionGroup elects a coordinator among pods: the live pod with the highest
+// priority. The agents in the pods run the election among themselves. The status
+// shows the result.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -12,7 +12,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Algorithm",type=string,JSONPath=`.spec.algorithm`
 // +kubebuilder:printcolumn:name="Coordinator",type=string,JSONPath=`.status.coordinator.pod`
 // +kubebuilder:printcolumn:name="Term",type=integer,JSONPath=`.status.term`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyMembers`,description="members that are up"
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyMembers`,description="The number of members that are up"
 // +kubebuilder:printcolumn:name="Members",type=integer,JSONPath=`.status.members`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Elected",type=date,priority=1,JSONPath=`.status.coordinator.electedAt`
@@ -21,24 +21,24 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="List",type=integer,priority=1,JSONPath=`.status.memberList.version`
 // +kubebuilder:printcolumn:name="State",type=string,priority=1,JSONPath=`.status.memberList.state`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have 63 characters at most: it is a part of the label role.conclave.dev/NAME",fieldPath=".metadata"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="the status can't be taken away: it remembers the term and the member list",fieldPath=".status"
-// +kubebuilder:validation:XValidation:rule="self.spec.safety.mode == 'Available' || !has(self.status) || !has(self.status.coordinator) || self.status.coordinator.term >= self.status.term",message="coordinator is of an older term than term: this report is stale",fieldPath=".status.coordinator"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters: it is part of the label role.conclave.dev/NAME",fieldPath=".metadata"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status cannot be removed: it stores the term and the member list",fieldPath=".status"
+// +kubebuilder:validation:XValidation:rule="self.spec.safety.mode == 'Available' || !has(self.status) || !has(self.status.coordinator) || self.status.coordinator.term >= self.status.term",message="coordinator.term must not be lower than term: this update is stale",fieldPath=".status.coordinator"
 type ElectionGroup struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec says who takes part, and how the coordinator is elected.
+	// spec defines the members, and how they elect the coordinator.
 	// +required
 	Spec ElectionGroupSpec `json:"spec"`
 
-	// status is what the agents say, as the operator last heard it.
+	// status is what the agents last reported to the operator.
 	// +optional
 	Status ElectionGroupStatus `json:"status,omitzero"`
 }
 
-// ElectionGroupList is a list of groups.
+// ElectionGroupList is a list of ElectionGroups.
 //
 // +kubebuilder:object:root=true
 type ElectionGroupList struct {
@@ -48,99 +48,103 @@ type ElectionGroupList struct {
 	Items []ElectionGroup `json:"items"`
 }
 
-// ElectionGroupSpec says who takes part, and how the coordinator is elected.
+// ElectionGroupSpec defines the members, and how they elect the coordinator.
 //
-// Agents adopt a change one after the other. Most changes a group survives; two
-// of safety it wouldn't, hence the rules. A holder counts its own lease and a
-// member its own: with different ones, the holder could go on after a member's
-// promise has run out. And a member in Available mode promises nothing, but its
-// answers would count for those who believe in a majority.
+// Agents apply a change one after the other. Two changes are not safe while agents
+// differ, so the rules reject them. If leaseMillis changed, a coordinator that still
+// uses the longer lease could continue after a member's grant has expired. If the
+// mode changed from or to Available, members that need a majority would count grants
+// of members in Available mode, which grant every request.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.members) || has(self.selector)",message="say who takes part: give members, or selector with priorityFrom"
-// +kubebuilder:validation:XValidation:rule="!has(self.members) || !has(self.selector)",message="members and selector exclude each other: leave out one"
-// +kubebuilder:validation:XValidation:rule="!has(self.selector) || has(self.priorityFrom)",message="selector needs priorityFrom: give ordinal, annotation or nodeLabel"
-// +kubebuilder:validation:XValidation:rule="has(self.selector) || !has(self.priorityFrom)",message="priorityFrom goes with selector: members have their own priorities"
-// +kubebuilder:validation:XValidation:rule="self.safety.mode == 'Available' || self.safety.leaseMillis > 2 * self.timing.heartbeatMillis",message="leaseMillis must be more than two heartbeats",messageExpression="'leaseMillis (%d) must be more than two heartbeats (%d): %d is usual'.format([self.safety.leaseMillis, 2 * self.timing.heartbeatMillis, 5 * self.timing.heartbeatMillis])",fieldPath=".safety.leaseMillis"
-// +kubebuilder:validation:XValidation:rule="(self.safety.mode == 'Available') == (oldSelf.safety.mode == 'Available')",message="mode can't change from or to Available while the group runs, or two could be coordinator: delete the group and make it anew",fieldPath=".safety.mode"
-// +kubebuilder:validation:XValidation:rule="self.safety.leaseMillis == oldSelf.safety.leaseMillis",message="leaseMillis can't change while the group runs, or two could be coordinator: delete the group and make it anew",fieldPath=".safety.leaseMillis"
+// +kubebuilder:validation:XValidation:rule="has(self.members) || has(self.selector)",message="members or selector is required: set members, or selector with priorityFrom"
+// +kubebuilder:validation:XValidation:rule="!has(self.members) || !has(self.selector)",message="members and selector are mutually exclusive: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector) || has(self.priorityFrom)",message="selector requires priorityFrom: set its field ordinal, annotation or nodeLabel"
+// +kubebuilder:validation:XValidation:rule="has(self.selector) || !has(self.priorityFrom)",message="priorityFrom requires selector: declared members have their own priorities"
+// +kubebuilder:validation:XValidation:rule="self.safety.mode == 'Available' || self.safety.leaseMillis > 2 * self.timing.heartbeatMillis",message="leaseMillis must be greater than two heartbeats",messageExpression="'leaseMillis (%d) must be greater than two heartbeats (%d), for example %d'.format([self.safety.leaseMillis, 2 * self.timing.heartbeatMillis, 5 * self.timing.heartbeatMillis])",fieldPath=".safety.leaseMillis"
+// +kubebuilder:validation:XValidation:rule="(self.safety.mode == 'Available') == (oldSelf.safety.mode == 'Available')",message="mode cannot change from or to Available while the group exists, or there could be two coordinators: delete the group and create it again",fieldPath=".safety.mode"
+// +kubebuilder:validation:XValidation:rule="self.safety.leaseMillis == oldSelf.safety.leaseMillis",message="leaseMillis cannot change while the group exists, or there could be two coordinators: delete the group and create it again",fieldPath=".safety.leaseMillis"
 type ElectionGroupSpec struct {
-	// algorithm is the way the coordinator is found. All of them elect the same
-	// one; they differ in who talks to whom. If it changes, each agent takes the
-	// new one when it restarts the group.
+	// algorithm is the election algorithm. All algorithms elect the same process;
+	// they differ in the messages that they exchange. After a change, each agent
+	// uses the new algorithm when it restarts the group.
 	// +optional
 	// +kubebuilder:default=StatusTable
 	Algorithm Algorithm `json:"algorithm,omitempty"`
 
-	// members are the pods that take part, by name, with their priorities: those
-	// of a StatefulSet, say. They may not exist yet. Their order is that of the
-	// ring in the ring algorithms. Give members or selector.
+	// members lists the pods of the group by name, with their priorities, for
+	// example the pods of a StatefulSet. The pods need not exist yet. The ring
+	// algorithms use this order as the order of the ring. Exactly one of members
+	// and selector must be set.
 	// +optional
 	// +listType=map
 	// +listMapKey=pod
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
-	// +kubebuilder:validation:XValidation:rule="self.exists(m, m.priority > 0)",message="every member has priority 0: one at least must be above, to be elected"
-	// +kubebuilder:validation:XValidation:rule="self.transformMapEntry(i, m, m.priority > 0, {m.priority: i}).size() >= 0",message="two members have the same priority: each needs one of its own, or 0 to never stand"
+	// +kubebuilder:validation:XValidation:rule="self.exists(m, m.priority > 0)",message="every member has priority 0: at least one member must have a priority above 0"
+	// +kubebuilder:validation:XValidation:rule="self.transformMapEntry(i, m, m.priority > 0, {m.priority: i}).size() >= 0",message="two members have the same priority: priorities above 0 must be unique"
 	Members []Member `json:"members,omitempty"`
 
-	// selector finds the pods that take part by their labels, among those of the
-	// group's namespace that name the group in the annotation
-	// conclave.dev/groups. Give members or selector.
+	// selector selects the pods of the group by their labels, among the pods in
+	// the group's namespace whose annotation conclave.dev/groups lists the group.
+	// Exactly one of members and selector must be set.
 	// +optional
 	Selector *PodSelector `json:"selector,omitempty"`
 
-	// priorityFrom says where the priorities of the selected pods come from.
+	// priorityFrom is the source of the selected pods' priorities. It is required
+	// with selector.
 	// +optional
 	PriorityFrom *PriorityFrom `json:"priorityFrom,omitempty"`
 
-	// safety says what it takes to be coordinator.
+	// safety defines what a process needs to become coordinator.
 	// +optional
 	// +kubebuilder:default={}
 	Safety Safety `json:"safety,omitzero"`
 
-	// preemption says when a member takes over from a healthy coordinator of
-	// lower priority.
+	// preemption defines when a member takes over from a healthy coordinator with
+	// a lower priority.
 	// +optional
 	// +kubebuilder:default={}
 	Preemption Preemption `json:"preemption,omitzero"`
 
-	// timing are the waits of the election.
+	// timing defines the intervals and timeouts of the election.
 	// +optional
 	// +kubebuilder:default={}
 	Timing Timing `json:"timing,omitzero"`
 
-	// application says what the application has to do with it.
+	// application defines how the application takes part in the election.
 	// +optional
 	// +kubebuilder:default={}
 	Application Application `json:"application,omitzero"`
 
-	// service is a Service that leads to the coordinator. Without it, there is none.
+	// service is a Service that points at the coordinator. If it is not set, the
+	// operator creates none.
 	// +optional
 	Service *CoordinatorService `json:"service,omitempty"`
 }
 
-// Algorithm is the name of an election.
+// Algorithm is the name of an election algorithm.
 //
 // +kubebuilder:validation:Enum=Bully;StatusTable;RingAllIDs;RingChampion;RingActiveList;RingSkip
 type Algorithm string
 
 // The algorithms.
 const (
-	// Bully: whoever finds out challenges all above it, and the highest that
-	// answers wins.
+	// Bully: a process that detects the loss of the coordinator sends a challenge to
+	// all processes with a higher priority, and the highest one that answers wins.
 	Bully Algorithm = "Bully"
-	// StatusTable: a bully with a table of who is alive; it asks one after the
-	// other, from the top.
+	// StatusTable: a bully algorithm with a table of the live processes, which asks
+	// one process after the other, from the highest priority down.
 	StatusTable Algorithm = "StatusTable"
-	// RingAllIDs: every number goes all the way round the ring, and who started
-	// picks the highest.
+	// RingAllIDs: the priority of each live process travels all the way round the
+	// ring, and the process that started the election picks the highest one.
 	RingAllIDs Algorithm = "RingAllIDs"
-	// RingChampion: as RingAllIDs, but each puts its own number in the place of a
-	// lower one.
+	// RingChampion: like RingAllIDs, but each process replaces a lower priority by
+	// its own, so that only the highest one returns to its sender.
 	RingChampion Algorithm = "RingChampion"
-	// RingActiveList: each collects the numbers of all live ones; nothing is
-	// announced.
+	// RingActiveList: each process collects the priorities of all live processes and
+	// derives the coordinator from them, without an announcement.
 	RingActiveList Algorithm = "RingActiveList"
-	// RingSkip: one list goes round the ring, past those that have crashed.
+	// RingSkip: one list of the live processes travels round the ring, and then the
+	// coordinator does. Crashed processes are skipped.
 	RingSkip Algorithm = "RingSkip"
 )

@@ -1,37 +1,37 @@
 package v1
 
-// What a user writes at a pod.
+// Labels and annotations that users set on a pod.
 const (
-	// LabelAgent with the value AgentEnabled has an agent put into the pod.
+	// LabelAgent with the value AgentEnabled opts a pod in to sidecar injection.
 	LabelAgent   = "conclave.dev/agent"
 	AgentEnabled = "enabled"
 
-	// AnnotationGroups names the groups that a pod takes part in, by commas.
+	// AnnotationGroups lists the groups that a pod belongs to, separated by commas.
 	AnnotationGroups = "conclave.dev/groups"
-	// AnnotationPriority is the usual annotation to take priorities from.
+	// AnnotationPriority is the conventional annotation for a pod's priority.
 	AnnotationPriority = "conclave.dev/priority"
-	// AnnotationProbe is a URL in the pod that says whether its application is
-	// well, such as http://127.0.0.1:8080/healthz.
+	// AnnotationProbe is the URL of the application's health check in the pod, such as
+	// http://127.0.0.1:8080/healthz.
 	AnnotationProbe = "conclave.dev/probe"
 )
 
-// What the operator writes at a pod: for each group, whether it leads.
+// The label that the operator sets on a pod, once for each group: the pod's role.
 const (
 	RoleLabelPrefix = "role.conclave.dev/"
 	RoleCoordinator = "coordinator"
 	RoleFollower    = "follower"
 )
 
-// RoleLabel is the key of the label that tells a pod's role in a group.
+// RoleLabel returns the key of the label that has a pod's role in a group.
 func RoleLabel(group string) string { return RoleLabelPrefix + group }
 
-// LabelGroup names the group that an object of the operator's belongs to.
+// LabelGroup is the label on the operator's objects that has the name of their group.
 const LabelGroup = "conclave.dev/group"
 
 const (
-	// AgentContainer is the name of the container that is put into a pod.
+	// AgentContainer is the name of the agent's container in a pod.
 	AgentContainer = "conclave-agent"
-	// TokenAudience is that of the service-account token which an agent shows to
-	// the operator. No API server accepts it.
+	// TokenAudience is the audience of the service account token that an agent presents
+	// to the identity service. API servers do not accept it.
 	TokenAudience = "conclave.dev"
 )

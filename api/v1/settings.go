@@ -1,20 +1,21 @@
 package v1
 
-// Safety says what it takes to be coordinator.
+// Safety defines what a process needs to become coordinator.
 type Safety struct {
-	// mode says what it takes to be coordinator. Available: to win the election;
-	// each side of a divided network has its coordinator. Majority: unexpired
-	// grants of a majority of the members too, so that there is one at most; a
-	// grant is free at once when the process that had it is seen to have ended.
-	// Strict: as Majority, but a lease is always waited out. While the group runs,
-	// it can change between Majority and Strict only.
+	// mode is Available, Majority or Strict. In Available mode, the winner of an
+	// election is coordinator. This mode does not prevent split brain: each side of a
+	// network partition has its own coordinator. In Majority mode, a coordinator also
+	// needs unexpired grants of a majority of the members, so there is at most one.
+	// Members release a grant at once when they detect that its holder has ended.
+	// Strict is like Majority, but members always wait until the lease has expired.
+	// While the group exists, the mode can change only between Majority and Strict.
 	// +optional
 	// +kubebuilder:default=Majority
 	Mode SafetyMode `json:"mode,omitempty"`
 
-	// leaseMillis is how long a grant lasts unless it is renewed: more than two
-	// heartbeats. Available mode has no use for it. It can't change while the
-	// group runs.
+	// leaseMillis is the time after which a grant expires unless it is renewed. It
+	// must be greater than two heartbeats, except in Available mode, which does not
+	// use it. It cannot change while the group exists.
 	// +optional
 	// +kubebuilder:default=500
 	// +kubebuilder:validation:Minimum=1
@@ -22,35 +23,35 @@ type Safety struct {
 	LeaseMillis int32 `json:"leaseMillis,omitempty"`
 }
 
-// SafetyMode says what it takes to be coordinator.
+// SafetyMode defines what a process needs to become coordinator.
 //
 // +kubebuilder:validation:Enum=Available;Majority;Strict
 type SafetyMode string
 
 // The modes.
 const (
-	// Available: whoever wins the election. Each side of a divided network has
-	// its coordinator.
+	// Available: the winner of an election is coordinator. Each side of a network
+	// partition has its own coordinator.
 	Available SafetyMode = "Available"
-	// Majority: whoever also has unexpired grants of a majority of the members. No
-	// two are coordinator at once.
+	// Majority: a coordinator also needs unexpired grants of a majority of the members,
+	// so there is at most one coordinator at a time.
 	Majority SafetyMode = "Majority"
-	// Strict: the same, without the assumption that a process which is seen to
-	// have ended has ended.
+	// Strict: like Majority, without the assumption that a process has ended when
+	// others detect that it has.
 	Strict SafetyMode = "Strict"
 )
 
-// Preemption says when a member takes over from a healthy coordinator of lower
+// Preemption defines when a member takes over from a healthy coordinator with a lower
 // priority.
 type Preemption struct {
-	// policy is Always: as soon as it could stand; WhenStable: when it could have
-	// stood for stableSeconds; or Never.
+	// policy is Always, WhenStable or Never. With Always, a member takes over as soon
+	// as it is eligible; with WhenStable, when it has been eligible for stableSeconds.
 	// +optional
 	// +kubebuilder:default=WhenStable
 	Policy PreemptionPolicy `json:"policy,omitempty"`
 
-	// stableSeconds is how long a member must have been able to stand before it
-	// takes over, and how long one that stepped down stays away.
+	// stableSeconds is the time for which a member must have been eligible before it
+	// takes over, and for which a member remains ineligible after it stepped down.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=0
@@ -58,56 +59,57 @@ type Preemption struct {
 	StableSeconds *int32 `json:"stableSeconds,omitempty"`
 }
 
-// PreemptionPolicy says when a higher member takes over.
+// PreemptionPolicy defines when a member with a higher priority takes over.
 //
 // +kubebuilder:validation:Enum=Always;WhenStable;Never
 type PreemptionPolicy string
 
 // The policies.
 const (
-	// Always: as soon as it could stand.
+	// Always: as soon as the member is eligible.
 	PreemptAlways PreemptionPolicy = "Always"
-	// WhenStable: when it could have stood for stableSeconds.
+	// WhenStable: when the member has been eligible for stableSeconds.
 	PreemptWhenStable PreemptionPolicy = "WhenStable"
-	// Never: not while the coordinator is well.
+	// Never: not while the coordinator is healthy.
 	PreemptNever PreemptionPolicy = "Never"
 )
 
-// Timing are the waits of the election. What isn't set is derived.
+// Timing defines the intervals and timeouts of the election. The defaults of optional
+// fields are derived from the others.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.patienceMillis) || self.patienceMillis > self.heartbeatMillis",message="patienceMillis must be more than heartbeatMillis",messageExpression="'patienceMillis (%d) must be more than heartbeatMillis (%d): %d is usual'.format([self.patienceMillis, self.heartbeatMillis, 4 * self.heartbeatMillis])",fieldPath=".patienceMillis"
+// +kubebuilder:validation:XValidation:rule="!has(self.patienceMillis) || self.patienceMillis > self.heartbeatMillis",message="patienceMillis must be greater than heartbeatMillis",messageExpression="'patienceMillis (%d) must be greater than heartbeatMillis (%d), for example %d'.format([self.patienceMillis, self.heartbeatMillis, 4 * self.heartbeatMillis])",fieldPath=".patienceMillis"
 // +kubebuilder:validation:XValidation:rule="!has(self.replyMillis) || self.replyMillis < (has(self.patienceMillis) ? self.patienceMillis : 4 * self.heartbeatMillis)",message="replyMillis must be less than patienceMillis",messageExpression="'replyMillis (%d) must be less than patienceMillis (%d)'.format([self.replyMillis, has(self.patienceMillis) ? self.patienceMillis : 4 * self.heartbeatMillis])",fieldPath=".replyMillis"
 type Timing struct {
-	// heartbeatMillis is the time between two signs of life.
+	// heartbeatMillis is the interval between two heartbeats.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=60000
 	HeartbeatMillis int32 `json:"heartbeatMillis,omitempty"`
 
-	// patienceMillis is the silence after which a member is suspected of having
-	// crashed: four heartbeats, if not set.
+	// patienceMillis is the suspicion timeout: a member that has been silent for this
+	// time is suspected to have crashed. The default is four heartbeats.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=600000
 	PatienceMillis *int32 `json:"patienceMillis,omitempty"`
 
-	// staggerMillis is how much longer a member waits with an election for each
-	// live one above it: half a heartbeat, if not set.
+	// staggerMillis is the additional delay before a member starts an election, for
+	// each live member with a higher priority. The default is half a heartbeat.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=60000
 	StaggerMillis *int32 `json:"staggerMillis,omitempty"`
 
-	// replyMillis is the time within which a live member answers. If not set, it
-	// follows the delays that the agents measure.
+	// replyMillis is the time within which a live member replies. By default, agents
+	// derive it from the delays that they measure.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=60000
 	ReplyMillis *int32 `json:"replyMillis,omitempty"`
 
-	// drainMillis is how long an application may take to stop before the role is
-	// handed on.
+	// drainMillis is the drain timeout: how long the application may take to stop
+	// before its member resigns as coordinator.
 	// +optional
 	// +kubebuilder:default=5000
 	// +kubebuilder:validation:Minimum=0
@@ -115,66 +117,67 @@ type Timing struct {
 	DrainMillis *int32 `json:"drainMillis,omitempty"`
 }
 
-// Application says what the application has to do with the election. Whether it
-// is probed, its pod says: in the annotation conclave.dev/probe.
+// Application defines how the application takes part in the election. The pod's
+// annotation conclave.dev/probe configures a health check.
 type Application struct {
-	// session is Required: a member stands only while its application holds a
-	// session open; or Optional: so it does from the first session on.
+	// session is Required or Optional. With Required, a member is eligible only while
+	// its application has an open session. With Optional, this applies after the
+	// application has opened its first session.
 	// +optional
 	// +kubebuilder:default=Optional
 	Session SessionPolicy `json:"session,omitempty"`
 }
 
-// SessionPolicy says whether a member stands without a session.
+// SessionPolicy defines whether a member is eligible without a session.
 //
 // +kubebuilder:validation:Enum=Optional;Required
 type SessionPolicy string
 
 // The policies.
 const (
-	// Optional: a member stands; from its application's first session on, only
-	// while one is open.
+	// Optional: a member is eligible without a session until its application opens the
+	// first one, and then only while a session is open.
 	SessionOptional SessionPolicy = "Optional"
-	// Required: a member stands only while its application holds a session open.
+	// Required: a member is eligible only while its application has an open session.
 	SessionRequired SessionPolicy = "Required"
 )
 
-// CoordinatorService is a Service that leads to the coordinator.
+// CoordinatorService is a Service that points at the coordinator.
 type CoordinatorService struct {
-	// name is that of the Service, which the operator makes in the group's
-	// namespace. It takes over none that is there already.
+	// name is the name of the Service, which the operator creates in the group's
+	// namespace. The operator does not adopt an existing Service.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a Service, such as ledger-coordinator: lower-case letters, digits and -, with a letter in front"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a Service, such as ledger-coordinator: lowercase letters, digits and hyphens, starting with a letter"
 	Name string `json:"name"`
 
-	// ports are those of the Service.
+	// ports lists the ports of the Service.
 	// +required
 	// +listType=map
 	// +listMapKey=port
 	// +listMapKey=protocol
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.size() == 1 || self.all(p, has(p.name))",message="each of several ports needs a name"
-	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.name) || self.exists_one(other, has(other.name) && other.name == p.name))",message="two ports have the same name: give each one of its own"
+	// +kubebuilder:validation:XValidation:rule="self.size() == 1 || self.all(p, has(p.name))",message="each of several ports must have a name"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.name) || self.exists_one(other, has(other.name) && other.name == p.name))",message="two ports have the same name: names must be unique"
 	Ports []ServicePort `json:"ports"`
 }
 
 // ServicePort is a port of a Service.
 type ServicePort struct {
-	// name tells the ports apart, if there are several.
+	// name is the name of the port. It is required if there are several ports.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a port, such as http: lower-case letters, digits and -"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a port, such as http: lowercase letters, digits and hyphens"
 	Name string `json:"name,omitempty"`
 
-	// port is where the Service listens.
+	// port is the port of the Service.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
-	// targetPort is where the application in the pod listens: on port, if not set.
+	// targetPort is the port of the application in the pod. The default is port.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
@@ -186,17 +189,17 @@ type ServicePort struct {
 	Protocol Protocol `json:"protocol,omitempty"`
 }
 
-// Protocol is what a port speaks.
+// Protocol is the protocol of a port.
 //
 // +kubebuilder:validation:Enum=TCP;UDP;SCTP
 type Protocol string
 
 // The protocols.
 const (
-	// TCP: streams.
+	// TCP is the Transmission Control Protocol.
 	TCP Protocol = "TCP"
-	// UDP: datagrams.
+	// UDP is the User Datagram Protocol.
 	UDP Protocol = "UDP"
-	// SCTP: messages in streams; not every cluster has it.
+	// SCTP is the Stream Control Transmission Protocol. Not all clusters support it.
 	SCTP Protocol = "SCTP"
 )

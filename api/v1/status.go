@@ -2,60 +2,61 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ElectionGroupStatus is what the agents say, as the operator last heard it. It
-// is written when that changes, and at no other time.
+// ElectionGroupStatus is what the agents last reported to the operator. The operator
+// writes it only when it changes.
 //
-// The rules hold whoever writes: an operator with a stale cache, a second one
-// that believes it leads, or one that was killed between two writes.
+// The rules protect it from any writer: an operator with a stale cache, a second
+// operator that believes to be the leader, or one that was killed between two writes.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.term) || (has(self.term) && self.term >= oldSelf.term)",message="term never goes back: this report is stale",fieldPath=".term"
-// +kubebuilder:validation:XValidation:rule="!has(self.coordinator) || (has(self.term) && self.coordinator.term <= self.term)",message="coordinator is of a later term than term: write both",fieldPath=".coordinator"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.memberList) || has(self.memberList)",message="memberList can't be taken away: it remembers which lists may still be in force",fieldPath=".memberList"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.term) || (has(self.term) && self.term >= oldSelf.term)",message="term must not decrease: this update is stale",fieldPath=".term"
+// +kubebuilder:validation:XValidation:rule="!has(self.coordinator) || (has(self.term) && self.coordinator.term <= self.term)",message="coordinator.term must not be higher than term: update both",fieldPath=".coordinator"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.memberList) || has(self.memberList)",message="memberList cannot be removed: it stores which lists may still be in force",fieldPath=".memberList"
 type ElectionGroupStatus struct {
-	// observedGeneration is the generation of the spec that this status is about.
+	// observedGeneration is the generation of the spec that this status reflects.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// coordinator is who leads, as the agents say. Without it, nobody does.
+	// coordinator is the coordinator that the agents report. It is not set while there
+	// is none.
 	// +optional
 	Coordinator *Coordinator `json:"coordinator,omitempty"`
 
-	// lastCoordinator is the coordinator that the group had last. It is set only
-	// while the group has none.
+	// lastCoordinator is the most recent coordinator. It is set only while the group
+	// has no coordinator.
 	// +optional
 	LastCoordinator *LastCoordinator `json:"lastCoordinator,omitempty"`
 
-	// term is the newest one in which a coordinator was reported. It never goes
-	// back, and stays when the coordinator has gone.
+	// term is the newest term in which a coordinator was reported. It never decreases,
+	// and remains when there is no coordinator.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=17592186044415
 	Term int64 `json:"term,omitempty"`
 
-	// members is how many members the list has.
+	// members is the number of members in the list.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Members *int32 `json:"members,omitempty"`
 
-	// readyMembers is how many of them are Coordinator or Normal.
+	// readyMembers is the number of members whose status is Coordinator or Normal.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	ReadyMembers *int32 `json:"readyMembers,omitempty"`
 
-	// processes are the process status table, highest priority first.
+	// processes is the process status table, with the highest priority first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Processes []Process `json:"processes,omitempty"`
 
-	// memberList is the newest list of members that agents were given.
+	// memberList is the newest member list that the operator has published.
 	// +optional
 	MemberList *MemberList `json:"memberList,omitempty"`
 
-	// conditions are Ready, CoordinatorElected, Agreed and AgentsConnected.
+	// conditions has the types Ready, CoordinatorElected, Agreed and AgentsConnected.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -63,33 +64,34 @@ type ElectionGroupStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Coordinator is who leads. Its fencing token isn't here: only the agent beside
-// the coordinator can tell whether it still has it.
+// Coordinator is the elected process. The fencing token is not part of the status: only
+// the agent in the coordinator's pod can tell whether the token is still valid.
 type Coordinator struct {
-	// pod is its name.
+	// pod is the name of its pod.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod"`
 
-	// priority is its priority.
+	// priority is the priority of the member.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048575
 	Priority int32 `json:"priority"`
 
-	// term is the one that it was elected in.
+	// term is the term in which it was elected.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=17592186044415
 	Term int64 `json:"term"`
 
-	// electedAt is when its tenure began, on the clock of the agent that said so.
+	// electedAt is the time at which its tenure began, on the clock of the reporting
+	// agent.
 	// +required
 	ElectedAt metav1.MicroTime `json:"electedAt"`
 }
 
-// LastCoordinator is the coordinator that a group without coordinator had last.
+// LastCoordinator is the most recent coordinator of a group that has none.
 type LastCoordinator struct {
 	// pod is the name of its pod.
 	// +required
@@ -97,43 +99,43 @@ type LastCoordinator struct {
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod"`
 
-	// lossReportedAt is the time at which the operator reported the loss with an
-	// Event: the group had no coordinator for longer than an election takes. It is
-	// unset before that, and if the operator can't reach the agents.
+	// lossReportedAt is the time at which the operator reported the loss of the
+	// coordinator in an Event, because no other member followed within the suspicion
+	// timeout. It is not set before that.
 	// +optional
 	LossReportedAt *metav1.Time `json:"lossReportedAt,omitempty"`
 }
 
 // Process is a row of the process status table.
 type Process struct {
-	// pod is its name.
+	// pod is the name of its pod.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod"`
 
-	// priority is its priority.
+	// priority is the priority of the member.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048575
 	Priority int32 `json:"priority"`
 
-	// status is what the agents say about it; Unknown, if none says anything, or
-	// some say one thing and some another.
+	// status is the status that the agents report. It is Unknown if no agent reports
+	// one, or if the reports differ.
 	// +required
 	Status ProcessStatus `json:"status"`
 
-	// reason is why, in one word, where the status doesn't say it all.
+	// reason is a one-word reason for the status, if there is more to report.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason ProcessReason `json:"reason,omitempty"`
 
-	// message is why, in a sentence, and what to do about it.
+	// message explains the reason, and how to resolve it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 
-	// since is when status last changed.
+	// since is the time at which status last changed.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 }
@@ -145,37 +147,39 @@ type ProcessStatus string
 
 // The statuses.
 const (
-	// Coordinator: it leads.
+	// Coordinator: the process is the coordinator.
 	ProcessCoordinator ProcessStatus = "Coordinator"
-	// Normal: it is up, and follows.
+	// Normal: the process is up, and is not the coordinator.
 	ProcessNormal ProcessStatus = "Normal"
-	// Crashed: the other agents take it for dead.
+	// Crashed: the other agents report that the process has crashed.
 	ProcessCrashed ProcessStatus = "Crashed"
-	// Unknown: no agent says anything about it, or they contradict each other.
+	// Unknown: no agent reports the process, or the reports differ.
 	ProcessUnknown ProcessStatus = "Unknown"
 )
 
-// ProcessReason says why a row is as it is. It is no enum in the schema, so that
-// an operator can say something new to an older one.
+// ProcessReason is the reason for a row's status. It is not an enum in the schema, so
+// that a newer operator can add reasons to a status that an older one reads.
 type ProcessReason string
 
 // The reasons.
 const (
-	// PodMissing: there is no pod of this name.
+	// PodMissing: there is no pod with this name.
 	ProcessPodMissing ProcessReason = "PodMissing"
-	// PodPending: the pod isn't running yet.
+	// PodPending: the pod is not running yet.
 	ProcessPodPending ProcessReason = "PodPending"
 	// PodTerminating: the pod is being deleted.
 	ProcessPodTerminating ProcessReason = "PodTerminating"
 	// NoAgent: the pod runs without an agent.
 	ProcessNoAgent ProcessReason = "NoAgent"
-	// NotInGroup: the pod doesn't name the group in its annotation, or didn't when it was made.
+	// NotInGroup: the pod's annotation does not list the group, or did not list it when
+	// the pod was created.
 	ProcessNotInGroup ProcessReason = "NotInGroup"
-	// Unreachable: the operator can't reach its agent. What the status says
-	// is the other agents' word.
+	// Unreachable: the operator cannot reach the pod's agent. The status is what the
+	// other agents report.
 	ProcessUnreachable ProcessReason = "Unreachable"
-	// Disputed: the agents say different things about it.
+	// Disputed: the agents report different statuses.
 	ProcessDisputed ProcessReason = "Disputed"
-	// NotEligible: it is up, and its application keeps it from standing.
+	// NotEligible: the process is up, but its application or the operator makes it
+	// ineligible.
 	ProcessNotEligible ProcessReason = "NotEligible"
 )

@@ -14,7 +14,7 @@ import (
 
 // side are the agents that say the same.
 type agreeing struct {
-	value  string
+	value string
 	order int64
 	pods  []string
 }

@@ -185,7 +185,10 @@ func TestConditions(t *testing.T) {
 			wantConditions{ready: "False WriteFailed: traffic may go to the wrong pod: the operator can't write Service front: denied"},
 		},
 		"the Service is somebody else's": {
-			3, func(s *harness) { s.ServiceConflict = true; s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"} },
+			3, func(s *harness) {
+				s.ServiceConflict = true
+				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
+			},
 			wantConditions{ready: "False ServiceConflict: Service front is somebody else's: give spec.service another name, or delete that Service"},
 		},
 		"the Service selects pods itself": {
@@ -204,7 +207,9 @@ func TestConditions(t *testing.T) {
 			wantConditions{ready: "False ServiceConflict: EndpointSlice front-conclave is somebody else's: give spec.service another name, or delete that EndpointSlice"},
 		},
 		"the selector finds too many, and the list there is goes on": {
-			3, func(s *harness) { s.Problem = &membership.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"} },
+			3, func(s *harness) {
+				s.Problem = &membership.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"}
+			},
 			wantConditions{
 				ready: "False TooManyMembers: too many", elected: "True Elected: c leads in term 130896001",
 				connected: "True Connected: the agent of each member is heard",

@@ -18,8 +18,8 @@ type candidate struct {
 	term     int64
 	priority int32
 	// by are the agents that say so.
-	reportedBy        []string
-	electedAt time.Time
+	reportedBy []string
+	electedAt  time.Time
 }
 
 // claims are what the agents say, the newest first. Of one term, that with the

@@ -174,8 +174,12 @@ func TestRestartOfTheOperatorChangesNothing(t *testing.T) {
 		"one is down":          func(s *harness) { s.deletePod("b") },
 		"one can't be reached": func(s *harness) { s.disconnect("a") },
 		"one doesn't stand":    func(s *harness) { s.report("d").Eligible = false },
-		"two sides":            func(s *harness) { s.Group.Spec.Safety.Mode = v1.Available; s.term++; s.reportCoordinator("d", "c", "d") },
-		"nobody leads":         func(s *harness) { s.reportCoordinator("", s.names...); s.crash("e"); s.crash("d"); s.crash("c") },
+		"two sides": func(s *harness) {
+			s.Group.Spec.Safety.Mode = v1.Available
+			s.term++
+			s.reportCoordinator("d", "c", "d")
+		},
+		"nobody leads": func(s *harness) { s.reportCoordinator("", s.names...); s.crash("e"); s.crash("d"); s.crash("c") },
 		"the list is being adopted": func(s *harness) {
 			s.List = &v1.MemberList{
 				Version: 2, State: v1.ListAdopting, Members: s.List.Members[:4], Floor: new(int64(1)),

@@ -155,12 +155,12 @@ type candidate struct {
 	// pod is nil if a member has none just now.
 	pod *corev1.Pod
 	// rank orders the candidates; 0 never stands. That of a member may be unknown.
-	rank  int64
+	rank      int64
 	rankKnown bool
 	// wish is the priority that it would have if it were alone. priority is the one
 	// that it has, 0 if it has none yet.
-	preferred     int64
-	priority int32
+	preferred int64
+	priority  int32
 }
 
 // staying are the members that stay, in their order.

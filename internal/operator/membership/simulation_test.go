@@ -22,7 +22,7 @@ import (
 
 var (
 	runs = flag.Int("lives", 100, "how many groups live on paper")
-	seed  = flag.Uint64("seed", 1, "that of the first one")
+	seed = flag.Uint64("seed", 1, "that of the first one")
 )
 
 // TestOperatorOnPaper lets groups live through edits, pods that come and go,
@@ -50,12 +50,12 @@ func TestOperatorOnPaper(t *testing.T) {
 
 // agent is the one of a pod. It keeps what it has adopted as long as its pod is there.
 type agent struct {
-	version  uint32
-	revision int64
-	connected    bool
+	version   uint32
+	revision  int64
+	connected bool
 	// steps are the versions that it has adopted.
 	adoptions []adoption
-	ended time.Time
+	ended     time.Time
 }
 
 type adoption struct {
@@ -82,19 +82,19 @@ type simulation struct {
 	rng *rand.Rand
 	now time.Time
 
-	group     *v1.ElectionGroup // as the API server has it
-	writes    int
-	document *control.Document
-	configMapWrites   int // writes of the ConfigMap
-	pods      map[string]*corev1.Pod
-	agents    map[types.UID]*agent
+	group           *v1.ElectionGroup // as the API server has it
+	writes          int
+	document        *control.Document
+	configMapWrites int // writes of the ConfigMap
+	pods            map[string]*corev1.Pod
+	agents          map[types.UID]*agent
 	// ever are all agents that there have been of a name.
-	allAgents    map[string][]*agent
-	created int
+	allAgents map[string][]*agent
+	created   int
 
 	// lists are all that have ever been published, and lostMajorityAt is when they had no
 	// majority any more.
-	published  map[int64]*v1.MemberList
+	published      map[int64]*v1.MemberList
 	lostMajorityAt map[int64]time.Time
 
 	operators [2]*operator
@@ -105,12 +105,12 @@ const staleness = 400 * time.Millisecond
 
 // operator is what one remembers, and what it has yet to write.
 type operator struct {
-	group     *v1.ElectionGroup // a copy
-	document *control.Document // a copy
-	configMapWrites   int
-	since     map[string]time.Time
-	plan      *Plan
-	step      int
+	group           *v1.ElectionGroup // a copy
+	document        *control.Document // a copy
+	configMapWrites int
+	since           map[string]time.Time
+	plan            *Plan
+	step            int
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {

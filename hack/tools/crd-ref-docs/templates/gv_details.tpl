@@ -1,7 +1,7 @@
 {{- define "gvDetails" -}}
-`{{ .GroupVersionString }}`: {{ .Doc | trim | trimPrefix "Package v1 is " }}
+`{{ .GroupVersionString }}`: {{ .Doc | trim | trimPrefix "Package v1 contains " }}
 
-`kubectl explain electiongroup.spec` tells the same. Where a field has a default, it may be left out.
+`kubectl explain electiongroup.spec` shows the same descriptions. Fields that have a default are optional.
 {{ range .SortedTypes }}
 {{- if .GVK }}{{ template "type" . }}{{ end }}
 {{- end }}

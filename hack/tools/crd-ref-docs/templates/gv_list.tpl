@@ -1,7 +1,7 @@
 {{- define "gvList" -}}
-<!-- Made from the comments in api/v1 by: make generate -->
+<!-- Generated from the comments in api/v1 by `make generate`. Do not edit. -->
 
-# The API
+# API reference
 
 {{ range . -}}
 {{ template "gvDetails" . }}

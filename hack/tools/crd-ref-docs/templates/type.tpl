@@ -12,7 +12,7 @@
 Used by {{ range $i, $user := .SortedReferences }}{{ if $i }}, {{ end }}{{ markdownRenderTypeLink $user }}{{ end }}.
 {{- end }}
 {{ if .Members }}
-| field | what it says | default | bounds |
+| field | description | default | validation |
 | --- | --- | --- | --- |
 {{- range .Members }}
 | `{{ .Name }}` {{ markdownRenderType .Type }} | {{ template "type_members" . }} | {{ if and .Default (not (hasPrefix "{" .Default)) }}`{{ .Default }}`{{ end }} | {{ template "bounds" . }} |

@@ -1,12 +1,12 @@
 {{- define "type_members" -}}
 {{- if eq .Name "metadata" -}}
-metadata is that of every object.
+metadata is the standard object metadata.
 {{- else -}}
 {{ markdownRenderFieldDoc .Doc | replace "<br />" " " }}
 {{- end -}}
 {{- end -}}
 
-{{/* bounds are the markers of a field, in words. */}}
+{{/* bounds describes the validation markers of a field. */}}
 {{- define "bounds" -}}
 {{- $more := "" -}}
 {{- range .Validation -}}
@@ -20,12 +20,12 @@ metadata is that of every object.
 {{- $parts := splitn ": " 2 . -}}
 {{- if eq $parts._0 "Minimum" }}at least {{ int64 (float64 $parts._1) }}
 {{- else if eq $parts._0 "Maximum" }}at most {{ int64 (float64 $parts._1) }}
-{{- else if eq $parts._0 "MinItems" }}at least {{ $parts._1 }} of them
-{{- else if or (eq $parts._0 "MaxItems") (eq $parts._0 "MaxProperties") }}at most {{ $parts._1 }} of them
+{{- else if eq $parts._0 "MinItems" }}at least {{ $parts._1 }} items
+{{- else if or (eq $parts._0 "MaxItems") (eq $parts._0 "MaxProperties") }}at most {{ $parts._1 }} items
 {{- else if eq $parts._0 "MinLength" }}not empty
 {{- else if eq $parts._0 "MaxLength" }}at most {{ $parts._1 }} bytes
-{{- else if eq $parts._0 "items:MinLength" }}none empty
-{{- else if eq $parts._0 "items:MaxLength" }}each of at most {{ $parts._1 }} bytes
+{{- else if eq $parts._0 "items:MinLength" }}no empty items
+{{- else if eq $parts._0 "items:MaxLength" }}items of at most {{ $parts._1 }} bytes
 {{- else }}{{ . }}
 {{- end -}}
 {{- end -}}
