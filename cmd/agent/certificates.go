@@ -71,12 +71,12 @@ func (r *certificateRequest) check() error {
 	case r.days < 1 || r.days > maxDays:
 		return command.UsageErrorf("--days must be from 1 to %d, not %d", maxDays, r.days)
 	}
-	if err := config.CheckGroup(r.domain); err != nil {
+	if err := config.CheckGroupName(r.domain); err != nil {
 		return command.UsageErrorf("--domain %s", err)
 	}
 	seen := map[string]bool{}
 	for _, group := range r.groups {
-		if err := config.CheckGroup(group); err != nil {
+		if err := config.CheckGroupName(group); err != nil {
 			return command.UsageErrorf("--group %s", err)
 		}
 		if seen[group] {
@@ -86,7 +86,7 @@ func (r *certificateRequest) check() error {
 	}
 	files := map[string]string{"ca.pem": "the authority", "ca-key.pem": "the authority"}
 	for _, member := range r.members {
-		if err := config.CheckMember(member); err != nil {
+		if err := config.CheckMemberName(member); err != nil {
 			return command.UsageErrorf("--member %s", err)
 		}
 		for _, file := range []string{member + ".pem", member + "-key.pem"} {

@@ -2,48 +2,49 @@ package config
 
 import "strings"
 
-// entry is an address that the file gives to a name.
+// addressEntry is an address that the file assigns to a member.
 type addressEntry struct {
 	name, group, address string
 	line                 int
-	// old: of a previous list. Its addresses may be others' by now.
+	// previous is true for an entry of a previous list. Other members may use its
+	// address by now.
 	previous bool
 }
 
-// book are all addresses in the file.
+// addressBook holds all member addresses in the file.
 type addressBook struct {
 	entries []addressEntry
 	groups  []groupEntry
 }
 
-// named is a group and the lines of its keys.
+// groupEntry is a group with the lines of its keys.
 type groupEntry struct {
 	name    string
 	members []Member
 	at      keyLines
 }
 
-func (b *addressBook) add(g *Group, at keyLines, of *memberLines) {
+func (b *addressBook) add(g *Group, at keyLines, lines *memberLines) {
 	b.groups = append(b.groups, groupEntry{g.Name, g.List.Members, at})
-	note := func(list []Member, places []keyLines, old bool) {
+	addList := func(list []Member, at []keyLines, previous bool) {
 		for i, m := range list {
 			if m.Name != "" && m.Address != "" {
-				b.entries = append(b.entries, addressEntry{m.Name, g.Name, m.Address, places[i].at("address"), old})
+				b.entries = append(b.entries, addressEntry{m.Name, g.Name, m.Address, at[i].at("address"), previous})
 			}
 		}
 	}
-	note(g.List.Members, of.members, false)
+	addList(g.List.Members, lines.members, false)
 	if g.List.Previous != nil {
-		note(g.List.Previous.Members, of.previous, true)
+		addList(g.List.Previous.Members, lines.previous, true)
 	}
 }
 
-// peers checks who is where: a name is one agent and an agent has one address,
-// in whatever group.
+// checkAddresses checks the addresses across groups: self is a member of every
+// group, and names and addresses correspond one to one.
 func (p *parser) checkAddresses(c *Config, at keyLines, b *addressBook) {
 	for _, g := range b.groups {
 		if c.Self != "" && g.at.has("members") && len(g.members) > 0 && !(List{Members: g.members}).Has(c.Self) {
-			p.errorf(g.at.at("members"), "self (%s) must be a member of every group: add it, or take this group out", c.Self)
+			p.errorf(g.at.at("members"), "self (%s) must be a member of every group: add it, or remove this group", c.Self)
 		}
 	}
 	p.checkUniqueAddresses(b)
@@ -51,7 +52,7 @@ func (p *parser) checkAddresses(c *Config, at keyLines, b *addressBook) {
 	if !c.TLS.Insecure {
 		return
 	}
-	const remedy = "must be a loopback address such as 127.0.0.1:7401 with insecure: true, not %q: or name certificate files"
+	const remedy = "must be a loopback address such as 127.0.0.1:7401 with insecure: true, got %q: or specify certificate files"
 	if listen, err := parseEndpoint(c.Listen); err == nil && !listen.loopback() {
 		p.errorf(at.at("listen"), "listen "+remedy, c.Listen)
 	}
@@ -63,30 +64,30 @@ func (p *parser) checkAddresses(c *Config, at keyLines, b *addressBook) {
 }
 
 func (p *parser) checkUniqueAddresses(b *addressBook) {
-	of, at := map[string]addressEntry{}, map[string]addressEntry{}
+	byName, byAddress := map[string]addressEntry{}, map[string]addressEntry{}
 	for _, e := range b.entries {
-		first, ok := of[e.name]
+		first, ok := byName[e.name]
 		if !ok {
-			of[e.name] = e
+			byName[e.name] = e
 		} else if !strings.EqualFold(first.address, e.address) {
-			p.errorf(e.line, "%s has the address %s in line %d: the same name is the same agent, at one address",
-				e.name, first.address, first.line)
+			p.errorf(e.line, "%s must have the address %s as in line %d, got %s: a name denotes one agent at one address",
+				e.name, first.address, first.line, e.address)
 			continue
 		}
 		if e.previous {
 			continue
 		}
 		address := strings.ToLower(e.address)
-		if other, ok := at[address]; ok && other.name != e.name {
-			p.errorf(e.line, "%s is the address of %s in line %d: each agent needs one of its own", e.address, other.name, other.line)
+		if other, ok := byAddress[address]; ok && other.name != e.name {
+			p.errorf(e.line, "%s is already the address of %s in line %d: each agent needs its own address", e.address, other.name, other.line)
 			continue
 		}
-		at[address] = e
+		byAddress[address] = e
 	}
 }
 
-// checkOwnPort compares ports only: an agent may listen on all addresses, and
-// be reached by a name.
+// checkOwnPort checks that self's address has the port of listen. It compares
+// ports only: an agent may listen on all addresses and be reached by a host name.
 func (p *parser) checkOwnPort(c *Config, b *addressBook) {
 	listen, err := parseEndpoint(c.Listen)
 	if err != nil {
@@ -97,7 +98,7 @@ func (p *parser) checkOwnPort(c *Config, b *addressBook) {
 			continue
 		}
 		if to, err := parseEndpoint(e.address); err == nil && to.port != listen.port {
-			p.errorf(e.line, "%s must have the port of listen, %d, since it is self: not %d", e.name, listen.port, to.port)
+			p.errorf(e.line, "the address of %s (self) must have the port of listen, %d, got %d", e.name, listen.port, to.port)
 		}
 	}
 }

@@ -12,13 +12,13 @@ const (
 	maxGroups     = 100
 )
 
-// agent reads the whole file.
+// readAgent reads the file of an agent.
 func (p *parser) readAgent(c *Config, root *yaml.Node) {
 	c.Domain, c.API, c.State = defaultDomain, defaultAPI, c.file+".state"
 	book := &addressBook{}
 	at := p.mapping("the file", root,
-		field{key: "self", read: p.text(&c.Self, CheckMember), required: true},
-		field{key: "domain", read: p.text(&c.Domain, CheckGroup)},
+		field{key: "self", read: p.text(&c.Self, CheckMemberName), required: true},
+		field{key: "domain", read: p.text(&c.Domain, CheckGroupName)},
 		field{key: "api", read: p.text(&c.API, checkAddress)},
 		field{key: "exposeAPI", read: p.boolean(&c.ExposeAPI)},
 		field{key: "listen", read: p.text(&c.Listen, checkAddress), required: true},
@@ -31,18 +31,18 @@ func (p *parser) readAgent(c *Config, root *yaml.Node) {
 		c.State = c.resolve(c.State)
 	}
 	if at.has("groups") && len(c.Groups) == 0 && len(p.errors) == 0 {
-		p.errorf(at.at("groups"), "groups is empty: an agent takes part in one at least")
+		p.errorf(at.at("groups"), "groups must contain at least one group")
 	}
 	p.checkLocalAPI(c, at)
 	p.checkAddresses(c, at, book)
 }
 
-// path is where a file of the configuration is.
-func (c *Config) resolve(name string) string {
-	if filepath.IsAbs(name) {
-		return name
+// resolve resolves a path relative to the directory of the configuration file.
+func (c *Config) resolve(path string) string {
+	if filepath.IsAbs(path) {
+		return path
 	}
-	return filepath.Join(filepath.Dir(c.file), name)
+	return filepath.Join(filepath.Dir(c.file), path)
 }
 
 func (p *parser) readTLS(c *Config, key string, n *yaml.Node) {
@@ -66,9 +66,9 @@ func (p *parser) readTLS(c *Config, key string, n *yaml.Node) {
 	}
 	switch {
 	case t.Insecure && given > 0:
-		p.errorf(at.at("insecure"), "insecure: true and certificate files exclude each other: leave out one or the other")
+		p.errorf(at.at("insecure"), "insecure: true and certificate files are mutually exclusive: remove one of them")
 	case !t.Insecure && given == 0 && n.Kind == yaml.MappingNode:
-		p.errorf(n.Line, "tls needs certFile, keyFile and caFile; or, between loopback addresses, insecure: true")
+		p.errorf(n.Line, "tls must have certFile, keyFile and caFile; or insecure: true, if all addresses are loopback addresses")
 	case !t.Insecure && given > 0:
 		for _, file := range files {
 			if !at.has(file.key) {
@@ -78,18 +78,18 @@ func (p *parser) readTLS(c *Config, key string, n *yaml.Node) {
 	}
 }
 
-// checkLocalAPI checks where the application is served. Whoever reaches the API can
-// have the coordinator step down.
+// checkLocalAPI checks the address of the local API. Every client that reaches the
+// API can make the coordinator step down.
 func (p *parser) checkLocalAPI(c *Config, at keyLines) {
 	api, err := parseEndpoint(c.API)
 	if err != nil {
 		return
 	}
 	if !api.loopback() && !c.ExposeAPI {
-		p.errorf(at.at("api"), "api must be a loopback address such as %s, not %q: write exposeAPI: true "+
-			"if everybody who reaches it may have the coordinator step down", defaultAPI, c.API)
+		p.errorf(at.at("api"), "api must be a loopback address such as %s, got %q: set exposeAPI: true "+
+			"to allow every client that reaches it to make the coordinator step down", defaultAPI, c.API)
 	}
 	if listen, err := parseEndpoint(c.Listen); err == nil && api.overlaps(listen) {
-		p.errorf(at.at("listen"), "listen (%s) and api (%s) need different ports", c.Listen, c.API)
+		p.errorf(at.at("listen"), "listen (%s) and api (%s) must have different ports", c.Listen, c.API)
 	}
 }

@@ -7,21 +7,22 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// CheckReload returns Errors if an agent that runs can't go over from one
-// configuration to the other. The lists in running are those in force, which
-// the file may have been behind.
+// CheckReload returns Errors if a running agent cannot switch from one
+// configuration file to the next. The member lists in running are those in force,
+// which may be newer than those in the file that the agent started with.
 //
-// Groups come and go, lists follow each other, and members move to other
-// addresses. All else is agreed on by its members or bound when the agent starts.
+// Groups may be added and removed, member lists may be succeeded by newer ones, and
+// members may change their addresses. All other settings are agreed on by the
+// members of a group or bound when the agent starts.
 func CheckReload(running, next *Config) error {
 	p := &parser{file: next.file}
-	fixed := func(what *Config) []any {
-		return []any{what.Self, what.Domain, what.API, what.ExposeAPI, what.Listen, what.State, what.TLS}
+	fixed := func(c *Config) []any {
+		return []any{c.Self, c.Domain, c.API, c.ExposeAPI, c.Listen, c.State, c.TLS}
 	}
 	was, is := fixed(running), fixed(next)
 	for i, key := range []string{"self", "domain", "api", "exposeAPI", "listen", "state", "tls"} {
 		if was[i] != is[i] {
-			p.errorf(max(1, next.lines[""].at(key)), "%s can't change while the agent runs: restart the agent", key)
+			p.errorf(max(1, next.lines[""].at(key)), "%s cannot change while the agent runs: restart the agent", key)
 		}
 	}
 	for i := range next.Groups {
@@ -36,14 +37,15 @@ func CheckReload(running, next *Config) error {
 
 func (p *parser) checkGroupReload(running, next *Group, at keyLines) {
 	for _, key := range next.ChangedSettings(*running) {
-		p.errorf(at.at(key), "%s of group %s can't change while the agent runs: restart the agent", key, next.Name)
+		p.errorf(at.at(key), "%s of group %s cannot change while the agent runs: restart the agent", key, next.Name)
 	}
 	if err := next.List.CheckFollows(running.List); err != nil {
 		p.errorf(at.at("version"), "group %s: %s", next.Name, err)
 	}
 }
 
-// ChangedSettings names the settings in which g isn't as before.
+// ChangedSettings returns the keys of the settings that differ from those before.
+// The member list isn't one of them.
 func (g Group) ChangedSettings(before Group) []string {
 	probe := func(g Group) Probe {
 		if g.Probe == nil {
@@ -69,45 +71,47 @@ func (g Group) ChangedSettings(before Group) []string {
 	return keys
 }
 
-// CheckSafetyChange says what keeps g from replacing before under the same UID. What
-// a member has promised must mean the same to those that go by either.
+// CheckSafetyChange returns an error if g cannot replace before under the same UID.
+// Members switch to g at different times, so a grant must have the same meaning
+// under both: for example, a member with a shorter lease would let its grant expire
+// while a coordinator with the longer lease still relies on it.
 func (g Group) CheckSafetyChange(before Group) error {
 	switch was, is := before.Safety, g.Safety; {
 	case is.Lease != was.Lease:
-		return fmt.Errorf("leaseMillis can't change from %d to %d while the group runs: delete the group and make it anew",
+		return fmt.Errorf("leaseMillis cannot change from %d to %d while the group exists: delete the group and create it again",
 			was.Lease.Milliseconds(), is.Lease.Milliseconds())
 	case is.Mode != was.Mode && (is.Mode == office.Available || was.Mode == office.Available):
-		return fmt.Errorf("mode can't change from %s to %s while the group runs: delete the group and make it anew",
+		return fmt.Errorf("mode cannot change from %s to %s while the group exists: delete the group and create it again",
 			was.Mode, is.Mode)
 	}
 	return nil
 }
 
-// CheckFollows says what keeps l from being the list after before, or before itself
-// with other addresses.
+// CheckFollows returns an error if l is neither a successor of the list before nor
+// the same list with other addresses.
 func (l List) CheckFollows(before List) error {
 	named := l.Previous != nil
 	switch {
 	case l.Version < before.Version:
-		return fmt.Errorf("version %d is older than %d, which is in force: write version %d, or %d if the members change",
-			l.Version, before.Version, before.Version, before.Version+1)
+		return fmt.Errorf("version must be %d, which is in force, or %d if the members change, got %d",
+			before.Version, before.Version+1, l.Version)
 	case l.Version == before.Version && !l.SameMembers(before):
-		return fmt.Errorf("names, priorities or their order changed, but version is still %d: raise version to %d",
+		return fmt.Errorf("names, priorities or their order changed, but version is still %d: increase version to %d",
 			l.Version, l.Version+1)
 	case l.Version == before.Version && named && before.Previous != nil && !l.Previous.SameMembers(*before.Previous):
-		return fmt.Errorf("previous isn't the list that version %d came after here: leave previous as it was, or out", l.Version)
+		return fmt.Errorf("previous must be the list that version %d succeeded on this agent: restore previous, or remove it", l.Version)
 	case l.Version-before.Version > 1 && !named:
-		return fmt.Errorf("version jumps from %d to %d: write version %d, or the list of version %d as previous",
-			before.Version, l.Version, before.Version+1, l.Version-1)
+		return fmt.Errorf("version must be %d, or previous must be the list of version %d, got version %d after %d",
+			before.Version+1, l.Version-1, l.Version, before.Version)
 	case l.Version-before.Version == 1 && named && !l.Previous.SameMembers(before):
-		return fmt.Errorf("previous isn't the list of version %d that is in force: write that one, or leave previous out",
+		return fmt.Errorf("previous must be the list of version %d that is in force: correct previous, or remove it",
 			before.Version)
 	}
 	return nil
 }
 
 // SameMembers reports whether the lists have the same names with the same
-// priorities in the same order. Where they are may differ.
+// priorities in the same order. The addresses may differ.
 func (l List) SameMembers(other List) bool {
 	return slices.EqualFunc(l.Members, other.Members, func(a, b Member) bool {
 		return a.Name == b.Name && a.Priority == b.Priority

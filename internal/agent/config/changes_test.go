@@ -26,9 +26,9 @@ groups:
   - {name: b, priority: 2, address: "127.0.0.1:7402"}
 `
 
-// TestChanges edits the configuration of a running agent: old text, new text,
-// old, new...; and shows what is said to that.
-func TestChanges(t *testing.T) {
+// TestCheckReload edits the configuration of a running agent, by pairs of old and new
+// text, and compares the error.
+func TestCheckReload(t *testing.T) {
 	const b, c = `{name: b, priority: 2, address: "127.0.0.1:7402"}`, `{name: c, priority: 2, address: "127.0.0.1:7402"}`
 	const first, second = "  - {name: a, priority: 1, address: \"127.0.0.1:7401\"}\n", "  - " + b + "\n"
 	previous := func(version, name string) string {
@@ -44,67 +44,67 @@ func TestChanges(t *testing.T) {
 		{"an address", []string{"7402", "7403"}, ""},
 		{"a member", []string{b, c, "version: 3", "version: 4"}, ""},
 		{"a version and nothing else", []string{"version: 3", "version: 4"}, ""},
-		{"the list before is named", []string{b, c, "version: 3", "version: 4", "members:", previous("3", "b")}, ""},
-		{"a jump from a named list", []string{b, c, "version: 3", "version: 9", "members:", previous("8", "x")}, ""},
+		{"previous is specified", []string{b, c, "version: 3", "version: 4", "members:", previous("3", "b")}, ""},
+		{"a jump with previous", []string{b, c, "version: 3", "version: 9", "members:", previous("8", "x")}, ""},
 		{"a new group", []string{"groups:", "groups:\n- {name: new, version: 5, members: [{name: a, priority: 1, address: \"127.0.0.1:7401\"}]}"}, ""},
 		{"another name for the group", []string{"name: ledger", "name: book"}, ""},
 		{
 			"a name without a version",
 			[]string{b, c},
-			"f:14: group ledger: names, priorities or their order changed, but version is still 3: raise version to 4",
+			"f:14: group ledger: names, priorities or their order changed, but version is still 3: increase version to 4",
 		},
 		{
 			"a priority without a version",
 			[]string{"priority: 2", "priority: 3"},
-			"f:14: group ledger: names, priorities or their order changed, but version is still 3: raise version to 4",
+			"f:14: group ledger: names, priorities or their order changed, but version is still 3: increase version to 4",
 		},
 		{
 			"an order without a version",
 			[]string{first + second, second + first},
-			"f:14: group ledger: names, priorities or their order changed, but version is still 3: raise version to 4",
+			"f:14: group ledger: names, priorities or their order changed, but version is still 3: increase version to 4",
 		},
 		{
 			"an older version",
 			[]string{"version: 3", "version: 2"},
-			"f:14: group ledger: version 2 is older than 3, which is in force: write version 3, or 4 if the members change",
+			"f:14: group ledger: version must be 3, which is in force, or 4 if the members change, got 2",
 		},
 		{
 			"no version",
 			[]string{"  version: 3\n", ""},
-			"f:8: group ledger: version 1 is older than 3, which is in force: write version 3, or 4 if the members change",
+			"f:8: group ledger: version must be 3, which is in force, or 4 if the members change, got 1",
 		},
 		{
 			"a jump",
 			[]string{"version: 3", "version: 5"},
-			"f:14: group ledger: version jumps from 3 to 5: write version 4, or the list of version 4 as previous",
+			"f:14: group ledger: version must be 4, or previous must be the list of version 4, got version 5 after 3",
 		},
 		{
-			"another history",
+			"another previous list",
 			[]string{b, c, "version: 3", "version: 4", "members:", previous("3", "x")},
-			"f:14: group ledger: previous isn't the list of version 3 that is in force: write that one, or leave previous out",
+			"f:14: group ledger: previous must be the list of version 3 that is in force: correct previous, or remove it",
 		},
-		{"self", []string{"self: a", "self: b", "listen: 127.0.0.1:7401", "listen: 127.0.0.1:7402"}, `f:1: self can't change while the agent runs: restart the agent
-f:4: listen can't change while the agent runs: restart the agent`},
-		{"domain", []string{"domain: default", "domain: other"}, "f:2: domain can't change while the agent runs: restart the agent"},
-		{"api", []string{"api: 127.0.0.1:7374", "api: 0.0.0.0:7374\nexposeAPI: true"}, `f:3: api can't change while the agent runs: restart the agent
-f:4: exposeAPI can't change while the agent runs: restart the agent`},
-		{"state", []string{"state: state\n", ""}, "f:1: state can't change while the agent runs: restart the agent"},
-		{"tls", []string{"{insecure: true}", "{certFile: a, keyFile: b, caFile: c}"}, "f:6: tls can't change while the agent runs: restart the agent"},
+		{"self", []string{"self: a", "self: b", "listen: 127.0.0.1:7401", "listen: 127.0.0.1:7402"}, `f:1: self cannot change while the agent runs: restart the agent
+f:4: listen cannot change while the agent runs: restart the agent`},
+		{"domain", []string{"domain: default", "domain: other"}, "f:2: domain cannot change while the agent runs: restart the agent"},
+		{"api", []string{"api: 127.0.0.1:7374", "api: 0.0.0.0:7374\nexposeAPI: true"}, `f:3: api cannot change while the agent runs: restart the agent
+f:4: exposeAPI cannot change while the agent runs: restart the agent`},
+		{"state", []string{"state: state\n", ""}, "f:1: state cannot change while the agent runs: restart the agent"},
+		{"tls", []string{"{insecure: true}", "{certFile: a, keyFile: b, caFile: c}"}, "f:6: tls cannot change while the agent runs: restart the agent"},
 		{"a group's settings", []string{
 			"Bully", "RingSkip", "Majority", "Strict", "Never", "Always",
 			"heartbeatMillis: 100", "heartbeatMillis: 101", ":1/", ":2/",
-		}, `f:9: algorithm of group ledger can't change while the agent runs: restart the agent
-f:10: safety of group ledger can't change while the agent runs: restart the agent
-f:11: preemption of group ledger can't change while the agent runs: restart the agent
-f:12: timing of group ledger can't change while the agent runs: restart the agent
-f:13: application of group ledger can't change while the agent runs: restart the agent`},
-		{"no probe", []string{"  application: {probe: {url: \"http://127.0.0.1:1/\"}}\n", ""}, "f:8: application of group ledger can't change while the agent runs: restart the agent"},
+		}, `f:9: algorithm of group ledger cannot change while the agent runs: restart the agent
+f:10: safety of group ledger cannot change while the agent runs: restart the agent
+f:11: preemption of group ledger cannot change while the agent runs: restart the agent
+f:12: timing of group ledger cannot change while the agent runs: restart the agent
+f:13: application of group ledger cannot change while the agent runs: restart the agent`},
+		{"no probe", []string{"  application: {probe: {url: \"http://127.0.0.1:1/\"}}\n", ""}, "f:8: application of group ledger cannot change while the agent runs: restart the agent"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text := running
 			for i := 0; i < len(tc.edit); i += 2 {
 				if !strings.Contains(text, tc.edit[i]) {
-					t.Fatalf("there is no %q to replace", tc.edit[i])
+					t.Fatalf("cannot replace %q: not in the text", tc.edit[i])
 				}
 				text = strings.Replace(text, tc.edit[i], tc.edit[i+1], 1)
 			}
@@ -119,8 +119,9 @@ f:13: application of group ledger can't change while the agent runs: restart the
 	}
 }
 
-// TestChangesGoByTheListInForce: the file may have been behind.
-func TestChangesGoByTheListInForce(t *testing.T) {
+// TestCheckReloadUsesListInForce: the list in force may be newer than the one in the
+// file that the agent started with.
+func TestCheckReloadUsesListInForce(t *testing.T) {
 	c := parsed(t, running)
 	c.Groups[0].List.Version = 5
 	next := parsed(t, strings.Replace(running, "version: 3", "version: 6", 1))
@@ -141,11 +142,11 @@ func parsed(t *testing.T, text string) *config.Config {
 func TestWarnings(t *testing.T) {
 	for _, tc := range []struct{ mode, members, want string }{
 		{"Majority", "abc", ""},
-		{"Majority", "ab", "f:7: group g has two members: in Majority mode both must be there, so neither can take over from a dead one; add a third, which may have priority 0"},
-		{"Strict", "ab", "f:7: group g has two members: in Strict mode both must be there, so neither can take over from a dead one; add a third, which may have priority 0"},
+		{"Majority", "ab", "f:7: group g has two members: Majority mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0"},
+		{"Strict", "ab", "f:7: group g has two members: Strict mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0"},
 		{"Available", "ab", ""},
-		{"Available", "a", "f:7: group g has one member: nobody takes over from it"},
-		{"Available", "aBC", "f:7: group g has one member with a priority above 0: nobody takes over from it"},
+		{"Available", "a", "f:7: group g has one member: if it fails, no other process takes over"},
+		{"Available", "aBC", "f:7: group g has one member with a priority above 0: if it fails, no other process takes over"},
 	} {
 		t.Run(tc.mode+" "+tc.members, func(t *testing.T) {
 			var b strings.Builder

@@ -7,8 +7,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// CheckFiles looks at the files that the configuration names, and returns Errors
-// if an agent couldn't start with them.
+// CheckFiles checks the files that the configuration refers to. It returns Errors
+// if an agent could not start with them.
 func (c *Config) CheckFiles() error {
 	p := &parser{file: c.file}
 	if c.TLS.Insecure {
@@ -32,14 +32,14 @@ func (c *Config) CheckFiles() error {
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		if name := (identity.Name{Domain: c.Domain, Group: g.Name, Member: c.Self}); !names.Has(name) {
-			p.errorf(c.lines[g.Name].at("name"), "the certificate in %s is for %s: it must be for %s, too",
-				c.TLS.CertFile, shortList(names), name)
+			p.errorf(c.lines[g.Name].at("name"), "the certificate in %s must include the name %s, got %s",
+				c.TLS.CertFile, name, shortList(names))
 		}
 	}
 	return p.err()
 }
 
-// IdentityPaths are the paths of the certificate files.
+// IdentityPaths returns the paths of the certificate files.
 func (c *Config) IdentityPaths() identity.Paths {
 	return identity.Paths{Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, CA: c.TLS.CAFile}
 }

@@ -1,5 +1,6 @@
-// Package config is what a user tells an agent: one YAML file, read as a whole
-// or not at all. Every complaint names the line, and what would be right.
+// Package config parses the configuration of an agent: a YAML file of a user, or
+// the documents of an operator. It accepts a file as a whole or not at all, and
+// reports every error with its line and with what would be right.
 package config
 
 import (
@@ -9,41 +10,40 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// Config is a file that is in order: defaults are filled in, and all that could
-// be checked has been.
+// Config is a valid configuration file. Defaults are filled in.
 type Config struct {
 	// Self is the name under which the agent is a member of its groups.
 	Self string
-	// Domain keeps agents apart that have the same certificate authority and
-	// the same names: a Kubernetes namespace, for one.
+	// Domain separates agents that have the same CA and the same names: a Kubernetes
+	// namespace, for example.
 	Domain string
 	// API is the address of the local HTTP API.
 	API string
-	// Listen is the address on which peers are awaited.
+	// Listen is the address on which the agent accepts connections of peers.
 	Listen string
-	// State is the folder of what must outlive the process.
+	// State is the directory of the state that must survive the process.
 	State  string
 	TLS    TLS
 	Groups []Group
-	// ExposeAPI is the consent to an API that isn't on a loopback address.
+	// ExposeAPI permits an API address that isn't a loopback address.
 	ExposeAPI bool
 
-	// file and lines are where things stand: lines has "" for the file itself,
-	// and one entry for each group.
+	// file and lines locate keys for error messages: lines has an entry for each
+	// group, and one under "" for the file itself.
 	file  string
 	lines map[string]keyLines
 }
 
-// TLS are the files of the agent's certificate, or the consent to do without.
+// TLS has the files of the agent's certificate, or permits plain TCP.
 type TLS struct {
 	CertFile, KeyFile, CAFile string
-	// Insecure: plain TCP, on loopback addresses.
+	// Insecure selects plain TCP, which is possible on loopback addresses only.
 	Insecure bool
 }
 
-// Group is one election that the agent takes part in.
+// Group has the settings of one group that the agent takes part in.
 type Group struct {
-	// Provenance is that of the operator's document, zero for a group in a file.
+	// Provenance identifies the operator's document. It is zero for a group in a file.
 	Provenance
 
 	Name       string
@@ -51,45 +51,47 @@ type Group struct {
 	Safety     Safety
 	Preemption Preemption
 	Timing     Timing
-	// Session says that the process stands only while an application holds a
-	// session open. Otherwise it does so until the first one breaks.
+	// Session makes the process eligible only while an application holds a session
+	// open. Without it, the process is also eligible before the first session opens.
 	Session bool
 	Probe   *Probe
 	List    List
 }
 
-// Provenance is where a group comes from that an operator has given out.
+// Provenance identifies the operator's document that a group comes from.
 type Provenance struct {
-	// UID tells the group from an earlier one of the same name.
+	// UID distinguishes the group from an earlier one of the same name.
 	UID string
-	// Generation is that of the settings, and Revision that of the whole.
+	// Generation is the generation of the group's spec. Revision increases with every
+	// change of the document.
 	Generation, Revision int64
 }
 
-// Safety says what it takes to be coordinator.
+// Safety has the conditions for holding the office.
 type Safety struct {
 	Mode  office.Mode
 	Lease time.Duration
 }
 
-// Preemption says when a higher process takes over from a healthy coordinator.
+// Preemption determines when a process with a higher priority takes over from a
+// healthy coordinator.
 type Preemption struct {
 	Policy office.Policy
 	Stable time.Duration
 }
 
-// Timing are the group's waits; see office.Config.
+// Timing has the timeouts and intervals of a group; see office.Config.
 type Timing struct {
 	Heartbeat, SuspicionTimeout, Stagger time.Duration
-	// ReplyTimeout is T, the time within which a peer answers. If it is Measured, that
-	// is what it takes in a network without delays.
+	// ReplyTimeout is T, the time within which a peer answers. If Measured is true,
+	// the agent adds the measured round-trip time to it.
 	ReplyTimeout time.Duration
 	Measured     bool
-	// DrainTimeout is how long the application may take to stop.
+	// DrainTimeout is the time that the application may take to stop.
 	DrainTimeout time.Duration
 }
 
-// Probe asks the application over HTTP whether it is well.
+// Probe is an HTTP health check of the application.
 type Probe struct {
 	URL      string
 	Period   time.Duration
@@ -101,20 +103,20 @@ type Probe struct {
 type List struct {
 	Version uint32
 	Members []Member
-	// Previous is the list before this one, nil if the file doesn't say: then it
-	// is the one that the agent has adopted last.
+	// Previous is the list before this one. If the file doesn't specify it, Previous is
+	// nil, and the agent uses the list that it adopted last.
 	Previous *List
-	// Departed are members of the previous list that no longer exist.
+	// Departed names members of the previous list that no longer exist.
 	Departed []string
-	// Floor is a term that nobody exceeded under any list before Previous.
+	// Floor is a term that no process exceeded under any list before Previous.
 	Floor election.Term
 }
 
-// Member is one process. The list is in the order of the ring.
+// Member is one process. The order of the list is the order of the ring.
 type Member struct {
 	Name     string
 	Priority election.Priority
-	// Address is host:port of its agent. It is empty if an operator doesn't know
-	// yet where that is.
+	// Address is the host:port of the member's agent. It is empty if the operator
+	// doesn't know the address yet.
 	Address string
 }

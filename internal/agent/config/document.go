@@ -8,16 +8,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// uid is what Kubernetes gives out, with some room. It is in the names of files.
+// uidPattern matches the UIDs of Kubernetes, and somewhat more. A UID is part of
+// file names.
 var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9]{0,62}$`)
 
-// ParseDocument understands a group that an operator has given out, a
-// control.Document, or returns Errors. source is where it comes from.
+// ParseDocument parses a document that the operator publishes, a control.Document,
+// or returns Errors. source names where the document comes from.
 //
-// What it doesn't know in it, it passes over: the operator may be newer (ADR 9).
+// ParseDocument ignores unknown keys: the operator may be newer than the agent (ADR 9).
 //
-// The agent itself needn't be a member. Addresses aren't compared: they are those
-// of pods, which come and go, and whoever answers at one shows who it is.
+// The agent needn't be a member of the group. ParseDocument doesn't compare addresses
+// with each other: pods come and go, so two members may have had the same address, and
+// a peer proves its name in the TLS handshake.
 func ParseDocument(source string, data []byte) (*Group, error) {
 	p := &parser{file: source, fromOperator: true}
 	c := &Config{file: source, lines: map[string]keyLines{}}
@@ -38,15 +40,15 @@ func ParseDocument(source string, data []byte) (*Group, error) {
 	return g, nil
 }
 
-// CheckUID says what is wrong with the UID of a group.
+// CheckUID returns an error if text isn't a valid UID of a group.
 func CheckUID(text string) error {
 	if !uidPattern.MatchString(text) {
-		return fmt.Errorf("must be a UID such as 6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b, not %q", truncate(text))
+		return fmt.Errorf("must be a UID such as 6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b, got %q", truncate(text))
 	}
 	return nil
 }
 
-// NewProbe is the probe of an application that answers at a URL.
+// NewProbe returns a probe of the application at a URL, with default timing.
 func NewProbe(url string) (*Probe, error) {
 	if err := checkURL(url); err != nil {
 		return nil, err
@@ -54,7 +56,8 @@ func NewProbe(url string) (*Probe, error) {
 	return defaultProbe(url), nil
 }
 
-// EnvironmentErrors are complaints about what a pod tells its agent.
+// EnvironmentErrors returns Errors in the environment variables of a pod's agent, or
+// nil if there are no reasons.
 func EnvironmentErrors(reasons ...string) error {
 	p := &parser{file: "environment"}
 	for _, reason := range reasons {

@@ -12,7 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// The bounds of the waits. Longer ones are mistakes: of a unit, most likely.
+// The upper bounds of timeouts and intervals. Larger values are most likely written
+// in the wrong unit.
 const (
 	maxHeartbeatMillis = 60_000
 	maxWaitMillis      = 600_000
@@ -23,7 +24,7 @@ const (
 
 const defaultAlgorithm = "StatusTable"
 
-// group reads one entry of groups.
+// readGroup reads one entry of groups.
 func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
 	g := Group{
 		Algorithm:  defaultAlgorithm,
@@ -33,31 +34,31 @@ func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
 		List:       List{Version: 1},
 	}
 	var timing, safety keyLines
-	var entries memberLines
+	var lines memberLines
 	at := p.mapping("the group", n,
-		field{key: "name", read: p.text(&g.Name, CheckGroup), required: true},
+		field{key: "name", read: p.text(&g.Name, CheckGroupName), required: true},
 		field{key: "algorithm", read: enum(p, &g.Algorithm, catalog.Names(), catalog.Names())},
 		field{key: "safety", read: func(key string, n *yaml.Node) { safety = p.readSafety(&g.Safety, key, n) }},
 		field{key: "preemption", read: func(key string, n *yaml.Node) { p.readPreemption(&g.Preemption, key, n) }},
 		field{key: "timing", read: func(key string, n *yaml.Node) { timing = p.readTiming(&g.Timing, key, n) }},
 		field{key: "application", read: func(key string, n *yaml.Node) { p.readApplication(&g, key, n) }},
 		field{key: "version", read: func(key string, n *yaml.Node) {
-			g.List.Version = 0 // unless it can be read
+			g.List.Version = 0 // remains 0 if the value is invalid
 			number(p, &g.List.Version, 1, maxVersion)(key, n)
 		}},
-		field{key: "members", read: p.members(&g.List.Members, &entries.members), required: true},
-		field{key: "previous", read: func(key string, n *yaml.Node) { p.readPrevious(&g.List, &entries, key, n) }},
-		field{key: "departed", read: p.departed(&g.List.Departed, &entries.departed)},
+		field{key: "members", read: p.members(&g.List.Members, &lines.members), required: true},
+		field{key: "previous", read: func(key string, n *yaml.Node) { p.readPrevious(&g.List, &lines, key, n) }},
+		field{key: "departed", read: p.departed(&g.List.Departed, &lines.departed)},
 		field{key: "floor", read: number(p, &g.List.Floor, 0, maxFloor)},
 	)
 	p.completeTiming(&g, at, timing, safety)
 	if n.Kind != yaml.MappingNode {
 		return
 	}
-	p.checkLists(&g, at, &entries)
-	book.add(&g, at, &entries)
+	p.checkLists(&g, at, &lines)
+	book.add(&g, at, &lines)
 	if first, ok := c.lines[g.Name]; ok && g.Name != "" {
-		p.errorf(at.at("name"), "a group %s is in line %d already: give each a name of its own", g.Name, first.at("name"))
+		p.errorf(at.at("name"), "group %s is already defined in line %d: group names must be unique", g.Name, first.at("name"))
 		return
 	}
 	c.lines[g.Name] = at
@@ -94,8 +95,9 @@ func (p *parser) readTiming(t *Timing, key string, n *yaml.Node) keyLines {
 	)
 }
 
-// completeTiming derives what isn't given from the heartbeat, and checks that the
-// waits go together. The rules are those of office.Config, in the file's terms.
+// completeTiming derives missing values from the heartbeat interval and checks that the
+// values are consistent. The rules are those of office.Config, with the names of the
+// file's keys.
 func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 	t := &g.Timing
 	beat := t.Heartbeat
@@ -109,9 +111,9 @@ func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 		t.Measured = true
 		t.ReplyTimeout = max(time.Millisecond, (beat / 4).Truncate(time.Millisecond))
 	}
-	// A value that could not be read is 0, and has been complained about.
+	// A value that could not be read is 0, and its error is recorded.
 	if t.SuspicionTimeout > 0 && t.SuspicionTimeout <= beat {
-		p.errorf(timing.at("patienceMillis"), "patienceMillis (%d) must be more than heartbeatMillis (%d): %d is usual",
+		p.errorf(timing.at("patienceMillis"), "patienceMillis (%d) must be greater than heartbeatMillis (%d): use %d, for example",
 			t.SuspicionTimeout.Milliseconds(), beat.Milliseconds(), 4*beat.Milliseconds())
 	} else if t.ReplyTimeout > 0 && t.SuspicionTimeout > 0 && t.ReplyTimeout >= t.SuspicionTimeout {
 		p.errorf(timing.at("replyMillis"), "replyMillis (%d) must be less than patienceMillis (%d)",
@@ -125,7 +127,7 @@ func (p *parser) completeTiming(g *Group, at, timing, safety keyLines) {
 		case timing.has("heartbeatMillis"):
 			line = timing.at("heartbeatMillis")
 		}
-		p.errorf(line, "leaseMillis (%d) must be more than two heartbeats (%d): %d is usual",
+		p.errorf(line, "leaseMillis (%d) must be greater than two heartbeats (%d): use %d, for example",
 			g.Safety.Lease.Milliseconds(), 2*beat.Milliseconds(), 5*beat.Milliseconds())
 	}
 }
@@ -149,8 +151,8 @@ func defaultProbe(url string) *Probe {
 	return &Probe{URL: url, Period: time.Second, Timeout: time.Second, Failures: 3}
 }
 
-// checkURL wants an application beside the agent: a probe over the network would
-// say more about the network.
+// checkURL returns an error if text isn't a URL on a loopback address. A probe over the
+// network would test the network more than the application.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -158,7 +160,7 @@ func checkURL(text string) error {
 	}
 	host := endpoint{host: u.Hostname()}
 	if u.Scheme != "http" || !host.loopback() || u.User != nil || u.Fragment != "" {
-		return fmt.Errorf("must be http on a loopback address, such as http://127.0.0.1:8080/healthz, not %q", truncate(text))
+		return fmt.Errorf("must be an http URL on a loopback address such as http://127.0.0.1:8080/healthz, got %q", truncate(text))
 	}
 	if u.Port() != "" {
 		return checkAddress(u.Host)

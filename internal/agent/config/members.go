@@ -14,11 +14,11 @@ const (
 	maxMembers = 1000
 	maxVersion = math.MaxUint32
 	maxFloor   = uint64(election.MaxTerm)
-	// unread is the priority of a member whose own has been complained about.
+	// invalidPriority is the priority of a member whose own priority is invalid.
 	invalidPriority = election.MaxPriority + 1
 )
 
-// entries say where the members of a group's lists stand.
+// memberLines has the lines of the members in a group's lists.
 type memberLines struct {
 	members, previous []keyLines
 	previousKeys      keyLines
@@ -29,7 +29,7 @@ func (p *parser) members(to *[]Member, at *[]keyLines) valueReader {
 	entries := p.list(maxMembers, func(_ string, n *yaml.Node) {
 		m := Member{Priority: invalidPriority}
 		found := p.mapping("the member", n,
-			field{key: "name", read: p.text(&m.Name, CheckMember), required: true},
+			field{key: "name", read: p.text(&m.Name, CheckMemberName), required: true},
 			field{key: "priority", read: number(p, &m.Priority, 0, uint64(election.MaxPriority)), required: true},
 			field{key: "address", read: p.text(&m.Address, checkPeerAddress), required: !p.fromOperator},
 		)
@@ -38,7 +38,7 @@ func (p *parser) members(to *[]Member, at *[]keyLines) valueReader {
 	})
 	return func(key string, n *yaml.Node) {
 		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-			p.errorf(n.Line, "%s must be a list of one member at least", key)
+			p.errorf(n.Line, "%s must contain at least one member", key)
 		}
 		entries(key, n)
 	}
@@ -55,33 +55,33 @@ func (p *parser) readPrevious(list *List, at *memberLines, key string, n *yaml.N
 func (p *parser) departed(to *[]string, at *[]int) valueReader {
 	return p.list(maxMembers, func(key string, n *yaml.Node) {
 		var name string
-		p.text(&name, CheckMember)(key, n)
+		p.text(&name, CheckMemberName)(key, n)
 		*to = append(*to, name)
 		*at = append(*at, n.Line)
 	})
 }
 
-// checkLists checks what no entry says alone.
-func (p *parser) checkLists(g *Group, at keyLines, of *memberLines) {
+// checkLists checks rules that involve several entries of a group's lists.
+func (p *parser) checkLists(g *Group, at keyLines, lines *memberLines) {
 	list := &g.List
-	p.checkMembers(list.Members, at.at("members"), of.members)
+	p.checkMembers(list.Members, at.at("members"), lines.members)
 	previous := list.Previous
 	if list.Version == 1 {
 		for _, key := range []string{"previous", "departed", "floor"} {
 			if at.has(key) {
-				p.errorf(at.at(key), "%s has no meaning in version 1, which is the first: leave it out, or give the list its version", key)
+				p.errorf(at.at(key), "%s cannot be used with version 1, the first one: remove it, or set version", key)
 			}
 		}
 		return
 	}
 	if previous == nil {
-		p.checkDeparted(list.Departed, nil, of.departed)
+		p.checkDeparted(list.Departed, nil, lines.departed)
 		return
 	}
-	p.checkMembers(previous.Members, of.previousKeys.at("members"), of.previous)
-	p.checkDeparted(list.Departed, previous, of.departed)
+	p.checkMembers(previous.Members, lines.previousKeys.at("members"), lines.previous)
+	p.checkDeparted(list.Departed, previous, lines.departed)
 	if previous.Version > 0 && list.Version > 0 && previous.Version != list.Version-1 {
-		p.errorf(of.previousKeys.at("version"), "previous must be the list before this one, version %d, not %d",
+		p.errorf(lines.previousKeys.at("version"), "previous must be the list before this one, version %d, got %d",
 			list.Version-1, previous.Version)
 	}
 }
@@ -91,12 +91,12 @@ func (p *parser) checkMembers(list []Member, line int, at []keyLines) {
 	var highest election.Priority
 	for i, m := range list {
 		if first, ok := names[m.Name]; ok && m.Name != "" {
-			p.errorf(at[i].at("name"), "the member %s is in line %d already", m.Name, first)
+			p.errorf(at[i].at("name"), "member %s is already defined in line %d", m.Name, first)
 		} else {
 			names[m.Name] = at[i].at("name")
 		}
 		if first, ok := ranks[m.Priority]; ok && m.Priority > 0 && m.Priority != invalidPriority {
-			p.errorf(at[i].at("priority"), "priority %d is taken in line %d already: each needs one of its own, or 0 to never stand",
+			p.errorf(at[i].at("priority"), "priority %d is already used in line %d: priorities above 0 must be unique; a member with priority 0 is never elected",
 				m.Priority, first)
 		} else {
 			ranks[m.Priority] = at[i].at("priority")
@@ -104,7 +104,7 @@ func (p *parser) checkMembers(list []Member, line int, at []keyLines) {
 		highest = max(highest, m.Priority)
 	}
 	if len(list) > 0 && highest == 0 {
-		p.errorf(line, "every member has priority 0: one at least must be above, to be elected")
+		p.errorf(line, "at least one member must have a priority above 0: members with priority 0 are never elected")
 	}
 }
 
@@ -114,11 +114,11 @@ func (p *parser) checkDeparted(departed []string, previous *List, at []int) {
 		first, twice := seen[name]
 		seen[name] = cmp.Or(first, at[i])
 		switch {
-		case name == "": // complained about already
+		case name == "": // Its error is recorded.
 		case twice:
-			p.errorf(at[i], "%s has departed in line %d already", name, first)
+			p.errorf(at[i], "%s is already listed in line %d", name, first)
 		case previous != nil && !previous.Has(name):
-			p.errorf(at[i], "%s can't have departed: it isn't a member of previous", name)
+			p.errorf(at[i], "departed must name members of previous, got %s", name)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// The longest names. A group's is a part of labels, and a domain's of host names.
+// The maximum lengths of names. The name of a group is part of labels, and the name of
+// a domain is part of host names.
 const (
 	maxShortName  = 63
 	maxMemberName = 253
@@ -20,33 +21,33 @@ var (
 	allDigits = regexp.MustCompile(`(^|\.)[0-9]+$`)
 )
 
-// CheckMember says what is wrong with the name of a member.
-func CheckMember(name string) error { return checkName(name, maxMemberName) }
+// CheckMemberName returns an error if name isn't a valid name of a member.
+func CheckMemberName(name string) error { return checkName(name, maxMemberName) }
 
-// CheckGroup says what is wrong with the name of a group or a domain.
-func CheckGroup(name string) error { return checkName(name, maxShortName) }
+// CheckGroupName returns an error if name isn't a valid name of a group or a domain.
+func CheckGroupName(name string) error { return checkName(name, maxShortName) }
 
 func checkName(name string, most int) error {
 	switch {
 	case name == "":
-		return errors.New("must be a name such as a or ledger-0, not nothing")
+		return errors.New("must be a name such as a or ledger-0, got an empty string")
 	case len(name) > most:
-		return fmt.Errorf("must be a name of %d characters at most, not of %d", most, len(name))
+		return fmt.Errorf("must have at most %d characters, got %d", most, len(name))
 	case !dnsName.MatchString(name):
-		return fmt.Errorf("must be lower-case letters, digits and - with dots between such words, not %q", truncate(name))
+		return fmt.Errorf("must consist of lower-case letters, digits and -, in parts separated by dots, got %q", truncate(name))
 	}
 	return nil
 }
 
-// endpoint is an address in its two parts.
+// endpoint is a host with a port.
 type endpoint struct {
 	host string
 	port uint16
 }
 
-// parseEndpoint takes a host:port apart.
+// parseEndpoint parses HOST:PORT.
 func parseEndpoint(address string) (endpoint, error) {
-	wrong := fmt.Errorf("must be HOST:PORT such as 10.0.0.7:7401 or a.example.org:7401, not %q", truncate(address))
+	wrong := fmt.Errorf("must be HOST:PORT such as 10.0.0.7:7401 or a.example.org:7401, got %q", truncate(address))
 	colon := strings.LastIndexByte(address, ':')
 	if colon < 1 {
 		return endpoint{}, wrong
@@ -54,7 +55,7 @@ func parseEndpoint(address string) (endpoint, error) {
 	host, digits := address[:colon], address[colon+1:]
 	port, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || port == 0 || strconv.FormatUint(port, 10) != digits {
-		return endpoint{}, fmt.Errorf("must end in a port from 1 to 65535, not %q", truncate(digits))
+		return endpoint{}, fmt.Errorf("must end in a port from 1 to 65535, got %q", truncate(digits))
 	}
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")
@@ -77,28 +78,28 @@ func checkAddress(address string) error {
 	return err
 }
 
-// checkPeerAddress says what is wrong with an address that peers dial.
+// checkPeerAddress returns an error if peers cannot dial an address.
 func checkPeerAddress(address string) error {
 	at, err := parseEndpoint(address)
 	if err == nil && at.unspecified() {
-		return fmt.Errorf("must be an address that others can dial, not %q", address)
+		return fmt.Errorf("must be an address that peers can dial, got %q", address)
 	}
 	return err
 }
 
-// everywhere: all addresses of the machine.
+// unspecified reports whether the endpoint means all addresses of the machine.
 func (e endpoint) unspecified() bool {
 	ip, err := netip.ParseAddr(e.host)
 	return err == nil && ip.Unmap().IsUnspecified()
 }
 
-// local: nobody on another machine gets there.
+// loopback reports whether only processes on this machine can reach the endpoint.
 func (e endpoint) loopback() bool {
 	ip, err := netip.ParseAddr(e.host)
 	return e.host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// meets: both can't be listened on.
+// overlaps reports whether one machine cannot listen on both endpoints.
 func (e endpoint) overlaps(other endpoint) bool {
 	return e.port == other.port && (e.host == other.host || e.unspecified() || other.unspecified())
 }

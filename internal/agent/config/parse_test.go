@@ -14,11 +14,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// TestFilesAreUnderstoodOrComplainedAbout shows each file of testdata as it was
-// understood, or all that is wrong with it.
-func TestFilesAreUnderstoodOrComplainedAbout(t *testing.T) {
+// TestParseGoldenFiles parses each file of testdata, and compares the configuration or
+// the errors with the golden file.
+func TestParseGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no test data", err)
@@ -34,15 +34,15 @@ func TestFilesAreUnderstoodOrComplainedAbout(t *testing.T) {
 			if err != nil {
 				got = err.Error() + "\n"
 			} else {
-				got = told(c)
+				got = describeConfig(c)
 			}
 			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", got)
 		})
 	}
 }
 
-// told is a configuration in words.
-func told(c *config.Config) string {
+// describeConfig describes a configuration as text.
+func describeConfig(c *config.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "self %s of %s, listen %s, api %s (expose %v), state %s, tls %+v\n",
 		c.Self, c.Domain, c.Listen, c.API, c.ExposeAPI, c.State, c.TLS)
@@ -65,7 +65,7 @@ func told(c *config.Config) string {
 	return b.String()
 }
 
-// golden compares with what was reviewed.
+// golden compares got with a golden file.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -78,7 +78,7 @@ func golden(t *testing.T, path, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is now\n%s\nwant\n%s\n(-update writes it anew)", path, got, want)
+		t.Errorf("%s: got\n%s\nwant\n%s\n(run with -update to accept)", path, got, want)
 	}
 }
 
@@ -109,13 +109,13 @@ func TestCountsAndLengthsAreBounded(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	for _, c := range []struct{ name, text, want string }{
 		{"1000 members", list(999), ""},
-		{"1001 members", list(1000), "f.yaml:7: members has 1001 entries: 1000 at most are possible"},
+		{"1001 members", list(1000), "f.yaml:7: members must have at most 1000 entries, got 1001"},
 		{"100 groups", groups(100), ""},
-		{"101 groups", groups(101), "f.yaml:5: groups has 101 entries: 100 at most are possible"},
-		{"a long file", strings.Repeat("#", 1<<20+1), "f.yaml: the file is longer than 1048576 bytes: this is no agent's configuration"},
+		{"101 groups", groups(101), "f.yaml:5: groups must have at most 100 entries, got 101"},
+		{"a long file", strings.Repeat("#", 1<<20+1), "f.yaml: must have at most 1048576 bytes"},
 		{"a long domain", "domain: " + long + "\n" + groups(1), ""},
-		{"a longer domain", "domain: " + long + "a\n" + groups(1), "f.yaml:1: domain must be a name of 63 characters at most, not of 64"},
-		{"a long path", "state: " + strings.Repeat("a", 2049) + "\n" + groups(1), "f.yaml:1: state is longer than 2048 bytes"},
+		{"a longer domain", "domain: " + long + "a\n" + groups(1), "f.yaml:1: domain must have at most 63 characters, got 64"},
+		{"a long path", "state: " + strings.Repeat("a", 2049) + "\n" + groups(1), "f.yaml:1: state must have at most 2048 bytes, got 2049"},
 		{"a deep file", strings.Repeat("[", 20_000), "f.yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -127,33 +127,33 @@ func TestCountsAndLengthsAreBounded(t *testing.T) {
 	}
 }
 
-func TestComplaintsAreBounded(t *testing.T) {
+func TestErrorsAreBounded(t *testing.T) {
 	_, err := config.Parse("f.yaml", []byte(strings.Repeat("x: 1\n", 1000)))
-	var complaints config.Errors
-	if !errors.As(err, &complaints) || len(complaints) != 101 {
-		t.Fatalf("got %d complaints: %v", len(complaints), err)
+	var list config.Errors
+	if !errors.As(err, &list) || len(list) != 101 {
+		t.Fatalf("got %d errors: %v", len(list), err)
 	}
-	if last := complaints[100].Error(); last != "f.yaml: and 904 more complaints" {
-		t.Errorf("the last is %q", last)
+	if last := list[100].Error(); last != "f.yaml: and 904 more errors" {
+		t.Errorf("got last error %q", last)
 	}
 }
 
-func TestLoadNamesAFileThatIsNotThere(t *testing.T) {
+func TestLoadNamesMissingFile(t *testing.T) {
 	_, err := config.Load(filepath.Join(t.TempDir(), "agent.yaml"))
 	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "agent.yaml") {
 		t.Error(err)
 	}
 }
 
-func TestLoadReadsNoEndlessFile(t *testing.T) {
+func TestLoadBoundsFileSize(t *testing.T) {
 	_, err := config.Load("/dev/zero")
-	if err == nil || !strings.Contains(err.Error(), "longer than") {
+	if err == nil || !strings.Contains(err.Error(), "must have at most") {
 		t.Error(err)
 	}
 }
 
-// FuzzParse: whatever the file is, each complaint is a line that says where, and
-// what is accepted keeps the promises that the agent relies on.
+// FuzzParse: for any input, each error is one line with a position, and an accepted
+// configuration satisfies the invariants that the agent relies on.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.yaml")
 	for _, file := range files {
@@ -166,41 +166,41 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := config.Parse("f.yaml", data)
 		if err == nil {
-			promises(t, c)
+			checkInvariants(t, c)
 			return
 		}
-		var complaints config.Errors
-		if !errors.As(err, &complaints) || len(complaints) == 0 || len(complaints) > 101 {
-			t.Fatalf("%T with %d complaints", err, len(complaints))
+		var list config.Errors
+		if !errors.As(err, &list) || len(list) == 0 || len(list) > 101 {
+			t.Fatalf("got %T with %d errors", err, len(list))
 		}
 		most := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")) + 2
-		for i, complaint := range complaints {
-			text := complaint.Error()
+		for i, one := range list {
+			text := one.Error()
 			if !strings.HasPrefix(text, "f.yaml:") || strings.ContainsAny(text, "\n\r") || len(text) > 600 {
 				t.Errorf("%d: %q", i, text)
 			}
-			if complaint.Line < 0 || complaint.Line > most && !bytes.ContainsAny(data, "\u0085\u2028\u2029") {
-				t.Errorf("line %d of %d: %q", complaint.Line, most, text)
+			if one.Line < 0 || one.Line > most && !bytes.ContainsAny(data, "\u0085\u2028\u2029") {
+				t.Errorf("line %d of %d: %q", one.Line, most, text)
 			}
 		}
 	})
 }
 
-func promises(t *testing.T, c *config.Config) {
+func checkInvariants(t *testing.T, c *config.Config) {
 	t.Helper()
 	if err := config.CheckReload(c, c); err != nil {
-		t.Error("no change is refused:", err)
+		t.Error("CheckReload without a change:", err)
 	}
 	if c.Self == "" || c.Listen == "" || len(c.Groups) == 0 {
-		t.Errorf("%+v lacks something", c)
+		t.Errorf("got an incomplete configuration: %+v", c)
 	}
 	for _, g := range c.Groups {
 		w := g.Timing
 		if w.Heartbeat < time.Millisecond || w.SuspicionTimeout <= w.Heartbeat || w.ReplyTimeout < time.Millisecond || w.Stagger < 0 || w.DrainTimeout < 0 {
-			t.Errorf("%+v don't go together", w)
+			t.Errorf("got inconsistent timing: %+v", w)
 		}
 		if !g.List.Has(c.Self) || g.List.Version == 0 {
-			t.Errorf("%+v is no list for %s", g.List, c.Self)
+			t.Errorf("got list %+v, want one with %s and a version", g.List, c.Self)
 		}
 	}
 }

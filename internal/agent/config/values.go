@@ -10,16 +10,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxText bounds every text: paths and URLs are the longest.
+// maxText is the maximum length of a string. Paths and URLs are the longest ones.
 const maxText = 2048
 
-// lines say where the keys of a mapping stand.
+// keyLines has the lines of the keys of a mapping.
 type keyLines struct {
 	line int
 	keys map[string]int
 }
 
-// at is the line of a key, or of the mapping if that lacks it.
+// at returns the line of a key, or the line of the mapping if the key is missing.
 func (l keyLines) at(key string) int {
 	if line, ok := l.keys[key]; ok {
 		return line
@@ -29,7 +29,7 @@ func (l keyLines) at(key string) int {
 
 func (l keyLines) has(key string) bool { return l.keys[key] > 0 }
 
-// reading takes the value of a key.
+// valueReader reads the value of a key.
 type valueReader func(key string, n *yaml.Node)
 
 // field is a key that a mapping may have.
@@ -39,11 +39,11 @@ type field struct {
 	required bool
 }
 
-// mapping reads the keys of n, which is what.
+// mapping reads the keys of n. Errors refer to n as what.
 func (p *parser) mapping(what string, n *yaml.Node, fields ...field) keyLines {
 	found := keyLines{line: n.Line, keys: map[string]int{}}
 	if n.Kind != yaml.MappingNode {
-		p.errorf(n.Line, "%s must be keys with values, not %s", what, describe(n))
+		p.errorf(n.Line, "%s must be a mapping, got %s", what, describe(n))
 		return found
 	}
 	var keys []string
@@ -55,11 +55,11 @@ func (p *parser) mapping(what string, n *yaml.Node, fields ...field) keyLines {
 		at := slices.Index(keys, key.Value)
 		switch {
 		case p.fromOperator && key.Kind == yaml.ScalarNode && at < 0:
-			// An operator that is newer than the agent says more than the agent knows.
+			// An operator that is newer than the agent may send keys that the agent doesn't know.
 		case key.Kind != yaml.ScalarNode || at < 0:
-			p.errorf(key.Line, "%s has no key %s: use %s", what, describe(key), oneOf(keys))
+			p.errorf(key.Line, "%s cannot have the key %s: use %s", what, describe(key), oneOf(keys))
 		case found.has(key.Value):
-			p.errorf(key.Line, "%s stands here twice: it is in line %d already", key.Value, found.at(key.Value))
+			p.errorf(key.Line, "%s is already set in line %d", key.Value, found.at(key.Value))
 		default:
 			found.keys[key.Value] = key.Line
 			fields[at].read(key.Value, value)
@@ -73,14 +73,14 @@ func (p *parser) mapping(what string, n *yaml.Node, fields ...field) keyLines {
 	return found
 }
 
-// list reads up to most values of n, one after the other.
+// list reads a list of at most so many values.
 func (p *parser) list(most int, read valueReader) valueReader {
 	return func(key string, n *yaml.Node) {
 		switch {
 		case n.Kind != yaml.SequenceNode:
-			p.errorf(n.Line, "%s must be a list, not %s", key, describe(n))
+			p.errorf(n.Line, "%s must be a list, got %s", key, describe(n))
 		case len(n.Content) > most:
-			p.errorf(n.Line, "%s has %d entries: %d at most are possible", key, len(n.Content), most)
+			p.errorf(n.Line, "%s must have at most %d entries, got %d", key, most, len(n.Content))
 		default:
 			for _, entry := range n.Content {
 				read(key, entry)
@@ -89,16 +89,16 @@ func (p *parser) list(most int, read valueReader) valueReader {
 	}
 }
 
-// text reads a text that check has nothing against.
+// text reads a string that check accepts.
 func (p *parser) text(to *string, check func(string) error) valueReader {
 	return func(key string, n *yaml.Node) {
 		switch {
 		case n.Kind == yaml.ScalarNode && n.ShortTag() != "!!str" && n.Value != "" && n.ShortTag() != "!!null":
-			p.errorf(n.Line, "%s must be text, not %s: put it in quotes", key, describe(n))
+			p.errorf(n.Line, "%s must be a string, got %s: put it in quotes", key, describe(n))
 		case n.Kind != yaml.ScalarNode || n.Value == "" || n.ShortTag() != "!!str":
-			p.errorf(n.Line, "%s must be text, not %s", key, describe(n))
+			p.errorf(n.Line, "%s must be a string, got %s", key, describe(n))
 		case len(n.Value) > maxText:
-			p.errorf(n.Line, "%s is longer than %d bytes", key, maxText)
+			p.errorf(n.Line, "%s must have at most %d bytes, got %d", key, maxText, len(n.Value))
 		default:
 			if err := check(n.Value); err != nil {
 				p.errorf(n.Line, "%s %s", key, err)
@@ -111,32 +111,32 @@ func (p *parser) text(to *string, check func(string) error) valueReader {
 
 func anyText(string) error { return nil }
 
-// choice reads one of a few words.
+// enum reads one of several words, each of which stands for a value.
 func enum[T any](p *parser, to *T, words []string, values []T) valueReader {
 	return func(key string, n *yaml.Node) {
 		at := slices.Index(words, n.Value)
 		if n.Kind != yaml.ScalarNode || at < 0 {
-			p.errorf(n.Line, "%s must be %s, not %s", key, oneOf(words), describe(n))
+			p.errorf(n.Line, "%s must be %s, got %s", key, oneOf(words), describe(n))
 			return
 		}
 		*to = values[at]
 	}
 }
 
-// number reads a whole number, written in decimal digits and nothing else.
+// number reads an integer in decimal digits.
 func number[T ~int | ~int64 | ~uint32 | ~uint64](p *parser, to *T, least, most uint64) valueReader {
 	return func(key string, n *yaml.Node) {
 		value, err := strconv.ParseUint(n.Value, 10, 64)
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil || strconv.FormatUint(value, 10) != n.Value ||
 			value < least || value > most {
-			p.errorf(n.Line, "%s must be a whole number from %d to %d, not %s", key, least, most, describe(n))
+			p.errorf(n.Line, "%s must be an integer from %d to %d, got %s", key, least, most, describe(n))
 			return
 		}
 		*to = T(value)
 	}
 }
 
-// span reads a number of units.
+// duration reads an integer number of units.
 func (p *parser) duration(to *time.Duration, unit time.Duration, least, most uint64) valueReader {
 	return func(key string, n *yaml.Node) {
 		units := uint64(*to / unit)
@@ -148,29 +148,29 @@ func (p *parser) duration(to *time.Duration, unit time.Duration, least, most uin
 func (p *parser) boolean(to *bool) valueReader {
 	return func(key string, n *yaml.Node) {
 		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
-			p.errorf(n.Line, "%s must be true or false, not %s", key, describe(n))
+			p.errorf(n.Line, "%s must be true or false, got %s", key, describe(n))
 			return
 		}
 		*to = n.Value == "true" || n.Value == "True" || n.Value == "TRUE"
 	}
 }
 
-// shown is what a complaint says about a value.
+// describe describes a value in an error message.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	case n.Kind == yaml.MappingNode:
-		return "keys with values"
+		return "a mapping"
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
 		return strconv.Quote(truncate(n.Value))
 	case n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null":
 		return truncate(n.Value)
 	}
-	return "nothing"
+	return "no value"
 }
 
-// shortened keeps a complaint on one line of a screen.
+// truncate shortens s so that an error message fits on one line of a terminal.
 func truncate(s string) string {
 	const most = 60
 	if len(s) <= most {

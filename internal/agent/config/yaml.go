@@ -15,25 +15,27 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxFile is far above what an agent of any size needs.
+// MaxFile is the maximum size of a file or document in bytes. No valid configuration
+// comes near it.
 const MaxFile = 1 << 20
 
-// Load reads the file of an agent. It looks at no other file: see CheckFiles.
+// Load reads and parses the file of an agent. It doesn't read the files that the
+// configuration refers to: see CheckFiles.
 func Load(path string) (*Config, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, fmt.Errorf("cannot read configuration: %w", err)
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, fmt.Errorf("cannot read configuration: %w", err)
 	}
 	return Parse(path, data)
 }
 
-// Parse understands data, which came from the file at path, or returns
-// Errors. Relative paths in it start at the folder of the file.
+// Parse parses data, the content of the file at path, or returns Errors. Relative
+// paths in data are relative to the directory of that file.
 func Parse(path string, data []byte) (*Config, error) {
 	p := &parser{file: path}
 	c := &Config{file: path, lines: map[string]keyLines{}}
@@ -46,15 +48,15 @@ func Parse(path string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// document is the one document of the file, or nil if it is none that could be
-// read on.
+// yamlDocument returns the root of the only YAML document in data, or nil if data
+// isn't a valid document.
 func (p *parser) yamlDocument(data []byte) *yaml.Node {
 	if len(data) > MaxFile {
-		p.errorf(0, "the file is longer than %d bytes: this is no agent's configuration", MaxFile)
+		p.errorf(0, "must have at most %d bytes", MaxFile)
 		return nil
 	}
 	if at := invalidText(data); at >= 0 {
-		p.errorf(1+bytes.Count(data[:at], []byte("\n")), "a character here is no text in UTF-8")
+		p.errorf(1+bytes.Count(data[:at], []byte("\n")), "must be UTF-8 text without control characters")
 		return nil
 	}
 	what, needs := "the file", "self, listen, tls and groups"
@@ -65,7 +67,7 @@ func (p *parser) yamlDocument(data []byte) *yaml.Node {
 	var first, second yaml.Node
 	switch err := decoder.Decode(&first); {
 	case errors.Is(err, io.EOF):
-		p.errorf(1, "%s is empty: it needs %s", what, needs)
+		p.errorf(1, "%s must have %s, got an empty file", what, needs)
 		return nil
 	case err != nil:
 		p.syntaxError(err)
@@ -73,7 +75,7 @@ func (p *parser) yamlDocument(data []byte) *yaml.Node {
 	}
 	switch err := decoder.Decode(&second); {
 	case err == nil:
-		p.errorf(second.Line, "a second document begins here: write one agent to a file")
+		p.errorf(second.Line, "must have one YAML document, got a second one")
 		return nil
 	case !errors.Is(err, io.EOF):
 		p.syntaxError(err)
@@ -87,8 +89,8 @@ func (p *parser) yamlDocument(data []byte) *yaml.Node {
 	return root
 }
 
-// unreadable is where data isn't text, or -1. The parser would refuse it, too,
-// but wouldn't say where.
+// invalidText returns the offset of the first byte of data that isn't text, or -1. The
+// YAML library would refuse it without its position.
 func invalidText(data []byte) int {
 	for i := 0; i < len(data); {
 		r, width := utf8.DecodeRune(data[i:])
@@ -102,14 +104,14 @@ func invalidText(data []byte) int {
 
 var (
 	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-	// zeroBasedLine are those complaints whose lines the library counts from 0.
+	// zeroBasedLine matches the errors whose lines the library counts from 0.
 	zeroBasedLine = regexp.MustCompile(`^did not find expected ('-' indicator|key|',' or|node content|<)|^found (undefined|duplicate) `)
 )
 
-// malformed complains in our form about what isn't YAML at all.
+// syntaxError records an error of the YAML library.
 func (p *parser) syntaxError(err error) {
 	text := strings.ReplaceAll(err.Error(), "\n", " ")
-	line := 1 // which the library doesn't mention
+	line := 1 // The library omits the line if it is the first one.
 	if found := yamlError.FindStringSubmatch(text); found != nil {
 		text = found[2]
 		if n, err := strconv.Atoi(found[1]); err == nil {
@@ -119,20 +121,20 @@ func (p *parser) syntaxError(err error) {
 			}
 		}
 	}
-	p.errorf(line, "this is no YAML: %s", text)
+	p.errorf(line, "invalid YAML: %s", text)
 }
 
-// plain refuses what would let a value stand elsewhere than where it is used, or
-// be read otherwise than it looks.
+// checkPlain refuses aliases and tags: with them, a value could be defined elsewhere
+// than where it is used, or have another type than it seems to have.
 func (p *parser) checkPlain(n *yaml.Node) {
 	switch {
 	case n.Kind == yaml.AliasNode:
-		p.errorf(n.Line, "the alias *%s is not understood here: write out what it stands for", truncate(n.Value))
+		p.errorf(n.Line, "alias *%s is not supported: write out the value", truncate(n.Value))
 		return
 	case n.Anchor != "":
-		p.errorf(n.Line, "the anchor &%s is not understood here: leave it out", truncate(n.Anchor))
+		p.errorf(n.Line, "anchor &%s is not supported: remove it", truncate(n.Anchor))
 	case n.Style&yaml.TaggedStyle != 0:
-		p.errorf(n.Line, "the tag %s is not understood here: leave it out", truncate(n.Tag))
+		p.errorf(n.Line, "tag %s is not supported: remove it", truncate(n.Tag))
 	}
 	for _, child := range n.Content {
 		p.checkPlain(child)

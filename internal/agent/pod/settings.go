@@ -65,10 +65,10 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 	}
 	var reasons []string
 	complain := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
-	if err := config.CheckMember(s.Pod); err != nil {
+	if err := config.CheckMemberName(s.Pod); err != nil {
 		complain("POD_NAME %s", err)
 	}
-	if err := config.CheckGroup(s.Namespace); err != nil {
+	if err := config.CheckGroupName(s.Namespace); err != nil {
 		complain("POD_NAMESPACE %s", err)
 	}
 	ip, err := netip.ParseAddr(variable("POD_IP"))
@@ -101,7 +101,7 @@ func (s *Settings) parseGroups(text string, complain func(string, ...any)) {
 		if name == "" || slices.Contains(s.Groups, name) {
 			continue
 		}
-		if err := config.CheckGroup(name); err != nil {
+		if err := config.CheckGroupName(name); err != nil {
 			complain("CONCLAVE_GROUPS: a group's name %s", err)
 			return
 		}

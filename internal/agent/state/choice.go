@@ -12,75 +12,77 @@ import (
 // Choice is the list to run.
 type Choice struct {
 	List config.List
-	// Save: it isn't what is kept, and must be before it is adopted.
+	// Save is true if the list differs from the stored one. It must be stored before it
+	// is adopted.
 	Save bool
-	// Warning says why the list isn't the one that was wanted, or is "".
+	// Warning explains why List isn't the configured list. It is empty if it is.
 	Warning string
 }
 
-// ChooseList decides which list to run: kept is the one that was adopted last, nil if
-// there is none, and wanted what the file says. reading is that of the agent's
-// term clock now: nobody has exceeded it under a list that is long over, so it
-// is the floor where the file gives none.
-func ChooseList(kept *config.List, wanted config.List, mode office.Mode, reading election.Term) (Choice, error) {
-	if kept == nil {
-		return chooseFirst(wanted, mode, reading)
+// ChooseList decides which list to run. stored is the list that the agent adopted last,
+// nil if there is none; configured is the list in the file or document. now is the
+// reading of the agent's term clock: no process has exceeded it under a list before the
+// previous one, so it is the floor if the configured list has none.
+func ChooseList(stored *config.List, configured config.List, mode office.Mode, now election.Term) (Choice, error) {
+	if stored == nil {
+		return chooseFirst(configured, mode, now)
 	}
-	if wanted.Version < kept.Version {
-		return Choice{List: *kept, Warning: fmt.Sprintf("version %d is older than %d, which this agent has adopted: "+
-			"it stays with version %d; write that one, or version %d if the members change",
-			wanted.Version, kept.Version, kept.Version, kept.Version+1)}, nil
+	if configured.Version < stored.Version {
+		return Choice{List: *stored, Warning: fmt.Sprintf("configured version %d is older than version %d, which this agent has adopted: "+
+			"using version %d; update the configuration to version %d, or %d if the members change",
+			configured.Version, stored.Version, stored.Version, stored.Version, stored.Version+1)}, nil
 	}
-	if err := wanted.CheckFollows(*kept); err != nil {
+	if err := configured.CheckFollows(*stored); err != nil {
 		return Choice{}, err
 	}
-	next := wanted
-	before := kept
-	if wanted.Version == kept.Version {
-		before = kept.Previous
-		next.Floor = max(wanted.Floor, kept.Floor)
+	next := configured
+	before := stored
+	if configured.Version == stored.Version {
+		before = stored.Previous
+		next.Floor = max(configured.Floor, stored.Floor)
 	}
 	if next.Previous == nil && before != nil {
 		next.Previous = &config.List{Version: before.Version, Members: before.Members}
 	}
-	return complete(next, kept, reading)
+	return complete(next, stored, now)
 }
 
-// first is the choice of an agent that has adopted nothing.
-func chooseFirst(wanted config.List, mode office.Mode, reading election.Term) (Choice, error) {
-	if wanted.Version > 1 && wanted.Previous == nil && mode != office.Available {
-		return Choice{}, fmt.Errorf("version %d is the first that this agent sees, so it must be told the list before: "+
-			"write version %d as previous", wanted.Version, wanted.Version-1)
+// chooseFirst chooses the list of an agent that has not adopted any list.
+func chooseFirst(configured config.List, mode office.Mode, now election.Term) (Choice, error) {
+	if configured.Version > 1 && configured.Previous == nil && mode != office.Available {
+		return Choice{}, fmt.Errorf("previous must be the list of version %d, because version %d is the first one of this agent",
+			configured.Version-1, configured.Version)
 	}
-	return complete(wanted, nil, reading)
+	return complete(configured, nil, now)
 }
 
-// settled fills in what follows from the rest of the list.
-func complete(next config.List, kept *config.List, reading election.Term) (Choice, error) {
+// complete validates the departed members and fills in what follows from the rest of
+// the list.
+func complete(next config.List, stored *config.List, now election.Term) (Choice, error) {
 	if next.Previous == nil {
 		if len(next.Departed) > 0 {
-			return Choice{}, fmt.Errorf("%s can't have departed: no list before version %d is known", next.Departed[0], next.Version)
+			return Choice{}, fmt.Errorf("departed must be empty, because the list before version %d is unknown, got %s", next.Version, next.Departed[0])
 		}
-		return Choice{List: next, Save: kept == nil || !equal(next, *kept)}, nil
+		return Choice{List: next, Save: stored == nil || !equal(next, *stored)}, nil
 	}
 	for _, name := range next.Departed {
 		if !next.Previous.Has(name) {
-			return Choice{}, fmt.Errorf("%s can't have departed: it isn't a member of version %d", name, next.Previous.Version)
+			return Choice{}, fmt.Errorf("departed must name members of version %d, got %s", next.Previous.Version, name)
 		}
 	}
 	previous := *next.Previous
 	previous.Members = withCurrentAddresses(previous.Members, next.Members)
 	next.Previous = &previous
 	if next.Floor == 0 && previous.Version > 1 {
-		next.Floor = reading
+		next.Floor = now
 	}
-	return Choice{List: next, Save: kept == nil || !equal(next, *kept)}, nil
+	return Choice{List: next, Save: stored == nil || !equal(next, *stored)}, nil
 }
 
-// moved are members at the addresses that they have now.
-func withCurrentAddresses(members, now []config.Member) []config.Member {
-	address := make(map[string]string, len(now))
-	for _, m := range now {
+// withCurrentAddresses returns members with the addresses that they have in current.
+func withCurrentAddresses(members, current []config.Member) []config.Member {
+	address := make(map[string]string, len(current))
+	for _, m := range current {
 		address[m.Name] = m.Address
 	}
 	result := make([]config.Member, len(members))

@@ -46,7 +46,7 @@ func number(text string) uint64 {
 	return n
 }
 
-func written(l config.List) string {
+func listText(l config.List) string {
 	var b strings.Builder
 	fmt.Fprint(&b, l.Version)
 	for _, m := range l.Members {
@@ -56,7 +56,7 @@ func written(l config.List) string {
 		}
 	}
 	if l.Previous != nil {
-		fmt.Fprintf(&b, " after %s", written(*l.Previous))
+		fmt.Fprintf(&b, " after %s", listText(*l.Previous))
 	}
 	if len(l.Departed) > 0 {
 		fmt.Fprintf(&b, " gone %s", strings.Join(l.Departed, " "))
@@ -67,61 +67,61 @@ func written(l config.List) string {
 	return b.String()
 }
 
-func TestNext(t *testing.T) {
-	for _, tc := range []struct{ name, kept, wanted, mode, want string }{
+func TestChooseList(t *testing.T) {
+	for _, tc := range []struct{ name, stored, configured, mode, want string }{
 		{"a new group", "", "1 a1 b2", "Majority", "save 1 a1 b2"},
-		{"a new member is told the list before", "", "3 a1 b2 after 2 a1", "Majority", "save 3 a1 b2 after 2 a1 floor 99"},
-		{"before the list before was none", "", "2 a1 b2 after 1 a1", "Strict", "save 2 a1 b2 after 1 a1"},
-		{"the floor is told", "", "3 a1 b2 after 2 a1 floor 7", "Majority", "save 3 a1 b2 after 2 a1 floor 7"},
+		{"a new member with previous", "", "3 a1 b2 after 2 a1", "Majority", "save 3 a1 b2 after 2 a1 floor 99"},
+		{"previous is the first list", "", "2 a1 b2 after 1 a1", "Strict", "save 2 a1 b2 after 1 a1"},
+		{"the floor is specified", "", "3 a1 b2 after 2 a1 floor 7", "Majority", "save 3 a1 b2 after 2 a1 floor 7"},
 		{
-			"a new member isn't told", "", "3 a1 b2", "Majority",
-			"version 3 is the first that this agent sees, so it must be told the list before: write version 2 as previous",
+			"a new member without previous", "", "3 a1 b2", "Majority",
+			"previous must be the list of version 2, because version 3 is the first one of this agent",
 		},
 		{
-			"nor in Strict", "", "3 a1 b2", "Strict",
-			"version 3 is the first that this agent sees, so it must be told the list before: write version 2 as previous",
+			"a new member without previous in Strict", "", "3 a1 b2", "Strict",
+			"previous must be the list of version 2, because version 3 is the first one of this agent",
 		},
-		{"in Available nobody asks", "", "3 a1 b2", "Available", "save 3 a1 b2"},
+		{"a new member without previous in Available", "", "3 a1 b2", "Available", "save 3 a1 b2"},
 
 		{"a restart", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2", "Majority", "3 a1 b2 after 2 a1 floor 7"},
-		{"a restart of the first", "1 a1 b2", "1 a1 b2", "Majority", "1 a1 b2"},
-		{"a move", "3 a1 b2 after 2 a1 b3 floor 7", "3 a1@x b2", "Majority", "save 3 a1@x b2 after 2 a1@x b3 floor 7"},
-		{"somebody has departed", "3 a1 b2 after 2 a1 c3 floor 7", "3 a1 b2 gone c", "Majority", "save 3 a1 b2 after 2 a1 c3 gone c floor 7"},
-		{"the file says the same of the past", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 after 2 a1", "Majority", "3 a1 b2 after 2 a1 floor 7"},
-		{"a higher floor is as true", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 9", "Majority", "save 3 a1 b2 after 2 a1 floor 9"},
-		{"a lower one isn't", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 5", "Majority", "3 a1 b2 after 2 a1 floor 7"},
+		{"a restart with the first list", "1 a1 b2", "1 a1 b2", "Majority", "1 a1 b2"},
+		{"a new address", "3 a1 b2 after 2 a1 b3 floor 7", "3 a1@x b2", "Majority", "save 3 a1@x b2 after 2 a1@x b3 floor 7"},
+		{"a member has departed", "3 a1 b2 after 2 a1 c3 floor 7", "3 a1 b2 gone c", "Majority", "save 3 a1 b2 after 2 a1 c3 gone c floor 7"},
+		{"the same previous as stored", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 after 2 a1", "Majority", "3 a1 b2 after 2 a1 floor 7"},
+		{"a higher floor replaces a lower one", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 9", "Majority", "save 3 a1 b2 after 2 a1 floor 9"},
+		{"a lower floor is ignored", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 5", "Majority", "3 a1 b2 after 2 a1 floor 7"},
 		{
-			"a stranger departs", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 gone x", "Majority",
-			"x can't have departed: it isn't a member of version 2",
+			"a departed process was no member", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 gone x", "Majority",
+			"departed must name members of version 2, got x",
 		},
-		{"somebody departs from nothing", "3 a1 b2", "3 a1 b2 gone a", "Available", "a can't have departed: no list before version 3 is known"},
+		{"departed without previous", "3 a1 b2", "3 a1 b2 gone a", "Available", "departed must be empty, because the list before version 3 is unknown, got a"},
 		{
 			"another list of the same version", "3 a1 b2 after 2 a1", "3 a1 b3", "Majority",
-			"names, priorities or their order changed, but version is still 3: raise version to 4",
+			"names, priorities or their order changed, but version is still 3: increase version to 4",
 		},
 		{
-			"another past of the same version", "3 a1 b2 after 2 a1", "3 a1 b2 after 2 a1 c3", "Majority",
-			"previous isn't the list that version 3 came after here: leave previous as it was, or out",
+			"another previous of the same version", "3 a1 b2 after 2 a1", "3 a1 b2 after 2 a1 c3", "Majority",
+			"previous must be the list that version 3 succeeded on this agent: restore previous, or remove it",
 		},
 
 		{"the next list", "3 a1 b2 after 2 a1 gone a floor 7", "4 a1 c3", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 99"},
 		{"the second list", "1 a1 b2", "2 a1 c3", "Majority", "save 2 a1 c3 after 1 a1 b2"},
-		{"the next list, and a move", "1 a1 b2", "2 a1@x c3 gone b", "Majority", "save 2 a1@x c3 after 1 a1@x b2 gone b"},
-		{"the next list names the kept one", "3 a1 b2", "4 a1 c3 after 3 a1 b2 floor 8", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 8"},
+		{"the next list, and a new address", "1 a1 b2", "2 a1@x c3 gone b", "Majority", "save 2 a1@x c3 after 1 a1@x b2 gone b"},
+		{"the next list has the stored one as previous", "3 a1 b2", "4 a1 c3 after 3 a1 b2 floor 8", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 8"},
 		{
-			"the next list names another", "3 a1 b2", "4 a1 c3 after 3 a1 b3", "Majority",
-			"previous isn't the list of version 3 that is in force: write that one, or leave previous out",
+			"the next list has another one as previous", "3 a1 b2", "4 a1 c3 after 3 a1 b3", "Majority",
+			"previous must be the list of version 3 that is in force: correct previous, or remove it",
 		},
 		{
 			"a jump", "3 a1 b2", "5 a1 c3", "Majority",
-			"version jumps from 3 to 5: write version 4, or the list of version 4 as previous",
+			"version must be 4, or previous must be the list of version 4, got version 5 after 3",
 		},
-		{"a jump with the list before", "3 a1 b2", "5 a1 c3 after 4 a1 b9", "Majority", "save 5 a1 c3 after 4 a1 b9 floor 99"},
+		{"a jump with previous", "3 a1 b2", "5 a1 c3 after 4 a1 b9", "Majority", "save 5 a1 c3 after 4 a1 b9 floor 99"},
 
 		{
-			"an old file", "5 a1 b2 after 4 a1 floor 7", "3 a1 c3", "Majority",
-			"5 a1 b2 after 4 a1 floor 7 (version 3 is older than 5, which this agent has adopted: " +
-				"it stays with version 5; write that one, or version 6 if the members change)",
+			"an older version", "5 a1 b2 after 4 a1 floor 7", "3 a1 c3", "Majority",
+			"5 a1 b2 after 4 a1 floor 7 (configured version 3 is older than version 5, which this agent has adopted: " +
+				"using version 5; update the configuration to version 5, or 6 if the members change)",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestNext(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kept := list(tc.kept)
-			choice, err := state.ChooseList(kept, *list(tc.wanted), mode, 99)
+			stored := list(tc.stored)
+			choice, err := state.ChooseList(stored, *list(tc.configured), mode, 99)
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -138,7 +138,7 @@ func TestNext(t *testing.T) {
 				if choice.Save {
 					got = "save "
 				}
-				got += written(choice.List)
+				got += listText(choice.List)
 				if choice.Warning != "" {
 					got += " (" + choice.Warning + ")"
 				}
@@ -146,13 +146,13 @@ func TestNext(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
-			if kept != nil && written(*kept) != tc.kept {
-				t.Errorf("what was kept has become %s", written(*kept))
+			if stored != nil && listText(*stored) != tc.stored {
+				t.Errorf("the stored list changed to %s", listText(*stored))
 			}
 			if err == nil && choice.Warning == "" {
 				// After a restart, the same file leads to the same list.
-				again, err := state.ChooseList(&choice.List, *list(tc.wanted), mode, 100)
-				if err != nil || again.Save || written(again.List) != written(choice.List) {
+				again, err := state.ChooseList(&choice.List, *list(tc.configured), mode, 100)
+				if err != nil || again.Save || listText(again.List) != listText(choice.List) {
 					t.Errorf("after a restart: %+v, %v", again, err)
 				}
 			}

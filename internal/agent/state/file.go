@@ -7,25 +7,25 @@ import (
 	"path/filepath"
 )
 
-// TempSuffix is behind the name of a file while it is being written. What has it
-// can be removed when nobody writes.
+// TempSuffix ends the name of a file while ReplaceFile writes it. Files with this
+// suffix can be removed when no process writes to the directory.
 const TempSuffix = ".new"
 
-// ReplaceFile leaves the old file or the new one, whenever the machine stops. When it
-// returns nil, that is the new one.
+// ReplaceFile replaces a file atomically: if the machine stops, either the old content
+// or the new one is there. When ReplaceFile returns nil, the new content is durable.
 func ReplaceFile(path string, data []byte) error {
-	fresh := path + TempSuffix
-	err := write(fresh, data)
+	temp := path + TempSuffix
+	err := write(temp, data)
 	if err == nil {
-		err = os.Rename(fresh, path)
+		err = os.Rename(temp, path)
 	}
 	if err != nil {
-		return errors.Join(err, remove(fresh))
+		return errors.Join(err, remove(temp))
 	}
 	return syncDir(path)
 }
 
-// RemoveFile removes a file, if it is there.
+// RemoveFile removes a file durably. A missing file is not an error.
 func RemoveFile(path string) error {
 	if err := remove(path); err != nil {
 		return err
@@ -52,11 +52,11 @@ func remove(path string) error {
 	return nil
 }
 
-// settle has the folder know what is in it.
+// syncDir makes the directory entry of a file durable.
 func syncDir(path string) error {
-	folder, err := os.Open(filepath.Dir(path))
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return errors.Join(dir.Sync(), dir.Close())
 }

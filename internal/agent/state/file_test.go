@@ -8,7 +8,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
-func TestReplace(t *testing.T) {
+func TestReplaceFileAndRemoveFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, text := range []string{"first and long", "second"} {
@@ -16,11 +16,11 @@ func TestReplace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("it has %q, %v", got, err)
+			t.Errorf("got %q, %v, want %q", got, err, text)
 		}
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("%v, %v", info, err)
+		t.Errorf("got %v, %v, want mode 0600", info, err)
 	}
 	for range 2 {
 		if err := state.RemoveFile(path); err != nil {
@@ -28,21 +28,20 @@ func TestReplace(t *testing.T) {
 		}
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
-		t.Errorf("there are %v, %v", files, err)
+		t.Errorf("got files %v, %v, want none", files, err)
 	}
 }
 
-// TestWhatCanNotBeReplacedStaysAsItIs.
-func TestWhatCanNotBeReplacedStaysAsItIs(t *testing.T) {
+func TestReplaceFileFailsCleanly(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "folder")
+	path := filepath.Join(dir, "dir")
 	if err := os.MkdirAll(filepath.Join(path, "in use"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := state.ReplaceFile(path, []byte("text")); err == nil {
-		t.Error("a folder was replaced by a file")
+		t.Error("ReplaceFile replaced a directory by a file")
 	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || files[0].Name() != "folder" {
-		t.Errorf("there are %v, %v", files, err)
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || files[0].Name() != "dir" {
+		t.Errorf("got files %v, %v, want the directory alone", files, err)
 	}
 }

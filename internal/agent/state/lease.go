@@ -5,43 +5,44 @@ import (
 	"time"
 )
 
-// RecordLease notes that the agent will grant for lease in a group whose list is kept.
-// It returns the longest lease for which it may have granted before: whoever has
-// that grant goes by that one. When it returns an error, nothing may be granted.
-func (s *Store) RecordLease(of Key, lease time.Duration) (longest time.Duration, err error) {
+// RecordLease records that the agent is going to grant for lease in a group whose list
+// is stored. It returns the longest lease of earlier grants that may still be in force,
+// at least lease: the holder of such a grant relies on the lease at the time of the
+// grant. If RecordLease returns an error, the agent must not grant anything.
+func (s *Store) RecordLease(key Key, lease time.Duration) (longest time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	file, found, err := s.load(of)
+	r, found, err := s.load(key)
 	if err != nil {
 		return 0, err
 	}
 	if !found {
-		return 0, fmt.Errorf("no list of group %s is kept", of.Group)
+		return 0, fmt.Errorf("cannot store the lease of group %s: the group has no stored list", key.Group)
 	}
-	longest = max(lease, time.Duration(file.LeaseMillis)*time.Millisecond)
-	return longest, s.saveLease(of, file, longest)
+	longest = max(lease, time.Duration(r.LeaseMillis)*time.Millisecond)
+	return longest, s.saveLease(key, r, longest)
 }
 
-// LeaseExpired notes that nothing is in force any more that was granted for longer than
-// lease. A group that was forgotten meanwhile stays so.
-func (s *Store) LeaseExpired(of Key, lease time.Duration) error {
+// LeaseExpired records that all grants for longer than lease have expired. It does
+// nothing if the group has been removed.
+func (s *Store) LeaseExpired(key Key, lease time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	file, found, err := s.load(of)
+	r, found, err := s.load(key)
 	if err != nil || !found {
 		return err
 	}
-	return s.saveLease(of, file, lease)
+	return s.saveLease(key, r, lease)
 }
 
-func (s *Store) saveLease(of Key, file record, lease time.Duration) error {
+func (s *Store) saveLease(key Key, r record, lease time.Duration) error {
 	millis := lease.Milliseconds()
-	if file.LeaseMillis == millis {
+	if r.LeaseMillis == millis {
 		return nil
 	}
-	file.LeaseMillis = millis
-	if err := s.replace(of, file); err != nil {
-		return fmt.Errorf("keep the lease of group %s: %w", of.Group, err)
+	r.LeaseMillis = millis
+	if err := s.replace(key, r); err != nil {
+		return fmt.Errorf("cannot store the lease of group %s: %w", key.Group, err)
 	}
 	return nil
 }

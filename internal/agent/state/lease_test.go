@@ -10,60 +10,60 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
-func promise(t *testing.T, s *state.Store, lease, want time.Duration) {
+func recordLease(t *testing.T, s *state.Store, lease, want time.Duration) {
 	t.Helper()
 	if longest, err := s.RecordLease(state.Key{Group: "ledger"}, lease); err != nil || longest != want {
-		t.Errorf("it may have granted for %v, %v; want %v", longest, err, want)
+		t.Errorf("got longest lease %v, %v; want %v", longest, err, want)
 	}
 }
 
-func TestTheLongestLeaseIsKeptUntilItIsOver(t *testing.T) {
+func TestLongestLeaseIsStoredUntilItExpires(t *testing.T) {
 	dir, key := t.TempDir(), state.Key{Group: "ledger"}
-	s := opened(t, dir)
-	saved(t, s, "ledger", version(5))
-	promise(t, s, time.Millisecond, lease) // for which it was saved
-	promise(t, s, 10*time.Second, 10*time.Second)
+	s := open(t, dir)
+	save(t, s, "ledger", version(5))
+	recordLease(t, s, time.Millisecond, lease) // the lease that Save was called with
+	recordLease(t, s, 10*time.Second, 10*time.Second)
 	s.Close()
 
-	s = opened(t, dir)
-	saved(t, s, "ledger", version(6)) // keeps it
-	promise(t, s, time.Second, 10*time.Second)
-	promise(t, s, time.Second, 10*time.Second) // killed before it was over
-	if got := loaded(t, s, "ledger"); !reflect.DeepEqual(got, version(6)) {
-		t.Errorf("%+v is kept", got)
+	s = open(t, dir)
+	save(t, s, "ledger", version(6)) // retains the lease
+	recordLease(t, s, time.Second, 10*time.Second)
+	recordLease(t, s, time.Second, 10*time.Second) // as after a crash before it expired
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, version(6)) {
+		t.Errorf("got %+v, want version 6", got)
 	}
 	if err := s.LeaseExpired(key, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
 
-	s = opened(t, dir)
-	promise(t, s, 500*time.Millisecond, time.Second)
+	s = open(t, dir)
+	recordLease(t, s, 500*time.Millisecond, time.Second)
 }
 
-func TestALeaseIsKeptBesideAListOnly(t *testing.T) {
+func TestLeaseNeedsStoredList(t *testing.T) {
 	dir, key := t.TempDir(), state.Key{Group: "ledger"}
-	s := opened(t, dir)
-	if _, err := s.RecordLease(key, time.Second); err == nil || err.Error() != "no list of group ledger is kept" {
+	s := open(t, dir)
+	if _, err := s.RecordLease(key, time.Second); err == nil || err.Error() != "cannot store the lease of group ledger: the group has no stored list" {
 		t.Error(err)
 	}
-	saved(t, s, "ledger", version(5))
-	promise(t, s, time.Minute, time.Minute)
+	save(t, s, "ledger", version(5))
+	recordLease(t, s, time.Minute, time.Minute)
 	if err := s.Remove(key); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.LeaseExpired(key, time.Second); err != nil {
-		t.Error("the group was forgotten:", err)
+		t.Error("LeaseExpired of a removed group:", err)
 	}
 	if _, found, err := s.Load(key); found || err != nil {
-		t.Errorf("it came back: %v, %v", found, err)
+		t.Errorf("got found=%v, %v, want the group removed", found, err)
 	}
-	saved(t, s, "ledger", version(5))
-	promise(t, s, lease, lease)
+	save(t, s, "ledger", version(5))
+	recordLease(t, s, lease, lease)
 	if err := os.WriteFile(filepath.Join(dir, "ledger.list"), []byte("?"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if longest, err := s.RecordLease(key, time.Second); err == nil {
-		t.Errorf("what can't be read has a lease of %v", longest)
+		t.Errorf("got a lease of %v from an unreadable file, want an error", longest)
 	}
 }

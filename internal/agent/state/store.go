@@ -1,10 +1,9 @@
-// Package state keeps the member lists that an agent has adopted, where a
-// restart finds them.
+// Package state stores the member lists that an agent has adopted.
 //
-// A member never goes back to an older list than it has adopted: otherwise a
-// majority of the old list can be outvoted without knowing it, for good (see
-// docs/adr/0002-grants.md). So a list is on the disk before it is adopted, and
-// what can't be read is an error, never an empty history.
+// A member never returns to a list older than one that it has adopted: otherwise a
+// coordinator could rely on a majority of the old list although the members of a newer
+// list have elected another one (see docs/adr/0002-grants.md). So a list is durable
+// before the agent adopts it, and an unreadable file is an error, not an empty history.
 package state
 
 import (
@@ -21,132 +20,131 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
-// A list is in GROUP.list, or in GROUP@UID.list if an operator has given the group
-// out; and with .new behind it while it is being written.
+// A list is stored in GROUP.list, or in GROUP@UID.list if the group comes from an operator.
 const suffix = ".list"
 
-// Store is the folder of one agent's lists.
+// Store is the directory with the lists of one agent.
 type Store struct {
 	mu  sync.Mutex
 	dir *os.File
 }
 
-// Open opens the folder, which it makes if need be, for this agent alone until
-// Close.
-func Open(dir string) (*Store, error) {
-	if err := makeDir(dir); err != nil {
-		return nil, fmt.Errorf("make the state folder: %w", err)
+// Open opens the directory, and creates it if it doesn't exist. It locks the directory
+// for this agent until Close.
+func Open(path string) (*Store, error) {
+	if err := makeDir(path); err != nil {
+		return nil, fmt.Errorf("cannot create the state directory: %w", err)
 	}
-	folder, err := os.Open(dir)
+	dir, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open the state folder: %w", err)
+		return nil, fmt.Errorf("cannot open the state directory: %w", err)
 	}
-	s := &Store{dir: folder}
+	s := &Store{dir: dir}
 	if err := s.lock(); err != nil {
-		return nil, errors.Join(err, folder.Close())
+		return nil, errors.Join(err, dir.Close())
 	}
 	return s, nil
 }
 
-// makeDir makes a folder that outlives a power cut.
+// makeDir creates a directory with its parents, durably.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	parent := filepath.Dir(filepath.Clean(dir))
-	if parent != dir {
-		if err := makeDir(parent); err != nil {
+	path := filepath.Dir(filepath.Clean(dir))
+	if path != dir {
+		if err := makeDir(path); err != nil {
 			return err
 		}
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	above, err := os.Open(parent)
+	parent, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(above.Sync(), above.Close())
+	return errors.Join(parent.Sync(), parent.Close())
 }
 
-// claim locks the folder and clears away what a killed agent hasn't finished.
-// The kernel frees the lock when the process ends, however it does.
+// lock locks the directory and removes files that a killed agent left unfinished. The
+// kernel releases the lock when the process ends.
 func (s *Store) lock() error {
 	dir := s.dir.Name()
 	err := syscall.Flock(int(s.dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return fmt.Errorf("another agent uses the state folder %s: give each agent one of its own", dir)
+		return fmt.Errorf("cannot lock the state directory %s: another agent uses it; each agent needs its own directory", dir)
 	} else if err != nil {
-		return fmt.Errorf("lock the state folder %s: %w", dir, err)
+		return fmt.Errorf("cannot lock the state directory %s: %w", dir, err)
 	}
 	files, err := s.dir.ReadDir(-1)
 	if err != nil {
-		return fmt.Errorf("read the state folder: %w", err)
+		return fmt.Errorf("cannot read the state directory: %w", err)
 	}
 	for _, file := range files {
 		if strings.HasSuffix(file.Name(), suffix+TempSuffix) {
 			if err := os.Remove(filepath.Join(dir, file.Name())); err != nil {
-				return fmt.Errorf("remove an unfinished list: %w", err)
+				return fmt.Errorf("cannot remove an unfinished list: %w", err)
 			}
 		}
 	}
 	return nil
 }
 
-// Close leaves the folder to others.
+// Close unlocks the directory.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dir.Close()
 }
 
-// Key names a group: two of the same name, one after the other, have different
-// UIDs. One in a file has none.
+// Key identifies a group. Groups of the same name that exist one after the other have
+// different UIDs. A group in a configuration file has no UID.
 type Key struct{ Group, UID string }
 
-// KeyOf is the key of a group.
+// KeyOf returns the key of a group.
 func KeyOf(g *config.Group) Key { return Key{g.Name, g.UID} }
 
-func (s *Store) path(of Key) (string, error) {
-	if err := config.CheckGroup(of.Group); err != nil {
-		return "", fmt.Errorf("the group's name %w", err)
+func (s *Store) path(key Key) (string, error) {
+	if err := config.CheckGroupName(key.Group); err != nil {
+		return "", fmt.Errorf("group name %w", err)
 	}
-	name := of.Group
-	if of.UID != "" {
-		if err := config.CheckUID(of.UID); err != nil {
-			return "", fmt.Errorf("the group's UID %w", err)
+	name := key.Group
+	if key.UID != "" {
+		if err := config.CheckUID(key.UID); err != nil {
+			return "", fmt.Errorf("group UID %w", err)
 		}
-		name += "@" + of.UID
+		name += "@" + key.UID
 	}
 	return filepath.Join(s.dir.Name(), name+suffix), nil
 }
 
-// Load returns the newest list that the agent has adopted in a group, and
-// whether there is one.
-func (s *Store) Load(of Key) (config.List, bool, error) {
+// Load returns the newest list that the agent has adopted in a group, and whether there
+// is one.
+func (s *Store) Load(key Key) (config.List, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	file, found, err := s.load(of)
-	return file.List, found, err
+	r, found, err := s.load(key)
+	return r.List, found, err
 }
 
-// Remove forgets a group that is over: see docs/adr/0007-lists-in-files.md on what
-// becomes of one that isn't.
-func (s *Store) Remove(of Key) error {
+// Remove removes the list of a group that no longer exists. For the consequences of
+// removing the list of a group that does, see docs/adr/0007-member-lists-in-files.md.
+func (s *Store) Remove(key Key) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path, err := s.path(of)
+	path, err := s.path(key)
 	if err == nil {
 		err = RemoveFile(path)
 	}
 	if err != nil {
-		return fmt.Errorf("forget group %s's list: %w", of.Group, err)
+		return fmt.Errorf("cannot remove the list of group %s: %w", key.Group, err)
 	}
 	return nil
 }
 
-func (s *Store) load(of Key) (record, bool, error) {
-	path, err := s.path(of)
+func (s *Store) load(key Key) (record, bool, error) {
+	path, err := s.path(key)
 	if err != nil {
 		return record{}, false, err
 	}
@@ -155,44 +153,43 @@ func (s *Store) load(of Key) (record, bool, error) {
 		return record{}, false, nil
 	}
 	if err != nil {
-		return record{}, false, fmt.Errorf("read the adopted list: %w", err)
+		return record{}, false, fmt.Errorf("cannot read the adopted list: %w", err)
 	}
-	file, err := decode(of, data)
+	r, err := decode(key, data)
 	if err != nil {
 		return record{}, false, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
-			"configuration names the newest list and its previous, remove it", path, err, of.Group)
+			"configuration has the newest list and its previous, remove it", path, err, key.Group)
 	}
-	return file, true, nil
+	return r, true, nil
 }
 
-// Save keeps a list in place of the one before, for an agent that grants for lease
-// (see RecordLease). When it returns nil, the list outlives the process and the machine;
-// otherwise it must not be adopted.
-func (s *Store) Save(of Key, list config.List, lease time.Duration) error {
+// Save replaces the stored list of an agent that grants for lease (see RecordLease).
+// When Save returns nil, the list is durable. Otherwise the agent must not adopt it.
+func (s *Store) Save(key Key, list config.List, lease time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	file, found, err := s.load(of)
+	r, found, err := s.load(key)
 	if err != nil {
-		return err // what can't be read may be newer
+		return err // The unreadable list may be newer.
 	}
-	if found && list.Version < file.List.Version {
-		return fmt.Errorf("version %d of group %s's list can't replace version %d, which has been adopted",
-			list.Version, of.Group, file.List.Version)
+	if found && list.Version < r.List.Version {
+		return fmt.Errorf("cannot replace version %d of the list of group %s, which has been adopted, by version %d",
+			r.List.Version, key.Group, list.Version)
 	}
-	file.Group, file.UID, file.List = of.Group, of.UID, list
-	file.LeaseMillis = max(file.LeaseMillis, lease.Milliseconds())
-	if err := s.replace(of, file); err != nil {
-		return fmt.Errorf("keep version %d of group %s's list: %w", list.Version, of.Group, err)
+	r.Group, r.UID, r.List = key.Group, key.UID, list
+	r.LeaseMillis = max(r.LeaseMillis, lease.Milliseconds())
+	if err := s.replace(key, r); err != nil {
+		return fmt.Errorf("cannot store version %d of the list of group %s: %w", list.Version, key.Group, err)
 	}
 	return nil
 }
 
-func (s *Store) replace(of Key, file record) error {
-	path, err := s.path(of)
+func (s *Store) replace(key Key, r record) error {
+	path, err := s.path(key)
 	if err != nil {
 		return err
 	}
-	data, err := encode(file)
+	data, err := encode(r)
 	if err != nil {
 		return err
 	}

@@ -21,17 +21,17 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
-// lease is what the agents of these tests grant for.
+// lease is the lease of the agents in these tests.
 const lease = time.Second
 
-// role makes the test's program an agent that is killed, or one whose disk is full.
+// role makes the test binary an agent that is killed, or an agent whose disk is full.
 const role = "CONCLAVE_LISTS_TEST"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
-	case "saves for ever":
-		saveForEver(os.Args[1])
-	case "has a full disk":
+	case "save forever":
+		saveForever(os.Args[1])
+	case "full disk":
 		saveOnFullDisk(os.Args[1])
 	default:
 		os.Exit(m.Run())
@@ -51,7 +51,7 @@ func version(n uint32) config.List {
 	}
 }
 
-func opened(t *testing.T, dir string) *state.Store {
+func open(t *testing.T, dir string) *state.Store {
 	t.Helper()
 	s, err := state.Open(dir)
 	if err != nil {
@@ -61,69 +61,69 @@ func opened(t *testing.T, dir string) *state.Store {
 	return s
 }
 
-func saved(t *testing.T, s *state.Store, group string, list config.List) {
+func save(t *testing.T, s *state.Store, group string, list config.List) {
 	t.Helper()
 	if err := s.Save(state.Key{Group: group}, list, lease); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func loaded(t *testing.T, s *state.Store, group string) config.List {
+func load(t *testing.T, s *state.Store, group string) config.List {
 	t.Helper()
 	list, found, err := s.Load(state.Key{Group: group})
 	if err != nil || !found {
-		t.Fatalf("found %v, %v", found, err)
+		t.Fatalf("got found=%v, %v, want a list", found, err)
 	}
 	return list
 }
 
-func TestWhatWasSavedIsLoadedAfterARestart(t *testing.T) {
+func TestLoadAfterRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	s := opened(t, dir)
+	s := open(t, dir)
 	if list, found, err := s.Load(state.Key{Group: "ledger"}); found || err != nil {
-		t.Fatalf("a new folder has %+v, %v", list, err)
+		t.Fatalf("got %+v, %v from a new directory, want none", list, err)
 	}
-	saved(t, s, "ledger", version(4))
-	saved(t, s, "ledger", version(5))
-	saved(t, s, "audit.v2", version(9))
+	save(t, s, "ledger", version(4))
+	save(t, s, "ledger", version(5))
+	save(t, s, "audit.v2", version(9))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	s = opened(t, dir)
+	s = open(t, dir)
 	for group, want := range map[string]config.List{"ledger": version(5), "audit.v2": version(9)} {
-		if got := loaded(t, s, group); !reflect.DeepEqual(got, want) {
+		if got := load(t, s, group); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", group, got, want)
 		}
 	}
 }
 
-func TestSaveNeverGoesBack(t *testing.T) {
-	s := opened(t, t.TempDir())
-	saved(t, s, "ledger", version(5))
+func TestSaveRefusesOlderVersion(t *testing.T) {
+	s := open(t, t.TempDir())
+	save(t, s, "ledger", version(5))
 	err := s.Save(state.Key{Group: "ledger"}, version(4), lease)
-	if err == nil || err.Error() != "version 4 of group ledger's list can't replace version 5, which has been adopted" {
+	if err == nil || err.Error() != "cannot replace version 5 of the list of group ledger, which has been adopted, by version 4" {
 		t.Error(err)
 	}
-	if got := loaded(t, s, "ledger"); got.Version != 5 {
-		t.Errorf("version %d is kept", got.Version)
+	if got := load(t, s, "ledger"); got.Version != 5 {
+		t.Errorf("got version %d, want 5", got.Version)
 	}
 }
 
-func TestTwoAgentsCannotShareAFolder(t *testing.T) {
+func TestOpenLocksDirectory(t *testing.T) {
 	dir := t.TempDir()
-	s := opened(t, dir)
+	s := open(t, dir)
 	_, err := state.Open(dir)
-	if want := "another agent uses the state folder " + dir + ": give each agent one of its own"; err == nil || err.Error() != want {
+	if want := "cannot lock the state directory " + dir + ": another agent uses it; each agent needs its own directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	opened(t, dir)
+	open(t, dir)
 }
 
-func TestAFolderThatCannotBeIsNamed(t *testing.T) {
+func TestOpenNamesInvalidPath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -135,104 +135,104 @@ func TestAFolderThatCannotBeIsNamed(t *testing.T) {
 	}
 }
 
-func TestAGroupIsNoPath(t *testing.T) {
-	s := opened(t, t.TempDir())
+func TestGroupNamesAreValidated(t *testing.T) {
+	s := open(t, t.TempDir())
 	for _, group := range []string{"", "../ledger", "a/b", "A"} {
 		if err := s.Save(state.Key{Group: group}, version(1), lease); err == nil {
-			t.Errorf("%q was saved", group)
+			t.Errorf("Save accepted group %q", group)
 		}
 		if _, _, err := s.Load(state.Key{Group: group}); err == nil {
-			t.Errorf("%q was loaded", group)
+			t.Errorf("Load accepted group %q", group)
 		}
 	}
 }
 
-// TestNoDamageGoesUnnoticed flips each bit of a file, and cuts it everywhere.
-func TestNoDamageGoesUnnoticed(t *testing.T) {
+// TestLoadDetectsDamage flips each bit of a file, and truncates it at each length.
+func TestLoadDetectsDamage(t *testing.T) {
 	dir := t.TempDir()
-	s := opened(t, dir)
-	saved(t, s, "ledger", version(5))
+	s := open(t, dir)
+	save(t, s, "ledger", version(5))
 	path := filepath.Join(dir, "ledger.list")
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	notice := func(what string, data []byte) {
+	expectError := func(what string, data []byte) {
 		t.Helper()
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if list, found, err := s.Load(state.Key{Group: "ledger"}); err == nil || !strings.HasPrefix(err.Error(), path+" is ") {
-			t.Fatalf("%s: found %v %+v, %v", what, found, list, err)
+			t.Fatalf("%s: got found=%v %+v, %v, want an error", what, found, list, err)
 		}
 	}
 	for i := range whole {
 		for bit := range 8 {
 			flipped := bytes.Clone(whole)
 			flipped[i] ^= 1 << bit
-			notice(fmt.Sprintf("bit %d of byte %d", bit, i), flipped)
+			expectError(fmt.Sprintf("bit %d of byte %d", bit, i), flipped)
 		}
-		notice(fmt.Sprintf("%d bytes", i), whole[:i])
+		expectError(fmt.Sprintf("%d bytes", i), whole[:i])
 	}
-	notice("twice", append(bytes.Clone(whole), whole...))
-	notice("zeroes, as after a power cut", make([]byte, len(whole)))
+	expectError("twice", append(bytes.Clone(whole), whole...))
+	expectError("zeroes, as after a power cut", make([]byte, len(whole)))
 
 	if err := s.Save(state.Key{Group: "ledger"}, version(6), lease); err == nil {
-		t.Error("a damaged list was replaced: it may have been newer")
+		t.Error("Save replaced a damaged list, which may have been newer")
 	}
 	if err := os.WriteFile(path, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	saved(t, s, "ledger", version(6))
+	save(t, s, "ledger", version(6))
 }
 
-func TestAnotherGroupsFileIsNoticed(t *testing.T) {
+func TestLoadDetectsFileOfAnotherGroup(t *testing.T) {
 	dir := t.TempDir()
-	s := opened(t, dir)
-	saved(t, s, "ledger", version(5))
+	s := open(t, dir)
+	save(t, s, "ledger", version(5))
 	if err := os.Rename(filepath.Join(dir, "ledger.list"), filepath.Join(dir, "audit.list")); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := s.Load(state.Key{Group: "audit"})
 	want := filepath.Join(dir, "audit.list") + " is the list of group ledger: restore it; or, if no other agent of group audit " +
-		"runs or the configuration names the newest list and its previous, remove it"
+		"runs or the configuration has the newest list and its previous, remove it"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 }
 
-func TestAnUnfinishedListIsClearedAway(t *testing.T) {
+func TestOpenRemovesUnfinishedFiles(t *testing.T) {
 	dir := t.TempDir()
-	s := opened(t, dir)
-	saved(t, s, "ledger", version(5))
+	s := open(t, dir)
+	save(t, s, "ledger", version(5))
 	s.Close()
 	rest := filepath.Join(dir, "ledger.list.new")
 	if err := os.WriteFile(rest, []byte("conclave memb"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s = opened(t, dir)
-	if got := loaded(t, s, "ledger"); got.Version != 5 {
-		t.Errorf("version %d is kept", got.Version)
+	s = open(t, dir)
+	if got := load(t, s, "ledger"); got.Version != 5 {
+		t.Errorf("got version %d, want 5", got.Version)
 	}
 	if _, err := os.Stat(rest); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("it is still there:", err)
+		t.Error("the unfinished file still exists:", err)
 	}
 }
 
-// as runs the test's program in a role.
-func as(t *testing.T, what, dir string) *exec.Cmd {
+// inRole returns a command that runs the test binary in a role.
+func inRole(t *testing.T, name, dir string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], dir)
-	cmd.Env = append(os.Environ(), role+"="+what)
+	cmd.Env = append(os.Environ(), role+"="+name)
 	return cmd
 }
 
-// TestAKilledAgentKeepsWhatItSaved kills an agent at some point of its saving,
-// again and again. What it has said to be saved must be there.
-func TestAKilledAgentKeepsWhatItSaved(t *testing.T) {
+// TestSavedListSurvivesKill kills an agent repeatedly while it saves lists. Each version
+// that it reported as saved must be there.
+func TestSavedListSurvivesKill(t *testing.T) {
 	dir := t.TempDir()
-	said := uint32(0)
+	reported := uint32(0)
 	for range 10 {
-		agent := as(t, "saves for ever", dir)
+		agent := inRole(t, "save forever", dir)
 		out, err := agent.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -241,39 +241,39 @@ func TestAKilledAgentKeepsWhatItSaved(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(out)
-		for enough := said + 20; said < enough && lines.Scan(); {
+		for enough := reported + 20; reported < enough && lines.Scan(); {
 			n, err := strconv.ParseUint(lines.Text(), 10, 32)
 			if err != nil {
 				t.Fatal(lines.Text())
 			}
-			said = uint32(n)
+			reported = uint32(n)
 		}
 		if err := agent.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for lines.Scan() { // what it said while it was killed
+		for lines.Scan() { // reported before it was killed
 			n, _ := strconv.ParseUint(lines.Text(), 10, 32)
-			said = max(said, uint32(n))
+			reported = max(reported, uint32(n))
 		}
-		agent.Wait() //nolint:errcheck // it was killed
+		agent.Wait() //nolint:errcheck // It was killed.
 
-		s := opened(t, dir)
-		if got := loaded(t, s, "ledger"); !reflect.DeepEqual(got, version(got.Version)) || got.Version < said || got.Version > said+1 {
-			t.Fatalf("it said that %d is saved, and %+v is kept", said, got)
+		s := open(t, dir)
+		if got := load(t, s, "ledger"); !reflect.DeepEqual(got, version(got.Version)) || got.Version < reported || got.Version > reported+1 {
+			t.Fatalf("got %+v, want version %d or the next one", got, reported)
 		}
-		said = loaded(t, s, "ledger").Version
+		reported = load(t, s, "ledger").Version
 		s.Close()
 	}
 }
 
-func saveForEver(dir string) {
+func saveForever(dir string) {
 	s, err := state.Open(dir)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	kept, _, err := s.Load(state.Key{Group: "ledger"})
-	for n := kept.Version + 1; err == nil; n++ {
+	stored, _, err := s.Load(state.Key{Group: "ledger"})
+	for n := stored.Version + 1; err == nil; n++ {
 		if err = s.Save(state.Key{Group: "ledger"}, version(n), lease); err == nil {
 			fmt.Println(n)
 		}
@@ -281,27 +281,27 @@ func saveForEver(dir string) {
 	fmt.Println(err)
 }
 
-// TestAFullDiskKeepsTheOldList limits the size of files, to root as well: the
-// write fails in the middle, as on a full disk.
-func TestAFullDiskKeepsTheOldList(t *testing.T) {
+// TestFullDiskKeepsOldList limits the size of files, which applies to root, too: a write
+// fails in the middle, as on a full disk.
+func TestFullDiskKeepsOldList(t *testing.T) {
 	dir := t.TempDir()
-	s := opened(t, dir)
-	saved(t, s, "ledger", version(5))
+	s := open(t, dir)
+	save(t, s, "ledger", version(5))
 	s.Close()
 
-	out, err := as(t, "has a full disk", dir).CombinedOutput()
-	if want := "keep version 6 of group ledger's list: write " + filepath.Join(dir, "ledger.list.new") + ": file too large\n"; err != nil || string(out) != want {
-		t.Errorf("it said %s(%v), want %s", out, err, want)
+	out, err := inRole(t, "full disk", dir).CombinedOutput()
+	if want := "cannot store version 6 of the list of group ledger: write " + filepath.Join(dir, "ledger.list.new") + ": file too large\n"; err != nil || string(out) != want {
+		t.Errorf("got %s(%v), want %s", out, err, want)
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 1 {
-		t.Errorf("it left %v, %v", files, err)
+		t.Errorf("got files %v, %v, want the old list alone", files, err)
 	}
-	s = opened(t, dir)
-	if got := loaded(t, s, "ledger"); !reflect.DeepEqual(got, version(5)) {
-		t.Errorf("%+v is kept", got)
+	s = open(t, dir)
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, version(5)) {
+		t.Errorf("got %+v, want version 5", got)
 	}
-	saved(t, s, "ledger", version(6))
+	save(t, s, "ledger", version(6))
 }
 
 func saveOnFullDisk(dir string) {
@@ -317,10 +317,9 @@ func saveOnFullDisk(dir string) {
 	fmt.Println(s.Save(state.Key{Group: "ledger"}, version(6), lease))
 }
 
-// TestGroupsOfTheSameNameHaveHistoriesOfTheirOwn.
-func TestGroupsOfTheSameNameHaveHistoriesOfTheirOwn(t *testing.T) {
+func TestListsAreSeparateForEachUID(t *testing.T) {
 	dir := t.TempDir()
-	s := opened(t, dir)
+	s := open(t, dir)
 	file, first, second := state.Key{Group: "ledger"}, state.Key{Group: "ledger", UID: "u1"}, state.Key{Group: "ledger", UID: "u2"}
 	for n, key := range []state.Key{file, first, second} {
 		if err := s.Save(key, version(uint32(9-n)), lease); err != nil {
@@ -331,20 +330,20 @@ func TestGroupsOfTheSameNameHaveHistoriesOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Remove(first); err != nil {
-		t.Error("it can't be forgotten twice", err)
+		t.Error("removing it twice:", err)
 	}
 	for key, want := range map[state.Key]uint32{file: 9, first: 0, second: 7} {
 		if list, found, err := s.Load(key); err != nil || list.Version != want || found != (want > 0) {
-			t.Errorf("%v: %d, %t, %v", key, list.Version, found, err)
+			t.Errorf("%v: got version %d, found=%t, %v, want version %d", key, list.Version, found, err, want)
 		}
 	}
 	if err := os.Rename(filepath.Join(dir, "ledger@u2.list"), filepath.Join(dir, "ledger@u1.list")); err != nil {
 		t.Fatal(err)
 	}
 	if list, _, err := s.Load(first); err == nil {
-		t.Errorf("another group's list is taken: %+v", list)
+		t.Errorf("got the list of another UID: %+v", list)
 	}
 	if err := s.Save(state.Key{Group: "ledger", UID: "../x"}, version(1), lease); err == nil {
-		t.Error("a UID leads out of the folder")
+		t.Error("Save accepted a UID with a path")
 	}
 }
