@@ -10,7 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// told is what the command said, and its exit status.
+// result is the output of the command and its exit status.
 type result struct {
 	out, err string
 	status   int
@@ -47,22 +47,22 @@ groups:
   - {name: b, priority: 20, address: "127.0.0.1:7402"}
 `
 
-func TestCheckSumsUpAConfigurationInOrder(t *testing.T) {
+func TestCheckSummarizesValidConfiguration(t *testing.T) {
 	path := write(t, t.TempDir(), validConfig)
-	want := result{out: path + ` is in order: a in domain default, peers on 127.0.0.1:7401, API on 127.0.0.1:7374
+	want := result{out: path + ` is valid: a in domain default, peers on 127.0.0.1:7401, API on 127.0.0.1:7374
 group ledger: StatusTable, Majority, version 1 of b (20), a (10)
-warning: ` + path + `:6: group ledger has two members: in Majority mode both must be there, so neither can take over from a dead one; add a third, which may have priority 0
+warning: ` + path + `:6: group ledger has two members: Majority mode needs a majority, which is both of them, so neither can take over if the other one fails; add a third member, which may have priority 0
 `}
 	if got := execute(t, "check", "--config", path); got != want {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
-func TestAllThatIsWrongIsSaidByCheckAndRun(t *testing.T) {
+func TestCheckAndRunReportAllErrors(t *testing.T) {
 	path := write(t, t.TempDir(), strings.Replace(validConfig, "self: a", "selv: a\ndomain: X", 1))
-	want := result{status: 2, err: path + `:1: the file has no key "selv": use self, domain, api, exposeAPI, listen, state, tls or groups
+	want := result{status: 2, err: path + `:1: the file cannot have the key "selv": use self, domain, api, exposeAPI, listen, state, tls or groups
 ` + path + `:1: the file lacks self
-` + path + `:2: domain must be lower-case letters, digits and - with dots between such words, not "X"
+` + path + `:2: domain must consist of lower-case letters, digits and -, in parts separated by dots, got "X"
 `}
 	for _, args := range [][]string{{"check", "--config", path}, {"--config", path}} {
 		if got := execute(t, args...); got != want {
@@ -71,29 +71,29 @@ func TestAllThatIsWrongIsSaidByCheckAndRun(t *testing.T) {
 	}
 }
 
-func TestBadInputGetsOneLineThatSaysWhatIsRight(t *testing.T) {
+func TestInvalidUsageIsReportedInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	for args, want := range map[string]string{
-		"":                                  "--config is missing: name the configuration, such as --config agent.yaml",
-		"check":                             "--config is missing: name the configuration, such as --config agent.yaml",
-		"status":                            "--config is missing: name the configuration, such as --config agent.yaml",
+		"":                                  "--config must be a configuration, such as --config agent.yaml",
+		"check":                             "--config must be a configuration, such as --config agent.yaml",
+		"status":                            "--config must be a configuration, such as --config agent.yaml",
 		"check --config":                    "--config needs a value",
 		"check agent.yaml":                  `conclave-agent check takes no argument "agent.yaml"`,
 		"start":                             `conclave-agent takes no argument "start": it has the commands certificates, check, pod, status, version`,
 		"--conf x":                          "unknown flag: --conf: see conclave-agent --help for those that exist",
 		"version 1":                         `conclave-agent version takes no argument "1"`,
-		"certificates":                      "--group is missing: name a group, such as --group ledger",
-		"certificates --group g":            "--member is missing: name the members, such as --member a --member b",
-		"certificates --group g --member a": "--out is missing: name a folder for the files, such as --out certs",
-		"certificates --group g --member a --out DIR --days 0":       "--days must be from 1 to 3650, not 0",
+		"certificates":                      "--group must be the name of a group, such as --group ledger",
+		"certificates --group g":            "--member must be the name of a member, such as --member a --member b",
+		"certificates --group g --member a": "--out must be a directory for the files, such as --out certs",
+		"certificates --group g --member a --out DIR --days 0":       "--days must be from 1 to 3650, got 0",
 		"certificates --group g --member a --out DIR --days ten":     `--days must be a whole number such as 10, not "ten"`,
-		"certificates --group G --member a --out DIR":                `--group must be lower-case letters, digits and - with dots between such words, not "G"`,
-		"certificates --group g --member ../a --out DIR":             `--member must be lower-case letters, digits and - with dots between such words, not "../a"`,
-		"certificates --group g --member a --out DIR --domain a_b":   `--domain must be lower-case letters, digits and - with dots between such words, not "a_b"`,
-		"certificates --group g --group g --member a --out DIR":      "--group g is there twice",
-		"certificates --group g --member a --member a --out DIR":     "--member a and member a would both be in a.pem: make them in folders of their own",
-		"certificates --group g --member a --member a-key --out DIR": "--member a-key and member a would both be in a-key.pem: make them in folders of their own",
-		"certificates --group g --member ca --out DIR":               "--member ca and the authority would both be in ca.pem: make them in folders of their own",
+		"certificates --group G --member a --out DIR":                `--group must consist of lower-case letters, digits and -, in parts separated by dots, got "G"`,
+		"certificates --group g --member ../a --out DIR":             `--member must consist of lower-case letters, digits and -, in parts separated by dots, got "../a"`,
+		"certificates --group g --member a --out DIR --domain a_b":   `--domain must consist of lower-case letters, digits and -, in parts separated by dots, got "a_b"`,
+		"certificates --group g --group g --member a --out DIR":      "--group g must not be repeated",
+		"certificates --group g --member a --member a --out DIR":     "--member a and member a would both be stored in a.pem: use separate directories",
+		"certificates --group g --member a --member a-key --out DIR": "--member a-key and member a would both be stored in a-key.pem: use separate directories",
+		"certificates --group g --member ca --out DIR":               "--member ca and the CA would both be stored in ca.pem: use separate directories",
 	} {
 		got := execute(t, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
 		if wanted := (result{status: 2, err: "error: " + want + "\n"}); got != wanted {
@@ -101,13 +101,13 @@ func TestBadInputGetsOneLineThatSaysWhatIsRight(t *testing.T) {
 		}
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
-		t.Errorf("they left %v, %v", files, err)
+		t.Errorf("got files %v, %v, want none", files, err)
 	}
 }
 
-func TestAFileThatIsNotThereIsAFailure(t *testing.T) {
+func TestMissingConfigurationFails(t *testing.T) {
 	got := execute(t, "check", "--config", filepath.Join(t.TempDir(), "agent.yaml"))
-	if got.status != 1 || !strings.HasPrefix(got.err, "error: read the configuration: open ") {
+	if got.status != 1 || !strings.HasPrefix(got.err, "error: cannot read configuration: open ") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -120,15 +120,15 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestCertificatesGetAStrangerStarted makes certificates, and checks a
-// configuration that names them.
-func TestCertificatesGetAStrangerStarted(t *testing.T) {
+// TestCertificatesCreateWorkingConfiguration creates certificates, and checks a
+// configuration that refers to them.
+func TestCertificatesCreateWorkingConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	certs := filepath.Join(dir, "certs")
 	args := []string{"certificates", "--group", "ledger", "--member", "a", "--member", "b", "--out", certs}
 	got := execute(t, args...)
 	lines := strings.Split(strings.TrimSpace(got.out), "\n")
-	if got.status != 0 || len(lines) != 3 || !strings.HasPrefix(lines[0], certs+"/ca.pem: the authority, new, until ") ||
+	if got.status != 0 || len(lines) != 3 || !strings.HasPrefix(lines[0], certs+"/ca.pem: CA, new, until ") ||
 		!strings.HasPrefix(lines[2], certs+"/b.pem: conclave://default/ledger/b, until ") {
 		t.Fatalf("got %+v", got)
 	}
@@ -136,28 +136,28 @@ func TestCertificatesGetAStrangerStarted(t *testing.T) {
 		"ca.pem": 0o644, "ca-key.pem": 0o600, "a.pem": 0o644, "a-key.pem": 0o600, "b.pem": 0o644, "b-key.pem": 0o600,
 	} {
 		if info, err := os.Stat(filepath.Join(certs, name)); err != nil || info.Mode() != mode {
-			t.Errorf("%s: %v, %v", name, info, err)
+			t.Errorf("%s: got %v, %v, want mode %v", name, info, err, mode)
 		}
 	}
 	if files, err := os.ReadDir(certs); err != nil || len(files) != 6 {
-		t.Errorf("there are %v, %v", files, err)
+		t.Errorf("got files %v, %v, want 6", files, err)
 	}
 	path := write(t, dir, strings.Replace(validConfig, "insecure: true", "certFile: certs/a.pem, keyFile: certs/a-key.pem, caFile: certs/ca.pem", 1))
 	if got := execute(t, "check", "--config", path); got.status != 0 {
 		t.Errorf("got %+v", got)
 	}
 
-	// Again, with the same authority.
+	// A second run reuses the CA.
 	before, err := os.ReadFile(filepath.Join(certs, "ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := execute(t, args...); got.status != 0 || !strings.Contains(got.out, "the authority, used again, until") {
+	if got := execute(t, args...); got.status != 0 || !strings.Contains(got.out, "CA, reused, until") {
 		t.Errorf("got %+v", got)
 	}
 	after, err := os.ReadFile(filepath.Join(certs, "ca.pem"))
 	if err != nil || !bytes.Equal(before, after) {
-		t.Error("the authority is another one", err)
+		t.Error("the CA was replaced:", err)
 	}
 	if _, err := identity.Open(identity.Paths{
 		Cert: filepath.Join(certs, "b.pem"), Key: filepath.Join(certs, "b-key.pem"), CA: filepath.Join(certs, "ca.pem"),
@@ -173,7 +173,7 @@ func TestCertificatesGetAStrangerStarted(t *testing.T) {
 		if err := os.Remove(filepath.Join(certs, half)); err != nil {
 			t.Fatal(err)
 		}
-		if got := execute(t, args...); got.status != 1 || !strings.Contains(got.err, half+" isn't: put the ") {
+		if got := execute(t, args...); got.status != 1 || !strings.Contains(got.err, "exists without "+filepath.Join(certs, half)+": add the ") {
 			t.Errorf("got %+v", got)
 		}
 		if err := os.WriteFile(filepath.Join(certs, half), data, 0o600); err != nil {

@@ -17,13 +17,13 @@ import (
 
 const (
 	oneDay = 24 * time.Hour
-	// caDays outlives many certificates; maxDays is what a certificate can
-	// hope for under it.
+	// caDays is the validity of a new CA, and maxDays the maximum validity of a
+	// certificate, which cannot exceed the validity of its CA.
 	caDays  = 3650
 	maxDays = 3650
 )
 
-// request is what certificates are wanted for.
+// certificateRequest has the flags of the command.
 type certificateRequest struct {
 	groups, members []string
 	domain, out     string
@@ -34,13 +34,13 @@ func newCertificates() *cobra.Command {
 	var r certificateRequest
 	cmd := &cobra.Command{
 		Use:   "certificates",
-		Short: "Make keys and certificates for the members of groups",
-		Long: `Make keys and certificates for the members of groups.
+		Short: "Create keys and certificates for the members of groups",
+		Long: `Create keys and certificates for the members of groups.
 
-The folder gets MEMBER.pem and MEMBER-key.pem for each member, and the authority
-that signs them: ca.pem, which every agent needs, and ca-key.pem, which none
-does. An authority that is there already is used again, and certificates that
-are there already are replaced: running agents go over to them by themselves.`,
+The command writes MEMBER.pem and MEMBER-key.pem for each member, and the CA
+(certificate authority) that signs them: ca.pem, which every agent needs, and
+ca-key.pem, which no agent needs. It reuses an existing CA and replaces existing
+certificates. Running agents load replaced certificates automatically.`,
 		Example: `  conclave-agent certificates --group ledger --member a --member b --member c --out certs`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,24 +52,24 @@ are there already are replaced: running agents go over to them by themselves.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&r.groups, "group", nil, "a group that the members are in; can be repeated")
+	flags.StringSliceVar(&r.groups, "group", nil, "a group of the members; can be repeated")
 	flags.StringSliceVar(&r.members, "member", nil, "a member; can be repeated")
-	flags.StringVar(&r.out, "out", "", "the folder for the files")
-	flags.StringVar(&r.domain, "domain", "default", "the domain of the configuration")
-	flags.IntVar(&r.days, "days", 365, "how long the certificates are valid")
+	flags.StringVar(&r.out, "out", "", "the directory for the files")
+	flags.StringVar(&r.domain, "domain", "default", "the domain in the agents' configurations")
+	flags.IntVar(&r.days, "days", 365, "the number of days for which the certificates are valid")
 	return cmd
 }
 
 func (r *certificateRequest) check() error {
 	switch {
 	case len(r.groups) == 0:
-		return command.UsageErrorf("--group is missing: name a group, such as --group ledger")
+		return command.UsageErrorf("--group must be the name of a group, such as --group ledger")
 	case len(r.members) == 0:
-		return command.UsageErrorf("--member is missing: name the members, such as --member a --member b")
+		return command.UsageErrorf("--member must be the name of a member, such as --member a --member b")
 	case r.out == "":
-		return command.UsageErrorf("--out is missing: name a folder for the files, such as --out certs")
+		return command.UsageErrorf("--out must be a directory for the files, such as --out certs")
 	case r.days < 1 || r.days > maxDays:
-		return command.UsageErrorf("--days must be from 1 to %d, not %d", maxDays, r.days)
+		return command.UsageErrorf("--days must be from 1 to %d, got %d", maxDays, r.days)
 	}
 	if err := config.CheckGroupName(r.domain); err != nil {
 		return command.UsageErrorf("--domain %s", err)
@@ -80,18 +80,18 @@ func (r *certificateRequest) check() error {
 			return command.UsageErrorf("--group %s", err)
 		}
 		if seen[group] {
-			return command.UsageErrorf("--group %s is there twice", group)
+			return command.UsageErrorf("--group %s must not be repeated", group)
 		}
 		seen[group] = true
 	}
-	files := map[string]string{"ca.pem": "the authority", "ca-key.pem": "the authority"}
+	files := map[string]string{"ca.pem": "the CA", "ca-key.pem": "the CA"}
 	for _, member := range r.members {
 		if err := config.CheckMemberName(member); err != nil {
 			return command.UsageErrorf("--member %s", err)
 		}
 		for _, file := range []string{member + ".pem", member + "-key.pem"} {
 			if other, ok := files[file]; ok {
-				return command.UsageErrorf("--member %s and %s would both be in %s: make them in folders of their own", member, other, file)
+				return command.UsageErrorf("--member %s and %s would both be stored in %s: use separate directories", member, other, file)
 			}
 			files[file] = "member " + member
 		}
@@ -101,17 +101,17 @@ func (r *certificateRequest) check() error {
 
 func (r *certificateRequest) make(cmd *cobra.Command) error {
 	if err := os.MkdirAll(r.out, 0o700); err != nil {
-		return fmt.Errorf("make the folder: %w", err)
+		return fmt.Errorf("cannot create the directory: %w", err)
 	}
 	authority, fresh, err := r.loadOrCreateCA()
 	if err != nil {
 		return err
 	}
-	state := "used again"
+	state := "reused"
 	if fresh {
 		state = "new"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: the authority, %s, until %s\n", r.path("ca.pem"), state, authority.NotAfter().Format(time.DateOnly))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: CA, %s, until %s\n", r.path("ca.pem"), state, authority.NotAfter().Format(time.DateOnly))
 	for _, member := range r.members {
 		var names identity.Names
 		for _, group := range r.groups {
@@ -136,8 +136,9 @@ func (r *certificateRequest) make(cmd *cobra.Command) error {
 
 func (r *certificateRequest) path(name string) string { return filepath.Join(r.out, name) }
 
-// authority is the one in the folder, or a new one. Half of one is a mistake
-// that a new one would make worse: agents rely on the certificate that is there.
+// loadOrCreateCA returns the CA in the directory, or creates one. If only one of its two
+// files exists, loadOrCreateCA returns an error: agents may rely on the existing
+// certificate, so replacing the CA could disconnect them.
 func (r *certificateRequest) loadOrCreateCA() (*identity.CA, bool, error) {
 	cert, key := r.path("ca.pem"), r.path("ca-key.pem")
 	hasCert, err := exists(cert)
@@ -153,11 +154,11 @@ func (r *certificateRequest) loadOrCreateCA() (*identity.CA, bool, error) {
 		authority, err := identity.LoadCA(cert, key)
 		return authority, false, err
 	case hasCert:
-		return nil, false, fmt.Errorf("%s is there but %s isn't: put the key beside it, or choose another folder", cert, key)
+		return nil, false, fmt.Errorf("%s exists without %s: add the key, or choose another directory", cert, key)
 	case hasKey:
-		return nil, false, fmt.Errorf("%s is there but %s isn't: put the certificate beside it, or choose another folder", key, cert)
+		return nil, false, fmt.Errorf("%s exists without %s: add the certificate, or choose another directory", key, cert)
 	}
-	authority, pair, err := identity.NewCA("Conclave authority of "+r.domain, caDays*oneDay)
+	authority, pair, err := identity.NewCA("Conclave CA of "+r.domain, caDays*oneDay)
 	if err != nil {
 		return nil, false, err
 	}
@@ -172,19 +173,20 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// write replaces the files of a pair. Between the two, agents stay with the
-// former pair.
+// write replaces the files of a pair. Until both are replaced, agents continue to use
+// the previous pair.
 func (r *certificateRequest) write(name string, pair identity.Pair) error {
 	if err := replace(r.path(name+"-key.pem"), pair.Key, 0o600); err != nil {
-		return fmt.Errorf("write a key: %w", err)
+		return fmt.Errorf("cannot write key: %w", err)
 	}
 	if err := replace(r.path(name+".pem"), pair.Cert, 0o644); err != nil {
-		return fmt.Errorf("write a certificate: %w", err)
+		return fmt.Errorf("cannot write certificate: %w", err)
 	}
 	return nil
 }
 
-// replace leaves no half a file, and no key that was readable for a moment.
+// replace replaces a file atomically. At no time is the file incomplete or readable with
+// a wider mode.
 func replace(path string, data []byte, mode fs.FileMode) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

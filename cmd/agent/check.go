@@ -18,11 +18,11 @@ func newCheck() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check a configuration and the files that it names",
-		Long: `Check a configuration and the files that it names.
+		Short: "Check a configuration and the files that it refers to",
+		Long: `Check a configuration and the files that it refers to.
 
-All that is wrong is said at once, each with its line, and the exit status is 2.
-Otherwise it is 0, also if there are warnings.`,
+The command prints all errors with their lines and exits with status 2. If there
+are no errors, it exits with status 0, even if there are warnings.`,
 		Example: `  conclave-agent check --config agent.yaml`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,18 +38,19 @@ Otherwise it is 0, also if there are warnings.`,
 }
 
 func addConfig(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "config", os.Getenv(configVariable), "the configuration, a YAML file; or in "+configVariable)
-	// Whatever the variable says, it isn't the default of those who read the help.
+	cmd.Flags().StringVar(path, "config", os.Getenv(configVariable), "the configuration, a YAML file; defaults to $"+configVariable)
+	// The help must not depend on the value of the variable.
 	cmd.Flags().Lookup("config").DefValue = ""
 }
 
-// configVariable names the configuration where no flag does: a probe of
-// Kubernetes can't put a pod's name in its command, but a variable can have it.
+// configVariable is the environment variable with the path of the configuration, used
+// if the flag is missing: the command of a Kubernetes probe cannot contain the name of
+// the pod, but the value of a variable can.
 const configVariable = "CONCLAVE_CONFIG"
 
-var errNoConfig = command.UsageErrorf("--config is missing: name the configuration, such as --config agent.yaml")
+var errNoConfig = command.UsageErrorf("--config must be a configuration, such as --config agent.yaml")
 
-// load reads a configuration and checks it, files and all.
+// load reads a configuration and checks it together with the files that it refers to.
 func load(path string) (*config.Config, error) {
 	c, err := read(path)
 	if err != nil {
@@ -58,8 +59,7 @@ func load(path string) (*config.Config, error) {
 	return c, c.CheckFiles()
 }
 
-// read reads a configuration, and none of the files that it names: a running
-// agent has an opinion of its own on those.
+// read reads a configuration without the files that it refers to.
 func read(path string) (*config.Config, error) {
 	if path == "" {
 		return nil, errNoConfig
@@ -69,7 +69,7 @@ func read(path string) (*config.Config, error) {
 
 func summarize(w io.Writer, path string, c *config.Config) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is in order: %s in domain %s, peers on %s, API on %s\n", path, c.Self, c.Domain, c.Listen, c.API)
+	fmt.Fprintf(&b, "%s is valid: %s in domain %s, peers on %s, API on %s\n", path, c.Self, c.Domain, c.Listen, c.API)
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		fmt.Fprintf(&b, "group %s: %s, %s, version %d of %s\n", g.Name, g.Algorithm, g.Safety.Mode, g.List.Version, ranked(g.List.Members))
@@ -81,7 +81,7 @@ func summarize(w io.Writer, path string, c *config.Config) error {
 	return err
 }
 
-// ranked names members, highest first, as many as fit on a line.
+// ranked lists as many members as fit on a line, by descending priority.
 func ranked(members []config.Member) string {
 	const most = 8
 	members = slices.SortedStableFunc(slices.Values(members), func(a, b config.Member) int { return cmp.Compare(b.Priority, a.Priority) })

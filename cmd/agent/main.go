@@ -1,5 +1,5 @@
-// Command agent, conclave-agent in its image, elects coordinators for the
-// application beside it, with or without Kubernetes.
+// Command agent, named conclave-agent in its image, elects a coordinator among
+// processes for the application that it runs beside, with or without Kubernetes.
 package main
 
 import (
@@ -19,15 +19,15 @@ func main() {
 	os.Exit(run(context.Background(), newRoot()))
 }
 
-// run runs a command and returns its exit status. What went wrong is one line on
-// stderr, or one for each complaint about the configuration.
+// run runs a command and returns its exit status. It prints an error as one line on
+// stderr, and errors in the configuration as one line each.
 func run(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
-	var complaints config.Errors
+	var invalid config.Errors
 	switch {
-	case errors.As(err, &complaints):
-		// FILE:LINE: at the start of a line is what editors understand.
-		fmt.Fprintln(root.ErrOrStderr(), complaints)
+	case errors.As(err, &invalid):
+		// Editors recognize lines that start with FILE:LINE.
+		fmt.Fprintln(root.ErrOrStderr(), invalid)
 	case err != nil:
 		fmt.Fprintln(root.ErrOrStderr(), "error:", err)
 	}
@@ -37,12 +37,12 @@ func run(ctx context.Context, root *cobra.Command) int {
 func exitStatus(err error) int {
 	var (
 		use        *command.UsageError
-		complaints config.Errors
+		invalid config.Errors
 	)
 	switch {
 	case err == nil:
 		return command.ExitOK
-	case errors.As(err, &use), errors.As(err, &complaints):
+	case errors.As(err, &use), errors.As(err, &invalid):
 		return command.ExitUsage
 	}
 	return command.ExitFailure

@@ -11,23 +11,23 @@ import (
 
 func newPod() *cobra.Command {
 	var verbose bool
-	var given pod.Settings
+	var fromFlags pod.Settings
 	cmd := &cobra.Command{
 		Use:   "pod",
-		Short: "Take part as the agent of a pod, in the groups that its operator says",
-		Long: `Take part as the agent of a pod, in the groups that its operator says.
+		Short: "Run the agent of a pod, in the groups that the operator configures",
+		Long: `Run the agent of a pod, in the groups that the operator configures.
 
-This is what runs in a container beside the application; Conclave's webhook and
-kubectl conclave inject put it there. The container's environment has POD_NAME,
-POD_NAMESPACE, POD_IP, CONCLAVE_GROUPS, CONCLAVE_IDENTITY and, if need be,
-CONCLAVE_CA and CONCLAVE_PROBE.`,
+This command runs in a container beside the application. Conclave's webhook and
+kubectl conclave inject add the container. Its environment must have POD_NAME,
+POD_NAMESPACE, POD_IP, CONCLAVE_GROUPS and CONCLAVE_IDENTITY. CONCLAVE_CA and
+CONCLAVE_PROBE are optional.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := pod.FromEnvironment(os.Getenv)
 			if err != nil {
 				return err
 			}
-			s.MountDir, s.StateDir, s.API, s.Build = given.MountDir, given.StateDir, given.API, version
+			s.MountDir, s.StateDir, s.API, s.Build = fromFlags.MountDir, fromFlags.StateDir, fromFlags.API, version
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			return pod.Run(ctx, s, logger(cmd.ErrOrStderr(), verbose))
@@ -35,9 +35,9 @@ CONCLAVE_CA and CONCLAVE_PROBE.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&given.MountDir, "mounted", pod.MountDir, "the folder of the token, and of what is known of each group")
-	flags.StringVar(&given.StateDir, "state", pod.StateDir, "the folder of what must outlive a restart of the container")
-	flags.StringVar(&given.API, "api", pod.LocalAPI, "the address of the API for the application")
-	flags.BoolVar(&verbose, "verbose", false, "log connections, too")
+	flags.StringVar(&fromFlags.MountDir, "mounted", pod.MountDir, "the directory with the token and the documents of the groups")
+	flags.StringVar(&fromFlags.StateDir, "state", pod.StateDir, "the directory for the state that must survive a restart of the container")
+	flags.StringVar(&fromFlags.API, "api", pod.LocalAPI, "the address of the local API for the application")
+	flags.BoolVar(&verbose, "verbose", false, "also log connections")
 	return cmd
 }

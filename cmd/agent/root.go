@@ -6,7 +6,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/cli/command"
 )
 
-// version is stamped by make build.
+// version is set by make build.
 var version string
 
 func newRoot() *cobra.Command {
@@ -15,18 +15,19 @@ func newRoot() *cobra.Command {
 		Short: "Elect the coordinator among processes on one machine or many",
 		Long: `Conclave elects the coordinator among a set of processes.
 
-This agent runs beside each of them, and takes part in the elections of the
-groups in its configuration. The application asks it over HTTP on a loopback
-address who leads.`,
-		Example: `  # Keys and certificates for three members of a group
+An agent runs beside each process and takes part in the elections of the groups
+in its configuration. The application queries its agent over HTTP on a loopback
+address.`,
+		Example: `  # Create keys and certificates for three members of a group
   conclave-agent certificates --group ledger --member a --member b --member c --out certs
 
-  # Is the configuration in order?
+  # Check a configuration
   conclave-agent check --config agent.yaml
 
+  # Run an agent
   conclave-agent --config agent.yaml
 
-  # What does the one that runs with it know?
+  # Print the status of the running agent
   conclave-agent status --config agent.yaml`,
 		Args:              command.NoArguments,
 		SilenceUsage:      true,

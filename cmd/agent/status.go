@@ -21,8 +21,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// responseTimeout is how long an agent may take to answer, and maxResponse how much:
-// a table of a thousand processes fits in.
+// responseTimeout bounds the time of all requests, and maxResponse the size of a
+// response in bytes. A table of a thousand processes fits in.
 const (
 	responseTimeout = 2 * time.Second
 	maxResponse     = 4 << 20
@@ -32,11 +32,12 @@ func newStatus() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Ask the agent that runs here for its process status tables",
-		Long: `Ask the agent that runs here with a configuration for its process status tables.
+		Short: "Print the process status tables of the running agent",
+		Long: `Print the process status tables of the agent that runs with a configuration.
 
 The exit status is 0 if the agent is ready and each of its groups has a
-coordinator, and 1 otherwise: a readiness probe for an image without curl.`,
+coordinator, and 1 otherwise. So the command can be a readiness probe in an image
+without curl.`,
 		Example: `  conclave-agent status --config agent.yaml
   kubectl exec ledger-0 --container conclave-agent -- /agent status`,
 		Args: command.NoArguments,
@@ -52,10 +53,10 @@ coordinator, and 1 otherwise: a readiness probe for an image without curl.`,
 	return cmd
 }
 
-// running is the local API of an agent.
+// agentAddress is the address of an agent's local API.
 type agentAddress string
 
-// here is the agent that runs with a configuration, or without one in this pod.
+// findAgent returns the agent that runs with a configuration, or the agent of this pod.
 func findAgent(path string) (agentAddress, error) {
 	if path == "" && os.Getenv("POD_IP") != "" {
 		return agentAddress(net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))), nil
@@ -67,23 +68,24 @@ func findAgent(path string) (agentAddress, error) {
 	return agentAddress(c.API), nil
 }
 
-// tell writes the tables of all groups, and fails if anything is amiss.
+// printStatus prints the tables of all groups. It returns an error if the agent isn't
+// ready or a group has no coordinator.
 func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	code, answer, err := agent.get(ctx, "/readyz")
 	if err != nil {
-		return fmt.Errorf("no agent answers: %w", err)
+		return fmt.Errorf("cannot reach the agent: %w", err)
 	}
-	var amiss []string
+	var problems []string
 	if code != http.StatusOK {
-		amiss = strings.Split(strings.TrimSpace(string(answer)), "\n")
+		problems = strings.Split(strings.TrimSpace(string(answer)), "\n")
 	}
-	var in struct{ Groups []string }
-	if err := agent.getJSON(ctx, "/v1/groups", &in); err != nil {
+	var list struct{ Groups []string }
+	if err := agent.getJSON(ctx, "/v1/groups", &list); err != nil {
 		return err
 	}
-	for _, name := range in.Groups {
+	for _, name := range list.Groups {
 		var s group.Status
 		if err := agent.getJSON(ctx, "/v1/groups/"+name+"/status", &s); err != nil {
 			return err
@@ -92,16 +94,16 @@ func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
 			return err
 		}
 		if s.Coordinator == "" {
-			amiss = append(amiss, "group "+name+" has no coordinator")
+			problems = append(problems, "group "+name+" has no coordinator")
 		}
 	}
-	if len(amiss) > 0 {
-		return fmt.Errorf("not ready: %s", strings.Join(amiss, "; "))
+	if len(problems) > 0 {
+		return fmt.Errorf("not ready: %s", strings.Join(problems, "; "))
 	}
 	return nil
 }
 
-// table writes what an agent knows of a group.
+// printTable prints the process status table of a group.
 func printTable(w io.Writer, s *group.Status) error {
 	fmt.Fprintf(w, "group %s, seen by %s: %s, %s, version %d, term %d\n", s.Group, s.Self, s.Algorithm, s.Safety, s.Version, s.Term)
 	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -119,7 +121,7 @@ func printTable(w io.Writer, s *group.Status) error {
 	return rows.Flush()
 }
 
-// ask takes an answer apart that must be a good one.
+// getJSON decodes a response that must have status 200.
 func (r agentAddress) getJSON(ctx context.Context, path string, into any) error {
 	code, answer, err := r.get(ctx, path)
 	if err == nil && code != http.StatusOK {
@@ -129,7 +131,7 @@ func (r agentAddress) getJSON(ctx context.Context, path string, into any) error 
 		err = json.Unmarshal(answer, into)
 	}
 	if err != nil {
-		return fmt.Errorf("ask the agent for %s: %w", path, err)
+		return fmt.Errorf("cannot get %s from the agent: %w", path, err)
 	}
 	return nil
 }
@@ -139,7 +141,7 @@ func (r agentAddress) get(ctx context.Context, path string) (code int, answer []
 	if err != nil {
 		return 0, nil, err
 	}
-	// An agent is never behind a proxy, whatever the environment says.
+	// The client ignores the proxy settings of the environment.
 	client := http.Client{Transport: &http.Transport{DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slack is by how many nanoseconds the kernel may delay what this process sleeps
-// for. Elections wait for milliseconds.
+// timerSlack is the number of nanoseconds by which the kernel may delay the timers of
+// this process. The timeouts of elections are milliseconds.
 const timerSlack = 1_000_000
 
-// thrift makes an agent that idles, with a heartbeat ten times a second, use about
-// half of what it would by default. It does next to nothing each time, so what
-// counts is how often threads are woken:
+// reduceWakeups halves the CPU time of an idle agent, which sends or receives ten
+// heartbeats per second. A heartbeat needs so little work that the cost is dominated by
+// the number of thread wakeups. There are two measures:
 //
-//   - With one processor, goroutines hand over to each other on one thread.
-//   - With more slack, the runtime's monitor, which sleeps for 20 µs at a time
-//     whenever the process does something, mostly sleeps until that is over.
-//     Threads inherit the slack when they are made, and the monitor is older than
-//     main: so the program starts itself once more, as the same process.
+//   - With GOMAXPROCS=1, all goroutines run on one thread.
+//   - With more timer slack, the monitor thread of the Go runtime, which sleeps for 20 µs
+//     at a time while the process is active, mostly sleeps until the process is idle
+//     again. A thread inherits the slack when it is created, and the monitor thread is
+//     created before main. So the program executes itself again in the same process.
 func reduceWakeups() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
@@ -34,7 +34,7 @@ func reduceWakeups() {
 		return
 	}
 	if program, err := os.Executable(); err == nil {
-		// This only comes back if it failed, and then all goes on as it is.
+		// Exec returns only if it failed. The agent then runs with the default slack.
 		_ = unix.Exec(program, os.Args, os.Environ())
 	}
 }
