@@ -1,21 +1,26 @@
-// Package clock is the agent's time: ticks for the Machines, and terms.
+// Package clock provides the time of an agent: ticks for the election machines, and
+// terms.
 //
-// A tick is a nanosecond since the process started, on CLOCK_BOOTTIME. Unlike
-// the clock of package time, that one goes on while the machine is suspended:
-// who wakes up must see that its lease is over. Nothing that sets the wall
-// clock moves it.
+// A tick is a nanosecond of CLOCK_BOOTTIME since the process started. Unlike the
+// monotonic clock of package time, CLOCK_BOOTTIME advances while the machine is
+// suspended: an agent that resumes must see that its lease has expired. Adjustments
+// of the wall clock don't affect it.
 //
-// The wall clock is read once, when the process starts, for election.TermClock:
-// a term is a tenth of a second since 2026.
+// The wall clock is read only once, when the process starts, for
+// election.TermClock: a term is 100 ms long, and term 0 is the beginning of 2026.
 //
-// What becomes of an agent whose wall clock is wrong when it starts: all stays
-// safe. Up to a minute, the office waits until the slower clocks have come as far
-// as the faster ones. Beyond that, the agent speaks of terms that make no sense
-// to the others, who refuse them and elect one of themselves; one that is behind
-// refuses theirs as well and knows no coordinator. It helps to set its clock and
-// to start it again. Setting the clock of an agent that runs changes nothing.
+// # Wrong wall clocks
 //
-// Not guaranteed: a virtual machine that its host suspends may not notice it.
+// A wrong wall clock doesn't affect safety. If it is wrong by up to a minute, the
+// office waits until the slower term clocks reach the terms of the faster ones.
+// Beyond that, the other members reject the terms of the agent and elect one of
+// themselves. An agent whose clock is behind also rejects theirs, and knows no
+// coordinator. To recover, correct the wall clock and restart the agent: a running
+// agent doesn't read it again.
+//
+// # What is not guaranteed
+//
+// A virtual machine that its host suspends may not notice the suspension.
 package clock
 
 import (
@@ -26,16 +31,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// TermDuration is how long a term lasts at least.
+// TermDuration is the minimum duration of a term.
 const TermDuration = 100 * time.Millisecond
 
-// Clock is a running clock. Its first tick is 1: 0 is no moment.
+// Clock is a running clock. Its first tick is 1, because 0 means no time.
 type Clock struct {
 	start time.Duration
 	terms election.TermClock
 }
 
-// New starts a clock. wall is the time of day.
+// New starts a clock. wall is the current time of day.
 func New(wall time.Time) *Clock {
 	c := &Clock{start: boottime() - 1}
 	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
@@ -45,26 +50,27 @@ func New(wall time.Time) *Clock {
 	return c
 }
 
-// Now is the present moment.
+// Now returns the current tick.
 func (c *Clock) Now() election.Tick { return election.Tick(boottime() - c.start) }
 
-// Until is how long it takes until at.
+// Until returns the duration until a tick.
 func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at - c.Now()) }
 
-// TermClock is what a Machine reads terms from that starts now. One that starts
-// later than the process may have had a predecessor, whose terms it doesn't know.
+// TermClock returns the term clock of a machine that starts now. A machine that
+// doesn't start with the process may have a predecessor, whose terms it doesn't
+// know. Therefore its first term is the current one.
 func (c *Clock) TermClock() election.TermClock {
-	reading := c.CurrentTerm()
-	return election.TermClock{AtBoot: reading, Boot: c.terms.Due(reading), TicksPerTerm: c.terms.TicksPerTerm}
+	current := c.CurrentTerm()
+	return election.TermClock{AtBoot: current, Boot: c.terms.Due(current), TicksPerTerm: c.terms.TicksPerTerm}
 }
 
-// CurrentTerm is the term that the clock reads now.
+// CurrentTerm returns the current term.
 func (c *Clock) CurrentTerm() election.Term { return c.terms.Ceiling(c.Now()) }
 
 func boottime() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		panic("no CLOCK_BOOTTIME: " + err.Error()) // Linux has had it since 2.6.39.
+		panic("cannot read CLOCK_BOOTTIME: " + err.Error()) // Linux has it since 2.6.39.
 	}
 	return time.Duration(now.Nano())
 }

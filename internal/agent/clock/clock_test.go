@@ -7,17 +7,17 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// TestTheWallClockIsReadOnce: what the time of day was at the start shifts all
-// terms, and nothing else; ticks come from elsewhere.
-func TestTheWallClockIsReadOnce(t *testing.T) {
+// TestWallClockIsReadOnce: the time of day at the start shifts all terms, and doesn't
+// affect ticks.
+func TestWallClockIsReadOnce(t *testing.T) {
 	noon := time.Date(2027, time.March, 1, 12, 0, 0, 0, time.UTC)
 	one, other := New(noon), New(noon.Add(time.Hour))
 	if ahead := other.TermClock().AtBoot - one.TermClock().AtBoot; ahead != election.Term(time.Hour/TermDuration) {
-		t.Errorf("an hour is %d terms", ahead)
+		t.Errorf("got %d terms in an hour, want %d", ahead, time.Hour/TermDuration)
 	}
 	for _, c := range []*Clock{one, other} {
 		if boot := c.TermClock().Boot; boot < 1 || boot > c.Now() {
-			t.Errorf("the start was at %d, now is %d", boot, c.Now())
+			t.Errorf("got start %d, want a tick from 1 to %d", boot, c.Now())
 		}
 	}
 	boot := one.TermClock()
@@ -25,17 +25,17 @@ func TestTheWallClockIsReadOnce(t *testing.T) {
 	before := one.TermClock().Ceiling(at)
 	for range 1000 {
 		if now := one.TermClock().Ceiling(at); now != before {
-			t.Fatalf("the same tick was in term %d and is in %d", before, now)
+			t.Fatalf("got term %d for a tick, want %d as before", now, before)
 		}
 	}
 	minute := election.Term(time.Minute / TermDuration)
-	if terms := before - boot.AtBoot; terms != minute && terms != minute+1 { // One may be about to begin.
-		t.Errorf("a minute is %d terms", terms)
+	if terms := before - boot.AtBoot; terms != minute && terms != minute+1 { // The next one may be about to begin.
+		t.Errorf("got %d terms in a minute, want %d", terms, minute)
 	}
 }
 
-func TestAWallClockBeforeTheEpochReadsTermZero(t *testing.T) {
+func TestWallClockBeforeEpochStartsAtTermZero(t *testing.T) {
 	if at := New(time.Unix(0, 0)).TermClock().AtBoot; at != 0 {
-		t.Errorf("in 1970, the term is %d", at)
+		t.Errorf("got term %d in 1970, want 0", at)
 	}
 }

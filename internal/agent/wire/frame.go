@@ -1,6 +1,12 @@
-// Package wire is the form in which agents exchange messages: agents.proto,
-// read and written by hand. It is pure, and trusts no byte that it reads:
-// everything is bounded, and what can't be read is an error, never a panic.
+// Package wire encodes and decodes the frames that agents exchange. agents.proto
+// defines their format; the code is written by hand.
+//
+// The package is pure: it has no goroutines and no state. It doesn't trust its
+// input: the length of a frame, of a list and of a name are limited, and invalid
+// input results in an error. The caller bounds the time to read a frame.
+//
+// Not checked here: whether names and groups exist, and whether the sender may use
+// them. Packages transport and group do that.
 package wire
 
 import (
@@ -9,10 +15,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Protocol is the version of the protocol that agents speak.
+// Protocol is the version of the protocol.
 const Protocol = 1
 
-// The bounds of what is read. The largest letter names every member of a list.
+// Limits for received frames. The largest message has the name of every member of a
+// list.
 const (
 	MaxMembers = 1000
 	MaxName    = 253
@@ -20,25 +27,28 @@ const (
 	MaxFrame   = MaxMembers*(MaxName+3) + 1<<10
 )
 
-// Frame is what a peer says at once: exactly one of these is set.
+// Frame is the unit of transmission. Exactly one of its fields is set.
 type Frame struct {
 	Hello   *Hello
 	Message *Message
 	Goodbye bool
 }
 
-// Hello says who speaks.
+// Hello identifies the sender: it is the first frame on a connection.
 type Hello struct {
 	Protocol uint32
 	Domain   string
 	Name     string
-	Life     uint32
-	Port     uint16
-	Term     election.Term
+	// Life is the incarnation of the process.
+	Life uint32
+	// Port is the port on which the process listens for peers.
+	Port uint16
+	// Term is the current value of the term clock.
+	Term election.Term
 }
 
-// Message is a message of an election, with names instead of numbers: each agent
-// numbers the members for itself.
+// Message is an election.Message with names instead of identifiers: each agent
+// assigns identifiers of its own.
 type Message struct {
 	Group   string
 	Kind    election.Kind
@@ -48,18 +58,19 @@ type Message struct {
 	Origin  string
 	Hops    uint32
 	List    []string
-	// Version and Digest are those of the list under which the sender speaks.
+	// Version and Digest are those of the sender's member list.
 	Version uint32
 	Digest  uint64
-	// ConfigDigest stands for what the members have agreed on besides the list.
+	// ConfigDigest is the digest of the settings that all members must share,
+	// independently of their list.
 	ConfigDigest uint64
 	Hold         election.Hold
 }
 
-// The numbers of the fields in agents.proto.
+// The field numbers of agents.proto.
 const (
 	frameHello protowire.Number = iota + 1
-	frameLetter
+	frameMessage
 	frameGoodbye
 )
 
@@ -69,32 +80,32 @@ const (
 	helloName
 	helloLife
 	helloPort
-	helloReading
+	helloTerm
 )
 
 const (
-	letterGroup protowire.Number = iota + 1
-	letterKind
-	letterTerm
-	letterLamport
-	letterSubject
-	letterOrigin
-	letterHops
-	letterList
-	letterVersion
-	letterDigest
-	letterLife
-	letterAsker
-	letterSent
-	letterBar
-	letterHeld
-	letterStanding
-	letterAdopted
-	letterAway
-	letterCharter
+	messageGroup protowire.Number = iota + 1
+	messageKind
+	messageTerm
+	messageLamport
+	messageSubject
+	messageOrigin
+	messageHops
+	messageList
+	messageVersion
+	messageDigest
+	messageLife
+	messageRequesterLife
+	messageSent
+	messageHighestGranted
+	messageHeld
+	messageReady
+	messageAdopted
+	messageIneligible
+	messageConfigDigest
 )
 
-// Append appends f as it goes onto a connection, with its length.
+// Append appends the encoding of f, preceded by its length.
 func Append(b []byte, f Frame) []byte {
 	var body []byte
 	number := frameGoodbye
@@ -102,7 +113,7 @@ func Append(b []byte, f Frame) []byte {
 	case f.Hello != nil:
 		number, body = frameHello, appendHello(nil, f.Hello)
 	case f.Message != nil:
-		number, body = frameLetter, appendLetter(make([]byte, 0, 128), f.Message)
+		number, body = frameMessage, appendMessage(make([]byte, 0, 128), f.Message)
 	}
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(number)+protowire.SizeBytes(len(body))))
 	b = protowire.AppendTag(b, number, protowire.BytesType)
@@ -115,35 +126,35 @@ func appendHello(b []byte, h *Hello) []byte {
 	b = appendText(b, helloName, h.Name)
 	b = appendFixed32(b, helloLife, h.Life)
 	b = appendNumber(b, helloPort, uint64(h.Port))
-	return appendNumber(b, helloReading, uint64(h.Term))
+	return appendNumber(b, helloTerm, uint64(h.Term))
 }
 
-func appendLetter(b []byte, l *Message) []byte {
-	b = appendText(b, letterGroup, l.Group)
-	b = appendNumber(b, letterKind, uint64(l.Kind))
-	b = appendNumber(b, letterTerm, uint64(l.Term))
-	b = appendNumber(b, letterLamport, l.Lamport)
-	b = appendText(b, letterSubject, l.Subject)
-	b = appendText(b, letterOrigin, l.Origin)
-	b = appendNumber(b, letterHops, uint64(l.Hops))
-	for _, name := range l.List {
-		b = protowire.AppendTag(b, letterList, protowire.BytesType)
+func appendMessage(b []byte, m *Message) []byte {
+	b = appendText(b, messageGroup, m.Group)
+	b = appendNumber(b, messageKind, uint64(m.Kind))
+	b = appendNumber(b, messageTerm, uint64(m.Term))
+	b = appendNumber(b, messageLamport, m.Lamport)
+	b = appendText(b, messageSubject, m.Subject)
+	b = appendText(b, messageOrigin, m.Origin)
+	b = appendNumber(b, messageHops, uint64(m.Hops))
+	for _, name := range m.List {
+		b = protowire.AppendTag(b, messageList, protowire.BytesType)
 		b = protowire.AppendString(b, name)
 	}
-	b = appendNumber(b, letterVersion, uint64(l.Version))
-	b = appendFixed64(b, letterDigest, l.Digest)
-	b = appendFixed32(b, letterLife, l.Hold.Life)
-	b = appendFixed32(b, letterAsker, l.Hold.RequesterLife)
-	b = appendNumber(b, letterSent, protowire.EncodeZigZag(int64(l.Hold.Sent)))
-	b = appendNumber(b, letterBar, uint64(l.Hold.HighestGranted))
-	b = appendNumber(b, letterHeld, protowire.EncodeBool(l.Hold.Held))
-	b = appendNumber(b, letterStanding, protowire.EncodeBool(l.Hold.Ready))
-	b = appendNumber(b, letterAdopted, uint64(l.Hold.Version))
-	b = appendNumber(b, letterAway, protowire.EncodeBool(l.Hold.Ineligible))
-	return appendFixed64(b, letterCharter, l.ConfigDigest)
+	b = appendNumber(b, messageVersion, uint64(m.Version))
+	b = appendFixed64(b, messageDigest, m.Digest)
+	b = appendFixed32(b, messageLife, m.Hold.Life)
+	b = appendFixed32(b, messageRequesterLife, m.Hold.RequesterLife)
+	b = appendNumber(b, messageSent, protowire.EncodeZigZag(int64(m.Hold.Sent)))
+	b = appendNumber(b, messageHighestGranted, uint64(m.Hold.HighestGranted))
+	b = appendNumber(b, messageHeld, protowire.EncodeBool(m.Hold.Held))
+	b = appendNumber(b, messageReady, protowire.EncodeBool(m.Hold.Ready))
+	b = appendNumber(b, messageAdopted, uint64(m.Hold.Version))
+	b = appendNumber(b, messageIneligible, protowire.EncodeBool(m.Hold.Ineligible))
+	return appendFixed64(b, messageConfigDigest, m.ConfigDigest)
 }
 
-// What has its zero value isn't written, as proto3 wants it.
+// As proto3 requires, zero values aren't encoded.
 
 func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 	if n == 0 {

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// TestSpeaksTheProtocol: others can read by agents.proto what this package
-// writes, and find each value in its field.
-func TestSpeaksTheProtocol(t *testing.T) {
+// TestEncodingMatchesProto compares the encoding with that of a library that reads
+// agents.proto, in both directions.
+func TestEncodingMatchesProto(t *testing.T) {
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
 	files, err := compiler.Compile(t.Context(), "agents.proto")
 	if err != nil {
@@ -24,13 +24,13 @@ func TestSpeaksTheProtocol(t *testing.T) {
 		frame Frame
 		text  string
 	}{
-		{Frame{Message: &full}, `letter {
+		{Frame{Message: &full}, `message {
 			group: "ledger" kind: 5 term: 27993601 lamport: 1099511627776 subject: "e" origin: "b" hops: 7
 			list: "a" list: "" list: "c" version: 3 digest: 18364758544493064720
-			life: 3735928559 asker: 16909060 sent: -5 bar: 17592186044415 held: true ready: true adopted: 2 ineligible: true charter: 5 }`},
+			life: 3735928559 requester_life: 16909060 sent: -5 highest_granted: 17592186044415 held: true ready: true adopted: 2 ineligible: true config_digest: 5 }`},
 		{
 			Frame{Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 7401, Term: 3}},
-			`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 7401 reading: 3 }`,
+			`hello { protocol: 1 domain: "default" name: "a" life: 9 port: 7401 term: 3 }`,
 		},
 		{Frame{Goodbye: true}, `goodbye {}`},
 	} {
@@ -40,10 +40,10 @@ func TestSpeaksTheProtocol(t *testing.T) {
 		}
 		got := dynamicpb.NewMessage(frame)
 		if err := proto.Unmarshal(body(t, c.frame), got); err != nil || !proto.Equal(got, want) {
-			t.Errorf("%v, %v\nwant %v", prototext.Format(got), err, prototext.Format(want))
+			t.Errorf("got %v, %v\nwant %v", prototext.Format(got), err, prototext.Format(want))
 		}
 		if unknown := unknownIn(got); len(unknown) > 0 {
-			t.Errorf("fields that agents.proto doesn't have: %x", unknown)
+			t.Errorf("got fields that agents.proto doesn't have: %x", unknown)
 		}
 		written, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
 		if err != nil {
@@ -51,7 +51,7 @@ func TestSpeaksTheProtocol(t *testing.T) {
 		}
 		read, err := Parse(written)
 		if err != nil || !bytes.Equal(body(t, read), body(t, c.frame)) {
-			t.Errorf("%+v is read, %v", read, err)
+			t.Errorf("got %+v, %v", read, err)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// full has something in every field.
+// full has a value in each field.
 var full = Message{
 	Group: "ledger", Kind: election.Table, Term: 27993601, Lamport: 1 << 40, Subject: "e", Origin: "b", Hops: 7,
 	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210, ConfigDigest: 5,
@@ -29,20 +29,20 @@ func body(t *testing.T, f Frame) []byte {
 	}
 	b, err := io.ReadAll(r)
 	if err != nil || len(b) != size {
-		t.Fatalf("%d bytes behind a size of %d: %v", len(b), size, err)
+		t.Fatalf("got %d bytes after a size of %d: %v", len(b), size, err)
 	}
 	return b
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestFramesRoundTrip(t *testing.T) {
 	for i := range reflect.TypeFor[Message]().NumField() {
 		if reflect.ValueOf(full).Field(i).IsZero() {
-			t.Fatalf("%s is empty in the letter that should have everything", reflect.TypeFor[Message]().Field(i).Name)
+			t.Fatalf("full has no %s", reflect.TypeFor[Message]().Field(i).Name)
 		}
 	}
 	for i := range reflect.TypeFor[election.Hold]().NumField() {
 		if reflect.ValueOf(full.Hold).Field(i).IsZero() {
-			t.Fatalf("Hold.%s is empty", reflect.TypeFor[election.Hold]().Field(i).Name)
+			t.Fatalf("full has no Hold.%s", reflect.TypeFor[election.Hold]().Field(i).Name)
 		}
 	}
 	for name, f := range map[string]Frame{
@@ -53,27 +53,27 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	} {
 		got, err := Parse(body(t, f))
 		if err != nil || !reflect.DeepEqual(got, f) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, f)
 		}
 	}
 }
 
-func TestLongestLetterFits(t *testing.T) {
+func TestLongestMessageFits(t *testing.T) {
 	name := strings.Repeat("n", MaxName)
-	letter := Message{Group: name, Subject: name, Origin: name}
+	message := Message{Group: name, Subject: name, Origin: name}
 	for range MaxMembers {
-		letter.List = append(letter.List, name)
+		message.List = append(message.List, name)
 	}
-	if b := body(t, Frame{Message: &letter}); len(b) > MaxFrame {
-		t.Errorf("%d bytes are more than MaxFrame, %d", len(b), MaxFrame)
+	if b := body(t, Frame{Message: &message}); len(b) > MaxFrame {
+		t.Errorf("got %d bytes, want at most %d", len(b), MaxFrame)
 	}
-	letter.List = append(letter.List, name)
-	if _, err := Parse(body(t, Frame{Message: &Message{List: letter.List}})); err == nil {
-		t.Error("a list of too many names is read")
+	message.List = append(message.List, name)
+	if _, err := Parse(body(t, Frame{Message: &Message{List: message.List}})); err == nil {
+		t.Error("parsed a list of too many names, want an error")
 	}
 }
 
-func TestBadBytes(t *testing.T) {
+func TestParseRejectsInvalidBytes(t *testing.T) {
 	for name, b := range map[string]string{
 		"nothing":             "",
 		"two contents":        "\x1a\x00\x1a\x00",
@@ -87,15 +87,15 @@ func TestBadBytes(t *testing.T) {
 		"a group":             "\x12\x02\x0b\x0c",
 	} {
 		if f, err := Parse([]byte(b)); err == nil {
-			t.Errorf("%s is read as %+v", name, f)
+			t.Errorf("%s: got %+v, want an error", name, f)
 		}
 	}
 	if f, err := Parse([]byte("\x12\x06\x0a\x01g\xa0\x06\x01")); err != nil || f.Message.Group != "g" {
-		t.Errorf("a field of a later version: %+v, %v", f, err)
+		t.Errorf("with a field of a later version: got %+v, %v", f, err)
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestReadSize(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes string
 		size  int
@@ -103,19 +103,19 @@ func TestSizes(t *testing.T) {
 	}{
 		"short":     {"\x05", 5, ""},
 		"two bytes": {"\x80\x01", 128, ""},
-		"too long":  {"\x81\x08", 0, "longer than 1024"},
-		"endless":   {strings.Repeat("\x80", 100), 0, "longer than 1024"},
+		"too long":  {"\x81\x08", 0, "at most 1024 bytes"},
+		"endless":   {strings.Repeat("\x80", 100), 0, "at most 1024 bytes"},
 		"cut off":   {"\x80", 0, "unexpected EOF"},
 		"nothing":   {"", 0, "EOF"},
 	} {
 		size, err := ReadSize(strings.NewReader(c.bytes), 1024)
 		if size != c.size || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: %d, %v", name, size, err)
+			t.Errorf("%s: got %d, %v, want %d, %q", name, size, err, c.size, c.err)
 		}
 	}
 }
 
-// FuzzParse: nothing panics, and what is read once is written and read alike.
+// FuzzParse: Parse never panics, and a parsed frame survives a round trip.
 func FuzzParse(f *testing.F) {
 	f.Add(Append(nil, Frame{Message: &full})[1:])
 	f.Add(Append(nil, Frame{Hello: &Hello{Name: "a", Port: 1}})[1:])
@@ -126,7 +126,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := Parse(body(t, frame))
 		if err != nil || !reflect.DeepEqual(again, frame) {
-			t.Errorf("%+v became %+v, %v", frame, again, err)
+			t.Errorf("got %+v, %v, want %+v", again, err, frame)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// ReadSize reads the length of the next frame, which must not exceed limit.
+// ReadSize reads the length of the next frame. It must not exceed limit.
 func ReadSize(r io.ByteReader, limit int) (int, error) {
 	size := uint64(0)
 	for shift := 0; shift < 28; shift += 7 {
@@ -25,15 +25,15 @@ func ReadSize(r io.ByteReader, limit int) (int, error) {
 		size |= uint64(c&0x7f) << shift
 		if c < 0x80 {
 			if size > uint64(limit) {
-				return 0, fmt.Errorf("a frame of %d bytes is longer than %d", size, limit)
+				return 0, fmt.Errorf("frame must have at most %d bytes, got %d", limit, size)
 			}
 			return int(size), nil
 		}
 	}
-	return 0, fmt.Errorf("a frame is longer than %d bytes", limit)
+	return 0, fmt.Errorf("frame must have at most %d bytes", limit)
 }
 
-// Parse reads a frame, without its length.
+// Parse decodes a frame, without its length.
 func Parse(b []byte) (Frame, error) {
 	var f Frame
 	contents := 0
@@ -42,8 +42,8 @@ func Parse(b []byte) (Frame, error) {
 		switch v.field {
 		case frameHello:
 			f.Hello, err = parseHello(v)
-		case frameLetter:
-			f.Message, err = parseLetter(v)
+		case frameMessage:
+			f.Message, err = parseMessage(v)
 		case frameGoodbye:
 			f.Goodbye = true
 			_, err = v.bytes()
@@ -54,7 +54,7 @@ func Parse(b []byte) (Frame, error) {
 		return err
 	})
 	if err == nil && contents != 1 {
-		err = fmt.Errorf("a frame has %d contents instead of one", contents)
+		err = fmt.Errorf("frame must have one content, got %d", contents)
 	}
 	return f, err
 }
@@ -78,112 +78,112 @@ func parseHello(v value) (*Hello, error) {
 		case helloPort:
 			var port uint32
 			if port, err = v.number32(); err == nil && port > 1<<16-1 {
-				err = fmt.Errorf("%d is not a port", port)
+				err = fmt.Errorf("port must be at most 65535, got %d", port)
 			}
 			h.Port = uint16(port)
-		case helloReading:
-			var reading uint64
-			reading, err = v.number()
-			h.Term = election.Term(reading)
-		default: // of a later version
+		case helloTerm:
+			var term uint64
+			term, err = v.number()
+			h.Term = election.Term(term)
+		default: // a field of a later version
 		}
 		return err
 	})
 	return h, err
 }
 
-func parseLetter(v value) (*Message, error) {
+func parseMessage(v value) (*Message, error) {
 	b, err := v.bytes()
 	if err != nil {
 		return nil, err
 	}
-	l := &Message{}
-	if err := eachField(b, l.take); err != nil {
+	m := &Message{}
+	if err := eachField(b, m.setField); err != nil {
 		return nil, err
 	}
-	return l, nil
+	return m, nil
 }
 
-func (l *Message) take(v value) (err error) {
+func (m *Message) setField(v value) (err error) {
 	switch v.field {
-	case letterGroup:
-		l.Group, err = v.text()
-	case letterKind:
+	case messageGroup:
+		m.Group, err = v.text()
+	case messageKind:
 		var kind uint32
 		if kind, err = v.number32(); err == nil && kind > 1<<8-1 {
-			err = fmt.Errorf("a kind of message is %d", kind)
+			err = fmt.Errorf("kind of message must be at most 255, got %d", kind)
 		}
-		l.Kind = election.Kind(kind)
-	case letterTerm:
+		m.Kind = election.Kind(kind)
+	case messageTerm:
 		var term uint64
 		term, err = v.number()
-		l.Term = election.Term(term)
-	case letterLamport:
-		l.Lamport, err = v.number()
-	case letterSubject:
-		l.Subject, err = v.text()
-	case letterOrigin:
-		l.Origin, err = v.text()
-	case letterHops:
-		l.Hops, err = v.number32()
-	case letterList:
+		m.Term = election.Term(term)
+	case messageLamport:
+		m.Lamport, err = v.number()
+	case messageSubject:
+		m.Subject, err = v.text()
+	case messageOrigin:
+		m.Origin, err = v.text()
+	case messageHops:
+		m.Hops, err = v.number32()
+	case messageList:
 		var name string
-		if name, err = v.text(); err == nil && len(l.List) >= MaxMembers {
-			err = fmt.Errorf("a list of more than %d names", MaxMembers)
+		if name, err = v.text(); err == nil && len(m.List) >= MaxMembers {
+			err = fmt.Errorf("list must have at most %d names", MaxMembers)
 		}
-		l.List = append(l.List, name)
-	case letterVersion:
-		l.Version, err = v.number32()
-	case letterDigest:
-		l.Digest, err = v.fixed64()
-	case letterCharter:
-		l.ConfigDigest, err = v.fixed64()
+		m.List = append(m.List, name)
+	case messageVersion:
+		m.Version, err = v.number32()
+	case messageDigest:
+		m.Digest, err = v.fixed64()
+	case messageConfigDigest:
+		m.ConfigDigest, err = v.fixed64()
 	default:
-		err = l.takeHold(v)
+		err = m.setHoldField(v)
 	}
 	return err
 }
 
-func (l *Message) takeHold(v value) (err error) {
-	h := &l.Hold
+func (m *Message) setHoldField(v value) (err error) {
+	h := &m.Hold
 	var n uint64
 	switch v.field {
-	case letterLife:
+	case messageLife:
 		h.Life, err = v.fixed32()
-	case letterAsker:
+	case messageRequesterLife:
 		h.RequesterLife, err = v.fixed32()
-	case letterSent:
+	case messageSent:
 		n, err = v.number()
 		h.Sent = election.Tick(protowire.DecodeZigZag(n))
-	case letterBar:
+	case messageHighestGranted:
 		n, err = v.number()
 		h.HighestGranted = election.Term(n)
-	case letterHeld:
+	case messageHeld:
 		n, err = v.number()
 		h.Held = n != 0
-	case letterStanding:
+	case messageReady:
 		n, err = v.number()
 		h.Ready = n != 0
-	case letterAdopted:
+	case messageAdopted:
 		h.Version, err = v.number32()
-	case letterAway:
+	case messageIneligible:
 		n, err = v.number()
 		h.Ineligible = n != 0
-	default: // of a later version
+	default: // a field of a later version
 	}
 	return err
 }
 
-// value is a field as it was found: of what type is for the reader to ask.
+// value is an encoded field. Its accessors check the type.
 type value struct {
 	field protowire.Number
 	kind  protowire.Type
 	raw   []byte
 }
 
-var errType = errors.New("a field is of another type than it should be")
+var errType = errors.New("field has an unexpected type")
 
-// eachField visits the fields of a message.
+// eachField calls visit for each field of an encoded message.
 func eachField(b []byte, visit func(value) error) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
@@ -214,7 +214,7 @@ func (v value) number() (uint64, error) {
 func (v value) number32() (uint32, error) {
 	n, err := v.number()
 	if err == nil && n > 1<<32-1 {
-		err = fmt.Errorf("%d is too large for its field", n)
+		err = fmt.Errorf("number must have at most 32 bits, got %d", n)
 	}
 	return uint32(n), err
 }
@@ -243,16 +243,16 @@ func (v value) bytes() ([]byte, error) {
 	return b, nil
 }
 
-// text is a name.
+// text returns a name.
 func (v value) text() (string, error) {
 	b, err := v.bytes()
 	switch {
 	case err != nil:
 		return "", err
 	case len(b) > MaxName:
-		return "", fmt.Errorf("a name of %d bytes is longer than %d", len(b), MaxName)
+		return "", fmt.Errorf("name must have at most %d bytes, got %d", MaxName, len(b))
 	case !utf8.Valid(b):
-		return "", errors.New("a name is not UTF-8")
+		return "", errors.New("name must be UTF-8")
 	}
 	return string(b), nil
 }
