@@ -23,12 +23,12 @@ func TestOfficeElectsWithinCounts(t *testing.T) {
 	for _, algorithm := range catalog.All() {
 		for _, mode := range []office.Mode{office.Available, office.Majority} {
 			t.Run(algorithm.Name+"/"+mode.String(), func(t *testing.T) {
-				w, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: 5})
+				s, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: 5})
 				if err != nil {
 					t.Fatal(err)
 				}
 				for seed := range uint64(200) {
-					if n := w.countElection(t, seed); n < 3 || n > maxMessagesOfFive[algorithm.Name] {
+					if n := s.countElection(t, seed); n < 3 || n > maxMessagesOfFive[algorithm.Name] {
 						t.Fatalf("seed %d: got %d messages of the election, want 3 to %d", seed, n, maxMessagesOfFive[algorithm.Name])
 					}
 				}
