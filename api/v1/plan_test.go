@@ -67,7 +67,7 @@ func (o *office) open(name string) {
 		}
 	})
 	o.pods, o.said = map[string]*corev1.Pod{}, map[string]groupstatus.AgentState{}
-	o.term = uint64(membership.CurrentTerm(o.now))
+	o.term = uint64(control.TermAt(o.now))
 	for i := range officePods {
 		o.run(fmt.Sprint("web-", i))
 	}

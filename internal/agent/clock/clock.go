@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TermDuration is the minimum duration of a term.
@@ -43,9 +44,8 @@ type Clock struct {
 // New starts a clock. wall is the current time of day.
 func New(wall time.Time) *Clock {
 	c := &Clock{start: boottime() - 1}
-	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	c.terms = election.TermClock{
-		AtBoot: election.Term(max(0, wall.Sub(epoch)/TermDuration)), Boot: c.Now(), TicksPerTerm: election.Tick(TermDuration),
+		AtBoot: election.Term(control.TermAt(wall)), Boot: c.Now(), TicksPerTerm: election.Tick(control.TermDuration),
 	}
 	return c
 }

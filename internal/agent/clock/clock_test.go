@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestWallClockIsReadOnce: the time of day at the start shifts all terms, and doesn't
@@ -12,8 +13,8 @@ import (
 func TestWallClockIsReadOnce(t *testing.T) {
 	noon := time.Date(2027, time.March, 1, 12, 0, 0, 0, time.UTC)
 	one, other := New(noon), New(noon.Add(time.Hour))
-	if ahead := other.TermClock().AtBoot - one.TermClock().AtBoot; ahead != election.Term(time.Hour/TermDuration) {
-		t.Errorf("got %d terms in an hour, want %d", ahead, time.Hour/TermDuration)
+	if ahead := other.TermClock().AtBoot - one.TermClock().AtBoot; ahead != election.Term(time.Hour/control.TermDuration) {
+		t.Errorf("got %d terms in an hour, want %d", ahead, time.Hour/control.TermDuration)
 	}
 	for _, c := range []*Clock{one, other} {
 		if boot := c.TermClock().Boot; boot < 1 || boot > c.Now() {
@@ -28,7 +29,7 @@ func TestWallClockIsReadOnce(t *testing.T) {
 			t.Fatalf("got term %d for a tick, want %d as before", now, before)
 		}
 	}
-	minute := election.Term(time.Minute / TermDuration)
+	minute := election.Term(time.Minute / control.TermDuration)
 	if terms := before - boot.AtBoot; terms != minute && terms != minute+1 { // The next one may be about to begin.
 		t.Errorf("got %d terms in a minute, want %d", terms, minute)
 	}

@@ -3,14 +3,14 @@ package groupstatus
 import (
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // One agent that speaks of a term of tomorrow doesn't keep everybody else's
 // coordinator out of the status until tomorrow, nor out of the next list's floor.
 func TestTermOfTomorrowTakesAMajority(t *testing.T) {
 	s := newHarness(5)
-	tomorrow := uint64(membership.CurrentTerm(noon)) + 23*3600*10
+	tomorrow := uint64(control.TermAt(noon)) + 23*3600*10
 	said := s.report("a")
 	said.Coordinator, said.Term = "a", tomorrow
 	status := Evaluate(s.Facts).Status

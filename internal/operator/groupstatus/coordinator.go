@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -45,7 +44,7 @@ func (h *evaluation) candidates() []candidate {
 	}
 	// One alone may lie about a term to come, or have a wrong clock, and a term that
 	// is in the status stays; but the wrong clock may be ours.
-	soon := membership.CurrentTerm(h.Now.Add(time.Minute))
+	soon := control.TermAt(h.Now.Add(time.Minute))
 	all = slices.DeleteFunc(all, func(c candidate) bool {
 		return h.needsMajority() && c.term > soon && len(c.reportedBy) <= len(h.members)/2
 	})

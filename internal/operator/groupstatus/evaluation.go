@@ -67,7 +67,7 @@ const maxClockSkew = 24 * time.Hour
 // counts reports whether an agent has a say: it speaks of this group, is a
 // member by a list that is still in force, and goes by such a list.
 func (h *evaluation) relevant(pod string, said *control.Report) bool {
-	if said.UID != string(h.Group.UID) || int64(min(said.Term, membership.MaxTerm+1)) > membership.CurrentTerm(h.Now.Add(maxClockSkew)) {
+	if said.UID != string(h.Group.UID) || int64(min(said.Term, control.MaxTerm+1)) > control.TermAt(h.Now.Add(maxClockSkew)) {
 		return false
 	}
 	oldest := h.List.Version

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -21,7 +20,7 @@ const uid = types.UID("6f0c")
 // noon is when each scene begins. firstTerm is about what the clock reads then.
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 
-var firstTerm = uint64(membership.CurrentTerm(noon))
+var firstTerm = uint64(control.TermAt(noon))
 
 // scene is a group of pods a, b, c... with priorities 10, 20, 30... The last one
 // leads, and all is well, until a test changes something.

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // refused are the rules of the schema, see api/v1/memberlist.go.
@@ -52,8 +53,8 @@ func (w *simulation) checkList(list *v1.MemberList) {
 		died, dead := w.lostMajority(version, old)
 		if !dead {
 			w.t.Errorf("%s, and a majority can still elect by version %d: %s", formatList(list), version, formatMembers(old.Members))
-		} else if version <= list.Version-2 && *list.Floor < CurrentTerm(died) {
-			w.t.Errorf("the floor of version %d is %d, and version %d went on until %d", list.Version, *list.Floor, version, CurrentTerm(died))
+		} else if version <= list.Version-2 && *list.Floor < control.TermAt(died) {
+			w.t.Errorf("the floor of version %d is %d, and version %d went on until %d", list.Version, *list.Floor, version, control.TermAt(died))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package membership
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -172,26 +171,13 @@ func union(some, more []string) []string {
 
 // succeed is the list after a settled one.
 func (f *Facts) successor(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
-	floor := max(CurrentTerm(f.Now), f.Group.Status.Term)
+	floor := max(control.TermAt(f.Now), f.Group.Status.Term)
 	if current.Floor != nil {
 		floor = max(floor, *current.Floor)
 	}
 	return &v1.MemberList{
 		Version: current.Version + 1, State: v1.ListAdopting, Members: wanted,
 		Previous: &v1.PreviousList{Version: current.Version, Members: current.Members},
-		Floor:    new(min(floor, MaxTerm)),
+		Floor:    new(min(floor, control.MaxTerm)),
 	}
-}
-
-// A term is a tenth of a second since 2026, to the operator as to the agents.
-const (
-	termLength = 100 * time.Millisecond
-	// MaxTerm is the highest term that fits in a fencing token.
-	MaxTerm = 1<<44 - 1
-)
-
-// CurrentTerm is the operator's clock in terms.
-func CurrentTerm(now time.Time) int64 {
-	epoch := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
-	return int64(max(0, now.Sub(epoch)/termLength))
 }

@@ -123,7 +123,7 @@ func TestFloor(t *testing.T) {
 	next()
 	f.Group.Status.Term = floors[2] + 1000
 	next()
-	first := CurrentTerm(noon)
+	first := control.TermAt(noon)
 	for i, want := range []int64{first, first + 10, first + 10, first + 1010} {
 		if floors[i] != want {
 			t.Errorf("floor %d is %d, want %d", i, floors[i], want)
@@ -135,12 +135,12 @@ func TestFloor(t *testing.T) {
 func TestReading(t *testing.T) {
 	for _, at := range []time.Time{noon, noon.Add(time.Second), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		agents := int64(clock.New(at).CurrentTerm())
-		if ours := CurrentTerm(at); ours > agents || agents > ours+10 {
+		if ours := control.TermAt(at); ours > agents || agents > ours+10 {
 			t.Errorf("at %v the operator reads %d, and the agents %d", at, ours, agents)
 		}
 	}
-	if MaxTerm != int64(election.MaxTerm) {
-		t.Errorf("the highest term is %d, and to agents %d", MaxTerm, election.MaxTerm)
+	if control.MaxTerm != int64(election.MaxTerm) {
+		t.Errorf("the highest term is %d, and to agents %d", control.MaxTerm, election.MaxTerm)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestContinuation(t *testing.T) {
 			c.change(f)
 			p := MakePlan(*f)
 			expect(t, "list", formatList(p.List), c.list)
-			if p.List.Version == 2 && *p.List.Floor < CurrentTerm(noon) {
+			if p.List.Version == 2 && *p.List.Floor < control.TermAt(noon) {
 				t.Errorf("the floor is %d", *p.List.Floor)
 			}
 		})
