@@ -16,71 +16,74 @@ import (
 	"time"
 )
 
-// Why the context of a function that leads has ended, as its context.Cause.
-// When the context that Run was given has ended, it is the cause of that.
+// The causes for which the context of the coordinator's function ends, as returned by
+// context.Cause. If the context that was passed to Run has ended, the cause is that of
+// this context.
 var (
-	// ErrStop: another process shall take over, and waits for the function to return.
-	ErrStop = errors.New("the role is to be handed over")
-	// ErrLost: the tenure is over.
-	ErrLost = errors.New("the role was lost")
-	// ErrNotRenewed: the agent hasn't confirmed in time that this process still leads.
-	ErrNotRenewed = errors.New("the agent didn't confirm the role in time")
-	// ErrAgentGone: the connection to the agent broke.
-	ErrAgentGone = errors.New("the agent is gone")
+	// ErrStop means that another process will take over as soon as the function has
+	// returned.
+	ErrStop = errors.New("the office is being handed over")
+	// ErrLost means that the tenure has ended.
+	ErrLost = errors.New("the tenure has ended")
+	// ErrNotRenewed means that the agent hasn't confirmed the tenure in time.
+	ErrNotRenewed = errors.New("the agent didn't confirm the tenure in time")
+	// ErrAgentGone means that the connection to the agent is lost.
+	ErrAgentGone = errors.New("the connection to the agent is lost")
 )
 
-// State is who leads a group, as the agent of this process knew.
+// State is the state of a group, as this process's agent reported it.
 type State struct {
 	Group string `json:"group"`
 	// Self is the name of this process.
 	Self string `json:"self"`
 	// Coordinator is empty while there is none.
 	Coordinator string `json:"coordinator"`
-	// Leading: this process is the coordinator, and may act as such.
+	// Leading reports whether this process is coordinator and may act as such.
 	Leading bool `json:"leading"`
-	// Priority is the coordinator's.
+	// Priority is the coordinator's priority.
 	Priority uint32 `json:"priority"`
 	Term     uint64 `json:"term"`
-	// Token is what to show to the resource, 0 unless Leading.
+	// Token is the fencing token to pass to resources. It is 0 unless Leading.
 	Token uint64 `json:"token"`
-	// Until is when this may end if nobody asks again, on the monotonic clock of
-	// this machine. It is zero where nothing is known to end it: in the mode
-	// Available, in what Watch tells, and of course unless Leading.
+	// Until is the time until which this process is coordinator without another
+	// renewal, on this machine's monotonic clock. It is zero if there is no such time:
+	// in the mode Available, in states that Watch yields, and unless Leading.
 	Until time.Time `json:"-"`
 }
 
-// leadsNow reports whether it is still true that this process leads.
-func (s *State) leadsNow() bool {
+// isLeadingNow reports whether this process is still coordinator.
+func (s *State) isLeadingNow() bool {
 	return s.Leading && (s.Until.IsZero() || time.Now().Before(s.Until))
 }
 
-// Option changes how an agent is asked.
+// Option configures the connection to the agent.
 type Option func(*agent)
 
-// At is the agent's address, as in http://127.0.0.1:7374. Without it, it is what
-// the environment variable CONCLAVE_AGENT says, or that address.
+// At sets the agent's address, such as http://127.0.0.1:7374. The default is the value
+// of the environment variable CONCLAVE_AGENT, or else http://127.0.0.1:7374.
 func At(address string) Option {
 	return func(a *agent) { a.address = address }
 }
 
-// LogTo is where Run says why it has no session, and what a function returned
-// that nobody waited for any more. Without it, that is slog.Default.
+// LogTo sets the logger. Run logs why it has no session, and the error of a function
+// whose context had ended. The default is slog.Default.
 func LogTo(log *slog.Logger) Option {
 	return func(a *agent) { a.log = log }
 }
 
 const (
 	defaultAddress = "http://127.0.0.1:7374"
-	// dialPatience and answerPatience are generous: the agent is on the same machine.
-	dialPatience   = 2 * time.Second
-	answerPatience = 5 * time.Second
-	// silenceMax is three times as long as an agent's streams are ever silent.
-	silenceMax = 15 * time.Second
-	// answerMax is how much of an answer is read.
-	answerMax = 64 << 10
+	// dialTimeout and responseTimeout are generous, because the agent is on the same
+	// machine.
+	dialTimeout     = 2 * time.Second
+	responseTimeout = 5 * time.Second
+	// maxSilence is three times the interval at which agents send data in a stream.
+	maxSilence = 15 * time.Second
+	// maxResponse limits the size of a response.
+	maxResponse = 64 << 10
 )
 
-// agent is the one beside this process, asked about one group.
+// agent is the API of the agent for one group.
 type agent struct {
 	address string
 	group   string
@@ -89,22 +92,22 @@ type agent struct {
 	http    http.Client
 }
 
-// newTransport makes one that keeps connections, so that a renewal costs one
-// round trip. Agents are never behind a proxy, whatever the environment says.
+// newTransport returns a transport that keeps connections alive, so that a renewal
+// takes one round trip. It ignores proxy settings of the environment.
 func newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: dialPatience}).DialContext,
-		ResponseHeaderTimeout: answerPatience,
+		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		ResponseHeaderTimeout: responseTimeout,
 		IdleConnTimeout:       time.Minute,
 		MaxIdleConnsPerHost:   2,
 		DisableCompression:    true,
 	}
 }
 
-// kept is the transport of those who ask once, and perhaps soon again.
-var kept = newTransport()
+// sharedTransport is the transport of all calls of Leader.
+var sharedTransport = newTransport()
 
-func connect(group string, transport *http.Transport, options []Option) (*agent, error) {
+func newAgent(group string, transport *http.Transport, options []Option) (*agent, error) {
 	a := &agent{group: group, log: slog.Default(), http: http.Client{Transport: transport}}
 	a.address = cmp.Or(os.Getenv("CONCLAVE_AGENT"), defaultAddress)
 	for _, option := range options {
@@ -112,112 +115,116 @@ func connect(group string, transport *http.Transport, options []Option) (*agent,
 	}
 	u, err := url.Parse(a.address)
 	if err != nil || u.Scheme != "http" || u.Host == "" || (u.Path != "" && u.Path != "/") {
-		return nil, fmt.Errorf("the agent's address can't be %q: it is like %s", a.address, defaultAddress)
+		return nil, fmt.Errorf("the agent's address must be an http URL without a path, such as %s, got %q", defaultAddress, a.address)
 	}
 	if group == "" {
-		return nil, errors.New("the group has no name")
+		return nil, errors.New("the name of the group must not be empty")
 	}
 	a.base = "http://" + u.Host + "/v1/groups/" + url.PathEscape(group)
 	a.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return a, nil
 }
 
-// refusal is an answer that isn't what was asked for.
-type refusal struct {
-	code int
-	text string
+// statusError is a response with an unexpected status.
+type statusError struct {
+	status  int
+	message string
 }
 
-func (r *refusal) Error() string {
-	return fmt.Sprintf("the agent answered %d: %s", r.code, r.text)
+func (e *statusError) Error() string {
+	return fmt.Sprintf("the agent responded with status %d: %s", e.status, e.message)
 }
 
-// misled reports whether it was wrong to ask that, rather than the agent that
-// can't answer now.
-func misled(err error) bool {
-	var r *refusal
-	return errors.As(err, &r) && r.code >= 400 && r.code < 500
+// isClientError reports whether the agent rejected a request as invalid. Otherwise, a
+// retry may succeed.
+func isClientError(err error) bool {
+	var e *statusError
+	return errors.As(err, &e) && e.status >= 400 && e.status < 500
 }
 
-func refused(code int, body []byte) error {
-	var complaint struct {
+func newStatusError(status int, body []byte) error {
+	var response struct {
 		Error string `json:"error"`
 	}
-	if json.Unmarshal(body, &complaint) != nil || complaint.Error == "" {
-		complaint.Error = fmt.Sprintf("%.100q", body)
+	if json.Unmarshal(body, &response) != nil || response.Error == "" {
+		response.Error = fmt.Sprintf("%.100q", body)
 	}
-	return &refusal{code, complaint.Error}
+	return &statusError{status, response.Error}
 }
 
-// send asks the agent and reads its whole answer, so that the connection can be kept.
-func (a *agent) send(ctx context.Context, method, path string, body []byte) (code int, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+// request sends a request and reads the whole response, so that the connection can be
+// reused.
+func (a *agent) request(ctx context.Context, method, path string, body []byte) (status int, response []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
-	response, err := a.http.Do(request)
+	r, err := a.http.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer response.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(response.Body, answerMax))
-	return response.StatusCode, answer, err
+	defer r.Body.Close()
+	response, err = io.ReadAll(io.LimitReader(r.Body, maxResponse))
+	return r.StatusCode, response, err
 }
 
-// leader asks who leads. What the agent says about the time that is left counts
-// from before it was asked: nobody knows how long the answer took.
+// queryLeader queries the coordinator. The client adds the remaining time of the
+// response to the time before the request, because it doesn't know how long the
+// response took.
 //
-// With a session it renews that one's tenure. Without, the agent lets nobody
-// succeed before the time is over that it says remains.
-func (a *agent) leader(ctx context.Context, session string) (State, error) {
+// With a session, the query renews the session's tenure. Without a session, the agent
+// still guarantees that no other process becomes coordinator during the remaining time.
+func (a *agent) queryLeader(ctx context.Context, session string) (State, error) {
 	path := "/leader"
 	if session != "" {
 		path += "?session=" + url.QueryEscape(session)
 	}
-	asked := time.Now()
-	code, body, err := a.send(ctx, http.MethodGet, path, nil)
+	sent := time.Now()
+	status, body, err := a.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return State{}, err
 	}
-	var answer struct {
+	var response struct {
 		State
 
 		RemainingMillis *int64 `json:"remainingMillis"`
 	}
-	// An agent that leads says 200 and one that doesn't says 503; either says in which group.
-	if json.Unmarshal(body, &answer) != nil || answer.Group != a.group || answer.Leading != (code == http.StatusOK) {
-		return State{}, refused(code, body)
+	// The coordinator's agent responds with status 200, any other agent with 503. Both
+	// include the name of the group.
+	if json.Unmarshal(body, &response) != nil || response.Group != a.group || response.Leading != (status == http.StatusOK) {
+		return State{}, newStatusError(status, body)
 	}
-	if answer.Leading && answer.RemainingMillis != nil {
-		answer.Until = asked.Add(time.Duration(*answer.RemainingMillis) * time.Millisecond)
+	if response.Leading && response.RemainingMillis != nil {
+		response.Until = sent.Add(time.Duration(*response.RemainingMillis) * time.Millisecond)
 	}
-	return answer.State, nil
+	return response.State, nil
 }
 
-// stopped tells the agent that the application has stopped.
-func (a *agent) stopped(ctx context.Context, session string, term uint64) error {
+// confirmStopped notifies the agent that the application has stopped.
+func (a *agent) confirmStopped(ctx context.Context, session string, term uint64) error {
 	body := fmt.Appendf(nil, `{"term":%d}`, term)
-	code, text, err := a.send(ctx, http.MethodPost, "/session/"+url.PathEscape(session)+"/stopped", body)
+	status, response, err := a.request(ctx, http.MethodPost, "/session/"+url.PathEscape(session)+"/stopped", body)
 	if err != nil {
 		return err
 	}
-	if code != http.StatusNoContent {
-		return refused(code, text)
+	if status != http.StatusNoContent {
+		return newStatusError(status, response)
 	}
 	return nil
 }
 
-// Leader asks who leads the group. It isn't an error that nobody does.
+// Leader queries the coordinator of the group. A group without a coordinator isn't an
+// error.
 func Leader(ctx context.Context, group string, options ...Option) (State, error) {
-	a, err := connect(group, kept, options)
+	a, err := newAgent(group, sharedTransport, options)
 	if err != nil {
 		return State{}, err
 	}
-	state, err := a.leader(ctx, "")
+	state, err := a.queryLeader(ctx, "")
 	if err != nil {
-		return State{}, fmt.Errorf("ask who leads %s: %w", group, err)
+		return State{}, fmt.Errorf("cannot query the coordinator of group %s: %w", group, err)
 	}
 	return state, nil
 }

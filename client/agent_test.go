@@ -22,12 +22,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-const soon = 20 * time.Second
-
-// file is what each agent is told, but for its name and the members.
-const file = `
+// configuration is the configuration file of each agent.
+const configuration = `
 self: %s
 listen: %s
 state: %s
@@ -35,15 +34,15 @@ tls: {insecure: true}
 groups:
 - name: ledger
   preemption: {policy: Never, stableSeconds: 0}
-  # So long that a machine which is busy with something else isn't taken for a crash.
+  # Long timeouts, so that no agent is suspected while the machine is busy.
   safety: {mode: %s, leaseMillis: 2000}
   timing: {patienceMillis: 2000}
   application: {session: Required}
   members: [%s]
 `
 
-// cast starts agents and gives the addresses of their local APIs.
-func cast(t *testing.T, n int, mode string) []string {
+// startAgents starts agents and returns the addresses of their APIs.
+func startAgents(t *testing.T, n int, mode string) []string {
 	t.Helper()
 	var listeners []net.Listener
 	var members []string
@@ -56,15 +55,15 @@ func cast(t *testing.T, n int, mode string) []string {
 	var addresses []string
 	for i, listener := range listeners {
 		state := filepath.Join(t.TempDir(), "state")
-		text := fmt.Sprintf(file, string(rune('a'+i)), listener.Addr(), state, mode, strings.Join(members, ", "))
+		text := fmt.Sprintf(configuration, string(rune('a'+i)), listener.Addr(), state, mode, strings.Join(members, ", "))
 		c, err := config.Parse("agent.yaml", []byte(text))
 		must(t, err)
-		addresses = append(addresses, start(t, c, uint32(i+1), listener))
+		addresses = append(addresses, startAgent(t, c, uint32(i+1), listener))
 	}
 	return addresses
 }
 
-func start(t *testing.T, c *config.Config, life uint32, listener net.Listener) string {
+func startAgent(t *testing.T, c *config.Config, life uint32, listener net.Listener) string {
 	t.Helper()
 	store, err := state.Open(c.State)
 	must(t, err)
@@ -77,12 +76,12 @@ func start(t *testing.T, c *config.Config, life uint32, listener net.Listener) s
 	local, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- api.Serve(ctx, local, api.New(a.Local(), registry.Handler(a))) }()
+	stopped := make(chan error, 1)
+	go func() { stopped <- api.Serve(ctx, local, api.New(a.Local(), registry.Handler(a))) }()
 	t.Cleanup(func() {
 		a.Close(ctx)
 		cancel()
-		must(t, <-ended)
+		must(t, <-stopped)
 		must(t, store.Close())
 	})
 	return "http://" + local.Addr().String()
@@ -95,35 +94,35 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// led is a function that began to lead.
-type led struct {
+// tenureStart is a call of a client's function.
+type tenureStart struct {
 	at    string
 	token uint64
 	ctx   context.Context
 }
 
-// TestOneLeadsAtATime hands the role around between real agents, in real time.
-// Nobody begins before the one before has ended, and tokens rise.
-func TestOneLeadsAtATime(t *testing.T) {
+// TestOneCoordinatorAtATime hands over between real agents, in real time. No function
+// starts before the former one has returned, and each token is higher than the former.
+func TestOneCoordinatorAtATime(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"Available", "Majority", "Strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			agents := cast(t, 3, mode)
+			agents := startAgents(t, 3, mode)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			var leading atomic.Int32
-			begun := make(chan led, 100)
+			var coordinators atomic.Int32
+			started := make(chan tenureStart, 100)
 			var running sync.WaitGroup
 			for _, at := range agents {
 				running.Go(func() {
 					err := client.Run(ctx, "ledger", func(ctx context.Context, token uint64) error {
-						// In Available two may lead for a while if the machine stalls for longer than the patience.
-						if n := leading.Add(1); n > 1 && mode != "Available" {
-							t.Errorf("%d lead", n)
+						// In Available, there may be two coordinators if the machine stalls for longer than the suspicion timeout.
+						if n := coordinators.Add(1); n > 1 && mode != "Available" {
+							t.Errorf("got %d coordinators at the same time", n)
 						}
-						defer leading.Add(-1)
-						begun <- led{at, token, ctx}
+						defer coordinators.Add(-1)
+						started <- tenureStart{at, token, ctx}
 						<-ctx.Done()
 						return context.Cause(ctx)
 					}, client.At(at))
@@ -132,17 +131,17 @@ func TestOneLeadsAtATime(t *testing.T) {
 					}
 				})
 			}
-			last := <-begun
+			last := <-started
 			for range 4 {
 				state, err := client.Leader(ctx, "ledger", client.At(last.at))
 				must(t, err)
 				if state.Leading && (state.Token != last.token || state.Until.IsZero() != (mode == "Available")) {
-					t.Fatalf("%+v", state)
+					t.Fatalf("got state %+v, want token %d, and a lease unless the mode is Available", state, last.token)
 				}
 				stepDown(t, last)
-				next := <-begun
+				next := <-started
 				if next.token <= last.token {
-					t.Fatalf("token %d after %d", next.token, last.token)
+					t.Fatalf("got token %d after %d, want a higher one", next.token, last.token)
 				}
 				last = next
 			}
@@ -152,26 +151,26 @@ func TestOneLeadsAtATime(t *testing.T) {
 	}
 }
 
-// stepDown ends a tenure, by handing it over unless it ends by itself.
-func stepDown(t *testing.T, l led) {
+// stepDown requests a handover until the tenure has ended.
+func stepDown(t *testing.T, l tenureStart) {
 	t.Helper()
-	for deadline := time.Now().Add(soon); l.ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testwait.Limit); l.ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.at+"/v1/groups/ledger/step-down", http.NoBody)
 		must(t, err)
 		response, err := http.DefaultClient.Do(request)
 		must(t, err)
 		response.Body.Close()
 		if time.Now().After(deadline) {
-			t.Fatal(response.Status)
+			t.Fatalf("the tenure hasn't ended within %s; last response: %s", testwait.Limit, response.Status)
 		}
 	}
 }
 
-// TestDeathOfTheApplicationMovesTheRole: a session that ends is enough.
-func TestDeathOfTheApplicationMovesTheRole(t *testing.T) {
+// TestNextCoordinatorAfterTheSessionEnds ends the coordinator's client, but not its agent.
+func TestNextCoordinatorAfterTheSessionEnds(t *testing.T) {
 	t.Parallel()
-	agents := cast(t, 3, "Majority")
-	begun := make(chan led, 100)
+	agents := startAgents(t, 3, "Majority")
+	started := make(chan tenureStart, 100)
 	cancels := map[string]context.CancelFunc{}
 	var running sync.WaitGroup
 	for _, at := range agents {
@@ -179,15 +178,15 @@ func TestDeathOfTheApplicationMovesTheRole(t *testing.T) {
 		cancels[at] = cancel
 		running.Go(func() {
 			_ = client.Run(ctx, "ledger", func(ctx context.Context, token uint64) error {
-				begun <- led{at, token, ctx}
+				started <- tenureStart{at, token, ctx}
 				<-ctx.Done()
 				return nil
 			}, client.At(at))
 		})
 	}
-	first := <-begun
-	// Whoever watches elsewhere sees it.
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	first := <-started
+	// The watches of the other agents yield the coordinator.
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
 	for _, at := range agents {
 		if at == first.at {
@@ -202,9 +201,9 @@ func TestDeathOfTheApplicationMovesTheRole(t *testing.T) {
 		must(t, ctx.Err())
 	}
 	cancels[first.at]()
-	second := <-begun
+	second := <-started
 	if second.at == first.at || second.token <= first.token {
-		t.Fatal(second)
+		t.Fatalf("got coordinator %s with token %d after %s with token %d", second.at, second.token, first.at, first.token)
 	}
 	for _, cancel := range cancels {
 		cancel()

@@ -7,27 +7,28 @@ import (
 )
 
 const (
-	firstPause = 40 * time.Millisecond
-	// longestPause is short: the agent is on the same machine, and nobody leads here without it.
-	longestPause = time.Second
+	minDelay = 40 * time.Millisecond
+	// maxDelay is short, because the agent is on the same machine and this process
+	// cannot be coordinator without it.
+	maxDelay = time.Second
 )
 
-// backoff spaces attempts to reach the agent: by twice as long each time, and
-// by chance, so that the processes of a machine don't come all at once.
-type backoff struct{ next time.Duration }
+// backoff delays attempts to reach the agent. The delay doubles with each attempt, and
+// is randomized so that the processes of a machine don't retry at the same time.
+type backoff struct{ delay time.Duration }
 
-// reset: the last attempt was a success for long enough.
-func (b *backoff) reset() { b.next = 0 }
+// reset restarts the backoff after a success.
+func (b *backoff) reset() { b.delay = 0 }
 
-func (b *backoff) draw() time.Duration {
-	b.next = min(max(2*b.next, firstPause), longestPause)
-	return b.next/2 + rand.N(b.next/2)
+func (b *backoff) nextDelay() time.Duration {
+	b.delay = min(max(2*b.delay, minDelay), maxDelay)
+	return b.delay/2 + rand.N(b.delay/2)
 }
 
-// pause waits until the next attempt, and reports whether there is to be one.
-func (b *backoff) pause(ctx context.Context) bool {
+// wait waits for the next delay. It returns false if ctx ends before.
+func (b *backoff) wait(ctx context.Context) bool {
 	select {
-	case <-time.After(b.draw()):
+	case <-time.After(b.nextDelay()):
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false

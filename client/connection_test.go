@@ -8,61 +8,63 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-func TestAgentThatRestarts(t *testing.T) {
+func TestAgentRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, minute)
-		session.lead(t, 7)
-		c := r.called(7)
-		s.kill()
-		is(t, c.cause(t), ErrAgentGone)
-		is(t, c.cause(t), io.ErrUnexpectedEOF)
-		s.start()
-		// Not while the function runs.
-		if len(s.sessions) > 0 {
-			t.Fatal("a session was opened")
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(7, minute)
+		session.sendLead(t, 7)
+		c := r.awaitCall(7)
+		fake.stop()
+		wantError(t, c.awaitCause(t), ErrAgentGone)
+		wantError(t, c.awaitCause(t), io.ErrUnexpectedEOF)
+		fake.start()
+		// The client opens no session while the function runs.
+		if len(fake.sessions) > 0 {
+			t.Fatal("the client opened a session while the function was running")
 		}
 		c.result <- nil
-		session = s.opened(soon)
-		s.leads(8, minute)
-		session.lead(t, 8)
-		r.called(8).result <- nil
-		is(t, await(t, r.ended), nil)
+		session = fake.acceptSession(drainTimeout)
+		fake.setLeading(8, minute)
+		session.sendLead(t, 8)
+		r.awaitCall(8).result <- nil
+		wantError(t, r.awaitResult(), nil)
 	})
 }
 
-func TestAgentThatComesLate(t *testing.T) {
+func TestAgentStartsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		s.kill()
-		r := newRun(s)
-		eventually(t, "it complains", func() bool { return r.logs.contains("connection refused") })
-		s.start()
-		s.opened(soon)
+		fake := newFakeAgent(t)
+		fake.stop()
+		r := startRun(fake)
+		testwait.Until(t, "the error is logged", func() bool { return r.log.Contains("connection refused") })
+		fake.start()
+		fake.acceptSession(drainTimeout)
 		r.cancel()
-		is(t, await(t, r.ended), context.Canceled)
+		wantError(t, r.awaitResult(), context.Canceled)
 	})
 }
 
-func TestRefusals(t *testing.T) {
+func TestRunFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		fake := newFakeAgent(t)
 		nothing := func(context.Context, uint64) error { return nil }
-		for _, c := range []struct{ group, at, complaint string }{
-			{"other", defaultAddress, "take part in other: the agent answered 404"},
-			{"", defaultAddress, "the group has no name"},
-			{"ledger", "127.0.0.1:7374", `the agent's address can't be "127.0.0.1:7374": it is like http://127.0.0.1:7374`},
-			{"ledger", "https://127.0.0.1:7374", "can't be"},
-			{"ledger", "http://127.0.0.1:7374/v1", "can't be"},
-			{"ledger", "\x00", "can't be"},
+		for _, c := range []struct{ group, at, want string }{
+			{"other", defaultAddress, "cannot join group other: the agent responded with status 404"},
+			{"", defaultAddress, "the name of the group must not be empty"},
+			{"ledger", "127.0.0.1:7374", `the agent's address must be an http URL without a path, such as http://127.0.0.1:7374, got "127.0.0.1:7374"`},
+			{"ledger", "https://127.0.0.1:7374", "the agent's address must be"},
+			{"ledger", "http://127.0.0.1:7374/v1", "the agent's address must be"},
+			{"ledger", "\x00", "the agent's address must be"},
 		} {
-			err := Run(t.Context(), c.group, nothing, s.reached, At(c.at))
-			if err == nil || !strings.Contains(err.Error(), c.complaint) {
-				t.Errorf("%v", err)
+			err := Run(t.Context(), c.group, nothing, fake.dialOption, At(c.at))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error %v, want %q", err, c.want)
 			}
 		}
 	})
@@ -75,90 +77,90 @@ func TestAddressFromTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestNonsenseEndsTheSession(t *testing.T) {
+func TestInvalidEventEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		session.tell(t, "event: news\ndata: {\"of\":\"a later version\"}\n\n")
-		session.tell(t, "event: lead\ndata: nonsense\n\n")
-		await(t, session.gone)
-		s.opened(soon)
-		if !r.logs.contains("nonsense") {
-			t.Fatal("nobody was told")
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		session.send(t, "event: unknown\ndata: {\"from\":\"a later version\"}\n\n")
+		session.send(t, "event: lead\ndata: nonsense\n\n")
+		session.awaitEnd(t)
+		fake.acceptSession(drainTimeout)
+		if !r.log.Contains("nonsense") {
+			t.Fatal("the invalid event wasn't logged")
 		}
 		r.cancel()
-		is(t, await(t, r.ended), context.Canceled)
+		wantError(t, r.awaitResult(), context.Canceled)
 	})
 }
 
-func TestAgentThatFallsSilentIsGone(t *testing.T) {
+func TestSilenceEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, 0)
-		session.lead(t, 7)
-		c := r.called(7)
-		time.Sleep(10 * silenceMax) // The stand says all the time that it lives.
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(7, 0)
+		session.sendLead(t, 7)
+		c := r.awaitCall(7)
+		time.Sleep(10 * maxSilence) // The fake agent sends comments.
 		if c.ctx.Err() != nil {
 			t.Fatal(context.Cause(c.ctx))
 		}
-		session.silent <- struct{}{}
-		began := time.Now()
-		is(t, c.cause(t), errSilent)
-		is(t, c.cause(t), ErrAgentGone)
-		if took := time.Since(began); took < silenceMax-time.Second || took > silenceMax {
-			t.Fatal(took)
+		session.silence <- struct{}{}
+		start := time.Now()
+		wantError(t, c.awaitCause(t), errSilent)
+		wantError(t, c.awaitCause(t), ErrAgentGone)
+		if took := time.Since(start); took < maxSilence-time.Second || took > maxSilence {
+			t.Fatalf("got the end after %s, want about %s", took, maxSilence)
 		}
 		c.result <- nil
 	})
 }
 
-func TestRenewalsKeepTheirConnection(t *testing.T) {
+func TestRenewalsReuseTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, r, _, c := leading(t)
-		eventually(t, "it is renewed", func() bool { return s.questions() > 4 })
+		fake, r, _, c := startLeading(t)
+		testwait.Until(t, "the lease is renewed", func() bool { return fake.queryCount() > 4 })
 		c.result <- nil
-		is(t, await(t, r.ended), nil)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.connections != 2 {
-			t.Fatalf("%d connections", s.connections)
+		wantError(t, r.awaitResult(), nil)
+		fake.mu.Lock()
+		defer fake.mu.Unlock()
+		if fake.connections != 2 {
+			t.Fatalf("got %d connections, want 2", fake.connections)
 		}
 	})
 }
 
-func TestNoProxyIsAsked(t *testing.T) {
+func TestProxyIsIgnored(t *testing.T) {
 	if newTransport().Proxy != nil {
-		t.Fatal("an agent is never behind a proxy")
+		t.Fatal("the transport has a proxy")
 	}
 }
 
-func TestRunLeavesNothingBehind(t *testing.T) {
+func TestRunLeaksNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		// The server's own are told apart by what they run.
-		mine := func() int {
+		fake := newFakeAgent(t)
+		// Count the client's goroutines by their functions, because the server has some, too.
+		clientGoroutines := func() int {
 			stacks := make([]byte, 1<<20)
 			text := string(stacks[:runtime.Stack(stacks, true)])
-			return strings.Count(text, "client.(*session)") + strings.Count(text, "http.(*persistConn)") + strings.Count(text, "client.begin")
+			return strings.Count(text, "client.(*session)") + strings.Count(text, "http.(*persistConn)") + strings.Count(text, "client.startTenure")
 		}
-		before := mine()
+		before := clientGoroutines()
 		for term := uint64(7); term < 10; term++ {
-			r := newRun(s)
-			session := s.opened(soon)
-			s.leads(term, minute)
-			session.lead(t, term)
-			c := r.called(term)
+			r := startRun(fake)
+			session := fake.acceptSession(drainTimeout)
+			fake.setLeading(term, minute)
+			session.sendLead(t, term)
+			c := r.awaitCall(term)
 			if term == 8 {
-				session.stop(t, term)
-				is(t, c.cause(t), ErrStop)
+				session.sendStop(t, term)
+				wantError(t, c.awaitCause(t), ErrStop)
 			}
 			r.cancel()
 			c.result <- nil
-			is(t, await(t, r.ended), context.Canceled)
+			wantError(t, r.awaitResult(), context.Canceled)
 		}
-		eventually(t, "its goroutines have ended", func() bool { return mine() <= before })
+		testwait.Until(t, "all goroutines have ended", func() bool { return clientGoroutines() <= before })
 	})
 }

@@ -1,57 +1,59 @@
-// Package client is how a Go program takes part in an election: it asks the
-// agent that runs beside it.
+// Package client lets a Go program take part in an election. It calls the API of the
+// agent that runs beside the program.
 //
 //	err := client.Run(ctx, "ledger", func(ctx context.Context, token uint64) error {
 //		return settle(ctx, token) // until ctx ends
 //	})
 //
-// Run calls the function each time this process has become coordinator, and
-// ends its context when it no longer is. Leader and Watch say who leads.
+// Run calls the function each time this process has become coordinator, and cancels
+// the function's context when the tenure ends. Leader and Watch report the coordinator.
 //
-// # What is guaranteed
+// # Guarantees
 //
-// The function never runs twice at a time in one call of Run. It starts only
-// when the agent has confirmed that this process leads with this very token.
-// When another process shall take over, the function's context ends with
-// ErrStop as its cause, and the role isn't handed on before the function has
-// returned, or the group's drain time is over, or the agent takes the
-// application for dead. In the safety modes Majority and Strict its context also
-// ends when the agent hasn't confirmed the tenure in time, whatever keeps it
-// from doing so: the time is counted from before the agent was asked, on this
-// machine's monotonic clock.
+// Within one call of Run, the function never runs twice at the same time. Run calls it
+// only after the agent has confirmed that this process is coordinator with this token.
 //
-// # What is not guaranteed
+// In a planned handover, the function's context ends with the cause ErrStop. The agent
+// hands over only after the function has returned, the group's drain timeout has
+// passed, or the agent considers the application dead.
 //
-// That nobody else acts while the function does. A context that ends is a
-// request: a function that doesn't heed it goes on, and its process may be
-// stopped at any instruction (by the kernel, a debugger, the garbage collector,
-// a hypervisor) and go on long after its tenure, before anything in it has had
-// the chance to notice. Monotonic clocks stand still while a machine is
-// suspended, so what runs on one that wakes up may believe for up to a lease
-// that it still leads. And what it has sent before may arrive after all that. No
-// client can mend this. A resource can: it remembers the highest token that it
-// was shown, and refuses lower ones. A later tenure has a higher token, always.
-// See examples/fencing.
+// In the safety modes Majority and Strict, the context also ends if the agent hasn't
+// confirmed the tenure in time, for whatever reason. The client measures that time on
+// this machine's monotonic clock, starting before it sends the request.
 //
-// In the mode Majority an agent that has ended counts as the end of its
-// application, too, as when a pod dies: another process may lead at once, while
-// a function whose agent alone has died is still being told. Strict waits the
-// lease out.
+// # Limits
 //
-// In the mode Available two processes lead while the network is divided, and no
-// lease ends a tenure. There, an agent that is stopped and not dead is noticed
-// by its silence, after 15 seconds.
+// The client cannot ensure that no other process acts while the function does.
+// Canceling a context is only a request: a function that ignores it continues. The
+// kernel, a debugger, the garbage collector or a hypervisor may pause the process at
+// any instruction, and the process may resume long after its tenure, before any of its
+// code can check. Monotonic clocks stop while a machine is suspended, so a process may
+// consider itself coordinator for up to a lease after the machine resumes. And a
+// request that the function has sent earlier may arrive after all of that.
 //
-// What Leader and Watch say was true when the agent wrote it. When a program
-// reads it, it may be so no longer.
+// No client can solve this, but a resource can: it stores the highest token that it has
+// received, and rejects lower ones. Each tenure has a higher token than all earlier
+// tenures. See examples/fencing.
 //
-// A function that never returns keeps Run from returning, and this process from
-// being coordinator again: the role goes to another process, the agent being
-// told that this application is dead, when the drain time is over.
+// In the mode Majority, the death of an agent counts as the death of its application,
+// too, as when a pod dies. Another process may become coordinator at once, while a
+// function whose agent alone has died is still being canceled. The mode Strict waits
+// for the end of the lease.
 //
-// The session is the sign of life of the whole process. It breaks when the
-// process ends, not when a part of it hangs: that takes a probe. Programs that
-// share an agent are one process to the election, and the one whose session is
-// the oldest is told to lead. When that one dies, the role is given up, and the
-// next session may be told to lead in another tenure.
+// In the mode Available, there may be two coordinators while the network is divided,
+// and no lease ends a tenure. If the agent hangs, the client notices after 15 seconds
+// without data.
+//
+// The results of Leader and Watch were true when the agent sent them. They may be
+// outdated when the program reads them.
+//
+// If the function doesn't return, Run doesn't return either, and this process cannot
+// become coordinator again. After the drain timeout, the client closes the session. The
+// agent then considers the application dead, and another process becomes coordinator.
+//
+// A session ends with its process, but not if only a part of the process hangs; use a
+// probe to detect that. Several programs that share an agent count as one process in
+// the election. The agent assigns the tenure to the oldest session. If that session
+// ends, the agent gives up the office, and it may assign another tenure to the next
+// session.
 package client

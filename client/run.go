@@ -7,61 +7,61 @@ import (
 	"time"
 )
 
-// Run takes part in the election of the group's coordinator until ctx ends, or
-// until lead has returned by itself. It opens a session with the agent, and a
-// new one when that breaks.
+// Run takes part in the election of the group's coordinator until ctx ends, or until
+// lead returns although its context hasn't ended. Run opens a session with the agent,
+// and a new one whenever the session breaks.
 //
-// Each time this process has become coordinator it calls lead with the tenure's
-// fencing token. The context that lead is given ends as soon as this process is
-// to act no longer; context.Cause tells why (ErrStop, ErrLost, ErrNotRenewed,
-// ErrAgentGone, or what ended ctx). Then lead must return, within the drain
-// time of the group. What it returns then is of no consequence, and Run waits
-// for the next tenure.
+// Each time this process has become coordinator, Run calls lead with the tenure's
+// fencing token. The context of lead ends as soon as this process must stop acting as
+// coordinator. context.Cause returns the reason: ErrStop, ErrLost, ErrNotRenewed,
+// ErrAgentGone, or the cause for which ctx ended. Then lead must return within the
+// group's drain timeout. Run ignores its result, and waits for the next tenure.
 //
-// If lead returns while it still leads, the role is given up and Run returns
-// what lead returned, also nil. When ctx has ended, Run waits for lead, closes
-// the session and returns ctx.Err(). It returns an error at once if the agent's
-// address makes no sense or if the agent, at the first answer, knows no such
-// group; it waits for an agent that can't be reached.
+// If lead returns before its context ends, the agent gives up the office, and Run
+// returns the result of lead, even if it is nil. When ctx ends, Run waits for lead,
+// closes the session and returns ctx.Err(). Run fails at once if the agent's address is
+// invalid, or if the agent's first response is that the group doesn't exist. It waits
+// for an agent that it cannot reach.
 func Run(ctx context.Context, group string, lead func(ctx context.Context, token uint64) error, options ...Option) error {
-	// Closed at the end, so that nothing of Run outlives it.
+	// A transport of its own, so that Run leaves no connections behind.
 	transport := newTransport()
 	defer transport.CloseIdleConnections()
-	a, err := connect(group, transport, options)
+	a, err := newAgent(group, transport, options)
 	if err != nil {
 		return err
 	}
-	var pause backoff
-	for known, complained := false, false; ; {
-		began := time.Now()
+	var retry backoff
+	for groupExists, logged := false, false; ; {
+		start := time.Now()
 		s := newSession(ctx, a, lead)
 		outcome, err := s.run()
-		known = known || s.id != ""
+		groupExists = groupExists || s.id != ""
 		switch {
 		case outcome != nil:
 			return outcome.err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case misled(err) && !known:
-			return fmt.Errorf("take part in %s: %w", group, err)
+		case isClientError(err) && !groupExists:
+			return fmt.Errorf("cannot join group %s: %w", group, err)
 		}
-		if s.id != "" || !complained {
-			a.log.Warn("no session with the agent", "group", group, "agent", a.address, "error", err)
-			complained = true
+		if s.id != "" || !logged {
+			a.log.Warn("no session with agent; retrying", "group", group, "agent", a.address, "error", err)
+			logged = true
 		}
-		if s.id != "" && time.Since(began) > longestPause {
-			pause.reset()
+		if s.id != "" && time.Since(start) > maxDelay {
+			retry.reset()
 		}
-		if !pause.pause(ctx) {
+		if !retry.wait(ctx) {
 			return ctx.Err()
 		}
 	}
 }
 
-// complain tells of an error that has no other way out. That a context ended is none.
-func (a *agent) complain(token uint64, o outcome) {
+// logReturnedError logs an error that Run doesn't return, unless it only says that the
+// function's context has ended.
+func (a *agent) logReturnedError(token uint64, o outcome) {
 	if o.err == nil || errors.Is(o.err, context.Canceled) || errors.Is(o.err, o.cause) {
 		return
 	}
-	a.log.Warn("the function that led was told to stop and returned an error", "group", a.group, "token", token, "error", o.err)
+	a.log.Warn("function returned an error after its context ended", "group", a.group, "token", token, "error", o.err)
 }

@@ -11,88 +11,88 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-func is(t *testing.T, got, want error) {
+func wantError(t *testing.T, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
 		t.Fatalf("got %v, want %v", got, want)
 	}
 }
 
-func TestStopIsAnsweredWhenTheFunctionHasReturned(t *testing.T) {
+func TestStopIsConfirmedAfterTheFunctionHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, minute)
-		session.lead(t, 7)
-		c := r.called(7)
-		session.stop(t, 7)
-		is(t, c.cause(t), ErrStop)
-		asked := s.questions()
-		// Whatever else happens: nothing is answered before.
-		session.tell(t, ":\n\n")
-		if len(s.stops) > 0 {
-			t.Fatal("the agent was told of a stop while the function was running")
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(7, minute)
+		session.sendLead(t, 7)
+		c := r.awaitCall(7)
+		session.sendStop(t, 7)
+		wantError(t, c.awaitCause(t), ErrStop)
+		before := fake.queryCount()
+		// The client has handled the stop event when it reads the next line.
+		session.send(t, ":\n\n")
+		if len(fake.stops) > 0 {
+			t.Fatal("the client confirmed the stop while the function was running")
 		}
 		c.result <- nil
-		if term := await(t, s.stops); term != 7 {
-			t.Fatal(term)
-		}
-		session.lost(t, 7)
-		// The session stays, and the next tenure comes in it.
-		s.leads(9, minute)
-		session.lead(t, 9)
-		r.called(9).result <- nil
-		is(t, await(t, r.ended), nil)
-		if s.questions() == asked {
-			t.Fatal("the second tenure wasn't confirmed")
+		fake.awaitStop(7)
+		session.sendLost(t, 7)
+		// The session remains open for the next tenure.
+		fake.setLeading(9, minute)
+		session.sendLead(t, 9)
+		r.awaitCall(9).result <- nil
+		wantError(t, r.awaitResult(), nil)
+		if fake.queryCount() == before {
+			t.Fatal("the client didn't query the coordinator before the second tenure")
 		}
 	})
 }
 
-func TestWhatAFunctionReturnsTooLateIsLogged(t *testing.T) {
+func TestErrorAfterRevocationIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, minute)
-		session.lead(t, 7)
-		c := r.called(7)
-		session.lost(t, 7)
-		is(t, c.cause(t), ErrLost)
-		c.result <- errors.New("couldn't flush")
-		eventually(t, "it is logged", func() bool { return r.logs.contains("couldn't flush") })
-		s.leads(8, minute)
-		session.lead(t, 8)
-		c = r.called(8)
-		session.lost(t, 8)
-		is(t, c.cause(t), ErrLost)
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(7, minute)
+		session.sendLead(t, 7)
+		c := r.awaitCall(7)
+		session.sendLost(t, 7)
+		wantError(t, c.awaitCause(t), ErrLost)
+		c.result <- errors.New("cannot flush")
+		testwait.Until(t, "the error is logged", func() bool { return r.log.Contains("cannot flush") })
+		fake.setLeading(8, minute)
+		session.sendLead(t, 8)
+		c = r.awaitCall(8)
+		session.sendLost(t, 8)
+		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- context.Cause(c.ctx)
 		r.cancel()
-		is(t, await(t, r.ended), context.Canceled)
-		if r.logs.contains(ErrLost.Error()) {
-			t.Fatal("that the role was lost is no error")
+		wantError(t, r.awaitResult(), context.Canceled)
+		if r.log.Contains(ErrLost.Error()) {
+			t.Fatal("the client logged the cause of the revocation as an error")
 		}
 	})
 }
 
-func TestEventsWaitForTheFunction(t *testing.T) {
+func TestEventsWhileTheFunctionRuns(t *testing.T) {
 	release := make(chan error)
-	stuck := func(context.Context, uint64) error { return <-release }
-	begun := func() *session {
-		s := newSession(t.Context(), &agent{}, stuck)
-		s.tenure = begin(t.Context(), 7, token(7), time.Time{}, stuck)
+	block := func(context.Context, uint64) error { return <-release }
+	newRunningSession := func() *session {
+		s := newSession(t.Context(), &agent{}, block)
+		s.tenure = startTenure(t.Context(), 7, token(7), time.Time{}, block)
 		return s
 	}
-	hear := func(s *session, kind string, term uint64) {
-		is(t, s.hear(event{kind: kind, data: fmt.Appendf(nil, `{"term":%d,"token":%d}`, term, token(term))}), nil)
+	handle := func(s *session, kind string, term uint64) {
+		wantError(t, s.handleEvent(event{kind: kind, data: fmt.Appendf(nil, `{"term":%d,"token":%d}`, term, token(term))}), nil)
 	}
 	for _, c := range []struct {
-		heard     []string
-		cause     error
-		owed, won uint64
+		events                   []string
+		cause                    error
+		pendingStop, pendingLead uint64
 	}{
 		{[]string{"stop 7"}, ErrStop, 7, 0},
 		{[]string{"lost 7"}, ErrLost, 0, 0},
@@ -106,189 +106,186 @@ func TestEventsWaitForTheFunction(t *testing.T) {
 		{[]string{"lost 7", "lead 8", "lost 8"}, ErrLost, 0, 0},
 		{[]string{"lost 7", "lead 8", "stop 8", "lost 8", "lead 9"}, ErrLost, 0, 9},
 	} {
-		s := begun()
-		for _, heard := range c.heard {
-			kind, term, _ := strings.Cut(heard, " ")
+		s := newRunningSession()
+		for _, e := range c.events {
+			kind, term, _ := strings.Cut(e, " ")
 			n, err := strconv.ParseUint(term, 10, 64)
-			is(t, err, nil)
-			hear(s, kind, n)
+			wantError(t, err, nil)
+			handle(s, kind, n)
 		}
-		var won uint64
-		if s.won != nil {
-			won = s.won.Term
+		var pendingLead uint64
+		if s.pendingLead != nil {
+			pendingLead = s.pendingLead.Term
 		}
-		if !errors.Is(context.Cause(s.tenure.ctx), c.cause) || s.owed != c.owed || won != c.won || s.asking && c.cause != nil {
-			t.Errorf("%v: cause %v, owed %d, won %d, asking %t", c.heard, context.Cause(s.tenure.ctx), s.owed, won, s.asking)
+		if !errors.Is(context.Cause(s.tenure.ctx), c.cause) || s.pendingStop != c.pendingStop || pendingLead != c.pendingLead || s.querying && c.cause != nil {
+			t.Errorf("%v: got cause %v, pending stop %d, pending lead %d, querying %t, want cause %v, pending stop %d, pending lead %d",
+				c.events, context.Cause(s.tenure.ctx), s.pendingStop, pendingLead, s.querying, c.cause, c.pendingStop, c.pendingLead)
 		}
 		release <- nil
 	}
 }
 
-func TestFunctionNeverRunsTwiceAtATime(t *testing.T) {
+func TestFunctionNeverRunsTwiceAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, minute)
-		session.lead(t, 7)
-		c := r.called(7)
-		session.lost(t, 7)
-		is(t, c.cause(t), ErrLost)
-		s.leads(8, minute)
-		session.lead(t, 8)
-		// A stop is heard after the lead before it, and is not answered either.
-		session.stop(t, 8)
-		s.leads(9, minute)
-		session.lead(t, 9)
-		session.tell(t, ":\n\n")
-		if len(r.calls)+len(s.stops) > 0 {
-			t.Fatal("it went on while the function was running")
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(7, minute)
+		session.sendLead(t, 7)
+		c := r.awaitCall(7)
+		session.sendLost(t, 7)
+		wantError(t, c.awaitCause(t), ErrLost)
+		fake.setLeading(8, minute)
+		session.sendLead(t, 8)
+		// The stop event of a tenure that the function hasn't started isn't confirmed either.
+		session.sendStop(t, 8)
+		fake.setLeading(9, minute)
+		session.sendLead(t, 9)
+		session.send(t, ":\n\n")
+		if len(r.calls)+len(fake.stops) > 0 {
+			t.Fatal("the client called the function again or confirmed a stop while the function was running")
 		}
 		c.result <- nil
-		r.called(9).result <- nil
-		is(t, await(t, r.ended), nil)
+		r.awaitCall(9).result <- nil
+		wantError(t, r.awaitResult(), nil)
 	})
 }
 
-func TestRoleThatIsNotConfirmedIsNotTaken(t *testing.T) {
+func TestUnconfirmedTenureDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(6, minute) // another tenure
-		session.lead(t, 7)
-		eventually(t, "it asks again", func() bool { return s.questions() > 2 })
-		s.follows("", 7)
-		asked := s.questions()
-		eventually(t, "it asks again", func() bool { return s.questions() > asked+1 })
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(6, minute) // another tenure
+		session.sendLead(t, 7)
+		testwait.Until(t, "the client queries again", func() bool { return fake.queryCount() > 2 })
+		fake.setFollowing("", 7)
+		before := fake.queryCount()
+		testwait.Until(t, "the client queries again", func() bool { return fake.queryCount() > before+1 })
 		if len(r.calls) > 0 {
-			t.Fatal("the function was called")
+			t.Fatal("the function was called without confirmation")
 		}
-		// It never began, so it has stopped.
-		session.stop(t, 7)
-		if term := await(t, s.stops); term != 7 {
-			t.Fatal(term)
-		}
-		s.leads(8, minute)
-		session.lead(t, 8)
-		r.called(8).result <- nil
-		is(t, await(t, r.ended), nil)
+		// The function was never called, so the client confirms the stop at once.
+		session.sendStop(t, 7)
+		fake.awaitStop(7)
+		fake.setLeading(8, minute)
+		session.sendLead(t, 8)
+		r.awaitCall(8).result <- nil
+		wantError(t, r.awaitResult(), nil)
 	})
 }
 
-func TestLeaseCountsFromBeforeTheQuestion(t *testing.T) {
+func TestLeaseStartsBeforeTheQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.says(func() (int, string) {
-			// A lease that is over when the answer arrives.
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setResponse(func() (int, string) {
+			// The lease has expired when the response arrives.
 			time.Sleep(30 * time.Millisecond)
 			return http.StatusOK, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":25}`
 		})
-		session.lead(t, 7)
-		eventually(t, "it asks again", func() bool { return s.questions() > 3 })
+		session.sendLead(t, 7)
+		testwait.Until(t, "the client queries again", func() bool { return fake.queryCount() > 3 })
 		if len(r.calls) > 0 {
-			t.Fatal("the function was called after its lease")
+			t.Fatal("the function was called after the lease had expired")
 		}
-		s.leads(7, minute)
-		r.called(7).result <- nil
-		is(t, await(t, r.ended), nil)
+		fake.setLeading(7, minute)
+		r.awaitCall(7).result <- nil
+		wantError(t, r.awaitResult(), nil)
 	})
 }
 
-func TestLeaseThatIsNotRenewedEnds(t *testing.T) {
+func TestExpiredLeaseEndsTheTenure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, r, session, c := leading(t)
-		asked := s.questions()
-		// For longer than one lease.
-		eventually(t, "it is renewed", func() bool { return s.questions() > asked+5 })
+		fake, r, session, c := startLeading(t)
+		before := fake.queryCount()
+		// This takes longer than one lease.
+		testwait.Until(t, "the lease is renewed", func() bool { return fake.queryCount() > before+5 })
 		if c.ctx.Err() != nil {
 			t.Fatal(context.Cause(c.ctx))
 		}
-		stuck := make(chan struct{})
-		s.says(func() (int, string) { <-stuck; return http.StatusOK, "" })
-		is(t, c.cause(t), ErrNotRenewed)
-		if !session.open() {
-			t.Fatal("the session ended before the function")
+		blocked := make(chan struct{})
+		fake.setResponse(func() (int, string) { <-blocked; return http.StatusOK, "" })
+		wantError(t, c.awaitCause(t), ErrNotRenewed)
+		if !session.isOpen() {
+			t.Fatal("the session ended before the function returned")
 		}
 		c.result <- nil
-		// The agent has to know, in case that it believes otherwise.
-		await(t, session.gone)
-		close(stuck)
-		s.leads(7, minute)
-		session = s.opened(soon)
-		session.lead(t, 7)
-		r.called(7).result <- nil
-		is(t, await(t, r.ended), nil)
+		// The session ends, because the agent may assume that the function still acts.
+		session.awaitEnd(t)
+		close(blocked)
+		fake.setLeading(7, minute)
+		session = fake.acceptSession(drainTimeout)
+		session.sendLead(t, 7)
+		r.awaitCall(7).result <- nil
+		wantError(t, r.awaitResult(), nil)
 	})
 }
 
-func TestRenewalFindsTheTenureOver(t *testing.T) {
+func TestRenewalDetectsTheEndOfTheTenure(t *testing.T) {
 	for name, c := range map[string]struct {
 		coordinator string
 		term        uint64
-		why         error
+		cause       error
 	}{
-		"handed over":   {"a", 7, ErrStop},
-		"taken":         {"e", 8, ErrLost},
-		"nobody":        {"", 7, ErrLost},
-		"another claim": {"a", 8, ErrLost},
+		"handed over":       {"a", 7, ErrStop},
+		"other coordinator": {"e", 8, ErrLost},
+		"no coordinator":    {"", 7, ErrLost},
+		"another term":      {"a", 8, ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, r, session, call := leading(t)
-				s.follows(c.coordinator, c.term)
-				is(t, call.cause(t), c.why)
+				fake, r, session, call := startLeading(t)
+				fake.setFollowing(c.coordinator, c.term)
+				wantError(t, call.awaitCause(t), c.cause)
 				call.result <- nil
-				// The event that says so comes late, and is still answered.
-				session.stop(t, 7)
-				if term := await(t, s.stops); term != 7 {
-					t.Fatal(term)
-				}
+				// The stop event arrives later, and is still confirmed.
+				session.sendStop(t, 7)
+				fake.awaitStop(7)
 				r.cancel()
-				is(t, await(t, r.ended), context.Canceled)
+				wantError(t, r.awaitResult(), context.Canceled)
 			})
 		})
 	}
 }
 
-// TestASessionThatIsNotOpenRenewsNothing: the agent may know that before the stream
-// has broken on this side.
-func TestASessionThatIsNotOpenRenewsNothing(t *testing.T) {
+// TestRenewalWithUnknownSession: the agent may have closed the session before the client
+// notices the end of the stream.
+func TestRenewalWithUnknownSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, r, _, c := leading(t)
-		s.says(func() (int, string) { return http.StatusNotFound, `{"error":"there is no such session"}` })
-		is(t, c.cause(t), ErrLost)
+		fake, r, _, c := startLeading(t)
+		fake.setResponse(func() (int, string) { return http.StatusNotFound, `{"error":"there is no such session"}` })
+		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- nil
 		r.cancel()
-		is(t, await(t, r.ended), context.Canceled)
+		wantError(t, r.awaitResult(), context.Canceled)
 	})
 }
 
-func TestAnotherTenureDoesNotRenewThisOne(t *testing.T) {
+func TestTenureIsNotRenewedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, r, _, c := leading(t)
-		s.leads(8, minute) // of an agent that was restarted, say
-		is(t, c.cause(t), ErrLost)
+		fake, r, _, c := startLeading(t)
+		fake.setLeading(8, minute) // for example, because the agent was restarted
+		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- nil
 		r.cancel()
-		is(t, await(t, r.ended), context.Canceled)
+		wantError(t, r.awaitResult(), context.Canceled)
 	})
 }
 
-func TestWithoutALeaseNothingIsRenewed(t *testing.T) {
+func TestTenureWithoutLeaseIsNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, 0)
-		session.lead(t, 7)
-		c := r.called(7)
-		session.lost(t, 7)
-		is(t, c.cause(t), ErrLost)
-		if s.questions() != 1 {
-			t.Fatal(s.questions(), "questions")
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(7, 0)
+		session.sendLead(t, 7)
+		c := r.awaitCall(7)
+		session.sendLost(t, 7)
+		wantError(t, c.awaitCause(t), ErrLost)
+		if fake.queryCount() != 1 {
+			t.Fatalf("got %d queries, want 1", fake.queryCount())
 		}
 		c.result <- nil
 	})
@@ -296,73 +293,73 @@ func TestWithoutALeaseNothingIsRenewed(t *testing.T) {
 
 func TestSessionStaysUntilTheFunctionHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(soon)
-		s.leads(7, minute)
-		session.lead(t, 7)
-		c := r.called(7)
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(7, minute)
+		session.sendLead(t, 7)
+		c := r.awaitCall(7)
 		r.cancel()
-		is(t, c.cause(t), context.Canceled)
-		session.tell(t, ":\n\n")
-		if !session.open() || len(r.ended) > 0 || newSession(c.ctx, &agent{}, nil).ctx.Err() != nil {
-			t.Fatal("Run didn't wait for the function")
+		wantError(t, c.awaitCause(t), context.Canceled)
+		session.send(t, ":\n\n")
+		if !session.isOpen() || len(r.result) > 0 || newSession(c.ctx, &agent{}, nil).ctx.Err() != nil {
+			t.Fatal("the session ended before the function returned")
 		}
 		c.result <- errors.New("interrupted")
-		is(t, await(t, r.ended), context.Canceled)
-		await(t, session.gone)
+		wantError(t, r.awaitResult(), context.Canceled)
+		session.awaitEnd(t)
 	})
 }
 
-func TestFunctionThatDoesNotReturnLosesTheSession(t *testing.T) {
+func TestDrainTimeoutEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		r := newRun(s)
-		session := s.opened(time.Millisecond)
-		s.leads(7, minute)
-		session.lead(t, 7)
-		c := r.called(7)
-		session.lost(t, 7)
-		is(t, c.cause(t), ErrLost)
-		await(t, session.gone)
-		if len(s.sessions) > 0 {
-			t.Fatal("it stands for election again while the function is stuck")
+		fake := newFakeAgent(t)
+		r := startRun(fake)
+		session := fake.acceptSession(time.Millisecond)
+		fake.setLeading(7, minute)
+		session.sendLead(t, 7)
+		c := r.awaitCall(7)
+		session.sendLost(t, 7)
+		wantError(t, c.awaitCause(t), ErrLost)
+		session.awaitEnd(t)
+		if len(fake.sessions) > 0 {
+			t.Fatal("the client opened a session while the function was running")
 		}
 		c.result <- nil
-		session = s.opened(soon)
-		s.leads(8, minute)
-		session.lead(t, 8)
-		r.called(8).result <- nil
-		is(t, await(t, r.ended), nil)
+		session = fake.acceptSession(drainTimeout)
+		fake.setLeading(8, minute)
+		session.sendLead(t, 8)
+		r.awaitCall(8).result <- nil
+		wantError(t, r.awaitResult(), nil)
 	})
 }
 
-func TestFunctionThatReturnsGivesUpTheRole(t *testing.T) {
+func TestFunctionThatReturnsEndsTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		odd := errors.New("odd")
-		for _, why := range []error{nil, odd} {
-			s := newStand(t)
-			r := newRun(s)
-			session := s.opened(soon)
-			s.leads(7, minute)
-			session.lead(t, 7)
-			r.called(7).result <- why
-			is(t, await(t, r.ended), why)
-			await(t, session.gone)
+		failure := errors.New("failure")
+		for _, want := range []error{nil, failure} {
+			fake := newFakeAgent(t)
+			r := startRun(fake)
+			session := fake.acceptSession(drainTimeout)
+			fake.setLeading(7, minute)
+			session.sendLead(t, 7)
+			r.awaitCall(7).result <- want
+			wantError(t, r.awaitResult(), want)
+			session.awaitEnd(t)
 		}
 	})
 }
 
-func TestFunctionThatEndsItsGoroutine(t *testing.T) {
+func TestFunctionThatCallsGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		ended := make(chan error, 1)
+		fake := newFakeAgent(t)
+		result := make(chan error, 1)
 		go func() {
-			ended <- Run(t.Context(), "ledger", func(context.Context, uint64) error { runtime.Goexit(); return nil }, s.reached)
+			result <- Run(t.Context(), "ledger", func(context.Context, uint64) error { runtime.Goexit(); return nil }, fake.dialOption)
 		}()
-		session := s.opened(soon)
-		s.leads(7, minute)
-		session.lead(t, 7)
-		is(t, await(t, ended), errExited)
+		session := fake.acceptSession(drainTimeout)
+		fake.setLeading(7, minute)
+		session.sendLead(t, 7)
+		wantError(t, testwait.Receive(t, "the result of Run", result), errGoexit)
 	})
 }

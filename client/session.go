@@ -9,93 +9,92 @@ import (
 	"time"
 )
 
-// askAgain is the time between two questions whether a role that was won is
-// confirmed, while it isn't.
-const askAgain = 20 * time.Millisecond
+// queryInterval is the time between two queries while a new tenure isn't confirmed.
+const queryInterval = 20 * time.Millisecond
 
-// session is the stream that the agent takes for this process's sign of life,
-// and all that follows from what is said in it. One goroutine decides (run);
-// others read the stream, ask the agent, and run the function, and tell it.
+// session is a stream from the agent. As long as it is open, the agent considers this
+// process alive. One goroutine handles everything that happens (loop). Other goroutines
+// read the stream, query the agent, and run the function; they report to loop.
 //
-// While the function runs, whatever has happened, nothing else is begun: a role
-// that is won meanwhile waits (won), and so does the agent for the word that it
-// has stopped (owed).
+// Nothing new starts while the function runs: a new tenure waits (pendingLead), and the
+// agent waits for the confirmation that the function has stopped (pendingStop).
 type session struct {
 	agent  *agent
 	lead   func(context.Context, uint64) error
 	parent context.Context
 
-	// ctx ends with the session. It doesn't with the caller's: the session stays
+	// ctx ends with the session. It doesn't end with parent, because the session stays
 	// open until the function has returned.
-	ctx     context.Context
-	hangUp  context.CancelFunc
-	helpers sync.WaitGroup
-	events  chan event
-	broken  chan error
-	answers chan answer
+	ctx         context.Context
+	cancel      context.CancelFunc
+	goroutines  sync.WaitGroup
+	events      chan event
+	streamEnded chan error
+	results     chan queryResult
 
 	// id is empty until the agent has opened the session.
-	id    string
-	drain time.Duration
+	id           string
+	drainTimeout time.Duration
 
-	// tenure is the function that runs, nil if none does.
+	// tenure is nil unless the function runs.
 	tenure *tenure
-	// won is a role that the function hasn't taken up.
-	won *notice
-	// owed is the term in which the agent waits for the function to stop, 0 if it doesn't.
-	owed uint64
-	// asking: a question is on its way.
-	asking bool
-	// ask is when to put the next, overdue when a function that was told to return
-	// should have. Both are nil when there is nothing to wait for.
-	ask, overdue <-chan time.Time
+	// pendingLead is a tenure for which the function hasn't been called yet.
+	pendingLead *eventData
+	// pendingStop is the term for which the agent waits until the function has
+	// stopped, or 0.
+	pendingStop uint64
+	// querying is set while a query is in progress.
+	querying bool
+	// queryTimer fires when the next query is due. drainTimer fires when the function
+	// should have returned. Both are nil if there is nothing to wait for.
+	queryTimer, drainTimer <-chan time.Time
 }
 
-// notice is the data of the events, of all kinds.
-type notice struct {
+// eventData is the data of an event, of any kind.
+type eventData struct {
 	Session     string `json:"session"`
 	DrainMillis int64  `json:"drainMillis"`
 	Term        uint64 `json:"term"`
 	Token       uint64 `json:"token"`
 }
 
-// answer is what came of a question who leads.
-type answer struct {
+// queryResult is the result of agent.queryLeader.
+type queryResult struct {
 	state State
 	err   error
 }
 
-var errOverdue = errors.New("the function didn't return within the drain time")
+var errDrainTimeout = errors.New("the function didn't return within the drain timeout")
 
 func newSession(parent context.Context, a *agent, lead func(context.Context, uint64) error) *session {
-	ctx, hangUp := context.WithCancel(context.WithoutCancel(parent))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	return &session{
-		agent: a, lead: lead, parent: parent, ctx: ctx, hangUp: hangUp,
-		events: make(chan event), broken: make(chan error, 1), answers: make(chan answer, 1),
+		agent: a, lead: lead, parent: parent, ctx: ctx, cancel: cancel,
+		events: make(chan event), streamEnded: make(chan error, 1), results: make(chan queryResult, 1),
 	}
 }
 
-// run is the session's life. It gives the outcome of a function that returned
-// by itself, or why the session is over.
+// run opens the session and returns when it has ended. It returns the outcome if the
+// function returned before its context ended, and otherwise the error that ended the
+// session.
 func (s *session) run() (*outcome, error) {
-	s.helpers.Go(s.listen)
-	outcome, err := s.decide()
+	s.goroutines.Go(s.readStream)
+	result, err := s.loop()
 	if s.tenure != nil {
 		s.tenure.end(fmt.Errorf("%w: %w", ErrAgentGone, err))
 	}
-	s.hangUp()
-	s.helpers.Wait()
+	s.cancel()
+	s.goroutines.Wait()
 	if s.tenure != nil {
-		if o := s.finish(<-s.tenure.ended); o.leading {
-			outcome = &o
+		if o := s.closeTenure(<-s.tenure.returned); o.voluntary {
+			result = &o
 		}
 	}
-	return outcome, err
+	return result, err
 }
 
-// listen reads the stream.
-func (s *session) listen() {
-	_, err := s.agent.stream(s.ctx, "/session", "", func(e event) error {
+func (s *session) readStream() {
+	_, err := s.agent.readEvents(s.ctx, "/session", "", func(e event) error {
 		select {
 		case s.events <- e:
 			return nil
@@ -103,42 +102,42 @@ func (s *session) listen() {
 			return s.ctx.Err()
 		}
 	})
-	s.broken <- err
+	s.streamEnded <- err
 }
 
-func (s *session) decide() (*outcome, error) {
+func (s *session) loop() (*outcome, error) {
 	for {
-		var told, quit <-chan struct{}
-		var ended <-chan outcome
+		var revoked, quit <-chan struct{}
+		var returned <-chan outcome
 		if s.tenure == nil {
 			quit = s.parent.Done()
 		} else {
-			ended = s.tenure.ended
-			if s.overdue == nil {
-				told = s.tenure.ctx.Done()
+			returned = s.tenure.returned
+			if s.drainTimer == nil {
+				revoked = s.tenure.ctx.Done()
 			}
 		}
 		select {
 		case e := <-s.events:
-			if err := s.hear(e); err != nil {
+			if err := s.handleEvent(e); err != nil {
 				return nil, err
 			}
-		case err := <-s.broken:
+		case err := <-s.streamEnded:
 			return nil, err
-		case a := <-s.answers:
-			s.asking = false
-			s.weigh(a)
-		case <-s.ask:
-			s.inquire()
-		case <-told:
-			s.overdue = time.After(s.drain)
-		case <-s.overdue:
-			return nil, errOverdue
-		case o := <-ended:
-			if o = s.finish(o); o.leading {
+		case r := <-s.results:
+			s.querying = false
+			s.handleResult(r)
+		case <-s.queryTimer:
+			s.query()
+		case <-revoked:
+			s.drainTimer = time.After(s.drainTimeout)
+		case <-s.drainTimer:
+			return nil, errDrainTimeout
+		case o := <-returned:
+			if o = s.closeTenure(o); o.voluntary {
 				return &o, nil
 			}
-			if err := s.resume(o); err != nil {
+			if err := s.afterReturn(o); err != nil {
 				return nil, err
 			}
 		case <-quit:
@@ -147,144 +146,146 @@ func (s *session) decide() (*outcome, error) {
 	}
 }
 
-// hear takes an event. Kinds that it doesn't know are those of newer agents.
-func (s *session) hear(e event) error {
-	var n notice
-	if err := json.Unmarshal(e.data, &n); err != nil {
-		return fmt.Errorf("the agent sent %.100q: %w", e.data, err)
+// handleEvent handles an event of the agent. It ignores unknown kinds, which newer
+// agents may send.
+func (s *session) handleEvent(e event) error {
+	var data eventData
+	if err := json.Unmarshal(e.data, &data); err != nil {
+		return fmt.Errorf("invalid event %.100q: %w", e.data, err)
 	}
 	switch e.kind {
 	case "session":
-		s.id, s.drain = n.Session, time.Duration(n.DrainMillis)*time.Millisecond
+		s.id, s.drainTimeout = data.Session, time.Duration(data.DrainMillis)*time.Millisecond
 	case "lead":
-		s.revoke(n.Term-1, ErrLost)
-		s.won = &n
-		s.inquire()
+		s.revoke(data.Term-1, ErrLost)
+		s.pendingLead = &data
+		s.query()
 	case "stop":
-		s.revoke(n.Term, ErrStop)
-		s.owed = n.Term
-		s.confirm()
+		s.revoke(data.Term, ErrStop)
+		s.pendingStop = data.Term
+		s.confirmStop()
 	case "lost":
-		s.revoke(n.Term, ErrLost)
-		if s.owed <= n.Term {
-			s.owed = 0
+		s.revoke(data.Term, ErrLost)
+		if s.pendingStop <= data.Term {
+			s.pendingStop = 0
 		}
 	}
 	return nil
 }
 
-// revoke ends what there is of tenures up to a term.
-func (s *session) revoke(term uint64, why error) {
-	if s.won != nil && s.won.Term <= term {
-		s.won = nil
+// revoke ends all tenures up to a term.
+func (s *session) revoke(term uint64, cause error) {
+	if s.pendingLead != nil && s.pendingLead.Term <= term {
+		s.pendingLead = nil
 	}
 	if s.tenure != nil && s.tenure.term <= term {
-		s.tenure.end(why)
+		s.tenure.end(cause)
 	}
 }
 
-// inquire asks who leads, if that matters and nobody has asked already.
-func (s *session) inquire() {
-	s.ask = nil
-	waits := s.tenure == nil && s.won != nil
-	acts := s.tenure != nil && !s.tenure.told()
-	if s.asking || !waits && !acts {
+// query queries the coordinator if there is a tenure to confirm or renew, unless a
+// query is in progress.
+func (s *session) query() {
+	s.queryTimer = nil
+	confirm := s.tenure == nil && s.pendingLead != nil
+	renew := s.tenure != nil && !s.tenure.revoked()
+	if s.querying || !confirm && !renew {
 		return
 	}
-	s.asking = true
+	s.querying = true
 	id := s.id
-	s.helpers.Go(func() {
-		state, err := s.agent.leader(s.ctx, id)
-		s.answers <- answer{state, err}
+	s.goroutines.Go(func() {
+		state, err := s.agent.queryLeader(s.ctx, id)
+		s.results <- queryResult{state, err}
 	})
 }
 
-// weigh takes an answer for what it says about the tenure, or about the one to come.
-func (s *session) weigh(a answer) {
+// handleResult updates the tenure, or starts the pending one if the agent confirms it.
+func (s *session) handleResult(r queryResult) {
 	switch {
-	case s.tenure != nil && s.tenure.told():
+	case s.tenure != nil && s.tenure.revoked():
 	case s.tenure != nil:
-		s.extend(a)
-	case s.won == nil || s.parent.Err() != nil:
-	case a.err == nil && a.state.Token == s.won.Token && a.state.leadsNow():
-		s.tenure = begin(s.parent, s.won.Term, s.won.Token, a.state.Until, s.lead)
-		s.won = nil
-		s.schedule()
+		s.updateTenure(r)
+	case s.pendingLead == nil || s.parent.Err() != nil:
+	case r.err == nil && r.state.Token == s.pendingLead.Token && r.state.isLeadingNow():
+		s.tenure = startTenure(s.parent, s.pendingLead.Term, s.pendingLead.Token, r.state.Until, s.lead)
+		s.pendingLead = nil
+		s.scheduleRenewal()
 	default:
-		// The agent couldn't answer, or the answer is of another moment than the
-		// event. If the role is lost there is an event on its way that says so.
-		s.ask = time.After(askAgain)
+		// The query failed, or its result is older or newer than the event. If the
+		// tenure has ended, the agent sends an event.
+		s.queryTimer = time.After(queryInterval)
 	}
 }
 
-// extend renews the tenure, or finds that it has come to its end before the
-// event that says so.
-func (s *session) extend(a answer) {
+// updateTenure renews the tenure, or ends it before the agent's event arrives.
+func (s *session) updateTenure(r queryResult) {
 	t := s.tenure
 	switch {
-	case misled(a.err):
-		// The agent knows nothing of this session any more: the application is dead to it.
+	case isClientError(r.err):
+		// The agent no longer has this session, so it considers the application dead.
 		t.end(ErrLost)
-	case a.err != nil:
-		s.schedule()
-	case a.state.Leading && a.state.Token == t.token:
-		t.renew(a.state.Until)
-		s.schedule()
-	case !a.state.Leading && a.state.Coordinator == a.state.Self && a.state.Term == t.term:
-		// It still holds the role, and may not act: it is being handed over.
+	case r.err != nil:
+		s.scheduleRenewal()
+	case r.state.Leading && r.state.Token == t.token:
+		t.renew(r.state.Until)
+		s.scheduleRenewal()
+	case !r.state.Leading && r.state.Coordinator == r.state.Self && r.state.Term == t.term:
+		// The agent still holds the office but may not act: it is handing over.
 		t.end(ErrStop)
 	default:
 		t.end(ErrLost)
 	}
 }
 
-// schedule sets when to renew next. Without a lease there is nothing to renew.
-func (s *session) schedule() {
-	if s.tenure.pace > 0 {
-		s.ask = time.After(s.tenure.pace)
+// scheduleRenewal sets the time of the next renewal. Without a lease, there is none.
+func (s *session) scheduleRenewal() {
+	if s.tenure.renewInterval > 0 {
+		s.queryTimer = time.After(s.tenure.renewInterval)
 	}
 }
 
-// resume goes on after a function has returned that was told to. An error ends the session.
-func (s *session) resume(o outcome) error {
+// afterReturn continues the session after a function whose context had ended has
+// returned. An error ends the session.
+func (s *session) afterReturn(o outcome) error {
 	if s.parent.Err() != nil {
 		return s.parent.Err()
 	}
 	if errors.Is(o.cause, ErrNotRenewed) {
-		// The agent may believe that this process still leads, so it has to be told
-		// that it doesn't. That takes the end of the session.
+		// The agent may still assume that the function acts as coordinator. It learns
+		// otherwise when the session ends.
 		return o.cause
 	}
-	s.confirm()
-	s.inquire()
+	s.confirmStop()
+	s.query()
 	return nil
 }
 
-// finish closes the tenure of a function that has returned.
-func (s *session) finish(o outcome) outcome {
-	if !o.leading {
-		s.agent.complain(s.tenure.token, o)
+// closeTenure releases the tenure of a function that has returned.
+func (s *session) closeTenure(o outcome) outcome {
+	if !o.voluntary {
+		s.agent.logReturnedError(s.tenure.token, o)
 	}
 	s.tenure.close()
-	s.tenure, s.overdue, s.ask = nil, nil, nil
+	s.tenure, s.drainTimer, s.queryTimer = nil, nil, nil
 	return o
 }
 
-// confirm tells the agent that the function has stopped, if it waits for that
-// and the function has. It tries until the session ends or an answer is there:
-// what the agent has against it changes nothing here.
-func (s *session) confirm() {
-	if s.owed == 0 || s.tenure != nil {
+// confirmStop notifies the agent that the function has stopped, if the agent waits for
+// that and the function has returned. It retries until the agent responds, whatever the
+// response is, or the session ends.
+func (s *session) confirmStop() {
+	if s.pendingStop == 0 || s.tenure != nil {
 		return
 	}
-	term := s.owed
-	s.owed = 0
-	s.helpers.Go(func() {
-		var pause backoff
+	term := s.pendingStop
+	s.pendingStop = 0
+	s.goroutines.Go(func() {
+		var retry backoff
 		for {
-			err := s.agent.stopped(s.ctx, s.id, term)
-			var r *refusal
-			if err == nil || errors.As(err, &r) || !pause.pause(s.ctx) {
+			err := s.agent.confirmStopped(s.ctx, s.id, term)
+			var e *statusError
+			if err == nil || errors.As(err, &e) || !retry.wait(s.ctx) {
 				return
 			}
 		}

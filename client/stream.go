@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -12,17 +11,18 @@ import (
 	"time"
 )
 
-// event is one of a stream of server-sent events.
+// event is a server-sent event.
 type event struct {
 	kind, id string
 	data     []byte
 }
 
-var errSilent = errors.New("the agent has fallen silent")
+var errSilent = fmt.Errorf("the agent sent no data for %s", maxSilence)
 
-// stream hands over the events of a path, until either side has enough. It
-// reports whether the agent began to answer.
-func (a *agent) stream(ctx context.Context, path, after string, each func(event) error) (began bool, err error) {
+// readEvents calls handle for each event of a stream, until the stream or ctx ends or
+// handle returns an error. It resumes after the event lastEventID. It reports whether
+// the agent accepted the request.
+func (a *agent) readEvents(ctx context.Context, path, lastEventID string, handle func(event) error) (accepted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.base+path, http.NoBody)
@@ -30,8 +30,8 @@ func (a *agent) stream(ctx context.Context, path, after string, each func(event)
 		return false, err
 	}
 	request.Header.Set("Accept", "text/event-stream")
-	if after != "" {
-		request.Header.Set("Last-Event-ID", after)
+	if lastEventID != "" {
+		request.Header.Set("Last-Event-ID", lastEventID)
 	}
 	response, err := a.http.Do(request)
 	if err != nil {
@@ -40,17 +40,17 @@ func (a *agent) stream(ctx context.Context, path, after string, each func(event)
 	defer response.Body.Close()
 	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode != http.StatusOK || err != nil || kind != "text/event-stream" {
-		// What can't be read of a refusal is missing from the message, no more.
-		body, _ := io.ReadAll(io.LimitReader(response.Body, answerMax))
-		return false, refused(response.StatusCode, body)
+		// If reading fails, the message is incomplete.
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxResponse))
+		return false, newStatusError(response.StatusCode, body)
 	}
-	silence := time.AfterFunc(silenceMax, func() { cancel(errSilent) })
+	silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
 	defer silence.Stop()
-	err = scan(response.Body, func() { silence.Reset(silenceMax) }, func(e event) error {
-		// Whoever takes its time with an event is not the agent.
+	err = scanEvents(response.Body, func() { silence.Reset(maxSilence) }, func(e event) error {
+		// The time that handle takes doesn't count as silence of the agent.
 		silence.Stop()
-		defer silence.Reset(silenceMax)
-		return each(e)
+		defer silence.Reset(maxSilence)
+		return handle(e)
 	})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -58,17 +58,18 @@ func (a *agent) stream(ctx context.Context, path, after string, each func(event)
 	return true, err
 }
 
-// scan reads events from a stream, and calls heard for each line of it.
-func scan(from io.Reader, heard func(), each func(event) error) error {
+// scanEvents reads events from a stream. It calls onLine for each line, and handle for
+// each event.
+func scanEvents(from io.Reader, onLine func(), handle func(event) error) error {
 	var e event
 	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, answerMax)
+	lines.Buffer(nil, maxResponse)
 	for lines.Scan() {
-		heard()
+		onLine()
 		line := lines.Bytes()
 		if len(line) == 0 {
 			if len(e.data) > 0 {
-				if err := each(e); err != nil {
+				if err := handle(e); err != nil {
 					return err
 				}
 			}
@@ -86,8 +87,8 @@ func scan(from io.Reader, heard func(), each func(event) error) error {
 			if len(e.data) > 0 {
 				e.data = append(e.data, '\n')
 			}
-			if e.data = append(e.data, value...); len(e.data) > answerMax {
-				return fmt.Errorf("an event of more than %d bytes", answerMax)
+			if e.data = append(e.data, value...); len(e.data) > maxResponse {
+				return fmt.Errorf("event must have at most %d bytes", maxResponse)
 			}
 		}
 	}

@@ -6,72 +6,73 @@ import (
 	"time"
 )
 
-// tenure is one run of the function, from the moment when it may act.
+// tenure is one call of the function.
 type tenure struct {
 	term, token uint64
 
-	// ctx is the function's.
+	// ctx is the function's context.
 	ctx context.Context
 	end context.CancelCauseFunc
-	// until is when the lease ends, and lease the timer that ends ctx then, without
-	// anybody's help. Both are zero where there is no lease.
-	until time.Time
-	lease *time.Timer
-	// pace is the time between two renewals: there is time for some that fail.
-	pace time.Duration
-	// ended has the outcome when the function has returned.
-	ended chan outcome
+	// until is the end of the lease. leaseTimer then ends ctx, even if all other
+	// goroutines are blocked. Both are zero if there is no lease.
+	until      time.Time
+	leaseTimer *time.Timer
+	// renewInterval is a fraction of the lease, so that some renewals may fail.
+	renewInterval time.Duration
+	// returned receives the outcome when the function has returned.
+	returned chan outcome
 }
 
-// outcome is what became of a function.
+// outcome is the result of a function.
 type outcome struct {
 	err error
-	// leading: the function returned before it was told to. Otherwise, cause is why it was.
-	leading bool
-	cause   error
+	// voluntary is set if the function returned before its context ended. Otherwise,
+	// cause is why the context ended.
+	voluntary bool
+	cause     error
 }
 
-var errExited = errors.New("the function ended its goroutine instead of returning")
+var errGoexit = errors.New("the function called runtime.Goexit")
 
-func begin(parent context.Context, term, token uint64, until time.Time, lead func(context.Context, uint64) error) *tenure {
+func startTenure(parent context.Context, term, token uint64, until time.Time, lead func(context.Context, uint64) error) *tenure {
 	ctx, end := context.WithCancelCause(parent)
-	t := &tenure{term: term, token: token, ctx: ctx, end: end, ended: make(chan outcome, 1)}
+	t := &tenure{term: term, token: token, ctx: ctx, end: end, returned: make(chan outcome, 1)}
 	t.renew(until)
 	go func() {
-		o := outcome{err: errExited}
+		o := outcome{err: errGoexit}
 		defer func() {
 			o.cause = context.Cause(ctx)
-			o.leading = o.cause == nil
-			t.ended <- o
+			o.voluntary = o.cause == nil
+			t.returned <- o
 		}()
 		o.err = lead(ctx, token)
 	}()
 	return t
 }
 
-// renew puts the end of the lease off. That the tenure lasts at least until then
-// stays true when a later answer, which took longer, promises less.
+// renew extends the lease. It never shortens it: a later response that took longer may
+// have an earlier end, but the former response remains true.
 func (t *tenure) renew(until time.Time) {
 	if !until.After(t.until) {
 		return
 	}
 	t.until = until
 	left := time.Until(until)
-	t.pace = left / 4
-	if t.lease == nil {
-		t.lease = time.AfterFunc(left, func() { t.end(ErrNotRenewed) })
+	t.renewInterval = left / 4
+	if t.leaseTimer == nil {
+		t.leaseTimer = time.AfterFunc(left, func() { t.end(ErrNotRenewed) })
 		return
 	}
-	t.lease.Reset(left)
+	t.leaseTimer.Reset(left)
 }
 
-// told reports whether the function was told to return.
-func (t *tenure) told() bool { return t.ctx.Err() != nil }
+// revoked reports whether the function's context has ended.
+func (t *tenure) revoked() bool { return t.ctx.Err() != nil }
 
-// close frees what the tenure held, when the function has returned.
+// close releases the resources of the tenure after the function has returned.
 func (t *tenure) close() {
 	t.end(nil)
-	if t.lease != nil {
-		t.lease.Stop()
+	if t.leaseTimer != nil {
+		t.leaseTimer.Stop()
 	}
 }

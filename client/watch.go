@@ -10,22 +10,23 @@ import (
 	"strings"
 )
 
-// Watch yields who leads the group, and then each change, in order. It resumes
-// by itself where it was interrupted; if the agent no longer remembers that far
-// back (it was restarted, or 256 changes went by), with the present state.
+// Watch yields the state of the group, and then each change, in order. After an
+// interruption, it resumes where it stopped. If the agent no longer stores the missed
+// changes, because it was restarted or there were more than 256, Watch continues with
+// the current state.
 //
-// An error says that the agent can't be reached (ErrAgentGone), so that what was
-// yielded before may no longer be true. It is yielded once; whoever goes on
-// ranging gets the state when the agent is back. The last pair is an error if
-// there was no point in asking: the address makes no sense, or at the first
-// answer the agent knows no such group. Otherwise the sequence ends with ctx.
+// Watch yields an error that wraps ErrAgentGone once when it cannot reach the agent:
+// the last state may then be outdated. If the loop continues, Watch yields the state as
+// soon as the agent is reachable again. Any other error is the last pair of the
+// sequence: the agent's address is invalid, or the agent's first response is that the
+// group doesn't exist. Otherwise, the sequence ends with ctx.
 //
-// Leading and Token tell what was: to act, take Run.
+// Leading and Token of the states may be outdated. To act as coordinator, use Run.
 func Watch(ctx context.Context, group string, options ...Option) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		transport := newTransport()
 		defer transport.CloseIdleConnections()
-		a, err := connect(group, transport, options)
+		a, err := newAgent(group, transport, options)
 		if err != nil {
 			yield(State{}, err)
 			return
@@ -36,76 +37,79 @@ func Watch(ctx context.Context, group string, options ...Option) iter.Seq2[State
 }
 
 type watcher struct {
-	agent *agent
-	yield func(State, error) bool
-	// seen is the last event's ID.
-	seen string
-	// last was yielded last; news: whatever comes next is to be yielded, also if it is the same.
-	last State
-	news bool
+	agent       *agent
+	yield       func(State, error) bool
+	lastEventID string
+	// last is the state that was yielded last. If force is set, the next state is
+	// yielded even if it is the same.
+	last  State
+	force bool
 }
 
-// errEnough: whoever ranged has left the loop.
-var errEnough = errors.New("enough")
+// errStopIteration means that the caller has left the loop.
+var errStopIteration = errors.New("stop iteration")
 
 func (w *watcher) run(ctx context.Context) {
-	var pause backoff
-	w.news = true
-	for known, complained := false, false; ; {
-		began, err := w.agent.stream(ctx, "/watch", w.seen, w.take)
+	var retry backoff
+	w.force = true
+	for groupExists, reported := false, false; ; {
+		accepted, err := w.agent.readEvents(ctx, "/watch", w.lastEventID, w.handleEvent)
 		switch {
-		case errors.Is(err, errEnough) || ctx.Err() != nil:
+		case errors.Is(err, errStopIteration) || ctx.Err() != nil:
 			return
-		case began:
-			// Interrupted, by a restart perhaps: it is soon enough to complain when the agent can't be reached.
-			known, complained = true, false
-			pause.reset()
-		case misled(err) && !known:
-			w.yield(State{}, fmt.Errorf("watch %s: %w", w.agent.group, err))
+		case accepted:
+			// The stream was interrupted, for example because the agent restarts. Report
+			// an error only if the next attempt fails.
+			groupExists, reported = true, false
+			retry.reset()
+		case isClientError(err) && !groupExists:
+			w.yield(State{}, fmt.Errorf("cannot watch group %s: %w", w.agent.group, err))
 			return
-		case !complained:
-			// Nothing may have changed meanwhile; then only the present state says that the agent is back.
-			complained, w.seen, w.news = true, "", true
-			if !w.yield(State{}, fmt.Errorf("%w: watch %s: %w", ErrAgentGone, w.agent.group, err)) {
+		case !reported:
+			// Request the current state next. Even if it hasn't changed, it shows that
+			// the agent is reachable again.
+			reported, w.lastEventID, w.force = true, "", true
+			if !w.yield(State{}, fmt.Errorf("%w: cannot watch group %s: %w", ErrAgentGone, w.agent.group, err)) {
 				return
 			}
 		}
-		if !pause.pause(ctx) {
+		if !retry.wait(ctx) {
 			return
 		}
 	}
 }
 
-// take yields what an event says, unless that isn't new: a stream that couldn't
-// be resumed begins with the present state.
-func (w *watcher) take(e event) error {
+// handleEvent yields the state of an event, unless it was yielded before. A stream that
+// couldn't be resumed starts with the current state.
+func (w *watcher) handleEvent(e event) error {
 	var state State
 	if err := json.Unmarshal(e.data, &state); err != nil {
-		return fmt.Errorf("the agent sent %.100q: %w", e.data, err)
+		return fmt.Errorf("invalid event %.100q: %w", e.data, err)
 	}
-	if old(e.id, w.seen) {
+	if alreadySeen(e.id, w.lastEventID) {
 		return nil
 	}
-	w.seen = e.id
-	if state == w.last && !w.news {
+	w.lastEventID = e.id
+	if state == w.last && !w.force {
 		return nil
 	}
-	w.last, w.news = state, false
+	w.last, w.force = state, false
 	if !w.yield(state, nil) {
-		return errEnough
+		return errStopIteration
 	}
 	return nil
 }
 
-// old reports whether an ID, LIFE-N, is of the same life of the agent as another
-// and not after it.
-func old(id, than string) bool {
-	life, n, ok := parse(id)
-	otherLife, other, otherOK := parse(than)
-	return ok && otherOK && life == otherLife && n <= other
+// alreadySeen reports whether the event with an ID isn't newer than the last one. An ID
+// has the form LIFE-N. LIFE is the incarnation of the agent; IDs of different
+// incarnations cannot be compared.
+func alreadySeen(id, lastID string) bool {
+	life, n, ok := parseEventID(id)
+	lastLife, last, lastOK := parseEventID(lastID)
+	return ok && lastOK && life == lastLife && n <= last
 }
 
-func parse(id string) (life string, n uint64, ok bool) {
+func parseEventID(id string) (life string, n uint64, ok bool) {
 	dash := strings.LastIndexByte(id, '-')
 	if dash < 0 {
 		return "", 0, false

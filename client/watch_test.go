@@ -10,18 +10,20 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// change is an event of a watch.
-func change(id, coordinator string, term uint64) string {
+// watchEvent returns an event of a watch.
+func watchEvent(id, coordinator string, term uint64) string {
 	return fmt.Sprintf("id: %s\ndata: {\"group\":\"ledger\",\"self\":\"a\",\"coordinator\":%q,\"term\":%d}\n\n", id, coordinator, term)
 }
 
-// watched gives what a watch yields, one at a time.
-func watched(t *testing.T, s *stand) (next func() string, cancel func()) {
+// startWatch starts a watch, and returns a function that returns what it yields next.
+func startWatch(t *testing.T, fake *fakeAgent) (next func() string, cancel func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	pull, stop := iter.Pull2(Watch(ctx, "ledger", s.reached))
+	pull, stop := iter.Pull2(Watch(ctx, "ledger", fake.dialOption))
 	t.Cleanup(func() { cancel(); stop() })
 	return func() string {
 		state, err, ok := pull()
@@ -29,7 +31,7 @@ func watched(t *testing.T, s *stand) (next func() string, cancel func()) {
 		case !ok:
 			return "end"
 		case err != nil:
-			is(t, err, ErrAgentGone)
+			wantError(t, err, ErrAgentGone)
 			return "gone"
 		}
 		return fmt.Sprintf("%s %d", state.Coordinator, state.Term)
@@ -38,25 +40,25 @@ func watched(t *testing.T, s *stand) (next func() string, cancel func()) {
 
 func TestWatchResumesWithoutDuplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		next, cancel := watched(t, s)
+		fake := newFakeAgent(t)
+		next, cancel := startWatch(t, fake)
 		go func() {
-			w := await(t, s.watches)
-			w.text <- change("x-1", "e", 7) + change("x-2", "", 7)
-			w.text <- ":\n\n" + change("x-3", "d", 8)
+			w := fake.awaitWatch()
+			w.text <- watchEvent("x-1", "e", 7) + watchEvent("x-2", "", 7)
+			w.text <- ":\n\n" + watchEvent("x-3", "d", 8)
 			close(w.hangUp)
 
-			w = await(t, s.watches)
-			if w.after != "x-3" {
-				t.Errorf("resumed after %q", w.after)
+			w = fake.awaitWatch()
+			if w.lastEventID != "x-3" {
+				t.Errorf("got Last-Event-ID %q, want x-3", w.lastEventID)
 			}
-			// What was told already, and what says the same under another number.
-			w.text <- change("x-2", "", 7) + change("x-3", "d", 8) + change("x-4", "d", 8) + change("x-5", "e", 9)
+			// Events that were sent before, and an event that doesn't change the state.
+			w.text <- watchEvent("x-2", "", 7) + watchEvent("x-3", "d", 8) + watchEvent("x-4", "d", 8) + watchEvent("x-5", "e", 9)
 			close(w.hangUp)
 
-			// A restart: other numbers, the same state, then another.
-			w = await(t, s.watches)
-			w.text <- change("y-1", "e", 9) + change("y-2", "a", 10)
+			// After a restart of the agent, the IDs have another prefix.
+			w = fake.awaitWatch()
+			w.text <- watchEvent("y-1", "e", 9) + watchEvent("y-2", "a", 10)
 		}()
 		var got []string
 		for range 5 {
@@ -65,101 +67,101 @@ func TestWatchResumesWithoutDuplicates(t *testing.T) {
 		cancel()
 		got = append(got, next())
 		if want := []string{"e 7", " 7", "d 8", "e 9", "a 10", "end"}; !slices.Equal(got, want) {
-			t.Fatalf("%q", got)
+			t.Fatalf("got %q, want %q", got, want)
 		}
 	})
 }
 
-func TestWatchSaysOnceThatTheAgentIsGone(t *testing.T) {
+func TestWatchYieldsOneErrorWhileTheAgentIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		next, _ := watched(t, s)
+		fake := newFakeAgent(t)
+		next, _ := startWatch(t, fake)
 		go func() {
-			w := await(t, s.watches)
-			w.text <- change("x-1", "e", 7)
+			w := fake.awaitWatch()
+			w.text <- watchEvent("x-1", "e", 7)
 		}()
 		if got := next(); got != "e 7" {
-			t.Fatal(got)
+			t.Fatalf("got %q, want the state", got)
 		}
-		s.kill()
+		fake.stop()
 		if got := next(); got != "gone" {
-			t.Fatal(got)
+			t.Fatalf("got %q, want an error", got)
 		}
 		go func() {
-			s.start()
-			w := await(t, s.watches)
-			if w.after != "" {
-				t.Error("nothing would be said if nothing has changed")
+			fake.start()
+			w := fake.awaitWatch()
+			if w.lastEventID != "" {
+				t.Errorf("got Last-Event-ID %q, want none", w.lastEventID)
 			}
-			w.text <- change("x-1", "e", 7)
+			w.text <- watchEvent("x-1", "e", 7)
 		}()
-		// Also if it is the same: it is the news that the agent is back.
+		// The same state shows that the agent is reachable again.
 		if got := next(); got != "e 7" {
-			t.Fatal(got)
+			t.Fatalf("got %q, want the state", got)
 		}
 	})
 }
 
-func TestWatchRefused(t *testing.T) {
+func TestWatchOfUnknownGroupFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		for group, complaint := range map[string]string{"other": "watch other: the agent answered 404", "": "no name"} {
+		fake := newFakeAgent(t)
+		for group, want := range map[string]string{"other": "cannot watch group other: the agent responded with status 404", "": "must not be empty"} {
 			n := 0
-			for _, err := range Watch(t.Context(), group, s.reached) {
-				if n++; err == nil || !strings.Contains(err.Error(), complaint) {
-					t.Error(err)
+			for _, err := range Watch(t.Context(), group, fake.dialOption) {
+				if n++; err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got error %v, want %q", err, want)
 				}
 			}
 			if n != 1 {
-				t.Errorf("%d errors", n)
+				t.Errorf("got %d errors, want 1", n)
 			}
 		}
 	})
 }
 
-func TestWatchEndsWithItsLoop(t *testing.T) {
+func TestBreakEndsTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		fake := newFakeAgent(t)
 		go func() {
-			w := await(t, s.watches)
-			w.text <- change("x-1", "e", 7)
-			<-w.gone
-			close(s.stops)
+			w := fake.awaitWatch()
+			w.text <- watchEvent("x-1", "e", 7)
+			<-w.clientGone
+			close(fake.stops)
 		}()
-		for _, err := range Watch(t.Context(), "ledger", s.reached) {
-			is(t, err, nil)
+		for _, err := range Watch(t.Context(), "ledger", fake.dialOption) {
+			wantError(t, err, nil)
 			break
 		}
-		await(t, s.stops)
+		testwait.Receive(t, "the end of the watch", fake.stops)
 	})
 }
 
 func TestLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		fake := newFakeAgent(t)
 		transport := newTransport()
 		defer transport.CloseIdleConnections()
-		a, err := connect("ledger", transport, []Option{s.reached})
-		is(t, err, nil)
-		ask := func() (State, error) { return a.leader(t.Context(), "") }
-		s.follows("e", 7)
-		state, err := ask()
-		is(t, err, nil)
+		a, err := newAgent("ledger", transport, []Option{fake.dialOption})
+		wantError(t, err, nil)
+		query := func() (State, error) { return a.queryLeader(t.Context(), "") }
+		fake.setFollowing("e", 7)
+		state, err := query()
+		wantError(t, err, nil)
 		if state != (State{Group: "ledger", Self: "a", Coordinator: "e", Term: 7}) {
 			t.Fatal(state)
 		}
 
 		before := time.Now()
-		s.leads(7, minute)
-		state, err = ask()
-		is(t, err, nil)
+		fake.setLeading(7, minute)
+		state, err = query()
+		wantError(t, err, nil)
 		if !state.Leading || state.Token != token(7) || state.Until.Before(before.Add(minute*time.Millisecond)) || state.Until.After(time.Now().Add(minute*time.Millisecond)) {
 			t.Fatal(state)
 		}
 
 		for _, c := range []struct {
-			code   int
-			answer string
+			status int
+			body   string
 		}{
 			{http.StatusServiceUnavailable, `{"error":"the agent has left the group"}`},
 			{http.StatusOK, `{"group":"ledger","leading":false}`},
@@ -169,48 +171,48 @@ func TestLeader(t *testing.T) {
 			{http.StatusOK, ``},
 			{http.StatusFound, `{"group":"ledger"}x`},
 		} {
-			s.says(func() (int, string) { return c.code, c.answer })
-			if state, err := ask(); err == nil || state != (State{}) || !strings.Contains(err.Error(), fmt.Sprintf("answered %d", c.code)) {
-				t.Errorf("%d %s: %v, %v", c.code, c.answer, state, err)
+			fake.setResponse(func() (int, string) { return c.status, c.body })
+			if state, err := query(); err == nil || state != (State{}) || !strings.Contains(err.Error(), fmt.Sprintf("status %d", c.status)) {
+				t.Errorf("response %d %s: got %v and error %v, want an error with the status", c.status, c.body, state, err)
 			}
 		}
 	})
 }
 
-func TestEventsAreRead(t *testing.T) {
+func TestScanEvents(t *testing.T) {
 	for text, want := range map[string]string{
 		"data: a\n\n":                              "||a;unexpected EOF",
 		"event:x\r\nid: l-1\r\ndata: a\r\n\r\n":    "x|l-1|a;unexpected EOF",
 		"data: a\ndata:  b\n\n":                    "||a\n b;unexpected EOF",
 		": comment\n\nevent: x\n\ndata: a\n\n":     "||a;unexpected EOF",
-		"retry: 3\nnews\ndata\ndata: a\n\n":        "||a;unexpected EOF",
+		"retry: 3\nunknown\ndata\ndata: a\n\n":     "||a;unexpected EOF",
 		"data: cut off\n":                          "unexpected EOF",
 		"":                                         "unexpected EOF",
-		strings.Repeat("x", answerMax+1):           "bufio.Scanner: token too long",
-		strings.Repeat("data: xxxxxxxx\n", 10_000): "an event of more than 65536 bytes",
+		strings.Repeat("x", maxResponse+1):         "bufio.Scanner: token too long",
+		strings.Repeat("data: xxxxxxxx\n", 10_000): "event must have at most 65536 bytes",
 	} {
 		var got string
-		err := scan(strings.NewReader(text), func() {}, func(e event) error {
+		err := scanEvents(strings.NewReader(text), func() {}, func(e event) error {
 			got += e.kind + "|" + e.id + "|" + string(e.data) + ";"
 			return nil
 		})
 		if got += err.Error(); got != want {
-			t.Errorf("%.40q: %q, want %q", text, got, want)
+			t.Errorf("%.40q: got %q, want %q", text, got, want)
 		}
 	}
 }
 
-func TestPausesGrowAndAreBounded(t *testing.T) {
+func TestBackoffGrowsUpToALimit(t *testing.T) {
 	var b backoff
-	at := firstPause
+	want := minDelay
 	for range 10 {
-		if d := b.draw(); d < at/2 || d > at {
-			t.Fatalf("%s, want about %s", d, at)
+		if d := b.nextDelay(); d < want/2 || d > want {
+			t.Fatalf("got delay %s, want between %s and %s", d, want/2, want)
 		}
-		at = min(2*at, longestPause)
+		want = min(2*want, maxDelay)
 	}
 	b.reset()
-	if d := b.draw(); d > firstPause {
-		t.Fatal(d)
+	if d := b.nextDelay(); d > minDelay {
+		t.Fatalf("after reset: got delay %s, want at most %s", d, minDelay)
 	}
 }
