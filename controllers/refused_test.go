@@ -34,7 +34,7 @@ func TestConfigMapCannotBeWritten(t *testing.T) {
 	before := s.document("ledger").Revision
 	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
 	ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed)
-	if want := "the operator can't write ConfigMap conclave-ledger: "; !strings.Contains(ready.Message, want) || !strings.Contains(ready.Message, "immutable") {
+	if want := "Agents keep their current settings because a write failed: write ConfigMap conclave-ledger: "; !strings.Contains(ready.Message, want) || !strings.Contains(ready.Message, "immutable") {
 		t.Errorf("Ready should say %q, and why, not %q", want, ready.Message)
 	}
 	s.elect("ledger", "ledger-1", 8)
@@ -71,7 +71,7 @@ func TestTrafficCannotBeWritten(t *testing.T) {
 			refused.Store(true)
 			s.elect("ledger", "ledger-1", 8)
 			ready := s.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed)
-			if want := "traffic may go to the wrong pod: the operator can't " + what; !strings.HasPrefix(ready.Message, want) {
+			if want := "Traffic may go to the wrong pod because a write failed: " + what; !strings.HasPrefix(ready.Message, want) {
 				t.Errorf("Ready says %q, and should say %q", ready.Message, want)
 			}
 			s.awaitCoordinator("ledger", "ledger-1", 8)
@@ -109,7 +109,7 @@ func TestEventIsRefused(t *testing.T) {
 	s.await("the next event has been tried", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return slices.ContainsFunc(tried, func(body string) bool { return strings.Contains(body, "ledger-1 leads in term 8") })
+		return slices.ContainsFunc(tried, func(body string) bool { return strings.Contains(body, "ledger-1 became coordinator in term 8") })
 	})
 	s.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
 	s.awaitQuiet(a)

@@ -12,43 +12,44 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// side are the agents that say the same.
-type agreeing struct {
+// side is a set of agents that report the same value.
+type side struct {
 	value string
 	order int64
 	pods  []string
 }
 
-// sides are who says what, those with the highest order first.
-func (h *evaluation) partition(say func(*control.Report) (what string, order int64)) []agreeing {
-	var all []agreeing
-	at := map[string]int{}
-	for _, v := range h.reports {
-		what, order := say(v)
-		if what == "" {
+// sides groups the agents by the values that they report, with the highest order first.
+// Agents with an empty value are left out.
+func (e *evaluation) sides(valueOf func(*control.Report) (value string, order int64)) []side {
+	var all []side
+	index := map[string]int{}
+	for _, r := range e.reports {
+		value, order := valueOf(r)
+		if value == "" {
 			continue
 		}
-		i, ok := at[what]
+		i, ok := index[value]
 		if !ok {
 			i = len(all)
-			at[what] = i
-			all = append(all, agreeing{value: what})
+			index[value] = i
+			all = append(all, side{value: value})
 		}
 		all[i].order = max(all[i].order, order)
-		all[i].pods = append(all[i].pods, v.Pod)
+		all[i].pods = append(all[i].pods, r.Pod)
 	}
-	slices.SortFunc(all, func(a, b agreeing) int {
+	slices.SortFunc(all, func(a, b side) int {
 		return cmp.Or(cmp.Compare(b.order, a.order), cmp.Compare(len(b.pods), len(a.pods)), strings.Compare(a.pods[0], b.pods[0]))
 	})
 	return all
 }
 
-// each says something of the first few sides.
-func describeEach(all []agreeing, phrase func(agreeing) string) string {
+// describeSides describes the first few sides.
+func describeSides(all []side, describe func(side) string) string {
 	const most = 3
 	var parts []string
 	for _, s := range all[:min(most, len(all))] {
-		parts = append(parts, phrase(s))
+		parts = append(parts, describe(s))
 	}
 	if n := len(all) - most; n > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", n))
@@ -56,91 +57,90 @@ func describeEach(all []agreeing, phrase func(agreeing) string) string {
 	return strings.Join(parts, "; ")
 }
 
-// agreed is the condition Agreed, and when to look at it again.
-func (h *evaluation) agreedCondition() (found finding, again time.Time) {
-	if none := h.noReports(); none.reason != "" {
-		return none, again
+// agreedCondition returns the condition Agreed, and the time of its next evaluation.
+func (e *evaluation) agreedCondition() (found finding, requeueAt time.Time) {
+	if none := e.noReports(); none.reason != "" {
+		return none, requeueAt
 	}
-	differ, again := h.coordinatorsDiffer()
-	return firstFinding(constant(differ), h.listsDiffer, h.settingsDiffer, constant(isTrue(v1.ReasonAgreed, "all agents say the same"))), again
+	differ, requeueAt := e.coordinatorsDiffer()
+	return firstFinding(constant(differ), e.listsDiffer, e.settingsDiffer, constant(isTrue(v1.ReasonAgreed, "All agents agree"))), requeueAt
 }
 
-// coordinatorsDiffer: after an election, some still name the coordinator before.
-// Whoever does so after its patience means it:
+// coordinatorsDiffer reports agents that name different coordinators. After an election,
+// it takes some time until all agents name the new coordinator, so an agent that names
+// the old one counts only after the suspicion timeout:
 //
-//	ledger-4  . . . . leads ......|
-//	ledger-2                        leads .................
-//	ledger-0  names ledger-4 .......... names ledger-2 ....     behind: nobody's fault
-//	ledger-1  names ledger-4 ..............................     another view
-//	                                |--- patience ---|
+//	ledger-4  coordinator ................|
+//	ledger-2                                coordinator ............
+//	ledger-0  names ledger-4 ................. names ledger-2 ......   late, but agrees
+//	ledger-1  names ledger-4 .......................................   differs
+//	                                      |-- suspicion timeout --|
 //
-// Where it takes a majority to lead, a view of an older term is no second
-// coordinator. Then more patience does no harm, and an agent that has been cut
-// off isn't blamed for what it said last before the operator has noticed.
-func (h *evaluation) coordinatorsDiffer() (found finding, again time.Time) {
-	all := h.partition(func(v *control.Report) (string, int64) { return v.Coordinator, int64(v.Term) })
-	if len(all) < 2 || h.coordinator == nil {
-		return finding{}, again
+// If a coordinator needs a majority, an agent that names a coordinator of an older term
+// is no risk. Then the delay also includes the time until the operator detects that the
+// agent is disconnected, so that its last report before that does not count.
+func (e *evaluation) coordinatorsDiffer() (found finding, requeueAt time.Time) {
+	all := e.sides(func(r *control.Report) (string, int64) { return r.Coordinator, int64(r.Term) })
+	if len(all) < 2 || e.coordinator == nil {
+		return finding{}, requeueAt
 	}
-	if at, ok := h.index[h.coordinator.Pod]; ok {
-		wait := h.suspicionTimeout()
-		if h.needsMajority() && all[0].order > all[1].order {
-			wait += disconnectDetection
+	if i, ok := e.index[e.coordinator.Pod]; ok {
+		delay := e.suspicionTimeout()
+		if e.needsMajority() && all[0].order > all[1].order {
+			delay += disconnectDetection
 		}
-		if until, over := h.delayAfter(h.rows[at].Since.Time, wait); !over {
+		if until, over := e.deadline(e.rows[i].Since.Time, delay); !over {
 			return finding{}, until
 		}
 	}
-	return isFalse(v1.ReasonCoordinatorsDiffer, describeEach(all, func(s agreeing) string {
-		verb := "say"
-		if len(s.pods) == 1 {
-			verb = "says"
-		}
-		return fmt.Sprintf("%s %s that %s leads in term %d", membership.Abbreviate(s.pods), verb, s.value, s.order)
-	})), again
+	return isFalse(v1.ReasonCoordinatorsDiffer, describeSides(all, func(s side) string {
+		return fmt.Sprintf("%s %s coordinator %s in term %d", membership.Abbreviate(s.pods), plural(s.pods, "reports", "report"), s.value, s.order)
+	})), requeueAt
 }
 
-// unheard is how long an agent may have been cut off before the operator, who
-// hears it breathe every few seconds, knows.
+// disconnectDetection is the time until the operator detects that an agent, which sends
+// a keep-alive every few seconds, is disconnected.
 const disconnectDetection = 15 * time.Second
 
-func (h *evaluation) listsDiffer() finding {
+func (e *evaluation) listsDiffer() finding {
 	versions := map[uint32][]string{}
-	for _, v := range h.reports {
-		if !slices.Contains(versions[v.Version], v.Digest) {
-			versions[v.Version] = append(versions[v.Version], v.Digest)
+	for _, r := range e.reports {
+		if !slices.Contains(versions[r.Version], r.Digest) {
+			versions[r.Version] = append(versions[r.Version], r.Digest)
 		}
 	}
-	all := h.partition(func(v *control.Report) (string, int64) {
-		if len(versions[v.Version]) < 2 {
+	all := e.sides(func(r *control.Report) (string, int64) {
+		if len(versions[r.Version]) < 2 {
 			return "", 0
 		}
-		return fmt.Sprint(v.Version, " ", v.Digest), int64(v.Version)
+		return fmt.Sprint(r.Version, " ", r.Digest), int64(r.Version)
 	})
 	if len(all) < 2 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonListsDiffer, "agents don't listen to each other: "+describeEach(all, func(s agreeing) string {
-		return fmt.Sprintf("%s by one list of version %d", useVerb(s.pods), s.order)
-	})+"; delete the pods on the smaller side")
+	return isFalse(v1.ReasonListsDiffer, "Agents ignore each other because their member lists differ: "+describeSides(all, func(s side) string {
+		return fmt.Sprintf("%s %s one list of version %d", membership.Abbreviate(s.pods), plural(s.pods, "has", "have"), s.order)
+	})+"; delete the pods of the smaller side")
 }
 
-func useVerb(pods []string) string {
-	if len(pods) == 1 {
-		return pods[0] + " goes"
-	}
-	return membership.Abbreviate(pods) + " go"
-}
-
-func (h *evaluation) settingsDiffer() finding {
+func (e *evaluation) settingsDiffer() finding {
 	var behind []string
-	for _, v := range h.reports {
-		if v.Generation < h.Group.Generation {
-			behind = append(behind, v.Pod)
+	for _, r := range e.reports {
+		if r.Generation < e.Group.Generation {
+			behind = append(behind, r.Pod)
 		}
 	}
 	if len(behind) == 0 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonSettingsDiffer, fmt.Sprintf("%s on the way to generation %d of the spec", areVerb(behind), h.Group.Generation))
+	return isFalse(v1.ReasonSettingsDiffer, fmt.Sprintf("%s %s not applied generation %d of the spec yet",
+		membership.Abbreviate(behind), plural(behind, "has", "have"), e.Group.Generation))
+}
+
+// plural returns one of two forms of a verb, to match its subject.
+func plural(subject []string, one, many string) string {
+	if len(subject) == 1 {
+		return one
+	}
+	return many
 }

@@ -9,7 +9,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// finding is what one check has found: nothing, if it has no reason.
+// finding is the result of a check. The zero value means that the check found nothing.
 type finding struct {
 	status  metav1.ConditionStatus
 	reason  v1.Reason
@@ -28,21 +28,23 @@ func isUnknown(message string) finding {
 	return finding{metav1.ConditionUnknown, v1.ReasonNoReports, message}
 }
 
-// judge makes the conditions, and returns when to look again, if ever.
-func (h *evaluation) setConditions(conditions *[]metav1.Condition) (again time.Time) {
-	elected, once := h.electedCondition()
-	agreed, later := h.agreedCondition()
-	if again = once; again.IsZero() || !later.IsZero() && later.Before(again) {
-		again = later
+// setConditions sets all conditions. It returns the time of the next evaluation, or zero.
+func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt time.Time) {
+	elected, requeueAt := e.electedCondition()
+	agreed, later := e.agreedCondition()
+	if requeueAt.IsZero() || !later.IsZero() && later.Before(requeueAt) {
+		requeueAt = later
 	}
-	connected := h.connectedCondition()
-	// What hasn't been asked may still be as bad as it was.
-	agreed, connected = h.unlessContactPending(v1.Agreed, agreed), h.unlessContactPending(v1.AgentsConnected, connected)
-	ready := h.readyCondition(elected, agreed, connected)
-	if led := h.Group.Status.Coordinator != nil; len(h.reports) == 0 && led == (h.coordinator != nil) {
-		elected = h.unlessContactPending(v1.CoordinatorElected, elected)
-		if kept := h.unlessContactPending(v1.Ready, ready); kept.status != metav1.ConditionTrue || h.countUp() == len(h.rows) {
-			ready = kept // But all isn't well with a member of whom nothing was known.
+	connected := e.connectedCondition()
+	// An agent that has not been contacted may still be in its previous state.
+	agreed, connected = e.unlessContactPending(v1.Agreed, agreed), e.unlessContactPending(v1.AgentsConnected, connected)
+	ready := e.readyCondition(elected, agreed, connected)
+	hadCoordinator := e.Group.Status.Coordinator != nil
+	if len(e.reports) == 0 && hadCoordinator == (e.coordinator != nil) {
+		elected = e.unlessContactPending(v1.CoordinatorElected, elected)
+		// Ready remains True only if all members are up, including those that are new.
+		if retained := e.unlessContactPending(v1.Ready, ready); retained.status != metav1.ConditionTrue || e.countUp() == len(e.rows) {
+			ready = retained
 		}
 	}
 	for _, c := range []struct {
@@ -51,52 +53,48 @@ func (h *evaluation) setConditions(conditions *[]metav1.Condition) (again time.T
 	}{{v1.Ready, ready}, {v1.CoordinatorElected, elected}, {v1.Agreed, agreed}, {v1.AgentsConnected, connected}} {
 		meta.SetStatusCondition(conditions, metav1.Condition{
 			Type: string(c.of), Status: c.status, Reason: string(c.reason), Message: c.message,
-			ObservedGeneration: h.Group.Generation,
-			LastTransitionTime: metav1.NewTime(h.Now.UTC().Truncate(time.Second)),
+			ObservedGeneration: e.Group.Generation,
+			LastTransitionTime: metav1.NewTime(e.Now.UTC().Truncate(time.Second)),
 		})
 	}
-	return again
+	return requeueAt
 }
 
-// was is a condition as it stands in the status, nil if it doesn't.
-func (h *evaluation) previousCondition(of v1.ConditionType) *metav1.Condition {
-	return meta.FindStatusCondition(h.Group.Status.Conditions, string(of))
+// oldCondition returns a condition in the current status, or nil.
+func (e *evaluation) oldCondition(of v1.ConditionType) *metav1.Condition {
+	return meta.FindStatusCondition(e.Group.Status.Conditions, string(of))
 }
 
-// unlessContactPending is a finding, unless somebody hasn't been asked and there is no bad
-// news in it: then what was known stays.
-func (h *evaluation) unlessContactPending(of v1.ConditionType, found finding) finding {
-	was := h.previousCondition(of)
-	if was != nil && h.contactPending && (found.status != metav1.ConditionFalse || was.Reason == string(found.reason)) {
-		return finding{was.Status, v1.Reason(was.Reason), was.Message}
+// unlessContactPending returns the finding. While the operator has not contacted every
+// agent, it returns the condition in the status instead, unless the finding is a new
+// reason for False.
+func (e *evaluation) unlessContactPending(of v1.ConditionType, found finding) finding {
+	old := e.oldCondition(of)
+	if old != nil && e.contactPending && (found.status != metav1.ConditionFalse || old.Reason == string(found.reason)) {
+		return finding{old.Status, v1.Reason(old.Reason), old.Message}
 	}
 	return found
 }
 
-// since is how long something must have been so for its agents to have noticed:
-// for their patience, counted from a time of which the API server keeps the
-// second.
-func (h *evaluation) suspicionTimeoutAfter(moment time.Time) (until time.Time, over bool) {
-	return h.delayAfter(moment, h.suspicionTimeout())
+// deadline returns the end of a delay after a moment, and whether that has passed. It
+// adds a second, because the API server stores the moment with a resolution of a second.
+func (e *evaluation) deadline(moment time.Time, delay time.Duration) (until time.Time, over bool) {
+	until = moment.Add(delay + time.Second)
+	return until, !e.Now.Before(until)
 }
 
-func (h *evaluation) delayAfter(moment time.Time, wait time.Duration) (until time.Time, over bool) {
-	until = moment.Add(wait + time.Second)
-	return until, !h.Now.Before(until)
-}
-
-// check looks at one thing.
+// check returns what is wrong in one respect, or the zero finding.
 type check func() finding
 
-// first is what the first check finds that finds something. The last always does.
+// firstFinding returns the first finding of the checks. The last check always has one.
 func firstFinding(checks ...check) (found finding) {
-	for _, look := range checks {
-		if found = look(); found != (finding{}) {
+	for _, c := range checks {
+		if found = c(); found != (finding{}) {
 			break
 		}
 	}
 	return found
 }
 
-// always is the end of a row of checks.
+// constant returns a check with a given finding.
 func constant(f finding) check { return func() finding { return f } }

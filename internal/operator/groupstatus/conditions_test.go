@@ -40,33 +40,33 @@ func TestConditions(t *testing.T) {
 		"all is well": {
 			3, func(*harness) {},
 			wantConditions{
-				"True Healthy: all is well", "True Elected: c leads in term 130896001", "True Agreed: all agents say the same",
-				"True Connected: the agent of each member is heard",
+				"True Healthy: The group is healthy", "True Elected: c is the coordinator in term 130896001", "True Agreed: All agents agree",
+				"True Connected: The agent of each member is connected",
 			},
 		},
 		"a single member": {
 			1, func(*harness) {},
-			wantConditions{ready: "True NoFailover: all is well, but nobody could take over: there is a single member"},
+			wantConditions{ready: "True NoFailover: The group is healthy, but no other member can take over: there is a single member"},
 		},
 		"a single one stands": {
 			3, func(s *harness) { s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 },
-			wantConditions{ready: "True NoFailover: all is well, but nobody could take over: a single member has a priority above 0"},
+			wantConditions{ready: "True NoFailover: The group is healthy, but no other member can take over: only one member has a priority above 0"},
 		},
 		"two members and a majority": {
 			2, func(*harness) {},
-			wantConditions{ready: "True NoFailover: all is well, but nobody could take over: two members have a majority of two; " +
-				"three would do, and one of them can have priority 0"},
+			wantConditions{ready: "True NoFailover: The group is healthy, but no other member can take over: " +
+				"the majority of two members is two; add a third member, which may have priority 0"},
 		},
 		"two members and no majority": {
-			2, func(s *harness) { s.Group.Spec.Safety.Mode = v1.Available }, wantConditions{ready: "True Healthy: all is well"},
+			2, func(s *harness) { s.Group.Spec.Safety.Mode = v1.Available }, wantConditions{ready: "True Healthy: The group is healthy"},
 		},
 		"no pods at all": {
 			3, func(s *harness) { s.deletePod("a"); s.deletePod("b"); s.deletePod("c") },
 			wantConditions{
-				"Unknown NoReports: members have no pods: make a, b and c, or take them out of spec.members",
-				"Unknown NoReports: no agent that goes by the list of members is heard",
-				"Unknown NoReports: no agent that goes by the list of members is heard",
-				"False PodsMissing: members have no pods: make a, b and c, or take them out of spec.members",
+				"Unknown NoReports: Members have no pods: create a, b and c, or remove them from spec.members",
+				"Unknown NoReports: No agent that uses the current member list is connected",
+				"Unknown NoReports: No agent that uses the current member list is connected",
+				"False PodsMissing: Members have no pods: create a, b and c, or remove them from spec.members",
 			},
 		},
 		"pods were there before the group": {
@@ -77,34 +77,34 @@ func TestConditions(t *testing.T) {
 				}
 			},
 			wantConditions{
-				ready: "Unknown NoReports: a, b, c and 2 more run without an agent: put the label conclave.dev/agent: enabled " +
-					"and the annotation conclave.dev/groups: ledger into the template, and have the pods made anew",
-				connected: "False NoAgent: a, b, c and 2 more run without an agent: put the label conclave.dev/agent: enabled " +
-					"and the annotation conclave.dev/groups: ledger into the template, and have the pods made anew",
+				ready: "Unknown NoReports: a, b, c and 2 more run without an agent: add the label conclave.dev/agent: enabled " +
+					"and the annotation conclave.dev/groups: ledger to the pod template, and recreate the pods",
+				connected: "False NoAgent: a, b, c and 2 more run without an agent: add the label conclave.dev/agent: enabled " +
+					"and the annotation conclave.dev/groups: ledger to the pod template, and recreate the pods",
 			},
 		},
 		"a pod doesn't name the group": {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].Annotations = nil },
-			wantConditions{connected: "False NoAgent: a runs with an agent that takes no part in the group: put the annotation conclave.dev/groups: ledger into the template, " +
-				"and have the pods made anew"},
+			wantConditions{connected: "False NoAgent: a runs with an agent that is not part of the group: add the annotation conclave.dev/groups: ledger to the pod template, " +
+				"and recreate the pods"},
 		},
 		"nobody has been asked yet": {
 			3, (*harness).restartOperator,
 			wantConditions{
-				"Unknown NoReports: no agent that goes by the list of members is heard",
-				"Unknown NoReports: no agent that goes by the list of members is heard",
-				"Unknown NoReports: no agent that goes by the list of members is heard", "Unknown NoReports: not every agent has been asked yet",
+				"Unknown NoReports: No agent that uses the current member list is connected",
+				"Unknown NoReports: No agent that uses the current member list is connected",
+				"Unknown NoReports: No agent that uses the current member list is connected", "Unknown NoReports: The operator has not contacted every agent yet",
 			},
 		},
 		"an election is under way": {
 			3, func(s *harness) { s.crash("c"); s.reportCoordinator("", "a", "b") },
-			wantConditions{ready: "False NoCoordinator: nobody leads: an election is under way", elected: "False Electing: an election is under way"},
+			wantConditions{ready: "False NoCoordinator: There is no coordinator. An election is in progress", elected: "False Electing: An election is in progress"},
 		},
 		"too few are up": {
 			5, func(s *harness) { s.reportCoordinator("", s.names...); s.crash("c"); s.crash("d"); s.crash("e") },
 			wantConditions{
-				ready:   "False NoCoordinator: nobody leads: 2 of 5 members are up, and it takes 3 to elect",
-				elected: "False NoMajority: 2 of 5 members are up, and it takes 3 to elect",
+				ready:   "False NoCoordinator: There is no coordinator. 2 of 5 members are up, and a coordinator needs 3",
+				elected: "False NoMajority: 2 of 5 members are up, and a coordinator needs 3",
 			},
 		},
 		"too few are up, but it takes no majority": {
@@ -115,7 +115,7 @@ func TestConditions(t *testing.T) {
 				s.crash("d")
 				s.crash("e")
 			},
-			wantConditions{elected: "False Electing: an election is under way"},
+			wantConditions{elected: "False Electing: An election is in progress"},
 		},
 		"no application lets its member stand": {
 			3, func(s *harness) {
@@ -124,7 +124,7 @@ func TestConditions(t *testing.T) {
 					s.report(name).Eligible = false
 				}
 			},
-			wantConditions{elected: "False NoEligibleMember: no live member stands: a, b and c are kept from it by their applications, or by the operator: see processes"},
+			wantConditions{elected: "False NoEligibleMember: No live member is eligible: see status.processes for the reasons of a, b and c"},
 		},
 		"one might stand whose agent isn't heard": {
 			3, func(s *harness) {
@@ -132,7 +132,7 @@ func TestConditions(t *testing.T) {
 				s.report("a").Eligible, s.report("b").Eligible = false, false
 				s.disconnect("c")
 			},
-			wantConditions{elected: "False Electing: an election is under way"},
+			wantConditions{elected: "False Electing: An election is in progress"},
 		},
 		"only those are up that never stand": {
 			3, func(s *harness) {
@@ -140,30 +140,30 @@ func TestConditions(t *testing.T) {
 				s.reportCoordinator("", s.names...)
 				s.crash("c")
 			},
-			wantConditions{elected: "False NoEligibleMember: no member with a priority above 0 is up"},
+			wantConditions{elected: "False NoEligibleMember: No member with a priority above 0 is up"},
 		},
 		"a member is down": {
 			3, func(s *harness) { s.crash("a") },
 			wantConditions{
-				ready:     "False MembersDown: 1 of 3 members are down: a",
-				connected: "False Unreachable: the operator doesn't hear the agents of a: see processes",
+				ready:     "False MembersDown: 1 of 3 members is down: a",
+				connected: "False Unreachable: The operator cannot reach the agent of a: see status.processes",
 			},
 		},
 		"a member has no pod": {
 			3, func(s *harness) { s.deletePod("a") },
-			wantConditions{connected: "False PodsMissing: members have no pods: make a, or take them out of spec.members"},
+			wantConditions{connected: "False PodsMissing: Members have no pods: create a, or remove it from spec.members"},
 		},
 		"a pod isn't running yet": {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
-			wantConditions{connected: "False Unreachable: pods aren't running yet: a"},
+			wantConditions{connected: "False Unreachable: Pods are not running yet: a"},
 		},
 		"a pod is being deleted, and its agent still answers": {
 			3, func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
-			wantConditions{connected: "True Connected: the agent of each member is heard"},
+			wantConditions{connected: "True Connected: The agent of each member is connected"},
 		},
 		"and when it doesn't any more": {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
-			wantConditions{connected: "False Unreachable: the operator doesn't hear the agents of a: see processes"},
+			wantConditions{connected: "False Unreachable: The operator cannot reach the agent of a: see status.processes"},
 		},
 		"the list is being adopted": {
 			3, func(s *harness) {
@@ -171,48 +171,48 @@ func TestConditions(t *testing.T) {
 					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
 				}
 			},
-			wantConditions{ready: "False Adopting: the agents go over to version 2 of the list of members"},
+			wantConditions{ready: "False Adopting: The agents are adopting version 2 of the member list"},
 		},
 		"what agents mount can't be written": {
 			3, func(s *harness) { s.PublishError = "write ConfigMap conclave-ledger: exceeded quota" },
 			wantConditions{
-				ready:   "False WriteFailed: agents go on with what they have: the operator can't write ConfigMap conclave-ledger: exceeded quota",
-				elected: "True Elected: c leads in term 130896001",
+				ready:   "False WriteFailed: Agents keep their current settings because a write failed: write ConfigMap conclave-ledger: exceeded quota",
+				elected: "True Elected: c is the coordinator in term 130896001",
 			},
 		},
 		"the Service can't be written": {
 			3, func(s *harness) { s.RoutingError = "write Service front: denied" },
-			wantConditions{ready: "False WriteFailed: traffic may go to the wrong pod: the operator can't write Service front: denied"},
+			wantConditions{ready: "False WriteFailed: Traffic may go to the wrong pod because a write failed: write Service front: denied"},
 		},
 		"the Service is somebody else's": {
 			3, func(s *harness) {
 				s.ServiceConflict = true
 				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
 			},
-			wantConditions{ready: "False ServiceConflict: Service front is somebody else's: give spec.service another name, or delete that Service"},
+			wantConditions{ready: "False ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service"},
 		},
 		"the Service selects pods itself": {
 			3, func(s *harness) {
 				s.ServiceHasSelector = true
 				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
 			},
-			wantConditions{ready: "False ServiceConflict: Service front has a selector, so it leads to every pod that this finds: " +
-				"give spec.service another name, or delete that Service, and it is made without"},
+			wantConditions{ready: "False ServiceConflict: Service front has a selector, so it points at all pods that match: " +
+				"change spec.service.name, or delete the Service, and the operator creates it without a selector"},
 		},
 		"the EndpointSlice is somebody else's": {
 			3, func(s *harness) {
 				s.EndpointSliceConflict = true
 				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
 			},
-			wantConditions{ready: "False ServiceConflict: EndpointSlice front-conclave is somebody else's: give spec.service another name, or delete that EndpointSlice"},
+			wantConditions{ready: "False ServiceConflict: EndpointSlice front-conclave has another owner: change spec.service.name, or delete the EndpointSlice"},
 		},
 		"the selector finds too many, and the list there is goes on": {
 			3, func(s *harness) {
 				s.Problem = &membership.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"}
 			},
 			wantConditions{
-				ready: "False TooManyMembers: too many", elected: "True Elected: c leads in term 130896001",
-				connected: "True Connected: the agent of each member is heard",
+				ready: "False TooManyMembers: too many", elected: "True Elected: c is the coordinator in term 130896001",
+				connected: "True Connected: The agent of each member is connected",
 			},
 		},
 		"the selector finds nobody, and there has been no list": {
@@ -222,7 +222,7 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{
 				"False NoMembers: nobody", "False NoMembers: nobody",
-				"Unknown NoReports: no agent has been heard yet: there is no list of members before", "False NoMembers: nobody",
+				"Unknown NoReports: No agent has reported, because there is no member list yet", "False NoMembers: nobody",
 			},
 		},
 		"a selected pod has no agent, and there has been no list": {
@@ -231,12 +231,12 @@ func TestConditions(t *testing.T) {
 				s.List, s.Agents = nil, nil
 				s.Pods["a"].Spec.InitContainers = nil
 			},
-			wantConditions{ready: "Unknown NoReports: a runs without an agent: put the label conclave.dev/agent: enabled and the annotation " +
-				"conclave.dev/groups: ledger into the template, and have the pods made anew"},
+			wantConditions{ready: "Unknown NoReports: a runs without an agent: add the label conclave.dev/agent: enabled and the annotation " +
+				"conclave.dev/groups: ledger to the pod template, and recreate the pods"},
 		},
 		"a selected pod is about to join": {
 			3, func(s *harness) { s.useSelector(); s.createPod("d").Labels["app"] = "ledger" },
-			wantConditions{connected: "True Connected: the agent of each member is heard"},
+			wantConditions{connected: "True Connected: The agent of each member is connected"},
 		},
 		"a selected pod has no agent, and the others have": {
 			3, func(s *harness) {
@@ -244,13 +244,13 @@ func TestConditions(t *testing.T) {
 				s.createPod("d").Labels["app"] = "ledger"
 				s.Pods["d"].Spec.InitContainers = nil
 			},
-			wantConditions{connected: "False NoAgent: d runs without an agent: put the label conclave.dev/agent: enabled and the annotation " +
-				"conclave.dev/groups: ledger into the template, and have the pods made anew"},
+			wantConditions{connected: "False NoAgent: d runs without an agent: add the label conclave.dev/agent: enabled and the annotation " +
+				"conclave.dev/groups: ledger to the pod template, and recreate the pods"},
 		},
 		"agents have different lists of one version": {
 			5, func(s *harness) { s.report("b").Digest = "other" },
-			wantConditions{agreed: "False ListsDiffer: agents don't listen to each other: a, c, d and 1 more go by one list of version 1; " +
-				"b goes by one list of version 1; delete the pods on the smaller side"},
+			wantConditions{agreed: "False ListsDiffer: Agents ignore each other because their member lists differ: a, c, d and 1 more have one list of version 1; " +
+				"b has one list of version 1; delete the pods of the smaller side"},
 		},
 		"lists of different versions are another matter": {
 			3, func(s *harness) {
@@ -259,16 +259,16 @@ func TestConditions(t *testing.T) {
 				}
 				s.report("b").Version, s.report("b").Digest = 2, "other"
 			},
-			wantConditions{agreed: "True Agreed: all agents say the same"},
+			wantConditions{agreed: "True Agreed: All agents agree"},
 		},
 		"the operator's copy of the spec is older than the agents'": {
-			3, func(s *harness) { s.report("a").Generation = 2 }, wantConditions{agreed: "True Agreed: all agents say the same"},
+			3, func(s *harness) { s.report("a").Generation = 2 }, wantConditions{agreed: "True Agreed: All agents agree"},
 		},
 		"agents run with older settings": {
 			3, func(s *harness) { s.Group.Generation = 2; s.report("a").Generation = 2 },
 			wantConditions{
-				agreed: "False SettingsDiffer: b and c are on the way to generation 2 of the spec",
-				ready:  "False Disagreement: b and c are on the way to generation 2 of the spec",
+				agreed: "False SettingsDiffer: b and c have not applied generation 2 of the spec yet",
+				ready:  "False Disagreement: b and c have not applied generation 2 of the spec yet",
 			},
 		},
 	} {

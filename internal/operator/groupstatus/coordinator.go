@@ -11,42 +11,43 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// claim is that a pod leads, in a term.
+// candidate is a coordinator that agents report.
 type candidate struct {
 	pod      string
 	term     int64
 	priority int32
-	// by are the agents that say so.
+	// reportedBy lists the pods whose agents report it.
 	reportedBy []string
 	electedAt  time.Time
 }
 
-// claims are what the agents say, the newest first. Of one term, that with the
-// higher fencing token.
-func (h *evaluation) candidates() []candidate {
+// candidates returns the coordinators that the agents report, with the newest first.
+// Candidates of the same term are in the order of their fencing tokens.
+func (e *evaluation) candidates() []candidate {
 	var all []candidate
-	for _, v := range h.reports {
-		priority := h.memberPriority(v.Coordinator)
-		if v.Coordinator == "" || v.Term == 0 || priority == 0 {
+	for _, r := range e.reports {
+		priority := e.memberPriority(r.Coordinator)
+		if r.Coordinator == "" || r.Term == 0 || priority == 0 {
 			continue
 		}
-		i := slices.IndexFunc(all, func(c candidate) bool { return c.pod == v.Coordinator && c.term == int64(v.Term) })
+		i := slices.IndexFunc(all, func(c candidate) bool { return c.pod == r.Coordinator && c.term == int64(r.Term) })
 		if i < 0 {
 			i = len(all)
-			all = append(all, candidate{pod: v.Coordinator, term: int64(v.Term), priority: priority, electedAt: v.ElectedAt})
+			all = append(all, candidate{pod: r.Coordinator, term: int64(r.Term), priority: priority, electedAt: r.ElectedAt})
 		}
 		c := &all[i]
-		c.reportedBy = append(c.reportedBy, v.Pod)
-		// The coordinator itself knows best; otherwise, whoever knew first.
-		if v.Pod == c.pod || v.ElectedAt.Before(c.electedAt) && c.reportedBy[0] != c.pod && !slices.Contains(c.reportedBy, c.pod) {
-			c.electedAt = v.ElectedAt
+		c.reportedBy = append(c.reportedBy, r.Pod)
+		// Prefer the time that the coordinator itself reports, and then the earliest one.
+		if r.Pod == c.pod || r.ElectedAt.Before(c.electedAt) && c.reportedBy[0] != c.pod && !slices.Contains(c.reportedBy, c.pod) {
+			c.electedAt = r.ElectedAt
 		}
 	}
-	// One alone may lie about a term to come, or have a wrong clock, and a term that
-	// is in the status stays; but the wrong clock may be ours.
-	soon := control.TermAt(h.Now.Add(time.Minute))
+	// A single agent that lies, or whose clock is wrong, must not get a future term into
+	// the status, where the term remains. A majority may do so: then the wrong clock may
+	// be the operator's.
+	newest := control.TermAt(e.Now.Add(time.Minute))
 	all = slices.DeleteFunc(all, func(c candidate) bool {
-		return h.needsMajority() && c.term > soon && len(c.reportedBy) <= len(h.members)/2
+		return e.needsMajority() && c.term > newest && len(c.reportedBy) <= len(e.members)/2
 	})
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.term, a.term), cmp.Compare(b.priority, a.priority), cmp.Compare(a.pod, b.pod))
@@ -54,87 +55,87 @@ func (h *evaluation) candidates() []candidate {
 	return all
 }
 
-// priority is that of a member by a list that is in force, 0 if it isn't one.
-func (h *evaluation) memberPriority(pod string) int32 {
-	if i, ok := h.index[pod]; ok {
-		return h.members[i].Priority
+// memberPriority returns the priority of a member of a list that is in force, 0 for
+// other pods.
+func (e *evaluation) memberPriority(pod string) int32 {
+	if i, ok := e.index[pod]; ok {
+		return e.members[i].Priority
 	}
-	return h.previous[pod].Priority
+	return e.previous[pod].Priority
 }
 
-// elect finds the newest term in which a coordinator was reported, ever, and who
-// leads now.
-func (h *evaluation) currentCoordinator() (term int64, coordinator *v1.Coordinator) {
-	now := &h.Group.Status
-	claims := h.candidates()
-	term = now.Term
-	if len(claims) > 0 {
-		term = max(term, claims[0].term)
+// currentCoordinator returns the newest term in which a coordinator has ever been
+// reported, and the coordinator, or nil if there is none.
+func (e *evaluation) currentCoordinator() (term int64, coordinator *v1.Coordinator) {
+	status := &e.Group.Status
+	candidates := e.candidates()
+	term = status.Term
+	if len(candidates) > 0 {
+		term = max(term, candidates[0].term)
 	}
-	if was := h.retainedCoordinator(); was != nil && (len(claims) == 0 || h.needsMajority() || h.contactPending) {
-		return term, was
+	if retained := e.retainedCoordinator(); retained != nil && (len(candidates) == 0 || e.needsMajority() || e.contactPending) {
+		return term, retained
 	}
-	for _, c := range claims {
+	for _, c := range candidates {
 		switch {
-		case h.needsMajority() && c.term < term:
-			return term, nil // There has been a newer one, so this one's tenure is over.
-		case !h.refuted(c):
-			return term, h.statusEntry(c)
+		case e.needsMajority() && c.term < term:
+			return term, nil // There has been a newer coordinator, so this tenure has ended.
+		case !e.refuted(c):
+			return term, e.statusEntry(c)
 		}
 	}
 	return term, nil
 }
 
-// denied reports whether those who must know say that a claim is over: its
-// coordinator itself; or, where it takes a majority to lead, more of those who
-// knew it than still believe it.
-func (h *evaluation) refuted(c candidate) bool {
+// refuted reports whether a candidate's tenure has ended according to its own agent, or,
+// where a coordinator needs a majority, to more agents than those that still report it.
+func (e *evaluation) refuted(c candidate) bool {
 	against := 0
-	for _, v := range h.reports {
-		if int64(v.Term) < c.term || v.Coordinator == c.pod {
+	for _, r := range e.reports {
+		if int64(r.Term) < c.term || r.Coordinator == c.pod {
 			continue
 		}
-		if v.Pod == c.pod {
+		if r.Pod == c.pod {
 			return true
 		}
-		if v.Coordinator == "" {
+		if r.Coordinator == "" {
 			against++
 		}
 	}
-	return h.needsMajority() && against > len(c.reportedBy)
+	return e.needsMajority() && against > len(c.reportedBy)
 }
 
-// enter is a claim as it stands in the status.
-func (h *evaluation) statusEntry(c candidate) *v1.Coordinator {
+// statusEntry returns the entry of a candidate in the status.
+func (e *evaluation) statusEntry(c candidate) *v1.Coordinator {
 	entry := &v1.Coordinator{Pod: c.pod, Priority: c.priority, Term: c.term}
-	if was := h.Group.Status.Coordinator; was != nil && was.Pod == c.pod && was.Term == c.term {
-		entry.ElectedAt = was.ElectedAt
+	if old := e.Group.Status.Coordinator; old != nil && old.Pod == c.pod && old.Term == c.term {
+		entry.ElectedAt = old.ElectedAt
 		return entry
 	}
 	if c.electedAt.IsZero() {
-		c.electedAt = h.Now
+		c.electedAt = e.Now
 	}
-	// No more precisely than the API server keeps it.
+	// The API server stores microseconds.
 	entry.ElectedAt = metav1.NewMicroTime(c.electedAt.UTC().Truncate(time.Microsecond))
 	return entry
 }
 
-// remembered is the coordinator that the agents named last, while none that knows
-// of its term speaks: the operator may be cut off, or has just been started. The
-// Service keeps leading to it as long as its pod is there. In Available mode, who
-// knows of another term has another coordinator.
-func (h *evaluation) retainedCoordinator() *v1.Coordinator {
-	was := h.Group.Status.Coordinator
-	if was == nil || h.List == nil || !h.podExists(was.Pod) {
+// retainedCoordinator returns the coordinator in the status if no connected agent knows
+// of its term: the operator may be disconnected, or may just have started. The Service
+// continues to point at this coordinator as long as its pod exists. In Available mode,
+// an agent that knows of another term has another coordinator.
+func (e *evaluation) retainedCoordinator() *v1.Coordinator {
+	old := e.Group.Status.Coordinator
+	if old == nil || e.List == nil || !e.podExists(old.Pod) {
 		return nil
 	}
-	priority := h.memberPriority(was.Pod)
-	_, speaks := h.reportOf[was.Pod]
-	knows := func(v *control.Report) bool { return int64(v.Term) >= was.Term }
-	if priority == 0 || speaks || slices.ContainsFunc(h.reports, knows) {
+	priority := e.memberPriority(old.Pod)
+	_, reports := e.reportOf[old.Pod]
+	knowsTerm := func(r *control.Report) bool { return int64(r.Term) >= old.Term }
+	if priority == 0 || reports || slices.ContainsFunc(e.reports, knowsTerm) {
 		return nil
 	}
-	kept := *was
-	kept.Priority = priority
-	return &kept
+	retained := *old
+	retained.Priority = priority
+	return &retained
 }

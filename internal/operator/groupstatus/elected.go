@@ -10,52 +10,24 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
-// elected is the condition CoordinatorElected, and when to look at it again.
-func (h *evaluation) electedCondition() (found finding, again time.Time) {
-	if c := h.coordinator; c != nil {
-		if len(h.reports) == 0 {
-			return isUnknown(fmt.Sprintf("no agent can be heard; when one was, %s led in term %d", c.Pod, c.Term)), again
+// electedCondition returns the condition CoordinatorElected, and the time of its next
+// evaluation.
+func (e *evaluation) electedCondition() (found finding, requeueAt time.Time) {
+	if c := e.coordinator; c != nil {
+		if len(e.reports) == 0 {
+			return isUnknown(fmt.Sprintf("No agent is connected; the last report named coordinator %s in term %d", c.Pod, c.Term)), requeueAt
 		}
-		return isTrue(v1.ReasonElected, fmt.Sprintf("%s leads in term %d", c.Pod, c.Term)), again
+		return isTrue(v1.ReasonElected, fmt.Sprintf("%s is the coordinator in term %d", c.Pod, c.Term)), requeueAt
 	}
-	return h.withoutCoordinator(firstFinding(h.noMembers, h.noReports, h.noMajority, h.noEligibleMember,
-		constant(isFalse(v1.ReasonElecting, "an election is under way"))))
+	return e.withLastCoordinator(firstFinding(e.noMembers, e.noReports, e.noMajority, e.noEligibleMember,
+		constant(isFalse(v1.ReasonElecting, "An election is in progress"))))
 }
 
-// withoutCoordinator completes a finding that the group has no coordinator: it names the
-// last coordinator, and reports its loss once an election should have ended.
-func (h *evaluation) withoutCoordinator(found finding) (finding, time.Time) {
-	last := h.last
-	if last == nil {
-		return found, time.Time{}
-	}
-	if last.LossReportedAt != nil {
-		found.message += "; nobody has led since " + last.Pod
-		return found, time.Time{}
-	}
-	if found.status != metav1.ConditionFalse {
-		found.message += "; the last was " + last.Pod
-		return found, time.Time{}
-	}
-	from := h.Now
-	if was := h.previousCondition(v1.CoordinatorElected); h.Group.Status.Coordinator == nil && was != nil && was.Status == metav1.ConditionFalse {
-		from = was.LastTransitionTime.Time
-	}
-	until, over := h.suspicionTimeoutAfter(from)
-	if over {
-		last.LossReportedAt = new(metav1.NewTime(h.Now.UTC().Truncate(time.Second)))
-		found.message += "; nobody has led since " + last.Pod
-		return found, time.Time{}
-	}
-	found.message += "; the last was " + last.Pod
-	return found, until
-}
-
-// lastCoordinator is the coordinator before, if there is none now.
-func (h *evaluation) lastCoordinator() *v1.LastCoordinator {
-	status := &h.Group.Status
+// lastCoordinator returns the most recent coordinator if there is none now.
+func (e *evaluation) lastCoordinator() *v1.LastCoordinator {
+	status := &e.Group.Status
 	switch {
-	case h.coordinator != nil:
+	case e.coordinator != nil:
 		return nil
 	case status.Coordinator != nil:
 		return &v1.LastCoordinator{Pod: status.Coordinator.Pod}
@@ -63,56 +35,77 @@ func (h *evaluation) lastCoordinator() *v1.LastCoordinator {
 	return status.LastCoordinator.DeepCopy()
 }
 
-// noMembers is what keeps the list from being the wanted one, while there is none.
-func (h *evaluation) noMembers() finding {
-	if h.Problem == nil || h.List != nil {
-		return finding{}
+// withLastCoordinator adds the last coordinator to a finding that there is none. If there
+// has been none for the suspicion timeout, it records that the loss is reported: Events
+// then returns an event. Otherwise it returns the time at which that is due. A finding
+// of status Unknown does not count, because there may be a coordinator.
+func (e *evaluation) withLastCoordinator(found finding) (_ finding, requeueAt time.Time) {
+	if e.last == nil {
+		return found, requeueAt
 	}
-	return isFalse(h.Problem.Reason, h.Problem.Message)
+	if e.last.LossReportedAt == nil && found.status == metav1.ConditionFalse {
+		lostAt := e.Now
+		old := e.oldCondition(v1.CoordinatorElected)
+		if e.Group.Status.Coordinator == nil && old != nil && old.Status == metav1.ConditionFalse {
+			lostAt = old.LastTransitionTime.Time
+		}
+		until, over := e.deadline(lostAt, e.suspicionTimeout())
+		if over {
+			e.last.LossReportedAt = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
+		} else {
+			requeueAt = until
+		}
+	}
+	if e.last.LossReportedAt != nil {
+		found.message += "; there has been no coordinator since " + e.last.Pod
+	} else {
+		found.message += "; the last coordinator was " + e.last.Pod
+	}
+	return found, requeueAt
 }
 
-func (h *evaluation) noReports() finding {
+// noMembers returns the problem with the members if there is no list yet.
+func (e *evaluation) noMembers() finding {
+	if e.Problem == nil || e.List != nil {
+		return finding{}
+	}
+	return isFalse(e.Problem.Reason, e.Problem.Message)
+}
+
+func (e *evaluation) noReports() finding {
 	switch {
-	case len(h.reports) > 0:
+	case len(e.reports) > 0:
 		return finding{}
-	case h.List == nil:
-		return isUnknown("no agent has been heard yet: there is no list of members before")
+	case e.List == nil:
+		return isUnknown("No agent has reported, because there is no member list yet")
 	}
-	return isUnknown("no agent that goes by the list of members is heard")
+	return isUnknown("No agent that uses the current member list is connected")
 }
 
-func (h *evaluation) noMajority() finding {
-	up, majority := h.countUp(), len(h.members)/2+1
-	if !h.needsMajority() || up >= majority {
+func (e *evaluation) noMajority() finding {
+	up, majority := e.countUp(), len(e.members)/2+1
+	if !e.needsMajority() || up >= majority {
 		return finding{}
 	}
-	return isFalse(v1.ReasonNoMajority, fmt.Sprintf("%d of %d members are up, and it takes %d to elect", up, len(h.members), majority))
+	return isFalse(v1.ReasonNoMajority, fmt.Sprintf("%d of %d members are up, and a coordinator needs %d", up, len(e.members), majority))
 }
 
-func (h *evaluation) noEligibleMember() finding {
-	var unwilling []string
-	for i := range h.rows {
-		row := &h.rows[i]
+func (e *evaluation) noEligibleMember() finding {
+	var ineligible []string
+	for i := range e.rows {
+		row := &e.rows[i]
 		if !isUp(row) || row.Priority == 0 {
 			continue
 		}
-		own, speaks := h.reportOf[row.Pod]
-		if !speaks || own.Eligible {
+		report, ok := e.reportOf[row.Pod]
+		if !ok || report.Eligible {
 			return finding{}
 		}
-		unwilling = append(unwilling, row.Pod)
+		ineligible = append(ineligible, row.Pod)
 	}
-	if len(unwilling) == 0 {
-		return isFalse(v1.ReasonNoEligibleMember, "no member with a priority above 0 is up")
+	if len(ineligible) == 0 {
+		return isFalse(v1.ReasonNoEligibleMember, "No member with a priority above 0 is up")
 	}
-	return isFalse(v1.ReasonNoEligibleMember, fmt.Sprintf("no live member stands: %s kept from it by %s",
-		areVerb(unwilling), "their applications, or by the operator: see processes"))
-}
-
-// are is a subject with its verb.
-func areVerb(names []string) string {
-	if len(names) == 1 {
-		return names[0] + " is"
-	}
-	return membership.Abbreviate(names) + " are"
+	return isFalse(v1.ReasonNoEligibleMember, fmt.Sprintf("No live member is eligible: see status.processes for the %s of %s",
+		plural(ineligible, "reason", "reasons"), membership.Abbreviate(ineligible)))
 }

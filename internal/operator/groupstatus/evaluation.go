@@ -13,20 +13,21 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// hearing is what has been heard of a group, and what became of it so far.
+// evaluation is the state of one call of Evaluate: the facts, and what has been derived
+// from them so far.
 type evaluation struct {
 	Facts
-	// members are those of the list, the highest priority first.
+	// members has the members of the list, with the highest priority first.
 	members []v1.Member
-	// place is where a member is in members.
+	// index has the position of each pod in members.
 	index map[string]int
-	// before has the members of the list before, as long as that is in force.
+	// previous has the members of the previous list while that is still in force.
 	previous map[string]v1.Member
-	// reports are those that count, in the order of their pods' names; reportOf has
-	// them by that name.
+	// reports has the relevant reports in the order of their pods' names, and reportOf
+	// has them by pod.
 	reports  []*control.Report
 	reportOf map[string]*control.Report
-	// unasked: some agent hasn't been asked yet.
+	// contactPending means that the operator has not contacted every agent yet.
 	contactPending bool
 
 	coordinator *v1.Coordinator
@@ -35,82 +36,84 @@ type evaluation struct {
 }
 
 func newEvaluation(f Facts) *evaluation {
-	h := &evaluation{Facts: f, index: map[string]int{}, previous: map[string]v1.Member{}, reportOf: map[string]*control.Report{}}
+	e := &evaluation{Facts: f, index: map[string]int{}, previous: map[string]v1.Member{}, reportOf: map[string]*control.Report{}}
 	if f.List == nil {
-		return h
+		return e
 	}
-	h.members = slices.Clone(f.List.Members)
-	slices.SortStableFunc(h.members, func(a, b v1.Member) int { return cmp.Compare(b.Priority, a.Priority) })
-	for i, m := range h.members {
-		h.index[m.Pod] = i
-		h.contactPending = h.contactPending || h.awaitingContact(m.Pod)
+	e.members = slices.Clone(f.List.Members)
+	slices.SortStableFunc(e.members, func(a, b v1.Member) int { return cmp.Compare(b.Priority, a.Priority) })
+	for i, m := range e.members {
+		e.index[m.Pod] = i
+		e.contactPending = e.contactPending || e.isContactPending(m.Pod)
 	}
 	if f.List.State == v1.ListAdopting {
 		for _, m := range f.List.Previous.Members {
-			h.previous[m.Pod] = m
+			e.previous[m.Pod] = m
 		}
 	}
 	for _, pod := range slices.Sorted(maps.Keys(f.Agents)) {
-		if report := f.Agents[pod].Report; f.Agents[pod].Connected && report != nil && h.relevant(pod, report) {
-			h.reports = append(h.reports, report)
-			h.reportOf[pod] = report
+		if report := f.Agents[pod].Report; f.Agents[pod].Connected && report != nil && e.isRelevant(pod, report) {
+			e.reports = append(e.reports, report)
+			e.reportOf[pod] = report
 		}
 	}
-	return h
+	return e
 }
 
-// skew is how far ahead of the operator's clock an agent's may be. No process
-// uses a term that its clock hasn't come to. So one term that is far ahead is
-// nonsense, and would be in the status for good.
+// maxClockSkew is how far an agent's clock may be ahead of the operator's. No process
+// uses a term that its clock has not reached. So a term that is further ahead is invalid,
+// and must not get into the status, where it would remain forever.
 const maxClockSkew = 24 * time.Hour
 
-// counts reports whether an agent has a say: it speaks of this group, is a
-// member by a list that is still in force, and goes by such a list.
-func (h *evaluation) relevant(pod string, said *control.Report) bool {
-	if said.UID != string(h.Group.UID) || int64(min(said.Term, control.MaxTerm+1)) > control.TermAt(h.Now.Add(maxClockSkew)) {
+// isRelevant reports whether a report counts: it is about this group, its pod is a
+// member according to a list that is still in force, and its agent uses such a list.
+func (e *evaluation) isRelevant(pod string, report *control.Report) bool {
+	newest := control.TermAt(e.Now.Add(maxClockSkew))
+	if report.UID != string(e.Group.UID) || int64(min(report.Term, control.MaxTerm+1)) > newest {
 		return false
 	}
-	oldest := h.List.Version
-	if h.List.State == v1.ListAdopting {
+	oldest := e.List.Version
+	if e.List.State == v1.ListAdopting {
 		oldest--
 	}
-	return int64(said.Version) >= oldest && h.isMember(pod)
+	return int64(report.Version) >= oldest && e.isMember(pod)
 }
 
-// inList reports whether a pod is in the list.
-func (h *evaluation) inList(pod string) bool {
-	_, ok := h.index[pod]
+// inList reports whether a pod is in the newest list.
+func (e *evaluation) inList(pod string) bool {
+	_, ok := e.index[pod]
 	return ok
 }
 
-// isMember reports whether a pod is a member by a list that is still in force.
-func (h *evaluation) isMember(pod string) bool {
-	_, ok := h.previous[pod]
-	return ok || h.inList(pod)
+// isMember reports whether a pod is in a list that is still in force.
+func (e *evaluation) isMember(pod string) bool {
+	_, ok := e.previous[pod]
+	return ok || e.inList(pod)
 }
 
-// present reports whether a pod is there and hasn't ended.
-func (h *evaluation) podExists(name string) bool {
-	pod := h.Pods[name]
+// podExists reports whether a pod exists and has not finished.
+func (e *evaluation) podExists(name string) bool {
+	pod := e.Pods[name]
 	return pod != nil && !membership.Finished(pod)
 }
 
-// awaitingContact reports whether a pod must have an agent that hasn't been asked.
-func (h *evaluation) awaitingContact(name string) bool {
-	heard := h.Agents[name]
-	return !heard.Connected && heard.Problem == "" && h.podExists(name) && h.shouldHaveAgent(h.Pods[name])
+// isContactPending reports whether a pod should have an agent that the operator has not
+// contacted yet.
+func (e *evaluation) isContactPending(name string) bool {
+	agent := e.Agents[name]
+	return !agent.Connected && agent.Problem == "" && e.podExists(name) && e.shouldHaveAgent(e.Pods[name])
 }
 
-// askable reports whether a pod should have an agent that answers.
-func (h *evaluation) shouldHaveAgent(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.NamesGroup(pod, h.Group.Name)
+// shouldHaveAgent reports whether a pod should have an agent that can be contacted.
+func (e *evaluation) shouldHaveAgent(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.NamesGroup(pod, e.Group.Name)
 }
 
-// up is how many members are up, as the agents say.
-func (h *evaluation) countUp() int {
+// countUp returns the number of members that are up.
+func (e *evaluation) countUp() int {
 	count := 0
-	for i := range h.rows {
-		if isUp(&h.rows[i]) {
+	for i := range e.rows {
+		if isUp(&e.rows[i]) {
 			count++
 		}
 	}
@@ -121,12 +124,12 @@ func isUp(row *v1.Process) bool {
 	return row.Status == v1.ProcessCoordinator || row.Status == v1.ProcessNormal
 }
 
-// patience is how long agents wait for a sign of life.
-func (h *evaluation) suspicionTimeout() time.Duration {
-	timing := &h.Group.Spec.Timing
+// suspicionTimeout returns the time after which agents suspect a silent member.
+func (e *evaluation) suspicionTimeout() time.Duration {
+	timing := &e.Group.Spec.Timing
 	millis := 4 * cmp.Or(timing.HeartbeatMillis, 100)
 	return time.Duration(*cmp.Or(timing.PatienceMillis, &millis)) * time.Millisecond
 }
 
-// guarded: it takes a majority to lead.
-func (h *evaluation) needsMajority() bool { return h.Group.Spec.Safety.Mode != v1.Available }
+// needsMajority reports whether a coordinator needs a majority of the members.
+func (e *evaluation) needsMajority() bool { return e.Group.Spec.Safety.Mode != v1.Available }

@@ -20,24 +20,24 @@ func TestStory(t *testing.T) {
 		// again is when Evaluate wants to be called again, 0 if never.
 		again time.Duration
 	}{
-		{"the first coordinator", 0, func() {}, "c", "Normal CoordinatorElected: c leads in term 130896001", 0},
+		{"the first coordinator", 0, func() {}, "c", "Normal CoordinatorElected: c became coordinator in term 130896001", 0},
 		{"nothing happens", 9 * time.Second, func() {}, "c", "", 0},
 		{
 			"c is killed, and b elected at once", 10 * time.Second, func() { s.crash("c"); s.term++; s.reportCoordinator("b", "b") },
-			"b", "Normal CoordinatorElected: b leads in term 130896002, after c", 10*time.Second + disconnectDetection + 1400*time.Millisecond,
+			"b", "Normal CoordinatorElected: b became coordinator in term 130896002, after c", 10*time.Second + disconnectDetection + 1400*time.Millisecond,
 		},
 		{"a hears of it", 10 * time.Second, func() { s.reportCoordinator("b", "a") }, "b", "", 0},
 		{
 			"c is back and takes over", 20 * time.Second, func() { s.connect("c"); s.reportStatus("Normal", "c", "a", "b"); s.elect("c") },
-			"c", "Normal CoordinatorElected: c leads in term 130896003, after b", 0,
+			"c", "Normal CoordinatorElected: c became coordinator in term 130896003, after b", 0,
 		},
 		{"c resigns", 30 * time.Second, func() { s.reportCoordinator("", s.names...) }, "nobody", "", 30*time.Second + 1400*time.Millisecond},
 		{"nobody is in a hurry", 31 * time.Second, func() {}, "nobody", "", 30*time.Second + 1400*time.Millisecond},
-		{"and a follows", 31 * time.Second, func() { s.elect("a") }, "a", "Normal CoordinatorElected: a leads in term 130896004, after c", 0},
+		{"and a follows", 31 * time.Second, func() { s.elect("a") }, "a", "Normal CoordinatorElected: a became coordinator in term 130896004, after c", 0},
 		{"a is killed", 40 * time.Second, func() { s.crash("a"); s.reportCoordinator("", "b", "c") }, "nobody", "", 40*time.Second + 1400*time.Millisecond},
 		{
 			"nobody follows for longer than it should take", 40*time.Second + 1400*time.Millisecond, func() {},
-			"nobody", "Warning CoordinatorLost: an election is under way; nobody has led since a", 0,
+			"nobody", "Warning CoordinatorLost: An election is in progress; there has been no coordinator since a", 0,
 		},
 		{"that is told once", 50 * time.Second, func() {}, "nobody", "", 0},
 		{"another reason doesn't tell it again", 60 * time.Second, func() { s.crash("b"); s.disconnect("b") }, "nobody", "", 0},
@@ -48,15 +48,15 @@ func TestStory(t *testing.T) {
 				s.connect(name)
 			}
 			s.elect("a")
-		}, "a", "Normal CoordinatorElected: a leads in term 130896005, as it did before", 0},
+		}, "a", "Normal CoordinatorElected: a became coordinator again in term 130896005", 0},
 		{
 			"another tenure of the same pod", 80 * time.Second, func() { s.elect("a") },
-			"a", "Normal CoordinatorElected: a leads in term 130896006, as it did before", 0,
+			"a", "Normal CoordinatorElected: a became coordinator again in term 130896006", 0,
 		},
 		{"the operator can't hear anybody", 90 * time.Second, func() { s.disconnect(s.names...) }, "a", "", 0},
 		{"the coordinator's pod is gone, for all that is known", 100 * time.Second, func() { s.deletePod("a") }, "nobody", "", 0},
 		{"agents are heard again", 110 * time.Second, func() { s.connect("b"); s.connect("c") }, "nobody", "", 110*time.Second + 1400*time.Millisecond},
-		{"and have elected", 120 * time.Second, func() { s.elect("c") }, "c", "Normal CoordinatorElected: c leads in term 130896007, after a", 0},
+		{"and have elected", 120 * time.Second, func() { s.elect("c") }, "c", "Normal CoordinatorElected: c became coordinator in term 130896007, after a", 0},
 	} {
 		s.setTime(step.at)
 		step.change()
@@ -105,12 +105,12 @@ func TestDivision(t *testing.T) {
 	s.reportCoordinator("b", "a", "b")
 	r := s.evaluate()
 	expect(t, "the newest leads", coordinatorName(&r.Status), "b")
-	expect(t, "at once", formatEvents(r.Events), "Normal CoordinatorElected: b leads in term 130896002, after e")
-	expect(t, "at once", formatCondition(&r.Status, v1.Agreed), "True Agreed: all agents say the same")
+	expect(t, "at once", formatEvents(r.Events), "Normal CoordinatorElected: b became coordinator in term 130896002, after e")
+	expect(t, "at once", formatCondition(&r.Status, v1.Agreed), "True Agreed: All agents agree")
 	expect(t, "at once", formatTable(&r.Status), "e Unknown (Disputed), d Unknown (Disputed), c Unknown (Disputed), b Coordinator, a Normal")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	const both = "a and b say that b leads in term 130896002; c, d and e say that e leads in term 130896001"
+	const both = "a and b report coordinator b in term 130896002; c, d and e report coordinator e in term 130896001"
 	expect(t, "after a while", formatCondition(&r.Status, v1.Agreed), "False CoordinatorsDiffer: "+both)
 	expect(t, "after a while", formatCondition(&r.Status, v1.Ready), "False Disagreement: "+both)
 	expect(t, "after a while", formatEvents(r.Events), "Warning Disagreement: "+both)
@@ -123,9 +123,9 @@ func TestDivision(t *testing.T) {
 	}
 	s.reportCoordinator("e", s.names...)
 	r = s.evaluate()
-	expect(t, "healed", formatCondition(&r.Status, v1.Ready), "True Healthy: all is well")
+	expect(t, "healed", formatCondition(&r.Status, v1.Ready), "True Healthy: The group is healthy")
 	expect(t, "healed", formatTable(&r.Status), "e Coordinator, d Normal, c Normal, b Normal, a Normal")
-	expect(t, "healed", formatEvents(r.Events), "Normal CoordinatorElected: e leads in term 130896003, after b")
+	expect(t, "healed", formatEvents(r.Events), "Normal CoordinatorElected: e became coordinator in term 130896003, after b")
 }
 
 // TestStoppedCoordinator: it holds its stream, doesn't notice that its tenure is
@@ -144,20 +144,20 @@ func TestStoppedCoordinator(t *testing.T) {
 	expect(t, "table", formatTable(&r.Status), "e Unknown (Disputed), d Coordinator, c Normal, b Normal, a Normal")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "False CoordinatorsDiffer: a, b, c and 1 more say that d leads in term 130896002; "+
-		"e says that e leads in term 130896001")
+	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
+		"e reports coordinator e in term 130896001")
 	s.disconnect("e")
 	r = s.evaluate()
 	expect(t, "table", formatTable(&r.Status), "e Crashed (Unreachable), d Coordinator, c Normal, b Normal, a Normal")
-	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "True Agreed: all agents say the same")
+	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "True Agreed: All agents agree")
 }
 
 func TestListsThatDifferAreTold(t *testing.T) {
 	s := newHarness(3)
 	s.evaluate()
 	s.report("a").Digest = "other"
-	expect(t, "events", formatEvents(s.evaluate().Events), "Warning Disagreement: agents don't listen to each other: b and c go by one list of version 1; "+
-		"a goes by one list of version 1; delete the pods on the smaller side")
+	expect(t, "events", formatEvents(s.evaluate().Events), "Warning Disagreement: Agents ignore each other because their member lists differ: b and c have one list of version 1; "+
+		"a has one list of version 1; delete the pods of the smaller side")
 	expect(t, "then", formatEvents(s.evaluate().Events), "")
 	s.report("a").Digest, s.report("a").Generation = "d", 0
 	expect(t, "settings", formatEvents(s.evaluate().Events), "")
@@ -174,9 +174,9 @@ func TestWhoIsCutOffDisagreesWithNobody(t *testing.T) {
 	s.evaluate()
 	s.setTime(10 * time.Second)
 	r := s.evaluate()
-	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "True Agreed: all agents say the same")
+	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "True Agreed: All agents agree")
 	s.setTime(20 * time.Second)
 	r = s.evaluate()
 	expect(t, "agreed, if c still breathes", formatCondition(&r.Status, v1.Agreed),
-		"False CoordinatorsDiffer: a and b say that b leads in term 130896003; c says that c leads in term 130896002")
+		"False CoordinatorsDiffer: a and b report coordinator b in term 130896003; c reports coordinator c in term 130896002")
 }

@@ -179,7 +179,7 @@ func formatTable(status *v1.ElectionGroupStatus) string {
 	return strings.Join(rows, ", ")
 }
 
-// shown is a condition, as in "False MembersDown: 1 of 3 members are down: a".
+// shown is a condition, as in "False MembersDown: 1 of 3 members is down: a".
 func formatCondition(status *v1.ElectionGroupStatus, of v1.ConditionType) string {
 	for _, c := range status.Conditions {
 		if c.Type == string(of) {

@@ -1,17 +1,16 @@
-// Package groupstatus decides what a group's status is, from what its agents say, and
-// what follows from that: the pods' role labels, events, and what agents must be
-// told. Values in, values out; controllers/ gathers the facts and acts.
+// Package groupstatus derives the status of a group from its agents' reports, and what
+// follows from the status: the role labels of pods, Events, and commands for agents.
+// It is pure: package controllers gathers the Facts and applies the Result.
 //
-// The coordinator and the process status table are what the agents say, never
-// what the operator supposes from the pods. What nobody says anything about is
-// Unknown, and the pod only explains why.
+// The coordinator and the process status table are what the agents report. The operator
+// never derives them from the pods. A process that no agent reports is Unknown; its pod
+// only explains the reason.
 //
 //	AgentState -> reports -> coordinator -> rows -> conditions -> events
-//	                        \-> roles     \-> standing
+//	                         \-> roles      \-> eligibility
 //
-// All that is remembered is in the status. So it makes no difference whether the
-// operator has been restarted in between: until an agent has been asked, what
-// the status says about it stays.
+// The status is the only state. Until the operator has contacted an agent, the evaluation
+// retains what the status says about it, so a restart of the operator changes nothing.
 package groupstatus
 
 import (
@@ -24,89 +23,81 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// AgentState is the agent of one pod as the operator hears it. One with neither a
-// stream nor a Problem hasn't been asked yet, like a pod that Facts.AgentState lacks.
+// AgentState is the state of a pod's agent as the operator knows it. If it has neither
+// a connection nor a Problem, the operator has not contacted the agent yet. The same
+// applies to a pod without an entry in Facts.Agents.
 type AgentState struct {
-	// Connected: its stream is open and current.
+	// Connected means that the stream of the agent is open and up to date.
 	Connected bool
-	// NotInGroup: it can't take part in the group, since its pod didn't name it when
-	// it was made.
+	// NotInGroup means that the agent cannot participate in the group, because its pod
+	// did not list the group when it was created.
 	NotInGroup bool
-	// Problem is why it isn't.
+	// Problem is the reason why the agent is not connected.
 	Problem string
-	// Report is the last one under this group's name, nil if there is none.
+	// Report is the agent's last report for a group of this name, or nil.
 	Report *control.Report
 }
 
-// Facts are all that a report is made from.
+// Facts is the input of an evaluation.
 type Facts struct {
 	Group *v1.ElectionGroup
-	// List, Problem, StatusBehind and what is taken are those of the plan.
+	// List, Problem, StatusBehind and the conflicts are results of membership.MakePlan.
 	List                                                       *v1.MemberList
 	Problem                                                    *membership.Problem
 	StatusBehind                                               bool
 	ServiceConflict, ServiceHasSelector, EndpointSliceConflict bool
-	// PublishError is what was refused of the operator's when it wrote what agents
-	// mount, and RoutingError when it wrote the Service or role labels; "" if nothing was.
+	// PublishError is the error of the last write of the ConfigMap, and RoutingError that
+	// of the last write of the Service, the EndpointSlice or a role label; "" if none.
 	PublishError, RoutingError string
-	// Pods, by name, may concern the group: members, selected pods, and those
-	// that have its role label. Nodes are theirs, by name.
+	// Pods has pods by name: members, selected pods, and pods with the group's role
+	// label. Nodes has their nodes by name.
 	Pods  map[string]*corev1.Pod
 	Nodes map[string]*corev1.Node
-	// AgentState are the agents by the names of their pods: of members, of selected
+	// Agents has the agents by the names of their pods: those of members, of selected
 	// pods, and of all other pods that report the group.
 	Agents map[string]AgentState
 	Now    time.Time
 }
 
-// Result is what the facts amount to.
+// Result is the result of an evaluation.
 type Result struct {
-	// Status is complete. It equals the present one if nothing has changed.
+	// Status is the complete status. It equals the current one if nothing has changed.
 	Status v1.ElectionGroupStatus
-	// Roles are the values of the role label by pod, "" where it has to go.
+	// Roles has the values of the role label by pod; "" means that the label must be removed.
 	Roles map[string]string
-	// Eligibility is what an agent has to be told, where it isn't what it reports.
+	// Eligibility has the pods whose agents must be made eligible (true) or excluded
+	// (false), because their reports differ from that.
 	Eligibility map[string]bool
-	// Leave are the pods whose agents must leave the group that they report: the
-	// one of the UID in their Report.
+	// Leave lists the pods whose agents must leave the group that they report, which
+	// the UID in the report identifies.
 	Leave  []string
 	Events []Event
-	// Coordinator is whose pod the Service leads to, "" if to nobody's.
+	// Coordinator is the pod that the Service points at, or "".
 	Coordinator string
-	// RequeueAt is when to look again although nothing has been heard. If it is zero,
-	// that isn't needed.
+	// RequeueAt is the time of the next evaluation if no fact changes before; zero if
+	// none is needed.
 	RequeueAt time.Time
 }
 
-// Event is something that has changed, in the terms of a Kubernetes Event.
-type Event struct {
-	Type, Reason, Note string
-	// Key tells it from others of the same reason, and is the same whoever finds
-	// the change, from whatever status before it.
-	Key string
-	// At is when it happened.
-	At time.Time
-}
-
-// Evaluate makes a report.
+// Evaluate derives the status of a group, and what follows from it.
 func Evaluate(f Facts) Result {
-	h := newEvaluation(f)
+	e := newEvaluation(f)
 	status := f.Group.Status.DeepCopy()
 	status.ObservedGeneration = f.Group.Generation
 	status.MemberList = f.List
-	status.Term, status.Coordinator = h.currentCoordinator()
-	h.coordinator = status.Coordinator
-	h.last = h.lastCoordinator()
-	h.buildTable()
-	status.Processes = h.rows
-	status.Members, status.ReadyMembers = new(int32(len(h.rows))), new(int32(h.countUp()))
-	again := h.setConditions(&status.Conditions)
-	status.LastCoordinator = h.last
+	status.Term, status.Coordinator = e.currentCoordinator()
+	e.coordinator = status.Coordinator
+	e.last = e.lastCoordinator()
+	status.LastCoordinator = e.last
+	e.buildTable()
+	status.Processes = e.rows
+	status.Members, status.ReadyMembers = new(int32(len(e.rows))), new(int32(e.countUp()))
+	requeueAt := e.setConditions(&status.Conditions)
 	result := Result{
-		Status: *status, Roles: h.roles(), Eligibility: h.eligibility(), Leave: h.podsToLeave(), RequeueAt: again,
+		Status: *status, Roles: e.roles(), Eligibility: e.eligibility(), Leave: e.podsToLeave(), RequeueAt: requeueAt,
 		Events: Events(&f.Group.Status, status),
 	}
-	if c := h.coordinator; c != nil && h.podExists(c.Pod) {
+	if c := e.coordinator; c != nil && e.podExists(c.Pod) {
 		result.Coordinator = c.Pod
 	}
 	return result

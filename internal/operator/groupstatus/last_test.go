@@ -58,5 +58,5 @@ func TestStatusWithoutLastCoordinator(t *testing.T) {
 		t.Errorf("got requeue at %v, want none", r.RequeueAt)
 	}
 	s.elect("a")
-	expect(t, "events after the election", formatEvents(s.evaluate().Events), "Normal CoordinatorElected: a leads in term 130896002")
+	expect(t, "events after the election", formatEvents(s.evaluate().Events), "Normal CoordinatorElected: a became coordinator in term 130896002")
 }

@@ -14,83 +14,85 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// verdict is what the witnesses say about a member: nothing, one of the two, or
-// both.
+// liveness is what the authoritative reports contain about a member: that it is up, that
+// it has crashed, both, or neither.
 type liveness struct{ up, crashed bool }
 
-// tabulate makes the process status table.
-func (h *evaluation) buildTable() {
-	before := make(map[string]*v1.Process, len(h.Group.Status.Processes))
-	for i := range h.Group.Status.Processes {
-		row := &h.Group.Status.Processes[i]
-		before[row.Pod] = row
+// buildTable builds the process status table.
+func (e *evaluation) buildTable() {
+	old := make(map[string]*v1.Process, len(e.Group.Status.Processes))
+	for i := range e.Group.Status.Processes {
+		row := &e.Group.Status.Processes[i]
+		old[row.Pod] = row
 	}
-	witnesses := h.authoritativeReports()
-	verdicts := h.livenessOfMembers(witnesses)
-	for i, m := range h.members {
+	reports := e.authoritativeReports()
+	others := e.livenessOfMembers(reports)
+	for i, m := range e.members {
 		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
-		was := before[m.Pod]
-		row.Status = h.processStatus(m.Pod, verdicts[i])
-		if was != nil && h.contactPending && len(witnesses) == 0 && row.Status != v1.ProcessCoordinator && was.Status != v1.ProcessCoordinator {
+		was := old[m.Pod]
+		row.Status = e.processStatus(m.Pod, others[i])
+		if was != nil && e.contactPending && len(reports) == 0 && row.Status != v1.ProcessCoordinator && was.Status != v1.ProcessCoordinator {
 			row.Status = was.Status
 		}
-		row.Reason, row.Message = h.explainRow(&row, verdicts[i])
-		if was != nil && h.awaitingContact(m.Pod) && was.Status == row.Status {
+		row.Reason, row.Message = e.explain(&row, others[i])
+		if was != nil && e.isContactPending(m.Pod) && was.Status == row.Status {
 			row.Reason, row.Message = was.Reason, was.Message
 		}
-		row.Since = new(metav1.NewTime(h.Now.UTC().Truncate(time.Second)))
+		row.Since = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
 		if was != nil && was.Status == row.Status && was.Since != nil {
 			row.Since = was.Since
 		}
-		h.rows = append(h.rows, row)
+		e.rows = append(e.rows, row)
 	}
 }
 
-// witnesses are those whose tables count. The coordinator's signs of life tell
-// everybody whom it takes for crashed, so its own table comes first; the others'
-// may be a moment behind.
-func (h *evaluation) authoritativeReports() []*control.Report {
-	if h.coordinator == nil {
-		return h.reportsNaming("")
+// authoritativeReports returns the reports whose tables count. The coordinator's
+// heartbeats contain which processes it considers crashed, so its own table takes
+// precedence: the followers' tables may be a moment behind.
+func (e *evaluation) authoritativeReports() []*control.Report {
+	if e.coordinator == nil {
+		return e.reportsNaming("")
 	}
-	if own, ok := h.reportOf[h.coordinator.Pod]; ok {
+	if own, ok := e.reportOf[e.coordinator.Pod]; ok {
 		return []*control.Report{own}
 	}
-	return h.reportsNaming(h.coordinator.Pod)
+	return e.reportsNaming(e.coordinator.Pod)
 }
 
-func (h *evaluation) reportsNaming(coordinator string) []*control.Report {
+func (e *evaluation) reportsNaming(coordinator string) []*control.Report {
 	var all []*control.Report
-	for _, v := range h.reports {
-		if v.Coordinator == coordinator {
-			all = append(all, v)
+	for _, r := range e.reports {
+		if r.Coordinator == coordinator {
+			all = append(all, r)
 		}
 	}
 	return all
 }
 
-// verdicts are what the witnesses say about the members, in their order.
-func (h *evaluation) livenessOfMembers(witnesses []*control.Report) []liveness {
-	all := make([]liveness, len(h.members))
-	for _, v := range witnesses {
-		for i := range v.Processes {
-			said := &v.Processes[i]
-			at := i // Most tables have the same order.
-			if i >= len(h.members) || h.members[i].Pod != said.Name {
+// livenessOfMembers returns what the reports contain about each member, in the order of
+// the members. An agent's row for itself does not count.
+func (e *evaluation) livenessOfMembers(reports []*control.Report) []liveness {
+	all := make([]liveness, len(e.members))
+	for _, r := range reports {
+		for i := range r.Processes {
+			row := &r.Processes[i]
+			at := i // Most tables have the same order as the members.
+			if i >= len(e.members) || e.members[i].Pod != row.Name {
 				var ok bool
-				if at, ok = h.index[said.Name]; !ok {
+				if at, ok = e.index[row.Name]; !ok {
 					continue
 				}
 			}
-			if said.Name == v.Pod {
+			if row.Name == r.Pod {
 				continue
 			}
 			switch {
-			case said.Status == string(v1.ProcessCrashed):
+			case row.Status == string(v1.ProcessCrashed):
 				all[at].crashed = true
-			case v.Coordinator != "" || said.Connected:
-				// Before there was a coordinator, everybody counts as normal who
-				// hasn't been found dead: that says nothing.
+			case r.Coordinator != "" || row.Connected:
+				// Before the first election, agents report each process as Normal
+				// that they have not detected as crashed. That is no evidence, unless
+				// they are connected to the process.
 				all[at].up = true
 			}
 		}
@@ -98,15 +100,15 @@ func (h *evaluation) livenessOfMembers(witnesses []*control.Report) []liveness {
 	return all
 }
 
-// status is what the agents say about a member.
-func (h *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus {
-	own, speaks := h.reportOf[pod]
-	// One that knows no coordinator where there is one has only just come, and the
-	// others needn't have noticed.
-	newcomer := speaks && h.coordinator != nil && own.Coordinator == ""
-	up := others.up || speaks && !(newcomer && others.crashed)
+// processStatus returns the status of a member according to the reports.
+func (e *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus {
+	own, reports := e.reportOf[pod]
+	// If there is a coordinator, an agent without one has just started. The others may
+	// not have detected it yet.
+	started := reports && e.coordinator != nil && own.Coordinator == ""
+	up := others.up || reports && !(started && others.crashed)
 	switch {
-	case h.coordinator != nil && h.coordinator.Pod == pod:
+	case e.coordinator != nil && e.coordinator.Pod == pod:
 		return v1.ProcessCoordinator
 	case up && others.crashed:
 		return v1.ProcessUnknown
@@ -118,37 +120,36 @@ func (h *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus
 	return v1.ProcessUnknown
 }
 
-// explain says why a row is as it is, where that needs an explanation.
-func (h *evaluation) explainRow(row *v1.Process, others liveness) (v1.ProcessReason, string) {
-	pod, heard := h.Pods[row.Pod], h.Agents[row.Pod]
-	own, speaks := h.reportOf[row.Pod]
+// explain returns the reason and the message of a row, or "".
+func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason, string) {
+	pod, agent := e.Pods[row.Pod], e.Agents[row.Pod]
+	own, reports := e.reportOf[row.Pod]
 	switch {
-	case pod == nil && h.Group.Spec.Selector != nil:
-		return v1.ProcessPodMissing, "there is no pod of this name: it leaves the list unless it comes back at once"
+	case pod == nil && e.Group.Spec.Selector != nil:
+		return v1.ProcessPodMissing, "There is no pod with this name: the member leaves the list unless the pod is recreated soon"
 	case pod == nil:
-		return v1.ProcessPodMissing, "there is no pod of this name: make it, or take it out of spec.members"
+		return v1.ProcessPodMissing, "There is no pod with this name: create it, or remove it from spec.members"
 	case membership.Finished(pod):
-		return v1.ProcessPodMissing, fmt.Sprintf("the pod has ended (%s): delete it, and have another one made", pod.Status.Phase)
+		return v1.ProcessPodMissing, fmt.Sprintf("The pod has finished (%s): delete it, and create a new one", pod.Status.Phase)
 	case pod.DeletionTimestamp != nil:
-		return v1.ProcessPodTerminating, "the pod is being deleted"
+		return v1.ProcessPodTerminating, "The pod is being deleted"
 	case pod.Status.Phase != corev1.PodRunning:
 		return v1.ProcessPodPending, pendingMessage(pod)
 	case !membership.HasAgent(pod):
-		return v1.ProcessNoAgent, fmt.Sprintf("the pod runs without an agent: it needs the label %s: %s and the annotation %s: %s, "+
-			"and must be made anew", v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, h.Group.Name)
-	case !membership.NamesGroup(pod, h.Group.Name):
-		return v1.ProcessNotInGroup, fmt.Sprintf("the pod doesn't name the group: its annotation %s must have %s, "+
-			"and the pod must be made anew", v1.AnnotationGroups, h.Group.Name)
-	case heard.NotInGroup:
-		return v1.ProcessNotInGroup, "the pod has named the group only since its agent was started, which knows nothing of it: " +
-			"the pod must be made anew"
-	case !heard.Connected && heard.Problem != "":
-		return v1.ProcessUnreachable, unreachableMessage(heard.Problem)
+		return v1.ProcessNoAgent, fmt.Sprintf("The pod runs without an agent: add the label %s: %s and the annotation %s: %s, "+
+			"and recreate the pod", v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, e.Group.Name)
+	case !membership.NamesGroup(pod, e.Group.Name):
+		return v1.ProcessNotInGroup, fmt.Sprintf("The pod does not list the group: add %s to its annotation %s, and recreate the pod",
+			e.Group.Name, v1.AnnotationGroups)
+	case agent.NotInGroup:
+		return v1.ProcessNotInGroup, "The group was added to the pod's annotation after the agent had started: recreate the pod"
+	case !agent.Connected && agent.Problem != "":
+		return v1.ProcessUnreachable, unreachableMessage(agent.Problem)
 	case row.Status == v1.ProcessUnknown && others.crashed && !others.up:
-		return v1.ProcessDisputed, "its agent answers, but other agents take it for crashed: look at the network between the pods"
+		return v1.ProcessDisputed, "The agent is connected, but other agents report that it has crashed: check the network between the pods"
 	case row.Status == v1.ProcessUnknown && others.crashed:
-		return v1.ProcessDisputed, "some agents take it for crashed, and some don't: look at the network between the pods"
-	case row.Status == v1.ProcessNormal && speaks && row.Priority > 0 && !own.Eligible:
+		return v1.ProcessDisputed, "Only some agents report that it has crashed: check the network between the pods"
+	case row.Status == v1.ProcessNormal && reports && row.Priority > 0 && !own.Eligible:
 		return v1.ProcessNotEligible, notEligibleMessage(own)
 	}
 	return "", ""
@@ -156,25 +157,26 @@ func (h *evaluation) explainRow(row *v1.Process, others liveness) (v1.ProcessRea
 
 func pendingMessage(pod *corev1.Pod) string {
 	if pod.Spec.NodeName == "" {
-		return "the pod waits for a node: see its events"
+		return "The pod is not scheduled yet: see its events"
 	}
-	return "the pod isn't running yet: see its events"
+	return "The pod is not running yet: see its events"
 }
 
-// unreachable says what to do about a problem. It doesn't repeat it: most have
-// addresses and times in them, and each attempt would change the status.
+// unreachableMessage returns how to resolve a connection problem. It does not contain the
+// problem itself: most problems contain addresses and times, so each attempt to connect
+// would change the status.
 func unreachableMessage(problem string) string {
-	certificate := func(word string) bool { return strings.Contains(problem, word) }
-	if slices.ContainsFunc([]string{"certificate", "x509", "tls:"}, certificate) {
-		return "the operator and its agent don't accept each other's certificates: see the log of its container " + v1.AgentContainer
+	contains := func(word string) bool { return strings.Contains(problem, word) }
+	if slices.ContainsFunc([]string{"certificate", "x509", "tls:"}, contains) {
+		return "The operator and the agent do not accept each other's certificates: see the logs of the container " + v1.AgentContainer
 	}
-	return fmt.Sprintf("its agent doesn't answer the operator on port %d: see the log of its container %s, and whether a NetworkPolicy is in the way",
-		control.OperatorPort, v1.AgentContainer)
+	return fmt.Sprintf("The agent does not answer the operator on port %d: see the logs of the container %s, "+
+		"and check for a NetworkPolicy that blocks the connection", control.OperatorPort, v1.AgentContainer)
 }
 
 func notEligibleMessage(own *control.Report) string {
 	if own.Excluded {
-		return "the operator keeps it from standing: its node is cordoned, or its pod is being deleted"
+		return "The operator has excluded the member, because its node is cordoned or its pod is being deleted"
 	}
-	return "its application keeps it from standing: it has no session open, or its probe fails"
+	return "The application makes the member ineligible: it has no open session, or its probe fails"
 }

@@ -1,0 +1,75 @@
+package groupstatus
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// Event is a change that the operator records as a Kubernetes Event.
+type Event struct {
+	Type, Reason, Note string
+	// Key distinguishes events of the same reason. It does not depend on which operator
+	// detects the change, nor on the status before.
+	Key string
+	// At is the time of the change.
+	At time.Time
+}
+
+// The reasons of events.
+const (
+	eventElected      = "CoordinatorElected"
+	eventLost         = "CoordinatorLost"
+	eventDisagreement = "Disagreement"
+)
+
+// Events returns the events of a change from one status to the next.
+func Events(old, next *v1.ElectionGroupStatus) []Event {
+	var all []Event
+	term := fmt.Sprint(next.Term)
+	was, now := old.Coordinator, next.Coordinator
+	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
+		all = append(all, Event{corev1.EventTypeNormal, eventElected, electedNote(old, now), term, now.ElectedAt.Time})
+	}
+	elected := meta.FindStatusCondition(next.Conditions, string(v1.CoordinatorElected))
+	if elected != nil && lossReported(next) && !lossReported(old) {
+		all = append(all, Event{corev1.EventTypeWarning, eventLost, elected.Message, term, elected.LastTransitionTime.Time})
+	}
+	agreed := meta.FindStatusCondition(next.Conditions, string(v1.Agreed))
+	if before := meta.FindStatusCondition(old.Conditions, string(v1.Agreed)); isDisagreement(agreed) && !isDisagreement(before) {
+		at := agreed.LastTransitionTime.Time
+		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, agreed.Message, fmt.Sprint(at.Unix()), at})
+	}
+	return all
+}
+
+func electedNote(old *v1.ElectionGroupStatus, now *v1.Coordinator) string {
+	previous := ""
+	switch {
+	case old.Coordinator != nil:
+		previous = old.Coordinator.Pod
+	case old.LastCoordinator != nil:
+		previous = old.LastCoordinator.Pod
+	}
+	switch previous {
+	case "":
+		return fmt.Sprintf("%s became coordinator in term %d", now.Pod, now.Term)
+	case now.Pod:
+		return fmt.Sprintf("%s became coordinator again in term %d", now.Pod, now.Term)
+	}
+	return fmt.Sprintf("%s became coordinator in term %d, after %s", now.Pod, now.Term, previous)
+}
+
+// lossReported reports whether the loss of the last coordinator has been reported.
+func lossReported(status *v1.ElectionGroupStatus) bool {
+	return status.LastCoordinator != nil && status.LastCoordinator.LossReportedAt != nil
+}
+
+func isDisagreement(agreed *metav1.Condition) bool {
+	return agreed != nil && (agreed.Reason == string(v1.ReasonCoordinatorsDiffer) || agreed.Reason == string(v1.ReasonListsDiffer))
+}
