@@ -15,29 +15,29 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
-// Cache is what the manager's cache must be made with. All pods and nodes of the
-// cluster are in it, so they are stripped to what decisions are made from. Of
-// what a group owns, only that.
+// Cache returns the options that the manager's cache must be created with. The cache
+// has all pods and nodes of the cluster, stripped to the fields that decisions use, and
+// of other kinds only the objects with the operator's label.
 func Cache() cache.Options {
-	labelled, err := labels.NewRequirement(v1.LabelGroup, selection.Exists, nil)
+	labeled, err := labels.NewRequirement(v1.LabelGroup, selection.Exists, nil)
 	if err != nil {
 		panic(err) // The label's key is a constant.
 	}
-	ours := cache.ByObject{Label: labels.NewSelector().Add(*labelled)}
+	ofGroups := cache.ByObject{Label: labels.NewSelector().Add(*labeled)}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                {Transform: stripPod},
 			&corev1.Node{}:               {Transform: stripNode},
-			&corev1.ConfigMap{}:          ours,
-			&corev1.Service{}:            ours,
-			&discoveryv1.EndpointSlice{}: ours,
+			&corev1.ConfigMap{}:          ofGroups,
+			&corev1.Service{}:            ofGroups,
+			&discoveryv1.EndpointSlice{}: ofGroups,
 		},
 	}
 }
 
-// bare is what is kept of the metadata of an object of others.
-func bare(m *metav1.ObjectMeta) metav1.ObjectMeta {
+// stripMetadata returns the metadata that the cache retains of a pod or node.
+func stripMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
@@ -50,39 +50,40 @@ func stripPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	kept := &corev1.Pod{ObjectMeta: bare(&pod.ObjectMeta)}
-	kept.Annotations = shortened(pod.Annotations)
-	kept.Spec.NodeName = pod.Spec.NodeName
-	kept.Spec.HostNetwork = pod.Spec.HostNetwork
+	stripped := &corev1.Pod{ObjectMeta: stripMetadata(&pod.ObjectMeta)}
+	stripped.Annotations = stripAnnotations(pod.Annotations)
+	stripped.Spec.NodeName = pod.Spec.NodeName
+	stripped.Spec.HostNetwork = pod.Spec.HostNetwork
 	if membership.HasAgent(pod) {
-		kept.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
+		stripped.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
 	}
-	kept.Status.Phase = pod.Status.Phase
-	kept.Status.PodIP = pod.Status.PodIP
+	stripped.Status.Phase = pod.Status.Phase
+	stripped.Status.PodIP = pod.Status.PodIP
 	for i := range pod.Status.InitContainerStatuses {
 		if status := &pod.Status.InitContainerStatuses[i]; status.Name == v1.AgentContainer {
-			kept.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+			stripped.Status.InitContainerStatuses = []corev1.ContainerStatus{{
 				Name: status.Name, RestartCount: status.RestartCount, Started: status.Started,
 			}}
 		}
 	}
-	return kept, nil
+	return stripped, nil
 }
 
-// annotationMax is more than any priority needs, which is all that an annotation
-// of the user's own choice can have to tell us. What is longer stays wrong.
-const annotationMax = 32
+// maxAnnotation is more than any priority needs. A user may choose the annotation that
+// priorities are read from, so the cache retains the beginning of all annotations. A
+// longer value is invalid as a priority, and stays so when it is cut.
+const maxAnnotation = 32
 
-func shortened(annotations map[string]string) map[string]string {
-	kept := make(map[string]string, len(annotations))
+func stripAnnotations(annotations map[string]string) map[string]string {
+	stripped := make(map[string]string, len(annotations))
 	for key, value := range annotations {
-		if len(value) > annotationMax && key != v1.AnnotationGroups {
-			// A copy: a part of it would keep all of it in memory.
-			value = strings.Clone(value[:annotationMax])
+		if len(value) > maxAnnotation && key != v1.AnnotationGroups {
+			// Clone: a substring would retain the whole value in memory.
+			value = strings.Clone(value[:maxAnnotation])
 		}
-		kept[key] = value
+		stripped[key] = value
 	}
-	return kept
+	return stripped
 }
 
 func stripNode(object any) (any, error) {
@@ -90,21 +91,7 @@ func stripNode(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	kept := &corev1.Node{ObjectMeta: bare(&node.ObjectMeta)}
-	kept.Spec.Unschedulable = node.Spec.Unschedulable
-	return kept, nil
-}
-
-// agentLife changes when the pod's agent has been started again.
-func agentLife(pod *corev1.Pod) int32 {
-	for i := range pod.Status.InitContainerStatuses {
-		if status := &pod.Status.InitContainerStatuses[i]; status.Name == v1.AgentContainer {
-			life := 2 * status.RestartCount
-			if status.Started != nil && *status.Started {
-				life++
-			}
-			return life
-		}
-	}
-	return 0
+	stripped := &corev1.Node{ObjectMeta: stripMetadata(&node.ObjectMeta)}
+	stripped.Spec.Unschedulable = node.Spec.Unschedulable
+	return stripped, nil
 }

@@ -13,40 +13,40 @@ import (
 	"github.com/conclave-dev/conclave/controllers/streams"
 )
 
-// cleanUp removes what is left of a group that is gone or going, also if it went
-// while no operator ran: the role labels at its pods, and its agents, who go on until
-// they are told. What it owned, the API server's garbage collector removes; of a group
-// that is deleted in the foreground, before the group itself, so it isn't made anew.
-func (o *operator) cleanUp(ctx context.Context, key types.NamespacedName) error {
-	o.memories.forget(key)
-	o.meters.forget(key)
+// cleanUp removes what remains of a group that has been or is being deleted, also if
+// that happened while no operator ran: the role labels of its pods. It makes its agents
+// leave; otherwise they would continue to elect. Kubernetes' garbage collector deletes
+// the objects that the group owned. If the group is deleted in the foreground, that
+// happens before the group itself disappears, so cleanUp doesn't restore them.
+func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) error {
+	r.states.forget(key)
+	r.metrics.forget(key)
 	var pods corev1.PodList
-	err := o.cache.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{podsByGroup: key.Name}, client.UnsafeDisableDeepCopy)
+	err := r.cached.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{podsByGroup: key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return fmt.Errorf("list the pods of a group that is gone: %w", err)
+		return fmt.Errorf("list the pods of a deleted group: %w", err)
 	}
-	var labelled []*corev1.Pod
+	var labeled []*corev1.Pod
 	for i := range pods.Items {
 		if _, ok := pods.Items[i].Labels[v1.RoleLabel(key.Name)]; ok {
-			labelled = append(labelled, &pods.Items[i])
+			labeled = append(labeled, &pods.Items[i])
 		}
 	}
-	voices := o.streams.Reports(key)
-	if len(labelled) == 0 && len(voices) == 0 {
+	reports := r.streams.Reports(key)
+	if len(labeled) == 0 && len(reports) == 0 {
 		return nil
 	}
-	// A cache that is behind must not have a group fall apart that was just made.
+	// The cache may be behind: a group that was just created must not lose its agents.
 	now := &v1.ElectionGroup{}
-	if err := o.live.Get(ctx, key, now); client.IgnoreNotFound(err) != nil || err == nil && now.DeletionTimestamp == nil {
+	if err := r.live.Get(ctx, key, now); client.IgnoreNotFound(err) != nil || err == nil && now.DeletionTimestamp == nil {
 		return err
 	}
-	for pod, voice := range voices {
-		o.streams.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod}, streams.LeaveGroup(key.Name, voice.Report.UID))
+	for pod, report := range reports {
+		r.streams.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod}, streams.LeaveGroup(key.Name, report.Report.UID))
 	}
-	t := &together{seats: make(chan struct{}, writesMax)}
-	for _, pod := range labelled {
-		t.do(func() error { return o.applyRole(ctx, key.Name, pod, "") })
+	parallel := newParallel()
+	for _, pod := range labeled {
+		parallel.run(func() error { return r.applyRole(ctx, key.Name, pod, "") })
 	}
-	t.work.Wait()
-	return errors.Join(t.errs...)
+	return errors.Join(parallel.wait()...)
 }

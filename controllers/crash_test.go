@@ -19,68 +19,68 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// brief is a group whose leases, and so whose waits, are short.
-func brief(group *v1.ElectionGroup) {
+// withShortWaits shortens the lease, and so the waits that follow from it.
+func withShortWaits(group *v1.ElectionGroup) {
 	group.Spec.Timing.HeartbeatMillis = 20
 	group.Spec.Safety.LeaseMillis = 60
 }
 
-// play is a story in which everything is written that is ever written: a first
-// list, an election, other members, another election, another Service.
-func (s *stage) play() {
-	s.t.Helper()
+// runScenario runs a scenario that includes every kind of write: a first list, an
+// election, other members, another election, another Service.
+func (e *env) runScenario() {
+	e.t.Helper()
 	for _, pod := range []string{"p-0", "p-1", "p-2", "p-3"} {
-		s.pod(pod, "ledger")
+		e.pod(pod, "ledger")
 	}
-	s.declared("ledger", func(group *v1.ElectionGroup) {
-		brief(group)
+	e.createGroup("ledger", func(group *v1.ElectionGroup) {
+		withShortWaits(group)
 		withService(group)
 	}, "p-0", "p-1", "p-2")
-	s.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
-	s.elect("ledger", "p-2", 7)
-	s.awaitCoordinator("ledger", "p-2", 7)
-	s.awaitRole("p-2", "ledger", v1.RoleCoordinator)
+	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
+	e.elect("ledger", "p-2", 7)
+	e.awaitCoordinator("ledger", "p-2", 7)
+	e.awaitRole("p-2", "ledger", v1.RoleCoordinator)
 
-	s.edit("ledger", func(group *v1.ElectionGroup) {
+	e.edit("ledger", func(group *v1.ElectionGroup) {
 		group.Spec.Members = []v1.Member{{Pod: "p-3", Priority: 40}, {Pod: "p-1", Priority: 30}, {Pod: "p-2", Priority: 20}}
 		group.Spec.Service.Name = "ledger-other"
 	})
-	s.awaitAdopted("ledger", 2, "p-3")
-	s.await("who is no member has left", func() bool {
-		_, in := s.agents["p-0"].Report("ledger")
-		return !in && s.group("ledger").Status.MemberList.State == v1.ListSettled
+	e.awaitAdopted("ledger", 2, "p-3")
+	e.eventually("p-0 has left and the list has settled", func() bool {
+		_, in := e.agents["p-0"].Report("ledger")
+		return !in && e.group("ledger").Status.MemberList.State == v1.ListSettled
 	})
-	s.elect("ledger", "p-3", 9)
-	s.awaitCoordinator("ledger", "p-3", 9)
+	e.elect("ledger", "p-3", 9)
+	e.awaitCoordinator("ledger", "p-3", 9)
 }
 
-// scene is all that there is in the end, without the times.
-func (s *stage) scene() string {
-	s.t.Helper()
+// dump returns all groups, objects, pods, events and agents, without times.
+func (e *env) dump() string {
+	e.t.Helper()
 	var text strings.Builder
-	say := func(what string, value any) {
+	add := func(what string, value any) {
 		line, err := json.MarshalIndent(value, "", " ")
 		if err != nil {
-			s.t.Fatal(err)
+			e.t.Fatal(err)
 		}
 		fmt.Fprintf(&text, "%s: %s\n", what, line)
 	}
-	s.sayGroups(say)
-	s.sayObjects(say)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(s.agents)) {
-		report, in := s.agents[name].Report("ledger")
+	e.dumpGroups(add)
+	e.dumpObjects(add)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(e.agents)) {
+		report, in := e.agents[name].Report("ledger")
 		report.UID, report.Revision, report.Generation, report.ElectedAt, report.ChangedAt = "", 0, 0, time.Time{}, time.Time{}
-		say("agent "+name, map[string]any{"in": in, "report": report})
+		add("agent "+name, map[string]any{"in": in, "report": report})
 	}
-	return strings.ReplaceAll(text.String(), s.namespace, "NAMESPACE")
+	return strings.ReplaceAll(text.String(), e.namespace, "NAMESPACE")
 }
 
-func (s *stage) sayGroups(say func(string, any)) {
-	s.t.Helper()
+func (e *env) dumpGroups(add func(string, any)) {
+	e.t.Helper()
 	var groups v1.ElectionGroupList
-	s.list(&groups)
+	e.list(&groups)
 	for _, group := range groups.Items {
 		status := group.Status
 		for i := range status.Conditions {
@@ -95,58 +95,58 @@ func (s *stage) sayGroups(say func(string, any)) {
 		if status.MemberList != nil {
 			status.MemberList.Floor = nil
 		}
-		say("group "+group.Name, status)
+		add("group "+group.Name, status)
 	}
 }
 
-func (s *stage) sayObjects(say func(string, any)) {
-	s.t.Helper()
+func (e *env) dumpObjects(add func(string, any)) {
+	e.t.Helper()
 	var published corev1.ConfigMapList
-	s.list(&published, client.HasLabels{v1.LabelGroup})
+	e.list(&published, client.HasLabels{v1.LabelGroup})
 	for _, m := range published.Items {
 		var document control.Document
 		if err := yaml.Unmarshal([]byte(m.Data[control.DocumentKey]), &document); err != nil {
-			s.t.Fatal(err)
+			e.t.Fatal(err)
 		}
 		document.UID, document.Revision, document.Group.Floor = "", 0, 0
-		say("ConfigMap "+m.Name, map[string]any{"document": document, "authorities": m.Data[control.CABundleKey] == s.bundle, "labels": m.Labels})
+		add("ConfigMap "+m.Name, map[string]any{"document": document, "CA bundle": m.Data[control.CABundleKey] == e.caBundle, "labels": m.Labels})
 	}
 	var services corev1.ServiceList
-	s.list(&services)
+	e.list(&services)
 	for _, service := range services.Items {
-		say("Service "+service.Name, map[string]any{"ports": service.Spec.Ports, "labels": service.Labels})
+		add("Service "+service.Name, map[string]any{"ports": service.Spec.Ports, "labels": service.Labels})
 	}
 	var endpoints discoveryv1.EndpointSliceList
-	s.list(&endpoints)
+	e.list(&endpoints)
 	for _, slice := range endpoints.Items {
 		for i := range slice.Endpoints {
 			slice.Endpoints[i].TargetRef.UID = ""
 		}
-		say("EndpointSlice "+slice.Name, map[string]any{"endpoints": slice.Endpoints, "ports": slice.Ports, "labels": slice.Labels})
+		add("EndpointSlice "+slice.Name, map[string]any{"endpoints": slice.Endpoints, "ports": slice.Ports, "labels": slice.Labels})
 	}
 	var pods corev1.PodList
-	s.list(&pods)
+	e.list(&pods)
 	for _, pod := range pods.Items {
-		say("pod "+pod.Name, pod.Labels)
+		add("pod "+pod.Name, pod.Labels)
 	}
-	say("events", s.events())
+	add("events", e.events())
 }
 
-// events are those of ours: the API server has some, too.
-func (s *stage) events() []string {
-	s.t.Helper()
+// events returns the operator's events. The API server creates others.
+func (e *env) events() []string {
+	e.t.Helper()
 	var events eventsv1.EventList
-	s.list(&events)
-	var told []string
+	e.list(&events)
+	var notes []string
 	for _, event := range events.Items {
 		if event.ReportingController != "conclave.dev/manager" {
 			continue
 		}
-		// Who was the last, an operator that came later doesn't know.
+		// An operator that started later doesn't know the previous coordinator.
 		note, _, _ := strings.Cut(event.Note, ", after")
-		told = append(told, event.Type+" "+event.Reason+" "+note)
+		notes = append(notes, event.Type+" "+event.Reason+" "+note)
 	}
-	return sorted(told)
+	return sorted(notes)
 }
 
 func sorted(words []string) []string {
@@ -154,31 +154,32 @@ func sorted(words []string) []string {
 	return words
 }
 
-func (s *stage) list(objects client.ObjectList, options ...client.ListOption) {
-	s.t.Helper()
-	if err := s.client.List(s.t.Context(), objects, append(options, client.InNamespace(s.namespace))...); err != nil {
-		s.t.Fatal(err)
+func (e *env) list(objects client.ObjectList, options ...client.ListOption) {
+	e.t.Helper()
+	if err := e.client.List(e.t.Context(), objects, append(options, client.InNamespace(e.namespace))...); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
-// awaitScene waits until all is as it should be.
-func (s *stage) awaitScene(want string) {
-	s.t.Helper()
-	late := time.After(30 * time.Second)
+// awaitDump waits until the state is the wanted one.
+func (e *env) awaitDump(want string) {
+	e.t.Helper()
+	timeout := time.After(30 * time.Second)
 	for {
-		got := s.scene()
+		got := e.dump()
 		if got == want {
 			return
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
-		case <-late:
-			s.t.Fatalf("in the end all should be as it is without any trouble. It differs in this:\n%s", difference(want, got))
+		case <-timeout:
+			e.t.Fatalf("the final state differs from that of an undisturbed run:\n%s", diff(want, got))
 		}
 	}
 }
 
-func difference(want, got string) string {
+// diff returns the lines that differ.
+func diff(want, got string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	var text strings.Builder
 	for i := 0; i < max(len(a), len(b)); i++ {
@@ -196,28 +197,28 @@ func difference(want, got string) string {
 	return text.String()
 }
 
-// undisturbed plays the story with one operator, and returns how it ends and
-// what was written.
-func undisturbed(t *testing.T) (end string, writes []string) {
+// runUndisturbed runs the scenario with one operator, and returns the final state and
+// the writes.
+func runUndisturbed(t *testing.T) (final string, writes []string) {
 	t.Helper()
-	s := newStage(t)
-	a := s.operator(func(a *actor) { a.lull = 20 * time.Millisecond })
-	s.play()
-	s.awaitRole("p-3", "ledger", v1.RoleCoordinator)
-	s.awaitRole("p-0", "ledger", "")
-	s.await("the other Service leads there", func() bool { return s.endpoint("ledger-other") == s.ip("p-3") && s.endpoint("ledger-leader") == "" })
-	s.await("there are two elections in the events", func() bool { return len(s.events()) == 2 })
-	s.awaitQuiet(a)
-	return s.scene(), a.written()
+	e := newEnv(t)
+	o := e.startOperator(func(o *operator) { o.debounce = 20 * time.Millisecond })
+	e.runScenario()
+	e.awaitRole("p-3", "ledger", v1.RoleCoordinator)
+	e.awaitRole("p-0", "ledger", "")
+	e.eventually("the other Service points at p-3", func() bool { return e.endpoint("ledger-other") == e.ip("p-3") && e.endpoint("ledger-leader") == "" })
+	e.eventually("both elections have an event", func() bool { return len(e.events()) == 2 })
+	e.awaitQuiet(o)
+	return e.dump(), o.written()
 }
 
-// awaitQuiet waits until nothing has been written for a while.
-func (s *stage) awaitQuiet(a *actor) {
-	s.t.Helper()
+// awaitQuiet waits until the operator has written nothing for a while.
+func (e *env) awaitQuiet(o *operator) {
+	e.t.Helper()
 	const quiet = 25
 	count, same := -1, 0
-	s.await("nothing more is written", func() bool {
-		if n := len(a.written()); n != count {
+	e.eventually("the operator writes nothing more", func() bool {
+		if n := len(o.written()); n != count {
 			count, same = n, 0
 		} else {
 			same++
@@ -226,35 +227,36 @@ func (s *stage) awaitQuiet(a *actor) {
 	})
 }
 
-// An operator dies after a write, whichever it is, and another one takes over
-// that knows nothing; or a write fails; or it succeeds and nobody is told.
-func TestTroubleAfterEachWrite(t *testing.T) {
-	end, writes := undisturbed(t)
-	t.Logf("undisturbed, this was written: %s", strings.Join(writes, ", "))
+// After any write, the operator crashes and another one takes over without its state;
+// or any write fails; or it succeeds and the response is lost. The final state is the
+// same.
+func TestFaultAtEachWrite(t *testing.T) {
+	final, writes := runUndisturbed(t)
+	t.Logf("writes of an undisturbed run: %s", strings.Join(writes, ", "))
 	for n := 1; n <= len(writes); n++ {
-		for trouble, cause := range map[string]func(*actor){
-			"dies":  func(a *actor) { a.last = n },
-			"fails": func(a *actor) { a.fails = n },
-			"lost":  func(a *actor) { a.lost = n },
+		for fault, inject := range map[string]func(*operator){
+			"crash after write": func(o *operator) { o.lastWrite = n },
+			"write fails":       func(o *operator) { o.failedWrite = n },
+			"response lost":     func(o *operator) { o.lostResponse = n },
 		} {
-			t.Run(fmt.Sprintf("%s %d %s", trouble, n, writes[n-1]), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s %d %s", fault, n, writes[n-1]), func(t *testing.T) {
 				t.Parallel()
-				s := newStage(t)
-				quick := func(a *actor) { a.lull = 20 * time.Millisecond }
-				first := s.operator(quick, cause)
-				over := make(chan struct{})
+				e := newEnv(t)
+				fast := func(o *operator) { o.debounce = 20 * time.Millisecond }
+				first := e.startOperator(fast, inject)
+				replaced := make(chan struct{})
 				go func() {
-					defer close(over)
+					defer close(replaced)
 					<-first.done
 					if t.Context().Err() == nil {
-						s.operator(quick)
+						e.startOperator(fast)
 					}
 				}()
-				s.play()
-				s.awaitScene(end)
-				if trouble == "dies" {
-					first.stop() // It may have got by with fewer writes than the one that was undisturbed.
-					<-over
+				e.runScenario()
+				e.awaitDump(final)
+				if fault == "crash after write" {
+					first.stop() // It may have needed fewer writes than the undisturbed one.
+					<-replaced
 				}
 			})
 		}

@@ -14,12 +14,12 @@ func withService(group *v1.ElectionGroup) {
 	group.Spec.Service = &v1.CoordinatorService{Name: group.Name + "-leader", Ports: []v1.ServicePort{{Port: 8080}}}
 }
 
-// endpoint is the address that the Service of a group leads to.
-func (s *stage) endpoint(service string) string {
-	s.t.Helper()
+// endpoint returns the address that a Service points at, or "".
+func (e *env) endpoint(service string) string {
+	e.t.Helper()
 	var slices discoveryv1.EndpointSliceList
-	if err := s.client.List(s.t.Context(), &slices, client.InNamespace(s.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
-		s.t.Fatal(err)
+	if err := e.client.List(e.t.Context(), &slices, client.InNamespace(e.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
+		e.t.Fatal(err)
 	}
 	for _, slice := range slices.Items {
 		for _, endpoint := range slice.Endpoints {
@@ -29,50 +29,50 @@ func (s *stage) endpoint(service string) string {
 	return ""
 }
 
-func (s *stage) ip(pod string) string {
-	s.t.Helper()
+func (e *env) ip(pod string) string {
+	e.t.Helper()
 	found := &corev1.Pod{}
-	if err := s.client.Get(s.t.Context(), s.key(pod), found); err != nil {
-		s.t.Fatal(err)
+	if err := e.client.Get(e.t.Context(), e.key(pod), found); err != nil {
+		e.t.Fatal(err)
 	}
 	return found.Status.PodIP
 }
 
-// A slice has addresses of one kind, which can't change.
-func TestServiceLeadsToBothKindsOfAddresses(t *testing.T) {
-	s := newStage(t)
-	s.operator()
+// An EndpointSlice has one address type, which is immutable.
+func TestServiceFollowsBetweenIPv4AndIPv6(t *testing.T) {
+	e := newEnv(t)
+	e.startOperator()
 	pods := []string{"p-four", "p-six", "p-other"}
 	for _, pod := range pods {
-		s.pod(pod, "ledger")
+		e.pod(pod, "ledger")
 	}
-	s.declared("ledger", withService, pods...)
-	s.awaitAdopted("ledger", 1, pods...)
+	e.createGroup("ledger", withService, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
 	for term, pod := range []string{"p-four", "p-six", "p-four"} {
-		s.elect("ledger", pod, uint64(term+7))
-		s.awaitCoordinator("ledger", pod, int64(term+7))
-		s.await("the Service leads there", func() bool { return s.endpoint("ledger-leader") == s.ip(pod) })
+		e.elect("ledger", pod, uint64(term+7))
+		e.awaitCoordinator("ledger", pod, int64(term+7))
+		e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip(pod) })
 	}
 }
 
-func TestElectionIsReflected(t *testing.T) {
-	s := newStage(t)
+func TestStatusLabelsAndServiceFollowElections(t *testing.T) {
+	e := newEnv(t)
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	for _, pod := range pods {
-		s.pod(pod, "ledger")
+		e.pod(pod, "ledger")
 	}
-	s.declared("ledger", withService, pods...)
-	s.operator()
-	s.awaitAdopted("ledger", 1, pods...)
-	s.elect("ledger", "ledger-2", 7)
-	s.awaitCoordinator("ledger", "ledger-2", 7)
-	s.awaitRole("ledger-2", "ledger", v1.RoleCoordinator)
-	s.awaitRole("ledger-0", "ledger", v1.RoleFollower)
-	s.await("the Service leads there", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-2") })
+	e.createGroup("ledger", withService, pods...)
+	e.startOperator()
+	e.awaitAdopted("ledger", 1, pods...)
+	e.elect("ledger", "ledger-2", 7)
+	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.awaitRole("ledger-2", "ledger", v1.RoleCoordinator)
+	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
+	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-2") })
 
-	s.deletePod("ledger-2")
-	s.elect("ledger", "ledger-1", 8)
-	s.awaitCoordinator("ledger", "ledger-1", 8)
-	s.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
-	s.await("the Service follows", func() bool { return s.endpoint("ledger-leader") == s.ip("ledger-1") })
+	e.deletePod("ledger-2")
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
 }

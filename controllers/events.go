@@ -18,78 +18,81 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
-// recordEvents writes the events of a change after the change itself. What can't
-// be written is kept for the next look, unless it is refused for good.
-func (o *operator) recordEvents(ctx context.Context, s *scene, result *groupstatus.Result) error {
-	s.memory.events = append(s.memory.events, result.Events...)
-	if err := o.recall(ctx, s); err != nil {
+// recordEvents writes the events of a change after the change itself. It retains those
+// that can't be written for the next reconcile, unless the API server will never
+// accept them.
+func (r *Reconciler) recordEvents(ctx context.Context, s *snapshot, result *groupstatus.Result) error {
+	s.state.pendingEvents = append(s.state.pendingEvents, result.Events...)
+	if err := r.recoverEvents(ctx, s); err != nil {
 		return err
 	}
-	for len(s.memory.events) > 0 {
-		err := o.record(ctx, s.group, s.memory.events[0])
+	for len(s.state.pendingEvents) > 0 {
+		event := s.state.pendingEvents[0]
+		err := r.createEvent(ctx, s.group, event)
 		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			o.log.Error(err, "an event is left out", "group", s.key, "note", s.memory.events[0].Note)
+			r.log.Error(err, "dropped event", "group", s.key, "note", event.Note)
 		} else if err != nil {
 			return err
 		}
-		s.memory.events = s.memory.events[1:]
+		s.state.pendingEvents = s.state.pendingEvents[1:]
 	}
 	return nil
 }
 
-// recallable is how long ago a change may have been for an operator to look, once
-// after its start, whether the one before it has died before it wrote the event.
-// It is much less than the hour that the API server keeps events for.
-const recallable = 10 * time.Minute
+// eventRecoveryWindow is the maximum age of a change for which a new operator checks
+// whether its predecessor crashed before it wrote the event. It is much shorter than the
+// hour for which the API server stores events.
+const eventRecoveryWindow = 10 * time.Minute
 
-// recall looks for the events of what was in the status when we first saw it.
-func (o *operator) recall(ctx context.Context, s *scene) error {
-	if s.memory.recalled {
+// recoverEvents queues the missing events of the status that an earlier operator wrote.
+func (r *Reconciler) recoverEvents(ctx context.Context, s *snapshot) error {
+	if s.state.eventsRecovered {
 		return nil
 	}
-	for _, e := range groupstatus.Events(&v1.ElectionGroupStatus{}, &s.found) {
-		if s.now.Sub(e.At) > recallable {
+	for _, e := range groupstatus.Events(&v1.ElectionGroupStatus{}, &s.initialStatus) {
+		if s.now.Sub(e.At) > eventRecoveryWindow {
 			continue
 		}
-		err := o.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: eventName(s.group, e)}, &eventsv1.Event{})
+		err := r.live.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: eventName(s.group, e)}, &eventsv1.Event{})
 		switch {
 		case apierrors.IsNotFound(err):
-			s.memory.events = append(s.memory.events, e)
+			s.state.pendingEvents = append(s.state.pendingEvents, e)
 		case err != nil:
 			return fmt.Errorf("read an event: %w", err)
 		}
 	}
-	s.memory.recalled = true
+	s.state.eventsRecovered = true
 	return nil
 }
 
-// eventName is the same for the same change, whoever writes it and how often.
+// eventName depends on the change only, so that a change has one event however often,
+// and by whichever operator, it is written.
 func eventName(group *v1.ElectionGroup, e groupstatus.Event) string {
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%s %s %s", group.UID, e.Reason, e.Key)
 	return group.Name + "." + strconv.FormatUint(sum.Sum64(), 16)
 }
 
-// noteMax is how long a note the API server takes.
-const noteMax = 1024
+// maxNote is the longest note that the API server accepts, in bytes.
+const maxNote = 1024
 
-func (o *operator) record(ctx context.Context, group *v1.ElectionGroup, e groupstatus.Event) error {
-	written := &eventsv1.Event{
+func (r *Reconciler) createEvent(ctx context.Context, group *v1.ElectionGroup, e groupstatus.Event) error {
+	event := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: group.Namespace, Name: eventName(group, e)},
 		EventTime:           metav1.NowMicro(),
 		ReportingController: "conclave.dev/manager",
-		ReportingInstance:   o.instance,
+		ReportingInstance:   r.instance,
 		Action:              "Observed",
 		Type:                e.Type,
 		Reason:              e.Reason,
-		Note:                cut(e.Note, noteMax),
+		Note:                truncate(e.Note, maxNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: v1.GroupVersion.String(), Kind: "ElectionGroup",
 			Namespace: group.Namespace, Name: group.Name, UID: group.UID,
 		},
 	}
-	// Nobody reads events here, so none has to be waited for.
-	err := o.client.Create(ctx, written, client.DisableReadYourWritesConsistency)
+	// The cache has no events, so the writer can't wait until this one appears there.
+	err := r.writer.Create(ctx, event, client.DisableReadYourWritesConsistency)
 	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil
 	}

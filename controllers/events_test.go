@@ -12,27 +12,27 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
-// scribe is a client that keeps the notes of the events that it creates.
-type scribe struct {
+// fakeEventClient records the notes of the events that it creates.
+type fakeEventClient struct {
 	client.Client
 	notes []string
 }
 
-func (s *scribe) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+func (c *fakeEventClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	if event, ok := object.(*eventsv1.Event); ok {
-		s.notes = append(s.notes, event.Note)
+		c.notes = append(c.notes, event.Note)
 	}
 	return nil
 }
 
-// The API server takes no note that is longer, and names of pods can be long.
-func TestLongNoteIsCut(t *testing.T) {
-	kept := &scribe{}
-	o := &operator{client: kept}
-	if err := o.record(t.Context(), &v1.ElectionGroup{}, groupstatus.Event{Note: strings.Repeat("x", 1025)}); err != nil {
+// The API server rejects an event with a longer note, and names of pods can be long.
+func TestLongNoteIsTruncated(t *testing.T) {
+	events := &fakeEventClient{}
+	r := &Reconciler{writer: events}
+	if err := r.createEvent(t.Context(), &v1.ElectionGroup{}, groupstatus.Event{Note: strings.Repeat("x", 1025)}); err != nil {
 		t.Fatal(err)
 	}
-	if len(kept.notes) != 1 || len(kept.notes[0]) != 1024 || !strings.HasSuffix(kept.notes[0], "x...") {
-		t.Errorf("the notes are %q", kept.notes)
+	if len(events.notes) != 1 || len(events.notes[0]) != 1024 || !strings.HasSuffix(events.notes[0], "x...") {
+		t.Errorf("got notes %q, want one of 1024 bytes that ends with an ellipsis", events.notes)
 	}
 }

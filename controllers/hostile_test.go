@@ -18,44 +18,44 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
-// One agent that claims to have seen the last revision that there can be neither
-// has the operator write all the time nor keeps the others from what is new.
-func TestRevisionOutOfThisWorld(t *testing.T) {
-	s := newStage(t)
-	a := s.operator()
-	s.settled(a)
-	before := len(a.written())
-	s.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Revision = math.MaxInt64 })
-	s.awaitQuiet(a)
-	if writes := a.written()[before:]; len(writes) > 10 {
-		t.Errorf("one lie has it write %d times: %v", len(writes), writes[:10])
+// An agent that reports the highest possible revision neither makes the operator write all
+// the time nor prevents other agents from getting new documents.
+func TestImpossibleRevisionIsIgnored(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	before := len(o.written())
+	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Revision = math.MaxInt64 })
+	e.awaitQuiet(o)
+	if writes := o.written()[before:]; len(writes) > 10 {
+		t.Errorf("got %d writes, want at most 10: %v", len(writes), writes[:10])
 	}
-	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
-	s.await("the others have the new settings", func() bool {
-		report, _ := s.agents["ledger-1"].Report("ledger")
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
+	e.eventually("ledger-1 has the new settings", func() bool {
+		report, _ := e.agents["ledger-1"].Report("ledger")
 		return report.Generation == 2 && report.Revision < math.MaxInt64/2
 	})
 }
 
-// A backup restores the status, observedGeneration with it, of a group whose
-// generations are counted anew.
-func TestStatusOfLaterGenerations(t *testing.T) {
-	s := newStage(t)
+// A restore from a backup creates a group again: its generations restart, but its status
+// has the observedGeneration of before.
+func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
+	e := newEnv(t)
 	for _, pod := range []string{"p-0", "p-1", "p-2"} {
-		s.pod(pod, "ledger")
+		e.pod(pod, "ledger")
 	}
-	group := s.declared("ledger", brief, "p-0", "p-1", "p-2")
+	group := e.createGroup("ledger", withShortWaits, "p-0", "p-1", "p-2")
 	group.Status.ObservedGeneration = 7
-	if err := s.client.Status().Update(t.Context(), group); err != nil {
+	if err := e.client.Status().Update(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}
-	s.operator()
-	s.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
+	e.startOperator()
+	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
 }
 
-// Whatever somebody writes into the ConfigMap, it is put right.
-func TestConfigMapOfNumbersThatMakeNoSense(t *testing.T) {
-	for name, spoil := range map[string]func(*control.Document){
+// The operator replaces impossible numbers in the ConfigMap.
+func TestConfigMapWithImpossibleNumbersIsReplaced(t *testing.T) {
+	for name, corrupt := range map[string]func(*control.Document){
 		"generation": func(d *control.Document) { d.Generation = 999 },
 		"version": func(d *control.Document) {
 			d.Group.Version = 9
@@ -64,117 +64,117 @@ func TestConfigMapOfNumbersThatMakeNoSense(t *testing.T) {
 		"revision": func(d *control.Document) { d.Revision = math.MaxInt64 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			a := s.operator()
-			s.settled(a)
+			e := newEnv(t)
+			o := e.startOperator()
+			e.createSettledGroup(o)
 			var published corev1.ConfigMap
-			if err := s.client.Get(t.Context(), s.key(control.ConfigMapName("ledger")), &published); err != nil {
+			if err := e.client.Get(t.Context(), e.key(control.ConfigMapName("ledger")), &published); err != nil {
 				t.Fatal(err)
 			}
-			document := s.document("ledger")
-			spoil(&document)
+			document := e.document("ledger")
+			corrupt(&document)
 			text, err := yaml.Marshal(document)
 			if err != nil {
 				t.Fatal(err)
 			}
 			published.Data[control.DocumentKey] = string(text)
-			if err := s.client.Update(t.Context(), &published); err != nil {
+			if err := e.client.Update(t.Context(), &published); err != nil {
 				t.Fatal(err)
 			}
-			s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
-			s.await("it is put right", func() bool {
-				now := s.document("ledger")
+			e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
+			e.eventually("the document is correct", func() bool {
+				now := e.document("ledger")
 				return now.Generation == 2 && now.Group.Version == 1 && now.Group.Algorithm == "Bully" && now.Revision > 0 && now.Revision < math.MaxInt64/2
 			})
 		})
 	}
 }
 
-// docs/adr/0009: a group that is made anew with quite other members begins when the
-// old one's agents have left: nothing else keeps the two apart.
-func TestGroupOfOtherMembersWaitsForTheOldOne(t *testing.T) {
-	s := newStage(t)
-	a := s.operator()
-	s.settled(a)
-	old := s.group("ledger")
-	latest := time.Now().Add(time.Hour).UnixMilli() // The clock of an operator before was ahead.
+// docs/adr/0009: a group that is created again with entirely other members begins after
+// the agents of the earlier one have left. Nothing else prevents two coordinators.
+func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	old := e.group("ledger")
+	latest := time.Now().Add(time.Hour).UnixMilli() // The clock of an earlier operator was ahead.
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		agent := s.agents[pod]
+		agent := e.agents[pod]
 		agent.ChangeReport("ledger", func(r *control.Report) { r.Revision = latest })
 		agent.Refuse(func(call fakeagent.Call) int {
 			if call.Method == http.MethodDelete {
-				return http.StatusServiceUnavailable // It still hands over.
+				return http.StatusServiceUnavailable // The agent is still handing over.
 			}
 			return 0
 		})
 	}
 	for _, pod := range []string{"x-0", "x-1", "x-2"} {
-		s.pod(pod, "ledger")
+		e.pod(pod, "ledger")
 	}
-	if err := s.client.Delete(t.Context(), old); err != nil {
+	if err := e.client.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	s.declared("ledger", brief, "x-0", "x-1", "x-2")
-	s.await("it is said why it doesn't begin", func() bool {
-		ready := meta.FindStatusCondition(s.group("ledger").Status.Conditions, string(v1.Ready))
+	e.createGroup("ledger", withShortWaits, "x-0", "x-1", "x-2")
+	e.eventually("the status names the agents in the earlier group", func() bool {
+		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Ready))
 		return ready != nil && ready.Reason == string(v1.ReasonEarlierGroup) && strings.HasPrefix(ready.Message, "ledger-0, ledger-1 and ledger-2 are")
 	})
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		s.await("who is in the old group was told to leave", func() bool {
-			return slices.ContainsFunc(s.agents[pod].Calls(), func(call fakeagent.Call) bool { return call.Method == http.MethodDelete })
+		e.eventually(pod+" was told to leave", func() bool {
+			return slices.ContainsFunc(e.agents[pod].Calls(), func(call fakeagent.Call) bool { return call.Method == http.MethodDelete })
 		})
 	}
-	s.awaitQuiet(a)
-	if s.in("x-0", "ledger") {
-		t.Error("the new group has begun while a coordinator of the old one may lead")
+	e.awaitQuiet(o)
+	if e.inGroup("x-0", "ledger") {
+		t.Error("got the new group begun while the earlier one may have a coordinator, want it to wait")
 	}
-	s.agents["ledger-0"].Leave("ledger")
-	s.agents["ledger-1"].Leave("ledger")
-	s.await("the last one is named", func() bool {
-		ready := meta.FindStatusCondition(s.group("ledger").Status.Conditions, string(v1.Ready))
+	e.agents["ledger-0"].Leave("ledger")
+	e.agents["ledger-1"].Leave("ledger")
+	e.eventually("the status names the last agent", func() bool {
+		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Ready))
 		return strings.HasPrefix(ready.Message, "ledger-2 is")
 	})
-	if err := s.agents["ledger-2"].Stop(); err != nil { // Who can't be heard isn't waited for.
+	if err := e.agents["ledger-2"].Stop(); err != nil { // The group doesn't wait for an agent that isn't connected.
 		t.Fatal(err)
 	}
-	s.awaitAdopted("ledger", 1, "x-0", "x-1", "x-2")
-	if revision := s.document("ledger").Revision; revision <= latest {
-		t.Errorf("who has left the old group would refuse revision %d: it has seen %d", revision, latest)
+	e.awaitAdopted("ledger", 1, "x-0", "x-1", "x-2")
+	if revision := e.document("ledger").Revision; revision <= latest {
+		t.Errorf("got revision %d, want more than %d, which agents of the earlier group have", revision, latest)
 	}
 }
 
-// An agent knows the groups that its pod named when it was made. A pod that names
-// another one since is of no use to that.
-func TestPodThatNamesAGroupTooLate(t *testing.T) {
-	s := newStage(t)
-	a := s.operator()
+// An agent can join the groups that its pod named when it was created. A group that the
+// annotation names since then can't use the pod.
+func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
 	for _, pod := range []string{"p-0", "p-1", "p-2"} {
-		s.podLike(pod, []string{"ledger"}, func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "ledger"} })
+		e.podWith(pod, []string{"ledger"}, func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "ledger"} })
 	}
-	s.pod("other", "audit")
+	e.pod("other", "audit")
 	for _, name := range []string{"p-0", "p-1", "p-2"} {
 		pod := &corev1.Pod{}
-		if err := s.client.Get(t.Context(), s.key(name), pod); err != nil {
+		if err := e.client.Get(t.Context(), e.key(name), pod); err != nil {
 			t.Fatal(err)
 		}
 		pod.Annotations[v1.AnnotationGroups] = "ledger,audit"
-		if err := s.client.Update(t.Context(), pod); err != nil {
+		if err := e.client.Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 	}
-	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "audit"}}
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "audit"}}
 	group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
 	group.Spec.PriorityFrom = &v1.PriorityFrom{Ordinal: v1.HighestFirst}
-	if err := s.client.Create(t.Context(), group); err != nil {
+	if err := e.client.Create(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}
-	s.await("the operator has looked", func() bool { return s.group("audit").Status.ObservedGeneration == 1 })
-	s.awaitQuiet(a)
-	if list := s.group("audit").Status.MemberList; list != nil {
-		t.Errorf("members whose agents can't take part: %+v", list.Members)
+	e.eventually("audit has been reconciled", func() bool { return e.group("audit").Status.ObservedGeneration == 1 })
+	e.awaitQuiet(o)
+	if list := e.group("audit").Status.MemberList; list != nil {
+		t.Errorf("got members %+v, want none: their agents can't join", list.Members)
 	}
-	connected := meta.FindStatusCondition(s.group("audit").Status.Conditions, string(v1.AgentsConnected))
+	connected := meta.FindStatusCondition(e.group("audit").Status.Conditions, string(v1.AgentsConnected))
 	if connected.Reason != string(v1.ReasonNoAgent) || !strings.Contains(connected.Message, "p-0, p-1 and p-2 run with an agent that takes no part") {
-		t.Errorf("what has to be done isn't said: %+v", connected)
+		t.Errorf("got %+v, want reason NoAgent and a message that names the pods", connected)
 	}
 }

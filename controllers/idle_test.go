@@ -12,22 +12,23 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// settled is a group of three with its coordinator, of which all is written.
-func (s *stage) settled(a *actor) {
-	s.t.Helper()
+// createSettledGroup creates a group of three with a coordinator, and waits until the
+// operator has written everything.
+func (e *env) createSettledGroup(o *operator) {
+	e.t.Helper()
 	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
 	for _, pod := range pods {
-		s.pod(pod, "ledger")
+		e.pod(pod, "ledger")
 	}
-	s.declared("ledger", withService, pods...)
-	s.awaitAdopted("ledger", 1, pods...)
-	s.elect("ledger", "ledger-2", 7)
-	s.awaitCoordinator("ledger", "ledger-2", 7)
-	s.awaitRole("ledger-0", "ledger", v1.RoleFollower)
-	s.awaitQuiet(a)
+	e.createGroup("ledger", withService, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
+	e.elect("ledger", "ledger-2", 7)
+	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
+	e.awaitQuiet(o)
 }
 
-// kinds are the methods and the resources of what was written.
+// kinds returns the methods and resources of writes.
 func kinds(writes []string) []string {
 	var found []string
 	for _, write := range writes {
@@ -46,61 +47,61 @@ func kinds(writes []string) []string {
 	return sorted(found)
 }
 
-func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
-	s := newStage(t)
-	first := s.operator()
-	s.settled(first)
+func TestNoWritesWithoutChanges(t *testing.T) {
+	e := newEnv(t)
+	first := e.startOperator()
+	e.createSettledGroup(first)
 	before := len(first.written())
-	looks := func(a *actor) float64 { return value(t, a.metrics, "conclave_operator_looks_total") }
-	seen := looks(first)
-	for _, agent := range s.agents {
+	reconciles := func(o *operator) float64 { return value(t, o.metrics, "conclave_operator_reconciles_total") }
+	count := reconciles(first)
+	for _, agent := range e.agents {
 		agent.ChangeReport("ledger", func(r *control.Report) { r.ChangedAt = time.Now() })
 	}
-	s.await("it has looked again", func() bool { return looks(first) > seen })
-	s.awaitQuiet(first)
+	e.eventually("the group has been reconciled again", func() bool { return reconciles(first) > count })
+	e.awaitQuiet(first)
 	if extra := first.written()[before:]; len(extra) != 0 {
-		t.Errorf("nothing has changed, but this was written: %v", extra)
+		t.Errorf("got writes %v without a change, want none", extra)
 	}
 	first.stop()
-	second := s.operator()
-	s.await("another operator has looked and hears all agents", func() bool {
-		return looks(second) > 0 && value(t, second.metrics, "conclave_operator_agents_connected") == 3
+	second := e.startOperator()
+	e.eventually("the second operator has reconciled the group with all agents", func() bool {
+		return reconciles(second) > 0 && value(t, second.metrics, "conclave_operator_agents_connected") == 3
 	})
-	s.awaitQuiet(second)
+	e.awaitQuiet(second)
 	if writes := second.written(); len(writes) != 0 {
-		t.Errorf("all is as it was, but another operator wrote this: %v", writes)
+		t.Errorf("got writes %v of the second operator without a change, want none", writes)
 	}
 }
 
 func TestWritesOfAnElection(t *testing.T) {
-	s := newStage(t)
-	a := s.operator()
-	s.settled(a)
-	before := len(a.written())
-	s.elect("ledger", "ledger-1", 8)
-	s.awaitCoordinator("ledger", "ledger-1", 8)
-	s.awaitRole("ledger-2", "ledger", v1.RoleFollower)
-	s.awaitQuiet(a)
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	before := len(o.written())
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitRole("ledger-2", "ledger", v1.RoleFollower)
+	e.awaitQuiet(o)
 	want := []string{"PATCH endpointslices", "PATCH pods", "PATCH pods", "POST events", "PUT electiongroups/status"}
-	if got := kinds(a.written()[before:]); !slices.Equal(got, want) {
-		t.Errorf("an election should have these writes:\n%v\nnot these:\n%v", want, got)
+	if got := kinds(o.written()[before:]); !slices.Equal(got, want) {
+		t.Errorf("writes of an election:\ngot  %v\nwant %v", got, want)
 	}
 
-	// Who is gone needs no label.
-	before = len(a.written())
-	s.deletePod("ledger-1")
-	s.elect("ledger", "ledger-2", 9)
-	s.awaitCoordinator("ledger", "ledger-2", 9)
-	s.awaitRole("ledger-2", "ledger", v1.RoleCoordinator)
-	s.awaitQuiet(a)
-	got := kinds(a.written()[before:])
+	// A pod that has been deleted needs no label.
+	before = len(o.written())
+	e.deletePod("ledger-1")
+	e.elect("ledger", "ledger-2", 9)
+	e.awaitCoordinator("ledger", "ledger-2", 9)
+	e.awaitRole("ledger-2", "ledger", v1.RoleCoordinator)
+	e.awaitQuiet(o)
+	got := kinds(o.written()[before:])
 	if labels := len(got) - len(slices.DeleteFunc(slices.Clone(got), func(write string) bool { return write == "PATCH pods" })); labels != 1 {
-		t.Errorf("when the coordinator's pod is gone, one pod is labelled, not %d: %v", labels, got)
+		t.Errorf("the coordinator's pod was deleted: got %d labels written, want 1: %v", labels, got)
 	}
 }
 
-// value is the sum of a metric over its labels; for a histogram, how often it
-// was observed.
+// value returns the sum of a metric over its labels; for a histogram, the number of
+// observations.
 func value(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -120,12 +121,12 @@ func value(t *testing.T, registry *prometheus.Registry, name string) float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	s := newStage(t)
-	a := s.operator()
-	s.settled(a)
-	s.elect("ledger", "ledger-1", 8)
-	s.awaitCoordinator("ledger", "ledger-1", 8)
-	s.awaitQuiet(a)
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitQuiet(o)
 	for name, want := range map[string]float64{
 		"conclave_operator_groups":                     1,
 		"conclave_operator_groups_without_coordinator": 0,
@@ -139,17 +140,17 @@ func TestMetrics(t *testing.T) {
 		"conclave_operator_elections_total":            2,
 		"conclave_operator_failover_seconds":           1,
 	} {
-		if got := value(t, a.metrics, name); got != want {
-			t.Errorf("%s is %v, and should be %v", name, got, want)
+		if got := value(t, o.metrics, name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
-	if value(t, a.metrics, "conclave_operator_status_lag_seconds") == 0 {
-		t.Error("the status followed twice, but its lag wasn't measured")
+	if value(t, o.metrics, "conclave_operator_status_lag_seconds") == 0 {
+		t.Error("got no lag, want one for each change of the status")
 	}
-	if err := s.client.Delete(t.Context(), s.group("ledger")); err != nil {
+	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
 		t.Fatal(err)
 	}
-	s.await("the group's series have gone with it", func() bool {
-		return value(t, a.metrics, "conclave_operator_groups") == 0 && value(t, a.metrics, "conclave_operator_agents_expected") == 0
+	e.eventually("the series of the deleted group are removed", func() bool {
+		return value(t, o.metrics, "conclave_operator_groups") == 0 && value(t, o.metrics, "conclave_operator_agents_expected") == 0
 	})
 }

@@ -12,40 +12,40 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// BenchmarkStatusFollows measures from when five agents say that there is a new
-// coordinator until whoever watches the group sees it in the status.
-func BenchmarkStatusFollows(b *testing.B) {
-	s := newStage(b)
-	a := s.operator(func(a *actor) { a.lull = -1 })
+// BenchmarkStatusLag measures the time between five agents' reports of a new coordinator
+// and the event of the new status at a watcher.
+func BenchmarkStatusLag(b *testing.B) {
+	e := newEnv(b)
+	o := e.startOperator(func(o *operator) { o.debounce = -1 })
 	var pods []string
 	for i := range 5 {
 		pods = append(pods, fmt.Sprintf("p-%d", i))
-		s.pod(pods[i], "ledger")
+		e.pod(pods[i], "ledger")
 	}
-	s.declared("ledger", withService, pods...)
-	s.awaitAdopted("ledger", 1, pods...)
-	watching, err := client.NewWithWatch(apiServer.Config(b), client.Options{Scheme: s.scheme})
+	e.createGroup("ledger", withService, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
+	watching, err := client.NewWithWatch(apiServer.Config(b), client.Options{Scheme: e.scheme})
 	if err != nil {
 		b.Fatal(err)
 	}
-	changes, err := watching.Watch(b.Context(), &v1.ElectionGroupList{}, client.InNamespace(s.namespace))
+	changes, err := watching.Watch(b.Context(), &v1.ElectionGroupList{}, client.InNamespace(e.namespace))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer changes.Stop()
 	var lags []time.Duration
 	term := uint64(7)
-	s.awaitQuiet(a)
-	before := len(a.written())
-	// An agent that has news more often than that, for long, isn't believed at once.
-	pace := rate.NewLimiter(4, 1)
+	e.awaitQuiet(o)
+	before := len(o.written())
+	// At a higher rate, the operator would throttle the reports.
+	limit := rate.NewLimiter(4, 1)
 	for b.Loop() {
-		if err := pace.Wait(b.Context()); err != nil {
+		if err := limit.Wait(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		term++
 		began := time.Now()
-		s.elect("ledger", pods[term%5], term)
+		e.elect("ledger", pods[term%5], term)
 		for event := range changes.ResultChan() {
 			if group, ok := event.Object.(*v1.ElectionGroup); ok && uint64(group.Status.Term) == term {
 				break
@@ -53,9 +53,9 @@ func BenchmarkStatusFollows(b *testing.B) {
 		}
 		lags = append(lags, time.Since(began))
 	}
-	s.awaitQuiet(a)
+	e.awaitQuiet(o)
 	slices.Sort(lags)
 	b.ReportMetric(float64(lags[len(lags)/2].Microseconds())/1000, "median-ms")
 	b.ReportMetric(float64(lags[len(lags)*99/100].Microseconds())/1000, "p99-ms")
-	b.ReportMetric(float64(len(a.written())-before)/float64(len(lags)), "writes/election")
+	b.ReportMetric(float64(len(o.written())-before)/float64(len(lags)), "writes/election")
 }

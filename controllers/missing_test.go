@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -22,94 +22,94 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// membership.Facts.Missing: the wait begins anew with each version. A pod that has been
-// away for long may come just before that, begin with the version before, and be
-// seen by the operator only later.
-func TestWaitForTheMissingBeginsAnewWithEachVersion(t *testing.T) {
+// membership.Facts.Missing: the wait restarts with each version. A pod that has been
+// missing for a long time may be created just before the version is published, begin
+// with the previous one, and appear in the cache only later.
+func TestMissingPodWaitRestartsWithEachVersion(t *testing.T) {
 	now := time.Now()
-	s := &scene{
-		now: now, memory: &memory{missing: map[string]time.Time{}},
+	s := &snapshot{
+		now: now, state: &groupState{missingSince: map[string]time.Time{}},
 		group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}},
 	}
 	publish := func(version uint32) {
 		s.document = &control.Document{Revision: 1, Group: control.Group{Version: version}}
 	}
 	publish(1)
-	one := []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}}
-	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: one}
+	members := []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}, {Pod: "c", Priority: 3}}
+	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: members}
 	if s.missing()["c"] {
-		t.Error("nobody has waited yet")
+		t.Error("got c missing at once, want it after the wait")
 	}
 	s.now = now.Add(time.Hour)
 	if !s.missing()["c"] {
-		t.Error("it has been away for an hour")
+		t.Error("got c not missing after an hour, want it missing")
 	}
 	s.group.Status.MemberList = &v1.MemberList{
-		Version: 2, State: v1.ListAdopting, Members: one[:2], Previous: &v1.PreviousList{Version: 1, Members: one},
+		Version: 2, State: v1.ListAdopting, Members: members[:2], Previous: &v1.PreviousList{Version: 1, Members: members},
 	}
 	if s.missing()["c"] {
-		t.Error("version 2 hasn't been published")
+		t.Error("got c missing before version 2 is published, want it after")
 	}
 	s.now = s.now.Add(time.Hour)
 	publish(2)
 	if s.missing()["c"] {
-		t.Error("the wait must begin anew with version 2")
+		t.Error("got c missing at once with version 2, want another wait")
 	}
 	s.now = s.now.Add(time.Hour)
 	if !s.missing()["c"] {
-		t.Error("it has been away for an hour since")
+		t.Error("got c not missing an hour after version 2, want it missing")
 	}
 }
 
-// In Available mode nobody waits for what has been granted. A pod that is replaced
-// under its name stays a member all the same.
-func TestWhoIsReplacedStaysInAvailableMode(t *testing.T) {
-	s := &scene{now: time.Now(), memory: &memory{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
+// In Available mode there are no grants to wait for. A pod that is replaced under the
+// same name remains a member all the same.
+func TestReplacedPodRemainsMemberInAvailableMode(t *testing.T) {
+	s := &snapshot{now: time.Now(), state: &groupState{}, group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Name: "ledger"}}}
 	s.group.Spec.Safety.Mode = v1.Available
 	s.group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: []v1.Member{{Pod: "a", Priority: 1}}}
 	s.document = &control.Document{Revision: 1, Group: control.Group{Version: 1}}
 	if s.missing()["a"] {
-		t.Error("it may be made anew at any moment")
+		t.Error("got a missing at once, want a wait for its replacement")
 	}
-	if s.again.at.IsZero() {
-		t.Error("nobody looks again whether it has been")
+	if s.deadline.at.IsZero() {
+		t.Error("got no deadline, want a reconcile after the wait")
 	}
-	s.now = s.again.at
+	s.now = s.deadline.at
 	if !s.missing()["a"] {
-		t.Error("it wasn't made anew")
+		t.Error("got a not missing after the wait, want it missing")
 	}
 }
 
-// slow are authorities and an API server that take their time.
-type slow struct {
+// slowReader is a CASource and an API server that respond after a delay.
+type slowReader struct {
 	client.Reader
-	takes time.Duration
-	// meanwhile happens while it is waited for the authorities.
+	delay time.Duration
+	// meanwhile is called while the reconciler waits for the CA bundle.
 	meanwhile func()
 }
 
-func (s *slow) Bundle(context.Context) ([]byte, error) {
-	time.Sleep(s.takes)
+func (s *slowReader) Bundle(context.Context) ([]byte, error) {
+	time.Sleep(s.delay)
 	s.meanwhile()
 	return nil, nil
 }
 
-func (s *slow) Changed() <-chan struct{} { return nil }
+func (s *slowReader) Changed() <-chan struct{} { return nil }
 
-func (s *slow) Client(...identity.Name) *tls.Config { return nil }
+func (s *slowReader) Client(...identity.Name) *tls.Config { return nil }
 
-func (s *slow) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	time.Sleep(s.takes)
+func (s *slowReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	time.Sleep(s.delay)
 	return s.Reader.Get(ctx, key, object, options...)
 }
 
-// However long the operator waits for what it reads, the wait for a member begins
-// when the API server is known to have no pod, and no sooner.
-func TestWaitForTheMissingBeginsWhenTheyAreGone(t *testing.T) {
+// However long reads take, the wait for a member begins when the API server is known to
+// have no pod, and no sooner.
+func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		adding := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1.AddToScheme} {
-			if err := add(adding); err != nil {
+		scheme := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+			if err := add(scheme); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -128,34 +128,34 @@ func TestWaitForTheMissingBeginsWhenTheyAreGone(t *testing.T) {
 			Data:       map[string]string{control.DocumentKey: string(document)},
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "a"}}
-		cached := func(objects ...client.Object) client.Client {
-			return fake.NewClientBuilder().WithScheme(adding).WithObjects(objects...).WithIndex(&corev1.Pod{}, podsByGroup, of(groupsOfPod)).Build()
+		apiServer := func(objects ...client.Object) client.Client {
+			return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, podsByGroup, indexerFunc(groupsInPod)).Build()
 		}
-		for what, c := range map[string]struct{ cache, live client.Client }{
-			"it goes while the authorities are read": {cached(published, pod.DeepCopy()), cached()},
-			"the cache knows it no more":             {cached(published), cached()},
+		for name, c := range map[string]struct{ cached, live client.Client }{
+			"the pod is deleted while the CA bundle is read": {apiServer(published, pod.DeepCopy()), apiServer()},
+			"the pod isn't in the cache":                     {apiServer(published), apiServer()},
 		} {
-			delays := &slow{Reader: c.live, takes: time.Minute, meanwhile: func() { _ = c.cache.Delete(t.Context(), pod.DeepCopy()) }}
-			o := &operator{client: c.cache, cache: c.cache, live: delays, options: Options{CA: delays}}
-			o.streams = streams.New(streams.Options{Credentials: delays})
+			slow := &slowReader{Reader: c.live, delay: time.Minute, meanwhile: func() { _ = c.cached.Delete(t.Context(), pod.DeepCopy()) }}
+			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, options: Options{CA: slow}}
+			r.streams = streams.New(streams.Options{Credentials: slow})
 			missing := func() bool {
-				s, err := o.gather(t.Context(), group)
+				s, err := r.gather(t.Context(), group)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return s.plan().Missing["a"]
+				return s.membershipFacts().Missing["a"]
 			}
 			if missing() {
-				t.Errorf("%s: nobody has waited yet", what)
+				t.Errorf("%s: got the member missing at once, want a wait", name)
 			}
-			delays.takes = 0
+			slow.delay = 0
 			time.Sleep(membership.AdoptionWait(group) - time.Nanosecond)
 			if missing() {
-				t.Errorf("%s: it hasn't been gone for long enough", what)
+				t.Errorf("%s: got the member missing before the wait is over", name)
 			}
 			time.Sleep(time.Nanosecond)
 			if !missing() {
-				t.Errorf("%s: it has been gone for long enough", what)
+				t.Errorf("%s: got the member not missing after the wait", name)
 			}
 		}
 	})

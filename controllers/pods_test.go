@@ -16,15 +16,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
-// pod makes a running pod with an agent that does as it is told.
-func (s *stage) pod(name string, groups ...string) *fakeagent.Agent {
-	s.t.Helper()
-	return s.podLike(name, groups, func(*corev1.Pod) {})
+// pod creates a running pod with a fake agent.
+func (e *env) pod(name string, groups ...string) *fakeagent.Agent {
+	e.t.Helper()
+	return e.podWith(name, groups, func(*corev1.Pod) {})
 }
 
-func (s *stage) podLike(name string, groups []string, change func(*corev1.Pod)) *fakeagent.Agent {
-	s.t.Helper()
-	pod := s.barePod(name, func(pod *corev1.Pod) {
+// podWith creates a running pod with a fake agent after a change to its spec.
+func (e *env) podWith(name string, groups []string, change func(*corev1.Pod)) *fakeagent.Agent {
+	e.t.Helper()
+	pod := e.podWithoutAgent(name, func(pod *corev1.Pod) {
 		pod.Annotations = map[string]string{v1.AnnotationGroups: strings.Join(groups, ",")}
 		pod.Spec.InitContainers = []corev1.Container{{
 			Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
@@ -32,112 +33,112 @@ func (s *stage) podLike(name string, groups []string, change func(*corev1.Pod)) 
 		change(pod)
 	})
 	agent, err := fakeagent.New(fakeagent.Identity{
-		Namespace: s.namespace, Pod: name, Groups: groups,
-		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)), Network: &s.network,
-	}, s.wardrobe)
+		Namespace: e.namespace, Pod: name, Groups: groups,
+		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)), Network: &e.network,
+	}, e.certificates)
 	if err != nil {
-		s.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	if err := agent.Run(s.t.Context()); err != nil {
-		s.t.Fatal(err)
+	if err := agent.Run(e.t.Context()); err != nil {
+		e.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { _ = agent.Stop() })
-	s.mu.Lock()
-	s.agents[name] = agent
-	s.mu.Unlock()
+	e.t.Cleanup(func() { _ = agent.Stop() })
+	e.mu.Lock()
+	e.agents[name] = agent
+	e.mu.Unlock()
 	return agent
 }
 
-// barePod makes a running pod without an agent.
-func (s *stage) barePod(name string, change func(*corev1.Pod)) *corev1.Pod {
-	s.t.Helper()
+// podWithoutAgent creates a running pod without an agent.
+func (e *env) podWithoutAgent(name string, change func(*corev1.Pod)) *corev1.Pod {
+	e.t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}
 	change(pod)
-	if err := s.client.Create(s.t.Context(), pod); err != nil {
-		s.t.Fatal(err)
+	if err := e.client.Create(e.t.Context(), pod); err != nil {
+		e.t.Fatal(err)
 	}
-	s.mu.Lock()
-	s.ips++
-	ip := fmt.Sprintf("10.1.%d.%d", s.ips/250, s.ips%250+1)
+	e.mu.Lock()
+	e.ips++
+	ip := fmt.Sprintf("10.1.%d.%d", e.ips/250, e.ips%250+1)
 	if strings.HasSuffix(name, "-six") {
-		ip = fmt.Sprintf("fd00::%x", s.ips)
+		ip = fmt.Sprintf("fd00::%x", e.ips)
 	}
-	s.mu.Unlock()
+	e.mu.Unlock()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.PodIP = ip
 	pod.Status.PodIPs = []corev1.PodIP{{IP: ip}}
-	if err := s.client.Status().Update(s.t.Context(), pod); err != nil {
-		s.t.Fatal(err)
+	if err := e.client.Status().Update(e.t.Context(), pod); err != nil {
+		e.t.Fatal(err)
 	}
 	return pod
 }
 
-// deletePod deletes a pod at once, with its agent.
-func (s *stage) deletePod(name string) {
-	s.t.Helper()
-	s.mu.Lock()
-	agent := s.agents[name]
-	delete(s.agents, name)
-	s.mu.Unlock()
+// deletePod stops a pod's agent, and deletes the pod without a grace period.
+func (e *env) deletePod(name string) {
+	e.t.Helper()
+	e.mu.Lock()
+	agent := e.agents[name]
+	delete(e.agents, name)
+	e.mu.Unlock()
 	if agent != nil {
 		if err := agent.Stop(); err != nil {
-			s.t.Fatal(err)
+			e.t.Fatal(err)
 		}
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
-	if err := s.client.Delete(s.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		s.t.Fatal(err)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+	if err := e.client.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
-// elect has all agents of a group that are there say that one leads, and that
-// those that aren't there have crashed.
-func (s *stage) elect(group, coordinator string, term uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	decree := fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: map[string]bool{}}
-	for _, agent := range s.agents {
+// elect makes all agents of a group report a coordinator, and report members without an
+// agent as crashed.
+func (e *env) elect(group, coordinator string, term uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	leadership := fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now(), Crashed: map[string]bool{}}
+	for _, agent := range e.agents {
 		report, in := agent.Report(group)
 		if !in {
 			continue
 		}
 		for _, row := range report.Processes {
-			decree.Crashed[row.Name] = s.agents[row.Name] == nil
+			leadership.Crashed[row.Name] = e.agents[row.Name] == nil
 		}
-		if err := agent.SetLeadership(group, decree); err != nil {
-			s.t.Error(err)
+		if err := agent.SetLeadership(group, leadership); err != nil {
+			e.t.Error(err)
 		}
 	}
 }
 
-// awaitAdopted waits until agents go by a version of the list, this group's.
-func (s *stage) awaitAdopted(group string, version uint32, pods ...string) {
-	s.t.Helper()
-	uid := string(s.group(group).UID)
+// awaitAdopted waits until agents report a version of the group's member list.
+func (e *env) awaitAdopted(group string, version uint32, pods ...string) {
+	e.t.Helper()
+	uid := string(e.group(group).UID)
 	for _, pod := range pods {
-		s.await(fmt.Sprintf("%s has adopted version %d of %s", pod, version, group), func() bool {
-			s.mu.Lock()
-			agent := s.agents[pod]
-			s.mu.Unlock()
+		e.eventually(fmt.Sprintf("%s has adopted version %d of %s", pod, version, group), func() bool {
+			e.mu.Lock()
+			agent := e.agents[pod]
+			e.mu.Unlock()
 			report, ok := agent.Report(group)
 			return ok && report.UID == uid && report.Version >= version
 		})
 	}
 }
 
-func (s *stage) role(pod, group string) string {
-	s.t.Helper()
+func (e *env) role(pod, group string) string {
+	e.t.Helper()
 	found := &corev1.Pod{}
-	if err := s.client.Get(s.t.Context(), s.key(pod), found); err != nil {
-		s.t.Fatal(err)
+	if err := e.client.Get(e.t.Context(), e.key(pod), found); err != nil {
+		e.t.Fatal(err)
 	}
 	return found.Labels[v1.RoleLabel(group)]
 }
 
-func (s *stage) awaitRole(pod, group, role string) {
-	s.t.Helper()
-	s.await(fmt.Sprintf("%s has the role %q in %s", pod, role, group), func() bool { return s.role(pod, group) == role })
+func (e *env) awaitRole(pod, group, role string) {
+	e.t.Helper()
+	e.eventually(fmt.Sprintf("%s has the role %q in %s", pod, role, group), func() bool { return e.role(pod, group) == role })
 }

@@ -1,8 +1,8 @@
 package controllers
 
-// What the controllers may do, and no more. electiongroups/finalizers is for clusters
-// where only who may set an object's finalizers may own something with
-// blockOwnerDeletion; there are no finalizers of ours.
+// The permissions of the controllers. electiongroups/finalizers is for clusters that
+// require it of the owner of an object with blockOwnerDeletion; the operator adds no
+// finalizers.
 //
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups,verbs=get;list;watch
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups/status,verbs=update

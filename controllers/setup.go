@@ -1,19 +1,22 @@
-// Package controllers is the operator's part that reads and writes: it gathers
-// what there is, has internal/operator/membership and internal/operator/groupstatus decide, and applies that.
+// Package controllers reconciles ElectionGroups. It gathers the facts, lets
+// internal/operator/membership and internal/operator/groupstatus decide, and applies
+// the decisions:
 //
-//	group, pods, nodes, objects          cached; own writes are waited for
-//	what agents say (package streams)    in memory
-//	  -> plan.Make     -> status.memberList, ConfigMap, documents to agents
-//	  -> report.Make   -> status; then at once Service, EndpointSlice, role labels, Events, and what agents are told
+//	gather   group, pods, nodes, objects      from the cache (snapshot.go)
+//	         reports of agents                from memory (package streams)
+//	decide   membership.MakePlan              member list, ConfigMap, Service (decide.go)
+//	apply    status.memberList, ConfigMap, documents to agents (apply.go)
+//	decide   groupstatus.Evaluate             status, role labels, Events, commands
+//	apply    status; then at once Service, EndpointSlice, role labels, Events, commands
 //
-// Nothing has to be remembered from one look at a group to the next, but since
-// when something has been so (see memory): whatever a look left undone, because
-// it failed or the operator died, the next one does. What is already so isn't
-// written again. The next look comes when something has changed, or when the time
-// has come that a decision waits for; never just because time has passed.
+// A reconcile depends on no earlier one, except for when a condition began to hold
+// (see groupState). What one left undone, because a write failed or the operator
+// crashed, the next one does. It doesn't write what is already as it should be. The
+// next reconcile starts when something has changed (triggers.go, mapping.go), or at
+// the time that a decision waits for; there is no periodic reconcile.
 //
-// Two operators at once do no harm: the status is updated from the version that
-// was read, its schema refuses what goes back (docs/adr/0008), and the rest
+// Two operators at once do no harm. The status is updated from the version that was
+// read, the schema rejects a status that goes back (docs/adr/0008), and the rest
 // follows from the status.
 package controllers
 
@@ -24,7 +27,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -42,143 +44,130 @@ import (
 	"github.com/conclave-dev/conclave/controllers/streams"
 )
 
-// CA are those that agents are to trust.
+// CASource provides the CA bundle that agents trust.
 type CASource interface {
-	// Bundle are their certificates, in PEM.
+	// Bundle returns the certificates, in PEM.
 	Bundle(ctx context.Context) ([]byte, error)
-	// Changed is closed when Bundle has become another. It is asked for before it.
+	// Changed returns a channel that is closed when the bundle changes. Call it before
+	// Bundle, in order to miss no change.
 	Changed() <-chan struct{}
 }
 
 // Options are what the controllers need besides a manager.
 type Options struct {
 	Credentials streams.Credentials
-	CA CASource
-	// Dial connects with agents; nil is the usual way.
+	CA          CASource
+	// Dial connects to agents; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Debounce is how long is waited for more news of a group after the first: 0 is
-	// the usual time.
+	// Debounce is the wait between the first changed report on a group and its
+	// reconcile; 0 means the default.
 	Debounce time.Duration
-	// Metrics is where they are registered; nil is where the manager serves them from.
+	// Metrics is the registry for metrics; nil means that of controller-runtime.
 	Metrics prometheus.Registerer
-	// Workers is how many groups are looked at at once; 0 is the usual number.
+	// Workers is the number of concurrent reconciles; 0 means the default.
 	Workers int
 	// SkipNameValidation allows several operators in one process.
 	SkipNameValidation bool
 }
 
 const (
-	// lull is a trade: an election reaches the operator as one report from each
-	// agent within a few milliseconds, and a write for each of them would cost more
-	// than to wait for the last.
-	lull = 10 * time.Millisecond
-	// workers write most of the time, and wait for the API server.
-	workers = 16
-	// retryFirst and retryLast bound the wait after a failure.
-	retryFirst = 20 * time.Millisecond
-	retryLast  = 5 * time.Second
-	// lookPatience bounds one look at a group. Only an API server that doesn't
-	// answer is waited for.
-	lookPatience = 30 * time.Second
+	// defaultDebounce trades latency for writes. An election reaches the operator as one
+	// report from each agent within a few milliseconds. Writing the status for each of
+	// them would cost more than waiting for the last.
+	defaultDebounce = 10 * time.Millisecond
+	// defaultWorkers is high because workers wait for the API server most of the time.
+	defaultWorkers = 16
+	// initialBackoff and maxBackoff bound the wait after a failed reconcile.
+	initialBackoff = 20 * time.Millisecond
+	maxBackoff     = 5 * time.Second
+	// reconcileTimeout bounds a reconcile. Only an API server that doesn't respond takes
+	// that long.
+	reconcileTimeout = 30 * time.Second
 )
 
-// operator is what both controllers share.
-type operator struct {
-	options Options
-	// client reads from the cache, and there sees what it has written.
-	client client.Client
-	// cache is the same without waiting, live the API server itself.
-	cache, live client.Reader
-	streams     *streams.Streams
-	meters      *meters
-	memories    memories
-	log         logr.Logger
-	instance    string
-	queue       queue
-}
-
-// Setup adds the controllers to a manager whose cache was made with Cache.
+// Setup adds the controllers to a manager whose cache was created with Cache.
 func Setup(mgr ctrl.Manager, options Options) error {
-	o, err := newOperator(mgr, options)
+	r, err := newReconciler(mgr, options)
 	if err != nil {
 		return err
 	}
-	if err := index(context.Background(), mgr.GetFieldIndexer()); err != nil {
+	if err := addIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
-	if err := mgr.Add(o.streams); err != nil {
+	if err := mgr.Add(r.streams); err != nil {
 		return fmt.Errorf("add the streams: %w", err)
 	}
-	if err := o.addGroups(mgr); err != nil {
-		return fmt.Errorf("add the controller of groups: %w", err)
+	if err := r.addGroupController(mgr); err != nil {
+		return fmt.Errorf("add the group controller: %w", err)
 	}
-	if err := o.addAgents(mgr); err != nil {
-		return fmt.Errorf("add the controller of agents: %w", err)
+	if err := r.addAgentController(mgr); err != nil {
+		return fmt.Errorf("add the agent controller: %w", err)
 	}
 	return nil
 }
 
-func newOperator(mgr ctrl.Manager, options Options) (*operator, error) {
+func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	if options.Debounce == 0 {
-		options.Debounce = lull
+		options.Debounce = defaultDebounce
 	}
 	if options.Workers == 0 {
-		options.Workers = workers
+		options.Workers = defaultWorkers
 	}
-	// A client of its own: what the others write, Secrets for example, must not
-	// begin to be watched just to see it come back.
-	c, err := client.New(mgr.GetConfig(), client.Options{
+	// The manager's own client has no read-your-writes consistency. With it, the manager
+	// would watch every kind that its other parts write, for example Secrets, only to
+	// see these writes in the cache.
+	writer, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 		Cache: &client.CacheOptions{Reader: mgr.GetCache(), EnableReadYourWritesConsistency: new(true)},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, fmt.Errorf("create a client: %w", err)
 	}
 	instance, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	o := &operator{
-		options: options, client: c, cache: mgr.GetCache(), live: mgr.GetAPIReader(),
+	r := &Reconciler{
+		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
 		log: mgr.GetLogger().WithName("groups"), instance: instance,
 	}
-	o.streams = streams.New(streams.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: o.news, Log: o.log})
-	o.meters = newMeters(o.streams.Connected)
+	r.streams = streams.New(streams.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: r.onAgentChanged, Log: r.log})
+	r.metrics = newMetricSet(r.streams.Connected)
 	if options.Metrics == nil {
 		options.Metrics = metrics.Registry
 	}
-	if err := o.meters.register(options.Metrics); err != nil {
+	if err := r.metrics.register(options.Metrics); err != nil {
 		return nil, err
 	}
-	return o, nil
+	return r, nil
 }
 
-// addGroups adds the controller that looks at groups.
-func (o *operator) addGroups(mgr ctrl.Manager) error {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast)
+// addGroupController adds the controller that reconciles groups.
+func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](initialBackoff, maxBackoff)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("groups").
 		For(&v1.ElectionGroup{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(o.ofPod), builder.WithPredicates(changed(samePod))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(o.ofNode), builder.WithPredicates(changed(sameNode))).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(owned)).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(owned)).
-		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(owned)).
-		WatchesRawSource(source.Func(o.listen)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod), builder.WithPredicates(changed(samePod))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode))).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
+		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
+		WatchesRawSource(source.Func(r.startTriggers)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.options.Workers,
+			MaxConcurrentReconciles: r.options.Workers,
 			RateLimiter:             limiter,
-			ReconciliationTimeout:   lookPatience,
-			SkipNameValidation:      &o.options.SkipNameValidation,
+			ReconciliationTimeout:   reconcileTimeout,
+			SkipNameValidation:      &r.options.SkipNameValidation,
 		}).
-		Complete(reconcile.Func(o.look))
+		Complete(r)
 }
 
-// addAgents adds the controller that has the agents of all pods be heard.
-func (o *operator) addAgents(mgr ctrl.Manager) error {
+// addAgentController adds the controller that connects to the agents of all pods.
+func (r *Reconciler) addAgentController(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agents").
 		For(&corev1.Pod{}, builder.WithPredicates(changed(samePod))).
-		WithOptions(controller.Options{SkipNameValidation: &o.options.SkipNameValidation}).
-		Complete(reconcile.Func(o.follow))
+		WithOptions(controller.Options{SkipNameValidation: &r.options.SkipNameValidation}).
+		Complete(reconcile.Func(r.reconcileAgent))
 }

@@ -9,86 +9,86 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
-// An operator that doesn't see what becomes of a group goes on, while another one
-// acts. What the first one believes must not get anywhere.
+// An operator with a stale cache continues to run beside another one. None of its
+// decisions takes effect.
 func TestStaleCacheDoesNoHarm(t *testing.T) {
-	s := newStage(t)
-	first := s.operator()
+	e := newEnv(t)
+	first := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
 	for _, pod := range append(pods, "p-3") {
-		s.pod(pod, "ledger")
+		e.pod(pod, "ledger")
 	}
-	s.declared("ledger", brief, pods...)
-	s.awaitAdopted("ledger", 1, pods...)
-	s.elect("ledger", "p-2", 7)
-	s.awaitCoordinator("ledger", "p-2", 7)
-	s.awaitQuiet(first)
+	e.createGroup("ledger", withShortWaits, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
+	e.elect("ledger", "p-2", 7)
+	e.awaitCoordinator("ledger", "p-2", 7)
+	e.awaitQuiet(first)
 
-	thaw, before := first.freeze("electiongroups"), len(first.written())
-	s.operator()
-	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
-	s.await("the agents have the new settings", func() bool {
-		report, _ := s.agents["p-0"].Report("ledger")
+	resume, before := first.pauseWatch("electiongroups"), len(first.written())
+	e.startOperator()
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
+	e.eventually("the agents have the new settings", func() bool {
+		report, _ := e.agents["p-0"].Report("ledger")
 		return report.Generation == 2
 	})
-	s.elect("ledger", "p-1", 8)
-	s.awaitCoordinator("ledger", "p-1", 8)
-	s.edit("ledger", func(group *v1.ElectionGroup) {
+	e.elect("ledger", "p-1", 8)
+	e.awaitCoordinator("ledger", "p-1", 8)
+	e.edit("ledger", func(group *v1.ElectionGroup) {
 		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: "p-3", Priority: 40})
 	})
-	s.awaitList("ledger", 2, "p-0", "p-1", "p-2", "p-3")
-	s.awaitAdopted("ledger", 2, "p-0", "p-1", "p-2", "p-3")
-	s.elect("ledger", "p-3", 9)
-	s.awaitCoordinator("ledger", "p-3", 9)
-	s.awaitRole("p-3", "ledger", v1.RoleCoordinator)
+	e.awaitList("ledger", 2, "p-0", "p-1", "p-2", "p-3")
+	e.awaitAdopted("ledger", 2, "p-0", "p-1", "p-2", "p-3")
+	e.elect("ledger", "p-3", 9)
+	e.awaitCoordinator("ledger", "p-3", 9)
+	e.awaitRole("p-3", "ledger", v1.RoleCoordinator)
 	if writes := kinds(first.written()[before:]); slices.Contains(writes, "PUT configmaps") || slices.Contains(writes, "POST configmaps") {
-		t.Errorf("it has published what isn't there any more: %v", writes)
+		t.Errorf("got writes %v of the stale operator, want none of a ConfigMap", writes)
 	}
-	thaw()
-	s.awaitQuiet(first)
-	if got := s.document("ledger"); got.Generation != 3 || got.Group.Version != 2 || got.Group.Algorithm != "Bully" {
-		t.Errorf("this isn't the group as it is now: %+v", got)
+	resume()
+	e.awaitQuiet(first)
+	if got := e.document("ledger"); got.Generation != 3 || got.Group.Version != 2 || got.Group.Algorithm != "Bully" {
+		t.Errorf("got document %+v, want generation 3, version 2 and algorithm Bully", got)
 	}
-	s.elect("ledger", "p-2", 10)
-	s.awaitCoordinator("ledger", "p-2", 10)
+	e.elect("ledger", "p-2", 10)
+	e.awaitCoordinator("ledger", "p-2", 10)
 }
 
-// A pod that came before the list is there for the API server, and not yet for the
-// operator. It may have begun with the list before, so its absence doesn't count.
-func TestPodThatIsNotSeenYetHasNotDeparted(t *testing.T) {
-	s := newStage(t)
-	a := s.operator()
+// A pod was created before the new list, and isn't in the operator's cache yet. It may have
+// begun with the previous list, so it doesn't count as departed.
+func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
 	pods := []string{"p-0", "p-1", "p-2"}
 	for _, pod := range pods {
-		s.pod(pod, "ledger")
+		e.pod(pod, "ledger")
 	}
-	s.declared("ledger", brief, pods...)
-	s.awaitAdopted("ledger", 1, pods...)
-	s.elect("ledger", "p-0", 7)
-	s.awaitCoordinator("ledger", "p-0", 7)
-	s.deletePod("p-2")
-	s.awaitCondition("ledger", v1.AgentsConnected, v1.ReasonPodsMissing)
-	s.awaitQuiet(a)
-	if asks := a.asks("/pods/p-2"); asks > 0 {
-		t.Errorf("while the list has settled, the cache is good enough; it asked %d times", asks)
+	e.createGroup("ledger", withShortWaits, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
+	e.elect("ledger", "p-0", 7)
+	e.awaitCoordinator("ledger", "p-0", 7)
+	e.deletePod("p-2")
+	e.awaitCondition("ledger", v1.AgentsConnected, v1.ReasonPodsMissing)
+	e.awaitQuiet(o)
+	if reads := o.countReads("/pods/p-2"); reads > 0 {
+		t.Errorf("got %d reads of p-2 from the API server while the list is settled, want none", reads)
 	}
 
-	thaw := a.freeze("pods")
-	s.pod("p-2", "ledger")
-	// One of three adopts the next list, and isn't enough.
-	s.agents["p-1"].Refuse(func(fakeagent.Call) int { return http.StatusServiceUnavailable })
-	s.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members[0].Priority = 40 })
-	s.awaitAdopted("ledger", 2, "p-0")
-	s.await("the operator has looked for it, and again", func() bool {
-		return a.asks("/pods/p-2") >= 2 || s.group("ledger").Status.MemberList.State == v1.ListSettled
+	resume := o.pauseWatch("pods")
+	e.pod("p-2", "ledger")
+	// Only one of three adopts the next list: no majority.
+	e.agents["p-1"].Refuse(func(fakeagent.Call) int { return http.StatusServiceUnavailable })
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members[0].Priority = 40 })
+	e.awaitAdopted("ledger", 2, "p-0")
+	e.eventually("the operator has read p-2 twice", func() bool {
+		return o.countReads("/pods/p-2") >= 2 || e.group("ledger").Status.MemberList.State == v1.ListSettled
 	})
-	if list := s.group("ledger").Status.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
-		t.Errorf("p-2 is there and must be asked, and the list is %+v", list)
+	if list := e.group("ledger").Status.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
+		t.Errorf("got list %+v, want it adopting and without departed members", list)
 	}
-	thaw()
-	s.awaitAdopted("ledger", 2, "p-2")
-	s.await("the list has settled", func() bool { return s.group("ledger").Status.MemberList.State == v1.ListSettled })
-	if departed := s.group("ledger").Status.MemberList.Departed; len(departed) > 0 {
-		t.Errorf("%v are said to have departed", departed)
+	resume()
+	e.awaitAdopted("ledger", 2, "p-2")
+	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.MemberList.State == v1.ListSettled })
+	if departed := e.group("ledger").Status.MemberList.Departed; len(departed) > 0 {
+		t.Errorf("got departed members %v, want none", departed)
 	}
 }

@@ -82,10 +82,10 @@ func parse(r rule, metrics []string) (complaints []string) {
 // metrics are those that the operator has, by their full names.
 func metrics(t *testing.T) []string {
 	t.Helper()
-	source := read(t, "controllers/meters.go")
+	source := read(t, "controllers/metrics.go")
 	prefix := regexp.MustCompile(`prefix = "(\w+)"`).FindStringSubmatch(source)
 	if prefix == nil {
-		t.Fatal("meters.go has no prefix")
+		t.Fatal("metrics.go has no prefix")
 	}
 	var names []string
 	for _, found := range regexp.MustCompile(`prefix ?\+ ?"(\w+)"`).FindAllStringSubmatch(source, -1) {

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// rights are what the markers in rbac.go say, and nothing else.
-var rights = sync.OnceValues(func() ([]rbacv1.PolicyRule, error) {
+// permissions are the rules of the markers in rbac.go.
+var permissions = sync.OnceValues(func() ([]rbacv1.PolicyRule, error) {
 	text, err := os.ReadFile("rbac.go")
 	if err != nil {
 		return nil, err
@@ -32,13 +32,13 @@ var rights = sync.OnceValues(func() ([]rbacv1.PolicyRule, error) {
 	return rules, nil
 })
 
-// entitled is a user that may do what the controllers are meant to, and no more:
-// so each test shows that it is enough.
-func entitled(t testing.TB) string {
+// userWithPermissions returns a user with exactly these permissions, so that every test
+// shows that they suffice.
+func userWithPermissions(t testing.TB) string {
 	t.Helper()
-	rules, err := rights()
+	rules, err := permissions()
 	if err != nil || len(rules) == 0 {
-		t.Fatal("there must be rules in rbac.go:", err)
+		t.Fatalf("got %d rules in rbac.go, want some: %v", len(rules), err)
 	}
 	const user = "system:serviceaccount:conclave-system:conclave-manager"
 	c, err := client.New(apiServer.Config(t), client.Options{Scheme: clientgoscheme.Scheme})
@@ -61,15 +61,15 @@ func entitled(t testing.TB) string {
 	return user
 }
 
-func TestRightsAreTheLeast(t *testing.T) {
-	rules, err := rights()
+func TestPermissionsAreMinimal(t *testing.T) {
+	rules, err := permissions()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, rule := range rules {
 		for _, word := range append(append(rule.APIGroups, rule.Resources...), rule.Verbs...) {
 			if strings.Contains(word, "*") || word == "secrets" || word == "pods/exec" || word == "deletecollection" {
-				t.Errorf("%s is more than is needed: %v", word, rule)
+				t.Errorf("got %s in %v, want no such permission", word, rule)
 			}
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
-// Somebody is woken up for two coordinators, and not for settings on their way.
-func TestDividedIsAboutTheCoordinator(t *testing.T) {
+// An alert depends on it: agents that name two coordinators page somebody, and settings
+// that propagate don't.
+func TestDividedMeansDifferentCoordinators(t *testing.T) {
 	for reason, want := range map[v1.Reason]struct{ disagreeing, divided bool }{
 		v1.ReasonAgreed:             {false, false},
 		v1.ReasonCoordinatorsDiffer: {true, true},
@@ -24,11 +25,11 @@ func TestDividedIsAboutTheCoordinator(t *testing.T) {
 		}
 		group := &v1.ElectionGroup{}
 		group.Status.Conditions = []metav1.Condition{{Type: string(v1.Agreed), Status: status, Reason: string(reason)}}
-		o := &operator{meters: newMeters(nil)}
-		s := &scene{key: types.NamespacedName{Name: "ledger"}, group: group, memory: &memory{}}
-		o.count(s, group, &groupstatus.Result{Status: group.Status})
-		if got := o.meters.groups[s.key]; got == nil || got.disagreeing != want.disagreeing || got.divided != want.divided {
-			t.Errorf("%s is measured as %+v, want %+v", reason, got, want)
+		r := &Reconciler{metrics: newMetricSet(nil)}
+		s := &snapshot{key: types.NamespacedName{Name: "ledger"}, group: group, state: &groupState{}}
+		r.observe(s, group, &groupstatus.Result{Status: group.Status})
+		if got := r.metrics.groups[s.key]; got == nil || got.disagreeing != want.disagreeing || got.divided != want.divided {
+			t.Errorf("%s: got %+v, want %+v", reason, got, want)
 		}
 	}
 }

@@ -1,0 +1,85 @@
+package controllers
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// pushDocument sends the document to the agents that report an older one.
+func (r *Reconciler) pushDocument(s *snapshot, document *control.Document) error {
+	pods := s.podsWithOlderDocument(document)
+	if len(pods) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(document)
+	if err != nil {
+		return fmt.Errorf("encode the document: %w", err)
+	}
+	command := streams.PushDocument(s.key.Name, document.UID, strconv.FormatInt(document.Revision, 10), body)
+	for _, pod := range pods {
+		r.send(s, pod, command)
+	}
+	return nil
+}
+
+// podsWithOlderDocument returns the pods whose agents need the document. A pod that the
+// list has removed needs it only until the list has settled. After that, the agent is
+// told to leave, and a document would make it join the group again.
+func (s *snapshot) podsWithOlderDocument(document *control.Document) []string {
+	list := s.group.Status.MemberList
+	members := list.Members
+	if list.State == v1.ListAdopting && list.Previous != nil {
+		members = append(slices.Clip(members), list.Previous.Members...)
+	}
+	var pods []string
+	for _, m := range members {
+		pod := s.pods[m.Pod]
+		if pod == nil || !s.connections[m.Pod].Accepts(s.key.Name) || !membership.NamesGroup(pod, s.key.Name) {
+			continue
+		}
+		report := s.reports[m.Pod].Report
+		if report == nil || report.UID != document.UID || report.Revision < document.Revision {
+			pods = append(pods, m.Pod)
+		}
+	}
+	slices.Sort(pods)
+	return slices.Compact(pods)
+}
+
+// sendCommands sends the agents what the evaluation requires: who is eligible, and who
+// has to leave.
+func (r *Reconciler) sendCommands(s *snapshot, result *groupstatus.Result) {
+	for pod, eligible := range result.Eligibility {
+		r.send(s, pod, streams.SetEligible(s.key.Name, eligible))
+	}
+	for _, pod := range result.Leave {
+		report, ok := s.reports[pod]
+		if !ok || s.isMember(pod) && report.Report.UID != string(s.group.UID) {
+			// A member that is still in an earlier group of the name leaves that one when it
+			// gets the document of this one.
+			continue
+		}
+		r.send(s, pod, streams.LeaveGroup(s.key.Name, report.Report.UID))
+	}
+}
+
+func (s *snapshot) isMember(pod string) bool {
+	list := s.group.Status.MemberList
+	return list != nil && slices.ContainsFunc(list.Members, func(m v1.Member) bool { return m.Pod == pod })
+}
+
+func (r *Reconciler) send(s *snapshot, pod string, command streams.Command) {
+	if found := s.pods[pod]; found != nil {
+		r.streams.Send(client.ObjectKeyFromObject(found), command)
+	}
+}

@@ -1,0 +1,162 @@
+package controllers
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// membershipFacts returns the facts from which membership.MakePlan decides.
+func (s *snapshot) membershipFacts() membership.Facts {
+	f := membership.Facts{
+		Group: s.group, Nodes: s.nodes, Connected: map[types.UID]bool{},
+		Versions: map[string]int64{}, Adopted: s.adopted(), Missing: s.missing(),
+		CABundle: s.caBundle, ConfigMap: s.configMap, Service: s.service, EndpointSlice: s.endpointSlice, Now: s.now,
+	}
+	for name, pod := range s.pods {
+		f.Pods = append(f.Pods, pod)
+		f.Connected[pod.UID] = s.connections[name].Accepts(s.key.Name)
+	}
+	for name, report := range s.reports {
+		if report.Report.UID == string(s.group.UID) {
+			// Also if the agent isn't connected now: no agent goes back to an older list.
+			f.Versions[name] = int64(report.Report.Version)
+		}
+		if s.connections[name].Connected && report.Report.UID != string(s.group.UID) {
+			f.InEarlierGroup = append(f.InEarlierGroup, name)
+		}
+	}
+	f.FirstListComplete = s.firstListTimedOut()
+	f.Published, f.Revision = s.published()
+	return f
+}
+
+// statusFacts returns the facts from which groupstatus.Evaluate decides.
+func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
+	f := groupstatus.Facts{
+		Group: s.group, List: p.List, Problem: p.Problem, StatusBehind: p.StatusBehind,
+		ServiceConflict: p.ServiceConflict, ServiceHasSelector: p.ServiceHasSelector, EndpointSliceConflict: p.EndpointSliceConflict,
+		PublishError: s.state.publishError.text, RoutingError: s.state.routingError.text,
+		Pods: s.pods, Nodes: s.nodes, Agents: map[string]groupstatus.AgentState{}, Now: s.now,
+	}
+	for name := range s.pods {
+		connection := s.connections[name]
+		f.Agents[name] = groupstatus.AgentState{
+			Connected: connection.Connected, NotInGroup: connection.Connected && !connection.Accepts(s.key.Name),
+			Problem: connection.Problem, Report: s.reports[name].Report,
+		}
+	}
+	return f
+}
+
+// adopted returns the members of the previous list that have reported the list in
+// force for long enough.
+func (s *snapshot) adopted() map[string]bool {
+	list := s.group.Status.MemberList
+	if list == nil || list.Previous == nil || list.State != v1.ListAdopting {
+		return nil
+	}
+	adopted := map[string]bool{}
+	for _, m := range list.Previous.Members {
+		report, ok := s.reports[m.Pod]
+		if !ok || report.Report.UID != string(s.group.UID) || int64(report.Report.Version) != list.Version {
+			continue
+		}
+		if s.deadline.reached(report.Adopted.Add(membership.AdoptionWait(s.group)), s.now) {
+			adopted[m.Pod] = true
+		}
+	}
+	return adopted
+}
+
+// missing returns the members that have had no pod for long enough. The wait begins
+// when the list in force has been published: a pod that is created before may begin
+// with the previous list, and grant by it.
+func (s *snapshot) missing() map[string]bool {
+	list := s.group.Status.MemberList
+	if list == nil || !s.isPublished(list) {
+		s.state.missingSince = nil
+		return nil
+	}
+	if s.state.missingVersion != list.Version {
+		s.state.missingVersion, s.state.missingSince = list.Version, nil
+	}
+	members := list.Members
+	if list.Previous != nil {
+		members = append(slices.Clip(members), list.Previous.Members...)
+	}
+	missing, since := map[string]bool{}, map[string]time.Time{}
+	for _, m := range members {
+		if !s.isMissing(m.Pod) {
+			continue
+		}
+		since[m.Pod] = s.now
+		if before, ok := s.state.missingSince[m.Pod]; ok {
+			since[m.Pod] = before
+		}
+		if s.deadline.reached(since[m.Pod].Add(membership.MissingPodGrace(s.group)), s.now) {
+			missing[m.Pod] = true
+		}
+	}
+	s.state.missingSince = since
+	return missing
+}
+
+// isMissing reports whether a member has no pod, or one that has finished.
+func (s *snapshot) isMissing(name string) bool {
+	pod := s.pods[name]
+	return pod == nil || membership.Finished(pod)
+}
+
+// isPublished reports whether the ConfigMap has a member list.
+func (s *snapshot) isPublished(list *v1.MemberList) bool {
+	document, _ := s.published()
+	return document != nil && int64(document.Group.Version) == list.Version
+}
+
+// firstListTimedOut reports whether the first list of a selector waits for no more
+// agents: firstListTimeout has passed since the first one connected.
+func (s *snapshot) firstListTimedOut() bool {
+	if s.state.firstConnected.IsZero() {
+		for _, connection := range s.connections {
+			if connection.Accepts(s.key.Name) {
+				s.state.firstConnected = s.now
+			}
+		}
+	}
+	if s.state.firstConnected.IsZero() || s.group.Status.MemberList != nil {
+		return false
+	}
+	return s.deadline.reached(s.state.firstConnected.Add(firstListTimeout), s.now)
+}
+
+// published returns the document in the ConfigMap if it is this group's, and the
+// highest known revision. That includes the revisions of an earlier group of the same
+// name, and those that agents have of a ConfigMap that has been deleted.
+func (s *snapshot) published() (document *control.Document, revision int64) {
+	limit := control.MaxRevision(s.now)
+	revision = s.state.revision
+	for _, report := range s.reports {
+		if report.Report.Revision <= limit {
+			revision = max(revision, report.Report.Revision)
+		}
+	}
+	document = s.document
+	if document != nil && document.Revision > limit {
+		document = nil
+	}
+	if document != nil {
+		revision = max(revision, document.Revision)
+	}
+	s.state.revision = revision
+	if document == nil || document.UID != string(s.group.UID) {
+		return nil, revision
+	}
+	return document, revision
+}

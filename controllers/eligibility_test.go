@@ -1,0 +1,88 @@
+package controllers_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+func onNode(node string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = node }
+}
+
+// createNode creates a node. Nodes have no namespace, so it makes the name unique.
+func (e *env) createNode(name string) string {
+	e.t.Helper()
+	name += "-" + e.namespace
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := e.client.Create(e.t.Context(), node); err != nil {
+		e.t.Fatal(err)
+	}
+	return name
+}
+
+func (e *env) cordon(name string, cordoned bool) {
+	e.t.Helper()
+	node := &corev1.Node{}
+	if err := e.client.Get(e.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+		e.t.Fatal(err)
+	}
+	patch := client.MergeFrom(node.DeepCopy())
+	node.Spec.Unschedulable = cordoned
+	if err := e.client.Patch(e.t.Context(), node, patch); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *env) awaitExcluded(agent *fakeagent.Agent, excluded bool) {
+	e.t.Helper()
+	e.eventually(fmt.Sprintf("the agent reports excluded=%t", excluded), func() bool {
+		report, _ := agent.Report("ledger")
+		return report.Excluded == excluded
+	})
+}
+
+// The operator excludes members on a cordoned node, or whose pod is being deleted, so that
+// the coordinator hands over before it stops.
+func TestHandOverBeforeNodeOrPodStops(t *testing.T) {
+	e := newEnv(t)
+	e.startOperator()
+	first, second := e.createNode("first"), e.createNode("second")
+	e.podWith("p-0", []string{"ledger"}, onNode(first))
+	p1 := e.podWith("p-1", []string{"ledger"}, onNode(second))
+	p2 := e.podWith("p-2", []string{"ledger"}, onNode(second))
+	e.createGroup("ledger", withShortWaits, "p-0", "p-1", "p-2")
+	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
+	e.elect("ledger", "p-2", 7)
+	e.awaitCoordinator("ledger", "p-2", 7)
+
+	e.cordon(second, true)
+	e.awaitExcluded(p2, true)
+	e.awaitExcluded(p1, true)
+	e.elect("ledger", "p-0", 8)
+	e.awaitCoordinator("ledger", "p-0", 8)
+	e.cordon(second, false)
+	e.awaitExcluded(p2, false)
+	e.awaitExcluded(p1, false)
+	e.elect("ledger", "p-2", 9)
+	e.awaitCoordinator("ledger", "p-2", 9)
+
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "p-2"}}
+	if err := e.client.Delete(t.Context(), pod, client.GracePeriodSeconds(300)); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitExcluded(p2, true)
+	if report, _ := p1.Report("ledger"); report.Excluded {
+		t.Error("got p-1 excluded, want it eligible")
+	}
+
+	p2.CloseStreams() // Without an operator, it becomes eligible again.
+	p2.ChangeReport("ledger", func(r *control.Report) { r.Excluded, r.Eligible = false, true })
+	e.awaitExcluded(p2, true)
+}

@@ -1,0 +1,171 @@
+package controllers_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+// env is a namespace of an API server, with pods that have fake agents, and operators
+// that start and stop.
+type env struct {
+	t            testing.TB
+	scheme       *runtime.Scheme
+	client       client.Client
+	namespace    string
+	certificates *fakeagent.CertificateFactory
+	network      fakeagent.Network
+
+	mu              sync.Mutex
+	caBundle        string
+	caBundleChanged chan struct{}
+	agents          map[string]*fakeagent.Agent
+	ips             int
+}
+
+func newEnv(t testing.TB) *env {
+	t.Helper()
+	config := apiServer.Config(t)
+	e := &env{
+		t: t, scheme: runtime.NewScheme(), certificates: newCertificates(t),
+		caBundleChanged: make(chan struct{}), agents: map[string]*fakeagent.Agent{},
+	}
+	e.caBundle = string(e.certificates.Authorities)
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(e.scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if e.client, err = client.New(config, client.Options{Scheme: e.scheme}); err != nil {
+		t.Fatal(err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "controllers-"}}
+	if err := e.client.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	e.namespace = namespace.Name
+	return e
+}
+
+func newCertificates(t testing.TB) *fakeagent.CertificateFactory {
+	t.Helper()
+	certificates, err := fakeagent.NewCertificateFactory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificates
+}
+
+// Bundle and Changed implement controllers.CASource.
+func (e *env) Bundle(context.Context) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return []byte(e.caBundle), nil
+}
+
+func (e *env) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.caBundleChanged
+}
+
+// createGroup creates a group with the pods as members: the first has priority 10, the
+// next 20, and so on.
+func (e *env) createGroup(name string, change func(*v1.ElectionGroup), pods ...string) *v1.ElectionGroup {
+	e.t.Helper()
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+	for i, pod := range pods {
+		group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: pod, Priority: int32(10 * (i + 1))})
+	}
+	if change != nil {
+		change(group)
+	}
+	if err := e.client.Create(e.t.Context(), group); err != nil {
+		e.t.Fatal(err)
+	}
+	return group
+}
+
+func (e *env) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: e.namespace, Name: name}
+}
+
+func (e *env) metadata(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: e.namespace, Name: name}
+}
+
+func (e *env) group(name string) *v1.ElectionGroup {
+	e.t.Helper()
+	group := &v1.ElectionGroup{}
+	if err := e.client.Get(e.t.Context(), e.key(name), group); err != nil {
+		e.t.Fatal(err)
+	}
+	return group
+}
+
+// edit changes a group as a user does.
+func (e *env) edit(name string, change func(*v1.ElectionGroup)) {
+	e.t.Helper()
+	group := e.group(name)
+	patch := client.MergeFrom(group.DeepCopy())
+	change(group)
+	if err := e.client.Patch(e.t.Context(), group, patch); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// eventually waits until a condition holds.
+func (e *env) eventually(what string, holds func() bool) {
+	e.t.Helper()
+	timeout := time.After(30 * time.Second)
+	for !holds() {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-timeout:
+			e.t.Fatalf("timed out waiting until %s\n%s", what, e.describe())
+		}
+	}
+}
+
+// describe returns the state that a failed test prints.
+func (e *env) describe() string {
+	var groups v1.ElectionGroupList
+	if err := e.client.List(context.Background(), &groups, client.InNamespace(e.namespace)); err != nil {
+		return err.Error()
+	}
+	var text strings.Builder
+	for i := range groups.Items {
+		status, err := json.MarshalIndent(groups.Items[i].Status, "", " ")
+		fmt.Fprintln(&text, groups.Items[i].Name, string(status), err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name, agent := range e.agents {
+		fmt.Fprintf(&text, "%s received %d commands\n", name, len(agent.Calls()))
+	}
+	return text.String()
+}
+
+// awaitCoordinator waits until the status has a coordinator and its term.
+func (e *env) awaitCoordinator(group, pod string, term int64) {
+	e.t.Helper()
+	e.eventually(fmt.Sprintf("%s is the coordinator of %s in term %d", pod, group, term), func() bool {
+		status := e.group(group).Status
+		return status.Coordinator != nil && status.Coordinator.Pod == pod && status.Term == term && status.Coordinator.Term == term
+	})
+}

@@ -1,0 +1,90 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+)
+
+// The indexes of the cache.
+const (
+	// podsByGroup finds the pods that name a group, or have its role label.
+	podsByGroup = "group"
+	// podsByNode finds the pods on a node that name any group.
+	podsByNode = "node"
+	// groupsByMember finds the groups that have a pod in a member list or in the spec.
+	groupsByMember = "member"
+)
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, i := range []struct {
+		object  client.Object
+		field   string
+		extract client.IndexerFunc
+	}{
+		{&corev1.Pod{}, podsByGroup, indexerFunc(groupsInPod)},
+		{&corev1.Pod{}, podsByNode, indexerFunc(nodeOfMember)},
+		{&v1.ElectionGroup{}, groupsByMember, indexerFunc(membersOf)},
+	} {
+		if err := indexer.IndexField(ctx, i.object, i.field, i.extract); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexerFunc adapts a function of a concrete type.
+func indexerFunc[T client.Object](extract func(T) []string) client.IndexerFunc {
+	return func(object client.Object) []string {
+		if typed, ok := object.(T); ok {
+			return extract(typed)
+		}
+		return nil
+	}
+}
+
+// groupsInPod returns the groups that a pod names, and those whose role label it has.
+func groupsInPod(pod *corev1.Pod) []string {
+	groups := membership.GroupsOf(pod)
+	for key := range pod.Labels {
+		if group, ok := strings.CutPrefix(key, v1.RoleLabelPrefix); ok {
+			groups = append(groups, group)
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}
+
+// nodeOfMember returns the node of a pod that names any group.
+func nodeOfMember(pod *corev1.Pod) []string {
+	if pod.Spec.NodeName == "" || len(membership.GroupsOf(pod)) == 0 {
+		return nil
+	}
+	return []string{pod.Spec.NodeName}
+}
+
+// membersOf returns the pods in the spec of a group, in its member list, and in the
+// previous one.
+func membersOf(group *v1.ElectionGroup) []string {
+	var pods []string
+	add := func(members []v1.Member) {
+		for _, m := range members {
+			pods = append(pods, m.Pod)
+		}
+	}
+	add(group.Spec.Members)
+	if list := group.Status.MemberList; list != nil {
+		add(list.Members)
+		if list.Previous != nil {
+			add(list.Previous.Members)
+		}
+	}
+	slices.Sort(pods)
+	return slices.Compact(pods)
+}

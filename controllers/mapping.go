@@ -1,0 +1,91 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+)
+
+// groupsOfPod maps a pod to the groups that a change of it may affect.
+func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []reconcile.Request {
+	var groups []string
+	if pod, ok := object.(*corev1.Pod); ok {
+		groups = groupsInPod(pod)
+	}
+	key := client.ObjectKeyFromObject(object)
+	groups = append(groups, r.streams.Groups(key)...)
+	var withMember v1.ElectionGroupList
+	err := r.cached.List(ctx, &withMember, client.InNamespace(key.Namespace), client.MatchingFields{groupsByMember: key.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		r.log.Error(err, "cannot list groups of pod", "pod", key)
+	}
+	for i := range withMember.Items {
+		groups = append(groups, withMember.Items[i].Name)
+	}
+	slices.Sort(groups)
+	var requests []reconcile.Request
+	for _, group := range slices.Compact(groups) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: group}})
+	}
+	return requests
+}
+
+// groupsOfNode maps a node to the groups of its pods.
+func (r *Reconciler) groupsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+	var pods corev1.PodList
+	err := r.cached.List(ctx, &pods, client.MatchingFields{podsByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		r.log.Error(err, "cannot list pods of node", "node", node.GetName())
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		for _, group := range membership.GroupsOf(&pods.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pods.Items[i].Namespace, Name: group}})
+		}
+	}
+	return requests
+}
+
+// groupOfObject maps an object that the operator wrote to the group that it belongs to.
+func groupOfObject(_ context.Context, object client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: object.GetNamespace(), Name: object.GetLabels()[v1.LabelGroup],
+	}}}
+}
+
+// changed filters out updates that change nothing of what the cache retains.
+func changed[T any, P interface {
+	*T
+	client.Object
+}](same func(before, after P) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(P)
+		if !ok {
+			return true
+		}
+		after, ok := e.ObjectNew.(P)
+		return !ok || !same(before, after)
+	}}
+}
+
+func samePod(before, after *corev1.Pod) bool {
+	old := *before
+	old.ResourceVersion = after.ResourceVersion
+	return equality.Semantic.DeepEqual(&old, after)
+}
+
+func sameNode(before, after *corev1.Node) bool {
+	old := *before
+	old.ResourceVersion = after.ResourceVersion
+	return equality.Semantic.DeepEqual(&old, after)
+}

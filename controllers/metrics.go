@@ -1,0 +1,132 @@
+package controllers
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// metricSet has the operator's metrics. The series of a group are removed with it.
+type metricSet struct {
+	connected  func() int
+	failover   prometheus.Histogram
+	lag        prometheus.Histogram
+	reconciles prometheus.Counter
+
+	mu     sync.Mutex
+	groups map[types.NamespacedName]*groupMetrics
+}
+
+// groupMetrics are the latest values of one group.
+type groupMetrics struct {
+	vacant bool
+	// disagreeing: the condition Agreed is false, also while new settings propagate.
+	// divided: the agents name different coordinators.
+	disagreeing, divided bool
+	elections            uint64
+	connected, expected  int
+}
+
+const prefix = "conclave_operator_"
+
+var (
+	groupLabels = []string{"namespace", "group"}
+
+	groupsMetric      = prometheus.NewDesc(prefix+"groups", "Number of groups.", nil, nil)
+	vacantMetric      = prometheus.NewDesc(prefix+"groups_without_coordinator", "Number of groups without a coordinator.", nil, nil)
+	disagreeingMetric = prometheus.NewDesc(prefix+"groups_disagreeing", "Number of groups whose agents disagree about the coordinator, the member list or the settings.", nil, nil)
+	streamsMetric     = prometheus.NewDesc(prefix+"streams_connected", "Number of connected agents, in any group or none.", nil, nil)
+	coordinatorMetric = prometheus.NewDesc(prefix+"group_coordinator", "1 if the group has a coordinator, else 0.", groupLabels, nil)
+	agreedMetric      = prometheus.NewDesc(prefix+"group_agreed", "0 if the group's agents disagree about the coordinator, the member list or the settings, else 1.", groupLabels, nil)
+	dividedMetric     = prometheus.NewDesc(prefix+"group_coordinators_differ", "1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
+	electionsMetric   = prometheus.NewDesc(prefix+"elections_total", "Observed changes of the group's coordinator or term.", groupLabels, nil)
+	connectedMetric   = prometheus.NewDesc(prefix+"agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
+	expectedMetric    = prometheus.NewDesc(prefix+"agents_expected", "Members of the group.", groupLabels, nil)
+)
+
+func newMetricSet(connected func() int) *metricSet {
+	return &metricSet{
+		connected: connected,
+		failover: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "failover_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+			Help: "Time between the first sign that a group lost its coordinator and the first report that names the next.",
+		}),
+		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "status_lag_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+			Help: "Time between a change, by the agent's clock, and the write of the group's status.",
+		}),
+		reconciles: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "reconciles_total", Help: "Completed reconciles of groups.",
+		}),
+		groups: map[types.NamespacedName]*groupMetrics{},
+	}
+}
+
+func (m *metricSet) register(registry prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.failover, m.lag, m.reconciles, m} {
+		if err := registry.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Describe implements prometheus.Collector.
+func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric,
+		coordinatorMetric, agreedMetric, dividedMetric, electionsMetric, connectedMetric, expectedMetric,
+	} {
+		descriptions <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value int, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
+	}
+	gauge(streamsMetric, m.connected())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	vacant, disagreeing := 0, 0
+	for key, g := range m.groups {
+		labels := []string{key.Namespace, key.Name}
+		vacant += number(g.vacant)
+		disagreeing += number(g.disagreeing)
+		gauge(coordinatorMetric, number(!g.vacant), labels...)
+		gauge(agreedMetric, number(!g.disagreeing), labels...)
+		gauge(dividedMetric, number(g.divided), labels...)
+		gauge(connectedMetric, g.connected, labels...)
+		gauge(expectedMetric, g.expected, labels...)
+		metrics <- prometheus.MustNewConstMetric(electionsMetric, prometheus.CounterValue, float64(g.elections), labels...)
+	}
+	gauge(groupsMetric, len(m.groups))
+	gauge(vacantMetric, vacant)
+	gauge(disagreeingMetric, disagreeing)
+}
+
+// number returns 1 for true and 0 for false.
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (m *metricSet) forget(group types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.groups, group)
+}
+
+// set replaces the values of a group. Its elections are added up.
+func (m *metricSet) set(group types.NamespacedName, now groupMetrics) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if before := m.groups[group]; before != nil {
+		now.elections += before.elections
+	}
+	m.groups[group] = &now
+}

@@ -1,0 +1,223 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	discoveryapply "k8s.io/client-go/applyconfigurations/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+)
+
+func (r *Reconciler) applyConfigMap(ctx context.Context, s *snapshot, want *corev1.ConfigMap) error {
+	have := s.configMap
+	if have != nil && maps.Equal(have.Data, want.Data) && len(have.BinaryData) == 0 && sameMetadata(have, want) {
+		return nil
+	}
+	// Create or Update instead of a forced Apply: an operator that was delayed must not
+	// replace the newer list of another operator by an older one.
+	write := func() error { return r.writer.Create(ctx, want.DeepCopy(), fieldOwner) }
+	if have != nil {
+		next := have.DeepCopy()
+		next.Data, next.BinaryData, next.OwnerReferences = want.Data, nil, want.OwnerReferences
+		if next.Labels == nil {
+			next.Labels = map[string]string{}
+		}
+		maps.Copy(next.Labels, want.Labels)
+		write = func() error { return r.writer.Update(ctx, next, fieldOwner) }
+	}
+	if err := write(); err != nil {
+		return fmt.Errorf("write ConfigMap %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// applyService writes the Service and its EndpointSlice, and deletes those of an
+// earlier name.
+func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membership.Plan, coordinator string) error {
+	if p.ServiceHasSelector {
+		return r.applyServiceWithSelector(ctx, s, coordinator)
+	}
+	if p.Service == nil {
+		return r.deleteServices(ctx, s, "")
+	}
+	have := s.service
+	if have != nil && ofEarlierGroup(have, s) {
+		if err := r.delete(ctx, have); err != nil {
+			return err
+		}
+		have = nil
+	}
+	if err := r.writeService(ctx, have, p.Service); err != nil {
+		return err
+	}
+	if !p.EndpointSliceConflict {
+		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
+			return err
+		}
+	}
+	return r.deleteServices(ctx, s, p.Service.Name)
+}
+
+// writeService creates the Service, or sets the labels, owner and ports of the existing
+// one. It patches instead of applying: if a user hands a Service over, server-side
+// apply would retain the user's ports beside those of the group.
+func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Service) error {
+	switch {
+	case have == nil:
+		return r.serverSideApply(ctx, want, coreapply.Service(want.Name, want.Namespace))
+	case sameMetadata(have, want) && samePorts(have.Spec.Ports, want.Spec.Ports):
+		return nil
+	}
+	next := have.DeepCopy()
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
+	}
+	maps.Copy(next.Labels, want.Labels)
+	next.OwnerReferences, next.Spec.Ports = want.OwnerReferences, want.Spec.Ports
+	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
+		return fmt.Errorf("write Service %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// applyServiceWithSelector leaves a Service with a selector unchanged. If the group
+// already owns an EndpointSlice of it, from before it had a selector, that continues
+// to follow the coordinator.
+func (r *Reconciler) applyServiceWithSelector(ctx context.Context, s *snapshot, coordinator string) error {
+	if s.endpointSlice != nil && metav1.IsControlledBy(s.endpointSlice, s.group) {
+		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
+			return err
+		}
+	}
+	return r.deleteServices(ctx, s, s.group.Spec.Service.Name)
+}
+
+func (r *Reconciler) applyEndpointSlice(ctx context.Context, s *snapshot, want *discoveryv1.EndpointSlice) error {
+	have := s.endpointSlice
+	if have != nil && len(want.Endpoints) == 0 {
+		// An empty slice is valid with any address type, and the type is immutable.
+		want.AddressType = have.AddressType
+	}
+	if have != nil && (have.AddressType != want.AddressType || ofEarlierGroup(have, s)) {
+		if err := r.delete(ctx, have); err != nil {
+			return err
+		}
+		have = nil
+	}
+	if have != nil && sameMetadata(have, want) &&
+		equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) && equality.Semantic.DeepEqual(have.Ports, want.Ports) {
+		return nil
+	}
+	return r.serverSideApply(ctx, want, discoveryapply.EndpointSlice(want.Name, want.Namespace))
+}
+
+// ofEarlierGroup reports whether an object belonged to an earlier group of the name.
+// Such an object is replaced: the garbage collector would delete it, and server-side
+// apply can't replace an owner that another manager has set, for example a restore
+// from a backup.
+func ofEarlierGroup(object client.Object, s *snapshot) bool {
+	owner := metav1.GetControllerOfNoCopy(object)
+	return owner != nil && owner.UID != s.group.UID
+}
+
+// samePorts compares the fields that the operator sets: the API server may set others.
+func samePorts(have, want []corev1.ServicePort) bool {
+	if len(have) != len(want) {
+		return false
+	}
+	for i := range want {
+		h, w := &have[i], &want[i]
+		if h.Name != w.Name || h.Port != w.Port || h.TargetPort != w.TargetPort || h.Protocol != w.Protocol {
+			return false
+		}
+	}
+	return true
+}
+
+// deleteServices deletes the Services of the group that have another name than the
+// wanted one, with their EndpointSlices.
+func (r *Reconciler) deleteServices(ctx context.Context, s *snapshot, wanted string) error {
+	ofGroup := []client.ListOption{
+		client.InNamespace(s.key.Namespace), client.MatchingLabels{v1.LabelGroup: s.key.Name}, client.UnsafeDisableDeepCopy,
+	}
+	var services corev1.ServiceList
+	if err := r.cached.List(ctx, &services, ofGroup...); err != nil {
+		return fmt.Errorf("list the Services: %w", err)
+	}
+	var slices discoveryv1.EndpointSliceList
+	if err := r.cached.List(ctx, &slices, ofGroup...); err != nil {
+		return fmt.Errorf("list the EndpointSlices: %w", err)
+	}
+	var old []client.Object
+	for i := range slices.Items {
+		if slice := &slices.Items[i]; slice.Labels[discoveryv1.LabelServiceName] != wanted {
+			old = append(old, slice.DeepCopy())
+		}
+	}
+	for i := range services.Items {
+		if service := &services.Items[i]; service.Name != wanted {
+			old = append(old, service.DeepCopy())
+		}
+	}
+	for _, object := range old {
+		if !metav1.IsControlledBy(object, s.group) || object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if err := r.delete(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete deletes the object that was read, and not another one of the same name.
+func (r *Reconciler) delete(ctx context.Context, object client.Object) error {
+	err := r.writer.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s %s: %w", kindOf(object), object.GetName(), err)
+	}
+	return nil
+}
+
+// sameMetadata reports whether an object has the wanted labels and owner.
+func sameMetadata(have, want client.Object) bool {
+	labels := have.GetLabels()
+	for key, value := range want.GetLabels() {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(have.GetOwnerReferences(), want.GetOwnerReferences())
+}
+
+// serverSideApply applies an object as a whole. It converts the object to its apply
+// configuration, in which each field is optional.
+func (r *Reconciler) serverSideApply(ctx context.Context, want client.Object, as runtime.ApplyConfiguration) error {
+	text, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, as); err != nil {
+		return err
+	}
+	if err := r.writer.Apply(ctx, as, fieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %s %s: %w", kindOf(want), want.GetName(), err)
+	}
+	return nil
+}
+
+// kindOf returns the kind of an object, for messages.
+func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }

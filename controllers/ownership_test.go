@@ -1,0 +1,148 @@
+package controllers_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// createAsUser creates an object with another field owner.
+func (e *env) createAsUser(object client.Object) {
+	e.t.Helper()
+	if err := e.client.Create(e.t.Context(), object, client.FieldOwner("kubectl-create")); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// expectUnchanged expects that an object hasn't been written since it was read.
+func (e *env) expectUnchanged(object client.Object) {
+	e.t.Helper()
+	version, uid := object.GetResourceVersion(), object.GetUID()
+	if err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		e.t.Fatal(err)
+	}
+	if object.GetUID() != uid || object.GetResourceVersion() != version {
+		e.t.Errorf("%T %s: got version %s of UID %s, want %s of %s", object, object.GetName(), object.GetResourceVersion(), object.GetUID(), version, uid)
+	}
+}
+
+func TestConfigMapOfAnotherOwnerIsUnchanged(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	other := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger")), Data: map[string]string{"color": "blue"}}
+	e.createAsUser(other)
+	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
+	for _, pod := range pods {
+		e.pod(pod, "ledger")
+	}
+	e.createGroup("ledger", withShortWaits, pods...)
+	e.awaitCondition("ledger", v1.Ready, v1.ReasonConfigMapConflict)
+	e.awaitQuiet(o)
+	e.expectUnchanged(other)
+	if e.inGroup("ledger-0", "ledger") {
+		t.Error("got an agent in the group, want none: the list isn't published")
+	}
+	patch := client.MergeFrom(other.DeepCopy())
+	other.Labels = map[string]string{v1.LabelGroup: "ledger"} // The owner hands it over.
+	if err := e.client.Patch(t.Context(), other, patch); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitAdopted("ledger", 1, pods...)
+	if document := e.document("ledger"); document.Group.Version != 1 {
+		t.Errorf("got document %+v, want version 1", document)
+	}
+}
+
+// While no operator runs, a user replaces the ConfigMap of a running group by another one.
+func TestConfigMapIsReplacedByAnotherOwner(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	o.stop()
+	published := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))}
+	if err := e.client.Delete(t.Context(), published); err != nil {
+		t.Fatal(err)
+	}
+	other := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))}
+	e.createAsUser(other)
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
+	o = e.startOperator()
+	e.awaitCondition("ledger", v1.Ready, v1.ReasonConfigMapConflict)
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitQuiet(o)
+	e.expectUnchanged(other)
+	if list := e.group("ledger").Status.MemberList; list.Version != 1 || len(list.Members) != 3 {
+		t.Errorf("got list %+v, want the published one", list)
+	}
+}
+
+func TestEndpointSliceOfAnotherOwnerIsUnchanged(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	other := &discoveryv1.EndpointSlice{
+		ObjectMeta: e.metadata("ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+	}
+	e.createAsUser(other)
+	e.createSettledGroupWith(o, v1.ReasonServiceConflict)
+	e.expectUnchanged(other)
+	if err := e.client.Delete(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	e.elect("ledger", "ledger-1", 8)
+	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+}
+
+// createSettledGroupWith waits for a reason of the condition Ready, too.
+func (e *env) createSettledGroupWith(o *operator, reason v1.Reason) {
+	e.t.Helper()
+	e.createSettledGroup(o)
+	e.awaitCondition("ledger", v1.Ready, reason)
+}
+
+// A backup restores the objects that the operator created, with the UID that the group had
+// then. The operator replaces them without waiting for the garbage collector or a user.
+func TestRestoredObjectsAreReplaced(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	restored := func(name string) metav1.ObjectMeta {
+		meta := e.metadata(name)
+		meta.Labels = map[string]string{v1.LabelGroup: "ledger"}
+		meta.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: v1.GroupVersion.String(), Kind: "ElectionGroup", Name: "ledger", UID: "of-then",
+			Controller: new(true), BlockOwnerDeletion: new(true),
+		}}
+		return meta
+	}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: restored("ledger-leader-conclave"), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}}
+	slice.Labels[discoveryv1.LabelServiceName] = "ledger-leader"
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: restored(control.ConfigMapName("ledger")), Data: map[string]string{control.DocumentKey: "uid: of-then"}},
+		&corev1.Service{ObjectMeta: restored("ledger-leader"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}}},
+		slice,
+	} {
+		e.createAsUser(object)
+	}
+	e.createSettledGroupWith(o, v1.ReasonHealthy)
+	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-2") })
+	uid := e.group("ledger").UID
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))},
+		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
+		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
+	} {
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Fatal(err)
+		}
+		if owners := object.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != uid {
+			t.Errorf("%T: got owners %+v, want the group %s", object, owners, uid)
+		}
+	}
+}

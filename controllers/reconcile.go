@@ -1,0 +1,139 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+)
+
+// Reconciler reconciles groups, and connects to the agents of pods.
+type Reconciler struct {
+	options Options
+
+	// There are three handles for the API server:
+	//
+	//   - cached reads from the informer cache at once. Use it for what the reconciler
+	//     doesn't write, or where an old copy does no harm: a watch triggers another
+	//     reconcile when the object changes.
+	//   - writer writes. It also reads from the cache, but only after the cache has
+	//     received the reconciler's own writes. Use it for objects that the reconciler
+	//     writes: otherwise it would write them twice.
+	//   - live reads from the API server, at the cost of a request. Use it before a step
+	//     that can't be undone and that an old cache could cause, and for objects that
+	//     the cache leaves out.
+	cached client.Reader
+	writer client.Client
+	live   client.Reader
+
+	streams  *streams.Streams
+	metrics  *metricSet
+	states   groupStates
+	log      logr.Logger
+	instance string
+	queue    queue
+}
+
+// staleRetry is the wait before the next reconcile of a group of which the cache has
+// an old version. Usually the watch triggers it sooner.
+const staleRetry = 50 * time.Millisecond
+
+// Reconcile gathers the facts about a group, decides, and applies the decisions.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	group := &v1.ElectionGroup{}
+	err := r.writer.Get(ctx, request.NamespacedName, group)
+	if apierrors.IsNotFound(err) || err == nil && group.DeletionTimestamp != nil {
+		return reconcile.Result{}, r.cleanUp(ctx, request.NamespacedName)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	s, err := r.gather(ctx, group)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if stale, err := r.isStale(ctx, s); stale || err != nil {
+		return reconcile.Result{RequeueAfter: staleRetry}, err
+	}
+	if err := r.decideAndApply(ctx, s); apierrors.IsConflict(err) {
+		// The facts were out of date, and so is the decision.
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	} else if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.metrics.reconciles.Inc()
+	if s.deadline.at.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: max(time.Until(s.deadline.at), time.Millisecond)}, nil
+}
+
+// decideAndApply publishes the member list first, since agents elect by it, and then
+// writes the status that their reports amount to. Agents elect whether or not they get
+// a new document: a ConfigMap that can't be written delays neither status nor traffic.
+func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
+	plan := membership.MakePlan(s.membershipFacts())
+	publishErr, err := r.publish(ctx, s, &plan)
+	if err != nil {
+		return err
+	}
+	if plan.ConfigMapConflict || plan.ServiceConflict || plan.ServiceHasSelector || plan.EndpointSliceConflict {
+		// The cache leaves out objects of others, so no watch reports their deletion.
+		s.deadline.reached(s.now.Add(conflictRecheck), s.now)
+	}
+	before := s.group
+	result := groupstatus.Evaluate(s.statusFacts(&plan))
+	if !result.RequeueAt.IsZero() {
+		s.deadline.reached(result.RequeueAt, s.now)
+	}
+	if err := r.updateStatus(ctx, s, &result.Status); err != nil {
+		return err
+	}
+	r.observe(s, before, &result)
+	r.sendCommands(s, &result)
+	routingErrs, eventErr := r.applyTraffic(ctx, s, &plan, &result)
+	if next := s.state.routingError.next(routingErrs...); next != s.state.routingError {
+		// The status has been written before. The next reconcile adds the error.
+		s.state.routingError, s.deadline = next, deadline{s.now}
+	}
+	return errors.Join(append(routingErrs, publishErr, eventErr)...)
+}
+
+// conflictRecheck is how often a reconcile checks whether the name of another owner's
+// object has become free.
+const conflictRecheck = 30 * time.Second
+
+// isStale reports whether the group in the cache is older than what an operator has
+// already published: another operator, if the cache is behind. The API server would
+// reject a status made from the older spec, but not a ConfigMap.
+//
+// A newer generation in the status or the document doesn't prove it: the status may
+// come from a backup, and anyone may have written the document.
+func (r *Reconciler) isStale(ctx context.Context, s *snapshot) (bool, error) {
+	if s.newestGeneration() <= s.group.Generation {
+		return false, nil
+	}
+	now := &v1.ElectionGroup{}
+	if err := r.live.Get(ctx, s.key, now); err != nil {
+		return true, client.IgnoreNotFound(err)
+	}
+	return now.UID != s.group.UID || now.Generation != s.group.Generation, nil
+}
+
+// newestGeneration returns the highest generation in the status and the document.
+func (s *snapshot) newestGeneration() int64 {
+	newest := s.group.Status.ObservedGeneration
+	if document, _ := s.published(); document != nil {
+		newest = max(newest, document.Generation)
+	}
+	return newest
+}

@@ -1,0 +1,296 @@
+package controllers_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// A group is deleted and elections take place while no operator runs.
+func TestOperatorCatchesUpAfterAbsence(t *testing.T) {
+	e := newEnv(t)
+	first := e.startOperator()
+	pods := []string{"p-0", "p-1", "p-2"}
+	for _, pod := range pods {
+		e.pod(pod, "ledger", "audit")
+	}
+	e.createGroup("ledger", func(group *v1.ElectionGroup) {
+		withShortWaits(group)
+		withService(group)
+	}, pods...)
+	e.createGroup("audit", withShortWaits, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
+	e.awaitAdopted("audit", 1, pods...)
+	e.elect("ledger", "p-2", 7)
+	e.elect("audit", "p-2", 7)
+	e.awaitCoordinator("ledger", "p-2", 7)
+	e.awaitRole("p-2", "audit", v1.RoleCoordinator)
+	e.awaitQuiet(first)
+	first.stop()
+
+	if err := e.client.Delete(t.Context(), e.group("audit")); err != nil {
+		t.Fatal(err)
+	}
+	e.elect("ledger", "p-1", 8)
+	e.deletePod("p-2")
+	e.elect("ledger", "p-0", 9)
+	e.startOperator()
+	e.awaitCoordinator("ledger", "p-0", 9)
+	e.awaitRole("p-0", "ledger", v1.RoleCoordinator)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("p-0") })
+	e.awaitRole("p-1", "audit", "")
+	e.awaitRole("p-0", "audit", "")
+	e.eventually("the agents have left the deleted group", func() bool { return !e.inGroup("p-0", "audit") && !e.inGroup("p-1", "audit") })
+}
+
+// A group is deleted during an election, and created again under the same name.
+func TestGroupIsRecreated(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	before := e.document("ledger")
+	e.elect("ledger", "", 7)
+	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
+		t.Fatal(err)
+	}
+	e.createGroup("ledger", withShortWaits, "ledger-0", "ledger-1")
+	e.awaitAdopted("ledger", 1, "ledger-0", "ledger-1")
+	e.eventually("ledger-2 has left", func() bool { return !e.inGroup("ledger-2", "ledger") })
+	after := e.document("ledger")
+	if after.UID == before.UID || after.Revision <= before.Revision {
+		t.Errorf("got document %+v, want another UID and a higher revision than %+v", after, before)
+	}
+	e.elect("ledger", "ledger-1", 5)
+	e.awaitCoordinator("ledger", "ledger-1", 5)
+	e.awaitRole("ledger-2", "ledger", "")
+}
+
+// The status retains its term, even if agents that lost their state report a lower one.
+func TestTermNeverGoesBack(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	e.elect("ledger", "ledger-0", 5)
+	e.eventually("a coordinator of an old term isn't accepted", func() bool { return e.group("ledger").Status.Coordinator == nil })
+	if term := e.group("ledger").Status.Term; term != 7 {
+		t.Errorf("got term %d, want 7", term)
+	}
+	o.stop()
+	e.startOperator()
+	e.elect("ledger", "ledger-0", 8)
+	e.awaitCoordinator("ledger", "ledger-0", 8)
+}
+
+// The operator restores a document that a user has overwritten: the list is in the status.
+func TestOverwrittenConfigMapIsRestored(t *testing.T) {
+	e := newEnv(t)
+	first := e.startOperator()
+	for _, pod := range []string{"p-0", "p-1", "p-2"} {
+		e.pod(pod, "ledger")
+	}
+	e.createGroup("ledger", withShortWaits, "p-0", "p-1", "p-2")
+	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
+	e.awaitList("ledger", 2, "p-0", "p-1")
+	e.awaitQuiet(first)
+	first.stop()
+	var published corev1.ConfigMap
+	if err := e.client.Get(t.Context(), e.key(control.ConfigMapName("ledger")), &published); err != nil {
+		t.Fatal(err)
+	}
+	published.Data[control.DocumentKey] = "overwritten"
+	if err := e.client.Update(t.Context(), &published); err != nil {
+		t.Fatal(err)
+	}
+	e.startOperator()
+	e.eventually("the document is restored", func() bool {
+		if err := e.client.Get(t.Context(), e.key(control.ConfigMapName("ledger")), &published); err != nil {
+			return false
+		}
+		return published.Data[control.DocumentKey] != "overwritten" && e.document("ledger").Group.Version == 2
+	})
+	e.eventually("agents accept the restored document", func() bool {
+		report, _ := e.agents["p-0"].Report("ledger")
+		return report.Revision == e.document("ledger").Revision
+	})
+}
+
+func TestCABundleChanges(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	before := e.document("ledger").Revision
+	e.mu.Lock()
+	e.caBundle += string(newCertificates(t).Authorities)
+	want, changed := e.caBundle, e.caBundleChanged
+	e.caBundleChanged = make(chan struct{})
+	e.mu.Unlock()
+	close(changed)
+	e.eventually("the ConfigMap has the new CA bundle", func() bool {
+		var published corev1.ConfigMap
+		if err := e.client.Get(t.Context(), e.key(control.ConfigMapName("ledger")), &published); err != nil {
+			t.Fatal(err)
+		}
+		return published.Data[control.CABundleKey] == want
+	})
+	if after := e.document("ledger").Revision; after != before {
+		t.Errorf("got revision %d of an unchanged document, want %d", after, before)
+	}
+}
+
+// The operator restores its objects and labels when a user changes or deletes them.
+func TestObjectsAndLabelsAreRestored(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	address := e.ip("ledger-2")
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: control.ConfigMapName("ledger")}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger-leader"}},
+	} {
+		if err := e.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		e.eventually(fmt.Sprintf("%T exists again", object), func() bool { return e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object) == nil })
+	}
+	pod := &corev1.Pod{}
+	if err := e.client.Get(t.Context(), e.key("ledger-0"), pod); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.MergeFrom(pod.DeepCopy())
+	pod.Labels[v1.RoleLabel("ledger")] = v1.RoleCoordinator
+	if err := e.client.Patch(t.Context(), pod, patch); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
+	if got := e.endpoint("ledger-leader"); got != address {
+		t.Errorf("got Service at %q, want %q", got, address)
+	}
+}
+
+// The operator owns the role label of a member even if another manager has applied it.
+func TestRoleLabelIsOwnedByOperator(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	label := v1.RoleLabel("ledger")
+	other := coreapply.Pod("ledger-0", e.namespace).WithLabels(map[string]string{label: v1.RoleCoordinator})
+	if err := e.client.Apply(t.Context(), other, client.FieldOwner("somebody"), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
+	if err := e.client.Apply(t.Context(), other, client.FieldOwner("somebody")); !apierrors.IsConflict(err) {
+		t.Errorf("got %v when another manager applies the label again, want a conflict", err)
+	}
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
+	e.awaitRole("ledger-0", "ledger", "")
+}
+
+// Agents have a newer member list than the status, as after a restore of etcd. They get
+// nothing that is based on the status until the group is created again.
+func TestStatusFromBackupIsNotPublished(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	uid, before := string(e.group("ledger").UID), e.document("ledger")
+	e.pod("ledger-3", "ledger").ChangeReport("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
+	e.awaitCondition("ledger", v1.Ready, v1.ReasonStatusBehind)
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
+	e.eventually("the edit has been reconciled", func() bool { return e.group("ledger").Status.ObservedGeneration == 2 })
+	e.awaitQuiet(o)
+	if list, after := e.group("ledger").Status.MemberList, e.document("ledger"); list.Version != 1 || after.Revision != before.Revision {
+		t.Errorf("got list %+v and document %+v, want both unchanged", list, after)
+	}
+	if !e.inGroup("ledger-3", "ledger") {
+		t.Error("got ledger-3 told to leave, want it to stay: the newer list may have it")
+	}
+	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("the agents have left", func() bool { return !e.inGroup("ledger-3", "ledger") && !e.inGroup("ledger-0", "ledger") })
+	e.createGroup("ledger", withShortWaits, "ledger-1", "ledger-2", "ledger-3")
+	e.awaitAdopted("ledger", 1, "ledger-1", "ledger-2", "ledger-3")
+}
+
+// The operator doesn't label another pod that has the name by the time of the write.
+func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
+	e := newEnv(t)
+	var replaced sync.Once
+	status := make(chan int, 1)
+	var replace atomic.Bool
+	o := e.startOperator(func(o *operator) {
+		concerns := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/pods/ledger-1") && replace.Load() }
+		o.beforeWrite = func(r *http.Request) {
+			if concerns(r) {
+				replaced.Do(func() {
+					e.deletePod("ledger-1")
+					e.podWithoutAgent("ledger-1", func(*corev1.Pod) {})
+				})
+			}
+		}
+		o.afterWrite = func(r *http.Request, response *http.Response) {
+			if concerns(r) {
+				select {
+				case status <- response.StatusCode:
+				default: // Only the first one counts.
+				}
+			}
+		}
+	})
+	e.createSettledGroup(o)
+	replace.Store(true)
+	e.elect("ledger", "ledger-1", 8)
+	if code := <-status; code != http.StatusUnprocessableEntity {
+		t.Errorf("got status %d for the label of the replaced pod, want %d", code, http.StatusUnprocessableEntity)
+	}
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitRole("ledger-2", "ledger", v1.RoleFollower)
+}
+
+// A group is deleted in the foreground: the garbage collector deletes the objects that the
+// group owns, and then the group. The operator doesn't restore them, and the agents leave.
+func TestGroupIsDeletedInTheForeground(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	if err := e.client.Delete(t.Context(), e.group("ledger"), client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+		t.Fatal(err)
+	}
+	e.eventually("the agents have left", func() bool {
+		return !e.inGroup("ledger-0", "ledger") && !e.inGroup("ledger-1", "ledger") && !e.inGroup("ledger-2", "ledger")
+	})
+	e.awaitRole("ledger-2", "ledger", "")
+	owned := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))},
+		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
+		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
+	}
+	for _, object := range owned {
+		if err := e.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.pod("ledger-3", "ledger") // triggers a reconcile
+	e.awaitQuiet(o)
+	for _, object := range owned {
+		if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
+			t.Errorf("%T: got %v, want it not restored for a group that is being deleted", object, err)
+		}
+	}
+	if e.group("ledger").DeletionTimestamp == nil {
+		t.Error("got no deletion timestamp, want the group to be deleting")
+	}
+}

@@ -1,0 +1,121 @@
+package controllers_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// The ConfigMap can't be written. Agents elect all the same, and status, labels and Service
+// follow. The operator doesn't push a document that isn't published.
+func TestConfigMapIsRejected(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	published := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))}
+	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(published), published); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.MergeFrom(published.DeepCopy())
+	published.Immutable = new(true)
+	if err := e.client.Patch(t.Context(), published, patch); err != nil {
+		t.Fatal(err)
+	}
+	before := e.document("ledger").Revision
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
+	ready := e.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed)
+	if want := "Agents keep their current settings because a write failed: write ConfigMap conclave-ledger: "; !strings.Contains(ready.Message, want) || !strings.Contains(ready.Message, "immutable") {
+		t.Errorf("got message %q, want %q and the reason", ready.Message, want)
+	}
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
+	e.awaitRole("ledger-2", "ledger", v1.RoleFollower)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	if report, _ := e.agents["ledger-1"].Report("ledger"); report.Revision != before {
+		t.Errorf("got agent with revision %d, want the published %d", report.Revision, before)
+	}
+	if ready := e.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed); !strings.Contains(ready.Message, "immutable") {
+		t.Errorf("got message %q, want the reason as long as the ConfigMap is rejected", ready.Message)
+	}
+
+	if err := e.client.Delete(t.Context(), published); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitList("ledger", 2, "ledger-1", "ledger-2")
+	e.awaitCondition("ledger", v1.Ready, v1.ReasonNoFailover)
+	e.eventually("ledger-0 has left", func() bool { return !e.inGroup("ledger-0", "ledger") })
+}
+
+// An object that routes traffic can't be written, and later it can.
+func TestTrafficWriteIsRejected(t *testing.T) {
+	for operation, path := range map[string]string{"apply EndpointSlice ledger-leader-conclave": "/endpointslices/", "label pod ledger-": "/pods/"} {
+		t.Run(operation, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			var reject atomic.Bool
+			o := e.startOperator(func(o *operator) {
+				o.rejects = func(r *http.Request) bool { return reject.Load() && strings.Contains(r.URL.Path, path) }
+			})
+			e.createSettledGroup(o)
+			reject.Store(true)
+			e.elect("ledger", "ledger-1", 8)
+			ready := e.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed)
+			if want := "Traffic may go to the wrong pod because a write failed: " + operation; !strings.HasPrefix(ready.Message, want) {
+				t.Errorf("got message %q, want the prefix %q", ready.Message, want)
+			}
+			e.awaitCoordinator("ledger", "ledger-1", 8)
+			reject.Store(false)
+			e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+			e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
+			e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+		})
+	}
+}
+
+// The operator drops an event that is rejected: later events don't wait for it.
+func TestRejectedEventIsDropped(t *testing.T) {
+	e := newEnv(t)
+	var mu sync.Mutex
+	var sent []string
+	o := e.startOperator(func(o *operator) {
+		o.rejects = func(r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/events") {
+				return false
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, string(body))
+			return true
+		}
+	})
+	e.createSettledGroup(o)
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
+	e.eventually("the next event has been sent", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.ContainsFunc(sent, func(body string) bool { return strings.Contains(body, "ledger-1 became coordinator in term 8") })
+	})
+	e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+	e.awaitQuiet(o)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(sent) != 2 {
+		t.Errorf("got events %q, want each of the two sent once", sent)
+	}
+}

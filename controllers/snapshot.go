@@ -1,0 +1,183 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// snapshot has the facts about a group that were gathered for one reconcile.
+type snapshot struct {
+	key   types.NamespacedName
+	group *v1.ElectionGroup
+	state *groupState
+	// initialStatus is the status as it was read. Writing the status replaces group.
+	initialStatus v1.ElectionGroupStatus
+	// now is the time after everything below has been read: a wait that begins now
+	// begins after the observation that it is about.
+	now time.Time
+	// deadline is when the next reconcile is due.
+	deadline deadline
+
+	// pods are by name, and nodes, connections and reports belong to them. Reports of
+	// agents without a pod are left out.
+	pods        map[string]*corev1.Pod
+	nodes       map[string]*corev1.Node
+	connections map[string]streams.Connection
+	reports     map[string]streams.AgentReport
+
+	configMap *corev1.ConfigMap
+	// document is the content of the ConfigMap; nil if it can't be parsed, or if the
+	// ConfigMap has another owner.
+	document      *control.Document
+	service       *corev1.Service
+	endpointSlice *discoveryv1.EndpointSlice
+	caBundle      string
+}
+
+// gather takes a snapshot of a group.
+func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snapshot, error) {
+	key := client.ObjectKeyFromObject(group)
+	s := &snapshot{
+		key: key, group: group, initialStatus: group.Status, state: r.states.get(key, group.UID), now: time.Now(),
+		pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{},
+		connections: map[string]streams.Connection{}, reports: map[string]streams.AgentReport{},
+	}
+	bundle, err := r.options.CA.Bundle(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA bundle: %w", err)
+	}
+	s.caBundle = string(bundle)
+	reports := r.streams.Reports(key)
+	if err := r.gatherPods(ctx, s, reports); err != nil {
+		return nil, err
+	}
+	if err := r.gatherObjects(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := r.confirmMissingPods(ctx, s); err != nil {
+		return nil, err
+	}
+	for name, pod := range s.pods {
+		// The connection may still be to an earlier pod of the same name.
+		if connection, ok := r.streams.Connection(client.ObjectKeyFromObject(pod)); ok && connection.UID == pod.UID {
+			s.connections[name] = connection
+		}
+		if report, ok := reports[name]; ok && report.UID == pod.UID {
+			s.reports[name] = report
+		}
+	}
+	s.now = time.Now()
+	return s, nil
+}
+
+func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]streams.AgentReport) error {
+	var indexed corev1.PodList
+	err := r.cached.List(ctx, &indexed, client.InNamespace(s.key.Namespace), client.MatchingFields{podsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the pods of the group: %w", err)
+	}
+	for i := range indexed.Items {
+		s.pods[indexed.Items[i].Name] = &indexed.Items[i]
+	}
+	if err := r.gatherUnnamedPods(ctx, s); err != nil {
+		return err
+	}
+	// The index doesn't find members, or pods whose agents report the group, that don't
+	// name it.
+	others := membersOf(s.group)
+	for name := range reports {
+		others = append(others, name)
+	}
+	for _, name := range others {
+		if s.pods[name] != nil {
+			continue
+		}
+		var pod corev1.Pod
+		err := r.cached.Get(ctx, types.NamespacedName{Namespace: s.key.Namespace, Name: name}, &pod, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read pod %s: %w", name, err)
+		}
+		if err == nil {
+			s.pods[name] = &pod
+		}
+	}
+	return r.gatherNodes(ctx, s)
+}
+
+func (r *Reconciler) gatherNodes(ctx context.Context, s *snapshot) error {
+	for _, pod := range s.pods {
+		name := pod.Spec.NodeName
+		if name == "" || s.nodes[name] != nil {
+			continue
+		}
+		var node corev1.Node
+		err := r.cached.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read node %s: %w", name, err)
+		}
+		if err == nil {
+			s.nodes[name] = &node
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) error {
+	var err error
+	s.configMap, err = getObject[corev1.ConfigMap](ctx, r, s.key.Namespace, control.ConfigMapName(s.key.Name))
+	if err != nil {
+		return err
+	}
+	if s.configMap != nil && !membership.OwnedByOther(s.configMap, s.group) {
+		document := &control.Document{}
+		// A document that can't be parsed is replaced.
+		if yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), document) == nil {
+			s.document = document
+		}
+	}
+	if s.group.Spec.Service == nil {
+		return nil
+	}
+	s.service, err = getObject[corev1.Service](ctx, r, s.key.Namespace, s.group.Spec.Service.Name)
+	if err != nil {
+		return err
+	}
+	s.endpointSlice, err = getObject[discoveryv1.EndpointSlice](ctx, r, s.key.Namespace, membership.EndpointSliceName(s.group))
+	return err
+}
+
+// getObject reads an object of a kind of which the cache has only those with the
+// operator's label. An object that isn't in the cache may belong to another owner:
+// only then does getObject query the API server. It returns nil if there is none.
+func getObject[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, r *Reconciler, namespace, name string) (P, error) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	object := P(new(T))
+	err := r.writer.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		object = P(new(T))
+		err = r.live.Get(ctx, key, object)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", kindOf(object), name, err)
+	}
+	return object, nil
+}

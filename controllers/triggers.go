@@ -1,0 +1,107 @@
+package controllers
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// queue is the work queue of the group controller; nil before that runs.
+type queue = atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+
+// startTriggers starts the triggers of the group controller that aren't watches:
+// agents' reports and the CA bundle.
+func (r *Reconciler) startTriggers(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.queue.Store(&q)
+	go r.watchCABundle(ctx)
+	return nil
+}
+
+// trigger queues a reconcile of a group after a delay, or earlier if one is queued.
+func (r *Reconciler) trigger(group types.NamespacedName, delay time.Duration) {
+	if q := r.queue.Load(); q != nil {
+		(*q).AddAfter(reconcile.Request{NamespacedName: group}, delay)
+	}
+}
+
+// onAgentChanged triggers the groups that a change of an agent's report or connection
+// affects: see streams.Options.
+func (r *Reconciler) onAgentChanged(pod types.NamespacedName, group string) {
+	if group != "" {
+		r.trigger(types.NamespacedName{Namespace: pod.Namespace, Name: group}, r.options.Debounce)
+		return
+	}
+	var found corev1.Pod
+	err := r.cached.Get(context.Background(), pod, &found, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		found.Namespace, found.Name = pod.Namespace, pod.Name
+	}
+	for _, request := range r.groupsOfPod(context.Background(), &found) {
+		r.trigger(request.NamespacedName, r.options.Debounce)
+	}
+}
+
+// watchCABundle triggers all groups at first, and whenever the CA bundle has changed.
+func (r *Reconciler) watchCABundle(ctx context.Context) {
+	for {
+		changed := r.options.CA.Changed()
+		var groups v1.ElectionGroupList
+		if err := r.cached.List(ctx, &groups, client.UnsafeDisableDeepCopy); err != nil {
+			r.log.Error(err, "cannot list groups")
+		}
+		for i := range groups.Items {
+			r.trigger(client.ObjectKeyFromObject(&groups.Items[i]), 0)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// reconcileAgent keeps a stream open to a pod's agent as long as the pod has one.
+func (r *Reconciler) reconcileAgent(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var pod corev1.Pod
+	err := r.cached.Get(ctx, request.NamespacedName, &pod, client.UnsafeDisableDeepCopy)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return reconcile.Result{}, err
+	case apierrors.IsNotFound(err), !membership.HasAgent(&pod), pod.Status.PodIP == "", membership.Finished(&pod):
+		r.streams.Forget(request.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	r.streams.Follow(streams.Agent{
+		Pod: request.NamespacedName, UID: pod.UID,
+		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)),
+	}, agentIncarnation(&pod))
+	return reconcile.Result{}, nil
+}
+
+// agentIncarnation returns a number that changes whenever the pod's agent restarts.
+func agentIncarnation(pod *corev1.Pod) int32 {
+	for i := range pod.Status.InitContainerStatuses {
+		if status := &pod.Status.InitContainerStatuses[i]; status.Name == v1.AgentContainer {
+			incarnation := 2 * status.RestartCount
+			if status.Started != nil && *status.Started {
+				incarnation++
+			}
+			return incarnation
+		}
+	}
+	return 0
+}
