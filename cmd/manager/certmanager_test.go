@@ -8,7 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -18,8 +18,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// issue puts a certificate into a folder, as cert-manager's Secret is mounted,
-// and returns it.
+// issue writes a certificate to a folder, like a mounted Secret of cert-manager, and
+// returns it.
 func issue(t *testing.T, folder string, serial int64) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,50 +52,50 @@ func issue(t *testing.T, folder string, serial int64) []byte {
 	return cert
 }
 
-// served wants the webhook to show a certificate.
-func (d *deployed) served(want []byte) error {
-	var shown []byte
-	connection, err := tls.Dial("tcp", d.port["webhook-port"], &tls.Config{
-		InsecureSkipVerify: true, // It is looked at here.
+// checkServed checks that the webhook serves a certificate.
+func (e *env) checkServed(want []byte) error {
+	var served []byte
+	connection, err := tls.Dial("tcp", e.addresses["webhook-port"], &tls.Config{
+		InsecureSkipVerify: true, // VerifyConnection checks it.
 		VerifyConnection: func(state tls.ConnectionState) error {
-			shown = state.PeerCertificates[0].Raw
+			served = state.PeerCertificates[0].Raw
 			return nil
 		},
 	})
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(shown, want) {
-		err = fmt.Errorf("it shows another one")
+	if !bytes.Equal(served, want) {
+		err = errors.New("got another certificate")
 	}
-	_ = connection.Close() // It has told all that it should.
+	_ = connection.Close() // Only the handshake matters.
 	return err
 }
 
-// With cert-manager, the certificate comes from a folder, and whom the API server
-// trusts is cert-manager's to say.
-func TestTheWebhooksCertificateFromAFolder(t *testing.T) {
-	d := newDeployed(t)
+// With cert-manager, the certificate comes from a folder, and cert-manager publishes the CA
+// bundle.
+func TestWebhookCertificateFromFolder(t *testing.T) {
+	e := newEnv(t)
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
-	if err := d.get(&webhook, "", webhookConfig); err != nil {
+	if err := e.get(&webhook, "", webhookConfig); err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
 	first := issue(t, folder, 1)
-	theirs := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first})
-	webhook.Webhooks[0].ClientConfig.CABundle = theirs
-	if err := d.Update(t.Context(), &webhook); err != nil {
+	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: first})
+	webhook.Webhooks[0].ClientConfig.CABundle = bundle
+	if err := e.Update(t.Context(), &webhook); err != nil {
 		t.Fatal(err)
 	}
-	d.start("--webhook-certificates", folder)
-	d.await("it gets ready", d.ready)
-	d.await("it shows what is in the folder", func() error { return d.served(first) })
+	e.start("--webhook-certificates", folder)
+	e.eventually("the manager is ready", e.ready)
+	e.eventually("the webhook serves the certificate in the folder", func() error { return e.checkServed(first) })
 	second := issue(t, folder, 2)
-	d.await("it follows the folder", func() error { return d.served(second) })
-	if err := d.get(&webhook, "", webhookConfig); err != nil {
+	e.eventually("the webhook serves the new certificate", func() error { return e.checkServed(second) })
+	if err := e.get(&webhook, "", webhookConfig); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(webhook.Webhooks[0].ClientConfig.CABundle, theirs) {
-		t.Error("it has told the API server whom to trust")
+	if !bytes.Equal(webhook.Webhooks[0].ClientConfig.CABundle, bundle) {
+		t.Errorf("got CA bundle %q, want it unchanged: %q", webhook.Webhooks[0].ClientConfig.CABundle, bundle)
 	}
 }

@@ -1,5 +1,6 @@
-// Command manager is Conclave's operator: it puts agents into pods, gives them
-// their certificates and their groups, and shows what they agree on.
+// Command manager is Conclave's operator. It injects agents into pods, issues their
+// certificates, publishes the members of their groups, and reports the state of each
+// group in its status.
 package main
 
 import (
@@ -17,7 +18,7 @@ func main() {
 	os.Exit(run(context.Background(), newRoot()))
 }
 
-// run runs a command and returns its exit status. What went wrong is one line on
+// run runs a command and returns its exit status. It prints an error in one line on
 // stderr.
 func run(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)

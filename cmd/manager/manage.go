@@ -41,7 +41,7 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// The names of what config/ deploys.
+// The names of the objects in config/.
 const (
 	leaseName       = "conclave-manager"
 	webhookService  = "conclave-webhook"
@@ -50,19 +50,19 @@ const (
 	webhookConfig   = "conclave"
 )
 
-// manager is what the parts of this process share.
+// manager has the options of this process, and what its components share.
 type manager struct {
 	options
 	log               *slog.Logger
 	config            *rest.Config
 	scheme            *runtime.Scheme
-	direct            client.Client // reads from the API server itself
+	live              client.Client // reads from the API server, not from a cache
 	caStore           *authority.Store
 	serverCertificate *authority.ServerCertificate
 	probes            *probes
 }
 
-// manage runs the manager until the context ends.
+// manage runs the manager until the context is done.
 func manage(ctx context.Context, o options, log *slog.Logger) error {
 	bridge := logr.FromSlogHandler(log.Handler())
 	ctrl.SetLogger(bridge)
@@ -77,17 +77,17 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err := m.openCAStore(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	parts, err := ctrl.NewManager(m.config, m.managerOptions())
+	mgr, err := ctrl.NewManager(m.config, m.managerOptions())
 	if err != nil {
-		return fmt.Errorf("make the manager: %w", err)
+		return fmt.Errorf("create the manager: %w", err)
 	}
 	for _, add := range []func(context.Context, ctrl.Manager) error{m.addCAStore, m.addWebhook, m.addIdentity, m.addControllers} {
-		if err := add(ctx, parts); err != nil {
+		if err := add(ctx, mgr); err != nil {
 			return err
 		}
 	}
-	log.Info("starts", "version", version, "namespace", o.namespace, "agentImage", o.agentImage)
-	return parts.Start(ctx)
+	log.Info("starting manager", "version", version, "namespace", o.namespace, "agentImage", o.agentImage)
+	return mgr.Start(ctx)
 }
 
 func (m *manager) connect() error {
@@ -98,23 +98,23 @@ func (m *manager) connect() error {
 	}
 	var err error
 	if m.config, err = ctrl.GetConfig(); err != nil {
-		return fmt.Errorf("find the API server: %w", err)
+		return fmt.Errorf("load the kubeconfig: %w", err)
 	}
-	if m.direct, err = client.New(m.config, client.Options{Scheme: m.scheme}); err != nil {
-		return fmt.Errorf("connect to the API server: %w", err)
+	if m.live, err = client.New(m.config, client.Options{Scheme: m.scheme}); err != nil {
+		return fmt.Errorf("create a client: %w", err)
 	}
 	return nil
 }
 
-// openCAStore waits for the API server for as long as it takes.
+// openCAStore reads the CA from its Secret. It retries until the API server responds.
 func (m *manager) openCAStore(ctx context.Context) error {
 	for {
-		store, err := authority.Open(ctx, m.direct, m.namespace, m.log)
+		store, err := authority.Open(ctx, m.live, m.namespace, m.log)
 		if err == nil {
 			m.caStore = store
 			break
 		}
-		m.log.Warn("the authority can't be read: trying again", "error", err)
+		m.log.Warn("cannot read CA Secret; retrying", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -143,7 +143,7 @@ func (m *manager) managerOptions() ctrl.Options {
 		RetryPeriod:                   new(2 * time.Second),
 		GracefulShutdownTimeout:       new(15 * time.Second),
 		HealthProbeBindAddress:        "0", // see probes
-		Cache:                         cached(),
+		Cache:                         cacheOptions(),
 		Metrics: metricsserver.Options{
 			BindAddress:    m.metricsAddress,
 			SecureServing:  true,
@@ -154,9 +154,9 @@ func (m *manager) managerOptions() ctrl.Options {
 	}
 }
 
-// cached has what controllers go by and, of all webhooks' configurations, ours
-// alone: the manager has no right to see others.
-func cached() cache.Options {
+// cacheOptions returns those of the controllers and, of all webhook configurations, only
+// Conclave's: the manager isn't permitted to read others.
+func cacheOptions() cache.Options {
 	o := controllers.Cache()
 	o.ByObject[&admissionregistrationv1.MutatingWebhookConfiguration{}] = cache.ByObject{
 		Field: fields.OneTermEqualSelector(metav1.ObjectNameField, webhookConfig),
@@ -164,7 +164,7 @@ func cached() cache.Options {
 	return o
 }
 
-// useServerCertificate serves with a certificate of our own authority.
+// useServerCertificate serves with a certificate of the manager's own CA.
 func (m *manager) useServerCertificate(config *tls.Config) {
 	config.MinVersion = tls.VersionTLS13
 	config.GetCertificate = m.serverCertificate.GetCertificate
@@ -181,55 +181,55 @@ func (m *manager) webhookOptions() webhook.Options {
 	return o
 }
 
-// addCAStore keeps up with the authority, and tells the API server of it
+// addCAStore runs the CA store. It publishes the CA bundle in the webhook configuration,
 // unless cert-manager does.
-func (m *manager) addCAStore(ctx context.Context, parts ctrl.Manager) error {
-	if err := parts.Add(m.caStore); err != nil {
+func (m *manager) addCAStore(ctx context.Context, mgr ctrl.Manager) error {
+	if err := mgr.Add(m.caStore); err != nil {
 		return err
 	}
 	if m.webhookCertificates != "" {
 		return nil
 	}
-	written, err := webhookWritten(ctx, parts.GetCache())
+	written, err := webhookWritten(ctx, mgr.GetCache())
 	if err != nil {
 		return err
 	}
-	publisher := &authority.WebhookPublisher{Store: m.caStore, Client: m.direct, Name: webhookConfig, Written: written, Log: m.log}
+	publisher := &authority.WebhookPublisher{Store: m.caStore, Client: m.live, Name: webhookConfig, Written: written, Log: m.log}
 	m.probes.require(func(*http.Request) error { return publisher.Ready() })
-	return parts.Add(publisher)
+	return mgr.Add(publisher)
 }
 
-// webhookWritten tells when the webhook's configuration has been written, which
-// costs no request as long as nobody does.
+// webhookWritten returns a channel that signals each write of the webhook configuration.
+// A watch costs no requests while nothing is written.
 func webhookWritten(ctx context.Context, all cache.Cache) (<-chan struct{}, error) {
 	informer, err := all.GetInformer(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{})
 	if err != nil {
-		return nil, fmt.Errorf("watch the webhook's configuration: %w", err)
+		return nil, fmt.Errorf("watch the webhook configuration: %w", err)
 	}
 	written := make(chan struct{}, 1)
-	tell := func() {
+	signal := func() {
 		select {
 		case written <- struct{}{}:
-		default: // It is going to be looked at anyway.
+		default: // A signal is pending.
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { tell() },
-		UpdateFunc: func(_, _ any) { tell() },
+		AddFunc:    func(any) { signal() },
+		UpdateFunc: func(_, _ any) { signal() },
 	})
 	return written, err
 }
 
-func (m *manager) addWebhook(_ context.Context, parts ctrl.Manager) error {
-	server := parts.GetWebhookServer()
-	injector := &conclavewebhook.Injector{Settings: m.injected, Log: m.log}
+func (m *manager) addWebhook(_ context.Context, mgr ctrl.Manager) error {
+	server := mgr.GetWebhookServer()
+	injector := &conclavewebhook.Injector{Settings: m.injectSettings, Log: m.log}
 	server.Register(conclavewebhook.Path, &admission.Webhook{Handler: injector})
 	m.probes.require(server.StartedChecker())
 	return nil
 }
 
-// injected are the settings of an agent that is put into a pod now.
-func (m *manager) injected(ctx context.Context) (inject.Settings, error) {
+// injectSettings returns the settings of an agent that is injected now.
+func (m *manager) injectSettings(ctx context.Context) (inject.Settings, error) {
 	bundle, err := m.caStore.Bundle(ctx)
 	return inject.Settings{
 		AgentImage:  m.agentImage,
@@ -238,24 +238,24 @@ func (m *manager) injected(ctx context.Context) (inject.Settings, error) {
 	}, err
 }
 
-func (m *manager) addIdentity(ctx context.Context, parts ctrl.Manager) error {
+func (m *manager) addIdentity(ctx context.Context, mgr ctrl.Manager) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(m.identityPort)))
 	if err != nil {
-		return fmt.Errorf("serve agents: %w", err)
+		return fmt.Errorf("listen on the identity port: %w", err)
 	}
-	return parts.Add(&enroll.Server{
-		Service:     &enroll.Service{Client: m.direct, Signer: m.caStore, Log: m.log},
+	return mgr.Add(&enroll.Server{
+		Service:     &enroll.Service{Client: m.live, Signer: m.caStore, Log: m.log},
 		Listener:    listener,
 		Certificate: m.serverCertificate.GetCertificate,
 	})
 }
 
-// addControllers has the leader see to the groups.
-func (m *manager) addControllers(_ context.Context, parts ctrl.Manager) error {
+// addControllers adds the controllers, which run in the elected replica only.
+func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	operator, err := m.caStore.NewOperatorCertificate()
 	if err != nil {
-		return fmt.Errorf("make the operator's certificate: %w", err)
+		return fmt.Errorf("create the operator's certificate: %w", err)
 	}
-	//nolint:contextcheck // it only adds what the manager starts
-	return controllers.Setup(parts, controllers.Options{Credentials: operator, CA: m.caStore})
+	//nolint:contextcheck // Setup only adds what the manager starts
+	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore})
 }

@@ -51,8 +51,8 @@ const (
 	account   = "system:serviceaccount:" + namespace + ":conclave-manager"
 )
 
-// asManager has the program of the tests be the manager: one process can't be two,
-// one after the other, since what it counts is registered for good.
+// asManager makes the test binary run the manager. A process can't run two managers, one
+// after the other: metrics stay registered.
 const asManager = "CONCLAVE_TEST_AS_MANAGER"
 
 func TestMain(m *testing.M) {
@@ -63,34 +63,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// deployed is a manager before a real API server that has all of config/default,
-// with the rights that this gives it.
-type deployed struct {
+// env is an API server with all of config/default, and a manager with the permissions
+// that this grants.
+type env struct {
 	client.Client
-	t    *testing.T
-	port map[string]string // addresses by flag
-	log  *logged
+	t         *testing.T
+	addresses map[string]string // by flag
+	log       *logBuffer
 }
 
-// logged is what the manager has logged.
-type logged struct {
+// logBuffer has the manager's log.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logged) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *logged) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-func newDeployed(t *testing.T) *deployed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	apiserver.Need(t)
 	var environment envtest.Environment
@@ -113,8 +113,8 @@ func newDeployed(t *testing.T) *deployed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &deployed{Client: c, t: t, port: map[string]string{}, log: &logged{}}
-	d.apply()
+	e := &env{Client: c, t: t, addresses: map[string]string{}, log: &logBuffer{}}
+	e.apply()
 	user, err := environment.AddUser(envtest.User{Name: account, Groups: []string{"system:serviceaccounts"}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -128,35 +128,35 @@ func newDeployed(t *testing.T) *deployed {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", kubeconfig)
-	return d
+	return e
 }
 
-func (d *deployed) apply() {
-	d.t.Helper()
-	objects, err := manifests.Build(d.t.Context(), "../..", "config/default")
+func (e *env) apply() {
+	e.t.Helper()
+	objects, err := manifests.Build(e.t.Context(), "../..", "config/default")
 	if err != nil {
-		d.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	for _, object := range objects {
-		if err := d.Apply(d.t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
-			d.t.Fatal(object.GetKind(), object.GetName(), err)
+		if err := e.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
+			e.t.Fatal(object.GetKind(), object.GetName(), err)
 		}
 	}
 }
 
-// start runs the manager as a process; the function that it returns ends it, and
+// start runs the manager as a process. It returns a function that stops the process and
 // returns its exit status.
-func (d *deployed) start(flags ...string) func() int {
-	d.t.Helper()
+func (e *env) start(flags ...string) func() int {
+	e.t.Helper()
 	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
 		port, err := testnet.FreePort()
 		if err != nil {
-			d.t.Fatal(err)
+			e.t.Fatal(err)
 		}
-		d.port[flag] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		e.addresses[flag] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
 	args := append([]string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}, flags...)
-	for flag, address := range d.port {
+	for flag, address := range e.addresses {
 		if strings.HasSuffix(flag, "port") {
 			_, address, _ = strings.Cut(address, ":")
 		}
@@ -164,52 +164,53 @@ func (d *deployed) start(flags ...string) func() int {
 	}
 	executable, err := os.Executable()
 	if err != nil {
-		d.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	manager := exec.CommandContext(context.WithoutCancel(d.t.Context()), executable, args...)
-	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true"), d.log
+	manager := exec.CommandContext(context.WithoutCancel(e.t.Context()), executable, args...)
+	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true"), e.log
 	if err := manager.Start(); err != nil {
-		d.t.Fatal(err)
+		e.t.Fatal(err)
 	}
-	end := sync.OnceValue(func() int {
+	stop := sync.OnceValue(func() int {
 		if err := manager.Process.Signal(syscall.SIGTERM); err != nil {
-			d.t.Error("it ended before it was told to:", err)
+			e.t.Error("the manager ended before SIGTERM:", err)
 		}
-		_ = manager.Wait() // Its status says it.
+		_ = manager.Wait() // The exit status has the result.
 		return manager.ProcessState.ExitCode()
 	})
-	d.t.Cleanup(func() {
-		end()
-		if d.t.Failed() {
-			d.t.Log(d.log)
+	e.t.Cleanup(func() {
+		stop()
+		if e.t.Failed() {
+			e.t.Log(e.log)
 		}
 	})
-	return end
+	return stop
 }
 
-// await looks again and again, until done says that it is.
-func (d *deployed) await(what string, done func() error) {
-	d.t.Helper()
+// eventually polls a check until it returns no error.
+func (e *env) eventually(what string, check func() error) {
+	e.t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(d.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
-		last = done()
+	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+		last = check()
 		return last == nil, nil
 	})
 	if err != nil {
-		d.t.Fatalf("%s: %v: %v", what, err, last)
+		e.t.Fatalf("timed out waiting until %s: %v: %v", what, err, last)
 	}
 }
 
-func (d *deployed) get(object client.Object, in, name string) error {
-	return d.Get(d.t.Context(), client.ObjectKey{Namespace: in, Name: name}, object)
+func (e *env) get(object client.Object, in, name string) error {
+	return e.Get(e.t.Context(), client.ObjectKey{Namespace: in, Name: name}, object)
 }
 
-// ask is a GET or POST whose server must have a certificate of the authorities.
-func (d *deployed) ask(flag, service, path, token string, body []byte) (int, string, error) {
-	d.t.Helper()
+// request sends a GET, or a POST if there is a body, to a server that must have a
+// certificate of the manager's CA.
+func (e *env) request(flag, service, path, token string, body []byte) (int, string, error) {
+	e.t.Helper()
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
-	if err := d.get(&webhook, "", "conclave"); err != nil {
-		d.t.Fatal(err)
+	if err := e.get(&webhook, "", "conclave"); err != nil {
+		e.t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(webhook.Webhooks[0].ClientConfig.CABundle)
@@ -219,9 +220,9 @@ func (d *deployed) ask(flag, service, path, token string, body []byte) (int, str
 	if body != nil {
 		method = http.MethodPost
 	}
-	request, err := http.NewRequestWithContext(d.t.Context(), method, "https://"+d.port[flag]+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(e.t.Context(), method, "https://"+e.addresses[flag]+path, bytes.NewReader(body))
 	if err != nil {
-		d.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
@@ -235,29 +236,29 @@ func (d *deployed) ask(flag, service, path, token string, body []byte) (int, str
 	return response.StatusCode, string(text), err
 }
 
-func (d *deployed) token(in, name string, spec authenticationv1.TokenRequestSpec) string {
-	d.t.Helper()
+func (e *env) token(in, name string, spec authenticationv1.TokenRequestSpec) string {
+	e.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: spec}
-	err := d.SubResource("token").Create(d.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}}, request)
+	err := e.SubResource("token").Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}}, request)
 	if err != nil {
-		d.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return request.Status.Token
 }
 
-func (d *deployed) create(objects ...client.Object) {
-	d.t.Helper()
+func (e *env) create(objects ...client.Object) {
+	e.t.Helper()
 	for _, object := range objects {
-		if err := d.Create(d.t.Context(), object); err != nil {
-			d.t.Fatal(err)
+		if err := e.Create(e.t.Context(), object); err != nil {
+			e.t.Fatal(err)
 		}
 	}
 }
 
-func TestTheManagerWorksWithItsRights(t *testing.T) {
-	d := newDeployed(t)
-	end := d.start()
-	d.await("it gets ready", d.ready)
+func TestManagerWorksWithItsPermissions(t *testing.T) {
+	e := newEnv(t)
+	stop := e.start()
+	e.eventually("the manager is ready", e.ready)
 
 	group := &v1.ElectionGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"},
@@ -266,30 +267,30 @@ func TestTheManagerWorksWithItsRights(t *testing.T) {
 			Service: &v1.CoordinatorService{Name: "ledger", Ports: []v1.ServicePort{{Port: 80}}},
 		},
 	}
-	d.create(group)
-	d.await("the group gets its document", func() error {
-		return d.get(&corev1.ConfigMap{}, "default", control.ConfigMapName("ledger"))
+	e.create(group)
+	e.eventually("the ConfigMap exists", func() error {
+		return e.get(&corev1.ConfigMap{}, "default", control.ConfigMapName("ledger"))
 	})
-	d.await("the group gets its Service", func() error { return d.get(&corev1.Service{}, "default", "ledger") })
-	d.enrols(t)
-	d.measures(t)
-	d.mends(t)
+	e.eventually("the Service exists", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
+	e.expectEnrollment(t)
+	e.expectMetrics(t)
+	e.expectWebhookRepaired(t)
 
-	if strings.Contains(d.log.String(), "forbidden") {
-		t.Error("it lacks a right")
+	if strings.Contains(e.log.String(), "forbidden") {
+		t.Error("got \"forbidden\" in the log, want sufficient permissions")
 	}
-	if status := end(); status != command.ExitOK {
-		t.Error("it ends with", status)
+	if status := stop(); status != command.ExitOK {
+		t.Errorf("got exit status %d, want %d", status, command.ExitOK)
 	}
 	var lease coordinationv1.Lease
-	if err := d.get(&lease, namespace, "conclave-manager"); err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "" {
-		t.Errorf("its lease isn't free for the next: %v %+v", err, lease.Spec)
+	if err := e.get(&lease, namespace, "conclave-manager"); err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "" {
+		t.Errorf("got lease %+v, want it released: %v", lease.Spec, err)
 	}
 }
 
-// ready asks the probe.
-func (d *deployed) ready() error {
-	response, err := http.Get("http://" + d.port["health-address"] + "/readyz")
+// ready queries the readiness probe.
+func (e *env) ready() error {
+	response, err := http.Get("http://" + e.addresses["health-address"] + "/readyz")
 	if err != nil {
 		return err
 	}
@@ -301,7 +302,7 @@ func (d *deployed) ready() error {
 	return err
 }
 
-func (d *deployed) enrols(t *testing.T) {
+func (e *env) expectEnrollment(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "ledger-0", Labels: map[string]string{v1.LabelAgent: "by-hand"},
@@ -309,10 +310,10 @@ func (d *deployed) enrols(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{ServiceAccountName: "ledger", Containers: []corev1.Container{{Name: "application", Image: "none"}}},
 	}
-	d.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}, pod)
-	// No webhook can be reached by the name of a Service here.
+	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ledger"}}, pod)
+	// The API server can't reach the webhook: there is no Service network here.
 	pod.Labels[v1.LabelAgent] = v1.AgentEnabled
-	if err := d.Update(t.Context(), pod); err != nil {
+	if err := e.Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -324,7 +325,7 @@ func (d *deployed) enrols(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, err := json.Marshal(control.EnrollmentRequest{
-		Token: d.token("default", "ledger", authenticationv1.TokenRequestSpec{
+		Token: e.token("default", "ledger", authenticationv1.TokenRequestSpec{
 			Audiences:      []string{v1.TokenAudience},
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 		}),
@@ -334,7 +335,7 @@ func (d *deployed) enrols(t *testing.T) {
 		t.Fatal(err)
 	}
 	var enrolled control.EnrollmentResponse
-	status, text, err := d.ask("identity-port", identityService, control.CertificatesPath, "", body)
+	status, text, err := e.request("identity-port", identityService, control.CertificatesPath, "", body)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &enrolled)
 	}
@@ -342,36 +343,37 @@ func (d *deployed) enrols(t *testing.T) {
 		t.Fatalf("%d %s: %v", status, text, err)
 	}
 	var published corev1.ConfigMap
-	if err := d.get(&published, "default", control.ConfigMapName("ledger")); err != nil {
+	if err := e.get(&published, "default", control.ConfigMapName("ledger")); err != nil {
 		t.Fatal(err)
 	}
 	if published.Data[control.CABundleKey] != enrolled.CABundle || published.Data[control.DocumentKey] != enrolled.Documents[0] {
-		t.Errorf("it got %+v, and mounts %+v", enrolled, published.Data)
+		t.Errorf("got %+v, want the CA bundle and document of the ConfigMap: %+v", enrolled, published.Data)
 	}
 }
 
-// mends: nothing but what it watches has it look at the webhook's configuration again.
-func (d *deployed) mends(t *testing.T) {
+// expectWebhookRepaired removes the CA bundle from the webhook configuration. The watch
+// makes the manager write it again.
+func (e *env) expectWebhookRepaired(t *testing.T) {
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
-	if err := d.get(&webhook, "", webhookConfig); err != nil {
+	if err := e.get(&webhook, "", webhookConfig); err != nil {
 		t.Fatal(err)
 	}
 	want := webhook.Webhooks[0].ClientConfig.CABundle
 	webhook.Webhooks[0].ClientConfig.CABundle = nil
-	if err := d.Update(t.Context(), &webhook); err != nil {
+	if err := e.Update(t.Context(), &webhook); err != nil {
 		t.Fatal(err)
 	}
-	d.await("the webhook's configuration has the authorities again", func() error {
-		err := d.get(&webhook, "", webhookConfig)
+	e.eventually("the webhook configuration has the CA bundle again", func() error {
+		err := e.get(&webhook, "", webhookConfig)
 		if err == nil && !bytes.Equal(webhook.Webhooks[0].ClientConfig.CABundle, want) {
-			err = fmt.Errorf("it has %q", webhook.Webhooks[0].ClientConfig.CABundle)
+			err = fmt.Errorf("got CA bundle %q, want %q", webhook.Webhooks[0].ClientConfig.CABundle, want)
 		}
 		return err
 	})
 }
 
-func (d *deployed) measures(t *testing.T) {
-	d.create(
+func (e *env) expectMetrics(t *testing.T) {
+	e.create(
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reader"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stranger"}},
 		&rbacv1.ClusterRoleBinding{
@@ -381,22 +383,22 @@ func (d *deployed) measures(t *testing.T) {
 		},
 	)
 	scrape := func(token string) (int, string) {
-		status, text, err := d.ask("metrics-address", metricsService, "/metrics", token, nil)
+		status, text, err := e.request("metrics-address", metricsService, "/metrics", token, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return status, text
 	}
 	if status, text := scrape(""); status != http.StatusUnauthorized {
-		t.Error("nobody in particular gets", status, text)
+		t.Errorf("without a token: got status %d, want %d: %s", status, http.StatusUnauthorized, text)
 	}
-	if status, text := scrape(d.token("default", "stranger", authenticationv1.TokenRequestSpec{})); status != http.StatusForbidden {
-		t.Error("a stranger gets", status, text)
+	if status, text := scrape(e.token("default", "stranger", authenticationv1.TokenRequestSpec{})); status != http.StatusForbidden {
+		t.Errorf("without permission: got status %d, want %d: %s", status, http.StatusForbidden, text)
 	}
 	var text string
-	d.await("the reader may read", func() error {
+	e.eventually("the reader is authorized", func() error {
 		var status int
-		if status, text = scrape(d.token("default", "reader", authenticationv1.TokenRequestSpec{})); status != http.StatusOK {
+		if status, text = scrape(e.token("default", "reader", authenticationv1.TokenRequestSpec{})); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, text)
 		}
 		return nil
@@ -407,11 +409,11 @@ func (d *deployed) measures(t *testing.T) {
 	}
 	names := regexp.MustCompile(`conclave_operator_\w+`).FindAllString(string(rules), -1)
 	if len(names) < 5 {
-		t.Errorf("the alerts go by %q", names)
+		t.Errorf("got metrics %q in the alerts, want at least 5", names)
 	}
 	for _, name := range names {
 		if !strings.Contains(text, "\n"+name+"{") {
-			t.Errorf("an alert goes by %s, which there isn't:\n%s", name, text)
+			t.Errorf("got no metric %s, which an alert uses:\n%s", name, text)
 		}
 	}
 }

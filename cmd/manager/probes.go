@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// probes answer the kubelet. They do so before there is an API server to talk
-// to: a manager that waits for it is alive, and being restarted again and again,
-// ever later, wouldn't help it.
+// probes serves the health probes of the kubelet. It starts before the API server
+// responds: a manager that waits for the API server is alive, and restarts with
+// increasing backoff would only delay it.
 type probes struct {
 	mu    sync.Mutex
 	ready []func(*http.Request) error
 	open  bool
 }
 
-// require adds what it takes to be ready.
+// require adds readiness checks.
 func (p *probes) require(checks ...func(*http.Request) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,7 +30,7 @@ func (p *probes) check(r *http.Request) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.open {
-		return errors.New("the API server hasn't answered yet")
+		return errors.New("waiting for the API server")
 	}
 	for _, check := range p.ready {
 		if err := check(r); err != nil {
@@ -40,7 +40,7 @@ func (p *probes) check(r *http.Request) error {
 	return nil
 }
 
-// serve answers until the context ends.
+// serve serves the probes until the context is done.
 func (p *probes) serve(ctx context.Context, address string) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *probes) serve(ctx context.Context, address string) error {
 		fmt.Fprintln(w, "ok")
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // it ends anyway
-	go server.Serve(listener)                         //nolint:errcheck // whatever is wrong, the kubelet notices
+	context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // the process ends anyway
+	go server.Serve(listener)                         //nolint:errcheck // the kubelet notices a failure
 	return nil
 }

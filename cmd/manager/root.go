@@ -40,9 +40,9 @@ func newRoot() *cobra.Command {
 		Short: "Run Conclave's operator",
 		Long: `Conclave elects the coordinator among pods.
 
-This operator puts an agent into each pod that opts in, gives agents their
-certificates and the members of their groups, and shows in each ElectionGroup
-what the agents agree on. Agents elect without it.`,
+This operator injects an agent into each pod that opts in, issues the agents'
+certificates, publishes the members of their groups, and reports the state of
+each group in its ElectionGroup. Agents elect without it.`,
 		Args:              command.NoArguments,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -68,27 +68,27 @@ what the agents agree on. Agents elect without it.`,
 
 func (o *options) add(root *cobra.Command) {
 	flags := root.Flags()
-	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the manager's own namespace; by default $POD_NAMESPACE")
-	flags.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"), "image of the agent that is put into pods; by default $AGENT_IMAGE")
-	flags.BoolVar(&o.leaderElect, "leader-elect", false, "of several replicas, have one write; all of them answer pods")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443", "where metrics are served, by HTTPS and to those who may read them; 0 for nowhere")
-	flags.StringVar(&o.healthAddress, "health-address", ":8081", "where /healthz and /readyz are served")
-	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook that puts agents into pods")
-	flags.IntVar(&o.identityPort, "identity-port", 9444, "port of the service that gives agents their certificates")
-	flags.StringVar(&o.webhookCertificates, "webhook-certificates", "", "folder with the webhook's tls.crt and tls.key, if cert-manager makes them; by default the manager does")
+	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the manager's namespace; by default $POD_NAMESPACE")
+	flags.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"), "image of the agent that the webhook injects; by default $AGENT_IMAGE")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false, "elect one replica that runs the controllers; every replica serves the webhook and the identity service")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443", "address that serves metrics, by HTTPS and to authorized clients; 0 to disable")
+	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address that serves /healthz and /readyz")
+	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook that injects agents")
+	flags.IntVar(&o.identityPort, "identity-port", 9444, "port of the identity service, which issues the agents' certificates")
+	flags.StringVar(&o.webhookCertificates, "webhook-certificates", "", "folder with the webhook's tls.crt and tls.key, for example from cert-manager; by default the manager issues them")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
 }
 
-// check says what is missing before anything is started.
+// check validates the options.
 func (o *options) check() error {
 	switch {
 	case o.namespace == "":
-		return command.UsageErrorf("--namespace must be the manager's own namespace: it isn't in $POD_NAMESPACE")
+		return command.UsageErrorf("--namespace must be set to the manager's namespace: $POD_NAMESPACE is empty")
 	case len(validation.IsDNS1123Label(o.namespace)) > 0:
-		return command.UsageErrorf("--namespace must be the name of a namespace, not %q", o.namespace)
+		return command.UsageErrorf("--namespace must be a valid namespace name, got %q", o.namespace)
 	case strings.TrimSpace(o.agentImage) == "":
-		return command.UsageErrorf("--agent-image must be the image of the agent: it isn't in $AGENT_IMAGE")
+		return command.UsageErrorf("--agent-image must be set to the agent's image: $AGENT_IMAGE is empty")
 	}
 	if err := o.checkPorts(); err != nil {
 		return err
@@ -107,11 +107,11 @@ func (o *options) check() error {
 func (o *options) checkPorts() error {
 	for name, port := range map[string]int{"webhook-port": o.webhookPort, "identity-port": o.identityPort} {
 		if port < 1 || port > 65535 {
-			return command.UsageErrorf("--%s must be a port from 1 to 65535, not %d", name, port)
+			return command.UsageErrorf("--%s must be a port from 1 to 65535, got %d", name, port)
 		}
 	}
 	if o.webhookPort == o.identityPort {
-		return command.UsageErrorf("--webhook-port and --identity-port must be two, not both %d", o.webhookPort)
+		return command.UsageErrorf("--webhook-port and --identity-port must be different, got %d for both", o.webhookPort)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (o *options) checkPorts() error {
 func (o *options) logger(out io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return nil, command.UsageErrorf("--log-level must be debug, info, warn or error, not %q", o.logLevel)
+		return nil, command.UsageErrorf("--log-level must be debug, info, warn or error, got %q", o.logLevel)
 	}
 	settings := &slog.HandlerOptions{Level: level}
 	switch cmp.Or(o.logFormat, "json") {
@@ -128,5 +128,5 @@ func (o *options) logger(out io.Writer) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(out, settings)), nil
 	}
-	return nil, command.UsageErrorf("--log-format must be json or text, not %q", o.logFormat)
+	return nil, command.UsageErrorf("--log-format must be json or text, got %q", o.logFormat)
 }
