@@ -174,7 +174,7 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 		t.Errorf("got members %+v, want none: their agents can't join", list.Members)
 	}
 	connected := meta.FindStatusCondition(e.group("audit").Status.Conditions, string(v1.AgentsConnected))
-	if connected.Reason != string(v1.ReasonNoAgent) || !strings.Contains(connected.Message, "p-0, p-1 and p-2 run with an agent that takes no part") {
+	if connected.Reason != string(v1.ReasonNoAgent) || !strings.Contains(connected.Message, "p-0, p-1 and p-2 run with an agent that is not part") {
 		t.Errorf("got %+v, want reason NoAgent and a message that names the pods", connected)
 	}
 }
