@@ -1,14 +1,15 @@
-// Package membership decides what should be there for a group: its member list, and
-// the objects that carry it to the agents and traffic to the coordinator. Values
-// in, values out; controllers/ gathers the facts and applies the plan.
+// Package membership plans what should exist for a group: its member list, the ConfigMap
+// that publishes the list to the agents, and the Service that points at the coordinator.
+// It is pure: package controllers gathers the Facts and applies the Plan.
 //
-// A plan is one step. A list that is being adopted settles in one status, and
-// the next list begins in another one, because that is what the schema allows
+// Each plan is one step. A list that is being adopted settles in one status update, and
+// the next list begins in another one, because the schema requires that
 // (docs/adr/0008-what-the-status-remembers.md):
 //
 //	v1 Settled -> v2 Adopting -> v2 Adopting, b departed -> v2 Settled -> v3 Adopting
 //
-// Status first, then the ConfigMap, then the agents: whatever an agent has seen
-// of a list has been in the status before. A plan that was made from a stale
-// status is refused there, and nothing of it gets any further.
+// The operator writes the status first, then the ConfigMap, and then pushes the document
+// to the agents. So the status has each list before any agent has it. The API server
+// rejects a plan that is based on a stale status, and the operator does not apply the
+// rest of that plan.
 package membership

@@ -13,15 +13,15 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Document is what agents are told about a group. Its revision is left to the
-// caller.
+// Document returns the document that configures a group's agents. The caller sets its
+// revision.
 func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
-	at := peerAddresses(pods)
+	addresses := peerAddresses(pods)
 	g := groupSettings(group)
 	g.Version = uint32(list.Version)
-	g.Members = documentMembers(list.Members, at)
+	g.Members = documentMembers(list.Members, addresses)
 	if list.Previous != nil {
-		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, at)}
+		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, addresses)}
 	}
 	g.Departed = departed(list)
 	if list.Floor != nil {
@@ -30,9 +30,9 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 	return control.Document{UID: string(group.UID), Generation: group.Generation, Group: g}
 }
 
-// departed are the members of the list before that are no longer asked: all, as
-// soon as it has no say. Otherwise an agent that starts later would wait for a
-// majority of pods which may be gone for good.
+// departed returns the members of the previous list whose votes agents do not need. When
+// the list has settled, these are all of them: otherwise an agent that starts later would
+// wait for a majority of pods that may no longer exist.
 func departed(list *v1.MemberList) []string {
 	if list.Previous == nil || list.State != v1.ListSettled {
 		return list.Departed
@@ -44,8 +44,8 @@ func departed(list *v1.MemberList) []string {
 	return all
 }
 
-// settings are the group's own. The API server has filled in the defaults; a
-// group that never met one gets the same.
+// groupSettings returns the settings of a group. They have the defaults of the schema
+// even if the API server has not set them.
 func groupSettings(group *v1.ElectionGroup) control.Group {
 	spec := &group.Spec
 	return control.Group{
@@ -71,19 +71,20 @@ func groupSettings(group *v1.ElectionGroup) control.Group {
 
 func leaseMillis(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
 
-func documentMembers(members []v1.Member, at map[string]string) []control.Member {
+func documentMembers(members []v1.Member, addresses map[string]string) []control.Member {
 	list := make([]control.Member, len(members))
 	for i, m := range members {
-		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority), Address: at[m.Pod]}
+		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority), Address: addresses[m.Pod]}
 	}
 	return list
 }
 
-// addresses are where the pods' agents await each other, by the pod's name. An
-// address goes from a pod that ends to another one, and for a moment the API
-// server knows two that have it; two pods on the network of one host have the
-// same one for good. Agents would refuse a document in which two are at one
-// place: the pod that is there to stay has it.
+// peerAddresses returns the addresses at which agents connect to each other, by pod.
+//
+// Several pods may have the same IP address. For example, when pod a is deleted, the new
+// pod b may get its address while the API server still has a; and pods on the network of
+// the same host always share its address. Agents reject a document with a duplicate
+// address, so only one of these pods gets it.
 func peerAddresses(pods []*corev1.Pod) map[string]string {
 	owner := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {
@@ -95,17 +96,18 @@ func peerAddresses(pods []*corev1.Pod) map[string]string {
 			owner[ip] = pod
 		}
 	}
-	at := make(map[string]string, len(owner))
+	addresses := make(map[string]string, len(owner))
 	for ip, pod := range owner {
-		at[pod.Name] = net.JoinHostPort(ip, strconv.Itoa(control.PeerPort))
+		addresses[pod.Name] = net.JoinHostPort(ip, strconv.Itoa(control.PeerPort))
 	}
-	return at
+	return addresses
 }
 
-// outlives reports whether a is the one of two pods that has their address.
+// ownsAddress reports whether pod a, rather than pod b, gets the address that both have:
+// the one that is not being deleted, or else the newer one.
 func ownsAddress(a, b *corev1.Pod) bool {
-	if ending := a.DeletionTimestamp != nil; ending != (b.DeletionTimestamp != nil) {
-		return !ending
+	if terminating := a.DeletionTimestamp != nil; terminating != (b.DeletionTimestamp != nil) {
+		return !terminating
 	}
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) > 0
 }

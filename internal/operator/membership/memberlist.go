@@ -8,14 +8,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// list is the member list that should be in the status, and what keeps it from
-// being the wanted one: the newest that is known, or the next one.
+// nextList returns the member list for the status: the newest known list, or its
+// successor. The Problem is why that is not the wanted list.
 func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList, *Problem) {
 	if f.configMapConflict() {
-		// What can't be published can neither begin nor be adopted.
-		name := f.ConfigMap.Name
+		// A list that cannot be published can neither begin nor be adopted.
 		return f.Group.Status.MemberList, &Problem{v1.ReasonConfigMapConflict, fmt.Sprintf(
-			"ConfigMap %s is somebody else's, and agents would mount it: give it another name, or delete it", name)}
+			"ConfigMap %s, which agents mount, has another owner: delete it, or recreate it under another name", f.ConfigMap.Name)}
 	}
 	if len(ahead) > 0 {
 		return f.Group.Status.MemberList, f.statusBehindProblem(ahead)
@@ -36,18 +35,18 @@ func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList,
 	return f.successor(current, wanted), problem
 }
 
-// elsewhere is the Problem of a group that must not begin yet: one of the agents
-// in the group before may lead there, and nobody there would hear of it here.
+// earlierGroupProblem returns the Problem of a group that must not begin yet: an agent
+// in the earlier group may be its coordinator, and would not learn of the new group.
 func (f *Facts) earlierGroupProblem() *Problem {
-	are, them := "are", "these pods"
+	agents, have, pods := "agents", "have", "these pods"
 	if len(f.InEarlierGroup) == 1 {
-		are, them = "is", "the pod"
+		agents, have, pods = "agent", "has", "the pod"
 	}
-	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf("%s %s still in an earlier group of this name, and told to leave it: this one begins "+
-		"after that; if it lasts, delete %s", Abbreviate(f.InEarlierGroup), are, them)}
+	return &Problem{v1.ReasonEarlierGroup, fmt.Sprintf("The %s of %s %s not left an earlier group of this name yet: this group begins after that; "+
+		"if the problem persists, delete %s", agents, Abbreviate(f.InEarlierGroup), have, pods)}
 }
 
-// ahead are the pods whose agents go by a newer list than the newest that is known.
+// agentsAhead returns the pods whose agents use a newer list than the newest known one.
 func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 	known := int64(0)
 	if newest != nil {
@@ -62,74 +61,75 @@ func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 	return ahead
 }
 
-// overtaken is the Problem of a group whose agents know more of it than its status.
+// statusBehindProblem returns the Problem of a group whose agents use a newer list than
+// the status has.
 func (f *Facts) statusBehindProblem(ahead []string) *Problem {
-	goes := "go"
+	use := "use"
 	if len(ahead) == 1 {
-		goes = "goes"
+		use = "uses"
 	}
-	return &Problem{v1.ReasonStatusBehind, fmt.Sprintf("%s %s by a member list that is newer than the status, which seems to be from a backup: "+
-		"the list stays as it is; delete the group and make it anew", Abbreviate(ahead), goes)}
+	return &Problem{v1.ReasonStatusBehind, fmt.Sprintf("%s %s a newer member list than the status, which may have been restored from a backup: "+
+		"the list cannot change; delete the group, and create it again", Abbreviate(ahead), use)}
 }
 
-// newest is the newest list that is known. It is the one in the status, but that
-// may have been lost in a backup, or be an old copy.
+// newestList returns the newest known list. That is usually the list in the status, but
+// the status may be an old copy, or may have been lost or restored from a backup.
 func (f *Facts) newestList() *v1.MemberList {
-	kept, told := f.Group.Status.MemberList, f.publishedList()
+	stored, published := f.Group.Status.MemberList, f.publishedList()
 	switch {
-	case told == nil, kept != nil && kept.Version > told.Version:
-		return kept
-	case kept == nil || isSuccessor(told, kept):
-		return told
-	case kept.Version < told.Version:
-		return kept // Whoever wrote this wasn't the operator: the status comes first.
-	case kept.State == v1.ListAdopting:
-		kept = kept.DeepCopy()
-		kept.Departed = union(kept.Departed, told.Departed)
+	case published == nil, stored != nil && stored.Version > published.Version:
+		return stored
+	case stored == nil || isSuccessor(published, stored):
+		return published
+	case stored.Version < published.Version:
+		return stored // The operator did not write this document: it updates the status first.
+	case stored.State == v1.ListAdopting:
+		stored = stored.DeepCopy()
+		stored.Departed = union(stored.Departed, published.Departed)
 	}
-	return kept
+	return stored
 }
 
-// follows reports whether one list can be the next after another: the API server
-// lets no other one into the status.
+// isSuccessor reports whether next can follow current: the API server rejects any other
+// list in the status.
 func isSuccessor(next, current *v1.MemberList) bool {
 	return next.Version == current.Version+1 && current.State == v1.ListSettled && slices.Equal(next.Previous.Members, current.Members)
 }
 
-// told is the list that agents were told by the ConfigMap, nil if there is none.
-// A document doesn't say whether its list has settled, so it hasn't.
+// publishedList returns the list in the ConfigMap, or nil if there is none. A document
+// does not contain whether its list has settled, so publishedList assumes that it hasn't.
 func (f *Facts) publishedList() *v1.MemberList {
 	if f.Published == nil || f.Published.UID != string(f.Group.UID) {
 		return nil
 	}
 	g := &f.Published.Group
-	told := &v1.MemberList{Version: int64(g.Version), State: v1.ListSettled, Members: listMembers(g.Members)}
+	list := &v1.MemberList{Version: int64(g.Version), State: v1.ListSettled, Members: listMembers(g.Members)}
 	switch {
 	case g.Version == 0 || len(g.Members) == 0 || g.Version > 1 && g.Previous == nil:
-		return nil // Whoever wrote this wasn't the operator.
+		return nil // The operator did not write this document.
 	case g.Version > 1:
-		told.State = v1.ListAdopting
-		told.Previous = &v1.PreviousList{Version: int64(g.Previous.Version), Members: listMembers(g.Previous.Members)}
-		told.Departed = g.Departed
-		told.Floor = new(int64(g.Floor))
+		list.State = v1.ListAdopting
+		list.Previous = &v1.PreviousList{Version: int64(g.Previous.Version), Members: listMembers(g.Previous.Members)}
+		list.Departed = g.Departed
+		list.Floor = new(int64(g.Floor))
 	}
-	return told
+	return list
 }
 
-func listMembers(told []control.Member) []v1.Member {
-	list := make([]v1.Member, len(told))
-	for i, m := range told {
+func listMembers(members []control.Member) []v1.Member {
+	list := make([]v1.Member, len(members))
+	for i, m := range members {
 		list[i] = v1.Member{Pod: m.Name, Priority: int32(m.Priority)}
 	}
 	return list
 }
 
-// adopt is the list one step further: with more departed members, or settled, as
-// soon as a majority of the list before has adopted it.
+// advance returns the next state of a list that is being adopted: with more departed
+// members, or settled if a majority of the previous list has adopted it.
 func (f *Facts) advance(current *v1.MemberList) *v1.MemberList {
 	next := current.DeepCopy()
-	if told := f.publishedList(); told == nil || told.Version != current.Version {
-		return next // A pod that comes now would still begin with the list before.
+	if published := f.publishedList(); published == nil || published.Version != current.Version {
+		return next // A pod that starts now would still begin with the previous list.
 	}
 	var missing []string
 	for _, m := range current.Previous.Members {
@@ -154,7 +154,7 @@ func (f *Facts) advance(current *v1.MemberList) *v1.MemberList {
 	return next
 }
 
-// union is the names in some and those in more.
+// union returns some, followed by the names in more that are not in some.
 func union(some, more []string) []string {
 	known := make(map[string]bool, len(some))
 	for _, name := range some {
@@ -169,7 +169,7 @@ func union(some, more []string) []string {
 	return some
 }
 
-// succeed is the list after a settled one.
+// successor returns the list that follows a settled one.
 func (f *Facts) successor(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
 	floor := max(control.TermAt(f.Now), f.Group.Status.Term)
 	if current.Floor != nil {

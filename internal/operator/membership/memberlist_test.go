@@ -250,10 +250,10 @@ func TestAbsence(t *testing.T) {
 // more: two coordinators of one name would be what it must never have.
 func TestBeginsAfterTheGroupBefore(t *testing.T) {
 	for mode, want := range map[v1.SafetyMode]string{
-		v1.Majority: "EarlierGroup: a is still in an earlier group of this name, and told to leave it: this one begins after that; " +
-			"if it lasts, delete the pod",
-		v1.Strict: "EarlierGroup: a is still in an earlier group of this name, and told to leave it: this one begins after that; " +
-			"if it lasts, delete the pod",
+		v1.Majority: "EarlierGroup: The agent of a has not left an earlier group of this name yet: this group begins after that; " +
+			"if the problem persists, delete the pod",
+		v1.Strict: "EarlierGroup: The agent of a has not left an earlier group of this name yet: this group begins after that; " +
+			"if the problem persists, delete the pod",
 		v1.Available: "",
 	} {
 		f := newDeclaredFacts("x 10, y 20").addPods("x", "y")
@@ -275,10 +275,10 @@ func TestBeginsAfterTheGroupBefore(t *testing.T) {
 // Agents that go by a list which nobody knows any more: what comes after it can't be
 // told, nor who is no member.
 func TestAgentsAreAheadOfTheStatus(t *testing.T) {
-	const one, many = "StatusBehind: a goes by a member list that is newer than the status, which seems to be from a backup: " +
-		"the list stays as it is; delete the group and make it anew",
-		"StatusBehind: a and b go by a member list that is newer than the status, which seems to be from a backup: " +
-			"the list stays as it is; delete the group and make it anew"
+	const one, many = "StatusBehind: a uses a newer member list than the status, which may have been restored from a backup: " +
+		"the list cannot change; delete the group, and create it again",
+		"StatusBehind: a and b use a newer member list than the status, which may have been restored from a backup: " +
+			"the list cannot change; delete the group, and create it again"
 	f := newDeclaredFacts("a 10, b 20, c 30")
 	f.settle()
 	f.Group.Spec.Members = parseMembers("a 10, b 20")

@@ -60,7 +60,7 @@ func TestFirstList(t *testing.T) {
 		"no ordinal": {
 			facts:   newSelectorFacts(highest).addPods("ledger-0", "ledger-x7x", "web"),
 			list:    "v1 Settled: ledger-0 1",
-			problem: "InvalidMembers: pod ledger-x7x: its name must end in - and a number, like those of a StatefulSet, since priorityFrom is ordinal; and 1 more like it",
+			problem: "InvalidMembers: Pod ledger-x7x: the name must end in a hyphen and a number, as in a StatefulSet, because priorityFrom is ordinal; 1 more pod is invalid",
 		},
 		"an annotation": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a", "b", "c", "d"),
@@ -81,33 +81,33 @@ func TestFirstList(t *testing.T) {
 			facts:   newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
 			change:  func(f *Facts) { setPriorityAnnotations(f, "b=high") },
 			list:    "v1 Settled: c 1, a 2",
-			problem: `InvalidMembers: pod b: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "high"`,
+			problem: `InvalidMembers: Pod b: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "high"`,
 		},
 		"an empty one": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a"),
 			change:  func(f *Facts) { setPriorityAnnotations(f, "a=") },
-			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not ""`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got ""`,
 		},
 		"one that is too high": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a"),
 			change:  func(f *Facts) { setPriorityAnnotations(f, "a=1048576") },
-			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "1048576"`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "1048576"`,
 		},
 		"a long one": {
 			facts:  newSelectorFacts(byAnnotation).addPods("a"),
 			change: func(f *Facts) { setPriorityAnnotations(f, "a="+strings.Repeat("9", 1000)) },
-			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "` +
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "` +
 				strings.Repeat("9", 32) + `..."`,
 		},
 		"a bad one, and nobody else would stand": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a", "b"),
 			change:  func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=high") },
-			problem: `InvalidMembers: pod b: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "high"`,
+			problem: `InvalidMembers: Pod b: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "high"`,
 		},
 		"nobody would stand": {
 			facts:   newSelectorFacts(byAnnotation).addPods("a", "b"),
 			change:  func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=0") },
-			problem: "InvalidMembers: every pod has priority 0: one at least must be above, to be elected",
+			problem: "InvalidMembers: Every pod has priority 0: at least one pod must have a priority above 0",
 		},
 		"a node's label": {
 			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b", "c"),
@@ -120,7 +120,7 @@ func TestFirstList(t *testing.T) {
 		"a node's bad label": {
 			facts:   newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a"),
 			change:  func(f *Facts) { f.Nodes["node-a"].Labels = map[string]string{"tier": "-1"} },
-			problem: `InvalidMembers: pod a: its label tier of its node node-a must be a whole number from 0 to 1048575, not "-1"`,
+			problem: `InvalidMembers: Pod a: label tier of node node-a must be an integer from 0 to 1048575, got "-1"`,
 		},
 		"a node that isn't known yet": {
 			facts:  newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a", "b"),
@@ -129,11 +129,11 @@ func TestFirstList(t *testing.T) {
 		},
 		"a name that members can't have": {
 			facts:   newSelectorFacts(byAnnotation).addPods(strings.Repeat("a", 64)),
-			problem: "InvalidMembers: pod " + strings.Repeat("a", 64) + ": between the dots of a member's name there are 63 characters at most: give it a shorter name",
+			problem: "InvalidMembers: Pod " + strings.Repeat("a", 64) + ": each part of a member's name between dots must have at most 63 characters",
 		},
 		"no pods": {
 			facts:   newSelectorFacts(byAnnotation),
-			problem: "NoMembers: the selector finds no pods in namespace bank: are the labels right, and do the pods exist?",
+			problem: "NoMembers: The selector matches no pods in namespace bank: check the labels, and whether the pods exist",
 		},
 		"pods that don't name the group": {
 			facts: newSelectorFacts(byAnnotation).addPods("a", "b"),
@@ -141,8 +141,8 @@ func TestFirstList(t *testing.T) {
 				f.findPod("a").Annotations = nil
 				f.findPod("b").Annotations[v1.AnnotationGroups] = "ledgers, other"
 			},
-			problem: "NoMembers: the selector matches a and b, but no pod names the group: pods need the label conclave.dev/agent: enabled " +
-				"and the annotation conclave.dev/groups: ledger in their template, and to be made anew",
+			problem: "NoMembers: The selector matches a and b, but no pod lists the group: add the label conclave.dev/agent: enabled " +
+				"and the annotation conclave.dev/groups: ledger to the pod template, and recreate the pods",
 		},
 		"pods that have other labels, or have ended": {
 			facts: newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
@@ -230,7 +230,7 @@ func TestLaterLists(t *testing.T) {
 		"all are gone": {
 			change:  func(f *Facts) { f.deletePod("a"); f.deletePod("b"); f.Missing["a"], f.Missing["b"] = true, true },
 			list:    "v1 Settled: b 1, a 2",
-			problem: "NoMembers: the selector finds no pods in namespace bank: are the labels right, and do the pods exist?",
+			problem: "NoMembers: The selector matches no pods in namespace bank: check the labels, and whether the pods exist",
 		},
 		"all are gone, and the others aren't heard yet": {
 			change: func(f *Facts) {
@@ -252,30 +252,30 @@ func TestLaterLists(t *testing.T) {
 		},
 		"a member with a bad annotation stays as it is, and others join": {
 			change: func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "a=x", "c=9") }, list: "v2 Settled: b 1, a 2, c 9",
-			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
 		},
 		"it isn't taken along when one below it rises": {
 			change: func(f *Facts) { setPriorityAnnotations(f, "a=x", "b=9") }, list: "v2 Settled: b 9, a 2",
-			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
 		},
 		"it leaves like any other": {
 			change: func(f *Facts) { setPriorityAnnotations(f, "a=x"); f.findPod("a").Labels = nil }, list: "v2 Settled: b 1",
 		},
 		"one with a bad annotation doesn't join, and others do": {
 			change: func(f *Facts) { f.addPods("c", "d"); setPriorityAnnotations(f, "c=x", "d=9") }, list: "v2 Settled: b 1, a 2, d 9",
-			problem: `InvalidMembers: pod c: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+			problem: `InvalidMembers: Pod c: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
 		},
 		"nor does it when nobody is to stand": {
 			change: func(f *Facts) { f.addPods("c"); setPriorityAnnotations(f, "a=0", "b=0", "c=x") }, list: "v1 Settled: b 1, a 2",
-			problem: `InvalidMembers: pod c: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+			problem: `InvalidMembers: Pod c: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
 		},
 		"a member that never stands doesn't begin to by a bad annotation": {
 			change: func(f *Facts) { setPriorityAnnotations(f, "a=0"); f.settle(); setPriorityAnnotations(f, "a=x") }, list: "v2 Settled: b 1, a 0",
-			problem: `InvalidMembers: pod a: its annotation conclave.dev/priority must be a whole number from 0 to 1048575, not "x"`,
+			problem: `InvalidMembers: Pod a: annotation conclave.dev/priority must be an integer from 0 to 1048575, got "x"`,
 		},
 		"nobody is to stand": {
 			change: func(f *Facts) { setPriorityAnnotations(f, "a=0", "b=0") }, list: "v1 Settled: b 1, a 2",
-			problem: "InvalidMembers: every pod has priority 0: one at least must be above, to be elected",
+			problem: "InvalidMembers: Every pod has priority 0: at least one pod must have a priority above 0",
 		},
 		"members are declared from now on": {
 			change: func(f *Facts) { f.Group.Spec = v1.ElectionGroupSpec{Members: parseMembers("x 1, a 7")} }, list: "v2 Settled: x 1, a 7",
@@ -304,7 +304,7 @@ func TestTooManyMembers(t *testing.T) {
 	f.addPods("ledger-1000")
 	p := f.settle()
 	expect(t, "problem", formatProblem(p.Problem),
-		"TooManyMembers: the selector finds 1001 pods with agents, and a group has 1000 members at most: narrow the selector")
+		"TooManyMembers: The selector matches 1001 pods with agents, but a group has at most 1000 members: narrow the selector")
 	if p.List.Version != 1 {
 		t.Errorf("and the list became %s", formatList(p.List)[:60])
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// document is the Document of a list. Its revision is the published one's if
-// nothing in it is new.
+// document returns the Document of a list. It has the revision of the published document
+// if that is equal, and a higher one otherwise.
 func (f *Facts) document(list *v1.MemberList) control.Document {
 	document := Document(f.Group, list, f.Pods)
 	if old := f.Published; old != nil && old.Revision >= f.Revision {
@@ -30,16 +30,16 @@ func (f *Facts) document(list *v1.MemberList) control.Document {
 	return document
 }
 
-func configMap(group *v1.ElectionGroup, document control.Document, authorities string) *corev1.ConfigMap {
+func configMap(group *v1.ElectionGroup, document control.Document, caBundle string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: ownedMeta(group, control.ConfigMapName(group.Name)),
-		Data:       map[string]string{control.DocumentKey: encodeDocument(document), control.CABundleKey: authorities},
+		Data:       map[string]string{control.DocumentKey: encodeDocument(document), control.CABundleKey: caBundle},
 	}
 }
 
 const kind = "ElectionGroup"
 
-// owned is the metadata of an object that goes when the group goes.
+// ownedMeta returns the metadata of an object that is deleted with its group.
 func ownedMeta(group *v1.ElectionGroup, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: group.Namespace,
@@ -51,10 +51,10 @@ func ownedMeta(group *v1.ElectionGroup, name string) metav1.ObjectMeta {
 	}
 }
 
-// OwnedByOther reports whether an object, of a name that one of the group's should
-// have, is somebody else's: it has another owner, or neither an owner nor our
-// label. What an earlier group of the name has left, or a backup has brought back
-// from one, is ours.
+// OwnedByOther reports whether an object with a name that the group needs does not belong
+// to the group: it has another owner, or neither an owner nor the group's label. An object
+// of an earlier group of the same name belongs to the group, including one that was
+// restored from a backup.
 func OwnedByOther(object metav1.Object, group *v1.ElectionGroup) bool {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
@@ -68,19 +68,18 @@ func (f *Facts) configMapConflict() bool {
 	return f.ConfigMap != nil && OwnedByOther(f.ConfigMap, f.Group)
 }
 
-// serviceConflict reports whether somebody else has a Service of the wanted name, or
-// else whether the one that is there selects pods itself: then Kubernetes has slices
-// of its own, which lead to all that it finds, and which it leaves when the selector
-// is taken away.
-func (f *Facts) serviceConflict() (foreign, selects bool) {
+// serviceConflict reports whether the Service of the wanted name has another owner, or
+// else a selector. Kubernetes creates EndpointSlices for a Service with a selector, which
+// point at all pods that match. It doesn't delete them when the selector is removed.
+func (f *Facts) serviceConflict() (otherOwner, hasSelector bool) {
 	if f.Group.Spec.Service == nil || f.Service == nil {
 		return false, false
 	}
-	foreign = OwnedByOther(f.Service, f.Group)
-	return foreign, !foreign && len(f.Service.Spec.Selector) > 0
+	otherOwner = OwnedByOther(f.Service, f.Group)
+	return otherOwner, !otherOwner && len(f.Service.Spec.Selector) > 0
 }
 
-// service is the Service that a group wants.
+// wantedService returns the Service of a group that wants one.
 func wantedService(group *v1.ElectionGroup) *corev1.Service {
 	want := group.Spec.Service
 	s := &corev1.Service{ObjectMeta: ownedMeta(group, want.Name)}
@@ -94,15 +93,15 @@ func wantedService(group *v1.ElectionGroup) *corev1.Service {
 
 func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(p.Protocol, v1.TCP)) }
 
-// EndpointSliceName is the name of the EndpointSlice of a group that wants a Service.
+// EndpointSliceName returns the name of the EndpointSlice of a group that wants a Service.
 func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Service.Name + "-conclave" }
 
-// EndpointSlice has the Service of the group lead to the coordinator's pod, or
-// nowhere if that is nil.
+// EndpointSlice returns the EndpointSlice that points the group's Service at the pod of
+// the coordinator, or at no pod if that is nil.
 //
-// The API server lets nobody change the type of a slice's addresses: a slice that
-// is there with another one has to be deleted first. Without a coordinator the
-// type says nothing, and that of the slice that is there is as good.
+// The address type of an EndpointSlice is immutable: an existing slice with another type
+// has to be deleted first. Without an endpoint, the type has no meaning, so an existing
+// slice of the other type can remain.
 func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv1.EndpointSlice {
 	want := group.Spec.Service
 	slice := &discoveryv1.EndpointSlice{
@@ -120,7 +119,7 @@ func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv
 	}
 	ip, err := netip.ParseAddr(coordinator.Status.PodIP)
 	if err != nil {
-		return slice // It has none yet, or none any more.
+		return slice // The pod has no address yet, or no longer has one.
 	}
 	if ip.Is6() {
 		slice.AddressType = discoveryv1.AddressTypeIPv6

@@ -185,7 +185,7 @@ func TestWhatIsForeign(t *testing.T) {
 func TestConfigMapOfSomebodyElse(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 20").addPods("a", "b")
 	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
-	const why = "ConfigMapConflict: ConfigMap conclave-ledger is somebody else's, and agents would mount it: give it another name, or delete it"
+	const why = "ConfigMapConflict: ConfigMap conclave-ledger, which agents mount, has another owner: delete it, or recreate it under another name"
 	p := f.step()
 	expect(t, "at first", formatList(p.List)+" "+formatProblem(p.Problem), "none "+why)
 	f.ConfigMap = nil

@@ -11,74 +11,75 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Facts are all that a plan is made from.
+// Facts is the input of a plan.
 type Facts struct {
 	Group *v1.ElectionGroup
-	// Pods are those of the namespace that may concern the group: declared,
-	// selected, or on a list. Others do no harm.
+	// Pods has all pods of the namespace that are declared, selected, or in a list of the
+	// group. It may contain other pods.
 	Pods []*corev1.Pod
-	// Nodes are the pods' nodes by name; some may be lacking.
+	// Nodes has the nodes of the pods by name. Some may be missing.
 	Nodes map[string]*corev1.Node
-	// Connected are the pods whose agent's stream is open and current, and who can
-	// take part in the group: their pods named it when they were made.
+	// Connected has the pods whose agent's stream is open and up to date, and whose agent
+	// can participate in the group because the pod listed it when it was created.
 	Connected map[types.UID]bool
-	// InEarlierGroup are the pods whose agents are connected, and take part in an earlier
-	// group of this name.
+	// InEarlierGroup lists the pods whose agents are connected, and participate in an
+	// earlier group of this name.
 	InEarlierGroup []string
-	// Versions are those of the lists that agents of this group last said they go by,
-	// by the pod's name.
+	// Versions has the versions of the lists that agents of this group last reported, by
+	// pod.
 	Versions map[string]int64
-	// Adopted are the members of the previous list, by the pod's name, that have
-	// reported the list in force for as long as AdoptionWait says.
+	// Adopted has the members of the previous list, by pod, that have reported the list
+	// in force for AdoptionWait.
 	Adopted map[string]bool
-	// Missing are the members of the list and of the previous one that have had
-	// no pod, or one that has Finished, for as long as MissingPodGrace says. The wait begins
-	// anew with each version, when the ConfigMap has it: a pod that came before may
-	// have begun with the version before, and the operator learn of it late.
+	// Missing has the members of the list and of the previous one that have had no pod,
+	// or a pod that has finished, for MissingPodGrace. The wait starts again with each
+	// version, when the ConfigMap has it. Otherwise a pod could have started with the
+	// version before, without the operator having noticed that pod yet.
 	Missing map[string]bool
-	// FirstListComplete: the first list of a selector's waits for no more agents.
+	// FirstListComplete means that the first list of a selector does not wait for further
+	// agents.
 	FirstListComplete bool
-	// Published is what the ConfigMap of this group has, nil if there is none, or
-	// if it is OwnedByOther.
+	// Published is the document in the group's ConfigMap, or nil if there is none or the
+	// ConfigMap is OwnedByOther.
 	Published *control.Document
-	// Revision is the highest that any ConfigMap of this name is known to have had.
+	// Revision is the highest known revision of any ConfigMap of this name.
 	Revision int64
-	// CABundle are the certificates of all authorities, in PEM.
+	// CABundle has the certificates of all certificate authorities, in PEM.
 	CABundle string
-	// ConfigMap, Service and EndpointSlice are those of the wanted names, whoever
-	// has made them; nil if there is none.
+	// ConfigMap, Service and EndpointSlice are the existing objects of the wanted names,
+	// whatever their owner is; nil if there is none.
 	ConfigMap     *corev1.ConfigMap
 	Service       *corev1.Service
 	EndpointSlice *discoveryv1.EndpointSlice
 	Now           time.Time
 }
 
-// Problem is why there is no list, or not the one that is wanted.
+// Problem is the reason why there is no list, or not the wanted one.
 type Problem struct {
 	Reason  v1.Reason
 	Message string
 }
 
-// Plan is what should be there.
+// Plan is what should exist.
 type Plan struct {
-	// List is what status.memberList should be; nil if there can't be one yet.
+	// List is the wanted status.memberList, or nil if there can be none yet.
 	List    *v1.MemberList
 	Problem *Problem
-	// StatusBehind: agents go by a newer list than any that is known. What comes after it
-	// nobody can tell, nor who is no member.
+	// StatusBehind means that agents use a newer list than the newest known one. Then
+	// the next list is unknown, and so are the pods that aren't members.
 	StatusBehind bool
-	// Document and ConfigMap are nil without a list, if that has been overtaken, or if
-	// the name is taken.
+	// Document and ConfigMap are nil without a list, and in case of StatusBehind or
+	// ConfigMapConflict.
 	Document          *control.Document
 	ConfigMap         *corev1.ConfigMap
 	ConfigMapConflict bool
-	// Service is nil if none is wanted, or if the name is taken: by somebody else's,
-	// or by one that selects pods itself.
+	// Service is nil if none is wanted, or if the Service of that name has another owner
+	// or a selector.
 	Service                                                    *corev1.Service
 	ServiceConflict, ServiceHasSelector, EndpointSliceConflict bool
 }
 
-// MakePlan makes a plan.
+// MakePlan plans the next step for a group.
 func MakePlan(f Facts) Plan {
 	var p Plan
 	newest := f.newestList()
@@ -99,9 +100,9 @@ func MakePlan(f Facts) Plan {
 	return p
 }
 
-// AdoptionWait is how long a member must have reported a list before it counts as having
-// adopted it: what it granted before has run out by then, on any clock. In Available
-// mode nothing is granted.
+// AdoptionWait returns the time for which a member must have reported a list before it
+// counts as having adopted it. By then, its earlier grants have expired, on any clock.
+// In Available mode there are no grants.
 func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
@@ -109,20 +110,15 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	return time.Duration(leaseMillis(group)) * time.Millisecond * 9 / 8
 }
 
-// respite is how long a member of a selector's list has no pod, at least, before it is
-// taken out: a StatefulSet makes another one of the name within that time.
+// minMissingPodGrace is the minimum of MissingPodGrace while no list is being adopted. A
+// StatefulSet recreates a pod within that time.
 const minMissingPodGrace = time.Second
 
-// MissingPodGrace is how long a member must have had no pod before it counts as departed, while
-// a list is being adopted, or before it leaves the list.
+// MissingPodGrace returns the time for which a member must have had no pod before it
+// counts as departed, while a list is being adopted, or before it is removed from the list.
 func MissingPodGrace(group *v1.ElectionGroup) time.Duration {
 	if list := group.Status.MemberList; list != nil && list.State == v1.ListAdopting {
 		return AdoptionWait(group)
 	}
 	return max(AdoptionWait(group), minMissingPodGrace)
-}
-
-// Finished reports whether a pod has ended for good.
-func Finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

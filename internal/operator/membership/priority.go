@@ -13,55 +13,59 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// rank finds the candidates' ranks, and who of them can be on a list. One with a bad
-// value isn't taken in, and stays as it is if it is a member: one pod must not hold up
-// the others. The Problem says what is wrong; it may keep all as it is, too.
+// rankCandidates sets the ranks of the candidates, and returns those that can be in a
+// list. A candidate with an invalid name or value is not added; if it is a member, it
+// keeps its place, so that one pod does not block changes of the others. The Problem is
+// about the invalid candidates. If it prevents any change, no candidates are returned.
 func (f *Facts) rankCandidates(all []*candidate) ([]*candidate, *Problem) {
-	var able []*candidate
-	wrong := map[string]string{}
+	var valid []*candidate
+	invalid := map[string]string{}
 	for _, c := range all {
 		if err := cmp.Or(f.setRank(c), validateName(c.name)); err != "" {
-			wrong[c.name] = err
+			invalid[c.name] = err
 			if !c.member {
 				continue
 			}
 			c.rankKnown = false
 		}
-		able = append(able, c)
+		valid = append(valid, c)
 	}
-	fillUnknownRanks(able)
-	problem := invalidMembersProblem(wrong)
-	if len(able) > 0 && !slices.ContainsFunc(able, func(c *candidate) bool { return c.rank != 0 }) {
-		return nil, cmp.Or(problem, &Problem{v1.ReasonInvalidMembers, "every pod has priority 0: one at least must be above, to be elected"})
+	estimateRanks(valid)
+	problem := invalidMembersProblem(invalid)
+	if len(valid) > 0 && !slices.ContainsFunc(valid, func(c *candidate) bool { return c.rank != 0 }) {
+		return nil, cmp.Or(problem, &Problem{v1.ReasonInvalidMembers, "Every pod has priority 0: at least one pod must have a priority above 0"})
 	}
-	return able, problem
+	return valid, problem
 }
 
-// invalid is the Problem of pods of which something is wrong, nil if there are none.
-func invalidMembersProblem(wrong map[string]string) *Problem {
-	if len(wrong) == 0 {
+// invalidMembersProblem returns the Problem of invalid pods, or nil if there are none.
+func invalidMembersProblem(invalid map[string]string) *Problem {
+	if len(invalid) == 0 {
 		return nil
 	}
-	name := slices.Min(slices.Collect(maps.Keys(wrong)))
-	message := "pod " + name + ": " + wrong[name]
-	if n := len(wrong) - 1; n > 0 {
-		message += fmt.Sprintf("; and %d more like it", n)
+	name := slices.Min(slices.Collect(maps.Keys(invalid)))
+	message := "Pod " + name + ": " + invalid[name]
+	switch n := len(invalid) - 1; {
+	case n == 1:
+		message += "; 1 more pod is invalid"
+	case n > 1:
+		message += fmt.Sprintf("; %d more pods are invalid", n)
 	}
 	return &Problem{v1.ReasonInvalidMembers, message}
 }
 
-// validateName says what is wrong with a name that pods may have and members mayn't.
+// validateName returns what is wrong with a name that a pod can have and a member cannot,
+// or "".
 func validateName(name string) string {
-	for word := range strings.SplitSeq(name, ".") {
-		if len(word) > validation.DNS1123LabelMaxLength {
-			return fmt.Sprintf("between the dots of a member's name there are %d characters at most: give it a shorter name",
-				validation.DNS1123LabelMaxLength)
+	for part := range strings.SplitSeq(name, ".") {
+		if len(part) > validation.DNS1123LabelMaxLength {
+			return fmt.Sprintf("each part of a member's name between dots must have at most %d characters", validation.DNS1123LabelMaxLength)
 		}
 	}
 	return ""
 }
 
-// setRank finds one candidate's rank, or says what is wrong.
+// setRank sets a candidate's rank. It returns what is wrong with the candidate, or "".
 func (f *Facts) setRank(c *candidate) string {
 	from := f.Group.Spec.PriorityFrom
 	switch {
@@ -76,15 +80,15 @@ func (f *Facts) setRank(c *candidate) string {
 	if node == nil {
 		return ""
 	}
-	return c.rankByNumber("label "+from.NodeLabel+" of its node "+node.Name, node.Labels, from.NodeLabel)
+	return c.rankByNumber("label "+from.NodeLabel+" of node "+node.Name, node.Labels, from.NodeLabel)
 }
 
 func (c *candidate) rankByOrdinal(order v1.OrdinalOrder) string {
-	const wrong = "its name must end in - and a number, like those of a StatefulSet, since priorityFrom is ordinal"
+	const invalid = "the name must end in a hyphen and a number, as in a StatefulSet, because priorityFrom is ordinal"
 	dash := strings.LastIndexByte(c.name, '-')
 	ordinal, err := strconv.ParseUint(c.name[dash+1:], 10, 62)
 	if dash < 0 || err != nil {
-		return wrong
+		return invalid
 	}
 	c.rankKnown = true
 	c.rank = int64(ordinal) + 1
@@ -109,16 +113,17 @@ func (c *candidate) rankByNumber(what string, values map[string]string, key stri
 		if len(value) > most {
 			value = value[:most] + "..."
 		}
-		return fmt.Sprintf("its %s must be a whole number from 0 to %d, not %q", what, v1.MaxPriority, value)
+		return fmt.Sprintf("%s must be an integer from 0 to %d, got %q", what, v1.MaxPriority, value)
 	}
 	c.rank, c.preferred = int64(n), int64(n)
 	return ""
 }
 
-// surmise gives members whose rank isn't known, since they have no pod just now or a
-// bad value, that of the member next below them, so that they stay where they are. One
-// that has been put above them doesn't take them along.
-func fillUnknownRanks(all []*candidate) {
+// estimateRanks sets the ranks of members whose rank is not known, because they have no
+// pod at the moment or an invalid value. Such a member gets the rank of the member next
+// below it, so that it keeps its place. If that member has moved above it, this one does
+// not move with it.
+func estimateRanks(all []*candidate) {
 	members := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.priority == 0 })
 	slices.SortFunc(members, func(a, b *candidate) int { return cmp.Compare(a.priority, b.priority) })
 	below := int64(1)
@@ -138,17 +143,19 @@ func fillUnknownRanks(all []*candidate) {
 	}
 }
 
-// number gives the candidates unique priorities that keep the order of their
-// ranks. Among equals, members are above those that join, or each new pod of a
-// Deployment would take over; among those that join, the first by name.
+// assignPriorities assigns unique priorities that keep the order of the ranks. Among
+// candidates of the same rank, members are above new ones: otherwise each new pod of a
+// Deployment would take over. New candidates of the same rank are ordered by name, with
+// the first name on top.
 //
-// Whoever has a priority keeps it, unless there is no room for the others then.
-// With p the priorities in their order, and i the places in it, there is if
+// As many candidates as possible keep their priority. Consider the candidates in their
+// order, and let p(i) be the priority of candidate i. There is room for the candidates
+// between i and j if
 //
-//	p(j) - p(i) >= j - i    for each two that keep theirs, i < j
+//	p(j) - p(i) >= j - i    for all i < j that keep their priorities
 //
-// which is to say that p(i) - i never falls. So the most that can keep theirs are
-// the longest sequence in which it doesn't.
+// That is, p(i) - i does not decrease. So the candidates that keep their priorities are
+// a longest subsequence in which p(i) - i does not decrease.
 func assignPriorities(all []*candidate) {
 	var order []*candidate
 	for _, c := range all {
@@ -159,20 +166,21 @@ func assignPriorities(all []*candidate) {
 		order = append(order, c)
 	}
 	slices.SortFunc(order, func(a, b *candidate) int {
-		// One that joins has priority 0, so it comes first: it is below.
+		// A new candidate has priority 0, so it sorts below the members.
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.priority, b.priority), strings.Compare(b.name, a.name))
 	})
-	keep := retained(order)
+	kept := retained(order)
 	last := int64(0)
 	for i, next := 0, 0; i < len(order); i++ {
 		c := order[i]
-		if next < len(keep) && keep[next] == i {
+		if next < len(kept) && kept[next] == i {
 			next++
 		} else {
-			// The highest that leaves room for those up to the next keeper.
+			// The highest priority that leaves room for the candidates below the next
+			// one that keeps its priority.
 			most := v1.MaxPriority - int64(len(order)-1-i)
-			if next < len(keep) {
-				most = int64(order[keep[next]].priority) - int64(keep[next]-i)
+			if next < len(kept) {
+				most = int64(order[kept[next]].priority) - int64(kept[next]-i)
 			}
 			c.priority = int32(min(max(c.preferred, last+1), most))
 		}
@@ -180,11 +188,11 @@ func assignPriorities(all []*candidate) {
 	}
 }
 
-// keepers are the places of those that keep their priorities.
+// retained returns the indexes of the candidates that keep their priorities.
 func retained(order []*candidate) []int {
 	slack := func(i int) int64 { return int64(order[i].priority) - int64(i) }
 	var (
-		ends   []int // ends[n] is the place of the lowest end of a sequence of n+1
+		ends   []int // ends[n] is the last index of the subsequence of length n+1 with the lowest end
 		before = make([]int, len(order))
 	)
 	for i, c := range order {

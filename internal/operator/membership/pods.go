@@ -1,0 +1,87 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// Selects returns a function that reports whether the group's selector selects a pod: it
+// matches the pod's labels, the pod's annotation names the group, and the pod has not
+// finished.
+func Selects(group *v1.ElectionGroup) func(*corev1.Pod) bool {
+	matches := MatchesLabels(group)
+	return func(pod *corev1.Pod) bool {
+		return matches(pod) && !Finished(pod) && NamesGroup(pod, group.Name)
+	}
+}
+
+// MatchesLabels returns a function that reports whether the group's selector matches the
+// labels of a pod.
+func MatchesLabels(group *v1.ElectionGroup) func(*corev1.Pod) bool {
+	if group.Spec.Selector == nil {
+		return func(*corev1.Pod) bool { return false }
+	}
+	selector, err := metav1.LabelSelectorAsSelector(group.Spec.Selector.LabelSelector())
+	if err != nil {
+		selector = labels.Nothing() // The schema rejects such a selector.
+	}
+	return func(pod *corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }
+}
+
+// GroupsOf returns the groups that a pod's annotation names, without empty entries.
+func GroupsOf(pod *corev1.Pod) []string {
+	var groups []string
+	for group := range v1.GroupNames(pod.Annotations[v1.AnnotationGroups]) {
+		if group != "" {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// NamesGroup reports whether a pod's annotation names a group.
+func NamesGroup(pod *corev1.Pod, group string) bool {
+	for name := range v1.GroupNames(pod.Annotations[v1.AnnotationGroups]) {
+		if name == group {
+			return true
+		}
+	}
+	return false
+}
+
+// HasAgent reports whether a pod has an agent: a native sidecar, which is what the
+// webhook injects. An ordinary container of that name isn't one. The webhook refuses
+// to add an agent beside it, and the kubelet would stop it before the application.
+func HasAgent(pod *corev1.Pod) bool {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == v1.AgentContainer {
+			return true
+		}
+	}
+	return false
+}
+
+// Finished reports whether a pod has succeeded or failed.
+func Finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// Abbreviate lists up to three of the names, in alphabetical order.
+func Abbreviate(names []string) string {
+	const most = 3
+	names = slices.Sorted(slices.Values(names))
+	switch {
+	case len(names) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	case len(names) > 1:
+		return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+	}
+	return strings.Join(names, "")
+}
