@@ -1,5 +1,5 @@
-// The linter of this repository: golangci-lint with two analyzers of our own compiled in. One binary checks everything,
-// with one configuration, one report and one way (//nolint with an explanation) to make an exception.
+// The linter of this repository: golangci-lint with two additional analyzers, apirules and purecore. One binary runs all
+// checks, with one configuration, one report, and one way to make an exception: //nolint with an explanation.
 package main
 
 import (
@@ -21,8 +21,8 @@ func main() {
 	}
 }
 
-// buildInfo leaves the version unknown on purpose: the cache of results is then keyed by the binary itself, so that a
-// changed analyzer of ours is never answered with results from before the change.
+// buildInfo leaves the version unknown on purpose: golangci-lint then uses a hash of the binary as the key of its cache, so
+// a change of an analyzer invalidates the cached results.
 func buildInfo() commands.BuildInfo {
 	info := commands.BuildInfo{Version: "unknown", Commit: "unknown", Date: "unknown"}
 	if build, ok := debug.ReadBuildInfo(); ok {

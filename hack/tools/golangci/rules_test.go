@@ -13,18 +13,18 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// finding is one complaint of one linter about one line.
+// finding is a problem that a linter reports for a line.
 type finding struct {
 	File   string
 	Line   int
 	Linter string
 }
 
-// TestRulesBite lints a small module that breaks each rule of .golangci.yml once, under this repository's own
-// configuration. A line that must be refused says by whom: // want "linter" (or, where a comment would change the matter,
-// the line before it says // next "linter"). Every other line must pass, so the test also tells when a rule refuses too
-// much.
-func TestRulesBite(t *testing.T) {
+// TestRulesReportViolations lints a small module that violates each rule of .golangci.yml once, with the configuration of
+// this repository. A line with a violation names the linter that must report it: // want "linter". Where a comment would
+// change the result, the line before it has // next "linter". No linter may report any other line, so the test also detects
+// rules that are too strict.
+func TestRulesReportViolations(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
@@ -50,22 +50,22 @@ func TestRulesBite(t *testing.T) {
 	got := lint(t, filepath.Join(root, "hack/tools/tool"), tree)
 	for f, text := range got {
 		if formatter := f.Linter == "gofumpt" || f.Linter == "goimports"; !formatter && !slices.Contains(want, f) {
-			t.Errorf("%s:%d: %s refuses what is allowed: %s", f.File, f.Line, f.Linter, text)
+			t.Errorf("%s:%d: got a report of %s, want none: %s", f.File, f.Line, f.Linter, text)
 		}
 	}
 	for _, f := range want {
 		if _, ok := got[f]; !ok {
-			t.Errorf("%s:%d: %s doesn't refuse this line", f.File, f.Line, f.Linter)
+			t.Errorf("%s:%d: got no report of %s, want one", f.File, f.Line, f.Linter)
 		}
 	}
-	t.Logf("%d lines must be refused", len(want))
+	t.Logf("%d violations", len(want))
 }
 
 func archives(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {
-		t.Fatalf("no testdata/*.txtar (%v)", err)
+		t.Fatalf("got no testdata/*.txtar (error %v)", err)
 	}
 	return names
 }
@@ -100,7 +100,7 @@ func writeFile(t *testing.T, name string, data []byte) {
 	}
 }
 
-// lint runs the linter as `make lint` does and returns what it complains about, with its words.
+// lint runs the linter as `make lint` does and returns the findings with their messages.
 func lint(t *testing.T, tool, tree string) map[finding]string {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report.json")
@@ -110,11 +110,11 @@ func lint(t *testing.T, tool, tree string) map[finding]string {
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off")
 	output, err := command.CombinedOutput()
 	if command.ProcessState == nil {
-		t.Fatalf("running the linter: %v", err)
+		t.Fatalf("cannot run the linter: %v", err)
 	}
 	raw, err := os.ReadFile(report)
 	if err != nil {
-		t.Fatalf("the linter wrote no report: %v\n%s", err, output)
+		t.Fatalf("cannot read the linter's report: %v\n%s", err, output)
 	}
 	var parsed struct {
 		Issues []struct {
@@ -126,12 +126,12 @@ func lint(t *testing.T, tool, tree string) map[finding]string {
 		}
 	}
 	if err := json.Unmarshal(raw, &parsed); err != nil || len(parsed.Issues) == 0 {
-		t.Fatalf("the linter's report (%v) is empty: %s\n%s", err, raw, output)
+		t.Fatalf("got an empty report (error %v): %s\n%s", err, raw, output)
 	}
 	got := map[finding]string{}
 	for _, issue := range parsed.Issues {
 		if issue.FromLinter == "typecheck" {
-			t.Fatalf("the forbidden code must compile, or nothing is checked: %s", issue.Text)
+			t.Fatalf("the code in testdata must compile: %s", issue.Text)
 		}
 		got[finding{issue.Pos.Filename, issue.Pos.Line, issue.FromLinter}] = issue.Text
 	}

@@ -1,9 +1,11 @@
-// Package apirules checks the Go types of a Kubernetes API against the conventions that make them safe to serve for
-// years: every field says whether it is optional, every list and string has a bound (an unbounded one makes CEL rules
-// too costly to be admitted, and objects too large to be stored), and nothing has a type that other languages or later
-// versions stumble over.
+// Package apirules checks the Go types of a Kubernetes API for conventions that keep the API compatible and safe:
 //
-// It is a small stand-in for kube-api-linter, for the rules this API lives by.
+//   - Every field declares whether it is optional or required.
+//   - Every list and string has a bound. Without one, the API server may reject CEL rules as too costly, and objects may
+//     become too large to be stored.
+//   - No field has a type that causes problems for other languages or for later versions.
+//
+// It is a small substitute for kube-api-linter.
 package apirules
 
 import (
@@ -24,21 +26,21 @@ const metaPackage = "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 func init() { register.Plugin(Name, New) }
 
-// Settings name package paths; each stands for itself and all packages below it.
+// Settings has the paths of the packages to check. Each path includes all packages below it.
 type Settings struct {
 	Packages []string `json:"packages"`
 }
 
 type plugin struct{ settings Settings }
 
-// New makes the plugin from the settings in .golangci.yml.
+// New creates the plugin from the settings in .golangci.yml.
 func New(raw any) (register.LinterPlugin, error) {
 	settings, err := register.DecodeSettings[Settings](raw)
 	if err != nil {
 		return nil, err
 	}
 	if len(settings.Packages) == 0 {
-		return nil, errors.New("apirules: the settings name no package, so nothing would be checked")
+		return nil, errors.New("apirules: packages must not be empty")
 	}
 	return plugin{settings}, nil
 }
@@ -48,7 +50,7 @@ func (plugin) GetLoadMode() string { return register.LoadModeTypesInfo }
 func (p plugin) BuildAnalyzers() ([]*analysis.Analyzer, error) {
 	return []*analysis.Analyzer{{
 		Name: Name,
-		Doc:  "checks API types: optional or required, bounded, of lasting types",
+		Doc:  "checks the fields of API types: optional or required, bounded, and of portable types",
 		Run:  p.run,
 	}}, nil
 }
@@ -85,7 +87,7 @@ func (p plugin) covers(path string) bool {
 	return false
 }
 
-// typeSpecs yields the types that a file declares, each with its comment.
+// typeSpecs returns an iterator over the types that a file declares, with their comments.
 func typeSpecs(file *ast.File) func(yield func(*ast.TypeSpec, *ast.CommentGroup) bool) {
 	return func(yield func(*ast.TypeSpec, *ast.CommentGroup) bool) {
 		for _, decl := range file.Decls {
@@ -113,13 +115,13 @@ func typeSpecs(file *ast.File) func(yield func(*ast.TypeSpec, *ast.CommentGroup)
 type checker struct {
 	*analysis.Pass
 
-	named map[string]markers // by the name of a type of this package
+	named map[string]markers // by the name of the type in this package
 }
 
 func (c checker) structType(s *ast.StructType) {
 	for _, f := range s.Fields.List {
 		if len(f.Names) == 0 && c.isMeta(f.Type, "ListMeta") {
-			return // a list of objects, as the API server builds it: its items have no bound
+			return // a list of objects, which the API server creates: its items have no bound
 		}
 	}
 	for _, f := range s.Fields.List {

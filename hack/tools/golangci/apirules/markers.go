@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// markers are the lines of a comment that begin with a plus, by name, with what follows the equals sign.
+// markers has the markers of a comment: its lines that begin with a plus sign. The key is the name, the value is the text
+// after the equals sign.
 type markers map[string]string
 
 func readMarkers(doc *ast.CommentGroup) markers {
@@ -36,12 +37,12 @@ func (m markers) any(names ...string) bool {
 	return false
 }
 
-// optional and required both come in a Kubernetes and in a kubebuilder spelling.
+// optional and required accept the spellings of both Kubernetes and kubebuilder.
 func (m markers) optional() bool { return m.any("optional", "Optional", "k8s:optional") }
 func (m markers) required() bool { return m.any("required", "Required", "k8s:required") }
 
-// bounds says whether a string's length is limited, itself or by a list of its values.
+// bounds reports whether the length of a string has a bound, possibly by an enum.
 func (m markers) bounds() bool { return m.any("MaxLength", "Enum", "k8s:maxLength", "k8s:enum") }
 
-// boundsItems says the same of the strings in a list.
+// boundsItems reports the same for the strings in a list.
 func (m markers) boundsItems() bool { return m.any("items:MaxLength", "items:Enum") }

@@ -1,7 +1,7 @@
-// Package purecore holds what keeps an election replayable from its seed, where no other linter does: no goroutine,
-// channel or select in the core, and nothing that depends on the order of a map.
+// Package purecore rejects code that makes an election irreproducible and that no other linter rejects: goroutines,
+// channels and select statements in the core, and code that depends on the order of a map.
 //
-// What the core may import is depguard's business, see .golangci.yml. Tests aren't checked.
+// It doesn't check tests. The linter depguard restricts the imports of the core: see .golangci.yml.
 package purecore
 
 import (
@@ -20,22 +20,22 @@ const Name = "purecore"
 
 func init() { register.Plugin(Name, New) }
 
-// Settings name package paths; each stands for itself and all packages below it.
+// Settings has the paths of the packages to check. Each path includes all packages below it.
 type Settings struct {
-	Sequential []string `json:"sequential"` // no goroutine, channel or select
-	Ordered    []string `json:"ordered"`    // no order taken from a map
+	Sequential []string `json:"sequential"` // without goroutines, channels and select statements
+	Ordered    []string `json:"ordered"`    // without dependence on the order of a map
 }
 
 type plugin struct{ settings Settings }
 
-// New makes the plugin from the settings in .golangci.yml.
+// New creates the plugin from the settings in .golangci.yml.
 func New(raw any) (register.LinterPlugin, error) {
 	settings, err := register.DecodeSettings[Settings](raw)
 	if err != nil {
 		return nil, err
 	}
 	if len(settings.Sequential)+len(settings.Ordered) == 0 {
-		return nil, errors.New("purecore: the settings name no package, so nothing would be checked")
+		return nil, errors.New("purecore: sequential or ordered must not be empty")
 	}
 	return plugin{settings}, nil
 }
@@ -45,7 +45,7 @@ func (plugin) GetLoadMode() string { return register.LoadModeTypesInfo }
 func (p plugin) BuildAnalyzers() ([]*analysis.Analyzer, error) {
 	return []*analysis.Analyzer{{
 		Name: Name,
-		Doc:  "refuses concurrency and map order where runs must be replayable",
+		Doc:  "rejects concurrency and map order where runs must be replayable",
 		Run:  p.run,
 	}}, nil
 }
@@ -84,7 +84,7 @@ type checker struct {
 }
 
 func (c checker) file(file *ast.File) {
-	sorted := map[ast.Node]bool{} // iterators over a map that go straight into a sort
+	sorted := map[ast.Node]bool{} // iterators over a map that are arguments of a sort
 	ast.Inspect(file, func(n ast.Node) bool {
 		if c.sequential {
 			c.concurrency(n)
@@ -99,16 +99,16 @@ func (c checker) file(file *ast.File) {
 func (c checker) concurrency(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.GoStmt:
-		c.Reportf(n.Pos(), "a goroutine in the pure core: its steps must be a function of its inputs alone")
+		c.Reportf(n.Pos(), "goroutine in the core: a step must be a function of its inputs")
 	case *ast.SelectStmt:
-		c.Reportf(n.Pos(), "a select in the pure core: its steps must be a function of its inputs alone")
+		c.Reportf(n.Pos(), "select in the core: a step must be a function of its inputs")
 	case *ast.ChanType:
-		c.Reportf(n.Pos(), "a channel in the pure core: inputs arrive as arguments of Step, outputs leave as its result")
+		c.Reportf(n.Pos(), "channel in the core: pass inputs as arguments of Step and return outputs")
 	case *ast.SendStmt:
-		c.Reportf(n.Pos(), "a send in the pure core: outputs leave as the result of Step")
+		c.Reportf(n.Pos(), "send in the core: return outputs as the result of Step")
 	case *ast.UnaryExpr:
 		if n.Op == token.ARROW {
-			c.Reportf(n.Pos(), "a receive in the pure core: inputs arrive as arguments of Step")
+			c.Reportf(n.Pos(), "receive in the core: pass inputs as arguments of Step")
 		}
 	}
 }
@@ -121,8 +121,8 @@ func (c checker) mapOrder(n ast.Node, sorted map[ast.Node]bool) {
 			return
 		}
 		if _, isMap := t.Underlying().(*types.Map); isMap {
-			c.Reportf(n.Pos(), "the order of this range over a map changes from run to run: "+
-				"range over slices.Sorted(maps.Keys(m)), or keep a sorted slice")
+			c.Reportf(n.Pos(), "the order of a range over a map differs between runs: "+
+				"use slices.Sorted(maps.Keys(m)) or a sorted slice")
 		}
 	case *ast.CallExpr:
 		switch name := c.callee(n); name {
@@ -132,13 +132,13 @@ func (c checker) mapOrder(n ast.Node, sorted map[ast.Node]bool) {
 			}
 		case "maps.Keys", "maps.Values", "maps.All":
 			if !sorted[n] {
-				c.Reportf(n.Pos(), "the order of %s changes from run to run: put it straight into slices.Sorted", name)
+				c.Reportf(n.Pos(), "the order of %s differs between runs: pass it directly to slices.Sorted", name)
 			}
 		}
 	}
 }
 
-// callee names a function of another package that is called, as package.Function; else it is empty.
+// callee returns the name of a called function of another package as package.Function, or "".
 func (c checker) callee(call *ast.CallExpr) string {
 	fun := ast.Unparen(call.Fun)
 	if index, ok := fun.(*ast.IndexExpr); ok { // explicitly instantiated
