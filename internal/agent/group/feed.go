@@ -8,35 +8,35 @@ import (
 	"sync"
 )
 
-// remembered is how many changes a watcher may be behind.
-const remembered = 256
+// feedSize is the number of changes by which a watcher may lag behind.
+const feedSize = 256
 
-// feed is the latest states of a group, numbered from 1.
+// feed stores the latest states of a group, numbered from 1.
 type feed struct {
 	life uint32
 
 	mu     sync.Mutex
 	last   uint64
-	states [remembered]Leader
-	// more is closed with the next change.
-	more   chan struct{}
-	closed bool
+	states [feedSize]Leader
+	// changed is closed when a state is added.
+	changed chan struct{}
+	closed  bool
 }
 
-func newFeed(life uint32) *feed { return &feed{life: life, more: make(chan struct{})} }
+func newFeed(life uint32) *feed { return &feed{life: life, changed: make(chan struct{})} }
 
-// append adds a state, unless nothing has changed.
+// append adds a state, unless it equals the last one.
 func (f *feed) append(state Leader) {
 	state.RemainingMillis = nil
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.last > 0 && f.states[f.last%remembered] == state {
+	if f.closed || f.last > 0 && f.states[f.last%feedSize] == state {
 		return
 	}
 	f.last++
-	f.states[f.last%remembered] = state
-	close(f.more)
-	f.more = make(chan struct{})
+	f.states[f.last%feedSize] = state
+	close(f.changed)
+	f.changed = make(chan struct{})
 }
 
 func (f *feed) close() {
@@ -44,31 +44,31 @@ func (f *feed) close() {
 	defer f.mu.Unlock()
 	if !f.closed {
 		f.closed = true
-		close(f.more)
+		close(f.changed)
 	}
 }
 
-// Watcher is somebody who wants to know of every change.
+// Watcher reads the changes of a group one after the other.
 type Watcher struct {
 	feed *feed
 	seen uint64
 }
 
-// Watch starts with the change behind after, if that is remembered, and with
-// the present state otherwise.
+// Watch returns a Watcher that starts after the change with the given ID. If that
+// change isn't stored, it starts with the current state.
 func (g *Group) Watch(after string) *Watcher {
 	f := g.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w := &Watcher{feed: f, seen: max(f.last, 1) - 1}
-	if n, ok := f.number(after); ok && n <= f.last && f.last-n < remembered {
+	if n, ok := f.parseID(after); ok && n <= f.last && f.last-n < feedSize {
 		w.seen = n
 	}
 	return w
 }
 
-// number finds out which change of this life an ID names.
-func (f *feed) number(id string) (uint64, bool) {
+// parseID returns the number of the change that an ID of this feed names.
+func (f *feed) parseID(id string) (uint64, bool) {
 	life, number, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseUint(number, 10, 64)
 	return n, err == nil && life == fmt.Sprintf("%08x", f.life)
@@ -79,14 +79,14 @@ func (w *Watcher) Next(ctx context.Context) (Change, error) {
 	f := w.feed
 	for {
 		f.mu.Lock()
-		more, closed := f.more, f.closed
+		changed, closed := f.changed, f.closed
 		switch {
-		case f.last-w.seen > remembered:
+		case f.last-w.seen > feedSize:
 			f.mu.Unlock()
 			return Change{}, ErrWatcherTooSlow
 		case w.seen < f.last:
 			w.seen++
-			change := Change{ID: fmt.Sprintf("%08x-%d", f.life, w.seen), Leader: f.states[w.seen%remembered]}
+			change := Change{ID: fmt.Sprintf("%08x-%d", f.life, w.seen), Leader: f.states[w.seen%feedSize]}
 			f.mu.Unlock()
 			return change, nil
 		}
@@ -95,7 +95,7 @@ func (w *Watcher) Next(ctx context.Context) (Change, error) {
 			return Change{}, ErrClosed
 		}
 		select {
-		case <-more:
+		case <-changed:
 		case <-ctx.Done():
 			return Change{}, ctx.Err()
 		}

@@ -1,13 +1,38 @@
-// Package group runs the Machine of one group: it brings it the time, what
-// arrives and what the application does, and carries out what it says. It
-// decides nothing about an election.
+// Package group runs the election of one group. It passes inputs to the machine of
+// package office, and carries out its output. The inputs are the time, the messages
+// of peers, and the state of the application. The package decides nothing about the
+// election.
 //
-// All of that is done by one goroutine, in the order
+// # Order of steps
 //
-//	an input  ->  the Machine  ->  what is published and told  ->  what is sent
+// The goroutine of Group.run does all of this, one input after the other:
 //
-// so that nobody else can have become coordinator before this agent's
-// application could see that it no longer is.
+//	input  ->  Machine.Step  ->  publish state, notify application  ->  send messages
+//
+// The order matters. A message may give up the office or grant it to another
+// process. Because it is sent last, no other process can become coordinator before
+// the application of this one could see that it has lost the office.
+//
+// # Goroutines and waits
+//
+// All exported methods may be called from any goroutine. They enqueue a function for
+// the goroutine of run; Leader and Watcher.Next only read published state. The inbox
+// holds 1024 functions; a caller that finds it full blocks. In particular, the
+// transport then stops reading from that peer. Methods with a context return when it
+// ends. Methods that hand over the office wait for at most the drain timeout plus
+// 1 s. With measured timing, a second goroutine adjusts the reply timeout.
+//
+// The goroutine of run never waits for the application or for a peer. It calls
+// Metrics, OnReport and the log synchronously. If they delay it beyond the lease,
+// Leader no longer reports this process as coordinator, because it compares the lease
+// with the clock itself.
+//
+// # What is not guaranteed
+//
+// Messages may be lost. One that is reported as undelivered may have arrived.
+// The application has to stop by itself when its session reports Lost, or when the
+// remaining time that LeaderWithPromise returned is over. Only fencing tokens protect
+// a resource from an application that doesn't.
 package group
 
 import (
@@ -28,112 +53,113 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// mailMax bounds what waits for the group. Peers that send more have to wait.
-const mailMax = 1024
+// inboxMax bounds the functions that wait for the goroutine of run.
+const inboxMax = 1024
 
-// Transport carries letters to peers.
+// Transport sends messages to peers.
 type Transport interface {
-	Send(to string, parcel transport.Outgoing) bool
+	Send(to string, out transport.Outgoing) bool
 	Connected(name string) bool
-	// RoundTrip is how long the way to a peer and back takes at most, 0 if that
-	// isn't known.
+	// RoundTrip returns an upper estimate of the round-trip time to a peer, or 0 if
+	// it is unknown.
 	RoundTrip(name string) time.Duration
 }
 
-// Config is what a group starts from.
+// Config configures a Group.
 type Config struct {
 	Self string
-	// Life tells this life of the agent from its other ones.
+	// Life is the incarnation of the agent.
 	Life      uint32
 	Clock     *clock.Clock
 	Group     config.Group
 	Transport Transport
 	Metrics   Metrics
 	Log       *slog.Logger
-	// OnReport, if it isn't nil, is called with what the group knows whenever that has
-	// changed, by the group's goroutine. Problems, if it isn't nil, is why the agent
-	// isn't ready.
+	// OnReport, if it isn't nil, is called by the goroutine of run with each report
+	// that differs from the previous one.
 	OnReport func(control.Report)
+	// Problems, if it isn't nil, returns why the agent isn't ready, for reports.
 	Problems func() []string
-	// Excluded: see Exclude.
+	// Excluded is the initial state: see Exclude.
 	Excluded bool
-	// LongestLease is the longest lease for which this agent may have granted in the
-	// group before.
+	// LongestLease is the longest lease for which an earlier incarnation of this agent
+	// may have given a grant.
 	LongestLease time.Duration
 }
 
-// Group is one election that the agent takes part in.
+// Group is an agent's participation in one election.
 type Group struct {
-	cfg  Config
-	mail chan func()
-	quit chan struct{} // closed when the group is left
-	done chan struct{} // closed when nothing runs any more
+	cfg   Config
+	inbox chan func()
+	quit  chan struct{} // closed when the group is left
+	done  chan struct{} // closed when run has returned
 
 	leaving sync.Once
 
-	now atomic.Pointer[snapshot]
-	// peers are the other members of the list in force.
+	// published is the state after the last step.
+	published atomic.Pointer[snapshot]
+	// peers has the other members of the current list.
 	peers atomic.Pointer[[]string]
-	// problems are why peers aren't listened to.
+	// problems are the lines that Problems returns.
 	problems atomic.Pointer[[]string]
-	// heardOf is how many members there have ever been, and nobody.
-	heardOf atomic.Int64
-	feed    *feed
+	// knownNames is the number of names that have an identifier.
+	knownNames atomic.Int64
+	feed       *feed
 
-	// What follows belongs to the goroutine of run.
+	// The fields below belong to the goroutine of run.
 
-	machine *office.Machine
-	names   *names
-	self    election.ID
-	list    config.List
-	roster  *election.Roster
-	digest  uint64
-	charter uint64
-	// dissenters are peers that aren't listened to, and why.
-	dissenters map[string]string
+	machine      *office.Machine
+	names        *names
+	self         election.ID
+	list         config.List
+	roster       *election.Roster
+	listDigest   uint64
+	configDigest uint64
+	// mismatches says in which respect the configuration of a peer differs. The
+	// messages of these peers are ignored.
+	mismatches map[string]string
 	out        election.Output
 	timer      *time.Timer
-	armed      election.Tick
+	timerDue   election.Tick
 	app        application
-	// promised is the latest moment until which somebody who only asked, and whom
-	// nobody can tell to stop, may take this process for the coordinator.
-	promised election.Tick
+	// promisedUntil is the latest time until which a caller of LeaderWithPromise may
+	// act as coordinator. Such a caller can't be asked to stop.
+	promisedUntil election.Tick
 
 	observer observer
 	reporter reporter
-	// notices go out when all can see what they are about.
+	// notices are called once the state that they are about is published.
 	notices []func()
 }
 
-// New starts to take part. The list of the group's config is the one to start
-// from, and complete.
+// New joins a group. The member list in the configuration must be complete.
 func New(cfg Config) (*Group, error) {
 	g := &Group{
-		cfg: cfg, mail: make(chan func(), mailMax), quit: make(chan struct{}), done: make(chan struct{}),
-		feed: newFeed(rand.Uint32()), names: newNames(), charter: charter(cfg.Group),
-		dissenters: map[string]string{}, app: newApplication(cfg.Group),
+		cfg: cfg, inbox: make(chan func(), inboxMax), quit: make(chan struct{}), done: make(chan struct{}),
+		feed: newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
+		mismatches: map[string]string{}, app: newApplication(cfg.Group),
 	}
-	g.app.withheld = cfg.Excluded
+	g.app.excluded = cfg.Excluded
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)
 	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
-	g.enter(cfg.Group.List, roster)
+	g.useList(cfg.Group.List, roster)
 	if g.machine, err = g.newMachine(); err != nil {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
 	g.observer = newObserver(cfg.Metrics, cfg.Clock.Now())
-	g.armed = election.Never
+	g.timerDue = election.Never
 	g.timer = time.NewTimer(time.Hour)
 	if !roster.Has(g.self) {
 		g.step(election.Input{Kind: election.Adopt, Roster: roster})
 	}
-	g.reconsider()
-	g.settle()
+	g.updateEligibility()
+	g.applyOutput()
 	go g.run()
 	if cfg.Group.Timing.Measured {
-		go g.measure()
+		go g.adjustTiming()
 	}
 	return g, nil
 }
@@ -148,13 +174,14 @@ func (g *Group) newMachine() (*office.Machine, error) {
 	timing := group.Timing
 	roster := g.roster
 	if !roster.Has(g.self) && roster.Previous != nil {
-		// It was taken off the list, and still has a say in whether that counts. It
-		// starts as what it was, and goes over to the list before anything else.
+		// This member was removed from the list, and still counts for the majority of
+		// the previous list that has to adopt it. It starts with the previous list, and
+		// adopts the current one before anything else.
 		roster = roster.Previous
 	}
 	return office.New(office.Config{
 		Config: election.Config{
-			Self: g.self, Roster: roster, Timing: waits(timing.ReplyTimeout),
+			Self: g.self, Roster: roster, Timing: electionTiming(timing.ReplyTimeout),
 		},
 		NewElection: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
 		Heartbeat: ticks(timing.Heartbeat), SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
@@ -163,11 +190,11 @@ func (g *Group) newMachine() (*office.Machine, error) {
 	})
 }
 
-// enter goes over to a list, also in what others read.
-func (g *Group) enter(list config.List, roster *election.Roster) {
-	g.list, g.roster, g.digest = list, roster, digest(list, g.cfg.Group.Safety.Mode)
-	g.reporter.stale = true
-	g.forgive()
+// useList switches to a member list, including what other goroutines read of it.
+func (g *Group) useList(list config.List, roster *election.Roster) {
+	g.list, g.roster, g.listDigest = list, roster, listDigest(list, g.cfg.Group.Safety.Mode)
+	g.reporter.dirty = true
+	g.dropDepartedMismatches()
 	var peers []string
 	for _, m := range list.Members {
 		if m.Name != g.cfg.Self {
@@ -175,23 +202,23 @@ func (g *Group) enter(list config.List, roster *election.Roster) {
 		}
 	}
 	g.peers.Store(&peers)
-	g.heardOf.Store(int64(len(g.names.byID)))
+	g.knownNames.Store(int64(len(g.names.byID)))
 }
 
-// Name is the group's name.
+// Name returns the name of the group.
 func (g *Group) Name() string { return g.cfg.Group.Name }
 
-// DrainTimeout is how long the application may take to stop.
+// DrainTimeout returns how long the application may take to stop.
 func (g *Group) DrainTimeout() time.Duration { return g.cfg.Group.Timing.DrainTimeout }
 
 func (g *Group) run() {
 	defer close(g.done)
 	for {
 		select {
-		case act := <-g.mail:
+		case act := <-g.inbox:
 			act()
 		case <-g.timer.C:
-			g.armed = election.Never
+			g.timerDue = election.Never
 			g.step(election.Input{Kind: election.TimePassed})
 		case <-g.quit:
 			g.timer.Stop()
@@ -199,29 +226,30 @@ func (g *Group) run() {
 			g.app.close()
 			return
 		}
-		g.settle()
+		g.applyOutput()
 	}
 }
 
-// do has the group's goroutine act, and doesn't wait for it.
-func (g *Group) do(act func()) error {
+// enqueue passes a function to the goroutine of run, and doesn't wait for it.
+func (g *Group) enqueue(act func()) error {
 	select {
-	case g.mail <- act:
+	case g.inbox <- act:
 		return nil
 	case <-g.quit:
 		return ErrClosed
 	}
 }
 
-// ask has the group's goroutine act, and waits until what follows is settled.
-func (g *Group) ask(ctx context.Context, act func()) error {
+// call runs a function on the goroutine of run, and waits until its consequences
+// are published. If it returns an error, the function may still run later.
+func (g *Group) call(ctx context.Context, act func()) error {
 	acted := make(chan struct{})
 	request := func() {
 		act()
 		g.notices = append(g.notices, func() { close(acted) })
 	}
 	select {
-	case g.mail <- request:
+	case g.inbox <- request:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-g.quit:
@@ -237,36 +265,37 @@ func (g *Group) ask(ctx context.Context, act func()) error {
 	}
 }
 
-// step gives the Machine an input.
+// step passes an input to the machine, and collects its output.
 func (g *Group) step(in election.Input) {
 	in.Now = g.cfg.Clock.Now()
-	told := len(g.out.Events)
+	before := len(g.out.Events)
 	g.machine.Step(in, &g.out)
-	g.observer.observe(&in, g.self, g.machine.Status().Coordinator, g.out.Events[told:])
+	g.observer.observe(&in, g.self, g.machine.Status().Coordinator, g.out.Events[before:])
 }
 
-// settle carries out what the Machine said, and what follows from that.
-func (g *Group) settle() {
+// applyOutput carries out the output of the machine, including that of the steps
+// that result from it.
+func (g *Group) applyOutput() {
 	for len(g.out.Events) > 0 || len(g.out.Send) > 0 {
 		out := g.out
 		g.out = election.Output{}
 		for _, e := range out.Events {
-			g.told(e)
+			g.handleEvent(e)
 		}
 		g.publish()
-		g.notify()
+		g.runNotices()
 		for i := range out.Send {
 			g.send(&out.Send[i])
 		}
 	}
 	g.publish()
-	g.notify()
+	g.runNotices()
 	g.report()
-	g.arm()
+	g.setTimer()
 }
 
-// notify tells the application and others here what they wait for.
-func (g *Group) notify() {
+// runNotices notifies the application, and the callers of call.
+func (g *Group) runNotices() {
 	notices := g.notices
 	g.notices = nil
 	for _, notice := range notices {
@@ -274,29 +303,30 @@ func (g *Group) notify() {
 	}
 }
 
-// arm sets the timer. One that is early does no harm, but to be woken costs more
-// than to set it. It is a new one each time: for one that is set to a later
-// moment, Go's runtime still wakes the process at the earlier one.
-func (g *Group) arm() {
-	if due := g.machine.Deadline(); due != g.armed {
-		g.armed = due
+// setTimer sets the timer to the deadline of the machine. Early wakeups would be
+// harmless, but cost more than setting the timer. It uses a new timer each time:
+// when a timer is reset to a later time, the Go runtime still wakes up at the
+// earlier one.
+func (g *Group) setTimer() {
+	if due := g.machine.Deadline(); due != g.timerDue {
+		g.timerDue = due
 		g.timer.Stop()
 		g.timer = time.NewTimer(max(0, g.cfg.Clock.Until(due)))
 	}
 }
 
-// Adopt goes over to another member list. It must have been kept on disk before:
-// see package lists.
+// Adopt switches to another member list. The caller must have stored it on disk
+// before: see package state.
 func (g *Group) Adopt(ctx context.Context, list config.List, from config.Provenance) error {
 	var failed error
-	err := g.ask(ctx, func() {
+	err := g.call(ctx, func() {
 		roster, err := g.names.roster(list)
 		if err != nil {
 			failed = err
 			return
 		}
 		g.cfg.Group.Provenance = from
-		g.enter(list, roster)
+		g.useList(list, roster)
 		g.step(election.Input{Kind: election.Adopt, Roster: roster})
 	})
 	if err != nil {

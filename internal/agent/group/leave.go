@@ -9,14 +9,15 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// handOverMax is how long a hand-over takes at most, without the application.
+// handOverMax is the maximum duration of a hand-over, not counting the time that the
+// application takes to stop.
 const handOverMax = time.Second
 
-// StepDown hands the office to a member, or to the best one if to is empty, and
-// returns when that holds it.
+// StepDown hands the office over to a member, or to the most suitable one if to is
+// empty. It returns when that member is coordinator.
 func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 	watcher := g.Watch("")
-	if err := g.offer(ctx, to); err != nil {
+	if err := g.requestStepDown(ctx, to); err != nil {
 		return g.Leader(), err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.DrainTimeout()+handOverMax, ErrHandOverTimeout)
@@ -34,13 +35,13 @@ func (g *Group) StepDown(ctx context.Context, to string) (Leader, error) {
 	}
 }
 
-// errStopping: it is being handed over already.
-var errStopping = fmt.Errorf("%w any more: it hands the office over", ErrNotLeading)
+// errHandingOver means that a hand-over has begun already.
+var errHandingOver = fmt.Errorf("%w any more: it is handing over the office", ErrNotLeading)
 
-// offer begins a hand-over.
-func (g *Group) offer(ctx context.Context, to string) error {
+// requestStepDown begins a hand-over.
+func (g *Group) requestStepDown(ctx context.Context, to string) error {
 	var refused error
-	if err := g.ask(ctx, func() { refused = g.stepDown(to) }); err != nil {
+	if err := g.call(ctx, func() { refused = g.stepDown(to) }); err != nil {
 		return err
 	}
 	return refused
@@ -52,13 +53,13 @@ func (g *Group) stepDown(to string) error {
 	case g.app.term == 0:
 		return ErrNotLeading
 	case g.app.stopping:
-		return errStopping
+		return errHandingOver
 	case !known:
 		return fmt.Errorf("%w: %q is not a member", ErrNoSuccessor, to)
 	}
-	told := len(g.out.Events)
+	before := len(g.out.Events)
 	g.step(election.Input{Kind: election.StepDown, Peer: id})
-	for _, e := range g.out.Events[told:] {
+	for _, e := range g.out.Events[before:] {
 		if e.Kind == election.Refused {
 			return ErrNoSuccessor
 		}
@@ -66,37 +67,38 @@ func (g *Group) stepDown(to string) error {
 	return nil
 }
 
-// Leave ends the group's part in the election. A coordinator hands the office
-// over first, and waits a moment for the other one, whom it may have to grant.
-// If nobody can take it, its application is told to stop all the same. If ctx
-// ends, the office is given up without waiting for anything.
+// Leave ends the participation in the election. A coordinator first hands over the
+// office, and waits for its successor for up to the suspicion timeout, because the
+// successor may need a grant from this process. If there is no possible successor, the
+// application is asked to stop nevertheless. When ctx ends, Leave gives up the office
+// without waiting.
 func (g *Group) Leave(ctx context.Context) {
 	watcher := g.Watch("")
 	drained, cancel := context.WithTimeout(ctx, g.DrainTimeout()+handOverMax)
 	defer cancel()
-	err := g.retire(drained)
-	g.await(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
-	if err == nil || errors.Is(err, errStopping) {
-		taken, cancel := context.WithTimeout(ctx, g.cfg.Group.Timing.SuspicionTimeout)
+	err := g.beginLeave(drained)
+	g.waitUntil(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
+	if err == nil || errors.Is(err, errHandingOver) {
+		succeeded, cancel := context.WithTimeout(ctx, g.cfg.Group.Timing.SuspicionTimeout)
 		defer cancel()
-		g.await(taken, watcher, func(l Leader) bool { return l.Coordinator != "" && l.Coordinator != g.cfg.Self })
+		g.waitUntil(succeeded, watcher, func(l Leader) bool { return l.Coordinator != "" && l.Coordinator != g.cfg.Self })
 	}
-	// Whatever came of that: nothing is granted to an agent that has withdrawn.
-	_ = g.ask(context.WithoutCancel(ctx), g.withdraw)
+	// In any case, peers must not give grants to this process any more.
+	_ = g.call(context.WithoutCancel(ctx), g.becomeIneligible)
 	g.leaving.Do(func() { close(g.quit) })
 	<-g.done
 }
 
-// retire sees to it that this process doesn't lead again, and hands the office over
-// if it has it. If nobody can take that, it is given up.
-func (g *Group) retire(ctx context.Context) error {
+// beginLeave prevents further tenures of this process. If it is coordinator, it hands
+// over the office, or gives it up if there is no possible successor.
+func (g *Group) beginLeave(ctx context.Context) error {
 	var refused error
-	err := g.ask(ctx, func() {
+	err := g.call(ctx, func() {
 		g.app.leaving = true
 		if refused = g.stepDown(""); errors.Is(refused, ErrNoSuccessor) {
-			g.giveUp()
+			g.releaseOffice()
 		} else {
-			g.reconsider()
+			g.updateEligibility()
 		}
 	})
 	if err != nil {
@@ -105,9 +107,9 @@ func (g *Group) retire(ctx context.Context) error {
 	return refused
 }
 
-// await waits until what is published is as wanted, or ctx ends.
-func (g *Group) await(ctx context.Context, watcher *Watcher, wanted func(Leader) bool) {
-	for !wanted(g.Leader()) {
+// waitUntil waits until the published state meets a condition, or ctx ends.
+func (g *Group) waitUntil(ctx context.Context, watcher *Watcher, met func(Leader) bool) {
+	for !met(g.Leader()) {
 		if _, err := watcher.Next(ctx); err != nil {
 			return
 		}

@@ -10,105 +10,104 @@ import (
 )
 
 func TestStepDown(t *testing.T) {
-	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
-		g.Preemption.Stable = time.Minute // Who stepped down stays away.
+	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+		g.Preemption.Stable = time.Minute // A process that stepped down remains ineligible.
 	})
-	await(t, town.of("c"), "c leads", leads)
+	waitFor(t, cluster.group("c"), "c leads", isLeading)
 	for _, name := range []string{"a", "b"} {
-		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+		waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 	}
-	if _, err := town.of("b").StepDown(soon(t), ""); !errors.Is(err, ErrNotLeading) {
-		t.Errorf("a follower steps down: %v", err)
+	if _, err := cluster.group("b").StepDown(testContext(t), ""); !errors.Is(err, ErrNotLeading) {
+		t.Errorf("step down of a follower: got %v, want %v", err, ErrNotLeading)
 	}
-	if _, err := town.of("c").StepDown(soon(t), "nobody"); !errors.Is(err, ErrNoSuccessor) {
-		t.Errorf("in favour of nobody: %v", err)
+	if _, err := cluster.group("c").StepDown(testContext(t), "unknown"); !errors.Is(err, ErrNoSuccessor) {
+		t.Errorf("step down in favor of an unknown member: got %v, want %v", err, ErrNoSuccessor)
 	}
 	var l Leader
-	err := insist(soon(t), func(ctx context.Context) (err error) {
-		l, err = town.of("c").StepDown(ctx, "a")
+	err := retryStepDown(testContext(t), func(ctx context.Context) (err error) {
+		l, err = cluster.group("c").StepDown(ctx, "a")
 		return err
 	})
 	if err != nil || l.Coordinator != "a" && l.Coordinator != "b" {
-		t.Errorf("c stepped down: %+v, %v", l, err)
+		t.Errorf("step down of c: got %+v, %v, want coordinator a or b", l, err)
 	}
 }
 
-func TestLeavingHandsOver(t *testing.T) {
-	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
-	await(t, town.of("c"), "c leads", leads)
+func TestLeaveHandsOver(t *testing.T) {
+	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+	waitFor(t, cluster.group("c"), "c leads", isLeading)
 	for _, name := range []string{"a", "b"} {
-		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+		waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 	}
-	c := town.of("c")
+	c := cluster.group("c")
 	w := c.Watch("")
-	c.Leave(soon(t))
-	await(t, town.of("b"), "b leads", leads)
+	c.Leave(testContext(t))
+	waitFor(t, cluster.group("b"), "b leads", isLeading)
 	for {
-		if _, err := w.Next(soon(t)); errors.Is(err, ErrClosed) {
+		if _, err := w.Next(testContext(t)); errors.Is(err, ErrClosed) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.OpenSession(soon(t)); !errors.Is(err, ErrClosed) {
-		t.Errorf("a session in a group that was left: %v", err)
+	if _, err := c.OpenSession(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("session in a group that was left: got %v, want %v", err, ErrClosed)
 	}
-	if _, err := c.Status(soon(t)); !errors.Is(err, ErrClosed) {
-		t.Errorf("the status of a group that was left: %v", err)
+	if _, err := c.Status(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("status of a group that was left: got %v, want %v", err, ErrClosed)
 	}
 }
 
-// TestLeavingKeepsPromises although nobody is ready to succeed: somebody may be
-// by then.
-func TestLeavingKeepsPromises(t *testing.T) {
-	town := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second })
-	a := town.of("a")
-	await(t, a, "a leads", leads)
-	until := ask(t, a)
-	a.Leave(soon(t))
+// TestLeaveWaitsForPromises: also without a possible successor. There may be one soon.
+func TestLeaveWaitsForPromises(t *testing.T) {
+	cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second })
+	a := cluster.group("a")
+	waitFor(t, a, "a leads", isLeading)
+	until := promiseOf(t, a)
+	a.Leave(testContext(t))
 	if left := time.Until(until); left > 0 {
-		t.Errorf("it left %s too early", left)
+		t.Errorf("left %s before the end of the promise", left)
 	}
 }
 
-// TestLeavingWaitsForTheApplication: also when nobody is ready to succeed, and
-// when it has been told to stop already.
-func TestLeavingWaitsForTheApplication(t *testing.T) {
+// TestLeaveWaitsForApplication: also without a possible successor, and if the
+// application was asked to stop before.
+func TestLeaveWaitsForApplication(t *testing.T) {
 	for name, priorities := range map[string]map[string]int{
-		"nobody could succeed":       {"a": 10},
-		"a hand-over has begun":      {"a": 10, "b": 20, "c": 30},
-		"a successor has to be told": {"a": 30, "b": 20, "c": 10},
+		"no possible successor": {"a": 10},
+		"a hand-over has begun": {"a": 10, "b": 20, "c": 30},
+		"a new hand-over":       {"a": 30, "b": 20, "c": 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			town := found(t, priorities, func(g *config.Group) {
+			cluster := newCluster(t, priorities, func(g *config.Group) {
 				g.Session = len(priorities) > 1
-				g.Safety.Lease = 3 * time.Second // It must not lapse while the application stops.
+				g.Safety.Lease = 3 * time.Second // It must not expire while the application stops.
 			})
-			a := town.of("a")
-			s := open(t, a)
-			lead := next(t, s, Lead)
-			if b := town.of("b"); b != nil {
-				await(t, b, "it follows a", func(l Leader) bool { return l.Coordinator == "a" }) // Or it takes the office itself.
-				open(t, b)
+			a := cluster.group("a")
+			s := openSession(t, a)
+			lead := nextEvent(t, s, Lead)
+			if b := cluster.group("b"); b != nil {
+				waitFor(t, b, "it follows a", func(l Leader) bool { return l.Coordinator == "a" }) // Otherwise it might be elected itself.
+				openSession(t, b)
 			}
 			if name == "a hand-over has begun" {
-				next(t, s, Stop)
+				nextEvent(t, s, Stop)
 			}
 			left := make(chan struct{})
 			go func() {
-				a.Leave(soon(t))
+				a.Leave(testContext(t))
 				close(left)
 			}()
 			if name != "a hand-over has begun" {
-				next(t, s, Stop)
+				nextEvent(t, s, Stop)
 			}
-			if _, err := a.Status(soon(t)); err != nil {
+			if _, err := a.Status(testContext(t)); err != nil {
 				t.Fatal(err)
 			}
 			if l := a.Leader(); l.Leading || l.Coordinator != "a" {
-				t.Errorf("while its application stops, a says %+v", l)
+				t.Errorf("while the application of a stops: got %+v, want coordinator a, not leading", l)
 			}
-			if err := a.ConfirmStopped(soon(t), s.ID(), lead.Term); err != nil {
+			if err := a.ConfirmStopped(testContext(t), s.ID(), lead.Term); err != nil {
 				t.Error(err)
 			}
 			<-left
@@ -116,42 +115,42 @@ func TestLeavingWaitsForTheApplication(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesDoesNotLeadAgain: a tenure may lapse while its application stops, and
-// where nobody else stands the next one would be its own.
-func TestWhoLeavesDoesNotLeadAgain(t *testing.T) {
-	a := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second }).of("a")
-	s := open(t, a)
-	next(t, s, Lead)
+// TestLeavingProcessDoesNotLeadAgain: the lease may expire while the application stops.
+// Without another eligible member, this process would be elected again.
+func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
+	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second }).group("a")
+	s := openSession(t, a)
+	nextEvent(t, s, Lead)
 	left := make(chan struct{})
-	ctx := soon(t)
+	ctx := testContext(t)
 	go func() {
 		a.Leave(ctx)
 		close(left)
 	}()
-	next(t, s, Stop)
-	lapse(t, a)
-	next(t, s, Lost)
-	if e, err := s.Next(soon(t)); !errors.Is(err, ErrClosed) {
-		t.Errorf("while its agent leaves, a session is told %+v, %v", e, err)
+	nextEvent(t, s, Stop)
+	expireLease(t, a)
+	nextEvent(t, s, Lost)
+	if e, err := s.Next(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("while the agent leaves: got event %+v, %v, want %v", e, err, ErrClosed)
 	}
 	<-left
 	if ctx.Err() != nil {
-		t.Error("it waited for an application that had nothing to stop any more")
+		t.Error("Leave waited for an application that had lost the office")
 	}
 }
 
-// TestJoiningAgainUsesNewTerms: the process lives on, its Machine doesn't.
-func TestJoiningAgainUsesNewTerms(t *testing.T) {
-	town := found(t, map[string]int{"a": 10}, nil)
-	first := await(t, town.of("a"), "a leads", leads)
-	c := town.of("a").cfg
-	town.of("a").Leave(soon(t))
+// TestRejoiningUsesNewTerms: the process joins the group again, with a new machine.
+func TestRejoiningUsesNewTerms(t *testing.T) {
+	cluster := newCluster(t, map[string]int{"a": 10}, nil)
+	first := waitFor(t, cluster.group("a"), "a leads", isLeading)
+	c := cluster.group("a").cfg
+	cluster.group("a").Leave(testContext(t))
 	again, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Leave(t.Context())
-	if second := await(t, again, "a leads again", leads); second.Token <= first.Token {
-		t.Errorf("the token went from %d to %d", first.Token, second.Token)
+	if second := waitFor(t, again, "a leads again", isLeading); second.Token <= first.Token {
+		t.Errorf("got token %d, want one above %d", second.Token, first.Token)
 	}
 }

@@ -1,20 +1,15 @@
 package group
 
 import (
-	"encoding/binary"
-	"hash"
-	"hash/fnv"
-
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// names gives the members the numbers by which the Machine knows them. A name
-// keeps its number as long as the process lives.
+// names maps the names of members to the identifiers that the machine uses. A name
+// retains its identifier until the group is left.
 type names struct {
-	byID []string // [0] is nobody
+	byID []string // byID[election.None] is empty
 	ids  map[string]election.ID
 }
 
@@ -32,14 +27,14 @@ func (n *names) add(name string) election.ID {
 	return id
 }
 
-func (n *names) of(id election.ID) string {
+func (n *names) name(id election.ID) string {
 	if int(id) >= len(n.byID) {
 		return ""
 	}
 	return n.byID[id]
 }
 
-// roster is the list as the Machine knows it.
+// roster converts a member list for the machine.
 func (n *names) roster(list config.List) (*election.Roster, error) {
 	roster, err := election.NewRoster(list.Version, n.members(list))
 	if err != nil || list.Previous == nil {
@@ -64,81 +59,47 @@ func (n *names) members(list config.List) []election.Member {
 	return members
 }
 
-// lamportMax is a reading that no logical clock comes to by itself.
+// lamportMax is higher than any value that a logical clock can reach by counting.
 const lamportMax = 1 << 60
 
-// message reads a letter. It reports false if that would make the logical clocks
-// overflow, or names somebody unknown on whom the election depends. That the
-// coordinator suspects a member of a newer list, or resigns in its favour, is
-// nothing to stop listening for.
-func (n *names) message(from string, l *wire.Message, self election.ID) (election.Message, bool) {
+// decode converts a received message. It returns false if the message would make the
+// logical clock overflow, or names an unknown member. There are two exceptions: the
+// coordinator may already have adopted a newer member list. A BEAT in which it
+// suspects a new member, and a RESIGNED that names a new member as successor, are
+// valid without that name.
+func (n *names) decode(from string, message *wire.Message, self election.ID) (election.Message, bool) {
 	m := election.Message{
-		Kind: l.Kind, To: self, Term: l.Term, Lamport: l.Lamport, Hops: l.Hops, Hold: l.Hold,
+		Kind: message.Kind, To: self, Term: message.Term, Lamport: message.Lamport, Hops: message.Hops, Hold: message.Hold,
 	}
-	known := l.Lamport < lamportMax
-	number := func(name string) election.ID {
+	known := message.Lamport < lamportMax
+	identifier := func(name string) election.ID {
 		id, ok := n.ids[name]
 		known = known && ok
 		return id
 	}
-	m.From, m.Origin = number(from), number(l.Origin)
-	if l.Kind == election.Resigned {
-		m.Subject = n.ids[l.Subject]
+	m.From, m.Origin = identifier(from), identifier(message.Origin)
+	if message.Kind == election.Resigned {
+		m.Subject = n.ids[message.Subject]
 	} else {
-		m.Subject = number(l.Subject)
+		m.Subject = identifier(message.Subject)
 	}
-	for _, name := range l.List {
-		if _, newer := n.ids[name]; !newer && l.Kind == election.Beat {
+	for _, name := range message.List {
+		if _, listed := n.ids[name]; !listed && message.Kind == election.Beat {
 			continue
 		}
-		m.List = append(m.List, number(name))
+		m.List = append(m.List, identifier(name))
 	}
 	return m, known
 }
 
-// letter writes a message.
-func (n *names) letter(m *election.Message) *wire.Message {
-	l := &wire.Message{
+// encode converts a message for sending.
+func (n *names) encode(m *election.Message) *wire.Message {
+	message := &wire.Message{
 		Kind: m.Kind, Term: m.Term, Lamport: m.Lamport, Hops: m.Hops, Hold: m.Hold,
-		Subject: n.of(m.Subject), Origin: n.of(m.Origin),
+		Subject: n.name(m.Subject), Origin: n.name(m.Origin),
 	}
 	for _, id := range m.List {
-		l.List = append(l.List, n.of(id))
+		message.List = append(message.List, n.name(id))
 	}
-	return l
-}
-
-// digest tells lists of the same version apart, with the list before: it has a
-// say, too, unless nobody grants anything.
-func digest(list config.List, mode office.Mode) uint64 {
-	h := fnv.New64a()
-	add(h, list)
-	if list.Previous != nil && mode != office.Available {
-		add(h, *list.Previous)
-	}
-	return h.Sum64()
-}
-
-func add(h hash.Hash, list config.List) {
-	b := binary.LittleEndian.AppendUint32(nil, list.Version)
-	for _, m := range list.Members {
-		b = append(b, m.Name...)
-		b = binary.LittleEndian.AppendUint32(b, uint32(m.Priority))
-	}
-	_, _ = h.Write(b) // A hash takes everything.
-}
-
-// charter tells apart what members must agree on whatever their lists: how long
-// a grant lasts for the one who gives it and for the one who has it, and which
-// group of a name it is about. What an operator gives out may change from Majority
-// to Strict under way: then members of both go by what Majority promises.
-func charter(of config.Group) uint64 {
-	mode := of.Safety.Mode
-	if of.UID != "" && mode == office.Strict {
-		mode = office.Majority
-	}
-	h := fnv.New64a()
-	b := binary.LittleEndian.AppendUint64([]byte{byte(mode)}, uint64(of.Safety.Lease))
-	_, _ = h.Write(append(b, of.UID...))
-	return h.Sum64()
+	return message
 }

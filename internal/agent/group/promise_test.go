@@ -11,195 +11,195 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// TestNobodySucceedsWhileSomebodyWhoAskedMayAct: who asks and holds no session
-// can't be told to stop, so what the answer promised is kept.
-func TestNobodySucceedsWhileSomebodyWhoAskedMayAct(t *testing.T) {
-	town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+// TestNoSuccessorBeforePromiseEnds: a caller without a session can't be asked to stop,
+// so a hand-over waits for the end of its promise.
+func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
+	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 		g.Preemption.Stable = time.Minute
 		g.Safety.Lease = 2 * time.Second
 	})
-	c := town.of("c")
-	await(t, c, "c leads", leads)
+	c := cluster.group("c")
+	waitFor(t, c, "c leads", isLeading)
 	for _, name := range []string{"a", "b"} {
-		await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+		waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 	}
-	until := ask(t, c)
-	if err := insist(soon(t), c.inFavourOf("b")); err != nil {
+	until := promiseOf(t, c)
+	if err := retryStepDown(testContext(t), c.stepDownTo("b")); err != nil {
 		t.Fatal(err)
 	}
 	if left := time.Until(until); left > 0 {
-		t.Errorf("b succeeded %s too early", left)
+		t.Errorf("b became coordinator %s before the end of the promise", left)
 	}
 }
 
-// TestNoMoreIsPromisedThanAHandOverWaits: a lease may be longer.
-func TestNoMoreIsPromisedThanAHandOverWaits(t *testing.T) {
+// TestPromiseIsLimitedToDrainTimeout: the lease may be longer.
+func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		members map[string]int
 		leave   func(*testing.T, *Group)
 	}{
 		"it hands over": {map[string]int{"a": 10, "b": 20, "c": 30}, func(t *testing.T, g *Group) {
-			if err := insist(soon(t), g.inFavourOf("b")); err != nil {
+			if err := retryStepDown(testContext(t), g.stepDownTo("b")); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		"its application doesn't stop": {map[string]int{"c": 30}, func(t *testing.T, g *Group) {
-			s := open(t, g)
-			next(t, s, Lead)
-			unwell(t, g)
-			next(t, s, Stop)
-			next(t, s, Lost)
+			s := openSession(t, g)
+			nextEvent(t, s, Lead)
+			reportUnhealthy(t, g)
+			nextEvent(t, s, Stop)
+			nextEvent(t, s, Lost)
 		}},
-		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(soon(t)) }},
+		"it leaves": {map[string]int{"c": 30}, func(t *testing.T, g *Group) { g.Leave(testContext(t)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			town := found(t, c.members, func(g *config.Group) {
+			cluster := newCluster(t, c.members, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 				g.Safety.Lease, g.Timing.DrainTimeout = 2*time.Second, 100*time.Millisecond
 			})
-			leader := town.of("c")
-			await(t, leader, "c leads", leads)
+			leader := cluster.group("c")
+			waitFor(t, leader, "c leads", isLeading)
 			for name := range c.members {
-				await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+				waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 			}
-			until := ask(t, leader)
+			until := promiseOf(t, leader)
 			c.leave(t, leader)
 			if left := time.Until(until); left > 0 {
-				t.Errorf("the office was given up %s too early", left)
+				t.Errorf("gave up the office %s before the end of the promise", left)
 			}
 		})
 	}
 }
 
-// TestWithoutADrainTimeNothingIsPromised, but who leads is still said.
-func TestWithoutADrainTimeNothingIsPromised(t *testing.T) {
-	a := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).of("a")
-	await(t, a, "a leads", leads)
-	if l, err := a.LeaderWithPromise(soon(t)); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
-		t.Errorf("a says %+v, %v", l, err)
+// TestNoPromiseWithoutDrainTimeout: but the coordinator is reported.
+func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
+	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).group("a")
+	waitFor(t, a, "a leads", isLeading)
+	if l, err := a.LeaderWithPromise(testContext(t)); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
+		t.Errorf("got %+v, %v, want leading with 0 ms remaining", l, err)
 	}
 }
 
-// TestNothingIsPromisedInTheMidstOfAResignation: the log may be slow.
-func TestNothingIsPromisedInTheMidstOfAResignation(t *testing.T) {
-	town := found(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second })
-	of := town.of("a").cfg
-	town.of("a").Leave(soon(t))
-	resigns := make(slowly)
-	of.Log = slog.New(resigns)
-	a, err := New(of)
+// TestNoPromiseDuringResignation: the log may block in the middle of it.
+func TestNoPromiseDuringResignation(t *testing.T) {
+	cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second })
+	cfg := cluster.group("a").cfg
+	cluster.group("a").Leave(testContext(t))
+	resigns := make(blockingLog)
+	cfg.Log = slog.New(resigns)
+	a, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Leave(t.Context())
-	await(t, a, "a leads", leads)
-	unwell := make(chan error, 1)
-	ctx := soon(t)
-	go func() { unwell <- a.ReportProbe(ctx, false) }()
-	var goOn chan struct{}
+	waitFor(t, a, "a leads", isLeading)
+	reported := make(chan error, 1)
+	ctx := testContext(t)
+	go func() { reported <- a.ReportProbe(ctx, false) }()
+	var resume chan struct{}
 	select {
-	case goOn = <-resigns:
+	case resume = <-resigns:
 	case <-ctx.Done():
-		t.Fatal("it doesn't resign")
+		t.Fatal("timed out waiting for the resignation")
 	}
 	answers := make(chan Leader, 1)
 	go func() {
 		l, _ := a.LeaderWithPromise(ctx)
 		answers <- l
 	}()
-	for len(a.mail)+len(answers) == 0 {
+	for len(a.inbox)+len(answers) == 0 {
 		runtime.Gosched()
 	}
-	close(goOn)
-	if err := <-unwell; err != nil {
+	close(resume)
+	if err := <-reported; err != nil {
 		t.Error(err)
 	}
 	if l := <-answers; l.Leading {
-		t.Errorf("whoever asks while it resigns is told %+v", l)
+		t.Errorf("got %+v during the resignation, want not leading", l)
 	}
 }
 
-// slowly is a log that doesn't go on from a resignation before it is told to.
-type slowly chan chan struct{}
+// blockingLog is a log that blocks at a resignation until the test continues it.
+type blockingLog chan chan struct{}
 
-func (s slowly) Handle(_ context.Context, r slog.Record) error {
+func (s blockingLog) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == election.OfficeResigned.String() {
-		goOn := make(chan struct{})
-		s <- goOn
-		<-goOn
+		resume := make(chan struct{})
+		s <- resume
+		<-resume
 	}
 	return nil
 }
 
-func (s slowly) Enabled(context.Context, slog.Level) bool { return true }
-func (s slowly) WithAttrs([]slog.Attr) slog.Handler       { return s }
-func (s slowly) WithGroup(string) slog.Handler            { return s }
+func (s blockingLog) Enabled(context.Context, slog.Level) bool { return true }
+func (s blockingLog) WithAttrs([]slog.Attr) slog.Handler       { return s }
+func (s blockingLog) WithGroup(string) slog.Handler            { return s }
 
-// TestADeadApplicationKeepsItsPromises: a part of it that holds no session may
-// live, and goes by what it was promised.
-func TestADeadApplicationKeepsItsPromises(t *testing.T) {
+// TestPromiseOutlivesApplication: a part of a dead application may still run without a
+// session, and act as it was promised.
+func TestPromiseOutlivesApplication(t *testing.T) {
 	for name, c := range map[string]struct {
 		session bool
 		die     func(*testing.T, *Group, *Session)
 	}{
-		"a probe fails":   {false, func(t *testing.T, g *Group, _ *Session) { unwell(t, g) }},
+		"a probe fails":   {false, func(t *testing.T, g *Group, _ *Session) { reportUnhealthy(t, g) }},
 		"a session ends":  {true, func(_ *testing.T, _ *Group, s *Session) { s.Close() }},
-		"another is open": {true, func(t *testing.T, g *Group, s *Session) { open(t, g); s.Close() }},
+		"another is open": {true, func(t *testing.T, g *Group, s *Session) { openSession(t, g); s.Close() }},
 		"it hands over": {true, func(t *testing.T, g *Group, s *Session) {
-			go func() { _ = insist(context.WithoutCancel(t.Context()), g.inFavourOf("b")) }()
-			next(t, s, Stop)
+			go func() { _ = retryStepDown(context.WithoutCancel(t.Context()), g.stepDownTo("b")) }()
+			nextEvent(t, s, Stop)
 			s.Close()
 		}},
 		"it stops since a probe fails": {true, func(t *testing.T, g *Group, s *Session) {
-			unwell(t, g)
-			stop := next(t, s, Stop)
-			if err := g.ConfirmStopped(soon(t), s.ID(), stop.Term); err != nil {
+			reportUnhealthy(t, g)
+			stop := nextEvent(t, s, Stop)
+			if err := g.ConfirmStopped(testContext(t), s.ID(), stop.Term); err != nil {
 				t.Error(err)
 			}
-			unwell(t, g)
+			reportUnhealthy(t, g)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			town := found(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
 				g.Safety.Lease = time.Second
 			})
-			leader := town.of("c")
+			leader := cluster.group("c")
 			var s *Session
 			if c.session {
-				s = open(t, leader)
+				s = openSession(t, leader)
 			}
-			first := await(t, leader, "c leads", leads)
+			first := waitFor(t, leader, "c leads", isLeading)
 			for _, name := range []string{"a", "b"} {
-				await(t, town.of(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+				waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
 			}
 			if c.session {
-				next(t, s, Lead)
+				nextEvent(t, s, Lead)
 			}
-			until := ask(t, leader)
+			until := promiseOf(t, leader)
 			c.die(t, leader, s)
-			if _, err := leader.Status(soon(t)); err != nil { // By then it knows.
+			if _, err := leader.Status(testContext(t)); err != nil { // Afterwards, the event is processed.
 				t.Fatal(err)
 			}
 			if l := leader.Leader(); l.Leading {
-				t.Errorf("a dead application is told that it leads: %+v", l)
+				t.Errorf("got %+v for a dead application, want not leading", l)
 			}
-			await(t, town.of("a"), "there is another coordinator", func(l Leader) bool { return l.Coordinator != "" && l.Term > first.Term })
+			waitFor(t, cluster.group("a"), "there is another coordinator", func(l Leader) bool { return l.Coordinator != "" && l.Term > first.Term })
 			if left := time.Until(until); left > 0 {
-				t.Errorf("somebody succeeded %s too early", left)
+				t.Errorf("got a new coordinator %s before the end of the promise", left)
 			}
 		})
 	}
 }
 
-// ask is until when somebody who asks the coordinator may act.
-func ask(t *testing.T, g *Group) time.Time {
+// promiseOf requests a promise from the coordinator, and returns its end.
+func promiseOf(t *testing.T, g *Group) time.Time {
 	t.Helper()
-	asked := time.Now()
-	l, err := g.LeaderWithPromise(soon(t))
+	start := time.Now()
+	l, err := g.LeaderWithPromise(testContext(t))
 	if err != nil || l.RemainingMillis == nil {
-		t.Fatalf("%s says %+v, %v", g.cfg.Self, l, err)
+		t.Fatalf("%s: got %+v, %v, want a remaining time", g.cfg.Self, l, err)
 	}
-	return asked.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
+	return start.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
 }

@@ -10,66 +10,67 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// reporter notices what is new for whoever wants to know all that the group does.
+// reporter detects changes for OnReport.
 type reporter struct {
-	told control.Report
-	// stale: what was told has changed otherwise than a glance can tell.
-	stale  bool
-	glance glance
-	// suspects are those of the last glance.
+	last control.Report
+	// dirty: something that summary doesn't include may have changed.
+	dirty   bool
+	summary summary
+	// suspects are those of the last report.
 	suspects election.IDs
-	// electedAt is when the coordinator was first known.
+	// electedAt is when this agent first recognized the coordinator in this term.
 	electedAt time.Time
 }
 
-// glance is what changes from one step to the next. Steps are many, and a table
-// may have a thousand rows: it is only made when something in it has changed.
-type glance struct {
+// summary is the part of a report that changes often. Building a report is expensive,
+// because the table may have a thousand rows. So it is built only if the summary or
+// the suspects have changed.
+type summary struct {
 	coordinator                  election.ID
 	term                         election.Term
-	electing, standing, withheld bool
+	electing, eligible, excluded bool
 }
 
-// report tells what is new since the last time.
+// report calls OnReport if the report has changed.
 func (g *Group) report() {
 	r := &g.reporter
 	if g.cfg.OnReport == nil {
 		return
 	}
 	status := g.machine.Status()
-	now := glance{status.Coordinator, status.Term, status.Electing, g.app.standing && g.machine.Eligible(), g.app.withheld}
-	if now == r.glance && !r.stale && slices.Equal(r.suspects, g.machine.Suspects()) {
+	now := summary{status.Coordinator, status.Term, status.Electing, g.app.eligible && g.machine.Eligible(), g.app.excluded}
+	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
 		return
 	}
-	if now.coordinator != r.glance.coordinator || now.term != r.glance.term {
+	if now.coordinator != r.summary.coordinator || now.term != r.summary.term {
 		r.electedAt = time.Time{}
 		if now.coordinator != election.None {
 			r.electedAt = time.Now()
 		}
 	}
-	r.glance, r.stale = now, false
+	r.summary, r.dirty = now, false
 	r.suspects = append(r.suspects[:0], g.machine.Suspects()...)
-	next := g.describe(now)
-	next.ChangedAt = r.told.ChangedAt
-	if reflect.DeepEqual(next, r.told) {
+	next := g.buildReport(now)
+	next.ChangedAt = r.last.ChangedAt
+	if reflect.DeepEqual(next, r.last) {
 		return
 	}
 	next.ChangedAt = time.Now()
-	r.told = next
+	r.last = next
 	g.cfg.OnReport(next)
 }
 
-// describe is all but when it has changed.
-func (g *Group) describe(now glance) control.Report {
-	of := &g.cfg.Group
+// buildReport builds a report, without ChangedAt.
+func (g *Group) buildReport(now summary) control.Report {
+	group := &g.cfg.Group
 	report := control.Report{
-		Group: of.Name, Pod: g.cfg.Self, UID: of.UID, Generation: of.Generation, Revision: of.Revision,
-		Version: g.list.Version, Digest: strconv.FormatUint(g.digest, 16),
-		Coordinator: g.names.of(now.coordinator), Term: uint64(now.term), ElectedAt: g.reporter.electedAt,
-		Electing: now.electing, Eligible: now.standing, Excluded: now.withheld,
+		Group: group.Name, Pod: g.cfg.Self, UID: group.UID, Generation: group.Generation, Revision: group.Revision,
+		Version: g.list.Version, Digest: strconv.FormatUint(g.listDigest, 16),
+		Coordinator: g.names.name(now.coordinator), Term: uint64(now.term), ElectedAt: g.reporter.electedAt,
+		Electing: now.electing, Eligible: now.eligible, Excluded: now.excluded,
 	}
 	for _, row := range g.machine.Rows(nil) {
-		name := g.names.of(row.ID)
+		name := g.names.name(row.ID)
 		report.Processes = append(report.Processes, control.Row{
 			Name: name, Priority: uint32(row.Priority), Status: row.Status.String(),
 			Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
@@ -81,8 +82,7 @@ func (g *Group) describe(now glance) control.Report {
 	return report
 }
 
-// Refresh says that something has changed that a report is about: who is connected,
-// or what is wrong.
+// Refresh causes a new report if connections or problems have changed.
 func (g *Group) Refresh() {
-	_ = g.do(func() { g.reporter.stale = true }) // Of a group that was left, nothing is reported.
+	_ = g.enqueue(func() { g.reporter.dirty = true }) // A group that was left has no reports.
 }

@@ -7,18 +7,19 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// snapshot is what the group knew after its last step.
+// snapshot is the published state of a group.
 type snapshot struct {
 	leader Leader
-	until  election.Tick
+	// until is the end of the lease, if this process is coordinator.
+	until election.Tick
 }
 
-// publish shows what the Machine knows now.
+// publish publishes the state of the machine.
 func (g *Group) publish() {
 	status := g.machine.Status()
 	s := snapshot{until: status.Until}
 	s.leader = Leader{
-		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.of(status.Coordinator), Term: uint64(status.Term),
+		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.name(status.Coordinator), Term: uint64(status.Term),
 	}
 	if status.Coordinator != election.None {
 		s.leader.Priority = uint32(g.roster.Priority(status.Coordinator))
@@ -26,42 +27,44 @@ func (g *Group) publish() {
 	if status.Token != 0 && !g.app.stopping {
 		s.leader.Leading, s.leader.Token = true, uint64(status.Token)
 	}
-	if old := g.now.Load(); old != nil && *old == s {
+	if old := g.published.Load(); old != nil && *old == s {
 		return
 	}
-	changed := s // Only this goes to the heap: most often nothing has changed.
-	g.now.Store(&changed)
+	changed := s // Only this copy escapes to the heap; usually nothing has changed.
+	g.published.Store(&changed)
 	g.feed.append(s.leader)
 }
 
-// LeaderWithPromise is Leader for somebody who will act on it until the time that remains has
-// passed, and whom nobody can tell to stop: no successor starts before. A
-// hand-over waits for the drain time, so that is all that can be promised.
+// LeaderWithPromise returns Leader, and guarantees that no other process becomes
+// coordinator during the remaining time that it reports. It is for callers that act
+// as coordinator during that time, and can't be asked to stop. Because a hand-over
+// waits for the drain timeout only, the remaining time is at most that.
 //
-// The group's goroutine promises: it knows of that whatever it does next.
+// The goroutine of run gives the promise, so that all its later steps respect it.
 func (g *Group) LeaderWithPromise(ctx context.Context) (Leader, error) {
 	var leader Leader
-	err := g.ask(ctx, func() {
+	err := g.call(ctx, func() {
 		leader = g.Leader()
 		if leader.RemainingMillis == nil {
 			return
 		}
 		millis := min(*leader.RemainingMillis, g.DrainTimeout().Milliseconds())
 		leader.RemainingMillis = &millis
-		g.promised = max(g.promised, g.cfg.Clock.Now()+election.Tick(millis)*election.Tick(time.Millisecond))
+		g.promisedUntil = max(g.promisedUntil, g.cfg.Clock.Now()+election.Tick(millis)*election.Tick(time.Millisecond))
 	})
 	if err != nil {
 		return Leader{}, err
 	}
-	return g.still(leader), nil
+	return g.unlessOutdated(leader), nil
 }
 
-// RenewSession is Leader for the application that holds this session open. Only the one
-// that was told to lead does, and it will be told to stop.
+// RenewSession returns Leader for the application that holds this session open. Only
+// the session that was asked to lead is leading. It needs no promise, because it will
+// be asked to stop.
 func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error) {
 	var leader Leader
 	var refused error
-	err := g.ask(ctx, func() {
+	err := g.call(ctx, func() {
 		s := g.app.find(session)
 		if s == nil {
 			refused = ErrNoSession
@@ -77,26 +80,27 @@ func (g *Group) RenewSession(ctx context.Context, session string) (Leader, error
 	case refused != nil:
 		return Leader{}, refused
 	}
-	return g.still(leader), nil
+	return g.unlessOutdated(leader), nil
 }
 
-// still is what the group's goroutine has answered, unless that is out of date.
-func (g *Group) still(leader Leader) Leader {
+// unlessOutdated returns an answer of the goroutine of run. If the tenure has changed
+// since, it returns the current state, without permission to act.
+func (g *Group) unlessOutdated(leader Leader) Leader {
 	if now := g.Leader(); now.Token != leader.Token {
-		return now.following() // That tenure is over, or it is another session's.
+		return now.following() // The tenure is over, or belongs to another session.
 	}
 	return leader
 }
 
-// Leader says who leads at this moment.
+// Leader returns the current coordinator. It never blocks.
 func (g *Group) Leader() Leader {
-	s := g.now.Load()
+	s := g.published.Load()
 	leader := s.leader
 	if !leader.Leading || s.until == election.Never {
 		return leader
 	}
 	remaining := g.cfg.Clock.Until(s.until)
-	if remaining <= 0 { // The Machine will notice, too, when it gets to it.
+	if remaining <= 0 { // The machine hasn't processed the end of the lease yet.
 		leader.Leading, leader.Token, leader.Coordinator, leader.Priority = false, 0, "", 0
 		return leader
 	}
@@ -105,10 +109,10 @@ func (g *Group) Leader() Leader {
 	return leader
 }
 
-// Status says all that is known.
+// Status returns the complete state of the group.
 func (g *Group) Status(ctx context.Context) (Status, error) {
 	var status Status
-	err := g.ask(ctx, func() {
+	err := g.call(ctx, func() {
 		now := g.machine.Status()
 		status = Status{
 			Electing: now.Electing, Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(),
@@ -119,7 +123,7 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 			addresses[m.Name] = m.Address
 		}
 		for _, row := range g.machine.Rows(nil) {
-			name := g.names.of(row.ID)
+			name := g.names.name(row.ID)
 			status.Processes = append(status.Processes, Process{
 				Name: name, Priority: uint32(row.Priority), Status: row.Status.String(), Address: addresses[name],
 				Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
@@ -127,7 +131,7 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 		}
 	})
 	if err != nil {
-		return Status{}, err // It may still be written.
+		return Status{}, err // Not status: the function may still write to it.
 	}
 	status.Leader = g.Leader()
 	return status, nil

@@ -2,8 +2,8 @@ package group
 
 import "errors"
 
-// Leader is who leads a group, as its agent knew when it was asked. It is what
-// the local API answers, word for word.
+// Leader is the coordinator of a group, as the agent knows it. The local API returns
+// it unchanged.
 type Leader struct {
 	Group string `json:"group"`
 	Self  string `json:"self"`
@@ -11,17 +11,17 @@ type Leader struct {
 	Coordinator string `json:"coordinator"`
 	// Leading: this process is the coordinator, and may act as such.
 	Leading bool `json:"leading"`
-	// Priority is the coordinator's.
+	// Priority is the priority of the coordinator.
 	Priority uint32 `json:"priority"`
 	Term     uint64 `json:"term"`
-	// Token is the fencing token, 0 unless Leading.
+	// Token is the fencing token. It is 0 unless Leading.
 	Token uint64 `json:"token"`
-	// RemainingMillis is how long the tenure lasts at least if it isn't renewed.
-	// It is there while Leading, but not in Available mode, where nothing ends it.
+	// RemainingMillis is the minimum remaining duration of the tenure, if it isn't
+	// renewed. It is set while Leading, except in mode Available, which has no lease.
 	RemainingMillis *int64 `json:"remainingMillis,omitempty"`
 }
 
-// following is the same for somebody who may not act.
+// following returns the same state for a caller that may not act as coordinator.
 func (l Leader) following() Leader {
 	l.Leading, l.Token, l.RemainingMillis = false, 0, nil
 	return l
@@ -37,7 +37,7 @@ type Process struct {
 	Connected bool   `json:"connected"`
 }
 
-// Status is all that a group's agent knows.
+// Status is the complete state of a group, as the agent knows it.
 type Status struct {
 	Leader
 
@@ -48,8 +48,8 @@ type Status struct {
 	Processes []Process `json:"processes"`
 }
 
-// Change is a state that a group went through. IDs tell the lives of an agent
-// apart.
+// Change is a state of a group, in the order of changes. IDs of different incarnations
+// of an agent differ.
 type Change struct {
 	ID     string
 	Leader Leader
@@ -58,17 +58,17 @@ type Change struct {
 // SessionEventKind is the kind of a SessionEvent.
 type SessionEventKind string
 
-// The kinds of events that an application gets to know in its session.
+// The kinds of session events.
 const (
-	// Lead: it may act as coordinator, in Term, with Token.
+	// Lead: the application may act as coordinator, in Term, with Token.
 	Lead SessionEventKind = "lead"
-	// Stop: it must stop, and say so; then the office goes to Successor.
+	// Stop: the application must stop and confirm it. Then Successor takes the office.
 	Stop SessionEventKind = "stop"
-	// Lost: the tenure is over. It must have stopped.
+	// Lost: the tenure is over. The application must have stopped.
 	Lost SessionEventKind = "lost"
 )
 
-// SessionEvent is what an application is told.
+// SessionEvent is sent to an application over its session.
 type SessionEvent struct {
 	Kind      SessionEventKind `json:"-"`
 	Term      uint64           `json:"term"`
@@ -76,20 +76,20 @@ type SessionEvent struct {
 	Successor string           `json:"successor,omitempty"`
 }
 
-// What can be wrong with a request.
+// The errors of requests.
 var (
-	// ErrClosed: the agent no longer takes part in the group.
+	// ErrClosed: the agent has left the group.
 	ErrClosed = errors.New("the agent has left the group")
-	// ErrWatcherTooSlow: a watcher has fallen too far behind.
-	ErrWatcherTooSlow = errors.New("too many changes at once: watch again")
-	// ErrNoSession: the application speaks of a session that isn't open.
-	ErrNoSession = errors.New("there is no such session")
-	// ErrWrongTerm: the application said that it stopped acting in a term that it wasn't told to stop in.
-	ErrWrongTerm = errors.New("nobody waits for a stop in this term")
+	// ErrWatcherTooSlow: the next change of a Watcher isn't stored any more.
+	ErrWatcherTooSlow = errors.New("the watcher is too slow: watch again")
+	// ErrNoSession: there is no open session with this ID.
+	ErrNoSession = errors.New("session not found")
+	// ErrWrongTerm: the application wasn't asked to stop in this term.
+	ErrWrongTerm = errors.New("the session was not asked to stop in this term")
 	// ErrNotLeading: only the coordinator can step down.
 	ErrNotLeading = errors.New("this process is not the coordinator")
-	// ErrNoSuccessor: the office can't be handed to the one who was named, or to anyone.
-	ErrNoSuccessor = errors.New("nobody is ready to take over")
-	// ErrHandOverTimeout: the office was offered and not taken in time.
-	ErrHandOverTimeout = errors.New("nobody has taken over in time")
+	// ErrNoSuccessor: the named member, or every member, isn't ready.
+	ErrNoSuccessor = errors.New("no member is ready to take over")
+	// ErrHandOverTimeout: no successor has taken the office in time.
+	ErrHandOverTimeout = errors.New("no member took over in time")
 )

@@ -1,0 +1,200 @@
+package group
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// cluster is the groups of several agents, with a network that loses no messages of
+// members that aren't isolated.
+type cluster struct {
+	t *testing.T
+
+	mu     sync.Mutex
+	groups map[string]*Group
+	cut    map[string]bool
+	// roundTrip is the measured round-trip time to report.
+	roundTrip time.Duration
+}
+
+// link connects one member to the others.
+type link struct {
+	cluster *cluster
+	name    string
+}
+
+func (l link) Send(to string, out transport.Outgoing) bool {
+	l.cluster.mu.Lock()
+	g := l.cluster.groups[to]
+	cut := l.cluster.cut[l.name] || l.cluster.cut[to]
+	l.cluster.mu.Unlock()
+	if cut || g == nil {
+		return !cut && g != nil
+	}
+	r := bytes.NewReader(out.Frame)
+	size, err := wire.ReadSize(r, wire.MaxFrame)
+	if err != nil {
+		l.cluster.t.Error(err)
+	}
+	frame, err := wire.Parse(out.Frame[len(out.Frame)-size:])
+	if err != nil {
+		l.cluster.t.Error(err)
+	}
+	go g.ReceiveMessage(l.name, frame.Message) // Send must not block; messages may overtake each other.
+	return true
+}
+
+func (l link) Connected(string) bool { return true }
+
+func (l link) RoundTrip(string) time.Duration {
+	l.cluster.mu.Lock()
+	defer l.cluster.mu.Unlock()
+	return l.cluster.roundTrip
+}
+
+type noMetrics struct{}
+
+func (noMetrics) Sent(election.Kind)                   {}
+func (noMetrics) Received(election.Kind)               {}
+func (noMetrics) Event(election.Event)                 {}
+func (noMetrics) Refused()                             {}
+func (noMetrics) Suspected()                           {}
+func (noMetrics) Cleared()                             {}
+func (noMetrics) CoordinatorLost(Cause, time.Duration) {}
+func (noMetrics) CoordinatorFound(time.Duration)       {}
+
+// newCluster starts a group of members with these priorities and short timeouts.
+func newCluster(t *testing.T, priorities map[string]int, change func(*config.Group)) *cluster {
+	t.Helper()
+	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}}
+	settings := config.Group{
+		Name: "ledger", Algorithm: "StatusTable",
+		Safety:     config.Safety{Mode: office.Majority, Lease: 200 * time.Millisecond},
+		Preemption: config.Preemption{Policy: office.Always},
+		Timing: config.Timing{
+			Heartbeat: 20 * time.Millisecond, SuspicionTimeout: 100 * time.Millisecond, Stagger: 10 * time.Millisecond,
+			ReplyTimeout: 10 * time.Millisecond, DrainTimeout: time.Minute,
+		},
+		List: config.List{Version: 1},
+	}
+	for _, name := range slices.Sorted(maps.Keys(priorities)) {
+		settings.List.Members = append(settings.List.Members, config.Member{
+			Name: name, Priority: election.Priority(priorities[name]), Address: name + ":1",
+		})
+	}
+	if change != nil {
+		change(&settings)
+	}
+	for i, m := range settings.List.Members {
+		cluster.join(m.Name, uint32(i+1), settings)
+	}
+	return cluster
+}
+
+func (c *cluster) join(name string, life uint32, settings config.Group) {
+	c.t.Helper()
+	g, err := New(Config{
+		Self: name, Life: life, Clock: clock.New(time.Now()), Group: settings, Transport: link{c, name}, Metrics: noMetrics{},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		c.isolate(name)
+		g.Leave(c.t.Context()) // The context has ended, so the office isn't handed over.
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.groups[name] = g
+}
+
+func (c *cluster) isolate(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut[name] = true
+}
+
+func (c *cluster) group(name string) *Group {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.groups[name]
+}
+
+// testContext returns a context with a deadline for everything that a test waits for.
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// waitFor waits for a state of a group.
+func waitFor(t *testing.T, g *Group, what string, wanted func(Leader) bool) Leader {
+	t.Helper()
+	w, ctx := g.Watch(""), testContext(t)
+	for {
+		change, err := w.Next(ctx)
+		if err != nil {
+			t.Fatalf("%s: waiting until %s: %v; got %+v", g.cfg.Self, what, err, g.Leader())
+		}
+		if wanted(change.Leader) {
+			return change.Leader
+		}
+	}
+}
+
+// retryStepDown repeats a request while no member is ready to take over: the
+// coordinator has to learn first which ones are.
+func retryStepDown(ctx context.Context, request func(context.Context) error) error {
+	for {
+		if err := request(ctx); !errors.Is(err, ErrNoSuccessor) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// stepDownTo returns a request to step down in favor of a member.
+func (g *Group) stepDownTo(to string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := g.StepDown(ctx, to)
+		return err
+	}
+}
+
+func isLeading(l Leader) bool { return l.Leading }
+
+// nextEvent returns the next event of a session. It must be of this kind.
+func nextEvent(t *testing.T, s *Session, kind SessionEventKind) SessionEvent {
+	t.Helper()
+	e, err := s.Next(testContext(t))
+	if err != nil || e.Kind != kind {
+		t.Fatalf("got event %+v, %v, want %s", e, err, kind)
+	}
+	return e
+}
+
+func openSession(t *testing.T, g *Group) *Session {
+	t.Helper()
+	s, err := g.OpenSession(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}

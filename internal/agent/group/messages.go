@@ -1,0 +1,78 @@
+package group
+
+import (
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// ReceiveMessage handles a message of a peer. A message with too many names can't be
+// valid. Its names are dropped before it is queued: a thousand such messages would
+// take much memory.
+func (g *Group) ReceiveMessage(from string, message *wire.Message) {
+	if int64(len(message.List)) > g.knownNames.Load()+newNamesMax {
+		message = &wire.Message{
+			Kind: message.Kind, Version: message.Version, Digest: message.Digest, ConfigDigest: message.ConfigDigest, Subject: unknownName,
+		}
+	}
+	_ = g.enqueue(func() { g.receive(from, message) }) // A group that was left ignores messages.
+}
+
+const (
+	// newNamesMax is the number of names of a newer member list that a message may have
+	// beyond the known ones.
+	newNamesMax = 64
+	// unknownName is the name of no member.
+	unknownName = "?"
+)
+
+func (g *Group) receive(from string, message *wire.Message) {
+	g.cfg.Metrics.Received(message.Kind)
+	if !g.configMatches(from, message) {
+		g.cfg.Metrics.Refused()
+		return
+	}
+	m, known := g.names.decode(from, message, g.self)
+	if !known {
+		g.cfg.Metrics.Refused()
+		g.cfg.Log.Debug("ignoring message: names an unknown member", "peer", from)
+		return
+	}
+	g.step(election.Input{Kind: election.Receive, Message: m})
+}
+
+// send passes a message to the transport, or to the machine if it is for this process.
+func (g *Group) send(m *election.Message) {
+	if m.To == g.self {
+		g.step(election.Input{Kind: election.Receive, Message: *m})
+		return
+	}
+	g.cfg.Metrics.Sent(m.Kind)
+	message := g.names.encode(m)
+	message.Group, message.Version, message.Digest, message.ConfigDigest = g.cfg.Group.Name, g.list.Version, g.listDigest, g.configDigest
+	out := transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: message})}
+	sent := *m
+	if m.Kind.Counts() {
+		out.OnFailure = func() { _ = g.enqueue(func() { g.undelivered(sent) }) }
+	}
+	if !g.cfg.Transport.Send(g.names.name(m.To), out) {
+		g.undelivered(sent)
+	}
+}
+
+// undelivered reports to the machine that an election message wasn't sent. Others,
+// such as heartbeats, are sent again anyway.
+func (g *Group) undelivered(m election.Message) {
+	if m.Kind.Counts() {
+		g.step(election.Input{Kind: election.Undelivered, Message: m})
+	}
+}
+
+// PeerEnded reports that an incarnation of a peer has ended.
+func (g *Group) PeerEnded(peer string, life uint32) {
+	_ = g.enqueue(func() {
+		if id, known := g.names.ids[peer]; known {
+			g.step(election.Input{Kind: election.Ended, Peer: id, Life: life})
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package group
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+func member(name string, priority election.Priority) config.Member {
+	return config.Member{Name: name, Priority: priority, Address: name + ":1"}
+}
+
+func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
+	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
+	two := config.List{Version: 2, Members: one.Members, Previous: &one}
+	other := config.List{Version: 1, Members: one.Members[:1]}
+	majority := config.Safety{Mode: office.Majority, Lease: time.Second}
+	for name, c := range map[string]struct {
+		list   config.List
+		safety config.Safety
+		want   string
+	}{
+		"the same":             {two, majority, ""},
+		"another address":      {config.List{Version: 2, Members: []config.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: &one}, majority, ""},
+		"an older version":     {one, majority, ""},
+		"another priority":     {config.List{Version: 2, Members: []config.Member{member("a", 11), one.Members[1]}, Previous: &one}, majority, "version 2"},
+		"another order":        {config.List{Version: 2, Members: []config.Member{one.Members[1], one.Members[0]}, Previous: &one}, majority, "version 2"},
+		"another list before":  {config.List{Version: 2, Members: one.Members, Previous: &other}, majority, "version 2"},
+		"no list before":       {config.List{Version: 2, Members: one.Members}, majority, "version 2"},
+		"another lease":        {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, "lease"},
+		"another mode":         {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
+		"an older one's lease": {one, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, "lease"},
+	} {
+		cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.List, g.Safety = two, majority; g.List.Members = two.Members })
+		a := cluster.group("a")
+		message := &wire.Message{
+			Group: "ledger", Kind: election.Probe, Version: c.list.Version,
+			Digest: listDigest(c.list, c.safety.Mode), ConfigDigest: configDigest(config.Group{Safety: c.safety}),
+		}
+		a.ReceiveMessage("b", message)
+		if _, err := a.Status(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		problems := strings.Join(a.Problems(), "\n")
+		if (problems == "") != (c.want == "") || !strings.Contains(problems, c.want) {
+			t.Errorf("%s: got problems %q, want %q", name, problems, c.want)
+		}
+		message.Digest, message.ConfigDigest, message.Version = listDigest(two, majority.Mode), configDigest(config.Group{Safety: majority}), 2
+		a.ReceiveMessage("b", message)
+		if _, err := a.Status(testContext(t)); err != nil || len(a.Problems()) != 0 {
+			t.Errorf("%s: got problems %q, %v after the configurations match, want none", name, a.Problems(), err)
+		}
+	}
+}
+
+// TestDecodeMessageOfNewerList: the coordinator has adopted a newer list, and suspects
+// or designates a member that this process doesn't know.
+func TestDecodeMessageOfNewerList(t *testing.T) {
+	n := newNames()
+	self, b := n.add("a"), n.add("b")
+	m, known := n.decode("b", &wire.Message{Kind: election.Beat, Subject: "b", List: []string{"new", "", "a"}}, self)
+	if !known || m.Subject != b || len(m.List) != 2 || m.List[0] != election.None || m.List[1] != self {
+		t.Errorf("BEAT: got %+v, %t", m, known)
+	}
+	if m, known := n.decode("b", &wire.Message{Kind: election.Resigned, Subject: "new"}, self); !known || m.Subject != election.None {
+		t.Errorf("RESIGNED: got %+v, %t", m, known)
+	}
+	for what, l := range map[string]*wire.Message{
+		"the subject of an election": {Kind: election.Elect, Subject: "new"},
+		"a name on a list":           {Kind: election.Election, List: []string{"new"}},
+		"the origin":                 {Kind: election.Elect, Origin: "new"},
+		"a clock":                    {Kind: election.Elect, Lamport: lamportMax},
+	} {
+		if _, known := n.decode("b", l, self); known {
+			t.Errorf("%s is unknown: got a message, want none", what)
+		}
+	}
+	if _, known := n.decode("new", &wire.Message{Kind: election.Probe}, self); known {
+		t.Error("got a message from an unknown sender, want none")
+	}
+}
+
+// TestConfigDigest: groups of the same name, but different UIDs, ignore each other. The
+// operator may change a group from Majority to Strict and back.
+func TestConfigDigest(t *testing.T) {
+	digest := func(uid string, mode office.Mode, lease time.Duration) uint64 {
+		return configDigest(config.Group{Provenance: config.Provenance{UID: uid}, Safety: config.Safety{Mode: mode, Lease: lease}})
+	}
+	one := digest("u1", office.Majority, time.Second)
+	for what, c := range map[string]struct {
+		digest uint64
+		same   bool
+	}{
+		"another UID":   {digest("u2", office.Majority, time.Second), false},
+		"no UID":        {digest("", office.Majority, time.Second), false},
+		"another lease": {digest("u1", office.Majority, 2*time.Second), false},
+		"Available":     {digest("u1", office.Available, time.Second), false},
+		"Strict":        {digest("u1", office.Strict, time.Second), true},
+	} {
+		if (c.digest == one) != c.same {
+			t.Errorf("%s: got equal digests: %t", what, c.digest == one)
+		}
+	}
+}
+
+// TestMismatchOfDepartedMemberIsNoProblem: such a mismatch would never be resolved.
+func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
+	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
+	two := config.List{Version: 2, Members: one.Members[:1], Previous: &one}
+	three := config.List{Version: 3, Members: one.Members[:1], Previous: &config.List{Version: 2, Members: one.Members[:1]}}
+	cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.List = one })
+	a := cluster.group("a")
+	problems := func() int {
+		a.ReceiveMessage("b", &wire.Message{Group: "ledger", Kind: election.Probe, Version: 1, ConfigDigest: 666})
+		if _, err := a.Status(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		return len(a.Problems())
+	}
+	adopt := func(list config.List) {
+		if err := a.Adopt(testContext(t), list, config.Provenance{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if problems() != 1 {
+		t.Fatalf("got problems %q, want one about b", a.Problems())
+	}
+	adopt(two)
+	if problems() != 1 {
+		t.Errorf("b is on the previous list: got problems %q, want one", a.Problems())
+	}
+	adopt(three)
+	if len(a.Problems()) != 0 {
+		t.Errorf("b has left: got problems %q, want none", a.Problems())
+	}
+	if problems() != 0 {
+		t.Errorf("b has left and still sends: got problems %q, want none", a.Problems())
+	}
+}

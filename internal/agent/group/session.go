@@ -1,0 +1,190 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// Session represents a running application. The application holds it open as long as
+// it runs, and receives events from it.
+type Session struct {
+	group *Group
+	id    string
+
+	mu     sync.Mutex
+	events []SessionEvent
+	wake   chan struct{}
+	done   chan struct{}
+	once   sync.Once
+}
+
+// OpenSession opens a session.
+func (g *Group) OpenSession(ctx context.Context) (*Session, error) {
+	s := &Session{
+		group: g, id: fmt.Sprintf("%08x-%016x", g.cfg.Life, rand.Uint64()),
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	err := g.call(ctx, func() {
+		// A tenure whose lease has expired must end before a session may lead.
+		g.step(election.Input{Kind: election.TimePassed})
+		g.applyOutput()
+		g.app.requiresSession = true
+		g.app.sessions = append(g.app.sessions, s)
+		g.updateEligibility()
+		if len(g.app.sessions) == 1 && g.app.term != 0 && !g.app.stopping {
+			g.startLeading() // No session has acted in this tenure.
+		}
+	})
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ID returns the identifier of the session.
+func (s *Session) ID() string { return s.id }
+
+// Next waits for the next event.
+func (s *Session) Next(ctx context.Context) (SessionEvent, error) {
+	for {
+		if e, ok := s.pop(); ok {
+			return e, nil
+		}
+		select {
+		case <-s.wake:
+		case <-s.done:
+			if e, ok := s.pop(); ok {
+				return e, nil
+			}
+			return SessionEvent{}, ErrClosed
+		case <-ctx.Done():
+			return SessionEvent{}, ctx.Err()
+		}
+	}
+}
+
+// pop removes the next event. It skips a Lead event whose tenure is over.
+func (s *Session) pop() (SessionEvent, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.events) > 0 {
+		e := s.events[0]
+		s.events = s.events[1:]
+		if leader := s.group.Leader(); e.Kind != Lead || leader.Leading && leader.Token == e.Token {
+			return e, true
+		}
+	}
+	return SessionEvent{}, false
+}
+
+// push queues an event. The queue has no limit, but grows by at most three events in a
+// tenure, and the API closes the session of an application that doesn't read.
+func (s *Session) push(e SessionEvent) {
+	s.mu.Lock()
+	s.events = append(s.events, e)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default: // A wakeup is pending already.
+	}
+}
+
+// Close reports that the application has ended. If it acted as coordinator, the
+// process gives up the office.
+func (s *Session) Close() {
+	s.finish()
+	_ = s.group.enqueue(func() { s.group.sessionClosed(s) }) // A group that was left has given up the office.
+}
+
+func (s *Session) finish() { s.once.Do(func() { close(s.done) }) }
+
+// sessionClosed removes a session. If that session acted as coordinator, the tenure
+// ends, even if there is another session. The process may then be elected again, and
+// the other session acts in the new tenure.
+func (g *Group) sessionClosed(s *Session) {
+	if g.app.find(s.id) == nil {
+		return
+	}
+	g.app.sessions = slices.DeleteFunc(g.app.sessions, func(other *Session) bool { return other == s })
+	if g.app.acting != s {
+		g.updateEligibility()
+		return
+	}
+	g.app.acting = nil
+	if g.app.stopping {
+		g.stoppedIfComplete()
+	} else {
+		g.releaseOffice()
+	}
+}
+
+// startLeading permits the oldest session, once the tenure is published, to act as
+// coordinator.
+func (g *Group) startLeading() {
+	if len(g.app.sessions) == 0 {
+		return
+	}
+	s := g.app.sessions[0]
+	g.app.acting = s
+	e := SessionEvent{Kind: Lead, Term: uint64(g.app.term), Token: uint64(g.app.token)}
+	g.notices = append(g.notices, func() { s.push(e) })
+}
+
+// requestStop asks the acting session to stop. From now on, this process doesn't
+// report that it leads.
+func (g *Group) requestStop(term election.Term, successor election.ID) {
+	g.app.stopping = true
+	g.publish()
+	if s := g.app.acting; s != nil {
+		stop := SessionEvent{Kind: Stop, Term: uint64(term), Successor: g.names.name(successor)}
+		g.notices = append(g.notices, func() { s.push(stop) })
+	}
+}
+
+// ConfirmStopped reports that the application no longer acts as coordinator.
+func (g *Group) ConfirmStopped(ctx context.Context, session string, term uint64) error {
+	var refused error
+	err := g.call(ctx, func() {
+		s := g.app.find(session)
+		switch {
+		case s == nil:
+			refused = ErrNoSession
+		case !g.app.stopping || g.app.acting != s || uint64(g.app.term) != term:
+			refused = ErrWrongTerm
+		default:
+			g.app.acting = nil
+			g.stoppedIfComplete()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return refused
+}
+
+// stoppedIfComplete reports to the machine that the application has stopped, once
+// this is true for all of it: for the acting session, and for each caller of
+// LeaderWithPromise when its promise is over.
+func (g *Group) stoppedIfComplete() {
+	if g.app.acting != nil {
+		return
+	}
+	if g.app.releasing {
+		g.releaseOffice()
+		return
+	}
+	term := g.app.term
+	stopped := func() { g.step(election.Input{Kind: election.Stopped, Term: term}) }
+	if rest := g.promiseRemaining(); rest > 0 {
+		time.AfterFunc(rest, func() { _ = g.enqueue(stopped) }) // A group that was left has stopped.
+		return
+	}
+	stopped()
+}

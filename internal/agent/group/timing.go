@@ -1,0 +1,50 @@
+package group
+
+import (
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
+
+// measureInterval is the time between adjustments to the measured round-trip times.
+const measureInterval = 5 * time.Second
+
+// electionTiming returns the timeouts of an election in which a peer replies within
+// the given time, T in the source texts.
+func electionTiming(reply time.Duration) election.Timing {
+	t := election.Tick(reply)
+	return election.Timing{Reply: t, Takeover: 3 * t, Hop: t}
+}
+
+// adjustTiming adjusts the reply timeout T to the measured round-trip times.
+// [ImprovedBully] defines T = 2*Ttrans + Tproc. The kernel measures 2*Ttrans for each
+// connection. The configured T covers everything else. The round-trip time counts
+// twice, because an election that times out early does more harm than one that waits.
+func (g *Group) adjustTiming() {
+	ticker := time.NewTicker(measureInterval)
+	defer ticker.Stop()
+	reply := g.cfg.Group.Timing.ReplyTimeout
+	for {
+		select {
+		case <-ticker.C:
+		case <-g.quit:
+			return
+		}
+		if next := g.replyTimeout(); next > reply+reply/4 || next < reply-reply/4 { // Small changes don't matter.
+			reply = next
+			timing := electionTiming(reply)
+			_ = g.enqueue(func() { g.step(election.Input{Kind: election.Retime, Timing: &timing}) }) // A group that was left needs none.
+		}
+	}
+}
+
+// replyTimeout returns T for the slowest peer, limited to the suspicion timeout: a
+// peer that is slower than that is suspected anyway.
+func (g *Group) replyTimeout() time.Duration {
+	timing := g.cfg.Group.Timing
+	slowest := time.Duration(0)
+	for _, name := range *g.peers.Load() {
+		slowest = max(slowest, g.cfg.Transport.RoundTrip(name))
+	}
+	return min(timing.ReplyTimeout+2*slowest, max(timing.ReplyTimeout, timing.SuspicionTimeout))
+}
