@@ -1,10 +1,11 @@
-// Package examples runs each example against real agents, and takes the role
-// from it in all the ways there are.
+// Package examples tests each example with real agents. It ends the example's tenure by a
+// handover, by stopping its agent, and by stopping the example.
 package examples
 
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,10 +21,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/program"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
-
-// soon is how long a test waits for what must happen.
-const soon = 30 * time.Second
 
 func TestMain(m *testing.M) { agentcluster.Main(m) }
 
@@ -34,15 +33,15 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestExamplesLead(t *testing.T) {
+func TestExamples(t *testing.T) {
 	for name, example := range map[string]struct {
 		command func(*testing.T) string
 		session string
 	}{
-		"go":      {compiled, "Required"},
-		"python":  {script("python3", "python/worker.py"), "Required"},
-		"session": {script("curl", "shell/session.sh"), "Required"},
-		"guard":   {script("curl", "shell/guard.sh"), "Optional"},
+		"go":      {buildGo, "Required"},
+		"python":  {scriptCommand("python3", "python/worker.py"), "Required"},
+		"session": {scriptCommand("curl", "shell/session.sh"), "Required"},
+		"guard":   {scriptCommand("curl", "shell/guard.sh"), "Optional"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := example.command(t)
@@ -54,19 +53,19 @@ func TestExamplesLead(t *testing.T) {
 			must(t, agents.Start())
 			workers := map[string]*worker{}
 			for _, name := range agents.Names() {
-				workers[name] = work(t, command, agents.Agent(name).API)
+				workers[name] = startWorker(t, command, agents.Agent(name).API)
 			}
 
-			first, token := leading(t, workers, 0)
+			first, token := awaitWorker(t, workers, 0)
 			handOver(t, agents, first)
-			second, token := leading(t, workers, token)
-			stopped(t, workers[first], example.session)
+			second, token := awaitWorker(t, workers, token)
+			checkStopped(t, workers[first], example.session)
 
-			// An agent that stands still can't confirm that it leads, nor say that it doesn't.
+			// A stopped agent doesn't respond.
 			_, err := agents.Agent(second).Stop()
 			must(t, err)
-			third, token := leading(t, workers, token)
-			stopped(t, workers[second], example.session)
+			third, token := awaitWorker(t, workers, token)
+			checkStopped(t, workers[second], example.session)
 			must(t, agents.Agent(second).Continue())
 
 			if example.session != "Required" {
@@ -74,35 +73,36 @@ func TestExamplesLead(t *testing.T) {
 			}
 			must(t, workers[third].command.Process.Signal(syscall.SIGTERM))
 			select {
-			case <-workers[third].ended:
-			case <-time.After(soon):
-				t.Fatal("it doesn't end when it is told to")
+			case <-workers[third].stopped:
+			case <-time.After(testwait.Limit):
+				t.Fatalf("the example hasn't stopped within %s after SIGTERM", testwait.Limit)
 			}
 			if code := workers[third].command.ProcessState.ExitCode(); code != 0 {
-				t.Fatalf("exit code %d", code)
+				t.Fatalf("got exit code %d, want 0", code)
 			}
-			leading(t, workers, token)
+			awaitWorker(t, workers, token)
 		})
 	}
 }
 
-func compiled(t *testing.T) string {
+func buildGo(t *testing.T) string {
 	t.Helper()
 	if err := program.DependOnProgram(t.Context(), "..", "./examples/go"); err != nil {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(t.TempDir(), "worker")
-	if said, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./go").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./go").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	return binary
 }
 
-// script is one that needs a program. Without it, it isn't tested, except in CI.
-func script(needs, path string) func(*testing.T) string {
+// scriptCommand returns a script that requires another program. Without that program, the
+// test is skipped, except in CI.
+func scriptCommand(requires, path string) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
-		if _, err := exec.LookPath(needs); err != nil {
+		if _, err := exec.LookPath(requires); err != nil {
 			if os.Getenv("CI") == "true" {
 				t.Fatalf("CI must not skip tests: %v", err)
 			}
@@ -115,57 +115,57 @@ func script(needs, path string) func(*testing.T) string {
 	}
 }
 
-// worker is an example that runs until the test ends.
+// worker is a running example.
 type worker struct {
 	command *exec.Cmd
-	ended   chan struct{}
+	stopped chan struct{}
 
 	mu    sync.Mutex
 	lines []string
 }
 
-func work(t *testing.T, command, api string) *worker {
+func startWorker(t *testing.T, command, api string) *worker {
 	t.Helper()
-	w := &worker{command: exec.CommandContext(t.Context(), command, "ledger"), ended: make(chan struct{})}
+	w := &worker{command: exec.CommandContext(t.Context(), command, "ledger"), stopped: make(chan struct{})}
 	w.command.Env = append(os.Environ(), "CONCLAVE_AGENT=http://"+api)
-	// It ends with all that it started, as in a container.
+	// A process group, so that the cleanup kills its children, too, as in a container.
 	w.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := w.command.StdoutPipe()
 	must(t, err)
 	w.command.Stderr = w.command.Stdout
 	must(t, w.command.Start())
 	go func() {
-		defer close(w.ended)
+		defer close(w.stopped)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			w.mu.Lock()
 			w.lines = append(w.lines, lines.Text())
 			w.mu.Unlock()
 		}
-		_ = w.command.Wait() // How it ended is looked at where that matters.
+		_ = w.command.Wait() // Tests check the exit code where it matters.
 	}()
 	t.Cleanup(func() {
 		_ = syscall.Kill(-w.command.Process.Pid, syscall.SIGKILL)
-		<-w.ended
+		<-w.stopped
 		if t.Failed() {
-			t.Logf("%s at %s: %s", command, api, strings.Join(w.said(), "\n"))
+			t.Logf("%s at %s: %s", command, api, strings.Join(w.output(), "\n"))
 		}
 	})
 	return w
 }
 
-func (w *worker) said() []string {
+func (w *worker) output() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.lines...)
 }
 
-var works = regexp.MustCompile(`^works with token (\d+)$`)
+var workLine = regexp.MustCompile(`^works with token (\d+)$`)
 
-// token is the one that it worked with last, 0 if it hasn't.
-func (w *worker) token(t *testing.T) (last uint64) {
+// lastToken returns the token of the last step, or 0.
+func (w *worker) lastToken(t *testing.T) (last uint64) {
 	t.Helper()
-	for _, line := range w.said() {
-		if match := works.FindStringSubmatch(line); match != nil {
+	for _, line := range w.output() {
+		if match := workLine.FindStringSubmatch(line); match != nil {
 			token, err := strconv.ParseUint(match[1], 10, 64)
 			must(t, err)
 			last = token
@@ -174,43 +174,43 @@ func (w *worker) token(t *testing.T) (last uint64) {
 	return last
 }
 
-// leading waits for a worker that works with a token above another.
-func leading(t *testing.T, workers map[string]*worker, above uint64) (name string, token uint64) {
+// awaitWorker waits for a worker that works with a higher token.
+func awaitWorker(t *testing.T, workers map[string]*worker, above uint64) (name string, token uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
 	must(t, agentcluster.Await(ctx, func(context.Context) error {
 		for name = range workers {
-			if token = workers[name].token(t); token > above {
+			if token = workers[name].lastToken(t); token > above {
 				return nil
 			}
 		}
-		return fmt.Errorf("nobody works with a token above %d", above)
+		return fmt.Errorf("no worker has a token above %d", above)
 	}))
 	return name, token
 }
 
-// stopped checks that a worker whose tenure is over has said its last.
-func stopped(t *testing.T, w *worker, session string) {
+// checkStopped checks that a worker has stopped after its tenure.
+func checkStopped(t *testing.T, w *worker, session string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
 	must(t, agentcluster.Await(ctx, func(context.Context) error {
-		if session == "Required" && !strings.Contains(strings.Join(w.said(), "\n"), "\nstops") {
-			return fmt.Errorf("it didn't stop")
+		if session == "Required" && !strings.Contains(strings.Join(w.output(), "\n"), "\nstops") {
+			return errors.New("the worker hasn't stopped")
 		}
 		return nil
 	}))
-	worked := strings.Count(strings.Join(w.said(), "\n"), "works")
-	time.Sleep(time.Second) // Five steps. That nothing happens can't be waited for.
-	if went := strings.Count(strings.Join(w.said(), "\n"), "works"); went != worked {
-		t.Fatalf("it went on: %d steps, then %d", worked, went)
+	before := strings.Count(strings.Join(w.output(), "\n"), "works")
+	time.Sleep(time.Second) // A worker that hasn't stopped executes five steps in this time.
+	if after := strings.Count(strings.Join(w.output(), "\n"), "works"); after != before {
+		t.Fatalf("the worker continued: got %d steps, want %d", after, before)
 	}
 }
 
 func handOver(t *testing.T, agents *agentcluster.Cluster, from string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
 	must(t, agentcluster.Await(ctx, func(ctx context.Context) error {
 		_, err := agents.StepDown(ctx, from, "")
@@ -218,7 +218,7 @@ func handOver(t *testing.T, agents *agentcluster.Cluster, from string) {
 	}))
 }
 
-func TestAgentFile(t *testing.T) {
+func TestAgentConfigurationIsValid(t *testing.T) {
 	if _, err := config.Load("agent.yaml"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,6 @@
-// Command fencing guards a value by a token: whoever was coordinator before the
-// last one that wrote can't write any more, whatever it believes. Usage:
+// Command fencing protects a value by fencing tokens. After a coordinator has written
+// the value, no former coordinator can write it, even if that process assumes that it
+// is still coordinator. Usage:
 //
 //	go run ./examples/fencing
 //	curl -X PUT -d hello 'http://127.0.0.1:8080/?token=29353636331530'
@@ -16,15 +17,15 @@ import (
 	"time"
 )
 
-// register is the value. In a real store the highest token is kept with the
-// value, and both are written as one: UPDATE ... WHERE token <= $1.
+// register stores the value. A real store keeps the highest token beside the value, and
+// writes both in one transaction: UPDATE ... WHERE token <= $1.
 type register struct {
 	mu      sync.Mutex
 	highest uint64
 	value   []byte
 }
 
-var errFenced = errors.New("a later coordinator has written")
+var errFenced = errors.New("a later coordinator has written the value")
 
 func (r *register) write(token uint64, value []byte) error {
 	r.mu.Lock()
@@ -38,9 +39,9 @@ func (r *register) write(token uint64, value []byte) error {
 
 func (r *register) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	token, err := strconv.ParseUint(request.URL.Query().Get("token"), 10, 64)
-	value, unread := io.ReadAll(http.MaxBytesReader(w, request.Body, 1<<20))
-	if err = errors.Join(err, unread); err != nil || request.Method != http.MethodPut {
-		http.Error(w, "PUT a value with ?token=NUMBER", http.StatusBadRequest)
+	value, readErr := io.ReadAll(http.MaxBytesReader(w, request.Body, 1<<20))
+	if err = errors.Join(err, readErr); err != nil || request.Method != http.MethodPut {
+		http.Error(w, "method must be PUT, with ?token=NUMBER", http.StatusBadRequest)
 	} else if err := r.write(token, value); err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestLowerTokensAreRefused(t *testing.T) {
+func TestLowerTokensAreRejected(t *testing.T) {
 	r := &register{}
 	for _, c := range []struct {
 		query, value string
@@ -24,7 +24,7 @@ func TestLowerTokensAreRefused(t *testing.T) {
 		recorder := httptest.NewRecorder()
 		r.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/"+c.query, strings.NewReader(c.value)))
 		if recorder.Code != c.code || string(r.value) != c.after {
-			t.Errorf("%q: %d, value %q", c.query, recorder.Code, r.value)
+			t.Errorf("%q: got status %d and value %q, want %d and %q", c.query, recorder.Code, r.value, c.code, c.after)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Command go takes part in the election of a group's coordinator, and works
-// while it leads. Usage: go run ./examples/go GROUP
+// Command go takes part in the election of a group's coordinator, and works while it is
+// coordinator. Usage: go run ./examples/go GROUP
 package main
 
 import (
@@ -26,8 +26,9 @@ func main() {
 	}
 }
 
-// lead runs while this process is coordinator. Each step shows the token to
-// what it changes, which refuses lower ones: see examples/fencing.
+// lead runs while this process is coordinator. In a real program, each step passes the
+// token to the resource that it changes, which rejects lower tokens: see
+// examples/fencing.
 func lead(ctx context.Context, token uint64) error {
 	fmt.Println("leads with token", token)
 	defer func() { fmt.Println("stops:", context.Cause(ctx)) }()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Takes part in the election of a group's coordinator, and works while it leads.
+"""Takes part in the election of a group's coordinator, and works while it is coordinator.
 
 Usage: worker.py GROUP
 
-It needs nothing but Python 3.8. The agent is at CONCLAVE_AGENT, or at
+It requires Python 3.8. CONCLAVE_AGENT is the URL of the agent, by default
 http://127.0.0.1:7374.
 """
 import http.client
@@ -18,16 +18,16 @@ import time
 import urllib.parse
 
 AGENT = urllib.parse.urlsplit(os.environ.get("CONCLAVE_AGENT", "http://127.0.0.1:7374"))
-SILENCE = 15  # seconds; a live agent says something every five
+SILENCE = 15  # seconds; an agent sends data at least every five seconds
 
 
 def connect(timeout):
-    """Straight to the agent: http.client asks no proxy."""
+    """Returns a connection to the agent. http.client ignores proxy settings."""
     return http.client.HTTPConnection(AGENT.hostname, AGENT.port, timeout=timeout)
 
 
 def now():
-    """Goes on while the machine is suspended, unlike time.monotonic on Linux."""
+    """Returns a monotonic time that includes suspension of the machine, unlike time.monotonic on Linux."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -36,7 +36,7 @@ def say(*words):
 
 
 class Tenure:
-    """A time as coordinator. It may act until `until`, which is put off by asking the agent."""
+    """The time as coordinator. It lasts until `until`; each query of the agent renews it."""
 
     def __init__(self, group, session, token, give_up):
         self.group, self.session, self.token, self.give_up = group, session, token, give_up
@@ -50,7 +50,7 @@ class Tenure:
         return not self.over.is_set() and now() < self.until
 
     def end(self):
-        """Returns when nothing acts any more."""
+        """Ends the tenure, and returns when the work has stopped."""
         self.over.set()
         for thread in self.threads:
             thread.join()
@@ -59,17 +59,17 @@ class Tenure:
         agent = connect(timeout=2)
         pause = 0.02
         while not self.over.wait(pause):
-            asked = now()  # before the request: nobody knows how long the answer took
+            sent = now()  # before the request, because the duration of the response is unknown
             try:
                 agent.request("GET", f"/v1/groups/{self.group}/leader?session={self.session}")
                 state = json.loads(agent.getresponse().read())
             except (OSError, http.client.HTTPException, ValueError):
-                agent.close()  # and try again, on another connection, until the time is up
+                agent.close()  # and retry with a new connection until the tenure expires
                 continue
             if state.get("leading") and state["token"] == self.token:
-                # In the mode Available nothing ends a tenure but an event.
+                # In the mode Available, only an event ends a tenure.
                 left = state.get("remainingMillis", float("inf")) / 1000
-                self.until = max(self.until, asked + left)
+                self.until = max(self.until, sent + left)
                 pause = min(left / 4, 1)
             elif self.until:
                 self.over.set()
@@ -78,19 +78,19 @@ class Tenure:
     def lead(self):
         while not self.may_act():
             if self.over.wait(0.01):
-                return  # before it began
+                return  # the tenure ended before it was confirmed
         say("leads with token", self.token)
         while self.may_act():
-            # Show the token to what is changed here: it has to refuse lower ones.
+            # Pass the token to the resource that this step changes; it must reject lower tokens.
             say("works with token", self.token)
             self.over.wait(0.2)
         say("stops")
         if not self.over.is_set():
-            self.give_up()  # not renewed in time; the agent may believe that somebody acts here
+            self.give_up()  # not renewed in time; the agent may assume that this process still acts
 
 
 def events(stream):
-    """Yields (event, data) as they come."""
+    """Yields the events of a stream as (kind, data)."""
     kind, data = "", ""
     for line in stream:
         field, _, value = line.decode().rstrip("\r\n").partition(":")
@@ -105,7 +105,7 @@ def events(stream):
 
 
 def session(group):
-    """Takes part until the stream breaks, which tells the agent that this process is dead."""
+    """Takes part until the stream ends. The agent then considers this process dead."""
     agent = connect(timeout=SILENCE)
     tenure, name = None, ""
 
@@ -133,7 +133,7 @@ def session(group):
 
 
 def stopped(group, name, term):
-    """Only then does the successor begin."""
+    """Confirms that the work has stopped. The successor starts only after that."""
     agent = connect(timeout=2)
     agent.request("POST", f"/v1/groups/{group}/session/{name}/stopped", json.dumps({"term": term}))
     agent.getresponse().read()

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Works while this process leads, and holds nothing open: the agent doesn't learn when it dies. Usage: guard.sh GROUP
+# Works while this process is coordinator. It has no session, so the agent doesn't notice its death. Usage: guard.sh GROUP
 #
-# A step must be shorter than what is left of the tenure (remainingMillis in the answer), or harmless, or show the token to
-# what it changes.
+# Each step must either take less time than remains of the tenure (remainingMillis in the response), or be harmless, or pass
+# the token to the resource that it changes.
 set -u
 leader=${CONCLAVE_AGENT:-http://127.0.0.1:7374}/v1/groups/${1:?usage: guard.sh GROUP}/leader
 
-# The coordinator's agent answers 200; any other answers 503, which is a failure to curl -f.
+# The coordinator's agent responds with status 200. Others respond with 503, for which curl -f fails.
 while sleep 0.2; do
 	state=$(curl -fs --noproxy '*' --max-time 1 "$leader") || continue
 	token=${state#*\"token\":}

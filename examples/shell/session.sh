@@ -1,24 +1,24 @@
 #!/bin/sh
-# Takes part in the election of a group's coordinator, and works while it leads. Usage: session.sh GROUP
+# Takes part in the election of a group's coordinator, and works while it is coordinator. Usage: session.sh GROUP
 #
-# curl holds the session open. If this script is killed so that it can't clean up (kill -9), curl and the work outlive it
-# for a while: run it as a container's only process, with which they end.
+# curl keeps the session open. If this script is killed by SIGKILL, it cannot stop curl and the work, which continue for a
+# while. Therefore, run it as the main process of a container, so that they are killed, too.
 set -u
 group=${CONCLAVE_AGENT:-http://127.0.0.1:7374}/v1/groups/${1:?usage: session.sh GROUP}
 session='' worker='' stream=''
 
 ask() { curl -fs --noproxy '*' --max-time 1 "$@"; }
 
-# work asks before each step, so that it ends with the tenure whatever else goes wrong. It must show the token to what it
-# changes, all the same: between the question and the step anything may happen.
+# work queries the agent before each step, so that it ends with the tenure in any case. It must still pass the token to the
+# resource that it changes, because the tenure may end between the query and the step.
 work() {
 	echo "leads with token $1"
 	while ask "$group/leader?session=$session" | grep -q "\"token\":$1[,}]"; do
 		echo "works with token $1"
 		sleep 0.2
 	done
-	# The event that says why should be here at once, and end this. If the agent still believes that somebody works here, it
-	# has to learn otherwise.
+	# The tenure has ended, and an event that stops this function should follow at once. Otherwise, the agent may assume
+	# that the work continues, so end the session.
 	sleep 1
 	kill "$stream"
 }
@@ -33,7 +33,7 @@ halt() {
 
 number() { expr "$2" : ".*\"$1\":\([0-9]*\)"; }
 
-# follow acts on the events of the session until it breaks.
+# follow handles the events of the session until the session ends.
 follow() {
 	while read -r field value; do
 		case $field in
@@ -48,7 +48,7 @@ follow() {
 				;;
 			stop)
 				halt
-				# Only now may the successor begin.
+				# The successor starts only after this confirmation.
 				ask -d "{\"term\":$(number term "$value")}" "$group/session/$session/stopped"
 				;;
 			lost) halt ;;
