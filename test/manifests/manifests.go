@@ -1,4 +1,4 @@
-// Package manifests builds what config/ deploys, for tests.
+// Package manifests builds the manifests in config/ for tests.
 package manifests
 
 import (
@@ -16,29 +16,30 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// Build builds a folder with kustomize, from the root of the repository.
+// Build runs kustomize build for a folder, which is relative to the root of the
+// repository.
 func Build(ctx context.Context, root, folder string) ([]*unstructured.Unstructured, error) {
 	tool, err := filepath.Abs(filepath.Join(root, "hack", "tools", "tool"))
 	if err != nil {
 		return nil, err
 	}
-	for _, read := range []string{"config", filepath.Join("hack", "tools", "kustomize")} { // For one folder is built from others.
-		if err := program.DependOnFolder(filepath.Join(root, read)); err != nil {
+	for _, dependency := range []string{"config", filepath.Join("hack", "tools", "kustomize")} { // A folder may include others.
+		if err := program.DependOnFolder(filepath.Join(root, dependency)); err != nil {
 			return nil, err
 		}
 	}
 	command := exec.CommandContext(ctx, tool, "kustomize", "build", folder)
 	command.Dir = root
-	var complaints bytes.Buffer
-	command.Stderr = &complaints
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
 	text, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("kustomize build %s: %w\n%s", folder, err, complaints.Bytes())
+		return nil, fmt.Errorf("kustomize build %s: %w\n%s", folder, err, stderr.Bytes())
 	}
 	return Parse(text)
 }
 
-// Parse reads objects from YAML.
+// Parse decodes objects from YAML.
 func Parse(text []byte) ([]*unstructured.Unstructured, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	var objects []*unstructured.Unstructured

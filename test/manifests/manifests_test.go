@@ -38,13 +38,13 @@ func build(t *testing.T, folder string) []*unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	if len(objects) == 0 {
-		t.Fatal(folder, "has nothing")
+		t.Fatalf("%s has no objects", folder)
 	}
 	return objects
 }
 
-// into finds the one object of a kind and name, typed.
-func into[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
+// find returns the object with a kind and name.
+func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
 	for _, object := range objects {
 		if object.GetKind() == kind && object.GetName() == name {
@@ -55,13 +55,13 @@ func into[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name 
 			return typed
 		}
 	}
-	t.Fatalf("there is no %s %s", kind, name)
+	t.Fatalf("no %s %s", kind, name)
 	return nil
 }
 
-// spell is a rule in one line for each resource, so that lists of them can be
-// compared and reviewed.
-func spell(rules []rbacv1.PolicyRule) []string {
+// formatRules returns a line for each resource of the rules, so that they can be compared
+// and reviewed.
+func formatRules(rules []rbacv1.PolicyRule) []string {
 	var lines []string
 	for _, rule := range rules {
 		verbs := strings.Join(slices.Sorted(slices.Values(rule.Verbs)), " ")
@@ -82,9 +82,9 @@ func spell(rules []rbacv1.PolicyRule) []string {
 	return lines
 }
 
-// What the manager may do. Whoever adds a line says why in docs/operator.md.
+// The permissions of the manager. docs/operator.md explains each of them.
 var (
-	everywhere = []string{
+	clusterRules = []string{
 		"admissionregistration.k8s.io/mutatingwebhookconfigurations conclave: get list patch watch",
 		"authentication.k8s.io/tokenreviews: create",
 		"authorization.k8s.io/subjectaccessreviews: create",
@@ -98,7 +98,7 @@ var (
 		"pods: get list patch watch",
 		"services: create delete get list patch watch",
 	}
-	inItsOwn = []string{
+	namespaceRules = []string{
 		"coordination.k8s.io/leases conclave-manager: get update",
 		"coordination.k8s.io/leases: create",
 		"events: create patch",
@@ -107,63 +107,63 @@ var (
 	}
 )
 
-func TestTheManagerMayDoThisAndNoMore(t *testing.T) {
+func TestPermissionsOfTheManager(t *testing.T) {
 	objects := build(t, "config/default")
 	for what, lists := range map[string][2][]string{
-		"everywhere":           {spell(into[rbacv1.ClusterRole](t, objects, "ClusterRole", manager).Rules), everywhere},
-		"in its own namespace": {spell(into[rbacv1.Role](t, objects, "Role", manager).Rules), inItsOwn},
+		"ClusterRole": {formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole", manager).Rules), clusterRules},
+		"Role":        {formatRules(find[rbacv1.Role](t, objects, "Role", manager).Rules), namespaceRules},
 	} {
 		if got, want := strings.Join(lists[0], "\n"), strings.Join(lists[1], "\n"); got != want {
-			t.Errorf("%s, it may\n%s\nand should be allowed\n%s", what, got, want)
+			t.Errorf("%s: got permissions\n%s\nwant\n%s", what, got, want)
 		}
 	}
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "ClusterRoleBinding", "RoleBinding":
-			bound := into[rbacv1.RoleBinding](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
+			bound := find[rbacv1.RoleBinding](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
 			if bound.RoleRef.Name != manager || len(bound.Subjects) != 1 || bound.Subjects[0].Name != manager || bound.Subjects[0].Namespace != namespace {
-				t.Errorf("%s %s gives %v to %v", object.GetKind(), object.GetName(), bound.RoleRef, bound.Subjects)
+				t.Errorf("%s %s grants %v to %v, want only the manager", object.GetKind(), object.GetName(), bound.RoleRef, bound.Subjects)
 			}
 		}
 	}
 }
 
-// tooMuch says what is wrong with a rule, whoever it is for.
-func tooMuch(rule rbacv1.PolicyRule, own bool) string {
+// violation describes why a rule grants too much. It is empty if the rule is acceptable.
+func violation(rule rbacv1.PolicyRule, ownNamespace bool) string {
 	for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames, rule.NonResourceURLs) {
 		switch {
 		case strings.Contains(word, "*"):
 			return "a wildcard"
 		case slices.Contains([]string{"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers", "serviceaccounts/token", "nodes/proxy"}, word):
-			return "a way into others: " + word
+			return "access to other pods or accounts: " + word
 		case slices.Contains([]string{"impersonate", "escalate", "bind"}, word):
-			return "a way to more rights: " + word
+			return "privilege escalation: " + word
 		}
 	}
 	if !slices.Contains(rule.Resources, "secrets") {
 		return ""
 	}
-	if !own {
-		return "Secrets of others"
+	if !ownNamespace {
+		return "Secrets of other namespaces"
 	}
 	for _, verb := range rule.Verbs {
-		// A name can't be asked of what is being created.
+		// A rule for "create" cannot be restricted by name.
 		if verb != "create" && !slices.Equal(rule.ResourceNames, []string{"conclave-ca"}) || verb == "list" || verb == "watch" {
-			return verb + " of Secrets besides its own"
+			return verb + " of other Secrets"
 		}
 	}
 	return ""
 }
 
-func TestNobodyMayDoTooMuch(t *testing.T) {
+func TestNoExcessivePermissions(t *testing.T) {
 	for _, object := range build(t, "config/default") {
 		if kind := object.GetKind(); kind != "ClusterRole" && kind != "Role" {
 			continue
 		}
-		role := into[rbacv1.Role](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
+		role := find[rbacv1.Role](t, []*unstructured.Unstructured{object}, object.GetKind(), object.GetName())
 		for _, rule := range role.Rules {
-			if wrong := tooMuch(rule, role.Namespace == namespace); wrong != "" {
-				t.Errorf("%s %s: %s: %v", object.GetKind(), role.Name, wrong, rule)
+			if found := violation(rule, role.Namespace == namespace); found != "" {
+				t.Errorf("%s %s: %s: %v", object.GetKind(), role.Name, found, rule)
 			}
 		}
 	}
@@ -174,8 +174,8 @@ func TestNobodyMayDoTooMuch(t *testing.T) {
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"conclave-ca"}, Verbs: []string{"get", "list"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"}},
 	} {
-		if tooMuch(rule, true) == "" {
-			t.Errorf("nothing is said of %v", rule)
+		if violation(rule, true) == "" {
+			t.Errorf("no violation found in %v", rule)
 		}
 	}
 }
@@ -203,61 +203,61 @@ func apply(t *testing.T, c client.Client, objects []*unstructured.Unstructured) 
 	}
 }
 
-func TestOneApplyIsEnough(t *testing.T) {
+func TestApply(t *testing.T) {
 	c := connect(t)
 	objects := build(t, "config/default")
 	apply(t, c, objects)
 	apply(t, c, objects)
 
-	pod := podOf(t, objects)
+	pod := managerPod(t, objects)
 	if err := c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll); err != nil {
-		t.Error("the manager's pod isn't allowed in its own namespace:", err)
+		t.Errorf("cannot create the manager's pod in its namespace: %v", err)
 	}
-	// The API server itself checks the restricted Pod Security Standard.
-	for name, spoil := range map[string]func(*corev1.PodSpec){
+	// The API server enforces the restricted Pod Security Standard.
+	for name, weaken := range map[string]func(*corev1.PodSpec){
 		"root":       func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil },
 		"seccomp":    func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile = nil },
 		"escalation": func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil },
 		"capability": func(s *corev1.PodSpec) { s.Containers[0].SecurityContext.Capabilities = nil },
 	} {
-		worse := pod.DeepCopy()
-		spoil(&worse.Spec)
-		if err := c.Create(t.Context(), worse, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restricted") {
-			t.Errorf("%s: Pod Security hasn't been asked: %v", name, err)
+		weaker := pod.DeepCopy()
+		weaken(&weaker.Spec)
+		if err := c.Create(t.Context(), weaker, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restricted") {
+			t.Errorf("%s: got error %v, want a violation of Pod Security", name, err)
 		}
 	}
 }
 
-// podOf is a pod of the manager's Deployment.
-func podOf(t *testing.T, objects []*unstructured.Unstructured) *corev1.Pod {
+// managerPod returns a pod of the manager's Deployment.
+func managerPod(t *testing.T, objects []*unstructured.Unstructured) *corev1.Pod {
 	t.Helper()
-	template := into[appsv1.Deployment](t, objects, "Deployment", manager).Spec.Template
+	template := find[appsv1.Deployment](t, objects, "Deployment", manager).Spec.Template
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Namespace, pod.Name = namespace, "manager"
 	return pod
 }
 
-func TestTheManagerIsModest(t *testing.T) {
+func TestDeploymentOfTheManager(t *testing.T) {
 	objects := build(t, "config/default")
-	deployment := into[appsv1.Deployment](t, objects, "Deployment", manager)
+	deployment := find[appsv1.Deployment](t, objects, "Deployment", manager)
 	container := deployment.Spec.Template.Spec.Containers[0]
 	if *deployment.Spec.Replicas != 2 || !*container.SecurityContext.ReadOnlyRootFilesystem ||
 		container.ImagePullPolicy != corev1.PullIfNotPresent || container.Resources.Limits.Memory().IsZero() ||
 		!container.Resources.Limits.Cpu().IsZero() || container.Resources.Requests.Cpu().IsZero() {
-		t.Errorf("%d replicas with %+v", *deployment.Spec.Replicas, container)
+		t.Errorf("got %d replicas with container %+v", *deployment.Spec.Replicas, container)
 	}
 	for _, object := range objects {
 		if object.GetKind() == "Secret" {
-			t.Errorf("Secret %s would be applied", object.GetName())
+			t.Errorf("got Secret %s, want none: applying the manifests again would overwrite it", object.GetName())
 		}
 	}
 }
 
-func TestCertManagerCanMakeTheWebhooksCertificate(t *testing.T) {
+func TestCertManagerComponent(t *testing.T) {
 	folder := t.TempDir()
 	config, err := filepath.Abs(filepath.Join(root, "config"))
 	if err == nil {
-		// kustomize takes relative paths alone.
+		// kustomize accepts relative paths only.
 		config, err = filepath.Rel(folder, config)
 	}
 	if err == nil {
@@ -268,23 +268,23 @@ func TestCertManagerCanMakeTheWebhooksCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	objects := build(t, folder)
-	pod := podOf(t, objects)
+	pod := managerPod(t, objects)
 	want := "--webhook-certificates=" + pod.Spec.Containers[0].VolumeMounts[0].MountPath
 	if args := pod.Spec.Containers[0].Args; !slices.Contains(args, want) || !slices.Contains(args, "--leader-elect") {
-		t.Errorf("it is started with %q", args)
+		t.Errorf("got arguments %q, want %s and --leader-elect", args, want)
 	}
-	certificate := into[unstructured.Unstructured](t, objects, "Certificate", "conclave-webhook")
+	certificate := find[unstructured.Unstructured](t, objects, "Certificate", "conclave-webhook")
 	secret, _, err := unstructured.NestedString(certificate.Object, "spec", "secretName")
 	if err != nil || pod.Spec.Volumes[0].Secret.SecretName != secret {
-		t.Errorf("it mounts %s, and the certificate is in %s: %v", pod.Spec.Volumes[0].Secret.SecretName, secret, err)
+		t.Errorf("got mounted Secret %s, want the certificate's Secret %s (%v)", pod.Spec.Volumes[0].Secret.SecretName, secret, err)
 	}
 }
 
-// installer is what make build-installer writes.
-func installer(t *testing.T, variables ...string) (string, []*unstructured.Unstructured) {
+// buildInstaller runs make build-installer.
+func buildInstaller(t *testing.T, variables ...string) (string, []*unstructured.Unstructured) {
 	t.Helper()
-	for _, read := range []string{"Makefile", "config", "hack/tools"} {
-		if err := program.DependOnFolder(filepath.Join(root, read)); err != nil {
+	for _, dependency := range []string{"Makefile", "config", "hack/tools"} {
+		if err := program.DependOnFolder(filepath.Join(root, dependency)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -305,38 +305,38 @@ func installer(t *testing.T, variables ...string) (string, []*unstructured.Unstr
 	return string(text), objects
 }
 
-// An image of each kind comes from one variable of the Makefile.
-func TestTheInstallerHasTheImages(t *testing.T) {
-	_, objects := installer(t, "IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:0123")
-	container := podOf(t, objects).Spec.Containers[0]
+// Each image comes from one variable of the Makefile.
+func TestInstallerSetsImages(t *testing.T) {
+	_, objects := buildInstaller(t, "IMG=example.org/manager:v1", "AGENT_IMG=example.org/agent@sha256:0123")
+	container := managerPod(t, objects).Spec.Containers[0]
 	agent := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "AGENT_IMAGE" })
 	if container.Image != "example.org/manager:v1" || agent < 0 || container.Env[agent].Value != "example.org/agent@sha256:0123" {
-		t.Errorf("it is %s with %v", container.Image, container.Env)
+		t.Errorf("got image %s and environment %v, want the images of the Makefile's variables", container.Image, container.Env)
 	}
 	if got, want := len(objects), len(build(t, "config/default")); got != want {
-		t.Errorf("it has %d objects, not %d", got, want)
+		t.Errorf("got %d objects, want %d", got, want)
 	}
 }
 
-func TestAnotherNamespaceIsAllThatItTakes(t *testing.T) {
+func TestInstallerSetsNamespace(t *testing.T) {
 	const other = "elections"
-	text, objects := installer(t, "NAMESPACE="+other)
+	text, objects := buildInstaller(t, "NAMESPACE="+other)
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, namespace) {
-			t.Errorf("it still says %q", strings.TrimSpace(line))
+			t.Errorf("got line %q with the default namespace", strings.TrimSpace(line))
 		}
 	}
 	for _, object := range objects {
 		if in := object.GetNamespace(); in != "" && in != other {
-			t.Errorf("%s %s is in %s", object.GetKind(), object.GetName(), in)
+			t.Errorf("%s %s: got namespace %s, want %s", object.GetKind(), object.GetName(), in, other)
 		}
 	}
-	itself := into[corev1.Namespace](t, objects, "Namespace", other)
-	webhook := into[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "conclave").Webhooks[0]
+	itself := find[corev1.Namespace](t, objects, "Namespace", other)
+	webhook := find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "conclave").Webhooks[0]
 	if service := webhook.ClientConfig.Service; service.Namespace != other {
-		t.Errorf("the webhook is asked for in %s", service.Namespace)
+		t.Errorf("got namespace %s of the webhook's Service, want %s", service.Namespace, other)
 	}
-	asked, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
+	selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,8 +349,8 @@ func TestAnotherNamespaceIsAllThatItTakes(t *testing.T) {
 		{map[string]string{corev1.LabelMetadataName: "bank"}, true},
 		{map[string]string{corev1.LabelMetadataName: namespace}, true},
 	} {
-		if got := asked.Matches(labels.Set(n.labels)); got != n.want {
-			t.Errorf("the webhook is asked about pods of a namespace with %v: %t", n.labels, got)
+		if got := selector.Matches(labels.Set(n.labels)); got != n.want {
+			t.Errorf("webhook for namespaces with labels %v: got %t, want %t", n.labels, got, n.want)
 		}
 	}
 	c := connect(t)

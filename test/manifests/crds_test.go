@@ -1,0 +1,114 @@
+package manifests_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/conclave-dev/conclave/internal/testing/program"
+	"github.com/conclave-dev/conclave/test/manifests"
+)
+
+// installCRD installs a CRD from a module that crds/go.mod pins.
+func installCRD(t *testing.T, module, crd string) {
+	t.Helper()
+	if err := program.DependOnFolder("crds"); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "go", "mod", "download", module)
+	command.Dir, command.Env = "crds", append(os.Environ(), "GOWORK=off")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("cannot download %s: %v\n%s", module, err, output)
+	}
+	command = exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
+	command.Dir, command.Env = "crds", append(os.Environ(), "GOWORK=off")
+	folder, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(strings.TrimSpace(string(folder)), crd)
+	if _, err := envtest.InstallCRDs(apiServer.Config(t), envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkUnknownFieldIsRejected checks that the API server validates an object: it must
+// reject an unknown field.
+func checkUnknownFieldIsRejected(t *testing.T, c client.Client, object *unstructured.Unstructured, fields ...string) {
+	t.Helper()
+	invalid := object.DeepCopy()
+	if err := unstructured.SetNestedField(invalid.Object, "x", fields...); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(invalid), client.FieldOwner("kubectl"), client.DryRunAll)
+	if err == nil || !strings.Contains(err.Error(), fields[len(fields)-1]) {
+		t.Errorf("%s with an unknown field: got error %v, want one that names it", object.GetKind(), err)
+	}
+}
+
+// checkAccepted checks that the API server accepts the objects, but no unknown fields.
+func checkAccepted(t *testing.T, c client.Client, objects []*unstructured.Unstructured) {
+	t.Helper()
+	apply(t, c, objects)
+	for _, object := range objects {
+		checkUnknownFieldIsRejected(t, c, object, "spec", "nonsense")
+	}
+}
+
+// objectsOfGroup returns the objects of an API group.
+func objectsOfGroup(objects []*unstructured.Unstructured, group string) []*unstructured.Unstructured {
+	var found []*unstructured.Unstructured
+	for _, object := range objects {
+		if object.GroupVersionKind().Group == group {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+func TestMonitoringMatchesCRDs(t *testing.T) {
+	const module, crds = "github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd/monitoring.coreos.com_"
+	installCRD(t, module, crds+"servicemonitors.yaml")
+	installCRD(t, module, crds+"prometheusrules.yaml")
+	c := connect(t)
+	createNamespace(t, c)
+	monitoring := objectsOfGroup(build(t, "config/prometheus"), "monitoring.coreos.com")
+	if len(monitoring) != 2 {
+		t.Fatalf("got %d objects of the Prometheus Operator, want 2", len(monitoring))
+	}
+	checkAccepted(t, c, monitoring)
+}
+
+func TestCertificateMatchesCRDs(t *testing.T) {
+	const module, crds = "github.com/cert-manager/cert-manager", "deploy/crds/cert-manager.io_"
+	installCRD(t, module, crds+"certificates.yaml")
+	installCRD(t, module, crds+"issuers.yaml")
+	c := connect(t)
+	createNamespace(t, c)
+	text, err := os.ReadFile(filepath.Join(root, "config/certmanager/certificate.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := manifests.Parse(text)
+	if err != nil || len(objects) != 2 {
+		t.Fatalf("got %d objects and error %v, want 2 objects", len(objects), err)
+	}
+	checkAccepted(t, c, objects)
+}
+
+// createNamespace creates the manager's namespace.
+func createNamespace(t *testing.T, c client.Client) {
+	t.Helper()
+	namespaces := objectsOfGroup(build(t, "config/default"), "")
+	for _, object := range namespaces {
+		if object.GetKind() == "Namespace" {
+			apply(t, c, []*unstructured.Unstructured{object})
+		}
+	}
+}
