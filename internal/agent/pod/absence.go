@@ -7,39 +7,40 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent"
 )
 
-// fend has the agent decide for itself whether it stands where no operator has
-// listened for a while. Otherwise whoever was withheld when the operator went would
-// be so for good, and a group could be without a coordinator for no other reason.
-// An operator that comes back hears that it stands, and says again what it wants.
-func (p *runtime) readmitAfterOperatorAbsence(ctx context.Context, a *agent.Agent) {
+// readmitAfterOperatorAbsence makes the agent eligible again in all groups when no
+// operator has read its reports for some time. Otherwise a process that the operator
+// excluded before it stopped would remain ineligible, and a group could be without a
+// coordinator for no other reason. An operator that returns receives a report that the
+// process is eligible, and can exclude it again.
+func (r *runtime) readmitAfterOperatorAbsence(ctx context.Context, a *agent.Agent) {
 	for ctx.Err() == nil {
-		attended, turned := p.reports.hasReaders()
-		var alone <-chan time.Time
+		attended, changed := r.reports.hasReaders()
+		var absent <-chan time.Time
 		if !attended {
-			alone = time.After(p.settings.OperatorAbsence)
+			absent = time.After(r.settings.OperatorAbsence)
 		}
 		select {
-		case <-turned:
-		case <-alone:
-			p.readmitAll(ctx, a)
+		case <-changed:
+		case <-absent:
+			r.readmitAll(ctx, a)
 		case <-ctx.Done():
 		}
 	}
 }
 
-// release ends all withholding.
-func (p *runtime) readmitAll(ctx context.Context, a *agent.Agent) {
+// readmitAll ends the exclusion from all groups.
+func (r *runtime) readmitAll(ctx context.Context, a *agent.Agent) {
 	for _, name := range a.Names() {
 		g, ok := a.Find(name)
 		if !ok {
 			continue
 		}
-		if withheld, err := g.Excluded(ctx); err != nil || !withheld {
+		if excluded, err := g.Excluded(ctx); err != nil || !excluded {
 			continue
 		}
 		if err := g.Readmit(ctx); err != nil {
-			continue // It has been left meanwhile.
+			continue // The agent has left the group meanwhile.
 		}
-		p.log.Warn("stands again, though an operator has asked it not to: none has listened since", "group", name, "for", p.settings.OperatorAbsence)
+		r.log.Warn("ended exclusion by the operator, which is absent", "group", name, "absentFor", r.settings.OperatorAbsence)
 	}
 }

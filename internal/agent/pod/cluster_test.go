@@ -27,33 +27,33 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// cluster is what pods have around them: an identity service, and an operator.
+// cluster has the pods of a test, an identity service and an operator.
 type cluster struct {
-	t         *testing.T
-	authority *identity.CA
-	ca        identity.Pair
-	url       string
-	operator  *identity.Files
-	network   byte
-	pods      map[string]*testPod
+	t        *testing.T
+	issuer   *identity.CA
+	ca       identity.Pair
+	url      string
+	operator *identity.Files
+	network  byte
+	pods     map[string]*testPod
 
 	mu sync.Mutex
-	// valid is how long certificates last; refusal is the answer to whoever asks for
-	// one, if it isn't "".
+	// valid is the lifetime of certificates. If refusal isn't "", the identity service
+	// refuses all requests with this error.
 	valid     time.Duration
 	refusal   string
 	documents []control.Document
 	tokens    []string
 }
 
-// nets gives each test addresses of its own.
+// networks counts the clusters, so that each one has its own addresses.
 var networks atomic.Int32
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, valid: time.Hour, pods: map[string]*testPod{}, network: byte(networks.Add(1))}
 	var err error
-	if c.authority, c.ca, err = identity.NewCA("test", 24*time.Hour); err != nil {
+	if c.issuer, c.ca, err = identity.NewCA("test", 24*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,7 +70,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// serving is the certificate of the identity service.
+// serverCertificate creates the certificate of the identity service.
 func (c *cluster) serverCertificate() tls.Certificate {
 	c.t.Helper()
 	ca, err := tls.X509KeyPair(c.ca.Cert, c.ca.Key)
@@ -92,17 +92,17 @@ func (c *cluster) serverCertificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// certificate is one for these names, with its files.
+// certificate creates the files of a certificate for names.
 func (c *cluster) certificate(names ...identity.Name) *identity.Files {
 	c.t.Helper()
-	pair, err := c.authority.Issue(names, time.Hour)
+	pair, err := c.issuer.Issue(names, time.Hour)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return c.files(pair)
 }
 
-// files are those of a certificate, which trust this cluster's authority and others.
+// files writes the files of a certificate, with this cluster's CA and others.
 func (c *cluster) files(pair identity.Pair, others ...identity.Pair) *identity.Files {
 	c.t.Helper()
 	dir := c.t.TempDir()
@@ -123,7 +123,8 @@ func (c *cluster) files(pair identity.Pair, others ...identity.Pair) *identity.F
 	return files
 }
 
-// enrol answers as the operator's identity service does. A token is NAMESPACE/POD.
+// serveEnrollment responds as the operator's identity service does. A token is
+// NAMESPACE/POD.
 func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +144,7 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	names := identity.Names{{Domain: namespace, Group: "ledger", Member: pod}, {Domain: namespace, Group: "audit", Member: pod}}
-	cert, err := c.authority.Sign(names, parsed.PublicKey, c.valid)
+	cert, err := c.issuer.Sign(names, parsed.PublicKey, c.valid)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
@@ -155,7 +156,7 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// publish is what enrolments bring from now on.
+// publish sets the documents in enrollment responses.
 func (c *cluster) publish(documents ...control.Document) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +169,7 @@ func (c *cluster) refuseWith(why string) {
 	c.refusal = why
 }
 
-// text is a document in YAML.
+// documentYAML encodes a document as YAML.
 func documentYAML(t *testing.T, d control.Document) []byte {
 	t.Helper()
 	line, err := json.Marshal(d)
@@ -186,7 +187,7 @@ func documentYAML(t *testing.T, d control.Document) []byte {
 	return out
 }
 
-// whole makes the numbers of JSON whole ones.
+// toIntegers converts decoded JSON numbers to integers.
 func toIntegers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -203,20 +204,20 @@ func toIntegers(value any) any {
 	return value
 }
 
-// eventually waits for something that nobody tells of.
+// eventually polls until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for !holds() {
 		if time.Now().After(deadline) {
-			t.Fatalf("it never came true: %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// document is the first list of group ledger, with these members in ascending
-// order of their priority.
+// document returns a document of group ledger with version 1 of the list. The members
+// are in ascending order of their priority.
 func (c *cluster) document(revision int64, names ...string) control.Document {
 	d := control.Document{UID: "uid-1", Generation: 1, Revision: revision, Group: control.Group{
 		Name: "ledger", Algorithm: "StatusTable", Safety: control.Safety{Mode: "Majority", LeaseMillis: 500},

@@ -16,38 +16,39 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// credentials are the agent's certificate with its key, and whom it trusts. They
-// are in the state folder, where package identity looks at them: certificate and
-// key in one file, so that they always go together.
+// credentials are the agent's certificate, its key and its CA bundle. They are files in
+// the state directory, which package identity reads. Certificate and key are in one
+// file, so that they always match.
 type credentials struct {
 	dir string
-	// given are authorities that the pod names, for the identity service alone.
+	// configuredCAs are the CAs in the pod's environment. The agent trusts only the
+	// identity service by them.
 	configuredCAs []byte
 
 	mu sync.Mutex
-	// answered are the authorities of the last enrolment, mounted those beside the
-	// documents: when authorities change, these come first.
+	// enrolledCAs are the CAs in the last enrollment response. mountedCAs are the CAs in the
+	// pod's volumes, where a change of the CAs usually arrives first.
 	enrolledCAs, mountedCAs []byte
 }
 
-// openCredentials knows the authorities that are kept.
+// openCredentials reads the stored CAs.
 func openCredentials(s *Settings) (*credentials, error) {
 	c := &credentials{dir: s.StateDir, configuredCAs: s.CABundle}
 	var err error
 	if c.enrolledCAs, err = os.ReadFile(c.path("authorities.pem")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read the authorities that are kept: %w", err)
+		return nil, fmt.Errorf("cannot read the stored CA bundle: %w", err)
 	}
 	return c, nil
 }
 
 func (c *credentials) path(name string) string { return filepath.Join(c.dir, name) }
 
-// paths are for package identity.
+// paths returns the paths of the files for package identity.
 func (c *credentials) paths() identity.Paths {
 	return identity.Paths{Cert: c.path("identity.pem"), Key: c.path("identity.pem"), CA: c.path("trusted.pem")}
 }
 
-// since is when the certificate was received.
+// receivedAt returns when the certificate was received.
 func (c *credentials) receivedAt() time.Time {
 	info, err := os.Stat(c.path("identity.pem"))
 	if err != nil {
@@ -56,36 +57,37 @@ func (c *credentials) receivedAt() time.Time {
 	return info.ModTime()
 }
 
-// keep replaces certificate, key and authorities. Whoever looks in between sees the
-// former certificate with the new authorities.
-func (c *credentials) store(pair identity.Pair, authorities []byte) error {
+// store replaces certificate, key and CA bundle. The CA bundle comes first, so that a
+// reader never uses the new certificate with the previous CA bundle.
+func (c *credentials) store(pair identity.Pair, caBundle []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := state.ReplaceFile(c.path("authorities.pem"), authorities); err != nil {
-		return fmt.Errorf("keep the authorities: %w", err)
+	if err := state.ReplaceFile(c.path("authorities.pem"), caBundle); err != nil {
+		return fmt.Errorf("cannot store the CA bundle: %w", err)
 	}
-	c.enrolledCAs = authorities
+	c.enrolledCAs = caBundle
 	if err := c.writeTrustBundle(); err != nil {
 		return err
 	}
 	if err := state.ReplaceFile(c.path("identity.pem"), append(bytes.Clone(pair.Cert), pair.Key...)); err != nil {
-		return fmt.Errorf("keep the certificate: %w", err)
+		return fmt.Errorf("cannot store the certificate: %w", err)
 	}
 	return nil
 }
 
-// mount takes note of the authorities that are mounted.
-func (c *credentials) setMountedCAs(authorities []byte) error {
+// setMountedCAs adds the CAs in the pod's volumes to the trusted ones.
+func (c *credentials) setMountedCAs(caBundle []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if bytes.Equal(authorities, c.mountedCAs) {
+	if bytes.Equal(caBundle, c.mountedCAs) {
 		return nil
 	}
-	c.mountedCAs = authorities
+	c.mountedCAs = caBundle
 	return c.writeTrustBundle()
 }
 
-// trust writes whom peers and the operator are trusted by, if that is new.
+// writeTrustBundle writes the CAs by which the agent trusts peers and the operator, if
+// they have changed. The caller holds the lock.
 func (c *credentials) writeTrustBundle() error {
 	text := mergeCAs(c.enrolledCAs, c.mountedCAs)
 	before, err := os.ReadFile(c.path("trusted.pem"))
@@ -93,13 +95,13 @@ func (c *credentials) writeTrustBundle() error {
 		return nil
 	}
 	if err := state.ReplaceFile(c.path("trusted.pem"), text); err != nil {
-		return fmt.Errorf("keep whom to trust: %w", err)
+		return fmt.Errorf("cannot store the trusted CAs: %w", err)
 	}
 	return nil
 }
 
-// identityServiceCAs are the authorities by which the identity service is trusted, nil if
-// there are none.
+// identityServiceCAs returns the CAs by which the agent trusts the identity service, nil
+// if there are none.
 func (c *credentials) identityServiceCAs() *x509.CertPool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,13 +112,13 @@ func (c *credentials) identityServiceCAs() *x509.CertPool {
 	return pool
 }
 
-// union are all authorities in the texts, each once. A text that isn't in order has
-// none.
-func mergeCAs(texts ...[]byte) []byte {
+// mergeCAs returns the certificates of all bundles without duplicates. It ignores
+// invalid bundles.
+func mergeCAs(bundles ...[]byte) []byte {
 	var all []byte
 	seen := map[string]bool{}
-	for _, text := range texts {
-		certs, err := identity.ParseCABundle(text)
+	for _, bundle := range bundles {
+		certs, err := identity.ParseCABundle(bundle)
 		if err != nil {
 			continue
 		}

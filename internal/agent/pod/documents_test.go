@@ -11,8 +11,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// crew starts pods that take part in revision 1, and waits until the last of them
-// leads.
+// startCluster starts pods with revision 1, and waits until the last one is the
+// coordinator.
 func startCluster(t *testing.T, names ...string) (*cluster, map[string]*stream) {
 	t.Helper()
 	c := newCluster(t)
@@ -25,50 +25,50 @@ func startCluster(t *testing.T, names ...string) (*cluster, map[string]*stream) 
 		streams[name] = c.pods[name].start().watch()
 	}
 	for _, s := range streams {
-		s.await("the last one leads", hasCoordinator(names[len(names)-1]))
+		s.await("the last one is the coordinator", hasCoordinator(names[len(names)-1]))
 	}
 	return c, streams
 }
 
-// adopted waits until somebody goes by a revision.
+// hasRevision matches reports with a revision.
 func hasRevision(revision int64) func(control.Report) bool {
 	return func(r control.Report) bool { return r.Revision == revision }
 }
 
-// TestTheNewestDocumentCounts, wherever it comes from: a mount that is behind
-// changes nothing, and one that is ahead is taken over.
-func TestTheNewestDocumentCounts(t *testing.T) {
+// TestNewestDocumentWins, whatever its source: an older mounted document is ignored, and
+// a newer one is applied.
+func TestNewestDocumentWins(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	a, s := c.pods["a"], streams["a"]
 	a.push(c.document(5, "a", "b", "c"))
-	s.await("it goes by revision 5", hasRevision(5))
+	s.await("it has revision 5", hasRevision(5))
 	stale := c.document(3, "a", "b", "c")
 	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, stale))})
 	newer := c.document(7, "a", "b", "c")
 	newer.Generation = 2
 	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, newer))})
-	if r := s.await("it goes by another revision", func(r control.Report) bool { return r.Revision != 5 }); r.Revision != 7 || r.Generation != 2 {
-		t.Errorf("it goes by %+v", r)
+	if r := s.await("it has another revision", func(r control.Report) bool { return r.Revision != 5 }); r.Revision != 7 || r.Generation != 2 {
+		t.Errorf("got %+v, want revision 7 of generation 2", r)
 	}
 	if status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, stale))); status != http.StatusConflict ||
-		!strings.Contains(body, "revision 7, and not 3") {
-		t.Errorf("an old document is answered with %d: %s", status, body)
+		!strings.Contains(body, "revision must be at least 7, got 3") {
+		t.Errorf("got %d for an outdated document: %s", status, body)
 	}
-	a.push(newer) // Again, which is no news.
+	a.push(newer) // A repeated document is accepted.
 	a.mount(map[string]string{"token": "bank/a"})
 	a.push(c.document(8, "a", "b", "c"))
-	if r := s.await("it goes by revision 8", hasRevision(8)); r.Coordinator != "c" {
-		t.Errorf("without the mounted file, it reports %+v", r)
+	if r := s.await("it has revision 8", hasRevision(8)); r.Coordinator != "c" {
+		t.Errorf("without the mounted file: got %+v", r)
 	}
 }
 
-// TestARestartNeedsNobody: certificate, documents and lists are kept.
-func TestARestartNeedsNobody(t *testing.T) {
+// TestRestartNeedsNoOperator: certificate, documents and lists are stored.
+func TestRestartNeedsNoOperator(t *testing.T) {
 	c, _ := startCluster(t, "a", "b", "c")
 	for _, g := range c.pods {
 		g.push(c.document(9, "a", "b", "c"))
 	}
-	c.refuseWith("the operator is away")
+	c.refuseWith("the operator is absent")
 	c.publish()
 	for _, g := range c.pods {
 		g.end()
@@ -81,16 +81,16 @@ func TestARestartNeedsNobody(t *testing.T) {
 		g.start()
 	}
 	for _, g := range c.pods {
-		r := g.watch().await("c leads", hasCoordinator("c"))
+		r := g.watch().await("c is the coordinator", hasCoordinator("c"))
 		if r.Revision != 9 || r.UID != "uid-1" {
-			t.Errorf("%s goes by %+v", g.name, r)
+			t.Errorf("%s: got %+v, want revision 9", g.name, r)
 		}
 	}
 }
 
-// TestAnotherGroupOfTheNameBeginsAnew: with version 1, which the old one is beyond,
-// and not before what was promised in the old one has run out.
-func TestAnotherGroupOfTheNameBeginsAnew(t *testing.T) {
+// TestGroupWithNewUIDStartsAfterOldGrantsExpire: it starts with version 1, although the
+// previous group of the name had version 2.
+func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	second := c.document(2, "a", "b", "c")
 	second.Group.Previous = &control.List{Version: 1, Members: second.Group.Members}
@@ -98,49 +98,49 @@ func TestAnotherGroupOfTheNameBeginsAnew(t *testing.T) {
 	for _, g := range c.pods {
 		g.push(second)
 	}
-	anew := c.document(3, "a", "b", "c")
-	anew.UID = "uid-2"
+	replacement := c.document(3, "a", "b", "c")
+	replacement.UID = "uid-2"
 	begun := time.Now()
-	pushed := c.pushAll(anew)
+	pushed := c.pushAll(replacement)
 	for name, s := range streams {
 		if data := s.awaitLeft(); data != `{"group":"ledger","uid":"uid-1"}` {
-			t.Errorf("%s says %s", name, data)
+			t.Errorf("%s: got %s", name, data)
 		}
 		first := s.await("it takes part in the new group", func(r control.Report) bool { return r.UID == "uid-2" })
 		if waited := first.ChangedAt.Sub(begun); waited < 9*500/8*time.Millisecond {
-			t.Errorf("%s takes part in the new group after %s", name, waited)
+			t.Errorf("%s joined the new group after %s", name, waited)
 		}
-		r := s.await("c leads the new group", hasCoordinator("c"))
+		r := s.await("c is the coordinator of the new group", hasCoordinator("c"))
 		if r.UID != "uid-2" || r.Version != 1 || r.Revision != 3 {
-			t.Errorf("%s reports %+v", name, r)
+			t.Errorf("%s: got %+v, want version 1 and revision 3", name, r)
 		}
 	}
 	pushed()
 	for name, g := range c.pods {
 		lists, err := filepath.Glob(filepath.Join(g.settings.StateDir, "*.list"))
 		if err != nil || len(lists) != 1 || filepath.Base(lists[0]) != "ledger@uid-2.list" {
-			t.Errorf("%s keeps %v, %v", name, lists, err)
+			t.Errorf("%s: got lists %v, %v, want the new one alone", name, lists, err)
 		}
 	}
 }
 
-// TestTheWaitOutlivesARestart: whoever was in the old group when it was killed may
-// have promised something.
-func TestTheWaitOutlivesARestart(t *testing.T) {
+// TestWaitForOldGrantsSurvivesRestart: a restarted agent may have granted in the previous
+// group before.
+func TestWaitForOldGrantsSurvivesRestart(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	c.pods["a"].end()
-	anew := c.document(2, "a")
-	anew.UID, anew.Group.Safety = "uid-2", control.Safety{Mode: "Available", LeaseMillis: 1}
-	c.pods["a"].mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, anew))})
+	replacement := c.document(2, "a")
+	replacement.UID, replacement.Group.Safety = "uid-2", control.Safety{Mode: "Available", LeaseMillis: 1}
+	c.pods["a"].mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, replacement))})
 	begun := time.Now()
-	r := c.pods["a"].start().watch().await("a leads the new group", func(r control.Report) bool { return r.UID == "uid-2" })
+	r := c.pods["a"].start().watch().await("a is in the new group", func(r control.Report) bool { return r.UID == "uid-2" })
 	if r.ChangedAt.Sub(begun) < 9*500/8*time.Millisecond {
-		t.Errorf("it takes part after %s", r.ChangedAt.Sub(begun))
+		t.Errorf("a joined the new group after %s", r.ChangedAt.Sub(begun))
 	}
 }
 
-// TestSettingsChangeUnderWay, as far as the schema allows it.
-func TestSettingsChangeUnderWay(t *testing.T) {
+// TestSettingsChangeWhileRunning, except those that affect grants.
+func TestSettingsChangeWhileRunning(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	patience := int32(700)
 	next := c.document(2, "a", "b", "c")
@@ -150,38 +150,38 @@ func TestSettingsChangeUnderWay(t *testing.T) {
 	pushed := c.pushAll(next)
 	defer pushed()
 	for name, s := range streams {
-		s.await("somebody leads by the new settings", func(r control.Report) bool { return r.Coordinator != "" && r.Generation == 2 })
+		s.await("there is a coordinator with the new settings", func(r control.Report) bool { return r.Coordinator != "" && r.Generation == 2 })
 		if _, body := c.pods[name].callLocalAPI("/v1/groups/ledger/status"); !strings.Contains(body, `"Bully"`) || !strings.Contains(body, `"Strict"`) {
-			t.Errorf("%s runs with %s", name, body)
+			t.Errorf("%s: got status %s", name, body)
 		}
 	}
 	a := c.pods["a"]
 	for wrong, change := range map[string]func(*control.Group){
-		"leaseMillis can't change from 500 to 600":   func(g *control.Group) { g.Safety.LeaseMillis = 600 },
-		"mode can't change from Strict to Available": func(g *control.Group) { g.Safety.Mode = "Available" },
+		"leaseMillis cannot change from 500 to 600":   func(g *control.Group) { g.Safety.LeaseMillis = 600 },
+		"mode cannot change from Strict to Available": func(g *control.Group) { g.Safety.Mode = "Available" },
 	} {
 		refused := c.document(3, "a", "b", "c")
 		refused.Group.Safety.Mode = "Strict"
 		change(&refused.Group)
 		status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, refused)))
 		if status != http.StatusUnprocessableEntity || !strings.Contains(body, wrong) {
-			t.Errorf("the answer is %d %s, and not that %s", status, body, wrong)
+			t.Errorf("got %d %s, want 422 with %q", status, body, wrong)
 		}
-		r := streams["a"].await("it says what is wrong", func(r control.Report) bool { return strings.Contains(strings.Join(r.Problems, "\n"), wrong) })
+		r := streams["a"].await("it reports the problem", func(r control.Report) bool { return strings.Contains(strings.Join(r.Problems, "\n"), wrong) })
 		if r.Revision != 2 {
-			t.Errorf("it goes by %+v", r)
+			t.Errorf("got %+v, want revision 2", r)
 		}
 	}
 	a.push(next)
 	good := c.document(4, "a", "b", "c")
 	good.Group = next.Group
 	a.push(good)
-	streams["a"].await("all is well again", func(r control.Report) bool { return r.Revision == 4 && len(r.Problems) == 0 })
+	streams["a"].await("the problem is gone", func(r control.Report) bool { return r.Revision == 4 && len(r.Problems) == 0 })
 }
 
-// TestWhoIsTakenOffTheListAdoptsThat, and leaves when it is told to; also if it was
-// restarted meanwhile.
-func TestWhoIsTakenOffTheListAdoptsThat(t *testing.T) {
+// TestRemovedMemberAdoptsListAndLeaves: it leaves when the operator requests it, also
+// after a restart.
+func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c", "d")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Version, next.Group.Floor = 2, 1
@@ -190,40 +190,40 @@ func TestWhoIsTakenOffTheListAdoptsThat(t *testing.T) {
 		g.push(next)
 	}
 	for name, s := range streams {
-		r := s.await("c leads by version 2", func(r control.Report) bool {
-			return r.Version == 2 && (r.Coordinator == "c" || name == "d") // Nobody needs to tell d, when the list has settled.
+		r := s.await("c is the coordinator under version 2", func(r control.Report) bool {
+			return r.Version == 2 && (r.Coordinator == "c" || name == "d") // When the list has settled, d need not receive the result.
 		})
 		if r.Eligible != (name != "d") || len(r.Processes) != 3 {
-			t.Errorf("%s reports %+v", name, r)
+			t.Errorf("%s: got %+v", name, r)
 		}
 	}
 	d := c.pods["d"]
 	d.end()
 	c.publish()
 	s := d.start().watch()
-	if r := s.await("it goes by revision 2", hasRevision(2)); r.Version != 2 || r.Eligible {
-		t.Errorf("after a restart, d reports %+v", r)
+	if r := s.await("it has revision 2", hasRevision(2)); r.Version != 2 || r.Eligible {
+		t.Errorf("after a restart: got %+v", r)
 	}
 	leave := control.GroupPath("ledger") + "?uid="
 	if status, _ := d.callOperatorAPI(d.operator, http.MethodDelete, leave+"another", ""); status != http.StatusNoContent {
-		t.Errorf("another group is left with %d", status)
+		t.Errorf("got %d for another UID, want 204", status)
 	}
 	if status, body := d.callLocalAPI("/v1/groups"); !strings.Contains(body, "ledger") {
-		t.Errorf("it says %d %s", status, body)
+		t.Errorf("got %d %s, want group ledger", status, body)
 	}
 	if status, body := d.callOperatorAPI(d.operator, http.MethodDelete, leave+"uid-1", ""); status != http.StatusNoContent {
-		t.Errorf("it is left with %d %s", status, body)
+		t.Errorf("got %d %s, want 204", status, body)
 	}
 	s.awaitLeft()
 	if status, body := d.callLocalAPI("/v1/groups"); body != `{"groups":[]}` {
-		t.Errorf("it says %d %s", status, body)
+		t.Errorf("got %d %s, want no groups", status, body)
 	}
 	files, err := filepath.Glob(filepath.Join(d.settings.StateDir, "*.list"))
 	if err != nil || len(files) > 0 {
-		t.Errorf("it keeps %v, %v", files, err)
+		t.Errorf("got lists %v, %v, want none", files, err)
 	}
 
-	// What is mounted is behind, and doesn't bring it back; the next list does.
+	// The mounted document is outdated, so d doesn't join again. It does with the next list.
 	d.end()
 	d.mount(map[string]string{"token": "bank/d", "ledger/group.yaml": string(documentYAML(t, next))})
 	d.start()
@@ -231,17 +231,17 @@ func TestWhoIsTakenOffTheListAdoptsThat(t *testing.T) {
 	back.Group.Version, back.Group.Floor, back.Group.Previous = 3, 2, &control.List{Version: 2, Members: c.members("a", "b", "c")}
 	s = d.watch()
 	if e := s.next(); e.kind != control.EventCurrent {
-		t.Errorf("it takes part: %+v", e)
+		t.Errorf("got %+v, want no group", e)
 	}
 	for _, g := range c.pods {
 		g.push(back)
 	}
-	s.await("d leads", hasCoordinator("d"))
+	s.await("d is the coordinator", hasCoordinator("d"))
 }
 
-// TestStrangersTakeNoPart: a document without the pod makes it leave, and isn't
-// reported.
-func TestStrangersTakeNoPart(t *testing.T) {
+// TestPodOnNeitherListLeaves: a document without the pod makes it leave, and the pod
+// reports nothing for the group.
+func TestPodOnNeitherListLeaves(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	next := c.document(2, "a", "b")
 	next.Group.Version, next.Group.Floor = 3, 1
@@ -249,16 +249,16 @@ func TestStrangersTakeNoPart(t *testing.T) {
 	c.pods["c"].push(next)
 	streams["c"].awaitLeft()
 	if status, body := c.pods["c"].callLocalAPI("/v1/groups/ledger/leader"); status != http.StatusServiceUnavailable {
-		t.Errorf("it says %d %s", status, body)
+		t.Errorf("got %d %s, want 503", status, body)
 	}
 	for _, name := range []string{"a", "b"} {
 		c.pods[name].push(next)
-		streams[name].await("b leads", hasCoordinator("b"))
+		streams[name].await("b is the coordinator", hasCoordinator("b"))
 	}
 }
 
-// TestAMemberThatIsNowhereYet is waited for, and found as soon as it is somewhere.
-func TestAMemberThatIsNowhereYet(t *testing.T) {
+// TestMemberWithoutAddressConnectsLater, as soon as its address is published.
+func TestMemberWithoutAddressConnectsLater(t *testing.T) {
 	c := newCluster(t)
 	a, b := c.add("a"), c.add("b")
 	first := c.document(1, "a", "b", "z")
@@ -267,23 +267,23 @@ func TestAMemberThatIsNowhereYet(t *testing.T) {
 	}
 	c.publish(first)
 	for _, g := range []*testPod{a, b} {
-		g.start().watch().await("it goes by revision 1", hasRevision(1))
+		g.start().watch().await("it has revision 1", hasRevision(1))
 	}
-	// One is told where the others are; the other one isn't, and is called.
+	// a receives the addresses and connects to b, which has none.
 	a.push(c.document(2, "a", "b", "z"))
 	for _, g := range []*testPod{a, b} {
-		g.watch().await("b leads", hasCoordinator("b"))
+		g.watch().await("b is the coordinator", hasCoordinator("b"))
 	}
 	z := c.add("z")
 	c.publish(c.document(3, "a", "b", "z"))
 	s := z.start().watch()
 	a.push(c.document(3, "a", "b", "z"))
 	b.push(c.document(3, "a", "b", "z"))
-	s.await("z leads", hasCoordinator("z"))
+	s.await("z is the coordinator", hasCoordinator("z"))
 }
 
-// TestWhatIsDamagedIsToldAndDoneWithout: of documents, others know more.
-func TestWhatIsDamagedIsToldAndDoneWithout(t *testing.T) {
+// TestDamagedStoredDocumentIsLoggedAndIgnored: the agent receives the document again.
+func TestDamagedStoredDocumentIsLoggedAndIgnored(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	a.end()
@@ -292,15 +292,15 @@ func TestWhatIsDamagedIsToldAndDoneWithout(t *testing.T) {
 	}
 	s := a.start().watch()
 	a.push(c.document(1, "a"))
-	s.await("a leads", hasCoordinator("a"))
+	s.await("a is the coordinator", hasCoordinator("a"))
 	if n := a.log.count("ledger.document is damaged"); n != 1 {
-		t.Errorf("the log tells of the damage %d times", n)
+		t.Errorf("got %d log messages about the damage, want 1", n)
 	}
 }
 
-// TestAListThatHasSettledNeedsNobodyOfTheOneBefore: all of them have departed from
-// it, as far as agents are told. They may begin with it, or join again under it.
-func TestAListThatHasSettledNeedsNobodyOfTheOneBefore(t *testing.T) {
+// TestSettledListNeedsNoPreviousMember: the operator lists all previous members as
+// departed. Agents can start with such a list, and join again with new settings.
+func TestSettledListNeedsNoPreviousMember(t *testing.T) {
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
@@ -314,37 +314,38 @@ func TestAListThatHasSettledNeedsNobodyOfTheOneBefore(t *testing.T) {
 		streams[name] = g.start().watch()
 	}
 	for _, s := range streams {
-		s.await("c leads", hasCoordinator("c"))
+		s.await("c is the coordinator", hasCoordinator("c"))
 	}
 	d.Revision, d.Generation, d.Group.Algorithm = 2, 2, "RingSkip"
 	pushed := c.pushAll(d)
 	defer pushed()
 	for _, s := range streams {
-		s.await("c leads again", func(r control.Report) bool { return r.Generation == 2 && r.Coordinator == "c" })
+		s.await("c is the coordinator again", func(r control.Report) bool { return r.Generation == 2 && r.Coordinator == "c" })
 	}
 }
 
-// TestARevisionFarAheadIsRefused, wherever it comes from: it would be the last one.
-func TestARevisionFarAheadIsRefused(t *testing.T) {
+// TestRevisionFarAheadIsRefused, whatever its source: the agent would ignore all later
+// documents.
+func TestRevisionFarAheadIsRefused(t *testing.T) {
 	c := newCluster(t)
 	a := c.add("a")
-	spoilt := c.document(time.Now().Add(25*time.Hour).UnixMilli(), "a", "x", "y")
-	c.publish(spoilt)
-	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, spoilt))})
+	future := c.document(time.Now().Add(25*time.Hour).UnixMilli(), "a", "x", "y")
+	c.publish(future)
+	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, future))})
 	if err := os.MkdirAll(a.settings.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	keeper := documentStore{a.settings.StateDir}
-	if err := keeper.save("ledger", groupRecord{UID: spoilt.UID, Revision: spoilt.Revision, Lease: time.Second, Document: string(documentYAML(t, spoilt))}); err != nil {
+	store := documentStore{a.settings.StateDir}
+	if err := store.save("ledger", groupRecord{UID: future.UID, Revision: future.Revision, Lease: time.Second, Document: string(documentYAML(t, future))}); err != nil {
 		t.Fatal(err)
 	}
 	s := a.start().watch()
 	const line = "is more than a day ahead of this machine's clock"
-	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, spoilt)))
+	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, future)))
 	if status != http.StatusUnprocessableEntity || !strings.Contains(body, line) || strings.Contains(body, "\n") {
-		t.Errorf("the operator is answered with %d: %s", status, body)
+		t.Errorf("got %d for the pushed document: %s", status, body)
 	}
-	eventually(t, "what is kept, mounted, and given with the certificate is refused, each in a line", func() bool { return a.log.count(line) == 3 })
+	eventually(t, "the stored, the mounted and the enrolled document are refused, with one log line each", func() bool { return a.log.count(line) == 3 })
 	a.push(c.document(time.Now().Add(23*time.Hour).UnixMilli(), "a"))
-	s.await("it takes what comes after that", hasCoordinator("a"))
+	s.await("a is the coordinator with a later document", hasCoordinator("a"))
 }

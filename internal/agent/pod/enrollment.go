@@ -30,21 +30,22 @@ const (
 	maxToken        = 64 << 10
 )
 
-// failure is why there is no certificate. Those of a kind are told once.
+// enrollmentError is the error of an enrollment. Successive errors of the same kind are
+// logged once.
 type enrollmentError struct {
 	kind string
 	err  error
 }
 
-func (f *enrollmentError) Error() string { return f.err.Error() }
-func (f *enrollmentError) Unwrap() error { return f.err }
+func (e *enrollmentError) Error() string { return e.err.Error() }
+func (e *enrollmentError) Unwrap() error { return e.err }
 
 func enrollmentErrorf(kind, format string, args ...any) error {
 	return &enrollmentError{kind, fmt.Errorf(format, args...)}
 }
 
-// enrol gets a certificate from the identity service for a key of its own, keeps
-// it, and returns the documents that came with it.
+// enroll creates a key, obtains a certificate for it from the identity service, stores
+// both, and returns the documents in the response.
 func (s *Settings) enroll(ctx context.Context, c *credentials) ([]string, error) {
 	token, err := s.readToken()
 	if err != nil {
@@ -52,52 +53,53 @@ func (s *Settings) enroll(ctx context.Context, c *credentials) ([]string, error)
 	}
 	secret, request, err := newKey()
 	if err != nil {
-		return nil, enrollmentErrorf("key", "make a key: %w", err)
+		return nil, enrollmentErrorf("key", "cannot create a key: %w", err)
 	}
-	authorities := c.identityServiceCAs()
-	if authorities == nil {
-		return nil, enrollmentErrorf("authorities", "no authority is known by which to trust the identity service: wait until one is in %s, "+
-			"or put one into CONCLAVE_CA", filepath.Join(s.MountDir, "GROUP", control.CABundleKey))
+	trusted := c.identityServiceCAs()
+	if trusted == nil {
+		return nil, enrollmentErrorf("authorities", "no CA to verify the identity service: wait for one in %s, "+
+			"or set CONCLAVE_CA", filepath.Join(s.MountDir, "GROUP", control.CABundleKey))
 	}
-	answer, err := s.requestCertificate(ctx, authorities, control.EnrollmentRequest{Token: token, Request: string(request)})
+	response, err := s.requestCertificate(ctx, trusted, control.EnrollmentRequest{Token: token, Request: string(request)})
 	if err != nil {
 		return nil, err
 	}
-	pair := identity.Pair{Cert: []byte(answer.Certificate), Key: secret}
-	names, err := identity.Verify(pair, []byte(answer.CABundle))
+	pair := identity.Pair{Cert: []byte(response.Certificate), Key: secret}
+	names, err := identity.Verify(pair, []byte(response.CABundle))
 	if err != nil {
-		return nil, enrollmentErrorf("answer", "the identity service's answer: %w", err)
+		return nil, enrollmentErrorf("answer", "invalid response of the identity service: %w", err)
 	}
 	if name := names[0]; name.Domain != s.Namespace || name.Member != s.Pod {
-		return nil, enrollmentErrorf("answer", "the identity service's answer: the certificate is for %s, and not for pod %s in namespace %s",
-			name, s.Pod, s.Namespace)
+		return nil, enrollmentErrorf("answer", "invalid response of the identity service: certificate must be for pod %s in namespace %s, got %s",
+			s.Pod, s.Namespace, name)
 	}
-	if err := c.store(pair, []byte(answer.CABundle)); err != nil {
+	if err := c.store(pair, []byte(response.CABundle)); err != nil {
 		return nil, enrollmentErrorf("disk", "%w", err)
 	}
-	return answer.Documents, nil
+	return response.Documents, nil
 }
 
-// token is read each time: it is replaced long before it expires.
+// readToken reads the pod's token. kubelet replaces the token before it expires, so
+// readToken reads the file for each enrollment.
 func (s *Settings) readToken() (string, error) {
 	path := filepath.Join(s.MountDir, "token")
 	file, err := os.Open(path)
 	if err != nil {
-		return "", enrollmentErrorf("token", "the token to show to the identity service: %w", err)
+		return "", enrollmentErrorf("token", "cannot read the token for the identity service: %w", err)
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxToken))
 	if err != nil {
-		return "", enrollmentErrorf("token", "the token to show to the identity service: %w", err)
+		return "", enrollmentErrorf("token", "cannot read the token for the identity service: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", enrollmentErrorf("token", "the token to show to the identity service: %s is empty", path)
+		return "", enrollmentErrorf("token", "cannot read the token for the identity service: %s is empty", path)
 	}
 	return token, nil
 }
 
-// newKey makes a key, and a request for its certificate.
+// newKey creates a key and a certificate request for it.
 func newKey() (secret, request []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -115,10 +117,10 @@ func newKey() (secret, request []byte, err error) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// ask asks the identity service once. Redirects aren't followed: the token is for
-// nobody else.
-func (s *Settings) requestCertificate(ctx context.Context, authorities *x509.CertPool, enrolment control.EnrollmentRequest) (*control.EnrollmentResponse, error) {
-	body, err := json.Marshal(enrolment)
+// requestCertificate sends one request to the identity service. It doesn't follow
+// redirects, because no other server may receive the token.
+func (s *Settings) requestCertificate(ctx context.Context, trusted *x509.CertPool, enrollment control.EnrollmentRequest) (*control.EnrollmentResponse, error) {
+	body, err := json.Marshal(enrollment)
 	if err != nil {
 		return nil, enrollmentErrorf("key", "%w", err)
 	}
@@ -131,43 +133,44 @@ func (s *Settings) requestCertificate(ctx context.Context, authorities *x509.Cer
 	request.Header.Set("Content-Type", "application/json")
 	client := &http.Client{
 		Transport: &http.Transport{
-			TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authorities},
+			TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: trusted},
 			DisableKeepAlives: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, enrollmentErrorf("reach", "the identity service can't be asked: %w", err)
+		return nil, enrollmentErrorf("reach", "cannot reach the identity service: %w", err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
-		return nil, enrollmentErrorf("reach", "the identity service's answer: %w", err)
+		return nil, enrollmentErrorf("reach", "cannot read the response of the identity service: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, refusedError(response.Status, text)
 	}
-	var answer control.EnrollmentResponse
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return nil, enrollmentErrorf("answer", "the identity service's answer: %w", err)
+	var decoded control.EnrollmentResponse
+	if err := json.Unmarshal(text, &decoded); err != nil {
+		return nil, enrollmentErrorf("answer", "invalid response of the identity service: %w", err)
 	}
-	return &answer, nil
+	return &decoded, nil
 }
 
+// refusedError is the error of a response with another status than 200.
 func refusedError(status string, text []byte) error {
 	const most = 300
-	var said control.ErrorResponse
-	if json.Unmarshal(text, &said) != nil || said.Error == "" {
-		said.Error = "without saying why"
+	var response control.ErrorResponse
+	if json.Unmarshal(text, &response) != nil || response.Error == "" {
+		response.Error = "no reason given"
 	}
-	if len(said.Error) > most {
-		said.Error = said.Error[:most] + "..."
+	if len(response.Error) > most {
+		response.Error = response.Error[:most] + "..."
 	}
-	return enrollmentErrorf("refused "+status+said.Error, "the identity service refuses a certificate (%s): %s", status, said.Error)
+	return enrollmentErrorf("refused "+status+response.Error, "the identity service refused the request (%s): %s", status, response.Error)
 }
 
-// kind tells failures apart.
+// errorKind returns the kind of an enrollment's error.
 func errorKind(err error) string {
 	if f, ok := errors.AsType[*enrollmentError](err); ok {
 		return f.kind

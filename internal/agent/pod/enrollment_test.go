@@ -18,21 +18,21 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// waits for what readyz says.
-func (g *testPod) awaitNotReady(because string) {
+// awaitNotReady waits until /readyz reports a problem.
+func (g *testPod) awaitNotReady(problem string) {
 	g.t.Helper()
-	eventually(g.t, g.name+" says "+because, func() bool {
+	eventually(g.t, g.name+" reports "+problem, func() bool {
 		status, body := g.callLocalAPI("/readyz")
-		return status == http.StatusServiceUnavailable && strings.Contains(body, because)
+		return status == http.StatusServiceUnavailable && strings.Contains(body, problem)
 	})
 }
 
-// errDone is what an application returns that has led.
-var errDone = errors.New("led")
+// errDone is the result of an application that has been the coordinator.
+var errDone = errors.New("done")
 
-// TestWithoutACertificateTheApplicationIsAnswered, told what is missing, and told
-// once in the log, however often it is tried.
-func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
+// TestLocalAPIRespondsBeforeEnrollment: it reports what is missing. The log has each
+// error once, although the agent retries.
+func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
@@ -47,71 +47,71 @@ func TestWithoutACertificateTheApplicationIsAnswered(t *testing.T) {
 		return errDone
 	}
 	go func() { led <- client.Run(t.Context(), "ledger", leading, client.At("http://"+a.settings.API)) }()
-	a.awaitNotReady("waits for its certificate: the token to show to the identity service: open ")
+	a.awaitNotReady("waiting for a certificate: cannot read the token for the identity service: open ")
 	if status, body := a.callLocalAPI("/healthz"); status != http.StatusOK {
-		t.Errorf("it is said to be unwell: %d %s", status, body)
+		t.Errorf("got %d %s from /healthz, want 200", status, body)
 	}
 	for group, want := range map[string]int{"ledger": http.StatusServiceUnavailable, "other": http.StatusNotFound} {
 		if status, body := a.callLocalAPI("/v1/groups/" + group + "/leader"); status != want {
-			t.Errorf("of %s it says %d %s", group, status, body)
+			t.Errorf("group %s: got %d %s, want %d", group, status, body, want)
 		}
 	}
 	c.refuseWith("this pod names no group")
 	a.mount(map[string]string{"token": "bank/a\n"})
-	a.awaitNotReady("waits for its certificate: the identity service refuses a certificate (403 Forbidden): this pod names no group")
-	eventually(t, "it has asked several times", func() bool {
+	a.awaitNotReady("waiting for a certificate: the identity service refused the request (403 Forbidden): this pod names no group")
+	eventually(t, "it has enrolled several times", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.tokens) > 3
 	})
-	for _, told := range []string{"the token to show", "this pod names no group"} {
-		if n := a.log.count(told); n != 1 {
-			t.Errorf("the log says %q %d times", told, n)
+	for _, message := range []string{"cannot read the token", "this pod names no group"} {
+		if n := a.log.count(message); n != 1 {
+			t.Errorf("got %q %d times in the log, want once", message, n)
 		}
 	}
 	c.refuseWith("")
-	a.watch().await("a leads", hasCoordinator("a"))
+	a.watch().await("a is the coordinator", hasCoordinator("a"))
 	close(seen)
-	// A program that was there from the first moment on has waited.
+	// The application, which started before the agent had a certificate, has waited.
 	if err := <-led; !errors.Is(err, errDone) {
-		t.Error("the application hasn't led:", err)
+		t.Errorf("got %v, want the application to have been the coordinator", err)
 	}
-	a.awaitNotReady("group audit: it isn't known who takes part")
+	a.awaitNotReady("group audit: waiting for its document")
 	if _, body := a.callLocalAPI("/readyz"); strings.Contains(body, "certificate") {
-		t.Errorf("it still says %s", body)
+		t.Errorf("got %s, want no problem with the certificate", body)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if slices.ContainsFunc(c.tokens, func(token string) bool { return token != "bank/a" }) {
-		t.Errorf("it showed %q", c.tokens)
+		t.Errorf("got tokens %q", c.tokens)
 	}
 }
 
-// TestTheIdentityServiceIsTrustedByWhatIsMounted: without a word from the pod.
-func TestTheIdentityServiceIsTrustedByWhatIsMounted(t *testing.T) {
+// TestMountedCABundleIsTrusted, without a CA bundle in the environment.
+func TestMountedCABundleIsTrusted(t *testing.T) {
 	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
-	stranger := newCluster(t)
+	other := newCluster(t)
 	a.settings.CABundle = nil
 	a.start()
-	a.awaitNotReady("no authority is known by which to trust the identity service")
-	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert)})
+	a.awaitNotReady("no CA to verify the identity service")
+	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(other.ca.Cert)})
 	a.awaitNotReady("certificate signed by unknown authority")
-	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert), "ledger/ca.pem": "nonsense"})
-	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(stranger.ca.Cert), "ledger/ca.pem": string(c.ca.Cert)})
-	a.watch().await("a leads", hasCoordinator("a"))
-	pair, err := stranger.authority.Issue(identity.Names{control.Operator}, time.Hour)
+	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(other.ca.Cert), "ledger/ca.pem": "nonsense"})
+	a.mount(map[string]string{"token": "bank/a", "audit/ca.pem": string(other.ca.Cert), "ledger/ca.pem": string(c.ca.Cert)})
+	a.watch().await("a is the coordinator", hasCoordinator("a"))
+	pair, err := other.issuer.Issue(identity.Names{control.Operator}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, body := a.callOperatorAPI(c.files(pair, stranger.ca), http.MethodGet, control.GroupPath("ledger"), ""); status != http.StatusMethodNotAllowed {
-		t.Errorf("the authority that is mounted isn't trusted: %d %s", status, body)
+	if status, body := a.callOperatorAPI(c.files(pair, other.ca), http.MethodGet, control.GroupPath("ledger"), ""); status != http.StatusMethodNotAllowed {
+		t.Errorf("got %d %s, want the mounted CA trusted", status, body)
 	}
 }
 
-// TestCertificatesAreRenewedWhileConnectionsLive: nobody loses its office over it.
-func TestCertificatesAreRenewedWhileConnectionsLive(t *testing.T) {
+// TestRenewalKeepsTheCoordinator: no process loses its office because of a renewal.
+func TestRenewalKeepsTheCoordinator(t *testing.T) {
 	c := newCluster(t)
 	c.valid = 2 * time.Second
 	for _, name := range []string{"a", "b", "c"} {
@@ -124,37 +124,36 @@ func TestCertificatesAreRenewedWhileConnectionsLive(t *testing.T) {
 	}
 	var term uint64
 	for _, s := range streams {
-		term = s.await("c leads", hasCoordinator("c")).Term
+		term = s.await("c is the coordinator", hasCoordinator("c")).Term
 	}
-	asked := func() int {
+	requests := func() int {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.tokens)
 	}
-	before := asked()
-	eventually(t, "each has renewed its certificate thrice", func() bool { return asked() >= before+9 })
+	before := requests()
+	eventually(t, "each agent has renewed its certificate three times", func() bool { return requests() >= before+9 })
 	for _, g := range c.pods {
-		r := g.watch().await("c leads", hasCoordinator("c"))
+		r := g.watch().await("c is the coordinator", hasCoordinator("c"))
 		if r.Term != term {
-			t.Errorf("%s says that c was elected again: %+v", g.name, r)
+			t.Errorf("%s: got %+v, want term %d", g.name, r, term)
 		}
 	}
 }
 
-// TestACertificateForSomebodyElseIsRefused.
-func TestACertificateForSomebodyElseIsRefused(t *testing.T) {
+func TestCertificateOfAnotherPodIsRefused(t *testing.T) {
 	c := newCluster(t)
 	a := c.add("a")
 	a.mount(map[string]string{"token": "bank/b"})
 	a.start()
-	a.awaitNotReady("the certificate is for conclave://bank/ledger/b, and not for pod a in namespace bank")
+	a.awaitNotReady("certificate must be for pod a in namespace bank, got conclave://bank/ledger/b")
 	if files, err := filepath.Glob(filepath.Join(a.settings.StateDir, "identity*")); err != nil || len(files) > 0 {
-		t.Errorf("it keeps %v, %v", files, err)
+		t.Errorf("got files %v, %v, want none", files, err)
 	}
 }
 
-// TestWhatThePodSays is checked as a whole, a line for each mistake.
-func TestWhatThePodSays(t *testing.T) {
+// TestFromEnvironment: all errors are reported, one line each.
+func TestFromEnvironment(t *testing.T) {
 	good := map[string]string{
 		"POD_NAME": "a-0", "POD_NAMESPACE": "bank", "POD_IP": "fd00::7", "CONCLAVE_GROUPS": " ledger,audit,,ledger",
 		"CONCLAVE_IDENTITY": "https://conclave-identity.conclave-system.svc/", "CONCLAVE_PROBE": "http://127.0.0.1:8080/healthz",
@@ -162,22 +161,22 @@ func TestWhatThePodSays(t *testing.T) {
 	s, err := FromEnvironment(func(key string) string { return good[key] })
 	if err != nil || !slices.Equal(s.Groups, []string{"ledger", "audit"}) || s.Peers != "[fd00::7]:7373" || s.Operator != "[fd00::7]:7375" ||
 		s.IdentityURL != "https://conclave-identity.conclave-system.svc" || s.Probe.URL != good["CONCLAVE_PROBE"] || s.API != "127.0.0.1:7374" {
-		t.Errorf("understood as %+v, %v", s, err)
+		t.Errorf("got %+v, %v", s, err)
 	}
-	const all = `environment: POD_NAME must be a name such as a or ledger-0, not nothing
-environment: POD_NAMESPACE must be a name such as a or ledger-0, not nothing
-environment: POD_IP must be the pod's address such as 10.0.0.7, not ""
-environment: CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, not ""
-environment: CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledger,audit`
+	const all = `environment: POD_NAME must be a name such as a or ledger-0, got an empty string
+environment: POD_NAMESPACE must be a name such as a or ledger-0, got an empty string
+environment: POD_IP must be the pod's address such as 10.0.0.7, got ""
+environment: CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, got ""
+environment: CONCLAVE_GROUPS must be the names of the pod's groups, separated by commas, such as ledger,audit`
 	if _, err := FromEnvironment(func(string) string { return "" }); err == nil || err.Error() != all {
-		t.Errorf("nothing at all: %v", err)
+		t.Errorf("empty environment: got %v", err)
 	}
 	for key, c := range map[string][2]string{
 		"POD_IP":            {"0.0.0.0", "POD_IP must be the pod's address"},
-		"CONCLAVE_GROUPS":   {"ledger,Audit", `CONCLAVE_GROUPS: a group's name must be lower-case letters`},
+		"CONCLAVE_GROUPS":   {"ledger,Audit", `CONCLAVE_GROUPS: a group's name must consist of lower-case letters`},
 		"CONCLAVE_IDENTITY": {"http://x", "CONCLAVE_IDENTITY must be a URL such as https://"},
 		"CONCLAVE_CA":       {"nonsense", "CONCLAVE_CA: must contain complete CA certificates in PEM"},
-		"CONCLAVE_PROBE":    {"http://10.0.0.1/", "CONCLAVE_PROBE must be http on a loopback address"},
+		"CONCLAVE_PROBE":    {"http://10.0.0.1/", "CONCLAVE_PROBE must be an http URL on a loopback address"},
 	} {
 		_, err := FromEnvironment(func(name string) string {
 			if name == key {
@@ -186,26 +185,25 @@ environment: CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledg
 			return good[name]
 		})
 		if err == nil || !strings.Contains(err.Error(), c[1]) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s=%s: %v", key, c[0], err)
+			t.Errorf("%s=%s: got %v, want %s", key, c[0], err, c[1])
 		}
 	}
 }
 
-// TestAReaderThatIsSlowMissesNothing: it is told what is, and each group that was
-// left.
-func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
-	b := newReportHub(control.Agent{Pod: "a", Groups: []string{"ledger"}})
-	b.publish(control.Report{Group: "old", UID: "1"})
-	r := b.Reports()
+// TestSlowReaderReceivesLatestReports, and an event for each group that was left.
+func TestSlowReaderReceivesLatestReports(t *testing.T) {
+	hub := newReportHub(control.Agent{Pod: "a", Groups: []string{"ledger"}})
+	hub.publish(control.Report{Group: "old", UID: "1"})
+	r := hub.Reports()
 	for term := range uint64(1000) {
-		b.publish(control.Report{Group: "ledger", UID: "1", Term: term})
-		b.publish(control.Report{Group: "audit", UID: "1", Term: term})
+		hub.publish(control.Report{Group: "ledger", UID: "1", Term: term})
+		hub.publish(control.Report{Group: "audit", UID: "1", Term: term})
 	}
-	b.groupLeft("ledger")
-	b.groupLeft("nothing")
-	b.publish(control.Report{Group: "ledger", UID: "2"})
-	b.groupLeft("ledger")
-	b.publish(control.Report{Group: "ledger", UID: "3"})
+	hub.groupLeft("ledger")
+	hub.groupLeft("nothing")
+	hub.publish(control.Report{Group: "ledger", UID: "2"})
+	hub.groupLeft("ledger")
+	hub.publish(control.Report{Group: "ledger", UID: "3"})
 	want := []any{
 		control.Report{Group: "old", UID: "1"},
 		control.Agent{Pod: "a", Groups: []string{"ledger"}},
@@ -214,28 +212,28 @@ func TestAReaderThatIsSlowMissesNothing(t *testing.T) {
 		control.Left{Group: "ledger", UID: "2"},
 		control.Report{Group: "ledger", UID: "3"},
 	}
-	for i, wanted := range want {
+	for i, event := range want {
 		e, err := r.Next(t.Context())
-		if err != nil || !sameEvent(e, wanted) {
-			t.Errorf("event %d is %+v, %v, and not %+v", i, e, err, wanted)
+		if err != nil || !sameEvent(e, event) {
+			t.Errorf("event %d: got %+v, %v, want %+v", i, e, err, event)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if e, err := r.Next(ended); err == nil {
-		t.Errorf("there is more: %+v", e)
+		t.Errorf("got another event: %+v", e)
 	}
 	r.Close()
-	b.publish(control.Report{Group: "ledger"})
+	hub.publish(control.Report{Group: "ledger"})
 	if e, err := r.Next(ended); err == nil {
-		t.Errorf("whoever has closed is still told: %+v", e)
+		t.Errorf("got an event after Close: %+v", e)
 	}
 }
 
-func sameEvent(e api.Event, wanted any) bool {
+func sameEvent(e api.Event, want any) bool {
 	if r, ok := e.Data.(control.Report); ok {
-		w, same := wanted.(control.Report)
+		w, same := want.(control.Report)
 		return same && r.Group == w.Group && r.UID == w.UID && r.Term == w.Term
 	}
-	return reflect.DeepEqual(e.Data, wanted)
+	return reflect.DeepEqual(e.Data, want)
 }

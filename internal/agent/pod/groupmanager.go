@@ -16,9 +16,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// registrar decides which groups the agent takes part in, by the documents that it
-// is given, from wherever they come. Each group is a desk of its own: one doesn't
-// wait for the other.
+// groupManager accepts documents from all sources: enrollment responses, mounted files
+// and the operator. It has a worker for each group that the pod names, so that a slow
+// group doesn't delay the others.
 type groupManager struct {
 	self      string
 	probe     *config.Probe
@@ -29,132 +29,132 @@ type groupManager struct {
 	workers   map[string]*groupWorker
 
 	mu sync.Mutex
-	// problems are why what was given isn't taken over, by group and source.
+	// problems has the errors of documents by group and source.
 	problems map[[2]string]string
 	agent    *agent.Agent
 }
 
-// newGroupManager knows what is kept of the pod's groups.
-func newGroupManager(s *Settings, store *state.Store, board *reportHub, log *slog.Logger) *groupManager {
-	r := &groupManager{
-		self: s.Pod, probe: s.Probe, documents: documentStore{s.StateDir}, lists: store, reports: board, log: log,
+// newGroupManager creates the workers of the pod's groups with their stored documents.
+func newGroupManager(s *Settings, lists *state.Store, reports *reportHub, log *slog.Logger) *groupManager {
+	m := &groupManager{
+		self: s.Pod, probe: s.Probe, documents: documentStore{s.StateDir}, lists: lists, reports: reports, log: log,
 		workers: map[string]*groupWorker{}, problems: map[[2]string]string{},
 	}
 	for _, group := range s.Groups {
-		r.workers[group] = newGroupWorker(r, group)
+		m.workers[group] = newGroupWorker(m, group)
 	}
-	return r
+	return m
 }
 
-// open has the agent take part in the groups, until ctx ends.
-func (r *groupManager) start(ctx context.Context, a *agent.Agent) {
-	r.mu.Lock()
-	r.agent = a
-	r.mu.Unlock()
-	for _, d := range r.workers {
-		d.tasks.Go(func() { d.run(ctx, a) })
+// start starts the workers. They end with ctx.
+func (m *groupManager) start(ctx context.Context, a *agent.Agent) {
+	m.mu.Lock()
+	m.agent = a
+	m.mu.Unlock()
+	for _, w := range m.workers {
+		w.running.Go(func() { w.run(ctx, a) })
 	}
-	r.publishProblems()
+	m.publishProblems()
 }
 
-// wait returns when nothing is taken over any more.
-func (r *groupManager) wait() {
-	for _, d := range r.workers {
-		d.tasks.Wait()
+// wait waits until the workers have ended.
+func (m *groupManager) wait() {
+	for _, w := range m.workers {
+		w.running.Wait()
 	}
 }
 
-// offer gives a document to the desk of its group, and tells what becomes of it. A
-// folder or a path says of which group it must be, unless that is "".
-func (r *groupManager) acceptDocument(source, group string, document []byte) (<-chan error, error) {
+// acceptDocument validates a document and enqueues it for the worker of its group. The
+// channel returns the result of applying it. source names where the document comes from.
+// The document must be of the group, unless group is "".
+func (m *groupManager) acceptDocument(source, group string, document []byte) (<-chan error, error) {
 	g, err := config.ParseDocument(source, document)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 	case group != "" && g.Name != group:
-		return nil, fmt.Errorf("%w: it is of group %s, and not of %s", api.ErrInvalidDocument, g.Name, group)
+		return nil, fmt.Errorf("%w: it must be of group %s, got %s", api.ErrInvalidDocument, group, g.Name)
 	}
 	if err := checkRevision(g.Revision); err != nil {
 		return nil, fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 	}
-	d := r.workers[g.Name]
-	if d == nil {
-		return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrUnknownGroup, r.groupNames(), g.Name)
+	w, err := m.worker(g.Name)
+	if err != nil {
+		return nil, err
 	}
-	g.Probe = r.probe
-	return d.enqueue(&task{source: source, group: g, document: document})
+	g.Probe = m.probe
+	return w.enqueue(&task{source: source, group: g, document: document})
 }
 
-// plausible refuses a revision that no operator has made.
+// checkRevision refuses a revision that no operator can have created. The agent would
+// ignore all later documents if it applied such a document.
 func checkRevision(revision int64) error {
 	if revision <= control.MaxRevision(time.Now()) {
 		return nil
 	}
-	return fmt.Errorf("revision %d is more than a day ahead of this machine's clock, which it should be close to in milliseconds since 1970: "+
-		"set the clock, or have the operator write the document", revision)
+	return fmt.Errorf("revision %d is more than a day ahead of this machine's clock; a revision is the operator's time in milliseconds since 1970: "+
+		"set the clock, or let the operator create the document", revision)
 }
 
-// find is the desk of a group, which is one that the pod names.
-func (r *groupManager) worker(group string) (*groupWorker, error) {
-	if d := r.workers[group]; d != nil {
-		return d, nil
+// worker returns the worker of a group that the pod names.
+func (m *groupManager) worker(group string) (*groupWorker, error) {
+	if w := m.workers[group]; w != nil {
+		return w, nil
 	}
-	return nil, fmt.Errorf("%w: it names %s, and not %s", api.ErrUnknownGroup, r.groupNames(), group)
+	return nil, fmt.Errorf("%w: it names %s, not %s", api.ErrUnknownGroup, m.groupNames(), group)
 }
 
-func (r *groupManager) groupNames() string {
+func (m *groupManager) groupNames() string {
 	const most = 5
-	names := slices.Sorted(maps.Keys(r.workers))
+	names := slices.Sorted(maps.Keys(m.workers))
 	if len(names) <= most {
 		return fmt.Sprint(names)
 	}
 	return fmt.Sprintf("%v and %d more", names[:most], len(names)-most)
 }
 
-// note remembers what is wrong with what a source says of a group. It is told once.
-func (r *groupManager) addProblem(source, group string, err error) {
+// addProblem records the error of a document, and logs it if it is new for its group and
+// source.
+func (m *groupManager) addProblem(source, group string, err error) {
 	key, problem := [2]string{group, source}, fmt.Sprintf("group %s: %s", group, err)
-	r.mu.Lock()
-	known := r.problems[key] == problem
-	r.problems[key] = problem
-	r.mu.Unlock()
+	m.mu.Lock()
+	known := m.problems[key] == problem
+	m.problems[key] = problem
+	m.mu.Unlock()
 	if !known {
-		r.log.Error("goes on as before, since a document was refused", "group", group, "from", source, "error", err)
-		r.publishProblems()
+		m.log.Error("refused document; continuing with the previous one", "group", group, "source", source, "error", err)
+		m.publishProblems()
 	}
 }
 
-// settle forgets what was wrong with a group: something newer was taken over.
-func (r *groupManager) clearProblems(group string) {
-	r.mu.Lock()
-	before := len(r.problems)
-	maps.DeleteFunc(r.problems, func(key [2]string, _ string) bool { return key[0] == group })
-	changed := before != len(r.problems)
-	r.mu.Unlock()
+// clearProblems removes the problems of a group, after a newer document was applied.
+func (m *groupManager) clearProblems(group string) {
+	m.mu.Lock()
+	before := len(m.problems)
+	maps.DeleteFunc(m.problems, func(key [2]string, _ string) bool { return key[0] == group })
+	changed := before != len(m.problems)
+	m.mu.Unlock()
 	if changed {
-		r.publishProblems()
+		m.publishProblems()
 	}
 }
 
-// notice has the agent know what is wrong.
-func (r *groupManager) publishProblems() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.agent != nil {
-		r.agent.SetProblems(slices.Sorted(maps.Values(r.problems))...)
+// publishProblems passes the problems to the agent.
+func (m *groupManager) publishProblems() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.agent != nil {
+		m.agent.SetProblems(slices.Sorted(maps.Values(m.problems))...)
 	}
 }
 
-// missing are the groups of which nothing is known.
-func (r *groupManager) groupsWithoutDocument() []string {
-	var missing []string
-	for _, name := range slices.Sorted(maps.Keys(r.workers)) {
-		if r.workers[name].isEmpty() {
-			missing = append(missing, name)
+// groupsWithoutDocument returns the groups for which the agent has no document.
+func (m *groupManager) groupsWithoutDocument() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(m.workers)) {
+		if m.workers[name].isEmpty() {
+			names = append(names, name)
 		}
 	}
-	return missing
+	return names
 }
-
-// leaseOnAnyClock is longer than a lease on any clock.
-func leaseOnAnyClock(lease time.Duration) time.Duration { return lease + lease/8 }

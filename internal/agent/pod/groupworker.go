@@ -2,7 +2,6 @@ package pod
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,171 +12,94 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
-const (
-	// maxQueued is how much can wait at a desk: of documents in a row, the newest.
-	maxQueued = 16
-	// again is how long to wait with what the disk has refused.
-	diskRetryDelay = time.Second
-)
+// diskRetryDelay is the delay before a document is applied again after a disk error.
+const diskRetryDelay = time.Second
 
-var errBusy = errors.New("too much waits for this group already")
-
-// desk takes care of one group: it goes from one document to the next, and leaves
-// when it is told to.
+// groupWorker applies the documents of one group, one after the other, and leaves the
+// group when the operator requests it.
 type groupWorker struct {
 	*groupManager
 
-	group string
-	tasks sync.WaitGroup
-	wake  chan struct{}
+	group   string
+	running sync.WaitGroup
+	// queued is sent when a task was enqueued.
+	queued signal
 
 	mu    sync.Mutex
 	queue []*task
-	// taken is what is kept on disk, and failed the revision of what was not taken
-	// over all the same, or last.
+	// stored is the durable record. failedRevision is the revision of the last document if
+	// it could not be applied, else 0.
 	stored         groupRecord
 	failedRevision int64
 
-	// What follows belongs to the goroutine of work.
+	// The goroutine of run owns the following fields.
 
-	// before is what was taken over last, nil if that isn't known.
+	// applied has the settings that were applied last, nil if they are unknown.
 	applied *config.Group
-	// runs: the agent takes part.
+	// participating is true while the agent takes part in the group.
 	participating bool
-	// since is when it took part last, or the process started: what it promised
-	// before lasts for a lease from then on.
+	// participatedUntil is when the agent last left the group, or when the process started.
+	// The agent's grants expire a lease after that.
 	participatedUntil time.Time
 }
 
-// task is a document to be taken over, or a group to be left.
-type task struct {
-	source   string
-	group    *config.Group
-	document []byte
-	// leave is the UID of the group to be left.
-	leaveUID string
-	done     []chan error
-}
-
-func (t *task) finish(err error) {
-	for _, done := range t.done {
-		done <- err
-	}
-}
-
-func newGroupWorker(r *groupManager, group string) *groupWorker {
-	d := &groupWorker{groupManager: r, group: group, wake: make(chan struct{}, 1), participatedUntil: time.Now()}
+// newGroupWorker creates a worker, with the stored document in its queue.
+func newGroupWorker(m *groupManager, group string) *groupWorker {
+	const cannotLoad = "cannot load stored document; starting without it"
+	w := &groupWorker{groupManager: m, group: group, queued: newSignal(), participatedUntil: time.Now()}
 	var err error
-	if d.stored, err = r.documents.load(group); err != nil {
-		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
+	if w.stored, err = m.documents.load(group); err != nil {
+		m.log.Error(cannotLoad, "group", group, "error", err)
 	}
-	if err := checkRevision(d.stored.Revision); err != nil {
-		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
-		d.stored.Revision, d.stored.Document = 0, "" // What it promised under the UID counts.
+	if err := checkRevision(w.stored.Revision); err != nil {
+		m.log.Error(cannotLoad, "group", group, "error", err)
+		w.stored.Revision, w.stored.Document = 0, "" // UID and lease remain, for the grants in that group.
 	}
-	if d.stored.Document == "" {
-		return d
+	if w.stored.Document == "" {
+		return w
 	}
-	g, err := config.ParseDocument(r.documents.path(group), []byte(d.stored.Document))
+	g, err := config.ParseDocument(m.documents.path(group), []byte(w.stored.Document))
 	if err != nil {
-		r.log.Error("begins without the document that it has kept", "group", group, "error", err)
-		return d
+		m.log.Error(cannotLoad, "group", group, "error", err)
+		return w
 	}
-	g.Probe = r.probe
-	d.applied = g
-	d.queue = []*task{{source: "kept", group: g, document: []byte(d.stored.Document)}}
-	return d
+	g.Probe = m.probe
+	w.applied = g
+	w.queue = []*task{{source: "the stored document", group: g, document: []byte(w.stored.Document)}}
+	return w
 }
 
-// empty reports whether nothing is known of the group, or it was left.
-func (d *groupWorker) isEmpty() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stored.Document == "" && len(d.queue) == 0
+// isEmpty reports whether the worker has no document, neither stored nor queued.
+func (w *groupWorker) isEmpty() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stored.Document == "" && len(w.queue) == 0
 }
 
-// add gives the desk something to do, and tells when that is done. A document that
-// isn't news is refused; of two in a row, the newer one counts.
-func (d *groupWorker) enqueue(t *task) (<-chan error, error) {
-	done := make(chan error, 1)
-	t.done = []chan error{done}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	newest, last := d.stored.Revision, (*task)(nil)
-	if n := len(d.queue); n > 0 {
-		last = d.queue[n-1]
-	}
-	if last != nil && last.group != nil {
-		newest = max(newest, last.group.Revision)
-	}
-	switch {
-	case t.group == nil:
-	case t.group.Revision < newest:
-		return nil, fmt.Errorf("%w: revision %d, and not %d", api.ErrOutdated, newest, t.group.Revision)
-	case t.group.Revision > newest || d.failedRevision == newest:
-	case last != nil && last.group != nil && last.group.Revision == newest:
-		last.done = append(last.done, done) // It is the same.
-		return done, nil
-	default:
-		done <- nil
-		return done, nil
-	}
-	switch {
-	case t.group != nil && last != nil && last.group != nil && last.group.UID == t.group.UID:
-		t.done = append(t.done, last.done...)
-		d.queue[len(d.queue)-1] = t
-	case len(d.queue) == maxQueued:
-		return nil, errBusy
-	default:
-		d.queue = append(d.queue, t)
-	}
-	d.notify()
-	return done, nil
-}
-
-func (d *groupWorker) notify() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
-
-// next is what is to be done next, nil if there is nothing.
-func (d *groupWorker) dequeue() *task {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.queue) == 0 {
-		return nil
-	}
-	t := d.queue[0]
-	d.queue = d.queue[1:]
-	return t
-}
-
-// work does one thing after the other.
-func (d *groupWorker) run(ctx context.Context, a *agent.Agent) {
+// run processes the queue until ctx ends.
+func (w *groupWorker) run(ctx context.Context, a *agent.Agent) {
 	for {
-		t := d.dequeue()
+		t := w.dequeue()
 		if t == nil {
 			select {
-			case <-d.wake:
+			case <-w.queued:
 				continue
 			case <-ctx.Done():
 				return
 			}
 		}
 		if t.group == nil {
-			t.finish(d.leaveForGood(ctx, a, t.leaveUID))
+			t.finish(w.leaveForGood(ctx, a, t.leaveUID))
 			continue
 		}
-		err := d.apply(ctx, a, t)
+		err := w.applyDocument(ctx, a, t)
 		if ctx.Err() != nil {
 			t.finish(ctx.Err())
 			return
 		}
-		d.recordResult(t, err)
+		w.recordResult(t, err)
 		if err != nil && agent.Temporary(err) {
-			time.AfterFunc(diskRetryDelay, func() { _, _ = d.enqueue(&task{source: t.source, group: t.group, document: t.document}) })
+			time.AfterFunc(diskRetryDelay, func() { _, _ = w.enqueue(&task{source: t.source, group: t.group, document: t.document}) })
 		} else if err != nil {
 			err = fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 		}
@@ -185,117 +107,123 @@ func (d *groupWorker) run(ctx context.Context, a *agent.Agent) {
 	}
 }
 
-// take goes over to a document.
-func (d *groupWorker) apply(ctx context.Context, a *agent.Agent, t *task) error {
-	next, before := t.group, d.storedRecord()
-	another := before.UID != "" && before.UID != next.UID
-	if another {
-		if err := d.leaveReplacedGroup(ctx, a, before); err != nil {
+// applyDocument switches from the stored document to another one. If the new one has
+// another UID, the agent first leaves the previous group.
+func (w *groupWorker) applyDocument(ctx context.Context, a *agent.Agent, t *task) error {
+	next, before := t.group, w.storedRecord()
+	replaced := before.UID != "" && before.UID != next.UID
+	if replaced {
+		if err := w.leaveReplacedGroup(ctx, a, before); err != nil {
 			return err
 		}
-	} else if d.applied != nil {
-		if err := next.CheckSafetyChange(*d.applied); err != nil {
+	} else if w.applied != nil {
+		if err := next.CheckSafetyChange(*w.applied); err != nil {
 			return err
 		}
 	}
-	err := d.applySettings(ctx, a, t)
-	if err == nil && another {
-		err = d.lists.Remove(state.Key{Group: d.group, UID: before.UID})
+	err := w.applySettings(ctx, a, t)
+	if err == nil && replaced {
+		err = w.lists.Remove(state.Key{Group: w.group, UID: before.UID})
 	}
 	return err
 }
 
-// follow does as the document says.
-func (d *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task) error {
+// applySettings applies the settings in a document. If neither the list nor the previous
+// one has this process, the agent leaves the group.
+func (w *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task) error {
 	next := t.group
-	keep := func() error {
-		return d.store(groupRecord{next.UID, next.Revision, next.Safety.Lease, string(t.document)})
+	store := func() error {
+		return w.store(groupRecord{next.UID, next.Revision, next.Safety.Lease, string(t.document)})
 	}
-	if !next.List.Has(d.self) && (next.List.Previous == nil || !next.List.Previous.Has(d.self)) {
-		d.stopParticipating(ctx, a)
-		d.applied = next
-		return keep()
+	if !next.List.Has(w.self) && (next.List.Previous == nil || !next.List.Previous.Has(w.self)) {
+		w.stopParticipating(ctx, a)
+		w.applied = next
+		return store()
 	}
-	err := a.ApplyGroup(ctx, *next, keep)
-	if _, takesPart := a.Find(d.group); d.participating && !takesPart {
-		d.reports.groupLeft(d.group)
-		d.participating = false
+	err := a.ApplyGroup(ctx, *next, store)
+	if _, participating := a.Find(w.group); w.participating && !participating {
+		w.reports.groupLeft(w.group)
+		w.participating = false
 	} else {
-		d.participating = takesPart
+		w.participating = participating
 	}
 	if err == nil {
-		d.applied = next
+		w.applied = next
 	}
 	return err
 }
 
-// conclude remembers what came of a document.
-func (d *groupWorker) recordResult(t *task, err error) {
-	d.mu.Lock()
-	d.failedRevision = 0
+// recordResult records whether a document was applied.
+func (w *groupWorker) recordResult(t *task, err error) {
+	w.mu.Lock()
+	w.failedRevision = 0
 	if err != nil {
-		d.failedRevision = t.group.Revision
+		w.failedRevision = t.group.Revision
 	}
-	d.mu.Unlock()
+	w.mu.Unlock()
 	if err == nil {
-		d.clearProblems(d.group)
+		w.clearProblems(w.group)
 		return
 	}
-	d.addProblem(t.source, d.group, err)
+	w.addProblem(t.source, w.group, err)
 }
 
-// forsake ends the part in another group of this name. That is over when nothing
-// that was promised there is in force: the two mustn't both have a coordinator.
-func (d *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, before groupRecord) error {
-	d.stopParticipating(ctx, a)
+// leaveReplacedGroup leaves a group that another one of the same name replaces. It waits
+// until the agent's grants in the previous group have expired: otherwise both groups
+// could have a coordinator at the same time.
+func (w *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, before groupRecord) error {
+	w.stopParticipating(ctx, a)
 	select {
-	case <-time.After(time.Until(d.participatedUntil.Add(leaseOnAnyClock(before.Lease)))):
+	case <-time.After(time.Until(w.participatedUntil.Add(leaseOnAnyClock(before.Lease)))):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// leave ends the part in the group of this UID for good.
-func (d *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid string) error {
-	before := d.storedRecord()
+// leaseOnAnyClock returns a time that is longer than the lease on any member's clock.
+func leaseOnAnyClock(lease time.Duration) time.Duration { return lease + lease/8 }
+
+// leaveForGood leaves the group with this UID, and removes its document and its list.
+func (w *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid string) error {
+	before := w.storedRecord()
 	if before.UID != uid || before.Document == "" {
-		return nil // It is over, or it never was.
+		return nil // The agent has left that group, or was never in it.
 	}
-	d.stopParticipating(ctx, a)
-	d.applied = nil
+	w.stopParticipating(ctx, a)
+	w.applied = nil
 	before.Document = ""
-	if err := d.store(before); err != nil {
+	if err := w.store(before); err != nil {
 		return err
 	}
-	return d.lists.Remove(state.Key{Group: d.group, UID: uid})
+	return w.lists.Remove(state.Key{Group: w.group, UID: uid})
 }
 
-// stop leaves the group, if the agent takes part.
-func (d *groupWorker) stopParticipating(ctx context.Context, a *agent.Agent) {
-	if !d.participating {
+// stopParticipating leaves the group if the agent takes part in it.
+func (w *groupWorker) stopParticipating(ctx context.Context, a *agent.Agent) {
+	if !w.participating {
 		return
 	}
-	if err := a.LeaveGroup(ctx, d.group); err != nil {
-		return // It ends anyway.
+	if err := a.LeaveGroup(ctx, w.group); err != nil {
+		return // The agent is closed, and has left all groups.
 	}
-	d.participating, d.participatedUntil = false, time.Now()
-	d.reports.groupLeft(d.group)
+	w.participating, w.participatedUntil = false, time.Now()
+	w.reports.groupLeft(w.group)
 }
 
-func (d *groupWorker) storedRecord() groupRecord {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stored
+func (w *groupWorker) storedRecord() groupRecord {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stored
 }
 
-// keep remembers what was taken over.
-func (d *groupWorker) store(of groupRecord) error {
-	if err := d.documents.save(d.group, of); err != nil {
+// store replaces the durable record.
+func (w *groupWorker) store(record groupRecord) error {
+	if err := w.documents.save(w.group, record); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stored = of
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stored = record
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// TestNonsenseIsRefusedInOneLine, and changes nothing.
-func TestNonsenseIsRefusedInOneLine(t *testing.T) {
+// TestInvalidRequestsAreRefusedInOneLine, and change nothing.
+func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
 	c, streams := startCluster(t, "a")
 	a := c.pods["a"]
 	group := control.GroupPath("ledger")
@@ -25,19 +25,19 @@ func TestNonsenseIsRefusedInOneLine(t *testing.T) {
 	unknown.Group.Name = "nowhere"
 	unfit := c.document(9, "a")
 	unfit.Group.Version = 3
-	for _, ask := range []struct {
+	for _, request := range []struct {
 		method, path, body string
 		status             int
-		says               string
+		want               string
 	}{
-		{http.MethodPut, group, "", 422, "the document is empty"},
-		{http.MethodPut, group, "{", 422, "this is no YAML"},
-		{http.MethodPut, group, "\x00", 422, "no text in UTF-8"},
+		{http.MethodPut, group, "", 422, "the document must have uid, generation, revision and group"},
+		{http.MethodPut, group, "{", 422, "invalid YAML"},
+		{http.MethodPut, group, "\x00", 422, "must be UTF-8 text"},
 		{http.MethodPut, group, `{"group":{}}`, 422, "the document lacks uid"},
 		{http.MethodPut, group, strings.Repeat("x", 1<<20+1), 413, "a document can have 1048576 bytes at most"},
-		{http.MethodPut, group, string(documentYAML(t, other)), 422, "it is of group audit, and not of ledger"},
-		{http.MethodPut, group, string(documentYAML(t, unfit)), 422, "version jumps from 1 to 3: write version 2, or the list of version 2 as previous"},
-		{http.MethodPut, control.GroupPath("nowhere"), string(documentYAML(t, unknown)), 404, "this pod is in no such group: it names [audit ledger], and not nowhere"},
+		{http.MethodPut, group, string(documentYAML(t, other)), 422, "it must be of group ledger, got audit"},
+		{http.MethodPut, group, string(documentYAML(t, unfit)), 422, "version must be 2, or previous must be the list of version 2, got version 3 after 1"},
+		{http.MethodPut, control.GroupPath("nowhere"), string(documentYAML(t, unknown)), 404, "this pod is in no such group: it names [audit ledger], not nowhere"},
 		{http.MethodDelete, group, "", 400, "say which group of this name is to be left"},
 		{http.MethodDelete, control.GroupPath("nowhere") + "?uid=1", "", 404, "this pod is in no such group"},
 		{http.MethodPut, group + control.EligibilityPath, "", 400, `say whether it may lead, as in {\"eligible\":false}`},
@@ -48,65 +48,64 @@ func TestNonsenseIsRefusedInOneLine(t *testing.T) {
 		{http.MethodPost, control.ReportsPath, "", 405, "only GET, HEAD"},
 		{http.MethodGet, "/v1/nothing", "", 404, "there is nothing at"},
 	} {
-		status, body := a.callOperatorAPI(a.operator, ask.method, ask.path, ask.body)
+		status, body := a.callOperatorAPI(a.operator, request.method, request.path, request.body)
 		var refusal control.ErrorResponse
 		err := json.Unmarshal([]byte(body), &refusal)
-		if status != ask.status || !strings.Contains(body, ask.says) || err != nil || strings.Contains(body, "\n") {
-			t.Errorf("%s %s %.40q is answered with %d %s", ask.method, ask.path, ask.body, status, body)
+		if status != request.status || !strings.Contains(body, request.want) || err != nil || strings.Contains(body, "\n") {
+			t.Errorf("%s %s %.40q: got %d %s, want %d %s", request.method, request.path, request.body, status, body, request.status, request.want)
 		}
 	}
 	a.push(c.document(2, "a"))
-	streams["a"].await("it goes by revision 2, and all is well", func(r control.Report) bool {
+	streams["a"].await("it has revision 2, and no problems", func(r control.Report) bool {
 		return r.Revision == 2 && r.Coordinator == "a" && len(r.Problems) == 0
 	})
 }
 
-// TestWithholding hands over first, lasts until further notice, and isn't done where
-// nobody else could lead.
-func TestWithholding(t *testing.T) {
+// TestExclusion: an excluded coordinator hands over first, remains excluded when it
+// joins again, and isn't excluded if no other process can take over.
+func TestExclusion(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
-	tell := func(name string, may bool) int {
-		status, _ := c.pods[name].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, may))
+	setEligible := func(name string, eligible bool) int {
+		status, _ := c.pods[name].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, eligible))
 		return status
 	}
-	standing := func(name string, may bool, wanted int) {
+	expectSetEligible := func(name string, eligible bool, want int) {
 		t.Helper()
-		if status := tell(name, may); status != wanted {
-			t.Fatalf("%s is told standing=%t, and answers %d", name, may, status)
+		if status := setEligible(name, eligible); status != want {
+			t.Fatalf("%s: got %d for eligible=%t, want %d", name, status, eligible, want)
 		}
 	}
-	eventually(t, "somebody is ready to take over from c", func() bool { return tell("c", false) == http.StatusNoContent })
+	eventually(t, "another process is ready to take over from c", func() bool { return setEligible("c", false) == http.StatusNoContent })
 	for name, s := range streams {
-		s.await("b leads", func(r control.Report) bool {
+		s.await("b is the coordinator", func(r control.Report) bool {
 			return r.Coordinator == "b" && r.Excluded == (name == "c") && r.Eligible != r.Excluded
 		})
 	}
-	next := c.document(2, "a", "b", "c") // It joins again, and is still withheld.
+	next := c.document(2, "a", "b", "c") // c joins again, and remains excluded.
 	next.Group.Preemption.StableSeconds = 1
 	pushed := c.pushAll(next)
 	defer pushed()
 	for name, s := range streams {
-		s.await("b leads by revision 2", func(r control.Report) bool {
+		s.await("b is the coordinator under revision 2", func(r control.Report) bool {
 			return r.Revision == 2 && r.Coordinator == "b" && r.Excluded == (name == "c")
 		})
 	}
 	c.pods["a"].end()
-	streams["b"].await("a is gone", func(r control.Report) bool {
+	streams["b"].await("a has crashed", func(r control.Report) bool {
 		return slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "a" && row.Status == "Crashed" })
 	})
-	standing("b", false, http.StatusConflict)
+	expectSetEligible("b", false, http.StatusConflict)
 	if r := decodeReport(t, c.pods["b"].watch().next()); r.Coordinator != "b" || !r.Eligible || r.Excluded {
-		t.Errorf("b reports %+v", r)
+		t.Errorf("got %+v, want b to remain coordinator", r)
 	}
-	standing("c", true, http.StatusNoContent)
+	expectSetEligible("c", true, http.StatusNoContent)
 	for _, name := range []string{"b", "c"} {
-		streams[name].await("c leads", hasCoordinator("c"))
+		streams[name].await("c is the coordinator", hasCoordinator("c"))
 	}
 }
 
-// TestWithholdingEndsWithTheOperator: it lasts while one of them listens, and not for
-// good.
-func TestWithholdingEndsWithTheOperator(t *testing.T) {
+// TestExclusionEndsWithoutOperator: it lasts as long as an operator reads the reports.
+func TestExclusionEndsWithoutOperator(t *testing.T) {
 	c := newCluster(t)
 	for _, name := range []string{"a", "b"} {
 		c.add(name)
@@ -117,43 +116,42 @@ func TestWithholdingEndsWithTheOperator(t *testing.T) {
 		c.pods[name].start()
 	}
 	b := c.pods["b"]
-	first, second, onlooker := b.watch(), b.watch(), c.pods["a"].watch()
-	onlooker.await("b leads", hasCoordinator("b"))
-	eventually(t, "b is withheld", func() bool {
+	first, second, observer := b.watch(), b.watch(), c.pods["a"].watch()
+	observer.await("b is the coordinator", hasCoordinator("b"))
+	eventually(t, "b is excluded", func() bool {
 		status, _ := b.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
-	onlooker.await("a leads", hasCoordinator("a"))
-	second.await("b is withheld", func(r control.Report) bool { return r.Excluded })
+	observer.await("a is the coordinator", hasCoordinator("a"))
+	second.await("b is excluded", func(r control.Report) bool { return r.Excluded })
 	first.close()
-	next := c.document(2, "a", "b") // They join again, which takes a lease: b wouldn't have waited for so long.
+	next := c.document(2, "a", "b") // Joining again takes a lease, which is longer than b waits without an operator.
 	next.Group.Preemption.StableSeconds = 1
 	c.pushAll(next)()
-	second.await("it goes by revision 2", func(r control.Report) bool {
+	second.await("it has revision 2", func(r control.Report) bool {
 		if !r.Excluded {
-			t.Errorf("it stands while an operator listens: %+v", r)
+			t.Errorf("got %+v, want b excluded while an operator reads the reports", r)
 		}
 		return r.Revision == 2 && r.Coordinator == "a"
 	})
 	second.close()
-	onlooker.await("b leads again", hasCoordinator("b"))
-	b.watch().await("b says that it stands", func(r control.Report) bool { return !r.Excluded && r.Eligible && r.Coordinator == "b" })
+	observer.await("b is the coordinator again", hasCoordinator("b"))
+	b.watch().await("b reports that it is eligible", func(r control.Report) bool { return !r.Excluded && r.Eligible && r.Coordinator == "b" })
 }
 
-// TestSteppingDown by the operator's word.
-func TestSteppingDown(t *testing.T) {
+func TestOperatorRequestsStepDown(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	next := c.document(2, "a", "b", "c")
 	next.Group.Preemption.Policy = "Never"
 	pushed := c.pushAll(next)
 	defer pushed()
 	for _, stream := range streams {
-		stream.await("it goes by revision 2", hasRevision(2))
+		stream.await("it has revision 2", hasRevision(2))
 	}
-	// Whoever leads now: while they joined again, one after the other, that has changed.
+	// The coordinator may have changed while the agents joined again, one after the other.
 	var leader string
 	var successor struct{ Coordinator string }
-	eventually(t, "somebody steps down", func() bool {
+	eventually(t, "the coordinator steps down", func() bool {
 		for name, pod := range c.pods {
 			status, answer := pod.callOperatorAPI(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDownPath, "{}")
 			if status == http.StatusOK {
@@ -164,13 +162,13 @@ func TestSteppingDown(t *testing.T) {
 		return false
 	})
 	if successor.Coordinator == "" || successor.Coordinator == leader {
-		t.Errorf("after %s, %q leads", leader, successor.Coordinator)
+		t.Errorf("got successor %q of %s, want another process", successor.Coordinator, leader)
 	}
-	streams["a"].await("another one leads", hasCoordinator(successor.Coordinator))
+	streams["a"].await("the successor is the coordinator", hasCoordinator(successor.Coordinator))
 }
 
-// TestEightReadAtMost, and room is made when one leaves.
-func TestEightReadAtMost(t *testing.T) {
+// TestReportStreamsAreLimitedToEight: when one ends, another one can start.
+func TestReportStreamsAreLimitedToEight(t *testing.T) {
 	c, streams := startCluster(t, "a")
 	a := c.pods["a"]
 	for range 7 {
@@ -178,10 +176,10 @@ func TestEightReadAtMost(t *testing.T) {
 	}
 	if status, body := a.callOperatorAPI(c.operator, http.MethodGet, control.ReportsPath, ""); status != http.StatusServiceUnavailable ||
 		!strings.Contains(body, "there are 8 such streams already") {
-		t.Errorf("a ninth is answered with %d %s", status, body)
+		t.Errorf("got %d %s for a ninth stream, want 503", status, body)
 	}
 	streams["a"].close()
-	eventually(t, "there is room", func() bool {
+	eventually(t, "another stream can start", func() bool {
 		client := a.httpClient(c.operator)
 		response, err := client.Get(a.operatorURL(control.ReportsPath))
 		if err != nil {
@@ -192,38 +190,36 @@ func TestEightReadAtMost(t *testing.T) {
 	})
 }
 
-// TestAStormOfChangesIsToldToItsEnd: whatever happens in between, the last report is
-// what is.
-func TestAStormOfChangesIsToldToItsEnd(t *testing.T) {
+func TestLastReportIsCurrentAfterManyChanges(t *testing.T) {
 	c, streams := startCluster(t, "a", "b", "c")
 	for revision := range int64(200) {
 		c.pods["a"].push(c.document(2+revision, "a", "b", "c"))
 	}
 	var seen int64
-	streams["a"].await("it goes by the last revision", func(r control.Report) bool {
+	streams["a"].await("it has the last revision", func(r control.Report) bool {
 		if r.Revision < seen {
-			t.Errorf("revision %d comes after %d", r.Revision, seen)
+			t.Errorf("got revision %d after %d", r.Revision, seen)
 		}
 		seen = r.Revision
 		return r.Revision == 201
 	})
 	c.pods["c"].end()
-	streams["a"].await("c has crashed, and b leads", func(r control.Report) bool {
+	streams["a"].await("c has crashed, and b is the coordinator", func(r control.Report) bool {
 		i := slices.IndexFunc(r.Processes, func(row control.Row) bool { return row.Name == "c" })
 		return r.Coordinator == "b" && r.Processes[i].Status == "Crashed" && !r.Processes[i].Connected
 	})
 	c.pods["c"].start()
-	streams["a"].await("c is back", func(r control.Report) bool { return r.Coordinator == "c" })
+	streams["a"].await("c is the coordinator again", func(r control.Report) bool { return r.Coordinator == "c" })
 }
 
-// TestTheProbeIsForAllGroups that the operator gives out.
-func TestTheProbeIsForAllGroups(t *testing.T) {
+// TestProbeAppliesToAllGroups of the operator.
+func TestProbeAppliesToAllGroups(t *testing.T) {
 	c := newCluster(t)
-	well := make(chan bool, 1)
-	well <- false
+	healthy := make(chan bool, 1)
+	healthy <- false
 	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		is := <-well
-		well <- is
+		is := <-healthy
+		healthy <- is
 		if !is {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -241,12 +237,12 @@ func TestTheProbeIsForAllGroups(t *testing.T) {
 	c.publish(c.document(1, "a"), audit)
 	s := a.start().watch()
 	for range 2 {
-		s.await("it doesn't stand", func(r control.Report) bool { return !r.Eligible })
+		s.await("it is ineligible", func(r control.Report) bool { return !r.Eligible })
 	}
-	<-well
-	well <- true
+	<-healthy
+	healthy <- true
 	led := map[string]bool{}
-	s.await("it leads both groups", func(r control.Report) bool {
+	s.await("it is the coordinator of both groups", func(r control.Report) bool {
 		led[r.Group] = r.Coordinator == "a"
 		return led["ledger"] && led["audit"]
 	})

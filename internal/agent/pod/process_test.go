@@ -19,7 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// run runs the agent as a process of its own.
+// run runs the agent as a process.
 func (g *testPod) run(binary string) *exec.Cmd {
 	g.t.Helper()
 	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.MountDir, "--state", g.settings.StateDir, "--api", g.settings.API)
@@ -28,7 +28,7 @@ func (g *testPod) run(binary string) *exec.Cmd {
 		"CONCLAVE_CA=" + string(g.ca.Cert),
 	}
 	command.Stderr = g.log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // It outlives the test's context, and not the test.
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // The process must outlive the test's context, but not the test.
 	if err := command.Start(); err != nil {
 		g.t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (g *testPod) run(binary string) *exec.Cmd {
 	return command
 }
 
-// built is the agent as users get it.
+// buildAgent builds the agent's binary.
 func buildAgent(t *testing.T) string {
 	t.Helper()
 	if err := program.DependOnProgram(t.Context(), "../../..", "./cmd/agent"); err != nil {
@@ -59,8 +59,8 @@ func buildAgent(t *testing.T) string {
 	return binary
 }
 
-// TestTheCommandTakesPartAndHandsOver: as kubelet runs it, and ends it.
-func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
+// TestCommandElectsAndHandsOver runs the command as kubelet does, and ends it by SIGTERM.
+func TestCommandElectsAndHandsOver(t *testing.T) {
 	binary := buildAgent(t)
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -76,43 +76,43 @@ func TestTheCommandTakesPartAndHandsOver(t *testing.T) {
 		streams[name] = g.watch()
 	}
 	for _, s := range streams {
-		s.await("e leads", hasCoordinator("e"))
+		s.await("e is the coordinator", hasCoordinator("e"))
 	}
 	if status, body := c.pods["e"].callLocalAPI("/v1/groups/ledger/leader"); status != http.StatusOK {
-		t.Errorf("e says %d %s", status, body)
+		t.Errorf("e: got %d %s, want 200", status, body)
 	}
 	var lags []time.Duration
 	for revision := range int64(20) {
 		next := c.document(2+revision, "a", "b", "c", "d", "e")
 		c.pods["a"].push(next)
-		r := streams["a"].await("it goes by it", hasRevision(next.Revision))
+		r := streams["a"].await("it has the revision", hasRevision(next.Revision))
 		lags = append(lags, time.Since(r.ChangedAt))
 	}
 	slices.Sort(lags)
-	t.Logf("from the step to who reads it: median %s, at most %s", lags[len(lags)/2], lags[len(lags)-1])
+	t.Logf("delay of a report: median %s, maximum %s", lags[len(lags)/2], lags[len(lags)-1])
 	for name, command := range commands {
 		size := residentKiB(t, command.Process.Pid)
-		t.Logf("%s takes %d KiB", name, size)
+		t.Logf("%s uses %d KiB", name, size)
 		if size > 15<<10 {
-			t.Errorf("%s takes %d KiB", name, size)
+			t.Errorf("%s uses %d KiB, want at most 15 MiB", name, size)
 		}
 	}
-	eventually(t, "somebody is ready to succeed", func() bool {
+	eventually(t, "another process is ready to take over", func() bool {
 		status, _ := c.pods["e"].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
-	streams["a"].await("d leads", hasCoordinator("d"))
+	streams["a"].await("d is the coordinator", hasCoordinator("d"))
 	c.pods["d"].end()
-	r := streams["a"].await("c leads", hasCoordinator("c"))
+	r := streams["a"].await("c is the coordinator", hasCoordinator("c"))
 	if i := slices.IndexFunc(r.Processes, func(row control.Row) bool { return row.Name == "d" }); r.Processes[i].Status == "Coordinator" {
-		t.Errorf("a reports %+v", r)
+		t.Errorf("got %+v, want d not to be the coordinator", r)
 	}
 	if n := c.pods["d"].log.count("level=ERROR"); n > 0 {
-		t.Errorf("d complains:\n%s", &c.pods["d"].log.text)
+		t.Errorf("got errors in the log of d:\n%s", &c.pods["d"].log.text)
 	}
 }
 
-// resident is how much memory a process takes, in KiB.
+// residentKiB returns the resident set size of a process.
 func residentKiB(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
@@ -121,7 +121,7 @@ func residentKiB(t *testing.T, pid int) int {
 	}
 	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindStringSubmatch(string(status))
 	if found == nil {
-		t.Fatal("there is no VmRSS")
+		t.Fatal("cannot find VmRSS")
 	}
 	size, err := strconv.Atoi(found[1])
 	if err != nil {
@@ -130,13 +130,12 @@ func residentKiB(t *testing.T, pid int) int {
 	return size
 }
 
-// TestTheCommandNeedsItsEnvironment, and says what is missing.
-func TestTheCommandNeedsItsEnvironment(t *testing.T) {
+func TestCommandReportsMissingEnvironment(t *testing.T) {
 	binary := buildAgent(t)
 	command := exec.CommandContext(t.Context(), binary, "pod")
 	command.Env = []string{"POD_NAME=a"}
-	said, err := command.CombinedOutput()
-	if err == nil || !strings.HasPrefix(string(said), "environment: POD_NAMESPACE must be a name") || command.ProcessState.ExitCode() != 2 {
-		t.Errorf("%v: %s", err, said)
+	output, err := command.CombinedOutput()
+	if err == nil || !strings.HasPrefix(string(output), "environment: POD_NAMESPACE must be a name") || command.ProcessState.ExitCode() != 2 {
+		t.Errorf("got %v: %s", err, output)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// board is where the reports of all groups are put up, for whoever reads them.
+// reportHub distributes the reports of all groups to the operator's streams.
 type reportHub struct {
 	agent control.Agent
 
 	mu sync.Mutex
-	// present are the latest reports, by group.
+	// latest has the latest report of each group.
 	latest  map[string]control.Report
 	readers map[*reportReader]bool
-	// turned is closed, and another one made, when the first reader has come or the
-	// last one gone.
+	// attendanceChanged is closed and replaced when the first reader arrives and when the
+	// last reader leaves.
 	attendanceChanged chan struct{}
 }
 
@@ -27,87 +27,86 @@ func newReportHub(agent control.Agent) *reportHub {
 	return &reportHub{agent: agent, latest: map[string]control.Report{}, readers: map[*reportReader]bool{}, attendanceChanged: make(chan struct{})}
 }
 
-// reader is somebody who is told all, at the speed at which that is fetched.
+// reportReader is one stream of reports. Its reader may be slow: a new report of a group
+// replaces the one that the reader hasn't fetched yet.
 type reportReader struct {
 	hub *reportHub
-	// waiting is, under the board's lock, what hasn't been fetched: of each group
-	// one report at most, and that it was left.
+	// pending has the events that the reader hasn't fetched: at most one report for each
+	// group, and the groups that were left. The hub's lock guards it.
 	pending   []groupEvent
-	available chan struct{}
+	available signal
 }
 
-// notice is an event, and what group it is about.
+// groupEvent is an event with the group that it concerns.
 type groupEvent struct {
 	api.Event
 
 	group string
 }
 
-// post puts a report up. It doesn't wait for anybody.
-func (b *reportHub) publish(report control.Report) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.latest[report.Group] = report
-	b.send(groupEvent{api.Event{Kind: control.EventGroup, Data: report}, report.Group})
+// publish publishes a report. It doesn't wait for readers.
+func (h *reportHub) publish(report control.Report) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.latest[report.Group] = report
+	h.send(groupEvent{api.Event{Kind: control.EventGroup, Data: report}, report.Group})
 }
 
-// left takes a group's report down, if there is one.
-func (b *reportHub) groupLeft(group string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	report, known := b.latest[group]
+// groupLeft removes the report of a group that the agent has left.
+func (h *reportHub) groupLeft(group string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	report, known := h.latest[group]
 	if !known {
 		return
 	}
-	delete(b.latest, group)
-	b.send(groupEvent{api.Event{Kind: control.EventLeft, Data: control.Left{Group: group, UID: report.UID}}, group})
+	delete(h.latest, group)
+	h.send(groupEvent{api.Event{Kind: control.EventLeft, Data: control.Left{Group: group, UID: report.UID}}, group})
 }
 
-// tell has all readers know. What is outdated by that is of no interest any more.
-func (b *reportHub) send(news groupEvent) {
-	for r := range b.readers {
+// send adds an event for all readers, and removes the pending report that it outdates.
+// The caller holds the lock.
+func (h *reportHub) send(e groupEvent) {
+	for r := range h.readers {
 		r.pending = slices.DeleteFunc(r.pending, func(old groupEvent) bool {
-			return old.group == news.group && old.Kind == control.EventGroup
+			return old.group == e.group && old.Kind == control.EventGroup
 		})
-		r.pending = append(r.pending, news)
-		select {
-		case r.available <- struct{}{}:
-		default:
-		}
+		r.pending = append(r.pending, e)
+		r.available.send()
 	}
 }
 
-// Reports is for api.Subordinate.
-func (b *reportHub) Reports() api.Reports {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	r := &reportReader{hub: b, available: make(chan struct{}, 1)}
-	for _, group := range slices.Sorted(maps.Keys(b.latest)) {
-		r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventGroup, Data: b.latest[group]}, group})
+// Reports implements api.OperatorAgent.
+func (h *reportHub) Reports() api.Reports {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := &reportReader{hub: h, available: newSignal()}
+	for _, group := range slices.Sorted(maps.Keys(h.latest)) {
+		r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventGroup, Data: h.latest[group]}, group})
 	}
-	r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventCurrent, Data: b.agent}, ""})
-	b.readers[r] = true
-	if len(b.readers) == 1 {
-		b.notifyAttendance()
+	r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventCurrent, Data: h.agent}, ""})
+	h.readers[r] = true
+	if len(h.readers) == 1 {
+		h.notifyAttendance()
 	}
 	return r
 }
 
-// attended reports whether anybody reads, and returns what is closed when that has
-// changed.
-func (b *reportHub) hasReaders() (bool, <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.readers) > 0, b.attendanceChanged
+// hasReaders reports whether there are readers. The channel that it returns is closed
+// when this changes.
+func (h *reportHub) hasReaders() (bool, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.readers) > 0, h.attendanceChanged
 }
 
-// turn is called with the lock held.
-func (b *reportHub) notifyAttendance() {
-	close(b.attendanceChanged)
-	b.attendanceChanged = make(chan struct{})
+// notifyAttendance closes and replaces attendanceChanged. The caller holds the lock.
+func (h *reportHub) notifyAttendance() {
+	close(h.attendanceChanged)
+	h.attendanceChanged = make(chan struct{})
 }
 
-// Next is for api.Reports.
+// Next implements api.Reports.
 func (r *reportReader) Next(ctx context.Context) (api.Event, error) {
 	for {
 		if e, ok := r.pop(); ok {
@@ -132,7 +131,7 @@ func (r *reportReader) pop() (api.Event, bool) {
 	return e, true
 }
 
-// Close is for api.Reports.
+// Close implements api.Reports.
 func (r *reportReader) Close() {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()

@@ -37,7 +37,7 @@ type runtime struct {
 	store    *state.Store
 	reports  *reportHub
 	groups   *groupManager
-	renewer  *renewer
+	renewer  *certificateRenewer
 	metrics  *metrics.Registry
 	log      *slog.Logger
 
@@ -65,27 +65,27 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	p := &runtime{settings: &s, life: 1 + rand.Uint32N(1<<32-1), store: store, metrics: metrics.New(), log: log}
 	p.reports = newReportHub(control.Agent{Pod: s.Pod, Life: p.life, Build: s.Build, Groups: s.Groups})
 	p.groups = newGroupManager(&s, store, p.reports, log)
-	p.renewer = newRenewer(&s, credentials, p.acceptEnrolledDocument, log)
+	p.renewer = newCertificateRenewer(&s, credentials, p.acceptEnrolledDocument, log)
 	p.metrics.CertificateNotAfter = p.renewer.notAfter
 	local, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.API)
 	if err != nil {
 		return fmt.Errorf("open the local API: %w", err)
 	}
-	mounts := &mounts{
-		dir: s.MountDir, groups: s.Groups, groupManager: p.groups, credentials: credentials, onChange: p.renewer.retry, log: log,
+	mounts := &mountedFiles{
+		dir: s.MountDir, groups: s.Groups, manager: p.groups, credentials: credentials, onChange: p.renewer.retryNow.send, log: log,
 		checksums: map[string][sha256.Size]byte{},
 	}
-	mounts.reload()
+	mounts.read()
 	return p.run(ctx, local, mounts)
 }
 
 // run answers applications, and takes part as soon as there is a certificate. The
 // local API ends last: an application must hear that it has to stop.
-func (p *runtime) run(ctx context.Context, local net.Listener, mounts *mounts) error {
+func (p *runtime) run(ctx context.Context, local net.Listener, mounts *mountedFiles) error {
 	answering, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	failed := make(chan error, 1)
-	go func() { failed <- api.Serve(answering, local, api.New(p.localAPI(), p.metrics.Handler(p))) }()
+	go func() { failed <- api.Serve(answering, local, api.New(localAPI{p}, p.metrics.Handler(p))) }()
 
 	taking, enough := context.WithCancel(ctx)
 	defer enough()
@@ -157,7 +157,7 @@ func (p *runtime) serveOperator(ctx context.Context, a *agent.Agent, listener ne
 	defer stop()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- api.ServeOperator(answering, listener, files.PublicServer(), api.NewForOperator(operatorView{p, a}, p.metrics.Handler(p)), p.log)
+		failed <- api.ServeOperator(answering, listener, files.PublicServer(), api.NewForOperator(operatorAPI{p, a}, p.metrics.Handler(p)), p.log)
 	}()
 	working, enough := context.WithCancel(ctx)
 	defer enough()

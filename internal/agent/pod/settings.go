@@ -15,48 +15,48 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// The folders and the address that are the same in each pod.
+// The default directories. They are the same in each pod.
 const (
 	MountDir = "/etc/conclave"
 	StateDir = "/var/lib/conclave"
 )
 
-// LocalAPI is where the application finds its agent.
+// LocalAPI is the default address of the local API.
 var LocalAPI = net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))
 
 // maxGroups is how many groups a pod can be in.
 const maxGroups = 100
 
-// absence is longer than an operator takes to be replaced by another one.
+// defaultOperatorAbsence is longer than the time in which one operator replaces another.
 const defaultOperatorAbsence = time.Minute
 
-// Settings are what the pod tells its agent.
+// Settings are the settings of an agent in a pod.
 type Settings struct {
 	// Pod and Namespace are the agent's name and domain.
 	Pod, Namespace string
-	// Groups are those that the pod names.
+	// Groups are the groups that the pod names in its annotation.
 	Groups []string
-	// IdentityURL is the URL of the identity service, and CABundle are certificates
-	// by which it is trusted, in PEM; there may be none.
+	// IdentityURL is the URL of the identity service. CABundle has CA certificates in PEM
+	// by which the agent trusts the identity service. It may be empty.
 	IdentityURL string
 	CABundle    []byte
-	// Probe asks the application, in all groups, whether it is well; or nil.
+	// Probe is the health check of the application in all groups, or nil.
 	Probe *config.Probe
 
-	// MountDir is the folder of what the pod is given, and StateDir that of what the
-	// agent keeps.
+	// MountDir is the directory of the pod's volumes, and StateDir the directory of the
+	// agent's state.
 	MountDir, StateDir string
-	// LocalAPI, Peers and Operator are the addresses on which applications, peers and the
-	// operator are awaited.
+	// API, Peers and Operator are the addresses on which the agent accepts connections of
+	// the application, of peers and of the operator.
 	API, Peers, Operator string
-	// OperatorAbsence is how long no operator must have listened for what it has said about
-	// standing to be over.
+	// OperatorAbsence is the time without an operator after which exclusions end.
 	OperatorAbsence time.Duration
 	// Build is the version of the program.
 	Build string
 }
 
-// FromEnvironment understands the variables that the agent's container has.
+// FromEnvironment reads the settings from the environment variables of the agent's
+// container.
 func FromEnvironment(variable func(string) string) (Settings, error) {
 	s := Settings{
 		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), IdentityURL: variable("CONCLAVE_IDENTITY"),
@@ -64,53 +64,55 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 		OperatorAbsence: defaultOperatorAbsence,
 	}
 	var reasons []string
-	complain := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	errorf := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	if err := config.CheckMemberName(s.Pod); err != nil {
-		complain("POD_NAME %s", err)
+		errorf("POD_NAME %s", err)
 	}
 	if err := config.CheckGroupName(s.Namespace); err != nil {
-		complain("POD_NAMESPACE %s", err)
+		errorf("POD_NAMESPACE %s", err)
 	}
 	ip, err := netip.ParseAddr(variable("POD_IP"))
 	if err != nil || ip.Zone() != "" || ip.IsUnspecified() {
-		complain("POD_IP must be the pod's address such as 10.0.0.7, not %q", variable("POD_IP"))
+		errorf("POD_IP must be the pod's address such as 10.0.0.7, got %q", variable("POD_IP"))
 	}
 	s.Peers = netip.AddrPortFrom(ip, control.PeerPort).String()
 	s.Operator = netip.AddrPortFrom(ip, control.OperatorPort).String()
 	at, err := url.Parse(s.IdentityURL)
 	if err != nil || at.Scheme != "https" || at.Host == "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
-		complain("CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, not %q", s.IdentityURL)
+		errorf("CONCLAVE_IDENTITY must be a URL such as https://conclave-identity.conclave-system.svc, got %q", s.IdentityURL)
 	}
 	s.IdentityURL = strings.TrimSuffix(s.IdentityURL, "/")
 	if _, err := identity.ParseCABundle(s.CABundle); err != nil && len(s.CABundle) > 0 {
-		complain("CONCLAVE_CA: %s", err)
+		errorf("CONCLAVE_CA: %s", err)
 	}
-	s.parseGroups(variable("CONCLAVE_GROUPS"), complain)
+	s.parseGroups(variable("CONCLAVE_GROUPS"), errorf)
 	if probe := variable("CONCLAVE_PROBE"); probe != "" {
 		if s.Probe, err = config.NewProbe(probe); err != nil {
-			complain("CONCLAVE_PROBE %s", err)
+			errorf("CONCLAVE_PROBE %s", err)
 		}
 	}
 	return s, config.EnvironmentErrors(reasons...)
 }
 
-// groups understands the annotation of the pod.
-func (s *Settings) parseGroups(text string, complain func(string, ...any)) {
+// parseGroups parses the value of the pod's annotation. It ignores empty and repeated
+// entries. The agent doesn't use v1.GroupNames, because package v1 depends on libraries
+// of Kubernetes.
+func (s *Settings) parseGroups(text string, errorf func(string, ...any)) {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		if name == "" || slices.Contains(s.Groups, name) {
 			continue
 		}
 		if err := config.CheckGroupName(name); err != nil {
-			complain("CONCLAVE_GROUPS: a group's name %s", err)
+			errorf("CONCLAVE_GROUPS: a group's name %s", err)
 			return
 		}
 		s.Groups = append(s.Groups, name)
 	}
 	switch {
 	case len(s.Groups) == 0:
-		complain("CONCLAVE_GROUPS must name the pod's groups, by commas, such as ledger,audit")
+		errorf("CONCLAVE_GROUPS must be the names of the pod's groups, separated by commas, such as ledger,audit")
 	case len(s.Groups) > maxGroups:
-		complain("CONCLAVE_GROUPS names %d groups: %d at most are possible", len(s.Groups), maxGroups)
+		errorf("CONCLAVE_GROUPS must have at most %d groups, got %d", maxGroups, len(s.Groups))
 	}
 }

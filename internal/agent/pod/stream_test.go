@@ -22,7 +22,7 @@ type stream struct {
 
 type event struct{ kind, data string }
 
-// watch opens the stream, when that is possible.
+// watch opens the stream as soon as possible.
 func (g *testPod) watch() *stream {
 	g.t.Helper()
 	ctx, cancel := context.WithCancel(g.t.Context())
@@ -35,11 +35,11 @@ func (g *testPod) watch() *stream {
 		}
 		client := g.httpClient(g.operator)
 		client.Timeout = 0
-		response, err = client.Do(request) //nolint:bodyclose // It is read, and closed, below.
+		response, err = client.Do(request) //nolint:bodyclose // The goroutine below closes it.
 		return err == nil
 	})
 	if response.StatusCode != http.StatusOK {
-		g.t.Fatalf("%s answers %s", g.name, response.Status)
+		g.t.Fatalf("%s: got status %s", g.name, response.Status)
 	}
 	g.t.Cleanup(cancel)
 	go func() {
@@ -60,7 +60,7 @@ func (g *testPod) watch() *stream {
 	return s
 }
 
-// next is the next event.
+// next returns the next event.
 func (s *stream) next() event {
 	s.t.Helper()
 	select {
@@ -70,12 +70,12 @@ func (s *stream) next() event {
 		}
 		return e
 	case <-time.After(30 * time.Second):
-		s.t.Fatalf("%s says nothing", s.name)
+		s.t.Fatalf("timed out waiting for an event of %s", s.name)
 	}
 	return event{}
 }
 
-// left waits until a group is left, and says which.
+// awaitLeft waits for the event that a group was left, and returns its data.
 func (s *stream) awaitLeft() string {
 	s.t.Helper()
 	for {
@@ -85,11 +85,11 @@ func (s *stream) awaitLeft() string {
 	}
 }
 
-// await waits for a report.
+// await waits for a matching report.
 func (s *stream) await(what string, wanted func(control.Report) bool) control.Report {
 	s.t.Helper()
 	var last string
-	for begun := time.Now(); time.Since(begun) < 30*time.Second; {
+	for start := time.Now(); time.Since(start) < 30*time.Second; {
 		e := s.next()
 		if e.kind != control.EventGroup {
 			continue
@@ -99,7 +99,7 @@ func (s *stream) await(what string, wanted func(control.Report) bool) control.Re
 			return r
 		}
 	}
-	s.t.Fatalf("%s never says that %s; it says %s", s.name, what, last)
+	s.t.Fatalf("%s: timed out waiting until %s; last report: %s", s.name, what, last)
 	return control.Report{}
 }
 

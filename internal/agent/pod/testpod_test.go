@@ -19,18 +19,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// guest is a pod with an agent.
+// testPod is a pod with an agent.
 type testPod struct {
 	*cluster
 
 	name, ip string
 	settings Settings
 	log      *logBuffer
-	// end ends the agent, and waits until it has.
+	// end stops the agent and waits until it has ended.
 	end func()
 }
 
-// journal is a log that a test can read.
+// logBuffer is a log that a test can read.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -48,7 +48,7 @@ func (j *logBuffer) count(part string) int {
 	return strings.Count(j.text.String(), part)
 }
 
-// add makes a pod whose agent doesn't run yet.
+// add adds a pod whose agent isn't running yet.
 func (c *cluster) add(name string) *testPod {
 	c.t.Helper()
 	g := &testPod{cluster: c, name: name, ip: fmt.Sprintf("127.%d.%d.%d", 64+byte(os.Getpid()%64), c.network, len(c.pods)+1), log: &logBuffer{}, end: func() {}}
@@ -69,7 +69,7 @@ func (c *cluster) add(name string) *testPod {
 	return g
 }
 
-// mount puts files into the pod as kubelet does: all at once, by a link.
+// mount replaces the mounted files as kubelet does: all at once, by a symbolic link.
 func (g *testPod) mount(files map[string]string) {
 	g.t.Helper()
 	folder := fmt.Sprintf("..%d", time.Now().UnixNano())
@@ -108,13 +108,13 @@ func (g *testPod) start() *testPod {
 	g.end = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			g.t.Errorf("the agent of %s: %v", g.name, err)
+			g.t.Errorf("agent of %s: %v", g.name, err)
 		}
 	})
 	return g
 }
 
-// operate is a client that shows a certificate, or none.
+// httpClient returns a client with a certificate, or without one.
 func (g *testPod) httpClient(files *identity.Files) *http.Client {
 	secured := &tls.Config{InsecureSkipVerify: true}
 	if files != nil {
@@ -127,7 +127,7 @@ func (g *testPod) httpClient(files *identity.Files) *http.Client {
 
 func (g *testPod) operatorURL(path string) string { return "https://" + g.settings.Operator + path }
 
-// call asks the agent as somebody, and returns the status and the body.
+// callOperatorAPI sends a request with a certificate, and returns the status and the body.
 func (g *testPod) callOperatorAPI(as *identity.Files, method, path, body string) (int, string) {
 	g.t.Helper()
 	request, err := http.NewRequestWithContext(g.t.Context(), method, g.operatorURL(path), strings.NewReader(body))
@@ -146,29 +146,29 @@ func (g *testPod) callOperatorAPI(as *identity.Files, method, path, body string)
 	return response.StatusCode, strings.TrimSpace(string(text))
 }
 
-// push has the operator push a document, which must be taken.
+// push pushes a document, which the agent must apply.
 func (g *testPod) push(d control.Document) {
 	g.t.Helper()
 	if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), string(documentYAML(g.t, d))); status != http.StatusNoContent {
-		g.t.Fatalf("%s answers a document with %d: %s", g.name, status, body)
+		g.t.Fatalf("%s: got %d for a document: %s", g.name, status, body)
 	}
 }
 
-// pushAll pushes a document to all pods at once, and waits until it was taken.
+// pushAll pushes a document to all pods concurrently. wait waits for the responses.
 func (c *cluster) pushAll(d control.Document) (wait func()) {
 	body := string(documentYAML(c.t, d))
 	var pushing sync.WaitGroup
 	for _, g := range c.pods {
 		pushing.Go(func() {
 			if status, body := g.callOperatorAPI(g.operator, http.MethodPut, control.GroupPath(d.Group.Name), body); status != http.StatusNoContent {
-				g.t.Errorf("%s answers a document with %d: %s", g.name, status, body)
+				g.t.Errorf("%s: got %d for a document: %s", g.name, status, body)
 			}
 		})
 	}
 	return pushing.Wait
 }
 
-// ask asks the local API.
+// callLocalAPI sends a GET request to the local API.
 func (g *testPod) callLocalAPI(path string) (int, string) {
 	g.t.Helper()
 	response, err := http.Get("http://" + g.settings.API + path)

@@ -1,0 +1,171 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+)
+
+const (
+	// minRetryDelay and maxRetryDelay bound the delay after a failed enrollment.
+	minRetryDelay = 100 * time.Millisecond
+	maxRetryDelay = 30 * time.Second
+	// minRenewalDelay is the minimum delay before the next renewal.
+	minRenewalDelay = 100 * time.Millisecond
+)
+
+// certificateRenewer obtains the agent's certificate and renews it.
+type certificateRenewer struct {
+	settings    *Settings
+	credentials *credentials
+	// acceptDocument receives the documents that come with a certificate.
+	acceptDocument func(document string)
+	log            *slog.Logger
+	// retryNow is sent when an enrollment that failed may succeed now.
+	retryNow signal
+
+	mu sync.Mutex
+	// files is nil before there is a certificate.
+	files *identity.Files
+	// problem is the error of the last enrollment, nil if it succeeded.
+	problem error
+	// problemsChanged is called when Problems returns something else.
+	problemsChanged func()
+}
+
+func newCertificateRenewer(s *Settings, c *credentials, acceptDocument func(string), log *slog.Logger) *certificateRenewer {
+	return &certificateRenewer{
+		settings: s, credentials: c, acceptDocument: acceptDocument, log: log, retryNow: newSignal(), problemsChanged: func() {},
+	}
+}
+
+// Problems returns why peers refuse the agent's connections, nothing if its certificate
+// is valid.
+func (r *certificateRenewer) Problems() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cause := ""
+	if r.problem != nil {
+		cause = ": " + r.problem.Error()
+	}
+	if r.files == nil {
+		return []string{"waiting for a certificate" + cause}
+	}
+	if until := r.files.NotAfter(); time.Now().After(until) {
+		return []string{"certificate expired at " + until.UTC().Format(time.RFC3339) + cause}
+	}
+	return nil
+}
+
+// notAfter returns when the certificate expires, zero if there is none.
+func (r *certificateRenewer) notAfter() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.files == nil {
+		return time.Time{}
+	}
+	return r.files.NotAfter()
+}
+
+// onProblemsChanged has changed called when Problems returns something else.
+func (r *certificateRenewer) onProblemsChanged(changed func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problemsChanged = changed
+}
+
+// obtain returns the stored certificate, or enrolls for the first one.
+func (r *certificateRenewer) obtain(ctx context.Context) (*identity.Files, error) {
+	if files, err := r.load(); err == nil {
+		return files, nil
+	}
+	if err := r.enrollWithRetry(ctx); err != nil {
+		return nil, err
+	}
+	return r.load()
+}
+
+// load reads the stored certificate.
+func (r *certificateRenewer) load() (*identity.Files, error) {
+	files, err := identity.Open(r.credentials.paths(), func(err error) {
+		r.log.Error("cannot reload certificate; continuing with the previous one", "error", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if name := files.Names()[0]; name.Domain != r.settings.Namespace || name.Member != r.settings.Pod {
+		return nil, fmt.Errorf("stored certificate must be for pod %s in namespace %s, got %s", r.settings.Pod, r.settings.Namespace, name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files = files
+	return files, nil
+}
+
+// run renews the certificate whenever its renewal time has come, until ctx ends.
+func (r *certificateRenewer) run(ctx context.Context) {
+	for {
+		due := time.Until(renewalTime(r.credentials.receivedAt(), r.notAfter()))
+		select {
+		case <-time.After(max(minRenewalDelay, due)):
+		case <-ctx.Done():
+			return
+		}
+		if r.enrollWithRetry(ctx) != nil {
+			return
+		}
+		r.log.Info("renewed certificate", "until", r.notAfter().UTC().Format(time.RFC3339))
+	}
+}
+
+// renewalTime returns when a third of a certificate's lifetime is left, minus a random
+// part, so that agents don't renew at the same time. If the clock of this machine is
+// ahead, the certificate may expire before it is received. Then it is due at once.
+func renewalTime(received, notAfter time.Time) time.Time {
+	third := max(0, notAfter.Sub(received)/3)
+	return notAfter.Add(-third - rand.N(third/10+1))
+}
+
+// enrollWithRetry enrolls until it succeeds or ctx ends. It logs an error once if it
+// occurs several times in a row.
+func (r *certificateRenewer) enrollWithRetry(ctx context.Context) error {
+	logged, delay := "", minRetryDelay
+	for {
+		documents, err := r.settings.enroll(ctx, r.credentials)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.setProblem(err)
+		if err == nil {
+			for _, document := range documents {
+				r.acceptDocument(document)
+			}
+			return nil
+		}
+		if errorKind(err) != logged {
+			logged = errorKind(err)
+			r.log.Error("cannot obtain certificate; retrying", "error", err)
+		}
+		select {
+		case <-time.After(delay/2 + rand.N(delay)):
+			delay = min(2*delay, maxRetryDelay)
+		case <-r.retryNow:
+			delay = minRetryDelay
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *certificateRenewer) setProblem(err error) {
+	r.mu.Lock()
+	r.problem = err
+	changed := r.problemsChanged
+	r.mu.Unlock()
+	changed()
+}

@@ -1,0 +1,58 @@
+package pod
+
+import (
+	"fmt"
+
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+)
+
+// Names returns the groups that the agent takes part in. With Find, it implements
+// metrics.Groups.
+func (r *runtime) Names() []string {
+	if a := r.agent.Load(); a != nil {
+		return a.Names()
+	}
+	return nil
+}
+
+// Find returns a group that the agent takes part in.
+func (r *runtime) Find(name string) (*group.Group, bool) {
+	if a := r.agent.Load(); a != nil {
+		return a.Find(name)
+	}
+	return nil, false
+}
+
+// localAPI implements api.Groups for the application. It also responds before the agent
+// has a certificate.
+type localAPI struct{ *runtime }
+
+func (l localAPI) Find(name string) (api.Group, bool) {
+	if a := l.agent.Load(); a != nil {
+		return a.Local().Find(name)
+	}
+	return nil, false
+}
+
+// Expects reports whether the pod names a group: the operator is going to publish its
+// members.
+func (r *runtime) Expects(name string) bool {
+	_, err := r.groups.worker(name)
+	return err == nil
+}
+
+// Problems returns why the agent isn't ready. One reason is a group that the pod names
+// and whose document the agent hasn't received.
+func (l localAPI) Problems() []string {
+	var problems []string
+	if a := l.agent.Load(); a != nil {
+		problems = a.Problems()
+	} else {
+		problems = l.renewer.Problems()
+	}
+	for _, group := range l.groups.groupsWithoutDocument() {
+		problems = append(problems, fmt.Sprintf("group %s: waiting for its document", group))
+	}
+	return problems
+}

@@ -1,0 +1,94 @@
+package pod
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/filewatch"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// mountedFiles reads the documents and CA bundles that kubelet mounts into the pod.
+// kubelet replaces all files at once, by a symbolic link in their directory. The files
+// may be older than the documents that the operator pushes by a minute.
+type mountedFiles struct {
+	dir         string
+	groups      []string
+	manager     *groupManager
+	credentials *credentials
+	// onChange is called when a file may have changed, for example the token.
+	onChange func()
+	log      *slog.Logger
+
+	checksums map[string][sha256.Size]byte
+}
+
+// watch reads the files whenever the directory changes, until ctx ends. It calls
+// onChange only for an actual change, so that an agent whose enrollment is refused
+// doesn't retry at each poll.
+func (m *mountedFiles) watch(ctx context.Context) {
+	filewatch.Watch(ctx, m.dir, m.log, func(happened bool) bool {
+		m.read()
+		if happened {
+			m.onChange()
+		}
+		return true
+	})
+}
+
+// read reads all files and handles those that are new. A missing file changes nothing.
+func (m *mountedFiles) read() {
+	var caBundle []byte
+	for _, group := range m.groups {
+		if text := m.readFile(filepath.Join(m.dir, group, control.CABundleKey)); text != nil {
+			caBundle = append(caBundle, text...)
+		}
+		path := filepath.Join(m.dir, group, control.DocumentKey)
+		text := m.readFile(path)
+		if text == nil || !m.changed(path, text) {
+			continue
+		}
+		_, err := m.manager.acceptDocument(path, group, text)
+		if err != nil && !errors.Is(err, api.ErrOutdated) { // The operator may have pushed a newer one.
+			m.manager.addProblem(path, group, err)
+		}
+	}
+	if len(caBundle) == 0 {
+		return
+	}
+	if err := m.credentials.setMountedCAs(caBundle); err != nil {
+		m.log.Error("cannot trust the mounted CA bundle", "error", err)
+	}
+}
+
+func (m *mountedFiles) changed(path string, text []byte) bool {
+	sum := sha256.Sum256(text)
+	if m.checksums[path] == sum {
+		return false
+	}
+	m.checksums[path] = sum
+	return true
+}
+
+// readFile returns the content of a file, nil if the file is missing or unreadable.
+func (m *mountedFiles) readFile(path string) []byte {
+	info, err := os.Stat(path)
+	if err == nil && (info.Size() > config.MaxFile || !info.Mode().IsRegular()) {
+		err = errors.New("not a regular file of a valid size")
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.log.Error("cannot read mounted file", "path", path, "error", err)
+	}
+	return text
+}
