@@ -16,16 +16,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// user is the one that Pod Security's restricted level wants: not root, and a number, so that it can be checked.
+// user is numeric and not root, as the restricted Pod Security Standard requires.
 const user = "65532:65532"
 
-// labels are those that don't change from build to build; the Dockerfile has the same.
+// labels are the constant labels of all images. The Dockerfile has the same ones.
 var labels = map[string]string{
 	"org.opencontainers.image.source":   "https://github.com/conclave-dev/conclave",
 	"org.opencontainers.image.licenses": "Apache-2.0",
 }
 
-// assemble puts the binary on an empty base.
+// assemble returns an image that has only the binary.
 func (r recipe) assemble(binary string) (v1.Image, error) {
 	system, architecture, err := r.platform()
 	if err != nil {
@@ -62,7 +62,7 @@ func (r recipe) assemble(binary string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// layer is a tar file with the binary alone, owned by root so that the process can't change it.
+// layer returns a layer that has only the binary. Root owns the file, so the process can't change it.
 func (r recipe) layer(binary string) (v1.Layer, error) {
 	content, err := os.ReadFile(binary)
 	if err != nil {
@@ -88,14 +88,14 @@ func (r recipe) layer(binary string) (v1.Layer, error) {
 	})
 }
 
-// writeArchive writes the image in the format of `docker save`, which every runtime loads.
+// writeArchive writes the image in the format of `docker save`, which all common runtimes can load.
 func writeArchive(file, tag string, image v1.Image) error {
 	reference, err := name.NewTag(tag)
 	if err != nil {
-		return fmt.Errorf("the image's tag: %w", err)
+		return fmt.Errorf("invalid -tag: %w", err)
 	}
 	if err := tarball.WriteToFile(file, reference, image); err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
+		return fmt.Errorf("cannot write %s: %w", file, err)
 	}
 	return nil
 }

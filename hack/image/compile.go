@@ -7,10 +7,10 @@ import (
 	"os/exec"
 )
 
-// linkerFlags leave out symbols, debugging tables and the build id; the Dockerfile says the same.
+// linkerFlags omit the symbols, the debug information and the build ID. The Dockerfile has the same flags.
 const linkerFlags = "-s -w -buildid="
 
-// compile builds the static binary. The environment is set rather than inherited wherever it would show in the result.
+// compile builds the static binary. It sets all environment variables that affect the result.
 func (r recipe) compile(ctx context.Context, binary string) error {
 	system, architecture, err := r.platform()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The Dockerfile makes the same images for those who have Docker: what it repeats must stay the same.
-func TestDockerfileAgrees(t *testing.T) {
+// The Dockerfile builds the same images with Docker, so the values that it repeats must be equal.
+func TestDockerfileMatches(t *testing.T) {
 	dockerfile := string(read(t, "../../Dockerfile"))
 	lines := []string{
 		"USER " + user,
@@ -21,7 +21,7 @@ func TestDockerfileAgrees(t *testing.T) {
 	}
 	for _, line := range lines {
 		if !strings.Contains(dockerfile, line) {
-			t.Errorf("the Dockerfile has no %q", line)
+			t.Errorf("got no %q in the Dockerfile, want one", line)
 		}
 	}
 }

@@ -8,23 +8,23 @@ import (
 	"testing"
 )
 
-// The program runs in a root folder that has nothing but itself, as the user that the image names: what a container
-// runtime does with it, less the namespaces.
-func TestRunsOnAnEmptyBase(t *testing.T) {
+// The program runs in a root directory without other files, as the user of the image. That is what a container runtime
+// does, except for the namespaces.
+func TestRunsWithoutOtherFiles(t *testing.T) {
 	if os.Getuid() != 0 {
 		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must run this as root: it changes the root folder")
+			t.Fatal("got another user than root in CI, want root: the test changes the root directory")
 		}
-		t.Skip("not root: only root may change the root folder")
+		t.Skip("only root may change the root directory")
 	}
 	archive, _ := makeHello(t, ".")
-	folder := t.TempDir()
-	unpack(t, load(t, archive), folder)
+	root := t.TempDir()
+	unpack(t, load(t, archive), root)
 	command := exec.CommandContext(t.Context(), "/hello")
 	command.Env = []string{"NOTHING=inherited"}
 	command.Dir = "/"
 	command.SysProcAttr = &syscall.SysProcAttr{
-		Chroot:     folder,
+		Chroot:     root,
 		Credential: &syscall.Credential{Uid: 65532, Gid: 65532},
 	}
 	output, err := command.CombinedOutput()
@@ -32,6 +32,6 @@ func TestRunsOnAnEmptyBase(t *testing.T) {
 		t.Fatalf("%v: %s", err, output)
 	}
 	if got, want := strings.TrimSpace(string(output)), "hello:test as 65532:65532"; got != want {
-		t.Errorf("it says %q, not %q", got, want)
+		t.Errorf("got output %q, want %q", got, want)
 	}
 }

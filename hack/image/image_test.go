@@ -22,8 +22,8 @@ import (
 
 const tag = "conclave/hello:test"
 
-// makeHello makes the image of testdata/hello from the sources in a folder and returns where it is.
-func makeHello(t *testing.T, source string) (archive, bill string) {
+// makeHello builds the image of testdata/hello from the sources in a directory and returns the paths of the output.
+func makeHello(t *testing.T, source string) (archive, sbom string) {
 	t.Helper()
 	output := t.TempDir()
 	var stdout bytes.Buffer
@@ -45,15 +45,15 @@ func load(t *testing.T, archive string) v1.Image {
 	return image
 }
 
-func TestImageHasTheBinaryAndNothingElse(t *testing.T) {
+func TestImageHasOnlyTheBinary(t *testing.T) {
 	archive, _ := makeHello(t, ".")
 	files := unpack(t, load(t, archive), t.TempDir())
 	if !slices.Equal(files, []string{"hello"}) {
-		t.Errorf("the image has the files %q", files)
+		t.Errorf("got files %q, want only hello", files)
 	}
 }
 
-func TestImageRunsAsNobody(t *testing.T) {
+func TestImageRunsAsNonRootUser(t *testing.T) {
 	archive, _ := makeHello(t, ".")
 	file, err := load(t, archive).ConfigFile()
 	if err != nil {
@@ -61,49 +61,49 @@ func TestImageRunsAsNobody(t *testing.T) {
 	}
 	config := file.Config
 	if config.User != "65532:65532" || !slices.Equal(config.Entrypoint, []string{"/hello"}) || len(config.Env) != 0 {
-		t.Errorf("config: %+v", config)
+		t.Errorf("got config %+v, want the user, the entrypoint and no environment", config)
 	}
 	if got := config.Labels["org.opencontainers.image.version"]; got != "test" {
-		t.Errorf("version label: %q", got)
+		t.Errorf("got version label %q, want test", got)
 	}
 	if file.OS != "linux" || file.Architecture != runtime.GOARCH {
-		t.Errorf("platform: %s/%s", file.OS, file.Architecture)
+		t.Errorf("got platform %s/%s, want linux and that of the test", file.OS, file.Architecture)
 	}
 }
 
 func TestBinaryIsStatic(t *testing.T) {
 	archive, _ := makeHello(t, ".")
-	folder := t.TempDir()
-	unpack(t, load(t, archive), folder)
-	binary, err := elf.Open(filepath.Join(folder, "hello"))
+	dir := t.TempDir()
+	unpack(t, load(t, archive), dir)
+	binary, err := elf.Open(filepath.Join(dir, "hello"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer binary.Close()
 	for _, part := range binary.Progs {
 		if part.Type == elf.PT_INTERP {
-			t.Error("the binary wants a dynamic linker, and an empty base has none")
+			t.Error("got a binary that needs a dynamic linker, want a static one")
 		}
 	}
 }
 
-// The same sources give the same bytes, whatever folder they are in.
-func TestSameInputSameDigest(t *testing.T) {
+// Builds of the same sources in different directories are identical.
+func TestBuildsAreReproducible(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "elsewhere")
 	if err := os.CopyFS(copied, os.DirFS(".")); err != nil {
 		t.Fatal(err)
 	}
-	here, hereBill := makeHello(t, ".")
-	there, thereBill := makeHello(t, copied)
-	for _, pair := range [][2]string{{here, there}, {hereBill, thereBill}} {
+	archive1, sbom1 := makeHello(t, ".")
+	archive2, sbom2 := makeHello(t, copied)
+	for _, pair := range [][2]string{{archive1, archive2}, {sbom1, sbom2}} {
 		a, b := read(t, pair[0]), read(t, pair[1])
 		if !bytes.Equal(a, b) {
-			t.Errorf("two builds of %s differ", filepath.Base(pair[0]))
+			t.Errorf("got two different builds of %s, want identical ones", filepath.Base(pair[0]))
 		}
 	}
 }
 
-func TestSourceDateIsTheImagesDate(t *testing.T) {
+func TestSourceDateSetsImageDate(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1767225600")
 	archive, _ := makeHello(t, ".")
 	file, err := load(t, archive).ConfigFile()
@@ -111,14 +111,14 @@ func TestSourceDateIsTheImagesDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := file.Created.UTC().Format("2006-01-02"); got != "2026-01-01" {
-		t.Errorf("created %s", got)
+		t.Errorf("got date %s, want 2026-01-01", got)
 	}
 }
 
-func TestBillNamesEveryModule(t *testing.T) {
-	_, bill := makeHello(t, ".")
+func TestSBOMNamesEveryModule(t *testing.T) {
+	_, sbom := makeHello(t, ".")
 	var document spdx.Document
-	if err := json.Unmarshal(read(t, bill), &document); err != nil {
+	if err := json.Unmarshal(read(t, sbom), &document); err != nil {
 		t.Fatal(err)
 	}
 	names := make([]string, 0, len(document.Packages))
@@ -127,24 +127,24 @@ func TestBillNamesEveryModule(t *testing.T) {
 	}
 	for _, want := range []string{"conclave-hello", "stdlib", "github.com/google/go-containerregistry"} {
 		if !slices.Contains(names, want) {
-			t.Errorf("%s isn't among %q", want, names)
+			t.Errorf("got packages %q, want %s among them", names, want)
 		}
 	}
 	if len(document.Relationships) != len(document.Packages)+1 {
-		t.Errorf("%d packages, %d relationships", len(document.Packages), len(document.Relationships))
+		t.Errorf("got %d packages and %d relationships, want one more relationship", len(document.Packages), len(document.Relationships))
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	for _, c := range []struct{ want, args string }{
-		{"-package and -tag must be given", "-package ./testdata/hello"},
-		{"a platform is os/architecture", "-package ./testdata/hello -tag a:b -platform linux"},
-		{"the image's tag", "-package ./testdata/hello -tag A:b"},
+		{"-package and -tag must be set", "-package ./testdata/hello"},
+		{"-platform must be os/architecture", "-package ./testdata/hello -tag a:b -platform linux"},
+		{"invalid -tag", "-package ./testdata/hello -tag A:b"},
 		{"go build ./nowhere", "-package ./nowhere -tag a:b"},
 	} {
 		args := append(strings.Fields(c.args), "-output", t.TempDir())
 		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, not %q", c.args, err, c.want)
+			t.Errorf("%s: got error %v, want %q", c.args, err, c.want)
 		}
 	}
 }
@@ -158,8 +158,8 @@ func read(t *testing.T, file string) []byte {
 	return content
 }
 
-// unpack writes the image's files into a folder and returns their names.
-func unpack(t *testing.T, image v1.Image, folder string) []string {
+// unpack writes the image's files to a directory and returns their names.
+func unpack(t *testing.T, image v1.Image, dir string) []string {
 	t.Helper()
 	layers, err := image.Layers()
 	if err != nil {
@@ -171,7 +171,7 @@ func unpack(t *testing.T, image v1.Image, folder string) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names = append(names, extract(t, content, folder)...)
+		names = append(names, extract(t, content, dir)...)
 		if err := content.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func unpack(t *testing.T, image v1.Image, folder string) []string {
 	return names
 }
 
-func extract(t *testing.T, content io.Reader, folder string) (names []string) {
+func extract(t *testing.T, content io.Reader, dir string) (names []string) {
 	t.Helper()
 	files := tar.NewReader(content)
 	for {
@@ -194,7 +194,7 @@ func extract(t *testing.T, content io.Reader, folder string) (names []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(folder, header.Name), data, header.FileInfo().Mode()); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, header.Name), data, header.FileInfo().Mode()); err != nil {
 			t.Fatal(err)
 		}
 		names = append(names, header.Name)
@@ -208,7 +208,7 @@ func TestTitle(t *testing.T) {
 		"./cmd/kubectl-conclave": "kubectl-conclave",
 	} {
 		if got := (recipe{Package: path}).Title(); got != want {
-			t.Errorf("%s is called %q, not %q", path, got, want)
+			t.Errorf("%s: got title %q, want %q", path, got, want)
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Image makes a container image of one of this repository's commands without Docker: the static binary on an empty base,
-// run as nobody in particular. It writes NAME.tar, which docker, podman, kind and containerd load, and beside it
-// NAME.spdx.json, the list of what is in it.
+// Image builds a container image of a command of this repository without Docker. The image has only the static binary,
+// which runs as a non-root user. The output is NAME.tar, which docker, podman, kind and containerd can load, and
+// NAME.spdx.json, a software bill of materials (SBOM).
 //
-// The same input makes the same digest: nothing of the machine, the folder or the hour goes in. SOURCE_DATE_EPOCH (in
-// seconds) sets the image's date, which is otherwise 1970.
+// Builds are reproducible: the same input yields the same digest, regardless of the machine, the directory and the time.
+// SOURCE_DATE_EPOCH (in seconds) sets the date of the image, by default 1970-01-01.
 package main
 
 import (
@@ -20,17 +20,17 @@ import (
 	"time"
 )
 
-// recipe is what goes into an image.
+// recipe has the inputs of an image.
 type recipe struct {
-	Source   string // folder of the module
-	Package  string // the main package, as in `go build`
+	Source   string // directory of the module
+	Package  string // main package, as for `go build`
 	Version  string
 	Platform string // os/architecture
 	Tag      string
 	Created  time.Time
 }
 
-// Name is the binary's name, and the files'.
+// Name returns the name of the binary, which is also that of the output files.
 func (r recipe) Name() string {
 	if r.Package == "." {
 		return filepath.Base(r.Source)
@@ -38,7 +38,7 @@ func (r recipe) Name() string {
 	return filepath.Base(r.Package)
 }
 
-// Title is what people call it. A kubectl plugin has Conclave's name in its own.
+// Title returns the display name. The name of the kubectl plugin already includes "conclave".
 func (r recipe) Title() string {
 	if strings.Contains(r.Name(), "conclave") {
 		return r.Name()
@@ -59,17 +59,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	var r recipe
 	var output string
-	flags.StringVar(&r.Source, "source", ".", "`folder` of the Go module")
+	flags.StringVar(&r.Source, "source", ".", "`directory` of the Go module")
 	flags.StringVar(&r.Package, "package", "", "main `package` to build")
-	flags.StringVar(&r.Version, "version", "unversioned", "version that the binary and the labels give")
+	flags.StringVar(&r.Version, "version", "unversioned", "version for the binary and the labels")
 	flags.StringVar(&r.Platform, "platform", "linux/"+runtime.GOARCH, "`os/architecture` to build for")
 	flags.StringVar(&r.Tag, "tag", "", "`name:tag` of the image")
-	flags.StringVar(&output, "output", "dist", "`folder` to write to")
+	flags.StringVar(&output, "output", "dist", "`directory` for the output")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if r.Package == "" || r.Tag == "" {
-		return fmt.Errorf("-package and -tag must be given")
+		return fmt.Errorf("-package and -tag must be set")
 	}
 	var err error
 	if r.Created, err = sourceDate(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
@@ -84,12 +84,12 @@ func sourceDate(seconds string) (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is a number of seconds, not %q", seconds)
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH must be a number of seconds, got %q", seconds)
 	}
 	return time.Unix(n, 0).UTC(), nil
 }
 
-// make builds the binary and writes the image and its bill of materials.
+// make builds the binary and writes the image and its SBOM.
 func (r recipe) make(ctx context.Context, output string, stdout io.Writer) error {
 	scratch, err := os.MkdirTemp("", "image-")
 	if err != nil {
@@ -115,7 +115,7 @@ func (r recipe) make(ctx context.Context, output string, stdout io.Writer) error
 	if err != nil {
 		return err
 	}
-	if err := r.writeBill(filepath.Join(output, r.Name()+".spdx.json"), binary, digest.String()); err != nil {
+	if err := r.writeSBOM(filepath.Join(output, r.Name()+".spdx.json"), binary, digest.String()); err != nil {
 		return err
 	}
 	info, err := os.Stat(archive)
@@ -130,7 +130,7 @@ func (r recipe) make(ctx context.Context, output string, stdout io.Writer) error
 func (r recipe) platform() (system, architecture string, err error) {
 	system, architecture, ok := strings.Cut(r.Platform, "/")
 	if !ok || system == "" || architecture == "" {
-		return "", "", fmt.Errorf("a platform is os/architecture, as linux/arm64 is: %q", r.Platform)
+		return "", "", fmt.Errorf("-platform must be os/architecture, such as linux/arm64, got %q", r.Platform)
 	}
 	return system, architecture, nil
 }

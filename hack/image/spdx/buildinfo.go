@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Subject is the program that the document describes, as far as its build info doesn't say.
+// Subject has the properties of the program that its build info doesn't have.
 type Subject struct {
 	Name        string
 	Version     string
-	License     string // an SPDX licence identifier
-	File        string // the binary, as the image has it
+	License     string // an SPDX license identifier
+	File        string // the path of the binary in the image
 	FileSHA256  string
 	ImageDigest string
 	Created     time.Time
@@ -25,14 +25,14 @@ const (
 	binaryID   = "SPDXRef-Binary"
 )
 
-// FromBuildInfo lists the program, the binary, each module in it and the standard library.
+// FromBuildInfo returns a document that lists the program, its binary, all its modules and the standard library.
 func FromBuildInfo(info *debug.BuildInfo, s Subject) Document {
 	d := Document{
 		SPDXVersion: "SPDX-2.3",
 		DataLicense: "CC0-1.0",
 		ID:          documentID,
 		Name:        s.Name,
-		// It must be unique to this content, and the same for the same content.
+		// The namespace must be a function of the content and differ for different contents.
 		DocumentNamespace: "https://conclave.dev/spdx/" + s.Name + "/" + strings.ReplaceAll(s.ImageDigest, ":", "-"),
 		CreationInfo: CreationInfo{
 			Created:  s.Created.UTC().Format("2006-01-02T15:04:05Z"),
@@ -74,8 +74,8 @@ func program(info *debug.BuildInfo, s Subject) Package {
 	return p
 }
 
-// module describes a Go module. Its checksum is the one of go.sum, over the module's files and not over any one of them,
-// which SPDX has no field for.
+// module describes a Go module. The checksum in go.sum covers all files of the module. SPDX has no field for such a
+// checksum, so it is part of SourceInfo.
 func module(path, version, sum string) Package {
 	p := Package{
 		ID: "SPDXRef-Module-" + elementID(path+"-"+version), Name: path, VersionInfo: version,
@@ -93,7 +93,8 @@ var notInID = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
 
 func elementID(s string) string { return notInID.ReplaceAllString(s, "-") }
 
-// packageURL is the name that vulnerability databases know a Go module by; a path in it is in lower case.
+// packageURL returns the package URL (purl) of a Go module, by which vulnerability databases identify it. It requires a
+// lowercase path.
 func packageURL(path, version string) string {
 	locator := "pkg:golang/" + strings.ToLower(path)
 	if version != "" {

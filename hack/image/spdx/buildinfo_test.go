@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestReplacedModuleIsNamedByWhatReplacesIt(t *testing.T) {
+func TestReplacedModuleHasNameOfReplacement(t *testing.T) {
 	info := &debug.BuildInfo{
 		GoVersion: "go1.26.8",
 		Main:      debug.Module{Path: "example.com/program"},
@@ -16,19 +16,19 @@ func TestReplacedModuleIsNamedByWhatReplacesIt(t *testing.T) {
 	}
 	document := FromBuildInfo(info, Subject{Name: "program", Version: "v2", Created: time.Unix(0, 0)})
 	if len(document.Packages) != 3 {
-		t.Fatalf("%d packages, not the program, the standard library and one module", len(document.Packages))
+		t.Fatalf("got %d packages, want the program, the standard library and one module", len(document.Packages))
 	}
 	got := document.Packages[2]
 	if got.Name != "example.com/New" || got.SourceInfo != "go.sum h1:x" {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want the name and the checksum of the replacement", got)
 	}
 	if locator := got.ExternalRefs[0].Locator; locator != "pkg:golang/example.com/new@v1.0.1%2Bincompatible" {
-		t.Errorf("package URL %s", locator)
+		t.Errorf("got package URL %s, want one with an escaped version and a lowercase path", locator)
 	}
 }
 
-func TestIDsAreOfTheCharactersThatSPDXAllows(t *testing.T) {
+func TestElementIDHasOnlyAllowedCharacters(t *testing.T) {
 	if got := elementID("example.com/a_b/v2-v2.0.0+incompatible"); got != "example.com-a-b-v2-v2.0.0-incompatible" {
-		t.Error(got)
+		t.Errorf("got %q, want only letters, digits, periods and hyphens", got)
 	}
 }

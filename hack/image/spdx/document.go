@@ -1,5 +1,5 @@
-// Package spdx writes a software bill of materials in the SPDX format, version 2.3, as JSON, from the build info that
-// the Go linker puts into every binary. It knows only the part of the format that a Go binary needs.
+// Package spdx creates a software bill of materials (SBOM) in the JSON format of SPDX 2.3 from the build info of a Go
+// binary. It supports only the part of the format that a Go binary needs.
 package spdx
 
 import "encoding/json"
@@ -19,13 +19,13 @@ type Document struct {
 	Relationships     []Relationship `json:"relationships"`
 }
 
-// CreationInfo says when and by what a document was made.
+// CreationInfo has the date and the creators of a document.
 type CreationInfo struct {
 	Created  string   `json:"created"`
 	Creators []string `json:"creators"`
 }
 
-// Package is the program, a module in it, or Go's standard library.
+// Package is the program, one of its modules, or the standard library.
 type Package struct {
 	ID                    string        `json:"SPDXID"`
 	Name                  string        `json:"name"`
@@ -41,7 +41,7 @@ type Package struct {
 	ExternalRefs          []ExternalRef `json:"externalRefs,omitempty"`
 }
 
-// ExternalRef is a name by which others know a package.
+// ExternalRef is an identifier of a package in another system.
 type ExternalRef struct {
 	Category string `json:"referenceCategory"`
 	Type     string `json:"referenceType"`
@@ -58,20 +58,20 @@ type File struct {
 	CopyrightText    string     `json:"copyrightText"`
 }
 
-// Checksum is a file's.
+// Checksum is the checksum of a file.
 type Checksum struct {
 	Algorithm string `json:"algorithm"`
 	Value     string `json:"checksumValue"`
 }
 
-// Relationship joins two elements by their ids.
+// Relationship connects two elements by their IDs.
 type Relationship struct {
 	From string `json:"spdxElementId"`
 	Type string `json:"relationshipType"`
 	To   string `json:"relatedSpdxElement"`
 }
 
-// JSON returns the document as a file's content.
+// JSON returns the document as the content of a file.
 func (d Document) JSON() ([]byte, error) {
 	content, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {

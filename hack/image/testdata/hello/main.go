@@ -1,4 +1,4 @@
-// Hello is what the tests make an image of: a program with one dependency and a version.
+// Hello is the program in the test images. It has one dependency and a version.
 package main
 
 import (

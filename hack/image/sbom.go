@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-dev/conclave/hack/image/spdx"
 )
 
-// writeBill writes what the binary itself says it was built from.
-func (r recipe) writeBill(file, binary, digest string) error {
+// writeSBOM writes an SBOM from the build info of the binary.
+func (r recipe) writeSBOM(file, binary, digest string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func (r recipe) writeBill(file, binary, digest string) error {
 		return err
 	}
 	if err := os.WriteFile(file, document, 0o644); err != nil {
-		return fmt.Errorf("writing the bill of materials: %w", err)
+		return fmt.Errorf("cannot write the SBOM: %w", err)
 	}
 	return nil
 }
