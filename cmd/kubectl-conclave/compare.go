@@ -13,24 +13,24 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-const compareLong = `Count the messages of all six algorithms for growing numbers of processes.
+const compareLong = `Count the messages of all six algorithms for growing groups.
 
-The highest of n processes crashes, and one of the others finds it out. Who that
-is decides what it costs: the best, the mean and the worst are shown. The ring
-is in ascending order.`
+The highest of n processes crashes, and one of the others detects it. The cost
+depends on which process that is: the output has the best case, the mean and the
+worst case. The ring is in ascending order.`
 
 const compareExample = `  kubectl conclave simulate compare --max 100
   kubectl conclave simulate compare --max 100 -o svg > costs.svg`
 
 func newCompare() *cobra.Command {
 	var (
-		most   int
-		output string
+		largest int
+		output  string
 	)
 	outputs := []string{asTable, asSVG}
 	cmd := &cobra.Command{
 		Use:     "compare",
-		Short:   "Count the messages of all algorithms, as a table or a plot",
+		Short:   "Compare the message cost of all algorithms",
 		Long:    compareLong,
 		Example: compareExample,
 		Args:    command.NoArguments,
@@ -38,8 +38,8 @@ func newCompare() *cobra.Command {
 			if err := checkOutput(output, outputs); err != nil {
 				return err
 			}
-			bar := onTerminal(cmd.ErrOrStderr(), "points", 0, 0)
-			compared, err := sim.Compare(most, bar.reportOf)
+			bar := newTerminalProgress(cmd.ErrOrStderr(), "points", 0, 0)
+			compared, err := sim.Compare(largest, bar.updateOf)
 			bar.clear()
 			if err != nil {
 				return err
@@ -48,7 +48,7 @@ func newCompare() *cobra.Command {
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().IntVar(&most, "max", 100,
+	cmd.Flags().IntVar(&largest, "max", 100,
 		fmt.Sprintf("the largest number of processes, from %d to %d", sim.MinCompared, sim.MaxCompared))
 	cmd.Flags().StringVarP(&output, "output", "o", asTable, "table or svg")
 	completeNothing(cmd, "max")
@@ -67,8 +67,8 @@ func writeComparison(w io.Writer, compared []sim.Comparison, output string) erro
 }
 
 func writeComparisonTable(w io.Writer, compared []sim.Comparison) {
-	fmt.Fprintln(w, "Messages until everyone knows the next coordinator, when the highest of n processes crashes and")
-	fmt.Fprint(w, "another finds out: best / mean / worst over who that is, or one number where all are alike.\n\n")
+	fmt.Fprintln(w, "Messages until all processes know the new coordinator, after the highest of n processes crashes")
+	fmt.Fprint(w, "and another detects it: best / mean / worst detecting process, or one number if all cost the same.\n\n")
 	columns := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprint(columns, "n\t")
 	for _, c := range compared {
@@ -82,7 +82,7 @@ func writeComparisonTable(w io.Writer, compared []sim.Comparison) {
 		}
 		fmt.Fprintln(columns)
 	}
-	columns.Flush() //nolint:errcheck // as with fmt.Fprint: nobody is left to be told
+	columns.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
 	if note := sampledNote(compared); note != "" {
 		fmt.Fprintf(w, "\n%s\n", note)
 	}
@@ -95,7 +95,7 @@ func cost(p sim.Point) string {
 	return fmt.Sprintf("%d / %.1f / %d", p.Best, p.Mean, p.Worst)
 }
 
-// sampledNote says what a comparison left out, or "".
+// sampledNote describes what a comparison omits. It is empty if that is nothing.
 func sampledNote(compared []sim.Comparison) string {
 	points := compared[0].Points
 	note := ""
@@ -104,7 +104,7 @@ func sampledNote(compared []sim.Comparison) string {
 	}
 	for _, p := range points {
 		if p.Sampled() {
-			note += fmt.Sprintf(" From n = %d on, not everyone was tried in turn: %d evenly spaced ones for the largest n.",
+			note += fmt.Sprintf(" From n = %d on, a sample of the detecting processes was simulated: %d for the largest n, evenly spaced.",
 				p.Processes, points[len(points)-1].Initiators)
 			break
 		}
@@ -112,11 +112,11 @@ func sampledNote(compared []sim.Comparison) string {
 	return note
 }
 
-// chartOf draws a comparison: a panel each for the best, the mean and the worst.
+// chartOf plots a comparison: one panel each for the best, the mean and the worst case.
 func chartOf(compared []sim.Comparison) *plot.Chart {
 	chart := &plot.Chart{
-		Title:    "Messages until everyone knows the next coordinator",
-		Subtitle: "The highest of n processes has crashed; another finds out, and it depends on who that is.",
+		Title:    "Messages until all processes know the new coordinator",
+		Subtitle: "The highest of n processes crashes. The cost depends on which of the others detects it.",
 		Note:     sampledNote(compared),
 		XLabel:   "processes (n)", YLabel: "messages",
 	}
@@ -124,9 +124,9 @@ func chartOf(compared []sim.Comparison) *plot.Chart {
 		title string
 		of    func(sim.Point) float64
 	}{
-		{"Best: the right one finds out", func(p sim.Point) float64 { return float64(p.Best) }},
-		{"Mean over all who may", func(p sim.Point) float64 { return p.Mean }},
-		{"Worst", func(p sim.Point) float64 { return float64(p.Worst) }},
+		{"Best case", func(p sim.Point) float64 { return float64(p.Best) }},
+		{"Mean", func(p sim.Point) float64 { return p.Mean }},
+		{"Worst case", func(p sim.Point) float64 { return float64(p.Worst) }},
 	} {
 		drawn := plot.Panel{Title: panel.title}
 		for _, c := range compared {

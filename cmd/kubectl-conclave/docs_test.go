@@ -10,31 +10,31 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// The diagrams of docs/algorithms are the tool's: each stands below the command
-// that draws it.
-var drawn = regexp.MustCompile("(?s)<!-- made by: kubectl conclave (.*?) -->\n\n```mermaid\n(.*?)```\n")
+// generatedDiagram matches a diagram in docs/algorithms and the command that
+// generates it.
+var generatedDiagram = regexp.MustCompile("(?s)<!-- made by: kubectl conclave (.*?) -->\n\n```mermaid\n(.*?)```\n")
 
-func TestTheDiagramsOfThePagesAreTheToolsOwn(t *testing.T) {
+func TestDocumentedDiagramsAreGenerated(t *testing.T) {
 	pages := algorithmPages(t)
 	for _, name := range catalog.Names() {
 		page := pages[name]
-		diagrams := drawn.FindAllStringSubmatch(page, -1)
+		diagrams := generatedDiagram.FindAllStringSubmatch(page, -1)
 		if len(diagrams) == 0 || len(diagrams) != strings.Count(page, "```mermaid") {
-			t.Errorf("the page of %s has %d diagrams with the command that draws them, of %d", name, len(diagrams),
+			t.Errorf("the page of %s: got %d diagrams with their command, want all %d", name, len(diagrams),
 				strings.Count(page, "```mermaid"))
 		}
 		for _, d := range diagrams {
 			if !strings.Contains(d[1], "--algorithm "+name+" ") {
-				t.Errorf("the page of %s shows: %s", name, d[1])
+				t.Errorf("the page of %s: got a diagram of another algorithm: %s", name, d[1])
 			}
-			if got := conclave(t, nil, strings.Fields(d[1])...); got.status != 0 || got.out != d[2] {
-				t.Errorf("%s: exit status %d, %s\n%swhere the page of %s has\n%s", d[1], got.status, got.err, got.out, name, d[2])
+			if got := runCommand(t, nil, strings.Fields(d[1])...); got.status != 0 || got.stdout != d[2] {
+				t.Errorf("%s: exit status %d, %s\ngot\n%swant, as on the page of %s,\n%s", d[1], got.status, got.stderr, got.stdout, name, d[2])
 			}
 		}
 	}
 }
 
-func TestThePagesSayWhatTheirReadersLookFor(t *testing.T) {
+func TestAlgorithmPagesHaveAllSections(t *testing.T) {
 	pages := algorithmPages(t)
 	for _, name := range catalog.Names() {
 		for _, section := range []string{
@@ -47,7 +47,7 @@ func TestThePagesSayWhatTheirReadersLookFor(t *testing.T) {
 	}
 }
 
-// algorithmPages are the pages of docs/algorithms, by the name in their title.
+// algorithmPages returns the pages of docs/algorithms by their titles.
 func algorithmPages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../../docs/algorithms/*.md")

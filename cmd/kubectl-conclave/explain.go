@@ -9,24 +9,24 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var chosen cluster
+	var cluster clusterFlags
 	cmd := &cobra.Command{
 		Use:   "explain GROUP",
-		Short: "Tell why that one leads, who is next, and what hinders",
-		Long: `Tell in sentences why the coordinator of a group is who it is, who would be
-next, what the group can lose, and what hinders it.`,
+		Short: "Explain why this coordinator was elected, and which is next",
+		Long: `Explain why the coordinator of a group was elected, which member is next, how
+many failures the group tolerates, and which problems it has.`,
 		Example:           "  kubectl conclave explain ledger",
-		Args:              oneGroup,
-		ValidArgsFunction: chosen.complete,
+		Args:              requireGroup,
+		ValidArgsFunction: cluster.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			groups, err := chosen.groups(cmd.Context(), args, false)
+			group, err := cluster.group(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			describe.Explain(cmd.OutOrStdout(), &groups[0], time.Now())
+			describe.Explain(cmd.OutOrStdout(), group, time.Now())
 			return nil
 		},
 	}
-	chosen.register(cmd.Flags())
+	cluster.addTo(cmd.Flags())
 	return cmd
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -14,10 +12,11 @@ import (
 	"slices"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/spf13/cobra"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -27,39 +26,53 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-type injector struct {
-	cluster
-	file, authorities string
-	settings          inject.Settings
+// injectOptions are the flags of inject.
+type injectOptions struct {
+	cluster      clusterFlags
+	files        genericclioptions.FileNameFlags
+	caBundleFile string
+	settings     inject.Settings
 }
 
 func newInject() *cobra.Command {
-	var in injector
+	o := injectOptions{files: genericclioptions.FileNameFlags{
+		Usage: "a file, folder or URL with manifests in YAML or JSON; - is stdin", Filenames: new([]string), Recursive: new(bool),
+	}}
 	cmd := &cobra.Command{
 		Use:   "inject -f FILE",
-		Short: "Put the agent into the pods of a manifest, as the webhook does",
-		Long: `Put the agent into the pods of a manifest, as the webhook does, and write the
-manifest to stdout. It is for clusters without the webhook, and to see what
-that does.
+		Short: "Inject the agent into the pods of manifests, as the webhook does",
+		Long: `Inject the agent into the pods of manifests, as the webhook does, and print the
+manifests. Use it in clusters without the webhook, or to see what the webhook
+does.
 
-Pods and templates of pods get the agent if they have the label
-` + v1.LabelAgent + `: ` + v1.AgentEnabled + ` and the annotation ` + v1.AnnotationGroups + `.
-Everything else is written as it was read.`,
+Pods and pod templates opt in by the label ` + v1.LabelAgent + `: ` + v1.AgentEnabled + ` and the
+annotation ` + v1.AnnotationGroups + `. All other documents are printed unchanged.`,
 		Example: `  kubectl conclave inject -f ledger.yaml | kubectl apply -f -
+  kubectl conclave inject -R -f deploy/ | kubectl apply -f -
   kustomize build . | kubectl conclave inject -f - | kubectl apply -f -`,
 		Args: command.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return in.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	in.register(cmd.Flags())
-	f := cmd.Flags()
-	f.StringVarP(&in.file, "filename", "f", "", "the manifest, in YAML or JSON; - is stdin")
-	f.StringVar(&in.settings.AgentImage, "agent-image", defaultImage(), "the agent's image")
-	f.StringVar(&in.settings.IdentityURL, "identity", "https://conclave-identity.conclave-system.svc", "where agents get their certificates")
-	f.StringVar(&in.authorities, "authorities", "", "a file with the certificates that vouch for that, in PEM (default: asks the cluster)")
+	o.addFlags(cmd.Flags())
 	return cmd
 }
 
-// defaultImage is that of the same version.
+func (o *injectOptions) addFlags(flags *pflag.FlagSet) {
+	o.cluster.addTo(flags)
+	o.files.AddFlags(flags)
+	flags.Lookup("recursive").Usage = "include the subfolders of folders"
+	flags.StringVar(&o.settings.AgentImage, "agent-image", defaultImage(), "the image of the agent")
+	flags.StringVar(&o.settings.IdentityURL, "identity", "https://conclave-identity.conclave-system.svc", "the URL of the identity service")
+	flags.StringVar(&o.caBundleFile, "ca-bundle", "", "a PEM file with the CA certificates of the identity service (default: from the cluster)")
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "authorities" { // the former name of the flag
+			name = "ca-bundle"
+		}
+		return pflag.NormalizedName(name)
+	})
+}
+
+// defaultImage is the agent's image of the same version, if this is a release.
 func defaultImage() string {
 	if version == "" {
 		return ""
@@ -67,193 +80,142 @@ func defaultImage() string {
 	return "conclave/agent:" + version
 }
 
-func (in *injector) run(cmd *cobra.Command) error {
-	if err := in.check(); err != nil {
+func (o *injectOptions) run(cmd *cobra.Command) error {
+	if err := o.check(); err != nil {
 		return err
 	}
-	documents, err := in.read(cmd.InOrStdin())
+	manifests, err := readManifests(cmd.Context(), o.files.ToOptions(), cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
-	out, found, err := in.inject(documents)
+	out, findings, err := o.inject(manifests)
 	if err != nil {
 		return err
 	}
 	notes := cmd.ErrOrStderr()
-	if slices.ContainsFunc(found, func(f inject.Finding) bool { return f.Outcome == inject.Injected }) {
-		// Only now it is worth asking whom to trust.
-		if in.settings.CABundle, err = in.trusted(cmd.Context(), notes); err != nil {
+	if slices.ContainsFunc(findings, func(f inject.Finding) bool { return f.Outcome == inject.Injected }) {
+		// The CA bundle may need a request to the cluster, so it is read only if a pod needs it.
+		if o.settings.CABundle, err = o.caBundle(cmd.Context(), notes); err != nil {
 			return err
 		}
-		if out, found, err = in.inject(documents); err != nil {
+		if out, findings, err = o.inject(manifests); err != nil {
 			return err
 		}
 	}
-	tell(notes, found)
+	printFindings(notes, findings)
 	_, err = cmd.OutOrStdout().Write(out)
 	return err
 }
 
-func (in *injector) check() error {
-	if in.file == "" {
-		return command.UsageErrorf("-f must name a manifest, or - for stdin")
+func (o *injectOptions) check() error {
+	if len(*o.files.Filenames) == 0 {
+		return command.UsageErrorf("-f must be a file, a folder or a URL, or - for stdin")
 	}
-	if in.settings.AgentImage == "" {
-		return command.UsageErrorf("--agent-image must name the agent's image, such as conclave/agent:1.0")
+	if o.settings.AgentImage == "" {
+		return command.UsageErrorf("--agent-image must be the image of the agent, such as conclave/agent:1.0")
 	}
-	u, err := url.Parse(in.settings.IdentityURL)
+	u, err := url.Parse(o.settings.IdentityURL)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return command.UsageErrorf("--identity must be https, such as https://conclave-identity.conclave-system.svc, not %q", in.settings.IdentityURL)
+		return command.UsageErrorf("--identity must be an https URL, such as https://conclave-identity.conclave-system.svc, got %q", o.settings.IdentityURL)
 	}
 	return nil
 }
 
-// trusted are the authorities of a file, or of the cluster.
-func (in *injector) trusted(ctx context.Context, notes io.Writer) (string, error) {
-	if in.authorities != "" {
-		text, err := os.ReadFile(in.authorities)
+// caBundle reads the CA bundle from the file, if there is one, or else from the
+// cluster. Without a cluster, it is empty.
+func (o *injectOptions) caBundle(ctx context.Context, notes io.Writer) (string, error) {
+	if o.caBundleFile != "" {
+		text, err := os.ReadFile(o.caBundleFile)
 		if err != nil {
-			return "", command.UsageErrorf("--authorities: %s", err)
+			return "", command.UsageErrorf("--ca-bundle: %s", err)
 		}
 		if block, _ := pem.Decode(text); block == nil || block.Type != "CERTIFICATE" {
-			return "", command.UsageErrorf("--authorities must be a file with certificates in PEM: there is none in %s", in.authorities)
+			return "", command.UsageErrorf("--ca-bundle must be a file with certificates in PEM: %s contains none", o.caBundleFile)
 		}
 		return string(text), nil
 	}
-	text, err := in.published(ctx)
+	text, err := o.publishedCABundle(ctx)
 	if err != nil {
-		fmt.Fprintf(notes, "CONCLAVE_CA is left out: agents trust the authorities in their groups' ConfigMaps (%s)\n", err)
+		fmt.Fprintf(notes, "CONCLAVE_CA is not set; agents trust the CA bundle in their groups' ConfigMaps (%s)\n", err)
 	}
 	return text, nil
 }
 
-// clusterPatience is how long to wait for a cluster that inject can do without.
-const clusterPatience = 5 * time.Second
+// clusterTimeout limits the wait for a cluster, which inject doesn't need.
+const clusterTimeout = 5 * time.Second
 
-// published are the authorities in the ConfigMap of any group of the namespace:
-// whoever may apply pods may mostly read these.
-func (in *injector) published(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, clusterPatience)
+// publishedCABundle reads the CA bundle from the ConfigMap of any group of the
+// namespace, which users who may apply pods can usually read.
+func (o *injectOptions) publishedCABundle(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	connected, err := in.connect()
+	connected, err := o.cluster.connect()
 	if err != nil {
 		return "", err
 	}
-	namespace, err := in.namespace()
+	namespace, err := o.cluster.namespace()
 	if err != nil {
 		return "", err
 	}
 	var list corev1.ConfigMapList
 	if err := connected.List(ctx, &list, client.InNamespace(namespace), client.HasLabels{v1.LabelGroup}); err != nil {
-		return "", refused(err)
+		return "", requestError(err)
 	}
 	for i := range list.Items {
 		if text := list.Items[i].Data[control.CABundleKey]; text != "" {
 			return text, nil
 		}
 	}
-	return "", fmt.Errorf("there is no group yet in namespace %s to ask", namespace)
+	return "", fmt.Errorf("no group found in namespace %s", namespace)
 }
 
-// read reads the documents of the manifest.
-func (in *injector) read(stdin io.Reader) ([][]byte, error) {
-	from := stdin
-	if in.file != "-" {
-		file, err := os.Open(in.file)
-		if err != nil {
-			return nil, command.UsageErrorf("-f: %s", err)
-		}
-		defer file.Close()
-		from = file
-	}
-	reader := bufio.NewReader(from)
-	if isJSON(reader) {
-		return objects(json.NewDecoder(reader))
-	}
-	var documents [][]byte
-	for all := utilyaml.NewYAMLReader(reader); ; {
-		document, err := all.Read()
-		switch {
-		case errors.Is(err, io.EOF):
-			return documents, nil
-		case err != nil:
-			return nil, fmt.Errorf("read the manifest: %w", err)
-		}
-		documents = append(documents, document)
-	}
-}
-
-// isJSON: kubectl writes one object after the other, which YAML doesn't allow.
-func isJSON(r *bufio.Reader) bool {
-	for n := 1; ; n++ {
-		start, err := r.Peek(n)
-		if err != nil {
-			return false
-		}
-		if last := start[n-1]; !bytes.ContainsRune([]byte(" \t\r\n"), rune(last)) {
-			return last == '{'
-		}
-	}
-}
-
-func objects(decoder *json.Decoder) ([][]byte, error) {
-	var documents [][]byte
-	for {
-		var document json.RawMessage
-		err := decoder.Decode(&document)
-		switch {
-		case errors.Is(err, io.EOF):
-			return documents, nil
-		case err != nil:
-			return nil, command.UsageErrorf("-f: object %d is no JSON: %s", len(documents)+1, err)
-		}
-		documents = append(documents, append(document, '\n'))
-	}
-}
-
-// inject returns the manifest with the agent in it, and what was found.
-func (in *injector) inject(documents [][]byte) ([]byte, []inject.Finding, error) {
+// inject returns the manifests with the agent in them, and the findings.
+func (o *injectOptions) inject(manifests []manifest) ([]byte, []inject.Finding, error) {
 	var (
-		out   bytes.Buffer
-		found []inject.Finding
+		out      bytes.Buffer
+		findings []inject.Finding
 	)
-	for i, document := range documents {
-		here, err := in.find(document)
-		if err != nil {
-			return nil, nil, command.UsageErrorf("-f: document %d: %s", i+1, oneLine(err))
+	for _, m := range manifests {
+		for i, document := range m.documents {
+			patched, found, err := o.injectDocument(document)
+			if err != nil {
+				return nil, nil, command.UsageErrorf("document %d of %s: %s", i+1, m.name, singleLine(err))
+			}
+			findings = append(findings, found...)
+			if out.Len() > 0 {
+				out.WriteString("---\n")
+			}
+			out.Write(bytes.TrimSuffix(patched, []byte("\n")))
+			out.WriteString("\n")
 		}
-		if document, err = patched(document, here); err != nil {
-			return nil, nil, command.UsageErrorf("-f: document %d: %s", i+1, oneLine(err))
-		}
-		found = append(found, here...)
-		if i > 0 {
-			out.WriteString("---\n")
-		}
-		out.Write(bytes.TrimSuffix(document, []byte("\n")))
-		out.WriteString("\n")
 	}
-	return out.Bytes(), found, nil
+	return out.Bytes(), findings, nil
 }
 
-func (in *injector) find(document []byte) ([]inject.Finding, error) {
+func (o *injectOptions) injectDocument(document []byte) ([]byte, []inject.Finding, error) {
 	object, err := yaml.YAMLToJSON(document)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return inject.Find(object, in.settings)
+	findings, err := inject.Find(object, o.settings)
+	if err != nil {
+		return nil, nil, err
+	}
+	patched, err := applyFindings(document, findings)
+	return patched, findings, err
 }
 
-// patched is a document with the operations done: in YAML, if there are any, and
-// otherwise as it was, to the letter.
-func patched(document []byte, found []inject.Finding) ([]byte, error) {
+// applyFindings applies the operations of the findings to a document. The result is
+// YAML, or the unchanged document if there are no operations.
+func applyFindings(document []byte, findings []inject.Finding) ([]byte, error) {
 	var operations []inject.Operation
-	for _, f := range found {
+	for _, f := range findings {
 		operations = append(operations, f.Operations...)
 	}
 	if len(operations) == 0 {
 		return document, nil
 	}
-	// The same key twice would be lost, so it is refused.
+	// Strict, since the conversion would drop all but one of equal keys.
 	object, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return nil, err
@@ -272,23 +234,24 @@ func patched(document []byte, found []inject.Finding) ([]byte, error) {
 	return yaml.JSONToYAML(object)
 }
 
-// tell says what became of each pod that somebody may wonder about.
-func tell(w io.Writer, found []inject.Finding) {
-	asked := false
-	for _, f := range found {
+// printFindings prints a line for each pod or template that has opted in, or
+// seems to.
+func printFindings(w io.Writer, findings []inject.Finding) {
+	optedIn := false
+	for _, f := range findings {
 		switch f.Outcome {
 		case inject.Injected:
-			fmt.Fprintf(w, "%s: got the agent\n", f.Object)
+			fmt.Fprintf(w, "%s: agent injected\n", f.Object)
 		case inject.AlreadyInjected:
-			fmt.Fprintf(w, "%s: has the agent already\n", f.Object)
+			fmt.Fprintf(w, "%s: unchanged, it has the agent already\n", f.Object)
 		case inject.LabelMisplaced:
-			fmt.Fprintf(w, "%s: the label %s must be on its pods, in the template\n", f.Object, v1.LabelAgent)
+			fmt.Fprintf(w, "%s: unchanged, the label %s has no effect here; move it to the pod template\n", f.Object, v1.LabelAgent)
 		case inject.NotOptedIn:
 			continue
 		}
-		asked = true
+		optedIn = true
 	}
-	if !asked {
-		fmt.Fprintf(w, "nothing asked for the agent: pods do with the label %s: %s\n", v1.LabelAgent, v1.AgentEnabled)
+	if !optedIn {
+		fmt.Fprintf(w, "no agent injected: no pod has the label %s: %s\n", v1.LabelAgent, v1.AgentEnabled)
 	}
 }

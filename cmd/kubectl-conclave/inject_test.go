@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,92 +12,85 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// offline is a cluster that nobody can ask.
+// offline are flags for a cluster that refuses connections.
 var offline = []string{"--server", "http://127.0.0.1:1", "--agent-image", "conclave/agent:1"}
 
-// inject runs the command on a manifest.
-func runInject(t *testing.T, manifest string, args ...string) told {
+// runInject runs inject with a manifest on stdin.
+func runInject(t *testing.T, manifest string, args ...string) result {
 	t.Helper()
-	root := newRoot()
-	var out, err bytes.Buffer
-	root.SetArgs(append([]string{"inject", "-f", "-"}, args...))
-	root.SetIn(strings.NewReader(manifest))
-	root.SetOut(&out)
-	root.SetErr(&err)
-	status := run(t.Context(), root)
-	return told{out: out.String(), err: err.String(), status: status}
+	return runWithStdin(t, manifest, append([]string{"inject", "-f", "-"}, args...)...)
 }
 
-func TestAManifestIsInjectedAndTheRestLeftAlone(t *testing.T) {
+func TestInjectLeavesOtherDocumentsUnchanged(t *testing.T) {
 	path := filepath.Join("testdata", "inject", "ledger.yaml")
-	args := append([]string{"inject", "-f", path, "--authorities", "testdata/inject/ca.pem"}, offline...)
-	got := conclave(t, nil, args...)
+	args := append([]string{"inject", "-f", path, "--ca-bundle", "testdata/inject/ca.pem"}, offline...)
+	got := runCommand(t, nil, args...)
 	if got.status != 0 {
-		t.Fatal(got.err)
+		t.Fatal(got.stderr)
 	}
-	golden(t, "inject/ledger.injected", got.out)
-	golden(t, "inject/ledger.said", got.err)
+	checkGolden(t, "inject/ledger.injected.yaml", got.stdout)
+	checkGolden(t, "inject/ledger.stderr", got.stderr)
 
-	again := runInject(t, got.out, offline...)
-	if again.out != got.out {
-		t.Errorf("injecting once more changes it to\n%s", again.out)
+	again := runInject(t, got.stdout, offline...)
+	if again.stdout != got.stdout {
+		t.Errorf("second run: got\n%s\nwant the manifest unchanged", again.stdout)
 	}
-	if want := "StatefulSet bank/ledger: has the agent already\n"; !strings.HasPrefix(again.err, want) {
-		t.Errorf("injecting once more says %q, want %q", again.err, want)
+	if want := "StatefulSet bank/ledger: unchanged, it has the agent already\n"; !strings.HasPrefix(again.stderr, want) {
+		t.Errorf("second run: got %q, want %q", again.stderr, want)
 	}
 }
 
 const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"ledger-0","labels":{"conclave.dev/agent":"enabled"},` +
 	`"annotations":{"conclave.dev/groups":"ledger"}},"spec":{"containers":[{"name":"application"}]}}`
 
-func TestObjectsInJSONMayFollowEachOther(t *testing.T) {
-	got := runInject(t, "\n"+`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"<b>"}}`+"\n"+pod, append(offline, "--authorities", "testdata/inject/ca.pem")...)
+func TestInjectReadsConsecutiveJSONObjects(t *testing.T) {
+	got := runInject(t, "\n"+`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"<b>"}}`+"\n"+pod, append(offline, "--ca-bundle", "testdata/inject/ca.pem")...)
 	want := `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"<b>"}}` + "\n---\napiVersion: v1\nkind: Pod\n"
-	if got.status != 0 || !strings.HasPrefix(got.out, want) || got.err != "Pod ledger-0: got the agent\n" {
-		t.Errorf("inject says %q and\n%s\nwant\n%s...", got.err, got.out, want)
+	if got.status != 0 || !strings.HasPrefix(got.stdout, want) || got.stderr != "Pod ledger-0: agent injected\n" {
+		t.Errorf("got %q and\n%s\nwant\n%s...", got.stderr, got.stdout, want)
 	}
 }
 
-func TestWithoutAClusterTheAuthoritiesAreLeftOut(t *testing.T) {
+func TestInjectWithoutClusterOmitsTheCABundle(t *testing.T) {
 	got := runInject(t, pod, offline...)
-	want := "CONCLAVE_CA is left out: agents trust the authorities in their groups' ConfigMaps " +
-		"(reach the API server: dial tcp 127.0.0.1:1: connect: connection refused)\nPod ledger-0: got the agent\n"
-	if got.status != 0 || got.err != want || strings.Contains(got.out, "CONCLAVE_CA") {
-		t.Errorf("inject says\n%swant\n%sand writes\n%s", got.err, want, got.out)
+	want := "CONCLAVE_CA is not set; agents trust the CA bundle in their groups' ConfigMaps " +
+		"(cannot reach the API server: dial tcp 127.0.0.1:1: connect: connection refused)\nPod ledger-0: agent injected\n"
+	if got.status != 0 || got.stderr != want || strings.Contains(got.stdout, "CONCLAVE_CA") {
+		t.Errorf("got\n%swant\n%sstdout\n%s", got.stderr, want, got.stdout)
 	}
 }
 
-func TestTheAuthoritiesOfTheClusterAreTaken(t *testing.T) {
-	s := connect(t)
-	args := []string{"--kubeconfig", s.kubeconfig, "-n", s.namespace, "--agent-image", "conclave/agent:1"}
+func TestInjectReadsTheCABundleOfTheCluster(t *testing.T) {
+	e := newEnv(t)
+	args := []string{"--kubeconfig", e.kubeconfig, "-n", e.namespace, "--agent-image", "conclave/agent:1"}
 	none := runInject(t, pod, args...)
-	if want := "(there is no group yet in namespace " + s.namespace + " to ask)"; !strings.Contains(none.err, want) {
-		t.Errorf("inject says %q, want %q", none.err, want)
+	if want := "(no group found in namespace " + e.namespace + ")"; !strings.Contains(none.stderr, want) {
+		t.Errorf("got %q, want %q", none.stderr, want)
 	}
 	for name, label := range map[string]map[string]string{"conclave-mail": {v1.LabelGroup: "mail"}, "other": nil} {
 		text := map[string]string{"ca.pem": "of " + name}
-		if err := s.Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: label}, Data: text,
+		if err := e.Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: label}, Data: text,
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := runInject(t, pod, args...)
-	if got.err != "Pod ledger-0: got the agent\n" || !strings.Contains(got.out, "value: of conclave-mail") {
-		t.Errorf("inject says %q and writes\n%s", got.err, got.out)
+	if got.stderr != "Pod ledger-0: agent injected\n" || !strings.Contains(got.stdout, "value: of conclave-mail") {
+		t.Errorf("got %q and\n%s\nwant the CA bundle of conclave-mail", got.stderr, got.stdout)
 	}
 }
 
-func TestNothingToInjectIsSaid(t *testing.T) {
+func TestInjectReportsThatNoPodOptsIn(t *testing.T) {
 	const manifest = "apiVersion: v1\nkind: ConfigMap   # as it is\n"
 	got := runInject(t, manifest, offline...)
-	want := "nothing asked for the agent: pods do with the label conclave.dev/agent: enabled\n"
-	if got.status != 0 || got.out != manifest || got.err != want {
-		t.Errorf("inject says %q and writes %q, want %q and %q", got.err, got.out, want, manifest)
+	want := "no agent injected: no pod has the label conclave.dev/agent: enabled\n"
+	if got.status != 0 || got.stdout != manifest || got.stderr != want {
+		t.Errorf("got %q and %q, want %q and %q", got.stderr, got.stdout, want, manifest)
 	}
 }
 
-func TestABadManifestGetsOneLine(t *testing.T) {
+func TestInvalidManifestIsOneLine(t *testing.T) {
 	noGroups := strings.Replace(pod, "conclave.dev/groups", "other", 1)
 	key := filepath.Join(t.TempDir(), "key.pem")
 	if err := os.WriteFile(key, []byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"), 0o600); err != nil {
@@ -109,22 +101,22 @@ func TestABadManifestGetsOneLine(t *testing.T) {
 		args     []string
 		want     string
 	}{
-		"no YAML": {"a: b\n---\na: [\n", nil, "-f: document 2: yaml: line 1: did not find expected node content"},
-		"no JSON": {`{"a": 1} {"b": `, nil, "-f: object 2 is no JSON: unexpected EOF"},
-		"no groups": {"a: b\n---\n" + noGroups, nil, "-f: document 2: Pod ledger-0: annotation conclave.dev/groups must name the groups " +
+		"invalid YAML": {"a: b\n---\na: [\n", nil, "document 2 of stdin: yaml: line 1: did not find expected node content"},
+		"invalid JSON": {`{"a": 1} {"b": `, nil, "object 2 of stdin is not valid JSON: unexpected EOF"},
+		"no groups": {"a: b\n---\n" + noGroups, nil, "document 2 of stdin: Pod ledger-0: annotation conclave.dev/groups must name the groups " +
 			"that the pod takes part in, such as ledger or ledger,mail"},
-		"a key twice": {
+		"duplicate key": {
 			"kind: Pod\napiVersion: v1\nmetadata: {labels: {conclave.dev/agent: enabled}, annotations: {conclave.dev/groups: a}}\n" +
 				"spec:\n  containers: [{name: a}]\n  nodeName: a\n  nodeName: b\n", nil,
-			`-f: document 1: yaml: unmarshal errors: line 7: key "nodeName" already set in map`,
+			`document 1 of stdin: yaml: unmarshal errors: line 7: key "nodeName" already set in map`,
 		},
-		"no file of authorities": {pod, []string{"--authorities", "missing.pem"}, "--authorities: open missing.pem: no such file or directory"},
-		"a key as an authority":  {pod, []string{"--authorities", key}, "--authorities must be a file with certificates in PEM: there is none in " + key},
+		"missing CA bundle":        {pod, []string{"--ca-bundle", "missing.pem"}, "--ca-bundle: open missing.pem: no such file or directory"},
+		"private key as CA bundle": {pod, []string{"--ca-bundle", key}, "--ca-bundle must be a file with certificates in PEM: " + key + " contains none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runInject(t, test.manifest, append(test.args, offline...)...)
-			if got.status != 2 || got.err != "error: "+test.want+"\n" || got.out != "" {
-				t.Errorf("status %d, stderr is\n%swant\nerror: %s\nstdout is %q", got.status, got.err, test.want, got.out)
+			if got.status != 2 || got.stderr != "error: "+test.want+"\n" || got.stdout != "" {
+				t.Errorf("got status %d, stderr\n%swant 2,\nerror: %s\nstdout: got %q, want none", got.status, got.stderr, test.want, got.stdout)
 			}
 		})
 	}

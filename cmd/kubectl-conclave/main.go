@@ -1,5 +1,5 @@
-// Command kubectl-conclave is the kubectl plugin of Conclave. On the PATH, it
-// answers to "kubectl conclave".
+// Command kubectl-conclave is the kubectl plugin of Conclave. kubectl runs it for
+// "kubectl conclave" if it is on the PATH.
 package main
 
 import (
@@ -12,8 +12,8 @@ import (
 
 func main() { os.Exit(run(context.Background(), newRoot())) }
 
-// run runs a command and returns its exit status. What went wrong is one line
-// on stderr.
+// run runs a command and returns its exit status. It prints an error as one line
+// to stderr.
 func run(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil {

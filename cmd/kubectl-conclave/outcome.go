@@ -12,8 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// countsJSON is an object with the messages of each kind in the order of the
-// kinds; encoding/json would sort a map by its keys.
+// countsJSON encodes the number of messages of each kind in the order of the kinds;
+// encoding/json would sort a map by its keys.
 func countsJSON(o *sim.Outcome) json.RawMessage {
 	var fields []string
 	for _, c := range o.Counts() {
@@ -37,7 +37,7 @@ func writeOutcomeJSON(w io.Writer, o *sim.Outcome) error {
 	})
 }
 
-// countsLine says how many messages there were.
+// countsLine describes the number of messages.
 func countsLine(o *sim.Outcome) string {
 	var kinds []string
 	for _, c := range o.Counts() {
@@ -56,37 +56,41 @@ func countsLine(o *sim.Outcome) string {
 	return line
 }
 
-func writeOutcomeTable(w io.Writer, s *sim.Scenario, o *sim.Outcome, chosen bool) {
+func writeOutcomeTable(w io.Writer, s *sim.Scenario, o *sim.Outcome, isDefault bool) {
 	fmt.Fprintln(w, s.Describe())
-	if chosen {
-		fmt.Fprintln(w, "(nothing else was asked for: choose with --crashed, --initiators or --recover)")
+	if isDefault {
+		fmt.Fprintln(w, "(default scenario; to choose another, use --crashed, --initiators or --recover)")
 	}
 	fmt.Fprintln(w)
 	facts := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(facts, "OUTCOME\t%s\n", o.Describe())
 	fmt.Fprintf(facts, "COST\t%s\n", countsLine(o))
 	fmt.Fprintf(facts, "TIME\t%.3f ms\n", sim.Millis(o.Elapsed))
-	facts.Flush() //nolint:errcheck // as with fmt.Fprint: nobody is left to be told
+	facts.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
 	fmt.Fprintln(w)
-	writeStatusTables(w, s, tablesOf(o))
+	writeStatusTables(w, s, distinctTables(o))
 }
 
-// heldTable is a process status table, with all that hold just this one.
-type heldTable struct {
-	rows []election.Row
-	by   []election.ID
+// sharedTable is a process status table, and the processes that have it.
+type sharedTable struct {
+	rows    []election.Row
+	holders []election.ID
 }
 
-// gathering finds out who holds equal tables.
-type gathering struct {
-	tables  []heldTable
+// tableGroups groups processes by equal tables. The maps lead to indexes of tables.
+type tableGroups struct {
+	tables  []sharedTable
 	byState map[string]int
 	byRows  map[string]int
 }
 
-// tablesOf are the different status tables in an outcome.
-func tablesOf(o *sim.Outcome) []heldTable {
-	g := gathering{byState: map[string]int{}, byRows: map[string]int{}}
+func newTableGroups() tableGroups {
+	return tableGroups{byState: map[string]int{}, byRows: map[string]int{}}
+}
+
+// distinctTables returns the distinct status tables of an outcome.
+func distinctTables(o *sim.Outcome) []sharedTable {
+	g := newTableGroups()
 	var state []byte
 	for _, v := range o.Views {
 		if !v.Down {
@@ -97,102 +101,99 @@ func tablesOf(o *sim.Outcome) []heldTable {
 	return g.tables
 }
 
-// add puts a process to those that hold its table. Equal states have equal
-// tables, so rows, which takes long, is rarely called; different states often
-// have equal tables, too.
-func (g *gathering) add(id election.ID, state []byte, rows func() []election.Row) {
-	i, seen := g.byState[string(state)]
-	if !seen {
-		i = g.find(rows())
+// add adds a process to the holders of its table. Equal states have equal tables,
+// so that rows, which is slow, is rarely called. Different states often have equal
+// tables, too.
+func (g *tableGroups) add(id election.ID, state []byte, rows func() []election.Row) {
+	i, known := g.byState[string(state)]
+	if !known {
+		i = g.index(rows())
 		g.byState[string(state)] = i
 	}
-	g.tables[i].by = append(g.tables[i].by, id)
+	g.tables[i].holders = append(g.tables[i].holders, id)
 }
 
-// find is the place of the table with these rows.
-func (g *gathering) find(rows []election.Row) int {
+// index returns the index of the table with these rows, which it adds if it is new.
+func (g *tableGroups) index(rows []election.Row) int {
 	key := make([]byte, len(rows))
 	for i, r := range rows {
 		key[i] = byte(r.Status)
 	}
-	i, seen := g.byRows[string(key)]
-	if !seen {
+	i, known := g.byRows[string(key)]
+	if !known {
 		i = len(g.tables)
-		g.tables = append(g.tables, heldTable{rows: rows})
+		g.tables = append(g.tables, sharedTable{rows: rows})
 		g.byRows[string(key)] = i
 	}
 	return i
 }
 
-// What a terminal shows well.
+// Limits of what a terminal shows well.
 const (
-	// shownTables is how many tables stand side by side.
-	shownTables = 6
-	// shownRows is how many rows are written one by one; of more, rows that are
-	// alike are written as one.
-	shownRows = 30
-	// shownSpans is how many of those are written.
-	shownSpans = 40
+	// tablesPerBlock is the number of tables side by side.
+	tablesPerBlock = 6
+	// singleRows is the number of processes up to which each has a row. With more
+	// processes, adjacent equal rows are merged.
+	singleRows = 30
+	// maxMergedRows limits the number of rows after merging.
+	maxMergedRows = 40
 )
 
-// writeStatusTables writes each table that somebody holds once: a column for
-// each table, a row for each process.
-func writeStatusTables(w io.Writer, s *sim.Scenario, tables []heldTable) {
-	everyone := len(tables) == 1
+// writeStatusTables writes each distinct table once: a column for each table, a
+// row for each process.
+func writeStatusTables(w io.Writer, s *sim.Scenario, tables []sharedTable) {
+	allEqual := len(tables) == 1
 	shown := tables
-	if s.Processes > shownRows {
-		shown = tables[:min(len(tables), shownTables)]
+	if s.Processes > singleRows {
+		shown = tables[:min(len(tables), tablesPerBlock)]
 	}
-	for block := range slices.Chunk(shown, shownTables) {
-		if everyone {
-			fmt.Fprintf(w, "Process status table of %s:\n\n", holders(block[0]))
+	for block := range slices.Chunk(shown, tablesPerBlock) {
+		if allEqual {
+			fmt.Fprintf(w, "Process status table of %s:\n\n", sim.FormatRanges(block[0].holders))
 		} else {
-			fmt.Fprint(w, "Process status tables, by who holds them:\n\n")
+			fmt.Fprint(w, "Process status tables, by the processes that have them:\n\n")
 		}
-		writeBlock(w, block, everyone)
+		writeBlock(w, block, allEqual)
 		fmt.Fprintln(w)
 	}
-	if left := len(tables) - len(shown); left > 0 {
-		fmt.Fprintf(w, "%d more tables, different from these, are left out.\n", left)
+	if omitted := len(tables) - len(shown); omitted > 0 {
+		fmt.Fprintf(w, "%d more tables, different from these, are not shown.\n", omitted)
 	}
 	if len(s.Crashed) > 0 {
-		fmt.Fprintf(w, "Down, and without a table: %s.\n", sim.FormatRanges(s.Crashed))
+		fmt.Fprintf(w, "Down, without a table: %s.\n", sim.FormatRanges(s.Crashed))
 	}
 }
 
-// holders names those that hold a table.
-func holders(t heldTable) string { return sim.FormatRanges(t.by) }
-
-func writeBlock(w io.Writer, tables []heldTable, everyone bool) {
+func writeBlock(w io.Writer, tables []sharedTable, allEqual bool) {
 	columns := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprint(columns, "PROCESS")
 	for _, t := range tables {
-		if everyone {
+		if allEqual {
 			fmt.Fprint(columns, "\tSTATUS")
 		} else {
-			fmt.Fprintf(columns, "\tOF %s", holders(t))
+			fmt.Fprintf(columns, "\tOF %s", sim.FormatRanges(t.holders))
 		}
 	}
 	fmt.Fprintln(columns)
 	rows := len(tables[0].rows)
 	written := 0
 	for from := 0; from < rows; written++ {
-		if written == shownSpans {
+		if written == maxMergedRows {
 			fmt.Fprintf(columns, "...\tand %d more processes\n", rows-from)
 			break
 		}
 		to := from + 1
-		for rows > shownRows && to < rows && alike(tables, from, to) {
+		for rows > singleRows && to < rows && equalRows(tables, from, to) {
 			to++
 		}
 		writeRow(columns, tables, from, to)
 		from = to
 	}
-	columns.Flush() //nolint:errcheck // as with fmt.Fprint: nobody is left to be told
+	columns.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
 }
 
-// writeRow writes the rows from one place to before another, which are alike.
-func writeRow(w io.Writer, tables []heldTable, from, to int) {
+// writeRow writes the rows in [from, to), which are equal, as one.
+func writeRow(w io.Writer, tables []sharedTable, from, to int) {
 	highest, lowest := tables[0].rows[from].Priority, tables[0].rows[to-1].Priority
 	if highest == lowest {
 		fmt.Fprint(w, highest)
@@ -205,8 +206,8 @@ func writeRow(w io.Writer, tables []heldTable, from, to int) {
 	fmt.Fprintln(w)
 }
 
-// alike reports whether two rows say the same in every table.
-func alike(tables []heldTable, a, b int) bool {
+// equalRows reports whether two rows have the same status in every table.
+func equalRows(tables []sharedTable, a, b int) bool {
 	for _, t := range tables {
 		if t.rows[a].Status != t.rows[b].Status {
 			return false

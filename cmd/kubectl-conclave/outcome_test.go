@@ -9,9 +9,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// made makes a table of n rows, in which those named are crashed.
-func made(n, coordinator election.ID, by []election.ID, crashed ...election.ID) heldTable {
-	t := heldTable{by: by}
+// newTable returns a table of n rows with these crashed processes.
+func newTable(n, coordinator election.ID, holders []election.ID, crashed ...election.ID) sharedTable {
+	t := sharedTable{holders: holders}
 	for id := n; id > 0; id-- {
 		row := election.Row{ID: id, Priority: election.Priority(id), Status: election.Normal}
 		if id == coordinator {
@@ -27,42 +27,42 @@ func made(n, coordinator election.ID, by []election.ID, crashed ...election.ID) 
 	return t
 }
 
-func TestDifferentTablesStandSideBySide(t *testing.T) {
+func TestDifferentTablesAreSideBySide(t *testing.T) {
 	var b strings.Builder
-	writeStatusTables(&b, &sim.Scenario{Processes: 4, Crashed: []election.ID{4}}, []heldTable{
-		made(4, 3, []election.ID{1, 3}, 4), made(4, 0, []election.ID{2}, 4, 3),
+	writeStatusTables(&b, &sim.Scenario{Processes: 4, Crashed: []election.ID{4}}, []sharedTable{
+		newTable(4, 3, []election.ID{1, 3}, 4), newTable(4, 0, []election.ID{2}, 4, 3),
 	})
-	golden(t, "different-tables.txt", b.String())
+	checkGolden(t, "different-tables.txt", b.String())
 }
 
-// Of many processes, rows that are alike are one; of many tables, the first few
-// are shown, and it is said how many aren't.
-func TestManyDifferentTablesAreCutShort(t *testing.T) {
-	var tables []heldTable
+// Of many processes, adjacent equal rows are merged. Of many tables, the output has
+// the first ones, and the number of the others.
+func TestManyDifferentTablesAreTruncated(t *testing.T) {
+	var tables []sharedTable
 	for id := election.ID(1); id <= 50; id++ {
-		tables = append(tables, made(200, 199, []election.ID{id}, 200, id+20))
+		tables = append(tables, newTable(200, 199, []election.ID{id}, 200, id+20))
 	}
 	var b strings.Builder
 	writeStatusTables(&b, &sim.Scenario{Processes: 200, Crashed: []election.ID{200}}, tables)
-	golden(t, "many-tables.txt", b.String())
+	checkGolden(t, "truncated-tables.txt", b.String())
 }
 
 func TestEveryTableOfFewProcessesIsShown(t *testing.T) {
-	var tables []heldTable
+	var tables []sharedTable
 	for id := election.ID(1); id <= 13; id++ {
-		tables = append(tables, made(14, 14, []election.ID{id}, id))
+		tables = append(tables, newTable(14, 14, []election.ID{id}, id))
 	}
 	var b strings.Builder
 	writeStatusTables(&b, &sim.Scenario{Processes: 14}, tables)
 	for _, want := range []string{"OF 1 ", "OF 7 ", "OF 13\n"} {
 		if !strings.Contains(b.String(), want) {
-			t.Errorf("no column %q in\n%s", want, b.String())
+			t.Errorf("got\n%s\nwant a column %q", b.String(), want)
 		}
 	}
 }
 
-// Machines in different states may hold equal tables, which are shown once.
-func TestEachHoldsTheTableThatIsShownAsItsOwn(t *testing.T) {
+// Processes in different states may have equal tables, which are grouped.
+func TestDistinctTablesAreThoseOfTheirHolders(t *testing.T) {
 	for _, s := range []sim.Scenario{
 		{Algorithm: "Bully", Processes: 9, Crashed: []election.ID{9}, Initiators: []election.ID{1, 5}, Latency: 1000},
 		{Algorithm: "StatusTable", Processes: 9, Initiators: []election.ID{9}, Latency: 1000, Safety: "Majority"},
@@ -73,40 +73,40 @@ func TestEachHoldsTheTableThatIsShownAsItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tables := tablesOf(&o)
+		tables := distinctTables(&o)
 		for i, table := range tables {
 			for _, other := range tables[:i] {
 				if slices.Equal(table.rows, other.rows) {
-					t.Errorf("%s: two tables are alike", s.Describe())
+					t.Errorf("%s: got two equal tables, want distinct ones", s.Describe())
 				}
 			}
 		}
 		for _, v := range o.Views {
-			holds := slices.IndexFunc(tables, func(table heldTable) bool { return slices.Contains(table.by, v.Process) })
+			index := slices.IndexFunc(tables, func(table sharedTable) bool { return slices.Contains(table.holders, v.Process) })
 			switch {
-			case v.Down != (holds < 0):
-				t.Errorf("%s: %d holds table %d", s.Describe(), v.Process, holds)
-			case !v.Down && !slices.Equal(tables[holds].rows, v.Rows()):
-				t.Errorf("%s: %d is shown a table that isn't its own", s.Describe(), v.Process)
+			case v.Down != (index < 0):
+				t.Errorf("%s: process %d: got table %d, want one only if it is up", s.Describe(), v.Process, index)
+			case !v.Down && !slices.Equal(tables[index].rows, v.Rows()):
+				t.Errorf("%s: process %d: got the table of another process", s.Describe(), v.Process)
 			}
 		}
 	}
 }
 
-func TestTablesAreGatheredByStateAndByRows(t *testing.T) {
-	g := gathering{byState: map[string]int{}, byRows: map[string]int{}}
+func TestTablesAreGroupedByStateAndByRows(t *testing.T) {
+	g := newTableGroups()
 	calls := 0
 	for i, state := range []string{"a", "b", "b", "c", "a", "b"} {
 		g.add(election.ID(i+1), []byte(state), func() []election.Row {
 			calls++
 			crashed := map[string]election.ID{"a": 1, "b": 2, "c": 1}[state]
-			return made(3, 3, nil, crashed).rows
+			return newTable(3, 3, nil, crashed).rows
 		})
 	}
 	if calls != 3 {
-		t.Errorf("rows were asked for %d times, want 3", calls)
+		t.Errorf("got %d calls of rows, want 3", calls)
 	}
-	if len(g.tables) != 2 || !slices.Equal(g.tables[0].by, []election.ID{1, 4, 5}) || !slices.Equal(g.tables[1].by, []election.ID{2, 3, 6}) {
-		t.Errorf("gathered %v", g.tables)
+	if len(g.tables) != 2 || !slices.Equal(g.tables[0].holders, []election.ID{1, 4, 5}) || !slices.Equal(g.tables[1].holders, []election.ID{2, 3, 6}) {
+		t.Errorf("got groups %v, want 1, 4, 5 and 2, 3, 6", g.tables)
 	}
 }

@@ -10,88 +10,88 @@ import (
 	"golang.org/x/term"
 )
 
-// progress draws a bar on one line, over and over, and takes it away at the end.
-type progress struct {
-	to   io.Writer
-	unit string
-	// of is how many there are to do; 0 is not known.
-	of int
-	// limit is how long it may take; 0 is as long as it takes.
+// progressBar redraws a bar on one line of a terminal and removes it at the end. All
+// methods do nothing if it is nil.
+type progressBar struct {
+	terminal io.Writer
+	unit     string
+	// total is the number of units; 0 if it is unknown.
+	total int
+	// limit is the duration of the run; 0 if it isn't limited.
 	limit   time.Duration
 	started time.Time
 	now     func() time.Time
 	drawn   time.Time
-	// columns is how wide the terminal is at the moment.
+	// columns returns the current width of the terminal.
 	columns func() int
 }
 
-// barWidth is the bar's length in characters.
+// barWidth is the length of the bar in characters.
 const barWidth = 30
 
-// redrawn is how often the bar is drawn at most.
-const redrawn = 100 * time.Millisecond
+// redrawInterval is the minimum time between two updates.
+const redrawInterval = 100 * time.Millisecond
 
-// onTerminal is a bar on w, or nil where that isn't a terminal.
-func onTerminal(w io.Writer, unit string, of int, limit time.Duration) *progress {
+// newTerminalProgress returns a bar on w, or nil if w isn't a terminal.
+func newTerminalProgress(w io.Writer, unit string, total int, limit time.Duration) *progressBar {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	p := newProgress(w, unit, of, limit, time.Now)
+	p := newProgress(w, unit, total, limit, time.Now)
 	p.columns = func() int {
-		if wide, _, err := term.GetSize(int(f.Fd())); err == nil && wide > 0 {
-			return wide
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
 		}
-		return columns
+		return helpColumns
 	}
 	return p
 }
 
-func newProgress(w io.Writer, unit string, of int, limit time.Duration, now func() time.Time) *progress {
-	return &progress{
-		to: w, unit: unit, of: of, limit: limit, started: now(), now: now, columns: func() int { return columns },
+func newProgress(w io.Writer, unit string, total int, limit time.Duration, now func() time.Time) *progressBar {
+	return &progressBar{
+		terminal: w, unit: unit, total: total, limit: limit, started: now(), now: now, columns: func() int { return helpColumns },
 	}
 }
 
-// report draws how far it is. It does nothing without a terminal.
-func (p *progress) report(done int) {
+// update draws the bar, unless it was drawn a moment ago.
+func (p *progressBar) update(done int) {
 	if p == nil {
 		return
 	}
 	now := p.now()
-	if now.Sub(p.drawn) < redrawn {
+	if now.Sub(p.drawn) < redrawInterval {
 		return
 	}
 	p.drawn = now
-	passed := now.Sub(p.started)
-	part := float64(done) / float64(max(1, p.of))
+	elapsed := now.Sub(p.started)
+	part := float64(done) / float64(max(1, p.total))
 	if p.limit > 0 {
-		part = float64(passed) / float64(p.limit)
+		part = float64(elapsed) / float64(p.limit)
 	}
 	full := int(min(1, part) * barWidth)
 	bar := "[" + strings.Repeat("#", full) + strings.Repeat("-", barWidth-full) + "] "
-	rate := float64(done) / max(passed.Seconds(), 1e-3)
-	said := fmt.Sprintf("%3.0f%%  %d %s, %.0f/s", 100*min(1, part), done, p.unit, rate)
-	// What goes over into a second line could not be taken away.
+	rate := float64(done) / max(elapsed.Seconds(), 1e-3)
+	text := fmt.Sprintf("%3.0f%%  %d %s, %.0f/s", 100*min(1, part), done, p.unit, rate)
+	// clear can't remove text that wraps to a second line.
 	room := max(1, p.columns()) - 1
-	if len(bar)+len(said) <= room {
-		said = bar + said
+	if len(bar)+len(text) <= room {
+		text = bar + text
 	}
-	fmt.Fprint(p.to, "\r\x1b[K"+said[:min(len(said), room)])
+	fmt.Fprint(p.terminal, "\r\x1b[K"+text[:min(len(text), room)])
 }
 
-// clear takes the bar away.
-func (p *progress) clear() {
+// clear removes the bar.
+func (p *progressBar) clear() {
 	if p != nil {
-		fmt.Fprint(p.to, "\r\x1b[K")
+		fmt.Fprint(p.terminal, "\r\x1b[K")
 	}
 }
 
-// reportOf draws how far it is, where only the one who works knows how much
-// there is to do.
-func (p *progress) reportOf(done, of int) {
+// updateOf draws the bar when the total is known only during the run.
+func (p *progressBar) updateOf(done, total int) {
 	if p != nil {
-		p.of = of
-		p.report(done)
+		p.total = total
+		p.update(done)
 	}
 }

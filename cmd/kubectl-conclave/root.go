@@ -10,32 +10,33 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// version is stamped by make build.
+// version is set by make build.
 var version string
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:         "kubectl-conclave",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl conclave"},
-		Short:       "Elect coordinators among pods, and see how that is done",
-		Long: `Conclave elects the coordinator among a set of pods.
+		Short:       "Show, control and simulate coordinator elections",
+		Long: `Conclave elects a coordinator among pods.
 
-This plugin shows who leads and why, and has a coordinator step down. It shows
-also, without a cluster, what an election does: who becomes coordinator, with
-how many messages, and whether anything that may go wrong can make two.`,
-		Example: `  # Who leads, what isn't well, and what to do about it
+This plugin shows the coordinator of a group and why it was elected, and makes
+it step down. It also simulates elections without a cluster: which process
+becomes coordinator, how many messages that takes, and whether faults can lead
+to two coordinators.`,
+		Example: `  # Show the coordinator, problems, and what to do about them
   kubectl conclave status ledger
 
-  # Why it is that one, and who is next
+  # Explain why it was elected, and which member is next
   kubectl conclave explain ledger
 
-  # The highest of ten processes is down, and the lowest finds out
+  # Simulate: the highest of ten processes crashes, the lowest detects it
   kubectl conclave simulate
 
-  # A million schedules in which anything may go wrong
+  # Check the invariants in a million random schedules with all faults
   kubectl conclave simulate --schedules 1000000 --faults all
 
-  # What the six algorithms cost
+  # Plot the message cost of the six algorithms
   kubectl conclave simulate compare --max 100 -o svg > costs.svg`,
 		Args:              command.NoArguments,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -44,27 +45,28 @@ how many messages, and whether anything that may go wrong can make two.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(command.ExplainFlag)
-	root.SetUsageTemplate(usageOf(root))
+	root.SetUsageTemplate(usageTemplate(root))
 	root.AddCommand(newStatus(), newWatch(), newExplain(), newStepDown(), newInject(), newSimulate(sim.Sample), command.Version(version))
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
-	help.Args = knownTopic
+	help.Args = requireHelpTopic
 	return root
 }
 
-// columns is how wide a help text may be.
-const columns = 80
+// helpColumns is the maximum width of help texts.
+const helpColumns = 80
 
-// usageOf is cobra's template for help texts, made to fit a terminal.
-func usageOf(root *cobra.Command) string {
+// usageTemplate is cobra's template for help texts, wrapped at helpColumns.
+func usageTemplate(root *cobra.Command) string {
 	return strings.NewReplacer(
-		".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", columns),
-		" for more information about a command.", " for more.",
+		".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns),
+		" for more information about a command.", " for more information.",
 	).Replace(root.UsageTemplate())
 }
 
-// knownTopic refuses what isn't a command; cobra shows the help of another one.
-func knownTopic(help *cobra.Command, args []string) error {
+// requireHelpTopic refuses topics that aren't commands. By default, cobra shows the
+// help of a parent command instead.
+func requireHelpTopic(help *cobra.Command, args []string) error {
 	topic, rest, err := help.Root().Find(args)
 	if err != nil {
 		return err

@@ -17,15 +17,15 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// runScenario runs one election.
-func runScenario(cmd *cobra.Command, o *options) error {
+// runScenario simulates one election.
+func runScenario(cmd *cobra.Command, o *simulateOptions) error {
 	if err := checkOutput(o.output, simulateOutputs); err != nil {
 		return err
 	}
-	if err := o.without("is about random schedules: add --schedules", "faults"); err != nil {
+	if err := o.forbid("applies to random schedules only: add --schedules", "faults"); err != nil {
 		return err
 	}
-	if err := o.checkSafety("the bare election"); err != nil {
+	if err := o.checkSafety("the election alone"); err != nil {
 		return err
 	}
 	s, err := o.scenario()
@@ -36,13 +36,13 @@ func runScenario(cmd *cobra.Command, o *options) error {
 		return err
 	}
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	if err := showScenario(out, s, o); err != nil {
+	if err := writeScenario(out, s, o); err != nil {
 		return errors.Join(err, out.Flush())
 	}
 	return out.Flush()
 }
 
-func showScenario(w io.Writer, s sim.Scenario, o *options) error {
+func writeScenario(w io.Writer, s sim.Scenario, o *simulateOptions) error {
 	switch o.output {
 	case asTranscript:
 		return writeTranscript(w, s)
@@ -62,7 +62,7 @@ func showScenario(w io.Writer, s sim.Scenario, o *options) error {
 	if o.output == asJSON {
 		return writeOutcomeJSON(w, &outcome)
 	}
-	writeOutcomeTable(w, &s, &outcome, o.chosen())
+	writeOutcomeTable(w, &s, &outcome, o.isDefault())
 	return nil
 }
 
@@ -78,16 +78,16 @@ func writeTranscript(w io.Writer, s sim.Scenario) error {
 	return nil
 }
 
-// scenario is what the flags say, with what they leave open.
-func (o *options) scenario() (sim.Scenario, error) {
+// scenario returns the scenario of the flags, with defaults for what they omit.
+func (o *simulateOptions) scenario() (sim.Scenario, error) {
 	s := sim.Scenario{
 		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Recover: election.ID(max(0, o.recover)),
 	}
 	if err := s.ValidateSize(); err != nil {
-		return s, err // or what follows would name priorities from 1 to 0
+		return s, err // The messages below need a valid range of priorities.
 	}
 	if o.given("recover") && (o.recover < 1 || o.recover > sim.MaxProcesses) {
-		return s, command.UsageErrorf("--recover must be the priority of a process, from 1 to %d, not %d", o.processes, o.recover)
+		return s, command.UsageErrorf("--recover must be the priority of a process, from 1 to %d, got %d", o.processes, o.recover)
 	}
 	var err error
 	for _, f := range []struct {
@@ -99,7 +99,7 @@ func (o *options) scenario() (sim.Scenario, error) {
 		}
 	}
 	if o.given("ring") && len(s.Ring) == 0 {
-		return s, command.UsageErrorf("--ring must name every process once; leave it out for the ascending order")
+		return s, command.UsageErrorf("--ring must name every process once; omit it for ascending order")
 	}
 	if s.Latency, err = ticks("latency", o.latency, time.Microsecond); err != nil {
 		return s, err
@@ -107,16 +107,16 @@ func (o *options) scenario() (sim.Scenario, error) {
 	if s.Stagger, err = ticks("stagger", o.stagger, 0); err != nil {
 		return s, err
 	}
-	o.complete(&s)
+	o.setDefaults(&s)
 	return s, nil
 }
 
-// complete fills in who is down and who starts, where the flags leave it open.
-func (o *options) complete(s *sim.Scenario) {
+// setDefaults sets the crashed processes and the initiators that the flags omit.
+func (o *simulateOptions) setDefaults(s *sim.Scenario) {
 	if s.Recover != election.None || s.Processes > sim.MaxProcesses {
 		return
 	}
-	if o.chosen() && s.Processes > 1 {
+	if o.isDefault() && s.Processes > 1 {
 		s.Crashed = []election.ID{election.ID(s.Processes)}
 	}
 	if o.given("initiators") {
@@ -133,20 +133,21 @@ func (o *options) complete(s *sim.Scenario) {
 	}
 }
 
-// chosen reports whether this command chose who is down and who starts.
-func (o *options) chosen() bool {
+// isDefault reports whether no flag selects crashed processes, initiators or a
+// process to recover.
+func (o *simulateOptions) isDefault() bool {
 	return !o.given("crashed") && !o.given("initiators") && !o.given("recover")
 }
 
-// ticks turns a duration into the simulator's microseconds.
+// ticks converts a duration to the simulator's ticks.
 func ticks(name string, d, least time.Duration) (election.Tick, error) {
 	if d < least || d > time.Hour {
-		return 0, command.UsageErrorf("--%s must be from %v to 1h, not %v", name, least, d)
+		return 0, command.UsageErrorf("--%s must be from %v to 1h, got %v", name, least, d)
 	}
 	return election.Tick(d.Microseconds()) * sim.Microsecond, nil
 }
 
-// parseIDs reads priorities that are separated by commas.
+// parseIDs parses priorities that are separated by commas.
 func parseIDs(name, text string, processes int) ([]election.ID, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -156,8 +157,7 @@ func parseIDs(name, text string, processes int) ([]election.ID, error) {
 		field = strings.TrimSpace(field)
 		n, err := strconv.ParseUint(field, 10, 32)
 		if err != nil {
-			return nil, command.UsageErrorf("--%s: %q is no priority; write whole numbers from 1 to %d with commas between them",
-				name, field, processes)
+			return nil, command.UsageErrorf("--%s must be priorities from 1 to %d, separated by commas, got %q", name, processes, field)
 		}
 		ids = append(ids, election.ID(n))
 	}

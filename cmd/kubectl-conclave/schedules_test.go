@@ -16,13 +16,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// peaceful runs all schedules, and none breaks a promise.
-func peaceful(_ context.Context, s sim.Sampling) (sim.Report, error) {
+// sampleWithoutViolations runs all schedules without a violation.
+func sampleWithoutViolations(_ context.Context, s sim.Sampling) (sim.Report, error) {
 	return sim.Report{Schedules: s.Schedules, Distinct: 42, Steps: 1234}, nil
 }
 
-// hostile breaks a promise in three of them.
-func hostile(_ context.Context, s sim.Sampling) (sim.Report, error) {
+// sampleWithViolations violates an invariant in three schedules.
+func sampleWithViolations(_ context.Context, s sim.Sampling) (sim.Report, error) {
 	return sim.Report{
 		Schedules: s.Schedules, Distinct: 42, Steps: 1234, Violated: 3,
 		Violations: []sim.Violation{
@@ -32,104 +32,104 @@ func hostile(_ context.Context, s sim.Sampling) (sim.Report, error) {
 	}, nil
 }
 
-// timeless leaves out of a report what differs from run to run.
-func timeless(s string) string {
+// withoutTimes replaces the values that differ from run to run.
+func withoutTimes(s string) string {
 	s = regexp.MustCompile(`SPEED( +)\d+`).ReplaceAllString(s, "SPEED${1}N")
 	s = regexp.MustCompile(`"elapsedMillis":\d+`).ReplaceAllString(s, `"elapsedMillis":N`)
 	return regexp.MustCompile(`"schedulesPerSecond":\d+`).ReplaceAllString(s, `"schedulesPerSecond":N`)
 }
 
-func TestSchedulesAreReported(t *testing.T) {
+func TestSamplingResultIsPrinted(t *testing.T) {
 	for name, c := range map[string]struct {
 		sample sampler
 		args   string
 		status int
 		err    string
 	}{
-		"schedules.txt":  {sample: peaceful, args: "--schedules 1000"},
-		"schedules.json": {sample: peaceful, args: "--schedules 1000 --faults none -o json --seed 7"},
+		"schedules.txt":  {sample: sampleWithoutViolations, args: "--schedules 1000"},
+		"schedules.json": {sample: sampleWithoutViolations, args: "--schedules 1000 --faults none -o json --seed 7"},
 		"violations.txt": {
-			sample: hostile, args: "--schedules 1000 --seed 100 --faults crash,loss --safety Strict --algorithm RingSkip --processes 4",
+			sample: sampleWithViolations, args: "--schedules 1000 --seed 100 --faults crash,loss --safety Strict --algorithm RingSkip --processes 4",
 			status: 1,
-			err: "error: 3 of 1000 schedules broke a promise; see the first one with: kubectl conclave simulate --algorithm RingSkip " +
+			err: "error: 3 of 1000 schedules violated an invariant; to replay the first one, run: kubectl conclave simulate --algorithm RingSkip " +
 				"--processes 4 --safety Strict --faults loss,crash --schedules 1 --seed 104\n",
 		},
 		"violations.json": {
-			sample: hostile, args: "--schedules 20 -o json", status: 1,
-			err: "error: 3 of 20 schedules broke a promise; see the first one with: kubectl conclave simulate --algorithm StatusTable " +
+			sample: sampleWithViolations, args: "--schedules 20 -o json", status: 1,
+			err: "error: 3 of 20 schedules violated an invariant; to replay the first one, run: kubectl conclave simulate --algorithm StatusTable " +
 				"--processes 5 --safety Majority --faults all --schedules 1 --seed 5\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := conclave(t, c.sample, append([]string{"simulate"}, strings.Fields(c.args)...)...)
-			if got.status != c.status || got.err != c.err {
-				t.Errorf("exit status %d, want %d; stderr\n%swant\n%s", got.status, c.status, got.err, c.err)
+			got := runCommand(t, c.sample, append([]string{"simulate"}, strings.Fields(c.args)...)...)
+			if got.status != c.status || got.stderr != c.err {
+				t.Errorf("got exit status %d, want %d; stderr: got\n%swant\n%s", got.status, c.status, got.stderr, c.err)
 			}
-			golden(t, name, timeless(got.out))
+			checkGolden(t, name, withoutTimes(got.stdout))
 		})
 	}
 }
 
-// The command that a violation prints runs just this schedule again.
-func TestReplayIsTheSameSchedule(t *testing.T) {
+// The command in the output of a violation runs exactly that schedule again.
+func TestReplayRunsTheSameSchedule(t *testing.T) {
 	for _, faults := range []string{"all", "none", "loss,crash", "crash, loss", "members,all"} {
 		var first, again sim.Sampling
 		record := func(into *sim.Sampling) sampler {
 			return func(ctx context.Context, s sim.Sampling) (sim.Report, error) {
 				*into = s
 				into.Progress = nil
-				return hostile(ctx, s)
+				return sampleWithViolations(ctx, s)
 			}
 		}
-		got := conclave(t, record(&first), "simulate", "--algorithm", "Bully", "--schedules", "50", "--faults", faults,
+		got := runCommand(t, record(&first), "simulate", "--algorithm", "Bully", "--schedules", "50", "--faults", faults,
 			"--safety", "Available")
-		_, command, found := strings.Cut(got.err, "kubectl conclave ")
+		_, command, found := strings.Cut(got.stderr, "kubectl conclave ")
 		if !found {
-			t.Fatalf("no command in %q", got.err)
+			t.Fatalf("got %q, want a command in it", got.stderr)
 		}
-		conclave(t, record(&again), strings.Fields(command)...)
+		runCommand(t, record(&again), strings.Fields(command)...)
 		first.Schedules, first.Seed = 1, 5
 		if !reflect.DeepEqual(first, again) {
-			t.Errorf("%s runs\n%+v\nwant\n%+v", command, again, first)
+			t.Errorf("%s: got\n%+v\nwant\n%+v", command, again, first)
 		}
 	}
 }
 
-// waiting runs until it is told to stop.
-func waiting(ctx context.Context, _ sim.Sampling) (sim.Report, error) {
+// sampleUntilCanceled runs until its context ends.
+func sampleUntilCanceled(ctx context.Context, _ sim.Sampling) (sim.Report, error) {
 	<-ctx.Done()
 	return sim.Report{Schedules: 17, Distinct: 3, Steps: 99}, nil
 }
 
-func TestInterruptTellsWhatWasDone(t *testing.T) {
+func TestInterruptPrintsTheResultSoFar(t *testing.T) {
 	interrupt := func(ctx context.Context, s sim.Sampling) (sim.Report, error) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 			return sim.Report{}, err
 		}
-		return waiting(ctx, s)
+		return sampleUntilCanceled(ctx, s)
 	}
-	got := conclave(t, interrupt, "simulate", "--schedules", "1000")
-	if got.status != 130 || got.err != "error: interrupted\n" {
-		t.Errorf("exit status %d, stderr %q", got.status, got.err)
+	got := runCommand(t, interrupt, "simulate", "--schedules", "1000")
+	if got.status != 130 || got.stderr != "error: interrupted\n" {
+		t.Errorf("got exit status %d, stderr %q, want 130, interrupted", got.status, got.stderr)
 	}
-	golden(t, "interrupted.txt", timeless(got.out))
+	checkGolden(t, "interrupted.txt", withoutTimes(got.stdout))
 }
 
 func TestDurationEndsWithoutAnError(t *testing.T) {
-	got := conclave(t, waiting, "simulate", "--duration", "1ms", "-o", "json")
-	if got.status != 0 || got.err != "" {
-		t.Errorf("exit status %d, stderr %q", got.status, got.err)
+	got := runCommand(t, sampleUntilCanceled, "simulate", "--duration", "1ms", "-o", "json")
+	if got.status != 0 || got.stderr != "" {
+		t.Errorf("got exit status %d, stderr %q, want 0 and none", got.status, got.stderr)
 	}
 	var report struct {
 		Schedules   int
 		Interrupted bool
 	}
-	if err := json.Unmarshal([]byte(got.out), &report); err != nil || report.Schedules != 17 || report.Interrupted {
-		t.Errorf("reported %s (%v)", got.out, err)
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || report.Schedules != 17 || report.Interrupted {
+		t.Errorf("got %s (%v), want 17 schedules, not interrupted", got.stdout, err)
 	}
 }
 
-func TestATranscriptOfOneSchedule(t *testing.T) {
+func TestTranscriptOfOneSchedule(t *testing.T) {
 	watched := func(_ context.Context, s sim.Sampling) (sim.Report, error) {
 		s.Watch(sim.Step{
 			At: 1500, Process: 3, Input: election.Input{Kind: election.Suspect, Peer: 5},
@@ -137,53 +137,53 @@ func TestATranscriptOfOneSchedule(t *testing.T) {
 		})
 		return sim.Report{Schedules: 1, Violated: 1, Violations: []sim.Violation{{Seed: 3, Invariant: "one holder", Detail: "2 and 3"}}}, nil
 	}
-	got := conclave(t, watched, "simulate", "--schedules", "1", "--seed", "3", "-o", "transcript")
+	got := runCommand(t, watched, "simulate", "--schedules", "1", "--seed", "3", "-o", "transcript")
 	want := `# StatusTable, 5 processes, Majority, faults: all, seed 3
      1.500 ms     3  gets   suspect 5
      1.500 ms     3  finds  crashed 5, term 2
 # broken: one holder: 2 and 3
 `
-	if got.out != want || got.status != 1 {
-		t.Errorf("exit status %d\n%swant\n%s", got.status, got.out, want)
+	if got.stdout != want || got.status != 1 {
+		t.Errorf("got exit status %d\n%swant 1\n%s", got.status, got.stdout, want)
 	}
 }
 
-func TestWhatTheSimulatorRefusesIsMisuse(t *testing.T) {
+func TestInputErrorOfTheSimulatorIsAUsageError(t *testing.T) {
 	refuse := func(context.Context, sim.Sampling) (sim.Report, error) {
 		return sim.Report{}, &sim.InputError{Reason: "schedules must have 1 to 20 processes, not 21"}
 	}
-	got := conclave(t, refuse, "simulate", "--schedules", "5", "--processes", "21")
-	if got.status != 2 || got.err != "error: schedules must have 1 to 20 processes, not 21\n" || got.out != "" {
-		t.Errorf("said %+v", got)
+	got := runCommand(t, refuse, "simulate", "--schedules", "5", "--processes", "21")
+	if got.status != 2 || got.stderr != "error: schedules must have 1 to 20 processes, not 21\n" || got.stdout != "" {
+		t.Errorf("got %+v, want a usage error", got)
 	}
-	fail := func(context.Context, sim.Sampling) (sim.Report, error) { return sim.Report{}, errors.New("broken") }
-	if got := conclave(t, fail, "simulate", "--schedules", "5"); got.status != 1 {
-		t.Errorf("a failure has exit status %d", got.status)
+	fail := func(context.Context, sim.Sampling) (sim.Report, error) { return sim.Report{}, errors.New("failed") }
+	if got := runCommand(t, fail, "simulate", "--schedules", "5"); got.status != 1 {
+		t.Errorf("got exit status %d, want 1", got.status)
 	}
 }
 
-func TestProgressIsOneLineDrawnNowAndThen(t *testing.T) {
+func TestProgressIsOneLineAndThrottled(t *testing.T) {
 	now := time.Unix(0, 0)
 	var b strings.Builder
 	p := newProgress(&b, "schedules", 1000, 0, func() time.Time { return now })
 	now = now.Add(time.Second)
-	p.report(250)
-	now = now.Add(redrawn / 2)
-	p.report(300)
+	p.update(250)
+	now = now.Add(redrawInterval / 2)
+	p.update(300)
 	now = now.Add(time.Second)
-	p.report(1000)
+	p.update(1000)
 	p.clear()
 	want := "\r\x1b[K[#######-----------------------]  25%  250 schedules, 250/s" +
 		"\r\x1b[K[##############################] 100%  1000 schedules, 488/s" +
 		"\r\x1b[K"
 	if b.String() != want {
-		t.Errorf("drew %q\nwant %q", b.String(), want)
+		t.Errorf("got %q\nwant %q", b.String(), want)
 	}
 }
 
 func TestProgressStaysOnOneLine(t *testing.T) {
 	now := time.Unix(0, 0)
-	for wide, want := range map[int]string{
+	for width, want := range map[int]string{
 		59: "[###############---------------]  50%  500 schedules, 500/s",
 		58: " 50%  500 schedules, 500/s",
 		10: " 50%  500 ",
@@ -192,11 +192,11 @@ func TestProgressStaysOnOneLine(t *testing.T) {
 	} {
 		var b strings.Builder
 		p := newProgress(&b, "schedules", 1000, 0, func() time.Time { return now })
-		p.columns = func() int { return wide + 1 }
+		p.columns = func() int { return width + 1 }
 		now = now.Add(time.Second)
-		p.report(500)
+		p.update(500)
 		if got := strings.TrimPrefix(b.String(), "\r\x1b[K"); got != want {
-			t.Errorf("%d columns: drew %q, want %q", wide+1, got, want)
+			t.Errorf("%d columns: got %q, want %q", width+1, got, want)
 		}
 	}
 }
@@ -206,9 +206,9 @@ func TestProgressOfADurationFollowsTheClock(t *testing.T) {
 	var b strings.Builder
 	p := newProgress(&b, "schedules", 1<<31-1, 10*time.Second, func() time.Time { return now })
 	now = now.Add(4 * time.Second)
-	p.report(100)
+	p.update(100)
 	if !strings.Contains(b.String(), " 40%  100 schedules, 25/s") {
-		t.Errorf("drew %q", b.String())
+		t.Errorf("got %q, want 40%% and 25/s", b.String())
 	}
 }
 
@@ -218,11 +218,11 @@ func TestNoProgressWithoutATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	for _, p := range []*progress{onTerminal(file, "schedules", 1, 0), onTerminal(&strings.Builder{}, "schedules", 1, 0)} {
+	for _, p := range []*progressBar{newTerminalProgress(file, "schedules", 1, 0), newTerminalProgress(&strings.Builder{}, "schedules", 1, 0)} {
 		if p != nil {
-			t.Error("a bar was drawn where nobody sees it")
+			t.Error("got a progress bar without a terminal, want none")
 		}
-		p.report(1)
+		p.update(1)
 		p.clear()
 	}
 }

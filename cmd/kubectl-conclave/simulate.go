@@ -12,8 +12,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// options are the flags of simulate, as the user wrote them.
-type options struct {
+// simulateOptions are the flags of simulate.
+type simulateOptions struct {
 	algorithm  string
 	processes  int
 	ring       string
@@ -30,11 +30,11 @@ type options struct {
 	duration  time.Duration
 	faults    string
 
-	// given reports whether the user wrote a flag.
+	// given reports whether a flag is set.
 	given func(name string) bool
 }
 
-// What may be asked for with -o.
+// Values of -o.
 const (
 	asTable      = "table"
 	asJSON       = "json"
@@ -43,37 +43,37 @@ const (
 	asSVG        = "svg"
 )
 
-const simulateLong = `Run an election among processes that exist in memory only.
+const simulateLong = `Simulate an election among processes in memory.
 
-Process i has priority i. If nothing is said about who is down and who starts,
-the highest is down and the lowest finds out. --crashed alone: the lowest that
-is up finds out. --initiators alone: nobody is down.
+Process i has priority i. By default, the highest process is down and the lowest
+detects it. With --crashed alone, the lowest process that is up detects it. With
+--initiators alone, no process is down.
 
-Without --safety it is the bare election of the textbook. With it, the election
-is wrapped as in the agent, and whoever wins must also get hold of the office.
+Without --safety, the processes run the textbook election alone. With --safety,
+they run it as agents do: the winner must also acquire the office.
 
-With --schedules or --duration, many elections are run in which messages are
-lost, processes crash and so on, as drawn from --seed, and after every step it
-is checked that what Conclave promises holds. If it doesn't, the exit status is
-1 and a command is printed that runs the same schedule again.`
+With --schedules or --duration, the command runs many elections with random
+faults, such as lost messages and crashes, and checks Conclave's invariants
+after every step. --seed determines the faults. If an invariant is violated, the
+exit status is 1 and the output has a command that replays the schedule.`
 
-const simulateExample = `  # 4 finds out that 10 is down: 43 messages
+const simulateExample = `  # 4 detects that 10 is down: 43 messages
   kubectl conclave simulate --algorithm Bully --crashed 10 --initiators 4
 
-  # 8 was down and comes back; see every message
+  # 8 recovers; print every message
   kubectl conclave simulate --processes 10 --recover 8 -o transcript
 
-  # A sequence diagram of two elections at once on a ring
+  # A sequence diagram of two concurrent elections on a ring
   kubectl conclave simulate --algorithm RingSkip --initiators 3,6 -o mermaid
 
-  # 100,000 schedules in which messages are lost and processes crash
+  # 100,000 schedules with lost messages and crashes
   kubectl conclave simulate --schedules 100000 --faults loss,crash`
 
 func newSimulate(sample sampler) *cobra.Command {
-	var o options
+	var o simulateOptions
 	cmd := &cobra.Command{
 		Use:     "simulate",
-		Short:   "Run an election in memory and show what it does",
+		Short:   "Simulate elections in memory and show or check them",
 		Long:    simulateLong,
 		Example: simulateExample,
 		Args:    command.NoArguments,
@@ -85,36 +85,35 @@ func newSimulate(sample sampler) *cobra.Command {
 			return runScenario(cmd, &o)
 		},
 	}
-	o.register(cmd)
-	completeSimulate(cmd)
+	o.addFlags(cmd)
+	addSimulateCompletions(cmd)
 	cmd.AddCommand(newCompare())
 	return cmd
 }
 
-func (o *options) register(cmd *cobra.Command) {
+func (o *simulateOptions) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.algorithm, "algorithm", "StatusTable", "one of "+strings.Join(catalog.Names(), ", "))
-	f.IntVar(&o.processes, "processes", defaultProcesses, "how many there are; 5 with --schedules")
-	f.StringVar(&o.ring, "ring", "", "their order on the ring, such as 3,1,2 (default: ascending)")
-	f.StringVar(&o.crashed, "crashed", "", "those that are down, such as 9,10; the crash of the highest is known to the initiators")
-	f.StringVar(&o.initiators, "initiators", "", "those that start an election, such as 4,6")
-	f.IntVar(&o.recover, "recover", 0, "one that was down and comes back; everyone else is up")
-	f.DurationVar(&o.latency, "latency", time.Millisecond, "what a message takes")
-	f.DurationVar(&o.stagger, "stagger", 0, "how much longer an initiator waits for each process above it")
+	f.IntVar(&o.processes, "processes", defaultProcesses, "the number of processes; 5 with --schedules")
+	f.StringVar(&o.ring, "ring", "", "the order on the ring, such as 3,1,2 (default: ascending)")
+	f.StringVar(&o.crashed, "crashed", "", "the processes that are down, such as 9,10; initiators know about the highest only")
+	f.StringVar(&o.initiators, "initiators", "", "the processes that start an election, such as 4,6")
+	f.IntVar(&o.recover, "recover", 0, "the process that was down and recovers; all others are up")
+	f.DurationVar(&o.latency, "latency", time.Millisecond, "the time that each message takes")
+	f.DurationVar(&o.stagger, "stagger", 0, "the additional wait of an initiator for each process above it")
 	f.StringVar(&o.safety, "safety", "", "Available, Majority or Strict (default: none; Majority with --schedules)")
 	f.StringVarP(&o.output, "output", "o", asTable, "one of "+strings.Join(simulateOutputs, ", "))
-	f.IntVar(&o.schedules, "schedules", 0, "run so many random schedules")
-	f.DurationVar(&o.duration, "duration", 0, "run random schedules for so long, instead")
-	f.StringVar(&o.faults, "faults", "all", "what may go wrong, such as loss,crash: all, none, or some of "+strings.Join(sim.FaultNames(), ", "))
-	f.Uint64Var(&o.seed, "seed", 1, "the seed of the first schedule; the others have the next ones")
+	f.IntVar(&o.schedules, "schedules", 0, "the number of random schedules to run")
+	f.DurationVar(&o.duration, "duration", 0, "the time for which to run random schedules, instead of --schedules")
+	f.StringVar(&o.faults, "faults", "all", "the faults in random schedules, such as loss,crash: all, none, or some of "+strings.Join(sim.FaultNames(), ", "))
+	f.Uint64Var(&o.seed, "seed", 1, "the seed of the first schedule; each further schedule adds 1")
 }
 
-// defaultProcesses is how many processes a scenario has, and defaultSampled a
-// random schedule.
+// Default numbers of processes in a single run and in random schedules.
 const (
-	defaultProcesses = 10
-	defaultSampled   = 5
+	defaultProcesses         = 10
+	defaultScheduleProcesses = 5
 )
 
 var simulateOutputs = []string{asTable, asJSON, asTranscript, asMermaid}
@@ -126,16 +125,16 @@ func checkOutput(output string, outputs []string) error {
 	return command.UsageErrorf("unknown output %q: choose one of %s", output, strings.Join(outputs, ", "))
 }
 
-// checkSafety refuses an empty mode: of a variable that isn't set, in a script.
-func (o *options) checkSafety(otherwise string) error {
+// checkSafety refuses an empty mode, such as that of an unset variable in a script.
+func (o *simulateOptions) checkSafety(omitted string) error {
 	if o.given("safety") && o.safety == "" {
-		return command.UsageErrorf("--safety must be Available, Majority or Strict; leave it out for %s", otherwise)
+		return command.UsageErrorf("--safety must be Available, Majority or Strict; omit it for %s", omitted)
 	}
 	return nil
 }
 
-// without refuses flags that have no meaning in this kind of run.
-func (o *options) without(why string, names ...string) error {
+// forbid refuses flags that don't apply to this kind of run.
+func (o *simulateOptions) forbid(why string, names ...string) error {
 	for _, name := range names {
 		if o.given(name) {
 			return command.UsageErrorf("--%s %s", name, why)

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/command"
@@ -20,20 +18,23 @@ import (
 
 const asYAML = "yaml"
 
+// statusOptions are the flags of status.
+type statusOptions struct {
+	cluster       clusterFlags
+	allNamespaces bool
+	output        string
+}
+
 func newStatus() *cobra.Command {
-	var (
-		chosen   cluster
-		everyone bool
-		output   string
-	)
+	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [GROUP]",
-		Short: "Show who leads, the process status table, and what isn't well",
-		Long: `Show a group, or all groups of a namespace: who leads, the process status table,
-and what isn't well and what to do about it.
+		Short: "Show the coordinator, the process status table, and problems",
+		Long: `Show one group, or all groups of a namespace: the coordinator, the process
+status table, and each problem with what to do about it.
 
-It is what the agents told the operator. The exit status is 0 whether the groups
-are well or not; programs read the conditions, as kubectl wait does.`,
+The operator compiles this status from the agents' reports. The exit status is 0
+even if a group has problems; scripts can wait for its conditions instead.`,
 		Example: `  kubectl conclave status ledger
   kubectl conclave status --all-namespaces
   kubectl wait electiongroup/ledger --for=condition=Ready`,
@@ -41,69 +42,52 @@ are well or not; programs read the conditions, as kubectl wait does.`,
 			if len(args) == 0 {
 				return nil
 			}
-			return oneGroup(cmd, args)
+			return requireGroup(cmd, args)
 		},
-		ValidArgsFunction: chosen.complete,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "" {
-				if err := checkOutput(output, []string{asJSON, asYAML}); err != nil {
-					return err
-				}
-			}
-			if everyone && len(args) > 0 {
-				return command.UsageErrorf("--all-namespaces shows all groups: leave it out, or %s", args[0])
-			}
-			groups, err := chosen.groups(cmd.Context(), args, everyone)
-			if err != nil {
-				return err
-			}
-			return show(cmd.OutOrStdout(), cmd.ErrOrStderr(), groups, output, len(args) == 1)
-		},
+		ValidArgsFunction: o.cluster.completeGroup,
+		RunE:              o.run,
 	}
-	chosen.register(cmd.Flags())
-	cmd.Flags().BoolVarP(&everyone, "all-namespaces", "A", false, "show the groups of all namespaces")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml: the objects themselves")
+	o.cluster.addTo(cmd.Flags())
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the groups of all namespaces")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "print the objects as json or yaml")
 	return cmd
 }
 
-// groups are the named one, or all there are.
-func (c *cluster) groups(ctx context.Context, names []string, everywhere bool) ([]v1.ElectionGroup, error) {
-	connected, err := c.connect()
-	if err != nil {
-		return nil, err
-	}
-	namespace, err := c.namespace()
-	if err != nil {
-		return nil, err
-	}
-	if len(names) == 1 {
-		g, err := group(ctx, connected, namespace, names[0])
-		if err != nil {
-			return nil, err
+func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
+	if o.output != "" {
+		if err := checkOutput(o.output, []string{asJSON, asYAML}); err != nil {
+			return err
 		}
-		return []v1.ElectionGroup{*g}, nil
 	}
-	if everywhere {
-		namespace = ""
+	if len(args) == 0 {
+		groups, err := o.cluster.groups(cmd.Context(), o.allNamespaces)
+		if err != nil {
+			return err
+		}
+		return showGroups(cmd.OutOrStdout(), cmd.ErrOrStderr(), groups, o.output)
 	}
-	var list v1.ElectionGroupList
-	if err := connected.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, refused(err)
+	if o.allNamespaces {
+		return command.UsageErrorf("--all-namespaces shows all groups: remove it, or remove %q", args[0])
 	}
-	for i := range list.Items {
-		named(&list.Items[i])
+	group, err := o.cluster.group(cmd.Context(), args[0])
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(list.Items, func(a, b v1.ElectionGroup) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
-	return list.Items, nil
+	if o.output != "" {
+		return printObject(cmd.OutOrStdout(), group, o.output)
+	}
+	describe.Status(cmd.OutOrStdout(), group, time.Now())
+	return nil
 }
 
-// show writes groups for people, or as objects for programs: a single one as
-// itself, if it was asked for by name.
-func show(out, notes io.Writer, groups []v1.ElectionGroup, output string, single bool) error {
+// showGroups describes groups, or prints them as a List if there is an output format.
+func showGroups(out, notes io.Writer, groups []v1.ElectionGroup, output string) error {
 	if output != "" {
-		return writeObjects(out, groups, output, single)
+		list := &corev1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
+		for i := range groups {
+			list.Items = append(list.Items, runtime.RawExtension{Object: &groups[i]})
+		}
+		return printObject(out, list, output)
 	}
 	if len(groups) == 0 {
 		fmt.Fprintln(notes, "No groups found.")
@@ -117,34 +101,10 @@ func show(out, notes io.Writer, groups []v1.ElectionGroup, output string, single
 	return nil
 }
 
-func writeObjects(out io.Writer, groups []v1.ElectionGroup, output string, single bool) error {
-	var object any = map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": groups}
-	if single {
-		object = &groups[0]
+func printObject(out io.Writer, object runtime.Object, output string) error {
+	var printer printers.ResourcePrinter = &printers.JSONPrinter{}
+	if output == asYAML {
+		printer = &printers.YAMLPrinter{}
 	}
-	text, err := json.MarshalIndent(object, "", "    ")
-	if err == nil && output == asYAML {
-		text, err = yaml.JSONToYAML(text)
-	}
-	if err != nil {
-		return fmt.Errorf("write the groups: %w", err)
-	}
-	_, err = fmt.Fprintln(out, strings.TrimSuffix(string(text), "\n"))
-	return err
-}
-
-// complete completes the name of a group.
-func (c *cluster) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	groups, err := c.groups(cmd.Context(), nil, false)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	for i := range groups {
-		names = append(names, groups[i].Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return printer.PrintObj(object, out)
 }

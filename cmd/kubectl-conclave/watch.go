@@ -18,144 +18,145 @@ import (
 )
 
 func newWatch() *cobra.Command {
-	var chosen cluster
+	var cluster clusterFlags
 	cmd := &cobra.Command{
 		Use:   "watch GROUP",
-		Short: "Show a group live, or each change of it in a line",
-		Long: `Show a group live: on a terminal, as status shows it, with the last changes
-below; otherwise, each change in a line, with who leads in which term, and how
-long nobody did.
+		Short: "Show a group live, or print a line for each change",
+		Long: `Show a group live. On a terminal, the output is that of status, with the latest
+changes below. Otherwise, each change is a line with the coordinator, its term,
+and the time without a coordinator.
 
-It goes on until it is interrupted, also while the API server is away. How long
-nobody led is what the status showed; agents that are watched directly tell it
-more exactly.`,
+The command runs until it is interrupted, even while the API server is
+unreachable. It measures times without a coordinator by changes of the group's
+status; the agents' own event streams are more precise.`,
 		Example: `  kubectl conclave watch ledger
   kubectl conclave watch ledger | grep leads`,
-		Args:              oneGroup,
-		ValidArgsFunction: chosen.complete,
+		Args:              requireGroup,
+		ValidArgsFunction: cluster.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return chosen.watch(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
+			return watchGroup(ctx, &cluster, cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
 		},
 	}
-	chosen.register(cmd.Flags())
+	cluster.addTo(cmd.Flags())
 	return cmd
 }
 
-func (c *cluster) watch(ctx context.Context, out, notes io.Writer, name string) error {
-	groups, err := c.groups(ctx, []string{name}, false) // to begin with, it must be there
+func watchGroup(ctx context.Context, cluster *clusterFlags, out, notes io.Writer, name string) error {
+	group, err := cluster.group(ctx, name) // A name that doesn't exist at the start is an error.
 	if err != nil {
 		return err
 	}
-	connected, err := c.connect()
+	connected, err := cluster.connect()
 	if err != nil {
 		return err
 	}
-	f := follower{client: connected, namespace: groups[0].Namespace, name: name, pause: time.Second}
+	w := groupWatcher{client: connected, namespace: group.Namespace, name: name, retryInterval: time.Second}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return onScreen(ctx, file, &f)
+		return showOnScreen(ctx, file, &w)
 	}
-	return inLines(ctx, out, notes, &f)
+	return printChanges(ctx, out, notes, &w)
 }
 
-// inLines writes a line for each change.
-func inLines(ctx context.Context, out, notes io.Writer, f *follower) error {
-	var chronicle describe.ChangeLog
-	f.changed = func(g *v1.ElectionGroup) {
+// printChanges prints a line for each change.
+func printChanges(ctx context.Context, out, notes io.Writer, w *groupWatcher) error {
+	var changes describe.ChangeLog
+	w.onChange = func(g *v1.ElectionGroup) {
 		now := time.Now()
-		for _, text := range chronicle.Append(g, now) {
-			fmt.Fprintf(out, "%s  %s\n", now.UTC().Format(stamp), text)
+		for _, text := range changes.Append(g, now) {
+			fmt.Fprintf(out, "%s  %s\n", now.UTC().Format(timestamp), text)
 		}
 	}
-	f.lost = func(err error) { fmt.Fprintln(notes, absence(err)) }
-	return f.run(ctx)
+	w.onConnection = func(err error) { fmt.Fprintln(notes, connectionText(err)) }
+	return w.run(ctx)
 }
 
-const stamp = "2006-01-02T15:04:05.000Z"
+const timestamp = "2006-01-02T15:04:05.000Z"
 
-func absence(err error) string {
+func connectionText(err error) string {
 	if err == nil {
-		return "the API server answers again"
+		return "the API server is reachable again"
 	}
-	return fmt.Sprintf("the API server doesn't answer, and is asked again: %s", refused(err))
+	return fmt.Sprintf("cannot watch the group; retrying: %s", requestError(err))
 }
 
-// screen is what is shown on a terminal.
+// screen is the content of the terminal.
 type screen struct {
-	to        *os.File
-	chronicle describe.ChangeLog
-	group     *v1.ElectionGroup
-	absence   string
-	// last are the last changes, the newest last.
-	last []string
+	terminal *os.File
+	changes  describe.ChangeLog
+	group    *v1.ElectionGroup
+	// connection describes why the API server is unreachable; empty if it is reachable.
+	connection string
+	// latest are the latest changes, in the order in which they happened.
+	latest []string
 }
 
-// changesShown is how many changes are shown below the table.
+// changesShown is the number of changes below the table.
 const changesShown = 8
 
-// onScreen draws the group anew whenever it changes, and each second, since it
-// also shows how long things have lasted.
-func onScreen(ctx context.Context, to *os.File, f *follower) error {
-	s := screen{to: to}
-	news := make(chan func())
-	tell := func(change func()) {
+// showOnScreen redraws the screen whenever the group changes, and each second,
+// since it also shows ages.
+func showOnScreen(ctx context.Context, terminal *os.File, w *groupWatcher) error {
+	s := screen{terminal: terminal}
+	updates := make(chan func())
+	send := func(update func()) {
 		select {
-		case news <- change:
+		case updates <- update:
 		case <-ctx.Done():
 		}
 	}
-	f.changed = func(g *v1.ElectionGroup) { tell(func() { s.changed(g) }) }
-	f.lost = func(err error) {
-		tell(func() {
-			s.absence = ""
+	w.onChange = func(g *v1.ElectionGroup) { send(func() { s.setGroup(g) }) }
+	w.onConnection = func(err error) {
+		send(func() {
+			s.connection = ""
 			if err != nil {
-				s.absence = absence(err)
+				s.connection = connectionText(err)
 			}
 		})
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- f.run(ctx) }()
-	seconds := time.NewTicker(time.Second)
-	defer seconds.Stop()
+	go func() { ended <- w.run(ctx) }()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
 	for {
 		select {
 		case err := <-ended:
-			fmt.Fprintln(to)
+			fmt.Fprintln(terminal)
 			return err
-		case change := <-news:
-			change()
-		case <-seconds.C:
+		case update := <-updates:
+			update()
+		case <-ticker.C:
 		}
 		s.draw(time.Now())
 	}
 }
 
-func (s *screen) changed(g *v1.ElectionGroup) {
+func (s *screen) setGroup(g *v1.ElectionGroup) {
 	now := time.Now()
-	for _, text := range s.chronicle.Append(g, now) {
-		s.last = append(s.last, now.Format("15:04:05.000")+"  "+text)
+	for _, text := range s.changes.Append(g, now) {
+		s.latest = append(s.latest, now.Format("15:04:05.000")+"  "+text)
 	}
-	s.last = s.last[max(0, len(s.last)-changesShown):]
+	s.latest = s.latest[max(0, len(s.latest)-changesShown):]
 	s.group = g
 }
 
-// draw writes over what is there, line by line, so that nothing flickers.
+// draw overwrites the previous content line by line, which avoids flicker.
 func (s *screen) draw(now time.Time) {
-	width, height, err := term.GetSize(int(s.to.Fd()))
+	width, height, err := term.GetSize(int(s.terminal.Fd()))
 	if err != nil {
 		width, height = 80, 24
 	}
 	var text strings.Builder
 	text.WriteString("\x1b[H")
-	for i, line := range cropped(s.lines(now), width, height) {
+	for i, line := range crop(s.lines(now), width, height) {
 		if i > 0 {
 			text.WriteString("\r\n")
 		}
 		text.WriteString(line + "\x1b[K")
 	}
 	text.WriteString("\x1b[J")
-	fmt.Fprint(s.to, text.String())
+	fmt.Fprint(s.terminal, text.String())
 }
 
 func (s *screen) lines(now time.Time) []string {
@@ -163,28 +164,28 @@ func (s *screen) lines(now time.Time) []string {
 	if s.group != nil {
 		describe.Status(&text, s.group, now)
 	}
-	if s.absence != "" {
-		fmt.Fprintf(&text, "\n%s\n", s.absence)
+	if s.connection != "" {
+		fmt.Fprintf(&text, "\n%s\n", s.connection)
 	}
-	text.WriteString("\n" + strings.Join(s.last, "\n"))
+	text.WriteString("\n" + strings.Join(s.latest, "\n"))
 	return strings.Split(text.String(), "\n")
 }
 
-// cropped keeps to the size of the terminal. What doesn't fit are the last rows
-// of the table and the oldest changes: who leads is on top, and what is new is
-// at the bottom.
-func cropped(lines []string, width, height int) []string {
-	if over := len(lines) - height; over > 0 {
+// crop fits lines into a terminal. It removes lines from the middle, which are the
+// last rows of the table and the oldest changes: the coordinator is at the top and
+// the latest changes are at the bottom.
+func crop(lines []string, width, height int) []string {
+	if excess := len(lines) - height; excess > 0 {
 		bottom := min(len(lines)/2, height/2)
 		top := height - bottom
-		lines = append(append([]string{}, lines[:top]...), lines[top+over:]...)
+		lines = append(append([]string{}, lines[:top]...), lines[top+excess:]...)
 	}
-	short := make([]string, len(lines))
+	cropped := make([]string, len(lines))
 	for i, line := range lines {
 		if letters := []rune(line); len(letters) > width {
 			line = string(letters[:width])
 		}
-		short[i] = line
+		cropped[i] = line
 	}
-	return short
+	return cropped
 }

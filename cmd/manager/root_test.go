@@ -19,11 +19,11 @@ func TestInvalidFlagsReportOneLine(t *testing.T) {
 		"a bad namespace":  {[]string{"--namespace", "A b"}, `--namespace must be a valid namespace name, got "A b"`},
 		"no image":         {[]string{"--namespace", "conclave-system"}, "--agent-image must be set to the agent's image: $AGENT_IMAGE is empty"},
 		"no port":          {append(usual, "--webhook-port", "0"), "--webhook-port must be a port from 1 to 65535, got 0"},
-		"no number":        {append(usual, "--identity-port", "x"), `--identity-port must be a whole number such as 10, not "x"`},
+		"no number":        {append(usual, "--identity-port", "x"), `--identity-port must be a whole number such as 10, got "x"`},
 		"one port for two": {append(usual, "--identity-port", "9443"), "--webhook-port and --identity-port must be different, got 9443 for both"},
 		"a level":          {append(usual, "--log-level", "loud"), `--log-level must be debug, info, warn or error, got "loud"`},
 		"a format":         {append(usual, "--log-format", "xml"), `--log-format must be json or text, got "xml"`},
-		"an argument":      {[]string{"start"}, `conclave-manager takes no argument "start": it has the commands version`},
+		"an argument":      {[]string{"start"}, `unknown command "start" for conclave-manager; available commands: version`},
 		"no certificates":  {append(usual, "--webhook-certificates", "/nowhere"), "--webhook-certificates must be a folder with tls.crt and tls.key: stat /nowhere/tls.crt: no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package command is what our commands have in common: how bad input is refused,
-// in one line that says what would be right, and which version this is.
+// Package command has what Conclave's commands share: usage errors, which are one
+// line that states what is correct, and the version.
 package command
 
 import (
@@ -14,24 +14,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What an exit status says. Commands may have others besides.
+// Exit statuses. Commands may define more.
 const (
 	ExitOK      = 0
 	ExitFailure = 1
 	ExitUsage   = 2
 )
 
-// UsageError is bad input: what is wrong with it, and what would be right.
+// UsageError describes invalid input and states what is correct.
 type UsageError struct{ reason string }
 
 func (e *UsageError) Error() string { return e.reason }
 
-// UsageErrorf is a UsageError.
+// UsageErrorf formats a UsageError.
 func UsageErrorf(format string, args ...any) error {
 	return &UsageError{reason: fmt.Sprintf(format, args...)}
 }
 
-// NoArguments refuses arguments that aren't flags, and names the subcommands.
+// NoArguments refuses positional arguments. The error lists the subcommands, if
+// there are any.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -43,13 +44,13 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(names) == 0 {
-		return UsageErrorf("%s takes no argument %q", cmd.CommandPath(), args[0])
+		return UsageErrorf("%s accepts no arguments, got %q", cmd.CommandPath(), args[0])
 	}
-	return UsageErrorf("%s takes no argument %q: it has the commands %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+	return UsageErrorf("unknown command %q for %s; available commands: %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))
 }
 
-// wanted says what a flag of a type takes.
-var wanted = map[string]string{
+// validValues describes the valid values of a flag by its type.
+var validValues = map[string]string{
 	"int":      "a whole number such as 10",
 	"uint64":   "a whole number, 0 or above",
 	"uint32":   "a whole number, 0 or above",
@@ -57,7 +58,7 @@ var wanted = map[string]string{
 	"bool":     "true or false",
 }
 
-// ExplainFlag says in one line what is wrong with a flag, and what would be right.
+// ExplainFlag turns an error of pflag into a UsageError.
 func ExplainFlag(cmd *cobra.Command, err error) error {
 	var (
 		value   *pflag.InvalidValueError
@@ -67,37 +68,37 @@ func ExplainFlag(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &value):
 		flag := value.GetFlag()
-		want := wanted[flag.Value.Type()]
+		want := validValues[flag.Value.Type()]
 		switch {
 		case want == "":
 		case errors.Is(err, strconv.ErrRange):
 			return UsageErrorf("--%s must be %s, and %s is out of range", flag.Name, want, value.GetValue())
 		default:
-			return UsageErrorf("--%s must be %s, not %q", flag.Name, want, value.GetValue())
+			return UsageErrorf("--%s must be %s, got %q", flag.Name, want, value.GetValue())
 		}
 	case errors.As(err, &missing):
-		return UsageErrorf("--%s needs a value", missing.GetFlag().Name)
+		return UsageErrorf("--%s requires a value", missing.GetFlag().Name)
 	case errors.As(err, &unknown):
-		return UsageErrorf("%s: see %s --help for those that exist", err, cmd.CommandPath())
+		return UsageErrorf("%s; for the flags, run: %s --help", err, cmd.CommandPath())
 	}
 	return UsageErrorf("%s", err)
 }
 
-// Version says which version this is: the one that make build has stamped, or
-// that of the module where go install built the command.
-func Version(stamped string) *cobra.Command {
+// Version returns the version command. It prints the version that make build sets,
+// or that of the module if go install built the command.
+func Version(built string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which version this is",
+		Short: "Print the version",
 		Args:  NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(stamped, builtFrom()))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(built, moduleVersion()))
 			return err
 		},
 	}
 }
 
-func builtFrom() string {
+func moduleVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"sigs.k8s.io/yaml"
 
 	"github.com/conclave-dev/conclave/internal/operator/inject"

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestShellsAreToldWhatFlagsTake(t *testing.T) {
+func TestFlagValuesAreCompleted(t *testing.T) {
 	for args, want := range map[string]string{
 		"simulate --algorithm":             "Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip",
 		"simulate --safety":                "Available Majority Strict",
@@ -22,12 +22,12 @@ func TestShellsAreToldWhatFlagsTake(t *testing.T) {
 		if !strings.HasSuffix(args, "pau") {
 			words = append(words, "")
 		}
-		proposed, directive, _ := strings.Cut(conclave(t, nil, words...).out, ":")
+		proposed, directive, _ := strings.Cut(runCommand(t, nil, words...).stdout, ":")
 		if got := strings.Join(strings.Fields(proposed), " "); got != want {
-			t.Errorf("%s: proposed %q, want %q", args, got, want)
+			t.Errorf("%s: got completions %q, want %q", args, got, want)
 		}
 		if directive == "0\n" {
-			t.Errorf("%s: files are proposed, too", args)
+			t.Errorf("%s: got file completions, too, want none", args)
 		}
 	}
 }

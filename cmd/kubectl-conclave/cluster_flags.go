@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// clusterFlags are kubectl's flags that select a cluster, a namespace and the
+// user's credentials.
+type clusterFlags struct {
+	config *genericclioptions.ConfigFlags
+	// username and password are for basic authentication. ConfigFlags has these
+	// flags, too, but then prompts on stdin for what is missing, and inject reads
+	// its manifest there.
+	username, password string
+}
+
+// documentedFlags appear in help texts, with this usage. The other flags work as
+// in kubectl but are hidden, or they would outnumber those of the command.
+var documentedFlags = map[string]string{
+	clientcmd.RecommendedConfigPathFlag: "path to the kubeconfig file",
+	clientcmd.FlagContext:               "the kubeconfig context to use",
+	clientcmd.FlagNamespace:             "the namespace of the group",
+}
+
+// addTo adds the flags to those of a command.
+func (c *clusterFlags) addTo(flags *pflag.FlagSet) {
+	c.config = genericclioptions.NewConfigFlags(true).WithWrapConfigFn(c.adjust)
+	c.config.CacheDir = nil // for discovery, which no command uses
+	own := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
+	c.config.AddFlags(own)
+	own.StringVar(&c.username, clientcmd.FlagUsername, "", "the user name for basic authentication")
+	own.StringVar(&c.password, clientcmd.FlagPassword, "", "the password for basic authentication")
+	own.VisitAll(func(f *pflag.Flag) {
+		usage, documented := documentedFlags[f.Name]
+		f.Hidden = !documented
+		if documented {
+			f.Usage = usage
+		}
+	})
+	flags.AddFlagSet(own)
+}
+
+func (c *clusterFlags) adjust(config *rest.Config) *rest.Config {
+	if c.username != "" || c.password != "" {
+		config.Username, config.Password = c.username, c.password
+	}
+	config.UserAgent = "kubectl-conclave"
+	config.WarningHandler = rest.NoWarnings{}
+	return config
+}
+
+// namespace returns the namespace of the flag or of the kubeconfig context.
+func (c *clusterFlags) namespace() (string, error) {
+	namespace, _, err := c.config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("cannot select a cluster: %w", singleLine(err))
+	}
+	return namespace, nil
+}
+
+// restConfig returns the configuration of clients of the selected cluster.
+func (c *clusterFlags) restConfig() (*rest.Config, error) {
+	if c.noClusterSelected() {
+		return nil, errors.New("cannot select a cluster: no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG")
+	}
+	config, err := c.config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("cannot select a cluster: %w", singleLine(err))
+	}
+	return config, nil
+}
+
+// noClusterSelected reports whether neither a flag nor a kubeconfig nor the
+// environment names an API server. ConfigFlags then tries http://localhost:8080.
+func (c *clusterFlags) noClusterSelected() bool {
+	raw, err := c.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil || !clientcmdapi.IsConfigEmpty(&raw) || *c.config.APIServer != "" || clientcmd.ClusterDefaults.Server != localServer {
+		return false
+	}
+	_, err = rest.InClusterConfig()
+	return err != nil
+}
+
+// localServer is client-go's default API server where the environment variable
+// KUBERNETES_MASTER names no other.
+const localServer = "http://localhost:8080"
+
+// connect returns a client for the few kinds that this program reads. Their
+// resources are known in advance, so the client needs no discovery requests.
+func (c *clusterFlags) connect() (client.WithWatch, error) {
+	config, err := c.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	log.SetLogger(logr.Discard()) // Otherwise, controller-runtime warns that no logger was set.
+	types := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(types), v1.AddToScheme(types)); err != nil {
+		return nil, fmt.Errorf("cannot register the API types: %w", err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(v1.GroupVersion.WithKind("ElectionGroup"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	connected, err := client.NewWithWatch(config, client.Options{Scheme: types, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the cluster: %w", singleLine(err))
+	}
+	return connected, nil
+}

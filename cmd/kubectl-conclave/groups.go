@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+)
+
+// requireGroup accepts the name of one group as the only argument.
+func requireGroup(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 1:
+		return nil
+	case 0:
+		return command.UsageErrorf("the name of a group is required, such as: %s ledger", cmd.CommandPath())
+	}
+	return command.UsageErrorf("%s accepts one group, got %d: remove %q", cmd.CommandPath(), len(args), args[1])
+}
+
+// group reads the group of this name.
+func (c *clusterFlags) group(ctx context.Context, name string) (*v1.ElectionGroup, error) {
+	connected, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil, err
+	}
+	return getGroup(ctx, connected, namespace, name)
+}
+
+func getGroup(ctx context.Context, c client.Client, namespace, name string) (*v1.ElectionGroup, error) {
+	g := &v1.ElectionGroup{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, g); err != nil {
+		if apierrors.IsNotFound(err) && !isKindMissing(err) {
+			return nil, fmt.Errorf("group %s not found in namespace %s; to list all groups, run: kubectl get electiongroups -A", name, namespace)
+		}
+		return nil, requestError(err)
+	}
+	setKind(g)
+	return g, nil
+}
+
+// groups lists the groups of the selected namespace, or of all namespaces.
+func (c *clusterFlags) groups(ctx context.Context, allNamespaces bool) ([]v1.ElectionGroup, error) {
+	connected, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil, err
+	}
+	if allNamespaces {
+		namespace = ""
+	}
+	var list v1.ElectionGroupList
+	if err := connected.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, requestError(err)
+	}
+	for i := range list.Items {
+		setKind(&list.Items[i])
+	}
+	slices.SortFunc(list.Items, func(a, b v1.ElectionGroup) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	return list.Items, nil
+}
+
+// completeGroup completes the name of a group.
+func (c *clusterFlags) completeGroup(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	groups, err := c.groups(cmd.Context(), false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range groups {
+		names = append(names, groups[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// setKind sets the kind and API version, which clients remove, for -o json|yaml.
+func setKind(g *v1.ElectionGroup) { g.SetGroupVersionKind(v1.GroupVersion.WithKind("ElectionGroup")) }
+
+// isKindMissing reports whether the cluster lacks the custom resource definition,
+// and not only the object.
+func isKindMissing(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// requestError describes in one line why a request to the API server failed.
+func requestError(err error) error {
+	if isKindMissing(err) {
+		return fmt.Errorf("this cluster has no ElectionGroups: install Conclave first (%w)", singleLine(err))
+	}
+	if failed, ok := err.(*url.Error); ok { //nolint:errorlint // as client-go returns it, to leave out the URL
+		return fmt.Errorf("cannot reach the API server: %w", singleLine(failed.Err))
+	}
+	return singleLine(err)
+}
+
+// singleLineError is an error whose text has no line breaks.
+type singleLineError struct {
+	text string
+	err  error
+}
+
+func (e *singleLineError) Error() string { return e.text }
+func (e *singleLineError) Unwrap() error { return e.err }
+
+// singleLine joins the lines of an error's text.
+func singleLine(err error) error {
+	text := err.Error()
+	if joined := strings.Join(strings.Fields(text), " "); joined != text {
+		return &singleLineError{joined, err}
+	}
+	return err
+}

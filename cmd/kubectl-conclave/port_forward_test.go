@@ -1,0 +1,119 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+// fakePortForwarder is an API server that forwards ports of one pod by SPDY only, as
+// those before Kubernetes 1.30 do.
+type fakePortForwarder struct {
+	// agent is the address of the pod's agent. If it is empty, the pod refuses connections.
+	agent string
+}
+
+func (f *fakePortForwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/api/v1/namespaces/bank/pods/ledger-2/portforward" {
+		http.NotFound(w, r)
+		return
+	}
+	if r.Header.Get("Upgrade") == "websocket" {
+		http.Error(w, "unsupported protocol", http.StatusBadRequest)
+		return
+	}
+	if _, err := httpstream.Handshake(r, w, []string{"portforward.k8s.io"}); err != nil {
+		return
+	}
+	var mu sync.Mutex
+	failures := map[string]httpstream.Stream{}
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
+		mu.Lock()
+		defer mu.Unlock()
+		id := s.Headers().Get("requestID")
+		if s.Headers().Get("streamType") == "error" {
+			failures[id] = s
+			return nil
+		}
+		go f.connect(s, failures[id])
+		return nil
+	})
+	if conn != nil {
+		<-conn.CloseChan()
+	}
+}
+
+func (f *fakePortForwarder) connect(data, failure httpstream.Stream) {
+	defer failure.Close()
+	defer data.Close()
+	if port := data.Headers().Get("port"); port != "7374" {
+		_, _ = io.WriteString(failure, "port "+port+" is closed")
+		return
+	}
+	if f.agent == "" {
+		_, _ = io.WriteString(failure, "connect to port 7374 in the pod: connection refused")
+		return
+	}
+	conn, err := net.Dial("tcp", f.agent)
+	if err != nil {
+		_, _ = io.WriteString(failure, err.Error())
+		return
+	}
+	defer conn.Close()
+	go func() { _, _ = io.Copy(conn, data) }()
+	_, _ = io.Copy(data, conn)
+}
+
+func TestForwardedPortReachesTheAgent(t *testing.T) {
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "agent") }))
+	defer agent.Close()
+	api := httptest.NewServer(&fakePortForwarder{agent: agent.Listener.Addr().String()})
+	defer api.Close()
+	port, err := forwardPort(t.Context(), &rest.Config{Host: api.URL}, types.NamespacedName{Namespace: "bank", Name: "ledger-2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.close()
+	response, err := http.Get(port.url)
+	if err != nil {
+		t.Fatal(port.lastError.annotate(err))
+	}
+	defer response.Body.Close()
+	if answer, err := io.ReadAll(response.Body); err != nil || string(answer) != "agent" {
+		t.Errorf("got response %q, %v, want agent", answer, err)
+	}
+}
+
+func TestForwardedPortReportsUnreachableAgents(t *testing.T) {
+	api := httptest.NewServer(&fakePortForwarder{})
+	defer api.Close()
+	config := &rest.Config{Host: api.URL}
+	_, err := forwardPort(t.Context(), config, types.NamespacedName{Namespace: "bank", Name: "ledger-3"})
+	if err == nil || !strings.HasPrefix(err.Error(), "cannot forward a port to pod bank/ledger-3: ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a missing pod: got %v, want one line that the port cannot be forwarded", err)
+	}
+
+	port, err := forwardPort(t.Context(), config, types.NamespacedName{Namespace: "bank", Name: "ledger-2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.close()
+	h := handover{group: "ledger", url: port.url}
+	_, err = h.requestStepDown(t.Context(), "ledger-2", "")
+	if err == nil {
+		t.Fatal("got a response of an agent that does not listen")
+	}
+	err = port.lastError.annotate(err)
+	if want := "the agent in pod ledger-2 does not respond: EOF (connect to port 7374 in the pod: connection refused)"; err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+)
+
+// portForwarder forwards a local port to the agent in a pod.
+type portForwarder func(ctx context.Context, pod types.NamespacedName) (*forwardedPort, error)
+
+func newStepDown() *cobra.Command {
+	var (
+		cluster clusterFlags
+		to      string
+	)
+	cmd := &cobra.Command{
+		Use:   "step-down GROUP",
+		Short: "Make the coordinator hand over to another member",
+		Long: `Make the coordinator of a group hand over. Its application stops first; then the
+next coordinator starts.
+
+The request goes to the coordinator's agent through a forwarded port and needs
+the same permissions as kubectl port-forward. With preemption, a former
+coordinator of higher priority takes over again; the output says when.`,
+		Example: `  kubectl conclave step-down ledger
+  kubectl conclave step-down ledger --to ledger-1`,
+		Args:              requireGroup,
+		ValidArgsFunction: cluster.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			group, err := cluster.group(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			config, err := cluster.restConfig()
+			if err != nil {
+				return err
+			}
+			return stepDown(cmd.Context(), cmd.OutOrStdout(), group, to, func(ctx context.Context, pod types.NamespacedName) (*forwardedPort, error) {
+				return forwardPort(ctx, config, pod)
+			})
+		},
+	}
+	cluster.addTo(cmd.Flags())
+	cmd.Flags().StringVar(&to, "to", "", "the pod of the next coordinator (default: the eligible member of the highest priority)")
+	return cmd
+}
+
+// stepDown makes the coordinator hand over, and prints the result.
+func stepDown(ctx context.Context, out io.Writer, g *v1.ElectionGroup, to string, forward portForwarder) error {
+	before := g.Status.Coordinator
+	if before == nil {
+		return fmt.Errorf("group %s has no coordinator to step down; for the reason, run: kubectl conclave explain %s -n %s", g.Name, g.Name, g.Namespace)
+	}
+	if err := checkSuccessor(g, to); err != nil {
+		return err
+	}
+	port, err := forward(ctx, types.NamespacedName{Namespace: g.Namespace, Name: before.Pod})
+	if err != nil {
+		return err
+	}
+	defer port.close()
+	ctx, cancel := context.WithTimeout(ctx, stepDownTimeout(g))
+	defer cancel()
+	h := observeHandover(ctx, g.Name, port.url)
+	after, err := h.requestStepDown(ctx, before.Pod, to)
+	if err != nil {
+		return port.lastError.annotate(err)
+	}
+	fmt.Fprintf(out, "%s leads in term %d%s\n", after.Coordinator, after.Term, h.failoverTime(ctx, after))
+	if text := preemptionWarning(g, before, &after); text != "" {
+		fmt.Fprintln(out, text)
+	}
+	return nil
+}
+
+// stepDownTimeout is the group's drain timeout, for the application to stop, plus
+// time for everything else.
+func stepDownTimeout(g *v1.ElectionGroup) time.Duration {
+	drain := 5 * time.Second
+	if millis := g.Spec.Timing.DrainMillis; millis != nil {
+		drain = time.Duration(*millis) * time.Millisecond
+	}
+	return drain + 15*time.Second
+}
+
+// checkSuccessor checks the pod that --to names.
+func checkSuccessor(g *v1.ElectionGroup, to string) error {
+	if to == "" {
+		return nil
+	}
+	if to == g.Status.Coordinator.Pod {
+		return command.UsageErrorf("--to must name another member: %s is the coordinator already", to)
+	}
+	var candidates []string
+	for _, p := range g.Status.Processes {
+		if p.Priority > 0 && p.Pod != g.Status.Coordinator.Pod {
+			candidates = append(candidates, p.Pod)
+		}
+	}
+	switch {
+	case slices.Contains(candidates, to):
+		return nil
+	case len(candidates) == 0:
+		return command.UsageErrorf("--to: %s has no other member with a priority above 0", g.Name)
+	}
+	const shown = 10
+	more := ""
+	if len(candidates) > shown {
+		candidates, more = candidates[:shown], ", ..."
+	}
+	return command.UsageErrorf("--to must be a member of %s with a priority above 0 (%s%s), got %q", g.Name, strings.Join(candidates, ", "), more, to)
+}
+
+// handover observes a handover through the API of the agent that steps down.
+type handover struct {
+	group, url string
+	states     chan observedState
+}
+
+// observedState is a state of the group, and the time at which it arrived.
+type observedState struct {
+	client.State
+	at time.Time
+}
+
+// observeHandover watches the group's state until the context ends. It returns
+// when the first state has arrived, to which the later ones are compared, or when
+// watching has failed.
+func observeHandover(ctx context.Context, group, url string) *handover {
+	h := &handover{group: group, url: url, states: make(chan observedState, 64)}
+	started := make(chan struct{})
+	go func() {
+		first := true
+		for state, err := range client.Watch(ctx, group, client.At(url)) {
+			if err == nil {
+				select {
+				case h.states <- observedState{state, time.Now()}:
+				case <-ctx.Done():
+				}
+			}
+			if first {
+				close(started)
+				first = false
+			}
+		}
+		close(h.states)
+		if first {
+			close(started)
+		}
+	}()
+	select {
+	case <-started:
+	case <-ctx.Done():
+	}
+	return h
+}
+
+// requestStepDown sends the request to the agent in a pod and returns the state in
+// which another member leads.
+func (h *handover) requestStepDown(ctx context.Context, pod, to string) (client.State, error) {
+	var after client.State
+	body, err := json.Marshal(map[string]string{"to": to})
+	if err != nil {
+		return after, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+"/v1/groups/"+h.group+"/step-down", bytes.NewReader(body))
+	if err != nil {
+		return after, err
+	}
+	// This transport ignores proxies from the environment: the forwarded port is local.
+	direct := http.Client{Transport: &http.Transport{DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true}}
+	response, err := direct.Do(request)
+	if err != nil {
+		return after, fmt.Errorf("the agent in pod %s does not respond: %w", pod, errors.Unwrap(err)) // without the URL
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err != nil {
+		return after, fmt.Errorf("cannot read the response of the agent in pod %s: %w", pod, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return after, fmt.Errorf("the agent in pod %s refused to step down: %w", pod, responseError(answer, response.Status))
+	}
+	if err := json.Unmarshal(answer, &after); err != nil {
+		return after, fmt.Errorf("cannot parse the response of the agent in pod %s, %.100q: %w", pod, answer, err)
+	}
+	return after, nil
+}
+
+// responseError returns the error in the agent's JSON, or else the HTTP status.
+func responseError(answer []byte, status string) error {
+	var refusal struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(answer, &refusal) != nil || refusal.Error == "" {
+		return errors.New(status)
+	}
+	return errors.New(refusal.Error)
+}
+
+// stateTimeout limits the wait for the event stream after the agent has responded.
+const stateTimeout = 2 * time.Second
+
+// failoverTime describes the time without a coordinator, as the former
+// coordinator's agent reported it. It is empty if that time is unknown.
+func (h *handover) failoverTime(ctx context.Context, after client.State) string {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	var vacantSince time.Time
+	for first := true; ; first = false {
+		select {
+		case s, ok := <-h.states:
+			switch {
+			case !ok:
+				return ""
+			case s.Term >= after.Term && s.Coordinator == after.Coordinator && !first:
+				if vacantSince.IsZero() {
+					return "; no gap between the coordinators was observed"
+				}
+				return "; failover took " + milliseconds(s.at.Sub(vacantSince))
+			case s.Coordinator == "" && vacantSince.IsZero():
+				vacantSince = s.at
+			}
+		case <-ctx.Done():
+			return ""
+		}
+	}
+}
+
+// milliseconds formats a duration in milliseconds, with decimals if it is short.
+func milliseconds(d time.Duration) string {
+	precision := 0
+	if ms := d.Seconds() * 1000; ms < 10 {
+		precision = 2
+	}
+	return fmt.Sprintf("%.*f ms", precision, d.Seconds()*1000)
+}
+
+// preemptionWarning warns that the former coordinator will take over again.
+func preemptionWarning(g *v1.ElectionGroup, before *v1.Coordinator, after *client.State) string {
+	if g.Spec.Preemption.Policy == v1.PreemptNever || int64(before.Priority) <= int64(after.Priority) {
+		return ""
+	}
+	seconds := int32(5)
+	if s := g.Spec.Preemption.StableSeconds; s != nil {
+		seconds = *s
+	}
+	return fmt.Sprintf("%s has a higher priority (%d): it is ineligible for %d s, then takes over again if it is healthy (spec.preemption.policy: %s)",
+		before.Pod, before.Priority, seconds, g.Spec.Preemption.Policy)
+}
