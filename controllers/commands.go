@@ -33,8 +33,8 @@ func (r *Reconciler) pushDocument(s *snapshot, document *control.Document) error
 }
 
 // podsWithOlderDocument returns the pods whose agents need the document. A pod that the
-// list has removed needs it only until the list has settled. After that, the agent is
-// told to leave, and a document would make it join the group again.
+// list has removed needs it only until the list has settled. After that, the agent gets
+// the command to leave, and a document would make it join the group again.
 func (s *snapshot) podsWithOlderDocument(document *control.Document) []string {
 	list := s.group.Status.MemberList
 	members := list.Members

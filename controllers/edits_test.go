@@ -152,7 +152,7 @@ func TestMembersChange(t *testing.T) {
 	}
 }
 
-// leaveCommands returns how often an agent was told to leave a group.
+// leaveCommands returns how many commands to leave a group an agent has received.
 func leaveCommands(agent *fakeagent.Agent) int {
 	count := 0
 	for _, call := range agent.Calls() {
@@ -318,7 +318,7 @@ func TestServiceIsHandedOver(t *testing.T) {
 		Ports: []corev1.ServicePort{{Name: "web", Port: 8080}, {Name: "admin", Port: 9090}},
 	}}
 	service.Labels = map[string]string{v1.LabelGroup: "ledger"}
-	service.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "of-somebody", UID: "none"}}
+	service.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "none"}}
 	e.createAsUser(service)
 	e.createSettledGroupWith(o, v1.ReasonHealthy)
 	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(service), service); err != nil {

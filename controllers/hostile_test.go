@@ -120,7 +120,7 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 		return ready != nil && ready.Reason == string(v1.ReasonEarlierGroup) && strings.HasPrefix(ready.Message, "ledger-0, ledger-1 and ledger-2 are")
 	})
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
-		e.eventually(pod+" was told to leave", func() bool {
+		e.eventually(pod+" has the command to leave", func() bool {
 			return slices.ContainsFunc(e.agents[pod].Calls(), func(call fakeagent.Call) bool { return call.Method == http.MethodDelete })
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
-// An alert depends on it: agents that name two coordinators page somebody, and settings
-// that propagate don't.
+// An alert depends on it: it fires for agents that name two coordinators, and not while
+// settings propagate.
 func TestDividedMeansDifferentCoordinators(t *testing.T) {
 	for reason, want := range map[v1.Reason]struct{ disagreeing, divided bool }{
 		v1.ReasonAgreed:             {false, false},

@@ -188,11 +188,11 @@ func TestRoleLabelIsOwnedByOperator(t *testing.T) {
 	e.createSettledGroup(o)
 	label := v1.RoleLabel("ledger")
 	other := coreapply.Pod("ledger-0", e.namespace).WithLabels(map[string]string{label: v1.RoleCoordinator})
-	if err := e.client.Apply(t.Context(), other, client.FieldOwner("somebody"), client.ForceOwnership); err != nil {
+	if err := e.client.Apply(t.Context(), other, client.FieldOwner("another-manager"), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
 	e.awaitRole("ledger-0", "ledger", v1.RoleFollower)
-	if err := e.client.Apply(t.Context(), other, client.FieldOwner("somebody")); !apierrors.IsConflict(err) {
+	if err := e.client.Apply(t.Context(), other, client.FieldOwner("another-manager")); !apierrors.IsConflict(err) {
 		t.Errorf("got %v when another manager applies the label again, want a conflict", err)
 	}
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
@@ -215,7 +215,7 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 		t.Errorf("got list %+v and document %+v, want both unchanged", list, after)
 	}
 	if !e.inGroup("ledger-3", "ledger") {
-		t.Error("got ledger-3 told to leave, want it to stay: the newer list may have it")
+		t.Error("got ledger-3 out of the group, want it to stay: the newer list may have it")
 	}
 	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
 		t.Fatal(err)
@@ -232,9 +232,9 @@ func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
 	status := make(chan int, 1)
 	var replace atomic.Bool
 	o := e.startOperator(func(o *operator) {
-		concerns := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/pods/ledger-1") && replace.Load() }
+		isLabelWrite := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/pods/ledger-1") && replace.Load() }
 		o.beforeWrite = func(r *http.Request) {
-			if concerns(r) {
+			if isLabelWrite(r) {
 				replaced.Do(func() {
 					e.deletePod("ledger-1")
 					e.podWithoutAgent("ledger-1", func(*corev1.Pod) {})
@@ -242,7 +242,7 @@ func TestRoleLabelIsNotWrittenToReplacementPod(t *testing.T) {
 			}
 		}
 		o.afterWrite = func(r *http.Request, response *http.Response) {
-			if concerns(r) {
+			if isLabelWrite(r) {
 				select {
 				case status <- response.StatusCode:
 				default: // Only the first one counts.

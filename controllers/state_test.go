@@ -32,7 +32,7 @@ func TestRevisionIsRetainedAfterItsGroupIsDeleted(t *testing.T) {
 		time.Sleep(21 * time.Second)
 		states.forget(types.NamespacedName{Namespace: "bank", Name: "audit"})
 		if len(states.groups) > 0 || len(states.deleted) > 0 {
-			t.Errorf("got %v and %v, want nothing that the clock has passed", states.groups, states.deleted)
+			t.Errorf("got %v and %v, want only revisions that are ahead of the clock", states.groups, states.deleted)
 		}
 	})
 }
