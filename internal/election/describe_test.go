@@ -7,7 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Logs and transcripts read alike, and people read both.
+// Logs and transcripts use the same descriptions.
 func TestDescriptions(t *testing.T) {
 	roster := mustRoster(t, 3, []election.Member{{1, 1}})
 	ring := election.Message{
@@ -38,22 +38,22 @@ func TestDescriptions(t *testing.T) {
 		"Crashed":                                            election.Crashed.String(),
 	} {
 		if got != want {
-			t.Errorf("described as %q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
 
-// The counting rule: what holds the office never counts, everything else does.
-func TestWhichMessagesCount(t *testing.T) {
+// The counting rule: the messages of the office never count, all others do.
+func TestCountedKinds(t *testing.T) {
 	office := []election.Kind{election.NoKind, election.Beat, election.Grant, election.Deny, election.Resigned, election.Probe}
 	for kind := election.NoKind; kind <= election.Probe; kind++ {
 		want := !slices.Contains(office, kind)
 		if kind.Counts() != want || slices.Contains(election.Kinds(), kind) != want {
-			t.Errorf("%s counts: %v, is among the kinds that do: %v, want %v",
+			t.Errorf("%s: got Counts %v and in Kinds %v, want %v",
 				kind, kind.Counts(), slices.Contains(election.Kinds(), kind), want)
 		}
 	}
 	if election.Kind(200).Counts() {
-		t.Error("a kind that doesn't exist counts")
+		t.Error("unknown kind: got Counts true, want false")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// A set of IDs against a map.
-func TestIDsAgainstAMap(t *testing.T) {
+// A set of IDs compared with a map.
+func TestIDsMatchMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	for range 200 {
 		var set election.IDs
@@ -19,61 +19,61 @@ func TestIDsAgainstAMap(t *testing.T) {
 			clone, had := set.Clone(), slices.Clone(set)
 			if random.IntN(2) == 0 {
 				if set.Add(id) == model[id] {
-					t.Fatalf("adding %d is new: %v", id, !model[id])
+					t.Fatalf("adding %d: want %v", id, !model[id])
 				}
 				model[id] = true
 			} else {
 				if set.Remove(id) != model[id] {
-					t.Fatalf("%d was there to remove: %v", id, !model[id])
+					t.Fatalf("removing %d: want %v", id, !model[id])
 				}
 				delete(model, id)
 			}
 			if !slices.Equal(clone, had) {
-				t.Fatalf("the copy changed with the set: %v, want %v", clone, had)
+				t.Fatalf("copy: got %v, want %v", clone, had)
 			}
 			if len(set) != len(model) || !slices.IsSorted(set) {
-				t.Fatalf("%v, want the keys of %v in order", set, model)
+				t.Fatalf("got %v, want the keys of %v in order", set, model)
 			}
 			for id := range election.ID(14) {
 				if set.Has(id) != model[id] {
-					t.Fatalf("%d in %v: %v", id, set, set.Has(id))
+					t.Fatalf("%d in %v: got %v", id, set, set.Has(id))
 				}
 			}
 		}
 	}
 }
 
-// What is encoded one after the other is never taken for something else.
-func TestEncodedSetsAndMomentsAreTold(t *testing.T) {
+// Different sequences of encoded values have different encodings.
+func TestEncodingsAreDistinct(t *testing.T) {
 	seen := map[string]string{}
-	tell := func(b []byte, what string) {
+	check := func(b []byte, what string) {
 		if other, found := seen[string(b)]; found && other != what {
-			t.Errorf("%s and %s are encoded alike", other, what)
+			t.Errorf("%s and %s: got equal encodings, want different ones", other, what)
 		}
 		seen[string(b)] = what
 	}
 	one, two, both := election.IDs{1}, election.IDs{2}, election.IDs{1, 2}
-	tell(two.Encode(one.Encode(nil)), "{1} {2}")
-	tell(election.IDs{}.Encode(both.Encode(nil)), "{1 2} {}")
-	tell(both.Encode(election.IDs{}.Encode(nil)), "{} {1 2}")
+	check(two.Encode(one.Encode(nil)), "{1} {2}")
+	check(election.IDs{}.Encode(both.Encode(nil)), "{1 2} {}")
+	check(both.Encode(election.IDs{}.Encode(nil)), "{} {1 2}")
 	for _, at := range []election.Tick{1, 2, 300, 1 << 40} {
-		tell(election.AppendMoment(nil, at, 0), "a moment to come")
+		check(election.AppendMoment(nil, at, 0), "a future moment")
 		delete(seen, string(election.AppendMoment(nil, at, 0)))
-		tell(election.AppendMoment(nil, at+7, 7), "as far ahead, later")
+		check(election.AppendMoment(nil, at+7, 7), "the same distance, later")
 	}
 	if a, b := election.AppendMoment(nil, 5, 5), election.AppendMoment(nil, -40, 5); string(a) != string(b) {
-		t.Errorf("what is past isn't alike: %v and %v", a, b)
+		t.Errorf("past moments: got %v and %v, want equal encodings", a, b)
 	}
 	never := election.AppendMoment(nil, election.Never, 5)
 	if slices.Equal(never, election.AppendMoment(nil, 5, 5)) || slices.Equal(never, election.AppendMoment(nil, 6, 5)) {
-		t.Errorf("never is encoded as a moment: %v", never)
+		t.Errorf("never: got the encoding %v of a moment, want another one", never)
 	}
 	if election.AppendFlag(nil, true)[0] == election.AppendFlag(nil, false)[0] {
-		t.Error("yes and no are encoded alike")
+		t.Error("true and false: got equal encodings, want different ones")
 	}
 }
 
-// A token rises with the term, whatever the priorities, and gives both back.
+// A token rises with the term, whatever the priorities, and contains both.
 func TestTokens(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	for range 2000 {
@@ -81,17 +81,17 @@ func TestTokens(t *testing.T) {
 		p, q := priority(random), priority(random)
 		token := election.TokenOf(term, p)
 		if token.Term() != term || token.Priority() != p {
-			t.Fatalf("token %d of term %d, priority %d gives back %d and %d", token, term, p, token.Term(), token.Priority())
+			t.Fatalf("token %d of term %d, priority %d: got %d and %d", token, term, p, token.Term(), token.Priority())
 		}
 		if election.TokenOf(term+1, q) <= token {
-			t.Fatalf("the token of term %d, priority %d isn't above that of term %d, priority %d", term+1, q, term, p)
+			t.Fatalf("got a token of term %d, priority %d that isn't above that of term %d, priority %d", term+1, q, term, p)
 		}
 		if (p < q) != (token < election.TokenOf(term, q)) {
-			t.Fatalf("in term %d, the tokens of the priorities %d and %d aren't in order", term, p, q)
+			t.Fatalf("term %d: got tokens of the priorities %d and %d that aren't in order", term, p, q)
 		}
 	}
 	if top := election.TokenOf(election.MaxTerm, election.MaxPriority); top != 1<<64-1 {
-		t.Errorf("the highest token is %d", top)
+		t.Errorf("highest token: got %d, want 1<<64 - 1", top)
 	}
 }
 
@@ -108,18 +108,18 @@ func TestTermClock(t *testing.T) {
 			TicksPerTerm: election.Tick(1 + random.Int64N(1<<31)),
 		}
 		if c.Floor() != c.AtBoot || c.Ceiling(c.Boot) != c.AtBoot || c.Ceiling(c.Boot-1000) != c.AtBoot {
-			t.Fatalf("%+v: at boot the floor is %d and the ceiling %d", c, c.Floor(), c.Ceiling(c.Boot))
+			t.Fatalf("%+v: at boot got floor %d and ceiling %d", c, c.Floor(), c.Ceiling(c.Boot))
 		}
 		term := min(election.MaxTerm, c.AtBoot+election.Term(random.Uint64N(1<<44)))
 		due := c.Due(term)
 		if due < c.Boot {
-			t.Fatalf("%+v: term %d is due before the boot, at %d", c, term, due)
+			t.Fatalf("%+v: term %d: got due at %d, before the boot", c, term, due)
 		}
 		if due != election.Never && c.Ceiling(due) < term {
-			t.Fatalf("%+v: term %d is due at %d, when the ceiling is %d", c, term, due, c.Ceiling(due))
+			t.Fatalf("%+v: term %d, due at %d: got ceiling %d", c, term, due, c.Ceiling(due))
 		}
 		if term > c.AtBoot && due > c.Boot && due != election.Never && c.Ceiling(due-1) >= term {
-			t.Fatalf("%+v: term %d could be used before it is due, at %d", c, term, due)
+			t.Fatalf("%+v: term %d: got a ceiling that reaches it before it is due, at %d", c, term, due)
 		}
 	}
 }
@@ -127,19 +127,19 @@ func TestTermClock(t *testing.T) {
 func TestTermClockLimits(t *testing.T) {
 	var none election.TermClock
 	if none.Floor() != 0 || none.Ceiling(0) != election.MaxTerm || none.Due(election.MaxTerm) != 0 {
-		t.Errorf("the zero clock forbids something: %d, %d, %d", none.Floor(), none.Ceiling(0), none.Due(election.MaxTerm))
+		t.Errorf("zero clock: got floor %d, ceiling %d, due %d, want no restriction", none.Floor(), none.Ceiling(0), none.Due(election.MaxTerm))
 	}
 	seconds := election.TermClock{AtBoot: 27_000_000, Boot: 50, TicksPerTerm: 1_000_000_000}
 	if got := seconds.Ceiling(50 + 999_999_999); got != 27_000_000 {
-		t.Errorf("less than a second after boot the ceiling is %d", got)
+		t.Errorf("less than a second after boot: got ceiling %d", got)
 	}
 	if got := seconds.Ceiling(50 + 1_000_000_000); got != 27_000_001 {
-		t.Errorf("a second after boot the ceiling is %d", got)
+		t.Errorf("a second after boot: got ceiling %d", got)
 	}
 	if got := seconds.Ceiling(election.Never); got > election.MaxTerm {
-		t.Errorf("the ceiling is above all terms: %d", got)
+		t.Errorf("got ceiling %d, want at most MaxTerm", got)
 	}
 	if got := seconds.Due(election.MaxTerm); got < seconds.Boot {
-		t.Errorf("the highest term may be used from %d on, before the boot", got)
+		t.Errorf("highest term: got due at %d, before the boot", got)
 	}
 }

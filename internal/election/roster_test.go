@@ -9,13 +9,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-func TestBadMemberLists(t *testing.T) {
+func TestInvalidMemberLists(t *testing.T) {
 	type list = []election.Member
 	for name, c := range map[string]struct {
 		ring list
 		want string
 	}{
-		"nobody":                     {nil, "a member list needs at least one member"},
+		"no members":                 {nil, "a member list needs at least one member"},
 		"no ID":                      {list{{1, 1}, {0, 2}}, "member 2 of the list has no ID"},
 		"no ID, first":               {list{{0, 2}, {1, 1}}, "member 1 of the list has no ID"},
 		"all without ID":             {list{{0, 2}}, "member 1 of the list has no ID"},
@@ -35,18 +35,18 @@ func TestBadMemberLists(t *testing.T) {
 	}
 }
 
-func TestLimitsOfAMemberList(t *testing.T) {
+func TestMemberListLimits(t *testing.T) {
 	r, err := election.NewRoster(1, []election.Member{{election.MaxID, election.MaxPriority}, {1, 0}, {2, 0}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !r.Has(election.MaxID) || r.Priority(election.MaxID) != election.MaxPriority || r.Rank(2) != 2 {
-		t.Errorf("members at the limits are lost: %v", r.Ranked())
+		t.Errorf("got members %v, want those at the limits", r.Ranked())
 	}
 }
 
-// members are n of them in a random order, with random IDs and priorities, about
-// a quarter of them observers.
+// members returns n members in a random order, with random IDs and priorities.
+// About a quarter of them are observers.
 func members(random *rand.Rand, n int) []election.Member {
 	ids, priorities := random.Perm(3*n), random.Perm(5*n)
 	ring := make([]election.Member, n)
@@ -69,23 +69,23 @@ func mustRoster(t *testing.T, version uint32, ring []election.Member) *election.
 	return r
 }
 
-// A member list against the slice that it was made from.
-func TestRosterAgainstAList(t *testing.T) {
+// A member list compared with the slice that it was created from.
+func TestRosterMatchesSlice(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		ring := members(random, 1+random.IntN(20))
 		given := slices.Clone(ring)
 		r := mustRoster(t, 1, given)
-		given[0] = election.Member{} // the list has a copy
+		given[0] = election.Member{} // the list must have a copy
 		if r.Len() != len(ring) || r.Majority() != len(ring)/2+1 || !slices.Equal(r.Ring(), ring) {
-			t.Fatalf("made from %v: ring %v, majority %d", ring, r.Ring(), r.Majority())
+			t.Fatalf("created from %v: got ring %v, majority %d", ring, r.Ring(), r.Majority())
 		}
 		for id := range election.ID(3*len(ring) + 3) {
 			checkMember(t, r, ring, id)
 		}
 		for i, m := range r.Ranked() {
 			if r.Rank(m.ID) != i {
-				t.Fatalf("%d is at %d and has rank %d", m.ID, i, r.Rank(m.ID))
+				t.Fatalf("%d at %d: got rank %d", m.ID, i, r.Rank(m.ID))
 			}
 		}
 	}
@@ -99,58 +99,58 @@ func checkMember(t *testing.T, r *election.Roster, ring []election.Member, id el
 	}
 	if at < 0 {
 		if r.Rank(id) != len(ring) || r.Priority(id) != 0 || r.After(id, 1) != election.None {
-			t.Fatalf("the stranger %d has rank %d, priority %d, and %d behind it",
+			t.Fatalf("%d, not a member: got rank %d, priority %d, and %d after it",
 				id, r.Rank(id), r.Priority(id), r.After(id, 1))
 		}
 		return
 	}
 	if r.Priority(id) != ring[at].Priority {
-		t.Fatalf("%d has priority %d on %v", id, r.Priority(id), ring)
+		t.Fatalf("%d: got priority %d on %v", id, r.Priority(id), ring)
 	}
 	for steps := range 2*len(ring) + 1 {
 		if want := ring[(at+steps)%len(ring)].ID; r.After(id, steps) != want {
-			t.Fatalf("%d places behind %d is %d, want %d on %v", steps, id, r.After(id, steps), want, ring)
+			t.Fatalf("%d places after %d: got %d, want %d on %v", steps, id, r.After(id, steps), want, ring)
 		}
 	}
 	for _, other := range ring {
 		if ring[at].Priority > other.Priority != r.Outranks(id, other.ID) && other.Priority != ring[at].Priority {
-			t.Fatalf("%d outranks %d: %v on %v", id, other.ID, r.Outranks(id, other.ID), ring)
+			t.Fatalf("%d outranks %d: got %v on %v", id, other.ID, r.Outranks(id, other.ID), ring)
 		}
 		if r.Outranks(id, other.ID) && r.Outranks(other.ID, id) {
-			t.Fatalf("%d and %d outrank each other", id, other.ID)
+			t.Fatalf("got %d and %d outranking each other, want one of them", id, other.ID)
 		}
 	}
 	if !r.Outranks(id, election.None) || r.Outranks(election.None, id) {
-		t.Fatalf("%d doesn't outrank nobody", id)
+		t.Fatalf("%d: got a wrong rank relative to None", id)
 	}
 }
 
-// Two lists at most are ever in force at once.
-func TestSucceedKeepsOneListBefore(t *testing.T) {
+// At most two lists are in force at once.
+func TestSucceedRetainsOnePreviousList(t *testing.T) {
 	first := mustRoster(t, 1, []election.Member{{1, 1}, {2, 2}})
 	second := mustRoster(t, 2, []election.Member{{2, 2}, {3, 3}}).Succeed(first, 27, 1)
 	third := mustRoster(t, 3, []election.Member{{3, 3}}).Succeed(second, 28)
 	switch {
 	case second.Previous == nil || second.Previous.Version != 1 || !slices.Equal(second.Departed, []election.ID{1}):
-		t.Errorf("the second list: before it %v, departed %v", second.Previous, second.Departed)
+		t.Errorf("second list: got previous %v, departed %v", second.Previous, second.Departed)
 	case second.Floor != 27 || third.Floor != 28:
-		t.Errorf("the floors of the lists: %d and %d", second.Floor, third.Floor)
+		t.Errorf("got floors %d and %d, want 27 and 28", second.Floor, third.Floor)
 	case third.Previous == nil || third.Previous.Version != 2:
-		t.Errorf("the third list: before it %v", third.Previous)
+		t.Errorf("third list: got previous %v, want version 2", third.Previous)
 	case third.Previous.Previous != nil || third.Previous.Departed != nil:
-		t.Errorf("the list before the third keeps the one before it")
+		t.Errorf("got a previous list that has a previous list itself, want none")
 	case second.Previous == first || second.Previous.Previous != nil:
-		t.Errorf("a list is changed by the one that replaces it")
+		t.Errorf("got a list changed by the one that replaces it, want it unchanged")
 	}
 }
 
-func TestConfigIsRefused(t *testing.T) {
+func TestInvalidConfigs(t *testing.T) {
 	roster := mustRoster(t, 1, []election.Member{{1, 1}, {2, 2}})
 	good := election.Config{Self: 1, Roster: roster, Coordinator: 2, Term: 3, Timing: election.DefaultTiming(5, 1)}
 	if err := good.Validate(); err != nil {
-		t.Fatalf("a good config: %v", err)
+		t.Fatalf("valid configuration: got %v", err)
 	}
-	for want, spoil := range map[string]func(*election.Config){
+	for want, invalidate := range map[string]func(*election.Config){
 		"no member list":                          func(c *election.Config) { c.Roster = nil },
 		"process 9 is not on the member list":     func(c *election.Config) { c.Self = 9 },
 		"the coordinator 9 is not on the member":  func(c *election.Config) { c.Coordinator = 9 },
@@ -160,17 +160,17 @@ func TestConfigIsRefused(t *testing.T) {
 		"takeover (12 ticks) must be longer than": func(c *election.Config) { c.Timing.Takeover = c.Timing.Reply },
 	} {
 		c := good
-		spoil(&c)
+		invalidate(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want an error with %q", err, want)
+			t.Errorf("got %v, want an error containing %q", err, want)
 		}
 		if _, err := election.NewRing(c); err == nil {
-			t.Errorf("a ring was made although %q", want)
+			t.Errorf("got a ring, want an error containing %q", want)
 		}
 	}
 }
 
-// T = 2*Ttrans + Tproc at least, and T' longer than T (contract, common ground).
+// T is at least 2*Ttrans + Tproc, and T' is longer than T (docs/algorithms).
 func TestDefaultTiming(t *testing.T) {
 	for trans := election.Tick(1); trans < 50; trans++ {
 		for proc := range election.Tick(20) {

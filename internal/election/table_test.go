@@ -8,15 +8,15 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// naive is a process status table that keeps every row: the plain table of seed
-// 004, with nothing implied.
-type naive struct {
+// plainTable is a process status table that stores every row: the table of
+// [ImprovedBully], in which nothing is implied.
+type plainTable struct {
 	roster      *election.Roster
 	coordinator election.ID
 	crashed     map[election.ID]bool
 }
 
-func (n *naive) mark(id election.ID, crashed bool) bool {
+func (n *plainTable) mark(id election.ID, crashed bool) bool {
 	if !n.roster.Has(id) || n.crashed[id] == crashed {
 		return false
 	}
@@ -27,8 +27,8 @@ func (n *naive) mark(id election.ID, crashed bool) bool {
 	return true
 }
 
-// lead: the coordinator is the highest live process.
-func (n *naive) lead(id election.ID) {
+// lead makes id the coordinator, which is the highest live process.
+func (n *plainTable) lead(id election.ID) {
 	n.coordinator = id
 	for _, m := range n.roster.Ring() {
 		if m.ID == id || n.roster.Outranks(m.ID, id) {
@@ -37,7 +37,7 @@ func (n *naive) lead(id election.ID) {
 	}
 }
 
-func (n *naive) adopt(roster *election.Roster) {
+func (n *plainTable) adopt(roster *election.Roster) {
 	before := n.crashed
 	n.roster, n.crashed = roster, map[election.ID]bool{}
 	for _, m := range roster.Ring() {
@@ -48,7 +48,7 @@ func (n *naive) adopt(roster *election.Roster) {
 	}
 }
 
-func (n *naive) rows() []election.Row {
+func (n *plainTable) rows() []election.Row {
 	var rows []election.Row
 	for _, m := range n.roster.Ranked() {
 		row := election.Row{ID: m.ID, Priority: m.Priority, Status: election.Normal}
@@ -63,7 +63,7 @@ func (n *naive) rows() []election.Row {
 	return rows
 }
 
-func (n *naive) highest() election.ID {
+func (n *plainTable) highest() election.ID {
 	for _, m := range n.roster.Ranked() {
 		if m.Priority > 0 && !n.crashed[m.ID] {
 			return m.ID
@@ -72,20 +72,20 @@ func (n *naive) highest() election.ID {
 	return election.None
 }
 
-// tables are the table under test and the plain one.
-type tables struct {
+// tablePair is the table under test and the plain one.
+type tablePair struct {
 	table election.StatusTable
-	plain naive
+	plain plainTable
 }
 
-// The table keeps only the rows that the coordinator's rank doesn't imply. It
-// must say the same as one that keeps them all, whatever happens to both.
-func TestStatusTableAgainstAPlainOne(t *testing.T) {
+// The table stores only the rows that the coordinator's rank doesn't imply. It
+// must be equal to a table that stores all rows after any changes to both.
+func TestStatusTableMatchesPlainTable(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	for range 300 {
 		roster := mustRoster(t, 1, members(random, 1+random.IntN(9)))
 		coordinator := election.None
-		x := tables{plain: naive{roster: roster, crashed: map[election.ID]bool{}}}
+		x := tablePair{plain: plainTable{roster: roster, crashed: map[election.ID]bool{}}}
 		if random.IntN(2) == 0 {
 			coordinator = roster.Ring()[0].ID
 			x.plain.lead(coordinator)
@@ -98,8 +98,8 @@ func TestStatusTableAgainstAPlainOne(t *testing.T) {
 	}
 }
 
-// change does the same thing to both.
-func (x *tables) change(t *testing.T, random *rand.Rand) string {
+// change applies the same change to both tables.
+func (x *tablePair) change(t *testing.T, random *rand.Rand) string {
 	t.Helper()
 	ring := x.plain.roster.Ring()
 	id := ring[random.IntN(len(ring))].ID
@@ -114,53 +114,53 @@ func (x *tables) change(t *testing.T, random *rand.Rand) string {
 		x.plain.adopt(next)
 		return "adopt"
 	case 3:
-		// A table of somebody whose coordinator isn't on this list is one without.
+		// A copy of a table whose coordinator isn't on this list has no coordinator.
 		if random.IntN(4) == 0 {
 			x.table.Copy(1000, nil)
-			x.plain = naive{roster: x.plain.roster, crashed: map[election.ID]bool{}}
-			return "copy of a stranger's"
+			x.plain = plainTable{roster: x.plain.roster, crashed: map[election.ID]bool{}}
+			return "copy with an unknown coordinator"
 		}
-		// A copy of its own table, over another one, with strangers' rows besides.
+		// A copy of its own table onto another one, with rows of unknown processes.
 		other := election.NewStatusTable(x.plain.roster, id)
 		other.Copy(x.table.Coordinator(), append(x.table.Exceptions(), 1000, election.None))
 		x.table = other
 		return "copy"
 	case 4:
 		x.table.Mark(1000, true)
-		return "mark a stranger"
+		return "mark an unknown process"
 	default:
 		crashed := random.IntN(2) == 0
 		if a, b := x.table.Mark(id, crashed), x.plain.mark(id, crashed); a != b {
-			t.Fatalf("marking %d (crashed: %v) changes something: %v, want %v", id, crashed, a, b)
+			t.Fatalf("marking %d (crashed: %v): got changed %v, want %v", id, crashed, a, b)
 		}
 		return "mark"
 	}
 }
 
-func (x *tables) compare(t *testing.T, step int, what string) {
+func (x *tablePair) compare(t *testing.T, step int, what string) {
 	t.Helper()
 	got, want := x.table.Rows(nil), x.plain.rows()
 	if !slices.Equal(got, want) {
-		t.Fatalf("step %d, %s: the rows are\n%v, want\n%v", step, what, got, want)
+		t.Fatalf("step %d, %s: got rows\n%v, want\n%v", step, what, got, want)
 	}
 	if x.table.Coordinator() != x.plain.coordinator || x.table.Highest() != x.plain.highest() {
-		t.Fatalf("step %d, %s: coordinator %d, highest %d, want %d and %d", step, what,
+		t.Fatalf("step %d, %s: got coordinator %d, highest %d, want %d and %d", step, what,
 			x.table.Coordinator(), x.table.Highest(), x.plain.coordinator, x.plain.highest())
 	}
 	for id, crashed := range x.plain.crashed {
 		if x.table.Crashed(id) != crashed {
-			t.Fatalf("step %d, %s: %d crashed: %v, want %v", step, what, id, !crashed, crashed)
+			t.Fatalf("step %d, %s: %d crashed: got %v, want %v", step, what, id, !crashed, crashed)
 		}
 	}
 }
 
-// Equal tables are encoded alike, and different ones aren't.
+// Equal tables have the same encoding, and different ones don't.
 func TestStatusTableEncoding(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	roster := mustRoster(t, 1, members(random, 6))
 	seen := map[string]string{}
 	for range 3000 {
-		x := tables{plain: naive{roster: roster, crashed: map[election.ID]bool{}}, table: election.NewStatusTable(roster, 0)}
+		x := tablePair{plain: plainTable{roster: roster, crashed: map[election.ID]bool{}}, table: election.NewStatusTable(roster, 0)}
 		for range random.IntN(12) {
 			id := roster.Ring()[random.IntN(6)].ID
 			if random.IntN(3) == 0 {
@@ -175,19 +175,19 @@ func TestStatusTableEncoding(t *testing.T) {
 		}
 		code := string(x.table.Encode(nil))
 		if before, found := seen[code]; found && before != rows {
-			t.Fatalf("%s and %s are encoded alike", before, rows)
+			t.Fatalf("%s and %s: got equal encodings, want different ones", before, rows)
 		}
 		seen[code] = rows
 	}
 	states := map[string]bool{}
 	for _, rows := range seen {
 		if states[rows] {
-			t.Fatalf("%s is encoded in two ways", rows)
+			t.Fatalf("%s: got two encodings, want one", rows)
 		}
 		states[rows] = true
 	}
 	if len(states) < 100 {
-		t.Fatalf("only %d different tables were tried", len(states))
+		t.Fatalf("got %d different tables, want at least 100", len(states))
 	}
 }
 
@@ -202,6 +202,6 @@ func TestStatusTableCloneIsIndependent(t *testing.T) {
 	clone.Mark(2, true)
 	table.Exceptions()[0] = 2
 	if !slices.Equal(table.Rows(nil), before) {
-		t.Errorf("the table changed with its copy: %v, want %v", table.Rows(nil), before)
+		t.Errorf("table changed with its copy: got %v, want %v", table.Rows(nil), before)
 	}
 }

@@ -164,7 +164,7 @@ var mutants = []mutant{
 	{
 		description: "a coordinator that is on neither list is followed forever", file: "election/office/adopt.go",
 		old: "if m.role == follower && m.coordinator != election.None && !m.isMember(m.coordinator) {", new: "if false {",
-		check: ".", pkg: "election/office", wantOutput: "TestACoordinatorThatIsOnNoList",
+		check: ".", pkg: "election/office", wantOutput: "TestCoordinatorOnNoList",
 	},
 	{
 		description: "the named successor claims the office in its predecessor's term", file: "election/office/claim.go",
@@ -179,7 +179,7 @@ var mutants = []mutant{
 	{
 		description: "processes with different member lists take the office from each other repeatedly", file: "election/office/office.go",
 		old: "inner.NoPreemption = true", new: "inner.NoPreemption = false",
-		check: ".", pkg: "election/office", wantOutput: "TestALower",
+		check: ".", pkg: "election/office", wantOutput: "TestLowerCoordinator",
 	},
 	{
 		description: "a grant to an earlier incarnation counts for the next", file: "election/office/claim.go",
@@ -244,17 +244,17 @@ var mutants = []mutant{
 	{
 		description: "what a member granted under the old list is forgotten", file: "election/office/claim.go",
 		old: "m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)", new: "m.support.RecordAdoption(msg.From, msg.Hold.Version, 0)",
-		check: ".", pkg: "election/office", wantOutput: "TestAClaimOfATermThatAMember",
+		check: ".", pkg: "election/office", wantOutput: "TestClaimOfTermGrantedUnder",
 	},
 	{
 		description: "a late report of the end of an earlier incarnation releases the grant of this one", file: "election/office/suspect.go",
 		old: "m.ledger.ProcessEnded(grants.Holder{ID: id, Life: life}, m.now)", new: "m.ledger.ProcessEnded(grants.Holder{ID: id, Life: max(life, m.peers[id].life)}, m.now)",
-		check: ".", pkg: "election/office", wantOutput: "TestTheEndOfAnOlderLife",
+		check: ".", pkg: "election/office", wantOutput: "TestEndOfEarlierIncarnation",
 	},
 	{
 		description: "a late grant names the latest incarnation, whichever requested it", file: "election/office/grant.go",
 		old: "RequesterLife: r.Life,", new: "RequesterLife: m.peers[r.ID].life,",
-		check: ".", pkg: "election/office", wantOutput: "TestALateGrantNames",
+		check: ".", pkg: "election/office", wantOutput: "TestLateGrantNames",
 	},
 	{
 		description: "no process campaigns when the coordinator is gone", file: "election/office/follow.go",

@@ -29,24 +29,24 @@ func (c counts) String() string {
 
 // situation is one election: who of n is alive, who starts it, in which order
 // the ring is. Priorities are the processes' numbers.
-type situation struct {
+type testElection struct {
 	n          int
 	ring       []election.ID
 	crashed    []election.ID
 	initiators []election.ID
 }
 
-func (s situation) scenario(algorithm string) sim.Scenario {
+func (s testElection) scenario(algorithm string) sim.Scenario {
 	return sim.Scenario{
 		Algorithm: algorithm, Processes: s.n, Ring: s.ring, Crashed: s.crashed, Initiators: s.initiators, Latency: latency,
 	}
 }
 
-func (s situation) alive(id election.ID) bool { return !slices.Contains(s.crashed, id) }
+func (s testElection) alive(id election.ID) bool { return !slices.Contains(s.crashed, id) }
 
-func (s situation) live() int { return s.n - len(s.crashed) }
+func (s testElection) live() int { return s.n - len(s.crashed) }
 
-func (s situation) highest() election.ID {
+func (s testElection) highest() election.ID {
 	id := election.ID(s.n)
 	for !s.alive(id) {
 		id--
@@ -55,14 +55,14 @@ func (s situation) highest() election.ID {
 }
 
 // hops is the way along the ring from one process to another, over every place.
-func (s situation) hops(from, to election.ID) int {
+func (s testElection) hops(from, to election.ID) int {
 	a, b := slices.Index(s.ring, from), slices.Index(s.ring, to)
 	return (b - a + s.n) % s.n
 }
 
 // draw makes a situation: up to 60 processes, some of them down, in any order.
-func draw(random *rand.Rand, initiators int, coordinatorDown bool) situation {
-	s := situation{n: 1 + random.IntN(60)}
+func draw(random *rand.Rand, initiators int, coordinatorDown bool) testElection {
+	s := testElection{n: 1 + random.IntN(60)}
 	for _, i := range random.Perm(s.n) {
 		s.ring = append(s.ring, election.ID(i+1))
 	}
@@ -88,7 +88,7 @@ func draw(random *rand.Rand, initiators int, coordinatorDown bool) situation {
 // the machine: everyone live from the lowest initiator on asks everyone above,
 // but for who has only the crashed coordinator above it; each live one answers
 // each live one below that asked; the highest tells everyone below.
-func bullyCounts(s situation) counts {
+func bullyCounts(s testElection) counts {
 	c, lowest := counts{}, slices.Min(s.initiators)
 	for p := lowest; int(p) <= s.n; p++ {
 		announcesAtOnce := int(p) == s.n || int(p) == s.n-1 && !s.alive(election.ID(s.n))
@@ -108,9 +108,9 @@ func bullyCounts(s situation) counts {
 
 // formulas are the counts of the contract, for one initiator and, but for
 // RingChampion, for several at once.
-var formulas = map[string]func(situation) counts{
+var formulas = map[string]func(testElection) counts{
 	"Bully": bullyCounts,
-	"StatusTable": func(s situation) counts {
+	"StatusTable": func(s testElection) counts {
 		// The initiator goes down from n-1 to the highest live process, which answers.
 		// Where the coordinator is up, that is who is asked.
 		high, c := int(s.highest()), counts{}
@@ -131,21 +131,21 @@ var formulas = map[string]func(situation) counts{
 		c[election.Coordinator] = high - 1
 		return c
 	},
-	"RingAllIDs": func(s situation) counts {
+	"RingAllIDs": func(s testElection) counts {
 		return counts{election.ElectMe: s.live() * s.n, election.NewCoordinator: s.n * len(s.initiators)}
 	},
-	"RingChampion": func(s situation) counts {
+	"RingChampion": func(s testElection) counts {
 		d := s.hops(s.initiators[0], s.highest())
 		return counts{election.ElectMe: d + s.n, election.NewCoordinator: s.n}
 	},
-	"RingActiveList": func(s situation) counts { return counts{election.Elect: s.live() * s.live()} },
-	"RingSkip": func(s situation) counts {
+	"RingActiveList": func(s testElection) counts { return counts{election.Elect: s.live() * s.live()} },
+	"RingSkip": func(s testElection) counts {
 		each := s.live() * len(s.initiators)
 		return counts{election.Election: each, election.Coordinator: each}
 	},
 }
 
-func TestCountsAreThoseOfTheFormulas(t *testing.T) {
+func TestCountsMatchFormulas(t *testing.T) {
 	for _, algorithm := range catalog.Names() {
 		t.Run(algorithm, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(4, 2))
@@ -169,7 +169,7 @@ func TestCountsWithSeveralInitiators(t *testing.T) {
 }
 
 // check runs the situation and compares its counts with the formula.
-func check(t *testing.T, algorithm string, s situation) sim.Outcome {
+func check(t *testing.T, algorithm string, s testElection) sim.Outcome {
 	t.Helper()
 	o, err := sim.Run(s.scenario(algorithm))
 	if err != nil {
@@ -189,7 +189,7 @@ func check(t *testing.T, algorithm string, s situation) sim.Outcome {
 // alone would; with a status table all that start ask for themselves, and the
 // highest announces itself once. In which order they are named makes no
 // difference.
-func TestCountsWithSeveralInitiatorsAndNoRing(t *testing.T) {
+func TestCountsWithSeveralInitiatorsWithoutRing(t *testing.T) {
 	for _, algorithm := range []string{"Bully", "StatusTable"} {
 		random := rand.New(rand.NewPCG(16, 23))
 		several := 0
@@ -214,7 +214,7 @@ func TestCountsWithSeveralInitiatorsAndNoRing(t *testing.T) {
 // the one right behind the highest starts.
 func TestRingChampionWorstCase(t *testing.T) {
 	for n := 3; n <= 60; n++ {
-		s := situation{n: n, initiators: []election.ID{1}, crashed: []election.ID{election.ID(n)}}
+		s := testElection{n: n, initiators: []election.ID{1}, crashed: []election.ID{election.ID(n)}}
 		s.ring = []election.ID{1, election.ID(n)}
 		for id := 2; id < n; id++ {
 			s.ring = append(s.ring, election.ID(id))
@@ -255,11 +255,11 @@ func TestRingChampionWithSeveralInitiators(t *testing.T) {
 
 // Each process found dead on the way down adds one ELECTION and one T (contract,
 // StatusTable; seed 004, 4.2).
-func TestStatusTableGoesDownOneByOne(t *testing.T) {
+func TestStatusTableTriesProcessesInOrder(t *testing.T) {
 	const n = 20
 	reply := election.DefaultTiming(latency, 0).Reply
 	for dead := 1; dead < n-1; dead++ {
-		s := situation{n: n, initiators: []election.ID{1}}
+		s := testElection{n: n, initiators: []election.ID{1}}
 		for i := range dead {
 			s.crashed = append(s.crashed, election.ID(n-i))
 		}

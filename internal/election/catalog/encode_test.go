@@ -16,7 +16,7 @@ import (
 // constant are the fields that never change, or by which nothing is decided: the
 // logical clock. Of the member list, only the version is told. In an office, some
 // follow from the others, and the election inside is tried by itself.
-var constant = map[string]bool{
+var ignoredFields = map[string]bool{
 	"Self": true, "Timing": true, "Roster": true, "roster": true, "lamport": true,
 	"cfg": true, "inner": true, "lease": true, "clock": true, "grantDuration": true,
 	"now": true, "due": true, "watched": true, "support.until": true,
@@ -94,7 +94,7 @@ func everyFieldIsEncoded(t *testing.T, name string, m election.Machine, atLeast 
 func eachField(v reflect.Value, name string, visit func(string, reflect.Value)) {
 	for i := range v.NumField() {
 		field, called := v.Field(i), v.Type().Field(i).Name
-		if constant[called] || constant[path.Base(name)+"."+called] {
+		if ignoredFields[called] || ignoredFields[path.Base(name)+"."+called] {
 			continue
 		}
 		// Fields of other packages can be read but not set, unless by their address.

@@ -7,9 +7,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// TestWaitsCanChange: the next election waits as long as the agent has last
+// TestTimingCanChange: the next election waits as long as the agent has last
 // found to be right, and what makes no sense changes nothing.
-func TestWaitsCanChange(t *testing.T) {
+func TestTimingCanChange(t *testing.T) {
 	for _, algorithm := range catalog.All() {
 		t.Run(algorithm.Name, func(t *testing.T) {
 			wait := func(timings ...election.Timing) election.Tick {

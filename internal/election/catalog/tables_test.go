@@ -87,7 +87,7 @@ func TestRecovery(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 16))
 	for n := 2; n <= 40; n++ {
 		for id := election.ID(1); int(id) <= n; id++ {
-			s := situation{n: n, initiators: []election.ID{id}}
+			s := testElection{n: n, initiators: []election.ID{id}}
 			for _, i := range random.Perm(n) {
 				s.ring = append(s.ring, election.ID(i+1))
 			}
@@ -103,7 +103,7 @@ func TestRecovery(t *testing.T) {
 }
 
 // recoveries are the counts for the recovery of process id.
-func recoveries(s situation, id election.ID) map[string]counts {
+func recoveries(s testElection, id election.ID) map[string]counts {
 	n, leader := s.n, election.ID(s.n)
 	bully := bullyCounts(s)
 	table := counts{election.Request: 1, election.Table: 1, election.Update: n - 1}
@@ -125,7 +125,7 @@ func recoveries(s situation, id election.ID) map[string]counts {
 }
 
 // The numbers that the texts themselves give.
-func TestNumbersOfTheTexts(t *testing.T) {
+func TestCountsOfSourceTexts(t *testing.T) {
 	all := func(algorithm string, n int, initiator election.ID) sim.Scenario {
 		return sim.Scenario{Algorithm: algorithm, Processes: n, Initiators: []election.ID{initiator}}
 	}

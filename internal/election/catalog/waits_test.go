@@ -10,7 +10,7 @@ import (
 // A wait lasts as long as it lasts: a tick that comes early ends no wait, of an
 // election or of a recovery, and in a process that waits for nothing it starts
 // nothing.
-func TestATickThatComesEarlyChangesNothing(t *testing.T) {
+func TestEarlyTickChangesNothing(t *testing.T) {
 	for _, a := range catalog.All() {
 		for _, begin := range []election.InputKind{election.NoInput, election.Campaign, election.Recover} {
 			m := member(t, a, 1)
@@ -50,7 +50,7 @@ func member(t *testing.T, a catalog.Algorithm, term election.Term) election.Mach
 
 // A process that waits in vain in the highest term has nothing more to start. It
 // stops waiting, rather than asking for a tick for ever.
-func TestNobodyWaitsBeyondTheHighestTerm(t *testing.T) {
+func TestNoWaitBeyondHighestTerm(t *testing.T) {
 	for _, a := range catalog.All() {
 		m := member(t, a, election.MaxTerm-1)
 		var out election.Output
@@ -70,7 +70,7 @@ func TestNobodyWaitsBeyondTheHighestTerm(t *testing.T) {
 
 // That somebody else seems dead or alive, or that nobody leads any more, is no
 // outcome: whoever waits for one still does.
-func TestNewsOfOthersEndsNoWait(t *testing.T) {
+func TestInputsAboutOthersDontEndWait(t *testing.T) {
 	for _, a := range catalog.All() {
 		for _, begin := range []election.InputKind{election.Campaign, election.Recover} {
 			m := member(t, a, 1)
@@ -97,7 +97,7 @@ func TestNewsOfOthersEndsNoWait(t *testing.T) {
 // A STALE says that there has been an election in a newer term. To who leads that
 // is a reason to doubt, and to start one of its own when it hears nothing more; to
 // everyone else it is none.
-func TestOnlyWhoLeadsDoubtsItAfterANewerTerm(t *testing.T) {
+func TestOnlyCoordinatorWaitsAfterNewerTerm(t *testing.T) {
 	for _, a := range catalog.All() {
 		for _, leads := range []bool{false, true} {
 			m := member(t, a, 1)
@@ -116,7 +116,7 @@ func TestOnlyWhoLeadsDoubtsItAfterANewerTerm(t *testing.T) {
 }
 
 // Whoever waited in vain and has started again waits as long as the first time.
-func TestTheSecondWaitIsAsLongAsTheFirst(t *testing.T) {
+func TestSecondWaitIsAsLongAsFirst(t *testing.T) {
 	for _, a := range catalog.All() {
 		if !a.Ring {
 			continue // there it depends on who answered

@@ -16,7 +16,8 @@ var (
 	c  = grants.Holder{ID: 3, Life: 1}
 )
 
-// member is a ledger at work: the list that its member has adopted, and now.
+// member is a ledger with the list that its member has adopted, and the present
+// moment.
 type member struct {
 	grants.Ledger
 	t       *testing.T
@@ -24,13 +25,14 @@ type member struct {
 	now     election.Tick
 }
 
-// seasoned is a member that has been there for ever; forgetful one that has just
-// lost its memory, when its clock read 50.
-func seasoned(t *testing.T) *member {
+// newMember returns a member that remembers all its grants.
+func newMember(t *testing.T) *member {
 	return &member{t: t, version: 1, Ledger: grants.NewLedger(lease, election.TermClock{}, 0)}
 }
 
-func forgetful(t *testing.T) *member {
+// newMemberWithoutMemory returns a member that has just lost its memory, when
+// its clock read 50.
+func newMemberWithoutMemory(t *testing.T) *member {
 	clock := election.TermClock{AtBoot: 50, TicksPerTerm: 1000}
 	return &member{t: t, version: 1, Ledger: grants.NewLedgerWithoutMemory(lease, 0, clock, 0)}
 }
@@ -44,247 +46,247 @@ func renewal(h grants.Holder, term election.Term) grants.Request {
 	return grants.Request{Holder: h, Term: term, Version: 1, Held: true}
 }
 
-func under(version uint32, r grants.Request) grants.Request {
+func withVersion(version uint32, r grants.Request) grants.Request {
 	r.Version = version
 	return r
 }
 
-// asks lets a request arrive at a moment, and checks the answer.
-func (m *member) asks(at election.Tick, r grants.Request, want grants.Answer) {
+// wantAnswer makes a request at a moment, and checks the answer.
+func (m *member) wantAnswer(at election.Tick, r grants.Request, want grants.Answer) {
 	m.t.Helper()
 	m.now = at
 	if got := m.Handle(r, m.version, at); got != want {
-		m.t.Errorf("at %d, %+v: answer %d, want %d", at, r, got, want)
+		m.t.Errorf("at %d, %+v: got answer %d, want %d", at, r, got, want)
 	}
 }
 
-func (m *member) adopts(at election.Tick, version uint32) {
+func (m *member) adopt(at election.Tick, version uint32) {
 	m.version = version
 	m.Adopt(version)
 	m.now = at
 }
 
-// says checks which list the member says that it has adopted.
-func (m *member) says(at election.Tick, want uint32) {
+// wantReported checks which list the member reports as adopted.
+func (m *member) wantReported(at election.Tick, want uint32) {
 	m.t.Helper()
 	if got := m.ReportedVersion(m.version, at); got != want {
-		m.t.Errorf("at %d it says that it has adopted list %d, want %d", at, got, want)
+		m.t.Errorf("at %d: got list %d reported as adopted, want %d", at, got, want)
 	}
 }
 
-func (m *member) bars(want election.Term) {
+func (m *member) wantHighestGranted(want election.Term) {
 	m.t.Helper()
 	if got := m.HighestGranted(); got != want {
-		m.t.Errorf("the bar is %d, want %d", got, want)
+		m.t.Errorf("highest granted term: got %d, want %d", got, want)
 	}
 }
 
-func TestAGrantShutsOthersOutForALeaseFromTheLatestRenewal(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(a, 5), grants.Granted)
-	m.asks(1, claim(b, 6), grants.Deferred)
-	m.asks(60, renewal(a, 5), grants.Granted)
-	m.asks(60+lease-1, claim(b, 6), grants.Deferred)
+func TestGrantExcludesOthersForLease(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
+	m.wantAnswer(1, claim(b, 6), grants.Deferred)
+	m.wantAnswer(60, renewal(a, 5), grants.Granted)
+	m.wantAnswer(60+lease-1, claim(b, 6), grants.Deferred)
 	if m.Holder(60+lease-1) != a || m.Holder(60+lease) != (grants.Holder{}) {
-		t.Error("the grant doesn't last for a lease")
+		t.Error("got a grant that doesn't last for a lease, want one that does")
 	}
-	m.asks(60+lease, claim(b, 6), grants.Granted)
+	m.wantAnswer(60+lease, claim(b, 6), grants.Granted)
 }
 
-func TestTheNextLifeOfTheHolderIsSomeoneElse(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(a, 5), grants.Granted)
-	m.asks(1, claim(a2, 6), grants.Deferred)
-	m.asks(1, claim(a2, 5), grants.TermTooLow)
-	m.asks(lease, claim(a2, 5), grants.TermTooLow)
+func TestNextIncarnationIsAnotherHolder(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
+	m.wantAnswer(1, claim(a2, 6), grants.Deferred)
+	m.wantAnswer(1, claim(a2, 5), grants.TermTooLow)
+	m.wantAnswer(lease, claim(a2, 5), grants.TermTooLow)
 }
 
-func TestAnAcquisitionNeedsATermAboveAllThatWereGranted(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(a, 5), grants.Granted)
-	m.asks(2*lease, claim(b, 5), grants.TermTooLow)
-	m.asks(2*lease, claim(b, 4), grants.TermTooLow)
-	m.asks(2*lease, claim(a, 5), grants.Granted) // it is the same acquisition
-	m.asks(4*lease, claim(b, 6), grants.Granted)
-	m.asks(6*lease, claim(a, 5), grants.TermTooLow)
-	m.bars(6)
+func TestAcquisitionNeedsHigherTerm(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
+	m.wantAnswer(2*lease, claim(b, 5), grants.TermTooLow)
+	m.wantAnswer(2*lease, claim(b, 4), grants.TermTooLow)
+	m.wantAnswer(2*lease, claim(a, 5), grants.Granted) // it is the same acquisition
+	m.wantAnswer(4*lease, claim(b, 6), grants.Granted)
+	m.wantAnswer(6*lease, claim(a, 5), grants.TermTooLow)
+	m.wantHighestGranted(6)
 }
 
-func TestARenewalNeedsNoHigherTermOnceTheOthersGrantHasRunOut(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(b, 7), grants.Granted)
-	m.asks(1, renewal(a, 5), grants.TermTooLow)
-	m.asks(lease, renewal(a, 5), grants.Granted)
-	m.bars(7)
-	m.asks(lease+1, claim(c, 6), grants.TermTooLow)
-	m.asks(lease+1, claim(c, 8), grants.Deferred)
+func TestRenewalNeedsNoHigherTermAfterOtherGrantExpired(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(b, 7), grants.Granted)
+	m.wantAnswer(1, renewal(a, 5), grants.TermTooLow)
+	m.wantAnswer(lease, renewal(a, 5), grants.Granted)
+	m.wantHighestGranted(7)
+	m.wantAnswer(lease+1, claim(c, 6), grants.TermTooLow)
+	m.wantAnswer(lease+1, claim(c, 8), grants.Deferred)
 }
 
-func TestALateBeatOfTheSameHolderDoesntLowerItsGrant(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(a, 5), grants.Granted)
-	m.asks(10, claim(a, 8), grants.Granted)
+func TestLateRequestDoesntLowerGrant(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
+	m.wantAnswer(10, claim(a, 8), grants.Granted)
 	for _, late := range []grants.Request{claim(a, 5), renewal(a, 5), renewal(a, 7)} {
-		m.asks(20, late, grants.TermTooLow)
+		m.wantAnswer(20, late, grants.TermTooLow)
 	}
-	m.Release(a, 7, 30) // it resigned from what it held before
-	m.asks(40, claim(b, 9), grants.Deferred)
+	m.Release(a, 7, 30) // it resigned from an earlier tenure
+	m.wantAnswer(40, claim(b, 9), grants.Deferred)
 }
 
-func TestAGrantIsntReleasedByTheResignationOfAnOlderTermOrAnotherLife(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(a, 5), grants.Granted)
+func TestResignationOfOlderTermOrIncarnationReleasesNothing(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
 	m.Release(a, 4, 1)
 	m.Release(a2, 9, 1)
 	m.Release(b, 9, 1)
 	m.ProcessEnded(a2, 1)
 	m.ProcessEnded(b, 1)
-	m.asks(1, claim(b, 6), grants.Deferred)
+	m.wantAnswer(1, claim(b, 6), grants.Deferred)
 	m.Release(a, 5, 2)
-	m.asks(2, claim(b, 6), grants.Granted)
+	m.wantAnswer(2, claim(b, 6), grants.Granted)
 	m.ProcessEnded(b, 3)
-	m.asks(3, claim(c, 7), grants.Granted)
+	m.wantAnswer(3, claim(c, 7), grants.Granted)
 }
 
-func TestAResignationDoesntProlongAGrantThatHasRunOut(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(a, 5), grants.Granted)
-	m.adopts(1, 2)
+func TestResignationDoesntExtendExpiredGrant(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
+	m.adopt(1, 2)
 	m.Release(a, 5, 3*lease)
-	m.says(2*lease, 2)
+	m.wantReported(2*lease, 2)
 	if m.Holder(2*lease) != (grants.Holder{}) {
-		t.Error("the grant is in force again")
+		t.Error("got an unexpired grant, want none")
 	}
 }
 
-func TestAMemberThatLostItsMemoryGrantsNothingForALease(t *testing.T) {
-	m := forgetful(t)
-	m.asks(0, renewal(a, 40), grants.Deferred)
-	m.asks(lease-1, renewal(a, 40), grants.Deferred)
+func TestMemberWithoutMemoryWaitsForLease(t *testing.T) {
+	m := newMemberWithoutMemory(t)
+	m.wantAnswer(0, renewal(a, 40), grants.Deferred)
+	m.wantAnswer(lease-1, renewal(a, 40), grants.Deferred)
 	if !m.WaitingAfterRestart(lease-1) || m.WaitingAfterRestart(lease) {
-		t.Error("it doesn't wait for a lease")
+		t.Error("got a wait that isn't a lease, want a lease")
 	}
-	m.asks(lease, renewal(a, 40), grants.Granted)
+	m.wantAnswer(lease, renewal(a, 40), grants.Granted)
 }
 
-func TestAMemberThatLostItsMemoryWaitsForTheLongestLeaseThatItMayHaveGrantedFor(t *testing.T) {
+func TestMemberWithoutMemoryWaitsForLongestLease(t *testing.T) {
 	for longest, quiet := range map[election.Tick]election.Tick{lease / 2: lease, 3 * lease: 3 * lease} {
-		m := forgetful(t)
+		m := newMemberWithoutMemory(t)
 		m.Ledger = grants.NewLedgerWithoutMemory(lease, longest, election.TermClock{}, 0)
-		m.asks(quiet-1, renewal(a, 40), grants.Deferred)
+		m.wantAnswer(quiet-1, renewal(a, 40), grants.Deferred)
 		if old := m.ReportedVersion(2, quiet-1); old != 1 {
-			t.Errorf("it has adopted version %d while grants of %d ticks are in force", old, longest)
+			t.Errorf("got version %d reported while grants of %d ticks are in force, want 1", old, longest)
 		}
-		m.asks(quiet, renewal(a, 40), grants.Granted)
+		m.wantAnswer(quiet, renewal(a, 40), grants.Granted)
 	}
 }
 
-func TestAMemberThatLostItsMemoryGrantsNoTermThatItMayHaveGrantedBefore(t *testing.T) {
-	m := forgetful(t)
-	m.bars(50)
-	m.asks(2*lease, claim(a, 50), grants.TermTooLow)
-	m.asks(2*lease, claim(a, 51), grants.Deferred) // nor one that its clock doesn't read yet
-	m.asks(999, claim(a, 51), grants.Deferred)
-	m.asks(1000, claim(a, 51), grants.Granted)
+func TestMemberWithoutMemoryGrantsNewTermsOnly(t *testing.T) {
+	m := newMemberWithoutMemory(t)
+	m.wantHighestGranted(50)
+	m.wantAnswer(2*lease, claim(a, 50), grants.TermTooLow)
+	m.wantAnswer(2*lease, claim(a, 51), grants.Deferred) // nor one that its clock hasn't reached
+	m.wantAnswer(999, claim(a, 51), grants.Deferred)
+	m.wantAnswer(1000, claim(a, 51), grants.Granted)
 	if got := m.HighestGrantedExcept(a, 51); got != 50 {
-		t.Errorf("the bar for the first that it granted is %d, want 50", got)
+		t.Errorf("highest granted term except the first: got %d, want 50", got)
 	}
-	m.asks(1001, renewal(a, 52), grants.Deferred)
+	m.wantAnswer(1001, renewal(a, 52), grants.Deferred)
 }
 
-func TestARequestThatIsKeptIsDueWhenItCanBeGranted(t *testing.T) {
-	m := seasoned(t)
+func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
+	m := newMember(t)
 	if m.PendingDue() != election.Never {
-		t.Errorf("nothing waits, and is due at %d", m.PendingDue())
+		t.Errorf("without a pending request: got due at %d, want never", m.PendingDue())
 	}
-	m.asks(0, claim(a, 5), grants.Granted)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
 	r := claim(b, 6)
 	r.Sent = 777
-	m.asks(10, r, grants.Deferred)
+	m.wantAnswer(10, r, grants.Deferred)
 	if m.PendingDue() != lease || m.Pending() != r {
-		t.Errorf("%+v is due at %d, want %+v at %d", m.Pending(), m.PendingDue(), r, lease)
+		t.Errorf("got %+v due at %d, want %+v at %d", m.Pending(), m.PendingDue(), r, lease)
 	}
-	m.asks(50, renewal(a, 5), grants.Granted)
+	m.wantAnswer(50, renewal(a, 5), grants.Granted)
 	if m.PendingDue() != 50+lease {
-		t.Errorf("after the renewal it is due at %d, want %d", m.PendingDue(), 50+lease)
+		t.Errorf("after the renewal: got due at %d, want %d", m.PendingDue(), 50+lease)
 	}
-	m.asks(m.PendingDue(), m.Pending(), grants.Granted)
+	m.wantAnswer(m.PendingDue(), m.Pending(), grants.Granted)
 	if m.PendingDue() != election.Never {
-		t.Errorf("what was granted still waits, till %d", m.PendingDue())
+		t.Errorf("after the grant: got due at %d, want never", m.PendingDue())
 	}
 
-	f := forgetful(t)
-	f.asks(0, renewal(a, 40), grants.Deferred)
+	f := newMemberWithoutMemory(t)
+	f.wantAnswer(0, renewal(a, 40), grants.Deferred)
 	if f.PendingDue() != lease {
-		t.Errorf("after a restart it is due at %d, want %d", f.PendingDue(), lease)
+		t.Errorf("after a restart: got due at %d, want %d", f.PendingDue(), lease)
 	}
-	f.asks(1, claim(a, 53), grants.Deferred)
+	f.wantAnswer(1, claim(a, 53), grants.Deferred)
 	if f.PendingDue() != 3000 {
-		t.Errorf("a term that the clock reads later is due at %d, want 3000", f.PendingDue())
+		t.Errorf("a term ahead of the clock: got due at %d, want 3000", f.PendingDue())
 	}
 }
 
-func TestOfTwoRequestsTheOneOfTheHigherTermIsKept(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(a, 5), grants.Granted)
-	m.asks(1, claim(b, 7), grants.Deferred)
-	m.asks(2, claim(c, 6), grants.Deferred)
+func TestPendingRequestIsThatOfHighestTerm(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(a, 5), grants.Granted)
+	m.wantAnswer(1, claim(b, 7), grants.Deferred)
+	m.wantAnswer(2, claim(c, 6), grants.Deferred)
 	if m.Pending().Holder != b {
-		t.Errorf("%+v is kept", m.Pending())
+		t.Errorf("got pending request %+v, want another holder's", m.Pending())
 	}
-	m.asks(3, claim(c, 8), grants.Deferred)
+	m.wantAnswer(3, claim(c, 8), grants.Deferred)
 	if m.Pending().Holder != c {
-		t.Errorf("%+v is kept", m.Pending())
+		t.Errorf("got pending request %+v, want another holder's", m.Pending())
 	}
-	m.asks(4, renewal(a, 5), grants.Granted)
+	m.wantAnswer(4, renewal(a, 5), grants.Granted)
 	if m.Pending().Holder != c {
-		t.Error("a renewal of a lower term ends the wait")
+		t.Error("got no pending request after a renewal of a lower term, want one")
 	}
 }
 
-func TestARequestIsKeptNoLongerThanItsSenderStandsByIt(t *testing.T) {
+func TestPendingRequestIsDroppedWhenObsolete(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		end  func(*member)
 		kept bool
 	}{
 		{"its sender resigned", func(m *member) { m.Release(b, 7, 2) }, false},
-		{"its sender resigned from an older claim", func(m *member) { m.Release(b, 6, 2) }, true},
-		{"an older life resigned", func(m *member) { m.Release(grants.Holder{ID: 2}, 7, 2) }, true},
+		{"its sender resigned from an earlier claim", func(m *member) { m.Release(b, 6, 2) }, true},
+		{"an earlier incarnation resigned", func(m *member) { m.Release(grants.Holder{ID: 2}, 7, 2) }, true},
 		{"its sender ended", func(m *member) { m.ProcessEnded(b, 2) }, false},
-		{"an older life ended", func(m *member) { m.ProcessEnded(grants.Holder{ID: 2}, 2) }, true},
-		{"the member went over to another list", func(m *member) { m.adopts(2, 2) }, false},
-		{"the member has that list already", func(m *member) { m.adopts(2, 1) }, true},
+		{"an earlier incarnation ended", func(m *member) { m.ProcessEnded(grants.Holder{ID: 2}, 2) }, true},
+		{"the member adopted another list", func(m *member) { m.adopt(2, 2) }, false},
+		{"the member had adopted that list already", func(m *member) { m.adopt(2, 1) }, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m := seasoned(t)
-			m.asks(0, claim(a, 5), grants.Granted)
-			m.asks(1, claim(b, 7), grants.Deferred)
+			m := newMember(t)
+			m.wantAnswer(0, claim(a, 5), grants.Granted)
+			m.wantAnswer(1, claim(b, 7), grants.Deferred)
 			test.end(m)
 			if kept := m.Pending().Term != 0; kept != test.kept {
-				t.Errorf("it is kept: %t, want %t", kept, test.kept)
+				t.Errorf("pending: got %t, want %t", kept, test.kept)
 			}
 		})
 	}
 }
 
-func TestTheBarForAHolderLeavesItsOwnGrantOut(t *testing.T) {
-	m := seasoned(t)
-	m.asks(0, claim(b, 3), grants.Granted)
-	m.asks(lease, claim(a, 5), grants.Granted)
-	m.asks(lease+1, renewal(a, 5), grants.Granted)
+func TestHighestGrantedExceptOmitsOwnGrant(t *testing.T) {
+	m := newMember(t)
+	m.wantAnswer(0, claim(b, 3), grants.Granted)
+	m.wantAnswer(lease, claim(a, 5), grants.Granted)
+	m.wantAnswer(lease+1, renewal(a, 5), grants.Granted)
 	for _, test := range []struct {
 		h    grants.Holder
 		term election.Term
 		want election.Term
 	}{{a, 5, 3}, {a, 6, 5}, {a2, 5, 5}, {b, 5, 5}} {
 		if got := m.HighestGrantedExcept(test.h, test.term); got != test.want {
-			t.Errorf("the bar for %v in term %d is %d, want %d", test.h, test.term, got, test.want)
+			t.Errorf("highest granted except %v in term %d: got %d, want %d", test.h, test.term, got, test.want)
 		}
 	}
-	m.asks(3*lease, claim(c, 7), grants.Granted)
-	m.asks(5*lease, renewal(a, 5), grants.Granted)
+	m.wantAnswer(3*lease, claim(c, 7), grants.Granted)
+	m.wantAnswer(5*lease, renewal(a, 5), grants.Granted)
 	if got := m.HighestGrantedExcept(a, 5); got != 7 {
-		t.Errorf("the bar for a holder after another's grant is %d, want 7", got)
+		t.Errorf("highest granted except a holder, after another grant: got %d, want 7", got)
 	}
 }

@@ -7,137 +7,137 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// perTerm is how long a term of the wall clock lasts: longer than a lease, as a
-// second is.
-const perTerm = 2 * lease
+// termDuration is how long a term of the wall clock lasts: longer than a lease.
+const termDuration = 2 * lease
 
-// wall gives the processes wall clocks, which read 1 at the start, and more by
-// ahead.
-func wall(w *town, ahead map[election.ID]election.Term) {
-	w.tuned = func(c *office.Config) {
-		reading := 1 + ahead[c.Self] + election.Term(w.at/perTerm)
-		c.Clock = election.TermClock{AtBoot: reading, Boot: w.at, TicksPerTerm: perTerm}
+// setWallClocks gives the processes wall clocks that read 1 at the start, plus
+// the terms in ahead.
+func setWallClocks(g *group, ahead map[election.ID]election.Term) {
+	g.configure = func(c *office.Config) {
+		reading := 1 + ahead[c.Self] + election.Term(g.now/termDuration)
+		c.Clock = election.TermClock{AtBoot: reading, Boot: g.now, TicksPerTerm: termDuration}
 	}
 }
 
-// Everybody restarts, and the highest process's clock is ahead of the others'.
-// Were it to go on to a newer term before they read the last one, they would
-// never catch up with it.
-func TestMembersWhoseClocksAreBehindGrantTheOfficeInTheEnd(t *testing.T) {
-	guarded(t, func(t *testing.T, mode office.Mode) {
+// All processes restart, and the clock of the highest one is ahead of the
+// others. If it went on to a newer term before their clocks reached the last
+// one, they would never catch up.
+func TestMembersWithSlowClocksGrantEventually(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		for _, ahead := range []election.Term{0, 1, 3, 10} {
-			w := &town{t: t, mode: mode}
-			wall(w, map[election.ID]election.Term{3: ahead})
-			roster := list(t, 1, 1, 2, 3)
+			g := &group{t: t, mode: mode}
+			setWallClocks(g, map[election.ID]election.Term{3: ahead})
+			roster := newRoster(t, 1, 1, 2, 3)
 			for _, id := range []election.ID{3, 2, 1} {
-				w.start(id, roster, nil)
-				w.pass(perTerm / 3) // so that their terms don't begin together
+				g.start(id, roster, nil)
+				g.advance(termDuration / 3) // so that their terms begin at different moments
 			}
-			w.pass(election.Tick(ahead+2)*perTerm + lease)
-			w.wantHolder(3)
-			w.wantFollowed(3, 1, 2, 3)
+			g.advance(election.Tick(ahead+2)*termDuration + lease)
+			g.wantHolder(3)
+			g.wantFollowed(3, 1, 2, 3)
 		}
 	})
 }
 
-// The coordinator and its follower lose each other, and meet again before their
-// clocks, which agree, read the next term.
-func TestWhoWaitsForTheSameMomentOfTheClockDoesntStandAtOnce(t *testing.T) {
-	guarded(t, func(t *testing.T, mode office.Mode) {
-		w := &town{t: t, mode: mode}
-		wall(w, nil)
-		roster := list(t, 1, 1, 2)
+// The coordinator and its follower lose each other, and reconnect before their
+// equal clocks reach the next term.
+func TestProcessesWithEqualClocksDontCampaignAtOnce(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := &group{t: t, mode: mode}
+		setWallClocks(g, nil)
+		roster := newRoster(t, 1, 1, 2)
 		for _, id := range []election.ID{1, 2} {
-			w.start(id, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 2 })
+			g.start(id, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 2 })
 		}
-		w.pass(heartbeat)
-		w.wantHolder(2)
-		w.cut = func(m *election.Message) bool { return between(m, 2) }
-		w.pass(patience + 2*heartbeat)
-		w.wantFollowed(election.None, 1)
-		w.cut = nil
-		w.pass(perTerm - w.at + stagger + 2)
-		w.wantHolder(2)
-		w.wantFollowed(2, 1)
+		g.advance(heartbeat)
+		g.wantHolder(2)
+		g.drop = func(m *election.Message) bool { return crosses(m, 2) }
+		g.advance(suspicionTimeout + 2*heartbeat)
+		g.wantFollowed(election.None, 1)
+		g.drop = nil
+		g.advance(termDuration - g.now + stagger + 2)
+		g.wantHolder(2)
+		g.wantFollowed(2, 1)
 	})
 }
 
-func TestTheHighestIsTheFirstToStandWhenTheClockReadsANewTerm(t *testing.T) {
-	guarded(t, func(t *testing.T, mode office.Mode) {
-		w := &town{t: t, mode: mode}
-		wall(w, nil)
-		roster := list(t, 1, 1, 2, 3)
+func TestHighestProcessCampaignsFirstInNewTerm(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := &group{t: t, mode: mode}
+		setWallClocks(g, nil)
+		roster := newRoster(t, 1, 1, 2, 3)
 		for _, id := range []election.ID{1, 2, 3} {
-			w.start(id, roster, nil)
+			g.start(id, roster, nil)
 		}
-		w.pass(perTerm + stagger)
-		w.wantHolder(3)
+		g.advance(termDuration + stagger)
+		g.wantHolder(3)
 		for _, id := range []election.ID{1, 2} {
-			if n := w.count(id, election.Started); n != 0 {
-				t.Errorf("process %d started %d elections", id, n)
+			if n := g.countEvents(id, election.Started); n != 0 {
+				t.Errorf("process %d started %d elections, want none", id, n)
 			}
 		}
 	})
 }
 
-// The highest process has won and waits for its grants; the others leave it the
-// time for that.
-func TestNobodyBelowStartsAnElectionWhileAClaimIsHeard(t *testing.T) {
-	guarded(t, func(t *testing.T, mode office.Mode) {
-		w := settle(t, mode, 4, list(t, 1, 1, 2, 3, 4), nil)
-		w.pass(heartbeat)
-		w.crash(4, false) // what it was granted has to run out
-		w.pass(3 * lease)
-		w.wantHolder(3)
+// The highest process has won and waits for its grants. The others must wait
+// for it.
+func TestLowerProcessesDontCampaignDuringClaim(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := newGroup(t, mode, 4, newRoster(t, 1, 1, 2, 3, 4), nil)
+		g.advance(heartbeat)
+		g.crash(4, false) // its grants have to expire
+		g.advance(3 * lease)
+		g.wantHolder(3)
 		for _, id := range []election.ID{1, 2} {
-			if n := w.count(id, election.Started); n != 0 {
-				t.Errorf("process %d started %d elections", id, n)
+			if n := g.countEvents(id, election.Started); n != 0 {
+				t.Errorf("process %d started %d elections, want none", id, n)
 			}
 		}
-		if got := w.all[3].Status().Term; got != 2 {
-			t.Errorf("the office is held in term %d, want 2", got)
+		if got := g.machines[3].Status().Term; got != 2 {
+			t.Errorf("got a tenure in term %d, want 2", got)
 		}
 	})
 }
 
-// The clock of process 4 passes two terms between two BEATs: it grants the second
-// to a process that is gone, and can't grant itself the first any more.
-func TestAClaimThatTheProcessItselfMayNotGrantIsGivenUp(t *testing.T) {
-	guarded(t, func(t *testing.T, mode office.Mode) {
-		w := &town{t: t, mode: mode}
-		w.tuned = func(c *office.Config) {
+// The clock of process 4 passes two terms between two BEATs. The process grants
+// the second term to a process that then ends, and can't grant itself the first
+// term any more.
+func TestClaimThatProcessCannotGrantItselfIsAbandoned(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := &group{t: t, mode: mode}
+		g.configure = func(c *office.Config) {
 			c.MemoryLost, c.Term, c.Coordinator = false, 61, 4
 			c.Clock = election.TermClock{AtBoot: 60, TicksPerTerm: 5}
 			if c.Self != 4 {
 				c.Clock.AtBoot = 100
 			}
 		}
-		roster := list(t, 1, 1, 2, 3, 4)
+		roster := newRoster(t, 1, 1, 2, 3, 4)
 		for _, id := range []election.ID{1, 3, 4} {
-			w.start(id, roster, nil)
+			g.start(id, roster, nil)
 		}
-		w.pass(1)
-		w.arrive(election.Message{
+		g.advance(1)
+		g.deliver(election.Message{
 			Kind: election.Beat, From: 2, To: 4, Term: 62, Subject: 2, Hold: election.Hold{Life: 1, Version: 1},
 		})
-		w.pass(8 * lease)
-		w.wantHolder(4)
+		g.advance(8 * lease)
+		g.wantHolder(4)
 	})
 }
 
-// The highest process's clock is a day behind. What it claims, others granted
-// long ago; and what they say makes no sense to it.
-func TestAClaimOfATermLongGoneKeepsNobodyFromStanding(t *testing.T) {
-	guarded(t, func(t *testing.T, mode office.Mode) {
-		w := &town{t: t, mode: mode}
+// The highest process's clock is a day behind. The others granted the terms
+// that it claims long ago, and it refuses their terms.
+func TestClaimOfOldTermDoesntDelayCampaigns(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := &group{t: t, mode: mode}
 		const ahead = 10000
-		wall(w, map[election.ID]election.Term{1: ahead, 2: ahead, 3: ahead})
-		roster := list(t, 1, 1, 2, 3, 4)
+		setWallClocks(g, map[election.ID]election.Term{1: ahead, 2: ahead, 3: ahead})
+		roster := newRoster(t, 1, 1, 2, 3, 4)
 		for _, id := range []election.ID{1, 2, 3, 4} {
-			w.start(id, roster, nil)
+			g.start(id, roster, nil)
 		}
-		w.pass(4*perTerm + 4*patience)
-		w.wantHolder(3)
-		w.wantFollowed(3, 1, 2, 3)
+		g.advance(4*termDuration + 4*suspicionTimeout)
+		g.wantHolder(3)
+		g.wantFollowed(3, 1, 2, 3)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// fuzz puts an office of the mode through the ordeal; the first bytes choose
-// the election inside and how it is configured.
+// fuzzMachine fuzzes an office of the mode. The first bytes determine the inner
+// election and the configuration.
 func fuzzMachine(f *testing.F, mode office.Mode) {
 	for i, seed := range fuzz.Seeds()[:90] {
 		f.Add(byte(i), byte(i/6), seed)

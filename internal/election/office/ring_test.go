@@ -9,11 +9,11 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// Seed 000: "the control part of a failed process continues to function and simply
-// forwards each received message along its out-edge". Here that is 4, whose
-// application is dead, as everyone knows: it isn't elected and keeps the ring
-// whole. The dead pod, 5, is skipped.
-func TestAnApplicationThatDiedBesideItsAgentKeepsTheRingWhole(t *testing.T) {
+// [Textbook]: "the control part of a failed process continues to function and
+// simply forwards each received message along its out-edge". Here that is
+// process 4, whose application is dead, as all processes know. It isn't elected
+// and forwards messages. The dead pod, 5, is skipped.
+func TestRingSendsThroughProcessWithDeadApplication(t *testing.T) {
 	for algorithm, want := range map[string]map[election.Kind]int{
 		"RingAllIDs":     {election.ElectMe: 3 * 4, election.NewCoordinator: 4},
 		"RingChampion":   {election.ElectMe: 4, election.NewCoordinator: 4},
@@ -25,23 +25,23 @@ func TestAnApplicationThatDiedBesideItsAgentKeepsTheRingWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			guarded(t, func(t *testing.T, mode office.Mode) {
-				w := settle(t, mode, 5, list(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.NewElection = ring.New })
-				w.tell(4, election.Input{Kind: election.BecomeIneligible})
-				w.pass(3 * heartbeat)
+			inGrantModes(t, func(t *testing.T, mode office.Mode) {
+				g := newGroup(t, mode, 5, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.NewElection = ring.New })
+				g.input(4, election.Input{Kind: election.BecomeIneligible})
+				g.advance(3 * heartbeat)
 				sent := map[election.Kind]int{}
-				w.cut = func(m *election.Message) bool {
+				g.drop = func(m *election.Message) bool {
 					if m.Kind.Counts() {
 						sent[m.Kind]++
 					}
 					return false
 				}
-				w.crash(5, true)
-				w.pass(lease + patience)
-				w.wantHolder(3)
-				w.wantFollowed(3, 1, 2, 3, 4)
+				g.crash(5, true)
+				g.advance(lease + suspicionTimeout)
+				g.wantHolder(3)
+				g.wantFollowed(3, 1, 2, 3, 4)
 				if !maps.Equal(sent, want) {
-					t.Errorf("sent %v, want %v", sent, want)
+					t.Errorf("got messages %v, want %v", sent, want)
 				}
 			})
 		})

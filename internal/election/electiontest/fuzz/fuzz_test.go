@@ -11,20 +11,20 @@ import (
 )
 
 // broken is a bully with one thing wrong; a nil part is as it should be.
-type broken struct {
+type brokenMachine struct {
 	election.Machine
 
-	step   func(m *broken, in election.Input, out *election.Output)
-	clone  func(m *broken) election.Machine
-	encode func(m *broken, b []byte, now election.Tick) []byte
+	step   func(m *brokenMachine, in election.Input, out *election.Output)
+	clone  func(m *brokenMachine) election.Machine
+	encode func(m *brokenMachine, b []byte, now election.Tick) []byte
 	rows   func(rows []election.Row) []election.Row
-	status func(m *broken) election.Status
+	status func(m *brokenMachine) election.Status
 
 	steps int
 	kept  []election.ID
 }
 
-func (m *broken) Step(in election.Input, out *election.Output) {
+func (m *brokenMachine) Step(in election.Input, out *election.Output) {
 	m.steps++
 	m.Machine.Step(in, out)
 	if m.step != nil {
@@ -32,7 +32,7 @@ func (m *broken) Step(in election.Input, out *election.Output) {
 	}
 }
 
-func (m *broken) Clone() election.Machine {
+func (m *brokenMachine) Clone() election.Machine {
 	if m.clone != nil {
 		return m.clone(m)
 	}
@@ -41,7 +41,7 @@ func (m *broken) Clone() election.Machine {
 	return &c
 }
 
-func (m *broken) Encode(b []byte, now election.Tick) []byte {
+func (m *brokenMachine) Encode(b []byte, now election.Tick) []byte {
 	b = m.Machine.Encode(b, now)
 	if m.encode != nil {
 		b = m.encode(m, b, now)
@@ -49,7 +49,7 @@ func (m *broken) Encode(b []byte, now election.Tick) []byte {
 	return b
 }
 
-func (m *broken) Rows(rows []election.Row) []election.Row {
+func (m *brokenMachine) Rows(rows []election.Row) []election.Row {
 	rows = m.Machine.Rows(rows)
 	if m.rows != nil {
 		rows = m.rows(rows)
@@ -57,7 +57,7 @@ func (m *broken) Rows(rows []election.Row) []election.Row {
 	return rows
 }
 
-func (m *broken) Status() election.Status {
+func (m *brokenMachine) Status() election.Status {
 	if m.status != nil {
 		return m.status(m)
 	}
@@ -65,8 +65,8 @@ func (m *broken) Status() election.Status {
 }
 
 // change is what a machine does to each message that it sends.
-func change(how func(*election.Message)) func(*broken, election.Input, *election.Output) {
-	return func(_ *broken, _ election.Input, out *election.Output) {
+func change(how func(*election.Message)) func(*brokenMachine, election.Input, *election.Output) {
+	return func(_ *brokenMachine, _ election.Input, out *election.Output) {
 		for i := range out.Send {
 			how(&out.Send[i])
 		}
@@ -75,15 +75,15 @@ func change(how func(*election.Message)) func(*broken, election.Input, *election
 
 // Every rule of the ordeal finds a machine that breaks it. The words are those by
 // which the rule says so.
-func TestTheOrdealFindsBrokenMachines(t *testing.T) {
+func TestFuzzFindsBrokenMachines(t *testing.T) {
 	calls := 0
-	for words, wrong := range map[string]broken{
-		"messages in one step": {step: func(_ *broken, _ election.Input, out *election.Output) {
+	for words, wrong := range map[string]brokenMachine{
+		"messages in one step": {step: func(_ *brokenMachine, _ election.Input, out *election.Output) {
 			for range 6 {
 				out.Send = append(out.Send, out.Send...)
 			}
 		}},
-		"events in one step": {step: func(_ *broken, _ election.Input, out *election.Output) {
+		"events in one step": {step: func(_ *brokenMachine, _ election.Input, out *election.Output) {
 			for range 40 {
 				out.Emit(election.Skipped, 1, 1)
 			}
@@ -95,25 +95,27 @@ func TestTheOrdealFindsBrokenMachines(t *testing.T) {
 		"its logical clock says":    {step: change(func(m *election.Message) { m.Lamport = 7 })},
 		"a list of":                 {step: change(func(m *election.Message) { m.List = make([]election.ID, 100) })},
 		"not after the message":     {step: late},
-		"goes back":                 {status: func(m *broken) election.Status { return election.Status{Term: election.Term(9 - m.steps%2)} }},
-		"which doesn't exist":       {status: func(*broken) election.Status { return election.Status{Term: election.MaxTerm + 1} }},
-		"it has a token":            {status: func(*broken) election.Status { return election.Status{Token: 1} }},
+		"goes back":                 {status: func(m *brokenMachine) election.Status { return election.Status{Term: election.Term(9 - m.steps%2)} }},
+		"which doesn't exist":       {status: func(*brokenMachine) election.Status { return election.Status{Term: election.MaxTerm + 1} }},
+		"it has a token":            {status: func(*brokenMachine) election.Status { return election.Status{Token: 1} }},
 		"rows for":                  {rows: func(rows []election.Row) []election.Row { return rows[1:] }},
 		"not in order of rank":      {rows: backwards},
 		"coordinators in one table": {rows: allLead},
-		"changes the original":      {clone: func(m *broken) election.Machine { return m }},
-		"a copy is encoded":         {clone: func(m *broken) election.Machine { return m.Machine.Clone() }, encode: mark},
-		"different outputs": {step: func(_ *broken, _ election.Input, out *election.Output) {
+		"changes the original":      {clone: func(m *brokenMachine) election.Machine { return m }},
+		"a copy is encoded":         {clone: func(m *brokenMachine) election.Machine { return m.Machine.Clone() }, encode: mark},
+		"different outputs": {step: func(_ *brokenMachine, _ election.Input, out *election.Output) {
 			calls++
 			out.Emit(election.Skipped, election.Term(calls), 1)
 		}},
-		"when the clock started": {encode: func(_ *broken, b []byte, now election.Tick) []byte { return election.AppendNumber(b, uint64(now)) }},
-		"the output depends": {step: func(_ *broken, in election.Input, out *election.Output) {
+		"when the clock started": {encode: func(_ *brokenMachine, b []byte, now election.Tick) []byte {
+			return election.AppendNumber(b, uint64(now))
+		}},
+		"the output depends": {step: func(_ *brokenMachine, in election.Input, out *election.Output) {
 			out.Emit(election.Skipped, election.Term(in.Now), 1)
 		}},
 		"answer differently":     {step: secret},
 		"may not stand":          {step: greedy},
-		"shares memory with":     {step: keep, encode: func(m *broken, b []byte, _ election.Tick) []byte { return election.IDs(m.kept).Encode(b) }},
+		"shares memory with":     {step: keep, encode: func(m *brokenMachine, b []byte, _ election.Tick) []byte { return election.IDs(m.kept).Encode(b) }},
 		"refused when its clock": {},
 	} {
 		t.Run(words, func(t *testing.T) {
@@ -136,7 +138,7 @@ func TestTheOrdealFindsBrokenMachines(t *testing.T) {
 	}
 }
 
-func late(_ *broken, in election.Input, out *election.Output) {
+func late(_ *brokenMachine, in election.Input, out *election.Output) {
 	if in.Kind == election.Receive && in.Message.Lamport > 0 {
 		for i := range out.Send {
 			out.Send[i].Lamport = in.Message.Lamport
@@ -158,33 +160,33 @@ func allLead(rows []election.Row) []election.Row {
 }
 
 // secret remembers something of an input that its code doesn't tell.
-func secret(m *broken, in election.Input, out *election.Output) {
+func secret(m *brokenMachine, in election.Input, out *election.Output) {
 	if len(m.kept) > 0 {
 		out.Emit(election.Skipped, 1, m.kept[0])
 	}
 	m.kept = []election.ID{in.Peer}
 }
 
-func greedy(_ *broken, in election.Input, out *election.Output) {
+func greedy(_ *brokenMachine, in election.Input, out *election.Output) {
 	if in.Kind == election.BecomeIneligible {
 		out.Emit(election.TenureStarted, 1, 1)
 	}
 }
 
-func mark(_ *broken, b []byte, _ election.Tick) []byte { return append(b, 1) }
+func mark(_ *brokenMachine, b []byte, _ election.Tick) []byte { return append(b, 1) }
 
-func keep(m *broken, in election.Input, _ *election.Output) {
+func keep(m *brokenMachine, in election.Input, _ *election.Output) {
 	if len(in.Message.List) > 0 {
 		m.kept = in.Message.List
 	}
 }
 
 // The machine that all of these are made from passes.
-func TestTheOrdealLetsARightMachinePass(t *testing.T) {
+func TestFuzzAcceptsCorrectMachine(t *testing.T) {
 	for _, seed := range fuzz.Seeds() {
 		err := fuzz.Run(seed, func(c election.Config, _ election.Tick) (election.Machine, error) {
 			m, err := catalog.All()[0].New(c)
-			return &broken{Machine: m}, err
+			return &brokenMachine{Machine: m}, err
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 )
 
 // A mistake in a transcript shows in it, instead of being taken for silence.
-func TestMistakesAreTold(t *testing.T) {
+func TestErrorsAreReported(t *testing.T) {
 	for commands, want := range map[string]string{
 		"\n":                                "error: an empty command\n",
 		"elect":                             "error: unknown command \"elect\"\n",
@@ -27,14 +27,14 @@ func TestMistakesAreTold(t *testing.T) {
 }
 
 // chatter is a machine that answers every message with itself.
-type chatter struct{ election.Machine }
+type endlessResponder struct{ election.Machine }
 
-func (chatter) Step(_ election.Input, out *election.Output) {
+func (endlessResponder) Step(_ election.Input, out *election.Output) {
 	out.Send = append(out.Send, election.Message{Kind: election.OK, From: 1, To: 1})
 }
 
-func TestMessagesThatNeverEnd(t *testing.T) {
-	group := transcript.New(transcript.Mutations{"chatter": func(m election.Machine) election.Machine { return chatter{m} }})
+func TestDeliverAllIsLimited(t *testing.T) {
+	group := transcript.New(transcript.Mutations{"chatter": func(m election.Machine) election.Machine { return endlessResponder{m} }})
 	group.Run("group algorithm=Bully n=1 wrong=chatter\ncampaign 1")
 	if got, want := group.Run("deliver all quietly"), "error: the messages never end\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)

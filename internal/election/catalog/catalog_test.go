@@ -11,7 +11,7 @@ import (
 
 // What the catalog says of an algorithm is what its machine does: on a ring all
 // goes to the successor, and where recovery starts an election, it does.
-func TestWhatTheCatalogSays(t *testing.T) {
+func TestCatalogDescribesMachines(t *testing.T) {
 	roster, err := election.NewRoster(1, []election.Member{{ID: 2, Priority: 2}, {ID: 3, Priority: 3}, {ID: 1, Priority: 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestStagger(t *testing.T) {
 
 // A ring goes past an addressee with a message of the process's own, to somebody on
 // its list. Anything else that is said to be undelivered is refused.
-func TestOnlyWhatAProcessSentToOthersGoesPastThem(t *testing.T) {
+func TestOnlyOwnUndeliveredMessagesSkip(t *testing.T) {
 	for _, a := range catalog.All() {
 		if !a.Ring {
 			continue

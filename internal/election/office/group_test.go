@@ -1,0 +1,262 @@
+package office_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// The durations in the tests, in ticks.
+const (
+	lease            election.Tick = 100
+	heartbeat        election.Tick = 20
+	suspicionTimeout election.Tick = 45
+	stagger          election.Tick = 10
+	drainTimeout     election.Tick = 15
+	stablePeriod     election.Tick = 200
+)
+
+// group is a small group of processes whose messages the test delivers.
+// Messages that aren't dropped or captured arrive at once.
+type group struct {
+	t            *testing.T
+	mode         office.Mode
+	now          election.Tick
+	machines     [101]*office.Machine // by ID, nil when down
+	incarnations [101]uint32
+	// drop reports which messages are lost, capture which ones go to captured.
+	drop, capture func(*election.Message) bool
+	inFlight      []election.Message
+	captured      []election.Message
+	events        []groupEvent
+	// appsKeepRunning: applications don't stop when they are requested to.
+	appsKeepRunning bool
+	// tokens are those of all tenures, in order.
+	tokens []election.Token
+	// configure changes the configurations with which processes start.
+	configure func(*office.Config)
+	// splitReported: two holders at once were reported already.
+	splitReported bool
+}
+
+type groupEvent struct {
+	id    election.ID
+	event election.Event
+}
+
+func newRoster(t *testing.T, version uint32, ids ...election.ID) *election.Roster {
+	t.Helper()
+	ring := make([]election.Member, len(ids))
+	for i, id := range ids {
+		ring[i] = election.Member{ID: id, Priority: election.Priority(id)}
+	}
+	r, err := election.NewRoster(version, ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// newGroup starts a group in which all processes agree on leader, in term 1.
+func newGroup(
+	t *testing.T, mode office.Mode, leader election.ID, roster *election.Roster, tune func(*office.Config),
+) *group {
+	t.Helper()
+	g := &group{t: t, mode: mode, configure: tune}
+	g.startAgreed(leader, roster)
+	return g
+}
+
+// startAgreed starts all members of roster, in agreement on leader.
+func (g *group) startAgreed(leader election.ID, roster *election.Roster) {
+	g.t.Helper()
+	for _, m := range roster.Ring() {
+		g.start(m.ID, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, leader })
+	}
+	g.advance(1)
+}
+
+// start begins an incarnation of a process, without memory unless tune changes
+// that.
+func (g *group) start(id election.ID, roster *election.Roster, tune func(*office.Config)) {
+	g.t.Helper()
+	g.incarnations[id]++
+	bully, err := catalog.Find("Bully")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	c := office.Config{
+		Config:      election.Config{Self: id, Roster: roster, Timing: election.DefaultTiming(1, 0)},
+		NewElection: bully.New, Mode: g.mode, Lease: lease, Heartbeat: heartbeat, SuspicionTimeout: suspicionTimeout, Stagger: stagger,
+		Policy: office.NeverPreempt, StablePeriod: stablePeriod, DrainTimeout: drainTimeout, Life: g.incarnations[id], MemoryLost: true, Start: g.now,
+	}
+	if g.configure != nil {
+		g.configure(&c)
+	}
+	if tune != nil {
+		tune(&c)
+	}
+	m, err := office.New(c)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.machines[id] = m
+}
+
+// crash ends a process. If noticed, all others are notified that it has ended.
+func (g *group) crash(id election.ID, noticed bool) {
+	g.t.Helper()
+	g.machines[id] = nil
+	if !noticed {
+		return
+	}
+	for other := range g.machines {
+		if g.machines[other] != nil {
+			g.step(election.ID(other), election.Input{Kind: election.Ended, Peer: id, Life: g.incarnations[id]})
+		}
+	}
+	g.deliverAll()
+}
+
+// step gives one input to a process, and checks what must always hold.
+func (g *group) step(id election.ID, in election.Input) {
+	g.t.Helper()
+	in.Now = g.now
+	var out election.Output
+	g.machines[id].Step(in, &out)
+	g.inFlight = append(g.inFlight, out.Send...)
+	for _, e := range out.Events {
+		g.events = append(g.events, groupEvent{id, e})
+		switch {
+		case e.Kind == election.TenureStarted:
+			g.tokens = append(g.tokens, e.Token)
+		case e.Kind == election.StopRequested && !g.appsKeepRunning:
+			g.step(id, election.Input{Kind: election.Stopped, Term: e.Term})
+		}
+	}
+	if g.mode == office.Available {
+		return
+	}
+	if ids := g.holders(); len(ids) > 1 && !g.splitReported {
+		g.splitReported = true
+		g.t.Errorf("at %d got holders %d, want at most one", g.now, ids)
+	}
+	for i := 1; i < len(g.tokens); i++ {
+		if g.tokens[i] <= g.tokens[i-1] {
+			g.t.Fatalf("at %d got token %d after token %d, want a higher one", g.now, g.tokens[i], g.tokens[i-1])
+		}
+	}
+}
+
+// deliverAll delivers all messages in flight, including those that result from
+// them.
+func (g *group) deliverAll() {
+	g.t.Helper()
+	for n := 0; len(g.inFlight) > 0; n++ {
+		if n > 10000 {
+			g.t.Fatalf("at %d messages cause messages forever", g.now)
+		}
+		m := g.inFlight[0]
+		g.inFlight = g.inFlight[1:]
+		switch {
+		case g.drop != nil && g.drop(&m):
+		case g.capture != nil && g.capture(&m):
+			g.captured = append(g.captured, m)
+		default:
+			g.deliver(m)
+		}
+	}
+}
+
+// deliver delivers one message now.
+func (g *group) deliver(m election.Message) {
+	g.t.Helper()
+	if g.machines[m.To] != nil {
+		g.step(m.To, election.Input{Kind: election.Receive, Message: m})
+	}
+}
+
+// advance advances the time by a number of ticks.
+func (g *group) advance(ticks election.Tick) {
+	g.t.Helper()
+	g.deliverAll()
+	for range ticks {
+		g.now++
+		for id, m := range g.machines {
+			for n := 0; m != nil && m.Deadline() <= g.now; n++ {
+				if n > 100 {
+					g.t.Fatalf("at %d process %d requests ticks forever", g.now, id)
+				}
+				g.step(election.ID(id), election.Input{Kind: election.TimePassed})
+				g.deliverAll()
+			}
+		}
+	}
+}
+
+// input gives one input to a process, and delivers the resulting messages.
+func (g *group) input(id election.ID, in election.Input) {
+	g.t.Helper()
+	g.step(id, in)
+	g.deliverAll()
+}
+
+func (g *group) adopt(r *election.Roster, ids ...election.ID) {
+	g.t.Helper()
+	for _, id := range ids {
+		g.input(id, election.Input{Kind: election.Adopt, Roster: r})
+	}
+}
+
+// holders are the processes that may act as coordinator now.
+func (g *group) holders() (ids []election.ID) {
+	for id, m := range g.machines {
+		if m == nil {
+			continue
+		}
+		if s := m.Status(); s.Token != 0 && g.now < s.Until {
+			ids = append(ids, election.ID(id))
+		}
+	}
+	return ids
+}
+
+// wantHolder checks which process holds the office; with None, that no process
+// does.
+func (g *group) wantHolder(want election.ID) {
+	g.t.Helper()
+	var ids []election.ID
+	if want != election.None {
+		ids = append(ids, want)
+	}
+	if got := g.holders(); !slices.Equal(got, ids) {
+		g.t.Errorf("at %d got holders %d, want %d", g.now, got, ids)
+	}
+}
+
+// wantFollowed checks that all of ids know the coordinator.
+func (g *group) wantFollowed(leader election.ID, ids ...election.ID) {
+	g.t.Helper()
+	for _, id := range ids {
+		if got := g.machines[id].Status().Coordinator; got != leader {
+			g.t.Errorf("at %d process %d: got coordinator %d, want %d", g.now, id, got, leader)
+		}
+	}
+}
+
+// countEvents counts the events of a kind that a process reported.
+func (g *group) countEvents(id election.ID, kind election.EventKind) (n int) {
+	for _, f := range g.events {
+		if f.id == id && f.event.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func crosses(m *election.Message, side ...election.ID) bool {
+	return slices.Contains(side, m.From) != slices.Contains(side, m.To)
+}

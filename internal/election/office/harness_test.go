@@ -1,0 +1,286 @@
+package office_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// harness drives one process. The test plays all other processes.
+type harness struct{ *group }
+
+const self election.ID = 3
+
+// newFollower returns process 3 of 1 to 5, which follows 4 in term 10.
+func newFollower(t *testing.T, mode office.Mode, tune func(*office.Config)) *harness {
+	t.Helper()
+	g := &group{t: t, mode: mode, configure: tune}
+	g.capture = func(*election.Message) bool { return true }
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 10, 4 })
+	h := &harness{g}
+	h.receive(4, election.Beat, 10, election.Hold{Held: true})
+	g.advance(1)
+	return h
+}
+
+// newCandidate returns process 3 while it claims the office in term 20.
+func newCandidate(t *testing.T, mode office.Mode) *harness {
+	t.Helper()
+	return newCandidateUnder(t, mode, newRoster(t, 1, 1, 2, 3, 4, 5))
+}
+
+func newCandidateUnder(t *testing.T, mode office.Mode, roster *election.Roster) *harness {
+	t.Helper()
+	g := &group{t: t, mode: mode}
+	g.capture = func(*election.Message) bool { return true }
+	g.start(self, roster, func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
+	g.advance(1)
+	return &harness{g}
+}
+
+// receive delivers a message of another process. By default that is its first
+// incarnation, and it has adopted list 1.
+func (h *harness) receive(from election.ID, kind election.Kind, term election.Term, hold election.Hold) {
+	h.t.Helper()
+	if hold.Life == 0 {
+		hold.Life = 1
+	}
+	if hold.Version == 0 {
+		hold.Version = 1
+	}
+	if (kind == election.Grant || kind == election.Deny) && hold.RequesterLife == 0 {
+		hold.RequesterLife = 1
+	}
+	h.captured = nil
+	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
+		Kind: kind, From: from, To: self, Term: term, Subject: from, Hold: hold,
+	}})
+}
+
+// wantAnswer checks the kind of the last answer to a process.
+func (h *harness) wantAnswer(to election.ID, want election.Kind) {
+	h.t.Helper()
+	got := election.NoKind
+	for _, m := range h.captured {
+		if m.To == to && m.Kind != election.Probe {
+			got = m.Kind
+		}
+	}
+	if got != want {
+		h.t.Errorf("at %d answer to process %d: got %v, want %v", h.now, to, got, want)
+	}
+}
+
+func (h *harness) countSent(kind election.Kind) (n int) {
+	for _, m := range h.captured {
+		if m.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func TestMessageOfTermFarAheadIsRefused(t *testing.T) {
+	h := newFollower(t, office.Majority, func(c *office.Config) {
+		c.Clock = election.TermClock{AtBoot: 100, TicksPerTerm: 1000}
+	})
+	h.receive(5, election.Beat, 100+1<<20+1, election.Hold{Held: true})
+	h.wantFollowed(4, self)
+	h.receive(9, election.Beat, 12, election.Hold{Held: true}) // not a member
+	if n := h.countEvents(self, election.Refused); n != 2 || len(h.captured) != 0 {
+		t.Errorf("got %d refusals and %d answers, want 2 and none", n, len(h.captured))
+	}
+}
+
+func TestBeatOfResignedTermIsNotGranted(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		h.advance(3 * lease)
+		h.receive(5, election.Resigned, 30, election.Hold{}) // it overtakes the claim
+		h.receive(5, election.Beat, 30, election.Hold{})
+		h.wantAnswer(5, election.NoKind)
+		h.receive(5, election.Beat, 31, election.Hold{})
+		h.wantAnswer(5, election.Grant)
+	})
+}
+
+func TestEndOfProcessReleasesGrantInMajorityOnly(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 7}) // another life
+		h.receive(5, election.Beat, 11, election.Hold{})
+		h.wantAnswer(5, election.Deny)
+		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
+		h.receive(5, election.Beat, 12, election.Hold{})
+		if mode == office.Strict {
+			h.wantAnswer(5, election.Deny)
+			h.advance(lease)
+			h.wantAnswer(5, election.Grant) // the claim was kept
+			return
+		}
+		h.wantAnswer(5, election.Grant)
+	})
+}
+
+func TestLateBeatOfFormerCoordinatorIsNotFollowed(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	h.receive(5, election.Beat, 12, election.Hold{Held: true})
+	h.wantFollowed(5, self)
+	h.receive(4, election.Beat, 10, election.Hold{Held: true})
+	h.wantFollowed(5, self)
+	h.receive(5, election.Resigned, 11, election.Hold{}) // from a claim before that
+	h.wantFollowed(5, self)
+	h.receive(5, election.Resigned, 12, election.Hold{})
+	h.wantFollowed(election.None, self)
+}
+
+func TestGrantCountsForItsTermOnly(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newCandidate(t, mode)
+		h.receive(1, election.Grant, 20, election.Hold{Sent: h.now})
+		h.receive(2, election.Grant, 19, election.Hold{Sent: h.now})
+		h.receive(4, election.Grant, 20, election.Hold{Sent: h.now, RequesterLife: 2})
+		h.receive(1, election.Grant, 20, election.Hold{Sent: h.now}) // twice
+		h.wantHolder(election.None)
+		h.receive(5, election.Grant, 20, election.Hold{Sent: h.now})
+		h.wantHolder(self)
+	})
+}
+
+func TestClaimIsAbandonedWhenMajorityRefuses(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newCandidate(t, mode)
+		claims := func() bool { return h.machines[self].Status().Electing && h.countEvents(self, election.Started) == 0 }
+		h.receive(1, election.Deny, 20, election.Hold{})
+		h.receive(2, election.Deny, 19, election.Hold{})                 // it is of an older claim
+		h.receive(2, election.Deny, 0, election.Hold{})                  // not yet
+		h.receive(4, election.Deny, 25, election.Hold{RequesterLife: 9}) // another life's
+		h.receive(5, election.Deny, 25, election.Hold{})
+		if !claims() {
+			t.Fatal("got an abandoned claim, want none while three members may still grant")
+		}
+		h.receive(2, election.Deny, 20, election.Hold{})
+		if h.countSent(election.Resigned) == 0 || claims() {
+			t.Error("got a continued claim, want it abandoned when two members are left")
+		}
+		for _, m := range h.captured {
+			if m.Kind == election.Election && m.Term <= 25 {
+				t.Errorf("got an election in term %d, want one above 25, which was granted", m.Term)
+			}
+		}
+	})
+}
+
+func TestHolderDeadlineIsBeforeGrantsExpire(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newCandidate(t, mode)
+		for _, id := range []election.ID{1, 2} {
+			h.receive(id, election.Grant, 20, election.Hold{Sent: h.now})
+		}
+		h.wantHolder(self)
+		until := h.machines[self].Status().Until
+		h.now = until - 1
+		h.step(self, election.Input{Kind: election.TimePassed}) // it was paused that long
+		if due := h.machines[self].Deadline(); due > until {
+			t.Errorf("got deadline %d, want at most %d, when the tenure ends", due, until)
+		}
+		h.wantHolder(self)
+		h.now = until
+		h.receive(1, election.Grant, 20, election.Hold{Sent: until - 5}) // too late to count
+		h.receive(2, election.Grant, 20, election.Hold{Sent: until - 5})
+		if h.countEvents(self, election.TenureLost) != 1 {
+			t.Error("got no TenureLost, want one")
+		}
+		h.wantHolder(election.None)
+	})
+}
+
+func TestStoppedWithoutRequestDoesntEndTenure(t *testing.T) {
+	h := newCandidate(t, office.Majority)
+	h.receive(1, election.Grant, 20, election.Hold{Sent: h.now})
+	h.receive(2, election.Grant, 20, election.Hold{Sent: h.now})
+	h.input(self, election.Input{Kind: election.Stopped})
+	h.wantHolder(self)
+}
+
+func TestNewTenureIsAboveFloorOfList(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		first := newRoster(t, 1, 1, 2, 3)
+		second := newRoster(t, 2, 1, 2, 3, 4, 5).Succeed(first, 500)
+		g := newGroup(t, mode, 3, first, nil)
+		g.crash(3, false)
+		g.adopt(second, 1, 2)
+		g.start(4, second, nil)
+		g.start(5, second, nil)
+		g.advance(8 * lease)
+		g.wantHolder(5)
+		if got := g.machines[5].Status().Term; got <= 500 {
+			t.Errorf("got a tenure in term %d, want one above 500, which may have been used before", got)
+		}
+	})
+}
+
+func TestOlderListIsRefused(t *testing.T) {
+	first := newRoster(t, 1, 1, 2, 3)
+	second := newRoster(t, 2, 2, 3, 4).Succeed(first, 0)
+	g := newGroup(t, office.Majority, 3, first, nil)
+	g.adopt(second, 2)
+	g.adopt(first, 2)
+	g.input(2, election.Input{Kind: election.Adopt})
+	if n := g.countEvents(2, election.Refused); n != 2 {
+		t.Errorf("got %d refusals, want 2", n)
+	}
+}
+
+func TestRemovedCoordinatorHandsOver(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		first := newRoster(t, 1, 1, 2, 3)
+		second := newRoster(t, 2, 1, 2, 4).Succeed(first, 0)
+		g := newGroup(t, mode, 3, first, nil)
+		g.start(4, second, nil)
+		g.advance(heartbeat)
+		g.adopt(second, 1, 2, 3)
+		g.advance(1)
+		if g.countEvents(3, election.OfficeResigned) != 1 {
+			t.Error("got no resignation of process 3, which isn't a member, want one")
+		}
+		g.advance(3 * lease)
+		g.wantHolder(4)
+	})
+}
+
+// Two of the three members of the old list have departed. The third one never
+// receives the new list.
+func TestDepartedMembersSettleOldList(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		first := newRoster(t, 1, 1, 2, 3)
+		second := newRoster(t, 2, 1, 4, 5).Succeed(first, 0)
+		g := &group{t: t, mode: mode}
+		setWallClocks(g, nil)
+		g.startAgreed(3, first)
+		g.crash(3, false)
+		g.crash(2, false)
+		g.start(4, second, nil)
+		g.start(5, second, nil)
+		g.advance(4 * lease)
+		g.wantHolder(election.None)
+		g.adopt(second.Succeed(first, 0, 2, 3), 4, 5)
+		g.advance(4 * lease)
+		g.wantHolder(5)
+	})
+}
+
+// Two processes with different lists may each be the highest. They would bully
+// each other out at the speed of the network, in a new term each time.
+func TestLowerCoordinatorIsNotBulliedOut(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		h.receive(2, election.Coordinator, 12, election.Hold{})
+		for _, m := range h.captured {
+			if m.Kind.Counts() {
+				t.Errorf("got %s, want no message of an election", m.Describe())
+			}
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package office_test
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// newIsolated returns process 3 of a number of members. It knows no coordinator
+// and receives no messages.
+func newIsolated(t *testing.T, members int) *harness {
+	t.Helper()
+	ids := make([]election.ID, members)
+	for i := range ids {
+		ids[i] = election.ID(i + 1)
+	}
+	g := &group{t: t, mode: office.Majority}
+	g.capture = func(*election.Message) bool { return true }
+	g.start(self, newRoster(t, 1, ids...), nil)
+	g.advance(1)
+	return &harness{g}
+}
+
+// takeProbes returns how often each process was probed since the last call.
+func (h *harness) takeProbes() map[election.ID]int {
+	times := map[election.ID]int{}
+	for _, m := range h.captured {
+		if m.Kind == election.Probe {
+			times[m.To]++
+		}
+	}
+	h.captured = nil
+	return times
+}
+
+func TestSmallGroupIsProbedAtOnce(t *testing.T) {
+	h := newIsolated(t, 17)
+	for range 3 {
+		h.advance(heartbeat)
+		if probed := h.takeProbes(); len(probed) != 16 {
+			t.Errorf("got %d probed processes in a heartbeat, want 16", len(probed))
+		}
+	}
+}
+
+func TestLargeGroupIsProbedInTurns(t *testing.T) {
+	const members, turns, most = 100, 7, 16
+	h := newIsolated(t, members)
+	for round := range 2 {
+		all := map[election.ID]int{}
+		for range turns {
+			h.advance(heartbeat)
+			probed := h.takeProbes()
+			if len(probed) > most {
+				t.Errorf("got %d probed processes in a heartbeat, want at most %d", len(probed), most)
+			}
+			for id, times := range probed {
+				all[id] += times
+			}
+		}
+		for id := election.ID(1); id <= members; id++ {
+			if id != self && all[id] != 1 {
+				t.Errorf("round %d, process %d: got %d probes, want 1", round, id, all[id])
+			}
+		}
+	}
+}
+
+// The suspicion timeout is multiplied by the number of turns.
+func TestSuspicionTimeoutGrowsWithProbeTurns(t *testing.T) {
+	const turns = 7
+	h := newIsolated(t, 100)
+	h.advance(suspicionTimeout*turns - 2)
+	if n := h.countEvents(self, election.MarkedCrashed); n != 0 {
+		t.Errorf("got %d suspects before their turns are over, want none", n)
+	}
+	h.receive(1, election.Probe, 0, election.Hold{})
+	h.advance(2)
+	if n := h.countEvents(self, election.MarkedCrashed); n != 98 {
+		t.Errorf("got %d suspects, want 98: all except the one that sent a probe", n)
+	}
+	h.advance(suspicionTimeout * turns)
+	if n := h.countEvents(self, election.MarkedCrashed); n != 99 {
+		t.Errorf("got %d suspects, want 99", n)
+	}
+}
