@@ -255,7 +255,7 @@ func TestRenewalDetectsTheEndOfTheTenure(t *testing.T) {
 func TestRenewalWithUnknownSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, r, _, c := startLeading(t)
-		fake.setResponse(func() (int, string) { return http.StatusNotFound, `{"error":"there is no such session"}` })
+		fake.setResponse(func() (int, string) { return http.StatusNotFound, `{"error":"session not found"}` })
 		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- nil
 		r.cancel()

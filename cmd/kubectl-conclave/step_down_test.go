@@ -136,7 +136,7 @@ func TestStepDownPrintsTheNewCoordinatorAndTheFailoverTime(t *testing.T) {
 }
 
 func TestStepDownFailureIsOneLine(t *testing.T) {
-	agent := fakeAgent{status: http.StatusConflict, answer: `{"error":"nobody is ready to take over"}`}
+	agent := fakeAgent{status: http.StatusConflict, answer: `{"error":"no member is ready to take over"}`}
 	for name, test := range map[string]struct {
 		change func(*v1.ElectionGroup)
 		to     string
@@ -144,7 +144,7 @@ func TestStepDownFailureIsOneLine(t *testing.T) {
 		status int
 	}{
 		"refused": {
-			want: "the agent in pod ledger-2 refused to step down: nobody is ready to take over", status: 1,
+			want: "the agent in pod ledger-2 refused to step down: no member is ready to take over", status: 1,
 		},
 		"no coordinator": {
 			change: func(g *v1.ElectionGroup) { g.Status.Coordinator = nil },

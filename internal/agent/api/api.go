@@ -1,9 +1,13 @@
-// Package api is what an application asks its agent: HTTP on a local port, with
-// a line of JSON for an answer or a stream of server-sent events.
+// Package api serves the HTTP APIs of an agent. Responses are a line of JSON or a
+// stream of server-sent events.
 //
-// Whoever reaches the port may ask everything: it is meant for loopback, where
-// the application of the same pod is. Only web pages are turned away, see
-// fromWebPage.
+// The local API is for the application in the same pod, over loopback. It has no
+// authentication: every local process may use it. Only requests from web pages are
+// rejected. The other API is for the operator: it requires TLS and the operator's
+// certificate, except for health and metrics.
+//
+// The numbers of streams and of idle connections are limited. A client that doesn't
+// read is disconnected after 10 s. Streams send a comment every 5 s.
 package api
 
 import (
@@ -20,18 +24,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// Groups are those that the agent takes part in.
+// Groups provides the groups in which the agent takes part.
 type Groups interface {
 	Names() []string
 	Find(name string) (Group, bool)
-	// Expects reports whether the agent is going to take part in a group, as soon as it
-	// knows who else does.
+	// Expects reports whether the agent will take part in a group once it has received
+	// the group's document.
 	Expects(name string) bool
-	// Problems are why the agent isn't ready, a line for each; none if it is.
+	// Problems returns one line for each reason why the agent isn't ready.
 	Problems() []string
 }
 
-// Group is what is asked of one.
+// Group is the part of group.Group that the API uses.
 type Group interface {
 	Leader() group.Leader
 	LeaderWithPromise(ctx context.Context) (group.Leader, error)
@@ -44,21 +48,21 @@ type Group interface {
 	StepDown(ctx context.Context, to string) (group.Leader, error)
 }
 
-// Watcher gives the changes of a group, in order, as fast as they are asked for.
+// Watcher returns the changes of a group one after the other.
 type Watcher interface {
 	Next(ctx context.Context) (group.Change, error)
 }
 
-// Session gives what an application is told, in order.
+// Session returns the events for an application one after the other.
 type Session interface {
 	ID() string
 	Next(ctx context.Context) (group.SessionEvent, error)
 	Close()
 }
 
-// watchersMax and sessionsMax bound what an application can hold open that
-// forgets to close: a stream costs some 30 KiB, and an agent has to stay small.
-// The two don't take each other's room.
+// watchersMax and sessionsMax limit the streams of an application that forgets to
+// close them. A stream takes about 30 KiB of memory. The limits are separate, so that
+// watches can't prevent a session.
 const (
 	watchersMax = 1024
 	sessionsMax = 128
@@ -66,57 +70,58 @@ const (
 
 type api struct {
 	groups   Groups
-	watchers seats
-	sessions seats
+	watchers slots
+	sessions slots
 }
 
-// New is the API of the groups. What metrics serves is at /metrics, unless it is nil.
+// New returns the local API of the groups. It serves metrics at /metrics, unless that
+// is nil.
 func New(groups Groups, metrics http.Handler) http.Handler {
-	a := &api{groups: groups, watchers: make(seats, watchersMax), sessions: make(seats, sessionsMax)}
+	a := &api{groups: groups, watchers: make(slots, watchersMax), sessions: make(slots, sessionsMax)}
 	mux := http.NewServeMux()
-	mux.Handle("/v1/groups", methods{http.MethodGet: a.list})
-	mux.Handle("/v1/groups/{group}/leader", methods{http.MethodGet: a.of(leader)})
-	mux.Handle("/v1/groups/{group}/status", methods{http.MethodGet: a.of(status)})
-	mux.Handle("/v1/groups/{group}/watch", methods{http.MethodGet: a.of(a.watch)})
-	mux.Handle("/v1/groups/{group}/session", methods{http.MethodGet: a.of(a.session)})
-	mux.Handle("/v1/groups/{group}/session/{session}/stopped", methods{http.MethodPost: a.of(stopped)})
-	mux.Handle("/v1/groups/{group}/step-down", methods{http.MethodPost: a.of(stepDown)})
+	mux.Handle("/v1/groups", methods{http.MethodGet: a.listGroups})
+	mux.Handle("/v1/groups/{group}/leader", methods{http.MethodGet: a.withGroup(getLeader)})
+	mux.Handle("/v1/groups/{group}/status", methods{http.MethodGet: a.withGroup(getStatus)})
+	mux.Handle("/v1/groups/{group}/watch", methods{http.MethodGet: a.withGroup(a.watch)})
+	mux.Handle("/v1/groups/{group}/session", methods{http.MethodGet: a.withGroup(a.session)})
+	mux.Handle("/v1/groups/{group}/session/{session}/stopped", methods{http.MethodPost: a.withGroup(confirmStopped)})
+	mux.Handle("/v1/groups/{group}/step-down", methods{http.MethodPost: a.withGroup(stepDown)})
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
 	mux.Handle("/readyz", methods{http.MethodGet: a.readyz})
 	if metrics != nil {
 		mux.Handle("/metrics", methods{http.MethodGet: metrics.ServeHTTP})
 	}
-	plain := plainly(mux)
+	strict := strictPaths(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := fromWebPage(r); err != nil {
-			describe(w)
-			refuse(w, http.StatusForbidden, err)
+		if err := rejectWebPage(r); err != nil {
+			setHeaders(w)
+			writeError(w, http.StatusForbidden, err)
 			return
 		}
-		plain.ServeHTTP(w, r)
+		strict.ServeHTTP(w, r)
 	})
 }
 
-// describe says what every answer is.
-func describe(w http.ResponseWriter) {
+// setHeaders sets the headers of every response.
+func setHeaders(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// plainly serves what is asked for by its plain path.
-func plainly(mux *http.ServeMux) http.Handler {
+// strictPaths responds with 404 to paths that aren't in canonical form.
+func strictPaths(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		describe(w)
-		// The mux would send whoever asks for /v1//groups elsewhere, and say so in HTML.
+		setHeaders(w)
+		// The mux would redirect a path such as /v1//groups, with an HTML body.
 		if _, pattern := mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
-			refuse(w, http.StatusNotFound, fmt.Errorf("there is nothing at %q", r.URL.Path))
+			writeError(w, http.StatusNotFound, fmt.Errorf("path %q not found", r.URL.Path))
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// methods are the handlers of a path. Whoever may GET may also ask for the HEAD.
+// methods has the handlers of a path, by method. GET includes HEAD.
 type methods map[string]http.HandlerFunc
 
 func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -136,11 +141,11 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	refuse(w, http.StatusMethodNotAllowed, fmt.Errorf("%s is not possible here, only %s", r.Method, strings.Join(allowed, ", ")))
+	writeError(w, http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed, use %s", r.Method, strings.Join(allowed, " or ")))
 }
 
-// of finds the group that a path names.
-func (a *api) of(handle func(Group, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+// withGroup passes the group that a path names to a handler.
+func (a *api) withGroup(handle func(Group, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("group")
 		g, ok := a.groups.Find(name)
@@ -148,39 +153,40 @@ func (a *api) of(handle func(Group, http.ResponseWriter, *http.Request)) http.Ha
 		case ok:
 			handle(g, w, r)
 		case a.groups.Expects(name):
-			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("this agent takes no part in %s at present: nobody has told it to", name))
+			writeError(w, http.StatusServiceUnavailable, fmt.Errorf("group %s is not running: this agent has no document of it", name))
 		default:
-			refuse(w, http.StatusNotFound, fmt.Errorf("this agent is in no group %q: GET /v1/groups lists those it is in", name))
+			writeError(w, http.StatusNotFound, fmt.Errorf("group %q not found: GET /v1/groups lists the groups of this agent", name))
 		}
 	}
 }
 
-func (a *api) list(w http.ResponseWriter, _ *http.Request) {
+func (a *api) listGroups(w http.ResponseWriter, _ *http.Request) {
 	names := a.groups.Names()
 	if names == nil {
 		names = []string{}
 	}
-	answer(w, http.StatusOK, map[string][]string{"groups": names})
+	writeJSON(w, http.StatusOK, map[string][]string{"groups": names})
 }
 
-// leader answers who leads.
-func leader(g Group, w http.ResponseWriter, r *http.Request) {
-	l, err := asked(g, r)
+// getLeader responds with the coordinator. The status is 200 if it is this process, and
+// 503 otherwise.
+func getLeader(g Group, w http.ResponseWriter, r *http.Request) {
+	l, err := leaderFor(g, r)
 	if err != nil {
-		fail(w, err)
+		writeGroupError(w, err)
 		return
 	}
 	code := http.StatusServiceUnavailable
 	if l.Leading {
 		code = http.StatusOK
 	}
-	answer(w, code, l)
+	writeJSON(w, code, l)
 }
 
-// asked is who leads, for the one who asks. Whoever renews a session's tenure will
-// be told to stop, and who asks for the HEAD is told nothing to rely on; all others
-// are promised that nobody succeeds before the time that remains is over.
-func asked(g Group, r *http.Request) (group.Leader, error) {
+// leaderFor returns the coordinator for a client. A client with a session will be asked
+// to stop. A HEAD request doesn't receive the remaining time. All other clients receive
+// the promise that there is no new coordinator before the remaining time is over.
+func leaderFor(g Group, r *http.Request) (group.Leader, error) {
 	switch query := r.URL.Query(); {
 	case query.Has("session"):
 		return g.RenewSession(r.Context(), query.Get("session"))
@@ -191,31 +197,30 @@ func asked(g Group, r *http.Request) (group.Leader, error) {
 	}
 }
 
-func status(g Group, w http.ResponseWriter, r *http.Request) {
+func getStatus(g Group, w http.ResponseWriter, r *http.Request) {
 	s, err := g.Status(r.Context())
 	if err != nil {
-		fail(w, err)
+		writeGroupError(w, err)
 		return
 	}
-	// As in leader: the rest of it may have waited.
-	s.Leader = g.Leader()
-	s.RemainingMillis = nil // nothing to act on
-	answer(w, http.StatusOK, s)
+	s.Leader = g.Leader()   // It may have changed since Status.
+	s.RemainingMillis = nil // A client must not act on it: there is no promise.
+	writeJSON(w, http.StatusOK, s)
 }
 
-func stopped(g Group, w http.ResponseWriter, r *http.Request) {
+func confirmStopped(g Group, w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Term uint64 `json:"term"`
 	}
-	if !read(w, r, &request) {
+	if !readJSON(w, r, &request) {
 		return
 	}
 	if request.Term == 0 {
-		refuse(w, http.StatusBadRequest, errors.New(`say in which term you stopped, as in {"term":279502082}`))
+		writeError(w, http.StatusBadRequest, errors.New(`term must be that of the stop event, as in {"term":279502082}`))
 		return
 	}
 	if err := g.ConfirmStopped(r.Context(), r.PathValue("session"), request.Term); err != nil {
-		fail(w, err)
+		writeGroupError(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -225,26 +230,26 @@ func stepDown(g Group, w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		To string `json:"to"`
 	}
-	if !read(w, r, &request) {
+	if !readJSON(w, r, &request) {
 		return
 	}
 	l, err := g.StepDown(r.Context(), request.To)
-	writesSoon(w)
+	extendWriteDeadline(w)
 	if err != nil {
-		fail(w, err)
+		writeGroupError(w, err)
 		return
 	}
-	answer(w, http.StatusOK, l)
+	writeJSON(w, http.StatusOK, l)
 }
 
 func healthz(w http.ResponseWriter, _ *http.Request) {
-	plain(w, http.StatusOK, "ok")
+	writeText(w, http.StatusOK, "ok")
 }
 
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	if problems := a.groups.Problems(); len(problems) > 0 {
-		plain(w, http.StatusServiceUnavailable, problems...)
+		writeText(w, http.StatusServiceUnavailable, problems...)
 		return
 	}
-	plain(w, http.StatusOK, "ok")
+	writeText(w, http.StatusOK, "ok")
 }

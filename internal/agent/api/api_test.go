@@ -15,40 +15,40 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-func TestLeaderSaysWhoLeads(t *testing.T) {
-	s := newStand()
-	at := "http://" + serve(t, s) + "/v1/groups/ledger/leader"
+func TestLeader(t *testing.T) {
+	s := newFakeGroup()
+	at := "http://" + startAPI(t, s) + "/v1/groups/ledger/leader"
 
-	code, text := ask(t, http.MethodGet, at, "")
-	same(t, http.StatusServiceUnavailable, code)
-	same(t, `{"group":"ledger","self":"a","coordinator":"e","leading":false,"priority":50,"term":7,"token":0}`+"\n", text)
+	code, text := request(t, http.MethodGet, at, "")
+	equal(t, http.StatusServiceUnavailable, code)
+	equal(t, `{"group":"ledger","self":"a","coordinator":"e","leading":false,"priority":50,"term":7,"token":0}`+"\n", text)
 
 	remaining := int64(412)
 	s.set(func(l *group.Leader) {
 		l.Coordinator, l.Priority, l.Leading, l.Token, l.RemainingMillis = "a", 10, true, 7<<20|10, &remaining
 	})
-	code, text = ask(t, http.MethodGet, at, "")
-	same(t, http.StatusOK, code)
-	same(t, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":7,"token":7340042,"remainingMillis":412}`+"\n", text)
+	code, text = request(t, http.MethodGet, at, "")
+	equal(t, http.StatusOK, code)
+	equal(t, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":7,"token":7340042,"remainingMillis":412}`+"\n", text)
 
-	// A health check may ask for the head alone.
-	code, text = ask(t, http.MethodHead, at, "")
-	same(t, http.StatusOK, code)
-	same(t, "", text)
+	// A health check may use HEAD.
+	code, text = request(t, http.MethodHead, at, "")
+	equal(t, http.StatusOK, code)
+	equal(t, "", text)
 }
 
-func TestStatusDoesNotSayLeadingOfAMomentAgo(t *testing.T) {
-	s := newStand()
+func TestStatusHasCurrentLeader(t *testing.T) {
+	s := newFakeGroup()
 	s.set(func(l *group.Leader) { l.Leading, l.Token = true, 1 })
-	code, text := ask(t, http.MethodGet, "http://"+serve(t, s)+"/v1/groups/ledger/status", "")
-	same(t, http.StatusOK, code)
+	code, text := request(t, http.MethodGet, "http://"+startAPI(t, s)+"/v1/groups/ledger/status", "")
+	equal(t, http.StatusOK, code)
 	if !strings.Contains(text, `"leading":false`) || !strings.Contains(text, `"algorithm":"StatusTable"`) {
 		t.Fatal(text)
 	}
 }
 
-func TestAnswers(t *testing.T) {
-	s := newStand()
+func TestResponses(t *testing.T) {
+	s := newFakeGroup()
 	s.stepDown = func(_ context.Context, to string) (group.Leader, error) {
 		if to == "d" {
 			return group.Leader{Group: "ledger", Self: "a", Coordinator: "d", Priority: 40, Term: 8}, nil
@@ -58,7 +58,7 @@ func TestAnswers(t *testing.T) {
 			"odd": errors.New("odd"),
 		}[to]
 	}
-	at := "http://" + serve(t, s)
+	at := "http://" + startAPI(t, s)
 	long := strings.Repeat(" ", bodyMax)
 	for _, c := range []struct {
 		method, path, body string
@@ -66,67 +66,67 @@ func TestAnswers(t *testing.T) {
 		answer             string
 	}{
 		{"GET", "/v1/groups", "", 200, `{"groups":["ledger"]}`},
-		{"POST", "/v1/groups", "", 405, `{"error":"POST is not possible here, only GET, HEAD"}`},
-		{"GET", "/v1/groups/other/leader", "", 404, `{"error":"this agent is in no group \"other\": GET /v1/groups lists those it is in"}`},
+		{"POST", "/v1/groups", "", 405, `{"error":"method POST is not allowed, use GET or HEAD"}`},
+		{"GET", "/v1/groups/other/leader", "", 404, `{"error":"group \"other\" not found: GET /v1/groups lists the groups of this agent"}`},
 		{"GET", "/v1/groups/a%2Fb/leader", "", 503, `"group":"ledger"`},
-		{"GET", "/v1/groups/a/b/leader", "", 404, `{"error":"there is nothing at \"/v1/groups/a/b/leader\""}`},
-		{"GET", "/v1/groups/%2e%2e/leader", "", 404, `nothing at`},
-		{"GET", "/v1//groups", "", 404, `nothing at`},
-		{"GET", "/v1/groups/", "", 404, `nothing at`},
-		{"GET", "/", "", 404, `nothing at`},
-		{"GET", "/v1/groups/%22%0a/leader", "", 404, `in no group \"\\\"\\n\"`},
-		{"DELETE", "/v1/groups/ledger/leader", "", 405, `{"error":"DELETE is not possible here, only GET, HEAD"}`},
-		{"GET", "/v1/groups/ledger/step-down", "", 405, `{"error":"GET is not possible here, only POST"}`},
+		{"GET", "/v1/groups/a/b/leader", "", 404, `{"error":"path \"/v1/groups/a/b/leader\" not found"}`},
+		{"GET", "/v1/groups/%2e%2e/leader", "", 404, `not found`},
+		{"GET", "/v1//groups", "", 404, `not found`},
+		{"GET", "/v1/groups/", "", 404, `not found`},
+		{"GET", "/", "", 404, `not found`},
+		{"GET", "/v1/groups/%22%0a/leader", "", 404, `group \"\\\"\\n\" not found`},
+		{"DELETE", "/v1/groups/ledger/leader", "", 405, `{"error":"method DELETE is not allowed, use GET or HEAD"}`},
+		{"GET", "/v1/groups/ledger/step-down", "", 405, `{"error":"method GET is not allowed, use POST"}`},
 		{"HEAD", "/v1/groups/ledger/watch", "", 405, ""},
-		{"GET", "/v1/groups/ledger/session", "{}", 400, `{"error":"a stream is asked for without a body"}`},
+		{"GET", "/v1/groups/ledger/session", "{}", 400, `{"error":"the request for a stream must have no body"}`},
 
 		{"GET", "/v1/groups/ledger/leader?session=s1", "", 503, `"coordinator":"e","leading":false`},
-		{"GET", "/v1/groups/ledger/leader?session=s2", "", 404, `{"error":"there is no such session"}`},
-		{"GET", "/v1/groups/ledger/leader?session=", "", 404, `{"error":"there is no such session"}`},
+		{"GET", "/v1/groups/ledger/leader?session=s2", "", 404, `{"error":"session not found"}`},
+		{"GET", "/v1/groups/ledger/leader?session=", "", 404, `{"error":"session not found"}`},
 		{"HEAD", "/v1/groups/ledger/leader?session=s2", "", 404, ""},
 
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}`, 200, `"coordinator":"d"`},
-		{"POST", "/v1/groups/ledger/step-down", "", 409, `{"error":"nobody is ready to take over"}`},
+		{"POST", "/v1/groups/ledger/step-down", "", 409, `{"error":"no member is ready to take over"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"self"}`, 409, `{"error":"this process is not the coordinator"}`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"late"}`, 504, `{"error":"nobody has taken over in time"}`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"late"}`, 504, `{"error":"no member took over in time"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"gone"}`, 503, `{"error":"the agent has left the group"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"odd"}`, 500, `{"error":"odd"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"To":"d","priority":9}`, 400, `unknown field`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"`, 400, `must be a JSON object`},
 		{"POST", "/v1/groups/ledger/step-down", `["d"]`, 400, `must be a JSON object`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"} {}`, 400, `nothing after it`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}` + long, 413, `4096 bytes at most`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"} {}`, 400, `must be a single JSON object`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}` + long, 413, `at most 4096 bytes`},
 
 		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":7}`, 204, ""},
-		{"POST", "/v1/groups/ledger/session/s2/stopped", `{"term":7}`, 404, `{"error":"there is no such session"}`},
-		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":6}`, 409, `{"error":"nobody waits for a stop in this term"}`},
-		{"POST", "/v1/groups/ledger/session/s1/stopped", "", 400, `in which term`},
-		{"POST", "/v1/groups/ledger/session/s1/stopped", "null", 400, `in which term`},
+		{"POST", "/v1/groups/ledger/session/s2/stopped", `{"term":7}`, 404, `{"error":"session not found"}`},
+		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":6}`, 409, `{"error":"the session was not asked to stop in this term"}`},
+		{"POST", "/v1/groups/ledger/session/s1/stopped", "", 400, `term must be that of the stop event`},
+		{"POST", "/v1/groups/ledger/session/s1/stopped", "null", 400, `term must be that of the stop event`},
 		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":-1}`, 400, `must be a JSON object`},
 		{"POST", "/v1/groups/ledger/session/s1/stopped", `{"term":99999999999999999999}`, 400, `must be a JSON object`},
 
 		{"GET", "/healthz", "", 200, "ok\n"},
 		{"GET", "/readyz", "", 200, "ok\n"},
 		{"GET", "/metrics", "", 404, "404 page not found\n"},
-		{"POST", "/metrics", "", 405, `only GET, HEAD`},
+		{"POST", "/metrics", "", 405, `use GET or HEAD`},
 	} {
-		code, text := ask(t, c.method, at+c.path, c.body)
+		code, text := request(t, c.method, at+c.path, c.body)
 		if code != c.code || !strings.Contains(text, c.answer) || strings.Count(text, "\n") > 1 {
-			t.Errorf("%s %s %.40s: %d %s", c.method, c.path, c.body, code, text)
+			t.Errorf("%s %s %.40s: got %d %s", c.method, c.path, c.body, code, text)
 		}
 	}
 }
 
-func TestNotReadyForReasons(t *testing.T) {
-	s := newStand()
+func TestReadyzListsProblems(t *testing.T) {
+	s := newFakeGroup()
 	s.problems = []string{"ledger: no majority is connected", "ledger: no application"}
-	code, text := ask(t, http.MethodGet, "http://"+serve(t, s)+"/readyz", "")
-	same(t, http.StatusServiceUnavailable, code)
-	same(t, "ledger: no majority is connected\nledger: no application\n", text)
+	code, text := request(t, http.MethodGet, "http://"+startAPI(t, s)+"/readyz", "")
+	equal(t, http.StatusServiceUnavailable, code)
+	equal(t, "ledger: no majority is connected\nledger: no application\n", text)
 }
 
-func TestWebPagesAreTurnedAway(t *testing.T) {
-	at := serve(t, newStand())
+func TestWebPagesAreRejected(t *testing.T) {
+	at := startAPI(t, newFakeGroup())
 	for _, c := range []struct {
 		host, header, value string
 		code                int
@@ -154,22 +154,22 @@ func TestWebPagesAreTurnedAway(t *testing.T) {
 		must(t, err)
 		response.Body.Close()
 		if response.StatusCode != c.code {
-			t.Errorf("host %s, %s: %s: %d, want %d", c.host, c.header, c.value, response.StatusCode, c.code)
+			t.Errorf("host %s, %s: %s: got %d, want %d", c.host, c.header, c.value, response.StatusCode, c.code)
 		}
 	}
 
-	// Reached over a network (exposeAPI), an agent may have any name.
+	// On other addresses (exposeAPI), the agent may have any host name.
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://agent.bank.svc/v1/groups", http.NoBody)
 	request = request.WithContext(context.WithValue(request.Context(), http.LocalAddrContextKey,
 		net.Addr(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7374})))
 	recorder := httptest.NewRecorder()
-	New(newStand(), nil).ServeHTTP(recorder, request)
-	same(t, http.StatusOK, recorder.Code)
+	New(newFakeGroup(), nil).ServeHTTP(recorder, request)
+	equal(t, http.StatusOK, recorder.Code)
 }
 
-func TestBrokenRequests(t *testing.T) {
-	at := serve(t, newStand())
-	huge := strings.Repeat("x", headerMax+8<<10)
+func TestInvalidRequests(t *testing.T) {
+	at := startAPI(t, newFakeGroup())
+	huge := strings.Repeat("x", maxHeaderBytes+8<<10)
 	for name, c := range map[string]struct{ request, status string }{
 		"huge header":    {"GET /v1/groups HTTP/1.1\r\nHost: localhost\r\nX: " + huge + "\r\n\r\n", "431"},
 		"huge path":      {"GET /" + huge + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "431"},
@@ -185,7 +185,7 @@ func TestBrokenRequests(t *testing.T) {
 		must(t, err)
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if err != nil || !strings.HasPrefix(line, fmt.Sprintf("HTTP/1.1 %s ", c.status)) {
-			t.Errorf("%s: %q, %v", name, line, err)
+			t.Errorf("%s: got %q, %v, want %s", name, line, err, c.status)
 		}
 		conn.Close()
 	}

@@ -11,88 +11,89 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
-// OperatorAgent is an agent as its operator sees it.
+// OperatorAgent is an agent, as its operator uses it.
 type OperatorAgent interface {
 	Groups
-	// Reports begins with the present state.
+	// Reports subscribes to reports. The first ones are the current state.
 	Reports() Reports
-	// ApplyDocument takes a group's document over, and LeaveGroup leaves a group.
+	// ApplyDocument applies a document of a group.
 	ApplyDocument(ctx context.Context, group string, document []byte) error
+	// LeaveGroup leaves the group with this UID.
 	LeaveGroup(ctx context.Context, group, uid string) error
-	// SetEligible withholds this process from leading, or lets it lead again.
-	SetEligible(ctx context.Context, group string, standing bool) error
+	// SetEligible excludes this process from the election, or readmits it.
+	SetEligible(ctx context.Context, group string, eligible bool) error
 }
 
-// Reports are what the operator wants to know, in order. What has been outdated
-// before it was fetched is left out.
+// Reports returns the reports for the operator one after the other. It skips those
+// that are outdated.
 type Reports interface {
-	// Next is the kind of an event, and what it has.
+	// Next waits for the next event.
 	Next(ctx context.Context) (Event, error)
 	Close()
 }
 
-// Event is one of the stream of reports: see package control.
+// Event is an event of the stream of reports: see package control.
 type Event struct {
 	Kind string
 	Data any
 }
 
-// What can be wrong with a document.
+// The errors of OperatorAgent.
 var (
-	// ErrOutdated: a newer one is known.
+	// ErrOutdated: the agent has a newer document of the group.
 	ErrOutdated = errors.New("a newer document is known")
-	// ErrUnknownGroup: the agent's pod doesn't name the group.
-	ErrUnknownGroup = errors.New("this pod is in no such group")
-	// ErrInvalidDocument: it makes no sense, or not after the one before.
-	ErrInvalidDocument = errors.New("the document is refused")
+	// ErrUnknownGroup: the annotation of the agent's pod doesn't name the group.
+	ErrUnknownGroup = errors.New("the pod is not in the group")
+	// ErrInvalidDocument: the document is invalid, or can't follow the previous one.
+	ErrInvalidDocument = errors.New("invalid document")
 )
 
 const (
-	// streamsMax is how many streams of reports there can be: one for each of the
-	// operator's replicas, and for those that have just been replaced.
+	// streamsMax limits the streams of reports. There is one for each replica of the
+	// operator, and for those that have just been replaced.
 	streamsMax = 8
 	// documentMax has room for a thousand members with the longest names.
 	documentMax = 1 << 20
 )
 
-type operator struct {
+type operatorAPI struct {
 	agent   OperatorAgent
-	streams seats
+	streams slots
 }
 
-// NewForOperator is the API of an agent for its operator. Everything but health and
-// metrics asks for the operator's certificate: see control.Operator.
+// NewForOperator returns the API for the operator. All paths except health and metrics
+// require the operator's certificate: see control.Operator.
 func NewForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
-	o := &operator{agent: agent, streams: make(seats, streamsMax)}
+	o := &operatorAPI{agent: agent, streams: make(slots, streamsMax)}
 	common := &api{groups: agent}
 	const of = control.GroupsPath + "{group}"
 	mux := http.NewServeMux()
-	mux.Handle(control.ReportsPath, operatorOnly(methods{http.MethodGet: o.reports}))
-	mux.Handle(of, operatorOnly(methods{http.MethodPut: o.take, http.MethodDelete: o.leave}))
-	mux.Handle(of+control.StepDownPath, operatorOnly(methods{http.MethodPost: common.of(stepDown)}))
-	mux.Handle(of+control.EligibilityPath, operatorOnly(methods{http.MethodPut: o.standing}))
+	mux.Handle(control.ReportsPath, operatorOnly(methods{http.MethodGet: o.streamReports}))
+	mux.Handle(of, operatorOnly(methods{http.MethodPut: o.applyDocument, http.MethodDelete: o.leaveGroup}))
+	mux.Handle(of+control.StepDownPath, operatorOnly(methods{http.MethodPost: common.withGroup(stepDown)}))
+	mux.Handle(of+control.EligibilityPath, operatorOnly(methods{http.MethodPut: o.setEligible}))
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
 	mux.Handle("/readyz", methods{http.MethodGet: common.readyz})
 	mux.Handle("/metrics", methods{http.MethodGet: metrics.ServeHTTP})
-	return plainly(mux)
+	return strictPaths(mux)
 }
 
-// operatorOnly wants the operator's certificate. That it is valid, the handshake
-// has found out.
+// operatorOnly requires the operator's certificate. The TLS handshake has verified that
+// the certificate is valid.
 func operatorOnly(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil {
-			refuse(w, http.StatusForbidden, errors.New("this is for the operator, over TLS"))
+			writeError(w, http.StatusForbidden, errors.New("only the operator may use this path, over TLS"))
 			return
 		}
 		names, err := identity.PeerNames(*r.TLS)
 		switch {
 		case err != nil:
-			refuse(w, http.StatusForbidden, fmt.Errorf("this is for the operator: %w", err))
+			writeError(w, http.StatusForbidden, fmt.Errorf("only the operator may use this path: %w", err))
 		case !names.Has(control.Operator):
-			refuse(w, http.StatusForbidden, fmt.Errorf("this is for the operator, %s, and not for %s", control.Operator, names))
+			writeError(w, http.StatusForbidden, fmt.Errorf("only the operator may use this path: certificate must be for %s, got %s", control.Operator, names))
 		default:
-			// What was shown counts no longer than it is valid.
+			// A stream ends when the certificate expires.
 			ctx, cancel := context.WithDeadline(r.Context(), r.TLS.PeerCertificates[0].NotAfter)
 			defer cancel()
 			handler.ServeHTTP(w, r.WithContext(ctx))
@@ -100,13 +101,13 @@ func operatorOnly(handler http.Handler) http.Handler {
 	})
 }
 
-// reports tells all that becomes of the groups.
-func (o *operator) reports(w http.ResponseWriter, r *http.Request) {
-	s, ok := open(w, r, o.streams)
+// streamReports streams the reports of all groups.
+func (o *operatorAPI) streamReports(w http.ResponseWriter, r *http.Request) {
+	s, ok := openStream(w, r, o.streams)
 	if !ok {
 		return
 	}
-	defer o.streams.leave()
+	defer o.streams.release()
 	reports := o.agent.Reports()
 	defer reports.Close()
 	if s.begin() != nil {
@@ -115,56 +116,56 @@ func (o *operator) reports(w http.ResponseWriter, r *http.Request) {
 	pump(r.Context(), s, reports.Next, func(e Event) error { return s.event(e.Kind, "", e.Data) })
 }
 
-func (o *operator) take(w http.ResponseWriter, r *http.Request) {
+func (o *operatorAPI) applyDocument(w http.ResponseWriter, r *http.Request) {
 	document, err := io.ReadAll(http.MaxBytesReader(w, r.Body, documentMax))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		refuse(w, http.StatusRequestEntityTooLarge, fmt.Errorf("a document can have %d bytes at most", documentMax))
+		writeError(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the document must have at most %d bytes", documentMax))
 		return
 	case err != nil:
-		refuse(w, http.StatusBadRequest, fmt.Errorf("the document ended early: %w", err))
+		writeError(w, http.StatusBadRequest, fmt.Errorf("cannot read the document: %w", err))
 		return
 	}
-	o.done(w, o.agent.ApplyDocument(r.Context(), r.PathValue("group"), document))
+	o.writeResult(w, o.agent.ApplyDocument(r.Context(), r.PathValue("group"), document))
 }
 
-func (o *operator) leave(w http.ResponseWriter, r *http.Request) {
+func (o *operatorAPI) leaveGroup(w http.ResponseWriter, r *http.Request) {
 	uid := r.URL.Query().Get("uid")
 	if uid == "" {
-		refuse(w, http.StatusBadRequest, errors.New("say which group of this name is to be left, as in ?uid=6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b"))
+		writeError(w, http.StatusBadRequest, errors.New("uid must be the UID of the group, as in ?uid=6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b"))
 		return
 	}
-	o.done(w, o.agent.LeaveGroup(r.Context(), r.PathValue("group"), uid))
+	o.writeResult(w, o.agent.LeaveGroup(r.Context(), r.PathValue("group"), uid))
 }
 
-func (o *operator) standing(w http.ResponseWriter, r *http.Request) {
+func (o *operatorAPI) setEligible(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Eligible *bool `json:"eligible"`
 	}
-	if !read(w, r, &request) {
+	if !readJSON(w, r, &request) {
 		return
 	}
 	if request.Eligible == nil {
-		refuse(w, http.StatusBadRequest, errors.New(`say whether it may lead, as in {"eligible":false}`))
+		writeError(w, http.StatusBadRequest, errors.New(`eligible must be true or false, as in {"eligible":false}`))
 		return
 	}
-	o.done(w, o.agent.SetEligible(r.Context(), r.PathValue("group"), *request.Eligible))
+	o.writeResult(w, o.agent.SetEligible(r.Context(), r.PathValue("group"), *request.Eligible))
 }
 
-// done answers when that was done.
-func (o *operator) done(w http.ResponseWriter, err error) {
-	writesSoon(w)
+// writeResult writes the result of an operation without a response body.
+func (o *operatorAPI) writeResult(w http.ResponseWriter, err error) {
+	extendWriteDeadline(w)
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case errors.Is(err, ErrOutdated):
-		refuse(w, http.StatusConflict, err)
+		writeError(w, http.StatusConflict, err)
 	case errors.Is(err, ErrUnknownGroup):
-		refuse(w, http.StatusNotFound, err)
+		writeError(w, http.StatusNotFound, err)
 	case errors.Is(err, ErrInvalidDocument):
-		refuse(w, http.StatusUnprocessableEntity, err)
+		writeError(w, http.StatusUnprocessableEntity, err)
 	default:
-		fail(w, err)
+		writeGroupError(w, err)
 	}
 }

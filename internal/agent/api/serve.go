@@ -13,47 +13,47 @@ import (
 )
 
 const (
-	headerMax   = 8 << 10
-	headersSoon = 5 * time.Second
-	bodySoon    = 10 * time.Second
-	answersSoon = 10 * time.Second
-	idleMax     = 2 * time.Minute
-	// goodbye is how long requests that are being answered get when the server ends.
-	goodbye = time.Second
+	maxHeaderBytes    = 8 << 10
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	writeTimeout      = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	// shutdownTimeout bounds how long active requests may take when the server ends.
+	shutdownTimeout = time.Second
 )
 
-// Serve answers on the listener until the context ends, and then ends all
-// streams. The listener is closed when it returns.
+// Serve serves the local API on the listener until the context ends. It then ends all
+// streams, and closes the listener before it returns.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	if err := answerOn(ctx, listener, handler, nil, bounded(localConnectionsMax)); err != nil {
-		return fmt.Errorf("the local API: %w", err)
+	if err := serve(ctx, listener, handler, nil, limitIdle(localConnectionsMax)); err != nil {
+		return fmt.Errorf("local API: %w", err)
 	}
 	return nil
 }
 
-// ServeOperator is Serve for NewForOperator, over TLS. Handshakes that fail are noted
-// in the log's details.
+// ServeOperator serves the API for the operator, over TLS, as Serve does. It logs
+// failed handshakes for debugging.
 func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config, handler http.Handler, log *slog.Logger) error {
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	if err := answerOn(ctx, tls.NewListener(listener, secured), handler, errorLog, bounded(operatorConnectionsMax)); err != nil {
-		return fmt.Errorf("the API for the operator: %w", err)
+	if err := serve(ctx, tls.NewListener(listener, secured), handler, errorLog, limitIdle(operatorConnectionsMax)); err != nil {
+		return fmt.Errorf("API for the operator: %w", err)
 	}
 	return nil
 }
 
-func answerOn(
-	ctx context.Context, listener net.Listener, handler http.Handler, errorLog *log.Logger, watch func(net.Conn, http.ConnState),
+func serve(
+	ctx context.Context, listener net.Listener, handler http.Handler, errorLog *log.Logger, connState func(net.Conn, http.ConnState),
 ) error {
 	server := &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: headersSoon,
-		ReadTimeout:       bodySoon,
-		WriteTimeout:      answersSoon,
-		IdleTimeout:       idleMax,
-		MaxHeaderBytes:    headerMax,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
-		ConnState:         watch,
-		// Streams end with the server.
+		ConnState:         connState,
+		// The end of ctx ends the streams.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan error, 1)
@@ -63,7 +63,7 @@ func answerOn(
 		return err
 	case <-ctx.Done():
 	}
-	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(deadline)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -73,14 +73,14 @@ func answerOn(
 		err = errors.Join(err, stopped)
 	}
 	if err != nil {
-		return fmt.Errorf("close it: %w", err)
+		return fmt.Errorf("cannot close server: %w", err)
 	}
 	return nil
 }
 
-// writesSoon sets the deadline for what is written next, in place of the
-// server's, which counts from the request. The one for reading is over when the
-// request has been read. A writer without deadlines, in a test, has none to set.
-func writesSoon(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writePatience))
+// extendWriteDeadline sets the deadline for the next write. It replaces that of the
+// server, which counts from the beginning of the request. Some writers in tests have
+// no deadlines.
+func extendWriteDeadline(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(nextWriteTimeout))
 }

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// writePatience is how long the other side may take to make room for what it is sent.
-	writePatience = 10 * time.Second
-	// silenceMax is how long a stream says nothing: it shows that it is alive, and
-	// notices that the other side's machine is gone.
-	silenceMax = 5 * time.Second
+	// nextWriteTimeout bounds each write to a client that doesn't read.
+	nextWriteTimeout = 10 * time.Second
+	// keepAliveInterval is the maximum time between writes to a stream. Comments without
+	// text show the client that the stream is alive, and detect unreachable clients.
+	keepAliveInterval = 5 * time.Second
 )
 
-// seats bounds how many have one at a time.
-type seats chan struct{}
+// slots limits the number of streams.
+type slots chan struct{}
 
-func (s seats) take() bool {
+func (s slots) acquire() bool {
 	select {
 	case s <- struct{}{}:
 		return true
@@ -31,33 +31,35 @@ func (s seats) take() bool {
 	}
 }
 
-func (s seats) leave() { <-s }
+func (s slots) release() { <-s }
 
-// stream is an answer of server-sent events, each of which is sent at once. A
-// reader that doesn't read holds up its own stream and nothing else, until its
-// patience is over: events are pulled from the group when there is room.
+// stream is a response of server-sent events. Each event is flushed at once. Because
+// the stream takes events from the group only when the previous one is written, a
+// client that doesn't read blocks only its own stream. It is disconnected after
+// nextWriteTimeout.
 type stream struct {
 	w          http.ResponseWriter
 	controller *http.ResponseController
-	silence    time.Duration
+	interval   time.Duration
 }
 
-// open begins a stream, if the request is one for which that makes sense.
-func open(w http.ResponseWriter, r *http.Request, free seats) (*stream, bool) {
+// openStream checks a request for a stream, and acquires a slot for it. If it returns
+// false, it has written an error.
+func openStream(w http.ResponseWriter, r *http.Request, free slots) (*stream, bool) {
 	switch {
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", http.MethodGet)
-		refuse(w, http.StatusMethodNotAllowed, errors.New("a stream has to be read: use GET"))
+		writeError(w, http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed for a stream, use GET", r.Method))
 		return nil, false
 	case r.ContentLength != 0:
-		// Not until a body has been read does the server notice that the connection broke.
-		refuse(w, http.StatusBadRequest, errors.New("a stream is asked for without a body"))
+		// While the server hasn't read a body, it doesn't detect a disconnected client.
+		writeError(w, http.StatusBadRequest, errors.New("the request for a stream must have no body"))
 		return nil, false
-	case !free.take():
-		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("there are %d such streams already: close some", cap(free)))
+	case !free.acquire():
+		writeError(w, http.StatusServiceUnavailable, fmt.Errorf("too many open streams: at most %d are allowed", cap(free)))
 		return nil, false
 	}
-	return &stream{w: w, controller: http.NewResponseController(w), silence: silenceMax}, true
+	return &stream{w: w, controller: http.NewResponseController(w), interval: keepAliveInterval}, true
 }
 
 // begin sends the header.
@@ -67,17 +69,16 @@ func (s *stream) begin() error {
 	return s.send("")
 }
 
-// send writes the text at once.
+// send writes and flushes a text.
 func (s *stream) send(text string) error {
-	writesSoon(s.w)
+	extendWriteDeadline(s.w)
 	if _, err := s.w.Write([]byte(text)); err != nil {
 		return err
 	}
 	return s.controller.Flush()
 }
 
-// event sends one event; kind and id may be empty. Neither has a line break in
-// it, nor has JSON.
+// event sends an event. kind and id may be empty, and must not contain line breaks.
 func (s *stream) event(kind, id string, data any) error {
 	line, err := json.Marshal(data)
 	if err != nil {
@@ -93,15 +94,15 @@ func (s *stream) event(kind, id string, data any) error {
 	return s.send(text)
 }
 
-// comment sends a line that is for people and proxies.
+// comment sends a comment, which clients ignore.
 func (s *stream) comment(text string) error {
 	return s.send(":" + text + "\n\n")
 }
 
-// pump sends what next gives until the stream is over on either side.
+// pump sends the items that next returns until either side ends the stream.
 func pump[T any](ctx context.Context, s *stream, next func(context.Context) (T, error), send func(T) error) {
 	for {
-		waiting, cancel := context.WithTimeout(ctx, s.silence)
+		waiting, cancel := context.WithTimeout(ctx, s.interval)
 		item, err := next(waiting)
 		cancel()
 		switch {
@@ -119,14 +120,14 @@ func pump[T any](ctx context.Context, s *stream, next func(context.Context) (T, 
 	}
 }
 
-// watch tells what becomes of the group. What was true when a change was
-// recorded may no longer be: so it doesn't say how long a tenure lasts.
+// watch streams the changes of a group. It omits the remaining time of the tenure,
+// which has changed since the change was recorded.
 func (a *api) watch(g Group, w http.ResponseWriter, r *http.Request) {
-	s, ok := open(w, r, a.watchers)
+	s, ok := openStream(w, r, a.watchers)
 	if !ok {
 		return
 	}
-	defer a.watchers.leave()
+	defer a.watchers.release()
 	watcher := g.Watch(r.Header.Get("Last-Event-ID"))
 	if s.begin() != nil {
 		return
@@ -137,16 +138,17 @@ func (a *api) watch(g Group, w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// session is the application's: the group learns of its end in any case.
+// session opens a session and streams its events. The session is closed when the
+// stream ends, for any reason.
 func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
-	s, ok := open(w, r, a.sessions)
+	s, ok := openStream(w, r, a.sessions)
 	if !ok {
 		return
 	}
-	defer a.sessions.leave()
+	defer a.sessions.release()
 	session, err := g.OpenSession(r.Context())
 	if err != nil {
-		fail(w, err)
+		writeGroupError(w, err)
 		return
 	}
 	defer session.Close()

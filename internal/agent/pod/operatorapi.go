@@ -55,7 +55,7 @@ func (o operatorAPI) SetEligible(ctx context.Context, name string, eligible bool
 	g, ok := o.agent.Find(name)
 	switch {
 	case !ok:
-		return fmt.Errorf("%w that it takes part in: %q", api.ErrUnknownGroup, name)
+		return fmt.Errorf("%w: the agent has not joined %q", api.ErrUnknownGroup, name)
 	case eligible:
 		return g.Readmit(ctx)
 	}

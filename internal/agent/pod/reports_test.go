@@ -76,7 +76,7 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 	} {
 		for client, files := range map[string]*identity.Files{"no certificate": nil, "an agent": agents} {
 			status, body := a.callOperatorAPI(files, request.method, request.path, request.body)
-			if status != http.StatusForbidden || !strings.Contains(body, "this is for the operator") {
+			if status != http.StatusForbidden || !strings.Contains(body, "only the operator may use this path") {
 				t.Errorf("%s %s with the certificate of %s: got %d %s", request.method, request.path, client, status, body)
 			}
 		}

@@ -13,31 +13,31 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// answer writes a line of JSON. When the other side has gone there is nobody to
-// tell, so what comes of writing isn't looked at.
-func answer(w http.ResponseWriter, code int, body any) {
+// writeJSON writes a response of one line of JSON. It ignores write errors: the client
+// has disconnected.
+func writeJSON(w http.ResponseWriter, code int, body any) {
 	line, err := json.Marshal(body)
 	if err != nil {
-		// Only what has no JSON at all comes here, and nothing of ours does.
-		code, line = http.StatusInternalServerError, []byte(`{"error":"the answer can't be written as JSON"}`)
+		// No type of this package causes that.
+		code, line = http.StatusInternalServerError, []byte(`{"error":"cannot encode the response as JSON"}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_, _ = w.Write(append(line, '\n'))
 }
 
-func refuse(w http.ResponseWriter, code int, err error) {
-	answer(w, code, map[string]string{"error": err.Error()})
+func writeError(w http.ResponseWriter, code int, err error) {
+	writeJSON(w, code, map[string]string{"error": err.Error()})
 }
 
-func plain(w http.ResponseWriter, code int, lines ...string) {
+func writeText(w http.ResponseWriter, code int, lines ...string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, strings.Join(lines, "\n")+"\n")
 }
 
-// fail answers with what a group had against a request.
-func fail(w http.ResponseWriter, err error) {
+// writeGroupError writes an error that a Group has returned.
+func writeGroupError(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {
 	case errors.Is(err, group.ErrNoSession):
@@ -49,23 +49,23 @@ func fail(w http.ResponseWriter, err error) {
 	case errors.Is(err, group.ErrClosed), errors.Is(err, context.Canceled):
 		code = http.StatusServiceUnavailable
 	}
-	refuse(w, code, err)
+	writeError(w, code, err)
 }
 
-// bodyMax is far more than the largest body that makes sense.
+// bodyMax is far more than the largest valid body.
 const bodyMax = 4 << 10
 
-// read takes the request's body, which may be missing, as one JSON object with
-// known fields. If it is none, it says so to the other side.
-func read(w http.ResponseWriter, r *http.Request, into any) bool {
+// readJSON reads the body of a request as one JSON object without unknown fields. The
+// body may be empty. If it is invalid, readJSON writes an error and returns false.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		refuse(w, http.StatusRequestEntityTooLarge, fmt.Errorf("a body can have %d bytes at most", bodyMax))
+		writeError(w, http.StatusRequestEntityTooLarge, fmt.Errorf("the body must have at most %d bytes", bodyMax))
 		return false
 	case err != nil:
-		refuse(w, http.StatusBadRequest, fmt.Errorf("the body ended early: %w", err))
+		writeError(w, http.StatusBadRequest, fmt.Errorf("cannot read the body: %w", err))
 		return false
 	case len(bytes.TrimSpace(body)) == 0:
 		return true
@@ -73,11 +73,11 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		refuse(w, http.StatusBadRequest, fmt.Errorf("the body must be a JSON object: %w", err))
+		writeError(w, http.StatusBadRequest, fmt.Errorf("the body must be a JSON object: %w", err))
 		return false
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		refuse(w, http.StatusBadRequest, errors.New("the body must be one JSON object, and nothing after it"))
+		writeError(w, http.StatusBadRequest, errors.New("the body must be a single JSON object"))
 		return false
 	}
 	return true

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// TestIdleConnectionsAreBounded: those who connect and then say no more mustn't fill
-// the memory that an agent has.
-func TestIdleConnectionsAreBounded(t *testing.T) {
+// TestIdleConnectionsAreLimited: idle clients must not exhaust the memory of an agent.
+func TestIdleConnectionsAreLimited(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -40,14 +39,14 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		}
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // it ends with the connection
 		if err != nil || answer.StatusCode != http.StatusOK {
-			t.Fatal("the newest must be answered:", err)
+			t.Fatal("got no response on the newest connection:", err)
 		}
 		conns = append(conns, conn)
 	}
-	if err := conns[0].SetReadDeadline(time.Now().Add(soon)); err != nil {
+	if err := conns[0].SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, conns[0]); err != nil {
-		t.Error("the oldest must have been ended:", err)
+		t.Error("oldest connection is still open:", err)
 	}
 }

@@ -1,0 +1,224 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/group"
+)
+
+// testTimeout bounds everything that a test waits for.
+const testTimeout = 20 * time.Second
+
+// fakeGroup is a Group, and the only one of Groups, that tests control.
+type fakeGroup struct {
+	mu          sync.Mutex
+	leader      group.Leader
+	leaderCalls int
+	stepDown    func(ctx context.Context, to string) (group.Leader, error)
+	problems    []string
+
+	after         chan string
+	changes       chan group.Change
+	sessionEvents chan group.SessionEvent
+	closed        chan struct{}
+	sessions      int
+	watchers      int
+}
+
+func newFakeGroup() *fakeGroup {
+	return &fakeGroup{
+		leader: group.Leader{Group: "ledger", Self: "a", Coordinator: "e", Priority: 50, Term: 7},
+		after:  make(chan string, 1), changes: make(chan group.Change), sessionEvents: make(chan group.SessionEvent),
+		closed: make(chan struct{}, 1),
+	}
+}
+
+func (f *fakeGroup) Expects(name string) bool { return name == "expected" }
+
+func (f *fakeGroup) Names() []string { return []string{"ledger"} }
+
+func (f *fakeGroup) Find(name string) (Group, bool) { return f, name == "ledger" || name == "a/b" }
+
+func (f *fakeGroup) Problems() []string { return f.problems }
+
+func (f *fakeGroup) LeaderWithPromise(context.Context) (group.Leader, error) { return f.Leader(), nil }
+
+func (f *fakeGroup) RenewSession(_ context.Context, session string) (group.Leader, error) {
+	if session != "s1" {
+		return group.Leader{}, group.ErrNoSession
+	}
+	return f.Leader(), nil
+}
+
+func (f *fakeGroup) Leader() group.Leader {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leaderCalls++
+	return f.leader
+}
+
+func (f *fakeGroup) set(change func(*group.Leader)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.leader)
+}
+
+func (f *fakeGroup) Status(context.Context) (group.Status, error) {
+	status := group.Status{Leader: f.Leader(), Algorithm: "StatusTable", Safety: "Majority", Version: 3}
+	// The tenure ends between Status and the response.
+	f.set(func(l *group.Leader) { l.Leading, l.Token, l.RemainingMillis = false, 0, nil })
+	return status, nil
+}
+
+func (f *fakeGroup) DrainTimeout() time.Duration { return 5 * time.Second }
+
+func (f *fakeGroup) Watch(after string) Watcher {
+	select {
+	case f.after <- after:
+	default:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watchers++
+	return watcher{f}
+}
+
+type watcher struct{ *fakeGroup }
+
+func (w watcher) Next(ctx context.Context) (group.Change, error) {
+	return next(ctx, w.changes, group.ErrWatcherTooSlow)
+}
+
+func (f *fakeGroup) OpenSession(context.Context) (Session, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sessions++
+	return &session{f}, nil
+}
+
+type session struct{ *fakeGroup }
+
+func (s *session) ID() string { return "s1" }
+
+func (s *session) Next(ctx context.Context) (group.SessionEvent, error) {
+	return next(ctx, s.sessionEvents, group.ErrClosed)
+}
+
+func (s *session) Close() { s.closed <- struct{}{} }
+
+func next[T any](ctx context.Context, from chan T, over error) (T, error) {
+	select {
+	case item, ok := <-from:
+		if !ok {
+			return item, over
+		}
+		return item, nil
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+func (f *fakeGroup) ConfirmStopped(_ context.Context, id string, term uint64) error {
+	if id != "s1" {
+		return group.ErrNoSession
+	}
+	if term != 7 {
+		return group.ErrWrongTerm
+	}
+	return nil
+}
+
+func (f *fakeGroup) StepDown(ctx context.Context, to string) (group.Leader, error) {
+	return f.stepDown(ctx, to)
+}
+
+// startAPI serves the API on a loopback port and returns its address.
+func startAPI(t *testing.T, groups Groups) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, listener, New(groups, http.NotFoundHandler())) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-ended)
+	})
+	return listener.Addr().String()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t *testing.T, want, got T) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+// request sends a request and returns the status and the body of the response.
+func request(t *testing.T, method, url, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	must(t, err)
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	equal(t, "no-store", response.Header.Get("Cache-Control"))
+	return response.StatusCode, string(text)
+}
+
+// openTestStream opens a stream and returns a reader of its lines.
+func openTestStream(t *testing.T, url string, header ...string) (lines *bufio.Reader, hangUp func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	must(t, err)
+	for pair := range slices.Chunk(header, 2) {
+		request.Header.Set(pair[0], pair[1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	t.Cleanup(func() { response.Body.Close() })
+	equal(t, http.StatusOK, response.StatusCode)
+	equal(t, "text/event-stream", response.Header.Get("Content-Type"))
+	return bufio.NewReader(response.Body), cancel
+}
+
+// readEvent reads up to the next empty line.
+func readEvent(t *testing.T, lines *bufio.Reader) string {
+	t.Helper()
+	var text string
+	for {
+		line, err := lines.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			return text + "(end)"
+		}
+		must(t, err)
+		if line == "\n" && text != "" {
+			return text
+		}
+		if line != "\n" {
+			text += line
+		}
+	}
+}
