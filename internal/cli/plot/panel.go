@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// frame is where a panel is.
+// frame is the position of a panel.
 type frame struct {
 	x, y axis
-	// first: the panel that has the labels of the y axis.
+	// first is set for the panel with the labels of the y axis.
 	first bool
 }
 
-// legend names the lines, in one row above the panels.
+// legend draws the names of the lines in one row above the panels.
 func (d *drawing) legend(lines []Line) {
-	wide := (width - left - right) / float64(max(1, len(lines)))
+	entryWidth := (width - left - right) / float64(max(1, len(lines)))
 	for i, l := range lines {
-		x := left + float64(i)*wide
+		x := left + float64(i)*entryWidth
 		s := styles[i%len(styles)]
 		d.add(`<line x1="%.1f" y1="84" x2="%.1f" y2="84"%s/>`, x, x+34, s.stroke())
 		d.mark(s, x+17, 84)
@@ -37,7 +37,8 @@ func (d *drawing) panel(p Panel, f frame) {
 	d.values(p.Lines, f)
 }
 
-// widestFirst are the lines in the order in which none hides another.
+// widestFirst returns the indexes of the lines in drawing order, in which no line
+// hides another.
 func widestFirst(lines []Line) []int {
 	order := make([]int, len(lines))
 	for i := range order {
@@ -79,7 +80,7 @@ func (d *drawing) line(l Line, s style, f frame) {
 	d.add(`<polyline points="%s" fill="none" stroke-linejoin="round" stroke-linecap="round"%s/>`,
 		strings.Join(points, " "), s.stroke())
 	if len(points) == 1 {
-		s = s.dotted()
+		s = s.withMark()
 	}
 	first := min(markEvery/2, len(points)-1)
 	for i := range l.X {
@@ -98,20 +99,20 @@ func (s style) stroke() string {
 	if s.dash != "" {
 		dash = fmt.Sprintf(` stroke-dasharray="%s"`, s.dash)
 	}
-	return fmt.Sprintf(` stroke="%s" stroke-width="%g"%s`, s.colour, s.width, dash)
+	return fmt.Sprintf(` stroke="%s" stroke-width="%g"%s`, s.color, s.width, dash)
 }
 
-// dotted is the style of a line that is a single point, and so has no length.
-func (s style) dotted() style {
+// withMark returns the style with a mark, without which a single point is invisible.
+func (s style) withMark() style {
 	if s.mark == "" {
 		s.mark = "dot"
 	}
 	return s
 }
 
-// mark draws a line's mark.
+// mark draws the mark of a style.
 func (d *drawing) mark(s style, x, y float64) {
-	fill := fmt.Sprintf(`fill="%s" stroke="#ffffff" stroke-width="1"`, s.colour)
+	fill := fmt.Sprintf(`fill="%s" stroke="#ffffff" stroke-width="1"`, s.color)
 	switch s.mark {
 	case "dot":
 		d.add(`<circle cx="%.1f" cy="%.1f" r="%.1f" %s/>`, x, y, 2+s.width, fill)
@@ -124,55 +125,55 @@ func (d *drawing) mark(s style, x, y float64) {
 	}
 }
 
-// values writes the last value of each line behind its end, moved apart where
-// they would lie on each other.
+// values draws the last value of each line at the right of its end. It moves values
+// apart that would overlap.
 func (d *drawing) values(lines []Line, f frame) {
 	type label struct {
 		line int
 		y    float64
-		said string
+		text string
 	}
 	var labels []label
 	for i, l := range lines {
 		if n := len(l.Y); n > 0 && l.Y[n-1] > 0 {
-			labels = append(labels, label{line: i, y: f.y.at(l.Y[n-1]), said: number(l.Y[n-1])})
+			labels = append(labels, label{line: i, y: f.y.at(l.Y[n-1]), text: number(l.Y[n-1])})
 		}
 	}
 	slices.SortStableFunc(labels, func(a, b label) int { return cmp.Compare(a.y, b.y) })
-	places := make([]float64, len(labels))
+	positions := make([]float64, len(labels))
 	for i, l := range labels {
-		places[i] = l.y
+		positions[i] = l.y
 	}
-	spread(places, valueHeight, f.y.to-6, f.y.from)
+	spread(positions, valueHeight, f.y.to-6, f.y.from)
 	for i, l := range labels {
 		s := styles[l.line%len(styles)]
 		d.add(`<path d="M%.1f %.1fL%.1f %.1f" fill="none" stroke="%s" stroke-opacity="0.5"/>`,
-			f.x.to+3, l.y, f.x.to+12, places[i], s.colour)
-		d.text(f.x.to+15, places[i]+4.5, fmt.Sprintf(`font-size="12.5" font-weight="600" fill="%s"`, s.ink), l.said)
+			f.x.to+3, l.y, f.x.to+12, positions[i], s.color)
+		d.text(f.x.to+15, positions[i]+4.5, fmt.Sprintf(`font-size="12.5" font-weight="600" fill="%s"`, s.textColor), l.text)
 	}
 }
 
-// spread moves places, which ascend, apart until each is a distance from the
-// next and all are between two bounds, if they have room there.
-func spread(places []float64, distance, least, most float64) {
+// spread moves ascending positions apart, so that their distances are at least the
+// given one and all are within the bounds if there is enough space.
+func spread(positions []float64, distance, low, high float64) {
 	for range 50 {
-		for i := 1; i < len(places); i++ {
-			if lack := distance - (places[i] - places[i-1]); lack > 0 {
-				places[i-1] -= lack / 2
-				places[i] += lack / 2
+		for i := 1; i < len(positions); i++ {
+			if missing := distance - (positions[i] - positions[i-1]); missing > 0 {
+				positions[i-1] -= missing / 2
+				positions[i] += missing / 2
 			}
 		}
 	}
-	for i := range places {
-		places[i] = max(places[i], least+float64(i)*distance)
+	for i := range positions {
+		positions[i] = max(positions[i], low+float64(i)*distance)
 	}
-	for i := len(places) - 1; i >= 0; i-- {
-		places[i] = min(places[i], most-float64(len(places)-1-i)*distance)
+	for i := len(positions) - 1; i >= 0; i-- {
+		positions[i] = min(positions[i], high-float64(len(positions)-1-i)*distance)
 	}
 }
 
-// number writes a value with commas between the thousands, and one decimal
-// where it isn't whole and below 100.
+// number formats a value with thousands separators. Values below 100 that aren't
+// whole have one decimal.
 func number(v float64) string {
 	if v < 100 && math.Abs(v-math.Round(v)) > 0.05 {
 		return strconv.FormatFloat(v, 'f', 1, 64)

@@ -1,9 +1,9 @@
-// Package plot draws lines on logarithmic axes as SVG: a row of panels that
-// share their axes, with one legend. It is a pure function from a Chart to a
-// picture: no fonts to load, no clock, no randomness.
+// Package plot renders line charts with logarithmic axes as SVG: a row of panels
+// with the same axes and one legend. Equal charts give equal SVG: rendering uses no
+// fonts, no clock and no randomness.
 //
-// Text is set in whatever sans-serif font the viewer has, so no place depends
-// on the exact width of a text.
+// The viewer chooses the sans-serif font, so the layout doesn't depend on the exact
+// width of texts.
 package plot
 
 import (
@@ -17,48 +17,48 @@ import (
 type Chart struct {
 	Title    string
 	Subtitle string
-	// Note is small print below.
+	// Note is a line of small text at the bottom.
 	Note   string
 	XLabel string
 	YLabel string
 	Panels []Panel
 }
 
-// Panel is one coordinate system. All panels of a chart name the same lines, in
-// the same order.
+// Panel is one coordinate system. All panels of a chart have the same lines in the
+// same order.
 type Panel struct {
 	Title string
 	Lines []Line
 }
 
-// Line is a series of points, from left to right. Those that aren't above 0
-// have no place on a logarithmic axis, and are left out.
+// Line is a series of points with ascending X. Points that aren't above 0 have no
+// position on a logarithmic axis and are omitted.
 type Line struct {
 	Name string
 	X, Y []float64
 }
 
-// style tells lines apart, also where they lie on each other (the later ones are
-// thinner) and for those who don't see colours (the dashes and marks differ).
+// style distinguishes lines. Widths differ so that overlapping lines remain visible.
+// Dashes and marks differ so that colors aren't necessary.
 type style struct {
-	colour string
-	ink    string // the colour of small text
-	width  float64
-	dash   string
-	mark   string
+	color     string
+	textColor string // a darker color for small text
+	width     float64
+	dash      string
+	mark      string
 }
 
-// The colours are Okabe and Ito's, which most eyes tell apart.
+// The colors are those of Okabe and Ito, which are suitable for color-blind readers.
 var styles = []style{
-	{colour: "#0072b2", ink: "#0072b2", width: 5},
-	{colour: "#d55e00", ink: "#c25500", width: 2, mark: "square"},
-	{colour: "#a3a3a3", ink: "#757575", width: 9},
-	{colour: "#009e73", ink: "#00805d", width: 5},
-	{colour: "#cc79a7", ink: "#b0517f", width: 2.2, dash: "7 4", mark: "diamond"},
-	{colour: "#111111", ink: "#111111", width: 1.6, dash: "2 3", mark: "triangle"},
+	{color: "#0072b2", textColor: "#0072b2", width: 5},
+	{color: "#d55e00", textColor: "#c25500", width: 2, mark: "square"},
+	{color: "#a3a3a3", textColor: "#757575", width: 9},
+	{color: "#009e73", textColor: "#00805d", width: 5},
+	{color: "#cc79a7", textColor: "#b0517f", width: 2.2, dash: "7 4", mark: "diamond"},
+	{color: "#111111", textColor: "#111111", width: 1.6, dash: "2 3", mark: "triangle"},
 }
 
-// The places of things, in pixels.
+// The layout, in pixels.
 const (
 	width       = 1160.0
 	height      = 584.0
@@ -67,23 +67,23 @@ const (
 	top         = 132.0
 	bottom      = 90.0
 	panelGap    = 28.0
-	valueHeight = 15.0
-	markEvery   = 6
+	valueHeight = 15.0 // the minimum distance between values at the right of a panel
+	markEvery   = 6    // the number of points from one mark to the next
 )
 
-// WriteTo writes the picture.
+// WriteTo writes the chart as SVG.
 func (c *Chart) WriteTo(w io.Writer) (int64, error) {
 	n, err := io.WriteString(w, c.SVG())
 	return int64(n), err
 }
 
-// SVG is the picture.
+// SVG returns the chart as SVG.
 func (c *Chart) SVG() string {
 	d := &drawing{}
 	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" role="img" `+
 		`font-family="Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif">`, width, height, width, height)
-	d.add(`<title>%s</title>`, escaped(c.Title))
-	d.add(`<desc>%s</desc>`, escaped(c.Subtitle))
+	d.add(`<title>%s</title>`, escape(c.Title))
+	d.add(`<desc>%s</desc>`, escape(c.Subtitle))
 	d.add(`<rect width="%g" height="%g" fill="#ffffff"/>`, width, height)
 	d.text(left, 36, `font-size="21" font-weight="600" fill="#1a1a1a"`, c.Title)
 	d.text(left, 60, `font-size="14" fill="#555555"`, c.Subtitle)
@@ -91,16 +91,16 @@ func (c *Chart) SVG() string {
 		d.legend(c.Panels[0].Lines)
 		x, y := c.ranges()
 		margin := c.valueMargin()
-		wide := (width - left - right - float64(len(c.Panels)-1)*panelGap) / float64(len(c.Panels))
+		panelWidth := (width - left - right - float64(len(c.Panels)-1)*panelGap) / float64(len(c.Panels))
 		for i, p := range c.Panels {
-			at := left + float64(i)*(wide+panelGap)
+			at := left + float64(i)*(panelWidth+panelGap)
 			d.panel(p, frame{
-				x: x.on(at, at+wide-margin), y: y.on(height-bottom, top), first: i == 0,
+				x: x.toAxis(at, at+panelWidth-margin), y: y.toAxis(height-bottom, top), first: i == 0,
 			})
 		}
 		d.text(left+(width-left-right)/2, height-40, `font-size="14" fill="#333333" text-anchor="middle"`, c.XLabel)
 		d.add(`<text transform="translate(24 %g) rotate(-90)" font-size="14" fill="#333333" text-anchor="middle">%s</text>`,
-			(top+height-bottom)/2, escaped(c.YLabel))
+			(top+height-bottom)/2, escape(c.YLabel))
 	}
 	if c.Note != "" {
 		d.text(left, height-12, `font-size="13" fill="#555555"`, c.Note)
@@ -109,7 +109,8 @@ func (c *Chart) SVG() string {
 	return d.String()
 }
 
-// valueMargin is the room right of each panel, for the values at its end.
+// valueMargin returns the width of the space at the right of each panel, which has
+// the last value of each line.
 func (c *Chart) valueMargin() float64 {
 	longest := 6
 	for _, p := range c.Panels {
@@ -122,7 +123,7 @@ func (c *Chart) valueMargin() float64 {
 	return 10 + 8*float64(longest)
 }
 
-// ranges are the least and the greatest of all panels.
+// ranges returns the ranges of all values of all panels.
 func (c *Chart) ranges() (x, y span) {
 	x, y = emptySpan(), emptySpan()
 	for _, p := range c.Panels {
@@ -135,59 +136,64 @@ func (c *Chart) ranges() (x, y span) {
 			}
 		}
 	}
-	return x.orUnit(), y.orUnit()
+	return x.orDefault(), y.orDefault()
 }
 
-// span is a part of a logarithmic axis.
-type span struct{ least, most float64 }
+// span is a range of values.
+type span struct{ low, high float64 }
 
 func emptySpan() span { return span{math.Inf(1), math.Inf(-1)} }
 
-func (s *span) include(v float64) { s.least, s.most = min(s.least, v), max(s.most, v) }
+func (s *span) include(v float64) { s.low, s.high = min(s.low, v), max(s.high, v) }
 
-func (s span) orUnit() span {
-	if s.least > s.most {
+// orDefault widens a span that is empty or a single value.
+func (s span) orDefault() span {
+	if s.low > s.high {
 		return span{1, 10}
 	}
-	if s.least == s.most {
-		return span{s.least / 2, s.most * 2}
+	if s.low == s.high {
+		return span{s.low / 2, s.high * 2}
 	}
 	return s
 }
 
-// on puts the span between two places of the picture.
-func (s span) on(from, to float64) axis { return axis{span: s, from: from, to: to} }
+// toAxis maps the span to the positions between two pixels.
+func (s span) toAxis(from, to float64) axis { return axis{span: s, from: from, to: to} }
 
-// axis maps values to places.
+// maxTicks is the preferred maximum number of ticks on an axis.
+const maxTicks = 6
+
+// axis maps values to positions on a logarithmic scale.
 type axis struct {
 	span
 	from, to float64
 }
 
 func (a axis) at(v float64) float64 {
-	return a.from + (a.to-a.from)*math.Log(v/a.least)/math.Log(a.most/a.least)
+	return a.from + (a.to-a.from)*math.Log(v/a.low)/math.Log(a.high/a.low)
 }
 
-// ticks are the round values on the axis, at most 6 of them if that is possible.
+// ticks returns round values on the axis: 1, 2 and 5 times powers of ten, or only
+// powers of ten if there are more than maxTicks.
 func (a axis) ticks() []float64 {
-	var found []float64
+	var values []float64
 	for _, steps := range [][]float64{{1, 2, 5}, {1}} {
-		found = nil
-		for decade := math.Pow(10, math.Floor(math.Log10(a.least))); decade <= a.most; decade *= 10 {
+		values = nil
+		for decade := math.Pow(10, math.Floor(math.Log10(a.low))); decade <= a.high; decade *= 10 {
 			for _, step := range steps {
-				if v := decade * step; v >= a.least*0.999 && v <= a.most*1.001 {
-					found = append(found, v)
+				if v := decade * step; v >= a.low*0.999 && v <= a.high*1.001 {
+					values = append(values, v)
 				}
 			}
 		}
-		if len(found) <= 6 {
+		if len(values) <= maxTicks {
 			break
 		}
 	}
-	return found
+	return values
 }
 
-// drawing is a picture that grows.
+// drawing builds the SVG.
 type drawing struct{ strings.Builder }
 
 func (d *drawing) add(format string, args ...any) {
@@ -195,10 +201,10 @@ func (d *drawing) add(format string, args ...any) {
 	d.WriteByte('\n')
 }
 
-func (d *drawing) text(x, y float64, attributes, said string) {
-	d.add(`<text x="%.1f" y="%.1f" %s>%s</text>`, x, y, attributes, escaped(said))
+func (d *drawing) text(x, y float64, attributes, content string) {
+	d.add(`<text x="%.1f" y="%.1f" %s>%s</text>`, x, y, attributes, escape(content))
 }
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 
-func escaped(s string) string { return escaper.Replace(s) }
+func escape(s string) string { return escaper.Replace(s) }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func chart() *Chart {
+func newChart() *Chart {
 	c := &Chart{Title: `Costs <of> "six" & more`, Subtitle: "A subtitle", XLabel: "n", YLabel: "messages"}
 	for p := range 3 {
 		panel := Panel{Title: fmt.Sprintf("Panel %d", p)}
@@ -26,7 +26,7 @@ func chart() *Chart {
 	return c
 }
 
-// elements counts a picture's elements by name, and gathers its text.
+// elements returns the number of elements by name, and the texts.
 func elements(t *testing.T, svg string) (counts map[string]int, texts []string) {
 	t.Helper()
 	counts = map[string]int{}
@@ -37,7 +37,7 @@ func elements(t *testing.T, svg string) (counts map[string]int, texts []string) 
 			return counts, texts
 		}
 		if err != nil {
-			t.Fatalf("not well-formed: %v\n%s", err, svg)
+			t.Fatalf("got invalid XML: %v\n%s", err, svg)
 		}
 		switch token := token.(type) {
 		case xml.StartElement:
@@ -50,21 +50,21 @@ func elements(t *testing.T, svg string) (counts map[string]int, texts []string) 
 	}
 }
 
-func TestSVGShowsEverything(t *testing.T) {
-	counts, texts := elements(t, chart().SVG())
+func TestSVGHasAllTextsAndLines(t *testing.T) {
+	counts, texts := elements(t, newChart().SVG())
 	if counts["svg"] != 1 || counts["polyline"] != 18 {
-		t.Errorf("%d pictures with %d lines, want 1 with 18", counts["svg"], counts["polyline"])
+		t.Errorf("got %d svg elements with %d lines, want 1 with 18", counts["svg"], counts["polyline"])
 	}
 	for _, want := range []string{
 		`Costs <of> "six" & more`, "A subtitle", "n", "messages", "Panel 0", "Panel 2", "Line 0", "Line 5", "600", "10", "50",
 	} {
 		if !slices.Contains(texts, want) {
-			t.Errorf("no text %q among %q", want, texts)
+			t.Errorf("got texts %q, want %q", texts, want)
 		}
 	}
 }
 
-func TestOddChartsAreWellFormed(t *testing.T) {
+func TestUnusualChartsAreValid(t *testing.T) {
 	line := func(x, y float64) *Chart {
 		return &Chart{Panels: []Panel{{Lines: []Line{{Name: "one", X: []float64{x}, Y: []float64{y}}}}}}
 	}
@@ -75,13 +75,13 @@ func TestOddChartsAreWellFormed(t *testing.T) {
 		svg := c.SVG()
 		elements(t, svg)
 		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-			t.Errorf("%s: a place is no number:\n%s", name, svg)
+			t.Errorf("%s: got a position that is not a number:\n%s", name, svg)
 		}
 	}
 }
 
-// Lines that are as short as a point are seen, too.
-func TestEveryLineOfASinglePointIsMarked(t *testing.T) {
+// Without a mark, a line of a single point would be invisible.
+func TestLinesOfASinglePointHaveAMark(t *testing.T) {
 	for points := 1; points <= 3; points++ {
 		c := &Chart{Panels: []Panel{{}}}
 		for l := range styles {
@@ -92,27 +92,27 @@ func TestEveryLineOfASinglePointIsMarked(t *testing.T) {
 			c.Panels[0].Lines = append(c.Panels[0].Lines, line)
 		}
 		counts, _ := elements(t, c.SVG())
-		// In the legend there are a square, a diamond and a triangle, beside the
-		// white ground and that of the panel; in the panel one more of each.
+		// The legend and the panel have a square each. The other two rectangles are the
+		// backgrounds of the chart and of the panel.
 		if counts["rect"] != 2+2 || points == 1 && counts["circle"] != 3 {
-			t.Errorf("%d points: %d squares, %d dots", points, counts["rect"]-2, counts["circle"])
+			t.Errorf("%d points: got %d squares and %d dots", points, counts["rect"]-2, counts["circle"])
 		}
 	}
 }
 
-// What is written right of a panel doesn't reach into the next one.
-func TestLargeValuesHaveRoom(t *testing.T) {
-	c := chart()
+// The values at the right of a panel must not overlap the next panel.
+func TestLargeValuesFitBetweenPanels(t *testing.T) {
+	c := newChart()
 	for i := range c.Panels {
 		for l := range c.Panels[i].Lines {
 			c.Panels[i].Lines[l].Y[98] = 1_000_000
 		}
 	}
 	if room, need := c.valueMargin()+panelGap, 15+8.0*float64(len("1,000,000")); room < need {
-		t.Errorf("%g pixels of room, want %g", room, need)
+		t.Errorf("got %g pixels, want %g", room, need)
 	}
 	if room, need := c.valueMargin()+right, 15+8.0*float64(len("1,000,000")); room < need {
-		t.Errorf("%g pixels of room at the edge, want %g", room, need)
+		t.Errorf("got %g pixels at the edge, want %g", room, need)
 	}
 }
 
@@ -124,17 +124,17 @@ func TestSpreadMovesLabelsApart(t *testing.T) {
 		spread(got, 15, 10, 200)
 		for i := range got {
 			if got[i] < 10-1e-6 || got[i] > 200+1e-6 {
-				t.Errorf("%v: %g is outside", places, got[i])
+				t.Errorf("%v: got %g, want it within the bounds", places, got[i])
 			}
 			if i > 0 && got[i]-got[i-1] < 15-0.5 {
-				t.Errorf("%v: %g and %g lie on each other", places, got[i-1], got[i])
+				t.Errorf("%v: got %g and %g, want a distance of 15", places, got[i-1], got[i])
 			}
 		}
 	}
 	apart := []float64{20, 80, 140}
 	spread(apart, 15, 10, 200)
 	if !slices.Equal(apart, []float64{20, 80, 140}) {
-		t.Errorf("labels that were apart moved to %v", apart)
+		t.Errorf("got %v, want positions that are far apart unchanged", apart)
 	}
 }
 
@@ -147,16 +147,16 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 		{span{1, 10_000}, []float64{1, 10, 100, 1000, 10_000}},
 		{span{98, 130}, []float64{100}},
 	} {
-		if got := c.span.on(0, 1).ticks(); !slices.Equal(got, c.want) {
-			t.Errorf("%v has ticks %v, want %v", c.span, got, c.want)
+		if got := c.span.toAxis(0, 1).ticks(); !slices.Equal(got, c.want) {
+			t.Errorf("%v: got ticks %v, want %v", c.span, got, c.want)
 		}
 	}
 }
 
-func TestNumbersAreReadable(t *testing.T) {
+func TestNumbersHaveThousandsSeparators(t *testing.T) {
 	for want, v := range map[string]float64{"1": 1, "19.9": 19.9, "20": 20.01, "3,414": 3413.7, "10,000": 10_000, "1,000,000": 1e6} {
 		if got := number(v); got != want {
-			t.Errorf("number(%g) = %q, want %q", v, got, want)
+			t.Errorf("number(%g): got %q, want %q", v, got, want)
 		}
 	}
 }
