@@ -28,7 +28,7 @@ func TestStatusShowsGroups(t *testing.T) {
 	checkGolden(t, "status-one.txt", e.runCommand(t, "status", "ledger").stdout)
 	checkGolden(t, "status-all.txt", e.runCommand(t, "status").stdout)
 	allNamespaces := e.runCommand(t, "status", "-A")
-	if !strings.Contains(allNamespaces.stdout, "bank/ledger: ledger-2 leads in term 100, for 10d") || allNamespaces.status != 0 {
+	if !strings.Contains(allNamespaces.stdout, "bank/ledger: coordinator ledger-2 in term 100, elected 10d ago") || allNamespaces.status != 0 {
 		t.Errorf("status -A: got\n%s%s", allNamespaces.stdout, allNamespaces.stderr)
 	}
 	checkGolden(t, "explain.txt", withoutDates(e.runCommand(t, "explain", "ledger").stdout))
@@ -108,17 +108,17 @@ func TestWatchPrintsALineForEachChange(t *testing.T) {
 	e := newEnv(t)
 	g := e.createGroup(t, "ledger")
 	lines := e.startCommand(t, "watch", "ledger")
-	expectLine(t, lines, `ledger-2 leads in term 100$`)
+	expectLine(t, lines, `ledger-2 is the coordinator in term 100$`)
 	e.setCoordinator(t, g, -1, 100)
-	expectLine(t, lines, `nobody leads: ledger-2 did, in term 100$`)
+	expectLine(t, lines, `no coordinator: ledger-2 was the coordinator in term 100$`)
 	e.setCoordinator(t, g, 1, 101)
-	expectLine(t, lines, `ledger-1 leads in term 101, after ledger-2; nobody led for [0-9.]+m?s, as the status showed it$`)
+	expectLine(t, lines, `ledger-1 became coordinator in term 101, after ledger-2; the status showed no coordinator for [0-9.]+m?s$`)
 	if err := e.Delete(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	expectLine(t, lines, `the group has been deleted$`)
+	expectLine(t, lines, `the group was deleted$`)
 	e.createGroup(t, "ledger")
-	expectLine(t, lines, `the group has been made$`)
+	expectLine(t, lines, `the group was created$`)
 }
 
 // expectLine waits for the next line, which must have a time and match the pattern.

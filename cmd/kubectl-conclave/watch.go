@@ -30,7 +30,7 @@ The command runs until it is interrupted, even while the API server is
 unreachable. It measures times without a coordinator by changes of the group's
 status; the agents' own event streams are more precise.`,
 		Example: `  kubectl conclave watch ledger
-  kubectl conclave watch ledger | grep leads`,
+  kubectl conclave watch ledger | grep coordinator`,
 		Args:              requireGroup,
 		ValidArgsFunction: cluster.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {

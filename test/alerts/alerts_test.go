@@ -43,15 +43,14 @@ func rules(t *testing.T) []rule {
 		all = append(all, group.Rules...)
 	}
 	if len(all) == 0 {
-		t.Fatal("there are no rules")
+		t.Fatal("got no rules")
 	}
 	return all
 }
 
-// parse says what is wrong with a rule: that Prometheus doesn't understand it,
-// that the operator has no such metric, or that its text names a label that its
-// result doesn't have.
-func parse(r rule, metrics []string) (complaints []string) {
+// validate returns the problems of a rule: an invalid expression, a metric that the
+// operator does not have, or a label in an annotation that the result does not have.
+func validate(r rule, metrics []string) (problems []string) {
 	expression, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
 	if err != nil {
 		return []string{err.Error()}
@@ -62,7 +61,7 @@ func parse(r rule, metrics []string) (complaints []string) {
 		case *parser.VectorSelector:
 			name := strings.TrimSuffix(n.Name, "_bucket")
 			if name != "up" && !slices.Contains(metrics, name) {
-				complaints = append(complaints, "the operator has no metric "+n.Name)
+				problems = append(problems, "the operator has no metric "+n.Name)
 			}
 		case *parser.AggregateExpr:
 			labels = append(labels, n.Grouping...)
@@ -72,14 +71,14 @@ func parse(r rule, metrics []string) (complaints []string) {
 	for _, text := range r.Annotations {
 		for _, found := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(labels, found[1]) {
-				complaints = append(complaints, "its result has no label "+found[1])
+				problems = append(problems, "the result has no label "+found[1])
 			}
 		}
 	}
-	return complaints
+	return problems
 }
 
-// metrics are those that the operator has, by their full names.
+// metrics returns the full names of the operator's metrics.
 func metrics(t *testing.T) []string {
 	t.Helper()
 	source := read(t, "controllers/metrics.go")
@@ -94,32 +93,32 @@ func metrics(t *testing.T) []string {
 	return names
 }
 
-func TestPrometheusUnderstandsTheAlerts(t *testing.T) {
+func TestAlertsAreValidAndDocumented(t *testing.T) {
 	known, docs := metrics(t), read(t, "docs/operator.md")
 	for _, r := range rules(t) {
-		for _, complaint := range parse(r, known) {
-			t.Errorf("%s: %s", r.Alert, complaint)
+		for _, problem := range validate(r, known) {
+			t.Errorf("%s: %s", r.Alert, problem)
 		}
 		if !strings.Contains(docs, "| "+r.Alert+" |") {
-			t.Errorf("docs/operator.md doesn't say when there is %s", r.Alert)
+			t.Errorf("docs/operator.md does not document the alert %s", r.Alert)
 		}
 	}
 }
 
-func TestWhatIsWrongWithAnAlertIsSeen(t *testing.T) {
+func TestInvalidAlertsAreDetected(t *testing.T) {
 	known := metrics(t)
-	for sentence, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		rule
 		want string
 	}{
-		"no expression":            {rule{Expr: "max by (group) conclave_operator_groups)"}, "parse error"},
-		"a metric that nobody has": {rule{Expr: "conclave_operator_mood > 1"}, "no metric conclave_operator_mood"},
-		"a label that it doesn't have": {
+		"an invalid expression": {rule{Expr: "max by (group) conclave_operator_groups)"}, "parse error"},
+		"an unknown metric":     {rule{Expr: "conclave_operator_mood > 1"}, "no metric conclave_operator_mood"},
+		"an unknown label in an annotation": {
 			rule{Expr: "max by (group) (conclave_operator_group_agreed)", Annotations: map[string]string{"summary": "{{ $labels.namespace }}"}}, "no label namespace",
 		},
 	} {
-		if got := strings.Join(parse(c.rule, known), "; "); !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q", sentence, got)
+		if got := strings.Join(validate(c.rule, known), "; "); !strings.Contains(got, c.want) {
+			t.Errorf("%s: got problems %q, want %q", name, got, c.want)
 		}
 	}
 }

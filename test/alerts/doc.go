@@ -1,3 +1,4 @@
-// Package alerts has tests alone: that Prometheus understands the alerts in
-// config/prometheus. It is a module of its own for what Prometheus needs.
+// Package alerts tests that Prometheus accepts the alerts in config/prometheus, and that
+// the operator has their metrics. It is a separate module because of the dependencies of
+// Prometheus.
 package alerts

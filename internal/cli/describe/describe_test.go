@@ -14,22 +14,22 @@ import (
 	"github.com/conclave-dev/conclave/internal/cli/describe"
 )
 
-// noon is when everything is told, unless a command says how many milliseconds later.
+// noon is the time of all commands, unless a command sets a later one in milliseconds.
 var noon = time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
 
-// TestTranscripts shows what people are told. The commands of each file:
+// TestTranscripts shows the output for users. The commands of each file are:
 //
-//	group                   how the group is from here on, in YAML
-//	change                  fields of it that are different from here on
-//	status, explain         what is told of it
-//	chronicle [at=MILLIS]   what has changed since the last time
-//	gone [at=MILLIS]        the same, without a group
+//	group                  sets the group, in YAML
+//	change                 changes fields of the group
+//	status, explain        show the output of Status and Explain
+//	changes [at=MILLIS]    shows the lines that ChangeLog.Append returns
+//	deleted [at=MILLIS]    shows them for a group that does not exist
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var g v1.ElectionGroup
-		var chronicle describe.ChangeLog
+		var log describe.ChangeLog
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			var told strings.Builder
+			var output strings.Builder
 			var millis int
 			if d.HasArg("at") {
 				d.ScanArgs(t, "at", &millis)
@@ -38,34 +38,34 @@ func TestTranscripts(t *testing.T) {
 			switch d.Cmd {
 			case "group":
 				g = v1.ElectionGroup{}
-				read(t, d.Input, &g)
+				parse(t, d.Input, &g)
 			case "change":
-				g = changed(t, &g, d.Input)
+				g = mergePatch(t, &g, d.Input)
 			case "status":
-				describe.Status(&told, &g, now)
+				describe.Status(&output, &g, now)
 			case "explain":
-				describe.Explain(&told, &g, now)
-			case "chronicle":
-				told.WriteString(strings.Join(chronicle.Append(g.DeepCopy(), now), "\n"))
-			case "gone":
-				told.WriteString(strings.Join(chronicle.Append(nil, now), "\n"))
+				describe.Explain(&output, &g, now)
+			case "changes":
+				output.WriteString(strings.Join(log.Append(g.DeepCopy(), now), "\n"))
+			case "deleted":
+				output.WriteString(strings.Join(log.Append(nil, now), "\n"))
 			default:
 				t.Fatalf("unknown command %s", d.Cmd)
 			}
-			return told.String()
+			return output.String()
 		})
 	})
 }
 
-func read(t *testing.T, text string, g *v1.ElectionGroup) {
+func parse(t *testing.T, text string, g *v1.ElectionGroup) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), g); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// changed puts lists in the place of lists, as reading into g wouldn't.
-func changed(t *testing.T, g *v1.ElectionGroup, text string) v1.ElectionGroup {
+// mergePatch applies a merge patch, which replaces lists.
+func mergePatch(t *testing.T, g *v1.ElectionGroup, text string) v1.ElectionGroup {
 	t.Helper()
 	before, err := json.Marshal(g)
 	if err != nil {
@@ -80,6 +80,6 @@ func changed(t *testing.T, g *v1.ElectionGroup, text string) v1.ElectionGroup {
 		t.Fatal(err)
 	}
 	var next v1.ElectionGroup
-	read(t, string(after), &next)
+	parse(t, string(after), &next)
 	return next
 }

@@ -10,16 +10,16 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// Status tells how a group is: who leads, what isn't well and what to do about
-// it, and the process status table.
+// Status writes the status of a group: the coordinator, problems and how to resolve them,
+// and the process status table.
 func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 	fmt.Fprintf(w, "%s/%s: %s\n", g.Namespace, g.Name, headline(g, now))
-	fmt.Fprintln(w, strings.Join(facts(g), "; "))
-	if text := unseen(g); text != "" {
+	fmt.Fprintln(w, strings.Join(summary(g), "; "))
+	if text := staleNotice(g); text != "" {
 		fmt.Fprintf(w, "\n%s\n", text)
 	}
-	for _, c := range concerns(g) {
-		fmt.Fprintf(w, "\n%s is %s (%s), for %s: %s\n", c.Type, c.Status, c.Reason, ago(c.LastTransitionTime.Time, now), sentence(c.Message))
+	for _, c := range notableConditions(g) {
+		fmt.Fprintf(w, "\n%s is %s (%s) for %s: %s\n", c.Type, c.Status, c.Reason, age(c.LastTransitionTime.Time, now), sentence(c.Message))
 		if text := advice(g, v1.Reason(c.Reason)); text != "" {
 			fmt.Fprintf(w, "  %s\n", text)
 		}
@@ -32,31 +32,32 @@ func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 
 func headline(g *v1.ElectionGroup, now time.Time) string {
 	if c := g.Status.Coordinator; c != nil {
-		return fmt.Sprintf("%s leads in term %d, for %s", c.Pod, c.Term, ago(c.ElectedAt.Time, now))
+		return fmt.Sprintf("coordinator %s in term %d, elected %s ago", c.Pod, c.Term, age(c.ElectedAt.Time, now))
 	}
 	if g.Status.Term > 0 {
-		return fmt.Sprintf("nobody leads; the last term was %d", g.Status.Term)
+		return fmt.Sprintf("no coordinator; the last term was %d", g.Status.Term)
 	}
-	return "nobody leads, nor ever did"
+	return "no coordinator has been elected yet"
 }
 
-// facts are what a line has room for.
-func facts(g *v1.ElectionGroup) []string {
+// summary returns the facts for the second line.
+func summary(g *v1.ElectionGroup) []string {
 	all := []string{string(g.Spec.Algorithm), string(g.Spec.Safety.Mode)}
 	if g.Status.Members != nil && g.Status.ReadyMembers != nil {
-		all = append(all, fmt.Sprintf("%d of %s up", *g.Status.ReadyMembers, counted(int(*g.Status.Members))))
+		all = append(all, fmt.Sprintf("%d of %s up", *g.Status.ReadyMembers, countMembers(int(*g.Status.Members))))
 	}
 	if list := g.Status.MemberList; list != nil {
 		text := fmt.Sprintf("member list %d", list.Version)
 		if list.State == v1.ListAdopting {
-			text += ", which the agents are adopting"
+			text += " (being adopted)"
 		}
 		all = append(all, text)
 	}
 	return all
 }
 
-// table writes the process status table. The reason comes last: it may be long.
+// table writes the process status table. The reason is the last column because it may be
+// long.
 func table(w io.Writer, rows []v1.Process, now time.Time) {
 	var text strings.Builder
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -65,17 +66,17 @@ func table(w io.Writer, rows []v1.Process, now time.Time) {
 		row := &rows[i]
 		since := ""
 		if row.Since != nil {
-			since = ago(row.Since.Time, now)
+			since = age(row.Since.Time, now)
 		}
 		fmt.Fprintf(columns, "%s\t%d\t%s\t%s\t%s\n", row.Pod, row.Priority, row.Status, since, reason(row))
 	}
-	columns.Flush() //nolint:errcheck // a Builder takes everything
+	columns.Flush() //nolint:errcheck // a Builder returns no errors
 	for line := range strings.Lines(text.String()) {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 }
 
-// reason is why a row is as it is, or "".
+// reason returns the reason and the message of a row, or "".
 func reason(p *v1.Process) string {
 	if p.Reason != "" && p.Message != "" {
 		return string(p.Reason) + ": " + p.Message

@@ -94,7 +94,7 @@ func (e *evaluation) coordinatorsDiffer() (found finding, requeueAt time.Time) {
 		}
 	}
 	return isFalse(v1.ReasonCoordinatorsDiffer, describeSides(all, func(s side) string {
-		return fmt.Sprintf("%s %s coordinator %s in term %d", membership.Abbreviate(s.pods), plural(s.pods, "reports", "report"), s.value, s.order)
+		return fmt.Sprintf("%s %s coordinator %s in term %d", membership.Abbreviate(s.pods), plural(len(s.pods), "reports", "report"), s.value, s.order)
 	})), requeueAt
 }
 
@@ -119,7 +119,7 @@ func (e *evaluation) listsDiffer() finding {
 		return finding{}
 	}
 	return isFalse(v1.ReasonListsDiffer, "Agents ignore each other because their member lists differ: "+describeSides(all, func(s side) string {
-		return fmt.Sprintf("%s %s one list of version %d", membership.Abbreviate(s.pods), plural(s.pods, "has", "have"), s.order)
+		return fmt.Sprintf("%s %s one list of version %d", membership.Abbreviate(s.pods), plural(len(s.pods), "has", "have"), s.order)
 	})+"; delete the pods of the smaller side")
 }
 
@@ -134,12 +134,12 @@ func (e *evaluation) settingsDiffer() finding {
 		return finding{}
 	}
 	return isFalse(v1.ReasonSettingsDiffer, fmt.Sprintf("%s %s not applied generation %d of the spec yet",
-		membership.Abbreviate(behind), plural(behind, "has", "have"), e.Group.Generation))
+		membership.Abbreviate(behind), plural(len(behind), "has", "have"), e.Group.Generation))
 }
 
-// plural returns one of two forms of a verb, to match its subject.
-func plural(subject []string, one, many string) string {
-	if len(subject) == 1 {
+// plural returns the form of a word for n things.
+func plural(n int, one, many string) string {
+	if n == 1 {
 		return one
 	}
 	return many

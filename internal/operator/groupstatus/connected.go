@@ -38,11 +38,11 @@ func (e *evaluation) connectedCondition() finding {
 func noAgent(pods map[v1.ProcessReason][]string, group string) finding {
 	if names := pods[v1.ProcessNoAgent]; len(names) > 0 {
 		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s without an agent: add the label %s: %s and the annotation %s: %s to the pod template, "+
-			"and recreate the pods", membership.Abbreviate(names), plural(names, "runs", "run"), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, group))
+			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, group))
 	}
 	if names := pods[v1.ProcessNotInGroup]; len(names) > 0 {
 		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s with an agent that is not part of the group: add the annotation %s: %s to the pod template, "+
-			"and recreate the pods", membership.Abbreviate(names), plural(names, "runs", "run"), v1.AnnotationGroups, group))
+			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"), v1.AnnotationGroups, group))
 	}
 	return finding{}
 }
@@ -55,13 +55,13 @@ func (e *evaluation) podsMissing(names []string) finding {
 		return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("Members have no pods: %s", membership.Abbreviate(names)))
 	}
 	return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("Members have no pods: create %s, or remove %s from spec.members",
-		membership.Abbreviate(names), plural(names, "it", "them")))
+		membership.Abbreviate(names), plural(len(names), "it", "them")))
 }
 
 func unreachableAgents(pods map[v1.ProcessReason][]string) finding {
 	if names := pods[v1.ProcessUnreachable]; len(names) > 0 {
 		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("The operator cannot reach the %s of %s: see status.processes",
-			plural(names, "agent", "agents"), membership.Abbreviate(names)))
+			plural(len(names), "agent", "agents"), membership.Abbreviate(names)))
 	}
 	if names := pods[v1.ProcessPodPending]; len(names) > 0 {
 		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("Pods are not running yet: %s", membership.Abbreviate(names)))

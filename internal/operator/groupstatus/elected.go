@@ -87,7 +87,8 @@ func (e *evaluation) noMajority() finding {
 	if !e.needsMajority() || up >= majority {
 		return finding{}
 	}
-	return isFalse(v1.ReasonNoMajority, fmt.Sprintf("%d of %d members are up, and a coordinator needs %d", up, len(e.members), majority))
+	return isFalse(v1.ReasonNoMajority, fmt.Sprintf("%d of %d members %s up, and a coordinator needs %d",
+		up, len(e.members), plural(up, "is", "are"), majority))
 }
 
 func (e *evaluation) noEligibleMember() finding {
@@ -107,5 +108,5 @@ func (e *evaluation) noEligibleMember() finding {
 		return isFalse(v1.ReasonNoEligibleMember, "No member with a priority above 0 is up")
 	}
 	return isFalse(v1.ReasonNoEligibleMember, fmt.Sprintf("No live member is eligible: see status.processes for the %s of %s",
-		plural(ineligible, "reason", "reasons"), membership.Abbreviate(ineligible)))
+		plural(len(ineligible), "reason", "reasons"), membership.Abbreviate(ineligible)))
 }

@@ -68,7 +68,7 @@ func (e *evaluation) membersDown() finding {
 		return finding{}
 	}
 	return isFalse(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members %s down: %s",
-		len(down), len(e.rows), plural(down, "is", "are"), membership.Abbreviate(down)))
+		len(down), len(e.rows), plural(len(down), "is", "are"), membership.Abbreviate(down)))
 }
 
 func (e *evaluation) adopting() finding {
