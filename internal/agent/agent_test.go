@@ -19,18 +19,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// cast starts agents a, b, c... in this process.
+// startAgents starts agents a, b, c... in this process.
 func startAgents(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*Agent {
 	t.Helper()
-	of, listeners := newGroup(t, n, mode, algorithm)
+	g, listeners := newGroup(t, n, mode, algorithm)
 	agents := map[string]*Agent{}
-	for i, m := range of.List.Members {
-		agents[m.Name] = startAgent(t, of, m.Name, uint32(i+1), t.TempDir(), listeners[m.Name])
+	for i, m := range g.List.Members {
+		agents[m.Name] = startAgent(t, g, m.Name, uint32(i+1), t.TempDir(), listeners[m.Name])
 	}
 	return agents
 }
 
-// found is a group of a, b, c... with what they listen on.
+// newGroup returns a group of a, b, c... with their listeners.
 func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.Group, map[string]net.Listener) {
 	t.Helper()
 	listeners := map[string]net.Listener{}
@@ -57,14 +57,14 @@ func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.G
 	}, listeners
 }
 
-// start starts a life of an agent that keeps its lists in the folder dir.
-func startAgent(t *testing.T, of config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
+// startAgent starts an agent with its state in dir.
+func startAgent(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
 	t.Helper()
 	store, err := state.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{of}}, Options{
+	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{g}}, Options{
 		Clock: clock.New(time.Now()), Store: store, Life: life, Listener: listener,
 		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -73,7 +73,7 @@ func startAgent(t *testing.T, of config.Group, self string, life uint32, dir str
 	}
 	t.Cleanup(func() {
 		agent.Close(context.Background())
-		store.Close() // Its next life may be long over.
+		store.Close() // restartAgent may have closed it already.
 	})
 	return agent
 }
@@ -90,13 +90,13 @@ func awaitCoordinatorIn(t *testing.T, group string, agents map[string]*Agent, co
 	for name, agent := range agents {
 		g, ok := agent.Find(group)
 		if !ok {
-			t.Fatalf("%s isn't in group %s", name, group)
+			t.Fatalf("%s: cannot find group %s", name, group)
 		}
 		w := g.Watch("")
 		for {
 			change, err := w.Next(ctx)
 			if err != nil {
-				t.Fatalf("%s waits for %s: %v, %+v", name, coordinator, err, g.Leader())
+				t.Fatalf("%s: cannot wait for coordinator %s: %v, got %+v", name, coordinator, err, g.Leader())
 			}
 			if change.Leader.Coordinator == coordinator {
 				break
@@ -112,18 +112,19 @@ func TestAgentsElect(t *testing.T) {
 				t.Parallel()
 				agents := startAgents(t, 5, mode, algorithm)
 				awaitCoordinator(t, agents, "e")
-				start := time.Now()
+				began := time.Now()
 				agents["e"].Close(t.Context())
 				delete(agents, "e")
 				awaitCoordinator(t, agents, "d")
-				t.Log(time.Since(start))
+				t.Log(time.Since(began))
 			})
 		}
 	}
 }
 
-// TestWhoIsWithheldStaysSo with other settings, also if nobody waits for them.
-func TestWhoIsWithheldStaysSo(t *testing.T) {
+// TestExclusionSurvivesNewSettings, even if the caller doesn't wait until they are
+// applied.
+func TestExclusionSurvivesNewSettings(t *testing.T) {
 	agents := startAgents(t, 3, office.Majority, "StatusTable")
 	awaitCoordinator(t, agents, "c")
 	a := agents["a"]
@@ -133,22 +134,22 @@ func TestWhoIsWithheldStaysSo(t *testing.T) {
 	}
 	next := a.Config().Groups[0]
 	next.Timing.DrainTimeout++
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	if err := a.ApplyGroup(gone, next, func() error { return nil }); err != nil {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.ApplyGroup(canceled, next, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	after, ok := a.Find("ledger")
 	if !ok || after == before {
-		t.Fatalf("it hasn't joined again: %t", ok)
+		t.Fatalf("got the same group, found=%t; want the agent to have joined it again", ok)
 	}
-	if withheld, err := after.Excluded(t.Context()); err != nil || !withheld {
-		t.Errorf("with its new settings, it is withheld: %t, %v", withheld, err)
+	if excluded, err := after.Excluded(t.Context()); err != nil || !excluded {
+		t.Errorf("got excluded=%t, %v with the new settings, want true", excluded, err)
 	}
 }
 
-// TestGroupsComeAndGoWithTheFile: the group that stays is none the wiser.
-func TestGroupsComeAndGoWithTheFile(t *testing.T) {
+// TestReloadAddsAndRemovesGroups without an effect on the other group.
+func TestReloadAddsAndRemovesGroups(t *testing.T) {
 	agents := startAgents(t, 3, office.Majority, "StatusTable")
 	awaitCoordinator(t, agents, "c")
 	ledger, _ := agents["c"].Find("ledger")
@@ -161,19 +162,19 @@ func TestGroupsComeAndGoWithTheFile(t *testing.T) {
 		}
 	}
 	for _, a := range agents {
-		stays := a.Config().Groups[0]
-		audit := stays
+		existing := a.Config().Groups[0]
+		audit := existing
 		audit.Name = "audit"
-		reload(a, stays, audit)
+		reload(a, existing, audit)
 	}
 	awaitCoordinatorIn(t, "audit", agents, "c")
 	for _, a := range agents {
 		reload(a, a.Config().Groups[0])
-		if _, still := a.Find("audit"); still {
-			t.Error("a group that is in the file no more is still there")
+		if _, found := a.Find("audit"); found {
+			t.Error("found group audit, which is not in the file")
 		}
 	}
 	if after := ledger.Leader(); after.Term != before.Term || !after.Leading {
-		t.Errorf("the coordinator of the other group was %+v, and is %+v", before, after)
+		t.Errorf("other group: got coordinator %+v, want %+v", after, before)
 	}
 }

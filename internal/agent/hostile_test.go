@@ -27,7 +27,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// house is an agent with what is known of it.
+// testAgent is an agent with its address and its metrics.
 type testAgent struct {
 	*Agent
 
@@ -36,11 +36,11 @@ type testAgent struct {
 	registry *metrics.Registry
 }
 
-// settle starts the agents b to e of a group that a is a member of, too. Its
-// timing doesn't mind a machine that is busy.
+// startWithoutA starts the agents b to e of a group. A hostile peer plays its member a.
+// The timeouts are long enough for a busy machine.
 func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*testAgent {
 	t.Helper()
-	houses, listeners := map[string]*testAgent{}, map[string]net.Listener{}
+	agents, listeners := map[string]*testAgent{}, map[string]net.Listener{}
 	members := []config.Member{{Name: "a", Priority: 10, Address: "127.0.0.1:1"}}
 	for i, name := range []string{"b", "c", "d", "e"} {
 		listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
@@ -74,20 +74,20 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { agent.Close(context.Background()) })
-		houses[m.Name] = &testAgent{agent, t, m.Address, registry}
+		agents[m.Name] = &testAgent{agent, t, m.Address, registry}
 	}
-	return houses
+	return agents
 }
 
 func wallClock(string) time.Time { return time.Now() }
 
-// awaits waits until an agent knows who leads.
+// awaitCoordinator waits until the agent has a coordinator.
 func (h *testAgent) awaitCoordinator(coordinator string) {
 	h.t.Helper()
 	awaitCoordinator(h.t, map[string]*Agent{h.Config().Self: h.Agent}, coordinator)
 }
 
-// state is what the agent says of who leads, and how often that has changed.
+// leaderChange returns the agent's coordinator and the number of changes.
 func (h *testAgent) leaderChange() group.Change {
 	h.t.Helper()
 	g, _ := h.Find("ledger")
@@ -100,11 +100,11 @@ func (h *testAgent) leaderChange() group.Change {
 
 func (h *testAgent) counter(name string) int {
 	h.t.Helper()
-	answer := httptest.NewRecorder()
-	h.registry.Handler(h.Agent).ServeHTTP(answer, nil)
-	found := regexp.MustCompile(name + `\{group="ledger"\} (\d+)`).FindStringSubmatch(answer.Body.String())
+	response := httptest.NewRecorder()
+	h.registry.Handler(h.Agent).ServeHTTP(response, nil)
+	found := regexp.MustCompile(name + `\{group="ledger"\} (\d+)`).FindStringSubmatch(response.Body.String())
 	if found == nil {
-		h.t.Fatalf("there is no %s in\n%s", name, answer.Body)
+		h.t.Fatalf("cannot find %s in\n%s", name, response.Body)
 	}
 	n, err := strconv.Atoi(found[1])
 	if err != nil {
@@ -113,18 +113,18 @@ func (h *testAgent) counter(name string) int {
 	return n
 }
 
-// rogue is a, a member that says whatever a test has it say.
+// hostilePeer is member a, which sends arbitrary messages.
 type hostilePeer struct {
 	net.Conn
 
 	t      *testing.T
 	reader *bufio.Reader
 	life   uint32
-	// heard is the latest BEAT: it has the version and the digest of the list.
+	// lastBeat is the latest BEAT. It has the version and the digest of the list.
 	lastBeat *wire.Message
 }
 
-// intrude connects a with an agent.
+// connectHostile connects member a to an agent.
 func connectHostile(t *testing.T, to *testAgent) *hostilePeer {
 	t.Helper()
 	raw, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", to.address)
@@ -148,8 +148,8 @@ func (r *hostilePeer) write(frames ...wire.Frame) {
 	}
 }
 
-// hears reads until a letter is as wanted.
-func (r *hostilePeer) receive(wanted func(*wire.Message) bool) *wire.Message {
+// receive reads until a message matches.
+func (r *hostilePeer) receive(matches func(*wire.Message) bool) *wire.Message {
 	r.t.Helper()
 	for {
 		size, err := wire.ReadSize(r.reader, wire.MaxFrame)
@@ -164,106 +164,106 @@ func (r *hostilePeer) receive(wanted func(*wire.Message) bool) *wire.Message {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if frame.Message != nil && wanted(frame.Message) {
+		if frame.Message != nil && matches(frame.Message) {
 			return frame.Message
 		}
 	}
 }
 
-func isBeat(l *wire.Message) bool { return l.Kind == election.Beat }
+func isBeat(m *wire.Message) bool { return m.Kind == election.Beat }
 
-// letter is one that nothing is wrong with, but for what change does.
+// message returns a valid message after applying change to it.
 func (r *hostilePeer) message(change func(*wire.Message)) wire.Frame {
-	l := &wire.Message{
+	m := &wire.Message{
 		Group: "ledger", Kind: election.Beat, Term: r.lastBeat.Term, Subject: "a", Version: r.lastBeat.Version, Digest: r.lastBeat.Digest,
 		ConfigDigest: r.lastBeat.ConfigDigest,
 		Hold:         election.Hold{Life: r.life, Held: true, Version: r.lastBeat.Version},
 	}
-	change(l)
-	return wire.Frame{Message: l}
+	change(m)
+	return wire.Frame{Message: m}
 }
 
-// settles waits until all that was written has been read: it hails, and waits for
-// the answer.
+// awaitProcessed waits until the agent has processed all written frames: it sends a PROBE
+// and waits for the response.
 func (r *hostilePeer) awaitProcessed() {
 	r.t.Helper()
-	r.write(r.message(func(l *wire.Message) { l.Kind, l.Subject, l.Hold.Held = election.Probe, "", false }))
-	r.receive(func(l *wire.Message) bool { return l.Kind == election.Probe && l.Hold.Held })
+	r.write(r.message(func(m *wire.Message) { m.Kind, m.Subject, m.Hold.Held = election.Probe, "", false }))
+	r.receive(func(m *wire.Message) bool { return m.Kind == election.Probe && m.Hold.Held })
 }
 
-func TestLettersThatMakeNoSenseChangeNothing(t *testing.T) {
-	houses := startWithoutA(t, wallClock)
-	for _, h := range houses {
+func TestInvalidMessagesChangeNothing(t *testing.T) {
+	agents := startWithoutA(t, wallClock)
+	for _, h := range agents {
 		h.awaitCoordinator("e")
 	}
 	refused, outdated := "conclave_messages_refused_total", "conclave_messages_outdated_total"
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		change func(*wire.Message)
 		metric string
 	}{
-		"a term of 2^63":       {func(l *wire.Message) { l.Term = 1 << 63 }, refused},
-		"the highest term":     {func(l *wire.Message) { l.Term = election.MaxTerm }, refused},
-		"the one behind that":  {func(l *wire.Message) { l.Term = election.MaxTerm + 1 }, refused},
-		"a term far ahead":     {func(l *wire.Message) { l.Term += 10000 }, refused},
-		"an election far off":  {func(l *wire.Message) { l.Kind, l.Term = election.Election, l.Term+10000 }, refused},
-		"a grant far ahead":    {func(l *wire.Message) { l.Kind, l.Term = election.Grant, election.MaxTerm }, refused},
-		"a resignation far":    {func(l *wire.Message) { l.Kind, l.Term = election.Resigned, election.MaxTerm }, refused},
-		"an outdated BEAT":     {func(l *wire.Message) { l.Term-- }, outdated},
-		"a BEAT of term 1":     {func(l *wire.Message) { l.Term = 1 }, outdated},
-		"an outdated election": {func(l *wire.Message) { l.Kind, l.Term = election.Coordinator, 1 }, outdated},
-		"an unknown kind":      {func(l *wire.Message) { l.Kind = 99 }, refused},
-		"the last kind":        {func(l *wire.Message) { l.Kind = 255 }, refused},
-		"no kind":              {func(l *wire.Message) { l.Kind = 0 }, refused},
-		"an unknown subject":   {func(l *wire.Message) { l.Subject = "x" }, refused},
-		"an unknown origin":    {func(l *wire.Message) { l.Origin = "x" }, refused},
-		"too many suspects":    {func(l *wire.Message) { l.List = slices.Repeat([]string{"b"}, 1000) }, refused},
-		"another list":         {func(l *wire.Message) { l.Digest++ }, refused},
-		"another clock":        {func(l *wire.Message) { l.Lamport = 1<<64 - 1 }, refused},
+		"a term of 2^63":       {func(m *wire.Message) { m.Term = 1 << 63 }, refused},
+		"the highest term":     {func(m *wire.Message) { m.Term = election.MaxTerm }, refused},
+		"the one behind that":  {func(m *wire.Message) { m.Term = election.MaxTerm + 1 }, refused},
+		"a term far ahead":     {func(m *wire.Message) { m.Term += 10000 }, refused},
+		"an election far off":  {func(m *wire.Message) { m.Kind, m.Term = election.Election, m.Term+10000 }, refused},
+		"a grant far ahead":    {func(m *wire.Message) { m.Kind, m.Term = election.Grant, election.MaxTerm }, refused},
+		"a resignation far":    {func(m *wire.Message) { m.Kind, m.Term = election.Resigned, election.MaxTerm }, refused},
+		"an outdated BEAT":     {func(m *wire.Message) { m.Term-- }, outdated},
+		"a BEAT of term 1":     {func(m *wire.Message) { m.Term = 1 }, outdated},
+		"an outdated election": {func(m *wire.Message) { m.Kind, m.Term = election.Coordinator, 1 }, outdated},
+		"an unknown kind":      {func(m *wire.Message) { m.Kind = 99 }, refused},
+		"the last kind":        {func(m *wire.Message) { m.Kind = 255 }, refused},
+		"no kind":              {func(m *wire.Message) { m.Kind = 0 }, refused},
+		"an unknown subject":   {func(m *wire.Message) { m.Subject = "x" }, refused},
+		"an unknown origin":    {func(m *wire.Message) { m.Origin = "x" }, refused},
+		"too many suspects":    {func(m *wire.Message) { m.List = slices.Repeat([]string{"b"}, 1000) }, refused},
+		"another list":         {func(m *wire.Message) { m.Digest++ }, refused},
+		"another clock":        {func(m *wire.Message) { m.Lamport = 1<<64 - 1 }, refused},
 	} {
-		t.Run(what, func(t *testing.T) {
-			for _, name := range []string{"b", "e"} {
-				h := houses[name]
-				heard := houses["e"].receiveBeat(t)
+		t.Run(name, func(t *testing.T) {
+			for _, target := range []string{"b", "e"} {
+				h := agents[target]
+				beat := agents["e"].receiveBeat(t)
 				r := connectHostile(t, h)
-				r.lastBeat = heard
+				r.lastBeat = beat
 				before, counted := h.leaderChange(), h.counter(c.metric)
 				r.write(r.message(c.change), r.message(c.change)) // The second one is a replay.
 				r.awaitProcessed()
 				if after := h.leaderChange(); after != before {
-					t.Errorf("%s said %+v and now says %+v", name, before, after)
+					t.Errorf("%s: got %+v, want %+v", target, after, before)
 				}
 				if n := h.counter(c.metric) - counted; n < 2 {
-					t.Errorf("%s has counted %d letters in %s", name, n, c.metric)
+					t.Errorf("%s: got %d messages in %s, want 2", target, n, c.metric)
 				}
 			}
 		})
 	}
 }
 
-// beat is one of a coordinator's, as a hears it.
+// receiveBeat returns a BEAT that the coordinator sends to a.
 func (h *testAgent) receiveBeat(t *testing.T) *wire.Message {
 	t.Helper()
 	return connectHostile(t, h).receive(isBeat)
 }
 
-// TestAFloodOfLettersDisturbsNobody: neither who leads nor the next election.
-func TestAFloodOfLettersDisturbsNobody(t *testing.T) {
-	houses := startWithoutA(t, wallClock)
-	for _, h := range houses {
+// TestFloodOfMessagesHasNoEffect on the coordinator and the next election.
+func TestFloodOfMessagesHasNoEffect(t *testing.T) {
+	agents := startWithoutA(t, wallClock)
+	for _, h := range agents {
 		h.awaitCoordinator("e")
 	}
-	heard := houses["e"].receiveBeat(t)
-	before := houses["b"].leaderChange()
+	beat := agents["e"].receiveBeat(t)
+	before := agents["b"].leaderChange()
 	var flooding sync.WaitGroup
-	flooded := make(chan struct{}, len(houses))
-	for _, h := range houses {
+	flooded := make(chan struct{}, len(agents))
+	for _, h := range agents {
 		r := connectHostile(t, h)
-		r.lastBeat = heard
+		r.lastBeat = beat
 		long := strings.Repeat("n", wire.MaxName)
-		batch := wire.Append(nil, r.message(func(l *wire.Message) { l.List = slices.Repeat([]string{long}, wire.MaxMembers) }))
+		batch := wire.Append(nil, r.message(func(m *wire.Message) { m.List = slices.Repeat([]string{long}, wire.MaxMembers) }))
 		for range 100 {
-			batch = wire.Append(batch, r.message(func(l *wire.Message) { l.Kind, l.Subject, l.Hold.Held = election.Probe, "", false }))
-			batch = wire.Append(batch, r.message(func(l *wire.Message) { l.Kind, l.Term = election.Deny, l.Term-1 }))
+			batch = wire.Append(batch, r.message(func(m *wire.Message) { m.Kind, m.Subject, m.Hold.Held = election.Probe, "", false }))
+			batch = wire.Append(batch, r.message(func(m *wire.Message) { m.Kind, m.Term = election.Deny, m.Term-1 }))
 		}
 		flooding.Go(func() { _, _ = io.Copy(io.Discard, r.reader) }) // Until the connection ends.
 		flooding.Go(func() {
@@ -278,29 +278,29 @@ func TestAFloodOfLettersDisturbsNobody(t *testing.T) {
 		})
 		t.Cleanup(func() { r.Close() })
 	}
-	for range houses {
+	for range agents {
 		<-flooded
 	}
-	if after := houses["b"].leaderChange(); after != before {
-		t.Errorf("b said %+v and now says %+v", before, after)
+	if after := agents["b"].leaderChange(); after != before {
+		t.Errorf("b: got %+v, want %+v", after, before)
 	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	if memory.HeapAlloc > 100<<20 {
-		t.Errorf("%d MB are taken", memory.HeapAlloc>>20)
+		t.Errorf("got a heap of %d MB, want at most 100", memory.HeapAlloc>>20)
 	}
-	houses["e"].Close(t.Context())
+	agents["e"].Close(t.Context())
 	for _, name := range []string{"b", "c", "d"} {
-		houses[name].awaitCoordinator("d")
+		agents[name].awaitCoordinator("d")
 	}
 }
 
-// TestAClockThatIsWrongHarmsNobodyElse: whoever is a year ahead or behind speaks
-// of terms that make no sense to the others; they go on without it.
-func TestAClockThatIsWrongHarmsNobodyElse(t *testing.T) {
+// TestWrongClockAffectsNoOtherMember: the others refuse the terms of an agent whose clock
+// is a year ahead or behind, and elect a coordinator without it.
+func TestWrongClockAffectsNoOtherMember(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	for what, c := range map[string]struct {
-		who         string
+	for description, c := range map[string]struct {
+		member      string
 		by          time.Duration
 		coordinator string
 	}{
@@ -311,33 +311,33 @@ func TestAClockThatIsWrongHarmsNobodyElse(t *testing.T) {
 		"the highest is 2 s ahead":     {"e", 2 * time.Second, "e"},
 		"the highest is 2 s behind":    {"e", -2 * time.Second, "e"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(description, func(t *testing.T) {
 			t.Parallel()
-			houses := startWithoutA(t, func(name string) time.Time {
-				if name == c.who {
+			agents := startWithoutA(t, func(name string) time.Time {
+				if name == c.member {
 					return time.Now().Add(c.by)
 				}
 				return time.Now()
 			})
-			for name, h := range houses {
-				if name != c.who || c.coordinator == c.who {
+			for name, h := range agents {
+				if name != c.member || c.coordinator == c.member {
 					h.awaitCoordinator(c.coordinator)
 				}
 			}
-			if c.coordinator == c.who {
+			if c.coordinator == c.member {
 				return
 			}
-			if l := houses[c.who].leaderChange().Leader; l.Leading {
-				t.Errorf("%s says %+v", c.who, l)
+			if l := agents[c.member].leaderChange().Leader; l.Leading {
+				t.Errorf("%s: got %+v, want another coordinator", c.member, l)
 			}
-			if l := houses[c.coordinator].leaderChange().Leader; !l.Leading || election.Token(l.Token).Term() > houses[c.coordinator].termCeiling() {
-				t.Errorf("%s says %+v", c.coordinator, l)
+			if l := agents[c.coordinator].leaderChange().Leader; !l.Leading || election.Token(l.Token).Term() > agents[c.coordinator].termCeiling() {
+				t.Errorf("%s: got %+v, want it to be the coordinator with a plausible term", c.coordinator, l)
 			}
 		})
 	}
 }
 
-// reading is that of the agent's term clock.
+// termCeiling returns the reading of the agent's term clock.
 func (h *testAgent) termCeiling() election.Term {
 	return h.options.Clock.TermClock().Ceiling(h.options.Clock.Now())
 }

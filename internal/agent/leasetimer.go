@@ -7,18 +7,19 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
-// outlast notes, unless it is stopped before, when nothing is in force any more
-// that this agent granted for longer than the group's lease is now.
-func (a *Agent) startLeaseTimer(of config.Group, promised time.Duration) (stop func()) {
-	lease := of.Safety.Lease
-	if promised <= lease {
+// startLeaseTimer handles a group whose lease has become shorter. Until the longest
+// lease of earlier grants has expired, the group's office grants nothing. Then the
+// timer records that only the shorter lease is in force.
+func (a *Agent) startLeaseTimer(g config.Group, longest time.Duration) (stop func()) {
+	lease := g.Safety.Lease
+	if longest <= lease {
 		return func() {}
 	}
-	log := a.options.Log.With("group", of.Name)
-	log.Info("grants nothing for as long as the lease that it had before", "lease", promised)
-	timer := time.AfterFunc(promised, func() {
-		if err := a.options.Store.LeaseExpired(state.KeyOf(&of), lease); err != nil {
-			log.Warn("will wait for the longer lease at its next start, too", "error", err)
+	log := a.options.Log.With("group", g.Name)
+	log.Info("waiting for the previous, longer lease to expire before granting", "lease", longest)
+	timer := time.AfterFunc(longest, func() {
+		if err := a.options.Store.LeaseExpired(state.KeyOf(&g), lease); err != nil {
+			log.Warn("cannot record that the longer lease has expired; the next start waits for it again", "error", err)
 		}
 	})
 	return func() { timer.Stop() }

@@ -11,69 +11,69 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// TestShorterLeaseWaitsForTheLongerOne: agents are restarted one by one with a
-// shorter lease, as somebody who edits files may do. Nobody leads before the one
-// that goes by the longer lease has stopped.
-func TestShorterLeaseWaitsForTheLongerOne(t *testing.T) {
+// TestShorterLeaseWaitsForLongerOne restarts agents one by one with a shorter lease, as
+// happens when a user edits their files. No other process becomes coordinator before the
+// tenure of the coordinator with the longer lease has ended.
+func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 	t.Parallel()
 	const before, after = 4 * time.Second, 300 * time.Millisecond
-	of, listeners := newGroup(t, 3, office.Majority, "StatusTable")
-	of.Safety.Lease = before
+	g, listeners := newGroup(t, 3, office.Majority, "StatusTable")
+	g.Safety.Lease = before
 	dirs, agents := map[string]string{}, map[string]*Agent{}
-	for i, m := range of.List.Members {
+	for i, m := range g.List.Members {
 		dirs[m.Name] = t.TempDir()
-		agents[m.Name] = startAgent(t, of, m.Name, uint32(i+1), dirs[m.Name], listeners[m.Name])
+		agents[m.Name] = startAgent(t, g, m.Name, uint32(i+1), dirs[m.Name], listeners[m.Name])
 	}
 	awaitCoordinator(t, agents, "c")
 	c, _ := agents["c"].Find("ledger")
 
-	of.Safety.Lease = after
+	g.Safety.Lease = after
 	for i, name := range []string{"a", "b"} {
-		agents[name] = restartAgent(t, of, agents[name], uint32(i+4), dirs[name])
+		agents[name] = restartAgent(t, g, agents[name], uint32(i+4), dirs[name])
 	}
 	if !c.Leader().Leading {
-		t.Fatal("c doesn't lead any more before anything can be seen: this machine is too slow for the test")
+		t.Fatal("c isn't the coordinator any more: this machine is too slow for the test")
 	}
 	b, _ := agents["b"].Find("ledger")
-	soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for w := b.Watch(""); ; {
-		change, err := w.Next(soon)
+		change, err := w.Next(ctx)
 		if err != nil {
-			t.Fatalf("b waits to lead: %v, %+v", err, b.Leader())
+			t.Fatalf("cannot wait for b to be the coordinator: %v, got %+v", err, b.Leader())
 		}
 		if change.Leader.Leading {
 			break
 		}
 	}
 	if leader := c.Leader(); leader.Leading {
-		t.Errorf("b leads, and c does for %d ms more", *leader.RemainingMillis)
+		t.Errorf("b is the coordinator, and c still is for %d ms", *leader.RemainingMillis)
 	}
 
-	// The longer lease is over, so that the next start waits for the shorter one.
+	// The longer lease has expired, so the next start waits for the shorter one.
 	for {
-		longest, err := agents["b"].options.Store.RecordLease(state.KeyOf(&of), after)
+		longest, err := agents["b"].options.Store.RecordLease(state.KeyOf(&g), after)
 		switch {
 		case err != nil:
 			t.Fatal(err)
 		case longest == after:
 			return
-		case soon.Err() != nil:
-			t.Fatal("b leads, and still keeps the longer lease")
+		case ctx.Err() != nil:
+			t.Fatal("b is the coordinator, but the longer lease is still stored")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// restart ends an agent, and starts its next life where it was.
-func restartAgent(t *testing.T, of config.Group, agent *Agent, life uint32, dir string) *Agent {
+// restartAgent closes an agent and starts it again at its address.
+func restartAgent(t *testing.T, g config.Group, agent *Agent, life uint32, dir string) *Agent {
 	t.Helper()
 	self := agent.Config().Self
 	agent.Close(t.Context())
 	if err := agent.options.Store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range of.List.Members {
+	for _, m := range g.List.Members {
 		if m.Name != self {
 			continue
 		}
@@ -81,8 +81,8 @@ func restartAgent(t *testing.T, of config.Group, agent *Agent, life uint32, dir 
 		if err != nil {
 			t.Fatal(err)
 		}
-		return startAgent(t, of, self, life, dir, listener)
+		return startAgent(t, g, self, life, dir, listener)
 	}
-	t.Fatalf("%s isn't a member", self)
+	t.Fatalf("cannot find member %s", self)
 	return nil
 }

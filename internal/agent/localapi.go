@@ -7,7 +7,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// Local is the agent as its applications see it.
+// Local returns the groups of the agent for the local API.
 func (a *Agent) Local() api.Groups { return localAPI{a} }
 
 type localAPI struct{ *Agent }
@@ -17,15 +17,17 @@ func (l localAPI) Find(name string) (api.Group, bool) {
 	return groupView{g}, ok
 }
 
-// Awaits is false for all: a file says at once who takes part.
+// Expects returns false: the settings of all groups in a file are known from the start.
 func (localAPI) Expects(string) bool { return false }
 
+// groupView implements api.Group: it returns interfaces where *group.Group returns
+// pointers.
 type groupView struct{ *group.Group }
 
-func (d groupView) Watch(after string) api.Watcher { return d.Group.Watch(after) }
+func (v groupView) Watch(after string) api.Watcher { return v.Group.Watch(after) }
 
-func (d groupView) OpenSession(ctx context.Context) (api.Session, error) {
-	s, err := d.Group.OpenSession(ctx)
+func (v groupView) OpenSession(ctx context.Context) (api.Session, error) {
+	s, err := v.Group.OpenSession(ctx)
 	if err != nil {
 		return nil, err
 	}

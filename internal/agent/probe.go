@@ -12,18 +12,18 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
-// probe asks the application again and again whether it is well, and tells the
-// group. One good answer is enough to be well again. Until the first answer the
-// application isn't.
+// probe checks the health of the application periodically and reports it to the group.
+// The application is unhealthy until the first successful probe, and after several
+// failures in a row. One success makes it healthy again.
 func probe(ctx context.Context, p config.Probe, g *group.Group) {
 	client := &http.Client{
 		Timeout:       p.Timeout,
-		Transport:     &http.Transport{DisableKeepAlives: true}, // A new connection asks whether it still listens.
+		Transport:     &http.Transport{DisableKeepAlives: true}, // A new connection tests whether the application still accepts one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	ticker := time.NewTicker(p.Period)
 	defer ticker.Stop()
-	_ = g.ReportProbe(ctx, false) // Here as below: a group that was left needs to know nothing.
+	_ = g.ReportProbe(ctx, false) // ReportProbe fails only if the agent has left the group.
 	for failures := 0; ; {
 		switch err := probeOnce(ctx, client, p.URL); {
 		case err == nil:
@@ -56,7 +56,7 @@ func probeOnce(ctx context.Context, client *http.Client, url string) error {
 		return err
 	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("the application answered %s", response.Status)
+		return fmt.Errorf("the application responded with %s", response.Status)
 	}
 	return nil
 }
