@@ -1,6 +1,5 @@
-// Package agent is the runtime of the Machines: one agent for each process, in
-// one or more groups. It owns connections, timers and files, and decides
-// nothing.
+// Package agent runs one agent: a process that takes part in the elections of one or
+// more groups. It owns the connections, timers and files around the pure election code.
 package agent
 
 import (
@@ -23,19 +22,23 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// Options are what an agent is made of, besides its config.
+// Options are the dependencies of an agent, besides its configuration.
 type Options struct {
-	Clock    *clock.Clock
-	Life     uint32
+	Clock *clock.Clock
+	// Life is the incarnation of this process.
+	Life uint32
+	// Listener accepts connections of peers. If it is nil, New listens on the address in
+	// the configuration.
 	Listener net.Listener
 	// Security is nil for plain TCP.
 	Security transport.Security
 	Store    *state.Store
 	Metrics  func(group string) group.Metrics
-	// Problems, if it isn't nil, says what else is wrong: call Refresh when it changes.
+	// Problems, if it isn't nil, returns further reasons why the agent isn't ready. Call
+	// Refresh when its result changes.
 	Problems func() []string
-	// OnReport, if it isn't nil, is called with each report of a group that says
-	// something new. It mustn't take long.
+	// OnReport, if it isn't nil, is called with each report of a group that differs from
+	// the previous one. It must not block.
 	OnReport func(control.Report)
 	Log      *slog.Logger
 }
@@ -45,43 +48,50 @@ type Agent struct {
 	options   Options
 	self      string
 	transport *transport.Transport
-	// reloading is locked for all groups, or shared by those who change one each.
-	// Nothing changes any more when the agent is closed.
+	// applying is locked exclusively to change several groups, and shared to change one.
+	// It guards closed: a closed agent refuses all changes.
 	applying sync.RWMutex
 	closed   bool
-	// peering: one at a time says who the peers are.
+	// connecting serializes changes of the transport's peers.
 	connecting sync.Mutex
 
 	mu sync.RWMutex
-	// config is what runs: the lists in it are those that were adopted.
+	// config is the configuration in force. Its lists are the adopted ones.
 	config   *config.Config
 	groups   map[string]*joinedGroup
 	problems []string
 }
 
-// member is this process in one group.
+// joinedGroup is a group that the agent takes part in.
 type joinedGroup struct {
 	*group.Group
 
 	stopProbe, stopLeaseTimer func()
 }
 
-// New starts an agent. It changes the config: the lists in it become those that
-// are in force.
-func New(ctx context.Context, c *config.Config, parts Options) (*Agent, error) {
-	a := &Agent{options: parts, self: c.Self, config: c, groups: map[string]*joinedGroup{}}
+// New starts an agent in the groups of a configuration. It replaces the lists in the
+// configuration by those in force. If New fails, it closes the listener.
+func New(ctx context.Context, c *config.Config, options Options) (*Agent, error) {
+	if options.Listener == nil {
+		listener, err := transport.Listen(ctx, c.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen for peers: %w", err)
+		}
+		options.Listener = listener
+	}
+	a := &Agent{options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}}
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		if err := a.chooseList(c.Position(g.Name, "version"), g, nil); err != nil {
-			return nil, err
+			return nil, errors.Join(err, options.Listener.Close())
 		}
 	}
 	a.transport = transport.New(transport.Config{
-		Self: c.Self, Domain: c.Domain, Life: parts.Life, Listener: parts.Listener, Security: parts.Security,
-		Authorize: a.admit, CurrentTerm: parts.Clock.CurrentTerm, Events: a, OnChange: a.Refresh, Log: parts.Log,
+		Self: c.Self, Domain: c.Domain, Life: options.Life, Listener: options.Listener, Security: options.Security,
+		Authorize: a.authorize, CurrentTerm: options.Clock.CurrentTerm, Events: a, OnChange: a.Refresh, Log: options.Log,
 	})
-	for _, of := range c.Groups {
-		if err := a.join(ctx, of, false); err != nil {
+	for _, g := range c.Groups {
+		if err := a.join(ctx, g, false); err != nil {
 			a.Close(ctx)
 			return nil, err
 		}
@@ -90,161 +100,18 @@ func New(ctx context.Context, c *config.Config, parts Options) (*Agent, error) {
 	return a, nil
 }
 
-// choose puts the list into g that the agent must run, and sees to it that a
-// restart will find it. What it complains about is where, if that isn't "".
-func (a *Agent) chooseList(where string, g *config.Group, running *config.List) error {
-	kept := running
-	if kept == nil {
-		last, found, err := a.options.Store.Load(state.KeyOf(g))
-		if err != nil {
-			return fmt.Errorf("group %s: %w", g.Name, err)
-		}
-		if found {
-			kept = &last
-		}
-	}
-	choice, err := state.ChooseList(kept, g.List, g.Safety.Mode, a.options.Clock.CurrentTerm())
-	if err != nil {
-		if where == "" {
-			return err
-		}
-		return fmt.Errorf("%s: group %s: %w", where, g.Name, err)
-	}
-	if choice.Warning != "" {
-		a.options.Log.Warn(choice.Warning, "group", g.Name)
-	}
-	if choice.Save {
-		if err := a.options.Store.Save(state.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
-			return err
-		}
-	}
-	g.List = choice.List
-	return nil
-}
-
-func (a *Agent) join(ctx context.Context, of config.Group, withheld bool) error {
-	promised, err := a.options.Store.RecordLease(state.KeyOf(&of), of.Safety.Lease)
-	if err != nil {
-		return err
-	}
-	g, err := group.New(group.Config{
-		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Group: of, Transport: a.transport,
-		Metrics: a.options.Metrics(of.Name), Log: a.options.Log.With("group", of.Name),
-		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: withheld, LongestLease: promised,
-	})
-	if err != nil {
-		return err
-	}
-	m := &joinedGroup{Group: g, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(of, promised)}
-	if of.Probe != nil {
-		var probing context.Context
-		probing, m.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
-		go probe(probing, *of.Probe, g)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.groups[of.Name] = m
-	return nil
-}
-
-func (m *joinedGroup) leave(ctx context.Context) {
-	m.stopLeaseTimer()
-	m.stopProbe()
-	m.Leave(ctx)
-}
-
-// Reload goes over to another config, group by group. What can't be taken over
-// is in the error; everything else goes on as it was.
-func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
-	a.applying.Lock()
-	defer a.applying.Unlock()
-	if a.closed {
-		return errClosed
-	}
-	if err := config.CheckReload(a.Config(), next); err != nil {
-		return err
-	}
-	running := map[string]config.Group{}
-	for _, g := range a.Config().Groups {
-		running[g.Name] = g
-	}
-	merged := *next
-	merged.Groups = nil
-	var failed []error
-	for _, g := range next.Groups {
-		before, known := running[g.Name]
-		delete(running, g.Name)
-		adopted, err := a.applyFromFile(ctx, next, before, g, known)
-		if err != nil {
-			failed = append(failed, err)
-		}
-		if err == nil || known {
-			merged.Groups = append(merged.Groups, adopted)
-		}
-	}
-	for name := range running {
-		a.leaveGroup(ctx, name)
-	}
-	a.mu.Lock()
-	a.config = &merged
-	a.mu.Unlock()
-	a.connect()
-	return errors.Join(failed...)
-}
-
-// adopt joins a group, or goes over to its new list. It returns the group as it
-// runs from now on.
-func (a *Agent) applyFromFile(
-	ctx context.Context, c *config.Config, before, next config.Group, known bool,
-) (config.Group, error) {
-	if !known {
-		if err := a.chooseList(c.Position(next.Name, "version"), &next, nil); err != nil {
-			return next, err
-		}
-		a.options.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
-		return next, a.join(ctx, next, false)
-	}
-	if err := a.chooseList(c.Position(next.Name, "version"), &next, &before.List); err != nil {
-		return before, err
-	}
-	a.connect(next) // The new members must be reachable before the first message to them.
-	if err := a.adoptList(ctx, before, next); err != nil {
-		return before, err
-	}
-	return next, nil
-}
-
-// adoptList goes over to a list that was chosen.
-func (a *Agent) adoptList(ctx context.Context, before, next config.Group) error {
-	g, _ := a.Find(next.Name)
-	if err := g.Adopt(ctx, next.List, next.Provenance); err != nil {
-		return err
-	}
-	if next.List.Version != before.List.Version {
-		a.options.Log.Info("adopted a member list", "group", next.Name, "version", next.List.Version)
-	}
-	return nil
-}
-
-// connect has the members of all groups as peers, and those of besides.
-func (a *Agent) connect(besides ...config.Group) {
+// connect sets the members of all groups as the transport's peers.
+func (a *Agent) connect() {
 	a.connecting.Lock()
 	defer a.connecting.Unlock()
-	a.transport.SetPeers(addresses(a.Config(), besides...))
+	a.transport.SetPeers(addresses(a.Config()))
 }
 
-// Config is what runs now. It must not be changed.
-func (a *Agent) Config() *config.Config {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.config
-}
-
-// addresses are those of all members of all lists in force. Groups that are
-// given besides count before those of the config.
-func addresses(c *config.Config, besides ...config.Group) map[string]string {
+// addresses returns the addresses of the members in all lists and previous lists in
+// force. If groups have different addresses of a member, the first one wins.
+func addresses(c *config.Config) map[string]string {
 	all := map[string]string{}
-	for _, g := range append(besides, c.Groups...) {
+	for _, g := range c.Groups {
 		for list := &g.List; list != nil; list = list.Previous {
 			for _, m := range list.Members {
 				if all[m.Name] == "" {
@@ -257,26 +124,33 @@ func addresses(c *config.Config, besides ...config.Group) map[string]string {
 	return all
 }
 
-// Names are the names of the groups.
+// Config returns the configuration in force. The caller must not change it.
+func (a *Agent) Config() *config.Config {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.config
+}
+
+// Names returns the names of the groups.
 func (a *Agent) Names() []string {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return slices.Sorted(maps.Keys(a.groups))
 }
 
-// Find looks a group up.
+// Find returns a group.
 func (a *Agent) Find(name string) (*group.Group, bool) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	m, ok := a.groups[name]
+	g, ok := a.groups[name]
 	if !ok {
 		return nil, false
 	}
-	return m.Group, true
+	return g.Group, true
 }
 
-// SetProblems sets what is wrong with the agent, for whoever asks whether it is
-// ready; nothing if all is well.
+// SetProblems sets why the agent isn't ready. It replaces the problems of the previous
+// call.
 func (a *Agent) SetProblems(problems ...string) {
 	a.mu.Lock()
 	a.problems = problems
@@ -284,7 +158,7 @@ func (a *Agent) SetProblems(problems ...string) {
 	a.Refresh()
 }
 
-// Refresh has all groups look at what is wrong with the agent, and who is connected.
+// Refresh lets all groups report changed problems and connections.
 func (a *Agent) Refresh() {
 	if a.options.OnReport == nil {
 		return
@@ -296,7 +170,7 @@ func (a *Agent) Refresh() {
 	}
 }
 
-// Problems is what is wrong.
+// Problems returns why the agent isn't ready, nothing if it is.
 func (a *Agent) Problems() []string {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -311,25 +185,25 @@ func (a *Agent) Problems() []string {
 	return problems
 }
 
-// admit wants a certificate for one of our groups: that of another group, whoever
-// has it, must not get in the way of a member.
-func (a *Agent) admit(peer string, members map[string]string) error {
+// authorize refuses a peer whose certificate is for none of the agent's groups. It may
+// belong to a member of another group that has the name of a member of this one.
+func (a *Agent) authorize(peer string, members map[string]string) error {
 	for _, g := range a.Config().Groups {
 		if members[g.Name] == peer {
 			return nil
 		}
 	}
-	return fmt.Errorf("the certificate of %q is for none of the groups of this agent", peer)
+	return fmt.Errorf("the certificate of %q must be for a group of this agent", peer)
 }
 
-// ReceiveMessage is for transport.Events.
-func (a *Agent) ReceiveMessage(from string, letter *wire.Message) {
-	if g, ok := a.Find(letter.Group); ok {
-		g.ReceiveMessage(from, letter)
+// ReceiveMessage implements transport.Events.
+func (a *Agent) ReceiveMessage(from string, message *wire.Message) {
+	if g, ok := a.Find(message.Group); ok {
+		g.ReceiveMessage(from, message)
 	}
 }
 
-// PeerEnded is for transport.Events.
+// PeerEnded implements transport.Events.
 func (a *Agent) PeerEnded(peer string, life uint32) {
 	for _, name := range a.Names() {
 		if g, ok := a.Find(name); ok {
@@ -338,8 +212,8 @@ func (a *Agent) PeerEnded(peer string, life uint32) {
 	}
 }
 
-// Close leaves all groups, hands over what the agent holds if ctx leaves the
-// time, and says goodbye.
+// Close leaves all groups and closes the connections. If the agent is a coordinator, it
+// first hands the office over, unless ctx ends.
 func (a *Agent) Close(ctx context.Context) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -349,17 +223,18 @@ func (a *Agent) Close(ctx context.Context) {
 	a.closed = true
 	a.mu.RLock()
 	var leaving sync.WaitGroup
-	for _, m := range a.groups { // They stay where they are: who hands over must be able to hear.
-		leaving.Go(func() { m.leave(ctx) })
+	for _, g := range a.groups { // The groups remain in the map: a handover needs their messages.
+		leaving.Go(func() { g.leave(ctx) })
 	}
 	a.mu.RUnlock()
 	leaving.Wait()
 	a.transport.Close()
 }
 
-// Temporary reports whether a config that was refused may be taken over later
-// as it is: the disk was full, say.
+// Temporary reports whether settings that could not be applied may be applied later
+// without a change, because the error is one of the operating system: a full disk, for
+// example.
 func Temporary(err error) bool {
-	var failed syscall.Errno
-	return errors.As(err, &failed)
+	var errno syscall.Errno
+	return errors.As(err, &errno)
 }

@@ -136,7 +136,11 @@ func TestExclusionSurvivesNewSettings(t *testing.T) {
 	next.Timing.DrainTimeout++
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.ApplyGroup(canceled, next, func() error { return nil }); err != nil {
+	prepared, err := a.PrepareGroup(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.ApplyGroup(canceled, prepared); err != nil {
 		t.Fatal(err)
 	}
 	after, ok := a.Find("ledger")

@@ -3,74 +3,52 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/state"
 )
 
-// errClosed: nothing is taken over any more.
-var errClosed = errors.New("the agent is about to end")
+var errClosed = errors.New("the agent is shutting down")
 
-// ApplyGroup takes part in one group, or goes over to what is new in it, whatever
-// becomes of others meanwhile. A group of the same name with another UID must have
-// been left before, and the settings must keep promises, see config. keep is called when nothing speaks against it, and before it
-// counts.
+// Prepared has new settings of a group. Their member list is stored, so that a restart
+// finds it.
+type Prepared struct{ group config.Group }
+
+// PrepareGroup checks new settings of a group and stores their member list. It doesn't
+// change the running group: a caller that must store more of the settings can do so
+// before ApplyGroup.
 //
-// Of the same group, one at a time.
-func (a *Agent) ApplyGroup(ctx context.Context, next config.Group, keep func() error) error {
+// If the group has another UID than the running group of the same name, the caller must
+// leave the running group first. Otherwise, the caller must have checked that the
+// settings preserve the meaning of grants: see config.Group.CheckSafetyChange.
+func (a *Agent) PrepareGroup(next config.Group) (Prepared, error) {
+	a.applying.RLock()
+	defer a.applying.RUnlock()
+	if a.closed {
+		return Prepared{}, errClosed
+	}
+	return a.prepare("", next)
+}
+
+// ApplyGroup makes the agent take part in a group with new settings. If this fails, the
+// agent leaves the group. Calls for different groups may be concurrent.
+func (a *Agent) ApplyGroup(ctx context.Context, p Prepared) error {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
 	if a.closed {
 		return errClosed
 	}
-	before, known := a.groupConfig(next.Name)
-	var list *config.List
-	if known {
-		list = &before.List
-	}
-	if err := a.chooseList("", &next, list); err != nil {
-		return err
-	}
-	if err := keep(); err != nil {
-		return err
-	}
-	a.setGroupConfig(next.Name, &next)
-	a.connect() // The members must be reachable before the first message to them.
-	var err error
-	switch {
-	case !known:
-		a.options.Log.Info("joins a group", "group", next.Name, "version", next.List.Version)
-		err = a.join(ctx, next, false)
-	case len(next.ChangedSettings(before)) > 0:
-		err = a.rejoin(ctx, before, next)
-	default:
-		err = a.adoptList(ctx, before, next)
-	}
+	err := a.apply(ctx, p)
 	if err != nil {
-		a.leaveGroup(ctx, next.Name)
-		a.setGroupConfig(next.Name, nil)
-		a.connect()
+		a.leaveGroup(ctx, p.group.Name)
 	}
 	return err
 }
 
-// rejoin is how a group gets other settings: a Machine keeps those that it was
-// made with.
-func (a *Agent) rejoin(ctx context.Context, before, next config.Group) error {
-	a.options.Log.Info("joins a group again, for its settings have changed", "group", next.Name, "settings", next.ChangedSettings(before))
-	a.mu.RLock()
-	m := a.groups[next.Name]
-	a.mu.RUnlock()
-	ctx = context.WithoutCancel(ctx) // It is brought to its end, whether or not somebody waits.
-	withheld, err := m.Excluded(ctx)
-	if err != nil {
-		return err
-	}
-	m.leave(ctx) // While letters and answers still find it.
-	return a.join(ctx, next, withheld)
-}
-
-// LeaveGroup leaves a group, whose coordinator it hands over before.
+// LeaveGroup leaves a group. A coordinator first hands the office over.
 func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
@@ -78,26 +56,146 @@ func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
 		return errClosed
 	}
 	a.leaveGroup(ctx, name)
-	a.setGroupConfig(name, nil)
-	a.connect()
 	return nil
 }
 
-func (a *Agent) leaveGroup(ctx context.Context, name string) {
-	a.mu.RLock()
-	left, ok := a.groups[name]
-	a.mu.RUnlock()
-	if !ok {
-		return
+// prepare chooses the list of next and stores it. Errors refer to position.
+func (a *Agent) prepare(position string, next config.Group) (Prepared, error) {
+	var running *config.List
+	if before, known := a.groupConfig(next.Name); known {
+		running = &before.List
 	}
-	left.leave(context.WithoutCancel(ctx)) // While letters and answers still find it.
-	a.mu.Lock()
-	delete(a.groups, name)
-	a.mu.Unlock()
-	a.options.Log.Info("left a group", "group", name)
+	err := a.chooseList(position, &next, running)
+	return Prepared{next}, err
 }
 
-// running is a group as it runs.
+// chooseList replaces the list in g by the list that the agent must run, and stores it.
+// running is the list in force, nil if the agent isn't in the group. Errors refer to
+// position, unless it is "".
+func (a *Agent) chooseList(position string, g *config.Group, running *config.List) error {
+	stored := running
+	if stored == nil {
+		last, found, err := a.options.Store.Load(state.KeyOf(g))
+		if err != nil {
+			return fmt.Errorf("group %s: %w", g.Name, err)
+		}
+		if found {
+			stored = &last
+		}
+	}
+	choice, err := state.ChooseList(stored, g.List, g.Safety.Mode, a.options.Clock.CurrentTerm())
+	if err != nil {
+		if position == "" {
+			return err
+		}
+		return fmt.Errorf("%s: group %s: %w", position, g.Name, err)
+	}
+	if choice.Warning != "" {
+		a.options.Log.Warn(choice.Warning, "group", g.Name)
+	}
+	if choice.Save {
+		if err := a.options.Store.Save(state.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
+			return err
+		}
+	}
+	g.List = choice.List
+	return nil
+}
+
+// apply joins a group, joins it again with other settings, or adopts its new list. If
+// apply fails, the caller must leave the group or restore its configuration.
+func (a *Agent) apply(ctx context.Context, p Prepared) error {
+	next := p.group
+	before, known := a.groupConfig(next.Name)
+	a.setGroupConfig(next)
+	a.connect() // New members must be reachable before the first message to them.
+	switch {
+	case !known:
+		a.options.Log.Info("joining group", "group", next.Name, "version", next.List.Version)
+		return a.join(ctx, next, false)
+	case len(next.ChangedSettings(before)) > 0:
+		a.options.Log.Info("joining group again with new settings", "group", next.Name, "settings", next.ChangedSettings(before))
+		return a.rejoin(ctx, next)
+	default:
+		return a.adoptList(ctx, before, next)
+	}
+}
+
+func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) error {
+	longest, err := a.options.Store.RecordLease(state.KeyOf(&settings), settings.Safety.Lease)
+	if err != nil {
+		return err
+	}
+	g, err := group.New(group.Config{
+		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Group: settings, Transport: a.transport,
+		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
+		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: excluded, LongestLease: longest,
+	})
+	if err != nil {
+		return err
+	}
+	joined := &joinedGroup{Group: g, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(settings, longest)}
+	if settings.Probe != nil {
+		var probing context.Context
+		probing, joined.stopProbe = context.WithCancel(context.WithoutCancel(ctx))
+		go probe(probing, *settings.Probe, g)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.groups[settings.Name] = joined
+	return nil
+}
+
+// rejoin leaves a group and joins it with other settings: a running election cannot
+// change its settings. The exclusion by the operator remains.
+func (a *Agent) rejoin(ctx context.Context, next config.Group) error {
+	a.mu.RLock()
+	joined := a.groups[next.Name]
+	a.mu.RUnlock()
+	ctx = context.WithoutCancel(ctx) // A caller that stops waiting doesn't interrupt this.
+	excluded, err := joined.Excluded(ctx)
+	if err != nil {
+		return err
+	}
+	joined.leave(ctx) // It still receives messages meanwhile.
+	return a.join(ctx, next, excluded)
+}
+
+// adoptList switches a running group to a stored list.
+func (a *Agent) adoptList(ctx context.Context, before, next config.Group) error {
+	g, _ := a.Find(next.Name)
+	if err := g.Adopt(ctx, next.List, next.Provenance); err != nil {
+		return err
+	}
+	if next.List.Version != before.List.Version {
+		a.options.Log.Info("adopted member list", "group", next.Name, "version", next.List.Version)
+	}
+	return nil
+}
+
+// leaveGroup leaves a group, if the agent is in it, and removes its configuration.
+func (a *Agent) leaveGroup(ctx context.Context, name string) {
+	a.mu.RLock()
+	joined, ok := a.groups[name]
+	a.mu.RUnlock()
+	if ok {
+		joined.leave(context.WithoutCancel(ctx)) // It still receives messages meanwhile.
+		a.mu.Lock()
+		delete(a.groups, name)
+		a.mu.Unlock()
+		a.options.Log.Info("left group", "group", name)
+	}
+	a.removeGroupConfig(name)
+	a.connect()
+}
+
+func (g *joinedGroup) leave(ctx context.Context) {
+	g.stopLeaseTimer()
+	g.stopProbe()
+	g.Leave(ctx)
+}
+
+// groupConfig returns the settings of a group in force.
 func (a *Agent) groupConfig(name string) (config.Group, bool) {
 	for _, g := range a.Config().Groups {
 		if g.Name == name {
@@ -107,14 +205,28 @@ func (a *Agent) groupConfig(name string) (config.Group, bool) {
 	return config.Group{}, false
 }
 
-// replace puts a group into the config, or takes it out if next is nil.
-func (a *Agent) setGroupConfig(name string, next *config.Group) {
+// setGroupConfig sets the settings of a group in force. It puts the group first, so that
+// the newest addresses of members win: see addresses.
+func (a *Agent) setGroupConfig(g config.Group) {
+	a.changeGroupConfigs(func(groups []config.Group) []config.Group {
+		return append([]config.Group{g}, withoutGroup(groups, g.Name)...)
+	})
+}
+
+func (a *Agent) removeGroupConfig(name string) {
+	a.changeGroupConfigs(func(groups []config.Group) []config.Group { return withoutGroup(groups, name) })
+}
+
+// changeGroupConfigs replaces the configuration in force. change must not modify its
+// argument: callers of Config may read it.
+func (a *Agent) changeGroupConfigs(change func([]config.Group) []config.Group) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := *a.config
-	c.Groups = slices.DeleteFunc(slices.Clone(c.Groups), func(g config.Group) bool { return g.Name == name })
-	if next != nil {
-		c.Groups = append(c.Groups, *next)
-	}
+	c.Groups = change(c.Groups)
 	a.config = &c
+}
+
+func withoutGroup(groups []config.Group, name string) []config.Group {
+	return slices.DeleteFunc(slices.Clone(groups), func(g config.Group) bool { return g.Name == name })
 }

@@ -128,29 +128,40 @@ func (w *groupWorker) applyDocument(ctx context.Context, a *agent.Agent, t *task
 	return err
 }
 
-// applySettings applies the settings in a document. If neither the list nor the previous
-// one has this process, the agent leaves the group.
+// applySettings stores a document and applies its settings. If neither the list nor the
+// previous one has this process, the agent leaves the group. In any other case, list and
+// document are durable before the agent applies the settings.
 func (w *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task) error {
 	next := t.group
-	store := func() error {
-		return w.store(groupRecord{next.UID, next.Revision, next.Safety.Lease, string(t.document)})
-	}
+	record := groupRecord{next.UID, next.Revision, next.Safety.Lease, string(t.document)}
 	if !next.List.Has(w.self) && (next.List.Previous == nil || !next.List.Previous.Has(w.self)) {
 		w.stopParticipating(ctx, a)
 		w.applied = next
-		return store()
+		return w.store(record)
 	}
-	err := a.ApplyGroup(ctx, *next, store)
-	if _, participating := a.Find(w.group); w.participating && !participating {
-		w.reports.groupLeft(w.group)
-		w.participating = false
-	} else {
-		w.participating = participating
+	prepared, err := a.PrepareGroup(*next)
+	if err != nil {
+		return err
 	}
+	if err := w.store(record); err != nil {
+		return err
+	}
+	err = a.ApplyGroup(ctx, prepared)
 	if err == nil {
 		w.applied = next
 	}
+	w.updateParticipating(a)
 	return err
+}
+
+// updateParticipating updates participating after ApplyGroup, which may have joined or
+// left the group.
+func (w *groupWorker) updateParticipating(a *agent.Agent) {
+	_, participating := a.Find(w.group)
+	if w.participating && !participating {
+		w.reports.groupLeft(w.group)
+	}
+	w.participating = participating
 }
 
 // recordResult records whether a document was applied.

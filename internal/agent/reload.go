@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+// Reload switches to a changed configuration file. It differs from ApplyGroup for each
+// group in the following ways:
+//
+//   - It refuses the whole file if config.CheckReload finds an error. In particular, the
+//     settings of a running group cannot change, so Reload never joins a group again.
+//   - The file itself is the durable copy of the settings. Only lists are stored besides.
+//   - The agent leaves the groups that the file lacks.
+//   - If a running group cannot be changed, it continues with its previous settings, and
+//     Reload continues with the other groups. The returned error has all reasons.
+func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
+	a.applying.Lock()
+	defer a.applying.Unlock()
+	if a.closed {
+		return errClosed
+	}
+	if err := config.CheckReload(a.Config(), next); err != nil {
+		return err
+	}
+	inFile := map[string]bool{}
+	var failed []error
+	for _, g := range next.Groups {
+		inFile[g.Name] = true
+		if err := a.reloadGroup(ctx, next.Position(g.Name, "version"), g); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	for _, g := range a.Config().Groups {
+		if !inFile[g.Name] {
+			a.leaveGroup(ctx, g.Name)
+		}
+	}
+	a.setFileConfig(next)
+	a.connect()
+	return errors.Join(failed...)
+}
+
+// reloadGroup applies the settings of a group. If this fails, it restores the
+// configuration of the group.
+func (a *Agent) reloadGroup(ctx context.Context, position string, next config.Group) error {
+	before, known := a.groupConfig(next.Name)
+	p, err := a.prepare(position, next)
+	if err != nil {
+		return err
+	}
+	err = a.apply(ctx, p)
+	switch {
+	case err == nil:
+	case known:
+		a.setGroupConfig(before)
+	default:
+		a.removeGroupConfig(next.Name)
+	}
+	return err
+}
+
+// setFileConfig replaces the configuration in force by the file, with the settings of
+// the groups in force.
+func (a *Agent) setFileConfig(file *config.Config) {
+	merged := *file
+	merged.Groups = nil
+	for _, g := range file.Groups {
+		if running, ok := a.groupConfig(g.Name); ok {
+			merged.Groups = append(merged.Groups, running)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.config = &merged
+}
