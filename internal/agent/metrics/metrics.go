@@ -1,6 +1,6 @@
-// Package metrics counts what an agent does, for Prometheus. It writes the text
-// format by itself: the usual library would take a fifth of the memory that an
-// agent may have, and a few counters are all that there is.
+// Package metrics provides the metrics of an agent in the text format of Prometheus.
+// It doesn't use the client library, which would take a fifth of the memory limit of
+// an agent.
 package metrics
 
 import (
@@ -21,26 +21,26 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Groups is where the present state of the groups is asked for.
+// Groups provides the current state of the groups, for gauges.
 type Groups interface {
 	Names() []string
 	Find(name string) (*group.Group, bool)
 }
 
-// Registry holds the counters of all groups. Those of a group that was left
-// stay: a counter never goes back.
+// Registry holds the counters of all groups. It retains those of a group that was left,
+// because counters must not decrease.
 type Registry struct {
-	// CertificateNotAfter, if it isn't nil, is when the agent's certificate expires.
+	// CertificateNotAfter, if it isn't nil, returns the expiry of the agent's certificate.
 	CertificateNotAfter func() time.Time
 
 	mu     sync.Mutex
 	groups map[string]*Group
 }
 
-// New is an empty registry.
+// New returns an empty registry.
 func New() *Registry { return &Registry{groups: map[string]*Group{}} }
 
-// Group are the counters of one group; it is a group.Meter.
+// Group holds the counters of one group. It implements group.Metrics.
 type Group struct {
 	sent, received    [election.Probe + 1]atomic.Uint64
 	elections         [group.CauseCount]atomic.Uint64
@@ -52,7 +52,9 @@ type Group struct {
 	election          histogram
 	tenure            histogram
 
-	cause       group.Cause // of the vacancy; by one goroutine
+	// cause is why there is no coordinator. Only the goroutine of the group uses it and
+	// tenureSince.
+	cause       group.Cause
 	tenureSince time.Time
 }
 
@@ -70,10 +72,10 @@ func (r *Registry) ForGroup(name string) *Group {
 	return g
 }
 
-// Sent is for group.Meter, as are those below.
+// Sent counts a message that was sent.
 func (g *Group) Sent(kind election.Kind) { count(&g.sent, kind) }
 
-// Received counts a message.
+// Received counts a message that was received.
 func (g *Group) Received(kind election.Kind) { count(&g.received, kind) }
 
 func count(by *[election.Probe + 1]atomic.Uint64, kind election.Kind) {
@@ -82,7 +84,7 @@ func count(by *[election.Probe + 1]atomic.Uint64, kind election.Kind) {
 	}
 }
 
-// Event counts an event.
+// Event counts an event of the election.
 func (g *Group) Event(event election.Event) {
 	switch event.Kind {
 	case election.TenureStarted:
@@ -98,16 +100,16 @@ func (g *Group) Event(event election.Event) {
 	}
 }
 
-// Refused counts a letter that was not read.
+// Refused counts a message that was ignored.
 func (g *Group) Refused() { g.refused.Add(1) }
 
-// Suspected counts a suspicion.
+// Suspected counts a suspicion of a peer.
 func (g *Group) Suspected() { g.suspicions.Add(1) }
 
 // Cleared counts a suspicion that was wrong.
 func (g *Group) Cleared() { g.falseSuspicions.Add(1) }
 
-// CoordinatorLost notes why there is no coordinator.
+// CoordinatorLost stores the cause, and counts the detection time of a failure.
 func (g *Group) CoordinatorLost(cause group.Cause, silence time.Duration) {
 	g.cause = cause
 	if cause == group.CauseCrash || cause == group.CauseSilence {
@@ -115,7 +117,7 @@ func (g *Group) CoordinatorLost(cause group.Cause, silence time.Duration) {
 	}
 }
 
-// CoordinatorFound counts an election.
+// CoordinatorFound counts an election, and its duration.
 func (g *Group) CoordinatorFound(after time.Duration) {
 	if g.cause < group.CauseCount {
 		g.elections[g.cause].Add(1)
@@ -123,8 +125,8 @@ func (g *Group) CoordinatorFound(after time.Duration) {
 	g.election.observe(after)
 }
 
-// bounds are the upper ends of a histogram's buckets, in seconds: from a crash
-// that is noticed at once to a lease that has to run out.
+// bounds are the upper bounds of the buckets of histograms, in seconds. They range from
+// a crash that is detected at once to the longest lease.
 var bounds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 3600}
 
 type histogram struct {
@@ -138,13 +140,13 @@ func (h *histogram) observe(d time.Duration) {
 	h.nanos.Add(int64(d))
 }
 
-// Handler serves all of it.
+// Handler serves all metrics.
 func (r *Registry) Handler(groups Groups) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		buffer := bufio.NewWriter(w)
 		r.write(buffer, groups)
-		_ = buffer.Flush() // Whoever asked has gone away.
+		_ = buffer.Flush() // An error means that the client has disconnected.
 	})
 }
 
@@ -153,37 +155,37 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	all := maps.Clone(r.groups)
 	r.mu.Unlock()
 	p := &page{w: w, groups: all, names: slices.Sorted(maps.Keys(all))}
-	p.counter("conclave_messages_sent_total", "Messages sent, by kind.", func(g *Group, add addFunc) { byKind(&g.sent, add) })
-	p.counter("conclave_messages_received_total", "Messages received, by kind.",
+	p.counter("conclave_messages_sent_total", "Messages sent to peers, by kind.", func(g *Group, add addFunc) { byKind(&g.sent, add) })
+	p.counter("conclave_messages_received_total", "Messages received from peers, by kind.",
 		func(g *Group, add addFunc) { byKind(&g.received, add) })
-	p.counter("conclave_elections_total", "Coordinators recognised, by what had left the office vacant.",
+	p.counter("conclave_elections_total", "Recognized coordinators, by the reason for which there was none before.",
 		func(g *Group, add addFunc) {
 			for cause := range group.CauseCount {
 				add(g.elections[cause].Load(), "cause", cause.String())
 			}
 		})
-	simple := func(name, what string, of func(*Group) *atomic.Uint64) {
-		p.counter(name, what, func(g *Group, add addFunc) { add(of(g).Load()) })
+	simple := func(name, help string, of func(*Group) *atomic.Uint64) {
+		p.counter(name, help, func(g *Group, add addFunc) { add(of(g).Load()) })
 	}
-	simple("conclave_tenures_total", "How often this process became coordinator.",
+	simple("conclave_tenures_total", "Tenures of this process as coordinator.",
 		func(g *Group) *atomic.Uint64 { return &g.tenures })
-	simple("conclave_suspicions_total", "Peers that were silent for too long.",
+	simple("conclave_suspicions_total", "Peers suspected because of missing messages.",
 		func(g *Group) *atomic.Uint64 { return &g.suspicions })
-	simple("conclave_false_suspicions_total", "Suspected peers of which the same process was heard again.",
+	simple("conclave_false_suspicions_total", "Suspicions of peers that turned out to be alive.",
 		func(g *Group) *atomic.Uint64 { return &g.falseSuspicions })
-	simple("conclave_messages_refused_total", "Messages that made no sense here.",
+	simple("conclave_messages_refused_total", "Messages ignored because they were invalid or the configurations differed.",
 		func(g *Group) *atomic.Uint64 { return &g.refused })
-	simple("conclave_messages_outdated_total", "Messages of an older term.",
+	simple("conclave_messages_outdated_total", "Messages ignored because their term was outdated.",
 		func(g *Group) *atomic.Uint64 { return &g.outdated })
-	p.histogram("conclave_detection_seconds", "From a coordinator's last sign of life until it was missed.",
+	p.histogram("conclave_detection_seconds", "Time from the last message of a failed coordinator to the detection of its failure.",
 		func(g *Group) *histogram { return &g.detection })
-	p.histogram("conclave_election_seconds", "From when there was no coordinator until there was one.",
+	p.histogram("conclave_election_seconds", "Time without coordinator until a new one was recognized.",
 		func(g *Group) *histogram { return &g.election })
-	p.histogram("conclave_tenure_seconds", "How long this process was coordinator, each time.",
+	p.histogram("conclave_tenure_seconds", "Duration of the tenures of this process as coordinator.",
 		func(g *Group) *histogram { return &g.tenure })
-	p.present(groups)
+	p.gauges(groups)
 	if r.CertificateNotAfter != nil {
-		p.header("conclave_certificate_expiry_timestamp_seconds", "When this agent's certificate expires.", "gauge")
+		p.header("conclave_certificate_expiry_timestamp_seconds", "Expiry of the agent's certificate, as a Unix timestamp.", "gauge")
 		fmt.Fprintf(w, "conclave_certificate_expiry_timestamp_seconds %d\n", r.CertificateNotAfter().Unix())
 	}
 	p.process()
@@ -197,18 +199,18 @@ func byKind(by *[election.Probe + 1]atomic.Uint64, add addFunc) {
 	}
 }
 
-// page is one answer.
+// page is one response.
 type page struct {
 	w      io.Writer
 	groups map[string]*Group
 	names  []string
 }
 
-// addFunc adds a sample, with labels besides the group's name.
+// addFunc adds a sample, with labels in addition to the name of the group.
 type addFunc func(value uint64, labels ...string)
 
-func (p *page) header(name, what, kind string) {
-	fmt.Fprintf(p.w, "# HELP %s %s\n# TYPE %s %s\n", name, what, name, kind)
+func (p *page) header(name, help, kind string) {
+	fmt.Fprintf(p.w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
 func (p *page) sample(name, group string, value float64, labels ...string) {
@@ -225,15 +227,15 @@ func (p *page) sample(name, group string, value float64, labels ...string) {
 
 func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
 
-func (p *page) counter(name, what string, samples func(*Group, addFunc)) {
-	p.header(name, what, "counter")
+func (p *page) counter(name, help string, samples func(*Group, addFunc)) {
+	p.header(name, help, "counter")
 	for _, of := range p.names {
 		samples(p.groups[of], func(value uint64, labels ...string) { p.sample(name, of, float64(value), labels...) })
 	}
 }
 
-func (p *page) histogram(name, what string, which func(*Group) *histogram) {
-	p.header(name, what, "histogram")
+func (p *page) histogram(name, help string, which func(*Group) *histogram) {
+	p.header(name, help, "histogram")
 	for _, of := range p.names {
 		h := which(p.groups[of])
 		sum := time.Duration(h.nanos.Load()).Seconds()
@@ -251,8 +253,8 @@ func (p *page) histogram(name, what string, which func(*Group) *histogram) {
 	}
 }
 
-// present writes what is the case now.
-func (p *page) present(groups Groups) {
+// gauges writes the current state of the groups.
+func (p *page) gauges(groups Groups) {
 	leaders := map[string]group.Leader{}
 	names := groups.Names()
 	for _, name := range names {
@@ -260,22 +262,22 @@ func (p *page) present(groups Groups) {
 			leaders[name] = g.Leader()
 		}
 	}
-	gauge := func(name, what string, value func(group.Leader) float64) {
-		p.header(name, what, "gauge")
+	gauge := func(name, help string, value func(group.Leader) float64) {
+		p.header(name, help, "gauge")
 		for _, of := range names {
 			if leader, ok := leaders[of]; ok {
 				p.sample(name, of, value(leader))
 			}
 		}
 	}
-	gauge("conclave_leading", "1 while this process is the coordinator.",
-		func(l group.Leader) float64 { return truth(l.Leading) })
-	gauge("conclave_coordinator_known", "1 while a coordinator is known.",
-		func(l group.Leader) float64 { return truth(l.Coordinator != "") })
-	gauge("conclave_term", "The term of the latest coordinator.", func(l group.Leader) float64 { return float64(l.Term) })
+	gauge("conclave_leading", "Whether this process is the coordinator: 1 or 0.",
+		func(l group.Leader) float64 { return boolValue(l.Leading) })
+	gauge("conclave_coordinator_known", "Whether this process knows a coordinator: 1 or 0.",
+		func(l group.Leader) float64 { return boolValue(l.Coordinator != "") })
+	gauge("conclave_term", "Term of the latest coordinator.", func(l group.Leader) float64 { return float64(l.Term) })
 }
 
-func truth(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}

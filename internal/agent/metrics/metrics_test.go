@@ -11,16 +11,16 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-type nobody struct{}
+type noGroups struct{}
 
-func (nobody) Names() []string                  { return nil }
-func (nobody) Find(string) (*group.Group, bool) { return nil, false }
+func (noGroups) Names() []string                  { return nil }
+func (noGroups) Find(string) (*group.Group, bool) { return nil, false }
 
-// page is what a Prometheus gets.
+// read returns the response of a registry without current groups.
 func read(t *testing.T, r *Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	r.Handler(nobody{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	r.Handler(noGroups{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	return w.Body.String()
 }
 
@@ -64,14 +64,14 @@ func TestEventsAreCounted(t *testing.T) {
 		`conclave_certificate_expiry_timestamp_seconds 1800000000`,
 	} {
 		if !strings.Contains(text, line+"\n") {
-			t.Errorf("there is no line %s", line)
+			t.Errorf("missing line %s", line)
 		}
 	}
 }
 
-// TestTheFormatIsThatOfPrometheus: each family has its help and its type, once,
-// before its samples, and each sample a number.
-func TestTheFormatIsThatOfPrometheus(t *testing.T) {
+// TestFormat: each metric family has its help and its type, once, before its samples.
+// Each sample has a number.
+func TestFormat(t *testing.T) {
 	r := New()
 	r.ForGroup("b").Sent(election.Beat)
 	r.ForGroup("a").CoordinatorFound(time.Second)
@@ -83,21 +83,21 @@ func TestTheFormatIsThatOfPrometheus(t *testing.T) {
 		case strings.HasPrefix(line, "# HELP "):
 			family = strings.Fields(line)[2]
 			if seen[family] {
-				t.Errorf("%s comes twice", family)
+				t.Errorf("family %s: got two, want one", family)
 			}
 			seen[family] = true
 		case strings.HasPrefix(line, "# TYPE "):
 			if f := strings.Fields(line); f[2] != family || f[3] != "counter" && f[3] != "gauge" && f[3] != "histogram" {
-				t.Errorf("in the family of %s: %s", family, line)
+				t.Errorf("family %s: got line %s", family, line)
 			}
 		default:
 			m := sample.FindStringSubmatch(line)
 			if m == nil || m[1] != family && m[1]+m[2] != family {
-				t.Errorf("in the family of %s: %s", family, line)
+				t.Errorf("family %s: got line %s", family, line)
 			}
 		}
 	}
 	if len(seen) < 15 {
-		t.Errorf("there are %d families only", len(seen))
+		t.Errorf("got %d families, want at least 15", len(seen))
 	}
 }

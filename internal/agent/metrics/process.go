@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process writes what this process uses, under the names that Prometheus's own
-// libraries have made usual.
+// process writes the resource usage of this process, under the names that the client
+// libraries of Prometheus use.
 func (p *page) process() {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err == nil {
 		seconds := float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9
-		p.header("process_cpu_seconds_total", "CPU time that this process has used.", "counter")
+		p.header("process_cpu_seconds_total", "Total user and system CPU time in seconds.", "counter")
 		fmt.Fprintf(p.w, "process_cpu_seconds_total %s\n", number(seconds))
 	}
 	if resident, ok := resident(); ok {
-		p.header("process_resident_memory_bytes", "Memory of this process.", "gauge")
+		p.header("process_resident_memory_bytes", "Resident memory size in bytes.", "gauge")
 		fmt.Fprintf(p.w, "process_resident_memory_bytes %d\n", resident)
 	}
-	p.header("go_goroutines", "Goroutines of this process.", "gauge")
+	p.header("go_goroutines", "Number of goroutines.", "gauge")
 	fmt.Fprintf(p.w, "go_goroutines %d\n", runtime.NumGoroutine())
 }
 

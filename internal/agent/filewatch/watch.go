@@ -1,0 +1,107 @@
+// Package filewatch detects changes in a directory.
+//
+// It combines inotify with polling. inotify doesn't report everything: not changes of
+// the target of a symbolic link, and nothing after the directory itself is replaced.
+// On some file systems, it isn't available at all.
+package filewatch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// debounce is how long to wait for further changes before one is reported, because
+	// files may be written in several steps. maxDebounce limits the total, because another
+	// file in the directory may be written all the time.
+	debounce    = 100 * time.Millisecond
+	maxDebounce = time.Second
+	// fastPoll is the polling interval without inotify, and while the last check failed.
+	fastPoll = time.Second
+	// slowPoll is the polling interval in addition to inotify.
+	slowPoll = 5 * time.Second
+)
+
+// Watch calls check at once, after each change in a directory, and at intervals, until
+// ctx ends. changed reports whether something in the directory may have changed since
+// the last call. If check returns false, it is called again soon.
+func Watch(ctx context.Context, path string, log *slog.Logger, check func(changed bool) (ok bool)) {
+	changes, stop, err := watch(path, log)
+	if err != nil {
+		log.Warn("cannot watch directory; polling every second", "directory", path, "error", err)
+	} else {
+		defer stop()
+	}
+	run(ctx, changes, check)
+}
+
+// run calls check. Without inotify, changes is nil.
+func run(ctx context.Context, changes <-chan struct{}, check func(changed bool) (ok bool)) {
+	changed := true // before the watch began
+	for ctx.Err() == nil {
+		next := slowPoll
+		if !check(changed) || changes == nil {
+			next = fastPoll
+		}
+		select {
+		case <-ctx.Done():
+		case <-changes:
+			changed = true
+		case <-time.After(next):
+			changed = changes == nil
+		}
+	}
+}
+
+// watch starts to watch the directory, rather than single files: in a mounted
+// ConfigMap, only a symbolic link beside the files changes. The channel receives a
+// value after changes.
+func watch(path string, log *slog.Logger) (changes <-chan struct{}, stop func(), err error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, nil, err
+	}
+	stop = func() { _ = watcher.Close() } // Nothing was written.
+	if err := watcher.Add(path); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	signals := make(chan struct{}, 1)
+	go forward(watcher, signals, log)
+	return signals, stop, nil
+}
+
+// forward debounces the events of the watcher until it is closed. It also reads the
+// watcher's errors, which would block the events otherwise. An error counts as a
+// change, because events may have been lost.
+func forward(watcher *fsnotify.Watcher, signals chan<- struct{}, log *slog.Logger) {
+	var began time.Time
+	var due <-chan time.Time
+	for {
+		select {
+		case _, open := <-watcher.Events:
+			if !open {
+				return
+			}
+		case err, open := <-watcher.Errors:
+			if !open {
+				return
+			}
+			log.Debug("events of file changes may be lost", "error", err)
+		case <-due:
+			due = nil
+			select {
+			case signals <- struct{}{}:
+			default: // A signal is pending already.
+			}
+			continue
+		}
+		if due == nil {
+			began = time.Now()
+		}
+		due = time.After(min(debounce, maxDebounce-time.Since(began)))
+	}
+}
