@@ -9,8 +9,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// What the catalog says of an algorithm is what its machine does: on a ring all
-// goes to the successor, and where recovery starts an election, it does.
+// The catalog describes what the machines do: on a ring all messages go to the
+// successor, and where recovery starts an election, it does.
 func TestCatalogDescribesMachines(t *testing.T) {
 	roster, err := election.NewRoster(1, []election.Member{{ID: 2, Priority: 2}, {ID: 3, Priority: 3}, {ID: 1, Priority: 1}})
 	if err != nil {
@@ -43,8 +43,8 @@ func TestCatalogDescribesMachines(t *testing.T) {
 	}
 }
 
-// "The control part of a failed process still forwards" where the catalog says so:
-// then every place of the ring is passed, and nobody is skipped.
+// "The control part of a failed process still forwards" where the catalog says
+// so: then every place of the ring is passed, and no process is skipped.
 func TestFailedProcessesForward(t *testing.T) {
 	for _, a := range catalog.All() {
 		if !a.Ring {
@@ -54,14 +54,15 @@ func TestFailedProcessesForward(t *testing.T) {
 			Algorithm: a.Name, Processes: 6, Crashed: []election.ID{6, 3}, Initiators: []election.ID{2},
 		})
 		if forwards := o.Skipped == 0; forwards != a.DeadForward || o.Coordinator != 5 {
-			t.Errorf("%s: %d skipped, %d leads; failed processes forward: %v", a.Name, o.Skipped, o.Coordinator, a.DeadForward)
+			t.Errorf("%s: got %d skipped, coordinator %d; failed processes forward: %v", a.Name, o.Skipped, o.Coordinator, a.DeadForward)
 		}
 	}
 }
 
-// With real connections everyone finds the crash in the same instant. With a
-// stagger, whoever ranks highest acts at once and the others never have to: the
-// floor. Without one, the bully is in its worst case.
+// With real connections all processes detect the crash at the same instant.
+// With a stagger, the highest process acts at once and the others never have
+// to: the lowest possible number of messages. Without a stagger, the bully is
+// in its worst case.
 func TestStagger(t *testing.T) {
 	for n := 3; n <= 40; n++ {
 		floor := map[string]int{
@@ -74,20 +75,21 @@ func TestStagger(t *testing.T) {
 				s.Initiators = append(s.Initiators, id)
 			}
 			together := run(t, s).Total
-			// Long enough for the first one's election, wherever the ring begins.
+			// Long enough for the election of the first process, for any order of the ring.
 			s.Stagger = 10 * election.Tick(n) * latency
 			if got := run(t, s).Total; got != floor[name] {
-				t.Errorf("n=%d, %s: %d messages with a stagger, want %d", n, name, got, floor[name])
+				t.Errorf("n=%d, %s: got %d messages with a stagger, want %d", n, name, got, floor[name])
 			}
 			if n > 3 && name == "Bully" && together <= floor[name] {
-				t.Errorf("n=%d: the bully takes %d without a stagger, no more than with it", n, together)
+				t.Errorf("n=%d: got %d messages of the bully without a stagger, want more than with it", n, together)
 			}
 		}
 	}
 }
 
-// A ring goes past an addressee with a message of the process's own, to somebody on
-// its list. Anything else that is said to be undelivered is refused.
+// A process on a ring skips an addressee with an undelivered message that it
+// sent itself to another member. It refuses any other message that is reported
+// as undelivered.
 func TestOnlyOwnUndeliveredMessagesSkip(t *testing.T) {
 	for _, a := range catalog.All() {
 		if !a.Ring {
@@ -103,13 +105,13 @@ func TestOnlyOwnUndeliveredMessagesSkip(t *testing.T) {
 			odd.From, odd.To = to[0], to[1]
 			m.Step(election.Input{Kind: election.Undelivered, Message: odd}, &out)
 			if len(out.Send) > 0 || len(out.Events) != 1 || out.Events[0].Kind != election.Refused {
-				t.Errorf("%s takes %q for undelivered: %+v", a.Name, odd.Describe(), out)
+				t.Errorf("%s, %q undelivered: got %+v, want a refusal", a.Name, odd.Describe(), out)
 			}
 		}
 		out.Reset()
 		m.Step(election.Input{Kind: election.Undelivered, Message: sent}, &out)
 		if len(out.Send) != 1 || out.Send[0].To != 4 {
-			t.Errorf("%s sends what 3 didn't get: %+v", a.Name, out)
+			t.Errorf("%s, undelivered to 3: got %+v, want one message to 4", a.Name, out)
 		}
 	}
 }

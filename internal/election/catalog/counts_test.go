@@ -11,10 +11,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// latency is Ttrans of every scenario here; handling takes no time.
+// latency is Ttrans of every scenario here. Handling takes no time.
 const latency = sim.Millisecond
 
-// counts are messages by kind. The order is that of election.Kinds.
+// counts are numbers of messages by kind, in the order of election.Kinds.
 type counts map[election.Kind]int
 
 func (c counts) String() string {
@@ -27,8 +27,9 @@ func (c counts) String() string {
 	return s
 }
 
-// situation is one election: who of n is alive, who starts it, in which order
-// the ring is. Priorities are the processes' numbers.
+// testElection is one election: the number of processes, those that are down,
+// the initiators, and the order of the ring. The priorities are the processes'
+// numbers.
 type testElection struct {
 	n          int
 	ring       []election.ID
@@ -54,13 +55,15 @@ func (s testElection) highest() election.ID {
 	return id
 }
 
-// hops is the way along the ring from one process to another, over every place.
+// hops is the distance along the ring from one process to another, over all
+// places.
 func (s testElection) hops(from, to election.ID) int {
 	a, b := slices.Index(s.ring, from), slices.Index(s.ring, to)
 	return (b - a + s.n) % s.n
 }
 
-// draw makes a situation: up to 60 processes, some of them down, in any order.
+// draw returns a random election of up to 60 processes, some of which are down,
+// with any order of the ring.
 func draw(random *rand.Rand, initiators int, coordinatorDown bool) testElection {
 	s := testElection{n: 1 + random.IntN(60)}
 	for _, i := range random.Perm(s.n) {
@@ -84,10 +87,11 @@ func draw(random *rand.Rand, initiators int, coordinatorDown bool) testElection 
 	return s
 }
 
-// bullyCounts goes through the election message by message, and doesn't know
-// the machine: everyone live from the lowest initiator on asks everyone above,
-// but for who has only the crashed coordinator above it; each live one answers
-// each live one below that asked; the highest tells everyone below.
+// bullyCounts counts the messages without running the machine. Every live
+// process from the lowest initiator on sends ELECTION to all processes above
+// it, except for a process that has only the crashed coordinator above it. Each
+// live process answers each live process below it that sent ELECTION. The
+// highest one sends COORDINATOR to all processes below it.
 func bullyCounts(s testElection) counts {
 	c, lowest := counts{}, slices.Min(s.initiators)
 	for p := lowest; int(p) <= s.n; p++ {
@@ -106,13 +110,13 @@ func bullyCounts(s testElection) counts {
 	return c
 }
 
-// formulas are the counts of the contract, for one initiator and, but for
+// formulas are the counts in docs/algorithms, for one initiator and, except for
 // RingChampion, for several at once.
 var formulas = map[string]func(testElection) counts{
 	"Bully": bullyCounts,
 	"StatusTable": func(s testElection) counts {
-		// The initiator goes down from n-1 to the highest live process, which answers.
-		// Where the coordinator is up, that is who is asked.
+		// The initiator tries the processes from n-1 down to the highest live one, which
+		// answers. If the coordinator is up, it tries only the coordinator.
 		high, c := int(s.highest()), counts{}
 		asked := min(high, s.n-1)
 		for _, p := range s.initiators {
@@ -168,7 +172,7 @@ func TestCountsWithSeveralInitiators(t *testing.T) {
 	}
 }
 
-// check runs the situation and compares its counts with the formula.
+// check runs the election and compares its counts with the formula.
 func check(t *testing.T, algorithm string, s testElection) sim.Outcome {
 	t.Helper()
 	o, err := sim.Run(s.scenario(algorithm))
@@ -176,19 +180,19 @@ func check(t *testing.T, algorithm string, s testElection) sim.Outcome {
 		t.Fatalf("%+v: %v", s, err)
 	}
 	if want := s.highest(); !o.Agreed || o.Coordinator != want {
-		t.Fatalf("%+v:\nelected %d (agreed: %v), want %d", s, o.Coordinator, o.Agreed, want)
+		t.Fatalf("%+v:\ngot coordinator %d (agreed: %v), want %d", s, o.Coordinator, o.Agreed, want)
 	}
 	want := formulas[algorithm](s)
 	if got := counts(o.Messages); got.String() != want.String() {
-		t.Fatalf("%+v:\nsent %s, want %s", s, got, want)
+		t.Fatalf("%+v:\ngot %s, want %s", s, got, want)
 	}
 	return o
 }
 
-// The same without a ring. In the bully it costs what the lowest initiator
-// alone would; with a status table all that start ask for themselves, and the
-// highest announces itself once. In which order they are named makes no
-// difference.
+// The same without a ring. The bully costs as much as with the lowest initiator
+// alone. With a status table each initiator sends its own ELECTION, and the
+// highest process announces itself once. The order in which the initiators are
+// listed makes no difference.
 func TestCountsWithSeveralInitiatorsWithoutRing(t *testing.T) {
 	for _, algorithm := range []string{"Bully", "StatusTable"} {
 		random := rand.New(rand.NewPCG(16, 23))
@@ -204,14 +208,14 @@ func TestCountsWithSeveralInitiatorsWithoutRing(t *testing.T) {
 			}
 		}
 		if several < 100 {
-			t.Fatalf("%s: only %d situations had several initiators", algorithm, several)
+			t.Fatalf("%s: got %d elections with several initiators, want at least 100", algorithm, several)
 		}
 	}
 }
 
-// Seed 000: "the number of messages per election can be a maximum of 3n - 1", and
-// the time "could be as high as (3n - 1)" worst-case delays. Both are reached when
-// the one right behind the highest starts.
+// [Textbook]: "the number of messages per election can be a maximum of 3n - 1",
+// and the time "could be as high as (3n - 1)" worst-case delays. Both are
+// reached if the initiator is right after the highest process.
 func TestRingChampionWorstCase(t *testing.T) {
 	for n := 3; n <= 60; n++ {
 		s := testElection{n: n, initiators: []election.ID{1}, crashed: []election.ID{election.ID(n)}}
@@ -221,40 +225,40 @@ func TestRingChampionWorstCase(t *testing.T) {
 		}
 		o := check(t, "RingChampion", s)
 		if o.Total != 3*n-1 {
-			t.Errorf("n=%d: %d messages, want %d", n, o.Total, 3*n-1)
+			t.Errorf("n=%d: got %d messages, want %d", n, o.Total, 3*n-1)
 		}
-		// The announcement that is back tells nobody anything: one hop less.
+		// The return of the announcement has no effect: one hop less.
 		if want := election.Tick(3*n-2) * latency; o.Elapsed != want {
-			t.Errorf("n=%d: took %d, want %d", n, o.Elapsed, want)
+			t.Errorf("n=%d: got duration %d, want %d", n, o.Elapsed, want)
 		}
 	}
 }
 
-// However many start at once, one is elected, and nobody's message goes round
-// for long: at most each initiator's on its way to the champion.
+// With any number of initiators one process is elected. Each initiator's
+// message goes at most from the initiator to the champion.
 func TestRingChampionWithSeveralInitiators(t *testing.T) {
 	random := rand.New(rand.NewPCG(42, 108))
 	for range 200 {
 		s := draw(random, 2+random.IntN(60), true)
 		o, err := sim.Run(s.scenario("RingChampion"))
 		if err != nil || !o.Agreed || o.Coordinator != s.highest() {
-			t.Fatalf("%+v: %v, elected %d", s, err, o.Coordinator)
+			t.Fatalf("%+v: got error %v, coordinator %d", s, err, o.Coordinator)
 		}
 		most := s.n
 		for _, p := range s.initiators {
 			most += s.hops(p, s.highest())
 		}
 		if got := o.Messages[election.ElectMe]; got < s.n || got > most {
-			t.Fatalf("%+v: %d ELECT_ME, want %d to %d", s, got, s.n, most)
+			t.Fatalf("%+v: got %d ELECT_ME, want %d to %d", s, got, s.n, most)
 		}
 		if got := o.Messages[election.NewCoordinator]; got != s.n {
-			t.Fatalf("%+v: %d NEW_COORDINATOR, want %d", s, got, s.n)
+			t.Fatalf("%+v: got %d NEW_COORDINATOR, want %d", s, got, s.n)
 		}
 	}
 }
 
-// Each process found dead on the way down adds one ELECTION and one T (contract,
-// StatusTable; seed 004, 4.2).
+// Each process found dead on the way down adds one ELECTION and one T
+// ([ImprovedBully], 4.2).
 func TestStatusTableTriesProcessesInOrder(t *testing.T) {
 	const n = 20
 	reply := election.DefaultTiming(latency, 0).Reply
@@ -264,31 +268,31 @@ func TestStatusTableTriesProcessesInOrder(t *testing.T) {
 			s.crashed = append(s.crashed, election.ID(n-i))
 		}
 		o := check(t, "StatusTable", s)
-		found := dead - 1 // the coordinator's crash is known
+		found := dead - 1 // the crash of the coordinator is known
 		if got := o.Messages[election.Election]; got != 1+found {
-			t.Errorf("%d dead: %d ELECTION, want %d", dead, got, 1+found)
+			t.Errorf("%d dead: got %d ELECTION, want %d", dead, got, 1+found)
 		}
 		if want := election.Tick(found)*reply + 2*latency; o.Elapsed != want {
-			t.Errorf("%d dead: took %d, want %d", dead, o.Elapsed, want)
+			t.Errorf("%d dead: got duration %d, want %d", dead, o.Elapsed, want)
 		}
 	}
 }
 
-// Attempts at silent successors are reported apart (contract, RingSkip): each
-// message that meets one is tried once for each silent place that it comes to.
+// Attempts to send to a process that doesn't respond are reported separately.
+// Each message is tried once for each such process that it reaches.
 func TestSkippedAttempts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, algorithm := range []string{"RingActiveList", "RingSkip"} {
 		for range 100 {
 			s := draw(random, 1, true)
 			o := check(t, algorithm, s)
-			// The messages that go round: m numbers, or one list and one announcement.
+			// The messages that go round: m identifiers, or one list and one announcement.
 			rounds := 2
 			if algorithm == "RingActiveList" {
 				rounds = s.live()
 			}
 			if want := rounds * len(s.crashed); o.Skipped != want {
-				t.Fatalf("%s, %+v: skipped %d, want %d", algorithm, s, o.Skipped, want)
+				t.Fatalf("%s, %+v: got %d skipped, want %d", algorithm, s, o.Skipped, want)
 			}
 		}
 	}

@@ -13,18 +13,20 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// constant are the fields that never change, or by which nothing is decided: the
-// logical clock. Of the member list, only the version is told. In an office, some
-// follow from the others, and the election inside is tried by itself.
+// ignoredFields are the fields that never change, or that don't affect the
+// behavior: the logical clock. Of the member list, only the version is encoded.
+// In an office, some fields follow from others, and the inner election is
+// tested separately.
 var ignoredFields = map[string]bool{
 	"Self": true, "Timing": true, "Roster": true, "roster": true, "lamport": true,
 	"cfg": true, "inner": true, "lease": true, "clock": true, "grantDuration": true,
 	"now": true, "due": true, "watched": true, "support.until": true,
 }
 
-// An exhaustive search knows a state by its code. A field that the code left out
-// would make it blind for what the field decides, and no run would show that. So
-// every field of every machine must make a difference.
+// An exhaustive search recognizes a state by its encoding. If the encoding
+// omitted a field, the search would miss the states that differ in that field,
+// and no run would show it. So every field of every machine must affect the
+// encoding.
 func TestEveryFieldIsEncoded(t *testing.T) {
 	roster, err := election.NewRoster(1, []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}})
 	if err != nil {
@@ -41,8 +43,8 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	}
 }
 
-// The same for the office around an election, at work: it holds the office, has
-// heard from another process, and keeps a request for later.
+// The same for an office at work: it holds the office, has received a message
+// of another process, and has a pending request.
 func TestEveryFieldOfAnOfficeIsEncoded(t *testing.T) {
 	ring := []election.Member{{ID: 1, Priority: 1}, {ID: 2, Priority: 2}, {ID: 3, Priority: 3}}
 	roster, err := election.NewRoster(1, ring)
@@ -66,7 +68,7 @@ func TestEveryFieldOfAnOfficeIsEncoded(t *testing.T) {
 		Kind: election.Beat, From: 3, To: 2, Term: 2, Subject: 3, Hold: election.Hold{Sent: 2, Life: 1, Version: 1},
 	}}, &out)
 	if m.Status().Token == 0 {
-		t.Fatal("the process doesn't hold the office")
+		t.Fatal("got no tenure, want one")
 	}
 	everyFieldIsEncoded(t, "office", m, 50)
 }
@@ -80,24 +82,24 @@ func everyFieldIsEncoded(t *testing.T, name string, m election.Machine, atLeast 
 		was.Set(field)
 		change(t, name, field)
 		if bytes.Equal(m.Encode(nil, 10), before) {
-			t.Errorf("%s isn't encoded", name)
+			t.Errorf("%s: got an encoding without it, want it encoded", name)
 		}
 		field.Set(was)
 	})
 	if fields < atLeast {
-		t.Errorf("%s: only %d fields were found", name, fields)
+		t.Errorf("%s: got %d fields, want more", name, fields)
 	}
 }
 
-// eachField visits the fields of a struct, and of the structs in it: of a slice
-// of them, those of the second.
+// eachField visits the fields of a struct, including those of nested structs.
+// Of a slice of structs it visits the fields of the second element.
 func eachField(v reflect.Value, name string, visit func(string, reflect.Value)) {
 	for i := range v.NumField() {
 		field, called := v.Field(i), v.Type().Field(i).Name
 		if ignoredFields[called] || ignoredFields[path.Base(name)+"."+called] {
 			continue
 		}
-		// Fields of other packages can be read but not set, unless by their address.
+		// Fields of other packages can be set only by their address.
 		field = reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 		called = name + "/" + called
 		switch {
@@ -129,6 +131,6 @@ func change(t *testing.T, name string, field reflect.Value) {
 		}
 		field.Set(reflect.ValueOf(election.IDs{1}))
 	default:
-		t.Fatalf("%s is of a kind that this test can't change: %s", name, field.Kind())
+		t.Fatalf("%s: got unsupported kind %s", name, field.Kind())
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// TestTimingCanChange: the next election waits as long as the agent has last
-// found to be right, and what makes no sense changes nothing.
+// TestTimingCanChange checks that the next election uses the new timing, and
+// that an invalid timing changes nothing.
 func TestTimingCanChange(t *testing.T) {
 	for _, algorithm := range catalog.All() {
 		t.Run(algorithm.Name, func(t *testing.T) {
@@ -31,10 +31,10 @@ func TestTimingCanChange(t *testing.T) {
 			}
 			short, long := wait(), wait(election.DefaultTiming(20, 10))
 			if long <= 8*short {
-				t.Errorf("with delays ten times as long, an election waits %d instead of %d", long, short)
+				t.Errorf("delays ten times as long: got a wait of %d, want more than 8 times %d", long, short)
 			}
 			if bad := wait(election.Timing{Reply: 100, Takeover: 1, Hop: 100}); bad != short {
-				t.Errorf("with waits that make no sense, an election waits %d instead of %d", bad, short)
+				t.Errorf("invalid timing: got a wait of %d, want %d", bad, short)
 			}
 		})
 	}

@@ -17,44 +17,46 @@ func run(t *testing.T, s sim.Scenario) sim.Outcome {
 		t.Fatal(err)
 	}
 	if !o.Agreed {
-		t.Fatalf("%+v: no agreement: %+v", s, o)
+		t.Fatalf("%+v: got no agreement: %+v", s, o)
 	}
 	return o
 }
 
-// crash is the crash of the coordinator of n, noticed by one process.
+// crash is the crash of the coordinator of n processes, which one process
+// notices.
 func crash(algorithm string, n int, noticed election.ID) sim.Scenario {
 	return sim.Scenario{
 		Algorithm: algorithm, Processes: n, Crashed: []election.ID{election.ID(n)}, Initiators: []election.ID{noticed},
 	}
 }
 
-// Seed 004, table 1, with "the fact of sending the COORDINATOR message" left out,
-// "which is common in both the cases": the worst case is that the lowest process
-// notices the crash.
+// [ImprovedBully], table 1, without "the fact of sending the COORDINATOR
+// message", "which is common in both the cases". In the worst case the lowest
+// process notices the crash.
 func TestTable1(t *testing.T) {
 	for n := 3; n <= 60; n++ {
 		table := run(t, crash("StatusTable", n, 1))
 		if got := table.Total - table.Messages[election.Coordinator]; got != 2 {
-			t.Errorf("n=%d: the proposed algorithm takes %d, want 2 (constant)", n, got)
+			t.Errorf("n=%d: got %d messages of the proposed algorithm, want 2 (constant)", n, got)
 		}
 		bully := run(t, crash("Bully", n, 1))
-		// Each of the n-2 that hold an election asks all above; all but the dead answer.
+		// Each of the n-2 processes that hold an election asks all processes above it. All
+		// except the dead one answer.
 		asked := (n-1)*n/2 - 1
 		answered := (n - 2) * (n - 1) / 2
 		if got := bully.Total - bully.Messages[election.Coordinator]; got != asked+answered {
-			t.Errorf("n=%d: the bully takes %d, want %d, which is O(n*n)", n, got, asked+answered)
+			t.Errorf("n=%d: got %d messages of the bully, want %d, which is O(n*n)", n, got, asked+answered)
 		}
 		for _, o := range []sim.Outcome{table, bully} {
 			if got := o.Messages[election.Coordinator]; got != n-2 {
-				t.Errorf("n=%d, %s: %d COORDINATOR, want n-2", n, o.Algorithm, got)
+				t.Errorf("n=%d, %s: got %d COORDINATOR, want n-2", n, o.Algorithm, got)
 			}
 		}
 	}
 }
 
-// The closed form for process i of n that finds the coordinator's crash, which
-// docs/algorithms gives.
+// The closed form for process i of n that detects the crash of the coordinator,
+// from docs/algorithms.
 func TestBullyClosedForm(t *testing.T) {
 	for n := 3; n <= 40; n++ {
 		for i := 1; i < n; i++ {
@@ -63,26 +65,27 @@ func TestBullyClosedForm(t *testing.T) {
 			}
 			o := run(t, crash("Bully", n, election.ID(i)))
 			if got := counts(o.Messages); got.String() != want.String() {
-				t.Fatalf("n=%d, %d notices: %s, want %s", n, i, got, want)
+				t.Fatalf("n=%d, %d notices: got %s, want %s", n, i, got, want)
 			}
 		}
 	}
 }
 
-// Seed 004, 5.1.2: in the best case both send only n-2 COORDINATOR.
+// [ImprovedBully], 5.1.2: in the best case both algorithms send only n-2
+// COORDINATOR.
 func TestBestCase(t *testing.T) {
 	for n := 3; n <= 60; n++ {
 		for _, algorithm := range []string{"Bully", "StatusTable"} {
 			o := run(t, crash(algorithm, n, election.ID(n-1)))
 			if o.Total != n-2 || o.Messages[election.Coordinator] != n-2 {
-				t.Errorf("n=%d, %s: %v, want n-2 COORDINATOR", n, algorithm, counts(o.Messages))
+				t.Errorf("n=%d, %s: got %v, want n-2 COORDINATOR", n, algorithm, counts(o.Messages))
 			}
 		}
 	}
 }
 
-// Seed 004, table 2 and 3, and the other algorithms' counts for a recovery with
-// all others alive, in any order of the ring.
+// [ImprovedBully], table 2 and 3, and the other algorithms' counts for a
+// recovery while all others are alive, in any order of the ring.
 func TestRecovery(t *testing.T) {
 	random := rand.New(rand.NewPCG(15, 16))
 	for n := 2; n <= 40; n++ {
@@ -94,7 +97,7 @@ func TestRecovery(t *testing.T) {
 			for algorithm, want := range recoveries(s, id) {
 				o := run(t, sim.Scenario{Algorithm: algorithm, Processes: n, Ring: s.ring, Recover: id})
 				if got := counts(o.Messages); got.String() != want.String() || int(o.Coordinator) != n {
-					t.Fatalf("ring %d, %d recovers, %s: %d leads after %s, want %d after %s",
+					t.Fatalf("ring %d, %d recovers, %s: got coordinator %d after %s, want %d after %s",
 						s.ring, id, algorithm, o.Coordinator, got, n, want)
 				}
 			}
@@ -124,7 +127,7 @@ func recoveries(s testElection, id election.ID) map[string]counts {
 	}
 }
 
-// The numbers that the texts themselves give.
+// The numbers in the source texts.
 func TestCountsOfSourceTexts(t *testing.T) {
 	all := func(algorithm string, n int, initiator election.ID) sim.Scenario {
 		return sim.Scenario{Algorithm: algorithm, Processes: n, Initiators: []election.ID{initiator}}
@@ -134,17 +137,17 @@ func TestCountsOfSourceTexts(t *testing.T) {
 		sim.Scenario
 		want int
 	}{
-		{"seed 004, 6.1: bully", crash("Bully", 10, 4), 43},
-		{"seed 004, 6.1: 1 ELECTION + 1 OK + 8 COORDINATOR", crash("StatusTable", 10, 4), 10},
-		{"seed 003: n-1 when the highest starts", all("Bully", 10, 10), 9},
-		{"seed 003: n(n-1), and n-1 announcements, when the lowest starts", all("Bully", 10, 1), 99},
-		{"seed 000: order of n*n", crash("RingAllIDs", 10, 4), 100},
-		{"seed 000: 3n-1", all("RingChampion", 10, 1), 29},
-		{"seed 003: always 2n", all("RingSkip", 10, 3), 20},
-		{"seed 002: of order n*n", all("RingActiveList", 10, 3), 100},
+		{"[ImprovedBully], 6.1: bully", crash("Bully", 10, 4), 43},
+		{"[ImprovedBully], 6.1: 1 ELECTION + 1 OK + 8 COORDINATOR", crash("StatusTable", 10, 4), 10},
+		{"[UNIMORE]: n-1 when the highest starts", all("Bully", 10, 10), 9},
+		{"[UNIMORE]: n(n-1), and n-1 announcements, when the lowest starts", all("Bully", 10, 1), 99},
+		{"[Textbook]: order of n*n", crash("RingAllIDs", 10, 4), 100},
+		{"[Textbook]: 3n-1", all("RingChampion", 10, 1), 29},
+		{"[UNIMORE]: always 2n", all("RingSkip", 10, 3), 20},
+		{"[DistributedOS]: of order n*n", all("RingActiveList", 10, 3), 100},
 	} {
 		if o := run(t, c.Scenario); o.Total != c.want {
-			t.Errorf("%s: %d messages, want %d (%v)", c.source, o.Total, c.want, counts(o.Messages))
+			t.Errorf("%s: got %d messages, want %d (%v)", c.source, o.Total, c.want, counts(o.Messages))
 		}
 	}
 }
@@ -152,13 +155,13 @@ func TestCountsOfSourceTexts(t *testing.T) {
 func TestFind(t *testing.T) {
 	for _, name := range catalog.Names() {
 		if a, err := catalog.Find(name); err != nil || a.Name != name || a.New == nil {
-			t.Errorf("%s: found %q, %v", name, a.Name, err)
+			t.Errorf("%s: got %q, %v", name, a.Name, err)
 		}
 	}
 	_, err := catalog.Find("Raft")
 	const want = `unknown algorithm "Raft": choose one of ` +
 		"Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip"
 	if err == nil || err.Error() != want {
-		t.Errorf("unknown algorithm: %v, want %s", err, want)
+		t.Errorf("unknown algorithm: got %v, want %s", err, want)
 	}
 }

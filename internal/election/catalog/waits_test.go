@@ -7,9 +7,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// A wait lasts as long as it lasts: a tick that comes early ends no wait, of an
-// election or of a recovery, and in a process that waits for nothing it starts
-// nothing.
+// A tick before the deadline ends no wait, neither of an election nor of a
+// recovery. In a process that waits for nothing it starts nothing.
 func TestEarlyTickChangesNothing(t *testing.T) {
 	for _, a := range catalog.All() {
 		for _, begin := range []election.InputKind{election.NoInput, election.Campaign, election.Recover} {
@@ -18,19 +17,19 @@ func TestEarlyTickChangesNothing(t *testing.T) {
 			m.Step(election.Input{Kind: begin, Now: 3}, &out)
 			due := m.Deadline()
 			if (due == election.Never) != (begin == election.NoInput) {
-				t.Fatalf("%s waits until %d after the input %s", a.Name, due, begin)
+				t.Fatalf("%s: got deadline %d after the input %s", a.Name, due, begin)
 			}
 			out.Reset()
 			before := string(m.Encode(nil, due-1))
 			m.Step(election.Input{Kind: election.TimePassed, Now: due - 1}, &out)
 			if len(out.Send)+len(out.Events) > 0 || m.Deadline() != due || string(m.Encode(nil, due-1)) != before {
-				t.Errorf("%s, after the input %s, takes a tick before its deadline for one: %+v", a.Name, begin, out)
+				t.Errorf("%s, after the input %s: got %+v from an early tick, want no change", a.Name, begin, out)
 			}
 		}
 	}
 }
 
-// member is process 2 of four.
+// member returns process 2 of four.
 func member(t *testing.T, a catalog.Algorithm, term election.Term) election.Machine {
 	t.Helper()
 	roster, err := election.NewRoster(1, []election.Member{
@@ -48,8 +47,8 @@ func member(t *testing.T, a catalog.Algorithm, term election.Term) election.Mach
 	return m
 }
 
-// A process that waits in vain in the highest term has nothing more to start. It
-// stops waiting, rather than asking for a tick for ever.
+// A process that waits in vain in the highest term has no further term. It must
+// stop waiting rather than request ticks forever.
 func TestNoWaitBeyondHighestTerm(t *testing.T) {
 	for _, a := range catalog.All() {
 		m := member(t, a, election.MaxTerm-1)
@@ -63,13 +62,13 @@ func TestNoWaitBeyondHighestTerm(t *testing.T) {
 		out.Reset()
 		m.Step(election.Input{Kind: election.TimePassed, Now: m.Deadline()}, &out)
 		if s := m.Status(); len(out.Send) > 0 || m.Deadline() != election.Never || s.Electing || s.Term != election.MaxTerm {
-			t.Errorf("%s: %+v, deadline %d, sends %v", a.Name, s, m.Deadline(), out.Send)
+			t.Errorf("%s: got %+v, deadline %d, messages %v", a.Name, s, m.Deadline(), out.Send)
 		}
 	}
 }
 
-// That somebody else seems dead or alive, or that nobody leads any more, is no
-// outcome: whoever waits for one still does.
+// The suspicion or the sign of life of another process, or the loss of the
+// coordinator, is no outcome: a process that waits for one continues to wait.
 func TestInputsAboutOthersDontEndWait(t *testing.T) {
 	for _, a := range catalog.All() {
 		for _, begin := range []election.InputKind{election.Campaign, election.Recover} {
@@ -87,39 +86,40 @@ func TestInputsAboutOthersDontEndWait(t *testing.T) {
 				in.Now = 4
 				m.Step(in, &out)
 				if !m.Status().Electing || m.Deadline() != due || len(out.Send) > 0 {
-					t.Errorf("%s, after the input %s, takes %q for the outcome", a.Name, begin, in.Describe())
+					t.Errorf("%s, after the input %s: got an end of the wait by %q, want none", a.Name, begin, in.Describe())
 				}
 			}
 		}
 	}
 }
 
-// A STALE says that there has been an election in a newer term. To who leads that
-// is a reason to doubt, and to start one of its own when it hears nothing more; to
-// everyone else it is none.
+// A STALE shows that there has been an election in a newer term. A coordinator
+// waits for the outcome and starts an election if it receives none. The other
+// processes only adopt the term.
 func TestOnlyCoordinatorWaitsAfterNewerTerm(t *testing.T) {
 	for _, a := range catalog.All() {
-		for _, leads := range []bool{false, true} {
+		for _, coordinator := range []bool{false, true} {
 			m := member(t, a, 1)
 			var out election.Output
-			if leads {
+			if coordinator {
 				m.Step(election.Input{Kind: election.Follow, Peer: 2, Term: 1}, &out)
 			}
 			m.Step(election.Input{Kind: election.Receive, Now: 5, Message: election.Message{
 				Kind: election.Stale, From: 1, To: 2, Term: 9,
 			}}, &out)
-			if s := m.Status(); s.Term != 9 || s.Electing != leads || (m.Deadline() != election.Never) != leads {
-				t.Errorf("%s: leads: %v, and after a STALE: %+v, deadline %d", a.Name, leads, s, m.Deadline())
+			if s := m.Status(); s.Term != 9 || s.Electing != coordinator || (m.Deadline() != election.Never) != coordinator {
+				t.Errorf("%s, coordinator %v: after a STALE got %+v, deadline %d", a.Name, coordinator, s, m.Deadline())
 			}
 		}
 	}
 }
 
-// Whoever waited in vain and has started again waits as long as the first time.
+// A process that waited in vain and has started again waits as long as the
+// first time.
 func TestSecondWaitIsAsLongAsFirst(t *testing.T) {
 	for _, a := range catalog.All() {
 		if !a.Ring {
-			continue // there it depends on who answered
+			continue // there it depends on which process answered
 		}
 		m := member(t, a, 1)
 		var out election.Output
@@ -127,7 +127,7 @@ func TestSecondWaitIsAsLongAsFirst(t *testing.T) {
 		first := m.Deadline()
 		m.Step(election.Input{Kind: election.TimePassed, Now: first}, &out)
 		if got := m.Deadline(); got != 2*first {
-			t.Errorf("%s waits until %d, and then until %d", a.Name, first, got)
+			t.Errorf("%s: got deadline %d and then %d, want twice the first", a.Name, first, got)
 		}
 	}
 }

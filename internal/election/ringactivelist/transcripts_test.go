@@ -11,8 +11,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/electiontest/transcript"
 )
 
-// forwarder is a machine that breaks rule 2: it forwards what it got first, and
-// sends its own number afterwards.
+// forwarder is a machine that violates rule 2: it forwards a received
+// identifier before it sends its own.
 type forwarder struct{ election.Machine }
 
 func forwardFirst(m election.Machine) election.Machine { return forwarder{m} }

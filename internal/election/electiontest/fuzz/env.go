@@ -2,7 +2,7 @@ package fuzz
 
 import "github.com/conclave-dev/conclave/internal/election"
 
-// source hands out bytes, and zeros when there are none left.
+// source returns bytes, and zeros when none are left.
 type source struct{ data []byte }
 
 func (s *source) empty() bool { return len(s.data) == 0 }
@@ -20,53 +20,56 @@ func (s *source) below(n int) int { return int(s.byte()) % n }
 
 func (s *source) flag() bool { return s.byte()&1 == 1 }
 
-// world is who there is besides the Machine under test, and what it is told.
+// environment is the state from which the inputs of the Machine under test are
+// drawn.
 type environment struct {
 	self   election.ID
 	roster *election.Roster
-	// everyone has been on a list.
-	everyone election.IDs
-	now      election.Tick
-	// term is a term that was told of lately.
+	// members have been on a list.
+	members election.IDs
+	now     election.Tick
+	// term is a recent term.
 	term election.Term
 	// sent are the last messages of the Machine under test.
 	sent []election.Message
 }
 
-// largest is how many processes there can be; IDs above are strangers.
-const largest = 7
+// maxProcesses is the maximum number of processes. Processes with a higher ID
+// don't exist.
+const maxProcesses = 7
 
-// found chooses the member list and the rest of the config.
-func (w *environment) found(s *source) election.Config {
-	w.self = election.ID(1 + s.below(largest))
-	for w.roster == nil || !w.roster.Has(w.self) {
-		w.roster = w.list(1, s.byte()|1<<(w.self-1), s)
+// newConfig draws the member list and the other parts of the configuration.
+func (e *environment) newConfig(s *source) election.Config {
+	e.self = election.ID(1 + s.below(maxProcesses))
+	for e.roster == nil || !e.roster.Has(e.self) {
+		e.roster = e.newRoster(1, s.byte()|1<<(e.self-1), s)
 	}
 	c := election.Config{
-		Self: w.self, Roster: w.roster, Term: election.Term(s.below(4)),
+		Self: e.self, Roster: e.roster, Term: election.Term(s.below(4)),
 		Timing: election.Timing{Reply: 10, Takeover: 40, Hop: 5},
 	}
 	if s.flag() {
-		c.Coordinator = w.anybody(s)
+		c.Coordinator = e.anyID(s)
 	}
-	w.term = c.Term
+	e.term = c.Term
 	return c
 }
 
-// list is a member list of the processes in mask; the ring turns, and some may
-// not stand. A list that would be refused is nil.
-func (w *environment) list(version uint32, mask byte, s *source) *election.Roster {
-	turn, observers := s.below(largest), s.byte()
+// newRoster returns a member list of the processes in mask, in a drawn order of
+// the ring. Some members may be observers. It returns nil if the list is
+// invalid.
+func (e *environment) newRoster(version uint32, mask byte, s *source) *election.Roster {
+	turn, observers := s.below(maxProcesses), s.byte()
 	if s.flag() {
 		observers = 0
 	}
 	var ring []election.Member
-	for i := range largest {
-		at := (i + turn) % largest
+	for i := range maxProcesses {
+		at := (i + turn) % maxProcesses
 		if mask>>at&1 == 0 {
 			continue
 		}
-		m := election.Member{ID: election.ID(at + 1), Priority: election.Priority(at*3%largest + 1)}
+		m := election.Member{ID: election.ID(at + 1), Priority: election.Priority(at*3%maxProcesses + 1)}
 		if observers>>at&1 == 1 && observers != 0xff {
 			m.Priority = 0
 		}
@@ -77,32 +80,33 @@ func (w *environment) list(version uint32, mask byte, s *source) *election.Roste
 		return nil
 	}
 	for _, m := range ring {
-		w.everyone.Add(m.ID)
+		e.members.Add(m.ID)
 	}
 	return r
 }
 
-// adopted is a later list, which may not have the process itself, or nothing.
-func (w *environment) adopted(s *source) *election.Roster {
-	next := w.list(w.roster.Version+1, s.byte(), s)
+// nextRoster returns a later list, which may not contain the process itself, or
+// nil.
+func (e *environment) nextRoster(s *source) *election.Roster {
+	next := e.newRoster(e.roster.Version+1, s.byte(), s)
 	if next == nil || s.below(8) == 0 {
 		return nil
 	}
 	if s.flag() {
-		next = next.Succeed(w.roster, w.number(s))
+		next = next.Succeed(e.roster, e.anyTerm(s))
 		if s.flag() {
-			next.Departed = []election.ID{w.anybody(s)}
+			next.Departed = []election.ID{e.anyID(s)}
 		}
 	}
-	w.roster = next
+	e.roster = next
 	return next
 }
 
-// anybody is a process, mostly one that exists.
-func (w *environment) anybody(s *source) election.ID {
+// anyID returns a process that mostly exists.
+func (e *environment) anyID(s *source) election.ID {
 	switch b := s.byte(); {
 	case b < 0xf0:
-		return election.ID(1 + int(b)%largest)
+		return election.ID(1 + int(b)%maxProcesses)
 	case b < 0xf8:
 		return election.None
 	case b < 0xfc:
@@ -112,13 +116,13 @@ func (w *environment) anybody(s *source) election.ID {
 	}
 }
 
-func (w *environment) number(s *source) election.Term {
+func (e *environment) anyTerm(s *source) election.Term {
 	switch b := s.byte(); {
 	case b < 0x40:
-		return w.term
+		return e.term
 	case b < 0x80:
-		w.term++
-		return w.term
+		e.term++
+		return e.term
 	case b < 0xe0:
 		return election.Term(b & 0xf)
 	case b < 0xe8:
@@ -132,47 +136,47 @@ func (w *environment) number(s *source) election.Term {
 	}
 }
 
-// input is the next thing that happens. Due is when the Machine waits for.
-func (w *environment) input(s *source, due election.Tick) election.Input {
+// input returns the next input. The Machine's deadline is due.
+func (e *environment) input(s *source, due election.Tick) election.Input {
 	in := election.Input{Kind: election.Receive}
 	if b := s.byte(); b >= 0x80 {
 		in.Kind = election.InputKind(b & 0x1f)
 	} else if b >= 0x60 && due != election.Never {
-		in.Kind, w.now = election.TimePassed, max(w.now, due)
+		in.Kind, e.now = election.TimePassed, max(e.now, due)
 	}
-	w.now += election.Tick(s.below(16))
-	in.Now = w.now
+	e.now += election.Tick(s.below(16))
+	in.Now = e.now
 	switch in.Kind {
 	case election.Receive:
-		in.Message = w.message(s)
+		in.Message = e.message(s)
 	case election.Undelivered:
-		in = w.undelivered(s, in)
+		in = e.undelivered(s, in)
 	case election.Adopt:
-		in.Roster = w.adopted(s)
+		in.Roster = e.nextRoster(s)
 	case election.TimePassed:
 	default:
-		in.Peer, in.Life, in.Term = w.anybody(s), uint32(s.below(3)), w.number(s)
+		in.Peer, in.Life, in.Term = e.anyID(s), uint32(s.below(3)), e.anyTerm(s)
 		in.Ineligible = in.Kind == election.Suspect && s.flag()
 		if in.Kind == election.Follow {
-			in.Term = min(in.Term, election.MaxTerm) // whoever runs the Machine says so, no peer
+			in.Term = min(in.Term, election.MaxTerm) // the input comes from the caller of the Machine, not from a peer
 		}
 	}
 	return in
 }
 
-// other is an input that differs in one thing from in.
-func (w *environment) other(s *source, in election.Input) election.Input {
+// mutate returns an input that differs from in in one field.
+func (e *environment) mutate(s *source, in election.Input) election.Input {
 	switch s.below(7) {
 	case 0:
-		in.Peer = w.anybody(s)
+		in.Peer = e.anyID(s)
 	case 1:
 		in.Message.Term--
 	case 2:
-		in.Message.From = w.anybody(s)
+		in.Message.From = e.anyID(s)
 	case 3:
-		in.Message.Subject = w.anybody(s)
+		in.Message.Subject = e.anyID(s)
 	case 4:
-		in.Message.Origin = w.anybody(s)
+		in.Message.Origin = e.anyID(s)
 	case 5:
 		in.Message.List = in.Message.List[len(in.Message.List)/2:]
 	default:
@@ -181,40 +185,40 @@ func (w *environment) other(s *source, in election.Input) election.Input {
 	return in
 }
 
-// undelivered hands one of the last messages back to its sender.
-func (w *environment) undelivered(s *source, in election.Input) election.Input {
-	if len(w.sent) == 0 {
+// undelivered returns one of the last messages to its sender.
+func (e *environment) undelivered(s *source, in election.Input) election.Input {
+	if len(e.sent) == 0 {
 		in.Kind = election.TimePassed
 		return in
 	}
-	in.Message = w.sent[s.below(len(w.sent))]
+	in.Message = e.sent[s.below(len(e.sent))]
 	if s.below(8) == 0 {
-		in.Message.To = w.anybody(s)
+		in.Message.To = e.anyID(s)
 	}
 	return in
 }
 
-func (w *environment) message(s *source) election.Message {
+func (e *environment) message(s *source) election.Message {
 	m := election.Message{
-		Kind: election.Kind(s.byte()), From: w.anybody(s), To: w.self, Term: w.number(s),
-		Subject: w.anybody(s), Origin: w.anybody(s), Hops: uint32(s.below(largest + 2)),
+		Kind: election.Kind(s.byte()), From: e.anyID(s), To: e.self, Term: e.anyTerm(s),
+		Subject: e.anyID(s), Origin: e.anyID(s), Hops: uint32(s.below(maxProcesses + 2)),
 	}
 	if m.Kind < 0xe0 {
 		m.Kind = 1 + m.Kind%election.Probe
 	}
 	switch odd := s.byte(); {
 	case odd < 0x10:
-		m.To, m.From = w.anybody(s), w.anybody(s)
+		m.To, m.From = e.anyID(s), e.anyID(s)
 	case odd < 0x18:
 		m.Hops = 1<<32 - 1
 	}
 	for range s.below(3) * s.below(16) {
-		m.List = append(m.List, w.anybody(s))
+		m.List = append(m.List, e.anyID(s))
 	}
 	m.Lamport = uint64(s.byte())
 	m.Hold = election.Hold{
-		Sent: w.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: w.roster.Version - uint32(s.below(2)),
-		HighestGranted: w.number(s), Held: s.flag(), Ready: s.flag(),
+		Sent: e.now - election.Tick(s.below(64)), Life: uint32(s.below(3)), Version: e.roster.Version - uint32(s.below(2)),
+		HighestGranted: e.anyTerm(s), Held: s.flag(), Ready: s.flag(),
 		Ineligible: s.flag(), RequesterLife: uint32(s.below(3)),
 	}
 	return m

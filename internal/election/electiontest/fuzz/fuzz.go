@@ -1,19 +1,20 @@
-// Package fuzz puts a Machine through anything at all: inputs of every kind
-// from anybody, decoded from bytes, for fuzz targets. It says what a Machine
-// must never do, whatever its peers say:
+// Package fuzz is the fuzz harness for Machines. It decodes inputs of every kind, from
+// any process, from bytes, and checks what a Machine must never do, whatever its peers
+// send:
 //
 //   - panic;
-//   - send without bound, or tell without bound, in one step;
-//   - send in somebody else's name, to nobody, or in a term that doesn't exist;
-//   - take the office when it may not stand;
-//   - go back to an older term, or to an older moment of its logical clock;
-//   - be changed by its copy, by who reads its output, or by who gave it input;
-//   - answer differently, or be encoded differently, in a state that is the same;
-//   - be encoded alike in states that don't behave alike;
-//   - depend on where its clock started.
+//   - send or report without bound in one step;
+//   - send in the name of another process, to a process that doesn't exist, or in a
+//     term that doesn't exist;
+//   - acquire the office while it isn't eligible;
+//   - return to an older term, or to an older moment of its logical clock;
+//   - change with its copy, or when the caller changes its inputs or outputs;
+//   - have different outputs or encodings in equal states;
+//   - have equal encodings of states that behave differently;
+//   - depend on when its clock started.
 //
-// Time only goes forward, and logical clocks are far from overflowing: whoever
-// runs a Machine sees to both.
+// Time never goes back, and logical clocks are far from overflowing: both are
+// responsibilities of the caller of a Machine.
 package fuzz
 
 import (
@@ -25,54 +26,55 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Maker makes the Machine under test. It starts at the moment start.
+// Maker creates the Machine under test. Its clock starts at start.
 type Maker func(c election.Config, start election.Tick) (election.Machine, error)
 
-// MaxInputs is how many inputs an ordeal has at most.
+// MaxInputs is the maximum number of inputs in a run.
 const MaxInputs = 256
 
-// shift is how far apart the clocks are of the two machines that must behave alike.
+// shift is the difference between the clocks of the Machine and its twin, which
+// must behave alike.
 const shift election.Tick = 1_000_003
 
-// trial is one Machine that goes through an ordeal, its twin, whose clock started
-// later, and its shadow, which came to a state that is encoded alike by another
-// input.
+// harness drives one Machine, its twin, whose clock started later, and its
+// shadow, which reached a state with the same encoding by another input.
 type harness struct {
-	source  source
+	input   source
 	env     environment
 	machine election.Machine
 	twin    election.Machine
 	shadow  election.Machine
 	lamport uint64
-	// withdrawn is what the Machine was last told of its application.
-	withdrawn bool
+	// ineligible: the last input about its application made the Machine
+	// ineligible.
+	ineligible bool
 }
 
-// Run makes a Machine and puts it through what data says. An error is a rule
-// that was broken, and the input that broke it.
+// Run creates a Machine and steps it with the inputs that data encodes. An
+// error describes a violated rule, and the input that violated it.
 func Run(data []byte, maker Maker) error {
-	t := harness{source: source{data: data}}
-	c := t.env.found(&t.source)
+	h := harness{input: source{data: data}}
+	c := h.env.newConfig(&h.input)
 	var err error
-	if t.machine, err = maker(c, 0); err != nil {
-		return nil //nolint:nilerr // a config that was refused can't do harm
+	if h.machine, err = maker(c, 0); err != nil {
+		return nil //nolint:nilerr // a configuration that was refused needs no check
 	}
-	if t.twin, err = maker(c, shift); err != nil {
+	if h.twin, err = maker(c, shift); err != nil {
 		return fmt.Errorf("refused when its clock starts at %d: %w", shift, err)
 	}
 	for range MaxInputs {
-		if t.source.empty() {
+		if h.input.empty() {
 			return nil
 		}
-		in := t.env.input(&t.source, t.machine.Deadline())
-		if err := t.step(in); err != nil {
+		in := h.env.input(&h.input, h.machine.Deadline())
+		if err := h.step(in); err != nil {
 			return fmt.Errorf("%s (%+v): %w", in.Describe(), in, err)
 		}
 	}
 	return nil
 }
 
-// Seeds are inputs to start from: nothing in particular, always the same.
+// Seeds returns inputs to start from: pseudorandom, always the same.
 func Seeds() [][]byte {
 	seeds, state := [][]byte(nil), uint64(0)
 	for range 200 {
@@ -86,102 +88,104 @@ func Seeds() [][]byte {
 	return seeds
 }
 
-// step lets the Machine, its copy and its twin take the same input.
-func (t *harness) step(in election.Input) error {
-	before := t.encode(t.machine, t.env.now)
-	term := t.machine.Status().Term
-	copied := t.machine.Clone()
-	if !bytes.Equal(t.encode(copied, t.env.now), before) {
-		return fmt.Errorf("a copy is encoded differently")
+// step passes the same input to the Machine, its copy and its twin.
+func (h *harness) step(in election.Input) error {
+	before := h.encode(h.machine, h.env.now)
+	term := h.machine.Status().Term
+	copied := h.machine.Clone()
+	if !bytes.Equal(h.encode(copied, h.env.now), before) {
+		return fmt.Errorf("a copy has a different encoding")
 	}
 	var out, outCopy, outTwin election.Output
-	copied.Step(deep(in), &outCopy)
-	if !bytes.Equal(t.encode(t.machine, t.env.now), before) {
+	copied.Step(deepCopy(in), &outCopy)
+	if !bytes.Equal(h.encode(h.machine, h.env.now), before) {
 		return fmt.Errorf("stepping a copy changes the original")
 	}
-	sibling := t.machine.Clone()
-	sibling.Step(t.env.other(&t.source, deep(in)), new(election.Output))
-	idle := t.machine.Clone()
-	given := deep(in)
-	t.machine.Step(given, &out)
-	if !bytes.Equal(t.encode(idle, t.env.now), before) {
+	sibling := h.machine.Clone()
+	sibling.Step(h.env.mutate(&h.input, deepCopy(in)), new(election.Output))
+	idle := h.machine.Clone()
+	given := deepCopy(in)
+	h.machine.Step(given, &out)
+	if !bytes.Equal(h.encode(idle, h.env.now), before) {
 		return fmt.Errorf("stepping the original changes its copy")
 	}
-	if err := t.alike(copied, &out, &outCopy); err != nil {
+	if err := h.compareClone(copied, &out, &outCopy); err != nil {
 		return err
 	}
-	t.twin.Step(late(deep(in)), &outTwin)
-	if err := t.judge(in, &out, term); err != nil {
+	h.twin.Step(shifted(deepCopy(in)), &outTwin)
+	if err := h.checkStep(in, &out, term); err != nil {
 		return err
 	}
-	if err := t.compareTwin(&out, &outTwin); err != nil {
+	if err := h.compareTwin(&out, &outTwin); err != nil {
 		return err
 	}
-	if err := t.compareShadow(in, &out); err != nil {
+	if err := h.compareShadow(in, &out); err != nil {
 		return err
 	}
-	t.cast(sibling)
-	return t.scribble(given, &out)
+	h.chooseShadow(sibling)
+	return h.overwriteShared(given, &out)
 }
 
-// alike compares the Machine with its copy after the same input.
-func (t *harness) alike(copied election.Machine, out, outCopy *election.Output) error {
+// compareClone compares the Machine with its copy after the same input.
+func (h *harness) compareClone(copied election.Machine, out, outCopy *election.Output) error {
 	switch {
 	case fmt.Sprint(*out) != fmt.Sprint(*outCopy):
 		return fmt.Errorf("equal inputs give different outputs:\n%+v\n%+v", *out, *outCopy)
-	case !bytes.Equal(t.encode(t.machine, t.env.now), t.encode(copied, t.env.now)):
+	case !bytes.Equal(h.encode(h.machine, h.env.now), h.encode(copied, h.env.now)):
 		return fmt.Errorf("equal inputs give different states")
-	case t.machine.Status() != copied.Status() || t.machine.Deadline() != copied.Deadline():
+	case h.machine.Status() != copied.Status() || h.machine.Deadline() != copied.Deadline():
 		return fmt.Errorf("equal inputs give a different status or deadline")
-	case !slices.Equal(t.machine.Rows(nil), copied.Rows(nil)):
+	case !slices.Equal(h.machine.Rows(nil), copied.Rows(nil)):
 		return fmt.Errorf("equal inputs give different tables")
 	}
 	return nil
 }
 
-// compareTwin: nothing may depend on when a process's clock started.
-func (t *harness) compareTwin(out, outTwin *election.Output) error {
+// compareTwin compares the Machine with its twin: nothing may depend on when a
+// process's clock started.
+func (h *harness) compareTwin(out, outTwin *election.Output) error {
 	for i := range outTwin.Send {
-		if m := &outTwin.Send[i]; timed(m.Kind) {
+		if m := &outTwin.Send[i]; hasMoment(m.Kind) {
 			m.Hold.Sent -= shift
 		}
 	}
 	if a, b := fmt.Sprint(*out), fmt.Sprint(*outTwin); a != b {
 		return fmt.Errorf("the output depends on when the clock started:\n%s\n%s", a, b)
 	}
-	if !bytes.Equal(t.encode(t.machine, t.env.now), t.encode(t.twin, t.env.now+shift)) {
+	if !bytes.Equal(h.encode(h.machine, h.env.now), h.encode(h.twin, h.env.now+shift)) {
 		return fmt.Errorf("the encoded state depends on when the clock started")
 	}
 	return nil
 }
 
-// cast takes a machine for the shadow, if it is encoded alike but isn't the same.
-func (t *harness) cast(sibling election.Machine) {
-	alike := bytes.Equal(t.encode(sibling, t.env.now), t.encode(t.machine, t.env.now))
-	if alike && fmt.Sprintf("%+v", sibling) != fmt.Sprintf("%+v", t.machine) {
-		t.shadow = sibling
+// chooseShadow makes a machine the shadow if it isn't equal to the Machine but
+// has the same encoding.
+func (h *harness) chooseShadow(sibling election.Machine) {
+	alike := bytes.Equal(h.encode(sibling, h.env.now), h.encode(h.machine, h.env.now))
+	if alike && fmt.Sprintf("%+v", sibling) != fmt.Sprintf("%+v", h.machine) {
+		h.shadow = sibling
 	}
 }
 
-// compareShadow: what is encoded alike must do the same from then on. Only the
-// logical clocks may differ.
-func (t *harness) compareShadow(in election.Input, out *election.Output) error {
-	if t.shadow == nil {
+// compareShadow compares the Machine with its shadow: states with the same
+// encoding must behave alike from then on. Only the logical clocks may differ.
+func (h *harness) compareShadow(in election.Input, out *election.Output) error {
+	if h.shadow == nil {
 		return nil
 	}
 	var outShadow election.Output
-	t.shadow.Step(deep(in), &outShadow)
-	if a, b := timeless(out), timeless(&outShadow); a != b {
-		return fmt.Errorf("states that are encoded alike answer differently:\n%s\n%s", a, b)
+	h.shadow.Step(deepCopy(in), &outShadow)
+	if a, b := withoutLamport(out), withoutLamport(&outShadow); a != b {
+		return fmt.Errorf("states with equal encodings have different outputs:\n%s\n%s", a, b)
 	}
-	if !bytes.Equal(t.encode(t.machine, t.env.now), t.encode(t.shadow, t.env.now)) {
-		return fmt.Errorf("states that are encoded alike go on to different ones")
+	if !bytes.Equal(h.encode(h.machine, h.env.now), h.encode(h.shadow, h.env.now)) {
+		return fmt.Errorf("states with equal encodings lead to different ones")
 	}
 	return nil
 }
 
-// timeless is the output without the logical clocks.
-func timeless(out *election.Output) string {
+// withoutLamport formats the output without the logical clocks.
+func withoutLamport(out *election.Output) string {
 	sent := slices.Clone(out.Send)
 	for i := range sent {
 		sent[i].Lamport = 0
@@ -189,9 +193,10 @@ func timeless(out *election.Output) string {
 	return fmt.Sprint(sent, out.Events)
 }
 
-// scribble writes over what the Machine has given away or was given.
-func (t *harness) scribble(in election.Input, out *election.Output) error {
-	after, rows := t.encode(t.machine, t.env.now), t.machine.Rows(nil)
+// overwriteShared overwrites the slices that the Machine has returned or
+// received.
+func (h *harness) overwriteShared(in election.Input, out *election.Output) error {
+	after, rows := h.encode(h.machine, h.env.now), h.machine.Rows(nil)
 	for _, m := range append(out.Send, in.Message) {
 		for i := range m.List {
 			m.List[i] = 77
@@ -200,30 +205,30 @@ func (t *harness) scribble(in election.Input, out *election.Output) error {
 	for i := range rows {
 		rows[i] = election.Row{}
 	}
-	if !bytes.Equal(t.encode(t.machine, t.env.now), after) {
+	if !bytes.Equal(h.encode(h.machine, h.env.now), after) {
 		return fmt.Errorf("the state shares memory with a message or the rows")
 	}
 	return nil
 }
 
-func (t *harness) encode(m election.Machine, now election.Tick) []byte { return m.Encode(nil, now) }
+func (h *harness) encode(m election.Machine, now election.Tick) []byte { return m.Encode(nil, now) }
 
-// deep is a copy that shares no list.
-func deep(in election.Input) election.Input {
+// deepCopy returns a copy that shares no list.
+func deepCopy(in election.Input) election.Input {
 	in.Message.List = slices.Clone(in.Message.List)
 	return in
 }
 
-// late is the same input on a clock that started later.
-func late(in election.Input) election.Input {
+// shifted returns the same input on a clock that started later.
+func shifted(in election.Input) election.Input {
 	in.Now += shift
-	if timed(in.Message.Kind) {
+	if hasMoment(in.Message.Kind) {
 		in.Message.Hold.Sent += shift
 	}
 	return in
 }
 
-// timed reports whether messages of this kind carry a moment.
-func timed(k election.Kind) bool {
+// hasMoment reports whether messages of this kind contain a moment.
+func hasMoment(k election.Kind) bool {
 	return k == election.Beat || k == election.Grant || k == election.Deny
 }

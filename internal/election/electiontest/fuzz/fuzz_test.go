@@ -10,7 +10,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/electiontest/fuzz"
 )
 
-// broken is a bully with one thing wrong; a nil part is as it should be.
+// brokenMachine is a bully with one defect. A nil function has no defect.
 type brokenMachine struct {
 	election.Machine
 
@@ -20,8 +20,8 @@ type brokenMachine struct {
 	rows   func(rows []election.Row) []election.Row
 	status func(m *brokenMachine) election.Status
 
-	steps int
-	kept  []election.ID
+	steps    int
+	retained []election.ID
 }
 
 func (m *brokenMachine) Step(in election.Input, out *election.Output) {
@@ -64,7 +64,7 @@ func (m *brokenMachine) Status() election.Status {
 	return m.Machine.Status()
 }
 
-// change is what a machine does to each message that it sends.
+// change returns a step that changes each message that the machine sends.
 func change(how func(*election.Message)) func(*brokenMachine, election.Input, *election.Output) {
 	return func(_ *brokenMachine, _ election.Input, out *election.Output) {
 		for i := range out.Send {
@@ -73,8 +73,8 @@ func change(how func(*election.Message)) func(*brokenMachine, election.Input, *e
 	}
 }
 
-// Every rule of the ordeal finds a machine that breaks it. The words are those by
-// which the rule says so.
+// Each rule finds a machine that violates it. The keys are parts of the error
+// messages.
 func TestFuzzFindsBrokenMachines(t *testing.T) {
 	calls := 0
 	for words, wrong := range map[string]brokenMachine{
@@ -89,20 +89,20 @@ func TestFuzzFindsBrokenMachines(t *testing.T) {
 			}
 		}},
 		"sent by":                   {step: change(func(m *election.Message) { m.From++ })},
-		"to nobody":                 {step: change(func(m *election.Message) { m.To += 100 })},
-		"there is no such term":     {step: change(func(m *election.Message) { m.Term = election.MaxTerm + 1 })},
-		"there is no such kind":     {step: change(func(m *election.Message) { m.Kind = election.NoKind })},
-		"its logical clock says":    {step: change(func(m *election.Message) { m.Lamport = 7 })},
+		"was never a member":        {step: change(func(m *election.Message) { m.To += 100 })},
+		"term is above the limit":   {step: change(func(m *election.Message) { m.Term = election.MaxTerm + 1 })},
+		"kind doesn't exist":        {step: change(func(m *election.Message) { m.Kind = election.NoKind })},
+		"its logical clock is ":     {step: change(func(m *election.Message) { m.Lamport = 7 })},
 		"a list of":                 {step: change(func(m *election.Message) { m.List = make([]election.ID, 100) })},
-		"not after the message":     {step: late},
+		"clock isn't after":         {step: unorderedLamport},
 		"goes back":                 {status: func(m *brokenMachine) election.Status { return election.Status{Term: election.Term(9 - m.steps%2)} }},
 		"which doesn't exist":       {status: func(*brokenMachine) election.Status { return election.Status{Term: election.MaxTerm + 1} }},
 		"it has a token":            {status: func(*brokenMachine) election.Status { return election.Status{Token: 1} }},
 		"rows for":                  {rows: func(rows []election.Row) []election.Row { return rows[1:] }},
-		"not in order of rank":      {rows: backwards},
-		"coordinators in one table": {rows: allLead},
+		"not in order of rank":      {rows: reverseRows},
+		"coordinators in one table": {rows: allCoordinators},
 		"changes the original":      {clone: func(m *brokenMachine) election.Machine { return m }},
-		"a copy is encoded":         {clone: func(m *brokenMachine) election.Machine { return m.Machine.Clone() }, encode: mark},
+		"a copy has a different":    {clone: func(m *brokenMachine) election.Machine { return m.Machine.Clone() }, encode: mark},
 		"different outputs": {step: func(_ *brokenMachine, _ election.Input, out *election.Output) {
 			calls++
 			out.Emit(election.Skipped, election.Term(calls), 1)
@@ -113,9 +113,9 @@ func TestFuzzFindsBrokenMachines(t *testing.T) {
 		"the output depends": {step: func(_ *brokenMachine, in election.Input, out *election.Output) {
 			out.Emit(election.Skipped, election.Term(in.Now), 1)
 		}},
-		"answer differently":     {step: secret},
-		"may not stand":          {step: greedy},
-		"shares memory with":     {step: keep, encode: func(m *brokenMachine, b []byte, _ election.Tick) []byte { return election.IDs(m.kept).Encode(b) }},
+		"have different outputs": {step: hiddenState},
+		"isn't eligible":         {step: takeOfficeWhenIneligible},
+		"shares memory with":     {step: retainList, encode: func(m *brokenMachine, b []byte, _ election.Tick) []byte { return election.IDs(m.retained).Encode(b) }},
 		"refused when its clock": {},
 	} {
 		t.Run(words, func(t *testing.T) {
@@ -133,12 +133,12 @@ func TestFuzzFindsBrokenMachines(t *testing.T) {
 					return
 				}
 			}
-			t.Fatal("not found")
+			t.Fatal("got no error, want one")
 		})
 	}
 }
 
-func late(_ *brokenMachine, in election.Input, out *election.Output) {
+func unorderedLamport(_ *brokenMachine, in election.Input, out *election.Output) {
 	if in.Kind == election.Receive && in.Message.Lamport > 0 {
 		for i := range out.Send {
 			out.Send[i].Lamport = in.Message.Lamport
@@ -146,28 +146,28 @@ func late(_ *brokenMachine, in election.Input, out *election.Output) {
 	}
 }
 
-func backwards(rows []election.Row) []election.Row {
+func reverseRows(rows []election.Row) []election.Row {
 	last := len(rows) - 1
 	rows[0], rows[last] = rows[last], rows[0]
 	return rows
 }
 
-func allLead(rows []election.Row) []election.Row {
+func allCoordinators(rows []election.Row) []election.Row {
 	for i := range rows {
 		rows[i].Status = election.Coordinating
 	}
 	return rows
 }
 
-// secret remembers something of an input that its code doesn't tell.
-func secret(m *brokenMachine, in election.Input, out *election.Output) {
-	if len(m.kept) > 0 {
-		out.Emit(election.Skipped, 1, m.kept[0])
+// hiddenState remembers a part of an input that its encoding doesn't contain.
+func hiddenState(m *brokenMachine, in election.Input, out *election.Output) {
+	if len(m.retained) > 0 {
+		out.Emit(election.Skipped, 1, m.retained[0])
 	}
-	m.kept = []election.ID{in.Peer}
+	m.retained = []election.ID{in.Peer}
 }
 
-func greedy(_ *brokenMachine, in election.Input, out *election.Output) {
+func takeOfficeWhenIneligible(_ *brokenMachine, in election.Input, out *election.Output) {
 	if in.Kind == election.BecomeIneligible {
 		out.Emit(election.TenureStarted, 1, 1)
 	}
@@ -175,13 +175,13 @@ func greedy(_ *brokenMachine, in election.Input, out *election.Output) {
 
 func mark(_ *brokenMachine, b []byte, _ election.Tick) []byte { return append(b, 1) }
 
-func keep(m *brokenMachine, in election.Input, _ *election.Output) {
+func retainList(m *brokenMachine, in election.Input, _ *election.Output) {
 	if len(in.Message.List) > 0 {
-		m.kept = in.Message.List
+		m.retained = in.Message.List
 	}
 }
 
-// The machine that all of these are made from passes.
+// The machine on which the broken ones are based passes.
 func TestFuzzAcceptsCorrectMachine(t *testing.T) {
 	for _, seed := range fuzz.Seeds() {
 		err := fuzz.Run(seed, func(c election.Config, _ election.Tick) (election.Machine, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// command is a line: a word, words after it, and names with values.
+// command is one line: a name, words, and arguments with a value.
 type command struct {
 	name  string
 	words []string
@@ -43,17 +43,17 @@ func (c command) text(name string) string {
 	return ""
 }
 
-func (c command) number(name string, otherwise uint64) uint64 {
+func (c command) number(name string, fallback uint64) uint64 {
 	n, err := strconv.ParseUint(c.text(name), 10, 64)
 	if err != nil {
-		return otherwise
+		return fallback
 	}
 	return n
 }
 
 func (c command) ids(name string) []election.ID { return idsOf(c.text(name)) }
 
-// who are the processes that the command is for.
+// targets are the processes that the command is for.
 func (c command) targets() []election.ID {
 	if len(c.words) == 0 {
 		return nil
@@ -105,14 +105,14 @@ func (g *Group) run(c command) error {
 	case "counts":
 		g.counts()
 	default:
-		return g.ask(c)
+		return g.input(c)
 	}
 	return nil
 }
 
-// move delivers or drops messages: the oldest one, or all (what they bring about
-// too, until nothing flies), among those from, to, of an
-// origin, of a kind.
+// move delivers or drops messages that match the arguments from, to, origin and
+// kind: the oldest one, or with the word all every message until none is in
+// flight, including those that result.
 func (g *Group) move(c command) error {
 	moved := 0
 	for {
@@ -125,13 +125,13 @@ func (g *Group) move(c command) error {
 		if i < 0 && moved > 0 {
 			return nil
 		} else if i < 0 {
-			return fmt.Errorf("no such message flies")
+			return fmt.Errorf("no such message in flight")
 		}
 		if c.name == "drop" {
 			g.printf("dropped: %s", g.inFlight[i].Describe())
 			g.inFlight = slices.Delete(g.inFlight, i, i+1)
 		} else {
-			g.arrive(i)
+			g.deliver(i)
 		}
 		if moved++; !c.has("all") {
 			return nil
@@ -142,7 +142,7 @@ func (g *Group) move(c command) error {
 	}
 }
 
-// inject hands over a message that nobody sent.
+// inject delivers a message that no process sent.
 func (g *Group) inject(c command) error {
 	m := election.Message{
 		From: election.ID(c.number("from", 0)), To: election.ID(c.number("to", 0)), Term: election.Term(c.number("term", 0)),
@@ -162,8 +162,8 @@ func (g *Group) inject(c command) error {
 	return nil
 }
 
-// ask is any command that is an input: campaign, recover, suspect, withdraw...
-func (g *Group) ask(c command) error {
+// input runs a command that is an input, such as campaign, recover or suspect.
+func (g *Group) input(c command) error {
 	kind := election.NoInput
 	for ; kind.String() != c.name; kind++ {
 		if kind.String() == "unknown" {
@@ -176,13 +176,13 @@ func (g *Group) ask(c command) error {
 	}
 	if kind == election.Adopt {
 		var err error
-		if in.Roster, err = roster(uint32(c.number("version", 2)), c.ids("ring"), c.ids("observers")); err != nil {
+		if in.Roster, err = newRoster(uint32(c.number("version", 2)), c.ids("ring"), c.ids("observers")); err != nil {
 			return err
 		}
 	}
 	for _, id := range c.targets() {
 		if kind == election.Recover && g.down.Remove(id) {
-			if err := g.boot(id, c); err != nil {
+			if err := g.restart(id, c); err != nil {
 				return err
 			}
 		}
@@ -191,14 +191,14 @@ func (g *Group) ask(c command) error {
 	return nil
 }
 
-// boot starts a process again that was down. It remembers its term, unless it
-// has forgotten all, and nothing else.
-func (g *Group) boot(id election.ID, c command) error {
+// restart starts a process that was down. The process remembers its term,
+// unless the command has the word forgetful, and nothing else.
+func (g *Group) restart(id election.ID, c command) error {
 	term := g.machines[id].Status().Term
 	if c.has("forgetful") {
 		term = 0
 	}
-	m, err := g.machine(id, election.None, term)
+	m, err := g.newMachine(id, election.None, term)
 	g.machines[id] = m
 	return err
 }
@@ -209,7 +209,7 @@ func (g *Group) table(id election.ID) {
 	}
 }
 
-// status says what everyone knows, those alike in one line.
+// status prints the status of all processes, equal ones in one line.
 func (g *Group) status() {
 	var lines []string
 	for id := election.ID(1); int(id) < len(g.machines); id++ {
@@ -238,7 +238,7 @@ func (g *Group) status() {
 	}
 }
 
-// counts says how many messages were sent, by kind.
+// counts prints the number of sent messages by kind.
 func (g *Group) counts() {
 	total := 0
 	for kind, n := range g.sent {

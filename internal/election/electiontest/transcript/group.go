@@ -1,11 +1,12 @@
-// Package transcript tells an election step by step: a Group takes one command a
-// line, and answers with what the processes did. It is what the transcripts in
-// the algorithms' testdata are written in, and for nothing else.
+// Package transcript runs an election step by step. A Group executes commands,
+// one per line, and returns what the processes did. The transcripts in the
+// testdata of the algorithms consist of such commands and their outputs; the
+// package has no other use.
 //
-// The network is a list of the messages that have left, oldest first. Nothing
-// moves unless a command says so: deliver hands over the oldest message, or the
-// oldest that is asked for, and says when that overtakes another one on the
-// same link. Time stands still between two ticks.
+// The network is a list of the messages in flight, oldest first. Nothing moves
+// without a command: deliver delivers the oldest message, or the oldest one
+// that matches, and reports when that overtakes another one on the same link.
+// Time stands still between two ticks.
 package transcript
 
 import (
@@ -17,35 +18,35 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// Mutations are machines that break one rule, by the name that the command group
-// calls them by. Each makes a right machine wrong.
+// Mutations are functions that make a correct machine violate one rule, by the
+// name under which the command group refers to them.
 type Mutations map[string]func(election.Machine) election.Machine
 
-// Group is a group of processes; the command group fills it.
+// Group is a group of processes. The command group creates them.
 type Group struct {
-	broken    Mutations
-	algorithm catalog.Algorithm
-	roster    *election.Roster
-	timing    election.Timing
-	machines  []election.Machine // by ID
-	down      election.IDs
-	now       election.Tick
-	inFlight  []election.Message
-	sent      [election.Stale + 1]int
-	skipped   int
-	out       election.Output
-	// answer is what the present commands have brought about; quiet leaves the
-	// steps out of it.
-	answer strings.Builder
+	broken     Mutations
+	algorithm  catalog.Algorithm
+	roster     *election.Roster
+	timing     election.Timing
+	machines   []election.Machine // by ID
+	down       election.IDs
+	now        election.Tick
+	inFlight   []election.Message
+	sent       [election.Stale + 1]int
+	skipped    int
+	stepOutput election.Output
+	// output is the result of the present commands. If quiet, it omits the
+	// steps.
+	output strings.Builder
 	quiet  bool
 }
 
-// New is an empty group, which knows some wrong machines.
-func New(wrong Mutations) *Group { return &Group{broken: wrong} }
+// New returns an empty group, which supports the mutations in broken.
+func New(broken Mutations) *Group { return &Group{broken: broken} }
 
-// Run carries out commands, one a line, and returns what came of them.
+// Run executes commands, one per line, and returns their output.
 func (g *Group) Run(commands string) string {
-	g.answer.Reset()
+	g.output.Reset()
 	for line := range strings.Lines(commands) {
 		g.quiet = false
 		c, err := parse(line)
@@ -57,16 +58,16 @@ func (g *Group) Run(commands string) string {
 			g.printf("error: %v", err)
 		}
 	}
-	return g.answer.String()
+	return g.output.String()
 }
 
 func (g *Group) printf(format string, args ...any) {
 	if !g.quiet {
-		fmt.Fprintf(&g.answer, format+"\n", args...)
+		fmt.Fprintf(&g.output, format+"\n", args...)
 	}
 }
 
-// found makes a group of n processes, whose priorities are their numbers.
+// create creates a group of n processes, whose priorities are their numbers.
 func (g *Group) create(c command) error {
 	algorithm, err := catalog.Find(c.text("algorithm"))
 	if err != nil {
@@ -77,11 +78,11 @@ func (g *Group) create(c command) error {
 	for id := election.ID(1); id <= n && len(ring) < int(n); id++ {
 		ring = append(ring, id)
 	}
-	if g.roster, err = roster(1, ring, c.ids("observers")); err != nil {
+	if g.roster, err = newRoster(1, ring, c.ids("observers")); err != nil {
 		return err
 	}
 	// Handling takes no time here, and a message less than 5 ticks. A takeover
-	// may have to wait for everyone who is asked before.
+	// may have to wait for all processes that are asked before.
 	reply := c.number("reply", 10)
 	g.timing = election.Timing{
 		Reply: election.Tick(reply), Hop: election.Tick(c.number("hop", reply)),
@@ -91,7 +92,7 @@ func (g *Group) create(c command) error {
 	g.machines = make([]election.Machine, slices.Max(ring)+1)
 	coordinator, term := election.ID(c.number("coordinator", uint64(n))), election.Term(c.number("term", 1))
 	for _, id := range ring {
-		if g.machines[id], err = g.machine(id, coordinator, term); err != nil {
+		if g.machines[id], err = g.newMachine(id, coordinator, term); err != nil {
 			return err
 		}
 		if broken := g.broken[c.text("wrong")]; broken != nil {
@@ -99,13 +100,13 @@ func (g *Group) create(c command) error {
 		}
 	}
 	if c.text("wrong") != "" && g.broken[c.text("wrong")] == nil {
-		return fmt.Errorf("no machine is wrong in this way: %s", c.text("wrong"))
+		return fmt.Errorf("unknown mutation %q", c.text("wrong"))
 	}
 	g.printf("ring %d, coordinator %d, term %d", ring, coordinator, term)
 	return nil
 }
 
-func roster(version uint32, ring, observers []election.ID) (*election.Roster, error) {
+func newRoster(version uint32, ring, observers []election.ID) (*election.Roster, error) {
 	var members []election.Member
 	for _, id := range ring {
 		m := election.Member{ID: id, Priority: election.Priority(id)}
@@ -117,22 +118,22 @@ func roster(version uint32, ring, observers []election.ID) (*election.Roster, er
 	return election.NewRoster(version, members)
 }
 
-func (g *Group) machine(id, coordinator election.ID, term election.Term) (election.Machine, error) {
+func (g *Group) newMachine(id, coordinator election.ID, term election.Term) (election.Machine, error) {
 	return g.algorithm.New(election.Config{
 		Self: id, Roster: g.roster, Term: term, Coordinator: coordinator, Timing: g.timing,
 	})
 }
 
-// step lets a process take an input and says what follows.
+// step passes an input to a process and prints the results.
 func (g *Group) step(id election.ID, in election.Input) {
 	in.Now = g.now
-	g.out.Reset()
-	g.machines[id].Step(in, &g.out)
+	g.stepOutput.Reset()
+	g.machines[id].Step(in, &g.stepOutput)
 	g.printf("%d: %s", id, in.Describe())
-	for _, e := range g.out.Events {
+	for _, e := range g.stepOutput.Events {
 		g.printf("  %s", e.Describe())
 	}
-	for _, m := range g.out.Send {
+	for _, m := range g.stepOutput.Send {
 		g.printf("  %s", m.Describe())
 		g.inFlight = append(g.inFlight, m)
 		switch {
@@ -144,9 +145,9 @@ func (g *Group) step(id election.ID, in election.Input) {
 	}
 }
 
-// arrive hands the message at place i of those that fly to its addressee. On a
-// ring, the sender learns when nobody is there.
-func (g *Group) arrive(i int) {
+// deliver delivers the message in flight with index i. On a ring, the sender is
+// notified if the addressee is down.
+func (g *Group) deliver(i int) {
 	m := g.inFlight[i]
 	for _, older := range g.inFlight[:i] {
 		if older.From == m.From && older.To == m.To {
@@ -164,7 +165,7 @@ func (g *Group) arrive(i int) {
 	}
 }
 
-// tick moves time on, to the next deadline if it isn't said how far.
+// tick advances the time, by default to the next deadline.
 func (g *Group) tick(by election.Tick) {
 	due := election.Never
 	for id, m := range g.machines {

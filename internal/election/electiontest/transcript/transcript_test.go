@@ -7,26 +7,27 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/electiontest/transcript"
 )
 
-// A mistake in a transcript shows in it, instead of being taken for silence.
+// An error in a transcript is part of the output.
 func TestErrorsAreReported(t *testing.T) {
 	for commands, want := range map[string]string{
 		"\n":                                "error: an empty command\n",
 		"elect":                             "error: unknown command \"elect\"\n",
 		"campaign 1":                        "error: there is no process 1\n",
-		"deliver":                           "error: no such message flies\n",
+		"deliver":                           "error: no such message in flight\n",
 		"group algorithm=Raft n=2":          "error: unknown algorithm \"Raft\": choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip\n",
 		"group algorithm=Bully":             "error: a member list needs at least one member\n",
 		"inject kind=HELLO to=1":            "error: unknown kind \"HELLO\"\n",
 		"inject kind=OK to=1":               "error: there is no process 1\n",
-		"group algorithm=Bully n=1 wrong=x": "error: no machine is wrong in this way: x\n",
+		"group algorithm=Bully n=1 wrong=x": "error: unknown mutation \"x\"\n",
 	} {
 		if got := transcript.New(nil).Run(commands); got != want {
-			t.Errorf("%q answers %q, want %q", commands, got, want)
+			t.Errorf("%q: got %q, want %q", commands, got, want)
 		}
 	}
 }
 
-// chatter is a machine that answers every message with itself.
+// endlessResponder is a machine that answers every message with a message to
+// itself.
 type endlessResponder struct{ election.Machine }
 
 func (endlessResponder) Step(_ election.Input, out *election.Output) {
