@@ -148,7 +148,8 @@ func TestExpiredWatchListsAgain(t *testing.T) {
 	proxy.CloseClientConnections()
 	// Changes in between may be lost, but not the current state.
 	e.setCoordinator(t, g, 1, 101)
-	for await(t, events, "101") != "101" { //nolint:revive // It skips other events.
+	for got := ""; got != "101"; {
+		got = await(t, events, "101")
 	}
 	if lists := proxy.lists.Load(); lists != 2 {
 		t.Errorf("got %d list requests, want 2", lists)

@@ -76,7 +76,11 @@ func readFiles(pattern string, recursive bool) ([]manifest, error) {
 				path, strings.Join(resource.FileExtensions, ", "))
 		}
 		for _, v := range visitors {
-			read, err := readFile(v.(*resource.FileVisitor).Path) //nolint:errcheck,forcetypeassert // as its name says
+			file, ok := v.(*resource.FileVisitor)
+			if !ok {
+				return nil, fmt.Errorf("cannot read %s: unexpected visitor %T", path, v)
+			}
+			read, err := readFile(file.Path)
 			if err != nil {
 				return nil, err
 			}

@@ -19,7 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
-// sampler runs random schedules: sim.Sample, or a stand-in for it in tests.
+// sampler runs random schedules: sim.Sample, or a fake in tests.
 type sampler func(context.Context, sim.Sampling) (sim.Report, error)
 
 // Values of --faults besides the names of faults.
