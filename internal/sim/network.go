@@ -31,10 +31,11 @@ func (n *network) cut(from, to election.ID) {
 	n.cuts[from] |= 1 << to
 }
 
+// heal restores all links.
 func (n *network) heal() { clear(n.cuts[:]) }
 
-// fifoArrival returns the time at which a message arrives that would arrive at at,
-// but must not overtake earlier messages of its link.
+// fifoArrival returns the arrival time of a message that must not overtake earlier
+// messages of its link and would otherwise arrive at the given time.
 func (n *network) fifoArrival(from, to election.ID, at election.Tick) election.Tick {
 	n.maxID = max(n.maxID, from, to)
 	at = max(at, n.lastArrival[from][to])
@@ -57,11 +58,11 @@ func (s *simulation) partition() {
 	}
 }
 
-// sides formats the two sets of a partition: bit i of of tells the set of process i.
-func (s *simulation) sides(of uint64) string {
+// sides formats the two sets of a partition. Bit i of mask is the set of process i.
+func (s *simulation) sides(mask uint64) string {
 	var two [2][]election.ID
 	for id := election.ID(1); id <= s.maxID; id++ {
-		two[of>>id&1] = append(two[of>>id&1], id)
+		two[mask>>id&1] = append(two[mask>>id&1], id)
 	}
 	return fmt.Sprintf("%s | %s", FormatRanges(two[0]), FormatRanges(two[1]))
 }
