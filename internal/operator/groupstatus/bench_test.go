@@ -7,7 +7,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// thousand is the largest group, with all of its agents heard.
+// newLargestGroup returns a group of the maximum size, with all agents connected.
 func newLargestGroup() *harness {
 	s := newHarness(1)
 	s.names, s.List.Members = nil, nil
@@ -23,7 +23,7 @@ func newLargestGroup() *harness {
 	return s
 }
 
-func BenchmarkMake(b *testing.B) {
+func BenchmarkEvaluate(b *testing.B) {
 	b.Run("elected", func(b *testing.B) {
 		s := newLargestGroup()
 		s.elect(s.names[999])
@@ -32,14 +32,14 @@ func BenchmarkMake(b *testing.B) {
 			Evaluate(s.Facts)
 		}
 	})
-	// All tables count while nobody leads.
+	// While there is no coordinator, all tables count.
 	b.Run("electing", func(b *testing.B) {
 		s := newLargestGroup()
 		for b.Loop() {
 			Evaluate(s.Facts)
 		}
 	})
-	b.Run("one list settles", func(b *testing.B) {
+	b.Run("adopting", func(b *testing.B) {
 		s := newLargestGroup()
 		s.elect(s.names[999])
 		s.List = &v1.MemberList{

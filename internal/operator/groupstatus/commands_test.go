@@ -27,8 +27,8 @@ func TestRoles(t *testing.T) {
 	expect(t, "and again", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator")
 	s.createPod("x").Labels[v1.RoleLabel("ledger")] = v1.RoleCoordinator
 	s.createPod("y").Labels[v1.RoleLabel("other")] = v1.RoleCoordinator
-	expect(t, "pods that aren't members", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator x=")
-	expect(t, "they lose it once", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator")
+	expect(t, "with the labels of pods that are not members", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator x=")
+	expect(t, "after their removal", formatMap(s.evaluate().Roles), "a=follower b=follower c=coordinator")
 	s.reportCoordinator("", s.names...)
 	expect(t, "without a coordinator", formatMap(s.evaluate().Roles), "a=follower b=follower c=follower")
 	s.Pods["c"].Status.Phase = corev1.PodFailed
@@ -38,11 +38,11 @@ func TestRoles(t *testing.T) {
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
 	}
-	expect(t, "a coordinator on its way out", formatMap(s.evaluate().Roles), "b=coordinator")
+	expect(t, "with a coordinator that leaves the list", formatMap(s.evaluate().Roles), "b=coordinator")
 }
 
-// TestStanding: c leads a, b and c, unless something is wrong with it.
-func TestStanding(t *testing.T) {
+// TestEligibility begins each case with c as the coordinator of a, b and c.
+func TestEligibility(t *testing.T) {
 	deleted := func(s *harness, names ...string) {
 		for _, name := range names {
 			s.Pods[name].DeletionTimestamp = new(metav1.NewTime(noon))
@@ -53,28 +53,28 @@ func TestStanding(t *testing.T) {
 			s.Nodes["node-"+name].Spec.Unschedulable = true
 		}
 	}
-	for sentence, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		change func(*harness)
 		want   string
 	}{
-		"all is well":                  {func(*harness) {}, ""},
-		"the coordinator is deleted":   {func(s *harness) { deleted(s, "c") }, "c=false"},
-		"a follower is deleted":        {func(s *harness) { deleted(s, "a") }, "a=false"},
-		"the coordinator's node":       {func(s *harness) { cordoned(s, "c") }, "c=false"},
-		"two nodes":                    {func(s *harness) { cordoned(s, "b", "c") }, "b=false c=false"},
-		"all nodes":                    {func(s *harness) { cordoned(s, "a", "b", "c") }, ""},
-		"all pods":                     {func(s *harness) { deleted(s, "a", "b", "c") }, ""},
-		"a node is better than no pod": {func(s *harness) { deleted(s, "b", "c"); cordoned(s, "a") }, "b=false c=false"},
-		"what has been told isn't told again": {
+		"healthy":                                                    {func(*harness) {}, ""},
+		"the coordinator's pod is being deleted":                     {func(s *harness) { deleted(s, "c") }, "c=false"},
+		"a follower's pod is being deleted":                          {func(s *harness) { deleted(s, "a") }, "a=false"},
+		"the coordinator's node is cordoned":                         {func(s *harness) { cordoned(s, "c") }, "c=false"},
+		"two nodes are cordoned":                                     {func(s *harness) { cordoned(s, "b", "c") }, "b=false c=false"},
+		"all nodes are cordoned":                                     {func(s *harness) { cordoned(s, "a", "b", "c") }, ""},
+		"all pods are being deleted":                                 {func(s *harness) { deleted(s, "a", "b", "c") }, ""},
+		"a cordoned node is better than a pod that is being deleted": {func(s *harness) { deleted(s, "b", "c"); cordoned(s, "a") }, "b=false c=false"},
+		"the member has been excluded before": {
 			func(s *harness) { cordoned(s, "c"); s.report("c").Excluded, s.report("c").Eligible = true, false }, "",
 		},
-		"the node is back": {
+		"the node is uncordoned": {
 			func(s *harness) { s.report("c").Excluded, s.report("c").Eligible = true, false }, "c=true",
 		},
-		"nobody else is up": {
+		"no other member is up": {
 			func(s *harness) { cordoned(s, "c"); s.crash("a"); s.crash("b") }, "",
 		},
-		"nobody else is up any more": {
+		"no other member is up any more": {
 			func(s *harness) {
 				cordoned(s, "c")
 				s.report("c").Excluded, s.report("c").Eligible = true, false
@@ -82,7 +82,7 @@ func TestStanding(t *testing.T) {
 				s.crash("b")
 			}, "c=true",
 		},
-		"who was kept from it is better than one that is deleted": {
+		"an excluded member is better than one whose pod is being deleted": {
 			func(s *harness) {
 				cordoned(s, "c")
 				s.report("c").Excluded, s.report("c").Eligible = true, false
@@ -90,33 +90,33 @@ func TestStanding(t *testing.T) {
 				deleted(s, "b")
 			}, "b=false c=true",
 		},
-		"nobody else would stand": {
+		"the others are ineligible": {
 			func(s *harness) { cordoned(s, "c"); s.report("a").Eligible, s.report("b").Eligible = false, false }, "",
 		},
-		"the others never stand": {
+		"the others have priority 0": {
 			func(s *harness) { cordoned(s, "c"); s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 }, "",
 		},
-		"the others take the only other one for dead": {
+		"the only other member is reported as crashed": {
 			func(s *harness) { cordoned(s, "c"); s.crash("a"); s.reportStatus("Crashed", "b", "c") }, "",
 		},
-		"who never stands isn't told": {
+		"a member with priority 0": {
 			func(s *harness) { s.List.Members[0].Priority = 0; deleted(s, "a") }, "",
 		},
-		"who isn't heard isn't told": {
+		"a disconnected member": {
 			func(s *harness) { cordoned(s, "c"); s.disconnect("c") }, "",
 		},
-		"a node that isn't known isn't cordoned": {
+		"an unknown node": {
 			func(s *harness) { delete(s.Nodes, "node-c") }, "",
 		},
-		"the pod is gone, and its agent still answers": {
+		"the pod does not exist, and its agent is connected": {
 			func(s *harness) { delete(s.Pods, "c") }, "c=false",
 		},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
 			s.evaluate()
 			c.change(s)
-			expect(t, "orders", formatMap(s.evaluate().Eligibility), c.want)
+			expect(t, "changes", formatMap(s.evaluate().Eligibility), c.want)
 		})
 	}
 }
@@ -129,18 +129,18 @@ func TestLeave(t *testing.T) {
 	s.Agents["y"] = AgentState{Connected: true}
 	s.connect("z").UID = "old"
 	s.disconnect("z")
-	expect(t, "who isn't a member, or of an earlier group", strings.Join(s.evaluate().Leave, " "), "a x")
+	expect(t, "pods that are not members, or in an earlier group", strings.Join(s.evaluate().Leave, " "), "a x")
 	s.report("a").UID = string(uid)
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:2], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
 	}
-	expect(t, "c isn't told before the list has settled", strings.Join(s.evaluate().Leave, " "), "x")
+	expect(t, "c does not leave before the list has settled", strings.Join(s.evaluate().Leave, " "), "x")
 	s.List.State = v1.ListSettled
-	expect(t, "and then it is", strings.Join(s.evaluate().Leave, " "), "c x")
+	expect(t, "and then it leaves", strings.Join(s.evaluate().Leave, " "), "c x")
 	s.StatusBehind = true
-	expect(t, "nor is anybody while agents go by a newer list", strings.Join(s.evaluate().Leave, " "), "")
+	expect(t, "while agents use a newer list", strings.Join(s.evaluate().Leave, " "), "")
 	s.StatusBehind, s.List = false, nil
-	expect(t, "without a list nobody is", strings.Join(s.evaluate().Leave, " "), "")
+	expect(t, "without a list", strings.Join(s.evaluate().Leave, " "), "")
 	s.report("a").UID, s.report("x").UID = "old", "old"
-	expect(t, "but those in an earlier group", strings.Join(s.evaluate().Leave, " "), "a x")
+	expect(t, "without a list, pods in an earlier group", strings.Join(s.evaluate().Leave, " "), "a x")
 }

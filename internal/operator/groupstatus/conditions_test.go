@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
-// wanted are the conditions that a case is about; "" is not looked at.
+// wantConditions has the conditions to check; "" is not checked.
 type wantConditions struct{ ready, elected, agreed, connected string }
 
 func (w wantConditions) check(t *testing.T, status *v1.ElectionGroupStatus) {
@@ -32,12 +32,12 @@ func (w wantConditions) check(t *testing.T, status *v1.ElectionGroupStatus) {
 }
 
 func TestConditions(t *testing.T) {
-	for sentence, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		members int
 		change  func(*harness)
 		want    wantConditions
 	}{
-		"all is well": {
+		"a healthy group": {
 			3, func(*harness) {},
 			wantConditions{
 				"True Healthy: The group is healthy", "True Elected: c is the coordinator in term 130896001", "True Agreed: All agents agree",
@@ -48,19 +48,19 @@ func TestConditions(t *testing.T) {
 			1, func(*harness) {},
 			wantConditions{ready: "True NoFailover: The group is healthy, but no other member can take over: there is a single member"},
 		},
-		"a single one stands": {
+		"one member with a priority above 0": {
 			3, func(s *harness) { s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0 },
 			wantConditions{ready: "True NoFailover: The group is healthy, but no other member can take over: only one member has a priority above 0"},
 		},
-		"two members and a majority": {
+		"two members in Majority mode": {
 			2, func(*harness) {},
 			wantConditions{ready: "True NoFailover: The group is healthy, but no other member can take over: " +
 				"the majority of two members is two; add a third member, which may have priority 0"},
 		},
-		"two members and no majority": {
+		"two members in Available mode": {
 			2, func(s *harness) { s.Group.Spec.Safety.Mode = v1.Available }, wantConditions{ready: "True Healthy: The group is healthy"},
 		},
-		"no pods at all": {
+		"no pods": {
 			3, func(s *harness) { s.deletePod("a"); s.deletePod("b"); s.deletePod("c") },
 			wantConditions{
 				"Unknown NoReports: Members have no pods: create a, b and c, or remove them from spec.members",
@@ -69,7 +69,7 @@ func TestConditions(t *testing.T) {
 				"False PodsMissing: Members have no pods: create a, b and c, or remove them from spec.members",
 			},
 		},
-		"pods were there before the group": {
+		"pods without an agent": {
 			5, func(s *harness) {
 				for _, name := range s.names {
 					s.crash(name)
@@ -83,12 +83,12 @@ func TestConditions(t *testing.T) {
 					"and the annotation conclave.dev/groups: ledger to the pod template, and recreate the pods",
 			},
 		},
-		"a pod doesn't name the group": {
+		"a pod does not list the group": {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].Annotations = nil },
 			wantConditions{connected: "False NoAgent: a runs with an agent that is not part of the group: add the annotation conclave.dev/groups: ledger to the pod template, " +
 				"and recreate the pods"},
 		},
-		"nobody has been asked yet": {
+		"no agent has been contacted yet": {
 			3, (*harness).restartOperator,
 			wantConditions{
 				"Unknown NoReports: No agent that uses the current member list is connected",
@@ -96,18 +96,18 @@ func TestConditions(t *testing.T) {
 				"Unknown NoReports: No agent that uses the current member list is connected", "Unknown NoReports: The operator has not contacted every agent yet",
 			},
 		},
-		"an election is under way": {
+		"an election is in progress": {
 			3, func(s *harness) { s.crash("c"); s.reportCoordinator("", "a", "b") },
 			wantConditions{ready: "False NoCoordinator: There is no coordinator. An election is in progress", elected: "False Electing: An election is in progress"},
 		},
-		"too few are up": {
+		"no majority is up": {
 			5, func(s *harness) { s.reportCoordinator("", s.names...); s.crash("c"); s.crash("d"); s.crash("e") },
 			wantConditions{
 				ready:   "False NoCoordinator: There is no coordinator. 2 of 5 members are up, and a coordinator needs 3",
 				elected: "False NoMajority: 2 of 5 members are up, and a coordinator needs 3",
 			},
 		},
-		"too few are up, but it takes no majority": {
+		"no majority is up in Available mode": {
 			5, func(s *harness) {
 				s.Group.Spec.Safety.Mode = v1.Available
 				s.reportCoordinator("", s.names...)
@@ -117,7 +117,7 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{elected: "False Electing: An election is in progress"},
 		},
-		"no application lets its member stand": {
+		"all members are ineligible": {
 			3, func(s *harness) {
 				s.reportCoordinator("", s.names...)
 				for _, name := range s.names {
@@ -126,7 +126,7 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{elected: "False NoEligibleMember: No live member is eligible: see status.processes for the reasons of a, b and c"},
 		},
-		"one might stand whose agent isn't heard": {
+		"a disconnected member may be eligible": {
 			3, func(s *harness) {
 				s.reportCoordinator("", s.names...)
 				s.report("a").Eligible, s.report("b").Eligible = false, false
@@ -134,7 +134,7 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{elected: "False Electing: An election is in progress"},
 		},
-		"only those are up that never stand": {
+		"only members with priority 0 are up": {
 			3, func(s *harness) {
 				s.List.Members[0].Priority, s.List.Members[1].Priority = 0, 0
 				s.reportCoordinator("", s.names...)
@@ -153,19 +153,19 @@ func TestConditions(t *testing.T) {
 			3, func(s *harness) { s.deletePod("a") },
 			wantConditions{connected: "False PodsMissing: Members have no pods: create a, or remove it from spec.members"},
 		},
-		"a pod isn't running yet": {
+		"a pod is pending": {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
 			wantConditions{connected: "False Unreachable: Pods are not running yet: a"},
 		},
-		"a pod is being deleted, and its agent still answers": {
+		"a pod is being deleted, and its agent is connected": {
 			3, func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
 			wantConditions{connected: "True Connected: The agent of each member is connected"},
 		},
-		"and when it doesn't any more": {
+		"a pod is being deleted, and its agent is disconnected": {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
 			wantConditions{connected: "False Unreachable: The operator cannot reach the agent of a: see status.processes"},
 		},
-		"the list is being adopted": {
+		"a list is being adopted": {
 			3, func(s *harness) {
 				s.List = &v1.MemberList{
 					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
@@ -173,25 +173,25 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{ready: "False Adopting: The agents are adopting version 2 of the member list"},
 		},
-		"what agents mount can't be written": {
+		"the ConfigMap cannot be written": {
 			3, func(s *harness) { s.PublishError = "write ConfigMap conclave-ledger: exceeded quota" },
 			wantConditions{
 				ready:   "False WriteFailed: Agents keep their current settings because a write failed: write ConfigMap conclave-ledger: exceeded quota",
 				elected: "True Elected: c is the coordinator in term 130896001",
 			},
 		},
-		"the Service can't be written": {
+		"the Service cannot be written": {
 			3, func(s *harness) { s.RoutingError = "write Service front: denied" },
 			wantConditions{ready: "False WriteFailed: Traffic may go to the wrong pod because a write failed: write Service front: denied"},
 		},
-		"the Service is somebody else's": {
+		"the Service has another owner": {
 			3, func(s *harness) {
 				s.ServiceConflict = true
 				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
 			},
 			wantConditions{ready: "False ServiceConflict: Service front has another owner: change spec.service.name, or delete the Service"},
 		},
-		"the Service selects pods itself": {
+		"the Service has a selector": {
 			3, func(s *harness) {
 				s.ServiceHasSelector = true
 				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
@@ -199,14 +199,14 @@ func TestConditions(t *testing.T) {
 			wantConditions{ready: "False ServiceConflict: Service front has a selector, so it points at all pods that match: " +
 				"change spec.service.name, or delete the Service, and the operator creates it without a selector"},
 		},
-		"the EndpointSlice is somebody else's": {
+		"the EndpointSlice has another owner": {
 			3, func(s *harness) {
 				s.EndpointSliceConflict = true
 				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
 			},
 			wantConditions{ready: "False ServiceConflict: EndpointSlice front-conclave has another owner: change spec.service.name, or delete the EndpointSlice"},
 		},
-		"the selector finds too many, and the list there is goes on": {
+		"the selector matches too many pods, and there is a list": {
 			3, func(s *harness) {
 				s.Problem = &membership.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"}
 			},
@@ -215,17 +215,17 @@ func TestConditions(t *testing.T) {
 				connected: "True Connected: The agent of each member is connected",
 			},
 		},
-		"the selector finds nobody, and there has been no list": {
+		"the selector matches no pods, and there is no list": {
 			3, func(s *harness) {
 				s.List, s.Agents = nil, nil
-				s.Problem = &membership.Problem{Reason: v1.ReasonNoMembers, Message: "nobody"}
+				s.Problem = &membership.Problem{Reason: v1.ReasonNoMembers, Message: "no members"}
 			},
 			wantConditions{
-				"False NoMembers: nobody", "False NoMembers: nobody",
-				"Unknown NoReports: No agent has reported, because there is no member list yet", "False NoMembers: nobody",
+				"False NoMembers: no members", "False NoMembers: no members",
+				"Unknown NoReports: No agent has reported, because there is no member list yet", "False NoMembers: no members",
 			},
 		},
-		"a selected pod has no agent, and there has been no list": {
+		"a selected pod has no agent, and there is no list": {
 			3, func(s *harness) {
 				s.useSelector()
 				s.List, s.Agents = nil, nil
@@ -234,11 +234,11 @@ func TestConditions(t *testing.T) {
 			wantConditions{ready: "Unknown NoReports: a runs without an agent: add the label conclave.dev/agent: enabled and the annotation " +
 				"conclave.dev/groups: ledger to the pod template, and recreate the pods"},
 		},
-		"a selected pod is about to join": {
+		"a selected pod is joining": {
 			3, func(s *harness) { s.useSelector(); s.createPod("d").Labels["app"] = "ledger" },
 			wantConditions{connected: "True Connected: The agent of each member is connected"},
 		},
-		"a selected pod has no agent, and the others have": {
+		"a selected pod has no agent": {
 			3, func(s *harness) {
 				s.useSelector()
 				s.createPod("d").Labels["app"] = "ledger"
@@ -247,12 +247,12 @@ func TestConditions(t *testing.T) {
 			wantConditions{connected: "False NoAgent: d runs without an agent: add the label conclave.dev/agent: enabled and the annotation " +
 				"conclave.dev/groups: ledger to the pod template, and recreate the pods"},
 		},
-		"agents have different lists of one version": {
+		"agents have different lists of the same version": {
 			5, func(s *harness) { s.report("b").Digest = "other" },
 			wantConditions{agreed: "False ListsDiffer: Agents ignore each other because their member lists differ: a, c, d and 1 more have one list of version 1; " +
 				"b has one list of version 1; delete the pods of the smaller side"},
 		},
-		"lists of different versions are another matter": {
+		"agents have lists of different versions": {
 			3, func(s *harness) {
 				s.List = &v1.MemberList{
 					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
@@ -261,10 +261,10 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{agreed: "True Agreed: All agents agree"},
 		},
-		"the operator's copy of the spec is older than the agents'": {
+		"an agent has newer settings than the operator": {
 			3, func(s *harness) { s.report("a").Generation = 2 }, wantConditions{agreed: "True Agreed: All agents agree"},
 		},
-		"agents run with older settings": {
+		"agents have older settings": {
 			3, func(s *harness) { s.Group.Generation = 2; s.report("a").Generation = 2 },
 			wantConditions{
 				agreed: "False SettingsDiffer: b and c have not applied generation 2 of the spec yet",
@@ -272,7 +272,7 @@ func TestConditions(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := newHarness(c.members)
 			c.change(s)
 			r := s.evaluate()
@@ -281,7 +281,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// selector makes the scene's group one with a selector, which finds its pods.
+// useSelector replaces the declared members by a selector that matches the same pods.
 func (s *harness) useSelector() {
 	s.Group.Spec.Members = nil
 	s.Group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
@@ -291,8 +291,8 @@ func (s *harness) useSelector() {
 	}
 }
 
-// TestReadyIsTheFirstThingThatIsWrong mends one thing after the other.
-func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
+// TestReadyHasTheMostImportantProblem resolves one problem after the other.
+func TestReadyHasTheMostImportantProblem(t *testing.T) {
 	s := newHarness(3)
 	s.Problem = &membership.Problem{Reason: v1.ReasonInvalidMembers, Message: "invalid"}
 	s.PublishError, s.RoutingError = "write it", "write another"
@@ -304,14 +304,14 @@ func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 	s.report("b").Digest = "other"
 	s.disconnect("a", "b", "c")
 	for _, step := range []struct {
-		want v1.Reason
-		mend func()
+		want    v1.Reason
+		resolve func()
 	}{
 		{v1.ReasonInvalidMembers, func() { s.Problem = nil }},
 		{v1.ReasonWriteFailed, func() { s.PublishError = "" }},
 		{v1.ReasonNoReports, func() {
-			for name, heard := range s.Agents {
-				s.Agents[name] = AgentState{Connected: true, Report: heard.Report}
+			for name, agent := range s.Agents {
+				s.Agents[name] = AgentState{Connected: true, Report: agent.Report}
 			}
 			s.reportCoordinator("", s.names...)
 		}},
@@ -329,10 +329,10 @@ func TestReadyIsTheFirstThingThatIsWrong(t *testing.T) {
 	} {
 		r := s.evaluate()
 		if got := r.Status.Conditions[0]; got.Reason != string(step.want) {
-			t.Fatalf("Ready is %s, want %s: %s", got.Reason, step.want, got.Message)
+			t.Fatalf("got reason %s, want %s: %s", got.Reason, step.want, got.Message)
 		}
-		if step.mend != nil {
-			step.mend()
+		if step.resolve != nil {
+			step.resolve()
 		}
 	}
 }
@@ -350,17 +350,17 @@ func TestTransitionTimes(t *testing.T) {
 	r := s.evaluate()
 	for i, want := range []time.Duration{time.Minute, 0, 0, time.Minute} {
 		if c := r.Status.Conditions[i]; c.LastTransitionTime.Sub(noon) != want {
-			t.Errorf("%s is %s since %v, want %v", c.Type, c.Status, c.LastTransitionTime.Sub(noon), want)
+			t.Errorf("%s is %s: got transition time %v, want %v", c.Type, c.Status, c.LastTransitionTime.Sub(noon), want)
 		}
 	}
 }
 
-// TestConditionsOfOthersStay: who else writes one keeps it.
-func TestConditionsOfOthersStay(t *testing.T) {
+// TestOtherConditionsRemain tests conditions that another controller has set.
+func TestOtherConditionsRemain(t *testing.T) {
 	s := newHarness(3)
-	s.Group.Status.Conditions = []metav1.Condition{{Type: "example.org/Blessed", Status: metav1.ConditionTrue, Reason: "Yes"}}
+	s.Group.Status.Conditions = []metav1.Condition{{Type: "example.org/Approved", Status: metav1.ConditionTrue, Reason: "Yes"}}
 	r := s.evaluate()
-	if len(r.Status.Conditions) != 5 || r.Status.Conditions[0].Type != "example.org/Blessed" {
-		t.Errorf("the conditions are %+v", r.Status.Conditions)
+	if len(r.Status.Conditions) != 5 || r.Status.Conditions[0].Type != "example.org/Approved" {
+		t.Errorf("got conditions %+v", r.Status.Conditions)
 	}
 }

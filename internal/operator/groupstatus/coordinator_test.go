@@ -11,66 +11,66 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// TestWhoLeads: each case begins with a status in which e of five leads.
-func TestWhoLeads(t *testing.T) {
-	for sentence, c := range map[string]struct {
+// TestCoordinator begins each case with a status in which e of a to e is the coordinator.
+func TestCoordinator(t *testing.T) {
+	for name, c := range map[string]struct {
 		mode   v1.SafetyMode
 		change func(*harness)
 		want   string
 	}{
-		"the newest term wins, though one agent alone has heard of it": {
+		"the newest term wins, even if a single agent reports it": {
 			change: func(s *harness) { s.term++; s.reportCoordinator("d", "d") }, want: "d",
 		},
-		"of one term, the higher fencing token wins": {
+		"in the same term, the higher fencing token wins": {
 			mode:   v1.Available,
 			change: func(s *harness) { s.reportCoordinator("d", "a", "b", "d") }, want: "e",
 		},
-		"one that is cut off from the others doesn't unseat the coordinator": {
+		"a disconnected member does not refute the coordinator": {
 			change: func(s *harness) { s.reportCoordinator("", "a") }, want: "e",
 		},
-		"who believes in a coordinator that most others have lost is behind": {
-			change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") }, want: "nobody",
+		"more members have lost the coordinator than still report it": {
+			change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") }, want: "none",
 		},
-		"two against two, and the coordinator can't be heard": {
+		"as many members have lost the coordinator as still report it, and it is disconnected": {
 			change: func(s *harness) { s.reportCoordinator("", "a", "b"); s.disconnect("e") }, want: "e",
 		},
-		"in Available mode, each side's coordinator leads its side": {
+		"in Available mode, members of another side do not refute the coordinator": {
 			mode:   v1.Available,
 			change: func(s *harness) { s.reportCoordinator("", "a", "b", "c") }, want: "e",
 		},
-		"the coordinator knows best when it doesn't lead any more": {
-			change: func(s *harness) { s.reportCoordinator("", "e") }, want: "nobody",
+		"the coordinator itself reports that it has none": {
+			change: func(s *harness) { s.reportCoordinator("", "e") }, want: "none",
 		},
-		"in Available mode, too": {
+		"the coordinator itself reports that it has none, in Available mode": {
 			mode:   v1.Available,
-			change: func(s *harness) { s.reportCoordinator("", "e") }, want: "nobody",
+			change: func(s *harness) { s.reportCoordinator("", "e") }, want: "none",
 		},
-		"in Available mode, the other side's leads when the newest is over": {
+		"in Available mode, the older coordinator remains when the newer one has ended": {
 			mode:   v1.Available,
 			change: func(s *harness) { s.term++; s.reportCoordinator("d", "c", "d"); s.reportCoordinator("", "d") }, want: "e",
 		},
-		"where it takes a majority, nobody does then: the older tenure was over before": {
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "c", "d"); s.reportCoordinator("", "d") }, want: "nobody",
+		"in Majority mode, the older coordinator had ended before the newer one": {
+			change: func(s *harness) { s.term++; s.reportCoordinator("d", "c", "d"); s.reportCoordinator("", "d") }, want: "none",
 		},
-		"the winner's own word may come last": {
+		"the new coordinator's own report may be late": {
 			change: func(s *harness) { s.reportCoordinator("", "d"); s.term++; s.reportCoordinator("d", "a") }, want: "d",
 		},
-		"no agent names an older coordinator into office again": {
+		"agents that report an older term do not restore its coordinator": {
 			change: func(s *harness) {
 				s.Group.Status.Term += 100
 				s.reportCoordinator("d", "a", "b", "c", "d", "e")
 				for _, name := range s.names {
 					s.report(name).Term += 99
 				}
-			}, want: "nobody",
+			}, want: "none",
 		},
-		"a coordinator that nobody knows is none": {
+		"a coordinator that is not a member does not count": {
 			change: func(s *harness) { s.term++; s.reportCoordinator("x", "a") }, want: "e",
 		},
-		"a member that never stands doesn't lead": {
+		"a coordinator with priority 0 does not count": {
 			change: func(s *harness) { s.List.Members[0].Priority = 0; s.term++; s.reportCoordinator("a", "b") }, want: "e",
 		},
-		"one of the list before leads until the next one has settled": {
+		"a member of the previous list remains coordinator until the next list has settled": {
 			change: func(s *harness) {
 				s.List = &v1.MemberList{
 					Version: 2, State: v1.ListAdopting, Members: s.List.Members[:4],
@@ -78,7 +78,7 @@ func TestWhoLeads(t *testing.T) {
 				}
 			}, want: "e",
 		},
-		"and no longer": {
+		"a member of the previous list is not coordinator when the next list has settled": {
 			change: func(s *harness) {
 				s.List = &v1.MemberList{
 					Version: 2, State: v1.ListSettled, Members: s.List.Members[:4],
@@ -87,40 +87,40 @@ func TestWhoLeads(t *testing.T) {
 				for _, name := range s.names {
 					s.report(name).Version = 2
 				}
-			}, want: "nobody",
+			}, want: "none",
 		},
-		"an operator that has just started knows who led": {
+		"an operator that has just started retains the coordinator": {
 			change: (*harness).restartOperator, want: "e",
 		},
-		"an operator that hears nobody lets the Service lead where it led": {
+		"an operator without connected agents retains the coordinator": {
 			change: func(s *harness) { s.disconnect(s.names...) }, want: "e",
 		},
-		"but not to a pod that isn't there": {
-			change: func(s *harness) { s.disconnect(s.names...); delete(s.Pods, "e") }, want: "nobody",
+		"but not if its pod has been deleted": {
+			change: func(s *harness) { s.disconnect(s.names...); delete(s.Pods, "e") }, want: "none",
 		},
-		"nor to one that has ended": {
-			change: func(s *harness) { s.disconnect(s.names...); s.Pods["e"].Status.Phase = corev1.PodSucceeded }, want: "nobody",
+		"nor if its pod has finished": {
+			change: func(s *harness) { s.disconnect(s.names...); s.Pods["e"].Status.Phase = corev1.PodSucceeded }, want: "none",
 		},
-		"nor to one that isn't a member any more": {
-			change: func(s *harness) { s.restartOperator(); s.List.Members = s.List.Members[:4] }, want: "nobody",
+		"nor if it is no longer a member": {
+			change: func(s *harness) { s.restartOperator(); s.List.Members = s.List.Members[:4] }, want: "none",
 		},
-		"agents that have just started know of nobody": {
+		"agents that have just started do not refute the coordinator": {
 			change: func(s *harness) { s.restartOperator(); s.connect("a"); s.connect("b") }, want: "e",
 		},
-		"unless one is the coordinator's own": {
-			change: func(s *harness) { s.restartOperator(); s.connect("e") }, want: "nobody",
+		"unless one is the coordinator's own agent": {
+			change: func(s *harness) { s.restartOperator(); s.connect("e") }, want: "none",
 		},
-		"or one knew of it": {
+		"or unless one has known the coordinator": {
 			change: func(s *harness) {
-				said := s.report("a")
+				report := s.report("a")
 				s.restartOperator()
-				s.Agents["a"] = AgentState{Connected: true, Report: said}
+				s.Agents["a"] = AgentState{Connected: true, Report: report}
 				s.reportCoordinator("", "a")
 			},
-			want: "nobody",
+			want: "none",
 		},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := newHarness(5)
 			s.Group.Spec.Safety.Mode = c.mode
 			before := s.evaluate()
@@ -130,18 +130,18 @@ func TestWhoLeads(t *testing.T) {
 			r := s.evaluate()
 			expect(t, "coordinator", coordinatorName(&r.Status), c.want)
 			if r.Status.Term < term {
-				t.Errorf("the term went back from %d to %d", term, r.Status.Term)
+				t.Errorf("the term decreased from %d to %d", term, r.Status.Term)
 			}
 			if r.Status.Coordinator == nil && r.Coordinator != "" {
-				t.Errorf("nobody leads, and the Service leads to %s", r.Coordinator)
+				t.Errorf("there is no coordinator, but the Service points at %s", r.Coordinator)
 			}
 		})
 	}
 }
 
-func TestServiceFollowsAPodThatIsThere(t *testing.T) {
+func TestServicePointsAtExistingPod(t *testing.T) {
 	s := newHarness(3)
-	expect(t, "the Service leads to", s.evaluate().Coordinator, "c")
+	expect(t, "the Service points at", s.evaluate().Coordinator, "c")
 	delete(s.Pods, "c")
 	expect(t, "without its pod", s.evaluate().Coordinator, "")
 }
@@ -152,42 +152,41 @@ func TestElectedAt(t *testing.T) {
 	s.report("a").ElectedAt, s.report("b").ElectedAt = noon, early
 	s.report("c").ElectedAt = late
 	if got := s.evaluate().Status.Coordinator.ElectedAt; !got.Equal(new(metav1.NewMicroTime(late.Truncate(time.Microsecond)))) {
-		t.Errorf("elected at %v, which isn't the coordinator's own word", got)
+		t.Errorf("got election time %v, want the one that the coordinator reports", got)
 	}
 	s.report("c").ElectedAt = early
 	if got := s.evaluate().Status.Coordinator.ElectedAt; got.Time.Before(noon) {
-		t.Errorf("the same tenure began at %v all at once", got)
+		t.Errorf("got election time %v, want the same as before in the same tenure", got)
 	}
 	s = newHarness(3)
 	s.report("b").ElectedAt = early
 	s.disconnect("c")
 	if got := s.evaluate().Status.Coordinator.ElectedAt; !got.Time.Equal(early) {
-		t.Errorf("elected at %v, and b knew before", got)
+		t.Errorf("got election time %v, want the earliest one, which b reports", got)
 	}
 }
 
-// TestRestartOfTheOperatorChangesNothing, in whatever order it hears the agents
-// again.
-func TestRestartOfTheOperatorChangesNothing(t *testing.T) {
-	for sentence, change := range map[string]func(*harness){
-		"all is well":          func(*harness) {},
-		"one is down":          func(s *harness) { s.deletePod("b") },
-		"one can't be reached": func(s *harness) { s.disconnect("a") },
-		"one doesn't stand":    func(s *harness) { s.report("d").Eligible = false },
-		"two sides": func(s *harness) {
+// TestRestartOfOperatorChangesNothing reconnects the agents in several orders.
+func TestRestartOfOperatorChangesNothing(t *testing.T) {
+	for name, change := range map[string]func(*harness){
+		"healthy":                 func(*harness) {},
+		"a member is down":        func(s *harness) { s.deletePod("b") },
+		"an agent is unreachable": func(s *harness) { s.disconnect("a") },
+		"a member is ineligible":  func(s *harness) { s.report("d").Eligible = false },
+		"two coordinators": func(s *harness) {
 			s.Group.Spec.Safety.Mode = v1.Available
 			s.term++
 			s.reportCoordinator("d", "c", "d")
 		},
-		"nobody leads": func(s *harness) { s.reportCoordinator("", s.names...); s.crash("e"); s.crash("d"); s.crash("c") },
-		"the list is being adopted": func(s *harness) {
+		"no coordinator": func(s *harness) { s.reportCoordinator("", s.names...); s.crash("e"); s.crash("d"); s.crash("c") },
+		"a list is being adopted": func(s *harness) {
 			s.List = &v1.MemberList{
 				Version: 2, State: v1.ListAdopting, Members: s.List.Members[:4], Floor: new(int64(1)),
 				Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
 			}
 		},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := newHarness(5)
 			s.evaluate()
 			change(s)
@@ -195,14 +194,14 @@ func TestRestartOfTheOperatorChangesNothing(t *testing.T) {
 			s.evaluate()
 			s.setTime(2 * time.Minute)
 			want := s.evaluate().Status
-			heard := s.Agents
+			agents := s.Agents
 			order := append([]string{""}, s.names...)
 			for range 5 {
 				s.restartOperator()
 				s.Now = s.Now.Add(time.Minute)
 				for _, name := range order {
-					if had, ok := heard[name]; ok {
-						s.Agents[name] = had
+					if agent, ok := agents[name]; ok {
+						s.Agents[name] = agent
 					}
 					r := s.evaluate()
 					expect(t, "after "+name, formatTable(&r.Status)+coordinatorName(&r.Status)+formatEvents(r.Events), formatTable(&want)+coordinatorName(&want))

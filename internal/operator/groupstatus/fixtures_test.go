@@ -17,13 +17,13 @@ import (
 
 const uid = types.UID("6f0c")
 
-// noon is when each scene begins. firstTerm is about what the clock reads then.
+// noon is the time at which each harness starts, and firstTerm its term.
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 
 var firstTerm = uint64(control.TermAt(noon))
 
-// scene is a group of pods a, b, c... with priorities 10, 20, 30... The last one
-// leads, and all is well, until a test changes something.
+// harness is a group of pods a, b, c, ... with priorities 10, 20, 30, ... Initially, the
+// last pod is the coordinator, and the group is healthy.
 type harness struct {
 	Facts
 	names []string
@@ -50,7 +50,7 @@ func newHarness(members int) *harness {
 	return s
 }
 
-// run makes a pod that runs with an agent.
+// createPod creates a running pod with an agent.
 func (s *harness) createPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -66,35 +66,35 @@ func (s *harness) createPod(name string) *corev1.Pod {
 	return pod
 }
 
-// hear has an agent heard that knows nobody as coordinator yet.
+// connect connects an agent that does not know a coordinator yet.
 func (s *harness) connect(name string) *control.Report {
-	said := &control.Report{
+	report := &control.Report{
 		Group: "ledger", Pod: name, UID: string(uid), Generation: s.Group.Generation, Revision: 1,
 		Version: uint32(s.List.Version), Digest: "d", Electing: true, Eligible: true,
 	}
 	for _, m := range slices.Backward(s.List.Members) {
-		said.Processes = append(said.Processes, control.Row{Name: m.Pod, Priority: uint32(m.Priority), Status: "Normal", Connected: true})
+		report.Processes = append(report.Processes, control.Row{Name: m.Pod, Priority: uint32(m.Priority), Status: "Normal", Connected: true})
 	}
-	s.Agents[name] = AgentState{Connected: true, Report: said}
-	return said
+	s.Agents[name] = AgentState{Connected: true, Report: report}
+	return report
 }
 
-// said is the report of an agent, to be changed.
+// report returns an agent's report, which the test may change.
 func (s *harness) report(name string) *control.Report { return s.Agents[name].Report }
 
-// names has agents say that a pod leads in the scene's term; "" is nobody.
+// reportCoordinator makes agents report a coordinator in the harness's term; "" means none.
 func (s *harness) reportCoordinator(coordinator string, agents ...string) {
 	for _, agent := range agents {
-		said := s.report(agent)
-		if said == nil {
+		report := s.report(agent)
+		if report == nil {
 			continue
 		}
-		said.Coordinator, said.Electing = coordinator, coordinator == ""
+		report.Coordinator, report.Electing = coordinator, coordinator == ""
 		if coordinator != "" {
-			said.Term, said.ElectedAt = s.term, s.Now
+			report.Term, report.ElectedAt = s.term, s.Now
 		}
-		for i := range said.Processes {
-			row := &said.Processes[i]
+		for i := range report.Processes {
+			row := &report.Processes[i]
 			switch {
 			case row.Name == coordinator:
 				row.Status = "Coordinator"
@@ -105,13 +105,13 @@ func (s *harness) reportCoordinator(coordinator string, agents ...string) {
 	}
 }
 
-// lead has a pod elected, as all say whose agents are heard.
+// elect makes all agents report a pod as coordinator in the next term.
 func (s *harness) elect(coordinator string) {
 	s.term++
 	s.reportCoordinator(coordinator, s.names...)
 }
 
-// mark has agents take a pod for dead, or not.
+// reportStatus makes agents report a status of a pod.
 func (s *harness) reportStatus(status, pod string, agents ...string) {
 	for _, agent := range agents {
 		for i := range s.report(agent).Processes {
@@ -122,14 +122,15 @@ func (s *harness) reportStatus(status, pod string, agents ...string) {
 	}
 }
 
-// lose takes away the stream of an agent.
+// disconnect disconnects agents from the operator.
 func (s *harness) disconnect(agents ...string) {
 	for _, agent := range agents {
 		s.Agents[agent] = AgentState{Problem: "dial tcp 10.0.0.1:7375: connect: connection refused", Report: s.Agents[agent].Report}
 	}
 }
 
-// kill ends a pod's processes: its agent can't be reached, and the others know.
+// crash crashes a pod's processes: the operator cannot reach its agent, and the others
+// report the crash.
 func (s *harness) crash(name string) {
 	s.disconnect(name)
 	for _, other := range s.names {
@@ -139,17 +140,17 @@ func (s *harness) crash(name string) {
 	}
 }
 
-// gone takes a pod away from the API server.
+// deletePod crashes a pod, and deletes it from the API server.
 func (s *harness) deletePod(name string) {
 	s.crash(name)
 	delete(s.Pods, name)
 	delete(s.Agents, name)
 }
 
-// restartOperator forgets all streams.
+// restartOperator drops what the operator knows about agents.
 func (s *harness) restartOperator() { s.Agents = map[string]AgentState{} }
 
-// make makes a report, and puts it where the next one finds it.
+// evaluate evaluates the group, and stores the status and the role labels.
 func (s *harness) evaluate() Result {
 	r := Evaluate(s.Facts)
 	s.Group.Status = *r.Status.DeepCopy()
@@ -162,10 +163,10 @@ func (s *harness) evaluate() Result {
 	return r
 }
 
-// at moves the clock to so long after noon.
+// setTime sets the clock to a time after noon.
 func (s *harness) setTime(after time.Duration) { s.Now = noon.Add(after) }
 
-// table is the process status table, as in "c Coordinator, b Normal, a Crashed (PodMissing)".
+// formatTable formats the process status table, as in "c Coordinator, b Normal, a Crashed (PodMissing)".
 func formatTable(status *v1.ElectionGroupStatus) string {
 	var rows []string
 	for i := range status.Processes {
@@ -179,7 +180,7 @@ func formatTable(status *v1.ElectionGroupStatus) string {
 	return strings.Join(rows, ", ")
 }
 
-// shown is a condition, as in "False MembersDown: 1 of 3 members is down: a".
+// formatCondition formats a condition, as in "False MembersDown: 1 of 3 members is down: a".
 func formatCondition(status *v1.ElectionGroupStatus, of v1.ConditionType) string {
 	for _, c := range status.Conditions {
 		if c.Type == string(of) {
@@ -191,7 +192,7 @@ func formatCondition(status *v1.ElectionGroupStatus, of v1.ConditionType) string
 
 func coordinatorName(status *v1.ElectionGroupStatus) string {
 	if status.Coordinator == nil {
-		return "nobody"
+		return "none"
 	}
 	return status.Coordinator.Pod
 }

@@ -12,70 +12,70 @@ import (
 )
 
 func TestTable(t *testing.T) {
-	for sentence, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		change func(*harness)
 		table  string
 	}{
-		"all is well": {
+		"healthy": {
 			func(*harness) {}, "c Coordinator, b Normal, a Normal",
 		},
-		"a crashed pod is what the others say": {
+		"the others report a crash": {
 			func(s *harness) { s.crash("a") }, "c Coordinator, b Normal, a Crashed (Unreachable)",
 		},
-		"an agent that the operator can't reach is Normal, if the others say so": {
+		"the operator cannot reach an agent, and the others report it as Normal": {
 			func(s *harness) { s.disconnect("a") }, "c Coordinator, b Normal, a Normal (Unreachable)",
 		},
-		"the operator doesn't suppose that a pod without an object has crashed": {
+		"a pod does not exist, and the others report it as Normal": {
 			func(s *harness) { delete(s.Pods, "a"); delete(s.Agents, "a") }, "c Coordinator, b Normal, a Normal (PodMissing)",
 		},
-		"a pod that is gone": {
+		"a pod does not exist": {
 			func(s *harness) { s.deletePod("a") }, "c Coordinator, b Normal, a Crashed (PodMissing)",
 		},
-		"a pod that has ended is as good as gone": {
+		"a pod has finished": {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodFailed },
 			"c Coordinator, b Normal, a Crashed (PodMissing)",
 		},
-		"a pod that is being deleted is up until the others say otherwise": {
+		"a pod is being deleted, and the others report it as Normal": {
 			func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
 			"c Coordinator, b Normal, a Normal (PodTerminating)",
 		},
-		"a pod that hasn't started": {
+		"a pod is pending": {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
 			"c Coordinator, b Normal, a Crashed (PodPending)",
 		},
-		"a pod without an agent": {
+		"a pod has no agent": {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Spec.InitContainers = nil },
 			"c Coordinator, b Normal, a Crashed (NoAgent)",
 		},
-		"an ordinary container of the agent's name isn't an agent": {
+		"an ordinary container has the agent's name": {
 			func(s *harness) {
 				spec := &s.Pods["a"].Spec
 				spec.Containers, spec.InitContainers = spec.InitContainers, nil
 			},
 			"c Coordinator, b Normal, a Normal (NoAgent)",
 		},
-		"a pod whose agent isn't told of the group": {
+		"a pod does not list the group": {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Annotations[v1.AnnotationGroups] = "ledger2,other" },
 			"c Coordinator, b Normal, a Crashed (NotInGroup)",
 		},
-		"a pod names the group since its agent runs": {
+		"a pod lists the group only since its agent runs": {
 			func(s *harness) { s.crash("a"); s.Agents["a"] = AgentState{Connected: true, NotInGroup: true} },
 			"c Coordinator, b Normal, a Crashed (NotInGroup)",
 		},
-		"an application keeps a member from standing": {
+		"an application makes a member ineligible": {
 			func(s *harness) { s.report("a").Eligible = false }, "c Coordinator, b Normal, a Normal (NotEligible)",
 		},
-		"a member with priority 0 never stands": {
+		"a member with priority 0 is always ineligible": {
 			func(s *harness) { s.List.Members[0].Priority = 0; s.report("a").Eligible = false },
 			"c Coordinator, b Normal, a Normal",
 		},
-		"the coordinator takes a member for dead that follows it": {
+		"the coordinator reports a connected follower as crashed": {
 			func(s *harness) { s.reportStatus("Crashed", "a", "c") }, "c Coordinator, b Normal, a Unknown (Disputed)",
 		},
-		"a follower is a moment behind": {
+		"a follower reports another one as crashed": {
 			func(s *harness) { s.reportStatus("Crashed", "a", "b") }, "c Coordinator, b Normal, a Normal",
 		},
-		"followers contradict each other while the coordinator can't be heard": {
+		"followers contradict each other while the coordinator is disconnected": {
 			func(s *harness) {
 				s.disconnect("a", "c")
 				s.reportStatus("Crashed", "a", "b")
@@ -86,10 +86,10 @@ func TestTable(t *testing.T) {
 			},
 			"c Coordinator (Unreachable), b Normal, a Unknown (Unreachable), d Normal",
 		},
-		"a member that has just come back isn't disputed": {
+		"a member has just recovered": {
 			func(s *harness) { s.reportStatus("Crashed", "a", "b", "c"); s.connect("a") }, "c Coordinator, b Normal, a Crashed",
 		},
-		"nobody leads, and the halves take each other for dead": {
+		"without a coordinator, members report each other as crashed": {
 			func(s *harness) {
 				s.reportCoordinator("", "a", "b", "c")
 				s.crash("c")
@@ -98,7 +98,7 @@ func TestTable(t *testing.T) {
 			},
 			"c Crashed (Unreachable), b Unknown (Disputed), a Unknown (Disputed)",
 		},
-		"nobody leads, and who was never connected hasn't been seen": {
+		"without a coordinator, a member that was never connected is unknown": {
 			func(s *harness) {
 				s.deletePod("c")
 				s.deletePod("b")
@@ -110,11 +110,11 @@ func TestTable(t *testing.T) {
 			},
 			"c Unknown (PodMissing), b Unknown (PodMissing), a Normal",
 		},
-		"nobody can be heard": {
+		"no agent is connected": {
 			func(s *harness) { s.disconnect("a", "b", "c") },
 			"c Unknown (Unreachable), b Unknown (Unreachable), a Unknown (Unreachable)",
 		},
-		"an agent of an earlier group of the name has no say": {
+		"an agent in an earlier group of this name does not count": {
 			func(s *harness) {
 				s.report("b").UID, s.report("c").UID = "old", "old"
 				s.reportStatus("Crashed", "c", "a")
@@ -122,7 +122,7 @@ func TestTable(t *testing.T) {
 			},
 			"c Crashed, b Normal, a Normal",
 		},
-		"an agent that goes by an older list than the one in force has no say": {
+		"an agent with an older list than the one in force does not count": {
 			func(s *harness) {
 				s.List.Version = 2
 				s.report("a").Version, s.report("b").Version = 2, 2
@@ -130,7 +130,7 @@ func TestTable(t *testing.T) {
 			},
 			"c Coordinator, b Normal, a Normal",
 		},
-		"who isn't a member has no say": {
+		"a pod that is not a member does not count": {
 			func(s *harness) {
 				s.createPod("x")
 				s.connect("x")
@@ -139,30 +139,30 @@ func TestTable(t *testing.T) {
 			},
 			"c Coordinator, b Normal, a Normal",
 		},
-		"a term that no clock has come to is nonsense": {
+		"a term that is too far in the future does not count": {
 			func(s *harness) { s.report("a").Coordinator, s.report("a").Term = "a", firstTerm+2*24*3600*10 },
 			"c Coordinator, b Normal, a Normal",
 		},
-		"a term beyond all numbers is nonsense, too": {
+		"a term that is out of range does not count": {
 			func(s *harness) { s.report("a").Coordinator, s.report("a").Term = "a", 1<<63 },
 			"c Coordinator, b Normal, a Normal",
 		},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := newHarness(3)
 			c.change(s)
 			r := s.evaluate()
 			expect(t, "table", formatTable(&r.Status), c.table)
 			for _, row := range r.Status.Processes {
 				if len(row.Message) > 256 || row.Reason != "" && row.Message == "" || row.Since == nil {
-					t.Errorf("the row %+v", row)
+					t.Errorf("got row %+v", row)
 				}
 			}
 		})
 	}
 }
 
-// TestMessagesFit where the schema bounds them, with a name as long as can be.
+// TestMessagesFit tests the limit of the schema with a group name of the maximum length.
 func TestMessagesFit(t *testing.T) {
 	s := newHarness(3)
 	s.Group.Name = strings.Repeat("g", 63)
@@ -178,14 +178,15 @@ func TestMessagesFit(t *testing.T) {
 		change(s.createPod("a"))
 		for _, row := range Evaluate(s.Facts).Status.Processes {
 			if len(row.Message) > 256 {
-				t.Errorf("%d characters: %s", len(row.Message), row.Message)
+				t.Errorf("got %d characters, want at most 256: %s", len(row.Message), row.Message)
 			}
 		}
 	}
 }
 
-// TestUnreachableSaysWhatToDo and not what differs from one attempt to the next.
-func TestUnreachableSaysWhatToDo(t *testing.T) {
+// TestUnreachableMessage tests that the message has the solution, and nothing that
+// differs from one attempt to the next.
+func TestUnreachableMessage(t *testing.T) {
 	s := newHarness(3)
 	s.disconnect("a")
 	first := s.evaluate().Status.Processes[2].Message
@@ -193,11 +194,11 @@ func TestUnreachableSaysWhatToDo(t *testing.T) {
 	expect(t, "message", s.evaluate().Status.Processes[2].Message, first)
 	s.Agents["a"] = AgentState{Problem: "tls: failed to verify certificate: x509: certificate has expired: current time 12:00"}
 	if other := s.evaluate().Status.Processes[2].Message; other == first || !strings.Contains(other, "certificate") {
-		t.Errorf("an agent with a bad certificate: %s", other)
+		t.Errorf("an invalid certificate: got message %q", other)
 	}
 }
 
-func TestSinceIsKeptWhileTheStatusIs(t *testing.T) {
+func TestSinceRemainsWithTheStatus(t *testing.T) {
 	s := newHarness(3)
 	s.evaluate()
 	s.setTime(10 * time.Second)
@@ -207,7 +208,7 @@ func TestSinceIsKeptWhileTheStatusIs(t *testing.T) {
 	rows := s.evaluate().Status.Processes
 	for i, want := range []time.Duration{0, 10 * time.Second, 0} {
 		if got := rows[i].Since.Sub(noon); got != want {
-			t.Errorf("%s is %s since %v, want %v", rows[i].Pod, rows[i].Status, got, want)
+			t.Errorf("%s is %s: got since %v, want %v", rows[i].Pod, rows[i].Status, got, want)
 		}
 	}
 }

@@ -16,14 +16,14 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 90, "how many random histories")
-	seed      = flag.Uint64("seed", 1, "that of the first one")
+	histories = flag.Int("histories", 90, "number of random histories")
+	seed      = flag.Uint64("seed", 1, "seed of the first history")
 )
 
-// TestHistories goes through whatever can happen, be it likely or not: old terms,
-// agents that contradict each other or can't be heard, pods that come and go,
-// lists that change, and an operator that starts anew.
-func TestHistories(t *testing.T) {
+// TestRandomHistories checks the invariants of statuses in random histories, likely or
+// not: with old terms, agents that contradict each other or are disconnected, pods that
+// are created and deleted, lists that change, and restarts of the operator.
+func TestRandomHistories(t *testing.T) {
 	for i := range uint64(*histories) {
 		h := randomHistory{harness: newHarness(1 + int(i%6)), rng: rand.New(rand.NewPCG(*seed+i, 0)), t: t, seed: *seed + i}
 		h.Group.Spec.Safety.Mode = []v1.SafetyMode{v1.Available, v1.Majority, v1.Strict}[i%3]
@@ -33,7 +33,7 @@ func TestHistories(t *testing.T) {
 			}
 			h.evaluateAndCheck()
 			if t.Failed() {
-				t.Fatalf("replay it with -run TestHistories -histories 1 -seed %d (with %d members, mode %s)",
+				t.Fatalf("replay it with -run TestRandomHistories -histories 1 -seed %d (with %d members, mode %s)",
 					h.seed, len(h.names), h.Group.Spec.Safety.Mode)
 			}
 		}
@@ -49,13 +49,13 @@ type randomHistory struct {
 
 func (h *randomHistory) randomName() string { return h.names[h.rng.IntN(len(h.names))] }
 
-// somebody's report, nil if there is none.
+// randomReport returns a random pod, and whether it has a report.
 func (h *randomHistory) randomReport() (name string, ok bool) {
 	name = h.randomName()
 	return name, h.report(name) != nil
 }
 
-// happen lets one thing happen.
+// randomEvent makes a random change.
 func (h *randomHistory) randomEvent() {
 	name, reports := h.randomReport()
 	switch h.rng.IntN(16) {
@@ -88,24 +88,24 @@ func (h *randomHistory) randomEvent() {
 	}
 }
 
-// speak has an agent say something, which may be nonsense.
+// changeReport changes an agent's report, possibly to an invalid one.
 func (h *randomHistory) changeReport(name string) {
-	said := h.report(name)
+	report := h.report(name)
 	switch h.rng.IntN(9) {
 	case 0:
-		said.UID = []string{string(uid), string(uid), "old"}[h.rng.IntN(3)]
+		report.UID = []string{string(uid), string(uid), "old"}[h.rng.IntN(3)]
 	case 1:
-		said.Version = uint32(max(1, h.List.Version-int64(h.rng.IntN(3))))
+		report.Version = uint32(max(1, h.List.Version-int64(h.rng.IntN(3))))
 	case 2:
-		said.Eligible, said.Excluded = h.rng.IntN(2) == 0, h.rng.IntN(2) == 0
+		report.Eligible, report.Excluded = h.rng.IntN(2) == 0, h.rng.IntN(2) == 0
 	case 3:
-		said.Digest = []string{"d", "d", "other"}[h.rng.IntN(3)]
+		report.Digest = []string{"d", "d", "other"}[h.rng.IntN(3)]
 	case 4:
-		h.reportStatus([]string{"Normal", "Crashed", "Coordinator", "Unheard-of"}[h.rng.IntN(4)], h.randomName(), name)
+		h.reportStatus([]string{"Normal", "Crashed", "Coordinator", "Invalid"}[h.rng.IntN(4)], h.randomName(), name)
 	case 5:
 		h.reportCoordinator("", name)
 	case 6:
-		said.Term = []uint64{0, h.term - 5, h.term + 7, h.term + 1<<40, 1 << 63}[h.rng.IntN(5)]
+		report.Term = []uint64{0, h.term - 5, h.term + 7, h.term + 1<<40, 1 << 63}[h.rng.IntN(5)]
 	default:
 		h.term += uint64(h.rng.IntN(2))
 		h.reportCoordinator(h.randomName(), name)
@@ -127,7 +127,7 @@ func (h *randomHistory) changePod(name string) {
 	}
 }
 
-// list lets the list settle, or begins another one.
+// changeList settles the list, or begins another one.
 func (h *randomHistory) changeList() {
 	if h.List.State == v1.ListAdopting {
 		h.List = h.List.DeepCopy()
@@ -153,23 +153,23 @@ func (h *randomHistory) changeList() {
 	h.List = next
 }
 
-// look makes a report, and checks what must hold for each.
+// evaluateAndCheck evaluates the group, and checks the invariants.
 func (h *randomHistory) evaluateAndCheck() {
 	t, before := h.t, h.Group.Status.DeepCopy()
 	first, second := Evaluate(h.Facts), Evaluate(h.Facts)
 	if !reflect.DeepEqual(first, second) {
-		t.Error("the same facts made two reports")
+		t.Error("got different results from the same facts")
 	}
 	if !equality.Semantic.DeepEqual(*before, h.Group.Status) {
-		t.Error("the facts have changed")
+		t.Error("the evaluation has changed its facts")
 	}
 	h.checkTerms(before, &first.Status)
 	h.checkTable(&first.Status)
 	h.checkInstructions(&first)
 	if !first.RequeueAt.IsZero() && !first.RequeueAt.After(h.Now) {
-		t.Error("wants to look again at once, for ever")
+		t.Error("got a requeue time that is not after the current time")
 	}
-	// What the API server keeps is a little less precise.
+	// The API server stores times with a lower resolution.
 	data, err := json.Marshal(first.Status)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func (h *randomHistory) evaluateAndCheck() {
 	}
 	again := Evaluate(h.Facts)
 	if !equality.Semantic.DeepEqual(again.Status, h.Group.Status) || len(again.Events) > 0 {
-		t.Errorf("its own status made another one, with %s:\n%+v\n%+v", formatEvents(again.Events), h.Group.Status, again.Status)
+		t.Errorf("the status is not stable; got events %s, status\n%+v\nand then\n%+v", formatEvents(again.Events), h.Group.Status, again.Status)
 	}
 }
 
@@ -188,67 +188,67 @@ func (h *randomHistory) checkTerms(before, after *v1.ElectionGroupStatus) {
 	c := after.Coordinator
 	switch {
 	case after.Term < before.Term:
-		h.t.Errorf("the term went back from %d to %d", before.Term, after.Term)
+		h.t.Errorf("the term decreased from %d to %d", before.Term, after.Term)
 	case c == nil:
 	case c.Term > after.Term:
-		h.t.Errorf("the coordinator is of term %d, and the newest is %d", c.Term, after.Term)
+		h.t.Errorf("got coordinator of term %d, newer than term %d", c.Term, after.Term)
 	case c.Term < after.Term && h.Group.Spec.Safety.Mode != v1.Available:
-		h.t.Errorf("the coordinator is of term %d, and there has been %d", c.Term, after.Term)
+		h.t.Errorf("got coordinator of term %d, older than term %d", c.Term, after.Term)
 	case c.Priority < 1 || c.ElectedAt.IsZero():
-		h.t.Errorf("the coordinator is %+v", c)
+		h.t.Errorf("got coordinator %+v", c)
 	}
 }
 
 func (h *randomHistory) checkTable(status *v1.ElectionGroupStatus) {
 	if len(status.Processes) != len(h.List.Members) || len(status.Conditions) != 4 {
-		h.t.Errorf("%d rows for %d members, and %d conditions", len(status.Processes), len(h.List.Members), len(status.Conditions))
+		h.t.Errorf("got %d rows for %d members, and %d conditions", len(status.Processes), len(h.List.Members), len(status.Conditions))
 	}
 	last := int32(v1.MaxPriority)
 	for i := range status.Processes {
 		row := &status.Processes[i]
 		leads := status.Coordinator != nil && status.Coordinator.Pod == row.Pod
 		if leads != (row.Status == v1.ProcessCoordinator) || row.Priority > last || len(row.Message) > 256 || row.Since == nil {
-			h.t.Errorf("the coordinator is %s, and there is the row %+v", coordinatorName(status), row)
+			h.t.Errorf("got coordinator %s, and the row %+v", coordinatorName(status), row)
 		}
 		last = row.Priority
 	}
 	if elected := status.Conditions[1]; elected.Status == metav1.ConditionTrue && status.Coordinator == nil ||
 		elected.Status == metav1.ConditionFalse && status.Coordinator != nil {
-		h.t.Errorf("%s leads, and CoordinatorElected is %s", coordinatorName(status), elected.Status)
+		h.t.Errorf("got coordinator %s, and CoordinatorElected is %s", coordinatorName(status), elected.Status)
 	}
 	ready := status.Conditions[0]
 	if ready.Status == metav1.ConditionTrue && (status.Coordinator == nil || int(*status.ReadyMembers) != len(status.Processes)) {
-		h.t.Errorf("ready with %d of %d, and %s leads", *status.ReadyMembers, len(status.Processes), coordinatorName(status))
+		h.t.Errorf("got Ready with %d of %d members up, and coordinator %s", *status.ReadyMembers, len(status.Processes), coordinatorName(status))
 	}
 }
 
-// checkInstructions: it is never the operator that keeps everybody from leading, and
-// nobody has to leave who is a member.
+// checkInstructions checks that the operator never excludes all members, and that no
+// member has to leave.
 func (h *randomHistory) checkInstructions(r *Result) {
 	able, allowed := 0, 0
 	for _, row := range r.Status.Processes {
-		heard := h.Agents[row.Pod]
-		if said := heard.Report; heard.Connected && said != nil && said.UID == string(uid) && row.Priority > 0 && isUp(&row) {
+		agent := h.Agents[row.Pod]
+		if report := agent.Report; agent.Connected && report != nil && report.UID == string(uid) && row.Priority > 0 && isUp(&row) {
 			may, changed := r.Eligibility[row.Pod]
-			if said.Eligible || said.Excluded {
+			if report.Eligible || report.Excluded {
 				able++
-				if changed && may || !changed && !said.Excluded {
+				if changed && may || !changed && !report.Excluded {
 					allowed++
 				}
 			}
 		}
 	}
-	// An agent that goes by an old list has no say, and isn't told anything.
+	// An agent that uses an old list does not count, and gets no command.
 	if able > 0 && allowed == 0 && len(r.Eligibility) > 0 {
 		for name, may := range r.Eligibility {
 			if !may {
-				h.t.Errorf("%s is kept from standing, and nobody else could lead: %s", name, formatMap(r.Eligibility))
+				h.t.Errorf("%s is excluded, and no other member could be elected: %s", name, formatMap(r.Eligibility))
 			}
 		}
 	}
 	for _, name := range r.Leave {
-		if said := h.report(name); said.UID == string(uid) && h.isIn(name) {
-			h.t.Errorf("%s has to leave, and is a member", name)
+		if report := h.report(name); report.UID == string(uid) && h.isIn(name) {
+			h.t.Errorf("%s has to leave, but is a member", name)
 		}
 	}
 }
