@@ -11,24 +11,25 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/filewatch"
 )
 
-// file is a configuration and what was in it when it was taken over.
+// configFile is a configuration file with the checksum of the content that the agent
+// loaded.
 type configFile struct {
 	path    string
 	content [sha256.Size]byte
 }
 
-// look remembers what is in a file. That must come before reading it, so that
-// no change is missed.
+// openConfigFile records the content of a file. Call it before reading the file, so that
+// watch doesn't miss a change.
 func openConfigFile(path string) configFile { return configFile{path, checksum(path)} }
 
-// watch takes the file over whenever it has changed. A bad one is refused, and
-// the agent goes on with what it had; it is asked to try again only when the
-// file changes once more, or with what the disk refused.
+// watch reloads the file whenever it changes, until ctx ends. If a file is refused, the
+// agent continues with its previous settings. watch retries a refused file only when it
+// changes again, or after a temporary error such as a full disk.
 func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
-	tried, settled := f.content, true
+	tried, final := f.content, true
 	filewatch.Watch(ctx, filepath.Dir(f.path), log, func(bool) bool {
 		now := checksum(f.path)
-		if now == tried && settled {
+		if now == tried && final {
 			return true
 		}
 		changed := now != tried
@@ -37,21 +38,20 @@ func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger)
 		if err == nil {
 			err = a.Reload(ctx, next)
 		}
-		settled = err == nil || !agent.Temporary(err)
+		final = err == nil || !agent.Temporary(err)
 		switch {
 		case err == nil:
 			a.SetProblems()
-			log.Info("took over the changed file", "file", f.path)
+			log.Info("reloaded configuration", "file", f.path)
 		case changed:
-			a.SetProblems("the changed file was refused: " + err.Error())
-			log.Error("refused the changed file, and goes on as before", "error", err)
+			a.SetProblems("refused changed configuration: " + err.Error())
+			log.Error("refused changed configuration; continuing with the previous one", "error", err)
 		}
-		return settled
+		return final
 	})
 }
 
-// fingerprint tells one content of the file from the next. A file that can't be
-// read has one, too.
+// checksum identifies the content of a file, or the error of reading it.
 func checksum(path string) [sha256.Size]byte {
 	data, err := os.ReadFile(path)
 	if err != nil {

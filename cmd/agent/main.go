@@ -36,7 +36,7 @@ func run(ctx context.Context, root *cobra.Command) int {
 
 func exitStatus(err error) int {
 	var (
-		use        *command.UsageError
+		use     *command.UsageError
 		invalid config.Errors
 	)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 )
 
-// start starts an agent of a file, without what serves it.
+// startAgent starts the agent of a file, without a process that serves it.
 func startAgent(t *testing.T, path string) *agent.Agent {
 	t.Helper()
 	c, err := load(path)
@@ -44,7 +44,7 @@ func startAgent(t *testing.T, path string) *agent.Agent {
 	return a
 }
 
-func TestAnAgentWhoseLocalAPIFailsEnds(t *testing.T) {
+func TestProcessEndsIfLocalAPIFails(t *testing.T) {
 	path := write(t, t.TempDir(), validConfig)
 	a := startAgent(t, path)
 	local, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,19 +54,19 @@ func TestAnAgentWhoseLocalAPIFailsEnds(t *testing.T) {
 	local.Close()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serve(context.Background(), a, local, openConfigFile(path), http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+		ended <- newProcess(a, local, openConfigFile(path), http.NotFoundHandler(), slog.New(slog.DiscardHandler)).Run(context.Background())
 	}()
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("it ended as if all were well")
+			t.Error("got no error")
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("it goes on, and nobody can ask it anything")
+		t.Error("timed out waiting for the process to end")
 	}
 }
 
-func TestAFileThatChangesWhileTheAgentStartsIsTakenOver(t *testing.T) {
+func TestFileChangedDuringStartIsReloaded(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, validConfig)
 	file := openConfigFile(path)
@@ -76,30 +76,30 @@ func TestAFileThatChangesWhileTheAgentStartsIsTakenOver(t *testing.T) {
 	eventually(t, "version 2 is adopted", func() bool { return a.Config().Groups[0].List.Version == 2 })
 }
 
-// TestABadFileIsRefusedUnderWay: with its line and the reason, and the agent goes on
-// with what it had.
-func TestABadFileIsRefusedUnderWay(t *testing.T) {
+// TestInvalidChangeIsRefused: the agent reports the reason with its line, and continues
+// with its previous settings.
+func TestInvalidChangeIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, validConfig)
 	a := startAgent(t, path)
 	watchFile(t, openConfigFile(path), a)
 	next := strings.Replace(validConfig, "  members:", "  version: 2\n  members:", 1)
 	write(t, dir, strings.Replace(next, "priority: ", "priority: -", 1))
-	eventually(t, "the bad file is refused", func() bool {
+	eventually(t, "the invalid file is refused", func() bool {
 		problems := strings.Join(a.Problems(), "\n")
-		return strings.Contains(problems, "the changed file was refused: ") && strings.Contains(problems, path+":") &&
+		return strings.Contains(problems, "refused changed configuration: ") && strings.Contains(problems, path+":") &&
 			strings.Contains(problems, "priority must be")
 	})
 	if version := a.Config().Groups[0].List.Version; version != 1 {
-		t.Errorf("it goes by version %d of the list", version)
+		t.Errorf("got version %d of the list, want 1", version)
 	}
 	write(t, dir, next)
-	eventually(t, "the next good one is taken over", func() bool {
+	eventually(t, "the next valid file is reloaded", func() bool {
 		return a.Config().Groups[0].List.Version == 2 && !strings.Contains(strings.Join(a.Problems(), ""), "refused")
 	})
 }
 
-// watching takes a file over until the test ends.
+// watchFile reloads a file until the test ends.
 func watchFile(t *testing.T, f configFile, a *agent.Agent) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -111,11 +111,11 @@ func watchFile(t *testing.T, f configFile, a *agent.Agent) {
 	t.Cleanup(func() { cancel(); <-watched })
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > 30*time.Second {
-			t.Fatal("waited in vain:", what)
+	for start := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }

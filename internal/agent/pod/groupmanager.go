@@ -46,22 +46,17 @@ func newGroupManager(s *Settings, lists *state.Store, reports *reportHub, log *s
 	return m
 }
 
-// start starts the workers. They end with ctx.
-func (m *groupManager) start(ctx context.Context, a *agent.Agent) {
+// run runs the workers until ctx ends.
+func (m *groupManager) run(ctx context.Context, a *agent.Agent) {
 	m.mu.Lock()
 	m.agent = a
 	m.mu.Unlock()
+	var workers sync.WaitGroup
 	for _, w := range m.workers {
-		w.running.Go(func() { w.run(ctx, a) })
+		workers.Go(func() { w.run(ctx, a) })
 	}
 	m.publishProblems()
-}
-
-// wait waits until the workers have ended.
-func (m *groupManager) wait() {
-	for _, w := range m.workers {
-		w.running.Wait()
-	}
+	workers.Wait()
 }
 
 // acceptDocument validates a document and enqueues it for the worker of its group. The

@@ -20,8 +20,7 @@ const diskRetryDelay = time.Second
 type groupWorker struct {
 	*groupManager
 
-	group   string
-	running sync.WaitGroup
+	group string
 	// queued is sent when a task was enqueued.
 	queued signal
 

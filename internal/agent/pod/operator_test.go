@@ -175,7 +175,7 @@ func TestReportStreamsAreLimitedToEight(t *testing.T) {
 		a.watch()
 	}
 	if status, body := a.callOperatorAPI(c.operator, http.MethodGet, control.ReportsPath, ""); status != http.StatusServiceUnavailable ||
-		!strings.Contains(body, "there are 8 such streams already") {
+		!strings.Contains(body, "at most 8 are allowed") {
 		t.Errorf("got %d %s for a ninth stream, want 503", status, body)
 	}
 	streams["a"].close()

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/conclave-dev/conclave/internal/agent/api"
+)
+
+// Process serves an agent: it owns the order in which the parts of the process start and
+// end, for an agent with a file as well as for an agent in a pod.
+type Process struct {
+	// LocalAPI accepts connections of the application. Run closes it.
+	LocalAPI net.Listener
+	// Groups and Metrics are what the local API serves, also before Start returns.
+	Groups  api.Groups
+	Metrics http.Handler
+	// Prepare, if it isn't nil, runs from the beginning until its context ends. It provides
+	// what Start waits for.
+	Prepare func(context.Context)
+	// Start starts the agent. It may wait, for example for a certificate.
+	Start func(context.Context) (*Started, error)
+	Log   *slog.Logger
+}
+
+// Started is a running agent with what serves it.
+type Started struct {
+	Agent *Agent
+	// Tasks change the agent until their context ends: they apply new settings, for example.
+	Tasks []func(context.Context)
+	// ServeOperator, if it isn't nil, serves the API for the operator until its context
+	// ends.
+	ServeOperator func(context.Context) error
+}
+
+// Run runs the process until ctx ends or a server fails. The process ends in this order:
+//
+//  1. The tasks end, so that the agent joins no further group.
+//  2. The agent leaves its groups. A coordinator hands the office over, for which the
+//     application must receive the request to stop.
+//  3. The API for the operator ends: the operator receives the last reports before.
+//  4. The local API ends.
+func (p *Process) Run(ctx context.Context) error {
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	running, stopRunning := context.WithCancel(ctx)
+	defer stopRunning()
+	served := make(chan error, 1)
+	go func() {
+		served <- api.Serve(serving, p.LocalAPI, api.New(p.Groups, p.Metrics))
+		stopRunning() // The application cannot reach an agent without its local API.
+	}()
+	err := p.runAgent(running)
+	stopServing()
+	return errors.Join(err, <-served)
+}
+
+// runAgent runs the agent and its tasks until ctx ends or the API for the operator fails.
+func (p *Process) runAgent(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer stop()
+	if p.Prepare != nil {
+		tasks.Go(func() { p.Prepare(ctx) })
+	}
+	started, err := p.Start(ctx)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil
+	case err != nil:
+		return err
+	}
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	served := make(chan error, 1)
+	go func() {
+		served <- started.serveOperator(serving)
+		stop()
+	}()
+	for _, task := range started.Tasks {
+		tasks.Go(func() { task(ctx) })
+	}
+	<-ctx.Done()
+	p.Log.Info("shutting down")
+	tasks.Wait()
+	started.Agent.Close(context.WithoutCancel(ctx))
+	stopServing()
+	return <-served
+}
+
+// serveOperator serves the API for the operator, if there is one, until ctx ends.
+func (s *Started) serveOperator(ctx context.Context) error {
+	if s.ServeOperator == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.ServeOperator(ctx)
+}
+
+// ListenLocalAPI opens the listener of the local API.
+func ListenLocalAPI(ctx context.Context, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the local API: %w", err)
+	}
+	return listener, nil
+}
+
+// NewLife returns the incarnation of a process: a random number above 0.
+func NewLife() uint32 { return 1 + rand.Uint32N(1<<32-1) }
