@@ -54,7 +54,7 @@ func TestResponses(t *testing.T) {
 			return group.Leader{Group: "ledger", Self: "a", Coordinator: "d", Priority: 40, Term: 8}, nil
 		}
 		return group.Leader{}, map[string]error{
-			"": group.ErrNoSuccessor, "self": group.ErrNotLeading, "late": group.ErrHandOverTimeout, "gone": group.ErrClosed,
+			"": group.ErrNoSuccessor, "self": group.ErrNotLeading, "late": group.ErrHandOverTimeout, "left": group.ErrClosed,
 			"odd": errors.New("odd"),
 		}[to]
 	}
@@ -89,7 +89,7 @@ func TestResponses(t *testing.T) {
 		{"POST", "/v1/groups/ledger/step-down", "", 409, `{"error":"no member is ready to take over"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"self"}`, 409, `{"error":"this process is not the coordinator"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"late"}`, 504, `{"error":"no member took over in time"}`},
-		{"POST", "/v1/groups/ledger/step-down", `{"to":"gone"}`, 503, `{"error":"the agent has left the group"}`},
+		{"POST", "/v1/groups/ledger/step-down", `{"to":"left"}`, 503, `{"error":"the agent has left the group"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"odd"}`, 500, `{"error":"odd"}`},
 		{"POST", "/v1/groups/ledger/step-down", `{"To":"d","priority":9}`, 400, `unknown field`},
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"`, 400, `must be a JSON object`},
