@@ -71,18 +71,18 @@ func checkGolden(t *testing.T, name, got string) {
 const awaitTimeout = 20 * time.Second
 
 // await waits for the next value of a channel.
-func await[T any](t *testing.T, values <-chan T, what string) T {
+func await[T any](t *testing.T, values <-chan T, what string) (value T) {
 	t.Helper()
 	select {
-	case value, ok := <-values:
+	case next, ok := <-values:
 		if !ok {
 			t.Fatalf("channel closed, want %s", what)
 		}
-		return value
+		value = next
 	case <-time.After(awaitTimeout):
+		t.Fatalf("got nothing within %s, want %s", awaitTimeout, what)
 	}
-	t.Fatalf("got nothing within %s, want %s", awaitTimeout, what)
-	panic("unreachable")
+	return value
 }
 
 // eventually waits until a condition holds.

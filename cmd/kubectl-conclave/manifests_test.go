@@ -80,6 +80,7 @@ func TestInjectNamesTheManifestThatIsInvalid(t *testing.T) {
 	}
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
+	noManifests := filepath.Join(folder, "notes")
 	for name, test := range map[string]struct {
 		args   []string
 		status int
@@ -88,8 +89,9 @@ func TestInjectNamesTheManifestThatIsInvalid(t *testing.T) {
 		"content":     {[]string{"-f", folder}, 2, "document 2 of " + invalid + ": yaml: line 1: did not find expected node content"},
 		"stdin twice": {[]string{"-f", "-", "-f", "-"}, 2, "-f: - (stdin) must be given only once"},
 		"folder without manifests": {
-			[]string{"-f", filepath.Join(folder, "notes")}, 2,
-			"-f: the folder " + filepath.Join(folder, "notes") + " must contain files with the extension .json, .yaml, .yml; for its subfolders, add -R",
+			[]string{"-f", noManifests},
+			2,
+			"-f: the folder " + noManifests + " must contain files with the extension .json, .yaml, .yml; for its subfolders, add -R",
 		},
 		"pattern":         {[]string{"-f", "[", "-R"}, 2, `-f: invalid pattern "[": syntax error in pattern`},
 		"URL":             {[]string{"-f", server.URL + "/a.yaml"}, 1, "cannot read " + server.URL + "/a.yaml: the server responded 404 Not Found"},
