@@ -117,7 +117,7 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 	e.createGroup("ledger", withShortWaits, "x-0", "x-1", "x-2")
 	e.eventually("the status names the agents in the earlier group", func() bool {
 		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Ready))
-		return ready != nil && ready.Reason == string(v1.ReasonEarlierGroup) && strings.HasPrefix(ready.Message, "ledger-0, ledger-1 and ledger-2 are")
+		return ready != nil && ready.Reason == string(v1.ReasonEarlierGroup) && strings.HasPrefix(ready.Message, "The agents of ledger-0, ledger-1 and ledger-2 have not left")
 	})
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
 		e.eventually(pod+" has the command to leave", func() bool {
@@ -132,7 +132,7 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 	e.agents["ledger-1"].Leave("ledger")
 	e.eventually("the status names the last agent", func() bool {
 		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Ready))
-		return strings.HasPrefix(ready.Message, "ledger-2 is")
+		return strings.HasPrefix(ready.Message, "The agent of ledger-2 has not left")
 	})
 	if err := e.agents["ledger-2"].Stop(); err != nil { // The group doesn't wait for an agent that isn't connected.
 		t.Fatal(err)

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/testnet"
+	"github.com/conclave-dev/conclave/test/manifests"
+)
+
+const (
+	namespace = "conclave-system"
+	account   = "system:serviceaccount:" + namespace + ":conclave-manager"
+)
+
+// asManager makes the test binary run the manager. A process can't run two managers, one
+// after the other: metrics stay registered.
+const asManager = "CONCLAVE_TEST_AS_MANAGER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asManager) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// env is an API server with all of config/default, and a manager with the permissions
+// that this grants.
+type env struct {
+	client.Client
+	t         *testing.T
+	addresses map[string]string // by flag
+	log       *logBuffer
+}
+
+// logBuffer has the manager's log.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func newEnv(t *testing.T) *env {
+	t.Helper()
+	apiserver.Need(t)
+	var environment envtest.Environment
+	config, err := environment.Start()
+	if err != nil {
+		t.Fatal("start the API server:", err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Error("stop the API server:", err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{Client: c, t: t, addresses: map[string]string{}, log: &logBuffer{}}
+	e.apply()
+	user, err := environment.AddUser(envtest.User{Name: account, Groups: []string{"system:serviceaccounts"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", kubeconfig)
+	return e
+}
+
+func (e *env) apply() {
+	e.t.Helper()
+	objects, err := manifests.Build(e.t.Context(), "../..", "config/default")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, object := range objects {
+		if err := e.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
+			e.t.Fatal(object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+// start runs the manager as a process. It returns a function that stops the process and
+// returns its exit status.
+func (e *env) start(flags ...string) func() int {
+	e.t.Helper()
+	for _, flag := range []string{"metrics-address", "health-address", "webhook-port", "identity-port"} {
+		port, err := testnet.FreePort()
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		e.addresses[flag] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	}
+	args := append([]string{"--namespace", namespace, "--agent-image", "agent:1", "--leader-elect"}, flags...)
+	for flag, address := range e.addresses {
+		if strings.HasSuffix(flag, "port") {
+			_, address, _ = strings.Cut(address, ":")
+		}
+		args = append(args, "--"+flag, address)
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	manager := exec.CommandContext(context.WithoutCancel(e.t.Context()), executable, args...)
+	manager.Env, manager.Stderr = append(os.Environ(), asManager+"=true"), e.log
+	if err := manager.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	stop := sync.OnceValue(func() int {
+		if err := manager.Process.Signal(syscall.SIGTERM); err != nil {
+			e.t.Error("the manager ended before SIGTERM:", err)
+		}
+		_ = manager.Wait() // The exit status has the result.
+		return manager.ProcessState.ExitCode()
+	})
+	e.t.Cleanup(func() {
+		stop()
+		if e.t.Failed() {
+			e.t.Log(e.log)
+		}
+	})
+	return stop
+}
+
+// eventually polls a check until it returns no error.
+func (e *env) eventually(what string, check func() error) {
+	e.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(e.t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		e.t.Fatalf("timed out waiting until %s: %v: %v", what, err, last)
+	}
+}
+
+func (e *env) get(object client.Object, in, name string) error {
+	return e.Get(e.t.Context(), client.ObjectKey{Namespace: in, Name: name}, object)
+}
+
+// request sends a GET, or a POST if there is a body, to a server that must have a
+// certificate of the manager's CA.
+func (e *env) request(flag, service, path, token string, body []byte) (int, string, error) {
+	e.t.Helper()
+	var webhook admissionregistrationv1.MutatingWebhookConfiguration
+	if err := e.get(&webhook, "", "conclave"); err != nil {
+		e.t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(webhook.Webhooks[0].ClientConfig.CABundle)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: service + "." + namespace + ".svc"}}
+	defer transport.CloseIdleConnections()
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(e.t.Context(), method, "https://"+e.addresses[flag]+path, bytes.NewReader(body))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+func (e *env) token(in, name string, spec authenticationv1.TokenRequestSpec) string {
+	e.t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: spec}
+	err := e.SubResource("token").Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name}}, request)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+func (e *env) create(objects ...client.Object) {
+	e.t.Helper()
+	for _, object := range objects {
+		if err := e.Create(e.t.Context(), object); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+}
+
+// ready queries the readiness probe.
+func (e *env) ready() error {
+	response, err := http.Get("http://" + e.addresses["health-address"] + "/readyz")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(string(text))
+	}
+	return err
+}
