@@ -21,9 +21,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// read reads the text of a document as an agent's file that has this one group.
-// An agent in a pod knows its peers' addresses from the same document; who has
-// none yet gets one here.
+// parseAsAgent parses a document as an agent's configuration file with this group. It adds
+// addresses to members without one, because a file needs the addresses of all members.
 func parseAsAgent(t *testing.T, text string) (*config.Config, error) {
 	t.Helper()
 	_, group, ok := strings.Cut(text, "group:\n")
@@ -43,7 +42,7 @@ func parseAsAgent(t *testing.T, text string) (*config.Config, error) {
 		}
 	}
 	group = "- " + strings.TrimPrefix(strings.Join(lines, "\n"), "  ")
-	self := "self: nobody\n"
+	self := "self: none\n"
 	if _, rest, ok := strings.Cut(group, `- {"name":"`); ok {
 		name, _, _ := strings.Cut(rest, `"`)
 		self = fmt.Sprintf("self: %q\n", name)
@@ -51,8 +50,8 @@ func parseAsAgent(t *testing.T, text string) (*config.Config, error) {
 	return config.Parse("agent.yaml", []byte(self+"listen: 0.0.0.0:7373\ntls: {certFile: a, keyFile: b, caFile: c}\ngroups:\n"+group))
 }
 
-// TestAgentsReadDocuments: whatever the schema accepts, agents understand.
-func TestAgentsReadDocuments(t *testing.T) {
+// TestAgentsAcceptDocuments tests that agents accept all settings that the schema accepts.
+func TestAgentsAcceptDocuments(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
 		f := randomFacts(rng)
@@ -65,15 +64,15 @@ func TestAgentsReadDocuments(t *testing.T) {
 		g := c.Groups[0]
 		if g.Name != f.Group.Name || int64(g.List.Version) != p.List.Version || len(g.List.Members) != len(p.List.Members) ||
 			g.Safety.Lease != time.Duration(f.Group.Spec.Safety.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(departed(p.List)) {
-			t.Fatalf("agents understand %+v of\n%s", g, text)
+			t.Fatalf("got group %+v of\n%s", g, text)
 		}
 		if p.List.Floor != nil && int64(g.List.Floor) != *p.List.Floor {
-			t.Fatalf("agents understand floor %d of\n%s", g.List.Floor, text)
+			t.Fatalf("got floor %d of\n%s", g.List.Floor, text)
 		}
 	}
 }
 
-// randomFacts are those of a group that the schema accepts, a few versions old.
+// randomFacts returns the facts of a group that the schema accepts, after a few changes.
 func randomFacts(rng *rand.Rand) *Facts {
 	f := newDeclaredFacts("")
 	spec := &f.Group.Spec
@@ -124,8 +123,7 @@ func randomFacts(rng *rand.Rand) *Facts {
 	return f
 }
 
-// TestTextIsTheDocument: read by a library, the text is what was written, to the
-// last field.
+// TestTextIsTheDocument tests that a library decodes each field of an encoded document.
 func TestTextIsTheDocument(t *testing.T) {
 	millis := new(int32(7))
 	full := control.Document{
@@ -148,12 +146,12 @@ func TestTextIsTheDocument(t *testing.T) {
 	for _, want := range []control.Document{full, {Group: control.Group{Members: []control.Member{{Name: "a"}}}}} {
 		var got control.Document
 		if err := yaml.UnmarshalStrict([]byte(encodeDocument(want)), &got); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%v: the text is\n%s\nand was\n%+v", err, encodeDocument(want), want)
+			t.Errorf("got document %+v (%v), want %+v; encoded:\n%s", got, err, want, encodeDocument(want))
 		}
 	}
 }
 
-// requireNonZero fails if a field isn't set: a new one would go unnoticed.
+// requireNonZero fails if a field is not set, which happens when a field is added.
 func requireNonZero(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {
@@ -167,36 +165,36 @@ func requireNonZero(t *testing.T, path string, v reflect.Value) {
 		requireNonZero(t, path, v.Index(0))
 	default:
 		if v.IsZero() {
-			t.Errorf("%s isn't set", path)
+			t.Errorf("%s is not set", path)
 		}
 	}
 }
 
 func TestAddresses(t *testing.T) {
-	for sentence, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		change func(a, b *corev1.Pod)
 		a, b   string
 	}{
-		"each has its own":  {func(_, _ *corev1.Pod) {}, "10.0.0.1:7373", "10.0.0.2:7373"},
-		"one has none yet":  {func(a, _ *corev1.Pod) { a.Status.PodIP = "" }, "", "10.0.0.2:7373"},
-		"one is no address": {func(a, _ *corev1.Pod) { a.Status.PodIP = "elsewhere" }, "", "10.0.0.2:7373"},
-		"IPv6":              {func(a, _ *corev1.Pod) { a.Status.PodIP = "fd00::7" }, "[fd00::7]:7373", "10.0.0.2:7373"},
-		"one has ended":     {func(a, b *corev1.Pod) { a.Status.Phase = corev1.PodSucceeded; b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
-		"the younger one has ended": {
+		"different addresses":        {func(_, _ *corev1.Pod) {}, "10.0.0.1:7373", "10.0.0.2:7373"},
+		"one pod has no address yet": {func(a, _ *corev1.Pod) { a.Status.PodIP = "" }, "", "10.0.0.2:7373"},
+		"one address is invalid":     {func(a, _ *corev1.Pod) { a.Status.PodIP = "invalid" }, "", "10.0.0.2:7373"},
+		"IPv6":                       {func(a, _ *corev1.Pod) { a.Status.PodIP = "fd00::7" }, "[fd00::7]:7373", "10.0.0.2:7373"},
+		"the older pod has finished": {func(a, b *corev1.Pod) { a.Status.Phase = corev1.PodSucceeded; b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
+		"the younger pod has finished": {
 			func(a, b *corev1.Pod) { b.Status.Phase = corev1.PodFailed; b.Status.PodIP = a.Status.PodIP },
 			"10.0.0.1:7373", "",
 		},
-		"one is ending": {func(a, b *corev1.Pod) {
+		"one pod is being deleted": {func(a, b *corev1.Pod) {
 			b.DeletionTimestamp = new(metav1.NewTime(noon))
 			b.Status.PodIP = a.Status.PodIP
 		}, "10.0.0.1:7373", ""},
-		"both are on the network of one host": {func(a, b *corev1.Pod) { b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
-		"both are ending, and the younger has it": {func(a, b *corev1.Pod) {
+		"both pods are on the network of the same host": {func(a, b *corev1.Pod) { b.Status.PodIP = a.Status.PodIP }, "", "10.0.0.1:7373"},
+		"both pods are being deleted": {func(a, b *corev1.Pod) {
 			a.DeletionTimestamp, b.DeletionTimestamp = new(metav1.NewTime(noon)), new(metav1.NewTime(noon))
 			b.Status.PodIP = a.Status.PodIP
 		}, "", "10.0.0.1:7373"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			f := newDeclaredFacts("a 1, b 2").addPods("a", "b")
 			c.change(f.findPod("a"), f.findPod("b"))
 			for range 2 {
@@ -212,44 +210,46 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestRevision rises with each change of the document, and with nothing else.
+// TestRevision tests that the revision increases with each change of the document, and
+// with no other change.
 func TestRevision(t *testing.T) {
 	f := newDeclaredFacts("a 1, b 2").addPods("a", "b")
 	first := f.step().Document.Revision
 	if first != noon.UnixMilli() {
-		t.Errorf("the first revision is %d, want the clock's %d", first, noon.UnixMilli())
+		t.Errorf("got first revision %d, want %d, as of the clock", first, noon.UnixMilli())
 	}
 	f.Now = noon.Add(time.Hour)
 	f.CABundle = "another"
 	if p := f.step(); p.Document.Revision != first || p.ConfigMap.Data[control.CABundleKey] != "another" {
-		t.Errorf("revision %d became %d, though the document didn't change", first, p.Document.Revision)
+		t.Errorf("got revision %d and then %d for the same document", first, p.Document.Revision)
 	}
-	for sentence, change := range map[string]func(){
-		"an address":              func() { f.Pods[0].Status.PodIP = "10.9.9.9" },
-		"a setting":               func() { f.Group.Spec.Timing.HeartbeatMillis = 50 },
-		"the generation":          func() { f.Group.Generation++ },
-		"the list":                func() { f.Group.Spec.Members = parseMembers("a 1, b 3") },
-		"another ConfigMap's":     func() { f.Revision += 1000 },
-		"the clock has gone back": func() { f.Now = noon.Add(-time.Hour); f.Group.Generation++ },
+	for name, change := range map[string]func(){
+		"an address":            func() { f.Pods[0].Status.PodIP = "10.9.9.9" },
+		"a setting":             func() { f.Group.Spec.Timing.HeartbeatMillis = 50 },
+		"the generation":        func() { f.Group.Generation++ },
+		"the list":              func() { f.Group.Spec.Members = parseMembers("a 1, b 3") },
+		"another ConfigMap":     func() { f.Revision += 1000 },
+		"the clock is set back": func() { f.Now = noon.Add(-time.Hour); f.Group.Generation++ },
 	} {
 		known := f.Revision
 		change()
 		known = max(known, f.Revision)
-		if got := f.step().Document.Revision; got <= known && sentence != "another ConfigMap's" || got < known {
-			t.Errorf("%s: revision %d after %d", sentence, got, known)
+		if got := f.step().Document.Revision; got <= known && name != "another ConfigMap" || got < known {
+			t.Errorf("%s: got revision %d after %d", name, got, known)
 		}
 	}
 	f.Group.UID = "another"
 	known := f.Revision
 	f.Group.Status = v1.ElectionGroupStatus{}
 	if p := f.step(); p.Document.Revision <= known || p.List.Version != 1 {
-		t.Errorf("the next group of the name has revision %d after %d, and version %d", p.Document.Revision, known, p.List.Version)
+		t.Errorf("the next group of this name: got revision %d after %d, and version %d", p.Document.Revision, known, p.List.Version)
 	}
 }
 
-// TestNobodyWaitsForAListThatHasSettled: the pods of the list before may be gone
-// for good, and whoever starts later can't know that they had adopted this one.
-func TestNobodyWaitsForAListThatHasSettled(t *testing.T) {
+// TestSettledListNeedsNoVotesOfPreviousList tests that all members of the list before count
+// as departed: their pods may not exist any more, and an agent that starts later does not
+// know that they had adopted this one.
+func TestSettledListNeedsNoVotesOfPreviousList(t *testing.T) {
 	list := v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: []v1.Member{{Pod: "new", Priority: 1}},
 		Previous: &v1.PreviousList{Version: 1, Members: []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}},
@@ -257,10 +257,10 @@ func TestNobodyWaitsForAListThatHasSettled(t *testing.T) {
 	}
 	group := newDeclaredFacts("a 1").Group
 	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"b"}) {
-		t.Errorf("while it is being adopted, %q have departed", got)
+		t.Errorf("state Adopting: got departed members %q, want b", got)
 	}
 	list.State = v1.ListSettled
 	if got := Document(group, &list, nil).Group.Departed; !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("when it has settled, %q have departed", got)
+		t.Errorf("state Settled: got departed members %q, want a and b", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 
-// declared are the facts of a group of declared members, as in "a 10, b 20".
+// newDeclaredFacts returns the facts of a group with declared members, as in "a 10, b 20".
 func newDeclaredFacts(members string) *Facts {
 	f := &Facts{Now: noon, Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{}, Adopted: map[string]bool{}, Missing: map[string]bool{}}
 	f.Group = &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger", UID: "6f0c", Generation: 1}}
@@ -23,7 +23,7 @@ func newDeclaredFacts(members string) *Facts {
 	return f
 }
 
-// chosen are the facts of a group with a selector.
+// newSelectorFacts returns the facts of a group with a selector.
 func newSelectorFacts(from v1.PriorityFrom) *Facts {
 	f := newDeclaredFacts("")
 	f.Group.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "ledger"}}
@@ -31,8 +31,8 @@ func newSelectorFacts(from v1.PriorityFrom) *Facts {
 	return f
 }
 
-// pod adds a pod that runs on a node of its own, that the selector finds, and
-// whose agent is heard. Each is a second younger than the one before.
+// addPod adds a selected pod that runs on its own node and has a connected agent. Each pod
+// is created one second after the one before.
 func (f *Facts) addPod(name string) *corev1.Pod {
 	n := len(f.Pods)
 	pod := &corev1.Pod{
@@ -58,7 +58,7 @@ func (f *Facts) addPods(names ...string) *Facts {
 	return f
 }
 
-// find is the pod of that name.
+// findPod returns the pod with a name, or nil.
 func (f *Facts) findPod(name string) *corev1.Pod {
 	for _, pod := range f.Pods {
 		if pod.Name == name {
@@ -68,7 +68,7 @@ func (f *Facts) findPod(name string) *corev1.Pod {
 	return nil
 }
 
-// drop takes a pod away from the API server.
+// deletePod deletes a pod from the API server.
 func (f *Facts) deletePod(name string) {
 	var rest []*corev1.Pod
 	for _, pod := range f.Pods {
@@ -79,7 +79,7 @@ func (f *Facts) deletePod(name string) {
 	f.Pods = rest
 }
 
-// step makes a plan, and puts it where the next one finds it.
+// step makes a plan, and stores it in the facts for the next one.
 func (f *Facts) step() Plan {
 	p := MakePlan(*f)
 	f.Group.Status.MemberList = p.List
@@ -89,7 +89,7 @@ func (f *Facts) step() Plan {
 	return p
 }
 
-// settled makes plans until the list has settled; everybody adopts it.
+// settle makes plans until the list has settled. All members adopt it.
 func (f *Facts) settle() Plan {
 	for range 100 {
 		p := f.step()
@@ -106,7 +106,7 @@ func (f *Facts) settle() Plan {
 			}
 		}
 	}
-	panic("it never settles: " + formatList(f.Group.Status.MemberList))
+	panic("the list does not settle: " + formatList(f.Group.Status.MemberList))
 }
 
 func parseMembers(list string) []v1.Member {
@@ -128,7 +128,7 @@ func formatMembers(members []v1.Member) string {
 	return strings.Join(all, ", ")
 }
 
-// listed is a list in a line, as in "v2 Adopting: a 10, b 20; after v1: a 10; gone: c".
+// formatList formats a list, as in "v2 Adopting: a 10, b 20; after v1: a 10; gone: c".
 func formatList(l *v1.MemberList) string {
 	if l == nil {
 		return "none"

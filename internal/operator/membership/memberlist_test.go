@@ -10,56 +10,57 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// TestVersions is one group's story: each step begins where the one before ended.
+// TestVersions is the history of one group: each step begins with the list of the one
+// before.
 func TestVersions(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 20, c 30")
 	for _, step := range []struct {
-		sentence string
-		change   func()
-		list     string
+		name   string
+		change func()
+		list   string
 	}{
-		{"the first list has settled at once", func() {}, "v1 Settled: a 10, b 20, c 30"},
-		{"nothing happens", func() {}, "v1 Settled: a 10, b 20, c 30"},
-		{"a pod without which it goes on", func() { f.Missing["c"] = true }, "v1 Settled: a 10, b 20, c 30"},
+		{"the first list has settled immediately", func() {}, "v1 Settled: a 10, b 20, c 30"},
+		{"no change", func() {}, "v1 Settled: a 10, b 20, c 30"},
+		{"a missing pod", func() { f.Missing["c"] = true }, "v1 Settled: a 10, b 20, c 30"},
 		{
-			"c is taken out", func() { f.Group.Spec.Members = parseMembers("a 10, b 20") },
+			"c is removed", func() { f.Group.Spec.Members = parseMembers("a 10, b 20") },
 			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30",
 		},
-		{"c has been gone for long: that is the next step", func() {}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c"},
+		{"c has departed", func() {}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c"},
 		{
 			"another edit has to wait", func() { f.Group.Spec.Members = parseMembers("b 20, d 5") },
 			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
 		{
-			"who isn't in the list before has no say", func() { f.Adopted["d"], f.Missing["e"] = true, true },
+			"pods that are not in the previous list do not count", func() { f.Adopted["d"], f.Missing["e"] = true, true },
 			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
 		{
-			"one who has departed and adopted counts once", func() { f.Adopted["c"] = true },
+			"a member that has departed and adopted counts once", func() { f.Adopted["c"] = true },
 			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
 		{"a has adopted it", func() { f.Adopted["a"] = true }, "v2 Settled: a 10, b 20; after v1: a 10, b 20, c 30; gone: c"},
-		{"now the edit", func() { clear(f.Adopted); clear(f.Missing) }, "v3 Adopting: b 20, d 5; after v2: a 10, b 20"},
-		{"one of two isn't a majority", func() { f.Adopted["b"] = true }, "v3 Adopting: b 20, d 5; after v2: a 10, b 20"},
+		{"the edit takes effect", func() { clear(f.Adopted); clear(f.Missing) }, "v3 Adopting: b 20, d 5; after v2: a 10, b 20"},
+		{"one of two is not a majority", func() { f.Adopted["b"] = true }, "v3 Adopting: b 20, d 5; after v2: a 10, b 20"},
 		{"a has departed", func() { f.Missing["a"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
-		{"a is back, and that is no news", func() { clear(f.Missing) }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
-		{"another one goes, and that is none either", func() { f.Missing["b"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
-		{"the order alone", func() { clear(f.Missing); f.Group.Spec.Members = parseMembers("d 5, b 20") }, "v4 Adopting: d 5, b 20; after v3: b 20, d 5"},
+		{"a has a pod again, which changes nothing", func() { clear(f.Missing) }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
+		{"another pod is missing, which changes nothing", func() { f.Missing["b"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
+		{"the order changes", func() { clear(f.Missing); f.Group.Spec.Members = parseMembers("d 5, b 20") }, "v4 Adopting: d 5, b 20; after v3: b 20, d 5"},
 		{
-			"back, before it has settled", func() { f.Group.Spec.Members = parseMembers("b 20, d 5") },
+			"the order is restored before the list has settled", func() { f.Group.Spec.Members = parseMembers("b 20, d 5") },
 			"v4 Adopting: d 5, b 20; after v3: b 20, d 5",
 		},
-		{"settled", func() { f.Adopted["d"] = true }, "v4 Settled: d 5, b 20; after v3: b 20, d 5"},
-		{"and back", func() {}, "v5 Adopting: b 20, d 5; after v4: d 5, b 20"},
+		{"the list settles", func() { f.Adopted["d"] = true }, "v4 Settled: d 5, b 20; after v3: b 20, d 5"},
+		{"the restored order takes effect", func() {}, "v5 Adopting: b 20, d 5; after v4: d 5, b 20"},
 	} {
 		step.change()
-		expect(t, step.sentence, formatList(f.step().List), step.list)
+		expect(t, step.name, formatList(f.step().List), step.list)
 	}
 }
 
-// TestNobodyDepartsBeforeAgentsAreTold: until the ConfigMap has the list, a pod
-// that comes begins with the one before.
-func TestNobodyDepartsBeforeAgentsAreTold(t *testing.T) {
+// TestNoDepartureBeforeTheListIsPublished tests that members do not depart before the
+// ConfigMap has the list: a pod that starts until then begins with the previous list.
+func TestNoDepartureBeforeTheListIsPublished(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 20, c 30")
 	f.step()
 	before := f.Published
@@ -69,10 +70,10 @@ func TestNobodyDepartsBeforeAgentsAreTold(t *testing.T) {
 	f.Missing["a"], f.Missing["b"] = true, true
 	for _, published := range []*control.Document{nil, before} {
 		f.Published = published
-		expect(t, "not told", formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
+		expect(t, "not published", formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
 	}
 	f.Published = after
-	expect(t, "told", formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; gone: a, b")
+	expect(t, "published", formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; gone: a, b")
 }
 
 func TestMajorities(t *testing.T) {
@@ -101,7 +102,7 @@ func TestMajorities(t *testing.T) {
 			f.Missing[string(name)] = true
 		}
 		if p := f.step(); (p.List.State == v1.ListSettled) != c.settled {
-			t.Errorf("of %s, %q have adopted and %q departed: %s", c.before, c.adopted, c.gone, p.List.State)
+			t.Errorf("%q of %s have adopted and %q have departed: got state %s", c.adopted, c.before, c.gone, p.List.State)
 		}
 	}
 }
@@ -126,26 +127,27 @@ func TestFloor(t *testing.T) {
 	first := control.TermAt(noon)
 	for i, want := range []int64{first, first + 10, first + 10, first + 1010} {
 		if floors[i] != want {
-			t.Errorf("floor %d is %d, want %d", i, floors[i], want)
+			t.Errorf("floor %d: got %d, want %d", i, floors[i], want)
 		}
 	}
 }
 
-// TestReading: the operator's terms are the agents'.
-func TestReading(t *testing.T) {
+// TestTermsOfOperatorAndAgentsAgree tests that both derive the same term from the time.
+func TestTermsOfOperatorAndAgentsAgree(t *testing.T) {
 	for _, at := range []time.Time{noon, noon.Add(time.Second), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		agents := int64(clock.New(at).CurrentTerm())
 		if ours := control.TermAt(at); ours > agents || agents > ours+10 {
-			t.Errorf("at %v the operator reads %d, and the agents %d", at, ours, agents)
+			t.Errorf("at %v: got term %d of the operator, want %d as of the agents", at, ours, agents)
 		}
 	}
 	if control.MaxTerm != int64(election.MaxTerm) {
-		t.Errorf("the highest term is %d, and to agents %d", control.MaxTerm, election.MaxTerm)
+		t.Errorf("got maximum term %d, want %d as of the agents", control.MaxTerm, election.MaxTerm)
 	}
 }
 
-// TestContinuation: the ConfigMap is known, and the status isn't, or is an old one.
-func TestContinuation(t *testing.T) {
+// TestLostStatus tests that the plan continues with the list in the ConfigMap if the status
+// has no list, or an old one.
+func TestLostStatus(t *testing.T) {
 	old := newDeclaredFacts("a 10, b 20, c 30")
 	old.step()
 	first := *old.Published
@@ -153,102 +155,102 @@ func TestContinuation(t *testing.T) {
 	old.step()
 	old.Missing["c"] = true
 	second := *old.step().Document
-	for sentence, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		change func(*Facts)
 		list   string
 	}{
-		"no ConfigMap, so it is the first list": {func(f *Facts) { f.Published = nil }, "v1 Settled: a 10, b 20"},
-		"the first list was published":          {func(f *Facts) { f.Published = &first }, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30"},
-		"the second one was: it may be on its way": {
+		"there is no ConfigMap":        {func(f *Facts) { f.Published = nil }, "v1 Settled: a 10, b 20"},
+		"the first list was published": {func(f *Facts) { f.Published = &first }, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30"},
+		"the second list was published": {
 			func(f *Facts) { f.Published = &second }, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
-		"the status is that before": {
+		"the status has the list before": {
 			func(f *Facts) {
 				f.Published = &second
 				f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: parseMembers("a 10, b 20, c 30")}
 			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
-		"the status is that before who has departed": {
+		"the status lacks departed members": {
 			func(f *Facts) {
 				f.Published = &second
 				f.Group.Status.MemberList = old.Group.Status.MemberList.DeepCopy()
 				f.Group.Status.MemberList.Departed = nil
 			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
-		"the ConfigMap is that before": {
+		"the ConfigMap has the list before": {
 			func(f *Facts) {
 				f.Published = &first
 				f.Group.Status.MemberList = old.Group.Status.MemberList
 			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
 		},
-		"the ConfigMap is an earlier group's": {
+		"the ConfigMap belongs to an earlier group": {
 			func(f *Facts) { f.Published = &second; f.Published.UID = "old" }, "v1 Settled: a 10, b 20",
 		},
-		"somebody else wrote the ConfigMap": {
+		"the ConfigMap was edited": {
 			func(f *Facts) {
 				f.Published = &control.Document{UID: "6f0c", Group: control.Group{Version: 3, Members: second.Group.Members}}
 			},
 			"v1 Settled: a 10, b 20",
 		},
-		"and left nobody in it": {
+		"the ConfigMap was edited and has no members": {
 			func(f *Facts) { f.Published = &control.Document{UID: "6f0c", Group: control.Group{Version: 1}} }, "v1 Settled: a 10, b 20",
 		},
 	} {
-		t.Run(sentence, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			f := newDeclaredFacts("a 10, b 20")
 			f.Now = noon.Add(time.Minute)
 			c.change(f)
 			p := MakePlan(*f)
 			expect(t, "list", formatList(p.List), c.list)
 			if p.List.Version == 2 && *p.List.Floor < control.TermAt(noon) {
-				t.Errorf("the floor is %d", *p.List.Floor)
+				t.Errorf("got floor %d, want at least the current term", *p.List.Floor)
 			}
 		})
 		second.UID = "6f0c"
 	}
 }
 
-func TestWait(t *testing.T) {
+func TestAdoptionWait(t *testing.T) {
 	f := newDeclaredFacts("a 1")
 	if got := AdoptionWait(f.Group); got != 562500*time.Microsecond {
-		t.Errorf("by default, it is %v", got)
+		t.Errorf("by default: got %v, want 562.5ms", got)
 	}
 	f.Group.Spec.Safety = v1.Safety{Mode: v1.Strict, LeaseMillis: 8000}
 	if got := AdoptionWait(f.Group); got != 9*time.Second {
-		t.Errorf("for a lease of 8 s it is %v", got)
+		t.Errorf("with a lease of 8 s: got %v, want 9s", got)
 	}
 	f.Group.Spec.Safety.Mode = v1.Available
 	if got := AdoptionWait(f.Group); got != 0 {
-		t.Errorf("without leases it is %v", got)
+		t.Errorf("in Available mode: got %v, want 0", got)
 	}
 }
 
-func TestAbsence(t *testing.T) {
+func TestMissingPodGrace(t *testing.T) {
 	for _, c := range []struct {
-		mode     v1.SafetyMode
-		lease    int32
-		state    v1.ListState
-		sentence string
-		want     time.Duration
+		mode  v1.SafetyMode
+		lease int32
+		state v1.ListState
+		name  string
+		want  time.Duration
 	}{
-		{v1.Available, 0, v1.ListSettled, "a StatefulSet replaces its pods one after the other", time.Second},
-		{v1.Majority, 500, v1.ListSettled, "a short lease is shorter than that", time.Second},
-		{v1.Majority, 8000, v1.ListSettled, "what it granted has run out", 9 * time.Second},
-		{v1.Majority, 160, v1.ListAdopting, "others wait for it", 180 * time.Millisecond},
-		{v1.Available, 0, v1.ListAdopting, "it has granted nothing", 0},
+		{v1.Available, 0, v1.ListSettled, "a StatefulSet recreates a pod", time.Second},
+		{v1.Majority, 500, v1.ListSettled, "a short lease", time.Second},
+		{v1.Majority, 8000, v1.ListSettled, "the grants of the member have expired", 9 * time.Second},
+		{v1.Majority, 160, v1.ListAdopting, "a list is being adopted", 180 * time.Millisecond},
+		{v1.Available, 0, v1.ListAdopting, "a list is being adopted in Available mode", 0},
 	} {
 		f := newDeclaredFacts("a 1")
 		f.Group.Spec.Safety = v1.Safety{Mode: c.mode, LeaseMillis: c.lease}
 		f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: c.state}
 		if got := MissingPodGrace(f.Group); got != c.want {
-			t.Errorf("%s: it is %v, and should be %v", c.sentence, got, c.want)
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
-// A group of a name that was another one's before begins when nobody is in that any
-// more: two coordinators of one name would be what it must never have.
-func TestBeginsAfterTheGroupBefore(t *testing.T) {
+// TestBeginsAfterEarlierGroup tests that a group waits until all agents have left an earlier
+// group of the same name: otherwise both could have a coordinator.
+func TestBeginsAfterEarlierGroup(t *testing.T) {
 	for mode, want := range map[v1.SafetyMode]string{
 		v1.Majority: "EarlierGroup: The agent of a has not left an earlier group of this name yet: this group begins after that; " +
 			"if the problem persists, delete the pod",
@@ -262,18 +264,18 @@ func TestBeginsAfterTheGroupBefore(t *testing.T) {
 		p := f.step()
 		expect(t, string(mode), formatProblem(p.Problem), want)
 		if begins := p.List != nil; begins != (mode == v1.Available) {
-			t.Errorf("%s: it begins with %s", mode, formatList(p.List))
+			t.Errorf("%s: got list %s", mode, formatList(p.List))
 		}
 		f.InEarlierGroup = nil
 		f.step()
-		f.InEarlierGroup = []string{"a"} // Whoever comes too late holds nothing up.
+		f.InEarlierGroup = []string{"a"} // It does not block a group that has begun.
 		f.Group.Spec.Members = parseMembers("x 10, y 30")
 		expect(t, string(mode), formatProblem(f.step().Problem), "")
 	}
 }
 
-// Agents that go by a list which nobody knows any more: what comes after it can't be
-// told, nor who is no member.
+// TestAgentsAreAheadOfTheStatus tests agents that use a newer list than the status: the
+// next list is unknown, and so are the pods that are not members.
 func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	const one, many = "StatusBehind: a uses a newer member list than the status, which may have been restored from a backup: " +
 		"the list cannot change; delete the group, and create it again",
@@ -285,17 +287,17 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	f.Versions = map[string]int64{"a": 2, "b": 1}
 	p := MakePlan(*f)
 	expect(t, "one", formatProblem(p.Problem), one)
-	expect(t, "the list stays", formatList(p.List), "v1 Settled: a 10, b 20, c 30")
+	expect(t, "the list remains", formatList(p.List), "v1 Settled: a 10, b 20, c 30")
 	if p.Document != nil || p.ConfigMap != nil || !p.StatusBehind {
-		t.Errorf("it is published: %+v", p.Document)
+		t.Errorf("got document %+v, want none", p.Document)
 	}
 	f.Versions["b"] = 3
 	expect(t, "two", formatProblem(MakePlan(*f).Problem), many)
 
 	f.Versions = map[string]int64{"a": 1}
-	expect(t, "all go by what is known", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
+	expect(t, "all agents use known lists", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
 	f.Versions["a"], f.Adopted["b"], f.Adopted["c"] = 3, true, true
-	expect(t, "a list that is being adopted stays, too", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
+	expect(t, "a list that is being adopted remains", formatList(f.step().List), "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30")
 	f.Published, f.Group.Status.MemberList = nil, nil
-	expect(t, "as does none", formatList(f.step().List), "none")
+	expect(t, "without a list", formatList(f.step().List), "none")
 }

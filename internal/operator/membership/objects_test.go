@@ -61,7 +61,7 @@ metadata:
 `+ownerYAML)
 }
 
-// withService gives the group a Service of two ports.
+// withService adds a Service with two ports to the group.
 func withService(f *Facts) {
 	f.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{
 		{Name: "http", Port: 80, TargetPort: new(int32(8080))},
@@ -72,7 +72,7 @@ func withService(f *Facts) {
 func TestService(t *testing.T) {
 	f := newDeclaredFacts("a 10")
 	if p := f.step(); p.Service != nil || p.ServiceConflict {
-		t.Errorf("none is wanted, and there is %v", p.Service)
+		t.Errorf("got Service %v, want none", p.Service)
 	}
 	withService(f)
 	p := f.step()
@@ -94,16 +94,16 @@ status:
 `)
 	f.Service = p.Service
 	if p := f.step(); p.Service == nil || p.ServiceConflict {
-		t.Error("it is taken by itself")
+		t.Error("got a conflict of an object with itself")
 	}
 	f.Service = &corev1.Service{}
 	if p := f.step(); p.Service != nil || !p.ServiceConflict {
-		t.Error("somebody else's isn't left alone")
+		t.Error("got a Service although there is one with another owner")
 	}
 	f.Service = p.Service.DeepCopy()
 	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
 	if p := f.step(); p.Service != nil || p.ServiceConflict || !p.ServiceHasSelector {
-		t.Error("one that selects pods itself isn't left alone")
+		t.Error("got a Service although there is one with a selector")
 	}
 }
 
@@ -140,49 +140,50 @@ metadata:
   protocol: UDP
 `
 	expect(t, "to a", marshalYAML(t, EndpointSlice(f.Group, f.findPod("a"))), "\naddressType: IPv4"+head+tail)
-	expect(t, "to nobody", marshalYAML(t, EndpointSlice(f.Group, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	expect(t, "to no pod", marshalYAML(t, EndpointSlice(f.Group, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
 	f.findPod("a").Status.PodIP = ""
 	expect(t, "to a without an address", marshalYAML(t, EndpointSlice(f.Group, f.findPod("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
 	f.findPod("a").Status.PodIP = "fd00::7"
 	six := EndpointSlice(f.Group, f.findPod("a"))
 	if six.AddressType != "IPv6" || six.Endpoints[0].Addresses[0] != "fd00::7" {
-		t.Errorf("to IPv6: %+v", six)
+		t.Errorf("IPv6: got %+v", six)
 	}
 }
 
-// from is the owner of an object, if name isn't empty.
+// ownerReferences returns a reference to a controller.
 func ownerReferences(apiVersion, kind, name, uid string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
 }
 
-func TestWhatIsForeign(t *testing.T) {
+func TestOwnedByOther(t *testing.T) {
 	f := newDeclaredFacts("a 10").addPods("a")
 	mark := map[string]string{v1.LabelGroup: "ledger"}
-	for sentence, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		metav1.ObjectMeta
-		foreign bool
+		want bool
 	}{
-		"made by hand":                     {metav1.ObjectMeta{}, true},
-		"with another label":               {metav1.ObjectMeta{Labels: map[string]string{"app": "ledger"}}, true},
-		"of another group":                 {metav1.ObjectMeta{Labels: map[string]string{v1.LabelGroup: "audit"}}, true},
-		"of another group, marked as ours": {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "audit", "a")}, true},
-		"of another kind":                  {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("apps/v1", "Deployment", "ledger", "6f0c")}, true},
-		"of another API":                   {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("example.org/v1", "ElectionGroup", "ledger", "6f0c")}, true},
-		"only to go with the group":        {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ElectionGroup", Name: "ledger", UID: "6f0c"}}}, true},
-		"ours":                             {ownedMeta(f.Group, "x"), false},
-		"ours without its label":           {metav1.ObjectMeta{OwnerReferences: ownedMeta(f.Group, "x").OwnerReferences}, false},
-		"ours without its owner":           {metav1.ObjectMeta{Labels: mark}, false},
-		"from a backup":                    {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
-		"of an older version of the kind":  {metav1.ObjectMeta{OwnerReferences: ownerReferences("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
+		"created by a user":                             {metav1.ObjectMeta{}, true},
+		"with another label":                            {metav1.ObjectMeta{Labels: map[string]string{"app": "ledger"}}, true},
+		"of another group":                              {metav1.ObjectMeta{Labels: map[string]string{v1.LabelGroup: "audit"}}, true},
+		"of another group, with the label of this one":  {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "audit", "a")}, true},
+		"of another kind":                               {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("apps/v1", "Deployment", "ledger", "6f0c")}, true},
+		"of another API":                                {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("example.org/v1", "ElectionGroup", "ledger", "6f0c")}, true},
+		"that is only garbage-collected with the group": {metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "ElectionGroup", Name: "ledger", UID: "6f0c"}}}, true},
+		"of this group":                                 {ownedMeta(f.Group, "x"), false},
+		"of this group without its label":               {metav1.ObjectMeta{OwnerReferences: ownedMeta(f.Group, "x").OwnerReferences}, false},
+		"of this group without its owner":               {metav1.ObjectMeta{Labels: mark}, false},
+		"from a backup":                                 {metav1.ObjectMeta{Labels: mark, OwnerReferences: ownerReferences("conclave.dev/v1", "ElectionGroup", "ledger", "old")}, false},
+		"of an older version of the kind":               {metav1.ObjectMeta{OwnerReferences: ownerReferences("conclave.dev/v1alpha1", "ElectionGroup", "ledger", "old")}, false},
 	} {
-		if got := OwnedByOther(&c.ObjectMeta, f.Group); got != c.foreign {
-			t.Errorf("an object %s: is it foreign? %v", sentence, got)
+		if got := OwnedByOther(&c.ObjectMeta, f.Group); got != c.want {
+			t.Errorf("an object %s: got %t", name, got)
 		}
 	}
 }
 
-// A list that agents can't mount doesn't begin, and the one in force stays.
-func TestConfigMapOfSomebodyElse(t *testing.T) {
+// TestConfigMapConflict tests that a list that cannot be published does not begin, and the
+// list in force remains.
+func TestConfigMapConflict(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 20").addPods("a", "b")
 	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
 	const why = "ConfigMapConflict: ConfigMap conclave-ledger, which agents mount, has another owner: delete it, or recreate it under another name"
@@ -190,25 +191,25 @@ func TestConfigMapOfSomebodyElse(t *testing.T) {
 	expect(t, "at first", formatList(p.List)+" "+formatProblem(p.Problem), "none "+why)
 	f.ConfigMap = nil
 	f.ConfigMap = f.step().ConfigMap
-	expect(t, "when it is gone", formatList(f.Group.Status.MemberList)+formatProblem(f.step().Problem), "v1 Settled: a 10, b 20")
+	expect(t, "after its deletion", formatList(f.Group.Status.MemberList)+formatProblem(f.step().Problem), "v1 Settled: a 10, b 20")
 	f.ConfigMap = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "conclave-ledger"}}
 	f.Group.Spec.Members = parseMembers("a 10, b 20, c 30")
 	p = f.step()
 	expect(t, "later", formatList(p.List)+" "+formatProblem(p.Problem), "v1 Settled: a 10, b 20 "+why)
 	if p.ConfigMap != nil || p.Document != nil || !p.ConfigMapConflict {
-		t.Error("there is nothing to publish, or to tell agents")
+		t.Error("got a document or a ConfigMap, want none")
 	}
 }
 
-func TestEndpointSliceOfSomebodyElse(t *testing.T) {
+func TestEndpointSliceConflict(t *testing.T) {
 	f := newDeclaredFacts("a 10").addPods("a")
 	withService(f)
 	f.EndpointSlice = EndpointSlice(f.Group, f.findPod("a"))
 	if p := f.step(); p.EndpointSliceConflict {
-		t.Error("it is taken by itself")
+		t.Error("got a conflict of an object with itself")
 	}
 	f.EndpointSlice = &discoveryv1.EndpointSlice{}
 	if p := f.step(); !p.EndpointSliceConflict || p.Service == nil {
-		t.Errorf("it isn't left alone, or the Service with it: %+v", p)
+		t.Errorf("want a conflict and a Service; got %+v", p)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// TestNumbers: whatever the ranks and the priorities before are, those that come
-// out are unique and keep the order, and none changes without need.
-func TestNumbers(t *testing.T) {
+// TestAssignPriorities tests with random ranks and priorities that the new priorities are
+// unique and keep the order, and that as few as possible change.
+func TestAssignPriorities(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		all := randomCandidates(rng)
@@ -21,17 +21,17 @@ func TestNumbers(t *testing.T) {
 		changed := 0
 		for i, c := range all {
 			if c.priority < 0 || c.priority > v1.MaxPriority || (c.priority == 0) != (c.rank == 0) {
-				t.Fatalf("rank %d got priority %d", c.rank, c.priority)
+				t.Fatalf("rank %d: got priority %d", c.rank, c.priority)
 			}
 			for _, other := range all[:i] {
 				switch {
 				case c.rank == 0 || other.rank == 0:
 				case c.priority == other.priority:
-					t.Fatalf("two have priority %d", c.priority)
+					t.Fatalf("two candidates got priority %d", c.priority)
 				case c.rank > other.rank != (c.priority > other.priority) && c.rank != other.rank:
-					t.Fatalf("ranks %d and %d got priorities %d and %d", c.rank, other.rank, c.priority, other.priority)
+					t.Fatalf("ranks %d and %d: got priorities %d and %d", c.rank, other.rank, c.priority, other.priority)
 				case c.rank == other.rank && before[c.name] > before[other.name] != (c.priority > other.priority) && before[c.name] != before[other.name]:
-					t.Fatalf("of equals with %d and %d before, the one that was below is above now", before[c.name], before[other.name])
+					t.Fatalf("two candidates of the same rank with priorities %d and %d have changed their order", before[c.name], before[other.name])
 				}
 			}
 			if before[c.name] != 0 && c.rank != 0 && before[c.name] != c.priority {
@@ -45,11 +45,11 @@ func TestNumbers(t *testing.T) {
 		assignPriorities(all)
 		for _, c := range all {
 			if c.priority != again[c.name] {
-				t.Fatalf("%d became %d, though nothing had changed", again[c.name], c.priority)
+				t.Fatalf("got priority %d and then %d from the same input", again[c.name], c.priority)
 			}
 		}
 		if least := fewestChanges(all, before); changed > least {
-			t.Fatalf("%d changed, and %d would have done", changed, least)
+			t.Fatalf("got %d changes, want %d", changed, least)
 		}
 	}
 }
@@ -74,9 +74,9 @@ func randomCandidates(rng *rand.Rand) []*candidate {
 	return all
 }
 
-// fewest is how many at least have to give up their priority: it tries all ways.
+// fewestChanges returns the minimum number of changed priorities, by trying all choices.
 func fewestChanges(all []*candidate, before map[string]int32) int {
-	var order []*candidate // in the order that came out, which is the only right one
+	var order []*candidate // in the resulting order, which is the only correct one
 	for _, c := range all {
 		if c.rank != 0 {
 			order = append(order, c)
