@@ -11,86 +11,85 @@ import (
 )
 
 var (
-	// errNotLeading: the application can't prove that it leads. Nothing happened.
+	// errNotLeading means that the application isn't coordinator, or cannot prove it. The
+	// operation had no effect.
 	errNotLeading = errors.New("not leading")
-	// errDead: the application ended before it answered. Anything may have happened.
-	errDead = errors.New("the application has ended")
+	// errDead means that the application was killed before it responded. The operation may
+	// or may not have had an effect.
+	errDead = errors.New("the application was killed")
 )
 
-// application does what a program with an agent at its side should do. While it
-// leads it has the registers in memory, writes through to the storage with its
-// token, and answers reads from memory as long as it can prove that it still
-// leads: for what remains of the lease, counted from before it asked.
+// application is a model of a program that uses an agent correctly. While it is
+// coordinator, it caches the registers, writes through to the storage with its token, and
+// serves reads from its cache as long as it has a lease. The lease starts before the
+// application sends the query that renews it.
 type application struct {
-	troupe  *agentcluster.Cluster
+	cluster *agentcluster.Cluster
 	storage *storage
-	// agent is the name of its agent, bearer its own, another one in each life.
-	agent, bearer string
-	// endless: the agents are in Available mode, where leading has no end that is
-	// known beforehand.
-	endless bool
+	// agent is the name of its agent. id is unique to this incarnation of the application.
+	agent, id string
+	// noLease is set in Available mode, in which there are no leases.
+	noLease bool
 	gate    gate
-	// ctx ends with the application.
-	ctx context.Context
-	end context.CancelFunc
-	// parts are its goroutines.
-	parts sync.WaitGroup
+	// ctx ends when the application is killed.
+	ctx        context.Context
+	end        context.CancelFunc
+	goroutines sync.WaitGroup
 
 	mutex   sync.Mutex
 	session string
-	// token is that of the tenure that it acts in, 0 for none, and memory what is
-	// stored, as of this tenure.
-	token  uint64
-	memory map[int]int
-	// proven is until when it is sure to lead.
-	proven time.Time
-	// breach is what can't be if there is one coordinator at a time.
-	breach error
+	// token is the token of the current tenure, or 0. cache is a copy of the storage.
+	token uint64
+	cache map[int]int
+	// leaseEnd is the end of the current lease.
+	leaseEnd time.Time
+	// violation shows that there was more than one coordinator.
+	violation error
 }
 
-// renewal is how often an application asks whether it still leads.
-const renewal = 25 * time.Millisecond
+// renewInterval is the interval at which an application renews its lease.
+const renewInterval = 25 * time.Millisecond
 
-func startApplication(ctx context.Context, t *agentcluster.Cluster, s *storage, agent string, life int, endless bool) *application {
-	a := &application{troupe: t, storage: s, agent: agent, bearer: fmt.Sprintf("%s, life %d", agent, life), endless: endless}
+func newApplication(ctx context.Context, t *agentcluster.Cluster, s *storage, agent string, incarnation int, noLease bool) *application {
+	a := &application{cluster: t, storage: s, agent: agent, id: fmt.Sprintf("%s, incarnation %d", agent, incarnation), noLease: noLease}
 	a.ctx, a.end = context.WithCancel(ctx)
-	a.parts.Go(a.hold)
-	a.parts.Go(a.renew)
+	a.goroutines.Go(a.runSession)
+	a.goroutines.Go(a.renewLease)
 	return a
 }
 
-// kill ends the application, wherever it is.
+// kill ends the application, even while it is paused.
 func (a *application) kill() { a.end() }
 
-// hold holds a session open.
-func (a *application) hold() {
-	again := time.NewTicker(renewal)
+// runSession opens a session, and another one whenever it ends.
+func (a *application) runSession() {
+	again := time.NewTicker(renewInterval)
 	defer again.Stop()
 	for a.ctx.Err() == nil {
 		session := ""
-		// Why it ended doesn't matter: whatever it was, the role is gone.
-		_ = a.troupe.Session(a.ctx, a.agent, func(event agentcluster.SessionEvent) {
-			if !a.gate.pass(a.ctx) {
+		// The tenure ends with the session, whatever the error is.
+		_ = a.cluster.Session(a.ctx, a.agent, func(event agentcluster.SessionEvent) {
+			if !a.gate.wait(a.ctx) {
 				return
 			}
 			switch event.Kind {
 			case "session":
 				session = event.Session
-				a.open(session)
+				a.setSession(session)
 			case "lead":
-				a.lead(event.Token)
+				a.startTenure(event.Token)
 			case "stop":
-				a.stop()
-				// An agent that has just ended needn't be told.
-				_ = a.troupe.Stopped(a.ctx, a.agent, session, event.Term)
+				a.endTenure()
+				// If the agent has ended, it doesn't need the confirmation.
+				_ = a.cluster.Stopped(a.ctx, a.agent, session, event.Term)
 			case "lost":
-				a.stop()
+				a.endTenure()
 			}
 		})
-		if !a.gate.pass(a.ctx) {
+		if !a.gate.wait(a.ctx) {
 			return
 		}
-		a.stop()
+		a.endTenure()
 		select {
 		case <-again.C:
 		case <-a.ctx.Done():
@@ -98,34 +97,33 @@ func (a *application) hold() {
 	}
 }
 
-// open remembers the session, whose tenures are renewed from now on.
-func (a *application) open(session string) {
+// setSession stores the session for renewals.
+func (a *application) setSession(session string) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	a.session = session
 }
 
-func (a *application) lead(token uint64) {
+func (a *application) startTenure(token uint64) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	memory, err := a.storage.load(token, a.bearer)
+	memory, err := a.storage.load(token, a.id)
 	if err != nil {
-		return // A later coordinator was faster.
+		return // A later coordinator has already accessed the storage.
 	}
-	a.token, a.memory, a.proven = token, memory, time.Time{}
+	a.token, a.cache, a.leaseEnd = token, memory, time.Time{}
 }
 
-// stop returns when nothing that the application does as coordinator is under
-// way any more.
-func (a *application) stop() {
+// endTenure returns when no operation is in progress.
+func (a *application) endTenure() {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	a.token = 0
 }
 
-// renew proves again and again that the application still leads.
-func (a *application) renew() {
-	again := time.NewTicker(renewal)
+// renewLease renews the lease periodically while the application is coordinator.
+func (a *application) renewLease() {
+	again := time.NewTicker(renewInterval)
 	defer again.Stop()
 	for {
 		select {
@@ -133,39 +131,38 @@ func (a *application) renew() {
 		case <-a.ctx.Done():
 			return
 		}
-		if !a.gate.pass(a.ctx) || !a.leads() {
+		if !a.gate.wait(a.ctx) || !a.isLeading() {
 			continue
 		}
 		a.mutex.Lock()
 		session := a.session
 		a.mutex.Unlock()
-		asked := time.Now()
-		ctx, cancel := context.WithTimeout(a.ctx, 4*renewal)
-		leader, err := a.troupe.Renew(ctx, a.agent, session)
+		sent := time.Now()
+		ctx, cancel := context.WithTimeout(a.ctx, 4*renewInterval)
+		leader, err := a.cluster.Renew(ctx, a.agent, session)
 		cancel()
-		if err != nil || !a.gate.pass(a.ctx) {
+		if err != nil || !a.gate.wait(a.ctx) {
 			continue
 		}
 		a.mutex.Lock()
 		if leader.Leading && leader.Token == a.token {
-			a.proven = asked
+			a.leaseEnd = sent
 			if leader.RemainingMillis != nil {
-				a.proven = asked.Add(time.Duration(*leader.RemainingMillis) * time.Millisecond)
-			} else if a.endless {
-				a.proven = asked.Add(time.Hour)
+				a.leaseEnd = sent.Add(time.Duration(*leader.RemainingMillis) * time.Millisecond)
+			} else if a.noLease {
+				a.leaseEnd = sent.Add(time.Hour)
 			}
 		}
 		a.mutex.Unlock()
 	}
 }
 
-// leads tells whether the application would serve clients, if it could prove
-// that it may.
-func (a *application) leads() bool {
+// isLeading reports whether the application is coordinator, with or without a lease.
+func (a *application) isLeading() bool {
 	if a.ctx.Err() != nil {
 		return false
 	}
-	// Whoever is frozen may hold the lock, and claims to lead.
+	// A paused operation may hold the lock; the application is then coordinator.
 	if !a.mutex.TryLock() {
 		return true
 	}
@@ -174,63 +171,63 @@ func (a *application) leads() bool {
 }
 
 func (a *application) read(register int) (value int, err error) {
-	if !a.gate.pass(a.ctx) {
+	if !a.gate.wait(a.ctx) {
 		return 0, errNotLeading
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	if !a.proof() {
+	if !a.hasLease() {
 		return 0, errNotLeading
 	}
-	if !a.gate.pass(a.ctx) {
+	if !a.gate.wait(a.ctx) {
 		return 0, errDead
 	}
-	return a.memory[register], nil
+	return a.cache[register], nil
 }
 
 func (a *application) write(register, value int) error {
-	if !a.gate.pass(a.ctx) {
+	if !a.gate.wait(a.ctx) {
 		return errNotLeading
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	if !a.proof() {
+	if !a.hasLease() {
 		return errNotLeading
 	}
-	if !a.gate.pass(a.ctx) {
+	if !a.gate.wait(a.ctx) {
 		return errDead
 	}
-	if err := a.storage.write(a.token, a.bearer, register, value); err != nil {
-		if a.proof() && !a.endless {
-			a.breach = fmt.Errorf("%s was fenced off at register %d although its lease still lasts %s", a.bearer, register, time.Until(a.proven))
+	if err := a.storage.write(a.token, a.id, register, value); err != nil {
+		if a.hasLease() && !a.noLease {
+			a.violation = fmt.Errorf("the storage rejected the token of %s at register %d, although its lease ends in %s", a.id, register, time.Until(a.leaseEnd))
 		}
 		return err
 	}
-	if !a.gate.pass(a.ctx) {
+	if !a.gate.wait(a.ctx) {
 		return errDead
 	}
-	a.memory[register] = value
+	a.cache[register] = value
 	return nil
 }
 
 func (a *application) verify() error {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	return a.breach
+	return a.violation
 }
 
-func (a *application) proof() bool {
-	return a.token != 0 && time.Now().Before(a.proven) && a.ctx.Err() == nil
+func (a *application) hasLease() bool {
+	return a.token != 0 && time.Now().Before(a.leaseEnd) && a.ctx.Err() == nil
 }
 
-// gate is where an application stands still while it is frozen.
+// gate pauses an application while it is closed.
 type gate struct {
 	mutex sync.Mutex
 	// closed is nil while the gate is open.
 	closed chan struct{}
 }
 
-func (g *gate) freeze() {
+func (g *gate) close() {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	if g.closed == nil {
@@ -238,7 +235,7 @@ func (g *gate) freeze() {
 	}
 }
 
-func (g *gate) thaw() {
+func (g *gate) open() {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	if g.closed != nil {
@@ -247,8 +244,8 @@ func (g *gate) thaw() {
 	}
 }
 
-// pass waits while the gate is closed, and returns false if ctx ends.
-func (g *gate) pass(ctx context.Context) bool {
+// wait waits until the gate is open. It returns false if ctx ends.
+func (g *gate) wait(ctx context.Context) bool {
 	g.mutex.Lock()
 	closed := g.closed
 	g.mutex.Unlock()

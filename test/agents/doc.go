@@ -1,4 +1,3 @@
-// Package agents tests real agents, as processes, from the outside: what
-// applications rely on must hold while everything that can befall a process or
-// a network does.
+// Package agents tests the guarantees that agents give to applications. The agents run as
+// processes, while the tests inject faults into processes and the network.
 package agents

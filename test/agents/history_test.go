@@ -12,19 +12,18 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// request is what a client asks for: the value of a register, or if it writes,
-// that it be this one.
+// request is a request of a client: to read a register, or to write a value.
 type request struct {
 	register int
 	write    bool
 	value    int
-	// at is the agent whose application was asked.
+	// at is the agent whose application received the request.
 	at string
 }
 
-// history is what clients asked for and were answered, register by register.
+// history has the requests and responses for each register.
 type history struct {
-	begun time.Time
+	start time.Time
 
 	mutex      sync.Mutex
 	operations map[int][]porcupine.Operation
@@ -32,20 +31,20 @@ type history struct {
 }
 
 func newHistory() *history {
-	return &history{begun: time.Now(), operations: map[int][]porcupine.Operation{}}
+	return &history{start: time.Now(), operations: map[int][]porcupine.Operation{}}
 }
 
-func (h *history) now() int64 { return int64(time.Since(h.begun)) }
+func (h *history) now() int64 { return int64(time.Since(h.start)) }
 
-// never is when something ends of which nobody knows whether it happened.
-const never = int64(1) << 62
+// noResponse is the response time of a request whose effect is unknown.
+const noResponse = int64(1) << 62
 
-func (h *history) add(asked request, value int, call, answered int64) {
+func (h *history) add(r request, value int, call, returned int64) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	h.operations[asked.register] = append(h.operations[asked.register],
-		porcupine.Operation{Input: asked, Output: value, Call: call, Return: answered})
-	if !asked.write {
+	h.operations[r.register] = append(h.operations[r.register],
+		porcupine.Operation{Input: r, Output: value, Call: call, Return: returned})
+	if !r.write {
 		h.reads++
 	}
 }
@@ -56,20 +55,19 @@ func (h *history) readCount() int {
 	return h.reads
 }
 
-// register is what clients may believe each register to be, if all is well.
-var register = porcupine.Model{
+// registerModel is the sequential specification of a register.
+var registerModel = porcupine.Model{
 	Init: func() any { return 0 },
 	Step: func(state, input, output any) (bool, any) {
-		asked, _ := input.(request)
-		if asked.write {
-			return true, asked.value
+		r, _ := input.(request)
+		if r.write {
+			return true, r.value
 		}
 		return output == state, state
 	},
 }
 
-// verify returns the first register whose operations can't have happened one
-// after the other, or nil.
+// verify returns an error for the first register whose operations aren't linearizable.
 func (h *history) verify() error {
 	h.mutex.Lock()
 	registers := slices.Sorted(maps.Keys(h.operations))
@@ -87,35 +85,35 @@ func (h *history) verifyRegister(name int) error {
 	h.mutex.Lock()
 	operations := slices.Clone(h.operations[name])
 	h.mutex.Unlock()
-	switch porcupine.CheckOperationsTimeout(register, operations, limit) {
+	switch porcupine.CheckOperationsTimeout(registerModel, operations, limit) {
 	case porcupine.Illegal:
 		return fmt.Errorf("the operations on register %d are not linearizable:%s", name, describe(operations))
 	case porcupine.Unknown:
-		return fmt.Errorf("the %d operations on register %d were too much for the checker", len(operations), name)
+		return fmt.Errorf("cannot check the %d operations on register %d within the time limit", len(operations), name)
 	default:
 		return nil
 	}
 }
 
-// describe lists writes, and reads that don't return what was written last.
+// describe lists writes, and reads that don't return the last written value.
 func describe(operations []porcupine.Operation) string {
 	operations = slices.SortedFunc(slices.Values(operations), func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var lines strings.Builder
 	var last any = 0
 	for _, operation := range operations {
-		asked, _ := operation.Input.(request)
-		if !asked.write && operation.Output == last {
+		r, _ := operation.Input.(request)
+		if !r.write && operation.Output == last {
 			continue
 		}
 		what := fmt.Sprintf("reads %d", operation.Output)
-		if asked.write {
-			what, last = fmt.Sprintf("writes %d", asked.value), operation.Output
+		if r.write {
+			what, last = fmt.Sprintf("writes %d", r.value), operation.Output
 		}
-		until := "never"
-		if operation.Return != never {
+		until := "no response"
+		if operation.Return != noResponse {
 			until = time.Duration(operation.Return).String()
 		}
-		fmt.Fprintf(&lines, "\n  %s to %s: at %s, %s", time.Duration(operation.Call), until, asked.at, what)
+		fmt.Fprintf(&lines, "\n  %s to %s: at %s, %s", time.Duration(operation.Call), until, r.at, what)
 	}
 	return lines.String()
 }

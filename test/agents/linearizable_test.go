@@ -15,121 +15,120 @@ import (
 )
 
 var (
-	faults = flag.Int("faults", 1000, "how many faults befall the groups of each safety mode")
-	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "what the faults are drawn from")
+	faults = flag.Int("faults", 1000, "number of faults for each safety mode")
+	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "random seed of the faults")
 )
 
 func TestMain(m *testing.M) { agentcluster.Main(m) }
 
-// forecast is what strikes one ledger.
-func forecast(l *ledger, stream int, kinds []kind) *weather {
-	return &weather{ledger: l, rng: rand.New(rand.NewPCG(*seed, uint64(stream))), kinds: kinds, afflicted: map[string]bool{}}
+func newFaultInjector(e *env, stream int, faults []fault) *faultInjector {
+	return &faultInjector{env: e, rng: rand.New(rand.NewPCG(*seed, uint64(stream))), faults: faults, faulty: map[string]bool{}}
 }
 
-// houses are the groups that are struck at the same time.
-var houses = []struct {
+// groups are the groups that run at the same time.
+var groups = []struct {
 	agents int
 	policy string
 }{{3, "Always"}, {5, "Never"}, {3, "WhenStable"}, {5, "Always"}, {3, "Never"}, {5, "WhenStable"}, {3, "Always"}, {3, "Never"}}
 
-// TestRegistersAreLinearizable: whatever happens, clients of the coordinator
-// see registers that behave as if there were one copy of them, although the
-// coordinator answers reads from memory.
+// TestRegistersAreLinearizable checks that the registers behave as if there were a single
+// copy of them, despite all faults, although the coordinator serves reads from its cache.
 func TestRegistersAreLinearizable(t *testing.T) {
 	agentcluster.NeedPartitions(t)
 	for _, mode := range []string{"Majority", "Strict"} {
 		t.Run(mode, func(t *testing.T) {
-			t.Logf("to have the same faults: go test ./test/agents -run '%s' -faults %d -seed %d", t.Name(), *faults, *seed)
-			begun := time.Now()
-			kinds := slices.Concat(atAgents, atNetwork)
+			t.Logf("to inject the same faults: go test ./test/agents -run '%s' -faults %d -seed %d", t.Name(), *faults, *seed)
+			start := time.Now()
+			kinds := slices.Concat(agentFaults, networkFaults)
 			if mode == "Strict" {
-				kinds = append(kinds, alone...)
+				kinds = append(kinds, agentOnlyFaults...)
 			}
-			ledgers := make([]*ledger, len(houses))
-			for i, house := range houses {
-				ledgers[i] = openLedger(t, mode, house.agents, house.policy)
+			envs := make([]*env, len(groups))
+			for i, group := range groups {
+				envs[i] = newEnv(t, mode, group.agents, group.policy)
 			}
 			var all sync.WaitGroup
-			var struck atomic.Int64
-			for i, l := range ledgers {
+			var injected atomic.Int64
+			for i, e := range envs {
 				all.Go(func() {
-					w := forecast(l, i, kinds)
-					l.endure(w, (*faults+len(houses)-1)/len(houses))
-					struck.Add(int64(w.count))
+					w := newFaultInjector(e, i, kinds)
+					e.injectFaults(w, (*faults+len(groups)-1)/len(groups))
+					injected.Add(int64(w.count))
 				})
 			}
 			all.Wait()
 			reads, writes, tenures := 0, 0, 0
 			slowest := time.Duration(0)
-			for _, l := range ledgers {
-				led, written := l.storage.counts()
-				reads, writes, tenures = reads+l.history.readCount(), writes+written, tenures+led
-				slowest = max(slowest, l.slowest)
+			for _, e := range envs {
+				started, written := e.storage.counts()
+				reads, writes, tenures = reads+e.history.readCount(), writes+written, tenures+started
+				slowest = max(slowest, e.slowest)
 			}
 			t.Logf("%d faults in %s: %d tenures, %d reads, %d writes; the slowest recovery took %s",
-				struck.Load(), time.Since(begun).Round(time.Second), tenures, reads, writes, slowest.Round(time.Millisecond))
-			// Else it proves nothing.
-			if hit := int(struck.Load()); tenures < hit/5 || reads < 5*hit || writes < hit {
-				t.Error("too little happened in between")
+				injected.Load(), time.Since(start).Round(time.Second), tenures, reads, writes, slowest.Round(time.Millisecond))
+			// With too few operations, the test would prove nothing.
+			if count := int(injected.Load()); tenures < count/5 || reads < 5*count || writes < count {
+				t.Errorf("got too few tenures or operations for %d faults", count)
 			}
 		})
 	}
 }
 
-// endure lets the faults strike, and then asks whether all was as it should be.
-func (l *ledger) endure(w *weather, count int) {
-	err := l.recover()
+// injectFaults injects faults, and then verifies the history and the storage.
+func (e *env) injectFaults(w *faultInjector, count int) {
+	err := e.awaitRecovery()
 	if err == nil {
-		err = w.strike(count)
+		err = w.run(count)
 	}
-	if err = errors.Join(err, l.verify()); err != nil {
-		l.t.Errorf("group %s: %v\nwhat happened:\n%s", l.name, err, l.story())
+	if err = errors.Join(err, e.verify()); err != nil {
+		e.t.Errorf("group %s: %v\nevents:\n%s", e.name, err, e.eventLog())
 	}
 }
 
-// TestCheckerSeesTwoCoordinators: in Available mode, a partition has two of
-// them. If nobody noticed that, the other test would prove nothing.
-func TestCheckerSeesTwoCoordinators(t *testing.T) {
+// TestCheckerDetectsTwoCoordinators checks that the checker finds violations at all. In
+// Available mode, there are two coordinators during a partition.
+func TestCheckerDetectsTwoCoordinators(t *testing.T) {
 	agentcluster.NeedPartitions(t)
-	l := openLedger(t, "Available", 3, "Always")
-	// The former coordinator may try to write before it reads, and be fenced off.
+	e := newEnv(t, "Available", 3, "Always")
+	// The former coordinator may write before it reads. The storage then rejects its token,
+	// and there is no stale read. So several attempts may be necessary.
 	const attempts = 20
 	for range attempts {
-		if err := l.recover(); err != nil {
+		if err := e.awaitRecovery(); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.troupe.AwaitConnected(l.ctx); err != nil {
+		if err := e.cluster.AwaitConnected(e.ctx); err != nil {
 			t.Fatal(err)
 		}
-		// When they start, each finds itself alone. That is over now.
-		l.register.Add(1)
-		names := l.troupe.Names()
-		former := slices.IndexFunc(names, func(name string) bool { return l.application(name).leads() })
-		if err := l.troupe.Partition(names[former:former+1], slices.Delete(l.troupe.Names(), former, former+1)); err != nil {
+		// Ignore the start, when each agent may elect itself.
+		e.register.Add(1)
+		names := e.cluster.Names()
+		former := slices.IndexFunc(names, func(name string) bool { return e.application(name).isLeading() })
+		if err := e.cluster.Partition(names[former:former+1], slices.Delete(e.cluster.Names(), former, former+1)); err != nil {
 			t.Fatal(err)
 		}
-		if seen := l.awaitViolation(2 * time.Second); seen != nil {
-			t.Log(seen)
+		if violation := e.awaitViolation(2 * time.Second); violation != nil {
+			t.Log(violation)
 			return
 		}
-		if err := l.troupe.Heal(); err != nil {
+		if err := e.cluster.Heal(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Errorf("in %d partitions, nobody read anything stale from a coordinator that had been replaced", attempts)
+	t.Errorf("the checker found no stale read in %d partitions", attempts)
 }
 
-// awaitViolation returns what the checker complains of, and nil if it doesn't
-// in time.
-func (l *ledger) awaitViolation(limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(l.ctx, limit)
+// awaitViolation waits until the checker finds a violation. It returns nil if there is
+// none before the limit.
+func (e *env) awaitViolation(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(e.ctx, limit)
 	defer cancel()
-	var seen error
+	var violation error
 	_ = agentcluster.Await(ctx, func(context.Context) error {
-		if seen = l.history.verifyRegister(int(l.register.Load())); seen == nil {
-			return errors.New("all is well")
+		if violation = e.history.verifyRegister(int(e.register.Load())); violation == nil {
+			return errors.New("no violation")
 		}
 		return nil
 	})
-	return seen
+	return violation
 }

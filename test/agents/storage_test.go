@@ -7,42 +7,42 @@ import (
 	"sync"
 )
 
-// errFenced: the storage has seen a higher token.
-var errFenced = errors.New("the token is older than one that the storage has seen")
+// errFenced means that the storage has received a higher token.
+var errFenced = errors.New("the token is lower than the highest token of the storage")
 
-// storage is the resource that a coordinator guards: registers that can be
-// written with a token, and not with one that is lower than the highest so far.
+// storage is the resource that a coordinator writes: registers that reject tokens lower
+// than the highest one received.
 type storage struct {
 	mutex  sync.Mutex
 	values map[int]int
 	token  uint64
-	// accepted are the tokens that came with an accepted request, each as often as
-	// its bearer changed.
-	accepted []acceptance
+	// accepted are the accepted tokens with the client that used them, without
+	// consecutive duplicates.
+	accepted []acceptedToken
 	writes   int
 }
 
-type acceptance struct {
+type acceptedToken struct {
 	token  uint64
-	bearer string
+	client string
 }
 
 func newStorage() *storage { return &storage{values: map[int]int{}} }
 
-// load fences off lower tokens, and returns all that is stored.
-func (s *storage) load(token uint64, bearer string) (map[int]int, error) {
+// load returns a copy of the registers. From then on, the storage rejects lower tokens.
+func (s *storage) load(token uint64, client string) (map[int]int, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if err := s.admit(token, bearer); err != nil {
+	if err := s.checkToken(token, client); err != nil {
 		return nil, err
 	}
 	return maps.Clone(s.values), nil
 }
 
-func (s *storage) write(token uint64, bearer string, register, value int) error {
+func (s *storage) write(token uint64, client string, register, value int) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if err := s.admit(token, bearer); err != nil {
+	if err := s.checkToken(token, client); err != nil {
 		return err
 	}
 	s.values[register] = value
@@ -50,29 +50,29 @@ func (s *storage) write(token uint64, bearer string, register, value int) error 
 	return nil
 }
 
-func (s *storage) admit(token uint64, bearer string) error {
+func (s *storage) checkToken(token uint64, client string) error {
 	if token < s.token {
 		return errFenced
 	}
 	s.token = token
-	next := acceptance{token, bearer}
+	next := acceptedToken{token, client}
 	if len(s.accepted) == 0 || s.accepted[len(s.accepted)-1] != next {
 		s.accepted = append(s.accepted, next)
 	}
 	return nil
 }
 
-// verify tells whether tokens came in order, and each from one application only.
+// verify checks that tokens never decreased, and that each was used by one client only.
 func (s *storage) verify() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for i := 1; i < len(s.accepted); i++ {
 		former, next := s.accepted[i-1], s.accepted[i]
 		if next.token < former.token {
-			return fmt.Errorf("the storage took token %d of %s after %d of %s", next.token, next.bearer, former.token, former.bearer)
+			return fmt.Errorf("the storage accepted token %d of %s after %d of %s", next.token, next.client, former.token, former.client)
 		}
 		if next.token == former.token {
-			return fmt.Errorf("both %s and %s came with token %d", former.bearer, next.bearer, next.token)
+			return fmt.Errorf("both %s and %s used token %d", former.client, next.client, next.token)
 		}
 	}
 	return nil

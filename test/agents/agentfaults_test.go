@@ -19,27 +19,26 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// soon is the deadline of all that a test waits for.
-func soon(t *testing.T) context.Context {
+// testContext returns a context that limits the waits of a test.
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// three are agents that keep a coordinator that is well.
-func three(t *testing.T) *agentcluster.Cluster {
+// newCluster returns three agents without preemption.
+func newCluster(t *testing.T) *agentcluster.Cluster {
 	t.Helper()
 	return agentcluster.Start(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
 		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: leaseMillis}, Preemption: &agentcluster.Preemption{Policy: "Never"}, Timing: &timing,
 	}})
 }
 
-// TestACoordinatorThatWasStoppedKnowsThatItsTenureIsOver: whoever asked while it
-// was stopped is answered as soon as it goes on, and before it has heard of
-// anybody else.
-func TestACoordinatorThatWasStoppedKnowsThatItsTenureIsOver(t *testing.T) {
-	ctx, agents := soon(t), three(t)
+// TestPausedCoordinatorKnowsThatItsTenureHasEnded sends queries to a paused coordinator. It
+// responds as soon as it continues, before it receives any message from the others.
+func TestPausedCoordinatorKnowsThatItsTenureHasEnded(t *testing.T) {
+	ctx, agents := testContext(t), newCluster(t)
 	if err := agents.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +59,10 @@ func TestACoordinatorThatWasStoppedKnowsThatItsTenureIsOver(t *testing.T) {
 			others = append(others, name)
 		}
 	}
-	var asking sync.WaitGroup
+	var queries sync.WaitGroup
 	answers := make(chan group.Leader, 20)
 	for range cap(answers) {
-		asking.Go(func() {
+		queries.Go(func() {
 			answer, err := agents.Leader(ctx, former)
 			if err != nil {
 				t.Error(err)
@@ -82,31 +81,31 @@ func TestACoordinatorThatWasStoppedKnowsThatItsTenureIsOver(t *testing.T) {
 	if err := agents.Agent(former).Continue(); err != nil {
 		t.Fatal(err)
 	}
-	asking.Wait()
+	queries.Wait()
 	close(answers)
 	for answer := range answers {
 		if answer.Leading || answer.Token != 0 {
-			t.Errorf("%s, which led in term %d, says %+v, and %s leads", former, before.Term, answer, next)
+			t.Errorf("got response %+v of %s, the coordinator of term %d, want one that isn't leading: %s is coordinator", answer, former, before.Term, next)
 		}
 	}
 	if again, err := agents.AwaitCoordinator(ctx); err != nil || again != next {
-		t.Errorf("all follow %q, %v, and not %s", again, err, next)
+		t.Errorf("got coordinator %q and error %v, want %s", again, err, next)
 	}
 	if after.Token <= before.Token {
-		t.Errorf("the token was %d and is %d", before.Token, after.Token)
+		t.Errorf("got token %d after %d, want a higher one", after.Token, before.Token)
 	}
 }
 
-// smallDisk is a file system of one page, and a way to make it larger. It takes
-// root; in CI, it must be there.
+// smallDisk mounts a file system of one page, and returns a function that enlarges it. It
+// requires root. Without root, the test is skipped, except in CI.
 func smallDisk(t *testing.T) (folder string, enlarge func()) {
 	t.Helper()
 	folder = t.TempDir()
 	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size="+fmt.Sprint(os.Getpagesize())); err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("CI must not skip tests: mount a small file system: %v", err)
+			t.Fatalf("CI must not skip tests: cannot mount a file system: %v", err)
 		}
-		t.Skipf("there is no small file system to be had: %v", err)
+		t.Skipf("cannot mount a file system: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(folder, unix.MNT_DETACH); err != nil {
@@ -120,10 +119,11 @@ func smallDisk(t *testing.T) (folder string, enlarge func()) {
 	}
 }
 
-// TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan: nobody touches the file again.
-func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
+// TestMemberListIsAdoptedWhenItCanBeStored: an agent whose disk is full adopts a member list
+// as soon as there is space, without another change to its configuration.
+func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
 	folder, enlarge := smallDisk(t)
-	ctx, agents := soon(t), three(t)
+	ctx, agents := testContext(t), newCluster(t)
 	if err := agents.WriteConfig("a", func(f *agentcluster.File) { f.State = folder }); err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +141,10 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	complaint := syscall.ENOSPC.Error()
+	message := syscall.ENOSPC.Error()
 	if err := agentcluster.Await(ctx, func(ctx context.Context) error {
-		if said, err := ready(ctx, agents, "a"); err != nil || !strings.Contains(said, complaint) {
-			return fmt.Errorf("a says that it is %q, %w", said, err)
+		if state, err := readiness(ctx, agents, "a"); err != nil || !strings.Contains(state, message) {
+			return fmt.Errorf("got readiness %q of a: %w", state, err)
 		}
 		return nil
 	}); err != nil {
@@ -154,7 +154,7 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 		awaitVersion(t, agents, name, 2)
 	}
 	if status, err := agents.Status(ctx, "a"); err != nil || status.Version != 1 {
-		t.Errorf("a goes by version %d, %v", status.Version, err)
+		t.Errorf("got version %d of a and error %v, want version 1", status.Version, err)
 	}
 	if _, err := agents.AwaitCoordinator(ctx); err != nil {
 		t.Error(err)
@@ -162,14 +162,14 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 	enlarge()
 	awaitVersion(t, agents, "a", 2)
 	if err := agentcluster.Await(ctx, func(ctx context.Context) error {
-		if said, err := ready(ctx, agents, "a"); err != nil || said != "ok" {
-			return fmt.Errorf("a says that it is %q, %w", said, err)
+		if state, err := readiness(ctx, agents, "a"); err != nil || state != "ok" {
+			return fmt.Errorf("got readiness %q of a: %w", state, err)
 		}
 		return nil
 	}); err != nil {
 		t.Error(err)
 	}
-	// It is on the disk, too.
+	// The agent has stored the list.
 	if err := agents.Restart("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -181,10 +181,10 @@ func TestAListThatCannotBeKeptIsAdoptedAsSoonAsItCan(t *testing.T) {
 
 func awaitVersion(t *testing.T, agents *agentcluster.Cluster, name string, version uint32) {
 	t.Helper()
-	if err := agentcluster.Await(soon(t), func(ctx context.Context) error {
+	if err := agentcluster.Await(testContext(t), func(ctx context.Context) error {
 		status, err := agents.Status(ctx, name)
 		if err == nil && status.Version != version {
-			err = fmt.Errorf("%s goes by version %d", name, status.Version)
+			err = fmt.Errorf("got version %d of %s, want %d", status.Version, name, version)
 		}
 		return err
 	}); err != nil {
@@ -192,8 +192,8 @@ func awaitVersion(t *testing.T, agents *agentcluster.Cluster, name string, versi
 	}
 }
 
-// ready asks an agent whether it is ready.
-func ready(ctx context.Context, agents *agentcluster.Cluster, name string) (string, error) {
+// readiness returns the response of an agent's readiness endpoint.
+func readiness(ctx context.Context, agents *agentcluster.Cluster, name string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+agents.Agent(name).API+"/readyz", nil)
 	if err != nil {
 		return "", err
