@@ -11,64 +11,67 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// top is the top of the repository.
-const top = "../.."
+// repositoryRoot is the root of the repository.
+const repositoryRoot = "../.."
 
-// cluster is a Kubernetes that pods are run in.
+// cluster is a Kubernetes cluster.
 type cluster struct {
 	t *testing.T
-	// client is the kubectl to use, and environment what it needs.
-	client      string
+	// kubectlPath is the kubectl to use, with additional environment variables.
+	kubectlPath string
 	environment []string
-	// load puts the images of a tar file onto the nodes.
+	// load loads the images of a tar file onto the nodes.
 	load func(archive string)
-	// own runs hack/cluster on the cluster, and name is its name there. Both are zero unless it's the test's own.
-	own  func(verb string, arguments ...string)
-	name string
+	// control runs a command of hack/cluster, and name is the cluster's name there. Both are zero unless the cluster is a
+	// throwaway cluster of this test.
+	control func(verb string, arguments ...string)
+	name    string
 }
 
 func newCluster(t *testing.T, kind string) *cluster {
 	t.Helper()
 	switch kind {
 	case "hack":
-		return newOwnCluster(t)
+		return newThrowawayCluster(t)
 	case "kind":
 		return newCurrentCluster(t)
 	default:
-		t.Fatalf("CONCLAVE_E2E=%s: the tests run in hack, a cluster of their own, or in kind, that of the current kubeconfig", kind)
+		t.Fatalf("CONCLAVE_E2E must be hack (a throwaway cluster) or kind (the cluster of the current kubeconfig), got %q", kind)
 		return nil
 	}
 }
 
-// newOwnCluster starts a throwaway cluster with three nodes, which is gone when the test ends.
-func newOwnCluster(t *testing.T) *cluster {
+// newThrowawayCluster starts a throwaway cluster with three nodes, and removes it when the test ends.
+func newThrowawayCluster(t *testing.T) *cluster {
 	t.Helper()
 	folder := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(folder, "state"))
 	tool := filepath.Join(folder, "cluster")
-	run(t, "go", "-C", filepath.Join(top, "hack", "cluster"), "build", "-o", tool, ".")
-	name := "e2e-" + checkout(t)
-	run(t, tool, "down", "--name", name) // Whatever an interrupted run has left.
+	run(t, "go", "-C", filepath.Join(repositoryRoot, "hack", "cluster"), "build", "-o", tool, ".")
+	name := "e2e-" + checkoutID(t)
+	run(t, tool, "down", "--name", name) // Remove the cluster of an interrupted run.
 	t.Cleanup(func() { run(t, tool, "down", "--name", name) })
 	kubeconfig, found := strings.CutPrefix(run(t, tool, "up", "--nodes", "3", "--name", name), "export ")
 	if !found {
-		t.Fatalf("up printed %q, which is no variable to export", kubeconfig)
+		t.Fatalf("got output %q of cluster up, want an export command", kubeconfig)
 	}
-	own := func(verb string, arguments ...string) {
+	control := func(verb string, arguments ...string) {
 		t.Helper()
 		run(t, tool, append([]string{verb, "--name", name}, arguments...)...)
 	}
 	return &cluster{
-		t: t, client: filepath.Join(run(t, tool, "assets"), "kubectl"), environment: []string{kubeconfig},
-		load: func(archive string) { own("load", archive) }, own: own, name: name,
+		t: t, kubectlPath: filepath.Join(run(t, tool, "assets"), "kubectl"), environment: []string{kubeconfig},
+		load: func(archive string) { control("load", archive) }, control: control, name: name,
 	}
 }
 
-// checkout is the same for each run in one checkout, so that a run cleans up after one that was interrupted, and another
-// for each checkout, so that two of them can be tested at once.
-func checkout(t *testing.T) string {
+// checkoutID identifies the working copy of the repository. It is the same for all runs in one working copy, so that a run
+// removes what an interrupted run has left. It differs between working copies, so that several can be tested at once.
+func checkoutID(t *testing.T) string {
 	t.Helper()
 	working, err := os.Getwd()
 	if err != nil {
@@ -77,18 +80,18 @@ func checkout(t *testing.T) string {
 	return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(working)))
 }
 
-// newCurrentCluster takes the cluster of the current kubeconfig. Without kind, the images must be on its nodes already.
+// newCurrentCluster uses the cluster of the current kubeconfig. If it isn't a kind cluster, its nodes must have the images.
 func newCurrentCluster(t *testing.T) *cluster {
 	t.Helper()
-	client, err := exec.LookPath("kubectl")
+	path, err := exec.LookPath("kubectl")
 	if err != nil {
-		t.Fatal("there is no kubectl in PATH: install it, or run make test-e2e CLUSTER=hack")
+		t.Fatal("kubectl must be in PATH: install it, or run make test-e2e CLUSTER=hack")
 	}
-	c := &cluster{t: t, client: client}
+	c := &cluster{t: t, kubectlPath: path}
 	c.load = func(archive string) {
 		name, isKind := strings.CutPrefix(c.kubectl("config", "current-context"), "kind-")
 		if _, err := exec.LookPath("kind"); err != nil || !isKind {
-			t.Logf("no kind, or the cluster is none of its: taking it that %s is on the nodes already", archive)
+			t.Logf("not a kind cluster; assuming that the nodes have the image %s", archive)
 			return
 		}
 		run(t, "kind", "load", "image-archive", archive, "--name", name)
@@ -96,51 +99,51 @@ func newCurrentCluster(t *testing.T) *cluster {
 	return c
 }
 
-// in is the cluster for a subtest.
-func (c *cluster) in(t *testing.T) *cluster {
+// withT returns the cluster for a subtest.
+func (c *cluster) withT(t *testing.T) *cluster {
 	copied := *c
 	copied.t = t
 	return &copied
 }
 
-// kubectl fails the test if it fails.
+// kubectl runs kubectl and returns its output. If kubectl fails, the test fails.
 func (c *cluster) kubectl(arguments ...string) string {
 	c.t.Helper()
-	said, err := c.try(arguments...)
+	output, err := c.tryKubectl(arguments...)
 	if err != nil {
-		c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, said)
+		c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
 	}
-	return said
+	return output
 }
 
-// try returns what kubectl printed, or if it fails, what it complained of.
-func (c *cluster) try(arguments ...string) (string, error) {
-	command := exec.Command(c.client, append([]string{"--request-timeout", "30s"}, arguments...)...)
+// tryKubectl runs kubectl and returns its output, or its error output if it fails.
+func (c *cluster) tryKubectl(arguments ...string) (string, error) {
+	command := exec.Command(c.kubectlPath, append([]string{"--request-timeout", "30s"}, arguments...)...)
 	command.Env = append(os.Environ(), c.environment...)
-	return output(command)
+	return runCommand(command)
 }
 
-// makeNamespace makes a namespace anew in which Pod Security is enforced, for as long as the test lasts.
-func (c *cluster) makeNamespace(name string) {
+// createNamespace creates a namespace with the restricted Pod Security Standard, and deletes it when the test ends.
+func (c *cluster) createNamespace(name string) {
 	c.t.Helper()
 	remove := func() {
 		c.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout", "2m", "--request-timeout", "0")
 	}
-	remove() // An interrupted run may have left it.
+	remove() // Delete the namespace of an interrupted run.
 	c.t.Cleanup(remove)
 	c.kubectl("create", "namespace", name)
 	c.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
-	// No pod is let in before its account is there.
-	c.eventually(30*time.Second, "the namespace has its service account", func() bool {
-		_, err := c.try("get", "serviceaccount", "default", "--namespace", name)
+	// Pods are rejected until the service account exists.
+	c.waitUntil(30*time.Second, "the namespace has a service account", func() bool {
+		_, err := c.tryKubectl("get", "serviceaccount", "default", "--namespace", name)
 		return err == nil
 	})
 }
 
-// awaitEnd returns when the pod's program has ended without an error.
-func (c *cluster) awaitEnd(pod string) {
+// awaitCompletion waits until the pod has succeeded.
+func (c *cluster) awaitCompletion(pod string) {
 	c.t.Helper()
-	c.eventually(time.Minute, pod+" has ended", func() bool {
+	c.waitUntil(time.Minute, pod+" has succeeded", func() bool {
 		var found struct {
 			Status struct {
 				Phase             string
@@ -149,13 +152,13 @@ func (c *cluster) awaitEnd(pod string) {
 				}
 			}
 		}
-		printed := c.kubectl("get", "pod", pod, "--namespace", namespace, "-o", "json")
-		if err := json.Unmarshal([]byte(printed), &found); err != nil {
+		text := c.kubectl("get", "pod", pod, "--namespace", namespace, "-o", "json")
+		if err := json.Unmarshal([]byte(text), &found); err != nil {
 			c.t.Fatal(err)
 		}
 		for _, status := range found.Status.ContainerStatuses {
 			if reason := status.State.Waiting.Reason; reason == "ErrImageNeverPull" {
-				c.t.Fatalf("%s: the image isn't on the node, or for another platform", reason)
+				c.t.Fatalf("%s: the node doesn't have the image, or has it for another platform", reason)
 			}
 		}
 		if found.Status.Phase == "Failed" {
@@ -165,57 +168,54 @@ func (c *cluster) awaitEnd(pod string) {
 	})
 }
 
-// eventually polls until it's so.
-func (c *cluster) eventually(limit time.Duration, what string, so func() bool) {
+// waitUntil waits until the condition holds, and logs how long that took.
+func (c *cluster) waitUntil(limit time.Duration, what string, condition func() bool) {
 	c.t.Helper()
-	begun := time.Now()
-	for !so() {
-		if time.Since(begun) > limit {
-			c.t.Fatalf("not within %s: %s\n%s", limit, what, c.kubectl("describe", "pods", "--namespace", namespace))
-		}
-		time.Sleep(100 * time.Millisecond)
+	start := time.Now()
+	if !testwait.Within(limit, 100*time.Millisecond, condition) {
+		c.t.Fatalf("condition not met within %s: %s\n%s", limit, what, c.kubectl("describe", "pods", "--namespace", namespace))
 	}
-	c.t.Logf("%s, after %s", what, time.Since(begun).Round(10*time.Millisecond))
+	c.t.Logf("%s, after %s", what, time.Since(start).Round(10*time.Millisecond))
 }
 
-// makeImage makes the image of a main package, as users do, and returns the tar file with it.
-func makeImage(t *testing.T, source, tag string) string {
+// buildImage builds the image of a main package, as users do, and returns its tar file.
+func buildImage(t *testing.T, source, tag string) string {
 	t.Helper()
-	repository, err := filepath.Abs(top)
+	repository, err := filepath.Abs(repositoryRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	run(t, "go", "-C", filepath.Join(top, "hack", "image"), "run", ".", "-source", repository, "-package", source,
+	run(t, "go", "-C", filepath.Join(repositoryRoot, "hack", "image"), "run", ".", "-source", repository, "-package", source,
 		"-version", "e2e", "-tag", tag, "-output", folder)
 	return filepath.Join(folder, filepath.Base(source)+".tar")
 }
 
-// run runs a program and returns the line that it printed.
+// run runs a program and returns its output. If the program fails, the test fails.
 func run(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
 	command := exec.Command(program, arguments...)
 	command.Env = append(os.Environ(), "GOWORK=off")
-	printed, err := output(command)
+	output, err := runCommand(command)
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", filepath.Base(program), strings.Join(arguments, " "), err, printed)
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(program), strings.Join(arguments, " "), err, output)
 	}
-	return printed
+	return output
 }
 
-// output returns what a program printed, or if it fails, what it complained of.
-func output(command *exec.Cmd) (string, error) {
-	var printed, complained bytes.Buffer
-	command.Stdout, command.Stderr = &printed, &complained
+// runCommand runs a command and returns its output, or its error output if it fails.
+func runCommand(command *exec.Cmd) (string, error) {
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
-		return strings.TrimSpace(complained.String()), err
+		return strings.TrimSpace(stderr.String()), err
 	}
-	return strings.TrimSpace(printed.String()), nil
+	return strings.TrimSpace(stdout.String()), nil
 }
 
-func requirePart(t *testing.T, text, part string) {
+func requireContains(t *testing.T, text, part string) {
 	t.Helper()
 	if !strings.Contains(text, part) {
-		t.Errorf("it says %q, which has no %q", text, part)
+		t.Errorf("got %q, want a text that contains %q", text, part)
 	}
 }

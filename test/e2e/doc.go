@@ -1,3 +1,3 @@
-// Package e2e has tests only: they run this repository's images in a real cluster. `make test-e2e` runs them, in a
-// throwaway cluster of their own or in that of the current kubeconfig.
+// Package e2e contains the end-to-end tests. They run this repository's images in a real cluster: in a throwaway cluster,
+// or in the cluster of the current kubeconfig. Run them with `make test-e2e`.
 package e2e

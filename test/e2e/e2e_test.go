@@ -7,43 +7,43 @@ import (
 	"testing"
 )
 
-// namespace enforces Pod Security's restricted level: our images must get along with that.
+// namespace enforces the restricted Pod Security Standard, which our images must meet.
 const namespace = "conclave-e2e"
 
-// TestInCluster needs a cluster, and brings one up if it's to be its own; so all that needs one is a part of it.
+// TestInCluster runs all tests that need a cluster as subtests, so that they share one.
 func TestInCluster(t *testing.T) {
 	kind := os.Getenv("CONCLAVE_E2E")
 	if kind == "" {
-		t.Skip("needs a cluster, and nobody asked for one: make test-e2e does")
+		t.Skip("CONCLAVE_E2E is not set: run make test-e2e")
 	}
 	c := newCluster(t, kind)
-	c.load(makeImage(t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
-	c.makeNamespace(namespace)
+	c.load(buildImage(t, "./cmd/kubectl-conclave", "conclave/kubectl-conclave:e2e"))
+	c.createNamespace(namespace)
 	for _, part := range []struct {
 		name string
 		test func(*cluster)
 	}{
-		{"the namespace refuses what isn't restricted", testRefusal},
-		{"an election in a pod takes the messages that the textbook says", testSimulate},
-		{"the operator does what the samples ask for, whatever befalls them", testOperator},
-		{"the pods of examples/kubernetes elect, whatever befalls them", testExample},
+		{"Pod Security rejects pods that are not restricted", testPodSecurity},
+		{"the simulator sends the number of messages in the textbook", testSimulate},
+		{"the operator coordinates the samples despite faults", testOperator},
+		{"the pods of the example elect a coordinator despite faults", testExample},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.test(c.in(t)) })
+		t.Run(part.name, func(t *testing.T) { part.test(c.withT(t)) })
 	}
 }
 
-// testRefusal: without it, that a pod runs would say nothing of what it asks for.
-func testRefusal(c *cluster) {
-	said, err := c.try("run", "anything", "--namespace", namespace, "--image", "any/thing:1", "--dry-run=server")
+// testPodSecurity checks that Pod Security is enforced. Otherwise, it would prove nothing that our pods run.
+func testPodSecurity(c *cluster) {
+	output, err := c.tryKubectl("run", "anything", "--namespace", namespace, "--image", "any/thing:1", "--dry-run=server")
 	if err == nil {
-		c.t.Errorf("a pod that asks for nothing was let in: %s", said)
+		c.t.Errorf("a pod without a security context was accepted: %s", output)
 	}
-	requirePart(c.t, said, `violates PodSecurity "restricted`)
+	requireContains(c.t, output, `violates PodSecurity "restricted`)
 }
 
 func testSimulate(c *cluster) {
 	c.kubectl("apply", "-f", "testdata/simulate.yaml")
-	c.awaitEnd("simulate")
+	c.awaitCompletion("simulate")
 	type outcome struct {
 		Algorithm   string
 		Processes   int
@@ -55,13 +55,13 @@ func testSimulate(c *cluster) {
 	var got outcome
 	log := c.kubectl("logs", "--namespace", namespace, "simulate")
 	if err := json.Unmarshal([]byte(log), &got); err != nil {
-		c.t.Fatalf("the pod's log is no JSON (%v): %s", err, log)
+		c.t.Fatalf("the pod's log must be JSON (%v), got: %s", err, log)
 	}
 	want := outcome{
 		Algorithm: "Bully", Processes: 10, Coordinator: 9, Agreed: true, Total: 43,
 		Messages: map[string]int{"ELECTION": 20, "OK": 15, "COORDINATOR": 8},
 	}
 	if !reflect.DeepEqual(got, want) {
-		c.t.Errorf("the pod's log is %s, want %+v", log, want)
+		c.t.Errorf("got log %s, want %+v", log, want)
 	}
 }

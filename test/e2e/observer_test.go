@@ -19,13 +19,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// askEvery is how often an agent that leads is asked.
-const askEvery = 5 * time.Millisecond
+// leaderPollInterval is the interval at which the agent of a coordinator is queried.
+const leaderPollInterval = 5 * time.Millisecond
 
 type process = program.Process
 
-// answer is what an agent said when it was asked who leads.
-type answer struct {
+// response is the response of an agent to a query for the coordinator.
+type response struct {
 	from           process
 	sent, received time.Time
 	leader
@@ -38,38 +38,39 @@ type leader struct {
 	RemainingMillis int64
 }
 
-// observer asks all agents of a group's pods all the time, inside these: over loopback, as an application does, and through
-// no network that could be cut. So it needs a cluster whose pods are processes of this machine.
+// observer queries the agents of all pods of a group periodically. It dials from inside the pods, over loopback like an
+// application, so that network faults don't affect the queries. The pods must therefore be processes of this machine.
 type observer struct {
 	cluster, group string
-	every          time.Duration // is how often those are asked that don't lead; new ones are looked for a tenth as often
+	// pollInterval is the interval at which other agents are queried. New agents are discovered at ten times that interval.
+	pollInterval time.Duration
 
-	mu     sync.Mutex
-	latest map[process]answer
-	led    []answer // all answers of agents that led
+	mu      sync.Mutex
+	latest  map[process]response
+	leading []response // all responses of coordinators
 }
 
-// observe begins to ask, until the test ends. The names of the group's pods begin with the group's.
-func observe(t *testing.T, cluster, group string, every time.Duration) *observer {
+// observe starts an observer, which runs until the test ends. The names of the pods must start with the name of the group.
+func observe(t *testing.T, cluster, group string, pollInterval time.Duration) *observer {
 	t.Helper()
-	o := &observer{cluster: cluster, group: group, every: every, latest: map[process]answer{}}
+	o := &observer{cluster: cluster, group: group, pollInterval: pollInterval, latest: map[process]response{}}
 	ctx, cancel := context.WithCancel(context.Background())
-	var asking sync.WaitGroup
-	asking.Go(func() { o.look(ctx, &asking) })
-	t.Cleanup(func() { cancel(); asking.Wait() })
+	var pollers sync.WaitGroup
+	pollers.Go(func() { o.discoverAgents(ctx, &pollers) })
+	t.Cleanup(func() { cancel(); pollers.Wait() })
 	return o
 }
 
-// look begins to ask each agent that comes.
-func (o *observer) look(ctx context.Context, asking *sync.WaitGroup) {
+// discoverAgents starts a poller for each new agent.
+func (o *observer) discoverAgents(ctx context.Context, pollers *sync.WaitGroup) {
 	known := map[process]bool{}
-	ticker := time.NewTicker(10 * o.every)
+	ticker := time.NewTicker(10 * o.pollInterval)
 	defer ticker.Stop()
 	for {
 		for _, found := range o.processes() {
 			if !known[found] {
 				known[found] = true
-				asking.Go(func() { o.ask(ctx, found) })
+				pollers.Go(func() { o.poll(ctx, found) })
 			}
 		}
 		select {
@@ -80,40 +81,40 @@ func (o *observer) look(ctx context.Context, asking *sync.WaitGroup) {
 	}
 }
 
-// processes are the agents of the group that run in the cluster.
+// processes returns the running agents of the group.
 func (o *observer) processes() []process {
 	return slices.DeleteFunc(program.Agents(o.cluster), func(p process) bool { return !strings.HasPrefix(p.Pod, o.group+"-") })
 }
 
-// ask asks one agent for as long as it lives.
-func (o *observer) ask(ctx context.Context, agent process) {
+// poll queries an agent until it ends.
+func (o *observer) poll(ctx context.Context, agent process) {
 	inside, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", agent.PID))
 	if err != nil {
-		return // It has ended.
+		return // The agent has ended.
 	}
 	defer inside.Close()
 	transport := &http.Transport{DialContext: dialer(inside)}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Second}
 	for ctx.Err() == nil {
-		said, err := o.question(ctx, client)
-		said.from = agent
-		ended := unix.Kill(agent.PID, 0) != nil // Then it was another agent in the same place that has answered.
+		r, err := o.query(ctx, client)
+		r.from = agent
+		ended := unix.Kill(agent.PID, 0) != nil // Then another agent in the same network namespace may have responded.
 		o.mu.Lock()
 		delete(o.latest, agent)
 		if err == nil && !ended {
-			o.latest[agent] = said
+			o.latest[agent] = r
 		}
-		if said.Leading && !ended {
-			o.led = append(o.led, said)
+		if r.Leading && !ended {
+			o.leading = append(o.leading, r)
 		}
 		o.mu.Unlock()
 		if ended {
 			return
 		}
-		pause := o.every
-		if said.Leading {
-			pause = askEvery
+		pause := o.pollInterval
+		if r.Leading {
+			pause = leaderPollInterval
 		}
 		select {
 		case <-time.After(pause):
@@ -122,26 +123,27 @@ func (o *observer) ask(ctx context.Context, agent process) {
 	}
 }
 
-func (o *observer) question(ctx context.Context, client *http.Client) (said answer, err error) {
+func (o *observer) query(ctx context.Context, client *http.Client) (r response, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:7374/v1/groups/"+o.group+"/leader", http.NoBody)
 	if err != nil {
-		return said, err
+		return r, err
 	}
-	said.sent = time.Now()
+	r.sent = time.Now()
 	response, err := client.Do(request)
 	if err != nil {
-		return said, err
+		return r, err
 	}
 	defer response.Body.Close()
 	var l leader
 	if err := json.NewDecoder(response.Body).Decode(&l); err != nil {
-		return said, err
+		return r, err
 	}
-	said.received, said.leader = time.Now(), l
-	return said, nil
+	r.received, r.leader = time.Now(), l
+	return r, nil
 }
 
-// dialer connects from inside a network namespace: a socket belongs to the one in which its thread was when it was made.
+// dialer returns a function that dials from inside a network namespace. A socket belongs to the namespace of the thread that
+// creates it.
 func dialer(inside *os.File) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		runtime.LockOSThread()
@@ -156,7 +158,7 @@ func dialer(inside *os.File) func(context.Context, string, string) (net.Conn, er
 			return nil, err
 		}
 		connection, err := new(net.Dialer).DialContext(ctx, network, address)
-		// A thread that can't come back stays locked, and ends with this goroutine.
+		// If the thread cannot return to its namespace, it remains locked, and ends with this goroutine.
 		if unix.Setns(int(outside.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
@@ -164,39 +166,39 @@ func dialer(inside *os.File) func(context.Context, string, string) (net.Conn, er
 	}
 }
 
-// now is the latest answer of each agent that answers.
-func (o *observer) now() map[string][]answer {
+// latestResponses returns the latest response of each agent that responds, by pod.
+func (o *observer) latestResponses() map[string][]response {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	all := map[string][]answer{}
-	for from, said := range o.latest {
-		all[from.Pod] = append(all[from.Pod], said)
+	all := map[string][]response{}
+	for from, r := range o.latest {
+		all[from.Pod] = append(all[from.Pod], r)
 	}
 	return all
 }
 
-// agree reports whether there is one agent in each of the pods, and all of them say that one leads; if that is among them,
-// it must say so, too.
-func (o *observer) agree(on string, pods ...string) bool {
-	all := o.now()
+// agreeOn reports whether there is exactly one agent in each of the pods, and all of them report this coordinator. If the
+// coordinator is one of the pods, it must confirm that it is leading.
+func (o *observer) agreeOn(coordinator string, pods ...string) bool {
+	all := o.latestResponses()
 	for _, pod := range pods {
-		if said := all[pod]; len(said) != 1 || said[0].Coordinator != on || said[0].Leading != (pod == on) {
+		if r := all[pod]; len(r) != 1 || r[0].Coordinator != coordinator || r[0].Leading != (pod == coordinator) {
 			return false
 		}
 	}
 	return true
 }
 
-// since are the answers of agents that led, from a moment on.
-func (o *observer) since(begun time.Time) []answer {
+// leadingSince returns the responses of coordinators since a time.
+func (o *observer) leadingSince(start time.Time) []response {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(o.led), func(a answer) bool { return a.sent.Before(begun) })
+	return slices.DeleteFunc(slices.Clone(o.leading), func(a response) bool { return a.sent.Before(start) })
 }
 
-// contradiction is the first that there is in all that was said until now.
-func (o *observer) contradiction() string {
+// checkConsistency returns a contradiction between all responses so far, or "".
+func (o *observer) checkConsistency() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return contradiction(o.led)
+	return findContradiction(o.leading)
 }

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// samples are what the operator is tried with, in a namespace of their own.
+// The namespaces of the samples and of the operator, and the folder of the samples.
 const (
-	samples        = "conclave-samples"
-	samplesFolder  = top + "/config/samples"
-	operatorsSpace = "conclave-system"
+	samplesNamespace  = "conclave-samples"
+	samplesFolder     = repositoryRoot + "/config/samples"
+	operatorNamespace = "conclave-system"
 )
 
-// electionGroup is what is looked at in one.
+// electionGroup has the fields of an ElectionGroup that the tests check.
 type electionGroup struct {
 	Metadata struct {
 		Name, UID  string
@@ -43,40 +43,40 @@ type electionGroup struct {
 	}
 }
 
-// testOperator does what a user does on the first day, and then has everything befall the coordinator, the operator and the
-// API server. Its parts build on each other, so the first that fails ends it.
+// testOperator installs the operator and the samples like a user, and then injects faults into the coordinator, the operator
+// and the API server. The parts depend on each other, so testOperator ends when one fails.
 func testOperator(c *cluster) {
-	if c.own == nil {
-		c.t.Skip("it ends processes and switches off machines: that takes a cluster of its own")
+	if c.control == nil {
+		c.t.Skip("requires a throwaway cluster, because it kills processes and the control plane")
 	}
-	c.load(makeImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
-	c.load(makeImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
-	install(c, operatorsSpace)
-	c.makeNamespace(samples)
-	c.t.Cleanup(func() { explainOperator(c) })
-	s := ledger{c, observe(c.t, c.name, "ledger", askEvery), map[string]electionGroup{}}
+	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
+	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
+	install(c, operatorNamespace)
+	c.createNamespace(samplesNamespace)
+	c.t.Cleanup(func() { logOperatorDiagnostics(c) })
+	e := env{c, observe(c.t, c.name, "ledger", leaderPollInterval), map[string]electionGroup{}}
 	for _, part := range []struct {
 		name string
-		test func(ledger)
+		test func(env)
 	}{
 		{"a StatefulSet of five has a coordinator, a table, labels and a Service", testFirstGroup},
-		{"every sample elects", testSamples},
+		{"every sample has a coordinator", testSamples},
 		{"settings change while the group runs", testSettings},
-		{"pods that were there before the group have no agent, and are told how to get one", testEarly},
-		{"pods on the network of their nodes elect", testHostNetwork},
-		{"all follows when the coordinator's agent is killed", testOperatorKilledAgent},
-		{"all follows when the coordinator's pod is deleted by force", testOperatorDeletedPod},
-		{"a pod that is about to go hands over first", testOperatorGracefulDelete},
-		{"a drained node's coordinator hands over", testCordon},
-		{"a group is deleted and made anew", testAnew},
-		{"a Deployment becomes a crowd, nobody, and a few again", testCrowd},
+		{"the status explains how to add agents to pods without them", testPodsWithoutAgents},
+		{"pods with hostNetwork have a coordinator", testHostNetwork},
+		{"status, labels and Service follow when the coordinator's agent is killed", testOperatorAgentKilled},
+		{"status, labels and Service follow when the coordinator's pod is force deleted", testOperatorPodForceDeleted},
+		{"a deleted pod hands over before it stops", testOperatorPodDeleted},
+		{"the coordinator on a cordoned node hands over", testCordon},
+		{"a group is deleted and recreated", testRecreatedGroup},
+		{"a Deployment is scaled up, to 0, and up again", testScaling},
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
-		{"agents elect without the API server, and the status catches up", testWithoutServer},
+		{"agents elect without the API server, and the status catches up", testWithoutAPIServer},
 		{"idle groups cause no requests", testIdle},
-		{"the operator is removed, and installed into another namespace", testElsewhere},
+		{"the operator is removed, and installed into another namespace", testReinstallation},
 	} {
-		passed := c.t.Run(part.name, func(t *testing.T) { part.test(s.in(t)) })
-		if found := s.contradiction(); found != "" {
+		passed := c.t.Run(part.name, func(t *testing.T) { part.test(e.withT(t)) })
+		if found := e.checkConsistency(); found != "" {
 			c.t.Fatal(found)
 		}
 		if !passed {
@@ -85,57 +85,57 @@ func testOperator(c *cluster) {
 	}
 }
 
-// installer is what the operator is installed from, and removed by.
-var installer = filepath.Join(top, "dist", "install.yaml")
+// installer is the manifest of the operator.
+var installer = filepath.Join(repositoryRoot, "dist", "install.yaml")
 
-// install installs the operator as docs/operator.md says.
+// install installs the operator as described in docs/operator.md.
 func install(c *cluster, namespace string) {
 	c.t.Helper()
-	run(c.t, "make", "-C", top, "build-installer", "IMG=conclave/manager:e2e", "AGENT_IMG=conclave/agent:e2e", "NAMESPACE="+namespace)
+	run(c.t, "make", "-C", repositoryRoot, "build-installer", "IMG=conclave/manager:e2e", "AGENT_IMG=conclave/agent:e2e", "NAMESPACE="+namespace)
 	c.kubectl("apply", "--server-side", "-f", installer)
 	c.kubectl("wait", "deployment/conclave-manager", "--namespace", namespace, "--for=condition=Available", "--timeout", "2m",
 		"--request-timeout", "0")
 }
 
-// explainOperator shows after a failure what there was to see.
-func explainOperator(c *cluster) {
+// logOperatorDiagnostics logs objects and logs after a failure.
+func logOperatorDiagnostics(c *cluster) {
 	if !c.t.Failed() {
 		return
 	}
-	for _, look := range [][]string{
-		{"get", "electiongroups", "--namespace", samples, "-o", "yaml"},
-		{"get", "pods", "--namespace", samples, "-o", "wide"},
-		{"get", "configmap", "conclave-ledger", "--namespace", samples, "-o", "yaml"},
-		{"logs", "--namespace", operatorsSpace, "-l", "app.kubernetes.io/name=conclave", "--tail", "200", "--prefix"},
-		{"logs", "--namespace", samples, "ledger-4", "-c", "conclave-agent", "--tail", "60"},
-		{"logs", "--namespace", samples, "ledger-0", "-c", "conclave-agent", "--tail", "60"},
+	for _, arguments := range [][]string{
+		{"get", "electiongroups", "--namespace", samplesNamespace, "-o", "yaml"},
+		{"get", "pods", "--namespace", samplesNamespace, "-o", "wide"},
+		{"get", "configmap", "conclave-ledger", "--namespace", samplesNamespace, "-o", "yaml"},
+		{"logs", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--tail", "200", "--prefix"},
+		{"logs", "--namespace", samplesNamespace, "ledger-4", "-c", "conclave-agent", "--tail", "60"},
+		{"logs", "--namespace", samplesNamespace, "ledger-0", "-c", "conclave-agent", "--tail", "60"},
 	} {
-		said, err := c.try(look...)
-		c.t.Logf("kubectl %s (%v):\n%s", strings.Join(look, " "), err, said)
+		output, err := c.tryKubectl(arguments...)
+		c.t.Logf("kubectl %s (%v):\n%s", strings.Join(arguments, " "), err, output)
 	}
 }
 
-func (l ledger) group(name string) electionGroup { return l.groupIn(samples, name) }
+func (e env) group(name string) electionGroup { return e.groupIn(samplesNamespace, name) }
 
-func (l ledger) groupIn(namespace, name string) electionGroup {
-	l.t.Helper()
+func (e env) groupIn(namespace, name string) electionGroup {
+	e.t.Helper()
 	var g electionGroup
-	if err := json.Unmarshal([]byte(l.kubectl("get", "electiongroup", name, "--namespace", namespace, "-o", "json")), &g); err != nil {
-		l.t.Fatal(err)
+	if err := json.Unmarshal([]byte(e.kubectl("get", "electiongroup", name, "--namespace", namespace, "-o", "json")), &g); err != nil {
+		e.t.Fatal(err)
 	}
-	// No term goes back, whatever befalls a group. One that is made anew has none at first.
+	// The term of a group never decreases, except that a recreated group has no term at first.
 	key := namespace + "/" + name
-	was := l.seen[key]
-	if term := g.Status.Term; term < was.Status.Term && (term > 0 || g.Metadata.UID == was.Metadata.UID) {
-		l.t.Errorf("the status of %s is in term %d, and was in %d", name, term, was.Status.Term)
+	before := e.groups[key]
+	if term := g.Status.Term; term < before.Status.Term && (term > 0 || g.Metadata.UID == before.Metadata.UID) {
+		e.t.Errorf("status of %s: got term %d after %d", name, term, before.Status.Term)
 	}
-	if g.Status.Term >= was.Status.Term {
-		l.seen[key] = g
+	if g.Status.Term >= before.Status.Term {
+		e.groups[key] = g
 	}
 	return g
 }
 
-// rows is the process status table in one line.
+// rows returns the process table of the status in one line.
 func (g electionGroup) rows() string {
 	var rows []string
 	for _, p := range g.Status.Processes {
@@ -144,9 +144,9 @@ func (g electionGroup) rows() string {
 	return strings.Join(rows, ", ")
 }
 
-func (g electionGroup) condition(of string) string {
+func (g electionGroup) condition(conditionType string) string {
 	for _, c := range g.Status.Conditions {
-		if c.Type == of {
+		if c.Type == conditionType {
 			return c.Status
 		}
 	}
@@ -160,175 +160,176 @@ func (g electionGroup) coordinator() string {
 	return g.Status.Coordinator.Pod
 }
 
-// leads waits until the status, the labels and the Service say that one leads.
-func (l ledger) leads(by string) electionGroup {
-	l.t.Helper()
-	l.eventually(soon, "the status says that "+by+" leads", func() bool { return l.group("ledger").coordinator() == by })
-	l.eventually(soon, by+" alone has the coordinator's label", func() bool {
-		return l.kubectl("get", "pods", "--namespace", samples, "-l", "role.conclave.dev/ledger=coordinator",
-			"-o", "jsonpath={.items[*].metadata.name}") == by
+// awaitCoordinator waits until the status, the labels and the Service show the coordinator.
+func (e env) awaitCoordinator(pod string) electionGroup {
+	e.t.Helper()
+	e.waitUntil(defaultTimeout, "the status shows coordinator "+pod, func() bool { return e.group("ledger").coordinator() == pod })
+	e.waitUntil(defaultTimeout, "only "+pod+" has the coordinator's label", func() bool {
+		return e.kubectl("get", "pods", "--namespace", samplesNamespace, "-l", "role.conclave.dev/ledger=coordinator",
+			"-o", "jsonpath={.items[*].metadata.name}") == pod
 	})
-	l.eventually(soon, "the Service leads to "+by, func() bool {
-		to := l.kubectl("get", "endpointslices", "--namespace", samples, "-l", "kubernetes.io/service-name=ledger-coordinator",
+	e.waitUntil(defaultTimeout, "the Service points at "+pod, func() bool {
+		to := e.kubectl("get", "endpointslices", "--namespace", samplesNamespace, "-l", "kubernetes.io/service-name=ledger-coordinator",
 			"-o", "jsonpath={.items[*].endpoints[*].addresses[*]}")
-		return to != "" && to == l.kubectl("get", "pod", by, "--namespace", samples, "-o", "jsonpath={.status.podIP}")
+		return to != "" && to == e.kubectl("get", "pod", pod, "--namespace", samplesNamespace, "-o", "jsonpath={.status.podIP}")
 	})
-	return l.group("ledger")
+	return e.group("ledger")
 }
 
-// complete waits until the highest leads and all others follow.
-func (l ledger) complete() {
-	l.t.Helper()
+// awaitAllMembers waits until the highest pod is coordinator and all others follow.
+func (e env) awaitAllMembers() {
+	e.t.Helper()
 	const want = "ledger-4 Coordinator, ledger-3 Normal, ledger-2 Normal, ledger-1 Normal, ledger-0 Normal"
-	l.eventually(soon, "all members are up, and the highest leads", func() bool { return l.group("ledger").rows() == want })
+	e.waitUntil(defaultTimeout, "all members follow "+highest, func() bool { return e.group("ledger").rows() == want })
 }
 
-func testFirstGroup(s ledger) {
-	s.kubectl("apply", "--namespace", samples, "-f", samplesFolder+"/statefulset.yaml")
-	s.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samples, "--timeout", "1m", "--request-timeout", "0")
-	s.complete()
-	g := s.leads(highest)
+func testFirstGroup(e env) {
+	e.kubectl("apply", "--namespace", samplesNamespace, "-f", samplesFolder+"/statefulset.yaml")
+	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samplesNamespace, "--timeout", "1m", "--request-timeout", "0")
+	e.awaitAllMembers()
+	g := e.awaitCoordinator(highest)
 	for _, c := range g.Status.Conditions {
 		if c.Status != "True" {
-			s.t.Errorf("%s is %s (%s: %s)", c.Type, c.Status, c.Reason, c.Message)
+			e.t.Errorf("got condition %s=%s (%s: %s), want True", c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
-	line := s.kubectl("get", "eg", "ledger", "--namespace", samples)
+	line := e.kubectl("get", "eg", "ledger", "--namespace", samplesNamespace)
 	for _, part := range []string{"ALGORITHM", "COORDINATOR", "TERM", "READY", "AGE", "StatusTable", highest} {
-		requirePart(s.t, line, part)
+		requireContains(e.t, line, part)
 	}
-	requirePart(s.t, s.kubectl("get", "events", "--namespace", samples, "--field-selector", "involvedObject.name=ledger"), highest)
+	requireContains(e.t, e.kubectl("get", "events", "--namespace", samplesNamespace, "--field-selector", "involvedObject.name=ledger"), highest)
 }
 
-// testSamples: all that is in the folder, at once.
-func testSamples(s ledger) {
-	s.kubectl("apply", "--namespace", samples, "-f", samplesFolder)
-	for name := range strings.FieldsSeq(s.kubectl("get", "electiongroups", "--namespace", samples, "-o", "jsonpath={.items[*].metadata.name}")) {
-		s.eventually(soon, name+" has a coordinator and all its members", func() bool {
-			g := s.group(name)
+// testSamples applies all samples at once.
+func testSamples(e env) {
+	e.kubectl("apply", "--namespace", samplesNamespace, "-f", samplesFolder)
+	for name := range strings.FieldsSeq(e.kubectl("get", "electiongroups", "--namespace", samplesNamespace, "-o", "jsonpath={.items[*].metadata.name}")) {
+		e.waitUntil(defaultTimeout, name+" has a coordinator and all its members", func() bool {
+			g := e.group(name)
 			return g.coordinator() != "" && len(g.Status.Processes) >= 3 && !strings.Contains(g.rows(), "Unknown") &&
 				!strings.Contains(g.rows(), "Crashed") && g.Status.MemberList != nil && g.Status.MemberList.State == "Settled"
 		})
 	}
 }
 
-// testSettings also has who comes back take over sooner, in the parts that follow.
-func testSettings(s ledger) {
-	s.kubectl("patch", "electiongroup", "ledger", "--namespace", samples, "--type", "merge",
+// testSettings changes the settings of a running group. A lower stableSeconds also makes the following parts faster.
+func testSettings(e env) {
+	e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge",
 		"-p", `{"spec":{"algorithm":"Bully","preemption":{"stableSeconds":4}}}`)
-	s.eventually(soon, "all agents go by the new settings", func() bool {
-		g := s.group("ledger")
+	e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
+		g := e.group("ledger")
 		return g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Metadata.Generation
 	})
-	s.leads(highest)
-	s.complete()
-	said := s.kubectl("exec", "--namespace", samples, pods[0], "-c", "conclave-agent", "--", "/agent", "status")
-	requirePart(s.t, said, "Bully")
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
+	output := e.kubectl("exec", "--namespace", samplesNamespace, pods[0], "-c", "conclave-agent", "--", "/agent", "status")
+	requireContains(e.t, output, "Bully")
 }
 
-// testAnew also makes it a group that bears a busy machine: the parts that follow are about what they do to it.
-func testAnew(s ledger) {
-	before := s.group("ledger")
-	s.kubectl("delete", "electiongroup", "ledger", "--namespace", samples)
-	s.kubectl("apply", "--namespace", samples, "-f", "testdata/patient.yaml")
-	testSettings(s)
-	after := s.group("ledger")
+// testRecreatedGroup recreates the group with longer timeouts, so that in the following parts no agent is suspected because
+// the machine is busy.
+func testRecreatedGroup(e env) {
+	before := e.group("ledger")
+	e.kubectl("delete", "electiongroup", "ledger", "--namespace", samplesNamespace)
+	e.kubectl("apply", "--namespace", samplesNamespace, "-f", "testdata/long-timeouts.yaml")
+	testSettings(e)
+	after := e.group("ledger")
 	if after.Metadata.UID == before.Metadata.UID || after.Status.Term <= before.Status.Term {
-		s.t.Errorf("it was %s in term %d, and is %s in term %d", before.Metadata.UID, before.Status.Term, after.Metadata.UID, after.Status.Term)
+		e.t.Errorf("got UID and term %[3]s %[4]d after %[1]s %[2]d, want another UID and a higher term", before.Metadata.UID, before.Status.Term, after.Metadata.UID, after.Status.Term)
 	}
 }
 
-func testEarly(s ledger) {
-	s.kubectl("apply", "--namespace", samples, "-f", "testdata/early.yaml")
-	s.eventually(soon, "the table says that there are no agents", func() bool {
-		return s.group("early").rows() == "early-2 UnknownNoAgent, early-1 UnknownNoAgent, early-0 UnknownNoAgent"
+func testPodsWithoutAgents(e env) {
+	e.kubectl("apply", "--namespace", samplesNamespace, "-f", "testdata/agentless.yaml")
+	e.waitUntil(defaultTimeout, "the status shows that the pods have no agents", func() bool {
+		return e.group("agentless").rows() == "agentless-2 UnknownNoAgent, agentless-1 UnknownNoAgent, agentless-0 UnknownNoAgent"
 	})
-	requirePart(s.t, s.group("early").Status.Processes[0].Message, "conclave.dev/agent")
-	s.kubectl("patch", "statefulset", "early", "--namespace", samples, "--type", "merge", "-p",
-		`{"spec":{"template":{"metadata":{"labels":{"conclave.dev/agent":"enabled"},"annotations":{"conclave.dev/groups":"early"}}}}}`)
-	s.eventually(soon, "with agents they elect", func() bool {
-		return s.group("early").rows() == "early-2 Coordinator, early-1 Normal, early-0 Normal"
+	requireContains(e.t, e.group("agentless").Status.Processes[0].Message, "conclave.dev/agent")
+	e.kubectl("patch", "statefulset", "agentless", "--namespace", samplesNamespace, "--type", "merge", "-p",
+		`{"spec":{"template":{"metadata":{"labels":{"conclave.dev/agent":"enabled"},"annotations":{"conclave.dev/groups":"agentless"}}}}}`)
+	e.waitUntil(defaultTimeout, "the pods with agents have a coordinator", func() bool {
+		return e.group("agentless").rows() == "agentless-2 Coordinator, agentless-1 Normal, agentless-0 Normal"
 	})
-	s.kubectl("delete", "--namespace", samples, "-f", "testdata/early.yaml", "--wait=false")
+	e.kubectl("delete", "--namespace", samplesNamespace, "-f", "testdata/agentless.yaml", "--wait=false")
 }
 
-func testHostNetwork(s ledger) {
+func testHostNetwork(e env) {
 	const namespace = "conclave-host"
-	s.kubectl("create", "namespace", namespace)
-	s.t.Cleanup(func() { s.kubectl("delete", "namespace", namespace, "--wait=false") })
-	s.kubectl("apply", "--namespace", namespace, "-f", "testdata/hostnetwork.yaml")
-	s.eventually(soon, "they elect", func() bool {
-		rows := s.groupIn(namespace, "host").rows()
+	e.kubectl("create", "namespace", namespace)
+	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
+	e.kubectl("apply", "--namespace", namespace, "-f", "testdata/hostnetwork.yaml")
+	e.waitUntil(defaultTimeout, "the pods have a coordinator", func() bool {
+		rows := e.groupIn(namespace, "host").rows()
 		return strings.Count(rows, "Coordinator") == 1 && strings.Count(rows, "Normal") == 2
 	})
 }
 
-func (l ledger) kill(pod string) {
-	l.t.Helper()
-	agents := l.processes()
+func (e env) killAgent(pod string) {
+	e.t.Helper()
+	agents := e.processes()
 	at := slices.IndexFunc(agents, func(p process) bool { return p.Pod == pod })
 	if at < 0 {
-		l.t.Fatalf("%s has no agent", pod)
+		e.t.Fatalf("no agent in %s", pod)
 	}
 	if err := syscall.Kill(agents[at].PID, syscall.SIGKILL); err != nil {
-		l.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 }
 
-func testOperatorKilledAgent(s ledger) {
-	before := s.leads(highest).Status.Term // On a busy machine another one may have led for a moment.
-	s.kill(highest)
-	if g := s.leads(pods[3]); g.Status.Term <= before {
-		s.t.Errorf("the term was %d and is %d", before, g.Status.Term)
+func testOperatorAgentKilled(e env) {
+	before := e.awaitCoordinator(highest).Status.Term // On a busy machine, another pod may have been coordinator for a moment.
+	e.killAgent(highest)
+	if g := e.awaitCoordinator(pods[3]); g.Status.Term <= before {
+		e.t.Errorf("got term %d after term %d, want a higher one", g.Status.Term, before)
 	}
-	s.leads(highest)
-	s.complete()
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
 }
 
-func testOperatorDeletedPod(s ledger) {
-	s.leads(highest)
-	s.kubectl("delete", "pod", highest, "--namespace", samples, "--grace-period=0", "--force")
-	s.leads(pods[3])
-	s.leads(highest)
-	s.complete()
+func testOperatorPodForceDeleted(e env) {
+	e.awaitCoordinator(highest)
+	e.kubectl("delete", "pod", highest, "--namespace", samplesNamespace, "--grace-period=0", "--force")
+	e.awaitCoordinator(pods[3])
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
 }
 
-func testOperatorGracefulDelete(s ledger) {
-	s.leads(highest)
-	begun := time.Now()
-	s.kubectl("delete", "pod", highest, "--namespace", samples, "--wait=false")
-	s.leads(pods[3])
-	s.leads(highest)
-	s.complete()
-	if found := brokenPromise(s.since(begun)); found != "" {
-		s.t.Error(found)
+func testOperatorPodDeleted(e env) {
+	e.awaitCoordinator(highest)
+	start := time.Now()
+	e.kubectl("delete", "pod", highest, "--namespace", samplesNamespace, "--wait=false")
+	e.awaitCoordinator(pods[3])
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
+	if found := findLeaseViolation(e.leadingSince(start)); found != "" {
+		e.t.Error(found)
 	}
 }
 
-func testCordon(s ledger) {
-	node := s.kubectl("get", "pod", highest, "--namespace", samples, "-o", "jsonpath={.spec.nodeName}")
-	on := strings.Fields(s.kubectl("get", "pods", "--namespace", samples, "-l", "app=ledger", "--field-selector", "spec.nodeName="+node,
+func testCordon(e env) {
+	node := e.kubectl("get", "pod", highest, "--namespace", samplesNamespace, "-o", "jsonpath={.spec.nodeName}")
+	onNode := strings.Fields(e.kubectl("get", "pods", "--namespace", samplesNamespace, "-l", "app=ledger", "--field-selector", "spec.nodeName="+node,
 		"-o", "jsonpath={.items[*].metadata.name}"))
-	rest := besides(on...)
-	s.t.Cleanup(func() { s.kubectl("uncordon", node) })
-	s.kubectl("cordon", node)
-	s.leads(rest[len(rest)-1])
-	s.kubectl("uncordon", node)
-	s.leads(highest)
-	s.complete()
+	rest := otherPods(onNode...)
+	e.t.Cleanup(func() { e.kubectl("uncordon", node) })
+	e.kubectl("cordon", node)
+	e.awaitCoordinator(rest[len(rest)-1])
+	e.kubectl("uncordon", node)
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
 }
 
-func testElsewhere(s ledger) {
-	const elsewhere = "elections"
-	s.kubectl("delete", "--namespace", samples, "-f", samplesFolder, "--wait=false")
-	s.kubectl("wait", "pod", "--all", "--namespace", samples, "--for=delete", "--timeout", "2m", "--request-timeout", "0")
-	s.kubectl("delete", "-f", installer, "--timeout", "2m", "--request-timeout", "0")
-	left := s.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions", "-o", "name")
-	for line := range strings.Lines(left) {
-		if name := strings.TrimSpace(line); strings.Contains(name, "conclave") && name != "namespace/"+namespace && name != "namespace/"+samples {
-			s.t.Errorf("%s is left of the operator", name)
+func testReinstallation(e env) {
+	const otherNamespace = "elections"
+	e.kubectl("delete", "--namespace", samplesNamespace, "-f", samplesFolder, "--wait=false")
+	e.kubectl("wait", "pod", "--all", "--namespace", samplesNamespace, "--for=delete", "--timeout", "2m", "--request-timeout", "0")
+	e.kubectl("delete", "-f", installer, "--timeout", "2m", "--request-timeout", "0")
+	remaining := e.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions", "-o", "name")
+	for line := range strings.Lines(remaining) {
+		if name := strings.TrimSpace(line); strings.Contains(name, "conclave") && name != "namespace/"+namespace && name != "namespace/"+samplesNamespace {
+			e.t.Errorf("got %s after the operator was removed", name)
 		}
 	}
-	install(s.cluster, elsewhere)
-	testFirstGroup(s)
+	install(e.cluster, otherNamespace)
+	testFirstGroup(e)
 }

@@ -7,83 +7,84 @@ import (
 	"time"
 )
 
-// testWithoutOperator: who leads doesn't depend on it.
-func testWithoutOperator(s ledger) {
+// testWithoutOperator checks that elections don't depend on the operator.
+func testWithoutOperator(e env) {
 	scale := func(to int) {
-		s.kubectl("scale", "deployment/conclave-manager", "--namespace", operatorsSpace, "--replicas="+strconv.Itoa(to))
+		e.kubectl("scale", "deployment/conclave-manager", "--namespace", operatorNamespace, "--replicas="+strconv.Itoa(to))
 	}
-	before := s.group("ledger").Status.Term
+	before := e.group("ledger").Status.Term
 	scale(0)
-	s.kubectl("wait", "pod", "--namespace", operatorsSpace, "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "1m",
+	e.kubectl("wait", "pod", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "1m",
 		"--request-timeout", "0")
-	s.bear()
-	if after := s.group("ledger").Status.Term; after != before {
-		s.t.Errorf("there is no operator, and the status went from term %d to %d", before, after)
+	e.simulateOutage()
+	if after := e.group("ledger").Status.Term; after != before {
+		e.t.Errorf("without operator: got term %d in the status, want %d", after, before)
 	}
 	scale(2)
-	s.catchUp(before)
+	e.awaitStatus(before)
 }
 
-// testWithoutServer: neither does it depend on the API server, without which the leader of the operator ends itself.
-func testWithoutServer(s ledger) {
-	before, lease := s.group("ledger").Status.Term, s.lease()
-	s.own("kill", "control-plane")
-	s.bear()
-	if said, err := s.try("get", "--raw", "/readyz"); err == nil {
-		s.t.Fatalf("the API server wasn't away: %s", said)
+// testWithoutAPIServer checks that elections don't depend on the API server. Without it, the leading manager exits.
+func testWithoutAPIServer(e env) {
+	before, lease := e.group("ledger").Status.Term, e.managerLease()
+	e.control("kill", "control-plane")
+	e.simulateOutage()
+	if output, err := e.tryKubectl("get", "--raw", "/readyz"); err == nil {
+		e.t.Fatalf("the API server responded after it was killed: %s", output)
 	}
-	s.own("start", "control-plane")
-	s.catchUp(before)
-	s.eventually(soon, "the operator leads again by its Lease, and all of it is ready", func() bool {
-		return s.lease().LeaseTransitions > lease.LeaseTransitions && s.kubectl("get", "deployment", "conclave-manager",
-			"--namespace", operatorsSpace, "-o", "jsonpath={.status.readyReplicas}") == "2"
+	e.control("start", "control-plane")
+	e.awaitStatus(before)
+	e.waitUntil(defaultTimeout, "a manager has acquired the Lease again, and all replicas are ready", func() bool {
+		return e.managerLease().LeaseTransitions > lease.LeaseTransitions && e.kubectl("get", "deployment", "conclave-manager",
+			"--namespace", operatorNamespace, "-o", "jsonpath={.status.readyReplicas}") == "2"
 	})
-	s.t.Logf("%s led the operator, and %s leads it; restarts: %s", lease.HolderIdentity, s.lease().HolderIdentity, s.kubectl("get", "pods",
-		"--namespace", operatorsSpace, "-o", "jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}"))
+	e.t.Logf("Lease holder before: %s, after: %s; restarts: %s", lease.HolderIdentity, e.managerLease().HolderIdentity, e.kubectl("get", "pods",
+		"--namespace", operatorNamespace, "-o", "jsonpath={range .items[*]}{.metadata.name}={.status.containerStatuses[*].restartCount} {end}"))
 }
 
-// bear goes through an outage. In the middle of it the coordinator's agent is killed; besides, nobody loses the lead.
-func (l ledger) bear() {
-	l.t.Helper()
-	begun := time.Now()
-	l.await(begun, highest, pods...)
-	time.Sleep(*away / 2) // This long it lasts.
+// simulateOutage waits for the duration of an outage, and kills the coordinator's agent in the middle. There must be no other
+// change of the coordinator.
+func (e env) simulateOutage() {
+	e.t.Helper()
+	start := time.Now()
+	e.awaitAgreement(start, highest, pods...)
+	time.Sleep(*outage / 2) // The outage continues.
 	killed := time.Now()
-	l.kill(highest)
-	l.await(killed, pods[3], besides(highest)...)
-	l.await(killed, highest, pods...)
-	time.Sleep(time.Until(begun.Add(*away)))
-	if led := tenures(l.since(begun)); len(led) != 3 {
-		l.t.Errorf("in an outage of %s, in which the coordinator was killed once, there led:\n%s", *away, strings.Join(led, "\n"))
+	e.killAgent(highest)
+	e.awaitAgreement(killed, pods[3], otherPods(highest)...)
+	e.awaitAgreement(killed, highest, pods...)
+	time.Sleep(time.Until(start.Add(*outage)))
+	if tenures := describeTenures(e.leadingSince(start)); len(tenures) != 3 {
+		e.t.Errorf("got %d tenures in an outage of %s with one killed coordinator, want 3:\n%s", len(tenures), *outage, strings.Join(tenures, "\n"))
 	}
 }
 
-// catchUp waits until the status knows what the agents have agreed on since.
-func (l ledger) catchUp(before int64) {
-	l.t.Helper()
-	l.eventually(soon, "the status is in the term of the agents", func() bool {
-		g, said := l.group("ledger"), l.now()[highest]
-		return len(said) == 1 && said[0].Leading && g.coordinator() == highest && g.Status.Coordinator.Term == int64(said[0].Term) //nolint:gosec // a term of a test
+// awaitStatus waits until the status shows the current coordinator and term.
+func (e env) awaitStatus(before int64) {
+	e.t.Helper()
+	e.waitUntil(defaultTimeout, "the status shows the agents' term", func() bool {
+		g, responses := e.group("ledger"), e.latestResponses()[highest]
+		return len(responses) == 1 && responses[0].Leading && g.coordinator() == highest && g.Status.Coordinator.Term == int64(responses[0].Term) //nolint:gosec // a term of a test
 	})
-	l.leads(highest)
-	l.complete()
-	if after := l.group("ledger").Status.Term; after <= before {
-		l.t.Errorf("the term was %d and is %d", before, after)
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
+	if after := e.group("ledger").Status.Term; after <= before {
+		e.t.Errorf("got term %d after term %d, want a higher one", after, before)
 	}
 }
 
-// lease says which replica of the operator sees to the groups.
+// lease is the Lease by which the replicas of the manager elect a leader.
 type lease struct {
 	HolderIdentity   string
 	LeaseTransitions int
 }
 
-func (l ledger) lease() lease {
-	l.t.Helper()
+func (e env) managerLease() lease {
+	e.t.Helper()
 	var found struct{ Spec lease }
-	said := l.kubectl("get", "lease", "conclave-manager", "--namespace", operatorsSpace, "-o", "json")
-	if err := json.Unmarshal([]byte(said), &found); err != nil {
-		l.t.Fatal(err)
+	text := e.kubectl("get", "lease", "conclave-manager", "--namespace", operatorNamespace, "-o", "json")
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		e.t.Fatal(err)
 	}
 	return found.Spec
 }
