@@ -179,12 +179,12 @@ FAULTS ?= 100000
 soak-agent: ## Run applications over real agents through FAULTS faults in each safe mode, from SEED; CONCLAVE_RACE=true looks for races.
 	@$(GO) test -count 1 -timeout 0 -v -race -run TestRegistersAreLinearizable ./test/agents -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
 
-AWAY ?= 2m
-CROWD ?= 50
+OUTAGE ?= 2m
+REPLICAS ?= 50
 IDLE ?= 5m
 .PHONY: soak-operator
-soak-operator: ## Run the operator in a throwaway cluster, as root: away and without API server for AWAY, CROWD pods of a Deployment, idle for IDLE.
-	@CONCLAVE_E2E=hack $(GO) test -count 1 -timeout 0 -v -run TestInCluster/operator ./test/e2e -away $(AWAY) -crowd $(CROWD) -idle $(IDLE)
+soak-operator: ## As root: run the operator's end-to-end tests with outages of OUTAGE, REPLICAS pods of a Deployment, and an idle phase of IDLE.
+	@CONCLAVE_E2E=hack $(GO) test -count 1 -timeout 0 -v -run TestInCluster/operator ./test/e2e -outage $(OUTAGE) -replicas $(REPLICAS) -idle $(IDLE)
 
 .PHONY: bench-agent
 bench-agent: ## Measure real agents: kills of the coordinator, hand-overs, idle cost; ARGS="--agents 5 -o json" chooses.
