@@ -90,9 +90,9 @@ func NewRoster(version uint32, ring []Member) (*Roster, error) {
 	return r, nil
 }
 
-// Succeed returns a copy of r that replaces previous. The reading of the
-// publisher's TermClock, when previous has settled, is floor. The members of
-// previous that no longer exist are departed.
+// Succeed returns a copy of r that replaces previous. The parameter floor is
+// the reading of the publisher's TermClock when previous has settled, and
+// departed are the members of previous that no longer exist.
 func (r *Roster) Succeed(previous *Roster, floor Term, departed ...ID) *Roster {
 	next := *r
 	before := *previous

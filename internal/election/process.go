@@ -114,8 +114,9 @@ func (p *Process) Preempts(id ID) bool {
 	return !p.NoPreemption && p.Eligible() && p.Roster.Outranks(p.Self, id)
 }
 
-// Highest reports whether all processes above this one are believed dead. The
-// coordinator that is believed dead, if any, is dead.
+// Highest reports whether all processes above this one, except for dead, are
+// suspected. The parameter dead is the coordinator that is believed dead, or
+// None.
 func (p *Process) Highest(dead ID) bool {
 	for _, m := range p.Roster.ranked[:p.Roster.Rank(p.Self)] {
 		if m.ID != dead && !p.Suspects.Has(m.ID) {
@@ -125,8 +126,8 @@ func (p *Process) Highest(dead ID) bool {
 	return true
 }
 
-// NextTerm increments the term, at least to least. It reports false if no term
-// is left.
+// NextTerm advances to a term that the process hasn't seen, at least to least.
+// It reports false if no term is left.
 func (p *Process) NextTerm(least Term) bool {
 	next := max(p.Term+1, least)
 	if next > MaxTerm {
@@ -243,9 +244,9 @@ func (p *Process) adopt(roster *Roster) {
 	p.Suspects = retained
 }
 
-// Successor returns the next process on the ring that isn't suspected, after
-// skipping as many further unsuspected ones as skipped says. If there is no
-// other process, it returns the process itself.
+// Successor returns the next process on the ring that isn't suspected. It first
+// skips the given number of processes that aren't suspected either. If there is
+// no other process, it returns the process itself.
 func (p *Process) Successor(skipped int) ID {
 	if !p.Roster.Has(p.Self) {
 		return p.Self

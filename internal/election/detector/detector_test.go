@@ -126,17 +126,17 @@ func TestCloneIsIndependent(t *testing.T) {
 
 // States that behave alike from now on have the same encoding at any moment.
 func TestEncodingIsRelativeToNow(t *testing.T) {
-	encode := func(heard, now election.Tick, suspects ...election.ID) string {
+	encode := func(lastSeen, now election.Tick, suspects ...election.ID) string {
 		var d detector.Detector
 		d.Reset(timeout)
 		for _, id := range []election.ID{1, 2} {
-			d.Watch(id, heard)
+			d.Watch(id, lastSeen)
 		}
 		for _, id := range suspects {
 			d.Suspect(id)
 		}
 		if len(suspects) == 2 {
-			wantIDs(t, "silent", allOverdue(&d, heard+timeout), nil) // there is no further deadline
+			wantIDs(t, "silent", allOverdue(&d, lastSeen+timeout), nil) // there is no further deadline
 		}
 		return string(d.Encode(nil, now))
 	}

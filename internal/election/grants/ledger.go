@@ -99,8 +99,9 @@ func (l *Ledger) Holder(now election.Tick) Holder {
 // its memory.
 func (l *Ledger) WaitingAfterRestart(now election.Tick) bool { return now < l.silentUntil }
 
-// Handle answers a request. The caller has checked that the requester is a member
-// of priority above 0. The list that this member has adopted is version.
+// Handle answers a request. The caller has checked that the requester is a
+// member of priority above 0. The parameter version is the list that this
+// member has adopted.
 func (l *Ledger) Handle(r Request, version uint32, now election.Tick) Answer {
 	if r.Version < version {
 		return VersionTooOld

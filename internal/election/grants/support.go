@@ -33,7 +33,8 @@ const noGrant election.Tick = -1 << 62
 // expired. Clocks whose rates differ by less than a sixteenth are safe.
 func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
 
-// Reset starts without any grants. The reading of the term clock is reading.
+// Reset starts without any grants. The parameter reading is the present reading
+// of the term clock.
 func (s *Support) Reset(roster *election.Roster, lease election.Tick, reading election.Term) {
 	s.grantDuration = lease - Margin(lease)
 	s.setRoster(roster, reading)

@@ -21,9 +21,9 @@ type peer struct {
 	// ineligible is the peer's eligibility as the peer itself or the coordinator
 	// reported it last.
 	ineligible bool
-	// skipped: the inner election was told to leave the peer out because it is
-	// ineligible. That is a separate fact: a peer that becomes ineligible while
-	// there is a coordinator isn't skipped until the office becomes vacant.
+	// skipped: the inner election leaves the peer out because it is ineligible.
+	// That is a separate fact: a peer that becomes ineligible while there is a
+	// coordinator isn't skipped until the office becomes vacant.
 	skipped bool
 	// notBefore is the earliest moment for another hand-over to the peer, after
 	// one that it didn't complete.

@@ -136,7 +136,7 @@ func (e *environment) anyTerm(s *source) election.Term {
 	}
 }
 
-// input returns the next input. The Machine's deadline is due.
+// input returns the next input. The parameter due is the Machine's deadline.
 func (e *environment) input(s *source, due election.Tick) election.Input {
 	in := election.Input{Kind: election.Receive}
 	if b := s.byte(); b >= 0x80 {
