@@ -227,10 +227,7 @@ func (w *world) electFirst(ctx context.Context) error {
 	return work.Wait()
 }
 
-// epoch is when the terms begin, a tenth of a second each.
-var epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
-
-func termAt(now time.Time) uint64 { return uint64(now.Sub(epoch) / (100 * time.Millisecond)) }
+func termAt(now time.Time) uint64 { return uint64(control.TermAt(now)) }
 
 // elect has all agents of a group say that one leads.
 func (g *ledger) elect(coordinator string, term uint64) error {
