@@ -72,14 +72,14 @@ func (c *cluster) add(name string) *testPod {
 // mount replaces the mounted files as kubelet does: all at once, by a symbolic link.
 func (g *testPod) mount(files map[string]string) {
 	g.t.Helper()
-	folder := fmt.Sprintf("..%d", time.Now().UnixNano())
+	version := fmt.Sprintf("..%d", time.Now().UnixNano())
 	check := func(err error) {
 		if err != nil {
 			g.t.Fatal(err)
 		}
 	}
 	for path, text := range files {
-		full := filepath.Join(g.settings.MountDir, folder, path)
+		full := filepath.Join(g.settings.MountDir, version, path)
 		check(os.MkdirAll(filepath.Dir(full), 0o755))
 		check(os.WriteFile(full, []byte(text), 0o600))
 		top, _, _ := strings.Cut(path, "/")
@@ -88,7 +88,7 @@ func (g *testPod) mount(files map[string]string) {
 		}
 	}
 	fresh := filepath.Join(g.settings.MountDir, "..data_tmp")
-	check(os.Symlink(folder, fresh))
+	check(os.Symlink(version, fresh))
 	check(os.Rename(fresh, filepath.Join(g.settings.MountDir, "..data")))
 }
 
