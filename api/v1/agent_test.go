@@ -11,20 +11,20 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
-// TestAgentsUnderstandWhatIsAccepted: what the schema accepts, an agent accepts
-// in its own file; and what it refuses, an agent refuses, too. Of Services, and
-// of what a selector finds, agents don't know.
-func TestAgentsUnderstandWhatIsAccepted(t *testing.T) {
+// TestAgentsAcceptWhatTheSchemaAccepts tests that an agent accepts in its configuration file
+// what the schema accepts, and rejects what the schema rejects. It does not include Services
+// and selectors, which agents do not know.
+func TestAgentsAcceptWhatTheSchemaAccepts(t *testing.T) {
 	compared := 0
-	for _, a := range attempts(t) {
+	for _, a := range readCases(t) {
 		if a.Spec["members"] == nil || a.Spec["selector"] != nil || a.Spec["priorityFrom"] != nil || a.From != nil {
 			continue
 		}
-		foreign := func(complaint string) bool {
-			return strings.HasPrefix(complaint, "spec.service") || strings.HasPrefix(complaint, "status") ||
-				strings.HasPrefix(complaint, "metadata")
+		unknownToAgents := func(message string) bool {
+			return strings.HasPrefix(message, "spec.service") || strings.HasPrefix(message, "status") ||
+				strings.HasPrefix(message, "metadata")
 		}
-		refused := slices.ContainsFunc(a.Refused, func(complaint string) bool { return !foreign(complaint) })
+		refused := slices.ContainsFunc(a.Refused, func(message string) bool { return !unknownToAgents(message) })
 		if !refused && len(a.Refused) > 0 && a.Spec["service"] == nil {
 			continue
 		}
@@ -32,16 +32,16 @@ func TestAgentsUnderstandWhatIsAccepted(t *testing.T) {
 		t.Run(a.Case, func(t *testing.T) {
 			file := agentFile(t, a.Spec)
 			if _, err := config.Parse("agent.yaml", file); (err != nil) != refused {
-				t.Errorf("the API server says %q, and an agent: %v", a.Refused, err)
+				t.Errorf("got error %v of an agent, and %q of the API server", err, a.Refused)
 			}
 		})
 	}
 	if compared < 40 {
-		t.Errorf("only %d cases were compared", compared)
+		t.Errorf("got %d comparable cases, want at least 40", compared)
 	}
 }
 
-// agentFile is a group as the first of its members has it in its file.
+// agentFile returns the configuration file of the first member.
 func agentFile(t *testing.T, spec map[string]any) []byte {
 	t.Helper()
 	g := map[string]any{"name": "g"}
@@ -53,12 +53,12 @@ func agentFile(t *testing.T, spec map[string]any) []byte {
 	self, members := any("self"), []any{}
 	list, ok := spec["members"].([]any)
 	if !ok {
-		t.Fatalf("members are %T", spec["members"])
+		t.Fatalf("got members of type %T", spec["members"])
 	}
 	for i, entry := range list {
 		m, ok := entry.(map[string]any)
 		if !ok {
-			t.Fatalf("a member is %T", entry)
+			t.Fatalf("got a member of type %T", entry)
 		}
 		member := map[string]any{"address": fmt.Sprintf("127.0.0.1:%d", 7401+i)}
 		for key, value := range m {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schema is that of the CRD, as it is installed.
+// schema returns the schema of the installed CRD.
 func schema(t *testing.T) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(bases, "conclave.dev_electiongroups.yaml"))
@@ -31,26 +31,26 @@ var (
 	number = regexp.MustCompile(` \([0-9]+\)`)
 )
 
-// TestEveryRuleRefusesSomething: for each rule of the schema, and each bound of
-// the spec, a case in testdata/rules shows what is refused, and with what words.
-func TestEveryRuleRefusesSomething(t *testing.T) {
-	var said []string
-	for _, a := range attempts(t) {
-		for _, complaint := range a.Refused {
-			said = append(said, number.ReplaceAllString(index.ReplaceAllString(complaint, ""), ""))
+// TestEachRuleHasACase tests that each rule of the schema, and each bound of the spec, has a
+// case in testdata/rules with the error message.
+func TestEachRuleHasACase(t *testing.T) {
+	var messages []string
+	for _, a := range readCases(t) {
+		for _, message := range a.Refused {
+			messages = append(messages, number.ReplaceAllString(index.ReplaceAllString(message, ""), ""))
 		}
 	}
 	want := func(field, words string) {
-		if !slices.ContainsFunc(said, func(complaint string) bool {
-			return strings.HasPrefix(complaint, field) && strings.Contains(complaint, words)
+		if !slices.ContainsFunc(messages, func(message string) bool {
+			return strings.HasPrefix(message, field) && strings.Contains(message, words)
 		}) {
-			t.Errorf("no case shows that %s is refused with %q", field, words)
+			t.Errorf("got no case in which %s is rejected with %q", field, words)
 		}
 	}
 	walk("", schema(t), func(path string, s *apiextensionsv1.JSONSchemaProps) {
 		for _, rule := range s.XValidations {
 			if rule.Message == "" {
-				t.Errorf("%s: the rule %s has no message", path, rule.Rule)
+				t.Errorf("%s: got no message of the rule %s", path, rule.Rule)
 			}
 			want(path, rule.Message)
 		}
@@ -77,21 +77,21 @@ func TestEveryRuleRefusesSomething(t *testing.T) {
 	})
 }
 
-func walk(path string, s *apiextensionsv1.JSONSchemaProps, see func(string, *apiextensionsv1.JSONSchemaProps)) {
-	see(path, s)
+func walk(path string, s *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {
+	visit(path, s)
 	for name, property := range s.Properties {
-		walk(strings.TrimPrefix(path+"."+name, "."), &property, see)
+		walk(strings.TrimPrefix(path+"."+name, "."), &property, visit)
 	}
 	if s.Items != nil {
-		walk(path, s.Items.Schema, see)
+		walk(path, s.Items.Schema, visit)
 	}
 	if s.AdditionalProperties != nil {
-		walk(path, s.AdditionalProperties.Schema, see)
+		walk(path, s.AdditionalProperties.Schema, visit)
 	}
 }
 
-// TestEverythingIsBounded: no text, list or map of the group can grow without
-// end. Those of conditions are bounded by their own type.
+// TestEverythingIsBounded tests that each string, list, map and integer of the group has a
+// bound. The type of conditions has its own bounds.
 func TestEverythingIsBounded(t *testing.T) {
 	walk("", schema(t), func(path string, s *apiextensionsv1.JSONSchemaProps) {
 		bounded := true
@@ -106,7 +106,7 @@ func TestEverythingIsBounded(t *testing.T) {
 			bounded = s.Minimum != nil && (s.Maximum != nil || s.Format == "int64")
 		}
 		if !bounded && path != "apiVersion" && path != "kind" {
-			t.Errorf("%s (%s) has no bound", path, s.Type)
+			t.Errorf("%s (%s): got no bound", path, s.Type)
 		}
 	})
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
-// typed returns a client that speaks the Go types, and is as strict as kubectl.
-func typed(t *testing.T) client.Client {
+// typedClient returns a client for the Go types that is as strict as kubectl.
+func typedClient(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -38,8 +38,8 @@ func typed(t *testing.T) client.Client {
 	return connectWith(t, client.Options{Scheme: scheme})
 }
 
-// create makes a group of n members, a-0 to a-(n-1), for as long as the test lasts.
-func create(t *testing.T, c client.Client, name string, n int) *v1.ElectionGroup {
+// createGroup creates a group of n members, a-0 to a-(n-1), and deletes it after the test.
+func createGroup(t *testing.T, c client.Client, name string, n int) *v1.ElectionGroup {
 	t.Helper()
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	for i := range n {
@@ -57,8 +57,8 @@ func create(t *testing.T, c client.Client, name string, n int) *v1.ElectionGroup
 	return g
 }
 
-func TestDefaultsAreFilledIn(t *testing.T) {
-	g := create(t, typed(t), "defaults", 1)
+func TestDefaults(t *testing.T) {
+	g := createGroup(t, typedClient(t), "defaults", 1)
 	got, err := json.Marshal(g.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -67,22 +67,22 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 		`"safety":{"mode":"Majority","leaseMillis":500},"preemption":{"policy":"WhenStable","stableSeconds":5},` +
 		`"timing":{"heartbeatMillis":100,"drainMillis":5000},"application":{"session":"Optional"}}`
 	if string(got) != want {
-		t.Errorf("the spec became\n%s\nwant\n%s", got, want)
+		t.Errorf("got spec\n%s\nwant\n%s", got, want)
 	}
 }
 
-// TestStatusIsForTheOperatorAlone: who may write the group can't write its status
-// with it, and the other way round.
-func TestStatusIsForTheOperatorAlone(t *testing.T) {
-	c := typed(t)
-	g := create(t, c, "status", 1)
+// TestStatusIsASubresource tests that an update of the group does not change the status, and
+// vice versa.
+func TestStatusIsASubresource(t *testing.T) {
+	c := typedClient(t)
+	g := createGroup(t, c, "status", 1)
 	g.Status.Term = 7
 	g.Spec.Algorithm = v1.Bully
 	if err := c.Update(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
 	if g.Status.Term != 0 || g.Spec.Algorithm != v1.Bully || g.Generation != 2 {
-		t.Errorf("an update of the group made term %d, %s, generation %d", g.Status.Term, g.Spec.Algorithm, g.Generation)
+		t.Errorf("update of the group: got term %d, algorithm %s, generation %d", g.Status.Term, g.Spec.Algorithm, g.Generation)
 	}
 	g.Status.Term = 7
 	g.Spec.Algorithm = v1.RingSkip
@@ -90,29 +90,29 @@ func TestStatusIsForTheOperatorAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g.Status.Term != 7 || g.Spec.Algorithm != v1.Bully || g.Generation != 2 {
-		t.Errorf("an update of the status made term %d, %s, generation %d", g.Status.Term, g.Spec.Algorithm, g.Generation)
+		t.Errorf("update of the status: got term %d, algorithm %s, generation %d", g.Status.Term, g.Spec.Algorithm, g.Generation)
 	}
 }
 
 func TestColumns(t *testing.T) {
-	c := typed(t)
-	g := create(t, c, "columns", 3)
-	g.Status = status(g, 7)
+	c := typedClient(t)
+	g := createGroup(t, c, "columns", 3)
+	g.Status = fullStatus(g, 7)
 	g.Status.ReadyMembers = new(int32(2))
 	if err := c.Status().Update(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
 	narrow, wide := columns(t, "columns")
 	if want := "NAME=columns ALGORITHM=StatusTable COORDINATOR=a-0 TERM=7 READY=2 MEMBERS=3 AGE=*"; narrow != want {
-		t.Errorf("kubectl get shows\n%s\nwant\n%s", narrow, want)
+		t.Errorf("kubectl get: got\n%s\nwant\n%s", narrow, want)
 	}
-	if want := "ELECTED=* SAFETY=Majority AGREED=True LIST=2 STATE=Adopting MESSAGE=all is well"; wide != want {
-		t.Errorf("with -o wide also\n%s\nwant\n%s", wide, want)
+	if want := "ELECTED=* SAFETY=Majority AGREED=True LIST=2 STATE=Adopting MESSAGE=The group is healthy"; wide != want {
+		t.Errorf("kubectl get -o wide: got in addition\n%s\nwant\n%s", wide, want)
 	}
 }
 
-// columns are what kubectl get shows of a group, and what it adds with -o wide.
-// Times are shown as *.
+// columns returns the columns that kubectl get shows for a group, and those that it adds
+// with -o wide. Times are replaced by *.
 func columns(t *testing.T, name string) (narrow, wide string) {
 	t.Helper()
 	config := apiServer.Config(t)
@@ -133,7 +133,7 @@ func columns(t *testing.T, name string) (narrow, wide string) {
 	defer answer.Body.Close()
 	var table metav1.Table
 	if err := json.NewDecoder(answer.Body).Decode(&table); err != nil || len(table.Rows) != 1 {
-		t.Fatalf("%d rows, %v", len(table.Rows), err)
+		t.Fatalf("got %d rows (%v), want 1", len(table.Rows), err)
 	}
 	var shown [2][]string
 	for i, column := range table.ColumnDefinitions {
@@ -147,8 +147,8 @@ func columns(t *testing.T, name string) (narrow, wide string) {
 	return strings.Join(shown[0], " "), strings.Join(shown[1], " ")
 }
 
-// status is a full one, with everything that it can have.
-func status(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
+// fullStatus returns a status with all fields that a group with a coordinator can have.
+func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 	members := g.Spec.Members
 	now := metav1.NewTime(time.Unix(1_800_000_000, 0))
 	s := v1.ElectionGroupStatus{
@@ -172,19 +172,18 @@ func status(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 		v1.AgentsConnected: v1.ReasonConnected,
 	} {
 		s.Conditions = append(s.Conditions, metav1.Condition{
-			Type: string(condition), Status: metav1.ConditionTrue, Reason: string(reason), Message: "all is well",
+			Type: string(condition), Status: metav1.ConditionTrue, Reason: string(reason), Message: "The group is healthy",
 			LastTransitionTime: now,
 		})
 	}
 	return s
 }
 
-// TestLargestGroupFits: a group of a thousand pods whose names are as long as
-// those of a workload's pods can be, with a full status in which all rows have
-// something to say. Its rules stay within the budgets of the API server, and it
-// fits into etcd.
+// TestLargestGroupFits tests a group of a thousand pods, with names of the maximum length of
+// a workload's pods, and a full status with a message in each row. The rules must stay within
+// the cost budget of the API server, and the group must fit into etcd.
 func TestLargestGroupFits(t *testing.T) {
-	c := typed(t)
+	c := typedClient(t)
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "largest"}}
 	for i := range int32(v1.MaxMembers) {
 		pod := fmt.Sprintf("%s-%03d", strings.Repeat("p", 59), i)
@@ -193,7 +192,7 @@ func TestLargestGroupFits(t *testing.T) {
 	if err := c.Create(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	g.Status = status(g, 7)
+	g.Status = fullStatus(g, 7)
 	for i := range g.Status.Processes {
 		g.Status.Processes[i].Message = strings.Repeat("m", 256)
 		g.Status.MemberList.Departed = append(g.Status.MemberList.Departed, g.Status.Processes[i].Pod)
@@ -218,19 +217,19 @@ func TestLargestGroupFits(t *testing.T) {
 	}
 }
 
-// TestSamplesApply to a cluster as they are, all at once.
-func TestSamplesApply(t *testing.T) {
+// TestSamples tests that the API server accepts all samples, and that each algorithm has one.
+func TestSamples(t *testing.T) {
 	c := connect(t)
 	shown := map[v1.Algorithm]bool{}
 	files, err := filepath.Glob("../../config/samples/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatal("no samples", err)
+		t.Fatal("got no samples", err)
 	}
 	for _, file := range files {
-		for i, object := range documents(t, file) {
+		for i, object := range readObjects(t, file) {
 			object.SetNamespace("default")
 			if err := c.Create(t.Context(), object); err != nil {
-				t.Errorf("%s, document %d: %v", file, i+1, complaints(t, err))
+				t.Errorf("%s, document %d: %v", file, i+1, causes(t, err))
 				continue
 			}
 			if object.GetKind() == "ElectionGroup" {
@@ -246,12 +245,12 @@ func TestSamplesApply(t *testing.T) {
 		}
 	}
 	if len(shown) != len(catalog.Names()) {
-		t.Errorf("there are samples of %v, and not of all algorithms", shown)
+		t.Errorf("got samples of %v, want all algorithms", shown)
 	}
 }
 
-// documents are the objects in a file.
-func documents(t *testing.T, file string) []*unstructured.Unstructured {
+// readObjects returns the objects in a file.
+func readObjects(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -270,29 +269,30 @@ func documents(t *testing.T, file string) []*unstructured.Unstructured {
 	}
 }
 
-// TestNamesAgree: the API server knows the names and bounds that the agents know.
-func TestNamesAgree(t *testing.T) {
+// TestNamesAndBoundsOfAgents tests that the schema and the agents have the same algorithms
+// and bounds.
+func TestNamesAndBoundsOfAgents(t *testing.T) {
 	var names []string
 	for _, name := range schema(t).Properties["spec"].Properties["algorithm"].Enum {
 		names = append(names, strings.Trim(string(name.Raw), `"`))
 	}
 	if want := catalog.Names(); !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(want))) {
-		t.Errorf("the schema knows the algorithms %v, and agents %v", names, want)
+		t.Errorf("got algorithms %v in the schema, want %v as in agents", names, want)
 	}
 	if v1.MaxPriority != election.MaxPriority {
-		t.Errorf("the highest priority is %d, and to agents %d", v1.MaxPriority, election.MaxPriority)
+		t.Errorf("got maximum priority %d, want %d as in agents", v1.MaxPriority, election.MaxPriority)
 	}
 	key := v1.RoleLabel(strings.Repeat("a", v1.MaxNameLength))
 	if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
-		t.Errorf("%s is no label: %v", key, wrong)
+		t.Errorf("got invalid label key %s: %v", key, wrong)
 	}
 	if _, err := os.Stat("../../docs/adr/0008-what-the-status-remembers.md"); err != nil {
-		t.Error("the comment on MemberList names a page that isn't there:", err)
+		t.Error("the comment of MemberList refers to a missing page:", err)
 	}
 }
 
-// TestSelectorsMeanTheSame in the terms of apimachinery.
-func TestSelectorsMeanTheSame(t *testing.T) {
+// TestLabelSelector tests the conversion to the type of apimachinery.
+func TestLabelSelector(t *testing.T) {
 	selector := &v1.PodSelector{
 		MatchLabels: map[string]v1.LabelValue{"app": "ledger", "tier": ""},
 		MatchExpressions: []v1.LabelRequirement{
@@ -300,12 +300,12 @@ func TestSelectorsMeanTheSame(t *testing.T) {
 			{Key: "canary", Operator: v1.DoesNotExist},
 		},
 	}
-	ours, err := json.Marshal(selector)
+	want, err := json.Marshal(selector)
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs, err := json.Marshal(selector.LabelSelector())
-	if err != nil || !bytes.Equal(ours, theirs) {
-		t.Errorf("%s became %s (%v)", ours, theirs, err)
+	got, err := json.Marshal(selector.LabelSelector())
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %s (%v), want %s", got, err, want)
 	}
 }

@@ -22,28 +22,27 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// attempt is something that a user or the operator tries, as files in
-// testdata/rules have it, and every complaint of the API server about it. None
-// means that it is accepted. The files are templates, for the sake of attempts
-// that are long.
-type attempt struct {
+// ruleCase is a case in testdata/rules: a request of a user or the operator, and all errors
+// of the API server. A case without errors is accepted. The files are templates, because
+// some cases are long.
+type ruleCase struct {
 	Case string `json:"case"`
-	// Name is the group's, if that matters.
+	// Name is the name of the group. The default is a generated name.
 	Name string `json:"name"`
-	// From and FromStatus are what was there before.
+	// From and FromStatus are the spec and the status before the request.
 	From       map[string]any `json:"from"`
 	FromStatus map[string]any `json:"fromStatus"`
 	Spec       map[string]any `json:"spec"`
 	Status     map[string]any `json:"status"`
-	// NoStatus takes the status away.
+	// NoStatus removes the status.
 	NoStatus bool     `json:"noStatus"`
 	Refused  []string `json:"refused"`
 }
 
-// long are what makes a file's lines longer than anybody would read.
-var long = template.FuncMap{
+// templateFuncs has the functions for long values.
+var templateFuncs = template.FuncMap{
 	"letters": func(n int) string { return strings.Repeat("a", n) },
-	// many are n entries of a list, each with its number in the place of #.
+	// many returns n entries of a list, in which the index replaces #.
 	"many": func(n int, entry string) string {
 		var all []string
 		for i := range n {
@@ -53,17 +52,17 @@ var long = template.FuncMap{
 	},
 }
 
-var show = flag.Bool("show", false, "print what the API server says to each case")
+var show = flag.Bool("show", false, "print the errors of the API server for each case")
 
-func attempts(t *testing.T) []attempt {
+func readCases(t *testing.T) []ruleCase {
 	t.Helper()
 	files, err := filepath.Glob("testdata/rules/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatal("no test data", err)
+		t.Fatal("got no test data", err)
 	}
-	var all []attempt
+	var all []ruleCase
 	for _, file := range files {
-		page, err := template.New(filepath.Base(file)).Funcs(long).ParseFiles(file)
+		page, err := template.New(filepath.Base(file)).Funcs(templateFuncs).ParseFiles(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +70,7 @@ func attempts(t *testing.T) []attempt {
 		if err := page.Execute(&text, nil); err != nil {
 			t.Fatal(err)
 		}
-		var some []attempt
+		var some []ruleCase
 		if err := yaml.UnmarshalStrict(text.Bytes(), &some); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -85,45 +84,45 @@ func attempts(t *testing.T) []attempt {
 
 func TestRules(t *testing.T) {
 	c := connect(t)
-	for i, a := range attempts(t) {
+	for i, a := range readCases(t) {
 		t.Run(a.Case, func(t *testing.T) {
-			got := complaints(t, try(t, c, fmt.Sprint("case-", i), &a))
+			got := causes(t, request(t, c, fmt.Sprint("case-", i), &a))
 			if *show {
 				t.Log(strings.Join(got, "\n"))
 			}
 			slices.Sort(a.Refused)
 			if !slices.Equal(got, a.Refused) {
-				t.Errorf("the API server says\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(a.Refused, "\n  "))
+				t.Errorf("got errors\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(a.Refused, "\n  "))
 			}
 		})
 	}
 }
 
-// try does what a says, and returns what became of its last step. What leads
-// there must be accepted.
-func try(t *testing.T, c client.Client, name string, a *attempt) error {
+// request runs a case, and returns the error of its last request. The API server must
+// accept all requests before.
+func request(t *testing.T, c client.Client, name string, a *ruleCase) error {
 	t.Helper()
 	ctx := t.Context()
 	before := a.From
 	if before == nil {
 		before = a.Spec
 	}
-	g := group(cmp.Or(a.Name, name), before)
+	g := newGroup(cmp.Or(a.Name, name), before)
 	if err := c.Create(ctx, g); err != nil {
 		if a.From != nil || a.Status != nil {
-			t.Fatal("what was there before is refused:", complaints(t, err))
+			t.Fatal("the spec before the request is rejected:", causes(t, err))
 		}
 		return err
 	}
 	t.Cleanup(func() {
-		if err := c.Delete(context.WithoutCancel(ctx), group(g.GetName(), nil)); client.IgnoreNotFound(err) != nil {
+		if err := c.Delete(context.WithoutCancel(ctx), newGroup(g.GetName(), nil)); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
 	})
 	if a.FromStatus != nil {
 		g.Object["status"] = a.FromStatus
 		if err := c.Status().Update(ctx, g); err != nil {
-			t.Fatal("the status before is refused:", complaints(t, err))
+			t.Fatal("the status before the request is rejected:", causes(t, err))
 		}
 	}
 	if a.From != nil && a.Spec != nil {
@@ -141,7 +140,7 @@ func try(t *testing.T, c client.Client, name string, a *attempt) error {
 	return nil
 }
 
-func group(name string, spec map[string]any) *unstructured.Unstructured {
+func newGroup(name string, spec map[string]any) *unstructured.Unstructured {
 	g := &unstructured.Unstructured{Object: map[string]any{}}
 	g.SetGroupVersionKind(v1.GroupVersion.WithKind("ElectionGroup"))
 	g.SetNamespace("default")
@@ -152,22 +151,22 @@ func group(name string, spec map[string]any) *unstructured.Unstructured {
 	return g
 }
 
-// complaints are the API server's, each with its field, sorted.
-func complaints(t *testing.T, err error) []string {
+// causes returns the causes of an API server's error with their fields, sorted.
+func causes(t *testing.T, err error) []string {
 	t.Helper()
-	var refused *apierrors.StatusError
+	var rejected *apierrors.StatusError
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &refused):
+	case !errors.As(err, &rejected):
 		t.Fatal(err)
-	case refused.ErrStatus.Details == nil || len(refused.ErrStatus.Details.Causes) == 0:
+	case rejected.ErrStatus.Details == nil || len(rejected.ErrStatus.Details.Causes) == 0:
 		return []string{err.Error()}
 	}
 	var all []string
-	for _, cause := range refused.ErrStatus.Details.Causes {
+	for _, cause := range rejected.ErrStatus.Details.Causes {
 		if strings.HasPrefix(cause.Message, "Invalid value: null: some validation rules were not checked") {
-			continue // which the API server adds where others of its complaints come first
+			continue // The API server adds this cause if there are other ones.
 		}
 		all = append(all, cause.Field+": "+cause.Message)
 	}

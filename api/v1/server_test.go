@@ -15,7 +15,7 @@ var apiServer = apiserver.New(bases)
 
 func TestMain(m *testing.M) { apiServer.Main(m) }
 
-// connect returns a client of the API server that is as strict as kubectl.
+// connect returns a client for the API server that is as strict as kubectl.
 func connect(t *testing.T) client.Client { return connectWith(t, client.Options{}) }
 
 func connectWith(t *testing.T, options client.Options) client.Client {
