@@ -72,7 +72,7 @@ func watchIdle(ctx context.Context, t *agentcluster.Cluster, period time.Duratio
 	}
 	slices.Sort(resident)
 	slices.Sort(followers)
-	idle.Resident, idle.Follower = benchmark.Rank(resident, 50), benchmark.Rank(followers, 50)
+	idle.Resident, idle.Follower = benchmark.Percentile(resident, 50), benchmark.Percentile(followers, 50)
 	idle.Goals = []benchmark.Goal{
 		benchmark.AtMost("resident memory", "MiB", idle.Resident, 15),
 		benchmark.AtMost("CPU of a follower", "% of a core", idle.Follower, 0.1),

@@ -2,7 +2,7 @@ package benchmark
 
 import "fmt"
 
-// Goal is a number to reach, and whether it was.
+// Goal is a performance target and the measured value.
 type Goal struct {
 	What     string  `json:"what"`
 	Unit     string  `json:"unit"`
@@ -11,7 +11,7 @@ type Goal struct {
 	Reached  bool    `json:"reached"`
 }
 
-// AtMost is a goal that a number reaches by not exceeding the limit.
+// AtMost returns a goal that is reached if the measured value doesn't exceed the limit.
 func AtMost(what, unit string, measured, limit float64) Goal {
 	return Goal{What: what, Unit: unit, Measured: measured, Limit: limit, Reached: measured <= limit}
 }

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is what was measured on.
+// Machine describes the machine that runs a benchmark.
 type Machine struct {
 	Cores  int    `json:"cores"`
 	Go     string `json:"go"`
 	Kernel string `json:"kernel"`
 }
 
-// ThisMachine is the one that this runs on.
+// ThisMachine describes the machine that runs this process.
 func ThisMachine() Machine {
 	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
 	var name unix.Utsname

@@ -11,38 +11,40 @@ import (
 	"time"
 )
 
-// Usage is what a process has used so far.
+// Usage is the resource usage of a process.
 type Usage struct {
+	// CPU is the processor time since the process started.
 	CPU time.Duration
-	// Resident is its memory now, in bytes, and Peak the most that it ever was.
+	// Resident is the resident memory in bytes; Peak is its maximum so far.
 	Resident, Peak int64
 }
 
-// MiB is a number of bytes in mebibytes.
+// MiB converts bytes to mebibytes.
 func MiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// UsageOf looks at a process of this machine.
+// UsageOf returns the usage of a process on this machine.
 func UsageOf(pid int) (Usage, error) {
 	folder := filepath.Join("/proc", strconv.Itoa(pid))
 	cpu, err := cpuTime(folder)
 	if err != nil {
-		return Usage{}, fmt.Errorf("see how busy process %d was: %w", pid, err)
+		return Usage{}, fmt.Errorf("cannot read the CPU time of process %d: %w", pid, err)
 	}
 	u := Usage{CPU: cpu}
 	for field, into := range map[string]*int64{"VmRSS:": &u.Resident, "VmHWM:": &u.Peak} {
 		if *into, err = memory(folder, field); err != nil {
-			return Usage{}, fmt.Errorf("see how large process %d is: %w", pid, err)
+			return Usage{}, fmt.Errorf("cannot read the memory usage of process %d: %w", pid, err)
 		}
 	}
 	return u, nil
 }
 
-// cpuTime adds up the threads, in nanoseconds. The process's own stat counts in
-// hundredths of seconds, which is more than an idle agent uses in 10 s.
+// cpuTime adds up the CPU times of all threads, which have a resolution of a
+// nanosecond. The stat file of the process has a resolution of 10 ms, and an idle agent
+// uses less than that in 10 s.
 func cpuTime(folder string) (time.Duration, error) {
 	threads, err := filepath.Glob(filepath.Join(folder, "task", "*", "schedstat"))
 	if err != nil || len(threads) == 0 {
-		return 0, errors.Join(err, fmt.Errorf("no schedstat of threads in %s", folder))
+		return 0, errors.Join(err, fmt.Errorf("%s contains no schedstat files of threads", folder))
 	}
 	var sum time.Duration
 	for _, thread := range threads {
@@ -73,5 +75,5 @@ func memory(folder, field string) (int64, error) {
 			return kibibytes << 10, err
 		}
 	}
-	return 0, errors.Join(lines.Err(), fmt.Errorf("its status has no %s", field))
+	return 0, errors.Join(lines.Err(), fmt.Errorf("the status file has no line %s", field))
 }

@@ -12,7 +12,7 @@ func TestUsageOfThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if before.Resident < 1<<20 || before.Peak < before.Resident/2 || before.CPU <= 0 {
-		t.Errorf("this process has used %+v", before)
+		t.Errorf("got usage %+v, want positive values", before)
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		after, err := UsageOf(os.Getpid())
@@ -23,10 +23,10 @@ func TestUsageOfThisProcess(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("a minute of looking costs no time")
+			t.Fatal("the CPU time didn't increase within a minute")
 		}
 	}
 	if _, err := UsageOf(-1); err == nil {
-		t.Error("there is a process -1")
+		t.Error("got no error for process -1")
 	}
 }

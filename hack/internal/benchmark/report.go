@@ -8,30 +8,29 @@ import (
 	"time"
 )
 
-// The forms that a report can be had in.
+// Output formats.
 const (
 	table  = "table"
 	inJSON = "json"
 )
 
-// CheckFormat refuses what isn't one of the forms that a report can be had in.
+// CheckFormat returns an error if format isn't an output format.
 func CheckFormat(format string) error {
 	if format != table && format != inJSON {
-		return fmt.Errorf("-o %s: choose table or json", format)
+		return fmt.Errorf("-o must be table or json, got %s", format)
 	}
 	return nil
 }
 
-// Report is all that a benchmark has measured.
+// Report contains all results of a benchmark.
 type Report interface {
-	// Print writes it for people.
+	// Print writes the report as text.
 	Print(to io.Writer) error
-	// Failures is how much of what was tried didn't happen in time.
+	// Failures returns the number of rounds that timed out.
 	Failures() int
 }
 
-// Write writes a report in one of its forms. It fails if something didn't
-// happen in time.
+// Write writes a report in an output format. It returns an error if rounds timed out.
 func Write(to io.Writer, format string, report Report) error {
 	if format == inJSON {
 		encoder := json.NewEncoder(to)
@@ -43,12 +42,13 @@ func Write(to io.Writer, format string, report Report) error {
 		return err
 	}
 	if failed := report.Failures(); failed > 0 {
-		return fmt.Errorf("%d of what was tried didn't happen in time, see above", failed)
+		return fmt.Errorf("%d rounds timed out, see the report", failed)
 	}
 	return nil
 }
 
-// Wait lets time pass: what is measured is what happens meanwhile.
+// Wait sleeps for a period, or until ctx is done. Benchmarks call it while they measure
+// a system that runs on its own.
 func Wait(ctx context.Context, period time.Duration) error {
 	timer := time.NewTimer(period)
 	defer timer.Stop()
