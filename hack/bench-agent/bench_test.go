@@ -13,7 +13,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
-// TestMain lets this program be what the benchmark starts once more.
+// TestMain lets the test binary run the hidden commands that the benchmark starts as
+// processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		main()
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestEverythingIsMeasured(t *testing.T) {
+func TestAllMeasurementsAreReported(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := program.DependOnProgram(ctx, "../..", "./cmd/agent"); err != nil {
@@ -35,27 +36,29 @@ func TestEverythingIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	if count := report.Failures(); count > 0 {
-		t.Errorf("%d rounds failed: %v", count, report.Groups[0].Failures)
+		t.Errorf("got %d failed rounds, want none: %v", count, report.Groups[0].Failures)
 	}
 	group := report.Groups[0]
-	for what, series := range map[string]*benchmark.Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
+	for name, series := range map[string]*benchmark.Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
 		if series == nil {
-			t.Errorf("no %s was measured", what)
+			t.Errorf("got no series for %s", name)
 		}
 	}
 	if group.Kills != nil && group.Kills.Rounds != 2 {
-		t.Errorf("%d kills were measured and not 2", group.Kills.Rounds)
+		t.Errorf("got %d kills, want 2", group.Kills.Rounds)
 	}
 	if report.Idle == nil || report.Idle.Resident == 0 || report.Idle.Follower == 0 || report.Idle.Coordinator == 0 {
-		t.Errorf("idle agents cost %+v", report.Idle)
+		t.Errorf("got idle usage %+v, want positive values", report.Idle)
 	}
 	var printed bytes.Buffer
 	if err := report.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"kill -9 -> all know", "floor", "hand-over, gap", "SIGSTOP -> all know", "kill, p99", "resident memory"} {
+	for _, want := range []string{
+		"kill -9 until all agents know", "floor", "hand-over: no coordinator", "SIGSTOP until all agents know", "kill -9, p99", "resident memory",
+	} {
 		if !strings.Contains(printed.String(), want) {
-			t.Errorf("the report says nothing about %q:\n%s", want, printed.String())
+			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
 		}
 	}
 }
@@ -69,7 +72,7 @@ func TestSuspicionsAreCounted(t *testing.T) {
 	}
 	for _, name := range counted {
 		if _, found := report.Suspicions.Counters[name]; !found {
-			t.Errorf("%s was not counted: %v", name, report.Suspicions.Counters)
+			t.Errorf("got no value for %s: %v", name, report.Suspicions.Counters)
 		}
 	}
 }

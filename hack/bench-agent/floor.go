@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The floor is what nobody who goes by connections can beat on this machine: a
-// process is killed; another one, which is connected to it, sees the end of the
-// file, and then asks a third one something, once. It is measured with three
-// small Go processes and TCP on loopback, between the kills of agents, so that
-// both see the same machine.
+// floor measures the shortest possible failover on this machine for a detector that
+// relies on connections. It uses three small Go processes and TCP on loopback: the victim
+// is killed; the witness, which is connected to the victim, reads the end-of-file and then
+// sends one request to the third process and receives the response. Measurements of the
+// floor alternate with kills of agents, so that both run under the same conditions.
 type floor struct {
 	third   *exec.Cmd
 	address string
@@ -34,52 +34,52 @@ const (
 )
 
 func newFloor(ctx context.Context) (*floor, error) {
-	third, said, err := launch(ctx, peerCommand)
+	third, output, err := launch(ctx, peerCommand)
 	if err != nil {
 		return nil, err
 	}
-	address, err := readLine(said)
+	address, err := readLine(output)
 	return &floor{third: third, address: address}, err
 }
 
 func (f *floor) close() { end(f.third) }
 
-// round returns how long it took from right before the kill until the witness
-// had its answer.
+// round returns the time from just before the kill until the witness received the
+// response.
 func (f *floor) round(ctx context.Context) (time.Duration, error) {
-	victim, said, err := launch(ctx, peerCommand)
+	victim, output, err := launch(ctx, peerCommand)
 	if err != nil {
 		return 0, err
 	}
 	defer end(victim)
-	address, err := readLine(said)
+	address, err := readLine(output)
 	if err != nil {
 		return 0, err
 	}
-	witness, said, err := launch(ctx, witnessCommand, address, f.address)
+	witness, output, err := launch(ctx, witnessCommand, address, f.address)
 	if err != nil {
 		return 0, err
 	}
 	defer end(witness)
-	if _, err := readLine(said); err != nil {
+	if _, err := readLine(output); err != nil {
 		return 0, err
 	}
-	moment, err := monotonic()
+	killed, err := monotonic()
 	if err != nil {
 		return 0, err
 	}
 	if err := victim.Process.Kill(); err != nil {
 		return 0, err
 	}
-	line, err := readLine(said)
+	line, err := readLine(output)
 	if err != nil {
 		return 0, err
 	}
 	known, err := strconv.ParseInt(line, 10, 64)
-	return time.Duration(known - moment), err
+	return time.Duration(known - killed), err
 }
 
-// launch starts this program once more, with one of its hidden commands.
+// launch starts this program as another process that runs one of its hidden commands.
 func launch(ctx context.Context, arguments ...string) (*exec.Cmd, *bufio.Reader, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -88,17 +88,17 @@ func launch(ctx context.Context, arguments ...string) (*exec.Cmd, *bufio.Reader,
 	command := exec.CommandContext(ctx, executable, arguments...)
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	said, err := command.StdoutPipe()
+	output, err := command.StdoutPipe()
 	if err == nil {
 		err = command.Start()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("start %s: %w", arguments[0], err)
+		return nil, nil, fmt.Errorf("cannot start %s: %w", arguments[0], err)
 	}
-	return command, bufio.NewReader(said), nil
+	return command, bufio.NewReader(output), nil
 }
 
-// end ends a process; how it ended says nothing, since it was killed.
+// end kills a process. Its exit status doesn't matter.
 func end(command *exec.Cmd) {
 	_ = command.Process.Kill()
 	_ = command.Wait()
@@ -109,7 +109,7 @@ func readLine(from *bufio.Reader) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// monotonic is a clock that all processes of the machine share.
+// monotonic reads a clock that all processes of the machine share.
 func monotonic() (int64, error) {
 	var now unix.Timespec
 	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
@@ -130,7 +130,7 @@ func newPeerCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				go io.Copy(connection, connection) //nolint:errcheck // Whoever asks has gone; there's nobody to answer.
+				go io.Copy(connection, connection) //nolint:errcheck // The client has closed the connection.
 			}
 		},
 	}
@@ -156,15 +156,15 @@ func newWitnessCommand() *cobra.Command {
 
 func witness(victim, third net.Conn, out io.Writer) error {
 	for _, peer := range []net.Conn{victim, third} {
-		if err := ask(peer); err != nil {
+		if err := request(peer); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintln(out, "ready")
 	if _, err := victim.Read(make([]byte, 1)); err == nil {
-		return errors.New("the victim said something")
+		return errors.New("received data from the victim, want the end of its connection")
 	}
-	if err := ask(third); err != nil {
+	if err := request(third); err != nil {
 		return err
 	}
 	known, err := monotonic()
@@ -175,7 +175,7 @@ func witness(victim, third net.Conn, out io.Writer) error {
 	return nil
 }
 
-func ask(peer net.Conn) error {
+func request(peer net.Conn) error {
 	if _, err := peer.Write([]byte{1}); err != nil {
 		return err
 	}

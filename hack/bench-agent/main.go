@@ -1,7 +1,8 @@
-// Command bench-agent measures real agents on this machine: how soon the
-// survivors know the next coordinator when the coordinator's process is killed,
-// hands over or is stopped, and what an idle agent costs. `make bench-agent` runs
-// it; what is measured, and between which two moments, is written at each part.
+// Command bench-agent measures real agents on this machine. It measures how soon the
+// survivors know the next coordinator after the coordinator's process was killed or
+// paused, how long no process leads during a hand-over, and what an idle agent costs. Run
+// it with `make bench-agent`. The comments of the methods kill, stop and handOver define
+// the two moments between which each duration is measured.
 package main
 
 import (
@@ -27,23 +28,23 @@ func main() {
 	}
 }
 
-// options are what the flags say.
+// options contains the values of the flags.
 type options struct {
-	agents      []int
-	modes       []string
-	kills       int
-	killsOfMany int
-	handOvers   int
-	stops       int
-	tls         bool
-	idle        time.Duration
-	suspicions  time.Duration
-	output      string
+	agents     []int
+	modes      []string
+	kills      int
+	killsLarge int
+	handOvers  int
+	stops      int
+	tls        bool
+	idle       time.Duration
+	suspicions time.Duration
+	output     string
 }
 
-// many is the size from which a group counts as large: what takes minutes to be
-// awaited there is done less often.
-const many = 50
+// largeGroup is the size from which a group is large. A round in a large group takes
+// long, so that fewer rounds are run there.
+const largeGroup = 50
 
 func newRoot() *cobra.Command {
 	var o options
@@ -62,16 +63,16 @@ func newRoot() *cobra.Command {
 		},
 	}
 	flags := root.Flags()
-	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "sizes of the groups")
+	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes")
 	flags.StringSliceVar(&o.modes, "mode", []string{"Available", "Majority"}, "safety modes")
-	flags.IntVar(&o.kills, "kills", 200, "how often the coordinator is killed")
-	flags.IntVar(&o.killsOfMany, "kills-of-many", 30, fmt.Sprintf("the same in groups of %d and more", many))
-	flags.IntVar(&o.handOvers, "hand-overs", 50, "how often it hands its office over")
-	flags.IntVar(&o.stops, "stops", 20, "how often it is stopped")
-	flags.BoolVar(&o.tls, "tls", true, "agents speak TLS")
-	flags.DurationVar(&o.idle, "idle", 30*time.Second, "how long idle agents are looked at; 0: not at all")
-	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "instead of all that, count for so long how often agents are suspected while all cores are busy")
-	flags.StringVarP(&o.output, "output", "o", "table", "table or json")
+	flags.IntVar(&o.kills, "kills", 200, "number of kills of the coordinator")
+	flags.IntVar(&o.killsLarge, "kills-of-many", 30, fmt.Sprintf("number of kills in groups of %d or more agents", largeGroup))
+	flags.IntVar(&o.handOvers, "hand-overs", 50, "number of hand-overs of the office")
+	flags.IntVar(&o.stops, "stops", 20, "number of times the coordinator is paused with SIGSTOP")
+	flags.BoolVar(&o.tls, "tls", true, "use TLS between agents")
+	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
+	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected while all cores are busy")
+	flags.StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	root.AddCommand(newPeerCommand(), newWitnessCommand(), newBusyCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root

@@ -14,8 +14,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// measurer has what all groups are measured with.
-type measurer struct {
+// runner runs the benchmark on one group after another.
+type runner struct {
 	options  *options
 	progress io.Writer
 	floor    *floor
@@ -30,23 +30,23 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
-	m := &measurer{options: o, progress: progress, folder: folder}
-	m.say("building the agent")
-	if m.binary, err = agentcluster.Build(ctx, folder, false); err != nil {
+	r := &runner{options: o, progress: progress, folder: folder}
+	r.printf("building the agent")
+	if r.binary, err = agentcluster.Build(ctx, folder, false); err != nil {
 		return nil, err
 	}
 	report := newReport()
 	if o.suspicions > 0 {
-		err := m.suspicions(ctx, report)
+		err := r.suspicions(ctx, report)
 		return report, err
 	}
-	if m.floor, err = newFloor(ctx); err != nil {
-		return nil, fmt.Errorf("measure the floor: %w", err)
+	if r.floor, err = newFloor(ctx); err != nil {
+		return nil, fmt.Errorf("cannot measure the floor: %w", err)
 	}
-	defer m.floor.close()
+	defer r.floor.close()
 	for _, mode := range o.modes {
 		for _, agents := range o.agents {
-			group, err := m.group(ctx, mode, agents)
+			group, err := r.group(ctx, mode, agents)
 			if err != nil {
 				return nil, fmt.Errorf("%d agents, %s: %w", agents, mode, err)
 			}
@@ -54,8 +54,8 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 		}
 	}
 	if o.idle > 0 {
-		m.say("looking at idle agents for %s", o.idle)
-		plan, err := m.plan("Majority", 0)
+		r.printf("measuring idle agents for %s", o.idle)
+		plan, err := r.plan("Majority", 0)
 		if err != nil {
 			return nil, err
 		}
@@ -66,18 +66,19 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 	return report, nil
 }
 
-func (m *measurer) say(format string, arguments ...any) {
-	fmt.Fprintf(m.progress, "bench-agent: "+format+"\n", arguments...)
+// printf prints a line of progress.
+func (r *runner) printf(format string, arguments ...any) {
+	fmt.Fprintf(r.progress, "bench-agent: "+format+"\n", arguments...)
 }
 
-// plan is a group with the default timing. Nobody takes over from a healthy
-// coordinator, so that each kill is followed by one election.
-func (m *measurer) plan(mode string, agents int) (agentcluster.Options, error) {
-	m.groups++
-	folder := filepath.Join(m.folder, fmt.Sprint(m.groups))
+// plan returns a group with default timing. Preemption is off, so that exactly one
+// election follows each kill.
+func (r *runner) plan(mode string, agents int) (agentcluster.Options, error) {
+	r.groups++
+	folder := filepath.Join(r.folder, fmt.Sprint(r.groups))
 	stable := 0
 	plan := agentcluster.Options{
-		Binary: m.binary, Folder: folder, Agents: agents, TLS: m.options.tls,
+		Binary: r.binary, Folder: folder, Agents: agents, TLS: r.options.tls,
 		Group: agentcluster.Group{
 			Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
 		},
@@ -85,88 +86,89 @@ func (m *measurer) plan(mode string, agents int) (agentcluster.Options, error) {
 	return plan, os.Mkdir(folder, 0o700)
 }
 
-func (m *measurer) group(ctx context.Context, mode string, agents int) (group *Group, err error) {
-	plan, err := m.plan(mode, agents)
+func (r *runner) group(ctx context.Context, mode string, agents int) (group *Group, err error) {
+	plan, err := r.plan(mode, agents)
 	if err != nil {
 		return nil, err
 	}
-	m.say("%d agents, %s: starting", agents, mode)
+	r.printf("%d agents, %s: starting", agents, mode)
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b, err := newBench(watched, plan, mode)
+	h, err := newHarness(watched, plan, mode)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, b.troupe.Logs(logLines))
+			err = fmt.Errorf("%w\n%s", err, h.cluster.Logs(logLines))
 		}
 		cancel()
-		err = errors.Join(err, b.troupe.Close())
+		err = errors.Join(err, h.cluster.Close())
 	}()
-	group = &Group{Agents: agents, Mode: mode, TLS: m.options.tls}
-	if err := m.kills(ctx, b, group); err != nil {
+	group = &Group{Agents: agents, Mode: mode, TLS: r.options.tls}
+	if err := r.kills(ctx, h, group); err != nil {
 		return nil, err
 	}
-	if group.Stops, err = m.rounds(ctx, group, "stop", m.options.stops, b.stop); err != nil {
+	if group.Stops, err = r.rounds(ctx, group, "stop", r.options.stops, h.stop); err != nil {
 		return nil, err
 	}
-	// Last, since whoever hands over stays away for a while.
-	if group.HandOvers, err = m.rounds(ctx, group, "hand-over", m.options.handOvers, b.handOver); err != nil {
+	// Hand-overs come last, because a process that has stepped down is ineligible for a
+	// while.
+	if group.HandOvers, err = r.rounds(ctx, group, "hand-over", r.options.handOvers, h.handOver); err != nil {
 		return nil, err
 	}
 	group.judge()
 	return group, nil
 }
 
-// logLines is how much of each agent's log is shown if a bench fails.
+// logLines is the number of lines of each agent's log that an error includes.
 const logLines = 10
 
-// kills takes turns with the floor.
-func (m *measurer) kills(ctx context.Context, b *bench, group *Group) (err error) {
-	count := m.options.kills
-	if group.Agents >= many {
-		count = min(count, m.options.killsOfMany)
+// kills alternates between kills of the coordinator and measurements of the floor.
+func (r *runner) kills(ctx context.Context, h *harness, group *Group) (err error) {
+	count := r.options.kills
+	if group.Agents >= largeGroup {
+		count = min(count, r.options.killsLarge)
 	}
 	var floors []time.Duration
-	group.Kills, err = m.rounds(ctx, group, "kill", count, func(ctx context.Context) (time.Duration, error) {
-		took, err := m.floor.round(ctx)
+	group.Kills, err = r.rounds(ctx, group, "kill", count, func(ctx context.Context) (time.Duration, error) {
+		took, err := r.floor.round(ctx)
 		if err != nil {
-			return 0, fmt.Errorf("measure the floor: %w", err)
+			return 0, fmt.Errorf("cannot measure the floor: %w", err)
 		}
 		floors = append(floors, took)
-		return b.kill(ctx)
+		return h.kill(ctx)
 	})
 	group.Floor = benchmark.NewSeries(floors)
 	return err
 }
 
-// rounds repeats something. A round that is late is reported and counts as
-// failed; any other error ends the measurement.
-func (m *measurer) rounds(ctx context.Context, group *Group, what string, count int, round func(context.Context) (time.Duration, error)) (*benchmark.Series, error) {
+// rounds runs a number of rounds. A round that times out is reported as a failure; any
+// other error ends the benchmark.
+func (r *runner) rounds(ctx context.Context, group *Group, kind string, count int, round func(context.Context) (time.Duration, error)) (*benchmark.Series, error) {
 	if group.Agents < 2 {
 		count = 0
 	}
 	var all []time.Duration
 	for i := range count {
 		took, err := round(ctx)
-		var late lateError
+		var timeout timeoutError
 		switch {
-		case errors.As(err, &late):
-			first, _, _ := strings.Cut(late.what, "\n")
-			group.Failures = append(group.Failures, fmt.Sprintf("%s %d: %s", what, i+1, first))
-			m.say("%d agents, %s, %s %d: %s", group.Agents, group.Mode, what, i+1, late.what)
+		case errors.As(err, &timeout):
+			first, _, _ := strings.Cut(timeout.message, "\n")
+			group.Failures = append(group.Failures, fmt.Sprintf("%s %d: %s", kind, i+1, first))
+			r.printf("%d agents, %s, %s %d: %s", group.Agents, group.Mode, kind, i+1, timeout.message)
 		case err != nil:
-			return nil, fmt.Errorf("%s %d: %w", what, i+1, err)
+			return nil, fmt.Errorf("%s %d: %w", kind, i+1, err)
 		default:
 			all = append(all, took)
 		}
-		if (i+1)%steps(count) == 0 {
-			m.say("%d agents, %s: %d of %d rounds of %s", group.Agents, group.Mode, i+1, count, what)
+		if (i+1)%progressInterval(count) == 0 {
+			r.printf("%d agents, %s: %s %d of %d", group.Agents, group.Mode, kind, i+1, count)
 		}
 	}
 	return benchmark.NewSeries(all), nil
 }
 
-// steps is how many rounds there are between two lines of progress.
-func steps(count int) int { return max(1, count/4) }
+// progressInterval is the number of rounds between two lines of progress.
+func progressInterval(count int) int { return max(1, count/4) }

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
-// Report is all that was measured in one run.
+// Report contains the results of one run.
 type Report struct {
 	benchmark.Machine
 
@@ -18,53 +18,53 @@ type Report struct {
 	Suspicions *Suspicions `json:"suspicions,omitempty"`
 }
 
-// Group is what was measured with one group.
+// Group contains the results of one group of agents.
 type Group struct {
 	Agents int    `json:"agents"`
 	Mode   string `json:"mode"`
 	TLS    bool   `json:"tls"`
-	// Kills, HandOvers and Stops are nil if there was no round that succeeded.
+	// Kills, HandOvers and Stops are nil if no round succeeded.
 	Kills     *benchmark.Series `json:"kills,omitempty"`
 	Floor     *benchmark.Series `json:"floor,omitempty"`
 	HandOvers *benchmark.Series `json:"handOvers,omitempty"`
 	Stops     *benchmark.Series `json:"stops,omitempty"`
 	Goals     []benchmark.Goal  `json:"goals,omitempty"`
-	// Failures are the rounds that didn't come to their end in time.
+	// Failures are the rounds that timed out.
 	Failures []string `json:"failures,omitempty"`
 }
 
 func newReport() *Report { return &Report{Machine: benchmark.ThisMachine()} }
 
-// defaultLease is what the agents have, for the groups don't say.
+// defaultLease is the lease duration in milliseconds. The groups use the default.
 const defaultLease = 500
 
-// judge compares with the goals, which are for groups of five, and one for a
-// hundred.
+// judge compares the results with the goals. There are goals for groups of 5, and one
+// for groups of 100.
 func (g *Group) judge() {
-	const few, many = 5, 100
-	if g.Agents == many && g.Kills != nil && g.Mode != "Strict" {
-		g.Goals = append(g.Goals, benchmark.AtMost("kill, median", "ms", g.Kills.Median, 25))
+	const small, large = 5, 100
+	if g.Agents == large && g.Kills != nil && g.Mode != "Strict" {
+		g.Goals = append(g.Goals, benchmark.AtMost("failover after kill -9, median", "ms", g.Kills.Median, 25))
 	}
-	if g.Agents != few {
+	if g.Agents != small {
 		return
 	}
 	if g.Kills != nil && g.Mode == "Strict" {
-		g.Goals = append(g.Goals, benchmark.AtMost("kill, longest", "ms", g.Kills.Max, defaultLease+5))
+		g.Goals = append(g.Goals, benchmark.AtMost("failover after kill -9, maximum", "ms", g.Kills.Max, defaultLease+5))
 	}
 	if g.Kills != nil && g.Floor != nil && g.Mode != "Strict" {
 		g.Goals = append(g.Goals,
-			benchmark.AtMost("kill, median", "times the floor", g.Kills.Median/g.Floor.Median, 5),
-			benchmark.AtMost("kill, p99", "ms", g.Kills.P99, 10))
+			benchmark.AtMost("failover after kill -9, median", "times the floor", g.Kills.Median/g.Floor.Median, 5),
+			benchmark.AtMost("failover after kill -9, p99", "ms", g.Kills.P99, 10))
 	}
 	if g.HandOvers != nil {
-		g.Goals = append(g.Goals, benchmark.AtMost("hand-over, median", "ms", g.HandOvers.Median, 3))
+		g.Goals = append(g.Goals, benchmark.AtMost("hand-over without coordinator, median", "ms", g.HandOvers.Median, 3))
 	}
 	if g.Stops != nil {
-		g.Goals = append(g.Goals, benchmark.AtMost("stop, p99", "ms", g.Stops.P99, 600))
+		g.Goals = append(g.Goals, benchmark.AtMost("failover after SIGSTOP, p99", "ms", g.Stops.P99, 600))
 	}
 }
 
-// Failures is how much didn't happen in time.
+// Failures returns the number of rounds that timed out.
 func (r *Report) Failures() int {
 	count := 0
 	for _, group := range r.Groups {
@@ -73,12 +73,12 @@ func (r *Report) Failures() int {
 	return count
 }
 
-// Print writes the report as a table, and under it the goals.
+// Print writes the report as a table, followed by the goals.
 func (r *Report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%s\n\n", r.Machine)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(r.Groups) > 0 {
-		fmt.Fprintln(table, "agents\tmode\twhat, in ms\trounds\tmedian\tp99\tmax\tmedian/floor\t")
+		fmt.Fprintln(table, "agents\tmode\tduration in ms\trounds\tmedian\tp99\tmax\tmedian/floor\t")
 	}
 	for _, g := range r.Groups {
 		g.print(table)
@@ -105,9 +105,14 @@ func (g *Group) print(table io.Writer) {
 		transport = "TLS"
 	}
 	for _, row := range []struct {
-		what   string
+		name   string
 		series *benchmark.Series
-	}{{"kill -9 -> all know", g.Kills}, {"floor", g.Floor}, {"hand-over, gap", g.HandOvers}, {"SIGSTOP -> all know", g.Stops}} {
+	}{
+		{"failover: kill -9 until all agents know the next coordinator", g.Kills},
+		{"floor: kill -9 until a witness completes a request", g.Floor},
+		{"hand-over: no coordinator", g.HandOvers},
+		{"failover: SIGSTOP until all agents know the next coordinator", g.Stops},
+	} {
 		if row.series == nil {
 			continue
 		}
@@ -115,7 +120,7 @@ func (g *Group) print(table io.Writer) {
 		if row.series == g.Kills && g.Floor != nil {
 			ratio = fmt.Sprintf("%.1f", g.Kills.Median/g.Floor.Median)
 		}
-		fmt.Fprintf(table, "%d\t%s, %s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t\n", g.Agents, g.Mode, transport, row.what,
+		fmt.Fprintf(table, "%d\t%s, %s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t\n", g.Agents, g.Mode, transport, row.name,
 			row.series.Rounds, row.series.Median, row.series.P99, row.series.Max, ratio)
 	}
 }
@@ -124,7 +129,7 @@ func (i *Idle) print(out io.Writer) {
 	if i == nil {
 		return
 	}
-	fmt.Fprintf(out, "\nidle for %.0f s with %d peers: %.1f MiB resident, %.3f %% of a core (coordinator %.3f %%)\n",
+	fmt.Fprintf(out, "\nidle for %.0f s with %d peers: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
 		i.Seconds, i.Peers, i.Resident, i.Follower, i.Coordinator)
 	for _, goal := range i.Goals {
 		fmt.Fprintf(out, "idle: %s\n", goal)
@@ -135,7 +140,7 @@ func (s *Suspicions) print(out io.Writer) {
 	if s == nil {
 		return
 	}
-	fmt.Fprintf(out, "\n%.0f s with %d busy processes on %d cores, %d agents: %d changes of coordinator or term\n",
+	fmt.Fprintf(out, "\n%.0f s with %d busy processes on %d cores: %d agents announced %d changes of coordinator or term\n",
 		s.Seconds, s.Busy, s.Busy, s.Agents, s.Changes)
 	for _, name := range s.names() {
 		fmt.Fprintf(out, "%s +%g\n", name, s.Counters[name])

@@ -10,178 +10,182 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// limit is how long a round may take before it has failed.
-const limit = 10 * time.Second
+// roundTimeout is the time after which a round has failed.
+const roundTimeout = 10 * time.Second
 
-// rest is how long the agents may take to be all well, at first and after a round:
-// a hundred make ten thousand handshakes.
-const rest = 5 * time.Minute
+// settleTimeout bounds the time until all agents are connected and agree, at the start
+// and after a round. A group of 100 agents needs about 10,000 handshakes.
+const settleTimeout = 5 * time.Minute
 
-// bench is one group of agents while it is measured.
-type bench struct {
-	troupe   *agentcluster.Cluster
-	audience *audience
-	// coordinator is on whom all agree.
+// harness runs the rounds on one group of agents.
+type harness struct {
+	cluster  *agentcluster.Cluster
+	observer *observer
+	// coordinator is the process on which all agents agree.
 	coordinator string
-	// silence is how long a member grants nothing after its start: nothing tells
-	// from outside that it is over.
-	silence time.Duration
+	// grantDelay is the time for which a member grants nothing after its start. An
+	// agent doesn't report the end of that time.
+	grantDelay time.Duration
 }
 
-func newBench(ctx context.Context, plan agentcluster.Options, mode string) (*bench, error) {
-	t, err := agentcluster.New(ctx, plan)
+func newHarness(ctx context.Context, plan agentcluster.Options, mode string) (*harness, error) {
+	c, err := agentcluster.New(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{troupe: t, audience: newAudience(t)}
+	h := &harness{cluster: c, observer: newObserver(c)}
 	if mode != "Available" {
-		b.silence = defaultLease * time.Millisecond
+		h.grantDelay = defaultLease * time.Millisecond
 	}
-	if err = t.Start(); err == nil {
-		err = b.audience.attend(ctx, t.Names()...)
+	if err = c.Start(); err == nil {
+		err = h.observer.watch(ctx, c.Names()...)
 	}
 	if err == nil {
-		err = b.settle(ctx)
+		err = h.settle(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w\n%s%w", err, t.Logs(5), t.Close())
+		return nil, fmt.Errorf("%w\n%s%w", err, c.Logs(5), c.Close())
 	}
-	return b, nil
+	return h, nil
 }
 
-// settle returns when all agents agree on a coordinator and are connected. Every
-// round starts from that, so that it is the coordinator whom it befalls.
-func (b *bench) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, rest)
+// settle returns when all agents are connected and agree on a coordinator. Every round
+// starts in that state, so that its fault hits the process that leads.
+func (h *harness) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	if err := b.troupe.AwaitConnected(ctx); err != nil {
+	if err := h.cluster.AwaitConnected(ctx); err != nil {
 		return err
 	}
-	coordinator, err := b.troupe.AwaitCoordinator(ctx)
+	coordinator, err := h.cluster.AwaitCoordinator(ctx)
 	if err != nil {
 		return err
 	}
-	b.coordinator = coordinator
-	b.audience.begin()
+	h.coordinator = coordinator
+	h.observer.begin()
 	return nil
 }
 
-// kill kills the coordinator and measures from the moment right before, until
-// the last of the survivors has announced the same new coordinator as the
-// others. Then it brings the victim back.
-func (b *bench) kill(ctx context.Context) (time.Duration, error) {
-	if err := b.settle(ctx); err != nil {
+// kill kills the coordinator's process. It returns the time from just before that until
+// the last survivor has announced the same new coordinator as the others. Then it
+// restarts the agent.
+func (h *harness) kill(ctx context.Context) (time.Duration, error) {
+	if err := h.settle(ctx); err != nil {
 		return 0, err
 	}
-	victim := b.coordinator
-	moment, err := b.troupe.Agent(victim).Kill()
+	victim := h.coordinator
+	killed, err := h.cluster.Agent(victim).Kill()
 	if err != nil {
 		return 0, err
 	}
-	took, failed := b.awaitSuccessor(ctx, victim, moment)
-	if err := b.troupe.Restart(victim); err != nil {
+	took, failed := h.awaitSuccessor(ctx, victim, killed)
+	if err := h.cluster.Restart(victim); err != nil {
 		return 0, err
 	}
 	restarted := time.Now()
-	if err := b.audience.attend(ctx, victim); err != nil {
+	if err := h.observer.watch(ctx, victim); err != nil {
 		return 0, err
 	}
-	// A process takes a moment to start counting.
+	// A process starts to measure its grant delay shortly after it was started.
 	const margin = 100 * time.Millisecond
-	if err := benchmark.Wait(ctx, b.silence+margin-time.Since(restarted)); err != nil {
+	if err := benchmark.Wait(ctx, h.grantDelay+margin-time.Since(restarted)); err != nil {
 		return 0, err
 	}
 	return took, failed
 }
 
-// stop stops the coordinator's process and measures like kill.
-func (b *bench) stop(ctx context.Context) (time.Duration, error) {
-	if err := b.settle(ctx); err != nil {
+// stop pauses the coordinator's process with SIGSTOP and measures like kill. Then it
+// resumes the process.
+func (h *harness) stop(ctx context.Context) (time.Duration, error) {
+	if err := h.settle(ctx); err != nil {
 		return 0, err
 	}
-	victim := b.coordinator
-	moment, err := b.troupe.Agent(victim).Stop()
+	victim := h.coordinator
+	stopped, err := h.cluster.Agent(victim).Stop()
 	if err != nil {
 		return 0, err
 	}
-	took, failed := b.awaitSuccessor(ctx, victim, moment)
-	if err := b.troupe.Agent(victim).Continue(); err != nil {
+	took, failed := h.awaitSuccessor(ctx, victim, stopped)
+	if err := h.cluster.Agent(victim).Continue(); err != nil {
 		return 0, err
 	}
 	return took, failed
 }
 
-// lateError is a round that took too long. It is a result like any other, and
-// the next round is tried.
-type lateError struct{ what string }
+// timeoutError reports a round that took too long. Such a round is a result of the
+// benchmark; the next round is still run.
+type timeoutError struct{ message string }
 
-func (e lateError) Error() string { return e.what }
+func (e timeoutError) Error() string { return e.message }
 
-func (b *bench) awaitSuccessor(ctx context.Context, victim string, moment time.Time) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (h *harness) awaitSuccessor(ctx context.Context, victim string, begun time.Time) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	var known time.Time
-	err := b.audience.await(ctx, func(last map[string]agentcluster.Observation, _ []agentcluster.Observation) bool {
+	err := h.observer.await(ctx, func(last map[string]agentcluster.Observation, _ []agentcluster.Observation) bool {
 		successor := ""
-		known = moment
-		for _, name := range b.troupe.Names() {
+		known = begun
+		for _, name := range h.cluster.Names() {
 			if name == victim {
 				continue
 			}
-			seen := last[name]
+			event := last[name]
 			if successor == "" {
-				successor = seen.Leader.Coordinator
+				successor = event.Leader.Coordinator
 			}
-			if successor == "" || successor == victim || seen.Leader.Coordinator != successor {
+			if successor == "" || successor == victim || event.Leader.Coordinator != successor {
 				return false
 			}
-			if seen.At.After(known) {
-				known = seen.At
+			if event.At.After(known) {
+				known = event.At
 			}
 		}
 		return true
 	})
 	if err != nil {
-		return 0, lateError{fmt.Sprintf("%s after %s is gone, the survivors don't know the next:%s", limit, victim, b.audience.describe())}
+		return 0, timeoutError{fmt.Sprintf("the survivors didn't agree on a new coordinator within %s after the loss of %s:%s",
+			roundTimeout, victim, h.observer.describe())}
 	}
-	return known.Sub(moment), nil
+	return known.Sub(begun), nil
 }
 
-// handOver lets the coordinator step down, and measures from the moment when it
-// announced that it no longer leads until the next announced that it does.
-func (b *bench) handOver(ctx context.Context) (time.Duration, error) {
-	if err := b.settle(ctx); err != nil {
+// handOver makes the coordinator hand over its office. It returns the time during which
+// no process led: from the former coordinator's event that it no longer leads until the
+// next coordinator's event that it leads.
+func (h *harness) handOver(ctx context.Context) (time.Duration, error) {
+	if err := h.settle(ctx); err != nil {
 		return 0, err
 	}
-	former := b.coordinator
-	asked, cancel := context.WithTimeout(ctx, limit)
+	former := h.coordinator
+	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	// Whoever stepped down a moment ago stays away for a while: so it may take a moment until there is somebody who can.
+	// A process that has stepped down is ineligible for a while. Until another one is
+	// ready, the coordinator refuses to step down.
 	var refused error
-	err := agentcluster.Await(asked, func(ctx context.Context) error {
-		_, refused = b.troupe.StepDown(ctx, former, "")
+	err := agentcluster.Await(ctx, func(ctx context.Context) error {
+		_, refused = h.cluster.StepDown(ctx, former, "")
 		if errors.Is(refused, agentcluster.ErrRefused) {
 			return refused
 		}
 		return nil
 	})
 	if err = errors.Join(err, refused); err != nil {
-		return 0, lateError{err.Error()}
+		return 0, timeoutError{err.Error()}
 	}
-	var left, taken time.Time
-	err = b.audience.await(asked, func(_ map[string]agentcluster.Observation, since []agentcluster.Observation) bool {
-		for _, seen := range since {
-			if seen.Leader.Self == former && !seen.Leader.Leading && left.IsZero() {
-				left = seen.At
+	var resigned, acquired time.Time
+	err = h.observer.await(ctx, func(_ map[string]agentcluster.Observation, events []agentcluster.Observation) bool {
+		for _, event := range events {
+			if event.Leader.Self == former && !event.Leader.Leading && resigned.IsZero() {
+				resigned = event.At
 			}
-			if seen.Leader.Self != former && seen.Leader.Leading && taken.IsZero() {
-				taken = seen.At
+			if event.Leader.Self != former && event.Leader.Leading && acquired.IsZero() {
+				acquired = event.At
 			}
 		}
-		return !left.IsZero() && !taken.IsZero()
+		return !resigned.IsZero() && !acquired.IsZero()
 	})
 	if err != nil {
-		return 0, lateError{fmt.Sprintf("%s after %s stepped down, nobody leads:%s", limit, former, b.audience.describe())}
+		return 0, timeoutError{fmt.Sprintf("no process led within %s after %s stepped down:%s", roundTimeout, former, h.observer.describe())}
 	}
-	return taken.Sub(left), nil
+	return acquired.Sub(resigned), nil
 }

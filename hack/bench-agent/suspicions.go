@@ -18,16 +18,17 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// Suspicions is how often agents were taken for dead while all were alive, and
-// the machine as busy as it can be.
+// Suspicions counts how often agents were suspected to have crashed although all were
+// running, while every core of the machine was busy.
 type Suspicions struct {
 	Seconds float64 `json:"seconds"`
 	Agents  int     `json:"agents"`
-	// Busy is how many processes kept a core busy, at the agents' own niceness.
+	// Busy is the number of processes that kept a core busy, with the agents' niceness.
 	Busy int `json:"busy"`
-	// Counters are by how much the agents' counters have risen, all together.
+	// Counters are the increases of the agents' counters, added up over all agents.
 	Counters map[string]float64 `json:"counters"`
-	// Changes is how often an agent announced another coordinator or term.
+	// Changes is the number of events in which an agent announced another coordinator
+	// or term.
 	Changes int            `json:"changes"`
 	Goal    benchmark.Goal `json:"goal"`
 }
@@ -37,28 +38,28 @@ const (
 	suspicions  = "conclave_suspicions_total"
 )
 
-// counted are the counters that matter here.
+// counted are the metrics that are reported.
 var counted = []string{suspicions, "conclave_false_suspicions_total", "conclave_elections_total"}
 
 func (s *Suspicions) names() []string { return slices.Sorted(maps.Keys(s.Counters)) }
 
-func (m *measurer) suspicions(ctx context.Context, report *Report) (err error) {
+func (r *runner) suspicions(ctx context.Context, report *Report) (err error) {
 	const agents = 5
-	plan, err := m.plan("Majority", agents)
+	plan, err := r.plan("Majority", agents)
 	if err != nil {
 		return err
 	}
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b, err := newBench(watched, plan, "Majority")
+	h, err := newHarness(watched, plan, "Majority")
 	if err != nil {
 		return err
 	}
 	defer func() {
 		cancel()
-		err = errors.Join(err, b.troupe.Close())
+		err = errors.Join(err, h.cluster.Close())
 	}()
-	m.say("counting suspicions for %s, with all %d cores busy", m.options.suspicions, runtime.NumCPU())
+	r.printf("counting suspicions for %s while all %d cores are busy", r.options.suspicions, runtime.NumCPU())
 	var busy []*exec.Cmd
 	defer func() {
 		for _, command := range busy {
@@ -72,48 +73,48 @@ func (m *measurer) suspicions(ctx context.Context, report *Report) (err error) {
 		}
 		busy = append(busy, command)
 	}
-	report.Suspicions, err = b.suspicions(ctx, m.options.suspicions, len(busy))
+	report.Suspicions, err = h.suspicions(ctx, r.options.suspicions, len(busy))
 	return err
 }
 
-func (b *bench) suspicions(ctx context.Context, period time.Duration, busy int) (*Suspicions, error) {
-	before, err := counters(ctx, b.troupe)
+func (h *harness) suspicions(ctx context.Context, period time.Duration, busy int) (*Suspicions, error) {
+	before, err := counters(ctx, h.cluster)
 	if err != nil {
 		return nil, err
 	}
-	term, err := b.troupe.Leader(ctx, b.coordinator)
+	term, err := h.cluster.Leader(ctx, h.coordinator)
 	if err != nil {
 		return nil, err
 	}
-	b.audience.begin()
+	h.observer.begin()
 	begun := time.Now()
 	if err := benchmark.Wait(ctx, period); err != nil {
 		return nil, err
 	}
-	s := &Suspicions{Seconds: time.Since(begun).Seconds(), Agents: len(b.troupe.Names()), Busy: busy}
-	if s.Counters, err = counters(ctx, b.troupe); err != nil {
+	s := &Suspicions{Seconds: time.Since(begun).Seconds(), Agents: len(h.cluster.Names()), Busy: busy}
+	if s.Counters, err = counters(ctx, h.cluster); err != nil {
 		return nil, err
 	}
 	for name := range s.Counters {
 		s.Counters[name] -= before[name]
 	}
-	_ = b.audience.await(ctx, func(_ map[string]agentcluster.Observation, since []agentcluster.Observation) bool {
-		for _, seen := range since {
-			if seen.Leader.Coordinator != b.coordinator || seen.Leader.Term != term.Term {
+	_ = h.observer.await(ctx, func(_ map[string]agentcluster.Observation, events []agentcluster.Observation) bool {
+		for _, event := range events {
+			if event.Leader.Coordinator != h.coordinator || event.Leader.Term != term.Term {
 				s.Changes++
 			}
 		}
 		return true
 	})
-	s.Goal = benchmark.AtMost("suspicions of agents that are well", "suspicions", s.Counters[suspicions], 0)
+	s.Goal = benchmark.AtMost("false suspicions", "suspicions", s.Counters[suspicions], 0)
 	return s, nil
 }
 
-// counters adds up what the agents have counted, over all agents and labels.
-func counters(ctx context.Context, t *agentcluster.Cluster) (map[string]float64, error) {
+// counters returns the values of the counters, added up over all agents and labels.
+func counters(ctx context.Context, c *agentcluster.Cluster) (map[string]float64, error) {
 	sums := map[string]float64{}
-	for _, name := range t.Names() {
-		metrics, err := t.Metrics(ctx, name)
+	for _, name := range c.Names() {
+		metrics, err := c.Metrics(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -11,42 +11,42 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
-// Idle is what agents cost while nothing happens.
+// Idle is the resource usage of agents while nothing happens.
 type Idle struct {
 	Peers   int     `json:"peers"`
 	Seconds float64 `json:"seconds"`
-	// Resident is the memory of an agent, the median over all.
+	// Resident is the median of the agents' resident memory.
 	Resident float64 `json:"residentMiB"`
-	// Coordinator and Follower are shares of a core, in percent; Follower the
+	// Coordinator and Follower are CPU usages in percent of a core. Follower is the
 	// median.
 	Coordinator float64          `json:"coordinatorPercent"`
 	Follower    float64          `json:"followerPercent"`
 	Goals       []benchmark.Goal `json:"goals"`
 }
 
-// idlePeers is how many peers an idle agent has.
+// idlePeers is the number of peers of each idle agent.
 const idlePeers = 5
 
-// measureIdle looks at agents with default timing that nobody asks anything.
+// measureIdle measures agents with default timing that receive no requests.
 func measureIdle(ctx context.Context, plan agentcluster.Options, period time.Duration) (*Idle, error) {
 	plan.Agents = idlePeers + 1
-	t, err := agentcluster.New(ctx, plan)
+	c, err := agentcluster.New(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	idle, err := watchIdle(ctx, t, period)
-	return idle, errors.Join(err, t.Close())
+	idle, err := observeIdle(ctx, c, period)
+	return idle, errors.Join(err, c.Close())
 }
 
-func watchIdle(ctx context.Context, t *agentcluster.Cluster, period time.Duration) (*Idle, error) {
-	if err := t.Start(); err != nil {
+func observeIdle(ctx context.Context, c *agentcluster.Cluster, period time.Duration) (*Idle, error) {
+	if err := c.Start(); err != nil {
 		return nil, err
 	}
-	b := &bench{troupe: t, audience: newAudience(t)}
-	if err := b.settle(ctx); err != nil {
+	h := &harness{cluster: c, observer: newObserver(c)}
+	if err := h.settle(ctx); err != nil {
 		return nil, err
 	}
-	before, err := usage(t)
+	before, err := usage(c)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func watchIdle(ctx context.Context, t *agentcluster.Cluster, period time.Duratio
 	if err := benchmark.Wait(ctx, period); err != nil {
 		return nil, err
 	}
-	after, err := usage(t)
+	after, err := usage(c)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func watchIdle(ctx context.Context, t *agentcluster.Cluster, period time.Duratio
 	for name, used := range after {
 		share := 100 * float64(used.CPU-before[name].CPU) / float64(elapsed)
 		resident = append(resident, benchmark.MiB(used.Resident))
-		if name == b.coordinator {
+		if name == h.coordinator {
 			idle.Coordinator = share
 		} else {
 			followers = append(followers, share)
@@ -81,10 +81,10 @@ func watchIdle(ctx context.Context, t *agentcluster.Cluster, period time.Duratio
 	return idle, nil
 }
 
-func usage(t *agentcluster.Cluster) (map[string]benchmark.Usage, error) {
+func usage(c *agentcluster.Cluster) (map[string]benchmark.Usage, error) {
 	all := map[string]benchmark.Usage{}
-	for _, name := range t.Names() {
-		used, err := benchmark.UsageOf(t.Agent(name).PID())
+	for _, name := range c.Names() {
+		used, err := benchmark.UsageOf(c.Agent(name).PID())
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", name, err)
 		}
