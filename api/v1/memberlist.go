@@ -5,7 +5,7 @@ package v1
 // The operator writes the status first and derives the ConfigMap that agents mount
 // from it, so it can create the ConfigMap again at any time.
 //
-// The rules enforce what the agents depend on, whoever writes the status: a list does
+// The rules enforce what the agents depend on, regardless of the writer: a list does
 // not change under its version, versions have no gaps, and a list is not published
 // before the one before it has settled.
 //

@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // writes it only when it changes.
 //
 // The rules protect it from any writer: an operator with a stale cache, a second
-// operator that believes to be the leader, or one that was killed between two writes.
+// operator that considers itself the leader, or one that was killed between two writes.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.term) || (has(self.term) && self.term >= oldSelf.term)",message="term must not decrease: this update is stale",fieldPath=".term"
 // +kubebuilder:validation:XValidation:rule="!has(self.coordinator) || (has(self.term) && self.coordinator.term <= self.term)",message="coordinator.term must not be higher than term: update both",fieldPath=".coordinator"

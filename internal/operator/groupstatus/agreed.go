@@ -67,7 +67,7 @@ func (e *evaluation) agreedCondition() (found finding, requeueAt time.Time) {
 }
 
 // coordinatorsDiffer reports agents that name different coordinators. After an election,
-// it takes some time until all agents name the new coordinator, so an agent that names
+// some time passes until all agents name the new coordinator, so an agent that names
 // the old one counts only after the suspicion timeout:
 //
 //	ledger-4  coordinator ................|

@@ -206,8 +206,8 @@ func (h *randomHistory) checkTable(status *v1.ElectionGroupStatus) {
 	last := int32(v1.MaxPriority)
 	for i := range status.Processes {
 		row := &status.Processes[i]
-		leads := status.Coordinator != nil && status.Coordinator.Pod == row.Pod
-		if leads != (row.Status == v1.ProcessCoordinator) || row.Priority > last || len(row.Message) > 256 || row.Since == nil {
+		isCoordinator := status.Coordinator != nil && status.Coordinator.Pod == row.Pod
+		if isCoordinator != (row.Status == v1.ProcessCoordinator) || row.Priority > last || len(row.Message) > 256 || row.Since == nil {
 			h.t.Errorf("got coordinator %s, and the row %+v", coordinatorName(status), row)
 		}
 		last = row.Priority

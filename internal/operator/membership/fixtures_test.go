@@ -128,7 +128,7 @@ func formatMembers(members []v1.Member) string {
 	return strings.Join(all, ", ")
 }
 
-// formatList formats a list, as in "v2 Adopting: a 10, b 20; after v1: a 10; gone: c".
+// formatList formats a list, as in "v2 Adopting: a 10, b 20; after v1: a 10; departed: c".
 func formatList(l *v1.MemberList) string {
 	if l == nil {
 		return "none"
@@ -138,7 +138,7 @@ func formatList(l *v1.MemberList) string {
 		text += fmt.Sprintf("; after v%d: %s", l.Previous.Version, formatMembers(l.Previous.Members))
 	}
 	if len(l.Departed) > 0 {
-		text += "; gone: " + strings.Join(l.Departed, ", ")
+		text += "; departed: " + strings.Join(l.Departed, ", ")
 	}
 	return text
 }

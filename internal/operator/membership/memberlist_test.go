@@ -26,25 +26,25 @@ func TestVersions(t *testing.T) {
 			"c is removed", func() { f.Group.Spec.Members = parseMembers("a 10, b 20") },
 			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30",
 		},
-		{"c has departed", func() {}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c"},
+		{"c has departed", func() {}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c"},
 		{
 			"another edit has to wait", func() { f.Group.Spec.Members = parseMembers("b 20, d 5") },
-			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
+			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
 		},
 		{
 			"pods that are not in the previous list do not count", func() { f.Adopted["d"], f.Missing["e"] = true, true },
-			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
+			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
 		},
 		{
 			"a member that has departed and adopted counts once", func() { f.Adopted["c"] = true },
-			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
+			"v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
 		},
-		{"a has adopted it", func() { f.Adopted["a"] = true }, "v2 Settled: a 10, b 20; after v1: a 10, b 20, c 30; gone: c"},
+		{"a has adopted it", func() { f.Adopted["a"] = true }, "v2 Settled: a 10, b 20; after v1: a 10, b 20, c 30; departed: c"},
 		{"the edit takes effect", func() { clear(f.Adopted); clear(f.Missing) }, "v3 Adopting: b 20, d 5; after v2: a 10, b 20"},
 		{"one of two is not a majority", func() { f.Adopted["b"] = true }, "v3 Adopting: b 20, d 5; after v2: a 10, b 20"},
-		{"a has departed", func() { f.Missing["a"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
-		{"a has a pod again, which changes nothing", func() { clear(f.Missing) }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
-		{"another pod is missing, which changes nothing", func() { f.Missing["b"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; gone: a"},
+		{"a has departed", func() { f.Missing["a"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; departed: a"},
+		{"a has a pod again, which changes nothing", func() { clear(f.Missing) }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; departed: a"},
+		{"another pod is missing, which changes nothing", func() { f.Missing["b"] = true }, "v3 Settled: b 20, d 5; after v2: a 10, b 20; departed: a"},
 		{"the order changes", func() { clear(f.Missing); f.Group.Spec.Members = parseMembers("d 5, b 20") }, "v4 Adopting: d 5, b 20; after v3: b 20, d 5"},
 		{
 			"the order is restored before the list has settled", func() { f.Group.Spec.Members = parseMembers("b 20, d 5") },
@@ -73,13 +73,13 @@ func TestNoDepartureBeforeTheListIsPublished(t *testing.T) {
 		expect(t, "not published", formatList(MakePlan(*f).List), "v2 Adopting: x 1; after v1: a 10, b 20, c 30")
 	}
 	f.Published = after
-	expect(t, "published", formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; gone: a, b")
+	expect(t, "published", formatList(MakePlan(*f).List), "v2 Settled: x 1; after v1: a 10, b 20, c 30; departed: a, b")
 }
 
 func TestMajorities(t *testing.T) {
 	for _, c := range []struct {
-		before, adopted, gone string
-		settled               bool
+		before, adopted, departed string
+		settled                   bool
 	}{
 		{"a 1", "", "", false},
 		{"a 1", "a", "", true},
@@ -98,11 +98,11 @@ func TestMajorities(t *testing.T) {
 		for _, name := range c.adopted {
 			f.Adopted[string(name)] = true
 		}
-		for _, name := range c.gone {
+		for _, name := range c.departed {
 			f.Missing[string(name)] = true
 		}
 		if p := f.step(); (p.List.State == v1.ListSettled) != c.settled {
-			t.Errorf("%q of %s have adopted and %q have departed: got state %s", c.adopted, c.before, c.gone, p.List.State)
+			t.Errorf("%q of %s have adopted and %q have departed: got state %s", c.adopted, c.before, c.departed, p.List.State)
 		}
 	}
 }
@@ -136,8 +136,8 @@ func TestFloor(t *testing.T) {
 func TestTermsOfOperatorAndAgentsAgree(t *testing.T) {
 	for _, at := range []time.Time{noon, noon.Add(time.Second), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		agents := int64(clock.New(at).CurrentTerm())
-		if ours := control.TermAt(at); ours > agents || agents > ours+10 {
-			t.Errorf("at %v: got term %d of the operator, want %d as of the agents", at, ours, agents)
+		if operators := control.TermAt(at); operators > agents || agents > operators+10 {
+			t.Errorf("at %v: got term %d of the operator, want %d as of the agents", at, operators, agents)
 		}
 	}
 	if control.MaxTerm != int64(election.MaxTerm) {
@@ -162,26 +162,26 @@ func TestLostStatus(t *testing.T) {
 		"there is no ConfigMap":        {func(f *Facts) { f.Published = nil }, "v1 Settled: a 10, b 20"},
 		"the first list was published": {func(f *Facts) { f.Published = &first }, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30"},
 		"the second list was published": {
-			func(f *Facts) { f.Published = &second }, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
+			func(f *Facts) { f.Published = &second }, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
 		},
 		"the status has the list before": {
 			func(f *Facts) {
 				f.Published = &second
 				f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: parseMembers("a 10, b 20, c 30")}
-			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
+			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
 		},
 		"the status lacks departed members": {
 			func(f *Facts) {
 				f.Published = &second
 				f.Group.Status.MemberList = old.Group.Status.MemberList.DeepCopy()
 				f.Group.Status.MemberList.Departed = nil
-			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
+			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
 		},
 		"the ConfigMap has the list before": {
 			func(f *Facts) {
 				f.Published = &first
 				f.Group.Status.MemberList = old.Group.Status.MemberList
-			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; gone: c",
+			}, "v2 Adopting: a 10, b 20; after v1: a 10, b 20, c 30; departed: c",
 		},
 		"the ConfigMap belongs to an earlier group": {
 			func(f *Facts) { f.Published = &second; f.Published.UID = "old" }, "v1 Settled: a 10, b 20",
