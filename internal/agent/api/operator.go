@@ -66,12 +66,12 @@ type operatorAPI struct {
 func NewForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
 	o := &operatorAPI{agent: agent, streams: make(slots, streamsMax)}
 	common := &api{groups: agent}
-	const of = control.GroupsPath + "{group}"
+	const groupPath = control.GroupsPath + "{group}"
 	mux := http.NewServeMux()
 	mux.Handle(control.ReportsPath, operatorOnly(methods{http.MethodGet: o.streamReports}))
-	mux.Handle(of, operatorOnly(methods{http.MethodPut: o.applyDocument, http.MethodDelete: o.leaveGroup}))
-	mux.Handle(of+control.StepDownPath, operatorOnly(methods{http.MethodPost: common.withGroup(stepDown)}))
-	mux.Handle(of+control.EligibilityPath, operatorOnly(methods{http.MethodPut: o.setEligible}))
+	mux.Handle(groupPath, operatorOnly(methods{http.MethodPut: o.applyDocument, http.MethodDelete: o.leaveGroup}))
+	mux.Handle(groupPath+control.StepDownPath, operatorOnly(methods{http.MethodPost: common.withGroup(stepDown)}))
+	mux.Handle(groupPath+control.EligibilityPath, operatorOnly(methods{http.MethodPut: o.setEligible}))
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
 	mux.Handle("/readyz", methods{http.MethodGet: common.readyz})
 	mux.Handle("/metrics", methods{http.MethodGet: metrics.ServeHTTP})

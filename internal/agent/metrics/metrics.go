@@ -229,15 +229,15 @@ func number(value float64) string { return strconv.FormatFloat(value, 'g', -1, 6
 
 func (p *page) counter(name, help string, samples func(*Group, addFunc)) {
 	p.header(name, help, "counter")
-	for _, of := range p.names {
-		samples(p.groups[of], func(value uint64, labels ...string) { p.sample(name, of, float64(value), labels...) })
+	for _, groupName := range p.names {
+		samples(p.groups[groupName], func(value uint64, labels ...string) { p.sample(name, groupName, float64(value), labels...) })
 	}
 }
 
 func (p *page) histogram(name, help string, which func(*Group) *histogram) {
 	p.header(name, help, "histogram")
-	for _, of := range p.names {
-		h := which(p.groups[of])
+	for _, groupName := range p.names {
+		h := which(p.groups[groupName])
 		sum := time.Duration(h.nanos.Load()).Seconds()
 		total := uint64(0)
 		for i := range h.buckets {
@@ -246,10 +246,10 @@ func (p *page) histogram(name, help string, which func(*Group) *histogram) {
 			if i < len(bounds) {
 				end = bounds[i]
 			}
-			p.sample(name+"_bucket", of, float64(total), "le", number(end))
+			p.sample(name+"_bucket", groupName, float64(total), "le", number(end))
 		}
-		p.sample(name+"_sum", of, sum)
-		p.sample(name+"_count", of, float64(total))
+		p.sample(name+"_sum", groupName, sum)
+		p.sample(name+"_count", groupName, float64(total))
 	}
 }
 
@@ -264,9 +264,9 @@ func (p *page) gauges(groups Groups) {
 	}
 	gauge := func(name, help string, value func(group.Leader) float64) {
 		p.header(name, help, "gauge")
-		for _, of := range names {
-			if leader, ok := leaders[of]; ok {
-				p.sample(name, of, value(leader))
+		for _, groupName := range names {
+			if leader, ok := leaders[groupName]; ok {
+				p.sample(name, groupName, value(leader))
 			}
 		}
 	}
