@@ -25,7 +25,7 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 	}
 	m.stepInner(election.Input{Kind: election.Adopt, Now: m.now, Roster: roster}, out)
 	if m.role == follower && m.coordinator != election.None && !m.isMember(m.coordinator) {
-		m.coordinatorLost(election.None, out) // its silence would not be detected
+		m.coordinatorLost(election.None, true, out) // its silence would not be detected
 	}
 	switch {
 	case m.role == holder && roster.Priority(m.cfg.Self) == 0:

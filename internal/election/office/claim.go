@@ -33,15 +33,20 @@ func (m *Machine) campaign(out *election.Output) {
 		return
 	}
 	term := m.nextTerm()
+	if term > election.MaxTerm {
+		return
+	}
 	if due := m.cfg.Clock.Due(term); m.now < due {
 		m.campaignAt = due + m.campaignDelay() // processes with equal clocks must not campaign at once
 		return
 	}
-	if m.cfg.Mode != Available && !m.majorityAlive() {
-		m.campaignAt = m.now + m.cfg.SuspicionTimeout
+	trusted := m.vacancy.proven && m.vacancy.attempts == 0 && m.majorityAlive()
+	if m.cfg.Mode != Available && !trusted && !m.preVote() {
+		m.vacancy.preVoting = true
 		return
 	}
-	if m.namedSuccessor {
+	m.vacancy.attempt()
+	if m.namedSuccessor || m.vacancy.attempts > 1 {
 		m.namedSuccessor = false
 		m.claim(term, out)
 		return
@@ -59,7 +64,7 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 		return
 	}
 	m.wonTerm = term
-	if !m.Eligible() {
+	if !m.Eligible() || !m.couldHold() {
 		return
 	}
 	if m.role == candidate {
@@ -69,7 +74,7 @@ func (m *Machine) claim(term election.Term, out *election.Output) {
 		// Not even this process could grant the term, because the office may have
 		// been held in it before.
 		m.role, m.claimUntil, m.beatAt = follower, election.Never, election.Never
-		m.campaignAt = m.now
+		m.campaignAt = m.now + m.backoff()
 		return
 	}
 	m.role, m.term = candidate, term
@@ -91,10 +96,11 @@ func (m *Machine) acquireIfGranted(out *election.Output) {
 	if m.term <= m.support.Floor() && m.cfg.Mode != Available {
 		// A tenure under an older list may have had this term or a higher one.
 		m.abandonClaim(out)
-		m.campaignAt = m.now
+		m.campaignAt = m.now + m.backoff()
 		return
 	}
 	m.role, m.claimUntil = holder, election.Never
+	m.beginVacancy(false, false)
 	m.recordSuccession(m.cfg.Self, out)
 	m.coordinatorTerm = m.term
 	m.deadCoordinator = election.None
@@ -126,12 +132,13 @@ func (m *Machine) handleGrant(msg *election.Message, out *election.Output) {
 }
 
 // handleDeny counts a refusal. If no majority can grant this term any more, the
-// next election uses a higher one. In Available mode a holder gives the office up
-// when other processes have followed a newer coordinator, even if that one has
-// failed since.
+// next claim uses a higher one. In Available mode a holder whose term is too low for
+// a member gives the office up and acquires it in a higher one, unless that member
+// follows a coordinator of higher rank. For example, the member has followed a newer
+// coordinator, which has failed since.
 func (m *Machine) handleDeny(msg *election.Message, out *election.Output) {
 	m.recordAnswer(msg)
-	if m.cfg.Mode == Available && m.role >= holder && msg.Term > m.term {
+	if m.cfg.Mode == Available && m.role >= holder && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) {
 		m.loseTenure(out)
 		m.campaignAt = m.now
 		return
@@ -142,7 +149,7 @@ func (m *Machine) handleDeny(msg *election.Message, out *election.Output) {
 	m.peers[msg.From].refusedClaim = true
 	if m.possibleGrants() < m.roster.Majority() {
 		m.abandonClaim(out)
-		m.campaignAt = m.now
+		m.campaignAt = m.now + m.backoff()
 	}
 }
 
@@ -167,15 +174,23 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 		p.readySince = m.now
 	}
 	p.ready = ready
+	p.answersUntil = m.now + m.probeTimeout()
+}
+
+// unanswered reports whether a claim of two heartbeats reaches too few members. The
+// sooner it is given up, the sooner those members grant another process.
+func (m *Machine) unanswered() bool {
+	answersDue := m.claimUntil - m.claimTimeout() + 2*m.cfg.Heartbeat
+	return m.cfg.Mode != Available && m.now >= answersDue && !m.majorityAnswers()
 }
 
 // claimTimedOut ends a claim that took too long. The highest process keeps its
-// term, though, as long as a majority is alive and no member has refused it.
+// term, though, as long as a majority answers and no member has refused it.
 // Members whose clocks are behind grant the term as soon as their clocks have
 // reached it. If the process went on to a newer term each time, they never would.
 func (m *Machine) claimTimedOut(out *election.Output) {
 	refused := m.possibleGrants() < m.roster.Len()
-	if m.role == candidate && m.coordinator == election.None && m.campaignDelay() == 0 && !refused && m.majorityAlive() {
+	if m.role == candidate && m.coordinator == election.None && m.campaignDelay() == 0 && !refused && m.majorityAnswers() {
 		m.claimUntil = m.now + m.claimTimeout()
 		return
 	}
@@ -195,7 +210,7 @@ func (m *Machine) abandonClaim(out *election.Output) {
 	if m.coordinator != election.None {
 		return
 	}
-	m.campaignAt = m.now + m.cfg.Heartbeat + m.campaignDelay()
+	m.campaignAt = m.now + m.cfg.Heartbeat + m.campaignDelay() + m.backoff()
 }
 
 // releaseGrants releases what the members have granted in this term.

@@ -47,19 +47,14 @@ func (m *Machine) mayTakeOver() bool {
 		m.roster.Outranks(m.cfg.Self, m.coordinator)
 }
 
-// reachesMajority reports whether a process that may take over has itself received
-// messages of a majority. That the coordinator reaches a majority doesn't help it.
+// reachesMajority reports whether this process itself reaches a majority. That the
+// coordinator does doesn't help it. A process that follows a higher coordinator
+// doesn't probe, so it takes that for granted.
 func (m *Machine) reachesMajority() bool {
-	if !m.mayTakeOver() {
+	if m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver() {
 		return true
 	}
-	reached := 1
-	for _, other := range m.roster.Ring() {
-		if other.ID != m.cfg.Self && m.peers[other.ID].aliveUntil > m.now {
-			reached++
-		}
-	}
-	return reached >= m.roster.Majority()
+	return m.majorityAnswers()
 }
 
 // majorityAlive reports whether enough members seem alive to grant the office.
@@ -80,7 +75,7 @@ func (m *Machine) updateReachability(out *election.Output) {
 		return
 	}
 	now, kind := eligible, election.BecomeEligible
-	if !m.majorityAlive() {
+	if !m.couldHold() {
 		now, kind = tooFewReachable, election.BecomeIneligible
 	}
 	if m.eligibility != now {

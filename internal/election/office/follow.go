@@ -24,20 +24,26 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	case term == m.coordinatorTerm && m.coordinator != election.None && m.coordinator != id && !m.roster.Outranks(id, m.coordinator):
 		return
 	}
+	m.recognize(id, term, out)
+	m.applyAbsent(msg.List, out)
+}
+
+// recognize makes a process the coordinator of this one.
+func (m *Machine) recognize(id election.ID, term election.Term, out *election.Output) {
 	if m.role == candidate {
 		m.abandonClaim(out)
 	}
 	m.campaignAt = election.Never
+	m.beginVacancy(false, false)
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
 		m.coordinator, m.coordinatorTerm, m.deadCoordinator, m.namedSuccessor = id, term, election.None, false
 		m.readmitAll(out)
-		m.peers[id].notBefore = 0
+		m.peers[id].notBefore, m.followedAt = 0, m.now
 		out.Emit(election.Recognized, term, id)
 		m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
 		m.updateWatch()
 	}
-	m.applyAbsent(msg.List, out)
 }
 
 // recordSuccession records the new coordinator. A previous one that hasn't
@@ -52,7 +58,8 @@ func (m *Machine) recordSuccession(by election.ID, out *election.Output) {
 }
 
 // applyAbsent applies the coordinator's list of suspects and ineligible processes:
-// see absent.
+// see absent. A process from which this one itself has received messages isn't
+// suspected: with broken links, the coordinator may be the one that doesn't.
 func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 	dead, ineligible := absent, []election.ID(nil)
 	if i := slices.Index(absent, election.None); i >= 0 {
@@ -73,7 +80,7 @@ func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 		}
 	}
 	for _, id := range dead {
-		if id != m.cfg.Self && id != m.coordinator && m.roster.Has(id) {
+		if id != m.cfg.Self && id != m.coordinator && m.roster.Has(id) && m.peers[id].heardUntil <= m.now {
 			m.suspect(id, out)
 		}
 	}
@@ -81,15 +88,21 @@ func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 
 // coordinatorLost handles the vacancy of the office. If the inner election
 // determines that this process is next, the process claims the office; the others
-// wait for their campaign delay.
-func (m *Machine) coordinatorLost(dead election.ID, out *election.Output) {
+// wait for their campaign delay. The vacancy is proven if the coordinator has ended
+// or resigned.
+func (m *Machine) coordinatorLost(dead election.ID, proven bool, out *election.Output) {
 	m.coordinator, m.deadCoordinator, m.namedSuccessor = election.None, dead, false
+	m.beginVacancy(proven, !proven)
 	m.skipIneligible(out)
 	m.updateWatch()
+	if !proven {
+		m.probeAt = m.now // the others wait to hear that this process has no coordinator: see preVote
+	}
 	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Term: m.coordinatorTerm}, out)
 	if m.role == follower {
 		m.campaignAt = m.now + m.campaignDelay()
 	}
+	m.followContender(out)
 }
 
 // handleResigned releases the grant of a process that gave up its claim or its
@@ -105,7 +118,7 @@ func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
 	if m.coordinator != msg.From || m.coordinatorTerm > msg.Term {
 		return
 	}
-	m.coordinatorLost(election.None, out)
+	m.coordinatorLost(election.None, true, out)
 	switch successor := msg.Subject; {
 	case m.role != follower || successor == election.None:
 	case successor == m.cfg.Self:

@@ -17,6 +17,10 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 		// process grants no other in that term.
 		m.abandonClaim(out)
 	}
+	if m.cfg.Mode == Available && msg.Hold.Held {
+		m.handleHeldBeat(msg, out)
+		return
+	}
 	if msg.Hold.Held {
 		m.follow(msg, out)
 	}

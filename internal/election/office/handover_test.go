@@ -14,6 +14,7 @@ func TestSuccessorStartsAfterApplicationStopped(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode, configure: alwaysPreempt, appsKeepRunning: true}
 		g.startAgreed(2, newRoster(t, 1, 1, 2, 3))
+		g.advance(heartbeat) // process 3 probes whether it reaches a majority
 		if n := g.countEvents(2, election.StopRequested); n != 1 {
 			t.Fatalf("got %d requests to stop, want 1", n)
 		}
@@ -33,7 +34,7 @@ func TestOfficeIsHandedOverAfterDrainTimeout(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode, configure: alwaysPreempt, appsKeepRunning: true}
 		g.startAgreed(2, newRoster(t, 1, 1, 2, 3))
-		g.advance(drainTimeout - 1)
+		g.advance(heartbeat + drainTimeout - 1)
 		g.wantHolder(2)
 		g.advance(2)
 		g.wantHolder(3)

@@ -18,6 +18,9 @@ func (m *Machine) heartbeat(out *election.Output) {
 		m.requestOwnGrant()
 	}
 	m.acquireIfGranted(out)
+	if m.role == candidate && m.unanswered() {
+		m.abandonClaim(out)
+	}
 	if m.role == follower {
 		return
 	}
@@ -50,6 +53,9 @@ func (m *Machine) sendBeats(out *election.Output) {
 		}
 		beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: id, Term: m.term, Subject: m.cfg.Self}
 		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held}
+		if p := &m.peers[id]; m.cfg.Mode == Available && p.answersUntil > m.now {
+			beat.Hold.RequesterLife = p.life // see acknowledged
+		}
 		if held {
 			beat.List = m.absent()
 		}
@@ -81,9 +87,11 @@ func (m *Machine) expireTenure(out *election.Output) {
 	}
 }
 
-// loseTenure ends a tenure that could not be renewed.
+// loseTenure ends a tenure that could not be renewed. The members that this process
+// still reaches are told, so that they don't wait for its silence.
 func (m *Machine) loseTenure(out *election.Output) {
 	out.Emit(election.TenureLost, m.term, m.cfg.Self)
+	m.sendResigned(election.None, out)
 	m.leaveOffice(out)
 	m.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
 }
@@ -95,6 +103,7 @@ func (m *Machine) leaveOffice(out *election.Output) {
 	m.beatAt, m.drainUntil, m.handOverAt = election.Never, election.Never, election.Never
 	m.support.Clear()
 	m.coordinator, m.namedSuccessor = election.None, false
+	m.beginVacancy(false, false)
 	m.skipIneligible(out)
 	m.updateWatch()
 	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Term: m.coordinatorTerm}, out)

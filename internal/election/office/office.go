@@ -64,6 +64,10 @@ type Machine struct {
 	// successor gets the office when the application has stopped.
 	successor election.ID
 
+	// followedAt is when this process began to follow its coordinator.
+	followedAt election.Tick
+	vacancy    vacancy
+	contender  contender
 	// deadCoordinator is the coordinator whose failure made the next election
 	// necessary.
 	deadCoordinator election.ID
@@ -124,6 +128,8 @@ func (m *Machine) Restart(c Config) error {
 	m.detector.Reset(c.SuspicionTimeout)
 	m.support.Reset(c.Roster, c.Lease, c.Clock.Ceiling(c.Start))
 	m.growPeers()
+	m.followedAt = c.Start
+	m.beginVacancy(false, false)
 	switch c.Coordinator {
 	case election.None:
 		m.campaignAt = c.Start + c.SuspicionTimeout + m.campaignDelay()
@@ -233,11 +239,11 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 	m.lamport = max(m.lamport, msg.Lamport)
 	if msg.From != m.cfg.Self {
 		m.peers[msg.From].life = msg.Hold.Life
-		m.peers[msg.From].aliveUntil = m.now + m.probeTimeout()
+		m.peers[msg.From].heardUntil = m.now + m.probeTimeout()
 		// Of the coordinator, only the BEAT of its tenure counts as a sign of life.
 		// For example, a coordinator that restarted without its memory is alive and
 		// answers probes, but it doesn't hold the office any more.
-		if msg.From != m.coordinator || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.coordinatorTerm {
+		if msg.From != m.coordinator || msg.Kind == election.Beat && msg.Hold.Held && msg.Term == m.coordinatorTerm && m.acknowledged(msg) {
 			m.markAlive(msg.From, out)
 		}
 		m.recordEligibility(msg, out)
@@ -269,7 +275,7 @@ func (m *Machine) fireTimers(out *election.Output) {
 		m.handleSuspicion(id, out)
 	}
 	if m.now >= m.innerDeadline() {
-		m.stepInner(election.Input{Kind: election.TimePassed, Now: m.now}, out)
+		m.fireInner(out)
 	}
 	if m.now >= m.eligibleAgainAt {
 		m.endStepDown(out)
@@ -301,7 +307,7 @@ func (m *Machine) fireTimers(out *election.Output) {
 // innerDeadline is the deadline of the inner election. One that has run too far
 // ahead of the clock waits for the clock.
 func (m *Machine) innerDeadline() election.Tick {
-	return max(m.inner.Deadline(), m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxTermsAhead)))
+	return max(m.inner.Deadline(), m.vacancy.innerPausedUntil, m.cfg.Clock.Due(m.highestTerm-min(m.highestTerm, maxTermsAhead)))
 }
 
 // Deadline returns the moment of the next timer.

@@ -13,9 +13,19 @@ type peer struct {
 	// reported so since readySince.
 	ready      bool
 	readySince election.Tick
-	// aliveUntil is when the last message from the peer ceases to count as a sign
-	// of life, for reachesMajority.
-	aliveUntil election.Tick
+	// heardUntil is how long the last message from the peer counts as a sign of life
+	// against the word of the coordinator.
+	heardUntil election.Tick
+	// answersUntil is how long the last answer of the peer proves that messages pass
+	// in both directions.
+	answersUntil election.Tick
+	// follows is the coordinator that the peer named in its last probe, which counts
+	// until followsUntil.
+	follows      election.ID
+	followsUntil election.Tick
+	// oneWay: the peer, as a coordinator, didn't receive what this process sent
+	// (Available).
+	oneWay bool
 	// refusedClaim: the peer refused the present claim for good.
 	refusedClaim bool
 	// ineligible is the peer's eligibility as the peer itself or the coordinator
@@ -44,7 +54,7 @@ func (m *Machine) growPeers() {
 		top = max(top, m.roster.Previous.Top())
 	}
 	for election.ID(len(m.peers)) <= top {
-		m.peers = append(m.peers, peer{})
+		m.peers = append(m.peers, peer{heardUntil: m.now, answersUntil: m.now, followsUntil: m.now})
 	}
 }
 

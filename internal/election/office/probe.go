@@ -21,7 +21,7 @@ func (m *Machine) probeTimeout() election.Tick {
 	return m.cfg.SuspicionTimeout // the other processes answer the BEATs of this one
 }
 
-// probe sends a sign of life while there is no coordinator whose BEATs would
+// probe sends a sign of life, which names the coordinator of this process, while there is no coordinator whose BEATs would
 // report which processes are alive. Otherwise dead processes wouldn't be detected,
 // and two processes that suspect each other would wait for each other's signs of
 // life forever. A process that may take over probes to find out which members it
@@ -36,17 +36,24 @@ func (m *Machine) probe(out *election.Output) {
 	m.probeTurn = (m.probeTurn + 1) % turns
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self && int(id)%turns == m.probeTurn {
-			out.Send = append(out.Send, election.Message{Kind: election.Probe, From: m.cfg.Self, To: id, Term: m.coordinatorTerm})
+			out.Send = append(out.Send, election.Message{Kind: election.Probe, From: m.cfg.Self, To: id, Term: m.coordinatorTerm, Subject: m.coordinator})
 		}
 	})
 }
 
-// handleProbe answers a probe, unless this process sends probes itself.
+// handleProbe records which coordinator a peer follows, and answers a probe. An
+// answer, which is marked as held, proves that messages pass in both directions.
 func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
-	if msg.Hold.Held || m.coordinator == election.None {
+	p := &m.peers[msg.From]
+	p.follows, p.followsUntil = msg.Subject, m.now+m.probeTimeout()
+	if msg.Hold.Held {
+		p.answersUntil = m.now + m.probeTimeout()
+	}
+	m.retryPreVote()
+	if msg.Hold.Held {
 		return
 	}
-	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm}
+	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm, Subject: m.coordinator}
 	answer.Hold.Held = true
 	out.Send = append(out.Send, answer)
 }

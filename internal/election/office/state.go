@@ -31,6 +31,11 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 		b = election.AppendNumber(b, n)
 	}
 	b = election.AppendNumber(b, uint64(m.probeTurn))
+	b = m.vacancy.encode(b, now)
+	b = election.AppendNumber(b, uint64(min(now-m.followedAt, m.cfg.SuspicionTimeout)))
+	b = election.AppendNumber(b, uint64(m.contender.id))
+	b = election.AppendNumber(b, uint64(m.contender.term))
+	b = election.AppendMoment(b, max(m.contender.until, now), now)
 	b = election.AppendFlag(b, m.stepDownRequested)
 	b = election.AppendFlag(b, m.namedSuccessor)
 	for i := range m.peers {
@@ -42,11 +47,23 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	return m.inner.Encode(b, now)
 }
 
+func (v *vacancy) encode(b []byte, now election.Tick) []byte {
+	b = election.AppendMoment(b, max(v.trustUntil, now), now)
+	b = election.AppendMoment(b, max(v.innerPausedUntil, now), now)
+	b = election.AppendFlag(b, v.proven)
+	b = election.AppendFlag(b, v.preVoting)
+	return election.AppendNumber(b, uint64(v.attempts))
+}
+
 func (p *peer) encode(b []byte, now, stablePeriod election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(p.life))
 	b = election.AppendNumber(b, uint64(p.resignedTerm))
 	b = election.AppendNumber(b, uint64(p.resignedLife))
-	b = election.AppendMoment(b, p.aliveUntil, now)
+	b = election.AppendMoment(b, max(p.heardUntil, now), now)
+	b = election.AppendMoment(b, max(p.answersUntil, now), now)
+	b = election.AppendMoment(b, max(p.followsUntil, now), now)
+	b = election.AppendNumber(b, uint64(p.follows))
+	b = election.AppendFlag(b, p.oneWay)
 	b = election.AppendFlag(b, p.ready)
 	b = election.AppendFlag(b, p.refusedClaim)
 	b = election.AppendFlag(b, p.ineligible)

@@ -49,10 +49,15 @@ func (m *Machine) suspect(id election.ID, out *election.Output) {
 
 // handleSuspicion acts on a new suspicion.
 func (m *Machine) handleSuspicion(id election.ID, out *election.Output) {
+	m.lose(id, false, out)
+}
+
+// lose handles a process that is suspected or, if that is proven, has ended.
+func (m *Machine) lose(id election.ID, proven bool, out *election.Output) {
 	m.peers[id].ready = false
 	m.stepInner(election.Input{Kind: election.Suspect, Now: m.now, Peer: id}, out)
 	if id == m.coordinator {
-		m.coordinatorLost(id, out)
+		m.coordinatorLost(id, proven, out)
 	}
 }
 
@@ -66,7 +71,14 @@ func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output
 	if m.cfg.Mode == Majority {
 		m.ledger.ProcessEnded(grants.Holder{ID: id, Life: life}, m.now)
 	}
-	if known := m.peers[id].life; known == life || known == 0 {
-		m.suspect(id, out)
+	if known := m.peers[id].life; known != life && known != 0 {
+		return
+	}
+	m.peers[id].heardUntil = m.now
+	if m.detector.Suspect(id) {
+		m.lose(id, true, out)
+	} else if id == m.deadCoordinator {
+		m.vacancy.proven = true
+		m.retryPreVote()
 	}
 }

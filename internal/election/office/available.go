@@ -1,0 +1,62 @@
+package office
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// In Available mode the grants don't decide between two coordinators, so each
+// member decides for itself, by rank: it keeps its coordinator while that is alive
+// and exchanges messages with it, and leaves it only for a higher one. If members
+// decided by term, two coordinators that share a follower but don't reach each
+// other would take it from each other with ever higher terms.
+
+// handleHeldBeat follows the sender of a BEAT that holds the office, or refuses.
+// A refusal names the coordinator that this process follows instead: a sender
+// that ranks above it needs a higher term, see handleDeny.
+func (m *Machine) handleHeldBeat(msg *election.Message, out *election.Output) {
+	p := &m.peers[msg.From]
+	switch {
+	case msg.Hold.RequesterLife == m.cfg.Life:
+		p.oneWay = false
+	case m.coordinator == msg.From && !m.acknowledged(msg):
+		p.oneWay = true
+	}
+	keep := m.coordinator != election.None && m.coordinator != msg.From &&
+		(msg.Hold.RequesterLife != m.cfg.Life || !m.roster.Outranks(msg.From, m.coordinator))
+	if keep && msg.Term >= m.coordinatorTerm && !p.oneWay {
+		m.contender = contender{id: msg.From, term: msg.Term, until: m.now + m.cfg.Heartbeat}
+	}
+	if keep || msg.Term < m.coordinatorTerm || p.oneWay && m.coordinator == election.None {
+		m.sendAnswer(election.Deny, requestOf(msg), m.coordinatorTerm, out)
+		refusal := &out.Send[len(out.Send)-1]
+		refusal.Subject, refusal.Hold.Ready = m.coordinator, false
+		return
+	}
+	m.follow(msg, out)
+	m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
+}
+
+// contender is a coordinator that this process has refused to follow, in favor of
+// its own. For example, the coordinator has crashed, another member knew that first
+// and was elected, and its first BEAT arrives here before the news of the crash.
+type contender struct {
+	id    election.ID
+	term  election.Term
+	until election.Tick
+}
+
+// followContender follows the contender, if there is one, when the coordinator is
+// lost. Otherwise this process would start an election before the next BEAT.
+func (m *Machine) followContender(out *election.Output) {
+	c := m.contender
+	m.contender = contender{}
+	if c.id != election.None && m.now < c.until && c.term >= m.coordinatorTerm && m.isMember(c.id) && !m.detector.Suspects(c.id) {
+		m.recognize(c.id, c.term, out)
+	}
+}
+
+// acknowledged reports whether the coordinator, which sent this BEAT, receives what
+// this process sends. A new coordinator has some time to receive the first answer.
+// In the other modes a coordinator that doesn't is no problem: it has the grants
+// of a majority.
+func (m *Machine) acknowledged(beat *election.Message) bool {
+	return m.cfg.Mode != Available || beat.Hold.RequesterLife == m.cfg.Life || m.now < m.followedAt+m.cfg.SuspicionTimeout
+}

@@ -1,0 +1,138 @@
+package office
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// vacancy is what a process knows of the time since it lost its coordinator.
+//
+// With broken links, an election can elect a process that reaches too few members
+// to hold the office, or never end, and a process that doesn't receive the
+// coordinator's BEATs would campaign against it again and again. For example,
+// consider members that are linked as 1-2-3-4-5. Member 4 reaches a majority and
+// holds the office. Member 2 reaches a majority, too, but it doesn't receive
+// BEATs of 4. Three rules keep the group stable:
+//
+//   - Pre-vote: a process doesn't start an election, nor continue one, unless it
+//     exchanges messages with a majority that follows no coordinator. Member 3
+//     answers the probes of 2 with the name of its coordinator, so 2 waits.
+//   - Only the first campaign of a vacancy is an election. If it leads to no
+//     coordinator, a process whose pre-vote succeeds claims the office itself:
+//     which of these processes gets it is up to the grants.
+//   - Attempts that follow are delayed, more each time.
+//
+// The pre-vote costs a round trip. It is left out where the coordinator is known
+// to have ended or resigned, for the first campaign.
+type vacancy struct {
+	// trustUntil is how long this process relies on what it was told about the other
+	// members, before it relies on their answers to its probes.
+	trustUntil election.Tick
+	// proven: the last coordinator is known to have ended, or it resigned.
+	proven bool
+	// preVoting: the process campaigns as soon as its pre-vote succeeds.
+	preVoting bool
+	// attempts counts elections and claims of this process, up to maxAttempts.
+	attempts int
+	// innerPausedUntil delays the timers of the inner election.
+	innerPausedUntil election.Tick
+}
+
+// maxAttempts limits the delay of further attempts, and the number of states.
+const maxAttempts = 6
+
+func (v *vacancy) attempt() { v.attempts = min(v.attempts+1, maxAttempts) }
+
+// beginVacancy begins a vacancy. The members have two heartbeats to answer the first probes,
+// unless the coordinator has fallen silent: then the members may have, too.
+func (m *Machine) beginVacancy(proven, silent bool) {
+	m.vacancy = vacancy{trustUntil: m.now, proven: proven, innerPausedUntil: m.now}
+	if !silent {
+		m.vacancy.trustUntil += 2 * m.cfg.Heartbeat * election.Tick(m.probeTurns())
+	}
+}
+
+// backoff is the delay of the next attempt: none for the first two, and then
+// between half a heartbeat and sixteen. The processes must not try again at the
+// same moment, so half of the delay depends on the process and on the attempt.
+func (m *Machine) backoff() election.Tick {
+	if m.vacancy.attempts <= 1 {
+		return 0
+	}
+	longest := m.cfg.Heartbeat << (m.vacancy.attempts - 2)
+	mixed := (uint64(m.cfg.Self)<<8 | uint64(m.vacancy.attempts)) * 0x9e3779b97f4a7c15
+	return longest/2 + election.Tick(mixed>>32)%(longest/2+1)
+}
+
+// preVote reports whether a majority could grant this process the office: it
+// exchanges messages with them, and they follow no coordinator.
+func (m *Machine) preVote() bool {
+	return m.count(func(p *peer) bool { return p.answersUntil > m.now && !m.follows(p) }) >= m.roster.Majority()
+}
+
+// follows reports whether a peer follows a coordinator that may be alive.
+func (m *Machine) follows(p *peer) bool {
+	ended := m.vacancy.proven && p.follows == m.deadCoordinator
+	return p.followsUntil > m.now && p.follows != election.None && p.follows != m.cfg.Self && !ended
+}
+
+// majorityAnswers reports whether this process exchanges messages with a majority.
+func (m *Machine) majorityAnswers() bool {
+	return m.count(func(p *peer) bool { return p.answersUntil > m.now }) >= m.roster.Majority()
+}
+
+// count is the number of members for which ok holds, and this process.
+func (m *Machine) count(ok func(*peer) bool) int {
+	n := 0
+	for _, other := range m.roster.Ring() {
+		if other.ID == m.cfg.Self || ok(&m.peers[other.ID]) {
+			n++
+		}
+	}
+	return n
+}
+
+// couldHold reports whether this process could hold the office, as far as it knows.
+func (m *Machine) couldHold() bool {
+	if m.cfg.Mode == Available {
+		return true
+	}
+	trusts := m.coordinator != election.None || m.now < m.vacancy.trustUntil
+	return m.majorityAlive() && (trusts || m.majorityAnswers())
+}
+
+// pauseInner delays an inner election that no majority would grant anything, and
+// one that starts again. It reports whether the inner election must wait.
+func (m *Machine) pauseInner() bool {
+	vacant := m.role == follower && m.coordinator == election.None
+	if m.cfg.Mode == Available || !vacant || m.vacancy.attempts == 0 || m.preVote() {
+		return false
+	}
+	m.vacancy.innerPausedUntil = m.now + m.cfg.Heartbeat
+	return true
+}
+
+// fireInner lets the inner election act on its deadline. While there is a
+// coordinator, the election is over, whatever it still waits for.
+func (m *Machine) fireInner(out *election.Output) {
+	if m.coordinator != election.None {
+		m.wonTerm = max(m.wonTerm, m.inner.Status().Term)
+		m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: m.coordinator, Term: m.coordinatorTerm}, out)
+		m.vacancy.innerPausedUntil = m.now + m.cfg.Heartbeat
+		return
+	}
+	if m.pauseInner() {
+		return
+	}
+	before := m.inner.Status().Term
+	m.stepInner(election.Input{Kind: election.TimePassed, Now: m.now}, out)
+	if m.inner.Status().Term > before {
+		m.vacancy.attempt() // it started again
+		m.vacancy.innerPausedUntil = m.now + m.backoff()
+	}
+}
+
+// retryPreVote campaigns if a pre-vote that failed before succeeds now.
+func (m *Machine) retryPreVote() {
+	if m.vacancy.preVoting && m.preVote() {
+		m.vacancy.preVoting = false
+		m.campaignAt = m.now + m.campaignDelay() + m.backoff()
+	}
+}
