@@ -60,7 +60,7 @@ type Group struct {
 
 var _ group.Metrics = (*Group)(nil)
 
-// Of are the counters of a group.
+// ForGroup returns the counters of a group.
 func (r *Registry) ForGroup(name string) *Group {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -134,7 +134,7 @@ func (t *Transport) checkHello(hello *wire.Hello, members map[string]string, dia
 	case hello.Name == t.Self:
 		return fmt.Errorf("name of the peer must not be that of this agent, %q", t.Self)
 	case hello.Life == 0 || hello.Port == 0:
-		return errors.New("Hello of the peer must have an incarnation and a port")
+		return errors.New("the Hello of the peer must have an incarnation and a port")
 	}
 	if members == nil {
 		return nil

@@ -55,7 +55,7 @@ func (n Name) check() error {
 		case part.text == "":
 			return fmt.Errorf("the %s is empty", part.what)
 		case strings.Trim(part.text, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "":
-			return fmt.Errorf("the %s must consist of a-z, 0-9, - and .", part.what)
+			return fmt.Errorf("the %s must consist of a-z, 0-9, hyphens and dots", part.what)
 		}
 	}
 	return nil
