@@ -15,6 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // startAgent starts the agent of a file, without a process that serves it.
@@ -73,7 +74,7 @@ func TestFileChangedDuringStartIsReloaded(t *testing.T) {
 	a := startAgent(t, path)
 	write(t, dir, strings.Replace(validConfig, "  members:", "  version: 2\n  members:", 1))
 	watchFile(t, file, a)
-	eventually(t, "version 2 is adopted", func() bool { return a.Config().Groups[0].List.Version == 2 })
+	testwait.Until(t, "version 2 is adopted", func() bool { return a.Config().Groups[0].List.Version == 2 })
 }
 
 // TestInvalidChangeIsRefused: the agent reports the reason with its line, and continues
@@ -85,7 +86,7 @@ func TestInvalidChangeIsRefused(t *testing.T) {
 	watchFile(t, openConfigFile(path), a)
 	next := strings.Replace(validConfig, "  members:", "  version: 2\n  members:", 1)
 	write(t, dir, strings.Replace(next, "priority: ", "priority: -", 1))
-	eventually(t, "the invalid file is refused", func() bool {
+	testwait.Until(t, "the invalid file is refused", func() bool {
 		problems := strings.Join(a.Problems(), "\n")
 		return strings.Contains(problems, "refused changed configuration: ") && strings.Contains(problems, path+":") &&
 			strings.Contains(problems, "priority must be")
@@ -94,7 +95,7 @@ func TestInvalidChangeIsRefused(t *testing.T) {
 		t.Errorf("got version %d of the list, want 1", version)
 	}
 	write(t, dir, next)
-	eventually(t, "the next valid file is reloaded", func() bool {
+	testwait.Until(t, "the next valid file is reloaded", func() bool {
 		return a.Config().Groups[0].List.Version == 2 && !strings.Contains(strings.Join(a.Problems(), ""), "refused")
 	})
 }
@@ -109,13 +110,4 @@ func watchFile(t *testing.T, f configFile, a *agent.Agent) {
 		f.watch(ctx, a, slog.New(slog.DiscardHandler))
 	}()
 	t.Cleanup(func() { cancel(); <-watched })
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for start := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(start) > 30*time.Second {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
 }

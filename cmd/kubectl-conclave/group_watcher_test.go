@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // faultyProxy is a proxy in front of the API server, and can fail.
@@ -143,7 +144,7 @@ func TestExpiredWatchListsAgain(t *testing.T) {
 	events := proxy.watchTerms(t, e)
 	expectEvents(t, events, "100")
 	// If the connections were closed before it watches, it would list for another reason.
-	eventually(t, func() bool { return proxy.watches.Load() > 0 }, "the group is watched")
+	testwait.Until(t, "the group is watched", func() bool { return proxy.watches.Load() > 0 })
 	proxy.expired.Store(true)
 	proxy.CloseClientConnections()
 	// Changes in between may be lost, but not the current state.

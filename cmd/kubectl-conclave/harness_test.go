@@ -84,13 +84,3 @@ func await[T any](t *testing.T, values <-chan T, what string) (value T) {
 	}
 	return value
 }
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	for deadline := time.Now().Add(awaitTimeout); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not true within %s: %s", awaitTimeout, what)
-		}
-	}
-}

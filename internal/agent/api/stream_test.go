@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/testing/poll"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func TestWatchStreamsChangesInOrder(t *testing.T) {
@@ -239,7 +239,7 @@ func TestThousandWatchersLeaveNoGoroutine(t *testing.T) {
 		watching.Wait()
 	}
 	transport.CloseIdleConnections()
-	poll.Until(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() < before+10 }) // the server's own come and go
+	testwait.Until(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() < before+10 }) // the server's own come and go
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	equal(t, 1000, s.watchers)
@@ -254,7 +254,7 @@ func TestStreamsAreLimited(t *testing.T) {
 		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
 		a.watch(newFakeGroup(), httptest.NewRecorder(), request)
 	}()
-	poll.Until(t, "the first stream is open", func() bool { return len(a.watchers) == 1 })
+	testwait.Until(t, "the first stream is open", func() bool { return len(a.watchers) == 1 })
 	recorder := httptest.NewRecorder()
 	a.watch(newFakeGroup(), recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	equal(t, http.StatusServiceUnavailable, recorder.Code)

@@ -204,18 +204,6 @@ func toIntegers(value any) any {
 	return value
 }
 
-// eventually polls until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // document returns a document of group ledger with version 1 of the list. The members
 // are in ascending order of their priority.
 func (c *cluster) document(revision int64, names ...string) control.Document {

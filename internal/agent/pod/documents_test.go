@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // startCluster starts pods with revision 1, and waits until the last one is the
@@ -345,7 +346,7 @@ func TestRevisionFarAheadIsRefused(t *testing.T) {
 	if status != http.StatusUnprocessableEntity || !strings.Contains(body, line) || strings.Contains(body, "\n") {
 		t.Errorf("got %d for the pushed document: %s", status, body)
 	}
-	eventually(t, "the stored, the mounted and the enrolled document are refused, with one log line each", func() bool { return a.log.count(line) == 3 })
+	testwait.Until(t, "the stored, the mounted and the enrolled document are refused, with one log line each", func() bool { return a.log.count(line) == 3 })
 	a.push(c.document(time.Now().Add(23*time.Hour).UnixMilli(), "a"))
 	s.await("a is the coordinator with a later document", hasCoordinator("a"))
 }

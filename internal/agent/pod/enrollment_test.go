@@ -16,12 +16,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/api"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // awaitNotReady waits until /readyz reports a problem.
 func (g *testPod) awaitNotReady(problem string) {
 	g.t.Helper()
-	eventually(g.t, g.name+" reports "+problem, func() bool {
+	testwait.Until(g.t, g.name+" reports "+problem, func() bool {
 		status, body := g.callLocalAPI("/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, problem)
 	})
@@ -59,7 +60,7 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 	c.refuseWith("this pod names no group")
 	a.mount(map[string]string{"token": "bank/a\n"})
 	a.awaitNotReady("waiting for a certificate: the identity service refused the request (403 Forbidden): this pod names no group")
-	eventually(t, "it has enrolled several times", func() bool {
+	testwait.Until(t, "it has enrolled several times", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.tokens) > 3
@@ -132,7 +133,7 @@ func TestRenewalKeepsTheCoordinator(t *testing.T) {
 		return len(c.tokens)
 	}
 	before := requests()
-	eventually(t, "each agent has renewed its certificate three times", func() bool { return requests() >= before+9 })
+	testwait.Until(t, "each agent has renewed its certificate three times", func() bool { return requests() >= before+9 })
 	for _, g := range c.pods {
 		r := g.watch().await("c is the coordinator", hasCoordinator("c"))
 		if r.Term != term {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestInvalidRequestsAreRefusedInOneLine, and change nothing.
@@ -75,7 +76,7 @@ func TestExclusion(t *testing.T) {
 			t.Fatalf("%s: got %d for eligible=%t, want %d", name, status, eligible, want)
 		}
 	}
-	eventually(t, "another process is ready to take over from c", func() bool { return setEligible("c", false) == http.StatusNoContent })
+	testwait.Until(t, "another process is ready to take over from c", func() bool { return setEligible("c", false) == http.StatusNoContent })
 	for name, s := range streams {
 		s.await("b is the coordinator", func(r control.Report) bool {
 			return r.Coordinator == "b" && r.Excluded == (name == "c") && r.Eligible != r.Excluded
@@ -118,7 +119,7 @@ func TestExclusionEndsWithoutOperator(t *testing.T) {
 	b := c.pods["b"]
 	first, second, observer := b.watch(), b.watch(), c.pods["a"].watch()
 	observer.await("b is the coordinator", hasCoordinator("b"))
-	eventually(t, "b is excluded", func() bool {
+	testwait.Until(t, "b is excluded", func() bool {
 		status, _ := b.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})
@@ -151,7 +152,7 @@ func TestOperatorRequestsStepDown(t *testing.T) {
 	// The coordinator may have changed while the agents joined again, one after the other.
 	var leader string
 	var successor struct{ Coordinator string }
-	eventually(t, "the coordinator steps down", func() bool {
+	testwait.Until(t, "the coordinator steps down", func() bool {
 		for name, pod := range c.pods {
 			status, answer := pod.callOperatorAPI(c.operator, http.MethodPost, control.GroupPath("ledger")+control.StepDownPath, "{}")
 			if status == http.StatusOK {
@@ -179,7 +180,7 @@ func TestReportStreamsAreLimitedToEight(t *testing.T) {
 		t.Errorf("got %d %s for a ninth stream, want 503", status, body)
 	}
 	streams["a"].close()
-	eventually(t, "another stream can start", func() bool {
+	testwait.Until(t, "another stream can start", func() bool {
 		client := a.httpClient(c.operator)
 		response, err := client.Get(a.operatorURL(control.ReportsPath))
 		if err != nil {

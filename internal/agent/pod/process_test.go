@@ -17,6 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/program"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // run runs the agent as a process.
@@ -97,7 +98,7 @@ func TestCommandElectsAndHandsOver(t *testing.T) {
 			t.Errorf("%s uses %d KiB, want at most 15 MiB", name, size)
 		}
 	}
-	eventually(t, "another process is ready to take over", func() bool {
+	testwait.Until(t, "another process is ready to take over", func() bool {
 		status, _ := c.pods["e"].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, `{"eligible":false}`)
 		return status == http.StatusNoContent
 	})

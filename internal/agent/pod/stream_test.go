@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // stream is the stream of reports of one agent.
@@ -28,7 +29,7 @@ func (g *testPod) watch() *stream {
 	ctx, cancel := context.WithCancel(g.t.Context())
 	s := &stream{t: g.t, name: g.name, events: make(chan event, 4096), close: cancel}
 	var response *http.Response
-	eventually(g.t, g.name+" opens a stream", func() bool {
+	testwait.Until(g.t, g.name+" opens a stream", func() bool {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.operatorURL(control.ReportsPath), nil)
 		if err != nil {
 			g.t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
-	"github.com/conclave-dev/conclave/internal/testing/poll"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // attacked starts m and its peer b. The third member, a, is played by the test and
@@ -126,7 +126,7 @@ func TestAttackByMemberClosesOnlyItsConnection(t *testing.T) {
 	s := dial(t, "127.0.0.1", m.address).startTLS(cert)
 	s.writeFrames(hello("a", 9), hello("a", 9))
 	s.wantClosed()
-	poll.Until(t, "m logs the reason", func() bool { return m.log.count("unexpected second Hello") > 0 })
+	testwait.Until(t, "m logs the reason", func() bool { return m.log.count("unexpected second Hello") > 0 })
 }
 
 // TestLargeFramesTakeLittleMemory: buffers are reused, and unknown fields aren't
@@ -149,7 +149,7 @@ func TestLargeFramesTakeLittleMemory(t *testing.T) {
 		s.writeOnce(string(frame))
 	}
 	s.writeFrames(wire.Frame{Message: &wire.Message{Group: "ledger", Term: 6}})
-	poll.Until(t, "all frames are read", func() bool { return m.received("a 6") })
+	testwait.Until(t, "all frames are read", func() bool { return m.received("a 6") })
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -159,7 +159,7 @@ func TestLargeFramesTakeLittleMemory(t *testing.T) {
 		}
 	}
 	s.writeFrames(wire.Frame{Message: &wire.Message{Group: "ledger", Term: 8}})
-	poll.Until(t, "all frames are read", func() bool { return m.received("a 8") })
+	testwait.Until(t, "all frames are read", func() bool { return m.received("a 8") })
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 10<<20 {
 		t.Errorf("got %d MB of allocations for %d MB of frames, want at most 10", took>>20, 400*len(frame)>>20)
@@ -182,7 +182,7 @@ func TestFloodOfIdleConnectionsDoesNotBlockPeers(t *testing.T) {
 			b.SetPeers(map[string]string{"m": m.address})
 			m.SetPeers(map[string]string{"b": b.address})
 			b.sendUntilReceived(m, 1)
-			poll.Until(t, "most of them are closed", func() bool { return runtime.NumGoroutine()-before < 300 })
+			testwait.Until(t, "most of them are closed", func() bool { return runtime.NumGoroutine()-before < 300 })
 		})
 	}
 }
@@ -238,7 +238,7 @@ func TestUnauthorizedConnectionIsRejectedWithReason(t *testing.T) {
 			s.t = t
 			s.writeFrames(c.frames...)
 			s.wantClosed()
-			poll.Until(t, "m logs "+c.reason, func() bool { return m.log.count(c.reason) > before })
+			testwait.Until(t, "m logs "+c.reason, func() bool { return m.log.count(c.reason) > before })
 		})
 	}
 	if m.log.count("connection closed\" peer=b") > 0 {
@@ -281,10 +281,10 @@ func TestAgentsWithDifferentClocksDoNotConnect(t *testing.T) {
 	a, b := h.start("a", "127.0.0.1:0", 1, reads(1000)), h.start("b", "127.0.0.1:0", 2, reads(1301))
 	a.SetPeers(map[string]string{"b": b.address})
 	b.SetPeers(map[string]string{"a": a.address})
-	poll.Until(t, "a reports the problem", func() bool {
+	testwait.Until(t, "a reports the problem", func() bool {
 		return strings.Contains(strings.Join(a.Problems(), ""), "30.1s ahead of the clock of this agent")
 	})
-	poll.Until(t, "b reports the problem", func() bool {
+	testwait.Until(t, "b reports the problem", func() bool {
 		return strings.Contains(strings.Join(b.Problems(), ""), "30.1s behind the clock of this agent")
 	})
 	if a.Connected("b") || b.Connected("a") {
@@ -308,7 +308,7 @@ func TestClockOfUnknownAgentIsNoProblem(t *testing.T) {
 	}
 	a, b := h.start("a", "127.0.0.1:0", 1, reads(1000)), h.start("b", "127.0.0.1:0", 2, reads(1301))
 	a.SetPeers(map[string]string{"b": b.address})
-	poll.Until(t, "b rejects a", func() bool { return b.log.count("behind the clock of this agent") > 0 })
+	testwait.Until(t, "b rejects a", func() bool { return b.log.count("behind the clock of this agent") > 0 })
 	if problems := b.Problems(); len(problems) > 0 {
 		t.Errorf("got problems %q, want none about an agent that isn't a peer", problems)
 	}

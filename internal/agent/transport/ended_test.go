@@ -16,7 +16,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
-	"github.com/conclave-dev/conclave/internal/testing/poll"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // waitVerified waits until the member can detect the end of the peer's process: the
@@ -25,7 +25,7 @@ func (m *member) waitVerified(peer string) {
 	m.t.Helper()
 	m.waitConnected(peer)
 	if peer < m.Self {
-		poll.Until(m.t, m.Self+" verifies the address of "+peer, func() bool { return m.log.count("verified listening address of peer") > 0 })
+		testwait.Until(m.t, m.Self+" verifies the address of "+peer, func() bool { return m.log.count("verified listening address of peer") > 0 })
 	}
 }
 
@@ -83,11 +83,11 @@ func TestSuspendedProcessIsNotReportedAsEnded(t *testing.T) {
 			p.signal(syscall.SIGSTOP)
 			// Unacknowledged bytes end the connection; new ones get no answer.
 			large := transport.Outgoing{Frame: make([]byte, 1<<20)}
-			poll.Until(t, "the connection is closed", func() bool {
+			testwait.Until(t, "the connection is closed", func() bool {
 				return !m.Connected(stopped) || !m.Send(stopped, large) && !m.Connected(stopped)
 			})
 			if stopped == "b" {
-				poll.Until(t, "a fails to connect", func() bool { return m.log.count("cannot connect to peer") > 1 })
+				testwait.Until(t, "a fails to connect", func() bool { return m.log.count("cannot connect to peer") > 1 })
 			}
 			p.signal(syscall.SIGCONT)
 			m.waitConnected(stopped)
@@ -105,7 +105,7 @@ func TestPeerThatNeverListenedIsNotReportedAsEnded(t *testing.T) {
 	}
 	closed.Close()
 	a.SetPeers(map[string]string{"b": closed.Addr().String()})
-	poll.Until(t, "a is refused again", func() bool { return a.log.count("connection refused") > 2 })
+	testwait.Until(t, "a is refused again", func() bool { return a.log.count("connection refused") > 2 })
 	a.wantNoneEnded()
 }
 
@@ -189,7 +189,7 @@ func TestBrokenConnectionIsReplacedAndNoEndIsReported(t *testing.T) {
 			break // On a slow machine b has announced its address, and the relay is bypassed.
 		}
 		front.breakAll()
-		poll.Until(t, "both sides close the connection", func() bool {
+		testwait.Until(t, "both sides close the connection", func() bool {
 			return a.log.count("connection closed") > n && b.log.count("connection closed") > n
 		})
 	}
@@ -209,9 +209,9 @@ func TestPeerBehindTranslatedAddressIsNotReportedAsEnded(t *testing.T) {
 	b.SetPeers(map[string]string{"a": a.address})
 	for n := range 5 {
 		b.waitConnected("a")
-		poll.Until(t, "b fails to verify the address", func() bool { return b.log.count("connection refused") > n })
+		testwait.Until(t, "b fails to verify the address", func() bool { return b.log.count("connection refused") > n })
 		front.breakAll()
-		poll.Until(t, "the connection is closed", func() bool { return b.log.count("connection closed") > n })
+		testwait.Until(t, "the connection is closed", func() bool { return b.log.count("connection closed") > n })
 	}
 	b.waitConnected("a")
 	b.wantNoneEnded()
@@ -241,7 +241,7 @@ func TestRefusalAtNewAddressProvesNothing(t *testing.T) {
 	}
 	closed.Close()
 	a.SetPeers(map[string]string{"b": closed.Addr().String()})
-	poll.Until(t, "a is refused there", func() bool { return a.log.count("connection refused") > 0 }) // Until b announces its address.
+	testwait.Until(t, "a is refused there", func() bool { return a.log.count("connection refused") > 0 }) // Until b announces its address.
 	a.wantNoneEnded()
 	a.SetPeers(map[string]string{"b": b.address})
 	a.waitConnected("b")
@@ -334,12 +334,12 @@ func TestCloseSendsGoodbyeAndLeavesNoGoroutine(t *testing.T) {
 		}
 		first.Close()
 		second.waitEnded(first.Self, first.Life)
-		poll.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
+		testwait.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
 			return strings.Contains(second.log.text(), "peer="+first.Self+" planned=true")
 		})
 		second.Close()
 	}
-	poll.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+	testwait.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // TestRejectedMemberRetriesSlowly: a peer rejects a member as long as the peer's
@@ -349,7 +349,7 @@ func TestRejectedMemberRetriesSlowly(t *testing.T) {
 	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
 	begin := time.Now()
 	a.SetPeers(map[string]string{"b": b.address})
-	poll.Until(t, "b rejects a", func() bool { return b.log.count("rejected connection") >= 8 })
+	testwait.Until(t, "b rejects a", func() bool { return b.log.count("rejected connection") >= 8 })
 	if attempts, took := b.log.count("rejected connection"), time.Since(begin); took < time.Duration(attempts-4)*50*time.Millisecond {
 		t.Errorf("got %d attempts in %s, want at most one in 50ms", attempts, took)
 	}
@@ -384,7 +384,7 @@ func TestNoReconnectionAfterGoodbye(t *testing.T) {
 			}
 			first.Close()
 			second.waitEnded(first.Self, first.Life)
-			poll.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
+			testwait.Until(t, "the end of "+first.Self+" is reported as planned", func() bool {
 				return strings.Contains(second.log.text(), "peer="+first.Self+" planned=true")
 			})
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
-	"github.com/conclave-dev/conclave/internal/testing/poll"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // logBuffer stores a log.
@@ -87,14 +87,14 @@ func (m *member) received(message string) bool {
 
 func (m *member) waitConnected(peer string) {
 	m.t.Helper()
-	poll.Until(m.t, m.Self+" is connected with "+peer, func() bool { return m.Connected(peer) })
+	testwait.Until(m.t, m.Self+" is connected with "+peer, func() bool { return m.Connected(peer) })
 }
 
 // waitEnded waits until the end of an incarnation is reported. It fails the test if
 // any other end is reported.
 func (m *member) waitEnded(peer string, life uint32) {
 	m.t.Helper()
-	poll.Until(m.t, fmt.Sprint(m.Self, " reports the end of ", peer, ", incarnation ", life), func() bool { return len(m.endedPeers()) > 0 })
+	testwait.Until(m.t, fmt.Sprint(m.Self, " reports the end of ", peer, ", incarnation ", life), func() bool { return len(m.endedPeers()) > 0 })
 	if ends := m.endedPeers(); len(ends) != 1 || ends[0] != (endedPeer{peer, life}) {
 		m.t.Errorf("%s: got ends %v, want only %s, incarnation %d", m.Self, ends, peer, life)
 	}
@@ -115,7 +115,7 @@ func messageFrame(term election.Term) []byte {
 // with their connection.
 func (m *member) sendUntilReceived(to *member, term election.Term) {
 	m.t.Helper()
-	poll.Until(m.t, fmt.Sprint(to.Self, " receives message ", term, " of ", m.Self), func() bool {
+	testwait.Until(m.t, fmt.Sprint(to.Self, " receives message ", term, " of ", m.Self), func() bool {
 		m.Send(to.Self, transport.Outgoing{Frame: messageFrame(term)})
 		return to.received(fmt.Sprint(m.Self, " ", term))
 	})

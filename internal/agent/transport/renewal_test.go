@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
-	"github.com/conclave-dev/conclave/internal/testing/poll"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestRenewedCertificateIsUsedWhenNeeded: a connection that was established with the
@@ -37,7 +37,7 @@ func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 					Message: &wire.Message{Group: "audit", Kind: election.Beat, Term: term},
 				})})
 			}
-			poll.Until(t, "a message is ignored", func() bool {
+			testwait.Until(t, "a message is ignored", func() bool {
 				send(2)
 				return len(to.Problems()) > 0
 			})
@@ -51,7 +51,7 @@ func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			poll.Until(t, "a message for the new group arrives", func() bool {
+			testwait.Until(t, "a message for the new group arrives", func() bool {
 				send(3)
 				return to.received(writer + " 3")
 			})

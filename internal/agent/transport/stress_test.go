@@ -11,7 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/testing/poll"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestConnectionsRecoverFromRandomFaults: peers are removed, added and change their
@@ -85,6 +85,6 @@ func TestConnectionsRecoverFromRandomFaults(t *testing.T) {
 		front.Close()
 		front.breakAll()
 	}
-	poll.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
+	testwait.Until(t, "all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 	t.Log(fmt.Sprint(sent.Load(), " messages queued, ", returned.Load(), " not sent, ", refused.Load(), " refused"))
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
-	"github.com/conclave-dev/conclave/internal/testing/poll"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // droppingListener is a listener that can be made unreachable: a packet filter drops
@@ -94,14 +94,14 @@ func TestUnreachablePeerIsDisconnectedAndReconnected(t *testing.T) {
 			a.waitVerified("b")
 			b.waitVerified("a")
 			listener.drop()
-			poll.Until(t, "both sides close the connection", func() bool {
+			testwait.Until(t, "both sides close the connection", func() bool {
 				if sends {
 					a.Send("b", transport.Outgoing{Frame: messageFrame(1)})
 					b.Send("a", transport.Outgoing{Frame: messageFrame(1)})
 				}
 				return a.log.count("connection closed") > 0 && b.log.count("connection closed") > 0
 			})
-			poll.Until(t, "a fails to connect", func() bool { return a.log.count("cannot connect to peer") > 0 })
+			testwait.Until(t, "a fails to connect", func() bool { return a.log.count("cannot connect to peer") > 0 })
 			listener.heal()
 			a.sendUntilReceived(b, 2)
 			b.sendUntilReceived(a, 2)
