@@ -16,15 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// deployed is what config/default deploys.
-type deployed []*unstructured.Unstructured
+// manifests are the objects of config/default.
+type manifests []*unstructured.Unstructured
 
-func readConfig(ctx context.Context) (deployed, error) {
-	text, err := printed(exec.CommandContext(ctx, "hack/tools/tool", "kustomize", "build", "config/default"))
+func readManifests(ctx context.Context) (manifests, error) {
+	text, err := outputOf(exec.CommandContext(ctx, "hack/tools/tool", "kustomize", "build", "config/default"))
 	if err != nil {
-		return nil, fmt.Errorf("read what is deployed: %w", err)
+		return nil, fmt.Errorf("cannot build config/default: %w", err)
 	}
-	var all deployed
+	var all manifests
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	for {
 		object := &unstructured.Unstructured{}
@@ -33,36 +33,36 @@ func readConfig(ctx context.Context) (deployed, error) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read what is deployed: %w", err)
+			return nil, fmt.Errorf("cannot build config/default: %w", err)
 		}
 		all = append(all, object)
 	}
 }
 
-// create creates the objects of some kinds.
-func (d deployed) create(ctx context.Context, c client.Client, these ...string) error {
-	for _, object := range d {
-		if !slices.Contains(these, object.GetKind()) {
+// create creates the objects of these kinds.
+func (m manifests) create(ctx context.Context, c client.Client, kinds ...string) error {
+	for _, object := range m {
+		if !slices.Contains(kinds, object.GetKind()) {
 			continue
 		}
 		if err := c.Create(ctx, object.DeepCopy()); err != nil {
-			return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
+			return fmt.Errorf("cannot create %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return nil
 }
 
-// deployment is the manager's.
-func (d deployed) deployment() (*appsv1.Deployment, error) {
-	for _, object := range d {
-		if object.GetKind() == "Deployment" && object.GetName() == managersName {
+// deployment returns the manager's Deployment.
+func (m manifests) deployment() (*appsv1.Deployment, error) {
+	for _, object := range m {
+		if object.GetKind() == "Deployment" && object.GetName() == managerName {
 			found := &appsv1.Deployment{}
 			err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, found)
 			if err == nil && len(found.Spec.Template.Spec.Containers) == 0 {
-				err = errors.New("it has no containers")
+				err = errors.New("the manager's Deployment has no containers")
 			}
 			return found, err
 		}
 	}
-	return nil, fmt.Errorf("config/default has no Deployment %s", managersName)
+	return nil, fmt.Errorf("config/default must contain a Deployment %s", managerName)
 }

@@ -23,15 +23,14 @@ import (
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
 
-// Lease is what people use today: three processes of client-go's leaderelection
-// with its defaults.
+// Lease contains the results for client-go's leader election, which Conclave is compared
+// with: three processes with default settings.
 type Lease struct {
 	Candidates int `json:"candidates"`
-	// Kills are from right before the leader's process is killed until the next
-	// one begins to lead.
+	// Kills measures the time from just before the leader's process is killed until
+	// another process starts leading.
 	Kills *benchmark.Series `json:"kills,omitempty"`
-	// Writes and Reads are requests a minute, while nothing happens, for this one
-	// Lease.
+	// Writes and Reads are the requests per minute for this Lease while nothing happens.
 	Seconds  float64  `json:"idleSeconds"`
 	Writes   float64  `json:"idleWritesPerMinute"`
 	Reads    float64  `json:"idleReadsPerMinute"`
@@ -40,97 +39,98 @@ type Lease struct {
 
 const (
 	candidates = 3
-	// The defaults of client-go, as kube-scheduler and others have them.
+	// The defaults of client-go, which kube-scheduler and others use.
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 
 	candidateCommand = "candidate"
-	leads            = "leads"
+	leadingLine      = "leads"
 	leaseUser        = "bench-candidate"
 	leaseNamespace   = "default"
 )
 
-// candidate is a process that wants to lead.
+// candidate is a process that takes part in the leader election.
 type candidate struct {
 	process *exec.Cmd
 	name    string
 }
 
-// race are the candidates.
-type race struct {
+// leaseHarness runs the candidates.
+type leaseHarness struct {
 	kubeconfig string
 	running    map[string]*candidate
-	started    int
-	// leading has the name of each that begins to lead, and when that was heard.
-	leading chan beginning
+	count      int
+	// acquired receives the name of each candidate that starts leading, with the time at
+	// which the benchmark learned of it.
+	acquired chan acquisition
 }
 
-type beginning struct {
+type acquisition struct {
 	name string
 	at   time.Time
 }
 
-func (m *measurer) lease(ctx context.Context, s *server) (lease *Lease, err error) {
-	if err := s.allow(ctx, leaseUser); err != nil {
+func (r *runner) lease(ctx context.Context, s *server) (lease *Lease, err error) {
+	if err := s.grantAdmin(ctx, leaseUser); err != nil {
 		return nil, err
 	}
-	kubeconfig, err := s.user(leaseUser)
+	kubeconfig, err := s.addUser(leaseUser)
 	if err != nil {
 		return nil, err
 	}
-	requests, err := newMeter(ctx, s.admin, "lease", leaseUser)
+	requests, err := newRequestCounter(ctx, s.admin, "lease", leaseUser)
 	if err != nil {
 		return nil, err
 	}
-	r := &race{kubeconfig: filepath.Join(m.folder, "candidate.kubeconfig"), running: map[string]*candidate{}, leading: make(chan beginning, candidates)}
-	if err := os.WriteFile(r.kubeconfig, kubeconfig, 0o600); err != nil {
+	h := &leaseHarness{kubeconfig: filepath.Join(r.folder, "candidate.kubeconfig"), running: map[string]*candidate{}, acquired: make(chan acquisition, candidates)}
+	if err := os.WriteFile(h.kubeconfig, kubeconfig, 0o600); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
 		cancel()
-		r.end()
+		h.close()
 	}()
 	for range candidates {
-		if err := r.enter(ctx); err != nil {
+		if err := h.startCandidate(ctx); err != nil {
 			return nil, err
 		}
 	}
-	leader, err := r.next(ctx)
+	leader, err := h.awaitLeader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	lease = &Lease{Candidates: candidates}
-	m.say("lease: counting requests for %s", m.options.leaseIdle)
-	if err := lease.idle(ctx, requests, m.options.leaseIdle); err != nil {
+	r.printf("lease: counting requests for %s", r.options.leaseIdle)
+	if err := lease.idle(ctx, requests, r.options.leaseIdle); err != nil {
 		return nil, err
 	}
-	return lease, m.leaseKills(ctx, r, leader.name, lease)
+	return lease, r.leaseKills(ctx, h, leader.name, lease)
 }
 
-func (m *measurer) leaseKills(ctx context.Context, r *race, leader string, lease *Lease) error {
+func (r *runner) leaseKills(ctx context.Context, h *leaseHarness, leader string, lease *Lease) error {
 	var all []time.Duration
-	for i := range m.options.leaseRounds {
-		m.say("lease: kill %d of %d", i+1, m.options.leaseRounds)
-		// A kill can come at any moment between two renewals.
+	for i := range r.options.leaseRounds {
+		r.printf("lease: kill %d of %d", i+1, r.options.leaseRounds)
+		// Kill at a random moment between two renewals.
 		if err := benchmark.Wait(ctx, rand.N(retryPeriod)); err != nil {
 			return err
 		}
-		victim := r.running[leader]
-		moment := time.Now()
+		victim := h.running[leader]
+		killed := time.Now()
 		if err := victim.process.Process.Kill(); err != nil {
 			return err
 		}
-		delete(r.running, leader)
-		next, err := r.next(ctx)
+		delete(h.running, leader)
+		next, err := h.awaitLeader(ctx)
 		if err != nil {
 			lease.Failures = append(lease.Failures, fmt.Sprintf("kill %d: %s", i+1, err))
 			return ctx.Err()
 		}
-		all = append(all, next.at.Sub(moment))
+		all = append(all, next.at.Sub(killed))
 		leader = next.name
-		if err := r.enter(ctx); err != nil {
+		if err := h.startCandidate(ctx); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (m *measurer) leaseKills(ctx context.Context, r *race, leader string, lease
 	return nil
 }
 
-func (l *Lease) idle(ctx context.Context, requests *meter, period time.Duration) error {
+func (l *Lease) idle(ctx context.Context, requests *requestCounter, period time.Duration) error {
 	before, err := requests.count(ctx)
 	if err != nil {
 		return err
@@ -152,60 +152,60 @@ func (l *Lease) idle(ctx context.Context, requests *meter, period time.Duration)
 		return err
 	}
 	elapsed := time.Since(begun)
-	sent := after.since(before)
+	requested := after.minus(before)
 	l.Seconds = elapsed.Seconds()
-	l.Writes = sent[leaseWrites] / elapsed.Minutes()
-	l.Reads = sent[leaseReads] / elapsed.Minutes()
+	l.Writes = requested[leaseWrites] / elapsed.Minutes()
+	l.Reads = requested[leaseReads] / elapsed.Minutes()
 	return nil
 }
 
-// enter starts another candidate: this program once more.
-func (r *race) enter(ctx context.Context) error {
+// startCandidate starts another candidate, which runs this program.
+func (h *leaseHarness) startCandidate(ctx context.Context) error {
 	executable, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	r.started++
-	name := fmt.Sprintf("candidate-%d", r.started)
-	process := exec.CommandContext(ctx, executable, candidateCommand, r.kubeconfig, name)
+	h.count++
+	name := fmt.Sprintf("candidate-%d", h.count)
+	process := exec.CommandContext(ctx, executable, candidateCommand, h.kubeconfig, name)
 	process.Stderr = os.Stderr
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	said, err := process.StdoutPipe()
+	output, err := process.StdoutPipe()
 	if err == nil {
 		err = process.Start()
 	}
 	if err != nil {
-		return fmt.Errorf("start a candidate: %w", err)
+		return fmt.Errorf("cannot start a candidate: %w", err)
 	}
-	r.running[name] = &candidate{process, name}
+	h.running[name] = &candidate{process, name}
 	go func() {
-		lines := bufio.NewScanner(said)
+		lines := bufio.NewScanner(output)
 		for lines.Scan() {
-			if strings.TrimSpace(lines.Text()) == leads {
-				r.leading <- beginning{name, time.Now()}
+			if strings.TrimSpace(lines.Text()) == leadingLine {
+				h.acquired <- acquisition{name, time.Now()}
 			}
 		}
-		_ = process.Wait() // It was killed.
+		_ = process.Wait() // The process was killed.
 	}()
 	return nil
 }
 
-// next waits for the next one that leads.
-func (r *race) next(ctx context.Context) (beginning, error) {
+// awaitLeader returns the next candidate that starts leading.
+func (h *leaseHarness) awaitLeader(ctx context.Context) (acquisition, error) {
 	const limit = 4 * leaseDuration
 	select {
-	case next := <-r.leading:
+	case next := <-h.acquired:
 		return next, nil
 	case <-time.After(limit):
-		return beginning{}, fmt.Errorf("nobody led within %s", limit)
+		return acquisition{}, fmt.Errorf("no candidate led within %s", limit)
 	case <-ctx.Done():
-		return beginning{}, ctx.Err()
+		return acquisition{}, ctx.Err()
 	}
 }
 
-func (r *race) end() {
-	for _, c := range r.running {
-		_ = c.process.Process.Kill() // It may have ended.
+func (h *leaseHarness) close() {
+	for _, c := range h.running {
+		_ = c.process.Process.Kill() // It may have exited.
 	}
 }
 
@@ -229,11 +229,11 @@ func newCandidateCommand() *cobra.Command {
 				},
 				LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 				Callbacks: leaderelection.LeaderCallbacks{
-					OnStartedLeading: func(context.Context) { fmt.Fprintln(command.OutOrStdout(), leads) },
+					OnStartedLeading: func(context.Context) { fmt.Fprintln(command.OutOrStdout(), leadingLine) },
 					OnStoppedLeading: func() {},
 				},
 			})
-			return errors.New("it leads no more")
+			return errors.New("lost the Lease")
 		},
 	}
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
 )
 
-// system is the manager's namespace, and managerUser its service account.
+// The manager's namespace, service account and Deployment.
 const (
-	system       = "conclave-system"
-	managerUser  = "system:serviceaccount:" + system + ":conclave-manager"
-	managersName = "conclave-manager"
+	system      = "conclave-system"
+	managerUser = "system:serviceaccount:" + system + ":conclave-manager"
+	managerName = "conclave-manager"
 )
 
-// manager is the manager as a process of this machine, with the environment that
-// its Deployment gives it, and a kubeconfig of its service account.
+// manager runs the manager as a process, with the environment of its Deployment and a
+// kubeconfig of its service account.
 type manager struct {
 	binary, kubeconfig, logFile string
 	leaderElect                 bool
@@ -37,28 +37,28 @@ type manager struct {
 	exited  chan struct{}
 }
 
-// newManager builds the manager and makes it known to the API server.
-func (m *measurer) newManager(ctx context.Context, s *server, deployment *appsv1.Deployment) (*manager, error) {
+// newManager builds the manager and creates its user on the API server.
+func (r *runner) newManager(ctx context.Context, s *server, deployment *appsv1.Deployment) (*manager, error) {
 	p := &manager{
-		binary: filepath.Join(m.folder, "manager"), kubeconfig: filepath.Join(m.folder, "manager.kubeconfig"),
-		logFile: m.options.logs, leaderElect: m.options.leaderElect,
+		binary: filepath.Join(r.folder, "manager"), kubeconfig: filepath.Join(r.folder, "manager.kubeconfig"),
+		logFile: r.options.logs, leaderElect: r.options.leaderElect,
 	}
 	if p.logFile == "" {
-		p.logFile = filepath.Join(m.folder, "manager.log")
+		p.logFile = filepath.Join(r.folder, "manager.log")
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", p.binary, "./cmd/manager")
 	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-	if said, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the manager: %w\n%s", err, said)
+	if output, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot build the manager: %w\n%s", err, output)
 	}
-	kubeconfig, err := s.user(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system, "system:authenticated")
+	kubeconfig, err := s.addUser(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system, "system:authenticated")
 	if err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(p.kubeconfig, kubeconfig, 0o600); err != nil {
 		return nil, err
 	}
-	p.environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.folder, "KUBECONFIG=" + p.kubeconfig, "POD_NAMESPACE=" + system, "POD_NAME=bench"}
+	p.environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.folder, "KUBECONFIG=" + p.kubeconfig, "POD_NAMESPACE=" + system, "POD_NAME=bench"}
 	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
 		if variable.ValueFrom == nil {
 			p.environment = append(p.environment, variable.Name+"="+variable.Value)
@@ -67,7 +67,7 @@ func (m *measurer) newManager(ctx context.Context, s *server, deployment *appsv1
 	return p, nil
 }
 
-// start starts it.
+// start starts the process.
 func (p *manager) start() error {
 	var ports [4]string
 	for i := range ports {
@@ -81,30 +81,30 @@ func (p *manager) start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()                                                                                              // The process has its own.
-	p.process = exec.Command(p.binary, "--namespace", system, "--leader-elect="+strconv.FormatBool(p.leaderElect), //nolint:noctx // it is stopped, and only then it's over
+	defer log.Close()                                                                                              // The process has its own descriptor.
+	p.process = exec.Command(p.binary, "--namespace", system, "--leader-elect="+strconv.FormatBool(p.leaderElect), //nolint:noctx // stop ends the process
 		"--metrics-address", "127.0.0.1:"+ports[0], "--health-address", "127.0.0.1:"+ports[1],
 		"--webhook-port", ports[2], "--identity-port", ports[3])
 	p.process.Env, p.process.Stdout, p.process.Stderr = p.environment, log, log
 	p.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.began = time.Now()
 	if err := p.process.Start(); err != nil {
-		return fmt.Errorf("start the manager: %w", err)
+		return fmt.Errorf("cannot start the manager: %w", err)
 	}
 	p.exited = make(chan struct{})
 	go func(process *exec.Cmd, exited chan struct{}) {
-		_ = process.Wait() // Why it ended, its log says.
+		_ = process.Wait() // The log contains the reason of the exit.
 		close(exited)
 	}(p.process, p.exited)
 	return nil
 }
 
-// stop ends it as the kubelet does, and returns when it has ended.
+// stop sends SIGTERM, as the kubelet does, and returns when the process has exited.
 func (p *manager) stop(ctx context.Context) error {
 	if p.process == nil {
 		return nil
 	}
-	_ = p.process.Process.Signal(syscall.SIGTERM) // It may have ended.
+	_ = p.process.Process.Signal(syscall.SIGTERM) // It may have exited.
 	defer func() { p.process = nil }()
 	select {
 	case <-p.exited:
@@ -114,24 +114,24 @@ func (p *manager) stop(ctx context.Context) error {
 	}
 	_ = p.process.Process.Kill()
 	<-p.exited
-	return errors.New("the manager didn't end within 30 s of being asked to")
+	return errors.New("the manager didn't exit within 30 s after SIGTERM")
 }
 
 func (p *manager) usage() (benchmark.Usage, error) { return benchmark.UsageOf(p.process.Process.Pid) }
 
-// await polls for something that isn't measured, for as long as the manager runs.
-func (p *manager) await(ctx context.Context, what string, limit time.Duration, met func() (bool, error)) error {
+// await polls until a condition holds. It fails if the manager exits.
+func (p *manager) await(ctx context.Context, condition string, limit time.Duration, holds func() (bool, error)) error {
 	deadline := time.After(limit)
 	for {
-		done, err := met()
+		done, err := holds()
 		if done || err != nil {
 			return err
 		}
 		select {
 		case <-p.exited:
-			return fmt.Errorf("the manager has ended; its log:\n%s", p.lastWords())
+			return fmt.Errorf("the manager has exited; the end of its log:\n%s", p.logTail())
 		case <-deadline:
-			return fmt.Errorf("not within %s: %s; the end of the manager's log:\n%s", limit, what, p.lastWords())
+			return fmt.Errorf("timed out after %s waiting for %s; the end of the manager's log:\n%s", limit, condition, p.logTail())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
@@ -139,8 +139,8 @@ func (p *manager) await(ctx context.Context, what string, limit time.Duration, m
 	}
 }
 
-// lastWords are the last lines of its log.
-func (p *manager) lastWords() string {
+// logTail returns the last lines of the log.
+func (p *manager) logTail() string {
 	const lines = 20
 	text, err := os.ReadFile(p.logFile)
 	if err != nil {

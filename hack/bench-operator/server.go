@@ -18,22 +18,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// server is an API server with its etcd, which doesn't wait for the disk: what
-// is measured is not the disk.
+// server is an API server with etcd. Its etcd doesn't sync to the disk, so that the
+// results don't depend on the disk.
 type server struct {
 	environment *envtest.Environment
 	config      *rest.Config
 	admin       *kubernetes.Clientset
 }
 
-// crds is where the types of our API are, from the top of the repository.
+// crds is the folder of the CRDs, relative to the top of the repository.
 const crds = "config/crd/bases"
 
 func startServer(ctx context.Context) (*server, error) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		assets, err := printed(exec.CommandContext(ctx, "go", "-C", "hack/cluster", "run", ".", "assets"))
+		assets, err := outputOf(exec.CommandContext(ctx, "go", "-C", "hack/cluster", "run", ".", "assets"))
 		if err != nil {
-			return nil, fmt.Errorf("find etcd and kube-apiserver: %w", err)
+			return nil, fmt.Errorf("cannot find etcd and kube-apiserver: %w", err)
 		}
 		if err := os.Setenv("KUBEBUILDER_ASSETS", assets); err != nil {
 			return nil, err
@@ -42,9 +42,9 @@ func startServer(ctx context.Context) (*server, error) {
 	s := &server{environment: &envtest.Environment{CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true}}
 	var err error
 	if s.config, err = s.environment.Start(); err != nil {
-		return nil, fmt.Errorf("start an API server: %w", errors.Join(err, s.close()))
+		return nil, fmt.Errorf("cannot start an API server: %w", errors.Join(err, s.close()))
 	}
-	s.config.QPS = -1 // Nobody is to wait for the benchmark.
+	s.config.QPS = -1 // Disable client-side rate limits.
 	if s.admin, err = kubernetes.NewForConfig(s.config); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -53,19 +53,19 @@ func startServer(ctx context.Context) (*server, error) {
 
 func (s *server) close() error { return s.environment.Stop() }
 
-// user makes somebody known to the API server, and returns a kubeconfig. None of
-// them is a system:master: their requests are counted by flow schemas, from
-// which masters are exempt.
-func (s *server) user(name string, groups ...string) ([]byte, error) {
+// addUser creates a user and returns its kubeconfig. The user isn't in group
+// system:masters: requests of that group are exempt from the flow schemas by which
+// requests are counted.
+func (s *server) addUser(name string, groups ...string) ([]byte, error) {
 	user, err := s.environment.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("make %s known to the API server: %w", name, err)
+		return nil, fmt.Errorf("cannot add user %s: %w", name, err)
 	}
 	return user.KubeConfig()
 }
 
-// allow lets a user do everything.
-func (s *server) allow(ctx context.Context, user string) error {
+// grantAdmin grants a user all permissions.
+func (s *server) grantAdmin(ctx context.Context, user string) error {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
@@ -75,8 +75,8 @@ func (s *server) allow(ctx context.Context, user string) error {
 	return err
 }
 
-// profile writes where the API server spends its processor time, for a while,
-// into a file; none if it has no name.
+// profile writes a CPU profile of the API server to a file. It does nothing if file is
+// empty.
 func (s *server) profile(ctx context.Context, file string, period time.Duration) error {
 	if file == "" {
 		return nil
@@ -84,13 +84,13 @@ func (s *server) profile(ctx context.Context, file string, period time.Duration)
 	text, err := s.admin.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/profile").
 		Param("seconds", strconv.Itoa(max(int(period.Seconds()), 1))).DoRaw(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the API server for its profile: %w", err)
+		return fmt.Errorf("cannot profile the API server: %w", err)
 	}
 	return os.WriteFile(file, text, 0o600)
 }
 
-// child is the process of that name that this one has started.
-func child(name string) (int, error) {
+// childPID returns the process ID of this process's child with this name.
+func childPID(name string) (int, error) {
 	folders, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return 0, err
@@ -98,7 +98,7 @@ func child(name string) (int, error) {
 	for _, folder := range folders {
 		stat, err := os.ReadFile(filepath.Join(folder, "stat"))
 		if err != nil {
-			continue // It has ended.
+			continue // The process has exited.
 		}
 		_, rest, found := strings.Cut(string(stat), " ("+name+") ")
 		fields := strings.Fields(rest)
@@ -106,15 +106,15 @@ func child(name string) (int, error) {
 			return strconv.Atoi(filepath.Base(folder))
 		}
 	}
-	return 0, fmt.Errorf("no process %s was started", name)
+	return 0, fmt.Errorf("cannot find a child process %s", name)
 }
 
-// printed runs a command, and returns what it printed.
-func printed(command *exec.Cmd) (string, error) {
+// outputOf runs a command and returns its standard output.
+func outputOf(command *exec.Cmd) (string, error) {
 	command.Env = append(os.Environ(), "GOWORK=off")
-	said, err := command.Output()
+	output, err := command.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(string(failed.Stderr)))
 	}
-	return strings.TrimSpace(string(said)), err
+	return strings.TrimSpace(string(output)), err
 }

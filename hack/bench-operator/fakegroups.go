@@ -21,98 +21,100 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
-// world is the groups, their pods, and who stands in for their agents.
+// fakeGroups are the groups of the scale part, with their pods and fake agents.
 //
-// Its groups have no Service: the API server takes no endpoints on loopback. That
-// part of an election is measured on the cluster.
-type world struct {
+// The groups have no Service, because the API server rejects endpoints with loopback
+// addresses. The cluster part measures the update of the Service.
+type fakeGroups struct {
 	client client.WithWatch
-	groups []*ledger
+	groups []*fakeGroup
 }
 
-// ledger is one group.
-type ledger struct {
+// fakeGroup is one group with its fake agents.
+type fakeGroup struct {
 	key    types.NamespacedName
 	agents []*fakeagent.Agent
 	pods   []string
-	// led is who was last decreed to lead.
-	led int
+	// coordinator is the index of the last coordinator.
+	coordinator int
 }
 
 const (
-	// hands is how many requests are under way while the world is made.
-	hands        = 32
-	perNamespace = 50
-	nodes        = 50
-	// perNet is how many agents have the same third byte in their addresses.
-	perNet     = 250
-	maxMembers = 200 * perNet
+	// concurrency is the number of concurrent requests while the groups are created.
+	concurrency        = 32
+	groupsPerNamespace = 50
+	nodes              = 50
+	// agentsPerSubnet is the number of agents whose addresses have the same third byte.
+	agentsPerSubnet = 250
+	maxMembers      = 200 * agentsPerSubnet
 )
 
-// address is that of the n-th agent: each has one of its own.
-func address(n int) string { return fmt.Sprintf("127.77.%d.%d", n/perNet, n%perNet+1) }
+// address returns the address of the n-th agent. Each agent has a different one.
+func address(n int) string {
+	return fmt.Sprintf("127.77.%d.%d", n/agentsPerSubnet, n%agentsPerSubnet+1)
+}
 
-func namespaceOf(group int) string { return fmt.Sprintf("bench-%d", group/perNamespace) }
+func namespaceOf(group int) string { return fmt.Sprintf("bench-%d", group/groupsPerNamespace) }
 
-func (m *measurer) newWorld(ctx context.Context, c client.WithWatch, w *fakeagent.CertificateFactory) (*world, error) {
-	made := &world{client: c, groups: make([]*ledger, m.options.groups)}
-	for n := 0; n < m.options.groups; n += perNamespace {
+func (r *runner) newFakeGroups(ctx context.Context, c client.WithWatch, certificates *fakeagent.CertificateFactory) (*fakeGroups, error) {
+	all := &fakeGroups{client: c, groups: make([]*fakeGroup, r.options.groups)}
+	for n := 0; n < r.options.groups; n += groupsPerNamespace {
 		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(n)}}); err != nil {
-			return made, err
+			return all, err
 		}
 	}
 	for n := range nodes {
 		if err := c.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeOf(n)}}); err != nil {
-			return made, err
+			return all, err
 		}
 	}
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(hands)
-	for n := range made.groups {
-		g := &ledger{key: types.NamespacedName{Namespace: namespaceOf(n), Name: fmt.Sprintf("ledger-%d", n)}}
-		g.agents, g.pods = make([]*fakeagent.Agent, m.options.members), make([]string, m.options.members)
-		made.groups[n] = g
+	work.SetLimit(concurrency)
+	for n := range all.groups {
+		g := &fakeGroup{key: types.NamespacedName{Namespace: namespaceOf(n), Name: fmt.Sprintf("ledger-%d", n)}}
+		g.agents, g.pods = make([]*fakeagent.Agent, r.options.members), make([]string, r.options.members)
+		all.groups[n] = g
 		for i := range g.pods {
 			g.pods[i] = fmt.Sprintf("%s-%d", g.key.Name, i)
 		}
 		for i := range g.pods {
 			work.Go(func() (err error) {
-				g.agents[i], err = made.enter(ctx, g, i, n*m.options.members+i, w)
+				g.agents[i], err = all.createMember(ctx, g, i, n*r.options.members+i, certificates)
 				return err
 			})
 		}
 	}
-	for n := range m.options.bystanders {
+	for n := range r.options.bystanders {
 		work.Go(func() error {
-			return made.createPod(ctx, podOf(namespaceOf(n%m.options.groups), fmt.Sprintf("bystander-%d", n), n, ""), "10.0.0.1")
+			return all.createPod(ctx, podOf(namespaceOf(n%r.options.groups), fmt.Sprintf("bystander-%d", n), n, ""), "10.0.0.1")
 		})
 	}
-	return made, work.Wait()
+	return all, work.Wait()
 }
 
 func nodeOf(n int) string { return fmt.Sprintf("node-%d", n%nodes) }
 
-// enter makes a pod and its understudy.
-func (w *world) enter(ctx context.Context, g *ledger, member, n int, wardrobe *fakeagent.CertificateFactory) (*fakeagent.Agent, error) {
+// createMember starts the fake agent of a member and creates its pod.
+func (f *fakeGroups) createMember(ctx context.Context, g *fakeGroup, member, n int, certificates *fakeagent.CertificateFactory) (*fakeagent.Agent, error) {
 	ip := address(n)
 	agent, err := fakeagent.New(fakeagent.Identity{
 		Namespace: g.key.Namespace, Pod: g.pods[member], Groups: []string{g.key.Name},
 		Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
-	}, wardrobe)
+	}, certificates)
 	if err != nil {
 		return nil, err
 	}
 	if err := agent.Run(ctx); err != nil {
 		return nil, err
 	}
-	pod, err := injected(podOf(g.key.Namespace, g.pods[member], n, g.key.Name), string(wardrobe.Authorities))
+	pod, err := injected(podOf(g.key.Namespace, g.pods[member], n, g.key.Name), string(certificates.Authorities))
 	if err != nil {
 		return agent, err
 	}
-	return agent, w.createPod(ctx, pod, ip)
+	return agent, f.createPod(ctx, pod, ip)
 }
 
-// podOf is a pod as a StatefulSet would have made it.
+// podOf returns a pod like those of a StatefulSet.
 func podOf(namespace, name string, n int, group string) *corev1.Pod {
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -139,14 +141,15 @@ func podOf(namespace, name string, n int, group string) *corev1.Pod {
 	return pod
 }
 
-// injected is the pod with an agent's container, as the webhook would have put it there.
-func injected(pod *corev1.Pod, authorities string) (*corev1.Pod, error) {
+// injected returns the pod with the agent's container, as the webhook would have patched
+// it.
+func injected(pod *corev1.Pod, caBundle string) (*corev1.Pod, error) {
 	before, err := json.Marshal(pod)
 	if err != nil {
 		return nil, err
 	}
 	operations, err := inject.Patch(before, inject.Settings{
-		AgentImage: "conclave/agent:bench", IdentityURL: "https://conclave-identity." + system + ".svc", CABundle: authorities,
+		AgentImage: "conclave/agent:bench", IdentityURL: "https://conclave-identity." + system + ".svc", CABundle: caBundle,
 	})
 	if err != nil {
 		return nil, err
@@ -163,13 +166,13 @@ func injected(pod *corev1.Pod, authorities string) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := &corev1.Pod{}
-	return with, json.Unmarshal(after, with)
+	patched := &corev1.Pod{}
+	return patched, json.Unmarshal(after, patched)
 }
 
-// createPod creates a pod that runs.
-func (w *world) createPod(ctx context.Context, pod *corev1.Pod, ip string) error {
-	if err := w.client.Create(ctx, pod); err != nil {
+// createPod creates a pod and sets its status to running.
+func (f *fakeGroups) createPod(ctx context.Context, pod *corev1.Pod, ip string) error {
+	if err := f.client.Create(ctx, pod); err != nil {
 		return err
 	}
 	now := metav1.Now()
@@ -190,38 +193,38 @@ func (w *world) createPod(ctx context.Context, pod *corev1.Pod, ip string) error
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
-	return w.client.Status().Update(ctx, pod)
+	return f.client.Status().Update(ctx, pod)
 }
 
-// declare makes the groups.
-func (w *world) declare(ctx context.Context) error {
+// createElectionGroups creates the ElectionGroups.
+func (f *fakeGroups) createElectionGroups(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(hands)
-	for _, g := range w.groups {
+	work.SetLimit(concurrency)
+	for _, g := range f.groups {
 		work.Go(func() error {
 			group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: g.key.Name}}
 			for i, pod := range g.pods {
 				group.Spec.Members = append(group.Spec.Members, v1.Member{Pod: pod, Priority: int32(10 * (i + 1))}) //nolint:gosec // 50,000 at most
 			}
-			return w.client.Create(ctx, group)
+			return f.client.Create(ctx, group)
 		})
 	}
 	return work.Wait()
 }
 
-// electFirst has each group elect its highest member as soon as all its agents
-// have been told that they are in it.
-func (w *world) electFirst(ctx context.Context) error {
+// electFirst makes each group elect its highest member as soon as all its agents have
+// joined the group.
+func (f *fakeGroups) electFirst(ctx context.Context) error {
 	var work errgroup.Group
-	for _, g := range w.groups {
+	for _, g := range f.groups {
 		work.Go(func() error {
 			for _, agent := range g.agents {
 				if err := agent.AwaitGroup(ctx, g.key.Name); err != nil {
 					return err
 				}
 			}
-			g.led = len(g.pods) - 1
-			return g.elect(g.pods[g.led], termAt(time.Now()))
+			g.coordinator = len(g.pods) - 1
+			return g.setCoordinator(g.pods[g.coordinator], termAt(time.Now()))
 		})
 	}
 	return work.Wait()
@@ -229,40 +232,41 @@ func (w *world) electFirst(ctx context.Context) error {
 
 func termAt(now time.Time) uint64 { return uint64(control.TermAt(now)) }
 
-// elect has all agents of a group say that one leads.
-func (g *ledger) elect(coordinator string, term uint64) error {
-	return g.obey(fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now()})
+// setCoordinator makes all agents of the group report a coordinator.
+func (g *fakeGroup) setCoordinator(coordinator string, term uint64) error {
+	return g.setLeadership(fakeagent.Leadership{Coordinator: coordinator, Term: term, ElectedAt: time.Now()})
 }
 
-// miss has all agents of a group say that nobody leads.
-func (g *ledger) miss(term uint64) error {
-	return g.obey(fakeagent.Leadership{Term: term, Electing: true})
+// clearCoordinator makes all agents of the group report that no process leads.
+func (g *fakeGroup) clearCoordinator(term uint64) error {
+	return g.setLeadership(fakeagent.Leadership{Term: term, Electing: true})
 }
 
-func (g *ledger) obey(d fakeagent.Leadership) error {
+func (g *fakeGroup) setLeadership(l fakeagent.Leadership) error {
 	for _, agent := range g.agents {
-		if err := agent.SetLeadership(g.key.Name, d); err != nil {
+		if err := agent.SetLeadership(g.key.Name, l); err != nil {
 			return fmt.Errorf("group %s: %w", g.key, err)
 		}
 	}
 	return nil
 }
 
-// heard is how many agents have a stream.
-func (w *world) heard() (heard int) {
-	for _, g := range w.groups {
+// connected returns the number of agents that have a stream to the manager.
+func (f *fakeGroups) connected() (count int) {
+	for _, g := range f.groups {
 		for _, agent := range g.agents {
-			heard += min(agent.Streams(), 1)
+			count += min(agent.Streams(), 1)
 		}
 	}
-	return heard
+	return count
 }
 
-func (w *world) size() int { return len(w.groups) * len(w.groups[0].agents) }
+// size returns the number of agents.
+func (f *fakeGroups) size() int { return len(f.groups) * len(f.groups[0].agents) }
 
-// traffic is how many bytes went over the streams, both ways.
-func (w *world) traffic() (bytes int64) {
-	for _, g := range w.groups {
+// traffic returns the number of bytes that were sent over the streams in both directions.
+func (f *fakeGroups) traffic() (bytes int64) {
+	for _, g := range f.groups {
 		for _, agent := range g.agents {
 			received, sent := agent.Traffic()
 			bytes += received + sent
@@ -271,9 +275,9 @@ func (w *world) traffic() (bytes int64) {
 	return bytes
 }
 
-func (w *world) close() error {
+func (f *fakeGroups) close() error {
 	var all []error
-	for _, g := range w.groups {
+	for _, g := range f.groups {
 		if g == nil {
 			continue
 		}
@@ -286,12 +290,12 @@ func (w *world) close() error {
 	return errors.Join(all...)
 }
 
-// authorityOf reads the authority that the manager keeps.
-func authorityOf(secret *corev1.Secret) (*fakeagent.CertificateFactory, error) {
+// certificatesFrom returns a factory that issues certificates with the manager's CA.
+func certificatesFrom(secret *corev1.Secret) (*fakeagent.CertificateFactory, error) {
 	root := identity.Pair{Cert: secret.Data["ca.crt"], Key: secret.Data["ca.key"]}
-	authority, err := identity.ParseCA(root)
+	ca, err := identity.ParseCA(root)
 	if err != nil {
-		return nil, fmt.Errorf("read the authority in %s/%s: %w", secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("cannot read the CA in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return &fakeagent.CertificateFactory{Authority: authority, Authorities: root.Cert}, nil
+	return &fakeagent.CertificateFactory{Authority: ca, Authorities: root.Cert}, nil
 }

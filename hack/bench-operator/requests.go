@@ -19,19 +19,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// meter counts the requests of one user, by the API server's own metrics. Those
-// of requests don't tell whose they are. Those of priority and fairness have the
-// name of the flow schema that a request fell under; so there is one for each
-// kind of request of this user. They lead to the level that service accounts
-// have anyway.
-type meter struct {
+// requestCounter counts the requests of one user with the API server's metrics. The
+// metrics of requests don't identify the user. The metrics of API priority and fairness
+// contain the name of the flow schema of each request, so requestCounter creates a flow
+// schema for each kind of request of this user. The schemas have the priority level that
+// service accounts have by default.
+type requestCounter struct {
 	admin *kubernetes.Clientset
 	name  string
 }
 
-// kind is a kind of requests. Its name begins with what it is: a read, a write,
-// a watch, or what the Lease of the manager takes.
-type kind struct {
+// requestKind is a kind of requests. Its name begins with reads, writes, watches, or, for
+// the manager's Lease, with lease.
+type requestKind struct {
 	name                     string
 	verbs, groups, resources []string
 }
@@ -49,16 +49,16 @@ var (
 	kinds      = listKinds()
 )
 
-// listKinds are the kinds, of which the first that fits counts.
-func listKinds() []kind {
-	const ours, core = "conclave.dev", ""
-	all := []kind{
+// listKinds returns all kinds. A request belongs to the first kind that matches.
+func listKinds() []requestKind {
+	const conclave, core = "conclave.dev", ""
+	all := []requestKind{
 		{leaseWrites, writing, []string{"coordination.k8s.io"}, []string{"leases"}},
 		{leaseReads, everything, []string{"coordination.k8s.io"}, []string{"leases"}},
 		{"watches", []string{"watch"}, everything, everything},
 	}
 	for _, of := range []struct{ group, resource string }{
-		{ours, "electiongroups"},
+		{conclave, "electiongroups"},
 		{core, "pods"},
 		{core, "configmaps"},
 		{core, "services"},
@@ -75,17 +75,17 @@ func listKinds() []kind {
 		if of.group == "events.k8s.io" {
 			name = "new-events"
 		}
-		all = append(all, kind{writes + "-" + name, writing, group, resources}, kind{reads + "-" + name, everything, group, resources})
+		all = append(all, requestKind{writes + "-" + name, writing, group, resources}, requestKind{reads + "-" + name, everything, group, resources})
 	}
-	return append(all, kind{writes + "-others", writing, everything, everything}, kind{reads + "-others", everything, everything, everything})
+	return append(all, requestKind{writes + "-others", writing, everything, everything}, requestKind{reads + "-others", everything, everything, everything})
 }
 
-// newMeter counts the requests of a user from now on.
-func newMeter(ctx context.Context, admin *kubernetes.Clientset, name, user string) (*meter, error) {
-	m := &meter{admin, name}
+// newRequestCounter starts to count the requests of a user.
+func newRequestCounter(ctx context.Context, admin *kubernetes.Clientset, name, user string) (*requestCounter, error) {
+	c := &requestCounter{admin, name}
 	for i, kind := range kinds {
 		schema := &flowcontrolv1.FlowSchema{
-			ObjectMeta: metav1.ObjectMeta{Name: m.schema(kind.name)},
+			ObjectMeta: metav1.ObjectMeta{Name: c.schema(kind.name)},
 			Spec: flowcontrolv1.FlowSchemaSpec{
 				PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "workload-low"},
 				MatchingPrecedence:         int32(500 + i), //nolint:gosec // there are few
@@ -102,20 +102,20 @@ func newMeter(ctx context.Context, admin *kubernetes.Clientset, name, user strin
 			schema.Spec.Rules[0].NonResourceRules = []flowcontrolv1.NonResourcePolicyRule{{Verbs: everything, NonResourceURLs: everything}}
 		}
 		if _, err := admin.FlowcontrolV1().FlowSchemas().Create(ctx, schema, metav1.CreateOptions{}); err != nil {
-			return nil, fmt.Errorf("count the requests of %s: %w", user, err)
+			return nil, fmt.Errorf("cannot count the requests of %s: %w", user, err)
 		}
 	}
-	return m, m.await(ctx)
+	return c, c.await(ctx)
 }
 
-func (m *meter) schema(kind string) string { return "bench-" + m.name + "-" + kind }
+func (c *requestCounter) schema(kind string) string { return "bench-" + c.name + "-" + kind }
 
-// await returns when the API server goes by the schemas: it then says of each
-// that it isn't dangling.
-func (m *meter) await(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+// await returns when the API server uses the flow schemas. It then sets their Dangling
+// conditions to False.
+func (c *requestCounter) await(ctx context.Context) error {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, waitMax, true, func(ctx context.Context) (bool, error) {
 		for _, kind := range kinds {
-			schema, err := m.admin.FlowcontrolV1().FlowSchemas().Get(ctx, m.schema(kind.name), metav1.GetOptions{})
+			schema, err := c.admin.FlowcontrolV1().FlowSchemas().Get(ctx, c.schema(kind.name), metav1.GetOptions{})
 			if err != nil {
 				return false, err
 			}
@@ -129,54 +129,54 @@ func (m *meter) await(ctx context.Context) error {
 	})
 }
 
-// Requests counts requests by something.
+// Requests are numbers of requests by kind, or another quantity by name.
 type Requests map[string]float64
 
-// since is how many more they are than before.
-func (r Requests) since(before Requests) Requests {
-	more := Requests{}
-	for what, count := range r {
-		if count != before[what] {
-			more[what] = count - before[what]
+// minus returns the increases. Names that haven't increased are omitted.
+func (r Requests) minus(before Requests) Requests {
+	difference := Requests{}
+	for name, count := range r {
+		if count != before[name] {
+			difference[name] = count - before[name]
 		}
 	}
-	return more
+	return difference
 }
 
-// of is how many of them have a name that begins so.
-func (r Requests) of(begin string) (sum float64) {
-	for what, count := range r {
-		if strings.HasPrefix(what, begin) {
+// withPrefix returns the sum over all names with this prefix.
+func (r Requests) withPrefix(prefix string) (sum float64) {
+	for name, count := range r {
+		if strings.HasPrefix(name, prefix) {
 			sum += count
 		}
 	}
 	return sum
 }
 
-// per divides by a number, rounded to hundredths.
-func (r Requests) per(number int) Requests {
+// per divides all numbers by n and rounds them to hundredths.
+func (r Requests) per(n int) Requests {
 	shares := Requests{}
-	for what, count := range r {
-		shares[what] = float64(int(100*count/float64(max(number, 1))+0.5)) / 100
+	for name, count := range r {
+		shares[name] = float64(int(100*count/float64(max(n, 1))+0.5)) / 100
 	}
 	return shares
 }
 
-// String is the most frequent first.
+// String lists all names and numbers, the largest number first.
 func (r Requests) String() string {
 	if len(r) == 0 {
 		return "none"
 	}
 	all := slices.SortedFunc(maps.Keys(r), func(a, b string) int { return cmp.Or(cmp.Compare(r[b], r[a]), cmp.Compare(a, b)) })
-	for i, what := range all {
-		all[i] = fmt.Sprintf("%s %g", what, r[what])
+	for i, name := range all {
+		all[i] = fmt.Sprintf("%s %g", name, r[name])
 	}
 	return strings.Join(all, ", ")
 }
 
-// count is how many requests there were so far, by kind.
-func (m *meter) count(ctx context.Context) (Requests, error) {
-	families, err := scrape(ctx, m.admin)
+// count returns the numbers of requests so far by kind.
+func (c *requestCounter) count(ctx context.Context) (Requests, error) {
+	families, err := scrape(ctx, c.admin)
 	if err != nil {
 		return nil, err
 	}
@@ -185,15 +185,15 @@ func (m *meter) count(ctx context.Context) (Requests, error) {
 		counted[kind.name] = 0
 	}
 	err = eachSample(families, "apiserver_flowcontrol_dispatched_requests_total", func(labels map[string]string, value float64) {
-		if kind, ours := strings.CutPrefix(labels["flow_schema"], m.schema("")); ours {
+		if kind, found := strings.CutPrefix(labels["flow_schema"], c.schema("")); found {
 			counted[kind] += value
 		}
 	})
 	return counted, err
 }
 
-// countAll is how many requests for resources there were so far, whoever sent
-// them, by verb and resource. Watches count when they end.
+// countAll returns the numbers of requests of all users so far, by verb and resource. It
+// doesn't count watches.
 func countAll(ctx context.Context, admin *kubernetes.Clientset) (Requests, error) {
 	families, err := scrape(ctx, admin)
 	if err != nil {
@@ -204,14 +204,14 @@ func countAll(ctx context.Context, admin *kubernetes.Clientset) (Requests, error
 		if labels["resource"] == "" || labels["verb"] == "WATCH" {
 			return
 		}
-		what := labels["verb"] + " " + labels["resource"]
+		name := labels["verb"] + " " + labels["resource"]
 		if labels["subresource"] != "" {
-			what += "/" + labels["subresource"]
+			name += "/" + labels["subresource"]
 		}
 		if labels["code"] >= "300" {
-			what += " (" + labels["code"] + ")"
+			name += " (" + labels["code"] + ")"
 		}
-		counted[what] += value
+		counted[name] += value
 	})
 	return counted, err
 }
@@ -219,17 +219,17 @@ func countAll(ctx context.Context, admin *kubernetes.Clientset) (Requests, error
 func scrape(ctx context.Context, admin *kubernetes.Clientset) (map[string]*dto.MetricFamily, error) {
 	text, err := admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the API server for its metrics: %w", err)
+		return nil, fmt.Errorf("cannot read the metrics of the API server: %w", err)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("understand the API server's metrics: %w", err)
+		return nil, fmt.Errorf("cannot parse the metrics of the API server: %w", err)
 	}
 	return families, nil
 }
 
-func eachSample(families map[string]*dto.MetricFamily, name string, see func(labels map[string]string, value float64)) error {
+func eachSample(families map[string]*dto.MetricFamily, name string, handle func(labels map[string]string, value float64)) error {
 	family := families[name]
 	if family == nil {
 		return fmt.Errorf("the API server has no metric %s", name)
@@ -239,7 +239,7 @@ func eachSample(families map[string]*dto.MetricFamily, name string, see func(lab
 		for _, label := range sample.GetLabel() {
 			labels[label.GetName()] = label.GetValue()
 		}
-		see(labels, sample.GetCounter().GetValue())
+		handle(labels, sample.GetCounter().GetValue())
 	}
 	return nil
 }

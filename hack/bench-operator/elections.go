@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+)
+
+// elections measures elections of random groups at a steady rate.
+func (e *scaleEnv) elections(ctx context.Context) error {
+	o := e.options
+	e.printf("scale: %g elections a second for %s", o.rate, o.elections)
+	before, err := e.readings(ctx)
+	if err != nil {
+		return err
+	}
+	result := &Elections{}
+	profiled := make(chan error, 1)
+	go func() { profiled <- e.server.profile(ctx, o.profile, o.elections) }()
+	if err := errors.Join(e.runElections(ctx, result), <-profiled); err != nil {
+		return err
+	}
+	elapsed := time.Since(before.at)
+	after, err := e.readings(ctx)
+	if err != nil {
+		return err
+	}
+	lags, missed := e.observer.result()
+	e.result.Failures = append(e.result.Failures, missed...)
+	result.Lag, result.Seconds = benchmark.NewSeries(lags), elapsed.Seconds()
+	result.Requests = after.requests.minus(before.requests).per(result.Count)
+	result.All = after.all.minus(before.all).per(result.Count)
+	result.Bytes = float64(after.traffic-before.traffic) / float64(max(result.Count, 1))
+	result.CPU, result.Cost = map[string]float64{}, map[string]float64{}
+	for name, cpu := range after.cpu {
+		result.CPU[name] = percent(cpu-before.cpu[name], elapsed)
+		result.Cost[name] = math.Round(100*benchmark.Millis(cpu-before.cpu[name])/float64(max(result.Count, 1))) / 100
+	}
+	e.result.Elections = result
+	usage, err := e.manager.usage()
+	e.result.End, e.result.Peak = benchmark.MiB(usage.Resident), benchmark.MiB(usage.Peak)
+	return err
+}
+
+// runElections starts elections and returns when a status has shown each of them, or 30 s
+// after the last one.
+func (e *scaleEnv) runElections(ctx context.Context, result *Elections) error {
+	ticker := time.NewTicker(time.Duration(float64(time.Second) / e.options.rate))
+	defer ticker.Stop()
+	var work sync.WaitGroup
+	failed := make(chan error, 1)
+	for until := time.After(e.options.elections); until != nil; {
+		select {
+		case <-ticker.C:
+			g := e.groups.groups[rand.IntN(len(e.groups.groups))]
+			next := e.nextElection(g)
+			if !e.observer.expect(g.key, next) {
+				result.Skipped++
+				continue
+			}
+			result.Count++
+			work.Go(func() {
+				if err := e.elect(ctx, g, next); err != nil {
+					select {
+					case failed <- err:
+					default: // Another election has already failed.
+					}
+				}
+			})
+		case err := <-failed:
+			return err
+		case <-until:
+			until = nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	work.Wait()
+	// The result names the elections that are still pending after this.
+	deadline := time.Now().Add(30 * time.Second)
+	return e.manager.await(ctx, "the statuses to show the last elections", waitMax, func() (bool, error) {
+		pending, err := e.observer.pendingElections()
+		return pending == 0 || time.Now().After(deadline), err
+	})
+}
+
+// nextElection chooses another coordinator than the last one, and a higher term.
+func (e *scaleEnv) nextElection(g *fakeGroup) election {
+	term := max(uint64(e.observer.term(g.key))+1, termAt(time.Now())) //nolint:gosec // terms aren't negative
+	g.coordinator = (g.coordinator + 1 + rand.IntN(max(len(g.pods)-1, 1))) % len(g.pods)
+	return election{coordinator: g.pods[g.coordinator], term: int64(term)} //nolint:gosec // nor that large
+}
+
+// electionGap is the time without a coordinator in an election. Five real agents need
+// about that long after a kill.
+const electionGap = 1500 * time.Microsecond
+
+// elect makes the agents of a group report that no process leads, and after electionGap
+// that another one does.
+func (e *scaleEnv) elect(ctx context.Context, g *fakeGroup, next election) error {
+	term := uint64(next.term) //nolint:gosec // terms aren't negative
+	if err := g.clearCoordinator(term); err != nil {
+		return err
+	}
+	if err := benchmark.Wait(ctx, electionGap); err != nil {
+		return err
+	}
+	e.observer.begin(g.key, time.Now())
+	return g.setCoordinator(next.coordinator, term)
+}
