@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Agent is a member of the cluster, whether or not its process is running.
@@ -112,9 +114,37 @@ func (a *Agent) Terminate() error {
 	return err
 }
 
-// Stop pauses the process with SIGSTOP until Continue. Its sockets stay open. It returns
-// the time just before.
-func (a *Agent) Stop() (time.Time, error) { return a.signal(syscall.SIGSTOP) }
+// Stop pauses the process with SIGSTOP until Continue. Its sockets stay open. Stop waits
+// until all threads have stopped, and returns the time just before the signal.
+func (a *Agent) Stop() (time.Time, error) {
+	moment, err := a.signal(syscall.SIGSTOP)
+	if err != nil {
+		return moment, err
+	}
+	if pid := a.PID(); pid != 0 {
+		if err := awaitStopped(pid); err != nil {
+			return moment, fmt.Errorf("cannot wait until agent %s has stopped: %w", a.Name, err)
+		}
+	}
+	return moment, nil
+}
+
+// awaitStopped returns when all threads of a child process have stopped, or when the
+// process has exited. The kernel stops each thread when it next schedules it: on a busy
+// machine, a process answers requests for milliseconds after SIGSTOP was sent.
+func awaitStopped(pid int) error {
+	for {
+		// With WNOWAIT, the exit status remains available to waitForExit.
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ECHILD): // waitForExit was faster.
+			return nil
+		default:
+			return err
+		}
+	}
+}
 
 // Continue resumes a paused process.
 func (a *Agent) Continue() error {
