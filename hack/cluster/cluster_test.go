@@ -12,38 +12,39 @@ import (
 	"time"
 )
 
-// TestCluster walks through the life of a cluster. Its parts build on each other, so the first that fails ends it.
+// TestCluster tests one cluster from its start to its removal. Each part needs the previous parts, so the first failure ends
+// the test.
 func TestCluster(t *testing.T) {
 	h := newHarness(t, "test")
-	h.on("down") // Whatever an interrupted run has left.
+	h.on("down") // An interrupted run may have left a cluster.
 	before := takeInventory(t, "test", "other")
 	for _, part := range []struct {
 		name string
 		test func(*harness)
 	}{
 		{"three nodes are Ready within 30 s", testUp},
-		{"up again changes nothing", testUpAgain},
-		{"five pods with sidecars spread over the nodes", testSpread},
-		{"each pod reaches each other pod", testReach},
+		{"a second up changes nothing", testUpAgain},
+		{"five pods with sidecars run on three nodes", testSpread},
+		{"each pod can reach all pods", testReach},
 		{"names are resolved", testDNS},
-		{"a Service's ClusterIP leads to its pods", testService},
+		{"the ClusterIP of a Service routes to its pods", testService},
 		{"logs and port-forward work", testStreams},
-		{"a partitioned node is unreachable within a second, and comes back", testPartition},
-		{"a killed node says no goodbye, and comes back", testKill},
-		{"the control plane can be killed and started", testControlPlane},
-		{"another cluster runs side by side", testSideBySide},
-		{"up goes on where another was interrupted", testInterrupted},
-		{"up makes anew what was switched off in the middle", testSwitchedOff},
+		{"a partitioned node is unreachable within a second, and reachable after heal", testPartition},
+		{"a killed node sends no packets, and restarts", testKill},
+		{"the control plane can be killed and restarted", testControlPlane},
+		{"two clusters run side by side", testSideBySide},
+		{"up continues after an interrupted up", testInterrupted},
+		{"up creates a new cluster after the machines were switched off", testSwitchedOff},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.test(h.in(t)) }) {
 			t.FailNow()
 		}
 	}
-	t.Run("down leaves nothing behind", func(t *testing.T) {
+	t.Run("down removes everything", func(t *testing.T) {
 		h.in(t).on("down")
 		requireSameInventory(t, before, takeInventory(t, "test", "other"))
-		if said := h.in(t).on("down"); !strings.Contains(said, "there is no cluster") {
-			t.Errorf("down a second time said %q", said)
+		if output := h.in(t).on("down"); !strings.Contains(output, "there is no cluster") {
+			t.Errorf("second down: got output %q", output)
 		}
 	})
 }
@@ -54,20 +55,20 @@ func testUp(h *harness) {
 	took := time.Since(begun)
 	h.t.Logf("up --nodes 3 took %s", took.Round(10*time.Millisecond))
 	if took > 30*time.Second {
-		h.t.Errorf("up took %s", took)
+		h.t.Errorf("up took %s, want at most 30 s", took)
 	}
 	if nodes := h.get("get", "nodes", "--no-headers"); strings.Count(nodes, " Ready ") != 3 {
-		h.t.Errorf("the nodes are\n%s", nodes)
+		h.t.Errorf("got nodes\n%s\nwant 3 that are Ready", nodes)
 	}
 }
 
 func testUpAgain(h *harness) {
 	status := h.on("status")
-	if said := h.on("up", "--nodes", "3"); !strings.Contains(said, "is up already, with 3 nodes") {
-		h.t.Errorf("up said %q", said)
+	if output := h.on("up", "--nodes", "3"); !strings.Contains(output, "is already up with 3 nodes") {
+		h.t.Errorf("up: got output %q", output)
 	}
 	if after := h.on("status"); after != status {
-		h.t.Errorf("up changed\n%s\nto\n%s", status, after)
+		h.t.Errorf("up changed the status from\n%s\nto\n%s", status, after)
 	}
 }
 
@@ -78,7 +79,7 @@ func testSpread(h *harness) {
 		nodes[pod.Spec.NodeName]++
 	}
 	if len(nodes) != 3 {
-		h.t.Errorf("the pods are on %v", nodes)
+		h.t.Errorf("got pods on nodes %v, want 3 nodes", nodes)
 	}
 }
 
@@ -93,10 +94,10 @@ func testReach(h *harness) {
 	for _, pod := range pods {
 		answer, err := h.peer(pod.Metadata.Name, append([]string{"get"}, urls...)...)
 		if err != nil {
-			h.t.Errorf("from %s: %v\n%s", pod.Metadata.Name, err, answer)
+			h.t.Errorf("from %s: got error %v\n%s", pod.Metadata.Name, err, answer)
 		}
 		if answered := strings.Fields(answer); !slices.Equal(slices.Sorted(slices.Values(answered)), names) {
-			h.t.Errorf("from %s, %q answered", pod.Metadata.Name, answered)
+			h.t.Errorf("from %s: got responses %q, want all pods", pod.Metadata.Name, answered)
 		}
 	}
 }
@@ -107,24 +108,24 @@ func testDNS(h *harness) {
 		addresses = append(addresses, pod.Status.PodIP)
 	}
 	slices.Sort(addresses)
-	for _, from := range []string{"peer-0", "peer-1", "peer-2"} { // On three nodes, and each has its own CoreDNS.
-		h.eventually(10*time.Second, "the headless Service has all addresses on "+from, func() bool {
+	for _, from := range []string{"peer-0", "peer-1", "peer-2"} { // They run on three nodes, each with its own CoreDNS.
+		h.eventually(10*time.Second, "all addresses of the headless Service in "+from, func() bool {
 			answer, err := h.peer(from, "lookup", "peers")
 			return err == nil && slices.Equal(strings.Fields(answer), addresses)
 		})
 		if answer, err := h.peer(from, "get", "http://peer-4.peers."+namespace+".svc.cluster.local:8080"); strings.TrimSpace(answer) != "peer-4" {
-			h.t.Errorf("peer-4 by its name answered %q, %v", answer, err)
+			h.t.Errorf("peer-4 by its name: got %q, error %v", answer, err)
 		}
 	}
 	if answer, err := h.peer("peer-0", "lookup", "conclave.invalid"); err == nil || !strings.Contains(answer, "no such host") {
-		h.t.Errorf("a name that there isn't gave %q, %v", answer, err)
+		h.t.Errorf("a nonexistent name: got %q, error %v", answer, err)
 	}
 }
 
 func testService(h *harness) {
 	address := h.get("get", "service", "any", "-o", "jsonpath={.spec.clusterIP}")
 	seen := map[string]bool{}
-	h.eventually(30*time.Second, "each pod has answered for the Service "+address, func() bool {
+	h.eventually(30*time.Second, "a response of each pod of the Service "+address, func() bool {
 		for _, url := range []string{"http://" + address, "http://any"} {
 			answer, err := h.peer("peer-0", "get", url, url, url, url)
 			if err != nil {
@@ -137,22 +138,22 @@ func testService(h *harness) {
 		return seen["peer-0"] && seen["peer-1"] && seen["peer-2"] && seen["peer-3"] && seen["peer-4"]
 	})
 	if answer, err := h.peer("peer-0", "hold", "kubernetes.default:443", "100ms"); err != nil {
-		h.t.Errorf("the API server's Service: %v, %s", err, answer)
+		h.t.Errorf("the API server's Service: got error %v, output %s", err, answer)
 	}
-	// As the API server reaches webhooks: straight at a pod's address.
+	// The API server connects to the address of a pod, as it does for webhooks.
 	if answer := h.get("get", "--raw", "/api/v1/namespaces/"+namespace+"/services/any:80/proxy/"); !strings.HasPrefix(answer, "peer-") {
-		h.t.Errorf("the Service answered the API server with %q", answer)
+		h.t.Errorf("request through the API server: got %q", answer)
 	}
 }
 
 func testStreams(h *harness) {
 	if logs := h.get("logs", "peer-3", "-c", "sidecar"); strings.TrimSpace(logs) != "peer-3 serves :8081" {
-		h.t.Errorf("the sidecar's log is %q", logs)
+		h.t.Errorf("got log %q of the sidecar", logs)
 	}
 	ctx, cancel := context.WithCancel(h.t.Context())
 	defer cancel()
 	forward := h.kube(ctx, "port-forward", "--namespace", namespace, "peer-2", ":8080")
-	said, err := forward.StdoutPipe()
+	output, err := forward.StdoutPipe()
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -160,9 +161,9 @@ func testStreams(h *harness) {
 		h.t.Fatal(err)
 	}
 	defer func() { cancel(); _ = forward.Wait() }()
-	line, err := bufio.NewReader(said).ReadString('\n')
+	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
-		h.t.Fatalf("port-forward said %q, %v", line, err)
+		h.t.Fatalf("port-forward: got %q, error %v", line, err)
 	}
 	_, rest, _ := strings.Cut(line, "Forwarding from ")
 	address, _, _ := strings.Cut(rest, " ")
@@ -172,12 +173,12 @@ func testStreams(h *harness) {
 	}
 	defer response.Body.Close()
 	if body, err := io.ReadAll(response.Body); strings.TrimSpace(string(body)) != "peer-2" || err != nil {
-		h.t.Errorf("the forwarded port answered %q, %v", body, err)
+		h.t.Errorf("forwarded port: got %q, error %v", body, err)
 	}
 }
 
-// apart picks two pods on different nodes.
-func (h *harness) apart() (victim, witness pod) {
+// podsOnTwoNodes returns two pods on different nodes.
+func (h *harness) podsOnTwoNodes() (victim, witness pod) {
 	h.t.Helper()
 	pods := h.pods()
 	for _, pod := range pods[1:] {
@@ -190,18 +191,18 @@ func (h *harness) apart() (victim, witness pod) {
 }
 
 func testPartition(h *harness) {
-	victim, witness := h.apart()
+	victim, witness := h.podsOnTwoNodes()
 	h.on("partition", victim.Spec.NodeName)
 	begun := time.Now()
-	// The question itself gives up after a second.
+	// The request has a timeout of a second.
 	if answer, err := h.peer(witness.Metadata.Name, "get", victim.url()); err == nil {
-		h.t.Errorf("%s still answered %q, %s after the partition", victim.Metadata.Name, answer, time.Since(begun))
+		h.t.Errorf("got response of %s: %q, %s after the partition", victim.Metadata.Name, answer, time.Since(begun))
 	}
-	if said := h.on("status"); !strings.Contains(said, "partitioned") {
-		h.t.Errorf("status said %q", said)
+	if output := h.on("status"); !strings.Contains(output, "partitioned") {
+		h.t.Errorf("status: got output %q", output)
 	}
 	h.on("heal", victim.Spec.NodeName)
-	h.eventually(10*time.Second, "the healed node's pod answers", func() bool {
+	h.eventually(10*time.Second, "a response of the pod on the healed node", func() bool {
 		answer, err := h.peer(witness.Metadata.Name, "get", victim.url())
 		return err == nil && strings.TrimSpace(answer) == victim.Metadata.Name
 	})
@@ -209,32 +210,32 @@ func testPartition(h *harness) {
 }
 
 func testKill(h *harness) {
-	victim, witness := h.apart()
+	victim, witness := h.podsOnTwoNodes()
 	held := h.kube(h.t.Context(), "exec", "--namespace", namespace, witness.Metadata.Name, "-c", "peer", "--",
 		"/program", "hold", victim.Status.PodIP+":8080", "4s")
-	said, err := held.StdoutPipe()
+	output, err := held.StdoutPipe()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	if err := held.Start(); err != nil {
 		h.t.Fatal(err)
 	}
-	reader := bufio.NewReader(said)
+	reader := bufio.NewReader(output)
 	if line, err := reader.ReadString('\n'); line != "connected\n" {
-		h.t.Fatalf("the connection to be held: %q, %v", line, err)
+		h.t.Fatalf("cannot open the connection: got %q, error %v", line, err)
 	}
 	h.on("kill", victim.Spec.NodeName)
 	if line, err := reader.ReadString('\n'); line != "silence\n" {
-		h.t.Errorf("a peer of the killed node's pod heard %q, %v", line, err)
+		h.t.Errorf("connection to a pod on the killed node: got %q, error %v, want silence", line, err)
 	}
 	if err := held.Wait(); err != nil {
 		h.t.Error(err)
 	}
 	if left := processesOf(h.t, "/"+h.cluster+"/"+victim.Spec.NodeName); len(left) > 0 {
-		h.t.Errorf("the killed node left %v", left)
+		h.t.Errorf("got processes of the killed node: %v", left)
 	}
 	h.on("start", victim.Spec.NodeName)
-	h.eventually(time.Minute, "the pod is back on the node that was killed", func() bool {
+	h.eventually(time.Minute, "the pod on the killed node to restart", func() bool {
 		for _, pod := range h.pods() {
 			if pod.Metadata.Name == victim.Metadata.Name && pod.ready() {
 				answer, err := h.peer(witness.Metadata.Name, "get", pod.url())
@@ -250,10 +251,10 @@ func testKill(h *harness) {
 func testControlPlane(h *harness) {
 	h.on("kill", "control-plane")
 	if _, _, err := h.tryKube("get", "nodes"); err == nil {
-		h.t.Error("the API server answers although its machine is dead")
+		h.t.Error("got a response of the API server, whose machine was killed")
 	}
 	h.on("start", "control-plane")
-	h.awaitPeers() // Known by the same API server's data, over the same kubeconfig.
+	h.awaitPeers() // The API server has kept its data, and the kubeconfig is still valid.
 	testReach(h)
 }
 
@@ -261,14 +262,14 @@ func testSideBySide(h *harness) {
 	other := h.with(clusterName(h.t, "other"))
 	other.on("up", "--nodes", "1")
 	if nodes := other.get("get", "nodes", "--no-headers"); strings.Count(nodes, " Ready ") != 1 {
-		h.t.Errorf("the other cluster's nodes are\n%s", nodes)
+		h.t.Errorf("got nodes of the other cluster\n%s", nodes)
 	}
 	testReach(h)
 	other.on("down")
 	testReach(h)
 }
 
-// testInterrupted kills up again and again, at different moments. The next one goes on from whatever is there.
+// testInterrupted kills up several times at different moments. The next up must continue.
 func testInterrupted(h *harness) {
 	h.on("down")
 	for _, after := range []time.Duration{
@@ -279,16 +280,16 @@ func testInterrupted(h *harness) {
 			h.t.Fatal(err)
 		}
 		time.Sleep(after)
-		_ = up.Process.Kill() // It may be done by now.
+		_ = up.Process.Kill() // It may have exited.
 		_ = up.Wait()
 	}
-	// And two of them at once don't get in each other's way.
+	// Two concurrent commands must both succeed.
 	results := make(chan error, 2)
 	for range 2 {
 		go func() {
-			_, said, err := h.try("up", "--nodes", "3", "--name", h.cluster)
+			_, output, err := h.try("up", "--nodes", "3", "--name", h.cluster)
 			if err != nil {
-				err = fmt.Errorf("%w: %s", err, said)
+				err = fmt.Errorf("%w: %s", err, output)
 			}
 			results <- err
 		}()
@@ -304,8 +305,8 @@ func testInterrupted(h *harness) {
 
 func testSwitchedOff(h *harness) {
 	switchOff(h)
-	if said := h.on("up", "--nodes", "3"); !strings.Contains(said, "making it anew") {
-		h.t.Errorf("up said %q", said)
+	if output := h.on("up", "--nodes", "3"); !strings.Contains(output, "creating a new cluster") {
+		h.t.Errorf("up: got output %q", output)
 	}
 	h.startPeers()
 	testReach(h)

@@ -18,33 +18,33 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
 )
 
-// errSaid marks the error of a program that has written to the user's terminal itself.
-var errSaid = errors.New("the command failed")
+// errReported marks the error of a program that has already written it to the terminal.
+var errReported = errors.New("the command failed")
 
-// say tells the user what goes on. It goes to standard error: standard output is for what scripts read.
-func say(format string, values ...any) {
+// printf prints a line of progress to standard error. Standard output is for results that scripts read.
+func printf(format string, values ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", values...)
 }
 
-// newCommand is the whole command line.
+// newCommand returns the root command.
 func newCommand() *cobra.Command {
 	var name string
 	root := &cobra.Command{
 		Use:           "cluster",
-		Short:         "A throwaway Kubernetes of several nodes on this machine",
+		Short:         "Run a throwaway Kubernetes cluster with several nodes on this machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.PersistentFlags().StringVar(&name, "name", "conclave", "which cluster; several can run side by side")
+	root.PersistentFlags().StringVar(&name, "name", "conclave", "name of the cluster; clusters with different names can run side by side")
 	open := func() (lifecycle.Cluster, error) { return openCluster(name) }
 	root.AddCommand(
 		upCommand(open),
 		&cobra.Command{
-			Use: "down", Short: "End the cluster, and remove all that there is of it", Args: cobra.NoArgs,
+			Use: "down", Short: "Stop the cluster and remove everything of it", Args: cobra.NoArgs,
 			RunE: asRoot(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error { return c.Down() }),
 		},
 		&cobra.Command{
-			Use: "status", Short: "Tell which machines run", Args: cobra.NoArgs,
+			Use: "status", Short: "Print which machines are running", Args: cobra.NoArgs,
 			RunE: onCluster(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error {
 				lines, err := c.Status()
 				for _, line := range lines {
@@ -54,21 +54,21 @@ func newCommand() *cobra.Command {
 			}),
 		},
 		&cobra.Command{
-			Use: "load IMAGE.tar", Short: "Put an image onto every node", Args: cobra.ExactArgs(1),
+			Use: "load IMAGE.tar", Short: "Load an image on every running node", Args: cobra.ExactArgs(1),
 			RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
 				return c.Load(ctx, arguments[0])
 			}),
 		},
-		machineCommand(open, "partition", "Cut a machine off from the others", ignoringContext(lifecycle.Cluster.Partition)),
-		machineCommand(open, "heal", "End a partition", ignoringContext(lifecycle.Cluster.Heal)),
-		machineCommand(open, "kill", "Take a machine away as a power cut does", ignoringContext(lifecycle.Cluster.Kill)),
-		machineCommand(open, "start", "Bring back a machine that was killed", lifecycle.Cluster.Start),
+		machineCommand(open, "partition", "Disconnect a machine from the others", ignoringContext(lifecycle.Cluster.Partition)),
+		machineCommand(open, "heal", "Reconnect a machine", ignoringContext(lifecycle.Cluster.Heal)),
+		machineCommand(open, "kill", "Stop a machine as a power failure does", ignoringContext(lifecycle.Cluster.Kill)),
+		machineCommand(open, "start", "Start a machine that was killed", lifecycle.Cluster.Start),
 		kubectlCommand(open),
 		&cobra.Command{
-			Use: "check", Short: "Tell in one line what this machine lacks for a cluster, if anything", Args: cobra.NoArgs,
+			Use: "check", Short: "Fail with one line that lists what this machine lacks for a cluster", Args: cobra.NoArgs,
 			RunE: asRoot(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error {
-				if lacks := c.Check(); lacks != nil {
-					return errors.New(strings.ReplaceAll(lacks.Error(), "\n", "; "))
+				if err := c.Check(); err != nil {
+					return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 				}
 				return nil
 			}),
@@ -87,7 +87,7 @@ func openCluster(name string) (lifecycle.Cluster, error) {
 		return lifecycle.Cluster{}, err
 	}
 	if runtime.GOOS != "linux" {
-		return lifecycle.Cluster{}, fmt.Errorf("the nodes are made of Linux namespaces, and this is %s", runtime.GOOS)
+		return lifecycle.Cluster{}, fmt.Errorf("a cluster needs Linux namespaces: the operating system must be linux, got %s", runtime.GOOS)
 	}
 	cache, err := openCache()
 	if err != nil {
@@ -97,13 +97,13 @@ func openCluster(name string) (lifecycle.Cluster, error) {
 	if err != nil {
 		return lifecycle.Cluster{}, err
 	}
-	return lifecycle.Cluster{Name: name, Directory: filepath.Join(directory, name), Cache: cache, Say: say}, nil
+	return lifecycle.Cluster{Name: name, Directory: filepath.Join(directory, name), Cache: cache, Printf: printf}, nil
 }
 
 func openCache() (binaries.Cache, error) {
 	working, err := os.Getwd()
 	if err != nil {
-		return binaries.Cache{}, fmt.Errorf("find the working folder: %w", err)
+		return binaries.Cache{}, fmt.Errorf("cannot find the working folder: %w", err)
 	}
 	top, err := binaries.FindRoot(working)
 	if err != nil {
@@ -113,15 +113,15 @@ func openCache() (binaries.Cache, error) {
 	if err != nil {
 		return binaries.Cache{}, err
 	}
-	return binaries.Cache{Root: top, Directory: directory, Say: say}, nil
+	return binaries.Cache{Root: top, Directory: directory, Printf: printf}, nil
 }
 
-// asRoot does something that takes root. It looks for that before anything else: what else is wrong may only be so because
-// another user can't see it.
+// asRoot returns the RunE function of a command that needs root. It checks the user first, because other checks may fail
+// only for lack of permissions.
 func asRoot(open opener, do func(context.Context, lifecycle.Cluster, []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, arguments []string) error {
 		if os.Geteuid() != 0 {
-			return fmt.Errorf("%s needs root, to make namespaces and cgroups: run it with sudo", command.Name())
+			return fmt.Errorf("%s needs root to create namespaces and cgroups: run it with sudo", command.Name())
 		}
 		return onCluster(open, do)(command, arguments)
 	}
@@ -140,8 +140,8 @@ func onCluster(open opener, do func(context.Context, lifecycle.Cluster, []string
 func upCommand(open opener) *cobra.Command {
 	var nodes int
 	command := &cobra.Command{
-		Use: "up", Short: "Make the cluster run: from nothing, or from what is left of it", Args: cobra.NoArgs,
-		Long: "Make the cluster run: from nothing, or from what is left of it. Prints what a shell needs for kubectl:\n\n" +
+		Use: "up", Short: "Start the cluster, or the machines of it that aren't running", Args: cobra.NoArgs,
+		Long: "Create the cluster, or start the machines of it that aren't running. Prints a shell command that sets KUBECONFIG:\n\n" +
 			`    eval "$(go run ./hack/cluster up --nodes 3)"`,
 		RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, _ []string) error {
 			if err := c.Up(ctx, nodes); err != nil {
@@ -151,7 +151,7 @@ func upCommand(open opener) *cobra.Command {
 			return nil
 		}),
 	}
-	command.Flags().IntVar(&nodes, "nodes", 3, "how many nodes there shall be at least; 0: the control plane alone")
+	command.Flags().IntVar(&nodes, "nodes", 3, "minimum number of nodes; 0 means only the control plane")
 	return command
 }
 
@@ -173,7 +173,7 @@ func machineCommand(
 
 func kubectlCommand(open opener) *cobra.Command {
 	return &cobra.Command{
-		Use: "kubectl -- ARGUMENTS", Short: "Run the cluster's own kubectl on it",
+		Use: "kubectl -- ARGUMENTS", Short: "Run the cluster's kubectl with its kubeconfig",
 		RunE: onCluster(open, func(ctx context.Context, c lifecycle.Cluster, arguments []string) error {
 			if err := c.Exists(); err != nil {
 				return err
@@ -186,7 +186,7 @@ func kubectlCommand(open opener) *cobra.Command {
 			kubectl.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
 			kubectl.Stdin, kubectl.Stdout, kubectl.Stderr = os.Stdin, os.Stdout, os.Stderr
 			if err := kubectl.Run(); err != nil {
-				return errors.Join(errSaid, err)
+				return errors.Join(errReported, err)
 			}
 			return nil
 		}),
@@ -196,7 +196,7 @@ func kubectlCommand(open opener) *cobra.Command {
 func assetsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "assets", Short: "Print the folder of etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS", Args: cobra.NoArgs,
-		Long: "Print the folder of etcd, kube-apiserver and kubectl, built first if need be. Needs no root.\n\n" +
+		Long: "Print the folder of etcd, kube-apiserver and kubectl. Builds them if necessary. Doesn't need root.\n\n" +
 			`    export KUBEBUILDER_ASSETS="$(go run ./hack/cluster assets)"`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cache, err := openCache()
@@ -215,7 +215,7 @@ func assetsCommand() *cobra.Command {
 
 func buildCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "build", Short: "Build every program that up needs and that isn't in the cache, and no more", Args: cobra.NoArgs,
+		Use: "build", Short: "Build the programs of a cluster that aren't in the cache", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cache, err := openCache()
 			if err != nil {
@@ -231,7 +231,7 @@ func buildCommand() *cobra.Command {
 	}
 }
 
-// innerCommands are those that this program runs itself.
+// innerCommands returns the internal commands, which this program runs itself.
 func innerCommands() []*cobra.Command {
 	var commands []*cobra.Command
 	for name, run := range map[string]func(string) error{

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// What is missing is said in one line.
+// Each missing requirement is reported in one line.
 
-func TestWithoutRoot(t *testing.T) {
+func TestCommandsFailWithoutRoot(t *testing.T) {
 	h := newHarness(t, "rootless")
 	for _, verb := range []string{"up", "down", "load", "kill", "start", "partition", "heal"} {
 		arguments := []string{verb, "--name", h.cluster}
@@ -22,7 +22,7 @@ func TestWithoutRoot(t *testing.T) {
 	}
 }
 
-func TestWithoutCgroups(t *testing.T) {
+func TestUpFailsWithoutCgroups(t *testing.T) {
 	h := newHarness(t, "groupless")
 	script := `umount -R /sys/fs/cgroup && exec "$0" up --name "$1"`
 	command := exec.Command("sh", "-c", script, h.tool, h.cluster)
@@ -30,18 +30,17 @@ func TestWithoutCgroups(t *testing.T) {
 	requireOneLine(t, command, "no cgroups are mounted")
 }
 
-func TestWithoutCapabilities(t *testing.T) {
+func TestUpFailsWithoutCapabilities(t *testing.T) {
 	h := newHarness(t, "powerless")
-	// As root in a container that nobody gave privileges to.
+	// Run as root in an unprivileged container.
 	command := exec.Command("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", h.tool, "up", "--name", h.cluster)
 	requireOneLine(t, command, "CAP_SYS_ADMIN")
 }
 
-// TestCheck: what a whole cluster needs is told before it's missed.
-func TestCheck(t *testing.T) {
+func TestCheckReportsMissingTools(t *testing.T) {
 	h := newHarness(t, "checked")
-	if said := h.run("check"); said != "" {
-		t.Errorf("check said %q, though nothing is missing", said)
+	if stdout := h.run("check"); stdout != "" {
+		t.Errorf("got output %q, want none", stdout)
 	}
 	command := h.command("check")
 	command.Env = append(command.Environ(), "PATH=/nowhere")
@@ -51,28 +50,27 @@ func TestCheck(t *testing.T) {
 	requireOneLine(t, command, "needs the go command in PATH")
 }
 
-func TestUnknownMachine(t *testing.T) {
+func TestInvalidNamesAndNumbersAreRejected(t *testing.T) {
 	h := newHarness(t, "nowhere")
-	requireOneLine(t, h.command("kill", "node-1", "--name", h.cluster), "there is no such cluster: nowhere")
+	requireOneLine(t, h.command("kill", "node-1", "--name", h.cluster), "no such cluster: nowhere")
 	requireOneLine(t, h.command("up", "--name", "Not_A_Name"), "lower-case letters")
-	requireOneLine(t, h.command("up", "--nodes", "99", "--name", h.cluster), "0 to 32 nodes")
+	requireOneLine(t, h.command("up", "--nodes", "99", "--name", h.cluster), "must be 0 to 32")
 }
 
-// TestWithoutServices: what only a part of the cluster needs is no reason to do without a cluster.
-func TestWithoutServices(t *testing.T) {
+func TestUpContinuesWithoutServices(t *testing.T) {
 	h := newHarness(t, "bare")
 	before := takeInventory(t, "bare")
 	command := h.command("up", "--nodes", "1", "--name", h.cluster)
 	command.Env = append(command.Environ(), "PATH=/nowhere")
-	_, said, err := output(command)
-	if err != nil || !strings.Contains(said, "going on without Services by ClusterIP") || !strings.Contains(said, "apt-get install nftables") {
-		t.Errorf("up without nft: %v\n%s", err, said)
+	_, stderr, err := output(command)
+	if err != nil || !strings.Contains(stderr, "continuing without ClusterIPs of Services") || !strings.Contains(stderr, "apt-get install nftables") {
+		t.Errorf("up without nft: got error %v\n%s", err, stderr)
 	}
 	if nodes := h.get("get", "nodes", "--no-headers"); strings.Count(nodes, " Ready ") != 1 {
-		t.Errorf("the nodes are\n%s", nodes)
+		t.Errorf("got nodes\n%s\nwant one that is Ready", nodes)
 	}
-	if said := h.on("up", "--nodes", "2"); !strings.Contains(said, "is up with 2 nodes") {
-		t.Errorf("up with another node said %q", said)
+	if stdout := h.on("up", "--nodes", "2"); !strings.Contains(stdout, "is up with 2 nodes") {
+		t.Errorf("up with another node: got output %q", stdout)
 	}
 	h.on("down")
 	requireSameInventory(t, before, takeInventory(t, "bare"))
@@ -80,8 +78,8 @@ func TestWithoutServices(t *testing.T) {
 
 func requireOneLine(t *testing.T, command *exec.Cmd, part string) {
 	t.Helper()
-	_, said, err := output(command)
-	if err == nil || strings.Count(said, "\n") != 1 || !strings.Contains(said, part) {
-		t.Errorf("%v: %v, said %q", command.Args, err, said)
+	_, stderr, err := output(command)
+	if err == nil || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, part) {
+		t.Errorf("%v: got error %v and output %q, want one line that contains %q", command.Args, err, stderr, part)
 	}
 }

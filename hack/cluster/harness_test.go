@@ -21,7 +21,7 @@ const (
 	namespace = "peers"
 )
 
-// harness runs the program as a user would, in a state folder of its own.
+// harness runs the command as a user would, with its own state folder.
 type harness struct {
 	t       *testing.T
 	tool    string
@@ -29,8 +29,8 @@ type harness struct {
 	kubectl string
 }
 
-// clusterName is the same for each run in one checkout, so that a run cleans up after one that was interrupted, and
-// another for each checkout, so that two of them can be tested at once.
+// clusterName returns the name of a cluster. It is the same for each run in a checkout, so that a run cleans up after an
+// interrupted one. It differs between checkouts, so that they can be tested at the same time.
 func clusterName(t *testing.T, purpose string) string {
 	t.Helper()
 	working, err := os.Getwd()
@@ -40,7 +40,7 @@ func clusterName(t *testing.T, purpose string) string {
 	return fmt.Sprintf("%s-%08x", purpose, crc32.ChecksumIEEE([]byte(working)))
 }
 
-// requireRoot skips where there's no root to be had, and fails where there ought to be.
+// requireRoot skips the test without root. In CI it fails the test.
 func requireRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -49,15 +49,16 @@ func requireRoot(t *testing.T) {
 	skip(t, "a cluster needs root: sudo -E go test ./...")
 }
 
-// requireMachine skips where the machine lacks something, such as a kernel that makes namespaces for us.
+// requireMachine skips the test if the machine cannot run a cluster, for example because the kernel lacks a feature. In CI
+// it fails the test.
 func (h *harness) requireMachine() {
 	h.t.Helper()
-	if _, said, err := h.try("check"); err != nil {
-		skip(h.t, strings.TrimSpace(said))
+	if _, stderr, err := h.try("check"); err != nil {
+		skip(h.t, strings.TrimSpace(stderr))
 	}
 }
 
-// skip skips the test, but not in CI: there, a test that can't run has failed.
+// skip skips the test. In CI it fails the test.
 func skip(t *testing.T, reason string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -70,7 +71,7 @@ func newHarness(t *testing.T, purpose string) *harness {
 	t.Helper()
 	cluster := clusterName(t, purpose)
 	requireRoot(t)
-	tool := filepath.Join(openFolder(t), "cluster")
+	tool := filepath.Join(readableFolder(t), "cluster")
 	build(t, tool, ".")
 	h := &harness{t: t, tool: tool, cluster: cluster}
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -81,8 +82,8 @@ func newHarness(t *testing.T, purpose string) *harness {
 	return h
 }
 
-// openFolder makes one that everybody may look into.
-func openFolder(t *testing.T) string {
+// readableFolder creates a folder that all users can read.
+func readableFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "cluster-test-")
 	if err != nil {
@@ -99,89 +100,89 @@ func build(t *testing.T, output, source string) {
 	t.Helper()
 	command := exec.Command("go", "build", "-o", output, source)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", source, err, said)
+	if text, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build %s: %v\n%s", source, err, text)
 	}
 }
 
-// in is the harness for a subtest.
+// in returns the harness for a subtest.
 func (h *harness) in(t *testing.T) *harness {
 	copied := *h
 	copied.t = t
 	return &copied
 }
 
-// with is the harness for another cluster.
+// with returns the harness for another cluster.
 func (h *harness) with(cluster string) *harness {
 	copied := *h
 	copied.cluster = cluster
 	return &copied
 }
 
-// run runs the program and returns what it printed; what it said on the way goes to the test's log.
+// run runs the command and returns its standard output. Its standard error goes to the test's log.
 func (h *harness) run(arguments ...string) string {
 	h.t.Helper()
-	printed, said, err := h.try(arguments...)
+	stdout, stderr, err := h.try(arguments...)
 	if err != nil {
-		h.t.Fatalf("cluster %s: %v\n%s", strings.Join(arguments, " "), err, said)
+		h.t.Fatalf("cluster %s: %v\n%s", strings.Join(arguments, " "), err, stderr)
 	}
-	h.t.Logf("cluster %s\n%s", strings.Join(arguments, " "), said)
-	return printed
+	h.t.Logf("cluster %s\n%s", strings.Join(arguments, " "), stderr)
+	return stdout
 }
 
-// on runs the program on the harness's cluster, and returns all that it wrote.
+// on runs the command on the harness's cluster and returns its standard output and standard error.
 func (h *harness) on(arguments ...string) string {
 	h.t.Helper()
-	printed, said, err := h.try(append(arguments, "--name", h.cluster)...)
+	stdout, stderr, err := h.try(append(arguments, "--name", h.cluster)...)
 	if err != nil {
-		h.t.Fatalf("cluster %s: %v\n%s", strings.Join(arguments, " "), err, said)
+		h.t.Fatalf("cluster %s: %v\n%s", strings.Join(arguments, " "), err, stderr)
 	}
-	h.t.Logf("cluster %s\n%s", strings.Join(arguments, " "), said)
-	return printed + said
+	h.t.Logf("cluster %s\n%s", strings.Join(arguments, " "), stderr)
+	return stdout + stderr
 }
 
-func (h *harness) try(arguments ...string) (printed, said string, err error) {
+func (h *harness) try(arguments ...string) (stdout, stderr string, err error) {
 	return output(h.command(arguments...))
 }
 
 func (h *harness) command(arguments ...string) *exec.Cmd { return exec.Command(h.tool, arguments...) }
 
-func output(command *exec.Cmd) (printed, said string, err error) {
-	var stdout, stderr bytes.Buffer
-	command.Stdout, command.Stderr = &stdout, &stderr
+func output(command *exec.Cmd) (stdout, stderr string, err error) {
+	var out, log bytes.Buffer
+	command.Stdout, command.Stderr = &out, &log
 	err = command.Run()
-	return stdout.String(), stderr.String(), err
+	return out.String(), log.String(), err
 }
 
 func (h *harness) directory() string {
 	return filepath.Join(os.Getenv("XDG_STATE_HOME"), "conclave", "cluster", h.cluster)
 }
 
-// kube makes a command of kubectl on the cluster.
+// kube returns a kubectl command for the cluster.
 func (h *harness) kube(ctx context.Context, arguments ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, h.kubectl, arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(h.directory(), "kubeconfig"))
 	return command
 }
 
-// get runs kubectl in the peers' namespace, and fails the test if it fails.
+// get runs kubectl in the peers' namespace. The test fails if kubectl fails.
 func (h *harness) get(arguments ...string) string {
 	h.t.Helper()
-	printed, said, err := h.tryKube(arguments...)
+	stdout, stderr, err := h.tryKube(arguments...)
 	if err != nil {
-		h.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, said)
+		h.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, stderr)
 	}
-	return printed
+	return stdout
 }
 
-func (h *harness) tryKube(arguments ...string) (printed, said string, err error) {
+func (h *harness) tryKube(arguments ...string) (stdout, stderr string, err error) {
 	return output(h.kube(h.t.Context(), append([]string{"--namespace", namespace, "--request-timeout", "30s"}, arguments...)...))
 }
 
-// peer runs the workload's program in a pod.
+// peer runs the program of the workload in a pod.
 func (h *harness) peer(pod string, arguments ...string) (string, error) {
-	printed, said, err := h.tryKube(append([]string{"exec", pod, "-c", "peer", "--", "/program"}, arguments...)...)
-	return printed + said, err
+	stdout, stderr, err := h.tryKube(append([]string{"exec", pod, "-c", "peer", "--", "/program"}, arguments...)...)
+	return stdout + stderr, err
 }
 
 type pod struct {
@@ -204,7 +205,7 @@ func (p pod) ready() bool {
 
 func (p pod) url() string { return "http://" + p.Status.PodIP + ":8080" }
 
-// pods lists the peers, in the order of their names.
+// pods returns the peers, sorted by name.
 func (h *harness) pods() []pod {
 	h.t.Helper()
 	var list struct{ Items []pod }
@@ -214,8 +215,8 @@ func (h *harness) pods() []pod {
 	return list.Items
 }
 
-// startPeers loads the workload's image and runs it: a StatefulSet of five with native sidecars, under Pod Security
-// "restricted".
+// startPeers loads the image of the workload and starts it: a StatefulSet of five pods with native sidecars, under Pod
+// Security "restricted".
 func (h *harness) startPeers() {
 	h.t.Helper()
 	program := filepath.Join(h.t.TempDir(), "peer")
@@ -229,10 +230,10 @@ func (h *harness) startPeers() {
 	h.awaitPeers()
 }
 
-// awaitPeers returns when all five are ready, and can be reached over their Service.
+// awaitPeers returns when all five pods are ready.
 func (h *harness) awaitPeers() {
 	h.t.Helper()
-	h.eventually(time.Minute, "five pods are ready", func() bool {
+	h.eventually(time.Minute, "five ready pods", func() bool {
 		ready := 0
 		for _, pod := range h.pods() {
 			if pod.ready() {
@@ -243,15 +244,15 @@ func (h *harness) awaitPeers() {
 	})
 }
 
-// eventually polls until it's so.
-func (h *harness) eventually(limit time.Duration, what string, so func() bool) {
+// eventually polls until the condition holds.
+func (h *harness) eventually(limit time.Duration, condition string, holds func() bool) {
 	h.t.Helper()
 	begun := time.Now()
-	for !so() {
+	for !holds() {
 		if time.Since(begun) > limit {
-			h.t.Fatalf("not within %s: %s\n%s", limit, what, h.get("get", "pods,nodes", "-o", "wide"))
+			h.t.Fatalf("timed out after %s waiting for %s\n%s", limit, condition, h.get("get", "pods,nodes", "-o", "wide"))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	h.t.Logf("%s, after %s", what, time.Since(begun).Round(10*time.Millisecond))
+	h.t.Logf("got %s after %s", condition, time.Since(begun).Round(10*time.Millisecond))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 )
 
-// inventory is what "ip netns", "mount", "ps" and the cgroup trees show of some clusters, and the kernel settings that
-// nodes like to change. Other clusters on this machine are none of the test's business.
+// inventory lists the network namespaces, mounts, processes and cgroups of some clusters, and the kernel settings that nodes
+// might change. It excludes other clusters on this machine.
 type inventory struct {
 	namespaces, mounts, processes, cgroups, settings []string
 }
@@ -33,7 +33,7 @@ func takeInventory(t *testing.T, purposes ...string) inventory {
 }
 
 func containing(all []string, part string) []string {
-	return slices.DeleteFunc(all, func(one string) bool { return !strings.Contains(one, part) })
+	return slices.DeleteFunc(all, func(name string) bool { return !strings.Contains(name, part) })
 }
 
 func requireSameInventory(t *testing.T, before, after inventory) {
@@ -49,17 +49,17 @@ func requireSameInventory(t *testing.T, before, after inventory) {
 		{"kernel settings", before.settings, after.settings},
 	} {
 		if !slices.Equal(kind.before, kind.after) {
-			t.Errorf("%s were\n%q\nand are\n%q", kind.name, kind.before, kind.after)
+			t.Errorf("%s changed from\n%q\nto\n%q", kind.name, kind.before, kind.after)
 		}
 	}
 	for _, cgroup := range cgroups(t) {
-		// That of all clusters goes with the last one.
-		if filepath.Base(cgroup) == "conclave" && !slices.ContainsFunc(cgroups(t), func(one string) bool { return filepath.Dir(one) == cgroup }) {
-			t.Errorf("the cgroup %s is left, and empty", cgroup)
+		// The common parent is removed with the last cluster.
+		if filepath.Base(cgroup) == "conclave" && !slices.ContainsFunc(cgroups(t), func(name string) bool { return filepath.Dir(name) == cgroup }) {
+			t.Errorf("the empty cgroup %s still exists", cgroup)
 		}
 	}
 	if entries := names(t, os.Getenv("XDG_STATE_HOME")); len(entries) > 0 {
-		t.Errorf("the state folder still has %q", entries)
+		t.Errorf("the state folder still contains %q", entries)
 	}
 }
 
@@ -76,7 +76,7 @@ func names(t *testing.T, directory string) []string {
 	return found
 }
 
-// mounts has the mount points only: the numbers in a mountinfo change.
+// mounts returns the mount points. Other fields of mountinfo change over time.
 func mounts(t *testing.T) []string {
 	t.Helper()
 	content, err := os.ReadFile("/proc/self/mountinfo")
@@ -90,7 +90,8 @@ func mounts(t *testing.T) []string {
 	return found
 }
 
-// processesOf lists the processes in cgroups, or with command lines, that have this in them.
+// processesOf returns the command lines of processes whose cgroup contains part, and of machines' init processes whose
+// command line does.
 func processesOf(t *testing.T, part string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
@@ -99,7 +100,7 @@ func processesOf(t *testing.T, part string) []string {
 	}
 	var found []string
 	for _, file := range files {
-		cgroup, _ := os.ReadFile(file) // It may be gone by now.
+		cgroup, _ := os.ReadFile(file) // The process may have exited.
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if strings.Contains(string(cgroup), part) || strings.Contains(string(line), part) && strings.Contains(string(line), machine.InitCommand) {
 			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
@@ -126,7 +127,7 @@ func cgroups(t *testing.T) []string {
 	return found
 }
 
-// settings are those of the kernel that kubelet and kube-proxy set where they may.
+// settings returns kernel settings that kubelet and kube-proxy change if they can.
 func settings(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -142,8 +143,7 @@ func settings(t *testing.T) []string {
 	return found
 }
 
-// switchOff ends the cluster's machines as a power cut would, as far as that can be had without one: no command of ours
-// is told.
+// switchOff kills the cluster's machines, similar to a power failure, without using the command.
 func switchOff(h *harness) {
 	h.t.Helper()
 	cluster := lifecycle.Cluster{Name: h.cluster, Directory: h.directory()}
@@ -152,7 +152,7 @@ func switchOff(h *harness) {
 		h.t.Fatal(err)
 	}
 	if len(inits) != 4 {
-		h.t.Fatalf("there are %d machines", len(inits))
+		h.t.Fatalf("got %d machines, want 4", len(inits))
 	}
 	for _, init := range inits {
 		if err := init.Kill(); err != nil {

@@ -1,6 +1,5 @@
-// Command cluster is a throwaway Kubernetes of several nodes on one Linux machine, without Docker and without a
-// download beyond Go modules and Debian packages. Its nodes can be partitioned, killed and started again. docs/cluster.md
-// tells how to use it.
+// Command cluster runs a throwaway Kubernetes cluster with several nodes on one Linux machine. It needs no Docker, and
+// downloads only Go modules and Debian packages. Nodes can be partitioned, killed and restarted. See docs/cluster.md.
 package main
 
 import (
@@ -17,10 +16,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newCommand().ExecuteContext(ctx); err != nil {
-		// A program that was run on the user's behalf has said itself what is wrong.
-		var ended *exec.ExitError
-		if errors.As(err, &ended) && ended.Exited() && errors.Is(err, errSaid) {
-			os.Exit(ended.ExitCode())
+		// kubectl has already printed its error.
+		var exited *exec.ExitError
+		if errors.As(err, &exited) && exited.Exited() && errors.Is(err, errReported) {
+			os.Exit(exited.ExitCode())
 		}
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)

@@ -1,4 +1,4 @@
-// Command peer is the workload of the cluster's own test: a pod that answers, and that asks other pods.
+// Command peer is the workload of the tests of hack/cluster: a pod that answers requests and sends requests to other pods.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// timeout bounds each question. It is what the test calls unreachable.
+// timeout bounds each request. The test considers a pod unreachable after this time.
 const timeout = time.Second
 
 func main() {
@@ -47,7 +47,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// serve answers every request with the pod's name, until it is told to end.
+// serve answers every request with the pod's name, until SIGTERM.
 func serve(address string) error {
 	name, err := os.Hostname()
 	if err != nil {
@@ -69,7 +69,7 @@ func serve(address string) error {
 	return nil
 }
 
-// get prints what each URL answers. It asks all of them at once, and fails if any doesn't answer.
+// get requests all URLs concurrently and prints the responses. It fails if any request fails.
 func get(urls []string) error {
 	client := http.Client{Timeout: timeout}
 	answers := make(chan error)
@@ -93,7 +93,7 @@ func get(urls []string) error {
 	return err
 }
 
-// lookup prints the addresses behind a name, sorted.
+// lookup prints the sorted addresses of a name.
 func lookup(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -106,7 +106,8 @@ func lookup(name string) error {
 	return nil
 }
 
-// hold connects, says so, and then says how the connection ended: by "end" or "reset", or not within the time ("silence").
+// hold connects to an address and prints "connected". Then it prints "end" or "reset" when the connection ends, or
+// "silence" if nothing arrives within the duration.
 func hold(address, duration string) error {
 	limit, err := time.ParseDuration(duration)
 	if err != nil {
@@ -130,7 +131,7 @@ func hold(address, duration string) error {
 	case errors.Is(err, syscall.ECONNRESET):
 		fmt.Println("reset")
 	default:
-		return fmt.Errorf("the connection ended in another way: %w", err)
+		return fmt.Errorf("unexpected end of the connection: %w", err)
 	}
 	return nil
 }

@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// Cache holds what was built.
+// Cache contains the programs that were built.
 type Cache struct {
-	Root      string // The top of the repository.
-	Directory string // Where the programs are kept.
-	Say       func(format string, values ...any)
+	Root      string                             // The root folder of the repository.
+	Directory string                             // The folder of the cache.
+	Printf    func(format string, values ...any) // Prints a line of progress.
 }
 
-// FindRoot finds the top of the repository, from a folder in it.
+// FindRoot returns the root folder of the repository that contains a folder.
 func FindRoot(from string) (string, error) {
 	for directory := from; ; directory = filepath.Dir(directory) {
 		if _, err := os.Stat(filepath.Join(directory, Kubernetes.Module, "go.mod")); err == nil {
 			return directory, nil
 		}
 		if directory == filepath.Dir(directory) {
-			return "", fmt.Errorf("%s is not in Conclave's repository: change to its top first", from)
+			return "", fmt.Errorf("the working folder must be in Conclave's repository, got %s", from)
 		}
 	}
 }
 
-// DefaultDirectory is where a user's programs are kept.
+// DefaultDirectory returns the cache folder of the user.
 func DefaultDirectory() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find the cache folder: %w (set XDG_CACHE_HOME)", err)
+		return "", fmt.Errorf("cannot find the cache folder: %w (set XDG_CACHE_HOME)", err)
 	}
 	return filepath.Join(base, "conclave", "cluster"), nil
 }
 
-// Get returns the folder that has the component's programs, and builds them first if need be.
+// Get returns the folder with the component's programs. It builds them if necessary.
 func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 	key, err := component.key(c.Root)
 	if err != nil {
@@ -50,17 +50,17 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 		return directory, nil
 	}
 	if err := os.MkdirAll(c.Directory, 0o755); err != nil {
-		return "", fmt.Errorf("make the cache folder: %w", err)
+		return "", fmt.Errorf("cannot create the cache folder: %w", err)
 	}
 	unlock, err := Lock(filepath.Join(c.Directory, component.Name+".lock"), func() {
-		c.Say("waiting for another build of %s", component.Name)
+		c.Printf("waiting for another build of %s", component.Name)
 	})
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 	if _, err := os.Stat(directory); err == nil {
-		return directory, nil // Whoever held the lock has built it.
+		return directory, nil // The previous holder of the lock has built it.
 	}
 	if err := c.build(ctx, component, directory); err != nil {
 		return "", err
@@ -68,7 +68,8 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 	return directory, nil
 }
 
-// Buildable returns what this machine lacks to build the component: nil if nothing, or if it is built already.
+// Buildable returns an error if this machine lacks tools to build the component. It returns nil if the component is in
+// the cache.
 func (c Cache) Buildable(component Component) error {
 	key, err := component.key(c.Root)
 	if err != nil {
@@ -80,36 +81,36 @@ func (c Cache) Buildable(component Component) error {
 	return checkTools(component)
 }
 
-// build makes the folder whole or not at all.
+// build builds a component in a temporary folder and renames the folder when it is complete.
 func (c Cache) build(ctx context.Context, component Component, directory string) error {
 	if err := checkTools(component); err != nil {
 		return err
 	}
 	unfinished := filepath.Join(c.Directory, component.Name+".unfinished")
-	if err := os.RemoveAll(unfinished); err != nil { // Left by a build that was interrupted.
-		return fmt.Errorf("make room for a build: %w", err)
+	if err := os.RemoveAll(unfinished); err != nil { // An interrupted build may have left the folder.
+		return fmt.Errorf("cannot create the build folder: %w", err)
 	}
 	if err := os.Mkdir(unfinished, 0o755); err != nil {
-		return fmt.Errorf("make room for a build: %w", err)
+		return fmt.Errorf("cannot create the build folder: %w", err)
 	}
 	programs := component.Name
 	if len(component.Links) > 0 {
 		programs = strings.Join(component.Links, ", ")
 	}
-	c.Say("building %s (first time only, about %d min)", programs, component.Minutes)
+	c.Printf("building %s (only the first time, about %d min)", programs, component.Minutes)
 	start := time.Now()
 	if err := c.runBuild(ctx, component, unfinished); err != nil {
 		return err
 	}
 	for _, link := range component.Links {
 		if err := os.Symlink(component.Output, filepath.Join(unfinished, link)); err != nil {
-			return fmt.Errorf("name a program of %s: %w", component.Name, err)
+			return fmt.Errorf("cannot link a program of %s: %w", component.Name, err)
 		}
 	}
 	if err := os.Rename(unfinished, directory); err != nil {
-		return fmt.Errorf("put %s into the cache: %w", component.Name, err)
+		return fmt.Errorf("cannot add %s to the cache: %w", component.Name, err)
 	}
-	c.Say("built %s in %s", component.Name, time.Since(start).Round(time.Second))
+	c.Printf("built %s in %s", component.Name, time.Since(start).Round(time.Second))
 	return nil
 }
 
@@ -117,7 +118,7 @@ func (c Cache) runBuild(ctx context.Context, component Component, output string)
 	module := filepath.Join(c.Root, component.Module)
 	goMod, err := os.ReadFile(filepath.Join(module, "go.mod"))
 	if err != nil {
-		return fmt.Errorf("look at what %s is built from: %w", component.Name, err)
+		return fmt.Errorf("cannot read the sources of %s: %w", component.Name, err)
 	}
 	target := output + string(filepath.Separator)
 	if component.Output != "" {
@@ -127,22 +128,22 @@ func (c Cache) runBuild(ctx context.Context, component Component, output string)
 	if err != nil {
 		return err
 	}
-	var said bytes.Buffer
+	var log bytes.Buffer
 	command := exec.CommandContext(ctx, "go", arguments...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // It ends its compilers, too.
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // The go command stops its compilers too.
 	command.Dir = module
 	command.Env = append(os.Environ(), component.environment()...)
-	command.Stdout, command.Stderr = &said, &said
+	command.Stdout, command.Stderr = &log, &log
 	if err := command.Run(); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted while building %s", component.Name)
 		}
-		return fmt.Errorf("build %s: %w\n%s", component.Name, err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("cannot build %s: %w\n%s", component.Name, err, strings.TrimSpace(log.String()))
 	}
 	return nil
 }
 
-// checkTools looks for what a build in C needs before the go command says so in its own words.
+// checkTools checks the tools that a build needs. Its error names the packages to install, unlike that of the go command.
 func checkTools(component Component) error {
 	if _, err := exec.LookPath("go"); err != nil {
 		return fmt.Errorf("building %s needs the go command in PATH", component.Name)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// greeter is a component that builds in a moment.
+// greeter is a component that builds quickly.
 var greeter = Component{
 	Name: "greeter", Module: "greeter", Packages: []string{"."}, Output: "greeter", Links: []string{"hello", "goodbye"},
 }
@@ -22,8 +22,8 @@ import "os"
 func main() { os.Stdout.WriteString(os.Args[0][len(os.Args[0])-5:]) }
 `
 
-// newCache is one over a repository that has only the greeter.
-func newCache(t *testing.T) (cache Cache, said func() string) {
+// newCache returns a cache for a repository with the greeter, and a function that returns the lines of progress.
+func newCache(t *testing.T) (cache Cache, progress func() string) {
 	t.Helper()
 	root := t.TempDir()
 	write(t, filepath.Join(root, "greeter", "main.go"), greeterSource)
@@ -31,7 +31,7 @@ func newCache(t *testing.T) (cache Cache, said func() string) {
 	write(t, filepath.Join(root, "greeter", "go.sum"), "")
 	var mu sync.Mutex
 	var lines []string
-	cache = Cache{Root: root, Directory: filepath.Join(t.TempDir(), "cache"), Say: func(format string, values ...any) {
+	cache = Cache{Root: root, Directory: filepath.Join(t.TempDir(), "cache"), Printf: func(format string, values ...any) {
 		mu.Lock()
 		defer mu.Unlock()
 		lines = append(lines, fmt.Sprintf(format, values...))
@@ -54,8 +54,8 @@ func write(t *testing.T, path, content string) {
 }
 
 func TestGetBuildsOnce(t *testing.T) {
-	cache, said := newCache(t)
-	// All at once, as several commands might.
+	cache, progress := newCache(t)
+	// Several commands call Get at the same time.
 	directories := make(chan string)
 	for range 4 {
 		go func() {
@@ -69,19 +69,19 @@ func TestGetBuildsOnce(t *testing.T) {
 	first := <-directories
 	for range 3 {
 		if other := <-directories; other != first {
-			t.Errorf("built in %s and in %s", first, other)
+			t.Errorf("got folders %s and %s, want one", first, other)
 		}
 	}
-	if builds := strings.Count(said(), "building hello, goodbye"); builds != 1 {
-		t.Errorf("built %d times:\n%s", builds, said())
+	if builds := strings.Count(progress(), "building hello, goodbye"); builds != 1 {
+		t.Errorf("got %d builds, want 1:\n%s", builds, progress())
 	}
 	greeting, err := exec.Command(filepath.Join(first, "hello")).Output()
 	if string(greeting) != "hello" || err != nil {
-		t.Errorf("a multi-call binary was called %q, %v", greeting, err)
+		t.Errorf("got greeting %q, error %v", greeting, err)
 	}
 }
 
-func TestGetBuildsAgainWhatChanged(t *testing.T) {
+func TestGetRebuildsChangedComponents(t *testing.T) {
 	cache, _ := newCache(t)
 	first, err := cache.Get(t.Context(), greeter)
 	if err != nil {
@@ -90,24 +90,23 @@ func TestGetBuildsAgainWhatChanged(t *testing.T) {
 	write(t, filepath.Join(cache.Root, "greeter", "main.go"), greeterSource+"\n// Changed.\n")
 	second, err := cache.Get(t.Context(), greeter)
 	if err != nil || second == first {
-		t.Errorf("a change of the source gave %s after %s, %v", second, first, err)
+		t.Errorf("after a change of the source: got %s, previously %s, error %v", second, first, err)
 	}
 	tagged := greeter
 	tagged.Tags = "seccomp"
 	third, err := cache.Get(t.Context(), tagged)
 	if err != nil || third == second {
-		t.Errorf("a change of the build gave %s after %s, %v", third, second, err)
+		t.Errorf("after a change of the flags: got %s, previously %s, error %v", third, second, err)
 	}
 }
 
-// TestGetLeavesNothingHalf: a build that failed says why, and is tried again.
-func TestGetLeavesNothingHalf(t *testing.T) {
+func TestGetRetriesFailedBuild(t *testing.T) {
 	cache, _ := newCache(t)
 	write(t, filepath.Join(cache.Root, "greeter", "main.go"), "package main\n\nfunc main() { nowhere() }\n")
 	for range 2 {
 		directory, err := cache.Get(t.Context(), greeter)
 		if err == nil || !strings.Contains(err.Error(), "undefined: nowhere") {
-			t.Fatalf("a broken program was built in %q, %v", directory, err)
+			t.Fatalf("got %q and error %v, want a compile error", directory, err)
 		}
 	}
 	write(t, filepath.Join(cache.Root, "greeter", "main.go"), greeterSource)
@@ -116,8 +115,8 @@ func TestGetLeavesNothingHalf(t *testing.T) {
 	}
 }
 
-// TestPins: each component of this repository has a key, and those that are stamped have their version.
-func TestPins(t *testing.T) {
+// Each component of this repository has a key, and the linker flags of Kubernetes set its version.
+func TestComponentsHaveKeysAndVersions(t *testing.T) {
 	working, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +127,7 @@ func TestPins(t *testing.T) {
 	}
 	for _, component := range append([]Component{Kubernetes}, NodeComponents...) {
 		if key, err := component.key(root); err != nil || len(key) != 16 {
-			t.Errorf("%s has the key %q, %v", component.Name, key, err)
+			t.Errorf("%s: got key %q, error %v", component.Name, key, err)
 		}
 	}
 	goMod := "module example.com/a\n\nrequire k8s.io/kubernetes v1.35.4\n"
@@ -138,16 +137,16 @@ func TestPins(t *testing.T) {
 	}
 	for _, stamped := range []string{"gitVersion=v1.35.4", "gitMajor=1 ", "gitMinor=35"} {
 		if !strings.Contains(strings.Join(arguments, " "), stamped) {
-			t.Errorf("no %s in %q", stamped, arguments)
+			t.Errorf("got arguments %q, want %s", arguments, stamped)
 		}
 	}
 	if _, err := Kubernetes.arguments("out", "module example.com/a\n"); err == nil {
-		t.Error("a go.mod without a version was good enough")
+		t.Error("got no error for a go.mod without a version")
 	}
 }
 
-func TestFindRootSaysWhatToDo(t *testing.T) {
-	if root, err := FindRoot(t.TempDir()); err == nil || !strings.Contains(err.Error(), "change to its top") {
-		t.Errorf("found %q, %v", root, err)
+func TestFindRootFailsOutsideRepository(t *testing.T) {
+	if root, err := FindRoot(t.TempDir()); err == nil || !strings.Contains(err.Error(), "must be in Conclave's repository") {
+		t.Errorf("got %q and error %v, want an error", root, err)
 	}
 }

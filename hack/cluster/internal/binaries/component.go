@@ -1,5 +1,5 @@
-// Package binaries builds the programs of a cluster from pinned Go modules, once: what is built stays in a cache, keyed by
-// everything that it was built from.
+// Package binaries builds the programs of a cluster from pinned Go modules and caches them. The key of a cache entry is a
+// hash of everything that the programs are built from.
 package binaries
 
 import (
@@ -14,27 +14,27 @@ import (
 	"strings"
 )
 
-// Component is what one run of "go build" makes.
+// Component is a set of programs that one run of "go build" builds.
 type Component struct {
 	Name     string
-	Module   string   // The folder of its module, from the top of the repository.
-	Sources  string   // The folder whose .go files are part of it, if not the module's; from there.
-	Packages []string // What to build, by import path.
-	Output   string   // What to call it, if it's one file that shall not have its package's name.
-	Links    []string // Other names for Output: what a multi-call binary answers to.
+	Module   string   // The folder of the module, relative to the root of the repository.
+	Sources  string   // The folder with the .go files, relative to Module.
+	Packages []string // The import paths to build.
+	Output   string   // The name of the binary, if it differs from that of the package.
+	Links    []string // The names by which a multi-call binary is called, as links to Output.
 	Cgo      bool
 	Tags     string
-	Stamp    stamp // Writes the version into the program, where that isn't done by itself.
-	Minutes  int   // About how long it takes the first time, on two cores.
+	Stamp    stamp // Sets the version of programs that cannot determine it themselves.
+	Minutes  int   // The approximate build time on two cores.
 }
 
-// stamp says which linker flags tell a program the version that it was pinned to.
+// stamp defines the linker flags that set the version of a program.
 type stamp struct {
 	Module string
 	Flags  func(version string) string
 }
 
-// Kubernetes is every program of Kubernetes, and etcd.
+// Kubernetes is a multi-call binary of all programs of Kubernetes and of etcd.
 var Kubernetes = Component{
 	Name:     "kubernetes",
 	Module:   "hack/kubernetes",
@@ -47,7 +47,7 @@ var Kubernetes = Component{
 	Minutes: 5,
 }
 
-// NodeComponents are what a node runs beside Kubernetes.
+// NodeComponents are the programs that a node needs besides Kubernetes.
 var NodeComponents = []Component{
 	{
 		Name: "containerd", Module: "hack/containerd", Minutes: 1,
@@ -73,7 +73,7 @@ var NodeComponents = []Component{
 	Pause,
 }
 
-// Pause is the program of the image that holds a pod's namespaces.
+// Pause is the program of the pause image, whose container holds a pod's namespaces.
 var Pause = Component{
 	Name: "pause", Module: "hack/cluster", Sources: "pause", Minutes: 1, Packages: []string{"./pause"}, Output: "pause",
 }
@@ -89,7 +89,7 @@ func containerdVersion(version string) string {
 	return "-X github.com/containerd/containerd/v2/version.Version=" + version
 }
 
-// arguments are those of the go command.
+// arguments returns the arguments of the go command.
 func (c Component) arguments(output, goMod string) ([]string, error) {
 	flags := "-s -w"
 	if c.Stamp.Module != "" {
@@ -106,7 +106,7 @@ func (c Component) arguments(output, goMod string) ([]string, error) {
 	return append(arguments, c.Packages...), nil
 }
 
-// environment keeps the workspace out of it, and C where it isn't needed: then the program runs on every machine.
+// environment disables the workspace. It also disables cgo where that isn't needed, so that the program is static.
 func (c Component) environment() []string {
 	cgo := "CGO_ENABLED=0"
 	if c.Cgo {
@@ -115,7 +115,7 @@ func (c Component) environment() []string {
 	return []string{"GOWORK=off", cgo}
 }
 
-// requiredVersion finds the version of a module in a go.mod.
+// requiredVersion returns the version of a module in a go.mod file.
 func requiredVersion(goMod, module string) (string, error) {
 	for line := range strings.Lines(goMod) {
 		fields := strings.Fields(strings.TrimPrefix(line, "require "))
@@ -123,15 +123,15 @@ func requiredVersion(goMod, module string) (string, error) {
 			return fields[1], nil
 		}
 	}
-	return "", fmt.Errorf("the go.mod requires no version of %s", module)
+	return "", fmt.Errorf("go.mod must require %s", module)
 }
 
-// key is different whenever the programs might be.
+// key returns a hash of the sources, the pinned modules and the build flags.
 func (c Component) key(root string) (string, error) {
 	hash := sha256.New()
 	sources, err := filepath.Glob(filepath.Join(root, c.Module, c.Sources, "*.go"))
 	if err != nil {
-		return "", fmt.Errorf("list the sources of %s: %w", c.Name, err)
+		return "", fmt.Errorf("cannot list the sources of %s: %w", c.Name, err)
 	}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		sources = append(sources, filepath.Join(root, c.Module, name))
@@ -139,12 +139,12 @@ func (c Component) key(root string) (string, error) {
 	slices.Sort(sources)
 	for _, source := range sources {
 		if err := hashFile(hash, source); err != nil {
-			return "", fmt.Errorf("look at what %s is built from: %w", c.Name, err)
+			return "", fmt.Errorf("cannot read the sources of %s: %w", c.Name, err)
 		}
 	}
 	goMod, err := os.ReadFile(filepath.Join(root, c.Module, "go.mod"))
 	if err != nil {
-		return "", fmt.Errorf("look at what %s is built from: %w", c.Name, err)
+		return "", fmt.Errorf("cannot read the sources of %s: %w", c.Name, err)
 	}
 	arguments, err := c.arguments("", string(goMod))
 	if err != nil {

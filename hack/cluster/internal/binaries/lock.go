@@ -8,22 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock holds a file's lock until the returned function is called, or the process ends in whatever way. The holder may
-// remove the file as the last thing it does: from then on, another can hold the lock.
+// Lock locks a file until the returned function is called or the process exits. It calls waiting once if another process
+// holds the lock. The holder may remove the file just before it unlocks: then another process can create and lock a new
+// file.
 func Lock(path string, waiting func()) (unlock func(), err error) {
 	for {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 		if err != nil {
-			return nil, fmt.Errorf("open the lock: %w", err)
+			return nil, fmt.Errorf("cannot open the lock: %w", err)
 		}
 		if err := flock(file, waiting); err != nil {
 			file.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
 		}
 		if current(file, path) {
 			return func() { file.Close() }, nil
 		}
-		file.Close() // Whoever held it has removed it, and the next will lock another file.
+		file.Close() // The previous holder has removed this file; lock the new one.
 	}
 }
 
@@ -41,7 +42,7 @@ func flock(file *os.File, waiting func()) error {
 	}
 }
 
-// current tells whether this is still the file that the path leads to.
+// current reports whether the path still refers to this file.
 func current(file *os.File, path string) bool {
 	opened, err := file.Stat()
 	if err != nil {

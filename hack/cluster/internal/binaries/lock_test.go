@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestLockWithRemoval: there is one holder at a time, also when holders remove the file as the last thing they do.
-func TestLockWithRemoval(t *testing.T) {
+// Each holder removes the file before it unlocks.
+func TestLockHasOneHolderWhenFileIsRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	var holders atomic.Int32
 	var all sync.WaitGroup
@@ -22,7 +22,7 @@ func TestLockWithRemoval(t *testing.T) {
 					return
 				}
 				if now := holders.Add(1); now != 1 {
-					t.Errorf("%d hold the lock", now)
+					t.Errorf("got %d holders of the lock, want 1", now)
 				}
 				holders.Add(-1)
 				_ = os.Remove(path)

@@ -1,5 +1,5 @@
-// Package image writes container images of one program, without a registry or a builder: a tar file that "ctr images
-// import" and "docker load" read.
+// Package image writes container images of one program without a registry or a builder. An image is a tar file that "ctr
+// images import" and "docker load" can read.
 package image
 
 import (
@@ -14,10 +14,10 @@ import (
 	"runtime"
 )
 
-// User is whom the program runs as: nobody, so that Pod Security "restricted" has nothing to object to.
+// User is the user and group of the program. They aren't root, so that Pod Security "restricted" admits the pods.
 const User = "65532:65532"
 
-// Write writes an image that consists of one static program, as /program. The same program gives the same bytes.
+// Write writes an image with one static program, /program. The result depends only on the reference and the program.
 func Write(destination io.Writer, reference string, program []byte) error {
 	layer, err := archive(entry{"program", 0o755, program})
 	if err != nil {
@@ -30,34 +30,34 @@ func Write(destination io.Writer, reference string, program []byte) error {
 		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + digest(layer)}},
 	})
 	if err != nil {
-		return fmt.Errorf("encode the config of the image %s: %w", reference, err)
+		return fmt.Errorf("cannot encode the config of the image %s: %w", reference, err)
 	}
 	configName, layerName := digest(config)+".json", digest(layer)+".tar"
 	manifest, err := json.Marshal([]any{map[string]any{
 		"Config": configName, "RepoTags": []string{reference}, "Layers": []string{layerName},
 	}})
 	if err != nil {
-		return fmt.Errorf("encode the manifest of the image %s: %w", reference, err)
+		return fmt.Errorf("cannot encode the manifest of the image %s: %w", reference, err)
 	}
 	content, err := archive(entry{configName, 0o644, config}, entry{layerName, 0o644, layer}, entry{"manifest.json", 0o644, manifest})
 	if err != nil {
 		return err
 	}
 	if _, err := destination.Write(content); err != nil {
-		return fmt.Errorf("write the image %s: %w", reference, err)
+		return fmt.Errorf("cannot write the image %s: %w", reference, err)
 	}
 	return nil
 }
 
-// WriteFile writes the image of the program in one file to another.
+// WriteFile writes an image of the program in a file to the file destination.
 func WriteFile(destination, reference, program string) error {
 	content, err := os.ReadFile(program)
 	if err != nil {
-		return fmt.Errorf("read the program of the image %s: %w", reference, err)
+		return fmt.Errorf("cannot read the program of the image %s: %w", reference, err)
 	}
 	file, err := os.Create(destination)
 	if err != nil {
-		return fmt.Errorf("write the image %s: %w", reference, err)
+		return fmt.Errorf("cannot write the image %s: %w", reference, err)
 	}
 	defer file.Close()
 	if err := Write(file, reference, content); err != nil {
@@ -78,14 +78,14 @@ func archive(entries ...entry) ([]byte, error) {
 	for _, entry := range entries {
 		header := &tar.Header{Name: entry.name, Mode: entry.mode, Size: int64(len(entry.data)), Format: tar.FormatPAX}
 		if err := writer.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("archive %s: %w", entry.name, err)
+			return nil, fmt.Errorf("cannot archive %s: %w", entry.name, err)
 		}
 		if _, err := writer.Write(entry.data); err != nil {
-			return nil, fmt.Errorf("archive %s: %w", entry.name, err)
+			return nil, fmt.Errorf("cannot archive %s: %w", entry.name, err)
 		}
 	}
 	if err := writer.Close(); err != nil {
-		return nil, fmt.Errorf("finish an archive: %w", err)
+		return nil, fmt.Errorf("cannot finish an archive: %w", err)
 	}
 	return buffer.Bytes(), nil
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestWrite(t *testing.T) {
+func TestImagesAreReproducibleAndLoadable(t *testing.T) {
 	var first, second bytes.Buffer
 	for _, buffer := range []*bytes.Buffer{&first, &second} {
 		if err := Write(buffer, "example.com/a:1", []byte("program")); err != nil {
@@ -18,7 +18,7 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("the same program gave two images")
+		t.Error("got different images for the same program")
 	}
 	files := unpack(t, &first)
 	var manifest []struct {
@@ -27,10 +27,10 @@ func TestWrite(t *testing.T) {
 		Layers   []string
 	}
 	if err := json.Unmarshal(files["manifest.json"], &manifest); err != nil || len(manifest) != 1 {
-		t.Fatalf("the manifest is %s, %v", files["manifest.json"], err)
+		t.Fatalf("got manifest %s, error %v", files["manifest.json"], err)
 	}
 	if manifest[0].RepoTags[0] != "example.com/a:1" {
-		t.Errorf("the image is called %v", manifest[0].RepoTags)
+		t.Errorf("got tags %v, want example.com/a:1", manifest[0].RepoTags)
 	}
 	layer := files[manifest[0].Layers[0]]
 	var config struct {
@@ -43,13 +43,13 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config.RootFS.DiffIDs[0] != "sha256:"+digest(layer) {
-		t.Errorf("the config has the layer %s", config.RootFS.DiffIDs[0])
+		t.Errorf("got layer %s in the config, want the digest of the layer", config.RootFS.DiffIDs[0])
 	}
 	if config.Config.User == "" || strings.HasPrefix(config.Config.User, "0") {
-		t.Errorf("the program runs as %q", config.Config.User)
+		t.Errorf("got user %q, want a user other than root", config.Config.User)
 	}
 	if program := unpack(t, bytes.NewReader(layer))["program"]; string(program) != "program" {
-		t.Errorf("the program is %q", program)
+		t.Errorf("got program %q", program)
 	}
 }
 

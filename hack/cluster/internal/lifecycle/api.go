@@ -16,21 +16,21 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/program"
 )
 
-// api asks the API server. It isn't client-go: four requests are not worth a module graph that the operator's own
-// versions would have to agree with.
+// api is a client of the API server. It doesn't use client-go: for four requests, that would add a large module graph
+// whose versions would have to match those of the operator.
 type api struct {
 	server string
 	client http.Client
 }
 
-func newAPI(server string, authority []byte, client pki.Pair) (*api, error) {
+func newAPI(server string, ca []byte, client pki.Pair) (*api, error) {
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(authority) {
-		return nil, errors.New("the cluster's authority is no certificate")
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the cluster's CA must be a PEM certificate")
 	}
 	certificate, err := tls.X509KeyPair(client.Cert, client.Key)
 	if err != nil {
-		return nil, fmt.Errorf("read the administrator's certificate: %w", err)
+		return nil, fmt.Errorf("cannot read the administrator's certificate: %w", err)
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
 		RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13,
@@ -43,13 +43,13 @@ func (a *api) do(ctx context.Context, method, path string, body, into any) error
 	if body != nil {
 		encoded, err := json.Marshal(body)
 		if err != nil {
-			return fmt.Errorf("encode a request: %w", err)
+			return fmt.Errorf("cannot encode a request: %w", err)
 		}
 		content = bytes.NewReader(encoded)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, a.server+path, content)
 	if err != nil {
-		return fmt.Errorf("make a request: %w", err)
+		return fmt.Errorf("cannot create a request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := a.client.Do(request)
@@ -59,7 +59,7 @@ func (a *api) do(ctx context.Context, method, path string, body, into any) error
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("read the answer to %s %s: %w", method, path, err)
+		return fmt.Errorf("cannot read the answer to %s %s: %w", method, path, err)
 	}
 	if response.StatusCode >= http.StatusBadRequest {
 		return &apiError{status: response.StatusCode, text: fmt.Sprintf("%s %s: %s", method, path, answer)}
@@ -77,15 +77,15 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.text }
 
-// ready tells whether the API server has all that it serves.
+// ready returns nil if the API server is ready.
 func (a *api) ready(ctx context.Context) error { return a.do(ctx, http.MethodGet, "/readyz", nil, nil) }
 
-// reachesKubelet tells whether kubectl logs and exec work with the node.
+// reachesKubelet returns nil if the API server can send requests to the kubelet, as for kubectl logs and exec.
 func (a *api) reachesKubelet(ctx context.Context, node string) error {
 	return a.do(ctx, http.MethodGet, "/api/v1/nodes/"+node+"/proxy/healthz", nil, nil)
 }
 
-// create makes an object, unless it's there.
+// create creates an object if it doesn't exist.
 func (a *api) create(ctx context.Context, path string, object any) error {
 	err := a.do(ctx, http.MethodPost, path, object, nil)
 	var refused *apiError
@@ -95,8 +95,8 @@ func (a *api) create(ctx context.Context, path string, object any) error {
 	return err
 }
 
-// nodeReady tells whether the node is Ready, by what its kubelet has said at that time or later: what is said of a node
-// that was killed lasts for a while.
+// nodeReady reports whether the node is Ready according to a heartbeat at that time or later. An older status may be that
+// of a node that was killed since.
 func (a *api) nodeReady(ctx context.Context, name string, since time.Time) (bool, error) {
 	var node struct {
 		Status struct {
@@ -110,20 +110,20 @@ func (a *api) nodeReady(ctx context.Context, name string, since time.Time) (bool
 	if err := a.do(ctx, http.MethodGet, "/api/v1/nodes/"+name, nil, &node); err != nil {
 		var refused *apiError
 		if errors.As(err, &refused) && refused.status == http.StatusNotFound {
-			return false, nil // It hasn't registered yet.
+			return false, nil // The node hasn't registered yet.
 		}
 		return false, err
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == "Ready" {
-			// The API has whole seconds.
+			// Times in the API have a resolution of a second.
 			return condition.Status == "True" && !condition.LastHeartbeatTime.Before(since.Truncate(time.Second)), nil
 		}
 	}
 	return false, nil
 }
 
-// grantDNS lets the nodes' CoreDNS read what it answers from.
+// grantDNS grants the nodes' CoreDNS read access to the objects from which it answers.
 func (a *api) grantDNS(ctx context.Context) error {
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	rule := func(group string, resources ...string) map[string]any {
@@ -144,10 +144,10 @@ func (a *api) grantDNS(ctx context.Context) error {
 		"subjects": []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": program.DNSUser}},
 	}
 	if err := a.create(ctx, rbac+"clusterroles", role); err != nil {
-		return fmt.Errorf("grant CoreDNS its reads: %w", err)
+		return fmt.Errorf("cannot grant CoreDNS read access: %w", err)
 	}
 	if err := a.create(ctx, rbac+"clusterrolebindings", binding); err != nil {
-		return fmt.Errorf("grant CoreDNS its reads: %w", err)
+		return fmt.Errorf("cannot grant CoreDNS read access: %w", err)
 	}
 	return nil
 }

@@ -19,21 +19,21 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
 )
 
-// patience bounds how long the cluster may take for a step, on a slow and busy computer.
-const patience = 3 * time.Minute
+// waitMax bounds each wait. It allows for a slow and busy computer.
+const waitMax = 3 * time.Minute
 
-var errInterrupted = errors.New("interrupted: go on with up, or end it with down")
+var errInterrupted = errors.New("interrupted: run up to continue, or down to remove the cluster")
 
-// boot is a machine that was started, and of which it isn't known yet that it does its work.
+// boot is a machine that was started and may not be ready yet.
 type boot struct {
 	Member
 
-	at time.Time // Zero if an earlier command started it, and was interrupted.
+	at time.Time // The start time. It is zero if an earlier command started the machine and was interrupted.
 }
 
-// bootMissing starts those machines that don't run, and returns those that aren't settled.
+// bootMissing starts the machines that aren't running. It returns all machines that aren't ready.
 func (c Cluster) bootMissing(state *State, machines []topology.Machine, programs map[string]string) ([]boot, error) {
-	if err := c.fabric().MakeSwitch(); err != nil {
+	if err := c.network().CreateSwitch(); err != nil {
 		return nil, err
 	}
 	var booted []boot
@@ -46,20 +46,20 @@ func (c Cluster) bootMissing(state *State, machines []topology.Machine, programs
 				return nil, err
 			}
 			booted = append(booted, started)
-		case !member.Settled:
+		case !member.Ready:
 			booted = append(booted, boot{Member: member})
 		}
 	}
 	return booted, nil
 }
 
-// boot starts a machine that doesn't run: for the first time, or again with what is left on its disk.
+// boot starts a machine that isn't running. The machine keeps the files of an earlier run.
 func (c Cluster) boot(state *State, wanted topology.Machine, programs map[string]string) (boot, error) {
-	c.Say("starting %s", wanted.Name)
+	c.Printf("starting %s", wanted.Name)
 	if err := c.clearCgroup(c.machineCgroup(wanted)); err != nil {
 		return boot{}, err
 	}
-	if err := c.fabric().Connect(wanted); err != nil {
+	if err := c.network().Connect(wanted); err != nil {
 		return boot{}, err
 	}
 	specPath, err := c.prepare(state, wanted, programs)
@@ -72,12 +72,12 @@ func (c Cluster) boot(state *State, wanted topology.Machine, programs map[string
 		return boot{}, err
 	}
 	member := state.ensure(wanted)
-	member.Init, member.Settled = process, false
+	member.Init, member.Ready = process, false
 	return boot{*member, at}, c.save(state)
 }
 
-// clearCgroup makes the cgroup anew. There may be what a machine that ended has left for its pods; and a whole machine,
-// if a command was interrupted between starting it and noting that.
+// clearCgroup recreates the cgroup. It may contain the pods' cgroups of an earlier run of the machine. It may even contain
+// a running machine, if a command was interrupted after it started the machine and before it saved the state.
 func (c Cluster) clearCgroup(cgroup string) error {
 	hierarchies, err := machine.Hierarchies()
 	if err != nil {
@@ -89,15 +89,15 @@ func (c Cluster) clearCgroup(cgroup string) error {
 	if err := machine.RemoveCgroup(hierarchies, cgroup); err != nil {
 		return err
 	}
-	return machine.MakeCgroup(hierarchies, cgroup)
+	return machine.CreateCgroup(hierarchies, cgroup)
 }
 
-// prepare writes all that the machine reads, and returns the path of its spec.
+// prepare writes the machine's files and returns the path of its spec.
 func (c Cluster) prepare(state *State, wanted topology.Machine, programs map[string]string) (string, error) {
 	directory := c.machineDirectory(wanted)
 	for _, name := range []string{"etc", "lib", "log"} {
 		if err := os.MkdirAll(filepath.Join(directory, name), 0o755); err != nil {
-			return "", fmt.Errorf("make the folders of %s: %w", wanted.Name, err)
+			return "", fmt.Errorf("cannot create the folders of %s: %w", wanted.Name, err)
 		}
 	}
 	files, err := filesOf(state, wanted)
@@ -107,10 +107,10 @@ func (c Cluster) prepare(state *State, wanted topology.Machine, programs map[str
 	for _, file := range files {
 		path := filepath.Join(directory, "etc", file.Name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return "", fmt.Errorf("make the folders of %s: %w", wanted.Name, err)
+			return "", fmt.Errorf("cannot create the folders of %s: %w", wanted.Name, err)
 		}
 		if err := os.WriteFile(path, file.Data, 0o600); err != nil {
-			return "", fmt.Errorf("configure %s: %w", wanted.Name, err)
+			return "", fmt.Errorf("cannot configure %s: %w", wanted.Name, err)
 		}
 	}
 	specPath := filepath.Join(directory, "spec.json")
@@ -119,16 +119,16 @@ func (c Cluster) prepare(state *State, wanted topology.Machine, programs map[str
 
 func filesOf(state *State, wanted topology.Machine) ([]program.File, error) {
 	if wanted.IsControlPlane() {
-		return program.ControlPlaneFiles(state.Authorities)
+		return program.ControlPlaneFiles(state.CAs)
 	}
-	return program.NodeFiles(wanted, state.Authorities, state.Kernel)
+	return program.NodeFiles(wanted, state.CAs, state.Kernel)
 }
 
 func (c Cluster) spec(state *State, wanted topology.Machine, programs map[string]string) machine.Spec {
 	directory := c.machineDirectory(wanted)
 	spec := machine.Spec{
 		Name:   wanted.Name,
-		Netns:  c.fabric().Netns(wanted),
+		Netns:  c.network().Netns(wanted),
 		Cgroup: c.machineCgroup(wanted),
 		Log:    machine.InitLog(directory),
 		Binds: []machine.Bind{
@@ -156,10 +156,10 @@ func (c Cluster) spec(state *State, wanted topology.Machine, programs map[string
 	return spec
 }
 
-// await returns when what was started does its work.
+// await returns when the started machines are ready.
 func (c Cluster) await(ctx context.Context, state *State, booted []boot) error {
 	nodes := slices.DeleteFunc(slices.Clone(booted), func(b boot) bool { return b.Machine.IsControlPlane() })
-	for _, node := range nodes { // While the API server comes up.
+	for _, node := range nodes { // Meanwhile the API server starts.
 		if err := c.loadPause(ctx, node); err != nil {
 			return err
 		}
@@ -169,14 +169,14 @@ func (c Cluster) await(ctx context.Context, state *State, booted []boot) error {
 		return err
 	}
 	if !controlPlane.Init.Alive() {
-		c.Say("the control plane doesn't run: until it is started, nodes that were started can't become Ready")
+		c.Printf("the control plane isn't running: start it, otherwise nodes cannot become Ready")
 		return nil
 	}
 	if err := c.awaitReady(ctx, state, *controlPlane, nodes); err != nil {
 		return err
 	}
 	for _, started := range booted {
-		state.ensure(started.Machine).Settled = true
+		state.ensure(started.Machine).Ready = true
 	}
 	return c.save(state)
 }
@@ -186,11 +186,11 @@ func (c Cluster) awaitReady(ctx context.Context, state *State, controlPlane Memb
 	if err != nil {
 		return err
 	}
-	server, err := newAPI(state.server(), state.Authorities.Cluster.Cert, client)
+	server, err := newAPI(state.server(), state.CAs.Cluster.Cert, client)
 	if err != nil {
 		return err
 	}
-	if err := c.until(ctx, controlPlane, "the API server answers", func() (bool, error) {
+	if err := c.until(ctx, controlPlane, "the API server to become ready", func() (bool, error) {
 		err := server.ready(ctx)
 		return err == nil, err
 	}); err != nil {
@@ -200,7 +200,7 @@ func (c Cluster) awaitReady(ctx context.Context, state *State, controlPlane Memb
 		return err
 	}
 	for _, node := range nodes {
-		if err := c.until(ctx, node.Member, node.Machine.Name+" is Ready", func() (bool, error) {
+		if err := c.until(ctx, node.Member, node.Machine.Name+" to become Ready", func() (bool, error) {
 			return server.nodeReady(ctx, node.Machine.Name, node.at)
 		}); err != nil {
 			return err
@@ -209,14 +209,14 @@ func (c Cluster) awaitReady(ctx context.Context, state *State, controlPlane Memb
 	return c.awaitKubelets(ctx, state, server)
 }
 
-// awaitKubelets returns when the kubelets let the API server in. They ask it whether they may, and after the control
-// plane was killed they do so over connections on which nobody answers, until they notice.
+// awaitKubelets returns when the kubelets accept requests of the API server. A kubelet authorizes such requests with the
+// API server. After the control plane was killed, it does so over dead connections until it detects that.
 func (c Cluster) awaitKubelets(ctx context.Context, state *State, server *api) error {
 	for _, member := range state.Machines {
-		if member.Machine.IsControlPlane() || !member.Init.Alive() || !c.fabric().Plugged(member.Machine) {
+		if member.Machine.IsControlPlane() || !member.Init.Alive() || !c.network().Plugged(member.Machine) {
 			continue
 		}
-		if err := c.until(ctx, member, member.Machine.Name+" lets the API server in", func() (bool, error) {
+		if err := c.until(ctx, member, "the kubelet of "+member.Machine.Name+" to accept the API server", func() (bool, error) {
 			err := server.reachesKubelet(ctx, member.Machine.Name)
 			return err == nil, err
 		}); err != nil {
@@ -226,9 +226,9 @@ func (c Cluster) awaitKubelets(ctx context.Context, state *State, server *api) e
 	return nil
 }
 
-// until polls, as long as the machine lives. An error of the poll is only of interest if it's the last one.
-func (c Cluster) until(ctx context.Context, member Member, what string, poll func() (bool, error)) error {
-	deadline := time.Now().Add(patience)
+// until polls until a condition holds. It fails if the machine exits. After a timeout, it returns the last error of poll.
+func (c Cluster) until(ctx context.Context, member Member, condition string, poll func() (bool, error)) error {
+	deadline := time.Now().Add(waitMax)
 	for {
 		done, err := poll()
 		if done {
@@ -238,17 +238,17 @@ func (c Cluster) until(ctx context.Context, member Member, what string, poll fun
 		case ctx.Err() != nil:
 			return errInterrupted
 		case !member.Init.Alive():
-			return fmt.Errorf("%s ended while waiting until %s: %s", member.Machine.Name, what, c.lastWords(member.Machine))
+			return fmt.Errorf("%s exited while waiting for %s: %s", member.Machine.Name, condition, c.lastLogLine(member.Machine))
 		case time.Now().After(deadline):
-			return errors.Join(fmt.Errorf("waited %s in vain until %s: look into %s", patience, what,
+			return errors.Join(fmt.Errorf("timed out after %s waiting for %s; see the logs in %s", waitMax, condition,
 				filepath.Join(c.machineDirectory(member.Machine), "log")), err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// lastWords is the last line that a machine's init has logged.
-func (c Cluster) lastWords(of topology.Machine) string {
+// lastLogLine returns the last line of the log of a machine's init.
+func (c Cluster) lastLogLine(of topology.Machine) string {
 	path := machine.InitLog(c.machineDirectory(of))
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -258,9 +258,9 @@ func (c Cluster) lastWords(of topology.Machine) string {
 	return fmt.Sprintf("%s (from %s)", lines[len(lines)-1], path)
 }
 
-// loadPause gives a node the image that each pod needs, when its containerd listens.
+// loadPause waits for the node's containerd and loads the pause image, which each pod needs.
 func (c Cluster) loadPause(ctx context.Context, started boot) error {
-	if err := c.until(ctx, started.Member, "containerd of "+started.Machine.Name+" listens", func() (bool, error) {
+	if err := c.until(ctx, started.Member, "containerd of "+started.Machine.Name+" to listen", func() (bool, error) {
 		connection, err := net.Dial("unix", started.containerd())
 		if err != nil {
 			return false, err
@@ -282,7 +282,7 @@ func (c Cluster) loadPause(ctx context.Context, started boot) error {
 	return c.importImage(ctx, started.Member, tarball)
 }
 
-// containerd is the socket of a machine's containerd, as the host sees it.
+// containerd returns the path of the socket of a machine's containerd on the host.
 func (m Member) containerd() string {
 	return fmt.Sprintf("/proc/%d/root%s", m.Init.PID, program.ContainerdSocket)
 }
@@ -298,7 +298,7 @@ func (c Cluster) importImage(ctx context.Context, member Member, tarball string)
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		return fmt.Errorf("load %s on %s: %w\n%s", tarball, member.Machine.Name, err, strings.TrimSpace(string(output)))
+		return fmt.Errorf("cannot load %s on %s: %w\n%s", tarball, member.Machine.Name, err, strings.TrimSpace(string(output)))
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
 )
 
-// open locks a cluster that exists, for a command that changes it.
+// open locks and loads an existing cluster for a command that changes it.
 func (c Cluster) open() (*State, func(), error) {
 	unlock, err := c.lock()
 	if err != nil {
@@ -25,7 +25,7 @@ func (c Cluster) open() (*State, func(), error) {
 	return state, unlock, nil
 }
 
-// Load puts the images of a tar file onto every node that runs.
+// Load loads the images of a tar file on every running node.
 func (c Cluster) Load(ctx context.Context, tarball string) error {
 	state, unlock, err := c.open()
 	if err != nil {
@@ -33,35 +33,35 @@ func (c Cluster) Load(ctx context.Context, tarball string) error {
 	}
 	defer unlock()
 	if _, err := os.Stat(tarball); err != nil {
-		return fmt.Errorf("load an image: %w", err)
+		return fmt.Errorf("cannot load an image: %w", err)
 	}
 	for _, member := range state.Machines {
 		switch {
 		case member.Machine.IsControlPlane():
 		case !member.Init.Alive():
-			err = errors.Join(err, fmt.Errorf("%s doesn't run: start it, and load again", member.Machine.Name))
+			err = errors.Join(err, fmt.Errorf("%s isn't running: start it and load the image again", member.Machine.Name))
 		default:
 			if failed := c.importImage(ctx, member, tarball); failed != nil {
 				err = errors.Join(err, failed)
 				continue
 			}
-			c.Say("loaded %s on %s", filepath.Base(tarball), member.Machine.Name)
+			c.Printf("loaded %s on %s", filepath.Base(tarball), member.Machine.Name)
 		}
 	}
 	return err
 }
 
-// Partition cuts a machine off from all others. It goes on running, and nobody is told.
+// Partition disconnects a machine from all others. The machine keeps running, and no process is notified.
 func (c Cluster) Partition(name string) error {
-	return c.plugging(name, "%s is cut off", c.fabric().Unplug)
+	return c.setPlugged(name, "%s is partitioned", c.network().Unplug)
 }
 
-// Heal ends a partition.
+// Heal reconnects a machine.
 func (c Cluster) Heal(name string) error {
-	return c.plugging(name, "%s is connected", c.fabric().Plug)
+	return c.setPlugged(name, "%s is connected", c.network().Plug)
 }
 
-func (c Cluster) plugging(name, said string, do func(topology.Machine) error) error {
+func (c Cluster) setPlugged(name, message string, do func(topology.Machine) error) error {
 	state, unlock, err := c.open()
 	if err != nil {
 		return err
@@ -72,16 +72,16 @@ func (c Cluster) plugging(name, said string, do func(topology.Machine) error) er
 		return err
 	}
 	if !member.Init.Alive() {
-		return fmt.Errorf("%s doesn't run: start it first", name)
+		return fmt.Errorf("%s isn't running: start it first", name)
 	}
 	if err := do(member.Machine); err != nil {
 		return err
 	}
-	c.Say(said, name)
+	c.Printf(message, name)
 	return nil
 }
 
-// Kill takes a machine away as a power cut does: its peers get no reset and no goodbye.
+// Kill stops a machine as a power failure does: its peers receive no packets, not even a TCP reset.
 func (c Cluster) Kill(name string) error {
 	state, unlock, err := c.open()
 	if err != nil {
@@ -93,25 +93,25 @@ func (c Cluster) Kill(name string) error {
 		return err
 	}
 	if !member.Init.Alive() {
-		c.Say("%s doesn't run", name)
+		c.Printf("%s isn't running", name)
 		return nil
 	}
-	// The cable first: what the kernel sends for dying processes must not get out.
-	if err := c.fabric().Unplug(member.Machine); err != nil {
+	// Disconnect the machine first, so that the packets that the kernel sends when processes exit are dropped.
+	if err := c.network().Unplug(member.Machine); err != nil {
 		return err
 	}
 	if err := member.Init.Kill(); err != nil {
 		return err
 	}
-	member.Init, member.Settled = machine.Process{}, false
+	member.Init, member.Ready = machine.Process{}, false
 	if err := c.save(state); err != nil {
 		return err
 	}
-	c.Say("%s is dead", name)
+	c.Printf("%s is killed", name)
 	return nil
 }
 
-// Start brings back a machine that was killed, with what is on its disk, and returns when it does its work again.
+// Start starts a machine that was killed and returns when it is ready. The machine keeps its files.
 func (c Cluster) Start(ctx context.Context, name string) error {
 	state, unlock, err := c.open()
 	if err != nil {
@@ -122,8 +122,8 @@ func (c Cluster) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if member.Init.Alive() && member.Settled {
-		c.Say("%s runs already", name)
+	if member.Init.Alive() && member.Ready {
+		c.Printf("%s is already running", name)
 		return nil
 	}
 	programs, err := c.programs(ctx, len(state.Machines)-1)
@@ -137,13 +137,13 @@ func (c Cluster) Start(ctx context.Context, name string) error {
 	if err := c.await(ctx, state, started); err != nil {
 		return err
 	}
-	if state.ensure(started[0].Machine).Settled {
-		c.Say("%s is back", name)
+	if state.ensure(started[0].Machine).Ready {
+		c.Printf("%s is ready", name)
 	}
 	return nil
 }
 
-// Status tells of each machine whether it runs, in a line.
+// Status returns a line about each machine.
 func (c Cluster) Status() ([]string, error) {
 	state, err := c.load()
 	if err != nil {
@@ -151,10 +151,10 @@ func (c Cluster) Status() ([]string, error) {
 	}
 	var lines []string
 	for _, member := range state.Machines {
-		condition := "dead"
+		condition := "stopped"
 		switch {
 		case !member.Init.Alive():
-		case os.Geteuid() == 0 && !c.fabric().Plugged(member.Machine):
+		case os.Geteuid() == 0 && !c.network().Plugged(member.Machine):
 			condition = "partitioned"
 		default:
 			condition = fmt.Sprintf("running, init is process %d", member.Init.PID)

@@ -8,17 +8,16 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 )
 
-// Check returns what this machine lacks for a cluster with all that a cluster can have: nil if nothing. Up is content with
-// less.
+// Check returns an error that lists everything that this machine missing for a cluster with all features. Up requires less.
 func (c Cluster) Check() error {
 	if _, err := machine.Hierarchies(); err != nil {
 		return err
 	}
-	var lacks []error
+	var missing []error
 	for _, component := range append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...) {
 		if err := c.Cache.Buildable(component); err != nil {
-			lacks = append(lacks, err)
-			break // The others lack the same.
+			missing = append(missing, err)
+			break // The other components need the same tools.
 		}
 	}
 	scratch, err := os.MkdirTemp("", "cluster-check-")
@@ -28,12 +27,12 @@ func (c Cluster) Check() error {
 	defer os.RemoveAll(scratch)
 	findings, err := machine.Probe(scratch)
 	if err != nil {
-		return errors.Join(append(lacks, err)...)
+		return errors.Join(append(missing, err)...)
 	}
 	for _, finding := range []string{findings.Network, findings.Proxy} {
 		if finding != "" {
-			lacks = append(lacks, errors.New(finding))
+			missing = append(missing, errors.New(finding))
 		}
 	}
-	return errors.Join(lacks...)
+	return errors.Join(missing...)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
 )
 
-// Down ends the cluster and removes all that there is of it. That it isn't there is no error.
+// Down stops the cluster and removes everything of it. It returns nil if there is no such cluster.
 func (c Cluster) Down() error {
 	unlock, err := c.lock()
 	if err != nil {
@@ -19,25 +19,25 @@ func (c Cluster) Down() error {
 	state, err := c.load()
 	switch {
 	case errors.Is(err, errNoCluster):
-		c.Say("there is no cluster %s", c.Name) // Something of it may be left all the same.
+		c.Printf("there is no cluster %s", c.Name) // Parts of it may exist nevertheless.
 	case err != nil:
-		c.Say("%v", err) // It can be swept without.
+		c.Printf("%v", err) // Removal works without the state.
 	}
-	if err := c.sweep(state); err != nil {
-		return fmt.Errorf("take the cluster down: %w", err)
+	if err := c.removeAll(state); err != nil {
+		return fmt.Errorf("cannot remove the cluster: %w", err)
 	}
 	if err := os.Remove(c.lockFile()); err != nil {
-		return fmt.Errorf("remove the cluster's lock: %w", err)
+		return fmt.Errorf("cannot remove the cluster's lock: %w", err)
 	}
 	if state != nil {
-		c.Say("cluster %s is down", c.Name)
+		c.Printf("cluster %s is removed", c.Name)
 	}
 	return nil
 }
 
-// sweep removes whatever there is of the cluster: with its state, or by what bears its name. It goes on after an error,
-// so that as little as possible is left.
-func (c Cluster) sweep(state *State) error {
+// removeAll removes everything of the cluster. It finds processes with the state, if there is one, and the rest by the
+// name of the cluster. It continues after errors.
+func (c Cluster) removeAll(state *State) error {
 	var err error
 	if state != nil {
 		for _, member := range state.Machines {
@@ -50,18 +50,18 @@ func (c Cluster) sweep(state *State) error {
 		err = errors.Join(err, machine.RemoveCgroup(hierarchies, c.cgroup()))
 		machine.RemoveCgroupIfEmpty(hierarchies, cgroupParent)
 	}
-	err = errors.Join(err, c.fabric().Remove())
+	err = errors.Join(err, c.network().Remove())
 	if failed := os.RemoveAll(c.Directory); failed != nil {
-		err = errors.Join(err, fmt.Errorf("remove the cluster's folder: %w", failed))
+		err = errors.Join(err, fmt.Errorf("cannot remove the cluster's folder: %w", failed))
 	}
 	c.removeEmptyParents()
 	return err
 }
 
-// removeEmptyParents removes the folders of all clusters with the last one.
+// removeEmptyParents removes the parent folders if this was the last cluster.
 func (c Cluster) removeEmptyParents() {
 	for parent, levels := filepath.Dir(c.Directory), 2; levels > 0; parent, levels = filepath.Dir(parent), levels-1 {
-		if os.Remove(parent) != nil { // Refused while it has anything in it.
+		if os.Remove(parent) != nil { // The folder isn't empty.
 			return
 		}
 	}

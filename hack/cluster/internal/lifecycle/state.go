@@ -1,5 +1,5 @@
-// Package lifecycle brings clusters up, changes them and takes them down. Everything that it must remember of a cluster is
-// in one folder; everything that it starts can be found without that folder too, by the cluster's name.
+// Package lifecycle starts, changes and removes clusters. The state of a cluster is in one folder. Everything that the
+// package starts can also be found without that folder, by the name of the cluster.
 package lifecycle
 
 import (
@@ -12,54 +12,55 @@ import (
 	"slices"
 
 	"github.com/conclave-dev/conclave/hack/cluster/internal/binaries"
-	"github.com/conclave-dev/conclave/hack/cluster/internal/fabric"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/network"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/program"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
 )
 
-// cgroupParent holds the cgroups of all clusters.
+// cgroupParent is the parent of the cgroups of all clusters.
 const cgroupParent = "conclave"
 
-// Cluster is one cluster, whether it runs or not.
+// Cluster is one cluster. It may be running or not, or not exist.
 type Cluster struct {
 	Name      string
-	Directory string // All that is on disk of it.
+	Directory string // The folder with all its files, except its lock.
 	Cache     binaries.Cache
-	Say       func(format string, values ...any)
+	Printf    func(format string, values ...any) // Prints a line of progress.
 }
 
-// State is what outlives the command that made it.
+// State is the state of a cluster. Commands save and load it.
 type State struct {
-	Port        int                 `json:"port"` // Of the API server, on the host's loopback.
-	Kernel      program.Kernel      `json:"kernel"`
-	Authorities program.Authorities `json:"authorities"`
-	Machines    []Member            `json:"machines"`
+	Port     int            `json:"port"` // The port of the API server on the host's loopback.
+	Kernel   program.Kernel `json:"kernel"`
+	CAs      program.CAs    `json:"cas"`
+	Machines []Member       `json:"machines"`
 }
 
-// Member is a machine of the cluster, and the process that it lives by: none if it was killed.
+// Member is a machine of the cluster and its init process. The process is zero if the machine was killed.
 type Member struct {
 	Machine topology.Machine `json:"machine"`
 	Init    machine.Process  `json:"init"`
-	// Settled says that it came to do its work after its start. If it isn't, the command that started it was interrupted.
-	Settled bool `json:"settled"`
+	// Ready means that the machine became ready after its start. If it is false, the command that started the machine was
+	// interrupted.
+	Ready bool `json:"ready"`
 }
 
-// DefaultDirectory is where the clusters of a user have their folders.
+// DefaultDirectory returns the folder that contains the folders of the user's clusters.
 func DefaultDirectory() (string, error) {
 	if base := os.Getenv("XDG_STATE_HOME"); base != "" {
 		return filepath.Join(base, "conclave", "cluster"), nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("find the home folder: %w (set XDG_STATE_HOME)", err)
+		return "", fmt.Errorf("cannot find the home folder: %w (set XDG_STATE_HOME)", err)
 	}
 	return filepath.Join(home, ".local", "state", "conclave", "cluster"), nil
 }
 
 func (c Cluster) stateFile() string { return filepath.Join(c.Directory, "state.json") }
 
-// Kubeconfig is the file that kubectl and clients read.
+// Kubeconfig returns the path of the cluster's kubeconfig.
 func (c Cluster) Kubeconfig() string { return filepath.Join(c.Directory, "kubeconfig") }
 
 func (c Cluster) machineDirectory(of topology.Machine) string {
@@ -70,34 +71,34 @@ func (c Cluster) cgroup() string { return filepath.Join(cgroupParent, c.Name) }
 
 func (c Cluster) machineCgroup(of topology.Machine) string { return filepath.Join(c.cgroup(), of.Name) }
 
-func (c Cluster) fabric() fabric.Fabric { return fabric.Fabric{Cluster: c.Name} }
+func (c Cluster) network() network.Network { return network.Network{Cluster: c.Name} }
 
-// errNoCluster says that there is none of that name.
+// errNoCluster is returned if no cluster has the name.
 var errNoCluster = errors.New("no such cluster")
 
 func (c Cluster) load() (*State, error) {
 	content, err := os.ReadFile(c.stateFile())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is %w: %s; make it with: go run ./hack/cluster up --name %s", errNoCluster, c.Name, c.Name)
+		return nil, fmt.Errorf("%w: %s; create it with: go run ./hack/cluster up --name %s", errNoCluster, c.Name, c.Name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the state of the cluster: %w", err)
+		return nil, fmt.Errorf("cannot read the state of the cluster: %w", err)
 	}
 	var state State
 	if err := json.Unmarshal(content, &state); err != nil {
-		return nil, fmt.Errorf("the state in %s is broken (%w): take the cluster down, and up again", c.stateFile(), err)
+		return nil, fmt.Errorf("cannot parse the state in %s: %w; run down and then up", c.stateFile(), err)
 	}
 	return &state, nil
 }
 
-// save replaces the state at once: a command that is interrupted leaves the old or the new one.
+// save replaces the state atomically: a command that is interrupted leaves the old or the new state.
 func (c Cluster) save(state *State) error {
 	content, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode the state of the cluster: %w", err)
+		return fmt.Errorf("cannot encode the state of the cluster: %w", err)
 	}
 	if err := replaceFile(c.stateFile(), content); err != nil {
-		return fmt.Errorf("save the state of the cluster: %w", err)
+		return fmt.Errorf("cannot save the state of the cluster: %w", err)
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func replaceFile(path string, content []byte) error {
 	return os.Rename(next, path)
 }
 
-// member finds a machine by name, or says which there are.
+// member returns the machine with this name. Its error lists the names of all machines.
 func (s *State) member(name string) (*Member, error) {
 	names := make([]string, 0, len(s.Machines))
 	for i := range s.Machines {
@@ -119,10 +120,10 @@ func (s *State) member(name string) (*Member, error) {
 		}
 		names = append(names, s.Machines[i].Machine.Name)
 	}
-	return nil, fmt.Errorf("there is no machine %q; there are %q", name, names)
+	return nil, fmt.Errorf("the machine must be one of %q, got %q", names, name)
 }
 
-// ensure returns the member of that machine, added if need be.
+// ensure returns the member for a machine. It adds the member if necessary.
 func (s *State) ensure(of topology.Machine) *Member {
 	at := slices.IndexFunc(s.Machines, func(m Member) bool { return m.Machine == of })
 	if at < 0 {
@@ -132,30 +133,31 @@ func (s *State) ensure(of topology.Machine) *Member {
 	return &s.Machines[at]
 }
 
-// alive tells whether any machine of the cluster runs.
+// alive reports whether any machine of the cluster is running.
 func (s *State) alive() bool {
 	return slices.ContainsFunc(s.Machines, func(m Member) bool { return m.Init.Alive() })
 }
 
-// lock keeps two commands from changing one cluster at once. The lock's file isn't in the cluster's folder, which goes.
+// lock prevents concurrent changes of one cluster. The lock file isn't in the cluster's folder, because down removes that
+// folder.
 func (c Cluster) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(c.Cache.Directory, 0o755); err != nil {
-		return nil, fmt.Errorf("make the cache folder: %w", err)
+		return nil, fmt.Errorf("cannot create the cache folder: %w", err)
 	}
-	return binaries.Lock(c.lockFile(), func() { c.Say("waiting for another command on cluster %s", c.Name) })
+	return binaries.Lock(c.lockFile(), func() { c.Printf("waiting for another command that changes cluster %s", c.Name) })
 }
 
 func (c Cluster) lockFile() string {
 	return filepath.Join(c.Cache.Directory, "cluster-"+c.Name+".lock")
 }
 
-// Exists is an error unless there is such a cluster, whether it runs or not.
+// Exists returns nil if the cluster exists, even if it isn't running.
 func (c Cluster) Exists() error {
 	_, err := c.load()
 	return err
 }
 
-// Inits are the processes that the machines live by, as far as they run.
+// Inits returns the init processes of the running machines.
 func (c Cluster) Inits() ([]machine.Process, error) {
 	state, err := c.load()
 	if err != nil {

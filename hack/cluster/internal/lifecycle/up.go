@@ -18,7 +18,8 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
 )
 
-// Up makes the cluster run with at least so many nodes: from nothing, or from whatever is left of it.
+// Up runs the cluster with at least this number of nodes. It creates a new cluster, or starts the machines that are missing
+// in an existing one.
 func (c Cluster) Up(ctx context.Context, nodes int) error {
 	begun := time.Now()
 	machines, err := topology.Machines(nodes)
@@ -37,7 +38,7 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 	if err != nil {
 		return err
 	}
-	state, err := c.revive()
+	state, err := c.loadOrCreate()
 	if err != nil {
 		return err
 	}
@@ -49,14 +50,14 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 		return err
 	}
 	if len(booted) == 0 {
-		c.Say("cluster %s is up already, with %d nodes", c.Name, len(state.Machines)-1)
+		c.Printf("cluster %s is already up with %d nodes", c.Name, len(state.Machines)-1)
 	} else {
-		c.Say("cluster %s is up with %d nodes, after %.1f s", c.Name, len(state.Machines)-1, time.Since(begun).Seconds())
+		c.Printf("cluster %s is up with %d nodes after %.1f s", c.Name, len(state.Machines)-1, time.Since(begun).Seconds())
 	}
 	return nil
 }
 
-// programs are the folders of the cache, by component.
+// programs returns the folders of the programs by component.
 func (c Cluster) programs(ctx context.Context, nodes int) (map[string]string, error) {
 	components := []binaries.Component{binaries.Kubernetes}
 	if nodes > 0 {
@@ -73,46 +74,46 @@ func (c Cluster) programs(ctx context.Context, nodes int) (map[string]string, er
 	return programs, nil
 }
 
-// revive returns the state of a cluster that runs, even if only a part of it does. What isn't that is swept away, and the
-// state is a new one.
-func (c Cluster) revive() (*State, error) {
+// loadOrCreate returns the state of a cluster with running machines. Otherwise it removes what is left of the cluster and
+// creates a new one.
+func (c Cluster) loadOrCreate() (*State, error) {
 	state, err := c.load()
 	if err == nil && state.alive() {
 		return state, nil
 	}
 	switch {
 	case err == nil:
-		c.Say("nothing of cluster %s runs any more (was the computer switched off?): making it anew", c.Name)
+		c.Printf("no machine of cluster %s is running (was the computer switched off?): creating a new cluster", c.Name)
 	case !errors.Is(err, errNoCluster):
 		return nil, err
 	}
-	if err := c.sweep(state); err != nil {
+	if err := c.removeAll(state); err != nil {
 		return nil, err
 	}
-	return c.found()
+	return c.create()
 }
 
-// found makes what a new cluster starts with.
-func (c Cluster) found() (*State, error) {
+// create creates the files and the state of a new cluster.
+func (c Cluster) create() (*State, error) {
 	if err := os.MkdirAll(filepath.Join(c.Directory, "bin"), 0o700); err != nil {
-		return nil, fmt.Errorf("make the cluster's folder: %w", err)
+		return nil, fmt.Errorf("cannot create the cluster's folder: %w", err)
 	}
-	// The machines' inits run this program, and "go run" removes it when it's done.
+	// The machines' init processes run this program, but "go run" removes it at its end.
 	if err := copySelf(c.executable()); err != nil {
-		return nil, fmt.Errorf("keep this program for the machines: %w", err)
+		return nil, fmt.Errorf("cannot copy this program for the machines: %w", err)
 	}
 	findings, err := machine.Probe(c.Directory)
 	if err != nil {
 		return nil, err
 	}
 	if findings.Network != "" {
-		return nil, fmt.Errorf("there can't be a cluster here: %s", findings.Network)
+		return nil, fmt.Errorf("cannot run a cluster on this machine: %s", findings.Network)
 	}
 	if findings.Proxy != "" {
-		c.Say("going on without Services by ClusterIP, and so without the API server's for pods: %s", findings.Proxy)
+		c.Printf("continuing without ClusterIPs of Services, including that of the API server: %s", findings.Proxy)
 	}
 	if findings.Overlay != "" {
-		c.Say("going on with copies of images instead of overlays, which is slow: %s", findings.Overlay)
+		c.Printf("continuing without overlay file systems; images are copied, which is slow: %s", findings.Overlay)
 	}
 	port, err := freePort()
 	if err != nil {
@@ -121,10 +122,10 @@ func (c Cluster) found() (*State, error) {
 	state := &State{Port: port, Kernel: program.Kernel{
 		Proxy: findings.Proxy == "", Overlay: findings.Overlay == "", OOMScores: findings.OOMScores == "",
 	}}
-	if state.Authorities.Cluster, err = pki.NewAuthority("conclave-" + c.Name); err != nil {
+	if state.CAs.Cluster, err = pki.NewCA("conclave-" + c.Name); err != nil {
 		return nil, err
 	}
-	if state.Authorities.ServiceAccount, err = pki.NewAuthority("service-accounts"); err != nil {
+	if state.CAs.ServiceAccount, err = pki.NewCA("service-accounts"); err != nil {
 		return nil, err
 	}
 	if err := c.save(state); err != nil {
@@ -152,8 +153,8 @@ func copySelf(destination string) error {
 	return file.Close()
 }
 
-// freePort finds one on the loopback. It is kept for the cluster's life, so that the kubeconfig stays right when the
-// control plane is killed and started again; so it is below those that Linux dials from, or somebody may dial from it then.
+// freePort finds a free port on the loopback. The cluster uses it permanently, so that the kubeconfig remains valid when the
+// control plane restarts. It is below Linux's range of ephemeral ports, so that no connection occupies it meanwhile.
 func freePort() (int, error) {
 	const first, count, tries = 10_000, 20_000, 100
 	var failed error
@@ -165,13 +166,13 @@ func freePort() (int, error) {
 		}
 		failed = err
 	}
-	return 0, fmt.Errorf("find a free port: %w", failed)
+	return 0, fmt.Errorf("cannot find a free port: %w", failed)
 }
 
 func (s *State) server() string { return fmt.Sprintf("https://127.0.0.1:%d", s.Port) }
 
 func (c Cluster) administrator(state *State) (pki.Pair, error) {
-	return pki.Issue(state.Authorities.Cluster, pki.Identity{Name: "administrator", Organizations: []string{"system:masters"}})
+	return pki.Issue(state.CAs.Cluster, pki.Identity{Name: "administrator", Organizations: []string{"system:masters"}})
 }
 
 func (c Cluster) writeKubeconfig(state *State) error {
@@ -179,12 +180,12 @@ func (c Cluster) writeKubeconfig(state *State) error {
 	if err != nil {
 		return err
 	}
-	content, err := pki.Kubeconfig("conclave-"+c.Name, state.server(), state.Authorities.Cluster.Cert, client)
+	content, err := pki.Kubeconfig("conclave-"+c.Name, state.server(), state.CAs.Cluster.Cert, client)
 	if err != nil {
 		return err
 	}
 	if err := replaceFile(c.Kubeconfig(), content); err != nil {
-		return fmt.Errorf("write the kubeconfig: %w", err)
+		return fmt.Errorf("cannot write the kubeconfig: %w", err)
 	}
 	return nil
 }

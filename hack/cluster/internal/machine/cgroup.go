@@ -15,24 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoot is where every Linux mounts its cgroups.
+// cgroupRoot is the folder where Linux distributions mount the cgroups.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// Hierarchy is a tree of cgroups: the only one there is with version 2, or one for each controller with version 1.
+// Hierarchy is a tree of cgroups. With version 2 there is one; with version 1 there is one for each controller.
 type Hierarchy struct {
-	Mount   string // Where the host mounted it.
-	Options string // What to mount it with again, such as "cpu,cpuacct"; empty with version 2.
+	Mount   string // The mount point on the host.
+	Options string // The mount options, such as "cpu,cpuacct". Empty with version 2.
 }
 
-// ErrNoCgroups says that there are no cgroups to give to machines.
+// ErrNoCgroups is returned if the host has no cgroups.
 var ErrNoCgroups = errors.New("no cgroups are mounted on " + cgroupRoot +
 	": boot with systemd, or mount them (Debian: apt-get install cgroupfs-mount)")
 
-// Hierarchies lists those that the host has mounted, in the order of their mount points.
+// Hierarchies returns the mounted hierarchies, sorted by mount point.
 func Hierarchies() ([]Hierarchy, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("read the mounts: %w", err)
+		return nil, fmt.Errorf("cannot read the mounts: %w", err)
 	}
 	hierarchies := parseHierarchies(string(mounts))
 	if len(hierarchies) == 0 {
@@ -41,8 +41,8 @@ func Hierarchies() ([]Hierarchy, error) {
 	return hierarchies, nil
 }
 
-// parseHierarchies picks the cgroups out of a mountinfo. Where version 1 is mounted, a version 2 beside it has no
-// controllers, and is left alone.
+// parseHierarchies finds the hierarchies in a mountinfo file. If version 1 is mounted, it ignores version 2, which has no
+// controllers then.
 func parseHierarchies(mountinfo string) []Hierarchy {
 	var first, second []Hierarchy
 	for line := range strings.Lines(mountinfo) {
@@ -65,7 +65,7 @@ func parseHierarchies(mountinfo string) []Hierarchy {
 	return second
 }
 
-// controllers strips the options that say nothing about which hierarchy it is.
+// controllers removes the options that don't identify the hierarchy.
 func controllers(options string) string {
 	var kept []string
 	for option := range strings.SplitSeq(options, ",") {
@@ -80,8 +80,8 @@ func controllers(options string) string {
 	return strings.Join(kept, ",")
 }
 
-// MakeCgroup makes the cgroup in each hierarchy, so that processes can join it.
-func MakeCgroup(hierarchies []Hierarchy, cgroup string) error {
+// CreateCgroup creates the cgroup in each hierarchy, so that processes can join it.
+func CreateCgroup(hierarchies []Hierarchy, cgroup string) error {
 	for _, hierarchy := range hierarchies {
 		directory := hierarchy.Mount
 		for part := range strings.SplitSeq(cgroup, "/") {
@@ -91,7 +91,7 @@ func MakeCgroup(hierarchies []Hierarchy, cgroup string) error {
 			parent := directory
 			directory = filepath.Join(directory, part)
 			if err := os.Mkdir(directory, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("make the cgroup %s: %w (are the cgroups mounted read-only?)", directory, err)
+				return fmt.Errorf("cannot create the cgroup %s: %w (are the cgroups mounted read-only?)", directory, err)
 			}
 			if err := inheritCPUs(parent, directory); err != nil {
 				return err
@@ -101,7 +101,7 @@ func MakeCgroup(hierarchies []Hierarchy, cgroup string) error {
 	return nil
 }
 
-// delegate lets the children of a version 2 cgroup have every controller that it has itself.
+// delegate enables all controllers of a version 2 cgroup for its children.
 func delegate(hierarchy Hierarchy, directory string) error {
 	if hierarchy.Options != "" {
 		return nil
@@ -112,30 +112,31 @@ func delegate(hierarchy Hierarchy, directory string) error {
 func enableControllers(directory string) error {
 	available, err := os.ReadFile(filepath.Join(directory, "cgroup.controllers"))
 	if err != nil {
-		return fmt.Errorf("read the controllers of the cgroup %s: %w", directory, err)
+		return fmt.Errorf("cannot read the controllers of the cgroup %s: %w", directory, err)
 	}
 	control := filepath.Join(directory, "cgroup.subtree_control")
 	var refused error
 	for controller := range strings.FieldsSeq(string(available)) {
-		// One at a time: a controller that can't be had shouldn't cost the others.
+		// Enable them one by one, so that one that fails doesn't prevent the others.
 		refused = errors.Join(refused, os.WriteFile(control, []byte("+"+controller), 0))
 	}
 	enabled, err := os.ReadFile(control)
 	if err != nil {
-		return fmt.Errorf("read what the cgroup %s delegates: %w", directory, err)
+		return fmt.Errorf("cannot read the delegated controllers of the cgroup %s: %w", directory, err)
 	}
 	for _, needed := range []string{"cpu", "memory", "pids"} {
 		if !slices.Contains(strings.Fields(string(enabled)), needed) {
 			if refused == nil {
-				refused = errors.New("it hasn't got it")
+				refused = errors.New("the controller isn't available")
 			}
-			return fmt.Errorf("the cgroup %s can't delegate the %s controller, which kubelet needs: %w", directory, needed, refused)
+			return fmt.Errorf("the cgroup %s cannot delegate the %s controller, which kubelet needs: %w", directory, needed, refused)
 		}
 	}
 	return nil
 }
 
-// inheritCPUs copies what version 1 leaves empty in a new cgroup, and without which no process can join it.
+// inheritCPUs copies the CPUs and memory nodes from the parent. With version 1 they are empty in a new cgroup, and no
+// process can join it.
 func inheritCPUs(parent, child string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		inherited, err := os.ReadFile(filepath.Join(parent, name))
@@ -143,45 +144,45 @@ func inheritCPUs(parent, child string) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read the CPUs of the cgroup %s: %w", parent, err)
+			return fmt.Errorf("cannot read the CPUs of the cgroup %s: %w", parent, err)
 		}
 		file := filepath.Join(child, name)
 		own, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // Version 2 inherits by itself, and has the file only where its parent delegates the CPUs.
+			continue // Version 2 inherits them. The file exists only if the parent delegates the cpuset controller.
 		}
 		if err != nil {
-			return fmt.Errorf("read the CPUs of the cgroup %s: %w", child, err)
+			return fmt.Errorf("cannot read the CPUs of the cgroup %s: %w", child, err)
 		}
 		if strings.TrimSpace(string(own)) != "" {
 			continue
 		}
 		if err := os.WriteFile(file, inherited, 0); err != nil {
-			return fmt.Errorf("give the cgroup %s its CPUs: %w", child, err)
+			return fmt.Errorf("cannot set the CPUs of the cgroup %s: %w", child, err)
 		}
 	}
 	return nil
 }
 
-// JoinCgroup moves this process.
+// JoinCgroup moves this process to a cgroup.
 func JoinCgroup(hierarchies []Hierarchy, cgroup string) error {
 	for _, hierarchy := range hierarchies {
 		file := filepath.Join(hierarchy.Mount, cgroup, "cgroup.procs")
 		if err := os.WriteFile(file, []byte("0"), 0); err != nil {
-			return fmt.Errorf("join the cgroup %s: %w", filepath.Dir(file), err)
+			return fmt.Errorf("cannot join the cgroup %s: %w", filepath.Dir(file), err)
 		}
 	}
 	return nil
 }
 
-// ProcessesIn lists the processes in a cgroup and all below it, as the host numbers them.
+// ProcessesIn returns the host's process IDs of the processes in a cgroup and its descendants.
 func ProcessesIn(hierarchies []Hierarchy, cgroup string) ([]int, error) {
 	var pids []int
 	for _, hierarchy := range hierarchies {
 		err := filepath.WalkDir(filepath.Join(hierarchy.Mount, cgroup), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				if errors.Is(err, fs.ErrNotExist) {
-					return nil // It went away while we looked.
+					return nil // The cgroup was removed meanwhile.
 				}
 				return err
 			}
@@ -193,7 +194,7 @@ func ProcessesIn(hierarchies []Hierarchy, cgroup string) ([]int, error) {
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("list the processes of the cgroup %s: %w", cgroup, err)
+			return nil, fmt.Errorf("cannot list the processes of the cgroup %s: %w", cgroup, err)
 		}
 	}
 	slices.Sort(pids)
@@ -212,7 +213,7 @@ func readPIDs(path string) ([]int, error) {
 	var pids []int
 	scanner := bufio.NewScanner(file)
 	for scanner.Scan() {
-		// 0 is a process that can't be seen from here; -1 and the like don't occur.
+		// 0 is a process in another PID namespace, which has no ID here.
 		if pid, err := strconv.Atoi(scanner.Text()); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
@@ -223,17 +224,17 @@ func readPIDs(path string) ([]int, error) {
 	return pids, nil
 }
 
-// EmptyCgroup kills what is in the cgroup and all below it. Only machines ever get into a cgroup of ours.
+// EmptyCgroup kills all processes in the cgroup and its descendants. Only processes of machines join these cgroups.
 func EmptyCgroup(hierarchies []Hierarchy, cgroup string) error {
-	const rounds = 10 // A process may start another while we look. An init that is killed can't, and takes all with it.
+	const rounds = 10 // A process may start another one meanwhile. When an init is killed, its whole machine exits.
 	for range rounds {
 		pids, err := ProcessesIn(hierarchies, cgroup)
 		if err != nil || len(pids) == 0 {
 			return err
 		}
 		for _, pid := range pids {
-			process, gone := Identify(pid)
-			if gone != nil {
+			process, err := Identify(pid)
+			if err != nil { // The process has exited.
 				continue
 			}
 			if err := process.Kill(); err != nil {
@@ -241,22 +242,23 @@ func EmptyCgroup(hierarchies []Hierarchy, cgroup string) error {
 			}
 		}
 	}
-	return fmt.Errorf("processes keep appearing in the cgroup %s", cgroup)
+	return fmt.Errorf("cannot kill the processes in the cgroup %s: new ones keep starting", cgroup)
 }
 
-// RemoveCgroup removes the cgroup and all below it. The processes must be gone; the kernel may take a moment to see that.
+// RemoveCgroup removes the cgroup and its descendants, whose processes must have exited. It retries, because the kernel
+// may report an exited process for a moment.
 func RemoveCgroup(hierarchies []Hierarchy, cgroup string) error {
-	const patience = 5 * time.Second
+	const waitMax = 5 * time.Second
 	for _, hierarchy := range hierarchies {
 		directory := filepath.Join(hierarchy.Mount, cgroup)
-		deadline := time.Now().Add(patience)
+		deadline := time.Now().Add(waitMax)
 		for {
 			err := removeTree(directory)
 			if err == nil {
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("remove the cgroup %s: %w", directory, err)
+				return fmt.Errorf("cannot remove the cgroup %s: %w", directory, err)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -264,7 +266,8 @@ func RemoveCgroup(hierarchies []Hierarchy, cgroup string) error {
 	return nil
 }
 
-// removeTree removes folders only, from the inside out: the files of a cgroup go with it, and can't be removed.
+// removeTree removes the folders of a tree, children first. The files of a cgroup cannot be removed; they disappear with
+// the folder.
 func removeTree(directory string) error {
 	entries, err := os.ReadDir(directory)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -286,9 +289,9 @@ func removeTree(directory string) error {
 	return nil
 }
 
-// RemoveCgroupIfEmpty removes a cgroup that other clusters may share, unless one does.
+// RemoveCgroupIfEmpty removes a cgroup that clusters share, if it has no children.
 func RemoveCgroupIfEmpty(hierarchies []Hierarchy, cgroup string) {
 	for _, hierarchy := range hierarchies {
-		_ = unix.Rmdir(filepath.Join(hierarchy.Mount, cgroup)) // Refused while it has children: then it is in use.
+		_ = unix.Rmdir(filepath.Join(hierarchy.Mount, cgroup)) // Fails if the cgroup has children and so is in use.
 	}
 }

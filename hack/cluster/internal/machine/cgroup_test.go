@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseHierarchies(t *testing.T) {
+func TestParseHierarchiesPrefersVersion1(t *testing.T) {
 	const (
 		first = "28 27 0:24 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n" +
 			"29 27 0:25 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n" +
@@ -23,13 +23,13 @@ func TestParseHierarchies(t *testing.T) {
 		mountinfo string
 		found     []Hierarchy
 	}{
-		"version 1":                      {elsewhere + first, firstFound},
-		"version 2":                      {elsewhere + fmt.Sprintf(second, "/sys/fs/cgroup"), []Hierarchy{{Mount: "/sys/fs/cgroup"}}},
-		"version 1, and 2 left without":  {fmt.Sprintf(second, "/sys/fs/cgroup/unified") + first, firstFound},
-		"none, or none where it belongs": {elsewhere, nil},
+		"version 1":                     {elsewhere + first, firstFound},
+		"version 2":                     {elsewhere + fmt.Sprintf(second, "/sys/fs/cgroup"), []Hierarchy{{Mount: "/sys/fs/cgroup"}}},
+		"version 2 without controllers": {fmt.Sprintf(second, "/sys/fs/cgroup/unified") + first, firstFound},
+		"mounted elsewhere":             {elsewhere, nil},
 	} {
 		if found := parseHierarchies(test.mountinfo); !slices.Equal(found, test.found) {
-			t.Errorf("%s: found %v, want %v", name, found, test.found)
+			t.Errorf("%s: got %v, want %v", name, found, test.found)
 		}
 	}
 }

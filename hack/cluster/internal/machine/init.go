@@ -17,18 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// restartDelay is how long a program that ended stays away.
+// restartDelay is the delay before a program is restarted.
 const restartDelay = time.Second
 
-// Init is what the first process of a machine does. It only returns if the machine can't be set up.
+// Init runs the first process of a machine. It returns only if it cannot set up the machine.
 func Init(specPath string) error {
 	spec, err := ReadSpec(specPath)
 	if err != nil {
 		return err
 	}
-	// On a cgroup of version 2, nobody may be in the cgroup that is about to be divided.
+	// With cgroups of version 2, a cgroup that delegates controllers must not contain processes. Wait until the launcher has
+	// exited.
 	if _, err := io.Copy(io.Discard, os.NewFile(launcherGoneFD, "launcher")); err != nil {
-		return fmt.Errorf("wait for the end of the launcher: %w", err)
+		return fmt.Errorf("cannot wait for the exit of the launcher: %w", err)
 	}
 	if err := setUp(spec); err != nil {
 		return err
@@ -36,20 +37,21 @@ func Init(specPath string) error {
 	if spec.Relay != nil {
 		listener, err := net.FileListener(os.NewFile(listenerFD, "relay"))
 		if err != nil {
-			return fmt.Errorf("take over the listener of the relay: %w", err)
+			return fmt.Errorf("cannot use the listener of the relay: %w", err)
 		}
 		go relay(listener, spec.Relay.Dial)
 	}
-	log.Printf("%s is set up", spec.Name)
+	log.Printf("set up %s", spec.Name)
 	newSupervisor(spec.Programs).run()
 	return nil
 }
 
-// supervisor starts the programs of a machine, and reaps: those that were left by their parents become its children.
+// supervisor starts and restarts the programs of a machine. It also reaps all orphaned processes, which become its
+// children.
 type supervisor struct {
 	mu       sync.Mutex
-	children map[int]Program // Those that it started itself, and that are to be started again.
-	started  chan struct{}   // Tells the reaper that there is something to wait for.
+	children map[int]Program // The children that are programs of the machine, by process ID.
+	started  chan struct{}   // Notifies the reaper that there are children.
 }
 
 func newSupervisor(programs []Program) *supervisor {
@@ -60,7 +62,7 @@ func newSupervisor(programs []Program) *supervisor {
 	return s
 }
 
-// run reaps for ever.
+// run reaps children forever.
 func (s *supervisor) run() {
 	for {
 		var status unix.WaitStatus
@@ -72,21 +74,21 @@ func (s *supervisor) run() {
 			<-s.started
 		case unix.EINTR:
 		default:
-			log.Printf("wait for children: %v", err)
+			log.Printf("cannot wait for children: %v", err)
 			time.Sleep(restartDelay)
 		}
 	}
 }
 
 func (s *supervisor) reaped(pid int, status unix.WaitStatus) {
-	s.mu.Lock() // A child may end before start has noted it: start holds this lock meanwhile.
-	program, mine := s.children[pid]
+	s.mu.Lock() // A child may exit before try has recorded it; try holds the lock until then.
+	program, found := s.children[pid]
 	delete(s.children, pid)
 	s.mu.Unlock()
-	if !mine {
+	if !found {
 		return
 	}
-	log.Printf("%s ended (%s), starting it again", program.Name, describe(status))
+	log.Printf("restarting %s: exited with %s", program.Name, describe(status))
 	go func() {
 		time.Sleep(restartDelay)
 		s.start(program)
@@ -107,7 +109,7 @@ func (s *supervisor) start(program Program) {
 		if err == nil {
 			return
 		}
-		log.Printf("start %s: %v", program.Name, err)
+		log.Printf("cannot start %s; retrying: %v", program.Name, err)
 		time.Sleep(restartDelay)
 	}
 }
@@ -123,7 +125,7 @@ func (s *supervisor) try(program Program) error {
 		return err
 	}
 	defer null.Close()
-	// Not os/exec: it would wait for its child itself, in a race with the reaper.
+	// Don't use os/exec: its Wait would race with the reaper.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pid, err := syscall.ForkExec(program.Path, append([]string{program.Path}, program.Args...), &syscall.ProcAttr{
@@ -143,7 +145,8 @@ func (s *supervisor) try(program Program) error {
 	return nil
 }
 
-// environment has the machine's own tools first: kubelet and containerd look for others by name.
+// environment returns the environment of the programs. The machine's own tools come first in PATH, because kubelet and
+// containerd find other programs there.
 func environment() []string {
 	search := []string{}
 	for _, component := range []string{"containerd", "runc", "cni", "kubernetes"} {
@@ -153,15 +156,15 @@ func environment() []string {
 	return []string{"PATH=" + strings.Join(search, ":"), "HOME=/run", "TMPDIR=/run"}
 }
 
-// await returns when what a program depends on is there. It has no bound: a node that boots while the control plane is
-// away shall come up when it is back.
+// await returns when the dependency of a program is available. It has no timeout, because a node may boot long before the
+// control plane.
 func await(dependency string) {
-	for dependency != "" && !there(dependency) {
+	for dependency != "" && !available(dependency) {
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-func there(dependency string) bool {
+func available(dependency string) bool {
 	kind, where, _ := strings.Cut(dependency, ":")
 	if kind == "ready" {
 		return ready(where)
@@ -174,7 +177,7 @@ func there(dependency string) bool {
 	return true
 }
 
-// ready asks an API server whether it has all that it serves. Nothing secret is said, so its certificate doesn't matter.
+// ready reports whether an API server is ready. The request contains no secrets, so the certificate isn't verified.
 func ready(address string) bool {
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // See above.
@@ -189,7 +192,7 @@ func ready(address string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// relay gives each connection of the host one to the address in the machine.
+// relay forwards each connection to an address in the machine.
 func relay(listener net.Listener, address string) {
 	for {
 		outer, err := listener.Accept()
@@ -202,7 +205,7 @@ func relay(listener net.Listener, address string) {
 			defer outer.Close()
 			inner, err := net.DialTimeout("tcp", address, 5*time.Second)
 			if err != nil {
-				return // The host sees its connection closed, as it would without a relay.
+				return // The deferred Close closes the connection of the client.
 			}
 			defer inner.Close()
 			join(outer, inner)
@@ -210,12 +213,12 @@ func relay(listener net.Listener, address string) {
 	}
 }
 
-// join copies both ways, and passes on that one side has nothing more to say.
+// join copies data in both directions. When one side closes its direction, join closes it on the other side.
 func join(a, b net.Conn) {
 	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
 		both.Go(func() {
-			_, _ = io.Copy(pair[1], pair[0]) // A broken connection is for its two ends to notice.
+			_, _ = io.Copy(pair[1], pair[0]) // Both ends detect a broken connection themselves.
 			if half, ok := pair[1].(interface{ CloseWrite() error }); ok {
 				_ = half.CloseWrite()
 			}

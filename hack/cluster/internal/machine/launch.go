@@ -14,50 +14,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The commands of this program that aren't for people: Boot runs the launcher, and the launcher the init.
+// Internal commands of this program: Boot runs the launcher, and the launcher runs the init.
 const (
 	LauncherCommand = "machine-launch"
 	InitCommand     = "machine-init"
 )
 
-// File descriptors that the launcher leaves to the init. The listener is there only if the spec has a relay.
+// File descriptors that the init inherits from the launcher. The listener exists only if the spec has a relay.
 const (
 	launcherGoneFD = 3
 	listenerFD     = 4
 )
 
-// Boot starts the machine, and returns when its init runs; the programs come up after that. The executable is this
-// program; it must be where it will still be found when the machine is looked at later.
+// Boot starts the machine and returns when its init is running. The programs start after that. The executable is a copy of
+// this program that exists as long as the machine.
 func Boot(executable, specPath string) (Process, error) {
 	command := exec.Command(executable, LauncherCommand, specPath)
 	command.Stderr = os.Stderr
 	output, err := command.Output()
 	if err != nil {
-		return Process{}, fmt.Errorf("boot the machine of %s: %w", specPath, err)
+		return Process{}, fmt.Errorf("cannot boot the machine of %s: %w", specPath, err)
 	}
 	var process Process
 	if err := json.Unmarshal(output, &process); err != nil {
-		return Process{}, fmt.Errorf("boot the machine of %s: read the process of its init: %w", specPath, err)
+		return Process{}, fmt.Errorf("cannot boot the machine of %s: cannot read its init process: %w", specPath, err)
 	}
 	return process, nil
 }
 
-// Launch is what the launcher does. It is a process of its own, because it moves itself to where the init shall be: to
-// another cgroup, which only a whole process can move to, and to another network.
+// Launch runs the launcher. It is a separate process because it moves itself to the cgroup and the network namespace of the
+// init, and only whole processes can move to a cgroup.
 func Launch(specPath string) error {
 	spec, err := ReadSpec(specPath)
 	if err != nil {
 		return err
 	}
-	// The init finds out that the launcher has left the cgroup by the end of this pipe.
+	// The end of this pipe notifies the init that the launcher has exited.
 	gone, alive, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("make a pipe: %w", err)
+		return fmt.Errorf("cannot create a pipe: %w", err)
 	}
 	defer alive.Close()
 	inherited := []*os.File{gone}
 	if spec.Relay != nil {
-		// Before the move: this one shall listen in the network of the host.
+		// The relay listens in the host's network, so create it before the move.
 		listener, err := listen(spec.Relay.Listen)
 		if err != nil {
 			return err
@@ -81,16 +81,16 @@ func Launch(specPath string) error {
 func listen(address string) (*os.File, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listen for the host's requests: %w", err)
+		return nil, fmt.Errorf("cannot listen for the host's connections: %w", err)
 	}
 	listener, err := net.ListenTCP("tcp", resolved)
 	if err != nil {
-		return nil, fmt.Errorf("listen for the host's requests: %w", err)
+		return nil, fmt.Errorf("cannot listen for the host's connections: %w", err)
 	}
 	defer listener.Close() // The file is a copy.
 	file, err := listener.File()
 	if err != nil {
-		return nil, fmt.Errorf("hand over the listener of %s: %w", address, err)
+		return nil, fmt.Errorf("cannot pass the listener of %s: %w", address, err)
 	}
 	return file, nil
 }
@@ -98,21 +98,22 @@ func listen(address string) (*os.File, error) {
 func startInit(spec Spec, specPath string, inherited []*os.File) (Process, error) {
 	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return Process{}, fmt.Errorf("open the log of %s: %w", spec.Name, err)
+		return Process{}, fmt.Errorf("cannot open the log of %s: %w", spec.Name, err)
 	}
 	defer log.Close()
 	executable, err := os.Executable()
 	if err != nil {
-		return Process{}, fmt.Errorf("find this program: %w", err)
+		return Process{}, fmt.Errorf("cannot find this program: %w", err)
 	}
 	network, err := netns.GetFromPath(spec.Netns)
 	if err != nil {
-		return Process{}, fmt.Errorf("open the network namespace %s: %w", spec.Netns, err)
+		return Process{}, fmt.Errorf("cannot open the network namespace %s: %w", spec.Netns, err)
 	}
-	// A child gets the network of the thread that starts it. The launcher ends soon, so the thread needn't come back.
+	// A child inherits the network namespace of the thread that starts it. The launcher exits soon, so the thread doesn't
+	// have to return to its own.
 	runtime.LockOSThread()
 	if err := netns.Set(network); err != nil {
-		return Process{}, fmt.Errorf("enter the network namespace %s: %w", spec.Netns, err)
+		return Process{}, fmt.Errorf("cannot enter the network namespace %s: %w", spec.Netns, err)
 	}
 	command := exec.Command(executable, InitCommand, specPath)
 	command.Dir = "/"
@@ -123,10 +124,10 @@ func startInit(spec Spec, specPath string, inherited []*os.File) (Process, error
 		Setsid:     true,
 	}
 	if err := command.Start(); err != nil {
-		return Process{}, fmt.Errorf("start the init of %s: %w", spec.Name, err)
+		return Process{}, fmt.Errorf("cannot start the init of %s: %w", spec.Name, err)
 	}
 	return Identify(command.Process.Pid)
 }
 
-// InitLog is where the init of a machine with this folder logs.
+// InitLog returns the log file of the init of a machine with this folder.
 func InitLog(directory string) string { return filepath.Join(directory, "log", "init.log") }

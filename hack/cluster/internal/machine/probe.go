@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProbeCommand is the command of this program that Probe runs.
+// ProbeCommand is the internal command that Probe runs.
 const ProbeCommand = "kernel-probe"
 
-// Findings are what a probe found out about the kernel. Each is why something can't be had, or empty.
+// Findings are the results of a probe of the kernel. Each is the reason why a feature isn't available, or empty.
 type Findings struct {
-	Network   string `json:"network"`   // Without bridges and cables between namespaces there are no nodes.
-	Proxy     string `json:"proxy"`     // Services by ClusterIP.
-	Overlay   string `json:"overlay"`   // Layers of images on each other.
-	OOMScores string `json:"oomScores"` // Processes less likely to be killed than the one that starts them.
+	Network   string `json:"network"`   // Bridges and veth pairs, which every cluster needs.
+	Proxy     string `json:"proxy"`     // ClusterIPs of Services.
+	Overlay   string `json:"overlay"`   // Overlay file systems for images.
+	OOMScores string `json:"oomScores"` // Lowering the OOM score of a process.
 }
 
-// Probe tries out, in namespaces that are gone when it returns, what this kernel and this user can do.
+// Probe tests the features of the kernel and the permissions of the user in temporary namespaces.
 func Probe(directory string) (Findings, error) {
 	executable, err := os.Executable()
 	if err != nil {
-		return Findings{}, fmt.Errorf("find this program: %w", err)
+		return Findings{}, fmt.Errorf("cannot find this program: %w", err)
 	}
 	command := exec.Command(executable, ProbeCommand, directory)
 	command.Stderr = os.Stderr
@@ -39,19 +39,19 @@ func Probe(directory string) (Findings, error) {
 	}
 	output, err := command.Output()
 	if errors.Is(err, unix.EPERM) {
-		return Findings{}, errors.New("this root may not make namespaces: run it where CAP_SYS_ADMIN is granted (docker run --privileged)")
+		return Findings{}, errors.New("cannot create namespaces without CAP_SYS_ADMIN: grant it, for example with docker run --privileged")
 	}
 	if err != nil {
-		return Findings{}, fmt.Errorf("try the kernel out: %w", err)
+		return Findings{}, fmt.Errorf("cannot probe the kernel: %w", err)
 	}
 	var findings Findings
 	if err := json.Unmarshal(output, &findings); err != nil {
-		return Findings{}, fmt.Errorf("read what the probe found: %w", err)
+		return Findings{}, fmt.Errorf("cannot parse the result of the probe: %w", err)
 	}
 	return findings, nil
 }
 
-// RunProbe is what the probe does, in its namespaces.
+// RunProbe runs the probe. It is called in the temporary namespaces.
 func RunProbe(directory string) error {
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -75,16 +75,16 @@ func probeNetwork() error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = "probe"
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
-		return fmt.Errorf("the kernel makes no bridge (CONFIG_BRIDGE): %w", err)
+		return fmt.Errorf("cannot create a bridge (CONFIG_BRIDGE): %w", err)
 	}
 	attributes.Name = "probe-a"
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "probe-b"}); err != nil {
-		return fmt.Errorf("the kernel makes no veth pair (CONFIG_VETH): %w", err)
+		return fmt.Errorf("cannot create a veth pair (CONFIG_VETH): %w", err)
 	}
 	return nil
 }
 
-// proxyRules use each feature that kube-proxy's own rules do.
+// proxyRules use all features of nftables that kube-proxy uses.
 const proxyRules = `
 table ip probe {
 	set addresses { type ipv4_addr; comment "one"; }
@@ -117,7 +117,7 @@ func probeProxy() error {
 	command.Stdin = strings.NewReader(proxyRules)
 	if output, err := command.CombinedOutput(); err != nil {
 		first, _, _ := strings.Cut(strings.TrimSpace(string(output)), "\n")
-		return fmt.Errorf("the kernel refuses the rules (CONFIG_NF_TABLES and its options): %s", first)
+		return fmt.Errorf("the kernel rejects the rules of kube-proxy (CONFIG_NF_TABLES and its options): %s", first)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func probeOverlay(directory string) error {
 	merged := filepath.Join(root, "merged")
 	options := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", root)
 	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
-		return fmt.Errorf("the kernel mounts no overlay on %s (CONFIG_OVERLAY_FS): %w", directory, err)
+		return fmt.Errorf("cannot mount an overlay file system on %s (CONFIG_OVERLAY_FS): %w", directory, err)
 	}
 	return unix.Unmount(merged, 0)
 }
@@ -152,7 +152,7 @@ func probeOOMScores() error {
 		return err
 	}
 	if err := os.WriteFile(file, []byte(strconv.Itoa(max(score-1, -1000))), 0); err != nil {
-		return fmt.Errorf("without CAP_SYS_RESOURCE: %w", err)
+		return fmt.Errorf("cannot lower the OOM score without CAP_SYS_RESOURCE: %w", err)
 	}
 	return nil
 }

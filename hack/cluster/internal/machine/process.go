@@ -12,49 +12,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process names one process for good. A number alone doesn't: once the process has ended, the next may get it, and after
-// a restart of the computer the start time may be the same as well.
+// Process uniquely identifies a process. A process ID alone doesn't: after the process has exited, another one may get the
+// ID, and after a reboot the start time may be the same too.
 type Process struct {
 	PID        int    `json:"pid"`
 	StartTicks uint64 `json:"startTicks"`
 	BootID     string `json:"bootID"`
 }
 
-// Identify names the process that has this number now.
+// Identify returns the process that has this ID now.
 func Identify(pid int) (Process, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return Process{}, fmt.Errorf("read which boot this is: %w", err)
+		return Process{}, fmt.Errorf("cannot read the boot ID: %w", err)
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return Process{}, fmt.Errorf("look at process %d: %w", pid, err)
+		return Process{}, fmt.Errorf("cannot inspect process %d: %w", pid, err)
 	}
 	ticks, err := parseStartTicks(string(stat))
 	if err != nil {
-		return Process{}, fmt.Errorf("look at process %d: %w", pid, err)
+		return Process{}, fmt.Errorf("cannot inspect process %d: %w", pid, err)
 	}
 	return Process{PID: pid, StartTicks: ticks, BootID: strings.TrimSpace(string(boot))}, nil
 }
 
-// parseStartTicks reads the 22nd field of a stat file.
+// parseStartTicks returns the 22nd field of a stat file.
 func parseStartTicks(stat string) (uint64, error) {
 	rest, found := afterName(stat)
 	fields := strings.Fields(rest)
-	const startTicks = 22 - 3 // The fields after the name begin with the third.
+	const startTicks = 22 - 3 // The first field after the name is the third.
 	if !found || len(fields) <= startTicks {
-		return 0, fmt.Errorf("its stat file has no start time: %q", stat)
+		return 0, fmt.Errorf("the stat file must contain a start time, got %q", stat)
 	}
 	return strconv.ParseUint(fields[startTicks], 10, 64)
 }
 
-// afterName returns what follows the program's name in a stat file. The name is in parentheses, and may contain anything.
+// afterName returns the rest of a stat file after the program's name. The name is in parentheses and may contain any
+// character.
 func afterName(stat string) (rest string, found bool) {
 	at := strings.LastIndex(stat, ")")
 	return stat[at+1:], at >= 0
 }
 
-// Alive tells whether it is still this process that has the number.
+// Alive reports whether the process is running.
 func (p Process) Alive() bool {
 	if p.PID == 0 {
 		return false
@@ -72,8 +73,8 @@ func zombie(pid int) bool {
 	return strings.HasPrefix(strings.TrimSpace(rest), "Z")
 }
 
-// Kill ends the process, and for an init all that runs in its machine, and returns when nothing is left of it. A process
-// that has ended already is no error; one that merely has the same number is left alone.
+// Kill kills the process and returns when it has exited. When an init exits, all processes of its machine have exited. Kill
+// returns nil if the process has already exited. It never kills another process that has the same ID.
 func (p Process) Kill() error {
 	if p.PID == 0 {
 		return nil
@@ -83,31 +84,31 @@ func (p Process) Kill() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("open process %d: %w", p.PID, err)
+		return fmt.Errorf("cannot open process %d: %w", p.PID, err)
 	}
 	defer unix.Close(descriptor)
-	// The descriptor holds on to one process; only now is it safe to look whether it's the right one.
+	// The descriptor refers to one process, whatever happens to its ID. Therefore check the identity after PidfdOpen.
 	if !p.Alive() {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(descriptor, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill process %d: %w", p.PID, err)
+		return fmt.Errorf("cannot kill process %d: %w", p.PID, err)
 	}
 	return awaitEnd(descriptor, p.PID)
 }
 
 func awaitEnd(descriptor, pid int) error {
-	const patience = 30 * time.Second
-	deadline := time.Now().Add(patience)
+	const waitMax = 30 * time.Second
+	deadline := time.Now().Add(waitMax)
 	for {
 		left := time.Until(deadline)
 		if left <= 0 {
-			return fmt.Errorf("process %d was killed, but hasn't ended after %s: something in the kernel holds it", pid, patience)
+			return fmt.Errorf("process %d didn't exit within %s after SIGKILL: it may be blocked in the kernel", pid, waitMax)
 		}
 		poll := []unix.PollFd{{Fd: int32(descriptor), Events: unix.POLLIN}}
 		n, err := unix.Poll(poll, int(left.Milliseconds())+1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for the end of process %d: %w", pid, err)
+			return fmt.Errorf("cannot wait for the exit of process %d: %w", pid, err)
 		}
 		if n > 0 {
 			return nil

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRelay: what is said gets through both ways, and so does that there is no more of it.
-func TestRelay(t *testing.T) {
+// The server answers when it has received the end of the client's data.
+func TestRelayForwardsDataAndEndOfData(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -19,8 +19,8 @@ func TestRelay(t *testing.T) {
 			return
 		}
 		defer connection.Close()
-		heard, _ := io.ReadAll(connection) // Until the other side has nothing more to say.
-		_, _ = connection.Write(append([]byte("heard "), heard...))
+		received, _ := io.ReadAll(connection)
+		_, _ = connection.Write(append([]byte("received "), received...))
 	}()
 	outer, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,12 +39,12 @@ func TestRelay(t *testing.T) {
 	}
 	half, ok := connection.(*net.TCPConn)
 	if !ok {
-		t.Fatalf("a connection of TCP is a %T", connection)
+		t.Fatalf("got a %T, want a TCP connection", connection)
 	}
 	if err := half.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if answer, err := io.ReadAll(connection); string(answer) != "heard hello" || err != nil {
-		t.Errorf("the answer is %q, %v", answer, err)
+	if answer, err := io.ReadAll(connection); string(answer) != "received hello" || err != nil {
+		t.Errorf("got response %q, error %v", answer, err)
 	}
 }

@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUp turns the new namespaces into a machine: its own /proc, /sys, cgroups and /run, and the folders of the spec.
+// setUp sets up the machine in its new namespaces: it mounts /proc, /sys, the cgroups, /run and the folders of the spec.
 func setUp(spec Spec) error {
 	if err := unix.Sethostname([]byte(spec.Name)); err != nil {
-		return fmt.Errorf("set the hostname: %w", err)
+		return fmt.Errorf("cannot set the hostname: %w", err)
 	}
-	// What the machine mounts stays in it; what the host unmounts also goes away in here, and isn't held by it.
+	// Mounts of the machine don't propagate to the host. Unmounts of the host propagate to the machine, so that the machine
+	// doesn't keep the host's file systems busy.
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
 	}
@@ -24,7 +25,7 @@ func setUp(spec Spec) error {
 	if err != nil {
 		return err
 	}
-	// Before /run is covered: the folders of the host may lie in there.
+	// Open the folders of the host before the mount on /run hides them.
 	sources, err := openSources(spec.Binds)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func setUp(spec Spec) error {
 	if err := mountCgroups(hierarchies); err != nil {
 		return err
 	}
-	// From here on as a computer has it: the machine's mounts are seen by pods that ask for that.
+	// As on a real computer, the machine's mounts propagate to pods that request it.
 	if err := mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func setUp(spec Spec) error {
 
 func mount(source, target, kind string, flags uintptr, data string) error {
 	if err := unix.Mount(source, target, kind, flags, data); err != nil {
-		return fmt.Errorf("mount %s on %s: %w", strings.TrimSpace(kind+" "+source), target, err)
+		return fmt.Errorf("cannot mount %s on %s: %w", strings.TrimSpace(kind+" "+source), target, err)
 	}
 	return nil
 }
@@ -72,7 +73,7 @@ func openSources(binds []Bind) ([]*os.File, error) {
 	for i, bind := range binds {
 		file, err := os.Open(bind.Source)
 		if err != nil {
-			return nil, fmt.Errorf("open what %s shall show: %w", bind.Target, err)
+			return nil, fmt.Errorf("cannot open the source of %s: %w", bind.Target, err)
 		}
 		sources[i] = file
 	}
@@ -82,7 +83,7 @@ func openSources(binds []Bind) ([]*os.File, error) {
 func bindAll(binds []Bind, sources []*os.File) error {
 	for i, bind := range binds {
 		if err := os.MkdirAll(bind.Target, 0o755); err != nil {
-			return fmt.Errorf("make the folder %s: %w", bind.Target, err)
+			return fmt.Errorf("cannot create the folder %s: %w", bind.Target, err)
 		}
 		source := fmt.Sprintf("/proc/self/fd/%d", sources[i].Fd())
 		if err := mount(source, bind.Target, "", unix.MS_BIND, ""); err != nil {
@@ -99,7 +100,7 @@ func bindAll(binds []Bind, sources []*os.File) error {
 	return nil
 }
 
-// mountCgroups shows the machine its own cgroup as the root, as the cgroup namespace makes it.
+// mountCgroups mounts the cgroups. In the cgroup namespace, the machine's cgroup is the root.
 func mountCgroups(hierarchies []Hierarchy) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if len(hierarchies) == 1 && hierarchies[0].Options == "" {
@@ -113,7 +114,7 @@ func mountCgroups(hierarchies []Hierarchy) error {
 	}
 	for _, hierarchy := range hierarchies {
 		if err := os.Mkdir(hierarchy.Mount, 0o755); err != nil {
-			return fmt.Errorf("make the folder %s: %w", hierarchy.Mount, err)
+			return fmt.Errorf("cannot create the folder %s: %w", hierarchy.Mount, err)
 		}
 		if err := mount("cgroup", hierarchy.Mount, "cgroup", flags, hierarchy.Options); err != nil {
 			return err
@@ -122,7 +123,7 @@ func mountCgroups(hierarchies []Hierarchy) error {
 	return linkControllers(hierarchies)
 }
 
-// linkControllers gives controllers that are mounted together the names that programs look for.
+// linkControllers creates links for controllers that are mounted together, because programs look for each one by name.
 func linkControllers(hierarchies []Hierarchy) error {
 	for _, hierarchy := range hierarchies {
 		together := strings.Split(hierarchy.Options, ",")
@@ -132,23 +133,23 @@ func linkControllers(hierarchies []Hierarchy) error {
 		for _, controller := range together {
 			link := filepath.Join(cgroupRoot, controller)
 			if err := os.Symlink(filepath.Base(hierarchy.Mount), link); err != nil && !errors.Is(err, os.ErrExist) {
-				return fmt.Errorf("link the controller %s: %w", controller, err)
+				return fmt.Errorf("cannot link the controller %s: %w", controller, err)
 			}
 		}
 	}
 	return nil
 }
 
-// leaveRootCgroup makes room: a cgroup of version 2 that has processes can't be divided.
+// leaveRootCgroup moves this process to a child cgroup: a cgroup of version 2 with processes cannot delegate controllers.
 func leaveRootCgroup() error {
 	leaf := filepath.Join(cgroupRoot, "machine")
 	if err := os.Mkdir(leaf, 0o755); err != nil {
-		return fmt.Errorf("make a cgroup for the machine's own programs: %w", err)
+		return fmt.Errorf("cannot create a cgroup for the machine's own programs: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte("0"), 0); err != nil {
-		return fmt.Errorf("join the cgroup for the machine's own programs: %w", err)
+		return fmt.Errorf("cannot join the cgroup for the machine's own programs: %w", err)
 	}
-	// The launcher has closed all its files, but the kernel may not have taken it out of the cgroup yet.
+	// The launcher has closed all its files, but the kernel may not have removed it from the cgroup yet.
 	const attempts = 100
 	var err error
 	for range attempts {
@@ -160,8 +161,8 @@ func leaveRootCgroup() error {
 	return err
 }
 
-// shadowKernelSettings covers those that kubelet insists on setting, and that are the whole computer's, with plain files
-// that already say what it wants.
+// shadowKernelSettings hides kernel settings that kubelet sets and that belong to the whole computer. It mounts regular
+// files with kubelet's values over them.
 func shadowKernelSettings() error {
 	for name, value := range map[string]string{
 		"vm/overcommit_memory":      "1",
@@ -173,7 +174,7 @@ func shadowKernelSettings() error {
 	} {
 		target := filepath.Join("/proc/sys", name)
 		if _, err := os.Stat(target); err != nil {
-			continue // This kernel hasn't got it.
+			continue // This kernel doesn't have the setting.
 		}
 		if err := shadow(target, value+"\n"); err != nil {
 			return err
@@ -182,17 +183,17 @@ func shadowKernelSettings() error {
 	return nil
 }
 
-// shadow covers a file with one that has this content.
+// shadow mounts a file with this content over a file.
 func shadow(target, content string) error {
 	cover := filepath.Join("/run/conclave", "shadow"+strings.ReplaceAll(target, "/", "-"))
 	if err := os.WriteFile(cover, []byte(content), 0o644); err != nil {
-		return fmt.Errorf("write what %s shall show: %w", target, err)
+		return fmt.Errorf("cannot write the replacement of %s: %w", target, err)
 	}
 	return mount(cover, target, "", unix.MS_BIND, "")
 }
 
-// shadowNames covers those names and name servers that the host knows: containerd hands them to some pods, and they can't
-// be reached from here.
+// shadowNames hides the host's /etc/hosts and /etc/resolv.conf. containerd copies them to some pods, but the machine cannot
+// reach their addresses.
 func shadowNames() error {
 	for target, content := range map[string]string{
 		"/etc/hosts":       "127.0.0.1 localhost\n",
@@ -204,34 +205,34 @@ func shadowNames() error {
 			}
 			continue
 		}
-		// It may be a link to what some program of the host writes below /run, which is another one here.
+		// The file may be a link to a file below /run, which the machine has replaced.
 		link, err := os.Readlink(target)
 		if err == nil && !filepath.IsAbs(link) {
 			link = filepath.Join(filepath.Dir(target), link)
 		}
-		// Anywhere else, it would be written on the host's disk.
+		// Elsewhere, the file would be written to the host's disk.
 		if err != nil || !strings.HasPrefix(link, "/run/") && !strings.HasPrefix(link, "/var/run/") {
-			return fmt.Errorf("containerd needs a file %s, and there is none on the host: make one", target)
+			return fmt.Errorf("containerd needs the file %s: create it on the host", target)
 		}
 		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-			return fmt.Errorf("make the folder of %s: %w", link, err)
+			return fmt.Errorf("cannot create the folder of %s: %w", link, err)
 		}
 		if err := os.WriteFile(link, []byte(content), 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", link, err)
+			return fmt.Errorf("cannot write %s: %w", link, err)
 		}
 	}
 	return nil
 }
 
-// configureNetwork sets what belongs to this network namespace alone.
+// configureNetwork configures the machine's network namespace.
 func configureNetwork() error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
-		return fmt.Errorf("let the machine forward its pods' packets: %w", err)
+		return fmt.Errorf("cannot enable IP forwarding: %w", err)
 	}
-	// The addresses are IPv4's. Without this, each link spends its first seconds looking for IPv6 neighbours.
+	// The cluster uses IPv4 only. With IPv6, duplicate address detection would delay each link for seconds.
 	err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("switch IPv6 off: %w", err)
+		return fmt.Errorf("cannot disable IPv6: %w", err)
 	}
 	return nil
 }

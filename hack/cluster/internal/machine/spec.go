@@ -1,7 +1,7 @@
-// Package machine boots and ends the machines of a cluster. A machine is a process tree of its own: its first process is
-// the init of a PID namespace, and has its own network, mounts, hostname, IPC and cgroup namespaces. So it sees only
-// itself, as a computer does; and killing the init ends all that ever started in it, its mounts included, at once and
-// with certainty, whatever containerd and kubelet have left there.
+// Package machine boots and kills the machines of a cluster. A machine is a process tree whose first process is the init of
+// a PID namespace. It also has its own network, mount, UTS, IPC and cgroup namespaces, so its processes see only the
+// machine. When the init is killed, the kernel kills all processes of the machine and removes its mounts, whatever
+// containerd and kubelet have left there.
 package machine
 
 import (
@@ -10,70 +10,71 @@ import (
 	"os"
 )
 
-// Where a machine finds its things, the same in every machine.
+// The folders of a machine. They are the same in every machine.
 const (
 	EtcDir = "/run/conclave/etc" // Configuration, certificates and kubeconfigs.
-	BinDir = "/run/conclave/bin" // One folder for each component of the cache.
-	LibDir = "/var/lib"          // What survives a restart of the machine.
+	BinDir = "/run/conclave/bin" // The programs, in one folder for each component.
+	LibDir = "/var/lib"          // The data that survives a restart of the machine.
 	LogDir = "/var/log"
 )
 
-// Spec is all that it takes to boot a machine.
+// Spec defines a machine.
 type Spec struct {
-	Name     string    `json:"name"`     // Its hostname.
-	Netns    string    `json:"netns"`    // The file of its network namespace.
-	Cgroup   string    `json:"cgroup"`   // Its path in each hierarchy, such as conclave/test/node-1.
-	Log      string    `json:"log"`      // The host's file for what the init itself has to say.
-	Binds    []Bind    `json:"binds"`    // What it sees of the host's files beside the root file system.
-	Programs []Program `json:"programs"` // Started in this order, each again when it ends.
+	Name     string    `json:"name"`     // The hostname.
+	Netns    string    `json:"netns"`    // The file of the network namespace.
+	Cgroup   string    `json:"cgroup"`   // The path of the cgroup in each hierarchy, such as conclave/test/node-1.
+	Log      string    `json:"log"`      // The log file of the init, on the host.
+	Binds    []Bind    `json:"binds"`    // The folders of the host that are mounted.
+	Programs []Program `json:"programs"` // The programs to run.
 	Relay    *Relay    `json:"relay,omitempty"`
 }
 
-// Bind shows a folder of the host at a place in the machine.
+// Bind mounts a folder of the host in the machine.
 type Bind struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 }
 
-// Program is started with the machine, and again whenever it ends.
+// Program is a program that the machine starts, and restarts whenever it exits.
 type Program struct {
 	Name string   `json:"name"`
 	Path string   `json:"path"`
 	Args []string `json:"args"`
-	// After is what must be there before the program starts: something that accepts connections ("tcp:IP:PORT"), or an
-	// API server that says it's ready ("ready:IP:PORT"). A program that starts too early backs off for seconds, so
-	// waiting is what makes a cluster start fast.
+	// After is a dependency that must be available before the program starts: an address that accepts connections
+	// ("tcp:IP:PORT"), or an API server that is ready ("ready:IP:PORT"). A program that starts too early retries after
+	// seconds, so that waiting makes the start faster.
 	After string `json:"after,omitempty"`
 }
 
-// Relay lets the host reach one address of the machine: the init listens on the host's loopback and dials from inside.
+// Relay connects the host to one address of the machine: the init listens on the host's loopback and dials the address from
+// inside the machine.
 type Relay struct {
 	Listen string `json:"listen"`
 	Dial   string `json:"dial"`
 }
 
-// ReadSpec reads what WriteSpec wrote.
+// ReadSpec reads a spec that WriteSpec has written.
 func ReadSpec(path string) (Spec, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return Spec{}, fmt.Errorf("read the machine's spec: %w", err)
+		return Spec{}, fmt.Errorf("cannot read the machine's spec: %w", err)
 	}
 	var spec Spec
 	if err := json.Unmarshal(content, &spec); err != nil {
-		return Spec{}, fmt.Errorf("parse the machine's spec %s: %w", path, err)
+		return Spec{}, fmt.Errorf("cannot parse the machine's spec %s: %w", path, err)
 	}
 	return spec, nil
 }
 
-// WriteSpec writes the spec where the launcher and the init will read it.
+// WriteSpec writes a spec for the launcher and the init.
 func WriteSpec(path string, spec Spec) error {
 	content, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode the machine's spec: %w", err)
+		return fmt.Errorf("cannot encode the machine's spec: %w", err)
 	}
 	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return fmt.Errorf("write the machine's spec: %w", err)
+		return fmt.Errorf("cannot write the machine's spec: %w", err)
 	}
 	return nil
 }

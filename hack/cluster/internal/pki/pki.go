@@ -1,5 +1,5 @@
-// Package pki makes the keys, certificates and kubeconfigs of one cluster. There is one authority for all of them: a
-// cluster that lives for an hour on one machine gains nothing from the three that a lasting one has.
+// Package pki creates the keys, certificates and kubeconfigs of one cluster. One CA issues all certificates. A permanent
+// cluster has three CAs, but a throwaway cluster wouldn't benefit from them.
 package pki
 
 import (
@@ -18,19 +18,19 @@ import (
 	"time"
 )
 
-// validity outlives every throwaway cluster. notBefore lies in the past for clocks that were set back.
+// Certificates are valid from backdate before their creation, in case the clock is set back.
 const (
 	validity = 10 * 365 * 24 * time.Hour
 	backdate = time.Hour
 )
 
-// Pair is a private key with its certificate, both PEM.
+// Pair is a private key with its certificate, both in PEM.
 type Pair struct {
 	Key  []byte `json:"key"`
 	Cert []byte `json:"cert"`
 }
 
-// Identity is who a certificate speaks for: to the API server the name is the user, the organizations are the groups.
+// Identity is the subject of a certificate. For the API server, the name is the user and the organizations are the groups.
 type Identity struct {
 	Name          string
 	Organizations []string
@@ -38,11 +38,11 @@ type Identity struct {
 	Addresses     []netip.Addr
 }
 
-// NewAuthority makes a self-signed authority.
-func NewAuthority(name string) (Pair, error) {
+// NewCA creates a self-signed CA.
+func NewCA(name string) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("generate the authority's key: %w", err)
+		return Pair{}, fmt.Errorf("cannot generate the CA's key: %w", err)
 	}
 	template, err := newTemplate(Identity{Name: name})
 	if err != nil {
@@ -55,15 +55,15 @@ func NewAuthority(name string) (Pair, error) {
 	return sign(template, template, key, key)
 }
 
-// Issue makes a key and has the authority sign a certificate for it, good for clients and servers alike.
-func Issue(authority Pair, identity Identity) (Pair, error) {
-	parent, parentKey, err := parse(authority)
+// Issue creates a key and a certificate for it that is signed by the CA. The certificate is valid for clients and servers.
+func Issue(ca Pair, identity Identity) (Pair, error) {
+	parent, parentKey, err := parse(ca)
 	if err != nil {
-		return Pair{}, fmt.Errorf("read the authority: %w", err)
+		return Pair{}, fmt.Errorf("cannot read the CA: %w", err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("generate a key for %s: %w", identity.Name, err)
+		return Pair{}, fmt.Errorf("cannot generate a key for %s: %w", identity.Name, err)
 	}
 	template, err := newTemplate(identity)
 	if err != nil {
@@ -75,7 +75,7 @@ func Issue(authority Pair, identity Identity) (Pair, error) {
 func newTemplate(identity Identity) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, fmt.Errorf("draw a serial number: %w", err)
+		return nil, fmt.Errorf("cannot generate a serial number: %w", err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -96,11 +96,11 @@ func newTemplate(identity Identity) (*x509.Certificate, error) {
 func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (Pair, error) {
 	certificate, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
 	if err != nil {
-		return Pair{}, fmt.Errorf("sign the certificate of %s: %w", template.Subject.CommonName, err)
+		return Pair{}, fmt.Errorf("cannot sign the certificate of %s: %w", template.Subject.CommonName, err)
 	}
 	encodedKey, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return Pair{}, fmt.Errorf("encode the key of %s: %w", template.Subject.CommonName, err)
+		return Pair{}, fmt.Errorf("cannot encode the key of %s: %w", template.Subject.CommonName, err)
 	}
 	return Pair{
 		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encodedKey}),
@@ -112,32 +112,32 @@ func parse(pair Pair) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	certBlock, _ := pem.Decode(pair.Cert)
 	keyBlock, _ := pem.Decode(pair.Key)
 	if certBlock == nil || keyBlock == nil {
-		return nil, nil, fmt.Errorf("no PEM in the key or the certificate")
+		return nil, nil, fmt.Errorf("the key and the certificate must be PEM")
 	}
 	certificate, err := x509.ParseCertificate(certBlock.Bytes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse the certificate: %w", err)
+		return nil, nil, fmt.Errorf("cannot parse the certificate: %w", err)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse the key: %w", err)
+		return nil, nil, fmt.Errorf("cannot parse the key: %w", err)
 	}
 	ecdsaKey, ok := key.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, nil, fmt.Errorf("the key is a %T, not an ECDSA key", key)
+		return nil, nil, fmt.Errorf("the key must be an ECDSA key, got %T", key)
 	}
 	return certificate, ecdsaKey, nil
 }
 
-// Kubeconfig lets whoever holds the pair talk to the API server. It is JSON, which every reader of YAML reads.
-func Kubeconfig(cluster, server string, authority []byte, client Pair) ([]byte, error) {
+// Kubeconfig returns a kubeconfig for a client certificate. It is JSON, which is valid YAML.
+func Kubeconfig(cluster, server string, ca []byte, client Pair) ([]byte, error) {
 	encode := base64.StdEncoding.EncodeToString
 	content := map[string]any{
 		"apiVersion":      "v1",
 		"kind":            "Config",
 		"current-context": cluster,
 		"clusters": []any{map[string]any{"name": cluster, "cluster": map[string]any{
-			"server": server, "certificate-authority-data": encode(authority),
+			"server": server, "certificate-authority-data": encode(ca),
 		}}},
 		"users": []any{map[string]any{"name": cluster, "user": map[string]any{
 			"client-certificate-data": encode(client.Cert), "client-key-data": encode(client.Key),
@@ -146,7 +146,7 @@ func Kubeconfig(cluster, server string, authority []byte, client Pair) ([]byte, 
 	}
 	encoded, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("encode a kubeconfig: %w", err)
+		return nil, fmt.Errorf("cannot encode a kubeconfig: %w", err)
 	}
 	return append(encoded, '\n'), nil
 }

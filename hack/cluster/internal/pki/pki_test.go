@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-func TestIssue(t *testing.T) {
-	authority, err := NewAuthority("authority")
+func TestIssuedCertificateIsValidForClientsAndServers(t *testing.T) {
+	ca, err := NewCA("ca")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := netip.MustParseAddr("172.30.0.11")
-	pair, err := Issue(authority, Identity{
+	pair, err := Issue(ca, Identity{
 		Name: "system:node:node-1", Organizations: []string{"system:nodes"},
 		DNSNames: []string{"node-1"}, Addresses: []netip.Addr{address},
 	})
@@ -27,7 +27,7 @@ func TestIssue(t *testing.T) {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority.Cert)
+	roots.AppendCertsFromPEM(ca.Cert)
 	for _, name := range []string{"node-1", address.String()} {
 		for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
 			options := x509.VerifyOptions{DNSName: name, Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}}
@@ -37,12 +37,12 @@ func TestIssue(t *testing.T) {
 		}
 	}
 	if subject := loaded.Leaf.Subject; subject.CommonName != "system:node:node-1" || subject.Organization[0] != "system:nodes" {
-		t.Errorf("the subject is %v", subject)
+		t.Errorf("got subject %v", subject)
 	}
-	if _, err := Issue(pair, Identity{Name: "usurper"}); err != nil {
+	if _, err := Issue(pair, Identity{Name: "intruder"}); err != nil {
 		t.Fatal(err)
-	} else if usurped, _ := Issue(pair, Identity{Name: "usurper"}); verifies(t, roots, usurped) {
-		t.Error("a node can issue certificates")
+	} else if forged, _ := Issue(pair, Identity{Name: "intruder"}); verifies(t, roots, forged) {
+		t.Error("got a valid certificate that a node issued")
 	}
 }
 
@@ -56,8 +56,8 @@ func verifies(t *testing.T, roots *x509.CertPool, pair Pair) bool {
 	return err == nil
 }
 
-func TestKubeconfig(t *testing.T) {
-	content, err := Kubeconfig("test", "https://127.0.0.1:1", []byte("authority"), Pair{Key: []byte("key"), Cert: []byte("cert")})
+func TestKubeconfigContainsServerAndCredentials(t *testing.T) {
+	content, err := Kubeconfig("test", "https://127.0.0.1:1", []byte("ca"), Pair{Key: []byte("key"), Cert: []byte("cert")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +71,6 @@ func TestKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if read.Context != "test" || read.Users[0].User["client-key-data"] != "a2V5" || !strings.Contains(string(content), "https://127.0.0.1:1") {
-		t.Errorf("the kubeconfig is %s", content)
+		t.Errorf("got kubeconfig %s", content)
 	}
 }

@@ -1,5 +1,5 @@
-// Package program says what runs on each machine of a cluster: the arguments and configuration files of etcd, the API
-// server, kubelet and so on. It is pure: the same machine and credentials give the same programs and files.
+// Package program defines the programs of each machine of a cluster: the arguments and configuration files of etcd, the API
+// server, kubelet and so on. Apart from the keys that it generates, its results depend only on the arguments.
 package program
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
 )
 
-// etcdURL is where etcd listens: on the control plane's own loopback, which nobody else can reach, so without TLS.
+// etcdURL is the URL of etcd. It uses no TLS, because only the control plane can reach its own loopback.
 const etcdURL = "http://127.0.0.1:2379"
 
-// frontProxyUser is whom the API server is to those behind it.
+// frontProxyUser is the user name of the API server towards aggregated API servers.
 const frontProxyUser = "front-proxy-client"
 
-// The files of a machine, by name in machine.EtcDir.
+// The names of a machine's files in machine.EtcDir.
 const (
-	fileAuthority         = "ca.crt"
-	fileAuthorityKey      = "ca.key"
+	fileCA                = "ca.crt"
+	fileCAKey             = "ca.key"
 	fileServing           = "serving.crt"
 	fileServingKey        = "serving.key"
 	fileKubeletClient     = "kubelet-client.crt"
@@ -40,21 +40,21 @@ type File struct {
 	Data []byte
 }
 
-// Authorities are what every certificate and service-account token of a cluster is signed with.
-type Authorities struct {
+// CAs sign all certificates and service account tokens of a cluster.
+type CAs struct {
 	Cluster        pki.Pair `json:"cluster"`
 	ServiceAccount pki.Pair `json:"serviceAccount"`
 }
 
-// APIServerURL is where programs inside the cluster reach the API server.
+// APIServerURL returns the URL of the API server inside the cluster.
 func APIServerURL() string { return "https://" + apiServerAddress().String() }
 
 func apiServerAddress() netip.AddrPort {
 	return netip.AddrPortFrom(topology.ControlPlane().IP(), topology.APIServerPort)
 }
 
-// An API server listens well before it has the roles of its clients. Programs that need those wait for them; kubelet
-// gets its permissions from the node authorizer, and need not.
+// listening is a dependency on the API server's port. An API server listens before it has created the default roles.
+// kubelet doesn't need them, because the node authorizer grants its permissions. Other programs use ready.
 func listening() string { return "tcp:" + apiServerAddress().String() }
 
 func ready() string { return "ready:" + apiServerAddress().String() }
@@ -63,7 +63,7 @@ func etc(name string) string { return path.Join(machine.EtcDir, name) }
 
 func kubernetes(name string) string { return path.Join(machine.BinDir, "kubernetes", name) }
 
-// ControlPlane is what the control plane runs.
+// ControlPlane returns the programs of the control plane.
 func ControlPlane() []machine.Program {
 	return []machine.Program{
 		{Name: "etcd", Path: kubernetes("etcd"), Args: []string{
@@ -74,7 +74,7 @@ func ControlPlane() []machine.Program {
 			"--listen-peer-urls=http://127.0.0.1:2380",
 			"--initial-advertise-peer-urls=http://127.0.0.1:2380",
 			"--initial-cluster=etcd=http://127.0.0.1:2380",
-			// A throwaway cluster is made anew after a power cut; waiting for the disk at each write is for others.
+			// A throwaway cluster isn't expected to survive a power failure.
 			"--unsafe-no-fsync",
 			"--log-level=warn",
 		}},
@@ -95,14 +95,14 @@ func apiServerArguments() []string {
 		"--advertise-address=" + topology.ControlPlane().IP().String(),
 		fmt.Sprintf("--secure-port=%d", topology.APIServerPort),
 		"--service-cluster-ip-range=" + topology.ServiceNet.String(),
-		"--client-ca-file=" + etc(fileAuthority),
+		"--client-ca-file=" + etc(fileCA),
 		"--tls-cert-file=" + etc(fileServing),
 		"--tls-private-key-file=" + etc(fileServingKey),
-		"--kubelet-certificate-authority=" + etc(fileAuthority),
+		"--kubelet-certificate-authority=" + etc(fileCA),
 		"--kubelet-client-certificate=" + etc(fileKubeletClient),
 		"--kubelet-client-key=" + etc(fileKubeletClientKey),
 		"--kubelet-preferred-address-types=InternalIP",
-		"--requestheader-client-ca-file=" + etc(fileAuthority),
+		"--requestheader-client-ca-file=" + etc(fileCA),
 		"--requestheader-allowed-names=" + frontProxyUser,
 		"--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
@@ -115,7 +115,7 @@ func apiServerArguments() []string {
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true",
-		// Webhooks are reached at their pods' addresses: there is no kube-proxy on the control plane.
+		// Connect to webhooks at the addresses of their pods: the control plane has no kube-proxy.
 		"--enable-aggregator-routing=true",
 	}
 }
@@ -128,15 +128,15 @@ func controllerManagerArguments() []string {
 		"--leader-elect=false",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + etc(fileServiceAccountKey),
-		"--root-ca-file=" + etc(fileAuthority),
-		"--cluster-signing-cert-file=" + etc(fileAuthority),
-		"--cluster-signing-key-file=" + etc(fileAuthorityKey),
+		"--root-ca-file=" + etc(fileCA),
+		"--cluster-signing-cert-file=" + etc(fileCA),
+		"--cluster-signing-key-file=" + etc(fileCAKey),
 	}
 }
 
-// ControlPlaneFiles makes the credentials that the control plane's programs read.
-func ControlPlaneFiles(authorities Authorities) ([]File, error) {
-	serving, err := pki.Issue(authorities.Cluster, pki.Identity{
+// ControlPlaneFiles returns the credentials of the control plane's programs.
+func ControlPlaneFiles(cas CAs) ([]File, error) {
+	serving, err := pki.Issue(cas.Cluster, pki.Identity{
 		Name: "kube-apiserver",
 		DNSNames: []string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
@@ -149,34 +149,34 @@ func ControlPlaneFiles(authorities Authorities) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	kubeletClient, err := pki.Issue(authorities.Cluster, pki.Identity{
+	kubeletClient, err := pki.Issue(cas.Cluster, pki.Identity{
 		Name: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"},
 	})
 	if err != nil {
 		return nil, err
 	}
-	// Whom API servers behind this one believe when it says who asks.
-	frontProxy, err := pki.Issue(authorities.Cluster, pki.Identity{Name: frontProxyUser})
+	// Aggregated API servers trust this identity to name the user of a request.
+	frontProxy, err := pki.Issue(cas.Cluster, pki.Identity{Name: frontProxyUser})
 	if err != nil {
 		return nil, err
 	}
 	files := []File{
 		{fileFrontProxy, frontProxy.Cert},
 		{fileFrontProxyKey, frontProxy.Key},
-		{fileAuthority, authorities.Cluster.Cert},
-		{fileAuthorityKey, authorities.Cluster.Key},
+		{fileCA, cas.Cluster.Cert},
+		{fileCAKey, cas.Cluster.Key},
 		{fileServing, serving.Cert},
 		{fileServingKey, serving.Key},
 		{fileKubeletClient, kubeletClient.Cert},
 		{fileKubeletClientKey, kubeletClient.Key},
-		{fileServiceAccount, authorities.ServiceAccount.Cert},
-		{fileServiceAccountKey, authorities.ServiceAccount.Key},
+		{fileServiceAccount, cas.ServiceAccount.Cert},
+		{fileServiceAccountKey, cas.ServiceAccount.Key},
 	}
 	for name, user := range map[string]string{
 		fileControllerManager: "system:kube-controller-manager",
 		fileScheduler:         "system:kube-scheduler",
 	} {
-		file, err := kubeconfigFile(authorities, name, pki.Identity{Name: user})
+		file, err := kubeconfigFile(cas, name, pki.Identity{Name: user})
 		if err != nil {
 			return nil, err
 		}
@@ -185,12 +185,12 @@ func ControlPlaneFiles(authorities Authorities) ([]File, error) {
 	return files, nil
 }
 
-func kubeconfigFile(authorities Authorities, name string, identity pki.Identity) (File, error) {
-	client, err := pki.Issue(authorities.Cluster, identity)
+func kubeconfigFile(cas CAs, name string, identity pki.Identity) (File, error) {
+	client, err := pki.Issue(cas.Cluster, identity)
 	if err != nil {
 		return File{}, err
 	}
-	content, err := pki.Kubeconfig("cluster", APIServerURL(), authorities.Cluster.Cert, client)
+	content, err := pki.Kubeconfig("cluster", APIServerURL(), cas.Cluster.Cert, client)
 	if err != nil {
 		return File{}, err
 	}

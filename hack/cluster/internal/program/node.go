@@ -21,25 +21,25 @@ const (
 	fileCorefile          = "Corefile"
 	fileDNSKubeconfig     = "coredns.kubeconfig"
 
-	// ContainerdSocket is where containerd listens, in the machine.
+	// ContainerdSocket is the path of containerd's socket in the machine.
 	ContainerdSocket = "/run/containerd/containerd.sock"
 
-	// PauseImage is the image that holds a pod's namespaces.
+	// PauseImage is the image of the container that holds a pod's namespaces.
 	PauseImage = "conclave.dev/hack/pause:1"
 
-	// DNSUser is whom CoreDNS is to the API server.
+	// DNSUser is the user name of CoreDNS.
 	DNSUser = "system:coredns"
 )
 
-// Kernel is what the kernel at hand has to offer, where that makes a difference to the programs.
+// Kernel contains the features of the kernel on which the programs depend.
 type Kernel struct {
-	Proxy     bool // nftables do what kube-proxy needs.
-	Overlay   bool // Overlay file systems can be mounted over the state folder.
-	OOMScores bool // A process may be made less likely to be killed than the one that starts it.
+	Proxy     bool // nftables has all features that kube-proxy needs.
+	Overlay   bool // Overlay file systems can be mounted on the state folder.
+	OOMScores bool // The OOM score of a process can be lowered.
 }
 
-// Node is what a node runs. Each node has its own CoreDNS, so that names are resolved also while the control plane or
-// any other node is away.
+// Node returns the programs of a node. Each node has its own CoreDNS, so that pods can resolve names while the control
+// plane or any other node is unreachable.
 func Node(node topology.Machine, kernel Kernel) []machine.Program {
 	programs := []machine.Program{
 		{Name: "containerd", Path: path.Join(machine.BinDir, "containerd", "containerd"), Args: []string{
@@ -65,19 +65,19 @@ func Node(node topology.Machine, kernel Kernel) []machine.Program {
 	return programs
 }
 
-// NodeFiles makes the credentials and configuration files that a node's programs read.
-func NodeFiles(node topology.Machine, authorities Authorities, kernel Kernel) ([]File, error) {
-	// The same certificate for both directions: the API server checks it when it asks for logs, and is shown it.
+// NodeFiles returns the credentials and configuration files of a node's programs.
+func NodeFiles(node topology.Machine, cas CAs, kernel Kernel) ([]File, error) {
+	// kubelet uses the same certificate as a server and as a client of the API server.
 	identity := pki.Identity{
 		Name: "system:node:" + node.Name, Organizations: []string{"system:nodes"},
 		DNSNames: []string{node.Name}, Addresses: []netip.Addr{node.IP()},
 	}
-	serving, err := pki.Issue(authorities.Cluster, identity)
+	serving, err := pki.Issue(cas.Cluster, identity)
 	if err != nil {
 		return nil, err
 	}
 	files := []File{
-		{fileAuthority, authorities.Cluster.Cert},
+		{fileCA, cas.Cluster.Cert},
 		{fileServing, serving.Cert},
 		{fileServingKey, serving.Key},
 		{fileContainerd, []byte(containerdConfig(kernel))},
@@ -88,7 +88,7 @@ func NodeFiles(node topology.Machine, authorities Authorities, kernel Kernel) ([
 		fileProxyKubeconfig:   {Name: "system:kube-proxy"},
 		fileDNSKubeconfig:     {Name: DNSUser},
 	} {
-		file, err := kubeconfigFile(authorities, name, user)
+		file, err := kubeconfigFile(cas, name, user)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func NodeFiles(node topology.Machine, authorities Authorities, kernel Kernel) ([
 	} {
 		encoded, err := json.MarshalIndent(content, "", "  ")
 		if err != nil {
-			return nil, fmt.Errorf("encode %s of %s: %w", name, node.Name, err)
+			return nil, fmt.Errorf("cannot encode %s of %s: %w", name, node.Name, err)
 		}
 		files = append(files, File{Name: name, Data: append(encoded, '\n')})
 	}
@@ -111,13 +111,13 @@ func NodeFiles(node topology.Machine, authorities Authorities, kernel Kernel) ([
 func containerdConfig(kernel Kernel) string {
 	snapshotter := "overlayfs"
 	if !kernel.Overlay {
-		snapshotter = "native" // Copies each layer: slow and large, and works on everything.
+		snapshotter = "native" // Copies each layer, which is slow but works on all file systems.
 	}
 	return fmt.Sprintf(`version = 3
 root = %q
 state = "/run/containerd"
 
-# They would make folders outside of what the machine calls its own, or look for devices that it hasn't got.
+# These plugins create folders outside the machine's own, or need devices that it doesn't have.
 disabled_plugins = [
   "io.containerd.internal.v1.opt",
   "io.containerd.snapshotter.v1.blockfile",
@@ -134,7 +134,7 @@ snapshotter = %q
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = %q
 
-# What an import over containerd's API unpacks to must be what the pods are started from.
+# Imports must unpack with the snapshotter that pods use.
 [[plugins.'io.containerd.transfer.v1.local'.unpack_config]]
 platform = "linux"
 snapshotter = %q
@@ -157,8 +157,8 @@ BinaryName = %q
 		path.Join(machine.BinDir, "containerd", "containerd-shim-runc-v2"), path.Join(machine.BinDir, "runc", "runc"))
 }
 
-// networkConfig connects each pod to its node by a link of its own: all traffic between pods is routed, also that between
-// two pods of one node, so kube-proxy's rules see it without the kernel's bridge netfilter.
+// networkConfig connects each pod to its node with a separate link. All traffic between pods is routed, even on one node,
+// so that kube-proxy's rules apply to it without bridge netfilter.
 func networkConfig(node topology.Machine) map[string]any {
 	return map[string]any{
 		"cniVersion": "1.0.0",
@@ -168,7 +168,7 @@ func networkConfig(node topology.Machine) map[string]any {
 			"ipMasq": false,
 			"ipam": map[string]any{
 				"type":    "host-local",
-				"dataDir": "/run/cni", // A machine that starts anew has no pods, and should have no leases.
+				"dataDir": "/run/cni", // On a tmpfs: a machine that restarts has no pods, so it must forget the leases of addresses.
 				"ranges":  []any{[]any{map[string]any{"subnet": node.PodCIDR().String()}}},
 				"routes":  []any{map[string]any{"dst": "0.0.0.0/0"}},
 			},
@@ -183,20 +183,20 @@ func kubeletConfig(node topology.Machine) map[string]any {
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},
-			"x509":      map[string]any{"clientCAFile": etc(fileAuthority)},
+			"x509":      map[string]any{"clientCAFile": etc(fileCA)},
 		},
 		"authorization":            map[string]any{"mode": "Webhook"},
 		"tlsCertFile":              etc(fileServing),
 		"tlsPrivateKeyFile":        etc(fileServingKey),
 		"containerRuntimeEndpoint": "unix://" + ContainerdSocket,
 		"cgroupDriver":             "cgroupfs",
-		"cgroupRoot":               "/", // Of the machine's own cgroup namespace.
+		"cgroupRoot":               "/", // The root of the machine's cgroup namespace.
 		"failCgroupV1":             false,
 		"clusterDomain":            topology.ClusterDomain,
 		"clusterDNS":               []string{node.IP().String()},
-		"resolvConf":               "", // Pods must not learn of the host's name servers: they can't reach them.
-		// The machine's disk and memory are shared with whatever else runs here; what is left of them is no reason to
-		// evict a pod or to collect an image that can't be pulled again.
+		"resolvConf":               "", // Pods cannot reach the host's name servers.
+		// The machine shares its disk and memory with the host. Never evict pods because of their usage, and never delete
+		// images, which couldn't be pulled again.
 		"enforceNodeAllocatable":        []string{},
 		"localStorageCapacityIsolation": false,
 		"imageGCHighThresholdPercent":   100,
@@ -219,14 +219,15 @@ func proxyConfig(node topology.Machine) map[string]any {
 		"hostnameOverride": node.Name,
 		"clusterCIDR":      topology.PodNet.String(),
 		"clientConnection": map[string]any{"kubeconfig": etc(fileProxyKubeconfig)},
-		// 0 leaves the kernel's settings alone: they are the host's, and not for a namespace to change.
+		// With 0, kube-proxy doesn't change the kernel's settings, which belong to the host.
 		"conntrack": map[string]any{
 			"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s",
 		},
 	}
 }
 
-// corefile answers for the cluster's names, and says at once that there are no others: nothing outside can be reached.
+// corefile returns CoreDNS's configuration. It resolves the names of the cluster and answers NXDOMAIN for all others, which
+// pods cannot reach anyway.
 func corefile(node topology.Machine) string {
 	return fmt.Sprintf(`%[2]s:53 in-addr.arpa:53 {
     bind %[1]s

@@ -12,32 +12,32 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
 )
 
-func newAuthorities(t *testing.T) Authorities {
+func newCAs(t *testing.T) CAs {
 	t.Helper()
-	var authorities Authorities
-	for _, authority := range []*pki.Pair{&authorities.Cluster, &authorities.ServiceAccount} {
-		made, err := pki.NewAuthority("test")
+	var cas CAs
+	for _, ca := range []*pki.Pair{&cas.Cluster, &cas.ServiceAccount} {
+		created, err := pki.NewCA("test")
 		if err != nil {
 			t.Fatal(err)
 		}
-		*authority = made
+		*ca = created
 	}
-	return authorities
+	return cas
 }
 
-// everything that a cluster of one node runs, by machine.
-func everything(t *testing.T, kernel Kernel) map[string]struct {
+// machinesOf returns the programs and files of a cluster with one node, by machine.
+func machinesOf(t *testing.T, kernel Kernel) map[string]struct {
 	programs []machine.Program
 	files    []File
 } {
 	t.Helper()
-	authorities := newAuthorities(t)
-	controlPlane, err := ControlPlaneFiles(authorities)
+	cas := newCAs(t)
+	controlPlane, err := ControlPlaneFiles(cas)
 	if err != nil {
 		t.Fatal(err)
 	}
 	node := topology.Node(1)
-	nodeFiles, err := NodeFiles(node, authorities, kernel)
+	nodeFiles, err := NodeFiles(node, cas, kernel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +50,10 @@ func everything(t *testing.T, kernel Kernel) map[string]struct {
 	}
 }
 
-// TestFilesMatchPrograms: a machine has each file that its programs are told to read, and no other.
+// A machine has exactly the files that its programs use.
 func TestFilesMatchPrograms(t *testing.T) {
 	named := regexp.MustCompile(regexp.QuoteMeta(machine.EtcDir) + `/[-./a-zA-Z0-9]*[a-zA-Z0-9]`)
-	for name, on := range everything(t, Kernel{Proxy: true}) {
+	for name, on := range machinesOf(t, Kernel{Proxy: true}) {
 		files, wanted := map[string]bool{}, map[string]bool{}
 		text := ""
 		for _, file := range on.files {
@@ -66,48 +66,47 @@ func TestFilesMatchPrograms(t *testing.T) {
 		for _, file := range named.FindAllString(text, -1) {
 			wanted[file] = true
 			if !files[file] && file != path.Dir(etc(fileNetwork)) {
-				t.Errorf("%s has no %s, and is told to read it", name, file)
+				t.Errorf("%s: got no file %s, but a program uses it", name, file)
 			}
 		}
 		for file := range files {
 			if !wanted[file] && !wanted[path.Dir(file)] {
-				t.Errorf("%s has %s, and nothing reads it", name, file)
+				t.Errorf("%s: got file %s, but no program uses it", name, file)
 			}
 		}
 	}
 }
 
-// TestNodesCantIssue: what a pod that breaks out of its container finds on a node must not make it master of the cluster.
-func TestNodesCantIssue(t *testing.T) {
-	authorities := newAuthorities(t)
-	files, err := NodeFiles(topology.Node(1), authorities, Kernel{})
+// A pod that escapes from its container must not be able to issue certificates or tokens.
+func TestNodesHaveNoCAKeys(t *testing.T) {
+	cas := newCAs(t)
+	files, err := NodeFiles(topology.Node(1), cas, Kernel{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		for _, key := range [][]byte{authorities.Cluster.Key, authorities.ServiceAccount.Key} {
+		for _, key := range [][]byte{cas.Cluster.Key, cas.ServiceAccount.Key} {
 			if strings.Contains(string(file.Data), string(key)) {
-				t.Errorf("%s has an authority's key", file.Name)
+				t.Errorf("%s contains the key of a CA", file.Name)
 			}
 		}
 	}
 }
 
 func TestConfigurationIsJSON(t *testing.T) {
-	for name, on := range everything(t, Kernel{}) {
+	for name, on := range machinesOf(t, Kernel{}) {
 		for _, file := range on.files {
 			if path.Ext(file.Name) != ".json" && path.Ext(file.Name) != ".kubeconfig" && path.Ext(file.Name) != ".conflist" {
 				continue
 			}
 			if !json.Valid(file.Data) {
-				t.Errorf("%s of %s is %s", file.Name, name, file.Data)
+				t.Errorf("%s of %s must be JSON, got %s", file.Name, name, file.Data)
 			}
 		}
 	}
 }
 
-// TestKernel: what the kernel hasn't got isn't used.
-func TestKernel(t *testing.T) {
+func TestMissingKernelFeaturesAreNotUsed(t *testing.T) {
 	programs := func(kernel Kernel) string {
 		var names []string
 		for _, program := range Node(topology.Node(1), kernel) {
@@ -116,16 +115,16 @@ func TestKernel(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	if got := programs(Kernel{Proxy: true}); got != "containerd kubelet coredns kube-proxy" {
-		t.Errorf("with nftables, a node runs %s", got)
+		t.Errorf("with nftables: got programs %s", got)
 	}
 	if got := programs(Kernel{}); got != "containerd kubelet coredns" {
-		t.Errorf("without nftables, a node runs %s", got)
+		t.Errorf("without nftables: got programs %s", got)
 	}
-	poor, rich := containerdConfig(Kernel{}), containerdConfig(Kernel{Overlay: true, OOMScores: true})
-	if !strings.Contains(poor, `snapshotter = "native"`) || !strings.Contains(poor, "restrict_oom_score_adj = true") {
-		t.Errorf("without overlays and OOM scores, containerd is told\n%s", poor)
+	minimal, full := containerdConfig(Kernel{}), containerdConfig(Kernel{Overlay: true, OOMScores: true})
+	if !strings.Contains(minimal, `snapshotter = "native"`) || !strings.Contains(minimal, "restrict_oom_score_adj = true") {
+		t.Errorf("without overlays and OOM scores: got\n%s", minimal)
 	}
-	if !strings.Contains(rich, `snapshotter = "overlayfs"`) || !strings.Contains(rich, "restrict_oom_score_adj = false") {
-		t.Errorf("with overlays and OOM scores, containerd is told\n%s", rich)
+	if !strings.Contains(full, `snapshotter = "overlayfs"`) || !strings.Contains(full, "restrict_oom_score_adj = false") {
+		t.Errorf("with overlays and OOM scores: got\n%s", full)
 	}
 }

@@ -1,7 +1,7 @@
-// Package topology says which machines a cluster has, what they are called, and which addresses they have. It is pure.
+// Package topology defines the machines of a cluster, their names and their addresses. It has no side effects.
 //
-// Every address lives in network namespaces that belong to one cluster alone: nothing of it is seen by the host or by
-// another cluster. So all clusters use the same addresses, and two of them side by side can't collide.
+// Addresses exist only in the network namespaces of one cluster; the host and other clusters don't see them. Therefore all
+// clusters use the same addresses without conflicts.
 package topology
 
 import (
@@ -15,58 +15,58 @@ const (
 	// ControlPlaneName is the machine that runs etcd, the API server, the controller manager and the scheduler.
 	ControlPlaneName = "control-plane"
 
-	// NodesMax bounds the number of nodes. Each machine has a route to every node that there may be, so that a node can
-	// be added later without touching the others.
+	// NodesMax is the maximum number of nodes. Each machine has a route to every possible node, so that nodes can be added
+	// later without a change to other machines.
 	NodesMax = 32
 
-	// APIServerPort is where the API server listens on the control plane's address.
+	// APIServerPort is the port of the API server on the control plane's address.
 	APIServerPort = 6443
 
-	// ClusterDomain is what the names of Services end in.
+	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain = "cluster.local"
 
-	controlPlaneHost = 10 // The last octet of the control plane's address; node n has this plus n.
+	controlPlaneHost = 10 // The last octet of the control plane's address. Node n has this plus n.
 )
 
 var (
-	// MachineNet holds the address of every machine.
+	// MachineNet is the network of the machines.
 	MachineNet = netip.MustParsePrefix("172.30.0.0/24")
-	// PodNet holds the pods of all nodes; node n has the n-th /24 of it.
+	// PodNet is the network of the pods. The pods of node n are in its n-th /24 network.
 	PodNet = netip.MustParsePrefix("10.244.0.0/16")
-	// ServiceNet holds the ClusterIPs.
+	// ServiceNet is the network of the ClusterIPs.
 	ServiceNet = netip.MustParsePrefix("10.96.0.0/16")
-	// APIServerServiceIP is the ClusterIP of the Service "kubernetes", by convention the first.
+	// APIServerServiceIP is the ClusterIP of the Service "kubernetes": by convention the first one.
 	APIServerServiceIP = ServiceNet.Addr().Next()
 
 	clusterName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`)
 )
 
-// CheckName refuses names of clusters that wouldn't do as part of a namespace's, a cgroup's and a file's name.
+// CheckName checks that a cluster name can be part of the names of namespaces, cgroups and files.
 func CheckName(name string) error {
 	if !clusterName.MatchString(name) {
-		return fmt.Errorf("the cluster's name %q must be 1 to 20 lower-case letters, digits and inner dashes", name)
+		return fmt.Errorf("the cluster name must be 1 to 20 lower-case letters, digits and inner dashes, got %q", name)
 	}
 	return nil
 }
 
-// Machine is one of the machines that a cluster is made of: number 0 is the control plane, the others are nodes.
+// Machine is a machine of a cluster. Number 0 is the control plane, the others are nodes.
 type Machine struct {
 	Name   string
 	Number int
 }
 
-// ControlPlane is the machine without pods.
+// ControlPlane returns the control plane, which runs no pods.
 func ControlPlane() Machine { return Machine{Name: ControlPlaneName} }
 
-// Node is the n-th node, counted from 1.
+// Node returns the node with this number. Numbers start at 1.
 func Node(number int) Machine {
 	return Machine{Name: fmt.Sprintf("node-%d", number), Number: number}
 }
 
-// Machines lists the control plane and so many nodes.
+// Machines returns the control plane and the nodes 1 to nodes.
 func Machines(nodes int) ([]Machine, error) {
 	if nodes < 0 || nodes > NodesMax {
-		return nil, fmt.Errorf("a cluster has 0 to %d nodes, not %d", NodesMax, nodes)
+		return nil, fmt.Errorf("the number of nodes must be 0 to %d, got %d", NodesMax, nodes)
 	}
 	machines := []Machine{ControlPlane()}
 	for number := 1; number <= nodes; number++ {
@@ -75,38 +75,38 @@ func Machines(nodes int) ([]Machine, error) {
 	return machines, nil
 }
 
-// IsControlPlane tells the control plane from the nodes.
+// IsControlPlane reports whether the machine is the control plane.
 func (m Machine) IsControlPlane() bool { return m.Number == 0 }
 
-// IP is the machine's address.
+// IP returns the machine's address.
 func (m Machine) IP() netip.Addr {
 	octets := MachineNet.Addr().As4()
 	octets[3] = byte(controlPlaneHost + m.Number)
 	return netip.AddrFrom4(octets)
 }
 
-// MAC is derived from the address, so that a machine that was killed and started again is found at once by peers that
-// remember where its address was.
+// MAC returns the machine's hardware address. It is derived from the IP address, so that the ARP caches of peers remain
+// valid when the machine restarts.
 func (m Machine) MAC() net.HardwareAddr {
 	octets := m.IP().As4()
 	return net.HardwareAddr{0x02, 0x00, octets[0], octets[1], octets[2], octets[3]}
 }
 
-// PodCIDR is where the node's pods have their addresses.
+// PodCIDR returns the network of the node's pods.
 func (m Machine) PodCIDR() netip.Prefix {
 	octets := PodNet.Addr().As4()
 	octets[2] = byte(m.Number)
 	return netip.PrefixFrom(netip.AddrFrom4(octets), 24)
 }
 
-// Route sends the packets for a net through another machine.
+// Route is a route to a network.
 type Route struct {
 	To  netip.Prefix
-	Via netip.Addr // The zero Addr: to the link itself.
+	Via netip.Addr // The next hop. If it is zero, the network is on the link.
 }
 
-// Routes are those that the machine needs beside the one of its own link: to the pods of every other node, and for
-// ClusterIPs. The latter lead nowhere; the kernel only wants some route before kube-proxy's rules rewrite the address.
+// Routes returns the machine's routes besides that of its link: to the pods of every other node, and to the ClusterIPs.
+// kube-proxy's rules rewrite ClusterIPs, but the kernel requires a route before it applies the rules.
 func (m Machine) Routes() []Route {
 	routes := []Route{{To: ServiceNet}}
 	for number := 1; number <= NodesMax; number++ {
