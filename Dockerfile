@@ -1,12 +1,12 @@
 # syntax=docker/dockerfile:1
 
-# The images of the manager and of the agent, for those who have Docker:
+# The images of the manager and the agent. To build them with Docker:
 #
 #     docker build --target manager --tag conclave/manager .
 #     docker build --target agent   --tag conclave/agent .
 #
-# `make image` makes the same without Docker (see hack/image, whose tests hold the two together): a static binary on an
-# empty base, run as nobody in particular.
+# `make image` builds the same images without Docker (see hack/image, whose tests compare both): a static binary on an empty base,
+# which runs as a user without privileges.
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS source
 WORKDIR /src
@@ -38,7 +38,7 @@ WORKDIR /
 USER 65532:65532
 ENTRYPOINT ["/agent"]
 
-# The last one is what `docker build` makes when it is told no target.
+# The last stage is the default target of `docker build`.
 FROM scratch AS manager
 ARG VERSION=unversioned
 LABEL org.opencontainers.image.title="conclave-manager" \
