@@ -109,12 +109,37 @@ var mutants = []mutant{
 	{
 		description: "an election doesn't raise the term", file: "election/process.go",
 		old: "next := max(p.Term+1, least)", new: "next := max(p.Term, 1)",
-		check: scheduleCheck, wantOutput: "replay:",
+		check: ".", pkg: "election/statustable", wantOutput: "FAIL",
 	},
 	{
 		description: "a claim that can't be granted keeps others from campaigning", file: "election/office/grant.go",
 		old: "\tcase grants.TermTooLow:\n", new: "\tcase grants.TermTooLow:\n\t\tm.deferTo(msg)\n",
 		check: ".", pkg: "election/office", wantOutput: "FAIL",
+	},
+	{
+		description: "a process campaigns without a pre-vote", file: "election/office/vacancy.go",
+		old: "func (m *Machine) preVote() bool {\n", new: "func (m *Machine) preVote() bool {\n\tif true {\n\t\treturn true\n\t}\n",
+		check: "^TestOnlyUnprovenVacancyNeedsPreVote$", pkg: "election/office", wantOutput: "pre-vote",
+	},
+	{
+		description: "a process is ready though it reaches no majority", file: "election/office/eligibility.go",
+		old: "if m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver() {", new: "if true {",
+		check: "^TestEveryStaticGraphHasCoordinatorThatStays$/^Majority$/^Bully$", pkg: "election/office", wantOutput: "FAIL",
+	},
+	{
+		description: "an election that led nowhere is repeated", file: "election/office/claim.go",
+		old: "if m.namedSuccessor || m.vacancy.attempts > 1 {", new: "if m.namedSuccessor {",
+		check: "^TestEveryStaticGraphHasCoordinatorThatStays$/^Majority$/^RingActiveList$", pkg: "election/office", wantOutput: "FAIL",
+	},
+	{
+		description: "a process in Available mode leaves its coordinator for a lower one", file: "election/office/available.go",
+		old: "!m.roster.Outranks(msg.From, m.coordinator))", new: "false)",
+		check: "^TestAvailableSettlesInEveryStaticGraph$/^Available$/^Bully$", pkg: "election/office", wantOutput: "FAIL",
+	},
+	{
+		description: "a lapsed tenure is kept secret", file: "election/office/hold.go",
+		old: "\tm.sendResigned(election.None, out)\n\tm.leaveOffice(out)", new: "\tm.leaveOffice(out)",
+		check: "^TestLapsedTenureIsAnnounced$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
 		description: "a BEAT of an older term is followed", file: "election/office/follow.go",
@@ -134,7 +159,7 @@ var mutants = []mutant{
 	{
 		description: "processes without a coordinator send no probes", file: "election/office/suspect.go",
 		old: "m.probeAt = m.now + m.cfg.Heartbeat\n}\n", new: "m.probeAt = election.Never\n}\n",
-		check: scheduleCheck, wantOutput: "convergence",
+		check: scheduleCheck, wantOutput: "progress",
 	},
 	{
 		description: "in a large group some processes are never probed", file: "election/office/probe.go",
@@ -144,7 +169,7 @@ var mutants = []mutant{
 	{
 		description: "any message of the coordinator counts as its BEAT", file: "election/office/office.go",
 		old: "if msg.From != m.coordinator || msg.Kind", new: "if true || msg.Kind",
-		check: scheduleCheck, wantOutput: "convergence",
+		check: seedCheck, wantOutput: "convergence",
 	},
 	{
 		description: "the detector never reports a silent process", file: "election/detector/detector.go",
