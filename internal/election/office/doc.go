@@ -39,6 +39,9 @@
 // that is believed alive starts an election at once. The others wait for a time
 // that grows with the number of live processes above them.
 //
+// With broken links these rules alone could elect forever. vacancy describes how a
+// group finds a coordinator that stays.
+//
 // A process that restarts doesn't bully. It waits for a BEAT. The coordinator
 // learns from the answers that a higher process is ready, requests its application
 // to stop, waits until it has stopped, and resigns in favor of the higher process.
