@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -326,15 +327,20 @@ var namedGraphs = map[string]links{
 	"quorum loss": connect([2]election.ID{5, 1}, [2]election.ID{1, 2}, [2]election.ID{1, 3}, [2]election.ID{1, 4}),
 }
 
-func TestEveryStaticGraphHasCoordinatorThatStays(t *testing.T) {
-	graphs := 30
-	if testing.Short() {
-		graphs = 3
+// graphEffort is the number of random graphs, and how long the named ones last. A test of
+// mutants runs the tests of this package many times, so it gets fewer.
+func graphEffort() (graphs int, lasting election.Tick) {
+	if testing.Short() || os.Getenv("CONCLAVE_MUTANT") != "" {
+		return 6, 40 * graphSecond
 	}
+	return 30, 600 * graphSecond
+}
+
+func TestEveryStaticGraphHasCoordinatorThatStays(t *testing.T) {
+	graphs, lasting := graphEffort()
 	inEachCase(t, []office.Mode{office.Majority, office.Strict}, func(t *testing.T, c graphCase) {
-		const tenMinutes = 600 * graphSecond
 		for name, l := range namedGraphs {
-			c.checkGrants(t, name, l, 1, tenMinutes)
+			c.checkGrants(t, name, l, 1, lasting)
 		}
 		for seed := range uint64(graphs) {
 			l := drawLinks(rand.New(rand.NewPCG(seed, 2)), seed%2 == 1)
@@ -346,10 +352,7 @@ func TestEveryStaticGraphHasCoordinatorThatStays(t *testing.T) {
 // In Available mode each process settles on a coordinator with which it exchanges
 // messages.
 func TestAvailableSettlesInEveryStaticGraph(t *testing.T) {
-	graphs := 30
-	if testing.Short() {
-		graphs = 3
-	}
+	graphs, _ := graphEffort()
 	inEachCase(t, []office.Mode{office.Available}, func(t *testing.T, c graphCase) {
 		for name, l := range namedGraphs {
 			c.checkAvailable(t, name, l, 1)
