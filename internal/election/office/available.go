@@ -9,7 +9,7 @@ import "github.com/conclave-dev/conclave/internal/election"
 // other would take it from each other with ever higher terms.
 
 // handleHeldBeat follows the sender of a BEAT that holds the office, or refuses.
-// A refusal names the coordinator that this process follows instead: a sender
+// Every answer names the coordinator that its sender follows: a refused sender
 // that ranks above it needs a higher term, see handleDeny.
 func (m *Machine) handleHeldBeat(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
@@ -26,8 +26,7 @@ func (m *Machine) handleHeldBeat(msg *election.Message, out *election.Output) {
 	}
 	if keep || msg.Term < m.coordinatorTerm || p.oneWay && m.coordinator == election.None {
 		m.sendAnswer(election.Deny, requestOf(msg), m.coordinatorTerm, out)
-		refusal := &out.Send[len(out.Send)-1]
-		refusal.Subject, refusal.Hold.Ready = m.coordinator, false
+		out.Send[len(out.Send)-1].Hold.Ready = false
 		return
 	}
 	m.follow(msg, out)

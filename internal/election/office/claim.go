@@ -1,6 +1,8 @@
 package office
 
 import (
+	"slices"
+
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
@@ -46,12 +48,12 @@ func (m *Machine) campaign(out *election.Output) {
 		return
 	}
 	m.vacancy.attempt()
+	m.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
 	if m.namedSuccessor || m.vacancy.attempts > 1 {
 		m.namedSuccessor = false
 		m.claim(term, out)
 		return
 	}
-	m.campaignAt = m.now + m.claimTimeout() + m.campaignDelay()
 	m.stepInner(election.Input{Kind: election.Campaign, Now: m.now, Peer: m.deadCoordinator, Term: term}, out)
 }
 
@@ -147,21 +149,10 @@ func (m *Machine) handleDeny(msg *election.Message, out *election.Output) {
 		return
 	}
 	m.peers[msg.From].refusedClaim = true
-	if m.possibleGrants() < m.roster.Majority() {
+	if !m.majority(func(id election.ID) bool { return !m.peers[id].refusedClaim }) {
 		m.abandonClaim(out)
 		m.campaignAt = m.now + m.backoff()
 	}
-}
-
-// possibleGrants is the number of members that haven't refused the present claim
-// for good.
-func (m *Machine) possibleGrants() (n int) {
-	for _, other := range m.roster.Ring() {
-		if !m.peers[other.ID].refusedClaim {
-			n++
-		}
-	}
-	return n
 }
 
 // recordAnswer records what every answer to a BEAT reports about its sender.
@@ -175,22 +166,26 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 	}
 	p.ready = ready
 	p.answersUntil = m.now + m.probeTimeout()
+	p.follows, p.followsUntil = msg.Subject, p.answersUntil
 }
 
-// unanswered reports whether a claim of two heartbeats reaches too few members. The
+// unanswered reports whether a claim of two heartbeats reaches too few members that
+// haven't refused it. The
 // sooner it is given up, the sooner those members grant another process.
 func (m *Machine) unanswered() bool {
 	answersDue := m.claimUntil - m.claimTimeout() + 2*m.cfg.Heartbeat
-	return m.cfg.Mode != Available && m.now >= answersDue && !m.majorityAnswers()
+	mayGrant := func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.peers[id].refusedClaim }
+	return m.cfg.Mode != Available && m.now >= answersDue && !m.majority(mayGrant)
 }
 
 // claimTimedOut ends a claim that took too long. The highest process keeps its
-// term, though, as long as a majority answers and no member has refused it.
+// term, though, as long as a majority answers that follows no other coordinator,
+// and no member has refused it.
 // Members whose clocks are behind grant the term as soon as their clocks have
 // reached it. If the process went on to a newer term each time, they never would.
 func (m *Machine) claimTimedOut(out *election.Output) {
-	refused := m.possibleGrants() < m.roster.Len()
-	if m.role == candidate && m.coordinator == election.None && m.campaignDelay() == 0 && !refused && m.majorityAnswers() {
+	refused := slices.ContainsFunc(m.peers, func(p peer) bool { return p.refusedClaim })
+	if m.role == candidate && m.coordinator == election.None && m.campaignDelay() == 0 && !refused && m.preVote() {
 		m.claimUntil = m.now + m.claimTimeout()
 		return
 	}

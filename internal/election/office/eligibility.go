@@ -59,13 +59,7 @@ func (m *Machine) reachesMajority() bool {
 
 // majorityAlive reports whether enough members seem alive to grant the office.
 func (m *Machine) majorityAlive() bool {
-	alive := 0
-	for _, other := range m.roster.Ring() {
-		if !m.detector.Suspects(other.ID) {
-			alive++
-		}
-	}
-	return alive >= m.roster.Majority()
+	return m.majority(func(id election.ID) bool { return !m.detector.Suspects(id) })
 }
 
 // updateReachability makes the inner election treat this process as ineligible

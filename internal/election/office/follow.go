@@ -115,12 +115,16 @@ func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
 	}
 	p.resignedTerm = max(p.resignedTerm, msg.Term)
 	m.ledger.Release(grants.Holder{ID: msg.From, Life: msg.Hold.Life}, msg.Term, m.now)
+	if m.vacancy.deferredTo == msg.From && m.campaignAt != election.Never {
+		m.vacancy.deferredTo = election.None
+		m.campaignAt = min(m.campaignAt, m.now+m.campaignDelay()+m.backoff())
+	}
 	if m.coordinator != msg.From || m.coordinatorTerm > msg.Term {
 		return
 	}
 	m.coordinatorLost(election.None, true, out)
 	switch successor := msg.Subject; {
-	case m.role != follower || successor == election.None:
+	case m.role != follower || m.coordinator != election.None || successor == election.None:
 	case successor == m.cfg.Self:
 		m.campaignAt, m.namedSuccessor = m.now, true
 	case m.isMember(successor) && !m.detector.Suspects(successor):

@@ -52,6 +52,7 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 func (m *Machine) deferTo(claim *election.Message) {
 	if !claim.Hold.Held && m.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
 		m.campaignAt = max(m.campaignAt, m.now+m.claimTimeout()+m.campaignDelay())
+		m.vacancy.deferredTo = claim.From
 	}
 }
 
@@ -63,7 +64,7 @@ func requestOf(msg *election.Message) grants.Request {
 }
 
 func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election.Term, out *election.Output) {
-	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term}
+	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term, Subject: m.coordinator}
 	answer.Hold = election.Hold{
 		Sent: r.Sent, RequesterLife: r.Life, Version: m.ledger.ReportedVersion(m.roster.Version, m.now),
 		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(),

@@ -52,9 +52,13 @@ func (h *harness) receive(from election.ID, kind election.Kind, term election.Te
 	if (kind == election.Grant || kind == election.Deny) && hold.RequesterLife == 0 {
 		hold.RequesterLife = 1
 	}
+	subject := from
+	if kind == election.Grant || kind == election.Deny {
+		subject = election.None // the sender follows no coordinator
+	}
 	h.captured = nil
 	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: kind, From: from, To: self, Term: term, Subject: from, Hold: hold,
+		Kind: kind, From: from, To: self, Term: term, Subject: subject, Hold: hold,
 	}})
 }
 

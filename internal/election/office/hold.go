@@ -91,6 +91,7 @@ func (m *Machine) expireTenure(out *election.Output) {
 // still reaches are told, so that they don't wait for its silence.
 func (m *Machine) loseTenure(out *election.Output) {
 	out.Emit(election.TenureLost, m.term, m.cfg.Self)
+	m.ledger.Release(m.incarnation(), m.term, m.now)
 	m.sendResigned(election.None, out)
 	m.leaveOffice(out)
 	m.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
@@ -103,7 +104,7 @@ func (m *Machine) leaveOffice(out *election.Output) {
 	m.beatAt, m.drainUntil, m.handOverAt = election.Never, election.Never, election.Never
 	m.support.Clear()
 	m.coordinator, m.namedSuccessor = election.None, false
-	m.beginVacancy(false, false)
+	m.beginVacancy(false, true) // the answers to its BEATs are recent
 	m.skipIneligible(out)
 	m.updateWatch()
 	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Term: m.coordinatorTerm}, out)

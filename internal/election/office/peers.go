@@ -17,10 +17,10 @@ type peer struct {
 	// against the word of the coordinator.
 	heardUntil election.Tick
 	// answersUntil is how long the last answer of the peer proves that messages pass
-	// in both directions.
+	// in both directions. For this process itself it is Never.
 	answersUntil election.Tick
-	// follows is the coordinator that the peer named in its last probe, which counts
-	// until followsUntil.
+	// follows is the coordinator that the peer named in its last probe or answer,
+	// which counts until followsUntil.
 	follows      election.ID
 	followsUntil election.Tick
 	// oneWay: the peer, as a coordinator, didn't receive what this process sent
@@ -56,6 +56,7 @@ func (m *Machine) growPeers() {
 	for election.ID(len(m.peers)) <= top {
 		m.peers = append(m.peers, peer{heardUntil: m.now, answersUntil: m.now, followsUntil: m.now})
 	}
+	m.peers[m.cfg.Self].answersUntil = election.Never
 }
 
 // eachMember visits the members of the list and, until the list has settled,

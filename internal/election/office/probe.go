@@ -21,17 +21,19 @@ func (m *Machine) probeTimeout() election.Tick {
 	return m.cfg.SuspicionTimeout // the other processes answer the BEATs of this one
 }
 
-// probe sends a sign of life, which names the coordinator of this process, while there is no coordinator whose BEATs would
-// report which processes are alive. Otherwise dead processes wouldn't be detected,
-// and two processes that suspect each other would wait for each other's signs of
-// life forever. A process that may take over probes to find out which members it
-// reaches.
+// probe sends a sign of life, which names the coordinator of this process, while
+// there is no coordinator whose BEATs would report which processes are alive.
+// Otherwise dead processes wouldn't be detected, and two processes that suspect
+// each other would wait for each other's signs of life forever. A process that may
+// take over probes to find out which members it reaches.
 func (m *Machine) probe(out *election.Output) {
 	m.probeAt = election.Never
 	if m.role != follower || m.coordinator != election.None && !m.mayTakeOver() {
 		return
 	}
 	m.probeAt = m.now + m.cfg.Heartbeat
+	m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGranted())
+	m.retryPreVote()
 	turns := m.probeTurns()
 	m.probeTurn = (m.probeTurn + 1) % turns
 	m.eachMember(func(id election.ID) {
@@ -42,12 +44,18 @@ func (m *Machine) probe(out *election.Output) {
 }
 
 // handleProbe records which coordinator a peer follows, and answers a probe. An
-// answer, which is marked as held, proves that messages pass in both directions.
+// answer, which is marked as held, proves that messages pass in both directions. It
+// also reports what the answer to a claim would report: the adopted list and the
+// highest granted term.
 func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
 	p.follows, p.followsUntil = msg.Subject, m.now+m.probeTimeout()
 	if msg.Hold.Held {
 		p.answersUntil = m.now + m.probeTimeout()
+		m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
+		if granted := msg.Hold.HighestGranted; granted < m.cfg.Clock.Ceiling(m.now) {
+			m.highestTerm = max(m.highestTerm, granted) // in a lower term the peer would refuse a claim
+		}
 	}
 	m.retryPreVote()
 	if msg.Hold.Held {
@@ -55,5 +63,6 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	}
 	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm, Subject: m.coordinator}
 	answer.Hold.Held = true
+	answer.Hold.Version, answer.Hold.HighestGranted = m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGranted()
 	out.Send = append(out.Send, answer)
 }

@@ -52,6 +52,7 @@ func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, max(v.innerPausedUntil, now), now)
 	b = election.AppendFlag(b, v.proven)
 	b = election.AppendFlag(b, v.preVoting)
+	b = election.AppendNumber(b, uint64(v.deferredTo))
 	return election.AppendNumber(b, uint64(v.attempts))
 }
 

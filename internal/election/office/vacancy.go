@@ -31,6 +31,8 @@ type vacancy struct {
 	preVoting bool
 	// attempts counts elections and claims of this process, up to maxAttempts.
 	attempts int
+	// deferredTo is the process for whose claim this one postponed its campaign.
+	deferredTo election.ID
 	// innerPausedUntil delays the timers of the inner election.
 	innerPausedUntil election.Tick
 }
@@ -64,7 +66,7 @@ func (m *Machine) backoff() election.Tick {
 // preVote reports whether a majority could grant this process the office: it
 // exchanges messages with them, and they follow no coordinator.
 func (m *Machine) preVote() bool {
-	return m.count(func(p *peer) bool { return p.answersUntil > m.now && !m.follows(p) }) >= m.roster.Majority()
+	return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.follows(&m.peers[id]) })
 }
 
 // follows reports whether a peer follows a coordinator that may be alive.
@@ -75,18 +77,22 @@ func (m *Machine) follows(p *peer) bool {
 
 // majorityAnswers reports whether this process exchanges messages with a majority.
 func (m *Machine) majorityAnswers() bool {
-	return m.count(func(p *peer) bool { return p.answersUntil > m.now }) >= m.roster.Majority()
+	return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now })
 }
 
-// count is the number of members for which ok holds, and this process.
-func (m *Machine) count(ok func(*peer) bool) int {
+// majority reports whether ok holds for a majority of every member list in force.
+func (m *Machine) majority(ok func(election.ID) bool) bool {
+	return majorityOf(m.roster, ok) && (m.support.Settled() || majorityOf(m.roster.Previous, ok))
+}
+
+func majorityOf(roster *election.Roster, ok func(election.ID) bool) bool {
 	n := 0
-	for _, other := range m.roster.Ring() {
-		if other.ID == m.cfg.Self || ok(&m.peers[other.ID]) {
+	for _, member := range roster.Ring() {
+		if ok(member.ID) {
 			n++
 		}
 	}
-	return n
+	return n >= roster.Majority()
 }
 
 // couldHold reports whether this process could hold the office, as far as it knows.

@@ -79,3 +79,107 @@ func TestLapsedTenureIsAnnounced(t *testing.T) {
 		g.wantFollowed(election.None, 1, 2, 3)
 	})
 }
+
+// A process postpones its campaign for the claim of a higher process. When that
+// claim is given up, it doesn't wait any longer.
+func TestAbandonedClaimNoLongerDelaysCampaign(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
+		h.receive(5, election.Beat, 12, election.Hold{})
+		h.advance(2 * stagger)
+		if n := h.countEvents(self, election.Started); n != 0 {
+			t.Fatalf("got %d elections during the claim of a higher process, want none", n)
+		}
+		h.receive(5, election.Resigned, 12, election.Hold{})
+		h.advance(stagger)
+		if n := h.countEvents(self, election.Started); n != 1 {
+			t.Errorf("got %d elections after that claim was given up, want one", n)
+		}
+	})
+}
+
+// A process whose tenure lapses grants another one at once, as all other members do.
+func TestFormerHolderGrantsAfterLapse(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newCandidate(t, mode)
+		for _, id := range []election.ID{1, 2} {
+			h.receive(id, election.Grant, 20, election.Hold{Sent: h.now})
+		}
+		h.wantHolder(self)
+		h.advance(lease)
+		h.wantHolder(election.None)
+		h.receive(2, election.Beat, 21, election.Hold{})
+		h.wantAnswer(2, election.Grant)
+	})
+}
+
+// A claim that two of five members refuse and another two don't receive can't
+// succeed in its term.
+func TestClaimIsGivenUpWhenTheOthersDontAnswer(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newCandidate(t, mode)
+		for range 3 * heartbeat {
+			h.receive(1, election.Deny, 25, election.Hold{})
+			h.receive(2, election.Deny, 25, election.Hold{})
+			h.advance(1)
+			if h.countSent(election.Resigned) > 0 {
+				return
+			}
+		}
+		t.Error("got a continued claim after three heartbeats, want it given up after two")
+	})
+}
+
+// A process that probes learns which terms the members would refuse.
+func TestAnswerToProbeRaisesNextTerm(t *testing.T) {
+	h := newFollower(t, office.Majority, nil)
+	h.advance(suspicionTimeout)
+	for _, id := range []election.ID{1, 2, 5} {
+		h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: 70})
+	}
+	h.captured = nil
+	h.advance(2 * stagger)
+	for _, m := range h.captured {
+		if m.Kind == election.Election && m.Term == 71 {
+			return
+		}
+	}
+	t.Error("got no election in term 71, want one above the term that was granted")
+}
+
+// Process 5 reaches a majority of the new list, but not of the old one, which is
+// still in force. Process 3 reaches both.
+func TestClaimNeedsMajorityOfEveryList(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		first := newRoster(t, 1, 1, 2, 3)
+		second := newRoster(t, 2, 1, 2, 3, 4, 5).Succeed(first, 0)
+		g := &group{t: t, mode: mode}
+		setWallClocks(g, nil)
+		for id := election.ID(1); id <= 5; id++ {
+			g.start(id, second, nil)
+		}
+		g.drop = func(m *election.Message) bool {
+			return crosses(m, 4, 5) && m.From != 3 && m.To != 3 // only process 3 reaches both sides
+		}
+		g.advance(2*lease + 10*heartbeat)
+		g.wantHolder(3)
+	})
+}
+
+// The only member of the new list learns without any message that the old list is
+// no longer in force.
+func TestPreVoteIsRetriedWithoutMessages(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		first := newRoster(t, 1, 1, 2)
+		second := newRoster(t, 2, 1).Succeed(first, 0, 2)
+		g := &group{t: t, mode: mode}
+		setWallClocks(g, nil)
+		g.start(1, second.Succeed(first, 0), nil)
+		g.advance(2 * lease)
+		g.wantHolder(election.None)
+		g.adopt(second, 1)
+		g.advance(4 * lease)
+		g.wantHolder(1)
+	})
+}
