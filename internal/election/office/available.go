@@ -16,7 +16,7 @@ func (m *Machine) handleHeldBeat(msg *election.Message, out *election.Output) {
 	switch {
 	case msg.Hold.RequesterLife == m.cfg.Life:
 		p.oneWay = false
-	case m.coordinator == msg.From && !m.acknowledged(msg):
+	case m.coordinator == msg.From && m.unacknowledged == maxUnacknowledged:
 		p.oneWay = true
 	}
 	keep := m.coordinator != election.None && m.coordinator != msg.From &&
@@ -52,10 +52,18 @@ func (m *Machine) followContender(out *election.Output) {
 	}
 }
 
+// maxUnacknowledged is the number of BEATs for which a coordinator may lack the answers
+// of a follower: a new one has to receive the first answer.
+const maxUnacknowledged = 4
+
 // acknowledged reports whether the coordinator, which sent this BEAT, receives what
-// this process sends. A new coordinator has some time to receive the first answer.
-// In the other modes a coordinator that doesn't is no problem: it has the grants
-// of a majority.
+// this process sends. In the other modes a coordinator that doesn't is no problem:
+// it has the grants of a majority.
 func (m *Machine) acknowledged(beat *election.Message) bool {
-	return m.cfg.Mode != Available || beat.Hold.RequesterLife == m.cfg.Life || m.now < m.followedAt+m.cfg.SuspicionTimeout
+	if m.cfg.Mode != Available || beat.Hold.RequesterLife == m.cfg.Life {
+		m.unacknowledged = 0
+		return true
+	}
+	m.unacknowledged = min(m.unacknowledged+1, maxUnacknowledged)
+	return m.unacknowledged < maxUnacknowledged
 }

@@ -102,7 +102,7 @@ func (m *Machine) acquireIfGranted(out *election.Output) {
 		return
 	}
 	m.role, m.claimUntil = holder, election.Never
-	m.beginVacancy(false, false)
+	m.endVacancy()
 	m.recordSuccession(m.cfg.Self, out)
 	m.coordinatorTerm = m.term
 	m.deadCoordinator = election.None

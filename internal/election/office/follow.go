@@ -34,12 +34,12 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 		m.abandonClaim(out)
 	}
 	m.campaignAt = election.Never
-	m.beginVacancy(false, false)
+	m.endVacancy()
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
 		m.coordinator, m.coordinatorTerm, m.deadCoordinator, m.namedSuccessor = id, term, election.None, false
 		m.readmitAll(out)
-		m.peers[id].notBefore, m.followedAt = 0, m.now
+		m.peers[id].notBefore, m.unacknowledged = 0, 0
 		out.Emit(election.Recognized, term, id)
 		m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
 		m.updateWatch()

@@ -64,10 +64,11 @@ type Machine struct {
 	// successor gets the office when the application has stopped.
 	successor election.ID
 
-	// followedAt is when this process began to follow its coordinator.
-	followedAt election.Tick
-	vacancy    vacancy
-	contender  contender
+	// unacknowledged counts the BEATs of the coordinator, up to maxUnacknowledged, since
+	// it received an answer of this process (Available).
+	unacknowledged int
+	vacancy        vacancy
+	contender      contender
 	// deadCoordinator is the coordinator whose failure made the next election
 	// necessary.
 	deadCoordinator election.ID
@@ -128,7 +129,6 @@ func (m *Machine) Restart(c Config) error {
 	m.detector.Reset(c.SuspicionTimeout)
 	m.support.Reset(c.Roster, c.Lease, c.Clock.Ceiling(c.Start))
 	m.growPeers()
-	m.followedAt = c.Start
 	m.beginVacancy(false, false)
 	switch c.Coordinator {
 	case election.None:

@@ -48,6 +48,9 @@ func (m *Machine) probe(out *election.Output) {
 // also reports what the answer to a claim would report: the adopted list and the
 // highest granted term.
 func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
+	if m.cfg.Mode == Available && (msg.Hold.Held || m.coordinator == election.None) {
+		return // no pre-vote: a process that has no coordinator sends probes itself
+	}
 	p := &m.peers[msg.From]
 	p.follows, p.followsUntil = msg.Subject, m.now+m.probeTimeout()
 	if msg.Hold.Held {

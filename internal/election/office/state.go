@@ -32,7 +32,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	}
 	b = election.AppendNumber(b, uint64(m.probeTurn))
 	b = m.vacancy.encode(b, now)
-	b = election.AppendNumber(b, uint64(min(now-m.followedAt, m.cfg.SuspicionTimeout)))
+	b = election.AppendNumber(b, uint64(m.unacknowledged))
 	b = election.AppendNumber(b, uint64(m.contender.id))
 	b = election.AppendNumber(b, uint64(m.contender.term))
 	b = election.AppendMoment(b, max(m.contender.until, now), now)

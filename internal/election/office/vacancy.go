@@ -51,6 +51,9 @@ func (m *Machine) beginVacancy(proven, silent bool) {
 	}
 }
 
+// endVacancy ends it: there is a coordinator.
+func (m *Machine) endVacancy() { m.vacancy = vacancy{trustUntil: m.now, innerPausedUntil: m.now} }
+
 // backoff is the delay of the next attempt: none for the first two, and then
 // between half a heartbeat and sixteen. The processes must not try again at the
 // same moment, so half of the delay depends on the process and on the attempt.
