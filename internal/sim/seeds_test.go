@@ -19,7 +19,7 @@ var seeds = []struct {
 }{
 	{"a late resignation", "StatusTable", "Majority", "delay,reorder,duplicate,partition,stepdown", 7483},
 	{"a list that is adopted too early", "StatusTable", "Strict", "crash,pause,partition,members", 7676},
-	{"a term that was used before", "StatusTable", "Available", "delay,crash,partition", 149},
+	{"a term that was used before", "StatusTable", "Available", "delay,crash,partition", 791},
 	{"a member that is eligible although its application has died", "StatusTable", "Majority", "appdead,stepdown", 370},
 	{"a grant after a restart", "StatusTable", "Majority", "crash,partition", 29221},
 	{"a tenure without a majority of the old member list", "StatusTable", "Majority", "crash,partition,members", 11987},
