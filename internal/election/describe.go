@@ -20,7 +20,10 @@ func (m Message) Describe() string {
 	if len(m.List) > 0 {
 		fmt.Fprintf(&b, " %d", m.List)
 	}
-	if m.Hold.Held {
+	switch {
+	case m.Hold.Held && m.Kind == Resigned:
+		b.WriteString(" unused")
+	case m.Hold.Held:
 		b.WriteString(" held")
 	}
 	if m.Hold.Ineligible {

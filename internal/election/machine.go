@@ -69,11 +69,13 @@ const (
 	// Retime: Timing holds the timeouts from now on. It doesn't affect those
 	// that have begun.
 	Retime
+	// CorrectClock: the wall clock has changed, and reads Term now.
+	CorrectClock
 )
 
 var inputNames = [...]string{
 	"none", "tick", "receive", "undelivered", "suspect", "restore", "campaign", "recover", "follow", "ineligible",
-	"eligible", "adopt", "gone", "step-down", "stopped", "retime",
+	"eligible", "adopt", "gone", "step-down", "stopped", "retime", "correct-clock",
 }
 
 func (k InputKind) String() string {
@@ -147,11 +149,13 @@ const (
 	StopRequested
 	// OfficeResigned: this process gave up the office, in favor of Peer.
 	OfficeResigned
+	// Learned: this process recovers, and another one named Peer as coordinator.
+	Learned
 )
 
 var eventNames = [...]string{
 	"none", "started", "elected", "recognised", "crashed", "normal", "skipped", "outdated", "refused", "tenure",
-	"lost", "stop", "resigns",
+	"lost", "stop", "resigns", "learned",
 }
 
 func (k EventKind) String() string {

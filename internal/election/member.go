@@ -41,7 +41,8 @@ type Roster struct {
 	// Departed are members of Previous that have not existed for at least a
 	// lease. They count as having adopted this version.
 	Departed []ID
-	// Floor is a term that was not exceeded under any list before Previous.
+	// Floor is a term that was not exceeded under any list before Previous, nor by
+	// what the departed members granted. It may rise within a version.
 	Floor Term
 
 	ring   []Member // in the order of the ring
@@ -90,9 +91,9 @@ func NewRoster(version uint32, ring []Member) (*Roster, error) {
 	return r, nil
 }
 
-// Succeed returns a copy of r that replaces previous. The parameter floor is
-// the reading of the publisher's TermClock when previous has settled, and
-// departed are the members of previous that no longer exist.
+// Succeed returns a copy of r that replaces previous. The parameter departed are the
+// members of previous that no longer exist. The floor is a NextFloor after previous has
+// settled and the departed members have ended.
 func (r *Roster) Succeed(previous *Roster, floor Term, departed ...ID) *Roster {
 	next := *r
 	before := *previous

@@ -93,20 +93,25 @@ type Message struct {
 
 // Hold is the part of a message that concerns the office: see package office.
 type Hold struct {
-	// Sent is the moment of the BEAT on the holder's own clock. A GRANT or DENY
+	// Sent is the moment of the BEAT or PROBE on the sender's own clock. The answer
 	// returns it.
 	Sent Tick
 	// Life is the sender's incarnation. RequesterLife is, in an answer, the
-	// incarnation that sent the BEAT: a grant to one incarnation doesn't count
-	// for the next.
+	// incarnation that sent the BEAT or PROBE: a grant to one incarnation doesn't
+	// count for the next.
 	Life, RequesterLife uint32
-	// Version is the member list that the sender has adopted.
+	// Version is the member list that the sender has adopted. An answer names the
+	// previous one while grants under that are in force.
 	Version uint32
+	// Roster is the member list that the sender uses, whatever it has granted.
+	Roster uint32
 	// HighestGranted is, in an answer, the highest term that the member granted
 	// to any process other than the requester.
 	HighestGranted Term
 	// Held: the sender of a BEAT already holds the office, rather than
-	// requesting it. In a PROBE it marks the answer.
+	// requesting it. In a PROBE it marks the answer, and in a RESIGNED the end of a
+	// claim that was never a tenure. In a TABLE or REPLY, the subject holds the office
+	// in the term of the message.
 	Held bool
 	// Ineligible: the sender isn't eligible, because its application is dead or
 	// it has stepped down.

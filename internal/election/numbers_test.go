@@ -143,3 +143,28 @@ func TestTermClockLimits(t *testing.T) {
 		t.Errorf("highest term: got due at %d, before the boot", got)
 	}
 }
+
+// While the clock is behind the floor of the list, the reading is above the floor, it
+// rises whenever the clock has risen by three seconds, and the next floor exceeds it.
+func TestTermClockBehindFloorOfList(t *testing.T) {
+	const floor, ticks = 10_000, 10
+	for wall := floor - 2*election.AcceptedSkew; wall < floor+200; wall++ {
+		c := election.TermClock{AtBoot: wall, Boot: 5, TicksPerTerm: ticks, ListFloor: floor}
+		reading := c.Ceiling(5)
+		if reading <= floor || reading < wall || reading != c.Floor() {
+			t.Fatalf("clock at %d: got reading %d and floor %d, want more than %d", wall, reading, c.Floor(), floor)
+		}
+		if due := c.Due(reading + 1); c.Ceiling(due) != reading+1 || c.Ceiling(due-1) != reading || due > 5+30*ticks {
+			t.Fatalf("clock at %d, reading %d: got the next term due at %d", wall, reading, due)
+		}
+		for _, publisher := range []election.Term{wall - election.AcceptedSkew, wall, wall + election.AcceptedSkew} {
+			if next := election.NextFloor(floor, publisher); next < reading {
+				t.Fatalf("clock at %d: got floor %d of the next list, want at least the reading, %d", wall, next, reading)
+			}
+		}
+	}
+	c := election.TermClock{AtBoot: floor + 200, TicksPerTerm: ticks, ListFloor: floor}
+	if c.Ceiling(0) != floor+200 || election.NextFloor(0, 700) != 700+election.AcceptedSkew {
+		t.Errorf("got reading %d and floor %d, want those of the clock", c.Ceiling(0), election.NextFloor(0, 700))
+	}
+}

@@ -15,7 +15,9 @@ type Config struct {
 	Coordinator ID
 	Timing      Timing
 	// NoPreemption: the process doesn't bully a coordinator of lower rank out.
-	// The machine that wraps the election hands the office over instead.
+	// The machine that wraps the election hands the office over instead. A
+	// recovery that finds no coordinator ends, because that machine determines
+	// when an election starts.
 	NoPreemption bool
 }
 
@@ -82,6 +84,9 @@ type Process struct {
 	// Ineligible: the process must not be elected, for example because its
 	// application is dead.
 	Ineligible bool
+	// Recovering: the process started its election because it recovers. With
+	// NoPreemption, an election that has no outcome isn't started again.
+	Recovering bool
 	// Suspects are the peers that a detector believes dead. Without a detector
 	// there are none.
 	Suspects IDs
@@ -211,6 +216,7 @@ func (p *Process) HandleCommon(in *Input, out *Output) {
 		if in.Peer != None || p.CoordinatorTerm <= in.Term {
 			p.Recognize(in.Peer, in.Term, out)
 		}
+		p.Recovering = p.Recovering && in.Peer == None
 	case BecomeIneligible:
 		p.Ineligible = true
 	case BecomeEligible:
@@ -292,5 +298,6 @@ func (p *Process) EncodeProcess(b []byte) []byte {
 	b = AppendNumber(b, uint64(p.Roster.Version))
 	b = AppendFlag(b, p.NoPreemption)
 	b = AppendFlag(b, p.Ineligible)
+	b = AppendFlag(b, p.Recovering)
 	return p.Suspects.Encode(b)
 }

@@ -59,11 +59,14 @@ func (r *Ring) Skip(m Message, out *Output) {
 	r.forwardSkipping(out, m, skipped)
 }
 
-// Begin starts an election of this process in a new term. It reports false if
-// the process isn't eligible, or no term is left.
+// Begin starts an election of this process in a new term, or starts it again.
+// It reports false if the process isn't eligible, no term is left, or the
+// election belongs to a recovery that must end without an outcome.
 func (r *Ring) Begin(in *Input, out *Output) bool {
-	if !r.Eligible() || !r.NextTerm(in.Term) {
-		r.Due = Never
+	over := r.Recovering && in.Kind == TimePassed
+	r.Recovering = r.NoPreemption && in.Kind == Recover
+	if over || !r.Eligible() || !r.NextTerm(in.Term) {
+		r.Due, r.Recovering = Never, false
 		return false
 	}
 	r.OwnTerm, r.DeadCoordinator, r.Due = r.Term, in.Peer, in.Now+r.Round()
@@ -73,7 +76,7 @@ func (r *Ring) Begin(in *Input, out *Output) bool {
 
 // RestartInput returns the input that starts the election again.
 func (r *Ring) RestartInput(now Tick) Input {
-	return Input{Kind: Campaign, Peer: r.DeadCoordinator, Now: now}
+	return Input{Kind: TimePassed, Peer: r.DeadCoordinator, Now: now}
 }
 
 // WaitForOutcome waits for the outcome of an election that another process started.
@@ -98,7 +101,10 @@ func (r *Ring) HandleRing(in *Input, out *Output) {
 		r.Due = Never
 	}
 	if !r.Eligible() {
-		r.Due, r.OwnTerm = Never, 0 // ignore its own messages when they come back
+		r.OwnTerm = 0 // ignore its own messages when they come back
+		if !r.Recovering {
+			r.Due = Never
+		}
 	}
 }
 
@@ -128,6 +134,7 @@ func (r *Ring) ObserveTerm(m *Message, now Tick) {
 	if waits {
 		r.Due = now + r.Round()
 	}
+	r.Recovering = r.Recovering && waits
 }
 
 // RecordOutcome records the outcome of an election, unless a higher process was
@@ -136,7 +143,7 @@ func (r *Ring) RecordOutcome(id ID, term Term, out *Output) {
 	if !r.Roster.Has(id) || r.KnowsCoordinatorOf(term) && r.Roster.Outranks(r.Coordinator, id) {
 		return
 	}
-	r.Due = Never
+	r.Due, r.Recovering = Never, false
 	r.Recognize(id, term, out)
 }
 

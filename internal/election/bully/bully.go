@@ -62,6 +62,7 @@ func (m *Machine) Step(in election.Input, out *election.Output) {
 	case election.Receive:
 		m.receive(&in.Message, in.Now, out)
 	case election.Campaign, election.Recover:
+		m.Recovering = m.NoPreemption && in.Kind == election.Recover
 		m.start(in.Peer, in.Term, in.Now, out)
 	default:
 		m.HandleCommon(&in, out)
@@ -115,6 +116,10 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 	case asking:
 		m.announce(out)
 	case yielding:
+		if m.Recovering {
+			m.becomeIdle()
+			return
+		}
 		m.start(m.deadCoordinator, 0, now, out)
 	case idle:
 	}
@@ -171,6 +176,7 @@ func (m *Machine) handleElection(msg *election.Message, now election.Tick, out *
 	if m.phase != idle || m.announced == m.Term || m.KnowsCoordinatorOf(m.Term) {
 		return
 	}
+	m.Recovering = false
 	m.elect(msg.Subject, now, out)
 }
 

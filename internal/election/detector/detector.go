@@ -4,6 +4,10 @@
 // The caller reports every sign of life and calls Overdue at the Deadline. The
 // detector doesn't make signs of life regular; package office sends them.
 //
+// A caller that was itself paused or had no CPU time gives the others a grace period
+// before it suspects them (Forgive), as Lifeguard does for SWIM: their signs of life may
+// be waiting to be read.
+//
 // Not guaranteed: that a suspect is dead, or that a dead process is suspected
 // before the suspicion timeout has passed.
 package detector
@@ -21,6 +25,8 @@ type Detector struct {
 	// next is a moment before which no watched process can be overdue.
 	next     election.Tick
 	suspects election.IDs
+	// forgiven are the processes that were forgiven since their last sign of life.
+	forgiven election.IDs
 }
 
 const unwatched election.Tick = -1
@@ -39,7 +45,7 @@ func (d *Detector) Unwatch(timeout election.Tick) {
 	for i := range d.lastSeen {
 		d.lastSeen[i] = unwatched
 	}
-	d.watched, d.next = 0, election.Never
+	d.watched, d.next, d.forgiven = 0, election.Never, nil
 }
 
 // Watch starts watching id. The suspicion timeout begins now.
@@ -58,6 +64,9 @@ func (d *Detector) Watch(id election.ID, now election.Tick) {
 func (d *Detector) Observe(id election.ID, now election.Tick) bool {
 	if int(id) < len(d.lastSeen) && d.lastSeen[id] != unwatched {
 		d.lastSeen[id] = now
+		if len(d.forgiven) > 0 {
+			d.forgiven.Remove(id)
+		}
 		if d.watched == 1 {
 			d.next = now + d.timeout // no other process can be overdue earlier
 		} else {
@@ -65,6 +74,19 @@ func (d *Detector) Observe(id election.ID, now election.Tick) bool {
 		}
 	}
 	return len(d.suspects) > 0 && d.suspects.Remove(id)
+}
+
+// Forgive gives every watched process that isn't a suspect at least grace from now on.
+// The caller was late itself, so that signs of life may be waiting to be read. A
+// process is forgiven only once between two signs of life; otherwise a caller that is
+// always late would never suspect it.
+func (d *Detector) Forgive(now, grace election.Tick) {
+	earliest := now + grace - d.timeout
+	for i, lastSeen := range d.lastSeen {
+		if lastSeen != unwatched && lastSeen < earliest && !d.suspects.Has(election.ID(i)) && d.forgiven.Add(election.ID(i)) {
+			d.lastSeen[i] = earliest
+		}
+	}
 }
 
 // Suspect makes id a suspect on other evidence, and reports whether it wasn't one
@@ -110,7 +132,7 @@ func (d *Detector) Retain(keep func(election.ID) bool) {
 			retained = append(retained, id)
 		}
 	}
-	d.suspects = retained
+	d.suspects, d.forgiven = retained, nil
 	for i := range d.lastSeen {
 		if d.lastSeen[i] != unwatched && !keep(election.ID(i)) {
 			d.lastSeen[i] = unwatched
@@ -123,7 +145,7 @@ func (d *Detector) Retain(keep func(election.ID) bool) {
 func (d *Detector) Clone() Detector {
 	c := *d
 	c.lastSeen = append([]election.Tick(nil), d.lastSeen...)
-	c.suspects = d.suspects.Clone()
+	c.suspects, c.forgiven = d.suspects.Clone(), d.forgiven.Clone()
 	return c
 }
 
@@ -138,5 +160,5 @@ func (d *Detector) Encode(b []byte, now election.Tick) []byte {
 			b = election.AppendMoment(b, lastSeen+d.timeout, now)
 		}
 	}
-	return d.suspects.Encode(append(b, 0))
+	return d.forgiven.Encode(d.suspects.Encode(append(b, 0)))
 }

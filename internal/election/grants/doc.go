@@ -19,6 +19,23 @@
 // election.TermClock). Renewals need no such rule: a tenure that lapses is never
 // revived, and its process needs a new term.
 //
+// # What a member recovers after a restart
+//
+// The reading at boot may be far above the terms in use, and above the clocks of
+// other members. They could not grant such a term. So a member that lost its memory
+// replaces the reading by what others report, each a bound on the terms that it has
+// granted itself.
+//
+// The member first waits until its earlier grants have expired. A tenure that one of
+// these helped to acquire was acquired before that, with the grants of a majority. Of
+// n members, any n - majority + 1 others include one that granted it, too. If it
+// reports its bound after that time, the bound is at least the term of the tenure:
+// either it remembers the grant, or its own clock at boot had passed that term, or it
+// has recovered itself, in the same way. So the highest bound of n - majority + 1
+// others is high enough, for each list in force.
+//
+// A claim that is given up never becomes a tenure, so its term doesn't count.
+//
 // # When the member list changes
 //
 // Until a majority of the old list has adopted the new one, a holder needs a
@@ -27,18 +44,21 @@
 // the older one has expired. With that report it sends the highest term that it
 // granted, and a process that relies on the new list alone needs a higher term.
 // Members may have forgotten what they granted under lists before the previous
-// one; those terms are at most the Floor of the list.
+// one; those terms, and those that departed members granted, are at most the Floor
+// of the list.
 //
 // # What is assumed
 //
 //   - The rates of clocks differ by less than the margin, and clocks don't stand
 //     still.
-//   - Over a restart, a member's wall clock doesn't go back by more than the time
-//     for which the member waits before it grants.
+//   - When an incarnation begins, the member's wall clock reads at least what it
+//     read when the previous one granted last: it doesn't go back over a restart by
+//     more than the time for which the process was down. A member that recovers
+//     from the others doesn't rely on this.
 //   - An incarnation of a process ends before the next one begins.
 //   - An incarnation never begins with an older member list than an earlier one
-//     had adopted. Otherwise members that forgot a list could be a majority of the
-//     previous one.
+//     had adopted, nor with a lower Floor of the same list. Otherwise members that
+//     forgot a list could be a majority of the previous one.
 //   - An incarnation that begins with a shorter lease than an earlier one granted
 //     for is informed of the longer one.
 //   - A process that is reported as ended (ProcessEnded) or departed has ended.

@@ -43,17 +43,23 @@ type Ledger struct {
 	clock election.TermClock
 	// silentUntil is when a member that lost its memory may grant again.
 	silentUntil election.Tick
+	// forgotten is at least the highest term that earlier incarnations granted. Until
+	// it is recovered, it is the reading of the clock at boot: see Recover.
+	forgotten election.Term
+	recovered bool
 
-	// holder, term, until and version are those of the latest grant.
+	// holder, term, until and version are those of the latest grant, and renewed is
+	// set if it was a renewal.
 	holder  Holder
 	term    election.Term
 	until   election.Tick
 	version uint32
+	renewed bool
 	// olderUntil is when all earlier grants under an older version than that of the
 	// latest grant, or than the adopted one, have expired.
 	olderUntil election.Tick
-	// highestGranted is the highest granted term, and previousHighest the highest
-	// one before the latest grant.
+	// highestGranted is the highest term that this incarnation granted, and
+	// previousHighest the highest one before the latest grant.
 	highestGranted, previousHighest election.Term
 	// pending is the deferred request. Its Term is 0 if there is none.
 	pending Request
@@ -61,7 +67,7 @@ type Ledger struct {
 
 // NewLedger returns the ledger of a member that remembers all its grants.
 func NewLedger(lease election.Tick, clock election.TermClock, now election.Tick) Ledger {
-	return Ledger{lease: lease, clock: clock, silentUntil: now, until: now, olderUntil: now}
+	return Ledger{lease: lease, clock: clock, silentUntil: now, recovered: true, until: now, olderUntil: now}
 }
 
 // NewLedgerWithoutMemory returns the ledger of a member that has lost its memory.
@@ -71,20 +77,20 @@ func NewLedgerWithoutMemory(lease, longest election.Tick, clock election.TermClo
 	l := NewLedger(lease, clock, now)
 	l.silentUntil = now + max(lease, longest)
 	l.olderUntil = l.silentUntil
-	l.highestGranted, l.previousHighest = clock.Floor(), clock.Floor()
+	l.forgotten, l.recovered = clock.Floor(), false
 	return l
 }
 
 // HighestGranted returns the term that an acquisition must exceed.
-func (l *Ledger) HighestGranted() election.Term { return l.highestGranted }
+func (l *Ledger) HighestGranted() election.Term { return max(l.forgotten, l.highestGranted) }
 
 // HighestGrantedExcept returns the highest granted term, not counting the grants
 // to h in term.
 func (l *Ledger) HighestGrantedExcept(h Holder, term election.Term) election.Term {
 	if l.holder == h && l.term == term {
-		return l.previousHighest
+		return max(l.forgotten, l.previousHighest)
 	}
-	return l.highestGranted
+	return l.HighestGranted()
 }
 
 // Holder returns which process has an unexpired grant, or the zero Holder.
@@ -108,20 +114,35 @@ func (l *Ledger) Handle(r Request, version uint32, now election.Tick) Answer {
 	}
 	sameTerm := r.Term == l.term && r.Holder == l.holder
 	occupied := now < l.until && r.Holder != l.holder
-	if r.Term <= l.highestGranted && !sameTerm && (!r.Held || occupied) {
+	if r.Term <= l.HighestGranted() && !sameTerm && (!r.Held || occupied) {
+		if r.Term > l.highestGranted && now < l.RecoveryDue() {
+			l.deferRequest(r, now)
+			return Deferred
+		}
 		return TermTooLow
 	}
 	if r.Holder == l.holder && r.Term < l.term {
 		return TermTooLow // the request is late: its sender has a newer term and relies on the newer grant
 	}
-	if occupied || now < l.silentUntil || r.Term > l.clock.Ceiling(now) {
-		if r.Term >= l.pending.Term {
-			l.pending = r
-		}
+	ahead := r.Term > l.clock.Ceiling(now) && !sameTerm // the clock may have been set back since the grant
+	if occupied || now < l.silentUntil || ahead {
+		l.deferRequest(r, now)
 		return Deferred
 	}
 	l.grant(r, now)
 	return Granted
+}
+
+// deferRequest stores a request, unless a better one is stored: one of a higher term,
+// or one of a term that the clock has reached. If any term counted, a single request
+// of a term far ahead would keep all others from being granted until then.
+func (l *Ledger) deferRequest(r Request, now election.Tick) {
+	ceiling := l.clock.Ceiling(now)
+	reached, pendingReached := r.Term <= ceiling, l.pending.Term <= ceiling
+	switch {
+	case l.pending.Term == 0, reached && !pendingReached, reached == pendingReached && r.Term >= l.pending.Term:
+		l.pending = r
+	}
 }
 
 func (l *Ledger) grant(r Request, now election.Tick) {
@@ -131,6 +152,7 @@ func (l *Ledger) grant(r Request, now election.Tick) {
 	if r.Holder != l.holder || r.Term != l.term {
 		l.previousHighest = l.highestGranted
 	}
+	l.renewed = r.Held || l.renewed && r.Holder == l.holder && r.Term == l.term
 	l.holder, l.term, l.version = r.Holder, r.Term, r.Version
 	l.until = now + l.lease
 	l.highestGranted = max(l.highestGranted, r.Term)
@@ -151,6 +173,15 @@ func (l *Ledger) Release(h Holder, term election.Term, now election.Tick) {
 	}
 }
 
+// Abandon is Release for a claim that its process has given up without acquiring the
+// office. The term was never used then, so it doesn't count as granted.
+func (l *Ledger) Abandon(h Holder, term election.Term, now election.Tick) {
+	if l.holder == h && l.term == term && !l.renewed {
+		l.highestGranted = l.previousHighest
+	}
+	l.Release(h, term, now)
+}
+
 // ProcessEnded ends the grants to one incarnation of a process, because that has
 // ended.
 func (l *Ledger) ProcessEnded(h Holder, now election.Tick) {
@@ -164,6 +195,16 @@ func (l *Ledger) ProcessEnded(h Holder, now election.Tick) {
 
 func (l *Ledger) free(now election.Tick) {
 	l.until, l.olderUntil = min(l.until, now), min(l.olderUntil, now)
+}
+
+// SetClock replaces the clock, because the wall clock was corrected or another member
+// list was adopted. A member that still relies on the reading at boot for what earlier
+// incarnations granted relies on the higher of the two readings.
+func (l *Ledger) SetClock(clock election.TermClock) {
+	l.clock = clock
+	if l.Recovering() {
+		l.forgotten = max(l.forgotten, clock.Floor())
+	}
 }
 
 // Adopt records that this member has adopted the member list version. Grants under
@@ -190,12 +231,18 @@ func (l *Ledger) ReportedVersion(version uint32, now election.Tick) uint32 {
 // Pending returns the deferred request. Its Term is 0 if there is none.
 func (l *Ledger) Pending() Request { return l.pending }
 
+// DropPending removes the deferred request.
+func (l *Ledger) DropPending() { l.pending = Request{} }
+
 // PendingDue returns when the deferred request can be granted, or Never.
 func (l *Ledger) PendingDue() election.Tick {
 	if l.pending.Term == 0 {
 		return election.Never
 	}
 	due := max(l.silentUntil, l.clock.Due(l.pending.Term))
+	if l.pending.Term <= l.forgotten && !l.pending.Held {
+		due = max(due, l.RecoveryDue())
+	}
 	if l.pending.Holder != l.holder {
 		due = max(due, l.until)
 	}
@@ -208,11 +255,14 @@ func (l *Ledger) Encode(b []byte, now election.Tick) []byte {
 		b = election.AppendMoment(b, at, now)
 	}
 	for _, n := range [...]uint64{
-		uint64(l.holder.ID), uint64(l.holder.Life), uint64(l.term), uint64(l.version), uint64(l.highestGranted), uint64(l.previousHighest),
+		uint64(l.holder.ID), uint64(l.holder.Life), uint64(l.term), uint64(l.version),
+		uint64(l.highestGranted), uint64(l.previousHighest), uint64(l.forgotten),
 		uint64(l.pending.ID), uint64(l.pending.Life), uint64(l.pending.Term), uint64(l.pending.Version),
 	} {
 		b = election.AppendNumber(b, n)
 	}
+	b = election.AppendFlag(b, l.recovered)
+	b = election.AppendFlag(b, l.renewed)
 	if l.pending.Term == 0 {
 		return b // without a deferred request there is no moment at which it was sent
 	}

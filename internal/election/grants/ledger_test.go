@@ -220,6 +220,7 @@ func TestPendingRequestIsDueWhenGrantable(t *testing.T) {
 	if f.PendingDue() != lease {
 		t.Errorf("after a restart: got due at %d, want %d", f.PendingDue(), lease)
 	}
+	f.DropPending()
 	f.wantAnswer(1, claim(a, 53), grants.Deferred)
 	if f.PendingDue() != 3000 {
 		t.Errorf("a term ahead of the clock: got due at %d, want 3000", f.PendingDue())

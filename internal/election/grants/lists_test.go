@@ -135,7 +135,7 @@ func TestHolderStopsBeforeGrantsExpire(t *testing.T) {
 
 func TestTenureLastsUntilMajorityExpires(t *testing.T) {
 	var s grants.Support
-	s.Reset(roster(t, 1, 1, 2, 3, 4, 5), lease, 0)
+	s.Reset(roster(t, 1, 1, 2, 3, 4, 5), lease)
 	wantUntil(t, &s, none)
 	s.Add(1, 10)
 	s.Add(2, 30)
@@ -158,7 +158,7 @@ func TestTenureLastsUntilMajorityExpires(t *testing.T) {
 
 func TestTwoOfFourAreNoMajority(t *testing.T) {
 	var s grants.Support
-	s.Reset(roster(t, 1, 1, 2, 3, 4), lease, 0)
+	s.Reset(roster(t, 1, 1, 2, 3, 4), lease)
 	s.Add(1, 10)
 	s.Add(2, 10)
 	wantUntil(t, &s, none)
@@ -171,7 +171,7 @@ func TestTwoOfFourAreNoMajority(t *testing.T) {
 func newSupport(t *testing.T, departed ...election.ID) *grants.Support {
 	t.Helper()
 	var s grants.Support
-	s.Reset(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), 7, departed...), lease, 40)
+	s.Reset(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), 7, departed...), lease)
 	return &s
 }
 
@@ -214,6 +214,11 @@ func TestNewTenureNeedsTermAboveOldLists(t *testing.T) {
 	if s.Floor() != 20 {
 		t.Errorf("got floor %d after the list has settled, want 20", s.Floor())
 	}
+	s.RecordAdoption(2, 2, 9) // it has recovered what it granted
+	s.RecordAdoption(2, 2, 15)
+	if s.Floor() != 12 {
+		t.Errorf("got floor %d after a lower report, want the higher one of a majority, 12", s.Floor())
+	}
 }
 
 func TestDepartedMemberCountsAsAdopted(t *testing.T) {
@@ -221,23 +226,35 @@ func TestDepartedMemberCountsAsAdopted(t *testing.T) {
 	if s.Settled() {
 		t.Fatal("got a settled list after one departed member, want an unsettled one")
 	}
-	if s.Floor() != 40 {
-		t.Errorf("got floor %d, want the clock's reading, 40", s.Floor())
-	}
-	s.MarkDeparted([]election.ID{1, 2}, 60)
+	s.AdoptRevision(roster(t, 2, 3, 4, 5).Succeed(roster(t, 1, 1, 2, 3), 60, 1, 2))
 	if !s.Settled() || s.Floor() != 60 {
-		t.Errorf("got settled %t with floor %d, want true with 60", s.Settled(), s.Floor())
+		t.Errorf("got settled %t with floor %d, want true with that of the last list, 60", s.Settled(), s.Floor())
 	}
+}
+
+func TestExpiredGrantsHaveToBeRenewed(t *testing.T) {
+	var s grants.Support
+	s.Reset(roster(t, 1, 1, 2, 3), lease)
+	s.Add(1, 10)
+	s.Add(2, 20)
+	s.Expire(40)
+	wantUntil(t, &s, 40)
+	s.Add(1, 30)
+	wantUntil(t, &s, 40)
+	s.Add(3, 35)
+	wantUntil(t, &s, 30+grantDuration)
+	s.Expire(1000)
+	wantUntil(t, &s, 30+grantDuration)
 }
 
 func TestHolderRetainsOfficeWhenAdoptingList(t *testing.T) {
 	first := roster(t, 1, 1, 2, 3)
 	var s grants.Support
-	s.Reset(first, lease, 0)
+	s.Reset(first, lease)
 	s.Add(1, 10)
 	s.Add(2, 20)
 	wantUntil(t, &s, 10+grantDuration)
-	s.Adopt(roster(t, 2, 3, 4, 5).Succeed(first, 0), 0)
+	s.Adopt(roster(t, 2, 3, 4, 5).Succeed(first, 0))
 	wantUntil(t, &s, 10+grantDuration)
 	s.Add(1, 50) // from now on grants count for the new list
 	s.Add(4, 50)

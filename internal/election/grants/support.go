@@ -18,11 +18,13 @@ type Support struct {
 	requestSent []election.Tick
 	// settled: a majority of the previous list has adopted this one.
 	settled bool
-	// adopted are the members of the previous list that have adopted this one.
+	// adopted are the members of the previous list that have adopted this one, and
+	// bounds, by ID, the highest terms that these may have granted under older lists.
 	adopted election.IDs
+	bounds  []election.Term
 	// until is when the grants cease to suffice.
 	until election.Tick
-	// floor is the highest term that may have been granted under an older list.
+	// floor is the highest term that may have been used under an older list alone.
 	floor election.Term
 }
 
@@ -33,27 +35,36 @@ const noGrant election.Tick = -1 << 62
 // expired. Clocks whose rates differ by less than a sixteenth are safe.
 func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
 
-// Reset starts without any grants. The parameter reading is the present reading
-// of the term clock.
-func (s *Support) Reset(roster *election.Roster, lease election.Tick, reading election.Term) {
+// Reset starts without any grants.
+func (s *Support) Reset(roster *election.Roster, lease election.Tick) {
 	s.grantDuration = lease - Margin(lease)
-	s.setRoster(roster, reading)
+	s.setRoster(roster)
 }
 
-func (s *Support) setRoster(roster *election.Roster, reading election.Term) {
+func (s *Support) setRoster(roster *election.Roster) {
 	s.roster, s.adopted, s.floor = roster, nil, roster.Floor
 	s.settled = roster.Previous == nil
 	s.Clear()
-	s.MarkDeparted(roster.Departed, reading)
+	s.bounds = append(s.bounds[:0], make([]election.Term, s.size())...)
+	s.AdoptRevision(roster)
 }
 
-// MarkDeparted records members of the previous list that no longer exist. They
-// count as having adopted this list. The terms that they granted are at most the
-// present reading of the term clock.
-func (s *Support) MarkDeparted(departed []election.ID, reading election.Term) {
-	for _, id := range departed {
-		s.RecordAdoption(id, s.roster.Version, reading)
+// AdoptRevision switches to a list of the same version, in which more members of the
+// previous list may have departed, and the floor may be higher. Departed members count
+// as having adopted the list. The terms that they granted are at most its floor.
+func (s *Support) AdoptRevision(roster *election.Roster) {
+	s.roster, s.floor = roster, max(s.floor, roster.Floor)
+	for _, id := range roster.Departed {
+		s.RecordAdoption(id, roster.Version, roster.Floor)
 	}
+}
+
+// Expire makes the grants cease to suffice at the latest at the moment at, unless they
+// are renewed.
+func (s *Support) Expire(at election.Tick) {
+	until := min(s.until, at)
+	s.Clear()
+	s.previousUntil, s.until = until, until
 }
 
 // Clear removes all grants, for a new term.
@@ -80,9 +91,9 @@ func (s *Support) size() int {
 
 // Adopt switches to another list. The grants under the old list last as long as
 // they would have; new grants count under the new list.
-func (s *Support) Adopt(roster *election.Roster, reading election.Term) {
+func (s *Support) Adopt(roster *election.Roster) {
 	until := s.until
-	s.setRoster(roster, reading)
+	s.setRoster(roster)
 	s.previousUntil, s.until = until, until
 }
 
@@ -94,17 +105,30 @@ func (s *Support) Add(id election.ID, sent election.Tick) {
 	}
 }
 
-// RecordAdoption records the list that a member reports as adopted, and the
-// highest term that the member granted under older lists.
-func (s *Support) RecordAdoption(id election.ID, version uint32, highestGranted election.Term) {
-	if s.settled || version < s.roster.Version || !s.roster.Previous.Has(id) {
+// RecordAdoption records the list that a member reports as adopted, and a bound on the
+// terms that the member granted under older lists. Each report of a member is valid, so
+// the lowest one counts.
+func (s *Support) RecordAdoption(id election.ID, version uint32, bound election.Term) {
+	if s.roster.Previous == nil || version < s.roster.Version || !s.roster.Previous.Has(id) {
 		return
 	}
-	s.adopted.Add(id)
-	s.floor = max(s.floor, highestGranted)
-	if s.settled = len(s.adopted) >= s.roster.Previous.Majority(); s.settled {
+	if !s.adopted.Add(id) && bound >= s.bounds[id] {
+		return
+	}
+	s.bounds[id] = bound
+	lowest, settled := LowestBound(s.roster.Previous, s.roster.Previous.Majority(), s.reported)
+	if !settled {
+		return
+	}
+	s.floor = max(s.roster.Floor, lowest)
+	if !s.settled {
+		s.settled = true
 		s.recompute()
 	}
+}
+
+func (s *Support) reported(id election.ID) (election.Term, bool) {
+	return s.bounds[id], s.adopted.Has(id)
 }
 
 // Settled reports whether a majority of the previous list has adopted this one.
@@ -148,7 +172,7 @@ func (s *Support) majorityUntil(roster *election.Roster) election.Tick {
 func (s *Support) Clone() Support {
 	c := *s
 	c.requestSent = slices.Clone(s.requestSent)
-	c.adopted = s.adopted.Clone()
+	c.adopted, c.bounds = s.adopted.Clone(), slices.Clone(s.bounds)
 	return c
 }
 
@@ -159,6 +183,9 @@ func (s *Support) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(s.floor))
 	for _, at := range s.requestSent {
 		b = election.AppendMoment(b, at+s.grantDuration, now)
+	}
+	for _, bound := range s.bounds {
+		b = election.AppendNumber(b, uint64(bound))
 	}
 	return s.adopted.Encode(b)
 }

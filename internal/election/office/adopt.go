@@ -9,33 +9,67 @@ func (m *Machine) adopt(roster *election.Roster, out *election.Output) {
 		return
 	}
 	if roster.Version == m.roster.Version {
-		m.support.MarkDeparted(roster.Departed, m.cfg.Clock.Ceiling(m.now))
+		m.adoptRevision(roster)
 		return
 	}
-	if m.role == candidate {
+	if m.role == Candidate {
 		m.abandonClaim(out)
 	}
 	m.roster = roster
 	m.ledger.Adopt(roster.Version)
-	m.support.Adopt(roster, m.cfg.Clock.Ceiling(m.now))
+	m.support.Adopt(roster)
+	m.useFloor(roster)
 	m.growPeers()
 	m.detector.Retain(m.isMember)
 	for i := range m.peers {
-		m.peers[i].ready = false
+		m.peers[i].ready, m.peers[i].boundCounts = false, false
 	}
 	m.stepInner(election.Input{Kind: election.Adopt, Now: m.now, Roster: roster}, out)
-	if m.role == follower && m.coordinator != election.None && !m.isMember(m.coordinator) {
+	if m.role == Follower && m.coordinator != election.None && !m.isMember(m.coordinator) {
 		m.coordinatorLost(election.None, true, out) // its silence would not be detected
 	}
 	switch {
-	case m.role == holder && roster.Priority(m.cfg.Self) == 0:
-		m.startDraining(m.highestReadyPeer(), out)
-	case m.role >= holder:
+	case m.role == Holder && roster.Priority(m.cfg.Self) == 0:
+		m.becomeDraining(m.highestReadyPeer(), out)
+	case m.role >= Holder:
 		m.updateWatch()
 		m.beatAt = m.now
 	case m.coordinator == election.None:
-		m.campaignAt = min(m.campaignAt, m.now+m.campaignDelay())
+		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay())
 	case m.mayTakeOver():
-		m.probeAt = m.now
+		m.probes.at = m.now
 	}
+}
+
+// adoptRevision switches to a later publication of the present list, in which more
+// members have departed and the floor is higher.
+func (m *Machine) adoptRevision(roster *election.Roster) {
+	if roster.Floor < m.roster.Floor {
+		return // an earlier publication
+	}
+	m.roster = roster
+	m.support.AdoptRevision(roster)
+	m.useFloor(roster)
+}
+
+func (m *Machine) useFloor(roster *election.Roster) {
+	clock := m.cfg.Clock
+	clock.ListFloor = max(clock.ListFloor, roster.Floor)
+	m.setClock(clock)
+}
+
+// correctClock replaces the term clock after the wall clock has changed. It may also go
+// back: this incarnation remembers what it has granted and used. A campaign may have
+// waited for the clock.
+func (m *Machine) correctClock(wall election.Term) {
+	m.clockCorrected = true
+	m.setClock(m.cfg.Clock.Corrected(wall, m.now))
+	if m.role == Follower && m.coordinator == election.None {
+		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay())
+	}
+}
+
+func (m *Machine) setClock(clock election.TermClock) {
+	m.cfg.Clock = clock
+	m.ledger.SetClock(clock)
 }

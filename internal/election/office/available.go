@@ -8,6 +8,26 @@ import "github.com/conclave-dev/conclave/internal/election"
 // decided by term, two coordinators that share a follower but don't reach each
 // other would take it from each other with ever higher terms.
 
+// available is the state that only Available mode needs.
+type available struct {
+	// unacknowledged counts the BEATs of the coordinator, up to maxUnacknowledged,
+	// since it received an answer of this process.
+	unacknowledged int
+}
+
+// answerWithoutGrant answers a BEAT.
+func (m *Machine) answerWithoutGrant(msg *election.Message, out *election.Output) {
+	switch {
+	case msg.Hold.Held:
+		m.handleHeldBeat(msg, out)
+	case msg.Term < m.coordinatorTerm:
+		m.sendAnswer(election.Deny, requestOf(msg), m.coordinatorTerm, out)
+	default:
+		m.deferTo(msg)
+		m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
+	}
+}
+
 // handleHeldBeat follows the sender of a BEAT that holds the office, or refuses.
 // Every answer names the coordinator that its sender follows: a refused sender
 // that ranks above it needs a higher term, see handleDeny.
@@ -16,7 +36,7 @@ func (m *Machine) handleHeldBeat(msg *election.Message, out *election.Output) {
 	switch {
 	case msg.Hold.RequesterLife == m.cfg.Life:
 		p.oneWay = false
-	case m.coordinator == msg.From && m.unacknowledged == maxUnacknowledged:
+	case m.coordinator == msg.From && m.available.unacknowledged == maxUnacknowledged:
 		p.oneWay = true
 	}
 	keep := m.coordinator != election.None && m.coordinator != msg.From &&
@@ -52,6 +72,17 @@ func (m *Machine) followContender(out *election.Output) {
 	}
 }
 
+// loseToHigher ends a tenure whose term is too low for a member, so that the process
+// acquires the office in a higher one. If the member follows a coordinator of higher
+// rank, that one prevails instead. For example, the member has followed a newer
+// coordinator, which has failed since.
+func (m *Machine) loseToHigher(msg *election.Message, out *election.Output) {
+	if m.cfg.Mode == Available && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) {
+		m.loseTenure(out)
+		m.vacancy.campaignAt = m.now
+	}
+}
+
 // maxUnacknowledged is the number of BEATs for which a coordinator may lack the answers
 // of a follower: a new one has to receive the first answer.
 const maxUnacknowledged = 4
@@ -61,9 +92,9 @@ const maxUnacknowledged = 4
 // it has the grants of a majority.
 func (m *Machine) acknowledged(beat *election.Message) bool {
 	if m.cfg.Mode != Available || beat.Hold.RequesterLife == m.cfg.Life {
-		m.unacknowledged = 0
+		m.available.unacknowledged = 0
 		return true
 	}
-	m.unacknowledged = min(m.unacknowledged+1, maxUnacknowledged)
-	return m.unacknowledged < maxUnacknowledged
+	m.available.unacknowledged = min(m.available.unacknowledged+1, maxUnacknowledged)
+	return m.available.unacknowledged < maxUnacknowledged
 }

@@ -141,3 +141,25 @@ func TestClaimOfOldTermDoesntDelayCampaigns(t *testing.T) {
 		g.wantFollowed(3, 1, 2, 3)
 	})
 }
+
+// The clock of a process was a day behind when it started. It can't use the next term
+// before the clock is corrected.
+func TestCorrectedClockAllowsNextTerm(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := &group{t: t, mode: mode}
+		g.start(1, newRoster(t, 1, 1), func(c *office.Config) {
+			c.MemoryLost, c.Term, c.Clock = false, 5000, election.TermClock{AtBoot: 100, TicksPerTerm: termDuration}
+		})
+		g.advance(4 * lease)
+		g.wantHolder(election.None)
+		g.input(1, election.Input{Kind: election.CorrectClock, Term: 6000})
+		g.advance(4 * lease)
+		g.wantHolder(1)
+		g.input(1, election.Input{Kind: election.CorrectClock, Term: 50}) // back: the tenure goes on
+		g.advance(4 * lease)
+		g.wantHolder(1)
+		if got := g.machines[1].Status().Term; got != 5001 {
+			t.Errorf("got a tenure in term %d, want 5001", got)
+		}
+	})
+}

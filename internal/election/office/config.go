@@ -89,6 +89,9 @@ type Config struct {
 	LongestEarlierLease election.Tick
 	// Start is the present moment.
 	Start election.Tick
+	// OnTransition, if set, is called with each change of the role. Tests compare
+	// these with the table in the package comment.
+	OnTransition func(Transition)
 }
 
 func (c *Config) ledger() grants.Ledger {

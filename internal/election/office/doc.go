@@ -23,17 +23,57 @@
 //	holder     holds the office: it is the coordinator
 //	draining   still holds the office; its application is stopping
 //
-// A process changes its role as follows:
+// Each role has a step function for its inputs and a tick function for its timers
+// (step.go). Only the functions becomeFollower, becomeCandidate, becomeHolder and
+// becomeDraining change the role. They also set the state and the timers that exist
+// in that role alone (role.go).
 //
-//	follower  -> candidate  it won an election, or it is the named successor
-//	candidate -> holder     a majority granted (Available: at once)
-//	candidate -> follower   the claim was refused, timed out or was abandoned,
-//	                        or another process holds the office
-//	holder    -> draining   a higher process is ready, an operator requested a
-//	                        step-down, or the process became an observer
-//	holder,
-//	draining  -> follower   it resigned, its grants expired, its application
-//	                        died, or (Available) it found a newer coordinator
+// These are all transitions. The cause is the kind of a message, an input of the
+// process, or the name of a timer. "election" is a message or a timer of the inner
+// election. A test of package sim compares the table with the transitions that
+// happen in random schedules.
+//
+//	from      | to        | cause                                         | condition
+//	follower  | follower  | start                                         | the process starts
+//	follower  | candidate | start                                         | it starts as the last known coordinator
+//	follower  | candidate | election, campaign                            | it won an election, is the named successor, or repeats a claim after a pre-vote
+//	candidate | candidate | election                                      | it won an election in a higher term
+//	candidate | holder    | GRANT, deferred grant, heartbeat              | a majority granted; a heartbeat includes the grant of the process itself
+//	candidate | holder    | election, campaign                            | the same, in the step that began the claim; Available: at once
+//	candidate | follower  | BEAT                                          | another process holds the office, or a higher one claims it in a higher term
+//	candidate | follower  | DENY                                          | so many refused that no majority can grant
+//	candidate | follower  | GRANT, deferred grant                         | a tenure under an older member list may have had this term
+//	candidate | follower  | heartbeat                                     | no majority answered for two heartbeats, or as with GRANT
+//	candidate | follower  | claim timeout                                 | no majority granted in time
+//	candidate | follower  | election                                      | it won an election in a term that it has granted to another process
+//	candidate | follower  | adopt, ineligible                             | the member list changed, or the application died
+//	holder    | draining  | GRANT, hand-over                              | a higher process is ready, and has been for the stable period
+//	holder    | draining  | step-down, adopt                              | an operator requested it, or the process became an observer
+//	holder    | follower  | lease                                         | the grants expired
+//	holder    | follower  | BEAT, DENY                                    | Available: a higher process holds the office, or a member needs a higher term
+//	holder    | follower  | ineligible                                    | the application died
+//	draining  | follower  | stopped, drain timeout                        | the application stopped, or had its time; the process resigned
+//	draining  | follower  | lease, BEAT, DENY, ineligible                 | as for a holder
+//
+// A process without a coordinator is a follower as well. That it campaigns, or waits
+// for a pre-vote, is the state of the vacancy (vacancy.go), which lasts while the
+// process turns candidate and follower again. An observer (a member of priority 0) is
+// a follower that never campaigns.
+//
+// # Where to find what
+//
+//	step.go, role.go         what each role does, and how the roles change
+//	receive.go               what all messages have in common
+//	follow.go, available.go  following a coordinator, and losing it
+//	grant.go                 answers to the requests of others
+//	vacancy.go, campaign.go  pre-vote, campaigns, and delays
+//	claim.go                 a candidate's requests, and their answers
+//	hold.go, handover.go     renewing, losing, and handing over a tenure
+//	inner.go, recover.go     the inner election, and its recovery procedure
+//	suspect.go, probe.go     which processes are alive, and reachable
+//	eligibility.go           whether this process may be elected, and why not
+//
+// # Elections
 //
 // When the coordinator is suspected or its process has ended, the highest process
 // that is believed alive starts an election at once. The others wait for a time
@@ -42,8 +82,9 @@
 // With broken links these rules alone could elect forever. vacancy describes how a
 // group finds a coordinator that stays.
 //
-// A process that restarts doesn't bully. It waits for a BEAT. The coordinator
-// learns from the answers that a higher process is ready, requests its application
+// A process that restarts runs the recovery procedure of its election and learns
+// who is coordinator: see recovery. It doesn't bully. The coordinator learns from
+// the answers to its BEATs that a higher process is ready, requests its application
 // to stop, waits until it has stopped, and resigns in favor of the higher process.
 // Only then does the successor start.
 //

@@ -22,7 +22,8 @@ const (
 	// steppedDown: the process gave the office up on request and must not take it
 	// back before Machine.eligibleAgainAt.
 	steppedDown
-	// applicationDead: the application has died beside its agent.
+	// applicationDead: the application has died beside its agent, or the operator has
+	// excluded the process. The office treats both alike.
 	applicationDead
 )
 
@@ -43,7 +44,7 @@ func (m *Machine) ready() bool {
 // mayTakeOver reports whether the process follows a coordinator of lower rank,
 // which may hand the office over to it.
 func (m *Machine) mayTakeOver() bool {
-	return m.role == follower && m.coordinator != election.None && m.cfg.Mode != Available &&
+	return m.role == Follower && m.coordinator != election.None && m.cfg.Mode != Available &&
 		m.roster.Outranks(m.cfg.Self, m.coordinator)
 }
 
@@ -65,7 +66,7 @@ func (m *Machine) majorityAlive() bool {
 // updateReachability makes the inner election treat this process as ineligible
 // while too few members are reachable to grant the office.
 func (m *Machine) updateReachability(out *election.Output) {
-	if m.cfg.Mode == Available || m.eligibility.declared() || m.role >= holder {
+	if m.cfg.Mode == Available || m.eligibility.declared() || m.role >= Holder {
 		return
 	}
 	now, kind := eligible, election.BecomeEligible
@@ -75,19 +76,6 @@ func (m *Machine) updateReachability(out *election.Output) {
 	if m.eligibility != now {
 		m.eligibility = now
 		m.stepInner(election.Input{Kind: kind, Now: m.now}, out)
-	}
-}
-
-// applicationDied makes the process ineligible and gives up a tenure or a claim.
-// The application is dead, so there is no reason to wait until it has stopped.
-func (m *Machine) applicationDied(out *election.Output) {
-	m.becomeIneligible(applicationDead, out)
-	switch m.role {
-	case holder, draining:
-		m.resign(m.highestReadyPeer(), out)
-	case candidate:
-		m.abandonClaim(out)
-	case follower:
 	}
 }
 
@@ -120,8 +108,8 @@ func (m *Machine) becomeIneligible(reason eligibility, out *election.Output) {
 func (m *Machine) becomeEligible(out *election.Output) {
 	m.eligibility = eligible
 	m.stepInner(election.Input{Kind: election.BecomeEligible, Now: m.now}, out)
-	if m.role == follower && m.coordinator == election.None {
-		m.campaignAt = min(m.campaignAt, m.now+m.campaignDelay())
+	if m.role == Follower && m.coordinator == election.None {
+		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay())
 	}
 }
 
@@ -160,18 +148,4 @@ func (m *Machine) readmit(id election.ID, out *election.Output) {
 	if !m.detector.Suspects(id) {
 		m.stepInnerQuietly(election.Restore, id, out)
 	}
-}
-
-// stepInnerQuietly makes the inner election treat a peer as dead, or as alive
-// again. It drops the events that report so, because they would be wrong.
-func (m *Machine) stepInnerQuietly(kind election.InputKind, id election.ID, out *election.Output) {
-	before := len(out.Events)
-	m.stepInner(election.Input{Kind: kind, Ineligible: true, Now: m.now, Peer: id}, out)
-	kept := out.Events[:before]
-	for _, e := range out.Events[before:] {
-		if e.Peer != id || e.Kind != election.MarkedCrashed && e.Kind != election.MarkedNormal {
-			kept = append(kept, e)
-		}
-	}
-	out.Events = kept
 }

@@ -10,15 +10,17 @@ import (
 // follow recognizes the sender of a BEAT as coordinator.
 func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	id, term := msg.From, msg.Term
-	if m.role >= holder {
-		if term < m.term || term == m.term && m.roster.Outranks(m.cfg.Self, id) {
-			out.Emit(election.Outdated, term, id)
-			return // Available, after a partition: the sender follows this process instead
-		}
-		m.loseTenure(out)
-	}
 	switch {
+	case m.role >= Holder && m.cfg.Mode != Available && term > m.term:
+		m.doubt(out)
+		return
 	case term < m.coordinatorTerm:
+		out.Emit(election.Outdated, term, id)
+		return
+	case m.boundTo(m.coordinator) && m.coordinator != id:
+		// If the coordinator has ended, the sender may have noticed it before this
+		// process.
+		m.contender = contender{id: id, term: term, until: m.now + m.cfg.Heartbeat}
 		out.Emit(election.Outdated, term, id)
 		return
 	case term == m.coordinatorTerm && m.coordinator != election.None && m.coordinator != id && !m.roster.Outranks(id, m.coordinator):
@@ -28,20 +30,55 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	m.applyAbsent(msg.List, out)
 }
 
-// recognize makes a process the coordinator of this one.
-func (m *Machine) recognize(id election.ID, term election.Term, out *election.Output) {
-	if m.role == candidate {
-		m.abandonClaim(out)
+// forgetFalseTerm forgets the term of the last coordinator if a process holds the office
+// in a lower one after that coordinator was lost. So the last one never was coordinator,
+// but sent a false BEAT. Otherwise this process would ignore the true coordinator until
+// the terms have reached the false one.
+func (m *Machine) forgetFalseTerm(answer *election.Message) {
+	vacant := m.cfg.Mode != Available && m.role == Follower && m.coordinator == election.None
+	if vacant && answer.Subject == answer.From && m.answersProbe(answer, m.vacancy.since) {
+		m.coordinatorTerm = min(m.coordinatorTerm, answer.Term)
 	}
-	m.campaignAt = election.Never
-	m.endVacancy()
+}
+
+// boundTo reports whether this process has an unexpired grant for another one. Nobody
+// else can hold the office, unless it lost the grants of a majority in the meantime.
+func (m *Machine) boundTo(id election.ID) bool {
+	return m.cfg.Mode != Available && id != election.None && m.ledger.Holder(m.now).ID == id
+}
+
+// doubt makes a holder ask for its grants again, because another process claims to hold
+// the office. If it has to, it gives up the office earlier than it otherwise would: one
+// of the two is wrong, perhaps because a clock stood still.
+func (m *Machine) doubt(out *election.Output) {
+	if m.now < m.tenure.doubtUntil {
+		return
+	}
+	m.tenure.doubtUntil = m.now + 2*m.cfg.Heartbeat
+	m.support.Expire(m.tenure.doubtUntil)
+	m.heartbeat(out)
+}
+
+// recognize makes a process the coordinator of this one, which ends a claim or a
+// tenure.
+func (m *Machine) recognize(id election.ID, term election.Term, out *election.Output) {
+	switch m.role {
+	case Candidate:
+		m.abandonClaim(out)
+	case Holder, Draining:
+		m.loseTenure(out)
+	case Follower:
+	}
+	m.vacancy = m.noVacancy()
+	m.recovery.learned = election.None
+	m.forgetClaims()
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
-		m.coordinator, m.coordinatorTerm, m.deadCoordinator, m.namedSuccessor = id, term, election.None, false
+		m.coordinator, m.coordinatorTerm = id, term
 		m.readmitAll(out)
-		m.peers[id].notBefore, m.unacknowledged = 0, 0
+		m.peers[id].notBefore, m.available.unacknowledged = 0, 0
 		out.Emit(election.Recognized, term, id)
-		m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: id, Term: term}, out)
+		m.informInner(id, out)
 		m.updateWatch()
 	}
 }
@@ -91,16 +128,16 @@ func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 // wait for their campaign delay. The vacancy is proven if the coordinator has ended
 // or resigned.
 func (m *Machine) coordinatorLost(dead election.ID, proven bool, out *election.Output) {
-	m.coordinator, m.deadCoordinator, m.namedSuccessor = election.None, dead, false
-	m.beginVacancy(proven, !proven)
+	m.coordinator = election.None
+	m.vacancy = m.newVacancy(dead, proven, !proven)
 	m.skipIneligible(out)
 	m.updateWatch()
-	if !proven {
-		m.probeAt = m.now // the others wait to hear that this process has no coordinator: see preVote
+	if !proven && m.role == Follower {
+		m.probes.at = m.now // the others wait to hear that this process has no coordinator: see preVote
 	}
-	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Term: m.coordinatorTerm}, out)
-	if m.role == follower {
-		m.campaignAt = m.now + m.campaignDelay()
+	m.informInner(election.None, out)
+	if m.role == Follower {
+		m.vacancy.campaignAt = m.now + m.campaignDelay()
 	}
 	m.followContender(out)
 }
@@ -108,26 +145,30 @@ func (m *Machine) coordinatorLost(dead election.ID, proven bool, out *election.O
 // handleResigned releases the grant of a process that gave up its claim or its
 // office. If the sender was coordinator, the named successor claims the office.
 func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
-	m.highestTerm = max(m.highestTerm, msg.Term)
+	m.see(msg.Term)
 	p := &m.peers[msg.From]
 	if p.resignedLife != msg.Hold.Life {
 		p.resignedLife, p.resignedTerm = msg.Hold.Life, 0
 	}
 	p.resignedTerm = max(p.resignedTerm, msg.Term)
-	m.ledger.Release(grants.Holder{ID: msg.From, Life: msg.Hold.Life}, msg.Term, m.now)
-	if m.vacancy.deferredTo == msg.From && m.campaignAt != election.Never {
+	if sender := (grants.Holder{ID: msg.From, Life: msg.Hold.Life}); msg.Hold.Held {
+		m.ledger.Abandon(sender, msg.Term, m.now)
+	} else {
+		m.ledger.Release(sender, msg.Term, m.now)
+	}
+	if m.vacancy.deferredTo == msg.From && m.vacancy.campaignAt != election.Never {
 		m.vacancy.deferredTo = election.None
-		m.campaignAt = min(m.campaignAt, m.now+m.campaignDelay()+m.backoff())
+		m.vacancy.campaignAt = min(m.vacancy.campaignAt, m.now+m.campaignDelay()+m.backoff())
 	}
 	if m.coordinator != msg.From || m.coordinatorTerm > msg.Term {
 		return
 	}
 	m.coordinatorLost(election.None, true, out)
 	switch successor := msg.Subject; {
-	case m.role != follower || m.coordinator != election.None || successor == election.None:
+	case m.role != Follower || m.coordinator != election.None || successor == election.None:
 	case successor == m.cfg.Self:
-		m.campaignAt, m.namedSuccessor = m.now, true
+		m.vacancy.campaignAt, m.vacancy.namedSuccessor = m.now, true
 	case m.isMember(successor) && !m.detector.Suspects(successor):
-		m.campaignAt += m.cfg.Stagger // the successor comes first, even if its rank is lower
+		m.vacancy.campaignAt += m.cfg.Stagger // the successor comes first, even if its rank is lower
 	}
 }

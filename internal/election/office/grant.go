@@ -5,33 +5,14 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
-// handleBeat answers a BEAT. It also follows the sender if that holds the office.
+// handleBeat follows the sender of a BEAT if that holds the office, and answers.
 func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
-	m.highestTerm = max(m.highestTerm, msg.Term)
-	if m.peers[msg.From].hasResigned(msg) || m.roster.Priority(msg.From) == 0 {
-		out.Emit(election.Outdated, msg.Term, msg.From)
-		return
-	}
-	if m.role == candidate && !msg.Hold.Held && msg.Term > m.term && m.roster.Outranks(msg.From, m.cfg.Self) {
-		// In the same term that wouldn't help the sender: a member that granted this
-		// process grants no other in that term.
-		m.abandonClaim(out)
-	}
-	if m.cfg.Mode == Available && msg.Hold.Held {
-		m.handleHeldBeat(msg, out)
+	if m.cfg.Mode == Available {
+		m.answerWithoutGrant(msg, out)
 		return
 	}
 	if msg.Hold.Held {
 		m.follow(msg, out)
-	}
-	if m.cfg.Mode == Available {
-		if msg.Term < m.coordinatorTerm {
-			m.sendAnswer(election.Deny, requestOf(msg), m.coordinatorTerm, out)
-			return
-		}
-		m.deferTo(msg)
-		m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
-		return
 	}
 	switch m.ledger.Handle(requestOf(msg), m.roster.Version, m.now) {
 	case grants.Granted:
@@ -50,9 +31,40 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 // term that was granted before, since it can't succeed. Its sender's clock may be
 // far behind, and the sender may not know.
 func (m *Machine) deferTo(claim *election.Message) {
-	if !claim.Hold.Held && m.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
-		m.campaignAt = max(m.campaignAt, m.now+m.claimTimeout()+m.campaignDelay())
+	if !claim.Hold.Held && m.vacancy.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
+		m.vacancy.campaignAt = max(m.vacancy.campaignAt, m.now+m.claimTimeout()+m.campaignDelay())
 		m.vacancy.deferredTo = claim.From
+	}
+}
+
+// admitsClaim reports whether a claim may be granted or deferred now. A process that has
+// claimed the office for as long as two claims may take, and not acquired it, has to
+// wait: longer each time, so that a process that never acquires it doesn't keep the
+// others from doing so. A claim of a term far ahead isn't deferred either. Nobody could
+// claim the next term.
+func (m *Machine) admitsClaim(claim *election.Message) bool {
+	p := &m.peers[claim.From]
+	switch {
+	case !m.usable(claim.Term):
+		return false
+	case m.cfg.Mode == Available || m.now < p.claimsUntil:
+		return true
+	case m.now < p.claimsAgainAt:
+		return false
+	}
+	p.claimsUntil = m.now + 2*m.claimTimeout()
+	p.claimsAgainAt = p.claimsUntil + m.cfg.Lease<<p.failedClaims
+	p.failedClaims = min(p.failedClaims+1, maxFailedClaims)
+	return true
+}
+
+// maxFailedClaims bounds the wait of a process whose claims fail to 64 leases.
+const maxFailedClaims = 6
+
+// forgetClaims forgets failed claims: there is a coordinator.
+func (m *Machine) forgetClaims() {
+	for i := range m.peers {
+		m.peers[i].claimsUntil, m.peers[i].claimsAgainAt, m.peers[i].failedClaims = m.now, m.now, 0
 	}
 }
 
@@ -75,12 +87,19 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 // grantPending grants the request that was deferred.
 func (m *Machine) grantPending(out *election.Output) {
 	r := m.ledger.Pending()
-	if m.roster.Priority(r.ID) == 0 || m.ledger.Handle(r, m.roster.Version, m.now) != grants.Granted {
-		m.ledger.ProcessEnded(r.Holder, m.now)
+	answer := grants.VersionTooOld
+	if m.roster.Priority(r.ID) > 0 {
+		answer = m.ledger.Handle(r, m.roster.Version, m.now)
+	}
+	if answer != grants.Granted {
+		m.ledger.DropPending()
+		if answer == grants.TermTooLow && r.ID != m.cfg.Self {
+			m.sendAnswer(election.Deny, r, m.ledger.HighestGranted(), out)
+		}
 		return
 	}
 	if r.ID == m.cfg.Self {
-		if m.role != follower && r.Term == m.term {
+		if m.role != Follower && r.Term == m.term {
 			m.support.Add(r.ID, r.Sent)
 			m.acquireIfGranted(out)
 		}

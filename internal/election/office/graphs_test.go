@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/transitions"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
@@ -31,62 +32,6 @@ const (
 	// graphHandOver is how long a hand-over may take.
 	graphHandOver = 5 * graphDelayMax
 )
-
-// links[a][b] reports whether messages from a to b arrive.
-type links [graphSize + 1][graphSize + 1]bool
-
-func (l *links) both(a, b election.ID) bool { return l[a][b] && l[b][a] }
-
-// connect restores the links between these processes, in the order of the pairs.
-func connect(pairs ...[2]election.ID) (l links) {
-	for _, p := range pairs {
-		l[p[0]][p[1]], l[p[1]][p[0]] = true, true
-	}
-	return l
-}
-
-// reachesMajority reports whether a process exchanges messages with a majority.
-func (l *links) reachesMajority(id election.ID) bool {
-	reached := 1
-	for other := election.ID(1); other <= graphSize; other++ {
-		if l.both(id, other) {
-			reached++
-		}
-	}
-	return reached > graphSize/2
-}
-
-var allLinks = func() (l links) {
-	for a := 1; a <= graphSize; a++ {
-		for b := 1; b <= graphSize; b++ {
-			l[a][b] = a != b
-		}
-	}
-	return l
-}()
-
-// drawLinks draws links, some of them in one direction only, such that some process
-// reaches a majority.
-func drawLinks(r *rand.Rand, oneWay bool) links {
-	for {
-		var l links
-		share := 0.25 + 0.6*r.Float64()
-		for a := 1; a <= graphSize; a++ {
-			for b := a + 1; b <= graphSize; b++ {
-				l[a][b] = r.Float64() < share
-				l[b][a] = l[a][b]
-				if oneWay && r.Float64() < 0.3 {
-					l[a][b] = r.Float64() < share
-				}
-			}
-		}
-		for id := election.ID(1); id <= graphSize; id++ {
-			if l.reachesMajority(id) {
-				return l
-			}
-		}
-	}
-}
 
 // delivery is a message that arrives, or a check of a process's deadline.
 type delivery struct {
@@ -130,11 +75,13 @@ type graph struct {
 	// changes counts its changes once settled, and vacant is how long there was none.
 	changes int
 	vacant  election.Tick
+	// visited are the changes of roles.
+	visited map[transitions.Row]bool
 }
 
 func newGraph(t *testing.T, c graphCase, l links, seed uint64) *graph {
 	t.Helper()
-	g := &graph{links: allLinks, mode: c.mode, random: rand.New(rand.NewPCG(seed, 1))}
+	g := &graph{links: allLinks, mode: c.mode, random: rand.New(rand.NewPCG(seed, 1)), visited: map[transitions.Row]bool{}}
 	ids := make([]election.ID, graphSize)
 	for i := range ids {
 		ids[i] = election.ID(i + 1)
@@ -146,6 +93,7 @@ func newGraph(t *testing.T, c graphCase, l links, seed uint64) *graph {
 			NewElection: c.algorithm.New, Mode: c.mode, Policy: c.policy, Lease: graphLease, Heartbeat: graphHeartbeat,
 			SuspicionTimeout: graphSuspicionTimeout, Stagger: graphHeartbeat / 2, StablePeriod: graphStable, DrainTimeout: graphSecond,
 			Life: 7, Clock: election.TermClock{AtBoot: 100_000, TicksPerTerm: graphHeartbeat},
+			OnTransition: func(v office.Transition) { g.visited[transitions.Of(v)] = true },
 		}
 		if config.MemoryLost = c.restarted; !c.restarted {
 			config.Term, config.Coordinator = 1, graphSize
@@ -161,6 +109,11 @@ func newGraph(t *testing.T, c graphCase, l links, seed uint64) *graph {
 		g.run(graphHealthy)
 	}
 	g.links, g.brokenAt, g.sent = l, g.now, 0
+	if c.restarted {
+		for _, id := range ids {
+			g.step(id, election.Input{Kind: election.Recover})
+		}
+	}
 	return g
 }
 
@@ -298,11 +251,30 @@ func (c graphCase) checkGrants(t *testing.T, name string, l links, seed uint64, 
 	g.checkCost(t, name, lasting)
 }
 
+// checkTransitions checks that the package comment lists all changes of roles.
+func (g *graph) checkTransitions(t *testing.T, name string) {
+	t.Helper()
+	source, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented, err := transitions.Parse(string(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row := range g.visited {
+		if !documented[row] {
+			t.Errorf("%s: the table of transitions lacks %v", name, row)
+		}
+	}
+}
+
 // checkCost checks that messages and terms grow with time and not with failures: a
 // process sends at most two probes or BEATs to each other one in a heartbeat, and
 // answers those of the others. Elections are a small part.
 func (g *graph) checkCost(t *testing.T, name string, lasting election.Tick) {
 	t.Helper()
+	g.checkTransitions(t, name)
 	const pairs, perHeartbeat, elections = graphSize * (graphSize - 1), 2, 2000
 	if limit := pairs*perHeartbeat*int(lasting/graphHeartbeat) + elections; g.sent > limit {
 		t.Errorf("%s: got %d messages, want at most %d", name, g.sent, limit)

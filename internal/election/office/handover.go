@@ -6,8 +6,8 @@ import "github.com/conclave-dev/conclave/internal/election"
 // If one will have been ready for long enough later, it sets the deadline for the
 // next check.
 func (m *Machine) considerHandOver(out *election.Output) {
-	m.handOverAt = election.Never
-	if m.role != holder || m.cfg.Policy == NeverPreempt {
+	m.tenure.handOverAt = election.Never
+	if m.role != Holder || m.cfg.Policy == NeverPreempt {
 		return
 	}
 	stable := m.cfg.StablePeriod
@@ -20,49 +20,38 @@ func (m *Machine) considerHandOver(out *election.Output) {
 			continue
 		}
 		if at := max(p.readySince+stable, p.notBefore); m.now < at {
-			m.handOverAt = min(m.handOverAt, at)
+			m.tenure.handOverAt = min(m.tenure.handOverAt, at)
 			continue
 		}
-		m.startDraining(other.ID, out)
+		m.becomeDraining(other.ID, out)
 		return
 	}
-}
-
-// startDraining requests the application to stop. The office goes to the successor
-// when the application has stopped, or when the drain timeout has passed.
-func (m *Machine) startDraining(successor election.ID, out *election.Output) {
-	m.role, m.successor = draining, successor
-	m.drainUntil, m.handOverAt = m.now+m.cfg.DrainTimeout, election.Never
-	out.Emit(election.StopRequested, m.term, successor)
 }
 
 // resign gives up the office.
 func (m *Machine) resign(successor election.ID, out *election.Output) {
-	if m.role < holder {
-		m.drainUntil = election.Never
-		return
-	}
 	out.Emit(election.OfficeResigned, m.term, successor)
 	m.sendResigned(successor, out)
 	m.ledger.Release(m.incarnation(), m.term, m.now)
 	if m.isMember(successor) {
 		m.peers[successor].notBefore = m.now + 4*m.claimTimeout()
 	}
-	stepsDown := m.stepDownRequested
+	stepsDown := m.tenure.stepDownRequested
 	m.leaveOffice(out)
 	if stepsDown {
 		m.eligibleAgainAt = m.now + max(m.cfg.StablePeriod, m.claimTimeout())
 		m.becomeIneligible(steppedDown, out)
 	}
-	m.campaignAt = m.now + m.cfg.Stagger + m.campaignDelay()
+	m.vacancy.campaignAt = m.now + m.cfg.Stagger + m.campaignDelay()
 }
 
 func (m *Machine) sendResigned(successor election.ID, out *election.Output) {
+	abandoned := m.role == Candidate
 	m.eachMember(func(id election.ID) {
 		if id != m.cfg.Self {
-			out.Send = append(out.Send, election.Message{
-				Kind: election.Resigned, From: m.cfg.Self, To: id, Term: m.term, Subject: successor,
-			})
+			resigned := election.Message{Kind: election.Resigned, From: m.cfg.Self, To: id, Term: m.term, Subject: successor}
+			resigned.Hold.Held = abandoned
+			out.Send = append(out.Send, resigned)
 		}
 	})
 }
@@ -70,15 +59,27 @@ func (m *Machine) sendResigned(successor election.ID, out *election.Output) {
 // stepDown hands the office over to peer or, if peer is None, to the highest other
 // process that is ready.
 func (m *Machine) stepDown(peer election.ID, out *election.Output) {
-	if peer == election.None {
-		peer = m.highestReadyPeer()
-	}
-	if m.role != holder || peer == election.None || !m.isMember(peer) || !m.peers[peer].ready {
+	peer = m.successor(peer)
+	if peer == election.None || !m.isMember(peer) || !m.peers[peer].ready {
 		out.Emit(election.Refused, m.term, peer)
 		return
 	}
-	m.stepDownRequested = true
-	m.startDraining(peer, out)
+	m.becomeDraining(peer, out)
+	m.tenure.stepDownRequested = true
+}
+
+// refuseStepDown: only a holder can step down.
+func (m *Machine) refuseStepDown(peer election.ID, out *election.Output) {
+	out.Emit(election.Refused, m.term, m.successor(peer))
+}
+
+// successor returns the named process or, if that is None, the highest other process
+// that is ready.
+func (m *Machine) successor(named election.ID) election.ID {
+	if named != election.None {
+		return named
+	}
+	return m.highestReadyPeer()
 }
 
 // highestReadyPeer is the highest other process that is ready for the office, or

@@ -141,3 +141,23 @@ func TestPolicyDeterminesWhenHigherProcessTakesOver(t *testing.T) {
 		})
 	}
 }
+
+// Process 5 was ready during an earlier tenure of 3, and may have lost its links since.
+// Only its answer to the present claim counts.
+func TestReadinessOfEarlierTenureDoesntCount(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, alwaysPreempt)
+		h.receive(5, election.Grant, 9, election.Hold{Ready: true})
+		receiveResigned(h, 4, 10, self, election.Hold{})
+		h.receive(1, election.Grant, 11, election.Hold{Sent: h.now})
+		h.receive(4, election.Grant, 11, election.Hold{Sent: h.now})
+		h.wantHolder(self)
+		if n := h.countEvents(self, election.StopRequested); n != 0 {
+			t.Errorf("got %d requests to stop, want none: 5 hasn't answered", n)
+		}
+		h.receive(5, election.Grant, 11, election.Hold{Sent: h.now, Ready: true})
+		if n := h.countEvents(self, election.StopRequested); n != 1 {
+			t.Errorf("got %d requests to stop, want 1: 5 is ready", n)
+		}
+	})
+}

@@ -10,7 +10,7 @@ import (
 func (m *Machine) heartbeat(out *election.Output) {
 	m.beatAt = m.now + m.cfg.Heartbeat
 	if m.cfg.Mode == Available {
-		if due := m.cfg.Clock.Due(m.term); m.role == candidate && m.now < due {
+		if due := m.cfg.Clock.Due(m.term); m.role == Candidate && m.now < due {
 			m.beatAt = due
 			return
 		}
@@ -18,10 +18,10 @@ func (m *Machine) heartbeat(out *election.Output) {
 		m.requestOwnGrant()
 	}
 	m.acquireIfGranted(out)
-	if m.role == candidate && m.unanswered() {
+	if m.role == Candidate && m.unanswered() {
 		m.abandonClaim(out)
 	}
-	if m.role == follower {
+	if m.role == Follower {
 		return
 	}
 	m.beatAt = m.now + m.cfg.Heartbeat
@@ -41,12 +41,12 @@ func (m *Machine) requestOwnGrant() {
 func (m *Machine) grantRequest() grants.Request {
 	return grants.Request{
 		Holder: m.incarnation(),
-		Term:   m.term, Held: m.role >= holder, Version: m.roster.Version, Sent: m.now,
+		Term:   m.term, Held: m.role >= Holder, Version: m.roster.Version, Sent: m.now,
 	}
 }
 
 func (m *Machine) sendBeats(out *election.Output) {
-	held := m.role >= holder
+	held := m.role >= Holder
 	m.eachMember(func(id election.ID) {
 		if id == m.cfg.Self {
 			return
@@ -82,7 +82,8 @@ func (m *Machine) absent() []election.ID {
 
 // expireTenure ends a tenure whose grants have expired.
 func (m *Machine) expireTenure(out *election.Output) {
-	if m.role >= holder && m.now >= m.until() {
+	if m.role >= Holder && m.now >= m.until() {
+		m.cause = "lease"
 		m.loseTenure(out)
 	}
 }
@@ -94,18 +95,16 @@ func (m *Machine) loseTenure(out *election.Output) {
 	m.ledger.Release(m.incarnation(), m.term, m.now)
 	m.sendResigned(election.None, out)
 	m.leaveOffice(out)
-	m.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
+	m.vacancy.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
 }
 
 // leaveOffice makes a process that held the office a follower that knows no
 // coordinator.
 func (m *Machine) leaveOffice(out *election.Output) {
-	m.role, m.token, m.successor, m.stepDownRequested = follower, 0, election.None, false
-	m.beatAt, m.drainUntil, m.handOverAt = election.Never, election.Never, election.Never
 	m.support.Clear()
-	m.coordinator, m.namedSuccessor = election.None, false
-	m.beginVacancy(false, true) // the answers to its BEATs are recent
+	m.coordinator = election.None
+	m.vacancy = m.newVacancy(election.None, false, true) // the answers to its BEATs are recent
+	m.becomeFollower()
 	m.skipIneligible(out)
-	m.updateWatch()
-	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Term: m.coordinatorTerm}, out)
+	m.informInner(election.None, out)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // newGroupWithSlowClock returns a group of five in which the clock of process 5
-// is 50 terms behind, and process 4 is coordinator in term 60. When 4 ends, 1
+// is behind, and process 4 is coordinator in term 60. When 4 ends, 1
 // starts the election of term 61, which 5 wins, in a term that its own clock
 // hasn't reached. Its next incarnation may be in that term again.
 func newGroupWithSlowClock(t *testing.T, mode office.Mode) (*group, *election.Roster) {
@@ -18,7 +18,7 @@ func newGroupWithSlowClock(t *testing.T, mode office.Mode) (*group, *election.Ro
 	g.configure = func(c *office.Config) {
 		c.Clock = election.TermClock{AtBoot: 100, Boot: g.now, TicksPerTerm: 1000}
 		if c.Self == 5 {
-			c.Clock.AtBoot = 50
+			c.Clock.AtBoot = 60
 		}
 	}
 	for _, m := range roster.Ring() {

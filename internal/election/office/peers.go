@@ -28,6 +28,14 @@ type peer struct {
 	oneWay bool
 	// refusedClaim: the peer refused the present claim for good.
 	refusedClaim bool
+	// bound is at least each term that the peer has granted, except for the terms of
+	// this process, as the peer reported last. It counts for the recovery of this
+	// process if boundCounts is set.
+	bound       election.Term
+	boundCounts bool
+	// claimsUntil, claimsAgainAt and failedClaims limit the peer's claims: see admitsClaim.
+	claimsUntil, claimsAgainAt election.Tick
+	failedClaims               int
 	// ineligible is the peer's eligibility as the peer itself or the coordinator
 	// reported it last.
 	ineligible bool
@@ -54,7 +62,7 @@ func (m *Machine) growPeers() {
 		top = max(top, m.roster.Previous.Top())
 	}
 	for election.ID(len(m.peers)) <= top {
-		m.peers = append(m.peers, peer{heardUntil: m.now, answersUntil: m.now, followsUntil: m.now})
+		m.peers = append(m.peers, peer{heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimsUntil: m.now, claimsAgainAt: m.now})
 	}
 	m.peers[m.cfg.Self].answersUntil = election.Never
 }

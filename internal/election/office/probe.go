@@ -2,6 +2,14 @@ package office
 
 import "github.com/conclave-dev/conclave/internal/election"
 
+// probes is when a follower sends its next probes, and to whom.
+type probes struct {
+	// at is Never if the process sends none.
+	at election.Tick
+	// turn is the part of the members that was probed last.
+	turn int
+}
+
 // maxProbesPerTurn limits how many members a process probes at a time. If in a
 // large group each process probed all others, handling the probes would take all
 // the time in which a coordinator could be elected: a hundred processes would send
@@ -15,7 +23,7 @@ func (m *Machine) probeTurns() int { return 1 + (m.roster.Len()-2)/maxProbesPerT
 // probeTimeout is the silence after which a process is suspected whose signs of
 // life are its probes. It grows with the number of turns.
 func (m *Machine) probeTimeout() election.Tick {
-	if m.role == follower {
+	if m.role == Follower {
 		return m.cfg.SuspicionTimeout * election.Tick(m.probeTurns())
 	}
 	return m.cfg.SuspicionTimeout // the other processes answer the BEATs of this one
@@ -27,20 +35,31 @@ func (m *Machine) probeTimeout() election.Tick {
 // each other would wait for each other's signs of life forever. A process that may
 // take over probes to find out which members it reaches.
 func (m *Machine) probe(out *election.Output) {
-	m.probeAt = election.Never
-	if m.role != follower || m.coordinator != election.None && !m.mayTakeOver() {
+	m.probes.at = election.Never
+	if m.coordinator != election.None && !m.mayTakeOver() {
 		return
 	}
-	m.probeAt = m.now + m.cfg.Heartbeat
+	m.probes.at = m.now + m.cfg.Heartbeat
 	m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGranted())
 	m.retryPreVote()
+	m.sendProbes(out)
+}
+
+// sendProbes sends probes to the next part of the members.
+func (m *Machine) sendProbes(out *election.Output) {
 	turns := m.probeTurns()
-	m.probeTurn = (m.probeTurn + 1) % turns
+	m.probes.turn = (m.probes.turn + 1) % turns
 	m.eachMember(func(id election.ID) {
-		if id != m.cfg.Self && int(id)%turns == m.probeTurn {
-			out.Send = append(out.Send, election.Message{Kind: election.Probe, From: m.cfg.Self, To: id, Term: m.coordinatorTerm, Subject: m.coordinator})
+		if id != m.cfg.Self && int(id)%turns == m.probes.turn {
+			m.sendProbe(id, out)
 		}
 	})
+}
+
+func (m *Machine) sendProbe(to election.ID, out *election.Output) {
+	probe := election.Message{Kind: election.Probe, From: m.cfg.Self, To: to, Term: m.coordinatorTerm, Subject: m.coordinator}
+	probe.Hold.Sent = m.now
+	out.Send = append(out.Send, probe)
 }
 
 // handleProbe records which coordinator a peer follows, and answers a probe. An
@@ -48,6 +67,9 @@ func (m *Machine) probe(out *election.Output) {
 // also reports what the answer to a claim would report: the adopted list and the
 // highest granted term.
 func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
+	if msg.Hold.Held {
+		m.recordAwareness(msg.From)
+	}
 	if m.cfg.Mode == Available && (msg.Hold.Held || m.coordinator == election.None) {
 		return // no pre-vote: a process that has no coordinator sends probes itself
 	}
@@ -56,16 +78,15 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	if msg.Hold.Held {
 		p.answersUntil = m.now + m.probeTimeout()
 		m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
-		if granted := msg.Hold.HighestGranted; granted < m.cfg.Clock.Ceiling(m.now) {
-			m.highestTerm = max(m.highestTerm, granted) // in a lower term the peer would refuse a claim
-		}
+		m.recordBound(msg)
+		m.forgetFalseTerm(msg)
 	}
 	m.retryPreVote()
 	if msg.Hold.Held {
 		return
 	}
 	answer := election.Message{Kind: election.Probe, From: m.cfg.Self, To: msg.From, Term: m.coordinatorTerm, Subject: m.coordinator}
-	answer.Hold.Held = true
+	answer.Hold.Held, answer.Hold.Sent, answer.Hold.RequesterLife, answer.Hold.Roster = true, msg.Hold.Sent, msg.Hold.Life, m.roster.Version
 	answer.Hold.Version, answer.Hold.HighestGranted = m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGranted()
 	out.Send = append(out.Send, answer)
 }

@@ -9,13 +9,13 @@ import (
 
 // newIsolated returns process 3 of a number of members. It knows no coordinator
 // and receives no messages.
-func newIsolated(t *testing.T, members int) *harness {
+func newIsolated(t *testing.T, mode office.Mode, members int) *harness {
 	t.Helper()
 	ids := make([]election.ID, members)
 	for i := range ids {
 		ids[i] = election.ID(i + 1)
 	}
-	g := &group{t: t, mode: office.Majority}
+	g := &group{t: t, mode: mode}
 	g.capture = func(*election.Message) bool { return true }
 	g.start(self, newRoster(t, 1, ids...), nil)
 	g.advance(1)
@@ -35,7 +35,7 @@ func (h *harness) takeProbes() map[election.ID]int {
 }
 
 func TestSmallGroupIsProbedAtOnce(t *testing.T) {
-	h := newIsolated(t, 17)
+	h := newIsolated(t, office.Majority, 17)
 	for range 3 {
 		h.advance(heartbeat)
 		if probed := h.takeProbes(); len(probed) != 16 {
@@ -46,7 +46,7 @@ func TestSmallGroupIsProbedAtOnce(t *testing.T) {
 
 func TestLargeGroupIsProbedInTurns(t *testing.T) {
 	const members, turns, most = 100, 7, 16
-	h := newIsolated(t, members)
+	h := newIsolated(t, office.Majority, members)
 	for round := range 2 {
 		all := map[election.ID]int{}
 		for range turns {
@@ -70,7 +70,7 @@ func TestLargeGroupIsProbedInTurns(t *testing.T) {
 // The suspicion timeout is multiplied by the number of turns.
 func TestSuspicionTimeoutGrowsWithProbeTurns(t *testing.T) {
 	const turns = 7
-	h := newIsolated(t, 100)
+	h := newIsolated(t, office.Majority, 100)
 	h.advance(suspicionTimeout*turns - 2)
 	if n := h.countEvents(self, election.MarkedCrashed); n != 0 {
 		t.Errorf("got %d suspects before their turns are over, want none", n)

@@ -13,31 +13,26 @@ func (m *Machine) Clone() election.Machine {
 	c.peers = slices.Clone(m.peers)
 	c.detector = m.detector.Clone()
 	c.support = m.support.Clone()
+	c.recovery.unaware = m.recovery.unaware.Clone()
 	return &c
 }
 
 // Encode appends the state to b.
 func (m *Machine) Encode(b []byte, now election.Tick) []byte {
-	b = append(b, byte(m.role), byte(m.eligibility))
-	for _, at := range [...]election.Tick{
-		m.campaignAt, m.beatAt, m.claimUntil, m.drainUntil, m.handOverAt, m.eligibleAgainAt, m.probeAt,
-	} {
-		b = election.AppendMoment(b, at, now)
-	}
+	b = m.encodeRole(b, now)
+	b = append(b, byte(m.eligibility))
+	b = election.AppendMoment(b, m.eligibleAgainAt, now)
 	for _, n := range [...]uint64{
-		uint64(m.coordinator), uint64(m.coordinatorTerm), uint64(m.highestTerm), uint64(m.wonTerm), uint64(m.term), uint64(m.token),
-		uint64(m.successor), uint64(m.deadCoordinator), uint64(m.roster.Version), uint64(m.cfg.Life),
+		uint64(m.coordinator), uint64(m.coordinatorTerm), uint64(m.highestTerm), uint64(m.wonTerm),
+		uint64(m.roster.Version), uint64(m.cfg.Life),
 	} {
 		b = election.AppendNumber(b, n)
 	}
-	b = election.AppendNumber(b, uint64(m.probeTurn))
 	b = m.vacancy.encode(b, now)
-	b = election.AppendNumber(b, uint64(m.unacknowledged))
-	b = election.AppendNumber(b, uint64(m.contender.id))
-	b = election.AppendNumber(b, uint64(m.contender.term))
-	b = election.AppendMoment(b, max(m.contender.until, now), now)
-	b = election.AppendFlag(b, m.stepDownRequested)
-	b = election.AppendFlag(b, m.namedSuccessor)
+	b = m.recovery.encode(b, now)
+	b = m.available.encode(b)
+	b = m.contender.encode(b, now)
+	b = m.encodeBounds(b, now)
 	for i := range m.peers {
 		b = m.peers[i].encode(b, now, m.cfg.StablePeriod)
 	}
@@ -47,11 +42,67 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	return m.inner.Encode(b, now)
 }
 
+// encodeBounds appends the state of the recovery and of the clock.
+func (m *Machine) encodeBounds(b []byte, now election.Tick) []byte {
+	b = election.AppendMoment(b, m.boundAt, now)
+	b = election.AppendNumber(b, uint64(m.boundProbes))
+	// How long ago these moments are matters for the answers to probes: see answersProbe.
+	b = election.AppendNumber(b, uint64(min(now-m.vacancy.since, m.cfg.SuspicionTimeout)))
+	if m.ledger.Forgot() {
+		b = election.AppendNumber(b, uint64(min(now-m.ledger.RecoveryStart(), m.cfg.SuspicionTimeout)))
+	}
+	b = election.AppendNumber(b, uint64(m.cfg.Clock.ListFloor))
+	b = election.AppendFlag(b, m.clockCorrected)
+	if m.clockCorrected {
+		b = election.AppendNumber(b, uint64(m.cfg.Clock.AtBoot))
+		b = election.AppendNumber(b, uint64(now-m.cfg.Clock.Boot))
+	}
+	return b
+}
+
+// encodeRole appends what exists in the role.
+func (m *Machine) encodeRole(b []byte, now election.Tick) []byte {
+	b = append(b, byte(m.role))
+	b = election.AppendNumber(b, uint64(m.term))
+	switch m.role {
+	case Follower:
+		b = election.AppendMoment(b, m.probes.at, now)
+		return election.AppendNumber(b, uint64(m.probes.turn))
+	case Candidate:
+		b = election.AppendMoment(b, m.claimUntil(), now)
+	case Holder:
+		b = election.AppendMoment(b, m.tenure.handOverAt, now)
+	case Draining:
+		b = election.AppendMoment(b, m.tenure.drainUntil, now)
+		b = election.AppendNumber(b, uint64(m.tenure.successor))
+		b = election.AppendFlag(b, m.tenure.stepDownRequested)
+	}
+	b = election.AppendMoment(b, m.beatAt, now)
+	b = election.AppendNumber(b, uint64(m.tenure.token))
+	b = election.AppendMoment(b, max(m.tenure.doubtUntil, now), now)
+	return election.AppendNumber(b, uint64(m.probes.turn))
+}
+
+func (a *available) encode(b []byte) []byte {
+	return election.AppendNumber(b, uint64(a.unacknowledged))
+}
+
+func (c *contender) encode(b []byte, now election.Tick) []byte {
+	b = election.AppendNumber(b, uint64(c.id))
+	b = election.AppendNumber(b, uint64(c.term))
+	return election.AppendMoment(b, max(c.until, now), now)
+}
+
 func (v *vacancy) encode(b []byte, now election.Tick) []byte {
+	b = election.AppendMoment(b, v.campaignAt, now)
+	b = election.AppendNumber(b, uint64(v.deadCoordinator))
+	b = election.AppendFlag(b, v.namedSuccessor)
 	b = election.AppendMoment(b, max(v.trustUntil, now), now)
 	b = election.AppendMoment(b, max(v.innerPausedUntil, now), now)
 	b = election.AppendFlag(b, v.proven)
 	b = election.AppendFlag(b, v.preVoting)
+	b = election.AppendFlag(b, v.awaitsBound)
+	b = election.AppendNumber(b, uint64(v.boundWaits))
 	b = election.AppendNumber(b, uint64(v.deferredTo))
 	return election.AppendNumber(b, uint64(v.attempts))
 }
@@ -63,6 +114,11 @@ func (p *peer) encode(b []byte, now, stablePeriod election.Tick) []byte {
 	b = election.AppendMoment(b, max(p.heardUntil, now), now)
 	b = election.AppendMoment(b, max(p.answersUntil, now), now)
 	b = election.AppendMoment(b, max(p.followsUntil, now), now)
+	b = election.AppendMoment(b, max(p.claimsUntil, now), now)
+	b = election.AppendMoment(b, max(p.claimsAgainAt, now), now)
+	b = election.AppendNumber(b, uint64(p.failedClaims))
+	b = election.AppendNumber(b, uint64(p.bound))
+	b = election.AppendFlag(b, p.boundCounts)
 	b = election.AppendNumber(b, uint64(p.follows))
 	b = election.AppendFlag(b, p.oneWay)
 	b = election.AppendFlag(b, p.ready)

@@ -5,10 +5,10 @@ import "github.com/conclave-dev/conclave/internal/election"
 // Status returns which process holds the office. That need not be the process
 // that won the last election.
 func (m *Machine) Status() election.Status {
-	s := election.Status{Coordinator: m.coordinator, Term: m.coordinatorTerm}
-	s.Electing = m.role == candidate || m.coordinator == election.None
-	if m.role >= holder {
-		s.Token, s.Until = m.token, m.until()
+	s := election.Status{Coordinator: m.reportedCoordinator(), Term: m.coordinatorTerm}
+	s.Electing = m.role == Candidate || s.Coordinator == election.None
+	if m.role >= Holder {
+		s.Token, s.Until = m.tenure.token, m.until()
 	}
 	return s
 }
@@ -28,12 +28,12 @@ func (m *Machine) until() election.Tick {
 // Rows appends the process status table to rows. The inner election determines
 // the members; the office determines their status.
 func (m *Machine) Rows(rows []election.Row) []election.Row {
-	from := len(rows)
+	from, coordinator := len(rows), m.reportedCoordinator()
 	rows = m.inner.Rows(rows)
 	for i := range rows[from:] {
 		row := &rows[from+i]
 		switch {
-		case row.ID == m.coordinator:
+		case row.ID == coordinator:
 			row.Status = election.Coordinating
 		case m.detector.Suspects(row.ID):
 			row.Status = election.Crashed

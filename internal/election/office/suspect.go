@@ -8,12 +8,12 @@ import (
 // updateWatch makes the detector watch the processes whose signs of life are due:
 // for a follower that is its coordinator, otherwise all members.
 func (m *Machine) updateWatch() {
-	if m.role == follower && m.coordinator != election.None {
+	if m.role == Follower && m.coordinator != election.None {
 		m.detector.Unwatch(m.cfg.SuspicionTimeout)
 		m.detector.Watch(m.coordinator, m.now)
-		m.probeAt = election.Never
+		m.probes.at = election.Never
 		if m.mayTakeOver() {
-			m.probeAt = m.now
+			m.probes.at = m.now
 		}
 		return
 	}
@@ -23,14 +23,25 @@ func (m *Machine) updateWatch() {
 			m.detector.Watch(id, m.now)
 		}
 	})
-	m.probeAt = m.now + m.cfg.Heartbeat
+	m.probes.at = election.Never
+	if m.role == Follower {
+		m.probes.at = m.now + m.cfg.Heartbeat
+	}
+}
+
+// forgiveIfLate postpones suspicions if this step is late for a deadline. The process was
+// paused or had no CPU time, and messages that arrived meanwhile may not have been read.
+func (m *Machine) forgiveIfLate() {
+	if late := m.cfg.Heartbeat / 2; m.now-late > m.due {
+		m.detector.Forgive(m.now, late)
+	}
 }
 
 // markAlive records a sign of life.
 func (m *Machine) markAlive(id election.ID, out *election.Output) {
 	if m.detector.Observe(id, m.now) {
-		if m.deadCoordinator == id {
-			m.deadCoordinator = election.None
+		if m.vacancy.deadCoordinator == id {
+			m.vacancy.deadCoordinator = election.None
 		}
 		m.stepInner(election.Input{Kind: election.Restore, Now: m.now, Peer: id}, out)
 	}
@@ -43,13 +54,8 @@ func (m *Machine) suspect(id election.ID, out *election.Output) {
 		return
 	}
 	if m.detector.Suspect(id) {
-		m.handleSuspicion(id, out)
+		m.lose(id, false, out)
 	}
-}
-
-// handleSuspicion acts on a new suspicion.
-func (m *Machine) handleSuspicion(id election.ID, out *election.Output) {
-	m.lose(id, false, out)
 }
 
 // lose handles a process that is suspected or, if that is proven, has ended.
@@ -77,7 +83,7 @@ func (m *Machine) processEnded(id election.ID, life uint32, out *election.Output
 	m.peers[id].heardUntil, m.peers[id].answersUntil = m.now, m.now
 	if m.detector.Suspect(id) {
 		m.lose(id, true, out)
-	} else if id == m.deadCoordinator {
+	} else if id == m.vacancy.deadCoordinator {
 		m.vacancy.proven = true
 		m.retryPreVote()
 	}

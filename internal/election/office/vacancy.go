@@ -22,6 +22,15 @@ import "github.com/conclave-dev/conclave/internal/election"
 // The pre-vote costs a round trip. It is left out where the coordinator is known
 // to have ended or resigned, for the first campaign.
 type vacancy struct {
+	// campaignAt is when a follower campaigns, Never if it doesn't.
+	campaignAt election.Tick
+	// deadCoordinator is the coordinator whose failure caused the vacancy, or None.
+	deadCoordinator election.ID
+	// namedSuccessor: the last coordinator resigned in favor of this process, which
+	// can claim the office without an election.
+	namedSuccessor bool
+	// since is when it began.
+	since election.Tick
 	// trustUntil is how long this process relies on what it was told about the other
 	// members, before it relies on their answers to its probes.
 	trustUntil election.Tick
@@ -33,6 +42,10 @@ type vacancy struct {
 	attempts int
 	// deferredTo is the process for whose claim this one postponed its campaign.
 	deferredTo election.ID
+	// awaitsBound: the campaign is postponed by awaitBound, which has happened
+	// boundWaits times since the recovery could start.
+	awaitsBound bool
+	boundWaits  int
 	// innerPausedUntil delays the timers of the inner election.
 	innerPausedUntil election.Tick
 }
@@ -42,17 +55,22 @@ const maxAttempts = 6
 
 func (v *vacancy) attempt() { v.attempts = min(v.attempts+1, maxAttempts) }
 
-// beginVacancy begins a vacancy. The members have two heartbeats to answer the first probes,
-// unless the coordinator has fallen silent: then the members may have, too.
-func (m *Machine) beginVacancy(proven, silent bool) {
-	m.vacancy = vacancy{trustUntil: m.now, proven: proven, innerPausedUntil: m.now}
+// newVacancy returns a vacancy that begins now. The members have two heartbeats to
+// answer the first probes, unless the coordinator has fallen silent: then the
+// members may have, too.
+func (m *Machine) newVacancy(dead election.ID, proven, silent bool) vacancy {
+	v := m.noVacancy()
+	v.deadCoordinator, v.proven = dead, proven
 	if !silent {
-		m.vacancy.trustUntil += 2 * m.cfg.Heartbeat * election.Tick(m.probeTurns())
+		v.trustUntil += 2 * m.cfg.Heartbeat * election.Tick(m.probeTurns())
 	}
+	return v
 }
 
-// endVacancy ends it: there is a coordinator.
-func (m *Machine) endVacancy() { m.vacancy = vacancy{trustUntil: m.now, innerPausedUntil: m.now} }
+// noVacancy returns the state while there is a coordinator.
+func (m *Machine) noVacancy() vacancy {
+	return vacancy{since: m.now, campaignAt: election.Never, trustUntil: m.now, innerPausedUntil: m.now}
+}
 
 // backoff is the delay of the next attempt: none for the first two, and then
 // between half a heartbeat and sixteen. The processes must not try again at the
@@ -74,7 +92,7 @@ func (m *Machine) preVote() bool {
 
 // follows reports whether a peer follows a coordinator that may be alive.
 func (m *Machine) follows(p *peer) bool {
-	ended := m.vacancy.proven && p.follows == m.deadCoordinator
+	ended := m.vacancy.proven && p.follows == m.vacancy.deadCoordinator
 	return p.followsUntil > m.now && p.follows != election.None && p.follows != m.cfg.Self && !ended
 }
 
@@ -107,41 +125,10 @@ func (m *Machine) couldHold() bool {
 	return m.majorityAlive() && (trusts || m.majorityAnswers())
 }
 
-// pauseInner delays an inner election that no majority would grant anything, and
-// one that starts again. It reports whether the inner election must wait.
-func (m *Machine) pauseInner() bool {
-	vacant := m.role == follower && m.coordinator == election.None
-	if m.cfg.Mode == Available || !vacant || m.vacancy.attempts == 0 || m.preVote() {
-		return false
-	}
-	m.vacancy.innerPausedUntil = m.now + m.cfg.Heartbeat
-	return true
-}
-
-// fireInner lets the inner election act on its deadline. While there is a
-// coordinator, the election is over, whatever it still waits for.
-func (m *Machine) fireInner(out *election.Output) {
-	if m.coordinator != election.None {
-		m.wonTerm = max(m.wonTerm, m.inner.Status().Term)
-		m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: m.coordinator, Term: m.coordinatorTerm}, out)
-		m.vacancy.innerPausedUntil = m.now + m.cfg.Heartbeat
-		return
-	}
-	if m.pauseInner() {
-		return
-	}
-	before := m.inner.Status().Term
-	m.stepInner(election.Input{Kind: election.TimePassed, Now: m.now}, out)
-	if m.inner.Status().Term > before {
-		m.vacancy.attempt() // it started again
-		m.vacancy.innerPausedUntil = m.now + m.backoff()
-	}
-}
-
 // retryPreVote campaigns if a pre-vote that failed before succeeds now.
 func (m *Machine) retryPreVote() {
 	if m.vacancy.preVoting && m.preVote() {
+		m.vacancy.campaignAt = m.now + m.campaignDelay() + m.backoff()
 		m.vacancy.preVoting = false
-		m.campaignAt = m.now + m.campaignDelay() + m.backoff()
 	}
 }

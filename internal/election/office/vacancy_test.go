@@ -80,6 +80,27 @@ func TestLapsedTenureIsAnnounced(t *testing.T) {
 	})
 }
 
+// The announcement names the life whose grants it releases. The members needn't wait
+// until these expire.
+func TestAnnouncedLapseReleasesGrants(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := newGroup(t, mode, 3, newRoster(t, 1, 1, 2, 3), nil)
+		g.advance(heartbeat)
+		g.drop = func(m *election.Message) bool { return m.To == 3 && m.Kind == election.Grant }
+		for g.countEvents(3, election.TenureLost) == 0 && g.now < 3*lease {
+			g.advance(1)
+		}
+		g.capture = func(m *election.Message) bool { return m.To == 2 && m.Kind == election.Grant }
+		g.deliver(election.Message{
+			Kind: election.Beat, From: 2, To: 1, Term: 50, Subject: 2, Hold: election.Hold{Life: 1, Version: 1, Sent: g.now},
+		})
+		g.deliverAll()
+		if len(g.captured) != 1 {
+			t.Errorf("got %d grants after the coordinator announced its lapse, want one", len(g.captured))
+		}
+	})
+}
+
 // A process postpones its campaign for the claim of a higher process. When that
 // claim is given up, it doesn't wait any longer.
 func TestAbandonedClaimNoLongerDelaysCampaign(t *testing.T) {
@@ -181,5 +202,95 @@ func TestPreVoteIsRetriedWithoutMessages(t *testing.T) {
 		g.adopt(second, 1)
 		g.advance(4 * lease)
 		g.wantHolder(1)
+	})
+}
+
+// newLastOfThree returns process 3 of 1 to 5 when 5 and then the coordinator 4 have
+// ended. It has just claimed the office in term 11.
+func newLastOfThree(t *testing.T, mode office.Mode) *harness {
+	t.Helper()
+	h := newFollower(t, mode, nil)
+	for _, id := range []election.ID{5, 4} {
+		h.captured = nil
+		h.input(self, election.Input{Kind: election.Ended, Peer: id, Life: 1})
+	}
+	if h.countSent(election.Beat) == 0 {
+		t.Fatal("got no claim after the end of all higher processes, want one")
+	}
+	return h
+}
+
+// A process that has ended grants nothing. A claim that one of the three others
+// refuses can't succeed any more, so the process claims the office in a higher term.
+func TestClaimDoesNotCountOnEndedMembers(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newLastOfThree(t, mode)
+		h.receive(2, election.Grant, 11, election.Hold{Sent: h.now})
+		h.receive(1, election.Deny, 25, election.Hold{})
+		for _, m := range h.captured {
+			if m.Kind == election.Beat && m.Term == 26 {
+				return
+			}
+		}
+		t.Error("got no claim in term 26 when the first one was refused, want one at once")
+	})
+}
+
+// The first campaign of a vacancy needs no pre-vote, the next one does. Nobody has
+// answered this process since the vacancy began, so it probes at once.
+func TestPreVoteBeginsWithProbes(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		const wait election.Tick = 2 // much less than a heartbeat
+		h := newFollower(t, mode, func(c *office.Config) { c.Stagger = wait })
+		h.input(self, election.Input{Kind: election.Ended, Peer: 4, Life: 1})
+		h.advance(wait)
+		if h.countSent(election.Election) == 0 {
+			t.Fatal("got no election after the end of the coordinator, want one")
+		}
+		h.receive(5, election.Beat, 11, election.Hold{}) // process 5 wins that election
+		h.receive(5, election.Resigned, 11, election.Hold{})
+		h.captured = nil
+		h.advance(wait)
+		if n := h.countSent(election.Probe); n != 4 {
+			t.Errorf("got %d probes when the pre-vote began, want 4", n)
+		}
+		h.captured = nil
+		for _, id := range []election.ID{1, 2} {
+			h.probedBy(id, election.None, election.Hold{Held: true, HighestGranted: 10})
+		}
+		h.advance(wait)
+		if h.countSent(election.Beat) == 0 {
+			t.Error("got no claim after the votes of a majority, want one")
+		}
+	})
+}
+
+// In a group of twenty the lowest process waits for nineteen others. If its pre-vote
+// fails then, it doesn't wait as long again.
+func TestSecondCampaignDelayIsShort(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		const members = 20
+		h := newIsolated(t, mode, members)
+		answer := func(follows election.ID) {
+			for id := election.ID(1); id <= members; id++ {
+				if id != self && id != members {
+					h.probedBy(id, follows, election.Hold{Held: true})
+				}
+			}
+		}
+		for range members * stagger / suspicionTimeout {
+			answer(members)
+			h.advance(suspicionTimeout - 1)
+		}
+		answer(members)
+		h.advance(suspicionTimeout + 1)
+		if n := h.countEvents(self, election.Started); n != 0 {
+			t.Fatalf("got %d elections while all others follow process %d, want none", n, members)
+		}
+		answer(election.None)
+		h.advance(2 * heartbeat)
+		if h.countEvents(self, election.Started) != 1 {
+			t.Error("got no election within two heartbeats after a successful pre-vote, want one")
+		}
 	})
 }

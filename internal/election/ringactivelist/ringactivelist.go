@@ -72,6 +72,7 @@ func (m *Machine) sendOwn(out *election.Output) {
 // inquire asks which process is coordinator: the recovery of [DistributedOS].
 func (m *Machine) inquire(in election.Input, out *election.Output) {
 	m.inquiring, m.minTerm, m.Due = true, in.Term, in.Now+m.Round()
+	m.Recovering = m.NoPreemption
 	m.Forward(out, election.Message{Kind: election.Inquiry, Term: m.Term, Origin: m.Self, Subject: m.Self})
 }
 
@@ -159,7 +160,7 @@ func (m *Machine) handleReply(msg *election.Message, now election.Tick, out *ele
 	case msg.Origin != m.Self:
 		m.Forward(out, *msg)
 	case !m.inquiring:
-	case m.Eligible() && m.Roster.Outranks(m.Self, msg.Subject):
+	case m.Preempts(msg.Subject):
 		m.Term = max(m.Term, msg.Term)
 		m.start(m.RestartInput(now), out)
 	default:

@@ -81,8 +81,14 @@ func (m *Machine) handleOther(in *election.Input, out *election.Output) {
 		m.table.Mark(in.Peer, false)
 	case election.Follow:
 		if m.Roster.Has(in.Peer) {
-			m.becomeIdle()
+			if m.phase != requesting {
+				m.becomeIdle()
+			}
 			m.setCoordinator(in.Peer)
+		}
+	case election.Undelivered:
+		if m.phase == requesting && in.Message.Kind == election.Request && in.Message.To == m.asked {
+			m.request(in.Now, out)
 		}
 	case election.Adopt:
 		m.table.Adopt(m.Roster)
@@ -181,7 +187,7 @@ func (m *Machine) timeout(now election.Tick, out *election.Output) {
 }
 
 // request requests the table of the next neighbor on the ring. If no neighbor
-// is left, it starts an election.
+// is left, it starts an election, unless it must not: see Config.NoPreemption.
 func (m *Machine) request(now election.Tick, out *election.Output) {
 	for m.neighborsTried < m.Roster.Len()-1 {
 		m.neighborsTried++
@@ -191,6 +197,10 @@ func (m *Machine) request(now election.Tick, out *election.Output) {
 		}
 		m.phase, m.asked, m.deadline = requesting, neighbour, now+m.Timing.Reply
 		m.Send(out, election.Message{Kind: election.Request, To: neighbour, Term: m.Term})
+		return
+	}
+	if m.NoPreemption {
+		m.becomeIdle()
 		return
 	}
 	m.start(election.None, m.minTerm, now, out)
@@ -312,19 +322,26 @@ func (m *Machine) handleTable(msg *election.Message, out *election.Output) {
 	m.Term = max(m.Term, msg.Term)
 	m.table.Copy(msg.Subject, msg.List)
 	leader := m.table.Coordinator()
-	if leader != election.None && leader != m.Self && (m.Roster.Outranks(leader, m.Self) || !m.Eligible()) {
-		m.table.Mark(m.Self, false)
-		m.Recognize(leader, msg.Term, out)
-		for _, other := range m.Roster.Ring() {
-			if other.ID != m.Self && !m.table.Crashed(other.ID) {
-				m.Send(out, election.Message{Kind: election.Update, To: other.ID, Term: m.Term})
-			}
+	known := leader != election.None && leader != m.Self
+	switch {
+	case known && !m.Preempts(leader), m.NoPreemption:
+		if known {
+			m.Recognize(leader, msg.Term, out)
 		}
-		return
-	}
-	if m.Eligible() && m.NextTerm(m.minTerm) {
+		m.rejoin(out)
+	case m.Eligible() && m.NextTerm(m.minTerm):
 		out.Emit(election.Started, m.Term, leader)
 		m.takeOver(out)
+	}
+}
+
+// rejoin tells all others that aren't CRASHED to mark this process as NORMAL.
+func (m *Machine) rejoin(out *election.Output) {
+	m.table.Mark(m.Self, false)
+	for _, other := range m.Roster.Ring() {
+		if other.ID != m.Self && !m.table.Crashed(other.ID) {
+			m.Send(out, election.Message{Kind: election.Update, To: other.ID, Term: m.Term})
+		}
 	}
 }
 

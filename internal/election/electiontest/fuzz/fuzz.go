@@ -230,5 +230,5 @@ func shifted(in election.Input) election.Input {
 
 // hasMoment reports whether messages of this kind contain a moment.
 func hasMoment(k election.Kind) bool {
-	return k == election.Beat || k == election.Grant || k == election.Deny
+	return k == election.Beat || k == election.Grant || k == election.Deny || k == election.Probe
 }

@@ -1,0 +1,68 @@
+package office
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// nextTerm is the term that this process uses next: the lowest one that a majority could
+// grant or, if that is unknown, the next one after all that it has seen. Members whose
+// clocks are behind can't grant the highest terms.
+func (m *Machine) nextTerm() election.Term {
+	least := max(m.wonTerm, m.ledger.HighestGranted(), m.support.Floor())
+	if m.usable(m.coordinatorTerm) {
+		least = max(least, m.coordinatorTerm)
+	}
+	if m.cfg.Mode != Available {
+		if bound, known := m.majorityBound(); known {
+			return max(least, bound) + 1
+		}
+	}
+	return max(least, m.highestTerm) + 1
+}
+
+// campaignDelay is how long this process waits for an election of the processes
+// above it that seem alive. When it has waited for them once in this vacancy, it
+// waits for two heartbeats at most: in a large group the sum would be a long time.
+func (m *Machine) campaignDelay() election.Tick {
+	above := election.Tick(0)
+	for _, other := range m.roster.Ranked()[:min(m.roster.Rank(m.cfg.Self), m.roster.Len())] {
+		if other.ID != m.vacancy.deadCoordinator && other.Priority > 0 && !m.detector.Suspects(other.ID) && !m.peers[other.ID].skipped {
+			above++
+		}
+	}
+	if m.cfg.Mode != Available && (m.vacancy.attempts > 0 || m.vacancy.preVoting) {
+		return min(above*m.cfg.Stagger, 2*m.cfg.Heartbeat)
+	}
+	return above * m.cfg.Stagger
+}
+
+// campaign starts an election, unless this process couldn't hold the office.
+func (m *Machine) campaign(out *election.Output) {
+	m.vacancy.campaignAt = election.Never
+	m.recovery.finish()
+	if m.coordinator != election.None || !m.Eligible() || !m.vacancy.namedSuccessor && m.awaitBound() {
+		return
+	}
+	term := m.nextTerm()
+	if term > election.MaxTerm {
+		return
+	}
+	if due := m.cfg.Clock.Due(term); m.now < due {
+		m.vacancy.campaignAt = due + m.campaignDelay() // processes with equal clocks must not campaign at once
+		return
+	}
+	trusted := m.vacancy.proven && m.vacancy.attempts == 0 && m.majorityAlive()
+	if m.cfg.Mode != Available && !trusted && !m.preVote() {
+		if !m.vacancy.preVoting {
+			m.vacancy.preVoting = true
+			m.probes.at = m.now // the next probes could be a heartbeat away
+		}
+		return
+	}
+	m.vacancy.attempt()
+	m.vacancy.campaignAt = m.now + m.cfg.SuspicionTimeout + m.campaignDelay()
+	if m.vacancy.namedSuccessor || m.vacancy.attempts > 1 {
+		m.vacancy.namedSuccessor = false
+		m.claim(term, out)
+		return
+	}
+	m.stepInner(election.Input{Kind: election.Campaign, Now: m.now, Peer: m.vacancy.deadCoordinator, Term: term}, out)
+}

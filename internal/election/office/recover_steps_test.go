@@ -1,0 +1,353 @@
+package office_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// electBy makes all processes use an algorithm.
+func electBy(t *testing.T, name string) func(*office.Config) {
+	t.Helper()
+	algorithm, err := catalog.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *office.Config) { c.NewElection = algorithm.New }
+}
+
+// reply is the reply timeout of the processes.
+var reply = election.DefaultTiming(1, 0).Reply
+
+// newRecovering returns process 3 of 1 to 5, which has restarted and recovers. The test
+// plays all other processes. Process 1 is down.
+func newRecovering(t *testing.T, mode office.Mode, algorithm string) *harness {
+	t.Helper()
+	g := &group{t: t, mode: mode, configure: electBy(t, algorithm)}
+	g.capture = func(*election.Message) bool { return true }
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+	h := &harness{g}
+	h.input(self, election.Input{Kind: election.Recover})
+	h.wantSent(election.Probe, 1, 2, 4, 5)
+	for _, id := range []election.ID{2, 4, 5} {
+		h.send(election.Message{Kind: election.Probe, From: id, Hold: election.Hold{Held: true}})
+	}
+	h.advance(reply)
+	return h
+}
+
+// send delivers a message that is complete but for its receiver and the life of its
+// sender.
+func (h *harness) send(m election.Message) {
+	h.t.Helper()
+	m.To, m.Hold.Life = self, 1
+	h.captured = nil
+	h.input(self, election.Input{Kind: election.Receive, Message: m})
+}
+
+// sentTo returns the receivers of the captured messages of a kind.
+func (h *harness) sentTo(kind election.Kind) (to []election.ID) {
+	for _, m := range h.captured {
+		if m.Kind == kind {
+			to = append(to, m.To)
+		}
+	}
+	return to
+}
+
+func (h *harness) wantSent(kind election.Kind, to ...election.ID) {
+	h.t.Helper()
+	if got := h.sentTo(kind); !slices.Equal(got, to) {
+		h.t.Errorf("at %d got %s to %d, want it to %d", h.now, kind, got, to)
+	}
+}
+
+// The TABLE shows the table of the office. The election has its own opinion: whoever
+// outranks the coordinator has crashed.
+func TestTableOfFollowerShowsStatus(t *testing.T) {
+	h := newFollower(t, office.Majority, electBy(t, "StatusTable"))
+	h.input(self, election.Input{Kind: election.Suspect, Peer: 1})
+	h.send(election.Message{Kind: election.Request, From: 2})
+	h.wantSent(election.Table, 2)
+	for _, m := range h.captured {
+		if m.Kind == election.Table && (m.Subject != 4 || m.Term != 10 || !m.Hold.Held || m.Hold.Version != 1 || !slices.Equal(m.List, []election.ID{1, 5})) {
+			t.Errorf("got %s with list version %d, want coordinator 4 in term 10, and the exceptions 1, crashed, and 5, alive", m.Describe(), m.Hold.Version)
+		}
+	}
+}
+
+// The election of a process that can't reach the coordinator elected 5. The coordinator
+// still is 3, and answers the INQUIRY.
+func TestCoordinatorAnswersInquiryAfterElectionOfAnother(t *testing.T) {
+	g := &group{t: t, mode: office.Available, configure: electBy(t, "RingActiveList")}
+	g.capture = func(*election.Message) bool { return true }
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 20, self })
+	g.advance(1)
+	h := &harness{g}
+	h.wantHolder(self)
+	h.send(election.Message{Kind: election.Elect, From: 2, Origin: 5, Subject: 5, Term: 25, Hops: 2})
+	h.send(election.Message{Kind: election.Elect, From: 2, Origin: self, Subject: self, Term: 25, Hops: 5})
+	h.send(election.Message{Kind: election.Inquiry, From: 2, Origin: 1, Subject: 1, Hops: 1})
+	h.wantSent(election.Inquiry)
+	h.wantSent(election.Reply, 4)
+	for _, m := range h.captured {
+		if m.Kind == election.Reply && (m.Subject != self || m.Term != 20 || !m.Hold.Held) {
+			t.Errorf("got %s, want coordinator 3 in term 20", m.Describe())
+		}
+	}
+}
+
+// The BEAT of the coordinator arrives while the first neighbor doesn't answer. The
+// others should still mark the process NORMAL.
+func TestRequestContinuesAfterBeat(t *testing.T) {
+	h := newRecovering(t, office.Majority, "StatusTable")
+	h.wantSent(election.Request, 4)
+	h.receive(5, election.Beat, 10, election.Hold{Held: true})
+	h.captured = nil
+	h.advance(reply)
+	h.wantSent(election.Request, 5)
+	h.send(election.Message{Kind: election.Table, From: 5, Subject: 5, Term: 10, Hold: election.Hold{Held: true, Version: 1}})
+	h.wantSent(election.Update, 1, 2, 4, 5)
+}
+
+// The process asks the next neighbor at once if a REQUEST can't be delivered. If it
+// can ask nobody, it starts no election before the time at which each process does.
+func TestUnansweredRequestEndsRecovery(t *testing.T) {
+	h := newRecovering(t, office.Available, "StatusTable")
+	for _, neighbor := range []election.ID{4, 5, 1, 2} {
+		h.wantSent(election.Request, neighbor)
+		request := h.captured[len(h.captured)-1]
+		h.captured = nil
+		h.input(self, election.Input{Kind: election.Undelivered, Message: request})
+	}
+	h.advance(suspicionTimeout - reply)
+	h.wantSent(election.Request)
+	h.wantSent(election.Coordinator)
+	h.wantHolder(election.None)
+	h.advance(10 * suspicionTimeout)
+	h.wantHolder(self)
+}
+
+// An OK promises a coordinator, and none announces itself. A bully would start again.
+func TestRecoveryElectionIsNotRepeated(t *testing.T) {
+	for _, algorithm := range []string{"Bully", "RingAllIDs", "RingChampion", "RingActiveList", "RingSkip"} {
+		h := newRecovering(t, office.Available, algorithm)
+		last := h.captured[len(h.captured)-1]
+		if !last.Kind.Counts() {
+			t.Fatalf("%s: got %s, want a message of the recovery", algorithm, last.Describe())
+		}
+		h.send(election.Message{Kind: election.OK, From: 4, Term: last.Term}) // rings refuse it
+		h.captured = nil
+		h.advance(suspicionTimeout + 2*stagger - 1 - reply)
+		for _, m := range h.captured {
+			if m.Kind.Counts() {
+				t.Errorf("%s: got %s after the recovery, want none before the first campaign", algorithm, m.Describe())
+			}
+		}
+	}
+}
+
+// What another process reports is trusted only until there is a reason to doubt it.
+func TestLearnedCoordinatorIsDoubted(t *testing.T) {
+	table := election.Message{Kind: election.Table, From: 4, Subject: 5, Term: 10, List: []election.ID{1}, Hold: election.Hold{Held: true, Version: 1}}
+	learn := func(t *testing.T, change func(*election.Message)) *harness {
+		t.Helper()
+		h := newRecovering(t, office.Majority, "StatusTable")
+		m := table
+		if change != nil {
+			change(&m)
+		}
+		h.send(m)
+		return h
+	}
+	t.Run("trusted", func(t *testing.T) {
+		h := learn(t, nil)
+		h.wantFollowed(5, self)
+		if s := h.machines[self].Status(); s.Electing || s.Term != 10 || !slices.Equal(h.machines[self].Suspects(), election.IDs{1}) {
+			t.Errorf("got status %+v and suspects %d, want term 10 and suspect 1", s, h.machines[self].Suspects())
+		}
+	})
+	t.Run("ended", func(t *testing.T) {
+		h := learn(t, nil)
+		h.input(self, election.Input{Kind: election.Ended, Peer: 5, Life: 1})
+		h.wantFollowed(election.None, self)
+	})
+	t.Run("resigned", func(t *testing.T) {
+		h := learn(t, nil)
+		h.receive(5, election.Resigned, 10, election.Hold{})
+		h.wantFollowed(election.None, self)
+	})
+	t.Run("silent", func(t *testing.T) {
+		h := learn(t, nil)
+		h.advance(suspicionTimeout)
+		h.wantFollowed(election.None, self)
+	})
+	t.Run("another coordinator", func(t *testing.T) {
+		h := learn(t, nil)
+		h.receive(4, election.Beat, 11, election.Hold{Held: true})
+		h.wantFollowed(4, self)
+	})
+	t.Run("earlier tenure", func(t *testing.T) {
+		h := learn(t, nil)
+		h.receive(4, election.Beat, 9, election.Hold{Held: true})
+		h.wantFollowed(5, self)
+	})
+	t.Run("not from the office", func(t *testing.T) {
+		h := learn(t, func(m *election.Message) { m.Hold.Held = false })
+		h.wantFollowed(election.None, self)
+	})
+	t.Run("another list", func(t *testing.T) {
+		h := learn(t, func(m *election.Message) { m.Hold.Version = 2 })
+		h.wantFollowed(5, self)
+		if got := h.machines[self].Suspects(); len(got) > 0 {
+			t.Errorf("got suspects %d, want none: the rows depend on the list", got)
+		}
+	})
+	t.Run("itself", func(t *testing.T) {
+		h := learn(t, func(m *election.Message) { m.Subject = self })
+		h.wantFollowed(election.None, self)
+		h.wantHolder(election.None)
+	})
+	t.Run("superseded", func(t *testing.T) {
+		h := learn(t, nil)
+		h.receive(4, election.Beat, 11, election.Hold{Held: true})
+		h.receive(4, election.Resigned, 11, election.Hold{})
+		h.wantFollowed(election.None, self)
+	})
+	t.Run("older than the last one", func(t *testing.T) {
+		h := newRecovering(t, office.Majority, "StatusTable")
+		h.receive(4, election.Beat, 11, election.Hold{Held: true})
+		h.receive(4, election.Resigned, 11, election.Hold{})
+		h.send(table)
+		h.wantFollowed(election.None, self)
+	})
+	t.Run("alive but not coordinator", func(t *testing.T) {
+		h := learn(t, nil)
+		for range 2 * suspicionTimeout {
+			h.advance(1)
+			h.send(election.Message{Kind: election.Probe, From: 5})
+		}
+		h.wantFollowed(election.None, self)
+	})
+	t.Run("own tenure since", func(t *testing.T) {
+		h := newRecovering(t, office.Available, "StatusTable")
+		h.send(table)
+		h.wantFollowed(5, self)
+		h.send(election.Message{Kind: election.Election, From: 2, Term: 20})
+		h.wantHolder(self)
+		h.input(self, election.Input{Kind: election.BecomeIneligible})
+		h.wantFollowed(election.None, self)
+	})
+	t.Run("not requested", func(t *testing.T) {
+		h := newRecovering(t, office.Majority, "Bully")
+		h.send(table)
+		h.wantFollowed(election.None, self)
+	})
+}
+
+// The process also learns if it is ineligible, for example because its application
+// hasn't started yet.
+func TestIneligibleProcessLearnsCoordinator(t *testing.T) {
+	for algorithm, answer := range map[string]election.Message{
+		"StatusTable":    {Kind: election.Table, From: 4, Subject: 2, Term: 10},
+		"RingActiveList": {Kind: election.Reply, From: 2, Subject: 2, Origin: self, Term: 10},
+	} {
+		h := newRecovering(t, office.Majority, algorithm)
+		h.input(self, election.Input{Kind: election.BecomeIneligible})
+		h.input(self, election.Input{Kind: election.Suspect, Peer: 1})
+		answer.Hold.Held = true
+		h.send(answer)
+		h.wantFollowed(2, self)
+	}
+}
+
+// The answer may come from a group without a coordinator, or name one of lower rank.
+func TestRecoveryStartsNoElection(t *testing.T) {
+	for coordinator, alive := range map[election.ID][]election.ID{election.None: nil, 2: {3, 4, 5}} {
+		h := newRecovering(t, office.Available, "StatusTable")
+		h.send(election.Message{Kind: election.Table, From: 4, Subject: coordinator, Term: 10, List: alive, Hold: election.Hold{Held: coordinator != election.None}})
+		h.wantSent(election.Update, 1, 2, 4, 5)
+		h.wantSent(election.Coordinator)
+	}
+	h := newRecovering(t, office.Available, "RingActiveList")
+	h.send(election.Message{Kind: election.Reply, From: 2, Subject: 2, Origin: self, Term: 10, Hold: election.Hold{Held: true}})
+	h.wantSent(election.Elect)
+}
+
+// A process that an election has reached before doesn't start another one.
+func TestRecoveryJoinsElection(t *testing.T) {
+	g := &group{t: t, mode: office.Majority, configure: electBy(t, "Bully")}
+	g.capture = func(*election.Message) bool { return true }
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+	h := &harness{g}
+	h.send(election.Message{Kind: election.Election, From: 1, Term: 10})
+	h.wantSent(election.Election, 4, 5)
+	h.captured = nil
+	h.input(self, election.Input{Kind: election.Recover})
+	h.advance(reply)
+	h.wantSent(election.Election)
+}
+
+// A member that is down doesn't answer. The procedure waits for it no longer than for
+// any reply, and not at all for a second answer of another member.
+func TestRecoveryWaitsForAnswersOfMembers(t *testing.T) {
+	g := &group{t: t, mode: office.Majority, configure: electBy(t, "StatusTable")}
+	g.capture = func(*election.Message) bool { return true }
+	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+	h := &harness{g}
+	h.input(self, election.Input{Kind: election.Recover})
+	for _, id := range []election.ID{1, 2, 4, 4, 1} {
+		h.send(election.Message{Kind: election.Probe, From: id, Hold: election.Hold{Held: true}})
+	}
+	h.send(election.Message{Kind: election.Probe, From: 5})
+	h.advance(reply - 1)
+	h.wantSent(election.Request)
+	h.advance(1)
+	h.wantSent(election.Request, 4)
+}
+
+func TestProcessRecoversOnce(t *testing.T) {
+	h := newRecovering(t, office.Majority, "StatusTable")
+	h.captured = nil
+	h.input(self, election.Input{Kind: election.Recover})
+	holder := newCandidate(t, office.Available)
+	holder.input(self, election.Input{Kind: election.Recover})
+	for _, g := range []*harness{h, holder} {
+		if n := g.countEvents(self, election.Refused); n != 1 || len(g.sentTo(election.Request)) > 0 || len(g.sentTo(election.Probe)) > 0 {
+			t.Errorf("got %d refusals and messages %v, want 1 and none", n, g.captured)
+		}
+	}
+}
+
+// All processes start at once. Nobody coordinates, so the recoveries find nobody. The
+// highest process is elected once, after the usual wait.
+func TestGroupThatStartsElectsOnce(t *testing.T) {
+	for _, algorithm := range catalog.Names() {
+		inGrantModes(t, func(t *testing.T, mode office.Mode) {
+			g := &group{t: t, mode: mode, configure: func(c *office.Config) {
+				electBy(t, algorithm)(c)
+				c.Clock = election.TermClock{AtBoot: 1, Boot: c.Start, TicksPerTerm: heartbeat}
+			}}
+			roster := newRoster(t, 1, 1, 2, 3, 4, 5)
+			for _, m := range roster.Ring() {
+				g.start(m.ID, roster, nil)
+			}
+			for _, m := range roster.Ring() {
+				g.input(m.ID, election.Input{Kind: election.Recover})
+			}
+			g.advance(suspicionTimeout - 1)
+			if n := len(g.tokens); n > 0 {
+				t.Errorf("%s: got %d tenures before the usual wait, want none", algorithm, n)
+			}
+			g.advance(4 * lease)
+			g.wantHolder(5)
+			g.wantFollowed(5, 1, 2, 3, 4)
+			if n := len(g.tokens); n != 1 {
+				t.Errorf("%s: got %d tenures, want 1", algorithm, n)
+			}
+		})
+	}
+}

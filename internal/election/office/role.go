@@ -1,0 +1,187 @@
+package office
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// Role is the role of the process. The package comment has all transitions. Only the
+// functions become... change the role, together with the state and the timers that
+// exist in that role.
+type Role uint8
+
+// The roles. Those that hold the office come last: role >= Holder.
+const (
+	// Follower: another process is coordinator, or none is.
+	Follower Role = iota
+	// Candidate: the process has won an election and requests grants.
+	Candidate
+	// Holder: the process is the coordinator.
+	Holder
+	// Draining: the process is still the coordinator. Its application is stopping,
+	// and the office then goes to the successor.
+	Draining
+)
+
+var roleNames = [...]string{"follower", "candidate", "holder", "draining"}
+
+func (r Role) String() string { return roleNames[r%4] }
+
+// Role returns the role of the process.
+func (m *Machine) Role() Role { return m.role }
+
+// Transition is a change of the role. A candidate that claims the office in another
+// term becomes candidate again.
+type Transition struct {
+	From, To Role
+	// Cause is the input or the timer that caused the change.
+	Cause string
+}
+
+// candidacy is the state of a candidate.
+type candidacy struct {
+	// since is when the members could grant the claim first, or when it was last
+	// prolonged.
+	since election.Tick
+}
+
+// tenure is the state of a holder or a draining process.
+type tenure struct {
+	token election.Token
+	// handOverAt is when a holder checks next whether to hand over.
+	handOverAt election.Tick
+	// A draining process resigns in favor of successor when its application has
+	// stopped, and at drainUntil at the latest.
+	successor  election.ID
+	drainUntil election.Tick
+	// doubtUntil is the end of the last doubt whether the process still holds the
+	// office: see doubt.
+	doubtUntil election.Tick
+	// stepDownRequested: an operator requested the hand-over, so this process
+	// becomes ineligible for a while when it resigns.
+	stepDownRequested bool
+}
+
+// become changes the role.
+func (m *Machine) become(to Role) {
+	if m.cfg.OnTransition != nil {
+		m.cfg.OnTransition(Transition{From: m.role, To: to, Cause: m.cause})
+	}
+	m.role = to
+	m.vacancy.campaignAt = election.Never
+	m.recovery.finish()
+}
+
+// becomeFollower makes the process a follower, of a coordinator or of none. The
+// caller decides when it campaigns.
+func (m *Machine) becomeFollower() {
+	m.become(Follower)
+	m.beatAt, m.tenure = election.Never, tenure{}
+	m.updateWatch()
+}
+
+// becomeCandidate makes the process request the office in a term. No member grants a
+// term that its clock hasn't reached.
+func (m *Machine) becomeCandidate(term election.Term) {
+	m.become(Candidate)
+	m.term = term
+	m.candidacy.since = max(m.now, m.cfg.Clock.Due(term))
+	m.beatAt = m.now
+	m.support.Clear()
+	for i := range m.peers { // Only the answers to this claim count.
+		m.peers[i].refusedClaim, m.peers[i].ready = false, false
+	}
+	m.updateWatch()
+}
+
+// becomeHolder makes the process the coordinator. It informs the others at once.
+func (m *Machine) becomeHolder(out *election.Output) {
+	m.become(Holder)
+	m.tenure = tenure{token: election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)), handOverAt: election.Never, doubtUntil: m.now}
+	m.beatAt = m.now
+	m.vacancy = m.noVacancy()
+	m.forgetClaims()
+	m.recordSuccession(m.cfg.Self, out)
+	m.coordinatorTerm = m.term
+	m.readmitAll(out)
+	out.Events = append(out.Events, election.Event{
+		Kind: election.TenureStarted, Peer: m.cfg.Self, Term: m.term, Token: m.tenure.token,
+	})
+	m.wonTerm = max(m.wonTerm, m.term, m.inner.Status().Term)
+	m.stepInner(election.Input{Kind: election.Follow, Now: m.now, Peer: m.cfg.Self, Term: m.term}, out)
+}
+
+// becomeDraining requests the application to stop. The office goes to the successor
+// when the application has stopped, or when the drain timeout has passed.
+func (m *Machine) becomeDraining(successor election.ID, out *election.Output) {
+	m.become(Draining)
+	m.tenure.successor, m.tenure.drainUntil = successor, m.now+m.cfg.DrainTimeout
+	out.Emit(election.StopRequested, m.term, successor)
+}
+
+// roleDeadline is the earliest timer of the role.
+func (m *Machine) roleDeadline() election.Tick {
+	switch m.role {
+	case Follower:
+		return min(m.vacancy.campaignAt, m.probes.at)
+	case Candidate:
+		return min(m.beatAt, m.claimUntil())
+	case Holder:
+		return min(m.beatAt, m.until(), m.tenure.handOverAt)
+	default:
+		return min(m.beatAt, m.until(), m.tenure.drainUntil)
+	}
+}
+
+// fireTimers acts on every deadline that has passed. A role that ends makes way for
+// the timers of a follower.
+func (m *Machine) fireTimers(out *election.Output) {
+	m.fireCommonTimers(out)
+	switch m.role {
+	case Candidate:
+		m.tickCandidate(out)
+	case Holder:
+		m.tickHolder(out)
+	case Draining:
+		m.tickDraining(out)
+	case Follower:
+	}
+	if m.role == Follower {
+		m.tickFollower(out)
+	}
+}
+
+// fireCommonTimers acts on the deadlines that exist in every role.
+func (m *Machine) fireCommonTimers(out *election.Output) {
+	m.cause = "silence"
+	for id := m.detector.Overdue(m.now); id != election.None; id = m.detector.Overdue(m.now) {
+		m.lose(id, false, out)
+	}
+	if m.now >= m.recovery.startAt {
+		m.cause = "recover"
+		m.startRecovery(out)
+	}
+	if m.now >= m.innerDeadline() {
+		m.cause = "election"
+		m.fireInner(out)
+	}
+	if m.now >= m.eligibleAgainAt {
+		m.cause = "end of step-down"
+		m.endStepDown(out)
+	}
+	if m.now >= m.ledger.PendingDue() {
+		m.cause = "deferred grant"
+		m.grantPending(out)
+	}
+	if m.now >= m.boundAt {
+		m.probeForBounds(out)
+	}
+}
+
+// causeOf names an input in the table of transitions.
+func causeOf(in *election.Input) string {
+	switch {
+	case in.Kind == election.Undelivered, in.Kind == election.Receive && in.Message.Kind.Counts():
+		return "election"
+	case in.Kind == election.Receive:
+		return in.Message.Kind.String()
+	}
+	return in.Kind.String()
+}
