@@ -47,7 +47,7 @@ func completeWith(cmd *cobra.Command, flag string, complete cobra.CompletionFunc
 func completeFaults(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	prefix := typed[:strings.LastIndexByte(typed, ',')+1]
 	chosen := strings.Split(prefix, ",")
-	names := sim.FaultNames()
+	names := append(sim.FaultNames(), sim.OptionalFaultNames()...)
 	if prefix == "" {
 		names = append([]string{allFaults, noFaults}, names...)
 	}

@@ -112,14 +112,15 @@ func (o *simulateOptions) sampling() (sim.Sampling, error) {
 
 // parseFaults parses names of faults and returns them in the documented order.
 func parseFaults(text string) ([]string, error) {
-	known := sim.FaultNames()
+	common := sim.FaultNames()
+	known := append(common, sim.OptionalFaultNames()...)
 	selected := make([]bool, len(known))
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		i := slices.Index(known, name)
 		switch {
 		case name == allFaults:
-			for i := range selected {
+			for i := range common {
 				selected[i] = true
 			}
 		case name == noFaults && strings.TrimSpace(text) == noFaults:
@@ -138,13 +139,15 @@ func parseFaults(text string) ([]string, error) {
 	return faults, nil
 }
 
-// faultsText returns the value of --faults for these faults.
+// faultsText returns the value of --faults for these faults, which are in the documented
+// order.
 func faultsText(faults []string) string {
-	switch len(faults) {
-	case 0:
+	common := sim.FaultNames()
+	switch {
+	case len(faults) == 0:
 		return noFaults
-	case len(sim.FaultNames()):
-		return allFaults
+	case len(faults) >= len(common) && slices.Equal(faults[:len(common)], common):
+		return strings.Join(append([]string{allFaults}, faults[len(common):]...), ",")
 	}
 	return strings.Join(faults, ",")
 }

@@ -18,7 +18,14 @@ import (
 
 // sampleWithoutViolations runs all schedules without a violation.
 func sampleWithoutViolations(_ context.Context, s sim.Sampling) (sim.Report, error) {
-	return sim.Report{Schedules: s.Schedules, Distinct: 42, Steps: 1234}, nil
+	return sim.Report{Schedules: s.Schedules, Distinct: 42, Steps: 1234, Coverage: []sim.Combination{
+		{Fault: "crash", Role: "follower", List: "settled", Count: 70},
+		{Fault: "crash", Role: "follower", List: "unknown", Count: 6},
+		{Fault: "crash", Role: "holder", List: "settled", Count: 5},
+		{Fault: "crash", Role: "holder", List: "unknown"},
+		{Fault: "members", Role: "follower", List: "settled", Count: 8},
+		{Fault: "members", Role: "holder", List: "settled", Count: 1},
+	}}, nil
 }
 
 // sampleWithViolations violates an invariant in three schedules.
@@ -72,7 +79,7 @@ func TestSamplingResultIsPrinted(t *testing.T) {
 
 // The command in the output of a violation runs exactly that schedule again.
 func TestReplayRunsTheSameSchedule(t *testing.T) {
-	for _, faults := range []string{"all", "none", "loss,crash", "crash, loss", "members,all"} {
+	for _, faults := range []string{"all", "none", "loss,crash", "crash, loss", "members,all", "skew,all,gone", "gone"} {
 		var first, again sim.Sampling
 		record := func(into *sim.Sampling) sampler {
 			return func(ctx context.Context, s sim.Sampling) (sim.Report, error) {

@@ -30,6 +30,7 @@ func (s *simulation) reportFault(id election.ID, format string, args ...any) {
 // execute carries out an action.
 func (s *simulation) execute(a action) {
 	s.checker.electionCause = s.checker.electionCause || s.mayCauseElection(a)
+	s.coverAction(a)
 	switch a.kind {
 	case actCrash:
 		s.crash(s.target(a), a)
@@ -48,9 +49,7 @@ func (s *simulation) execute(a action) {
 	case actPartition:
 		s.partition()
 	case actCutLink:
-		from, to := s.target(a), election.ID(s.rng.between(1, int(s.maxID)))
-		s.network.cut(from, to)
-		s.reportFault(from, "the link to %d fails", to)
+		s.cutLink(s.target(a))
 	case actHealLinks:
 		s.network.heal()
 		s.reportFault(election.None, "the network heals")
@@ -62,9 +61,22 @@ func (s *simulation) execute(a action) {
 		s.stepDown(s.target(a))
 	case actChangeLease:
 		s.changeLease(a.target, a)
+	case actSlowDown:
+		s.slowDown(s.target(a), a)
+	case actReportGone:
+		s.reportGone(s.target(a))
 	case actHealAll:
 		s.healAll()
+	case actRecover:
+		s.recover(a.target)
 	}
+}
+
+// cutLink makes a link from a process to a random one fail.
+func (s *simulation) cutLink(from election.ID) {
+	to := election.ID(s.rng.between(1, int(s.maxID)))
+	s.network.cut(from, to)
+	s.reportFault(from, "the link to %d fails", to)
 }
 
 // crash ends a process, and may schedule its restart.
@@ -115,9 +127,22 @@ func (s *simulation) restart(id election.ID) {
 	if !s.members.current.Has(id) {
 		return // the pod of a removed member isn't recreated
 	}
-	s.adoptLatest(p)
+	if !s.startWithStoredList(p, id) {
+		s.adoptLatest(p)
+	}
+	s.jump(p)
 	s.reportFault(id, "restarts without its memory")
 	s.boot(id, true)
+	if s.recovers {
+		s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.between(1, int(heartbeat))), kind: actRecover, target: id})
+	}
+}
+
+// recover makes a restarted process run the recovery of its algorithm.
+func (s *simulation) recover(id election.ID) {
+	if p := &s.processes[id]; p.up && s.queue.now >= p.pausedUntil {
+		s.step(id, election.Input{Kind: election.Recover})
+	}
 }
 
 // pause stops a process for a while. It keeps its state.
@@ -200,5 +225,5 @@ func (s *simulation) healAll() {
 	}
 	s.reportFault(election.None, "all faults end")
 	s.schedule.healAt = s.queue.now
-	s.schedule.deadline = s.queue.now + convergeWithin
+	s.schedule.deadline = s.queue.now + s.schedule.convergeWithin()
 }

@@ -28,6 +28,8 @@ type checker struct {
 	electionCause bool
 	// agreedSince is the time since which all processes agree, 0 if they don't.
 	agreedSince election.Tick
+	// tenureChangedAt is the time at which the last tenure began or ended.
+	tenureChangedAt election.Tick
 }
 
 type termCoordinator struct {
@@ -53,6 +55,9 @@ func (s *simulation) handleEvent(id election.ID, e *election.Event) {
 	s.hashTrace(uint64(id)<<8 | uint64(e.Kind)<<40)
 	if e.Kind != election.Outdated && e.Kind != election.Skipped {
 		s.checker.agreedSince = 0
+	}
+	if e.Kind == election.TenureStarted || e.Kind == election.TenureLost || e.Kind == election.OfficeResigned {
+		s.checker.tenureChangedAt = s.queue.now
 	}
 	switch e.Kind {
 	case election.TenureStarted:
@@ -195,6 +200,9 @@ func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
 	}
 	if !s.usesGrants() {
 		return
+	}
+	if status.Term == 1 {
+		return // the processes started with this coordinator, which may never have held the office
 	}
 	for _, n := range s.checker.coordinators {
 		if n.term != status.Term {

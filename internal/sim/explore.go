@@ -27,6 +27,12 @@ type Exploration struct {
 	// at which no election runs, as [Textbook] assumes. Restarts are always so
 	// restricted.
 	CrashOnlyWhenIdle bool
+	// Rounds limits how far messages overtake each other: all messages that are in
+	// flight at one time form a round, and the messages that are sent meanwhile arrive
+	// after that round. In a round, any message may be the next to arrive. Without this
+	// limit, the search also visits every state in which the answer to one message
+	// arrives before another message that was sent earlier.
+	Rounds bool
 	// Horizon, if set, is the virtual time at which the exploration stops.
 	Horizon election.Tick
 	// MaxStates, if set, stops the exploration after so many states.
@@ -96,8 +102,10 @@ type systemState struct {
 	machines     []election.Machine // by ID
 	incarnations []uint32
 	up           []bool
-	// links has the messages in flight of each link, by sender and receiver.
+	// links has the messages in flight of each link, by sender and receiver. The first
+	// inRound of a link belong to the present round.
 	links                     [][]election.Message
+	inRound                   []int
 	crashes, restarts, losses int
 	token                     election.Token
 	violation                 *Violation
@@ -117,7 +125,7 @@ func (e *explorer) begin() (*systemState, error) {
 	}
 	s := &systemState{
 		machines: make([]election.Machine, n+1), incarnations: make([]uint32, n+1), up: make([]bool, n+1),
-		links:   make([][]election.Message, (n+1)*(n+1)),
+		links: make([][]election.Message, (n+1)*(n+1)), inRound: make([]int, (n+1)*(n+1)),
 		crashes: e.x.Crashes, restarts: e.x.Restarts, losses: e.x.Losses,
 	}
 	for id := 1; id <= n; id++ {
@@ -174,6 +182,9 @@ func (e *explorer) visit(s *systemState, foundFrom int32, foundBy string) int32 
 	for _, m := range moves {
 		next := s.copy()
 		name := m(e, next)
+		if e.x.Rounds {
+			next.beginRound()
+		}
 		e.found.Transitions++
 		if next.violation != nil {
 			e.found.Violation, e.found.Path = next.violation, append(e.graph.path(int(number)), name)
@@ -206,10 +217,11 @@ func (e *explorer) number(s *systemState) (number int32, isNew bool) {
 			b = m.Encode(b, s.now)
 		}
 	}
-	for _, link := range s.links {
+	for i, link := range s.links {
 		b = election.AppendNumber(b, uint64(len(link)))
-		for i := range link {
-			b = encodeMessage(b, &link[i], s.now)
+		b = election.AppendNumber(b, uint64(s.inRound[i]))
+		for j := range link {
+			b = e.encodeMessage(b, &link[j], s.now)
 		}
 	}
 	for _, n := range [...]int{s.crashes, s.restarts, s.losses} {
@@ -226,10 +238,20 @@ func (e *explorer) number(s *systemState) (number int32, isNew bool) {
 	return number, true
 }
 
-func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
+// encodeMessage appends a message to b. It omits what doesn't affect its receiver: the
+// moment of a request counts only in a grant and in the request itself, and the highest
+// granted term only in an answer to a probe, because there is only one member list.
+func (e *explorer) encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
+	sent, highest := now-m.Hold.Sent, m.Hold.HighestGranted
+	if m.Kind != election.Grant && m.Kind != election.Beat || e.x.Safety == office.Available.String() {
+		sent = 0
+	}
+	if m.Kind != election.Probe {
+		highest = 0
+	}
 	for _, n := range [...]uint64{
 		uint64(m.Kind), uint64(m.Term), uint64(m.Subject), uint64(m.Origin), uint64(m.Hops),
-		uint64(now - m.Hold.Sent), uint64(m.Hold.Life), uint64(m.Hold.RequesterLife), uint64(m.Hold.HighestGranted),
+		uint64(sent), uint64(m.Hold.Life), uint64(m.Hold.RequesterLife), uint64(highest),
 		uint64(m.Hold.Version),
 	} {
 		b = election.AppendNumber(b, n)
@@ -245,7 +267,7 @@ func encodeMessage(b []byte, m *election.Message, now election.Tick) []byte {
 func (s *systemState) copy() *systemState {
 	c := *s
 	c.machines, c.incarnations, c.up = slices.Clone(s.machines), slices.Clone(s.incarnations), slices.Clone(s.up)
-	c.links = slices.Clone(s.links)
+	c.links, c.inRound = slices.Clone(s.links), slices.Clone(s.inRound)
 	return &c
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Fault is a set of kinds of faults.
-type Fault uint16
+type Fault uint32
 
 // The kinds of faults. ParseFaults has their names.
 const (
@@ -37,9 +37,32 @@ const (
 	StepDown
 	// Leases: processes restart one by one with another lease.
 	Leases
+	// Graph: some links, in one direction or both, don't work during the whole schedule.
+	// They don't heal either: see graphs.go.
+	Graph
+	// Slow: a process handles each input only after a delay.
+	Slow
+	// Jump: the wall clock of a process has another reading after a restart.
+	Jump
+	// Disk: a process can't write a list to its disk, or ends while it writes one, and
+	// starts again with the stored list rather than with the latest one.
+	Disk
+	// Deep: twenty and more faults happen at given times, over many leases.
+	Deep
 
 	allFaults = 1<<iota - 1
 )
+
+// The faults that "all" doesn't include, because they break an assumption.
+const (
+	// Skew: the wall clocks differ by up to the maximum that agents accept, 300 terms.
+	Skew Fault = 1 << (iota + 17)
+	// Gone: a process is reported as ended although it runs.
+	Gone
+)
+
+// baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
+const baseFaults = Leases<<1 - 1
 
 // commonFaults is the number of faults that are drawn with equal probability:
 // those before Leases.
@@ -47,25 +70,32 @@ const commonFaults = 11
 
 var faultNames = []string{
 	"loss", "delay", "reorder", "duplicate", "crash", "appdead", "pause", "partition", "clocks", "members", "stepdown",
-	"leases",
+	"leases", "graph", "slow", "jump", "disk", "deep",
 }
 
-// FaultNames returns the names of all faults.
+var optionalFaultNames = []string{"skew", "gone"}
+
+// FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }
 
+// OptionalFaultNames returns the names of the other faults.
+func OptionalFaultNames() []string { return slices.Clone(optionalFaultNames) }
+
 // ParseFaults returns the faults with the given names. The name "all" stands for
-// all of them.
+// those of FaultNames.
 func ParseFaults(names []string) (Fault, error) {
 	var faults Fault
 	for _, name := range names {
-		i := slices.Index(faultNames, name)
+		common, optional := slices.Index(faultNames, name), slices.Index(optionalFaultNames, name)
 		switch {
 		case name == "all":
 			faults |= allFaults
-		case i < 0:
-			return 0, inputErrorf("unknown fault %q: choose all, or some of %s", name, strings.Join(faultNames, ", "))
+		case common >= 0:
+			faults |= 1 << common
+		case optional >= 0:
+			faults |= Skew << optional
 		default:
-			faults |= 1 << i
+			return 0, inputErrorf("unknown fault %q: choose all, or some of %s", name, strings.Join(append(FaultNames(), optionalFaultNames...), ", "))
 		}
 	}
 	return faults, nil

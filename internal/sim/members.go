@@ -52,8 +52,8 @@ func (s *simulation) changeMembers(a action) {
 	if err != nil {
 		return // no member has a positive priority: the API refuses such a list
 	}
-	floor := initialWallClock + election.Term(s.queue.now/s.schedule.termTicks)
-	next = next.Succeed(s.members.current, floor)
+	next = next.Succeed(s.members.current, s.floor())
+	s.coverAll(Members)
 	s.members.current = next
 	s.reportFault(election.None, "member list %d is published: %v", next.Version, ring)
 	for _, id := range joining {
@@ -68,6 +68,18 @@ func (s *simulation) changeMembers(a action) {
 			s.markRemoved(p)
 		}
 	}
+}
+
+// floor returns the floor of a list that is published now: the next one according to the
+// operator's clock, or a higher term that an agent has reported.
+func (s *simulation) floor() election.Term {
+	floor := election.NextFloor(s.members.current.Floor, initialWallClock+election.Term(s.queue.now/s.schedule.termTicks))
+	for id := election.ID(1); id <= s.maxID; id++ {
+		if p := &s.processes[id]; p.up {
+			floor = max(floor, p.status.Term)
+		}
+	}
+	return floor
 }
 
 // drawMembers draws the next list: it grows, shrinks, is replaced in part, or its
@@ -135,7 +147,11 @@ func (s *simulation) publish() {
 				departed = append(departed, m.ID)
 			}
 		}
-		l.current = l.current.Succeed(l.current.Previous, l.current.Floor, departed...)
+		floor := l.current.Floor
+		if len(departed) > len(l.current.Departed) {
+			floor = s.floor()
+		}
+		l.current = l.current.Succeed(l.current.Previous, floor, departed...)
 	}
 	l.published = append(l.published, l.current)
 	slot := uint32(len(l.published) - 1)

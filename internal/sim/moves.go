@@ -34,11 +34,21 @@ func (e *explorer) moves(s *systemState) []move {
 	return moves
 }
 
+// beginRound begins a round with all messages in flight, if the present one is over.
+func (s *systemState) beginRound() {
+	if slices.Max(s.inRound) > 0 {
+		return
+	}
+	for link, messages := range s.links {
+		s.inRound[link] = len(messages)
+	}
+}
+
 // arrivals returns the moves that deliver or lose the first message of a link.
 func (e *explorer) arrivals(s *systemState) []move {
 	var moves []move
 	for link, messages := range s.links {
-		if len(messages) == 0 {
+		if len(messages) == 0 || e.x.Rounds && s.inRound[link] == 0 {
 			continue
 		}
 		moves = append(moves, deliverNext(link))
@@ -98,8 +108,10 @@ func (e *explorer) step(s *systemState, id election.ID, in election.Input) {
 	before := m.Status()
 	m.Step(in, &e.out)
 	for _, msg := range e.out.Send {
-		link := int(msg.From)*(e.x.Processes+1) + int(msg.To)
-		s.links[link] = append(slices.Clip(s.links[link]), msg)
+		if e.hasEffect(s, &msg) {
+			link := e.link(msg.From, msg.To)
+			s.links[link] = append(slices.Clip(s.links[link]), msg)
+		}
 	}
 	e.check(s, id, before)
 	for _, event := range e.out.Events {
@@ -107,6 +119,33 @@ func (e *explorer) step(s *systemState, id election.ID, in election.Input) {
 			e.step(s, id, election.Input{Kind: election.Stopped, Term: event.Term})
 			break
 		}
+	}
+}
+
+func (e *explorer) link(from, to election.ID) int { return int(from)*(e.x.Processes+1) + int(to) }
+
+// hasEffect reports whether the arrival of a message would have an effect now. A
+// message to a process that is down has none, unless its sender learns of that. It is
+// lost at once, so that its arrival doesn't double the number of states.
+func (e *explorer) hasEffect(s *systemState, m *election.Message) bool {
+	return s.up[m.To] || e.algorithm.Ring && m.Kind.Counts() && s.up[m.From]
+}
+
+// dropMessages drops the messages that have no effect because a process has crashed.
+func (e *explorer) dropMessages(s *systemState) {
+	for link, messages := range s.links {
+		var kept []election.Message
+		inRound := 0
+		for i := range messages {
+			if !e.hasEffect(s, &messages[i]) {
+				continue
+			}
+			kept = append(kept, messages[i])
+			if i < s.inRound[link] {
+				inRound++
+			}
+		}
+		s.links[link], s.inRound[link] = kept, inRound
 	}
 }
 
@@ -153,17 +192,16 @@ func (s *systemState) fail(invariant, detail string) {
 // popMessage removes and returns the first message of a link.
 func (s *systemState) popMessage(link int) election.Message {
 	m := s.links[link][0]
-	s.links[link] = s.links[link][1:]
+	s.links[link], s.inRound[link] = s.links[link][1:], max(0, s.inRound[link]-1)
 	return m
 }
 
 func deliverNext(link int) move {
 	return func(e *explorer, s *systemState) string {
 		m := s.popMessage(link)
-		switch {
-		case s.up[m.To]:
+		if s.up[m.To] {
 			e.step(s, m.To, election.Input{Kind: election.Receive, Message: m})
-		case e.algorithm.Ring && m.Kind.Counts() && s.up[m.From]:
+		} else if e.hasEffect(s, &m) {
 			e.step(s, m.From, election.Input{Kind: election.Undelivered, Message: m})
 		}
 		return m.Describe()
@@ -182,6 +220,7 @@ func crashNow(id election.ID) move {
 	return func(e *explorer, s *systemState) string {
 		s.crashes--
 		s.up[id] = false
+		e.dropMessages(s)
 		if e.x.Safety != "" {
 			for other := election.ID(1); int(other) <= e.x.Processes; other++ {
 				if s.up[other] {

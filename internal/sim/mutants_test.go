@@ -27,7 +27,9 @@ const (
 	scheduleCheck = "^TestSchedulesWithAllFaults$/^StatusTable$"
 	seedCheck     = "^TestSeedsThatFoundBugs$"
 	countCheck    = "^TestMessageCountsOfTen$"
-	exploreCheck  = "^TestEveryInterleavingOfThree$"
+	// eachFaultCheck is followed by the name of a fault.
+	eachFaultCheck = "^TestSchedulesWithEachFault$"
+	exploreCheck   = "^TestEveryInterleavingOfThree$"
 )
 
 var mutants = []mutant{
@@ -53,7 +55,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "a member that lost its memory issues grants for any term", file: "election/grants/ledger.go",
-		old: "l.highestGranted, l.previousHighest = clock.Floor(), clock.Floor()", new: "l.highestGranted, l.previousHighest = 0, 0",
+		old: "l.forgotten, l.recovered = clock.Floor(), false", new: "l.forgotten, l.recovered = 0, false",
 		check: scheduleCheck, wantOutput: "tokens",
 	},
 	{
@@ -83,7 +85,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "the old member list is ignored", file: "election/grants/support.go",
-		old: "len(s.adopted) >= s.roster.Previous.Majority()", new: "len(s.adopted) > 0",
+		old: "LowestBound(s.roster.Previous, s.roster.Previous.Majority(), s.reported)", new: "LowestBound(s.roster.Previous, 1, s.reported)",
 		check: seedCheck, wantOutput: "one holder",
 	},
 	{
@@ -94,16 +96,16 @@ var mutants = []mutant{
 	{
 		description: "terms of the old member list are forgotten", file: "election/office/claim.go",
 		old: "if m.term <= m.support.Floor() && m.cfg.Mode != Available {", new: "if false {",
-		check: ".", pkg: "election/office", wantOutput: "FAIL",
+		check: "^TestNewTenureIsAboveFloorOfList$|^TestClaimAtFloorOfListIsAbandoned$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
 		description: "an expired tenure continues", file: "election/office/hold.go",
-		old: "if m.role >= holder && m.now >= m.until() {", new: "if false {",
+		old: "if m.role >= Holder && m.now >= m.until() {", new: "if false {",
 		check: scheduleCheck, wantOutput: "replay:",
 	},
 	{
-		description: "the incumbent doesn't wait for its application", file: "election/office/handover.go",
-		old: "m.drainUntil, m.handOverAt = m.now+m.cfg.DrainTimeout, election.Never", new: "m.drainUntil, m.handOverAt = m.now, election.Never",
+		description: "the incumbent doesn't wait for its application", file: "election/office/role.go",
+		old: "m.tenure.successor, m.tenure.drainUntil = successor, m.now+m.cfg.DrainTimeout", new: "m.tenure.successor, m.tenure.drainUntil = successor, m.now",
 		check: scheduleCheck, wantOutput: "hand-over",
 	},
 	{
@@ -114,7 +116,7 @@ var mutants = []mutant{
 	{
 		description: "a claim that can't be granted keeps others from campaigning", file: "election/office/grant.go",
 		old: "\tcase grants.TermTooLow:\n", new: "\tcase grants.TermTooLow:\n\t\tm.deferTo(msg)\n",
-		check: ".", pkg: "election/office", wantOutput: "FAIL",
+		check: "^TestClaimOf(Old|Granted)Term", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
 		description: "a process campaigns without a pre-vote", file: "election/office/vacancy.go",
@@ -127,8 +129,8 @@ var mutants = []mutant{
 		check: "^TestEveryStaticGraphHasCoordinatorThatStays$/^Majority$/^Bully$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
-		description: "an election that led nowhere is repeated", file: "election/office/claim.go",
-		old: "if m.namedSuccessor || m.vacancy.attempts > 1 {", new: "if m.namedSuccessor {",
+		description: "an election that led nowhere is repeated", file: "election/office/campaign.go",
+		old: "if m.vacancy.namedSuccessor || m.vacancy.attempts > 1 {", new: "if m.vacancy.namedSuccessor {",
 		check: "^TestEveryStaticGraphHasCoordinatorThatStays$/^Majority$/^RingActiveList$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
@@ -137,13 +139,48 @@ var mutants = []mutant{
 		check: "^TestAvailableSettlesInEveryStaticGraph$/^Available$/^Bully$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
+		description: "a claim counts on members that have ended", file: "election/office/claim.go",
+		old: "!m.peers[id].refusedClaim && !m.detector.Suspects(id) })", new: "!m.peers[id].refusedClaim })",
+		check: "^TestClaimDoesNotCountOnEndedMembers$", pkg: "election/office", wantOutput: "FAIL",
+	},
+	{
+		description: "a pre-vote waits for the next heartbeat", file: "election/office/campaign.go",
+		old: "m.probes.at = m.now // the next", new: "// the next",
+		check: "^TestPreVoteBeginsWithProbes$", pkg: "election/office", wantOutput: "FAIL",
+	},
+	{
+		description: "the RESIGNED of a lapsed tenure doesn't name its life", file: "election/office/office.go",
+		old: "sent := len(out.Send)\n\tm.expireTenure(out)", new: "m.expireTenure(out)\n\tsent := len(out.Send)",
+		check: "^TestAnnouncedLapseReleasesGrants$", pkg: "election/office", wantOutput: "FAIL",
+	},
+	{
+		description: "a candidate continues its claim when its application has died", file: "election/office/step.go",
+		old: "m.becomeIneligible(applicationDead, out)\n\t\tm.abandonClaim(out)", new: "m.becomeIneligible(applicationDead, out)",
+		check: "^TestTransitionsAreDocumented$", wantOutput: "FAIL",
+	},
+	{
+		description: "a recovering process claims the office", file: "election/office/recover.go",
+		old: "return !m.recovery.active() && m.coordinator == election.None", new: "return m.coordinator == election.None",
+		check: "^TestAvailableSettlesInEveryStaticGraph$/^Available$/^Bully$", pkg: "election/office", wantOutput: "lacks {follower candidate recover}",
+	},
+	{
+		description: "a process claims the office while it follows a coordinator", file: "election/office/recover.go",
+		old: "return !m.recovery.active() && m.coordinator == election.None", new: "return !m.recovery.active()",
+		check: "^TestRecoveryDoesntDisturbCoordinator$", pkg: "election/office", wantOutput: "competing claims",
+	},
+	{
+		description: "a recovery doesn't wait until the members know that the process is alive", file: "election/office/recover.go",
+		old: "announcing, m.now+m.cfg.Timing.Reply", new: "announcing, m.now",
+		check: "^TestRecoveryWaitsForAnswersOfMembers$", pkg: "election/office", wantOutput: "REQUEST",
+	},
+	{
 		description: "a lapsed tenure is kept secret", file: "election/office/hold.go",
 		old: "\tm.sendResigned(election.None, out)\n\tm.leaveOffice(out)", new: "\tm.leaveOffice(out)",
 		check: "^TestLapsedTenureIsAnnounced$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
 		description: "a BEAT of an older term is followed", file: "election/office/follow.go",
-		old: "case term < m.coordinatorTerm:\n\t\tout.Emit(election.Outdated, term, id)\n\t\treturn\n\t", new: "",
+		old: "case term < m.coordinatorTerm:", new: "case false:",
 		check: scheduleCheck, wantOutput: "terms",
 	},
 	{
@@ -154,20 +191,20 @@ var mutants = []mutant{
 	{
 		description: "a process whose application is dead is elected", file: "election/process.go",
 		old: "return !p.Ineligible && p.Priority() > 0", new: "return p.Priority() > 0",
-		check: countCheck, wantOutput: "RingAllIDs",
+		check: countCheck + "/^RingAllIDs$", wantOutput: "RingAllIDs",
 	},
 	{
-		description: "processes without a coordinator send no probes", file: "election/office/suspect.go",
-		old: "m.probeAt = m.now + m.cfg.Heartbeat\n}\n", new: "m.probeAt = election.Never\n}\n",
+		description: "processes without a coordinator send no probes", file: "election/office/probe.go",
+		old: "if m.coordinator != election.None && !m.mayTakeOver() {\n\t\treturn", new: "if !m.mayTakeOver() {\n\t\treturn",
 		check: scheduleCheck, wantOutput: "progress",
 	},
 	{
 		description: "in a large group some processes are never probed", file: "election/office/probe.go",
-		old: "m.probeTurn = (m.probeTurn + 1) % turns", new: "m.probeTurn = 0",
+		old: "m.probes.turn = (m.probes.turn + 1) % turns", new: "m.probes.turn = 0",
 		check: "^TestSchedulesOfALargeGroup$", wantOutput: "convergence",
 	},
 	{
-		description: "any message of the coordinator counts as its BEAT", file: "election/office/office.go",
+		description: "any message of the coordinator counts as its BEAT", file: "election/office/receive.go",
 		old: "if msg.From != m.coordinator || msg.Kind", new: "if true || msg.Kind",
 		check: seedCheck, wantOutput: "convergence",
 	},
@@ -188,33 +225,33 @@ var mutants = []mutant{
 	},
 	{
 		description: "a coordinator that is on neither list is followed forever", file: "election/office/adopt.go",
-		old: "if m.role == follower && m.coordinator != election.None && !m.isMember(m.coordinator) {", new: "if false {",
-		check: ".", pkg: "election/office", wantOutput: "TestCoordinatorOnNoList",
+		old: "if m.role == Follower && m.coordinator != election.None && !m.isMember(m.coordinator) {", new: "if false {",
+		check: "^TestCoordinatorOnNoList", pkg: "election/office", wantOutput: "TestCoordinatorOnNoList",
 	},
 	{
-		description: "the named successor claims the office in its predecessor's term", file: "election/office/claim.go",
-		old: "m.namedSuccessor = false\n\t\tm.claim(term, out)", new: "m.namedSuccessor = false\n\t\tm.claim(m.coordinatorTerm, out)",
+		description: "the named successor claims the office in its predecessor's term", file: "election/office/campaign.go",
+		old: "m.vacancy.namedSuccessor = false\n\t\tm.claim(term, out)", new: "m.vacancy.namedSuccessor = false\n\t\tm.claim(m.coordinatorTerm, out)",
 		check: scheduleCheck, wantOutput: "tokens",
 	},
 	{
 		description: "the office is not handed over to a higher process", file: "election/office/handover.go",
-		old: "if m.role != holder || m.cfg.Policy == NeverPreempt {", new: "if true {",
+		old: "if m.role != Holder || m.cfg.Policy == NeverPreempt {", new: "if true {",
 		check: scheduleCheck, wantOutput: "convergence",
 	},
 	{
 		description: "processes with different member lists take the office from each other repeatedly", file: "election/office/office.go",
 		old: "inner.NoPreemption = true", new: "inner.NoPreemption = false",
-		check: ".", pkg: "election/office", wantOutput: "TestLowerCoordinator",
+		check: "^TestLowerCoordinator", pkg: "election/office", wantOutput: "TestLowerCoordinator",
 	},
 	{
 		description: "a grant to an earlier incarnation counts for the next", file: "election/office/claim.go",
 		old: "msg.Term != m.term || msg.Hold.RequesterLife != m.cfg.Life {", new: "msg.Term != m.term {",
-		check: ".", pkg: "election/office", wantOutput: "FAIL",
+		check: "^Test(Grant|Claim|Late|EndOf|Resignation|Members|Messages)", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
-		description: "a Stopped input of an earlier tenure ends this one", file: "election/office/office.go",
-		old: "if m.role == draining && in.Term == m.term {", new: "if m.role == draining {",
-		check: ".", pkg: "election/office", wantOutput: "FAIL",
+		description: "a Stopped input of an earlier tenure ends this one", file: "election/office/step.go",
+		old: "if in.Term == m.term {", new: "if true {",
+		check: "^Test(Stopped|Successor|StepDown|OfficeIs)", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
 		description: "a member of priority 0 is eligible", file: "election/office/eligibility.go",
@@ -237,23 +274,23 @@ var mutants = []mutant{
 		check: scheduleCheck, wantOutput: "lapse",
 	},
 	{
-		description: "the application is notified of the end of its tenure only with the next heartbeat", file: "election/office/office.go",
-		old: "due = min(due, m.support.Until())", new: "due = min(due, m.beatAt)",
+		description: "the application is notified of the end of its tenure only with the next heartbeat", file: "election/office/role.go",
+		old: "return min(m.beatAt, m.until(), m.tenure.handOverAt)", new: "return min(m.beatAt, m.tenure.handOverAt)",
 		check: scheduleCheck, wantOutput: "lapse",
 	},
 	{
 		description: "a step-down on request doesn't wait for the application", file: "election/office/handover.go",
-		old: "m.stepDownRequested = true\n\tm.startDraining(peer, out)", new: "m.stepDownRequested = true\n\tm.resign(peer, out)",
+		old: "m.becomeDraining(peer, out)\n\tm.tenure.stepDownRequested = true", new: "m.tenure.stepDownRequested = true\n\tm.resign(peer, out)",
 		check: scheduleCheck, wantOutput: "hand-over",
 	},
 	{
 		description: "a process continues to probe when it has found a coordinator", file: "election/office/probe.go",
-		old: "if m.role != follower || m.coordinator != election.None && !m.mayTakeOver() {", new: "if m.role != follower {",
+		old: "if m.coordinator != election.None && !m.mayTakeOver() {", new: "if false {",
 		check: scheduleCheck, wantOutput: "convergence",
 	},
 	{
 		description: "the end of any process is treated as the coordinator's", file: "election/office/suspect.go",
-		old: "if id == m.coordinator {\n\t\tm.coordinatorLost", new: "if m.role == follower {\n\t\tm.coordinatorLost",
+		old: "if id == m.coordinator {\n\t\tm.coordinatorLost", new: "if m.role == Follower {\n\t\tm.coordinatorLost",
 		check: scheduleCheck, wantOutput: "cause",
 	},
 	{
@@ -269,32 +306,67 @@ var mutants = []mutant{
 	{
 		description: "what a member granted under the old list is forgotten", file: "election/office/claim.go",
 		old: "m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)", new: "m.support.RecordAdoption(msg.From, msg.Hold.Version, 0)",
-		check: ".", pkg: "election/office", wantOutput: "TestClaimOfTermGrantedUnder",
+		check: "^TestClaimOfTermGrantedUnder", pkg: "election/office", wantOutput: "TestClaimOfTermGrantedUnder",
 	},
 	{
 		description: "a late report of the end of an earlier incarnation releases the grant of this one", file: "election/office/suspect.go",
 		old: "m.ledger.ProcessEnded(grants.Holder{ID: id, Life: life}, m.now)", new: "m.ledger.ProcessEnded(grants.Holder{ID: id, Life: max(life, m.peers[id].life)}, m.now)",
-		check: ".", pkg: "election/office", wantOutput: "TestEndOfEarlierIncarnation",
+		check: "^TestEndOfEarlierIncarnation", pkg: "election/office", wantOutput: "TestEndOfEarlierIncarnation",
+	},
+	{
+		description: "a process hands over to one that was ready during an earlier tenure", file: "election/office/role.go",
+		old: "m.peers[i].refusedClaim, m.peers[i].ready = false, false", new: "m.peers[i].refusedClaim = false",
+		check: ".", pkg: "election/office", wantOutput: "TestReadinessOfEarlierTenure",
 	},
 	{
 		description: "a late grant names the latest incarnation, whichever requested it", file: "election/office/grant.go",
 		old: "RequesterLife: r.Life,", new: "RequesterLife: m.peers[r.ID].life,",
-		check: ".", pkg: "election/office", wantOutput: "TestLateGrantNames",
+		check: "^TestLateGrantNames", pkg: "election/office", wantOutput: "TestLateGrantNames",
 	},
 	{
 		description: "no process campaigns when the coordinator is gone", file: "election/office/follow.go",
-		old: "\tif m.role == follower {\n\t\tm.campaignAt = m.now + m.campaignDelay()\n", new: "\tif false {\n\t\tm.campaignAt = m.now + m.campaignDelay()\n",
+		old: "\tif m.role == Follower {\n\t\tm.vacancy.campaignAt = m.now + m.campaignDelay()\n", new: "\tif false {\n\t\tm.vacancy.campaignAt = m.now + m.campaignDelay()\n",
 		check: "^TestEveryInterleavingOfOffices$/^Bully$", wantOutput: "agreement",
+	},
+	{
+		description: "with a static graph, the office goes to a process without a majority", file: "election/office/eligibility.go",
+		old: "if m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver() {", new: "if true {",
+		check: eachFaultCheck + "/^graph$", wantOutput: "exchanges messages with a majority",
+	},
+	{
+		description: "a slow process reports the end of its tenure late", file: "election/office/role.go",
+		old: "return min(m.beatAt, m.until(), m.tenure.handOverAt)", new: "return min(m.beatAt, m.tenure.handOverAt)",
+		check: eachFaultCheck + "/^slow$", wantOutput: "lapse",
+	},
+	{
+		description: "the terms of an earlier incarnation are forgotten", file: "election/term.go",
+		old: "return c.reading(c.AtBoot)\n", new: "return 0\n",
+		check: eachFaultCheck + "/^jump$", wantOutput: "tokens",
+	},
+	{
+		description: "in a long run, Strict relies on the report that a process has ended", file: "election/office/suspect.go",
+		old: "if m.cfg.Mode == Majority {", new: "if m.cfg.Mode != Available {",
+		check: eachFaultCheck + "/^deep$", wantOutput: "one holder",
+	},
+	{
+		description: "Strict relies on a false report that a process has ended", file: "election/office/suspect.go",
+		old: "if m.cfg.Mode == Majority {", new: "if m.cfg.Mode != Available {",
+		check: "^TestStrictIgnoresFalseReports$", wantOutput: "one holder",
+	},
+	{
+		description: "the simulator asks no process to step down", file: "sim/schedule.go",
+		old: "Pause, Partition, Members, StepDown}", new: "Pause, Partition, Members}",
+		check: "^TestEveryCombinationIsVisited$", wantOutput: "no stepdown affected a holder",
 	},
 	{
 		description: "bully: the winner announces for every ELECTION", file: "election/bully/bully.go",
 		old: "if m.phase != idle || m.announced == m.Term || m.KnowsCoordinatorOf(m.Term) {", new: "if m.phase != idle {",
-		check: countCheck, wantOutput: "Bully",
+		check: countCheck + "/^Bully$", wantOutput: "Bully",
 	},
 	{
 		description: "bully: the only process above is asked though it is dead", file: "election/process.go",
 		old: "if m.ID != dead && !p.Suspects.Has(m.ID) {", new: "if !p.Suspects.Has(m.ID) {",
-		check: countCheck, wantOutput: "Bully",
+		check: countCheck + "/^Bully$", wantOutput: "Bully",
 	},
 	{
 		description: "status table: a process that doesn't answer isn't marked", file: "election/statustable/statustable.go",
@@ -304,7 +376,7 @@ var mutants = []mutant{
 	{
 		description: "all identifiers: forwards before it sends its own", file: "election/ringallids/ringallids.go",
 		old: "if m.Eligible() && m.OwnTerm != m.Term {\n", new: "if m.Eligible() && m.OwnTerm != m.Term {\n\t\tm.Forward(out, *msg)\n\t\tm.sendOwn(out)\n\t\tm.collected.Add(msg.Origin)\n\t\treturn\n",
-		check: countCheck, wantOutput: "RingAllIDs",
+		check: countCheck + "/^RingAllIDs$", wantOutput: "RingAllIDs",
 	},
 	{
 		description: "champion: a lower identifier isn't dropped", file: "election/ringchampion/ringchampion.go",
@@ -319,7 +391,7 @@ var mutants = []mutant{
 	{
 		description: "skip: the lowest process on the list is announced", file: "election/member.go",
 		old: "if r.Outranks(other, id) {", new: "if r.Outranks(id, other) {",
-		check: countCheck, wantOutput: "RingSkip",
+		check: countCheck + "/^RingSkip$", wantOutput: "RingSkip",
 	},
 }
 
@@ -370,7 +442,7 @@ func (m mutant) run(t *testing.T) (string, error) {
 	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-timeout=5m", "-overlay", overlay, "-run", m.check, "../"+cmp.Or(m.pkg, "sim"))
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-failfast", "-timeout=5m", "-overlay", overlay, "-run", m.check, "../"+cmp.Or(m.pkg, "sim"))
 	cmd.Env = append(os.Environ(), "CONCLAVE_MUTANT=1")
 	output, err := cmd.CombinedOutput()
 	return string(output), err

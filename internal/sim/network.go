@@ -10,7 +10,9 @@ import (
 // arrives. A link has a direction.
 type network struct {
 	// cuts has, for each sender, a bit for each receiver that it can't reach.
-	cuts        [maxMembers + 1]uint32
+	cuts [maxMembers + 1]uint32
+	// broken has the links that never heal, in the same format.
+	broken      [maxMembers + 1]uint32
 	lastArrival [maxMembers + 1][maxMembers + 1]election.Tick
 	maxID       election.ID
 }
@@ -18,7 +20,7 @@ type network struct {
 // reset restores all links and forgets all messages.
 func (n *network) reset() {
 	for i := range n.cuts[:n.maxID+1] {
-		n.cuts[i] = 0
+		n.cuts[i], n.broken[i] = 0, 0
 		clear(n.lastArrival[i][:n.maxID+1])
 	}
 	n.maxID = 0
@@ -31,8 +33,8 @@ func (n *network) cut(from, to election.ID) {
 	n.cuts[from] |= 1 << to
 }
 
-// heal restores all links.
-func (n *network) heal() { clear(n.cuts[:]) }
+// heal restores all links that aren't broken for good.
+func (n *network) heal() { n.cuts = n.broken }
 
 // fifoArrival returns the arrival time of a message that must not overtake earlier
 // messages of its link and would otherwise arrive at the given time.
@@ -65,4 +67,19 @@ func (s *simulation) sides(mask uint64) string {
 		two[mask>>id&1] = append(two[mask>>id&1], id)
 	}
 	return fmt.Sprintf("%s | %s", FormatRanges(two[0]), FormatRanges(two[1]))
+}
+
+// reportGraph reports the links that never work.
+func (s *simulation) reportGraph() {
+	for a := election.ID(1); a <= s.maxID; a++ {
+		var unreached []election.ID
+		for b := election.ID(1); b <= s.maxID; b++ {
+			if s.network.broken[a]>>b&1 != 0 {
+				unreached = append(unreached, b)
+			}
+		}
+		if len(unreached) > 0 {
+			s.reportFault(a, "has no link to %s during the whole schedule", FormatRanges(unreached))
+		}
+	}
 }

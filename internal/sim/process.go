@@ -22,9 +22,13 @@ type process struct {
 	// was paused in this incarnation.
 	pausedUntil election.Tick
 	appDead     bool
+	// slowBy is by how much the process handles an input too late, until slowUntil.
+	slowBy, slowUntil election.Tick
 	// wakeAt is the time of the earliest pending timer event, or Never.
-	wakeAt    election.Tick
-	roster    *election.Roster
+	wakeAt election.Tick
+	roster *election.Roster
+	// stored is the list on its disk if that is newer, otherwise an older one or nil.
+	stored    *election.Roster
 	adoptedAt election.Tick
 	clock     clock
 	lease     leaseState

@@ -45,6 +45,9 @@ type Report struct {
 	Distinct uint64
 	// Steps counts the steps of all Machines.
 	Steps uint64
+	// Coverage has how often each fault affected processes of each role, in each phase
+	// of a change of the member list.
+	Coverage []Combination
 }
 
 // maxSampledProcesses is the most processes that a schedule may start with. It is
@@ -103,6 +106,7 @@ func Sample(ctx context.Context, s Sampling) (Report, error) {
 		wait.Go(func() { c.work(ctx, simulation) })
 	}
 	wait.Wait()
+	c.report.Coverage = c.coverage.combinations(setting.faults)
 	c.report.Distinct = min(c.traces.estimate(), uint64(c.report.Schedules))
 	return c.report, nil
 }
@@ -113,6 +117,7 @@ type collector struct {
 	next     atomic.Int64
 	lock     sync.Mutex
 	report   Report
+	coverage coverage
 	traces   sketch
 }
 
@@ -142,18 +147,20 @@ func (c *collector) work(ctx context.Context, s *simulation) {
 				to = i + 1
 			}
 		}
-		c.add(to-from, violated, found, s.steps, &traces)
+		c.add(to-from, violated, found, s, &traces)
 	}
 }
 
 // add adds the results of a batch to the report.
-func (c *collector) add(schedules, violated int, found []Violation, steps uint64, traces *sketch) {
+func (c *collector) add(schedules, violated int, found []Violation, s *simulation, traces *sketch) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	r := &c.report
 	r.Schedules += schedules
 	r.Violated += violated
-	r.Steps += steps
+	r.Steps += s.steps
+	c.coverage.add(&s.coverage)
+	s.coverage = coverage{}
 	// Workers finish in any order. Report the violations with the lowest seeds.
 	r.Violations = append(r.Violations, found...)
 	slices.SortFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.Seed, b.Seed) })

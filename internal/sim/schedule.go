@@ -21,6 +21,8 @@ type schedule struct {
 	healAt  election.Tick
 	// deadline is the time by which the processes must have agreed.
 	deadline election.Tick
+	// extended is set if the deadline was extended: see judgeGraph.
+	extended bool
 	// quietFor is the time, from the agreement on, in which nothing may happen.
 	quietFor election.Tick
 
@@ -50,7 +52,10 @@ const (
 	actRepublish
 	actStepDown
 	actChangeLease
+	actSlowDown
+	actReportGone
 	actHealAll
+	actRecover
 )
 
 // action is a change to the simulation at a given time: a fault, or its end.
@@ -77,7 +82,7 @@ func (sch *schedule) draw(s *simulation) {
 	if r.percent(5) {
 		sch.quietFor = lease + suspicionTimeout + 4*heartbeat
 	}
-	sch.faults = s.faults
+	sch.faults = s.faults & baseFaults
 	if r.percent(75) {
 		var some Fault
 		for range 3 {
@@ -96,21 +101,42 @@ func (sch *schedule) draw(s *simulation) {
 	sch.reorderPercent = sch.drawPercent(r, Reorder)
 	sch.duplicatePercent = sch.drawPercent(r, Duplicate)
 
+	sch.drawMoreFaults(s)
 	at := 3 * transMax
 	kinds := sch.enabledActions()
 	if len(kinds) > 0 {
-		for range r.between(1, 4) {
-			at += election.Tick(r.below(int(suspicionTimeout)))
+		count, gap := sch.pace(s)
+		for range count {
+			at += election.Tick(r.below(int(gap)))
 			sch.add(s, at, kinds[r.below(len(kinds))])
 		}
 	}
 	if sch.faults&Leases != 0 {
 		at = sch.drawLeaseChange(s, at)
 	}
-	s.checker.electionCause = sch.faults&(Loss|Delay) != 0
+	at += sch.moreTime(s)
+	s.checker.electionCause = s.checker.electionCause || sch.faults&(Loss|Delay) != 0
+	sch.addMoreActions(s, at)
 	sch.healAt = at + election.Tick(r.below(int(lease)))
-	sch.deadline = sch.healAt + convergeWithin
+	sch.deadline = sch.healAt + sch.convergeWithin()
 	sch.push(s, action{at: sch.healAt, kind: actHealAll})
+}
+
+// termsBehindFloor is how many terms a clock that is behind the floor of the list has to
+// advance for one more election (election.TermClock).
+const termsBehindFloor = 30
+
+// convergeWithin returns the time within which the processes must agree after all
+// faults have ended. A process grants no term that its clock hasn't reached. While its
+// clock is behind the floor of the list, it may have to wait for each of several elections.
+func (sch *schedule) convergeWithin() election.Tick {
+	switch {
+	case sch.faults&Skew != 0:
+		return convergeWithin + maxSkew*sch.termTicks
+	case sch.faults&Members != 0:
+		return convergeWithin + 10*termsBehindFloor*sch.termTicks
+	}
+	return convergeWithin
 }
 
 // drawPercent draws how many percent of the messages a fault affects.
@@ -178,12 +204,12 @@ func (sch *schedule) push(s *simulation, a action) {
 
 // drawClock draws the clock of a process.
 func (sch *schedule) drawClock(s *simulation) clock {
-	c := clock{rate: trueRate, termTicks: sch.termTicks}
+	c := clock{rate: trueRate, termTicks: sch.termTicks, skew: sch.drawSkew(s)}
 	if sch.faults&Clocks != 0 {
 		// The rates differ by nearly as much as the margin of the lease allows.
 		c.rate += int64(s.rng.between(-trueRate/34, trueRate/34))
 		c.offset = election.Tick(s.rng.below(1000))
-		c.skew = election.Term(s.rng.below(int(3*defaultTermTicks/sch.termTicks) + 1))
+		c.skew += election.Term(s.rng.below(int(3*defaultTermTicks/sch.termTicks) + 1))
 	}
 	return c
 }

@@ -17,13 +17,13 @@ var seeds = []struct {
 	faults    string
 	seed      uint64
 }{
-	{"a late resignation", "StatusTable", "Majority", "delay,reorder,duplicate,partition,stepdown", 7483},
+	{"a late resignation", "StatusTable", "Majority", "delay,reorder,duplicate,partition,stepdown", 16824},
 	{"a list that is adopted too early", "StatusTable", "Strict", "crash,pause,partition,members", 7676},
-	{"a term that was used before", "StatusTable", "Available", "delay,crash,partition", 791},
+	{"a term that was used before", "StatusTable", "Available", "delay,crash,partition", 2885},
 	{"a member that is eligible although its application has died", "StatusTable", "Majority", "appdead,stepdown", 370},
-	{"a grant after a restart", "StatusTable", "Majority", "crash,partition", 29221},
-	{"a tenure without a majority of the old member list", "StatusTable", "Majority", "crash,partition,members", 11987},
-	{"an answer that counts as a sign of tenure", "StatusTable", "Majority", "all", 65300},
+	{"a grant after a restart", "StatusTable", "Majority", "crash,partition", 85360},
+	{"a tenure without a majority of the old member list", "StatusTable", "Majority", "crash,partition,members", 23358},
+	{"an answer that counts as a sign of tenure", "StatusTable", "Majority", "loss,delay,reorder,duplicate,crash,appdead,pause,partition,clocks,members,stepdown,leases", 65300},
 }
 
 func TestSeedsThatFoundBugs(t *testing.T) {

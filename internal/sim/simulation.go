@@ -37,12 +37,18 @@ type settings struct {
 	mode      office.Mode
 	size      int
 	faults    Fault
+	// recovers: a restarted process runs the recovery of its algorithm, as agents do.
+	// Schedules without it remain as they are, and with them the seeds.
+	recovers bool
+	// onTransition, if set, is called with each change of a role.
+	onTransition func(office.Transition)
 }
 
 // simulation runs one schedule after another, reusing its memory.
 type simulation struct {
 	settings
 	rng         rng
+	more        rng // for the faults of more_faults.go
 	queue       wheel
 	slab        slab
 	out         election.Output
@@ -55,7 +61,8 @@ type simulation struct {
 	members     memberList
 	checker     checker
 	steps       uint64
-	traceHash   uint64 // of the current schedule: see hashTrace
+	coverage    coverage // of all schedules since the last report
+	traceHash   uint64   // of the current schedule: see hashTrace
 	watch       func(Step)
 }
 
@@ -87,6 +94,9 @@ func (s *simulation) run(seed uint64) (v *Violation) {
 			s.checker.fail("progress", "no event is pending")
 		case s.steps-began > maxStepsPerSchedule:
 			s.checker.fail("progress", fmt.Sprintf("no end at %d: more than %d steps", e.at, maxStepsPerSchedule))
+		case e.at > s.schedule.deadline && s.schedule.faults&Graph != 0:
+			s.judgeGraph()
+			s.queue.push(e)
 		case e.at > s.schedule.deadline:
 			s.checker.fail("convergence", s.disagreement())
 		default:
@@ -105,6 +115,8 @@ func (s *simulation) run(seed uint64) (v *Violation) {
 func (s *simulation) start(seed uint64) {
 	s.rng = rng(seed)
 	s.rng.next()
+	s.more = rng(^seed)
+	s.more.next()
 	s.queue.reset()
 	s.slab.reset()
 	s.network.reset()
@@ -138,7 +150,8 @@ func (s *simulation) boot(id election.ID, memoryLost bool) {
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
 		NewElection: s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: heartbeat, SuspicionTimeout: suspicionTimeout, Stagger: stagger,
 		Policy: s.policy, StablePeriod: stableDelay, DrainTimeout: drainTimeout, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
-		Clock: election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
+		Clock:        election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
+		OnTransition: s.onTransition,
 	}
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.size)
 	if !memoryLost {
@@ -194,7 +207,9 @@ func (s *simulation) handle(e event) {
 			s.step(e.process, election.Input{Kind: election.Stopped, Term: p.stopTerm})
 		}
 	case e.kind == eventRoster:
-		s.adopt(e.process, s.members.published[e.slot])
+		if s.store(e.process, e) {
+			s.adopt(e.process, s.members.published[e.slot])
+		}
 	}
 }
 
@@ -206,7 +221,11 @@ func (s *simulation) handleTimer(e event, p *process) {
 	if p.machine.Deadline() <= p.clock.local(e.at) {
 		s.step(e.process, election.Input{Kind: election.TimePassed})
 		if p.status.Token != 0 && e.at >= s.schedule.healAt {
-			s.checkAgreement()
+			if s.schedule.faults&Graph != 0 {
+				s.checkStays()
+			} else {
+				s.checkAgreement()
+			}
 		}
 		return
 	}
@@ -271,6 +290,7 @@ func (s *simulation) step(id election.ID, in election.Input) {
 		s.handleEvent(id, &s.out.Events[i])
 	}
 	s.checkStatus(id)
+	s.stall(p)
 	s.setTimer(id)
 }
 
@@ -289,13 +309,19 @@ func (s *simulation) send(m *election.Message) {
 	fifo := true
 	if now < s.schedule.healAt {
 		if s.schedule.loses(s) {
+			s.cover(Loss, m.From)
 			return
 		}
 		if s.schedule.delays(s) {
+			s.cover(Delay, m.From)
 			delay += election.Tick(s.rng.below(int(2 * suspicionTimeout)))
 		}
-		fifo = !s.schedule.reorders(s)
+		if s.schedule.reorders(s) {
+			s.cover(Reorder, m.From)
+			fifo = false
+		}
 		if s.schedule.duplicates(s) {
+			s.cover(Duplicate, m.From)
 			late := election.Tick(s.rng.below(int(lease)))
 			s.queue.push(event{at: now + delay + late, kind: eventDelivery, process: m.To, peer: senderLease, slot: s.putCopy(m)})
 		}

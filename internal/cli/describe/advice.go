@@ -55,6 +55,8 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonWriteFailed:
 		return "The operator retries every few seconds. Check for a quota, an admission policy or webhook, or an immutable ConfigMap; if that is the reason, " +
 			"delete the ConfigMap, and the operator creates it again."
+	case v1.ReasonCAMissing:
+		return "Agents trust only the CA in this Secret. Restore the Secret from a backup, or start with a new CA as docs/operator.md describes."
 	case v1.ReasonServiceConflict:
 		return serviceConflict(g)
 	case v1.ReasonNoMajority:
@@ -65,6 +67,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonUnreachable:
 		return fmt.Sprintf("The agents elect without the operator; only this status may be outdated. Check for a NetworkPolicy that blocks the operator on port %d.",
 			operatorPort)
+	case v1.ReasonStopUnconfirmed:
+		return "Make sure that the containers of these pods do not run any more, and run the command in the message. If their node is off, " +
+			"it is enough to taint it: kubectl taint node NODE " + "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 	case v1.ReasonPodsMissing:
 		return "Create the pods, or remove them from spec.members."
 	case v1.ReasonNoAgent:

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// With the fault Graph, the links that don't work never heal. All other faults end, and
+// then the property of docs/adr/0012-a-coordinator-in-every-static-network.md holds: if
+// an eligible member exchanges messages with a majority, one holds the office and keeps
+// it. In Available mode nothing is required: if only the highest member reaches the
+// others and it restarts, two others take the office from each other forever.
+
+// graphStays is how long a tenure must last.
+const graphStays = 3 * (lease + suspicionTimeout)
+
+// drawGraph draws a set of links that never work. The processes that join later have
+// such links, too.
+func (n *network) drawGraph(r *rng, size election.ID) {
+	shape, percent, center := r.below(4), r.between(10, 70), election.ID(r.between(1, int(size)))
+	for a := election.ID(1); a <= maxMembers; a++ {
+		for b := a + 1; b <= maxMembers; b++ {
+			there, back := r.percent(percent), r.percent(percent)
+			switch shape {
+			case 0: // only one process reaches all others
+				there = a != center && b != center
+				back = there
+			case 1: // a chain
+				there = b != a+1
+				back = there
+			case 2:
+				back = there
+			}
+			if there {
+				n.broken[a] |= 1 << b
+			}
+			if back {
+				n.broken[b] |= 1 << a
+			}
+		}
+	}
+	n.cuts, n.maxID = n.broken, maxMembers
+}
+
+// exchanges reports whether two processes are up and messages pass between them in
+// both directions.
+func (s *simulation) exchanges(a, b election.ID) bool {
+	up := s.processes[a].up && s.processes[b].up
+	return up && (a == b || !s.network.isCut(a, b) && !s.network.isCut(b, a))
+}
+
+// couldHold returns an eligible process that exchanges messages with a majority of the
+// current list and of the previous one, or None.
+func (s *simulation) couldHold() election.ID {
+	for _, m := range s.members.current.Ranked() {
+		p := &s.processes[m.ID]
+		if m.Priority > 0 && p.up && !p.appDead && s.reachesMajority(m.ID, s.members.current) &&
+			(s.members.current.Previous == nil || s.reachesMajority(m.ID, s.members.current.Previous)) {
+			return m.ID
+		}
+	}
+	return election.None
+}
+
+func (s *simulation) reachesMajority(id election.ID, roster *election.Roster) bool {
+	n := 0
+	for _, m := range roster.Ring() {
+		if s.exchanges(id, m.ID) {
+			n++
+		}
+	}
+	return n >= roster.Majority()
+}
+
+// checkStays ends a schedule with a static graph when a tenure has lasted long enough.
+func (s *simulation) checkStays() {
+	s.checker.done = s.queue.now >= max(s.checker.tenureChangedAt, s.schedule.healAt)+graphStays
+}
+
+// judgeGraph decides what the end of the time for convergence means: nothing if no
+// process could hold the office. The time begins again if one can since a short while.
+func (s *simulation) judgeGraph() {
+	able := s.couldHold()
+	switch {
+	case able == election.None || s.mode == office.Available:
+		s.checker.done = true
+	case s.schedule.extended:
+		s.checker.fail("convergence", fmt.Sprintf("no process has held the office for %d ticks, although %d exchanges messages with a majority", graphStays, able))
+	default:
+		s.schedule.extended, s.schedule.deadline = true, s.queue.now+convergeWithin
+	}
+}
