@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -47,20 +47,25 @@ type State struct {
 	Token uint64 `json:"token"`
 	// Until is the time until which this process is coordinator without another
 	// renewal, on this machine's monotonic clock. It is zero if there is no such time:
-	// in the mode Available, in states that Watch yields, and unless Leading.
+	// in the mode Available, in states of Leader and Watch, and unless Leading. That clock
+	// stops while the machine is suspended; Run uses one that doesn't.
 	Until time.Time `json:"-"`
+
+	// until is Until on the clock of the agent's connection.
+	until time.Duration
 }
 
-// isLeadingNow reports whether this process is still coordinator.
-func (s *State) isLeadingNow() bool {
-	return s.Leading && (s.Until.IsZero() || time.Now().Before(s.Until))
+// isLeadingAt reports whether this process is still coordinator at a time of a leaseClock.
+func (s *State) isLeadingAt(now time.Duration) bool {
+	return s.Leading && (s.until == 0 || now < s.until)
 }
 
 // Option configures the connection to the agent.
 type Option func(*agent)
 
-// At sets the agent's address, such as http://127.0.0.1:7374. The default is the value
-// of the environment variable CONCLAVE_AGENT, or else http://127.0.0.1:7374.
+// At sets the agent's address, such as http://127.0.0.1:7374, or
+// unix:///run/conclave/agent.sock for a Unix socket. The default is the value of the
+// environment variable CONCLAVE_AGENT, or else http://127.0.0.1:7374.
 func At(address string) Option {
 	return func(a *agent) { a.address = address }
 }
@@ -90,13 +95,14 @@ type agent struct {
 	base    string
 	log     *slog.Logger
 	http    http.Client
+	clock   leaseClock
 }
 
 // newTransport returns a transport that keeps connections alive, so that a renewal
 // takes one round trip. It ignores proxy settings of the environment.
 func newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		DialContext:           dial,
 		ResponseHeaderTimeout: responseTimeout,
 		IdleConnTimeout:       time.Minute,
 		MaxIdleConnsPerHost:   2,
@@ -108,19 +114,19 @@ func newTransport() *http.Transport {
 var sharedTransport = newTransport()
 
 func newAgent(group string, transport *http.Transport, options []Option) (*agent, error) {
-	a := &agent{group: group, log: slog.Default(), http: http.Client{Transport: transport}}
+	a := &agent{group: group, log: slog.Default(), http: http.Client{Transport: transport}, clock: newLeaseClock()}
 	a.address = cmp.Or(os.Getenv("CONCLAVE_AGENT"), defaultAddress)
 	for _, option := range options {
 		option(a)
 	}
-	u, err := url.Parse(a.address)
-	if err != nil || u.Scheme != "http" || u.Host == "" || (u.Path != "" && u.Path != "/") {
-		return nil, fmt.Errorf("the agent's address must be an http URL without a path, such as %s, got %q", defaultAddress, a.address)
+	host, err := hostOf(a.address)
+	if err != nil {
+		return nil, err
 	}
 	if group == "" {
 		return nil, errors.New("the name of the group must not be empty")
 	}
-	a.base = "http://" + u.Host + "/v1/groups/" + url.PathEscape(group)
+	a.base = "http://" + host + "/v1/groups/" + url.PathEscape(group)
 	a.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return a, nil
 }
@@ -174,14 +180,14 @@ func (a *agent) request(ctx context.Context, method, path string, body []byte) (
 // response to the time before the request, because it doesn't know how long the
 // response took.
 //
-// With a session, the query renews the session's tenure. Without a session, the agent
-// still guarantees that no other process becomes coordinator during the remaining time.
-func (a *agent) queryLeader(ctx context.Context, session string) (State, error) {
+// The query may have the parameter session, to renew the tenure of a session, or
+// promiseMillis. Without them, the response has no remaining time.
+func (a *agent) queryLeader(ctx context.Context, query url.Values) (State, error) {
 	path := "/leader"
-	if session != "" {
-		path += "?session=" + url.QueryEscape(session)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
 	}
-	sent := time.Now()
+	sent, sentAt := time.Now(), a.clock.now()
 	status, body, err := a.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return State{}, err
@@ -197,7 +203,8 @@ func (a *agent) queryLeader(ctx context.Context, session string) (State, error) 
 		return State{}, newStatusError(status, body)
 	}
 	if response.Leading && response.RemainingMillis != nil {
-		response.Until = sent.Add(time.Duration(*response.RemainingMillis) * time.Millisecond)
+		remaining := time.Duration(*response.RemainingMillis) * time.Millisecond
+		response.Until, response.until = sent.Add(remaining), max(1, sentAt+remaining)
 	}
 	return response.State, nil
 }
@@ -216,13 +223,30 @@ func (a *agent) confirmStopped(ctx context.Context, session string, term uint64)
 }
 
 // Leader queries the coordinator of the group. A group without a coordinator isn't an
-// error.
+// error. The state may be outdated when Leader returns, so its Until is zero: use Run, or
+// LeaderWithPromise, to act as coordinator.
 func Leader(ctx context.Context, group string, options ...Option) (State, error) {
+	return leader(ctx, group, nil, options)
+}
+
+// LeaderWithPromise is like Leader, for a process that acts as coordinator without Run. If
+// this process is coordinator, the agent promises that no other process becomes coordinator
+// before the returned Until, which is at most the given time away. A handover waits for the
+// end of the promise, so don't ask for more time than you need. In the mode Available there
+// is no promise, and Until is zero.
+func LeaderWithPromise(ctx context.Context, group string, atMost time.Duration, options ...Option) (State, error) {
+	if atMost < time.Millisecond {
+		return State{}, fmt.Errorf("the promise must last at least a millisecond, got %s", atMost)
+	}
+	return leader(ctx, group, url.Values{"promiseMillis": {strconv.FormatInt(atMost.Milliseconds(), 10)}}, options)
+}
+
+func leader(ctx context.Context, group string, query url.Values, options []Option) (State, error) {
 	a, err := newAgent(group, sharedTransport, options)
 	if err != nil {
 		return State{}, err
 	}
-	state, err := a.queryLeader(ctx, "")
+	state, err := a.queryLeader(ctx, query)
 	if err != nil {
 		return State{}, fmt.Errorf("cannot query the coordinator of group %s: %w", group, err)
 	}

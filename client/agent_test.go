@@ -135,8 +135,14 @@ func TestOneCoordinatorAtATime(t *testing.T) {
 			for range 4 {
 				state, err := client.Leader(ctx, "ledger", client.At(last.at))
 				must(t, err)
-				if state.Leading && (state.Token != last.token || state.Until.IsZero() != (mode == "Available")) {
-					t.Fatalf("got state %+v, want token %d, and a lease unless the mode is Available", state, last.token)
+				if state.Leading && (state.Token != last.token || !state.Until.IsZero()) {
+					t.Fatalf("got state %+v, want token %d and no promise", state, last.token)
+				}
+				const promise = 100 * time.Millisecond
+				state, err = client.LeaderWithPromise(ctx, "ledger", promise, client.At(last.at))
+				must(t, err)
+				if state.Leading && (state.Token != last.token || state.Until.IsZero() != (mode == "Available") || time.Until(state.Until) > promise) {
+					t.Fatalf("got state %+v, want token %d, and a promise of at most %s unless the mode is Available", state, last.token, promise)
 				}
 				stepDown(t, last)
 				next := <-started

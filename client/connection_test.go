@@ -57,7 +57,8 @@ func TestRunFails(t *testing.T) {
 		for _, c := range []struct{ group, at, want string }{
 			{"other", defaultAddress, "cannot join group other: the agent responded with status 404"},
 			{"", defaultAddress, "the name of the group must not be empty"},
-			{"ledger", "127.0.0.1:7374", `the agent's address must be an http URL without a path, such as http://127.0.0.1:7374, got "127.0.0.1:7374"`},
+			{"ledger", "127.0.0.1:7374", `the agent's address must be an http URL without a path, such as http://127.0.0.1:7374, or a Unix socket, such as unix:///run/conclave/agent.sock, got "127.0.0.1:7374"`},
+			{"ledger", "unix://run/conclave.sock", "the agent's address must be"},
 			{"ledger", "https://127.0.0.1:7374", "the agent's address must be"},
 			{"ledger", "http://127.0.0.1:7374/v1", "the agent's address must be"},
 			{"ledger", "\x00", "the agent's address must be"},

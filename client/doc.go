@@ -8,6 +8,9 @@
 // Run calls the function each time this process has become coordinator, and cancels
 // the function's context when the tenure ends. Leader and Watch report the coordinator.
 //
+// The agent's address is that of At, or else of the environment variable CONCLAVE_AGENT,
+// which the webhook sets in pods on the network of their node.
+//
 // # Guarantees
 //
 // Within one call of Run, the function never runs twice at the same time. Run calls it
@@ -18,8 +21,9 @@
 // passed, or the agent considers the application dead.
 //
 // In the safety modes Majority and Strict, the context also ends if the agent hasn't
-// confirmed the tenure in time, for whatever reason. The client measures that time on
-// this machine's monotonic clock, starting before it sends the request.
+// confirmed the tenure in time, for whatever reason. The client measures that time from
+// before it sends the request, and on Linux, it includes the time during which the machine
+// is suspended (CLOCK_BOOTTIME).
 //
 // # Limits
 //
@@ -27,8 +31,7 @@
 // Canceling a context is only a request: a function that ignores it continues. The
 // kernel, a debugger, the garbage collector or a hypervisor may pause the process at
 // any instruction, and the process may resume long after its tenure, before any of its
-// code can check. Monotonic clocks stop while a machine is suspended, so a process may
-// consider itself coordinator for up to a lease after the machine resumes. And a
+// code can check. A virtual machine may not notice that its host suspended it. And a
 // request that the function has sent earlier may arrive after all of that.
 //
 // No client can solve this, but a resource can: it stores the highest token that it has

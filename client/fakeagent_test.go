@@ -97,8 +97,10 @@ func (f *fakeAgent) start() {
 	f.server.Start()
 }
 
-// dialOption is an Option that connects a client to this agent.
+// dialOption is an Option that connects a client to this agent, on the virtual time of
+// package synctest.
 func (f *fakeAgent) dialOption(a *agent) {
+	a.clock = monotonicClock()
 	if transport, ok := a.http.Transport.(*http.Transport); ok {
 		transport.DialContext = f.host.DialContext
 	}

@@ -82,8 +82,8 @@ func TestEventsWhileTheFunctionRuns(t *testing.T) {
 	release := make(chan error)
 	block := func(context.Context, uint64) error { return <-release }
 	newRunningSession := func() *session {
-		s := newSession(t.Context(), &agent{}, block)
-		s.tenure = startTenure(t.Context(), 7, token(7), time.Time{}, block)
+		s := newSession(t.Context(), &agent{clock: monotonicClock()}, block)
+		s.tenure = startTenure(t.Context(), monotonicClock(), 7, token(7), 0, block)
 		return s
 	}
 	handle := func(s *session, kind string, term uint64) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 )
@@ -193,9 +194,9 @@ func (s *session) query() {
 		return
 	}
 	s.querying = true
-	id := s.id
+	renewal := url.Values{"session": {s.id}}
 	s.goroutines.Go(func() {
-		state, err := s.agent.queryLeader(s.ctx, id)
+		state, err := s.agent.queryLeader(s.ctx, renewal)
 		s.results <- queryResult{state, err}
 	})
 }
@@ -207,8 +208,8 @@ func (s *session) handleResult(r queryResult) {
 	case s.tenure != nil:
 		s.updateTenure(r)
 	case s.pendingLead == nil || s.parent.Err() != nil:
-	case r.err == nil && r.state.Token == s.pendingLead.Token && r.state.isLeadingNow():
-		s.tenure = startTenure(s.parent, s.pendingLead.Term, s.pendingLead.Token, r.state.Until, s.lead)
+	case r.err == nil && r.state.Token == s.pendingLead.Token && r.state.isLeadingAt(s.agent.clock.now()):
+		s.tenure = startTenure(s.parent, s.agent.clock, s.pendingLead.Term, s.pendingLead.Token, r.state.until, s.lead)
 		s.pendingLead = nil
 		s.scheduleRenewal()
 	default:
@@ -228,7 +229,7 @@ func (s *session) updateTenure(r queryResult) {
 	case r.err != nil:
 		s.scheduleRenewal()
 	case r.state.Leading && r.state.Token == t.token:
-		t.renew(r.state.Until)
+		t.renew(r.state.until)
 		s.scheduleRenewal()
 	case !r.state.Leading && r.state.Coordinator == r.state.Self && r.state.Term == t.term:
 		// The agent still holds the office but may not act: it is handing over.

@@ -13,10 +13,11 @@ type tenure struct {
 	// ctx is the function's context.
 	ctx context.Context
 	end context.CancelCauseFunc
-	// until is the end of the lease. leaseTimer then ends ctx, even if all other
+	// until is the end of the lease on clock. leaseTimer then ends ctx, even if all other
 	// goroutines are blocked. Both are zero if there is no lease.
-	until      time.Time
-	leaseTimer *time.Timer
+	clock      leaseClock
+	until      time.Duration
+	leaseTimer leaseTimer
 	// renewInterval is a fraction of the lease, so that some renewals may fail.
 	renewInterval time.Duration
 	// returned receives the outcome when the function has returned.
@@ -34,9 +35,11 @@ type outcome struct {
 
 var errGoexit = errors.New("the function called runtime.Goexit")
 
-func startTenure(parent context.Context, term, token uint64, until time.Time, lead func(context.Context, uint64) error) *tenure {
+func startTenure(
+	parent context.Context, clock leaseClock, term, token uint64, until time.Duration, lead func(context.Context, uint64) error,
+) *tenure {
 	ctx, end := context.WithCancelCause(parent)
-	t := &tenure{term: term, token: token, ctx: ctx, end: end, returned: make(chan outcome, 1)}
+	t := &tenure{term: term, token: token, ctx: ctx, end: end, clock: clock, returned: make(chan outcome, 1)}
 	t.renew(until)
 	go func() {
 		o := outcome{err: errGoexit}
@@ -52,18 +55,16 @@ func startTenure(parent context.Context, term, token uint64, until time.Time, le
 
 // renew extends the lease. It never shortens it: a later response that took longer may
 // have an earlier end, but the former response remains true.
-func (t *tenure) renew(until time.Time) {
-	if !until.After(t.until) {
+func (t *tenure) renew(until time.Duration) {
+	if until <= t.until {
 		return
 	}
 	t.until = until
-	left := time.Until(until)
-	t.renewInterval = left / 4
+	t.renewInterval = (until - t.clock.now()) / 4
 	if t.leaseTimer == nil {
-		t.leaseTimer = time.AfterFunc(left, func() { t.end(ErrNotRenewed) })
-		return
+		t.leaseTimer = t.clock.newTimer(func() { t.end(ErrNotRenewed) })
 	}
-	t.leaseTimer.Reset(left)
+	t.leaseTimer.set(until)
 }
 
 // revoked reports whether the function's context has ended.
@@ -73,6 +74,6 @@ func (t *tenure) revoked() bool { return t.ctx.Err() != nil }
 func (t *tenure) close() {
 	t.end(nil)
 	if t.leaseTimer != nil {
-		t.leaseTimer.Stop()
+		t.leaseTimer.stop()
 	}
 }

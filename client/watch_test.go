@@ -143,7 +143,7 @@ func TestLeader(t *testing.T) {
 		defer transport.CloseIdleConnections()
 		a, err := newAgent("ledger", transport, []Option{fake.dialOption})
 		wantError(t, err, nil)
-		query := func() (State, error) { return a.queryLeader(t.Context(), "") }
+		query := func() (State, error) { return a.queryLeader(t.Context(), nil) }
 		fake.setFollowing("e", 7)
 		state, err := query()
 		wantError(t, err, nil)

@@ -60,7 +60,7 @@ warning: ` + path + `:6: group ledger has two members: Majority mode needs a maj
 
 func TestCheckAndRunReportAllErrors(t *testing.T) {
 	path := write(t, t.TempDir(), strings.Replace(validConfig, "self: a", "selv: a\ndomain: X", 1))
-	want := result{status: 2, err: path + `:1: the file cannot have the key "selv": use self, domain, api, exposeAPI, listen, state, tls or groups
+	want := result{status: 2, err: path + `:1: the file cannot have the key "selv": use self, domain, api, apiUIDs, exposeAPI, listen, state, tls or groups
 ` + path + `:1: the file lacks self
 ` + path + `:2: domain must consist of lower-case letters, digits and -, in parts separated by dots, got "X"
 `}

@@ -27,7 +27,8 @@ func openConfigFile(path string) configFile { return configFile{path, checksum(p
 // changes again, or after a temporary error such as a full disk.
 func (f configFile) watch(ctx context.Context, a *agent.Agent, log *slog.Logger) {
 	tried, final := f.content, true
-	filewatch.Watch(ctx, filepath.Dir(f.path), log, func(bool) bool {
+	relevant := func(name string) bool { return name == filepath.Base(f.path) }
+	filewatch.Watch(ctx, filepath.Dir(f.path), relevant, log, func(bool) bool {
 		now := checksum(f.path)
 		if now == tried && final {
 			return true

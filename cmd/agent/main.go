@@ -16,7 +16,12 @@ import (
 
 func main() {
 	reduceWakeups()
-	os.Exit(run(context.Background(), newRoot()))
+	stderr := openStderr()
+	root := newRoot()
+	root.SetErr(stderr)
+	status := run(context.Background(), root)
+	stderr.Close(flushTimeout)
+	os.Exit(status)
 }
 
 // run runs a command and returns its exit status. It prints an error as one line on

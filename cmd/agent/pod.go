@@ -19,25 +19,30 @@ func newPod() *cobra.Command {
 
 This command runs in a container beside the application. Conclave's webhook and
 kubectl conclave inject add the container. Its environment must have POD_NAME,
-POD_NAMESPACE, POD_IP, CONCLAVE_GROUPS and CONCLAVE_IDENTITY. CONCLAVE_CA and
-CONCLAVE_PROBE are optional.`,
+POD_NAMESPACE, POD_IP, CONCLAVE_GROUPS and CONCLAVE_IDENTITY. CONCLAVE_CA,
+CONCLAVE_PROBE, CONCLAVE_API and CONCLAVE_API_UIDS are optional.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := pod.FromEnvironment(os.Getenv)
 			if err != nil {
 				return err
 			}
-			s.MountDir, s.StateDir, s.API, s.Build = fromFlags.MountDir, fromFlags.StateDir, fromFlags.API, version
+			s.MountDir, s.StateDir, s.Build = fromFlags.MountDir, fromFlags.StateDir, version
+			if fromFlags.API != "" {
+				s.API = fromFlags.API
+			}
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
-			return pod.Run(ctx, s, logger(cmd.ErrOrStderr(), verbose))
+			stderr := cmd.ErrOrStderr()
+			s.DroppedLogLines = droppedLines(stderr)
+			return pod.Run(ctx, s, logger(stderr, verbose))
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&fromFlags.MountDir, "mounted", pod.MountDir, "the directory with the token and the documents of the groups")
 	flags.StringVar(&fromFlags.StateDir, "state", pod.StateDir, "the directory for the state that must survive a restart of the container")
-	flags.StringVar(&fromFlags.API, "api", pod.LocalAPI, "the address of the local API for the application")
-	flags.BoolVar(&verbose, "verbose", false, "also log connections")
+	flags.StringVar(&fromFlags.API, "api", "", "the address of the local API for the application (default CONCLAVE_API, or "+pod.LocalAPI+")")
+	flags.BoolVar(&verbose, "verbose", false, "also log connections and the messages of elections")
 	return cmd
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,13 +24,15 @@ import (
 
 // addRun makes the root command run an agent.
 func addRun(root *cobra.Command) {
-	var path string
+	var path, traceFolder string
 	var verbose bool
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
-		return runAgent(cmd.Context(), path, logger(cmd.ErrOrStderr(), verbose))
+		stderr := cmd.ErrOrStderr()
+		return runAgent(cmd.Context(), path, traceFolder, logger(stderr, verbose), droppedLines(stderr))
 	}
 	addConfig(root, &path)
-	root.Flags().BoolVar(&verbose, "verbose", false, "also log connections")
+	root.Flags().BoolVar(&verbose, "verbose", false, "also log connections and the messages of elections")
+	root.Flags().StringVar(&traceFolder, "trace", "", "a directory for traces of the elections, from which a developer can repeat them")
 }
 
 // untilSignal returns a context that ends with the first signal. The second signal ends
@@ -43,7 +44,7 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // runAgent runs the agent of a configuration file until a signal arrives.
-func runAgent(ctx context.Context, path string, log *slog.Logger) error {
+func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, droppedLogLines func() uint64) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	file := openConfigFile(path)
@@ -68,9 +69,11 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 		return err
 	}
 	registry := metrics.New()
+	registry.DroppedLogLines = droppedLogLines
 	options := agent.Options{
 		Clock: clock.New(time.Now()), Life: agent.NewLife(), Store: store,
-		Metrics: func(name string) group.Metrics { return registry.ForGroup(name) }, Log: log,
+		Metrics:     func(name string) group.Metrics { return registry.ForGroup(name) },
+		TraceFolder: traceFolder, Log: log,
 	}
 	if files != nil {
 		options.Security, options.Problems = transport.Certificates{Files: files, Domain: c.Domain}, expiryProblems(files)
@@ -81,13 +84,17 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) error {
 		return errors.Join(err, local.Close())
 	}
 	log.Info("started agent", "self", c.Self, "listen", c.Listen, "api", local.Addr().String())
-	return newProcess(a, local, file, registry.Handler(a), log).Run(ctx)
+	process := newProcess(a, local, file, registry.Handler(a), log)
+	if files != nil {
+		process.Prepare = func(ctx context.Context) { reloadCertificates(ctx, files) }
+	}
+	return process.Run(ctx)
 }
 
 // newProcess returns the process of a running agent, which reloads its file.
 func newProcess(a *agent.Agent, local net.Listener, file configFile, metrics http.Handler, log *slog.Logger) *agent.Process {
 	return &agent.Process{
-		LocalAPI: local, Groups: a.Local(), Metrics: metrics, Log: log,
+		LocalAPI: local, AllowUser: agent.AllowUsers(a.Config().APIUIDs), Groups: a.Local(), Metrics: metrics, Log: log,
 		Start: func(context.Context) (*agent.Started, error) {
 			return &agent.Started{Agent: a, Tasks: []func(context.Context){
 				func(ctx context.Context) { file.watch(ctx, a, log) },
@@ -108,6 +115,25 @@ func openCertificates(c *config.Config, log *slog.Logger) (*identity.Files, erro
 	})
 }
 
+// certificateInterval is the time between checks for replaced certificate files. Each
+// handshake checks for them, too.
+const certificateInterval = 5 * time.Second
+
+// reloadCertificates loads replaced certificate files until ctx ends. The goroutines of
+// groups report the expiry, and must not wait for a disk.
+func reloadCertificates(ctx context.Context, files *identity.Files) {
+	ticker := time.NewTicker(certificateInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			files.Reload()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // expiryProblems reports an expired certificate, for which peers refuse this agent's
 // connections.
 func expiryProblems(files *identity.Files) func() []string {
@@ -117,21 +143,4 @@ func expiryProblems(files *identity.Files) func() []string {
 		}
 		return nil
 	}
-}
-
-func logger(w io.Writer, verbose bool) *slog.Logger {
-	level := slog.LevelInfo
-	if verbose {
-		level = slog.LevelDebug
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: microseconds}))
-}
-
-// microseconds formats times with microseconds: an election takes about a thousand of
-// them.
-func microseconds(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey {
-		a.Value = slog.StringValue(a.Value.Time().UTC().Format("2006-01-02T15:04:05.000000Z"))
-	}
-	return a
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,16 +10,16 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/pod"
 	"github.com/conclave-dev/conclave/internal/cli/command"
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // responseTimeout bounds the time of all requests, and maxResponse the size of a
@@ -53,13 +54,14 @@ without curl.`,
 	return cmd
 }
 
-// agentAddress is the address of an agent's local API.
+// agentAddress is the address of an agent's local API: a host with a port, or unix:// with
+// the path of a socket.
 type agentAddress string
 
 // findAgent returns the agent that runs with a configuration, or the agent of this pod.
 func findAgent(path string) (agentAddress, error) {
 	if path == "" && os.Getenv("POD_IP") != "" {
-		return agentAddress(net.JoinHostPort("127.0.0.1", strconv.Itoa(control.LocalPort))), nil
+		return agentAddress(cmp.Or(os.Getenv("CONCLAVE_API"), pod.LocalAPI)), nil
 	}
 	c, err := read(path)
 	if err != nil {
@@ -137,12 +139,19 @@ func (r agentAddress) getJSON(ctx context.Context, path string, into any) error 
 }
 
 func (r agentAddress) get(ctx context.Context, path string) (code int, answer []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(r)+path, http.NoBody)
+	host, dial := string(r), new(net.Dialer).DialContext
+	if socket, ok := config.SocketPath(string(r)); ok {
+		host = "localhost"
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, http.NoBody)
 	if err != nil {
 		return 0, nil, err
 	}
 	// The client ignores the proxy settings of the environment.
-	client := http.Client{Transport: &http.Transport{DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true}}
+	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, nil, err

@@ -4,7 +4,7 @@
 Usage: worker.py GROUP
 
 It requires Python 3.8. CONCLAVE_AGENT is the URL of the agent, by default
-http://127.0.0.1:7374.
+http://127.0.0.1:7374, or a Unix socket, such as unix:///run/conclave/agent.sock.
 """
 import http.client
 import json
@@ -21,8 +21,19 @@ AGENT = urllib.parse.urlsplit(os.environ.get("CONCLAVE_AGENT", "http://127.0.0.1
 SILENCE = 15  # seconds; an agent sends data at least every five seconds
 
 
+class SocketConnection(http.client.HTTPConnection):
+    """A connection over a Unix socket."""
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(AGENT.path)
+
+
 def connect(timeout):
     """Returns a connection to the agent. http.client ignores proxy settings."""
+    if AGENT.scheme == "unix":
+        return SocketConnection("localhost", timeout=timeout)
     return http.client.HTTPConnection(AGENT.hostname, AGENT.port, timeout=timeout)
 
 

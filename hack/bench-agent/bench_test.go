@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := measure(ctx, &options{
-		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, tls: true, idle: time.Second,
+		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, tls: true, trace: true, idle: time.Second,
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -39,13 +40,16 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		t.Errorf("got %d failed rounds, want none: %v", count, report.Groups[0].Failures)
 	}
 	group := report.Groups[0]
-	for name, series := range map[string]*benchmark.Series{"kill": group.Kills, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
+	for name, series := range map[string]*benchmark.Series{"kill": group.Kills, "floor with one witness": group.FloorOne, "floor": group.Floor, "hand-over": group.HandOvers, "stop": group.Stops} {
 		if series == nil {
 			t.Errorf("got no series for %s", name)
 		}
 	}
 	if group.Kills != nil && group.Kills.Rounds != 2 {
 		t.Errorf("got %d kills, want 2", group.Kills.Rounds)
+	}
+	if p := group.Phases; p == nil || p.Noticed == nil || p.Granted == nil || p.Noticed.Median <= 0 || p.Granted.Median <= 0 {
+		t.Errorf("got phases %+v, want positive ones", group.Phases)
 	}
 	if report.Idle == nil || report.Idle.Resident == 0 || report.Idle.Follower == 0 || report.Idle.Coordinator == 0 {
 		t.Errorf("got idle usage %+v, want positive values", report.Idle)
@@ -55,11 +59,25 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"kill -9 until all agents know", "floor", "hand-over: no coordinator", "SIGSTOP until all agents know", "kill -9, p99", "resident memory",
+		"kill -9 until all agents know", "until one witness completes", "until 4 witnesses have completed", "a majority grants", "hand-over: no coordinator", "SIGSTOP until all agents know", "kill -9, p99", "resident memory",
 	} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
 		}
+	}
+}
+
+func TestRatiosOfBatches(t *testing.T) {
+	var kills, floors []time.Duration
+	for i := range 25 {
+		kills = append(kills, time.Duration(i/5+1)*time.Millisecond)
+		floors = append(floors, time.Millisecond)
+	}
+	if got, want := ratiosOfBatches(kills, floors), []float64{1, 2, 3, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("got ratios %v, want %v", got, want)
+	}
+	if got := ratiosOfBatches(kills[:24], floors[:24]); got != nil {
+		t.Errorf("got ratios %v of 24 rounds, want none", got)
 	}
 }
 

@@ -19,10 +19,12 @@ import (
 )
 
 // floor measures the shortest possible failover on this machine for a detector that
-// relies on connections. It uses three small Go processes and TCP on loopback: the victim
-// is killed; the witness, which is connected to the victim, reads the end-of-file and then
-// sends one request to the third process and receives the response. Measurements of the
-// floor alternate with kills of agents, so that both run under the same conditions.
+// relies on connections. It uses small Go processes and TCP on loopback: the victim is
+// killed; each witness, which is connected to the victim, reads the end-of-file and then
+// sends one request to a third process and receives the response. With one witness, this
+// is what a successor needs at least. With as many witnesses as there are survivors, it is
+// what all survivors need at least. Measurements of the floor alternate with kills of
+// agents, so that both run under the same conditions.
 type floor struct {
 	third   *exec.Cmd
 	address string
@@ -44,9 +46,9 @@ func newFloor(ctx context.Context) (*floor, error) {
 
 func (f *floor) close() { end(f.third) }
 
-// round returns the time from just before the kill until the witness received the
-// response.
-func (f *floor) round(ctx context.Context) (time.Duration, error) {
+// round returns the time from just before the kill until the last of the witnesses
+// received its response.
+func (f *floor) round(ctx context.Context, witnesses int) (time.Duration, error) {
 	victim, output, err := launch(ctx, peerCommand)
 	if err != nil {
 		return 0, err
@@ -56,13 +58,22 @@ func (f *floor) round(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	witness, output, err := launch(ctx, witnessCommand, address, f.address)
-	if err != nil {
-		return 0, err
-	}
-	defer end(witness)
-	if _, err := readLine(output); err != nil {
-		return 0, err
+	var launched []*exec.Cmd
+	defer func() {
+		for _, witness := range launched {
+			end(witness)
+		}
+	}()
+	outputs := make([]*bufio.Reader, witnesses)
+	for i := range outputs {
+		witness, output, err := launch(ctx, witnessCommand, address, f.address)
+		if err != nil {
+			return 0, err
+		}
+		launched, outputs[i] = append(launched, witness), output
+		if _, err := readLine(output); err != nil {
+			return 0, err
+		}
 	}
 	killed, err := monotonic()
 	if err != nil {
@@ -71,12 +82,19 @@ func (f *floor) round(ctx context.Context) (time.Duration, error) {
 	if err := victim.Process.Kill(); err != nil {
 		return 0, err
 	}
-	line, err := readLine(output)
-	if err != nil {
-		return 0, err
+	last := killed
+	for _, output := range outputs {
+		line, err := readLine(output)
+		if err != nil {
+			return 0, err
+		}
+		known, err := strconv.ParseInt(line, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		last = max(last, known)
 	}
-	known, err := strconv.ParseInt(line, 10, 64)
-	return time.Duration(known - killed), err
+	return time.Duration(last - killed), nil
 }
 
 // launch starts this program as another process that runs one of its hidden commands.

@@ -39,6 +39,7 @@ type options struct {
 	tls        bool
 	idle       time.Duration
 	suspicions time.Duration
+	trace      bool
 	output     string
 }
 
@@ -72,6 +73,7 @@ func newRoot() *cobra.Command {
 	flags.BoolVar(&o.tls, "tls", true, "use TLS between agents")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected while all cores are busy")
+	flags.BoolVar(&o.trace, "trace", false, "also print where the time of a failover goes; traces make failovers slower")
 	flags.StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	root.AddCommand(newPeerCommand(), newWitnessCommand(), newBusyCommand())
 	root.CompletionOptions.DisableDefaultCmd = true

@@ -78,7 +78,7 @@ func (r *runner) plan(mode string, agents int) (agentcluster.Options, error) {
 	folder := filepath.Join(r.folder, fmt.Sprint(r.groups))
 	stable := 0
 	plan := agentcluster.Options{
-		Binary: r.binary, Folder: folder, Agents: agents, TLS: r.options.tls,
+		Binary: r.binary, Folder: folder, Agents: agents, TLS: r.options.tls, Trace: r.options.trace,
 		Group: agentcluster.Group{
 			Safety: &agentcluster.Safety{Mode: mode}, Preemption: &agentcluster.Preemption{Policy: "Never", StableSeconds: &stable},
 		},
@@ -130,17 +130,48 @@ func (r *runner) kills(ctx context.Context, h *harness, group *Group) (err error
 	if group.Agents >= largeGroup {
 		count = min(count, r.options.killsLarge)
 	}
-	var floors []time.Duration
+	witnesses := group.survivors()
+	var one, all, kills []time.Duration
 	group.Kills, err = r.rounds(ctx, group, "kill", count, func(ctx context.Context) (time.Duration, error) {
-		took, err := r.floor.round(ctx)
+		single, err := r.floor.round(ctx, 1)
 		if err != nil {
-			return 0, fmt.Errorf("cannot measure the floor: %w", err)
+			return 0, fmt.Errorf("cannot measure the floor with one witness: %w", err)
 		}
-		floors = append(floors, took)
-		return h.kill(ctx)
+		several, err := r.floor.round(ctx, witnesses)
+		if err != nil {
+			return 0, fmt.Errorf("cannot measure the floor with %d witnesses: %w", witnesses, err)
+		}
+		took, err := h.kill(ctx)
+		if err == nil {
+			one, all, kills = append(one, single), append(all, several), append(kills, took)
+		}
+		return took, err
 	})
-	group.Floor = benchmark.NewSeries(floors)
+	group.FloorOne, group.Floor = benchmark.NewSeries(one), benchmark.NewSeries(all)
+	group.Ratios = ratiosOfBatches(kills, all)
+	if err == nil && r.options.trace && len(h.kills) > 0 {
+		group.Phases, err = h.phases()
+	}
 	return err
+}
+
+// batches is the number of parts of a run that are compared with each other.
+const batches = 5
+
+// ratiosOfBatches divides a run into consecutive batches and returns, for each of them,
+// the median failover divided by the median floor. Their spread shows how much a ratio
+// varies from run to run.
+func ratiosOfBatches(kills, floors []time.Duration) []float64 {
+	const atLeast = 5 // The median of fewer rounds says little.
+	if len(kills) < batches*atLeast {
+		return nil
+	}
+	ratios := make([]float64, 0, batches)
+	for i := range batches {
+		from, to := i*len(kills)/batches, (i+1)*len(kills)/batches
+		ratios = append(ratios, benchmark.NewSeries(kills[from:to]).Median/benchmark.NewSeries(floors[from:to]).Median)
+	}
+	return ratios
 }
 
 // rounds runs a number of rounds. A round that times out is reported as a failure; any

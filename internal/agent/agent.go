@@ -11,7 +11,9 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
@@ -40,7 +42,9 @@ type Options struct {
 	// OnReport, if it isn't nil, is called with each report of a group that differs from
 	// the previous one. It must not block.
 	OnReport func(control.Report)
-	Log      *slog.Logger
+	// TraceFolder, if it isn't empty, is the folder for traces of the elections.
+	TraceFolder string
+	Log         *slog.Logger
 }
 
 // Agent takes part in elections.
@@ -49,11 +53,13 @@ type Agent struct {
 	self      string
 	transport *transport.Transport
 	// applying is locked exclusively to change several groups, and shared to change one.
-	// It guards closed: a closed agent refuses all changes.
+	// A closed agent refuses all changes.
 	applying sync.RWMutex
-	closed   bool
+	closed   atomic.Bool
 	// connecting serializes changes of the transport's peers.
 	connecting sync.Mutex
+
+	stopClock func()
 
 	mu sync.RWMutex
 	// config is the configuration in force. Its lists are the adopted ones.
@@ -97,6 +103,7 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 		}
 	}
 	a.connect()
+	a.stopClock = a.followWallClock()
 	return a, nil
 }
 
@@ -158,11 +165,8 @@ func (a *Agent) SetProblems(problems ...string) {
 	a.Refresh()
 }
 
-// Refresh lets all groups report changed problems and connections.
+// Refresh lets all groups handle changed problems and connections.
 func (a *Agent) Refresh() {
-	if a.options.OnReport == nil {
-		return
-	}
 	for _, name := range a.Names() {
 		if g, ok := a.Find(name); ok {
 			g.Refresh()
@@ -215,12 +219,13 @@ func (a *Agent) PeerEnded(peer string, life uint32) {
 // Close leaves all groups and closes the connections. If the agent is a coordinator, it
 // first hands the office over, unless ctx ends.
 func (a *Agent) Close(ctx context.Context) {
-	a.applying.Lock()
-	defer a.applying.Unlock()
-	if a.closed {
+	if a.closed.Swap(true) {
 		return
 	}
-	a.closed = true
+	if a.stopClock != nil { // Otherwise New has failed.
+		a.stopClock()
+	}
+	a.awaitChanges()
 	a.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, g := range a.groups { // The groups remain in the map: a handover needs their messages.
@@ -229,6 +234,26 @@ func (a *Agent) Close(ctx context.Context) {
 	a.mu.RUnlock()
 	leaving.Wait()
 	a.transport.Close()
+}
+
+// changeTimeout bounds how long Close waits for changes in progress.
+const changeTimeout = time.Second
+
+// awaitChanges waits until no group is being changed. A change may wait for a disk that
+// doesn't respond. Then the handover must not wait, too: the process ends without the
+// change.
+func (a *Agent) awaitChanges() {
+	changed := make(chan struct{})
+	go func() {
+		a.applying.Lock()
+		defer a.applying.Unlock()
+		close(changed)
+	}()
+	select {
+	case <-changed:
+	case <-time.After(changeTimeout):
+		a.options.Log.Warn("leaving groups although a change hasn't ended; is the disk blocked?")
+	}
 }
 
 // Temporary reports whether settings that could not be applied may be applied later

@@ -60,13 +60,18 @@ func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.G
 // startAgent starts an agent with its state in dir.
 func startAgent(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener) *Agent {
 	t.Helper()
+	return startAgentWithLog(t, g, self, life, dir, listener, slog.New(slog.NewTextHandler(io.Discard, nil)))
+}
+
+func startAgentWithLog(t *testing.T, g config.Group, self string, life uint32, dir string, listener net.Listener, log *slog.Logger) *Agent {
+	t.Helper()
 	store, err := state.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	agent, err := New(t.Context(), &config.Config{Self: self, Domain: "default", Groups: []config.Group{g}}, Options{
 		Clock: clock.New(time.Now()), Store: store, Life: life, Listener: listener,
-		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("ledger") }, Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ type Prepared struct{ group config.Group }
 func (a *Agent) PrepareGroup(next config.Group) (Prepared, error) {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
-	if a.closed {
+	if a.closed.Load() {
 		return Prepared{}, errClosed
 	}
 	return a.prepare("", next)
@@ -38,7 +38,7 @@ func (a *Agent) PrepareGroup(next config.Group) (Prepared, error) {
 func (a *Agent) ApplyGroup(ctx context.Context, p Prepared) error {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
-	if a.closed {
+	if a.closed.Load() {
 		return errClosed
 	}
 	err := a.apply(ctx, p)
@@ -52,7 +52,7 @@ func (a *Agent) ApplyGroup(ctx context.Context, p Prepared) error {
 func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
-	if a.closed {
+	if a.closed.Load() {
 		return errClosed
 	}
 	a.leaveGroup(ctx, name)
@@ -130,6 +130,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
 		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: excluded, LongestLease: longest,
+		TraceFolder: a.options.TraceFolder,
 	})
 	if err != nil {
 		return err

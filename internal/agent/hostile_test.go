@@ -100,9 +100,14 @@ func (h *testAgent) leaderChange() group.Change {
 
 func (h *testAgent) counter(name string) int {
 	h.t.Helper()
+	return h.counterOf("ledger", name)
+}
+
+func (h *testAgent) counterOf(group, name string) int {
+	h.t.Helper()
 	response := httptest.NewRecorder()
 	h.registry.Handler(h.Agent).ServeHTTP(response, nil)
-	found := regexp.MustCompile(name + `\{group="ledger"\} (\d+)`).FindStringSubmatch(response.Body.String())
+	found := regexp.MustCompile(name + `\{group="` + group + `"\} (\d+)`).FindStringSubmatch(response.Body.String())
 	if found == nil {
 		h.t.Fatalf("cannot find %s in\n%s", name, response.Body)
 	}

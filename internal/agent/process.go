@@ -3,12 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
 )
@@ -16,8 +16,10 @@ import (
 // Process serves an agent: it owns the order in which the parts of the process start and
 // end, for an agent with a file as well as for an agent in a pod.
 type Process struct {
-	// LocalAPI accepts connections of the application. Run closes it.
-	LocalAPI net.Listener
+	// LocalAPI accepts connections of the application. Run closes it. AllowUser decides who
+	// may use it if it is a Unix socket.
+	LocalAPI  net.Listener
+	AllowUser func(uid uint32) bool
 	// Groups and Metrics are what the local API serves, also before Start returns.
 	Groups  api.Groups
 	Metrics http.Handler
@@ -53,7 +55,7 @@ func (p *Process) Run(ctx context.Context) error {
 	defer stopRunning()
 	served := make(chan error, 1)
 	go func() {
-		served <- api.Serve(serving, p.LocalAPI, api.New(p.Groups, p.Metrics))
+		served <- api.Serve(serving, p.LocalAPI, api.RestrictUsers(api.New(p.Groups, p.Metrics), p.AllowUser))
 		stopRunning() // The application cannot reach an agent without its local API.
 	}()
 	err := p.runAgent(running)
@@ -65,7 +67,7 @@ func (p *Process) Run(ctx context.Context) error {
 func (p *Process) runAgent(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
-	defer tasks.Wait()
+	defer p.awaitTasks(&tasks)
 	defer stop()
 	if p.Prepare != nil {
 		tasks.Go(func() { p.Prepare(ctx) })
@@ -89,10 +91,27 @@ func (p *Process) runAgent(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	p.Log.Info("shutting down")
-	tasks.Wait()
+	p.awaitTasks(&tasks)
 	started.Agent.Close(context.WithoutCancel(ctx))
 	stopServing()
 	return <-served
+}
+
+// taskTimeout bounds how long the end of the process waits for tasks, which may wait for a
+// disk that doesn't respond.
+const taskTimeout = time.Second
+
+func (p *Process) awaitTasks(tasks *sync.WaitGroup) {
+	ended := make(chan struct{})
+	go func() {
+		tasks.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(taskTimeout):
+		p.Log.Warn("not waiting any longer for a task; is the disk blocked?")
+	}
 }
 
 // serveOperator serves the API for the operator, if there is one, until ctx ends.
@@ -102,15 +121,6 @@ func (s *Started) serveOperator(ctx context.Context) error {
 		return nil
 	}
 	return s.ServeOperator(ctx)
-}
-
-// ListenLocalAPI opens the listener of the local API.
-func ListenLocalAPI(ctx context.Context, address string) (net.Listener, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the local API: %w", err)
-	}
-	return listener, nil
 }
 
 // NewLife returns the incarnation of a process: a random number above 0.

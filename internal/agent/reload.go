@@ -19,7 +19,7 @@ import (
 func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 	a.applying.Lock()
 	defer a.applying.Unlock()
-	if a.closed {
+	if a.closed.Load() {
 		return errClosed
 	}
 	if err := config.CheckReload(a.Config(), next); err != nil {

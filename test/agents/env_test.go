@@ -45,7 +45,7 @@ var timing = agentcluster.Timing{HeartbeatMillis: 20, DrainMillis: 300}
 
 const leaseMillis = 150
 
-func newEnv(t *testing.T, mode string, agents int, policy string) *env {
+func newEnv(t *testing.T, mode string, agents int, policy string, traced bool) *env {
 	t.Helper()
 	stable := 0
 	if policy == "WhenStable" {
@@ -57,7 +57,7 @@ func newEnv(t *testing.T, mode string, agents int, policy string) *env {
 		Timing:     &timing,
 	}
 	e := &env{
-		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, cluster: agentcluster.Start(t, agentcluster.Options{Agents: agents, TLS: true, Group: group}),
+		t: t, name: fmt.Sprintf("of %d, %s", agents, policy), mode: mode, cluster: agentcluster.Start(t, agentcluster.Options{Agents: agents, TLS: true, Group: group, Trace: traced}),
 		storage: newStorage(), history: newHistory(), applications: map[string]*application{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

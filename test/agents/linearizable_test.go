@@ -31,6 +31,10 @@ var groups = []struct {
 	policy string
 }{{3, "Always"}, {5, "Never"}, {3, "WhenStable"}, {5, "Always"}, {3, "Never"}, {5, "WhenStable"}, {3, "Always"}, {3, "Never"}}
 
+// tracedGroups is how many of the groups record their elections. They have all sizes and
+// two policies.
+const tracedGroups = 2
+
 // TestRegistersAreLinearizable checks that the registers behave as if there were a single
 // copy of them, despite all faults, although the coordinator serves reads from its cache.
 func TestRegistersAreLinearizable(t *testing.T) {
@@ -45,7 +49,7 @@ func TestRegistersAreLinearizable(t *testing.T) {
 			}
 			envs := make([]*env, len(groups))
 			for i, group := range groups {
-				envs[i] = newEnv(t, mode, group.agents, group.policy)
+				envs[i] = newEnv(t, mode, group.agents, group.policy, i < tracedGroups)
 			}
 			var all sync.WaitGroup
 			var injected atomic.Int64
@@ -70,6 +74,12 @@ func TestRegistersAreLinearizable(t *testing.T) {
 			if count := int(injected.Load()); tenures < count/5 || reads < 5*count || writes < count {
 				t.Errorf("got too few tenures or operations for %d faults", count)
 			}
+			for _, e := range envs[:tracedGroups] {
+				if err := e.cluster.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				checkTraces(t, e.cluster)
+			}
 		})
 	}
 }
@@ -89,7 +99,7 @@ func (e *env) injectFaults(w *faultInjector, count int) {
 // Available mode, there are two coordinators during a partition.
 func TestCheckerDetectsTwoCoordinators(t *testing.T) {
 	agentcluster.NeedPartitions(t)
-	e := newEnv(t, "Available", 3, "Always")
+	e := newEnv(t, "Available", 3, "Always", false)
 	// The former coordinator may write before it reads. The storage then rejects its token,
 	// and there is no stale read. So several attempts may be necessary.
 	const attempts = 20

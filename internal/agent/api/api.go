@@ -1,13 +1,13 @@
 // Package api serves the HTTP APIs of an agent. Responses are a line of JSON or a
 // stream of server-sent events.
 //
-// The local API is for the application in the same pod, over loopback. It has no
-// authentication: every local process may use it. Only requests from web pages are
-// rejected. The other API is for the operator: it requires TLS and the operator's
-// certificate, except for health and metrics.
+// The local API is for the application in the same pod. Over loopback it has no
+// authentication: every local process may use it, and only requests from web pages are
+// rejected. Over a Unix socket, it accepts certain users only: see RestrictUsers. The other API is for the operator: it requires TLS and the operator's
+// certificate, except for the status of the health checks.
 //
-// The numbers of streams and of idle connections are limited. A client that doesn't
-// read is disconnected after 10 s. Streams send a comment every 5 s.
+// The numbers of streams and of connections are limited: see package connlimit. A client
+// that doesn't read is disconnected after 10 s. Streams send a comment every 5 s.
 package api
 
 import (
@@ -37,8 +37,10 @@ type Groups interface {
 
 // Group is the part of group.Group that the API uses.
 type Group interface {
+	// AwaitRoundTrip returns when the group has handled all that it received before.
+	AwaitRoundTrip(ctx context.Context) error
 	Leader() group.Leader
-	LeaderWithPromise(ctx context.Context) (group.Leader, error)
+	LeaderWithPromise(ctx context.Context, atMost time.Duration) (group.Leader, error)
 	RenewSession(ctx context.Context, session string) (group.Leader, error)
 	Status(ctx context.Context) (group.Status, error)
 	DrainTimeout() time.Duration
@@ -60,24 +62,25 @@ type Session interface {
 	Close()
 }
 
-// watchersMax and sessionsMax limit the streams of an application that forgets to
-// close them. A stream takes about 30 KiB of memory. The limits are separate, so that
-// watches can't prevent a session.
+// The limits for the streams of an application that forgets to close them. A stream takes
+// about 30 KiB of memory. The limits are separate, so that watches can't prevent a session.
+// A pod in a hundred groups may have four sessions and two watches of each.
 const (
-	watchersMax = 1024
-	sessionsMax = 128
+	sessionsMax     = 400
+	watchersMax     = 200
+	streamsPerGroup = 128
 )
 
 type api struct {
 	groups   Groups
-	watchers slots
-	sessions slots
+	watchers *slots
+	sessions *slots
 }
 
 // New returns the local API of the groups. It serves metrics at /metrics, unless that
 // is nil.
 func New(groups Groups, metrics http.Handler) http.Handler {
-	a := &api{groups: groups, watchers: make(slots, watchersMax), sessions: make(slots, sessionsMax)}
+	a := &api{groups: groups, watchers: newSlots(watchersMax, streamsPerGroup), sessions: newSlots(sessionsMax, streamsPerGroup)}
 	mux := http.NewServeMux()
 	mux.Handle("/v1/groups", methods{http.MethodGet: a.listGroups})
 	mux.Handle("/v1/groups/{group}/leader", methods{http.MethodGet: a.withGroup(getLeader)})
@@ -86,13 +89,14 @@ func New(groups Groups, metrics http.Handler) http.Handler {
 	mux.Handle("/v1/groups/{group}/session", methods{http.MethodGet: a.withGroup(a.session)})
 	mux.Handle("/v1/groups/{group}/session/{session}/stopped", methods{http.MethodPost: a.withGroup(confirmStopped)})
 	mux.Handle("/v1/groups/{group}/step-down", methods{http.MethodPost: a.withGroup(stepDown)})
-	mux.Handle("/healthz", methods{http.MethodGet: healthz})
+	mux.Handle("/healthz", methods{http.MethodGet: newHealth(groups).serve})
 	mux.Handle("/readyz", methods{http.MethodGet: a.readyz})
 	if metrics != nil {
 		mux.Handle("/metrics", methods{http.MethodGet: metrics.ServeHTTP})
 	}
 	strict := strictPaths(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		use(r)
 		if err := rejectWebPage(r); err != nil {
 			setHeaders(w)
 			writeError(w, http.StatusForbidden, err)
@@ -168,35 +172,6 @@ func (a *api) listGroups(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string][]string{"groups": names})
 }
 
-// getLeader responds with the coordinator. The status is 200 if it is this process, and
-// 503 otherwise.
-func getLeader(g Group, w http.ResponseWriter, r *http.Request) {
-	l, err := leaderFor(g, r)
-	if err != nil {
-		writeGroupError(w, err)
-		return
-	}
-	code := http.StatusServiceUnavailable
-	if l.Leading {
-		code = http.StatusOK
-	}
-	writeJSON(w, code, l)
-}
-
-// leaderFor returns the coordinator for a client. A client with a session will be asked
-// to stop. A HEAD request doesn't receive the remaining time. All other clients receive
-// the promise that there is no new coordinator before the remaining time is over.
-func leaderFor(g Group, r *http.Request) (group.Leader, error) {
-	switch query := r.URL.Query(); {
-	case query.Has("session"):
-		return g.RenewSession(r.Context(), query.Get("session"))
-	case r.Method == http.MethodHead:
-		return g.Leader(), nil
-	default:
-		return g.LeaderWithPromise(r.Context())
-	}
-}
-
 func getStatus(g Group, w http.ResponseWriter, r *http.Request) {
 	s, err := g.Status(r.Context())
 	if err != nil {
@@ -240,10 +215,6 @@ func stepDown(g Group, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, l)
-}
-
-func healthz(w http.ResponseWriter, _ *http.Request) {
-	writeText(w, http.StatusOK, "ok")
 }
 
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {

@@ -29,7 +29,7 @@ func TestLeader(t *testing.T) {
 	})
 	code, text = request(t, http.MethodGet, at, "")
 	equal(t, http.StatusOK, code)
-	equal(t, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":7,"token":7340042,"remainingMillis":412}`+"\n", text)
+	equal(t, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"priority":10,"term":7,"token":7340042}`+"\n", text)
 
 	// A health check may use HEAD.
 	code, text = request(t, http.MethodHead, at, "")
@@ -84,6 +84,11 @@ func TestResponses(t *testing.T) {
 		{"GET", "/v1/groups/ledger/leader?session=s2", "", 404, `{"error":"session not found"}`},
 		{"GET", "/v1/groups/ledger/leader?session=", "", 404, `{"error":"session not found"}`},
 		{"HEAD", "/v1/groups/ledger/leader?session=s2", "", 404, ""},
+		{"GET", "/v1/groups/ledger/leader?promiseMillis=1500", "", 503, `"remainingMillis":1500`},
+		{"GET", "/v1/groups/ledger/leader?promiseMillis=0", "", 400, `{"error":"promiseMillis must be from 1 to 3600000, got \"0\""}`},
+		{"GET", "/v1/groups/ledger/leader?promiseMillis=1s", "", 400, `got \"1s\"`},
+		{"GET", "/v1/groups/ledger/leader?promiseMillis=3600001", "", 400, `from 1 to 3600000`},
+		{"GET", "/v1/groups/ledger/leader?promiseMillis=1&session=s1", "", 400, `use either session or promiseMillis`},
 
 		{"POST", "/v1/groups/ledger/step-down", `{"to":"d"}`, 200, `"coordinator":"d"`},
 		{"POST", "/v1/groups/ledger/step-down", "", 409, `{"error":"no member is ready to take over"}`},
@@ -115,6 +120,24 @@ func TestResponses(t *testing.T) {
 			t.Errorf("%s %s %.40s: got %d %s", c.method, c.path, c.body, code, text)
 		}
 	}
+}
+
+// TestOnlyExplicitRequestsGetPromise: a promise delays a handover, and load balancers send
+// GET requests.
+func TestOnlyExplicitRequestsGetPromise(t *testing.T) {
+	s, millis := newFakeGroup(), int64(400)
+	s.set(func(l *group.Leader) { l.Leading, l.Token, l.RemainingMillis = true, 7, &millis })
+	leader := "http://" + startAPI(t, s) + "/v1/groups/ledger/leader"
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		if code, text := request(t, method, leader, ""); code != http.StatusOK || strings.Contains(text, "remainingMillis") {
+			t.Errorf("%s: got %d %s, want 200 without a promise", method, code, text)
+		}
+	}
+	equal(t, 0, s.promises)
+	if code, text := request(t, http.MethodGet, leader+"?promiseMillis=300", ""); code != http.StatusOK || !strings.Contains(text, `"remainingMillis":300`) {
+		t.Errorf("got %d %s, want 200 with a promise", code, text)
+	}
+	equal(t, 1, s.promises)
 }
 
 func TestReadyzListsProblems(t *testing.T) {

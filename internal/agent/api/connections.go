@@ -1,36 +1,66 @@
 package api
 
 import (
+	"context"
 	"net"
 	"net/http"
-	"slices"
-	"sync"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
 )
 
-// The maximum numbers of idle connections. An operator and a few readers of metrics,
-// or the programs in the same pod, need far fewer.
-const (
-	operatorConnectionsMax = 128
-	localConnectionsMax    = 512
-)
+// localLimits are for the programs in the same pod. A connection is pinned while it has a
+// stream. The number of descriptors stays below that of transport.Listen. The buffers are
+// small because the kernel's memory counts for the container, too: a client may send much
+// while its stream lasts, or read nothing.
+var localLimits = connlimit.Limits{Loose: 256, Pinned: sessionsMax + watchersMax, Buffer: 8 << 10}
 
-// limitIdle returns a ConnState callback that limits the number of idle connections.
-// It closes the one that has been idle for the longest time. It never closes a
-// connection with an active request.
-func limitIdle(limit int) func(net.Conn, http.ConnState) {
-	var mu sync.Mutex
-	var idle []net.Conn
-	return func(conn net.Conn, state http.ConnState) {
-		mu.Lock()
-		defer mu.Unlock()
-		idle = slices.DeleteFunc(idle, func(other net.Conn) bool { return other == conn })
-		if state != http.StateNew && state != http.StateIdle {
-			return
+// operatorLimits are for clients on the network. A connection is pinned during a request
+// with the certificate of the operator or of a reader of metrics. Others need a few hundred
+// bytes, after a TLS handshake.
+var operatorLimits = connlimit.Limits{
+	Loose: 64, LoosePerHost: 16, Bytes: 16 << 10, TotalBytes: 512 << 10, Lifetime: 15 * time.Second, Pinned: 128, Buffer: 32 << 10,
+}
+
+type connKey struct{}
+
+// withConn lets connOf find the connection of a request.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		if inner, ok := secured.NetConn().(*connlimit.Conn); ok {
+			conn = inner
 		}
-		idle = append(idle, conn)
-		if len(idle) > limit {
-			_ = idle[0].Close() // No request is active on it.
-			idle = idle[1:]
-		}
+	}
+	limited, ok := conn.(*connlimit.Conn)
+	if !ok {
+		return ctx
+	}
+	return context.WithValue(withUser(ctx, limited.NetConn()), connKey{}, limited)
+}
+
+// connOf returns the connection of a request, nil in a test without a server.
+func connOf(r *http.Request) *connlimit.Conn {
+	conn, _ := r.Context().Value(connKey{}).(*connlimit.Conn)
+	return conn
+}
+
+// pin exempts the connection of a request from the limits for loose connections. It
+// returns false if there are too many such connections.
+func pin(r *http.Request) bool {
+	conn := connOf(r)
+	return conn == nil || conn.Pin()
+}
+
+// unpin makes the connection of a request loose again.
+func unpin(r *http.Request) {
+	if conn := connOf(r); conn != nil {
+		conn.Unpin()
+	}
+}
+
+// use marks the connection of a request as the one that was used last.
+func use(r *http.Request) {
+	if conn := connOf(r); conn != nil {
+		conn.Use()
 	}
 }

@@ -3,15 +3,18 @@ package api
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 )
 
-// TestIdleConnectionsAreLimited: idle clients must not exhaust the memory of an agent.
-func TestIdleConnectionsAreLimited(t *testing.T) {
+// TestConnectionsAreLimited: clients must not exhaust the memory of an agent, whether they
+// are idle, or have sent a part of a request.
+func TestConnectionsAreLimited(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -19,7 +22,7 @@ func TestIdleConnectionsAreLimited(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Serve(ctx, listener, methods{http.MethodGet: healthz})
+		ended <- Serve(ctx, listener, New(newFakeGroup(), nil))
 	}()
 	defer func() {
 		cancel()
@@ -28,13 +31,20 @@ func TestIdleConnectionsAreLimited(t *testing.T) {
 		}
 	}()
 	var conns []net.Conn
-	for range localConnectionsMax + localConnectionsMax/2 {
+	for i := range localLimits.Loose + localLimits.Loose/2 {
 		conn, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		if i%2 == 0 {
+			if _, err := io.WriteString(conn, "POST /v1/groups/ledger/step-down HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+			continue
+		}
+		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // it ends with the connection
@@ -43,10 +53,13 @@ func TestIdleConnectionsAreLimited(t *testing.T) {
 		}
 		conns = append(conns, conn)
 	}
-	if err := conns[0].SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(io.Discard, conns[0]); err != nil {
-		t.Error("oldest connection is still open:", err)
+	for _, conn := range conns[:2] {
+		// The server's own timeouts are longer.
+		if err := conn.SetReadDeadline(time.Now().Add(readTimeout / 2)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("one of the oldest connections is still open")
+		}
 	}
 }

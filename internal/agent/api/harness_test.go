@@ -26,6 +26,8 @@ type fakeGroup struct {
 	leaderCalls int
 	stepDown    func(ctx context.Context, to string) (group.Leader, error)
 	problems    []string
+	stuck       bool
+	promises    int
 
 	after         chan string
 	changes       chan group.Change
@@ -51,13 +53,31 @@ func (f *fakeGroup) Find(name string) (Group, bool) { return f, name == "ledger"
 
 func (f *fakeGroup) Problems() []string { return f.problems }
 
-func (f *fakeGroup) LeaderWithPromise(context.Context) (group.Leader, error) { return f.Leader(), nil }
+// LeaderWithPromise returns the limit of the promise as the remaining time.
+func (f *fakeGroup) LeaderWithPromise(_ context.Context, atMost time.Duration) (group.Leader, error) {
+	f.mu.Lock()
+	f.promises++
+	f.mu.Unlock()
+	l, millis := f.Leader(), atMost.Milliseconds()
+	l.RemainingMillis = &millis
+	return l, nil
+}
 
 func (f *fakeGroup) RenewSession(_ context.Context, session string) (group.Leader, error) {
 	if session != "s1" {
 		return group.Leader{}, group.ErrNoSession
 	}
 	return f.Leader(), nil
+}
+
+func (f *fakeGroup) AwaitRoundTrip(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
 }
 
 func (f *fakeGroup) Leader() group.Leader {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
@@ -58,13 +59,14 @@ const (
 
 type operatorAPI struct {
 	agent   OperatorAgent
-	streams slots
+	streams *slots
 }
 
-// NewForOperator returns the API for the operator. All paths except health and metrics
-// require the operator's certificate: see control.Operator.
+// NewForOperator returns the API for the operator. All paths require the operator's
+// certificate, with two exceptions: control.MetricsReader may read metrics and health, and
+// a client without a certificate gets the status of the health checks.
 func NewForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
-	o := &operatorAPI{agent: agent, streams: make(slots, streamsMax)}
+	o := &operatorAPI{agent: agent, streams: newSlots(streamsMax, streamsMax)}
 	common := &api{groups: agent}
 	const groupPath = control.GroupsPath + "{group}"
 	mux := http.NewServeMux()
@@ -72,42 +74,97 @@ func NewForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
 	mux.Handle(groupPath, operatorOnly(methods{http.MethodPut: o.applyDocument, http.MethodDelete: o.leaveGroup}))
 	mux.Handle(groupPath+control.StepDownPath, operatorOnly(methods{http.MethodPost: common.withGroup(stepDown)}))
 	mux.Handle(groupPath+control.EligibilityPath, operatorOnly(methods{http.MethodPut: o.setEligible}))
-	mux.Handle("/healthz", methods{http.MethodGet: healthz})
-	mux.Handle("/readyz", methods{http.MethodGet: common.readyz})
-	mux.Handle("/metrics", methods{http.MethodGet: metrics.ServeHTTP})
-	return strictPaths(mux)
+	mux.Handle("/healthz", public(newHealth(agent).serve))
+	mux.Handle("/readyz", public(common.readyz))
+	mux.Handle("/metrics", restricted(methods{http.MethodGet: metrics.ServeHTTP}, knownClients...))
+	strict := strictPaths(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if checkCertificate(r, knownClients) != nil {
+			endConnection(w, r)
+		}
+		strict.ServeHTTP(w, r)
+	})
 }
 
-// operatorOnly requires the operator's certificate. The TLS handshake has verified that
-// the certificate is valid.
-func operatorOnly(handler http.Handler) http.Handler {
+// knownClients may keep their connections.
+var knownClients = identity.Names{control.Operator, control.MetricsReader}
+
+// operatorOnly requires the operator's certificate.
+func operatorOnly(handler http.Handler) http.Handler { return restricted(handler, control.Operator) }
+
+// restricted requires a certificate with one of these names.
+func restricted(handler http.Handler, names ...identity.Name) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil {
-			writeError(w, http.StatusForbidden, errors.New("only the operator may use this path, over TLS"))
+		if err := checkCertificate(r, names); err != nil {
+			writeError(w, http.StatusForbidden, err)
 			return
 		}
-		names, err := identity.PeerNames(*r.TLS)
-		switch {
-		case err != nil:
-			writeError(w, http.StatusForbidden, fmt.Errorf("only the operator may use this path: %w", err))
-		case !names.Has(control.Operator):
-			writeError(w, http.StatusForbidden, fmt.Errorf("only the operator may use this path: certificate must be for %s, got %s", control.Operator, names))
-		default:
-			// A stream ends when the certificate expires.
-			ctx, cancel := context.WithDeadline(r.Context(), r.TLS.PeerCertificates[0].NotAfter)
-			defer cancel()
-			handler.ServeHTTP(w, r.WithContext(ctx))
+		if !pin(r) {
+			endConnection(w, r)
+			writeError(w, http.StatusServiceUnavailable, errors.New("too many connections"))
+			return
 		}
+		defer unpin(r)
+		// A stream ends when the certificate expires.
+		ctx, cancel := context.WithDeadline(r.Context(), r.TLS.PeerCertificates[0].NotAfter)
+		defer cancel()
+		handler.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// checkCertificate returns an error unless the client's certificate has one of these
+// names. The TLS handshake has verified that the certificate is valid.
+func checkCertificate(r *http.Request, allowed identity.Names) error {
+	if r.TLS == nil {
+		return errors.New("only the operator may use this path, over TLS")
+	}
+	names, err := identity.PeerNames(*r.TLS)
+	if err != nil {
+		return fmt.Errorf("only the operator may use this path: %w", err)
+	}
+	if !names.Intersects(allowed) {
+		return fmt.Errorf("only the operator may use this path: certificate must be for %s, got %s", allowed, names)
+	}
+	return nil
+}
+
+// public serves a check of the agent's health. A client without a certificate, such as the
+// kubelet, receives only the status: the reasons name groups and members.
+func public(check http.HandlerFunc) http.Handler {
+	detailed := restricted(methods{http.MethodGet: check}, knownClients...)
+	brief := methods{http.MethodGet: func(w http.ResponseWriter, r *http.Request) { check(statusOnly{w}, r) }}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if checkCertificate(r, knownClients) == nil {
+			detailed.ServeHTTP(w, r)
+			return
+		}
+		brief.ServeHTTP(w, r)
+	})
+}
+
+// statusOnly is a response without its body.
+type statusOnly struct{ http.ResponseWriter }
+
+func (statusOnly) Write(body []byte) (int, error) { return len(body), nil }
+
+func (w statusOnly) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// endConnection closes the connection of a client without a certificate after the
+// response. Without the deadline, the server would wait for the rest of the body first.
+func endConnection(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // Some writers in tests have no deadlines.
+	}
 }
 
 // streamReports streams the reports of all groups.
 func (o *operatorAPI) streamReports(w http.ResponseWriter, r *http.Request) {
-	s, ok := openStream(w, r, o.streams)
-	if !ok {
+	s, release := openStream(w, r, o.streams, "", 1)
+	if s == nil {
 		return
 	}
-	defer o.streams.release()
+	defer release()
 	reports := o.agent.Reports()
 	defer reports.Close()
 	if s.begin() != nil {

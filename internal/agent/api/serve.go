@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // Serve serves the local API on the listener until the context ends. It then ends all
 // streams, and closes the listener before it returns.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	if err := serve(ctx, listener, handler, nil, limitIdle(localConnectionsMax)); err != nil {
+	if err := serve(ctx, connlimit.New(listener, localLimits), handler, nil); err != nil {
 		return fmt.Errorf("local API: %w", err)
 	}
 	return nil
@@ -35,15 +37,14 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 // failed handshakes for debugging.
 func ServeOperator(ctx context.Context, listener net.Listener, secured *tls.Config, handler http.Handler, log *slog.Logger) error {
 	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	if err := serve(ctx, tls.NewListener(listener, secured), handler, errorLog, limitIdle(operatorConnectionsMax)); err != nil {
+	limited := connlimit.New(listener, operatorLimits)
+	if err := serve(ctx, tls.NewListener(limited, secured), handler, errorLog); err != nil {
 		return fmt.Errorf("API for the operator: %w", err)
 	}
 	return nil
 }
 
-func serve(
-	ctx context.Context, listener net.Listener, handler http.Handler, errorLog *log.Logger, connState func(net.Conn, http.ConnState),
-) error {
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, errorLog *log.Logger) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -52,7 +53,7 @@ func serve(
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
-		ConnState:         connState,
+		ConnContext:       withConn,
 		// The end of ctx ends the streams.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}

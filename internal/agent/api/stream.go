@@ -19,20 +19,6 @@ const (
 	keepAliveInterval = 5 * time.Second
 )
 
-// slots limits the number of streams.
-type slots chan struct{}
-
-func (s slots) acquire() bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s slots) release() { <-s }
-
 // stream is a response of server-sent events. Each event is flushed at once. Because
 // the stream takes events from the group only when the previous one is written, a
 // client that doesn't read blocks only its own stream. It is disconnected after
@@ -43,23 +29,33 @@ type stream struct {
 	interval   time.Duration
 }
 
-// openStream checks a request for a stream, and acquires a slot for it. If it returns
-// false, it has written an error.
-func openStream(w http.ResponseWriter, r *http.Request, free slots) (*stream, bool) {
+// openStream checks a request for a stream, and acquires a slot for it, which the caller
+// must release. If it returns nil, it has written an error.
+func openStream(w http.ResponseWriter, r *http.Request, free *slots, group string, groups int) (s *stream, release func()) {
 	switch {
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", http.MethodGet)
 		writeError(w, http.StatusMethodNotAllowed, fmt.Errorf("method %s is not allowed for a stream, use GET", r.Method))
-		return nil, false
+		return nil, nil
 	case r.ContentLength != 0:
 		// While the server hasn't read a body, it doesn't detect a disconnected client.
 		writeError(w, http.StatusBadRequest, errors.New("the request for a stream must have no body"))
-		return nil, false
-	case !free.acquire():
-		writeError(w, http.StatusServiceUnavailable, fmt.Errorf("too many open streams: at most %d are allowed", cap(free)))
-		return nil, false
+		return nil, nil
 	}
-	return &stream{w: w, controller: http.NewResponseController(w), interval: keepAliveInterval}, true
+	freeSlot, err := free.acquire(group, groups)
+	if err == nil && !pin(r) {
+		freeSlot()
+		err = errors.New("too many connections with streams")
+	}
+	if err != nil {
+		writeError(w, http.StatusServiceUnavailable, err)
+		return nil, nil
+	}
+	s = &stream{w: w, controller: http.NewResponseController(w), interval: keepAliveInterval}
+	return s, func() {
+		unpin(r)
+		freeSlot()
+	}
 }
 
 // begin sends the header.
@@ -123,11 +119,11 @@ func pump[T any](ctx context.Context, s *stream, next func(context.Context) (T, 
 // watch streams the changes of a group. It omits the remaining time of the tenure,
 // which has changed since the change was recorded.
 func (a *api) watch(g Group, w http.ResponseWriter, r *http.Request) {
-	s, ok := openStream(w, r, a.watchers)
-	if !ok {
+	s, release := openStream(w, r, a.watchers, r.PathValue("group"), len(a.groups.Names()))
+	if s == nil {
 		return
 	}
-	defer a.watchers.release()
+	defer release()
 	watcher := g.Watch(r.Header.Get("Last-Event-ID"))
 	if s.begin() != nil {
 		return
@@ -141,11 +137,11 @@ func (a *api) watch(g Group, w http.ResponseWriter, r *http.Request) {
 // session opens a session and streams its events. The session is closed when the
 // stream ends, for any reason.
 func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
-	s, ok := openStream(w, r, a.sessions)
-	if !ok {
+	s, release := openStream(w, r, a.sessions, r.PathValue("group"), len(a.groups.Names()))
+	if s == nil {
 		return
 	}
-	defer a.sessions.release()
+	defer release()
 	session, err := g.OpenSession(r.Context())
 	if err != nil {
 		writeGroupError(w, err)

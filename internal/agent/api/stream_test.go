@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -217,9 +218,9 @@ func TestThousandWatchersLeaveNoGoroutine(t *testing.T) {
 	transport := &http.Transport{}
 	client := &http.Client{Transport: transport}
 	before := runtime.NumGoroutine()
-	for range 4 {
+	for range 10 {
 		var watching sync.WaitGroup
-		for range 250 {
+		for range 100 {
 			watching.Go(func() {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -246,7 +247,12 @@ func TestThousandWatchersLeaveNoGoroutine(t *testing.T) {
 }
 
 func TestStreamsAreLimited(t *testing.T) {
-	a := &api{groups: newFakeGroup(), watchers: make(slots, 1), sessions: make(slots, 1)}
+	a := &api{groups: newFakeGroup(), watchers: newSlots(1, 1), sessions: newSlots(1, 1)}
+	open := func() int {
+		a.watchers.mu.Lock()
+		defer a.watchers.mu.Unlock()
+		return a.watchers.all
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan struct{})
 	go func() {
@@ -254,12 +260,39 @@ func TestStreamsAreLimited(t *testing.T) {
 		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
 		a.watch(newFakeGroup(), httptest.NewRecorder(), request)
 	}()
-	testwait.Until(t, "the first stream is open", func() bool { return len(a.watchers) == 1 })
+	testwait.Until(t, "the first stream is open", func() bool { return open() == 1 })
 	recorder := httptest.NewRecorder()
 	a.watch(newFakeGroup(), recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	equal(t, http.StatusServiceUnavailable, recorder.Code)
 	equal(t, `{"error":"too many open streams: at most 1 are allowed"}`+"\n", recorder.Body.String())
 	cancel()
 	<-first
-	equal(t, 0, len(a.watchers))
+	equal(t, 0, open())
+}
+
+// TestGroupsShareStreams: a group that leaks its streams leaves the others theirs.
+func TestGroupsShareStreams(t *testing.T) {
+	const groups = 100
+	s := newSlots(sessionsMax, streamsPerGroup)
+	acquire := func(group string, groups int) (count int, release func()) {
+		for {
+			one, err := s.acquire(group, groups)
+			if err != nil {
+				return count, release
+			}
+			count, release = count+1, one
+		}
+	}
+	for n := range groups {
+		if count, _ := acquire(fmt.Sprint("group", n), groups); count != sessionsMax/groups {
+			t.Fatalf("group %d: got %d sessions, want %d", n, count, sessionsMax/groups)
+		}
+	}
+	s = newSlots(sessionsMax, streamsPerGroup)
+	count, release := acquire("ledger", 1)
+	equal(t, streamsPerGroup, count)
+	release()
+	release() // A second call has no effect.
+	count, _ = acquire("ledger", 1)
+	equal(t, 1, count)
 }

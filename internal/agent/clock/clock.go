@@ -6,17 +6,15 @@
 // suspended: an agent that resumes must see that its lease has expired. Adjustments
 // of the wall clock don't affect it.
 //
-// The wall clock is read only once, when the process starts, for
-// election.TermClock: a term is 100 ms long, and term 0 is the beginning of 2026.
+// The wall clock is for election.TermClock: a term is 100 ms long, and term 0 is the
+// beginning of 2026. It is read when the process starts, and every few seconds: see
+// Correct.
 //
 // # Wrong wall clocks
 //
-// A wrong wall clock doesn't affect safety. If it is wrong by up to a minute, the
-// office waits until the slower term clocks reach the terms of the faster ones.
-// Beyond that, the other members reject the terms of the agent and elect one of
-// themselves. An agent whose clock is behind also rejects theirs, and knows no
-// coordinator. To recover, correct the wall clock and restart the agent: a running
-// agent doesn't read it again.
+// A wrong wall clock doesn't affect safety, unless it goes back over a restart. If it
+// is wrong by more than half a minute, peers refuse to connect. The agent reports that,
+// and connects soon after the wall clock was corrected.
 //
 // # What is not guaranteed
 //
@@ -24,6 +22,7 @@
 package clock
 
 import (
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,20 +37,49 @@ const TermDuration = 100 * time.Millisecond
 // Clock is a running clock. Its first tick is 1, because 0 means no time.
 type Clock struct {
 	start time.Duration
-	terms election.TermClock
+	terms atomic.Pointer[election.TermClock]
+	// deviates is set if the last reading of the wall clock differed from the expected
+	// one. It belongs to the caller of Correct.
+	deviates bool
 }
 
 // New starts a clock. wall is the current time of day.
 func New(wall time.Time) *Clock {
 	c := &Clock{start: boottime() - 1}
-	c.terms = election.TermClock{
+	c.terms.Store(&election.TermClock{
 		AtBoot: election.Term(control.TermAt(wall)), Boot: c.Now(), TicksPerTerm: election.Tick(control.TermDuration),
-	}
+	})
 	return c
+}
+
+// tolerance is the difference from the expected time of day up to which a wall clock
+// counts as unchanged. NTP adjusts smaller ones gradually.
+const tolerance = election.Term(time.Second / TermDuration)
+
+// Correct compares the clock with the current time of day. If two readings in a row
+// differ from the expected one by more than a second, it adopts the time of day and
+// returns true: for example, NTP has set the wall clock, or the machine was suspended.
+// Correct must not be called concurrently.
+func (c *Clock) Correct(wall time.Time) bool {
+	reading, now := election.Term(control.TermAt(wall)), c.Now()
+	expected := c.terms.Load().Ceiling(now)
+	before := c.deviates
+	c.deviates = max(reading, expected)-min(reading, expected) > tolerance
+	if !before || !c.deviates {
+		return false
+	}
+	corrected := c.terms.Load().Corrected(reading, now)
+	c.terms.Store(&corrected)
+	c.deviates = false
+	return true
 }
 
 // Now returns the current tick.
 func (c *Clock) Now() election.Tick { return election.Tick(boottime() - c.start) }
+
+// Origin returns the reading of CLOCK_BOOTTIME at tick 0. With it, ticks of the processes
+// on one machine can be compared.
+func (c *Clock) Origin() time.Duration { return c.start }
 
 // Until returns the duration until a tick.
 func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at - c.Now()) }
@@ -61,11 +89,12 @@ func (c *Clock) Until(at election.Tick) time.Duration { return time.Duration(at 
 // know. Therefore its first term is the current one.
 func (c *Clock) TermClock() election.TermClock {
 	current := c.CurrentTerm()
-	return election.TermClock{AtBoot: current, Boot: c.terms.Due(current), TicksPerTerm: c.terms.TicksPerTerm}
+	terms := c.terms.Load()
+	return election.TermClock{AtBoot: current, Boot: terms.Due(current), TicksPerTerm: terms.TicksPerTerm}
 }
 
 // CurrentTerm returns the current term.
-func (c *Clock) CurrentTerm() election.Term { return c.terms.Ceiling(c.Now()) }
+func (c *Clock) CurrentTerm() election.Term { return c.terms.Load().Ceiling(c.Now()) }
 
 func boottime() time.Duration {
 	var now unix.Timespec

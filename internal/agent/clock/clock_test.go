@@ -8,9 +8,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// TestWallClockIsReadOnce: the time of day at the start shifts all terms, and doesn't
+// TestWallClockShiftsTerms: the time of day at the start shifts all terms, and doesn't
 // affect ticks.
-func TestWallClockIsReadOnce(t *testing.T) {
+func TestWallClockShiftsTerms(t *testing.T) {
 	noon := time.Date(2027, time.March, 1, 12, 0, 0, 0, time.UTC)
 	one, other := New(noon), New(noon.Add(time.Hour))
 	if ahead := other.TermClock().AtBoot - one.TermClock().AtBoot; ahead != election.Term(time.Hour/control.TermDuration) {
@@ -38,5 +38,32 @@ func TestWallClockIsReadOnce(t *testing.T) {
 func TestWallClockBeforeEpochStartsAtTermZero(t *testing.T) {
 	if at := New(time.Unix(0, 0)).TermClock().AtBoot; at != 0 {
 		t.Errorf("got term %d in 1970, want 0", at)
+	}
+}
+
+// TestCorrectAdoptsTimeAfterTwoReadings: a wall clock that was set counts from the second
+// reading on. One wrong reading and small differences don't count.
+func TestCorrectAdoptsTimeAfterTwoReadings(t *testing.T) {
+	start := time.Now()
+	for _, jump := range []time.Duration{-time.Hour, -2 * time.Second, 2 * time.Second, 24 * time.Hour} {
+		c := New(start)
+		want := election.Term(control.TermAt(start.Add(jump)))
+		for i, step := range []struct {
+			shift     time.Duration
+			corrected bool
+		}{{jump, false}, {0, false}, {jump / 4, false}, {jump, false}, {jump, true}, {jump, false}} {
+			if step.shift == jump/4 && jump.Abs() > 3*time.Second {
+				step.shift = 0
+			}
+			if got := c.Correct(start.Add(step.shift)); got != step.corrected {
+				t.Errorf("clock set by %v, reading %d: got corrected %t, want %t", jump, i, got, step.corrected)
+			}
+		}
+		if got := c.CurrentTerm(); got < want || got > want+20 { // The test itself takes a moment.
+			t.Errorf("clock set by %v: got term %d, want %d", jump, got, want)
+		}
+		if boot := c.TermClock(); boot.Ceiling(c.Now()) < want || boot.Boot > c.Now() {
+			t.Errorf("clock set by %v: got %+v for a machine that starts now, want term %d", jump, boot, want)
+		}
 	}
 }

@@ -19,7 +19,8 @@ func (p *parser) readAgent(c *Config, root *yaml.Node) {
 	at := p.mapping("the file", root,
 		field{key: "self", read: p.text(&c.Self, CheckMemberName), required: true},
 		field{key: "domain", read: p.text(&c.Domain, CheckGroupName)},
-		field{key: "api", read: p.text(&c.API, checkAddress)},
+		field{key: "api", read: p.text(&c.API, CheckAPI)},
+		field{key: "apiUIDs", read: p.list(maxUIDs, p.readUID(c))},
 		field{key: "exposeAPI", read: p.boolean(&c.ExposeAPI)},
 		field{key: "listen", read: p.text(&c.Listen, checkAddress), required: true},
 		field{key: "state", read: p.text(&c.State, anyText)},
@@ -75,21 +76,5 @@ func (p *parser) readTLS(c *Config, key string, n *yaml.Node) {
 				p.errorf(n.Line, "tls lacks %s", file.key)
 			}
 		}
-	}
-}
-
-// checkLocalAPI checks the address of the local API. Every client that reaches the
-// API can make the coordinator step down.
-func (p *parser) checkLocalAPI(c *Config, at keyLines) {
-	api, err := parseEndpoint(c.API)
-	if err != nil {
-		return
-	}
-	if !api.loopback() && !c.ExposeAPI {
-		p.errorf(at.at("api"), "api must be a loopback address such as %s, got %q: set exposeAPI: true "+
-			"to allow every client that reaches it to make the coordinator step down", defaultAPI, c.API)
-	}
-	if listen, err := parseEndpoint(c.Listen); err == nil && api.overlaps(listen) {
-		p.errorf(at.at("listen"), "listen (%s) and api (%s) must have different ports", c.Listen, c.API)
 	}
 }

@@ -17,10 +17,10 @@ import (
 func CheckReload(running, next *Config) error {
 	p := &parser{file: next.file}
 	fixed := func(c *Config) []any {
-		return []any{c.Self, c.Domain, c.API, c.ExposeAPI, c.Listen, c.State, c.TLS}
+		return []any{c.Self, c.Domain, c.API, fmt.Sprint(c.APIUIDs), c.ExposeAPI, c.Listen, c.State, c.TLS}
 	}
 	was, is := fixed(running), fixed(next)
-	for i, key := range []string{"self", "domain", "api", "exposeAPI", "listen", "state", "tls"} {
+	for i, key := range []string{"self", "domain", "api", "apiUIDs", "exposeAPI", "listen", "state", "tls"} {
 		if was[i] != is[i] {
 			p.errorf(max(1, next.lines[""].at(key)), "%s cannot change while the agent runs: restart the agent", key)
 		}

@@ -17,8 +17,10 @@ type Config struct {
 	// Domain separates agents that have the same CA and the same names: a Kubernetes
 	// namespace, for example.
 	Domain string
-	// API is the address of the local HTTP API.
+	// API is the address of the local HTTP API, or unix:// with the path of a socket.
 	API string
+	// APIUIDs are the users who may use a Unix socket, besides that of the agent.
+	APIUIDs []uint32
 	// Listen is the address on which the agent accepts connections of peers.
 	Listen string
 	// State is the directory of the state that must survive the process.

@@ -8,6 +8,7 @@ package filewatch
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -28,8 +29,12 @@ const (
 // Watch calls check at once, after each change in a directory, and at intervals, until
 // ctx ends. changed reports whether something in the directory may have changed since
 // the last call. If check returns false, it is called again soon.
-func Watch(ctx context.Context, path string, log *slog.Logger, check func(changed bool) (ok bool)) {
-	changes, stop, err := watch(path, log)
+//
+// relevant decides whether a change of the content of a file matters, given its name. It
+// avoids a check for each line of a log file in the same directory. Files that are
+// created, renamed and removed always matter, because a symbolic link may lead to them.
+func Watch(ctx context.Context, path string, relevant func(name string) bool, log *slog.Logger, check func(changed bool) (ok bool)) {
+	changes, stop, err := watch(path, relevant, log)
 	if err != nil {
 		log.Warn("cannot watch directory; polling every second", "directory", path, "error", err)
 	} else {
@@ -59,7 +64,7 @@ func run(ctx context.Context, changes <-chan struct{}, check func(changed bool) 
 // watch starts to watch the directory, rather than single files: in a mounted
 // ConfigMap, only a symbolic link beside the files changes. The channel receives a
 // value after changes.
-func watch(path string, log *slog.Logger) (changes <-chan struct{}, stop func(), err error) {
+func watch(path string, relevant func(string) bool, log *slog.Logger) (changes <-chan struct{}, stop func(), err error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, nil, err
@@ -70,21 +75,25 @@ func watch(path string, log *slog.Logger) (changes <-chan struct{}, stop func(),
 		return nil, nil, err
 	}
 	signals := make(chan struct{}, 1)
-	go forward(watcher, signals, log)
+	go forward(watcher, relevant, signals, log)
 	return signals, stop, nil
 }
 
 // forward debounces the events of the watcher until it is closed. It also reads the
 // watcher's errors, which would block the events otherwise. An error counts as a
 // change, because events may have been lost.
-func forward(watcher *fsnotify.Watcher, signals chan<- struct{}, log *slog.Logger) {
+func forward(watcher *fsnotify.Watcher, relevant func(string) bool, signals chan<- struct{}, log *slog.Logger) {
 	var began time.Time
 	var due <-chan time.Time
 	for {
 		select {
-		case _, open := <-watcher.Events:
+		case event, open := <-watcher.Events:
 			if !open {
 				return
+			}
+			const content = fsnotify.Write | fsnotify.Chmod
+			if event.Op&^content == 0 && !relevant(filepath.Base(event.Name)) {
+				continue
 			}
 		case err, open := <-watcher.Errors:
 			if !open {

@@ -25,11 +25,47 @@ func waitFor(t *testing.T, changes <-chan struct{}, what string) {
 	}
 }
 
+func everything(string) bool { return true }
+
+// TestContentOfOtherFilesIsIgnored: a log in the same directory isn't a reason for a check,
+// but a new file may be.
+func TestContentOfOtherFilesIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watcher := &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}
+		signals := make(chan struct{}, 1)
+		go forward(watcher, func(name string) bool { return name == "agent.yaml" }, signals, slog.New(slog.DiscardHandler))
+		defer close(watcher.Events)
+		for _, c := range []struct {
+			name string
+			op   fsnotify.Op
+			want int
+		}{
+			{"log", fsnotify.Write, 0},
+			{"log", fsnotify.Chmod, 0},
+			{"agent.yaml", fsnotify.Write, 1},
+			{"log", fsnotify.Create, 1},
+			{"log", fsnotify.Rename, 1},
+			{"log", fsnotify.Remove, 1},
+			{"log", fsnotify.Write | fsnotify.Create, 1},
+		} {
+			watcher.Events <- fsnotify.Event{Name: filepath.Join("dir", c.name), Op: c.op}
+			time.Sleep(2 * maxDebounce)
+			if len(signals) != c.want {
+				t.Errorf("%s of %s: got %d signals, want %d", c.op, c.name, len(signals), c.want)
+			}
+			select {
+			case <-signals:
+			default:
+			}
+		}
+	})
+}
+
 // TestChangesAreSignaled: also if nothing reads the channel at the time. The update of a
 // mounted ConfigMap replaces a symbolic link.
 func TestChangesAreSignaled(t *testing.T) {
 	path := t.TempDir()
-	changes, stop, err := watch(path, slog.New(slog.DiscardHandler))
+	changes, stop, err := watch(path, everything, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +92,7 @@ func TestErrorsAreSignaledAsChanges(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		forward(watcher, signals, slog.New(slog.DiscardHandler))
+		forward(watcher, everything, signals, slog.New(slog.DiscardHandler))
 	}()
 	watcher.Errors <- fsnotify.ErrEventOverflow
 	waitFor(t, signals, "an error")
@@ -72,7 +108,7 @@ func TestContinuousChangesAreSignaled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		watcher := &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}
 		signals := make(chan struct{}, 1)
-		go forward(watcher, signals, slog.New(slog.DiscardHandler))
+		go forward(watcher, everything, signals, slog.New(slog.DiscardHandler))
 		defer close(watcher.Events)
 		for start := time.Now(); len(signals) == 0; {
 			watcher.Events <- fsnotify.Event{}
@@ -119,7 +155,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestMissingDirectory(t *testing.T) {
-	if _, _, err := watch(filepath.Join(t.TempDir(), "none"), slog.New(slog.DiscardHandler)); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := watch(filepath.Join(t.TempDir(), "none"), everything, slog.New(slog.DiscardHandler)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
 	}
 }

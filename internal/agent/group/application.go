@@ -156,7 +156,7 @@ func (g *Group) handleEvent(e election.Event) {
 func (g *Group) logEvent(e election.Event) {
 	log := g.cfg.Log.Debug
 	switch e.Kind {
-	case election.TenureStarted, election.TenureLost, election.StopRequested, election.OfficeResigned, election.Recognized:
+	case election.TenureStarted, election.TenureLost, election.StopRequested, election.OfficeResigned, election.Recognized, election.Learned:
 		log = g.cfg.Log.Info
 	default:
 	}

@@ -17,13 +17,14 @@
 //
 // All exported methods may be called from any goroutine. They enqueue a function for
 // the goroutine of run; Leader and Watcher.Next only read published state. The inbox
-// holds 1024 functions; a caller that finds it full blocks. In particular, the
-// transport then stops reading from that peer. Methods with a context return when it
-// ends. Methods that hand over the office wait for at most the drain timeout plus
+// holds 1024 functions; a caller that finds it full waits, with two exceptions: messages
+// are dropped, and what the transport reports never waits, because the transport serves
+// the other groups, too. Methods with a context return when it ends. Methods that hand over the office wait for at most the drain timeout plus
 // 1 s. With measured timing, a second goroutine adjusts the reply timeout.
 //
 // The goroutine of run never waits for the application or for a peer. It calls
-// Metrics, OnReport and the log synchronously. If they delay it beyond the lease,
+// Metrics, OnReport and the log synchronously, so they must not block: see package
+// asynclog. AwaitRoundTrip shows whether they do. If they delay it beyond the lease,
 // Leader no longer reports this process as coordinator, because it compares the lease
 // with the clock itself.
 //
@@ -46,6 +47,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/trace"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
@@ -82,6 +84,9 @@ type Config struct {
 	Problems func() []string
 	// Excluded is the initial state: see Exclude.
 	Excluded bool
+	// TraceFolder, if it isn't empty, is the folder for a trace of the machine: see package
+	// trace.
+	TraceFolder string
 	// LongestLease is the longest lease for which an earlier incarnation of this agent
 	// may have given a grant.
 	LongestLease time.Duration
@@ -102,6 +107,8 @@ type Group struct {
 	peers atomic.Pointer[[]string]
 	// problems are the lines that Problems returns.
 	problems atomic.Pointer[[]string]
+	// refreshing is set when a new report is necessary: see Refresh.
+	refreshing atomic.Bool
 	// knownNames is the number of names that have an identifier.
 	knownNames atomic.Int64
 	feed       *feed
@@ -109,6 +116,7 @@ type Group struct {
 	// The fields below belong to the goroutine of run.
 
 	machine      *office.Machine
+	recorder     *trace.Recorder // nil if nothing is recorded
 	names        *names
 	self         election.ID
 	list         config.List
@@ -122,6 +130,7 @@ type Group struct {
 	timer      *time.Timer
 	timerDue   election.Tick
 	app        application
+	recovery   recovery
 	// promisedUntil is the latest time until which a caller of LeaderWithPromise may
 	// act as coordinator. Such a caller can't be asked to stop.
 	promisedUntil election.Tick
@@ -164,6 +173,7 @@ func New(cfg Config) (*Group, error) {
 	return g, nil
 }
 
+// newMachine creates the machine and, if a trace is requested, starts to record it.
 func (g *Group) newMachine() (*office.Machine, error) {
 	group := g.cfg.Group
 	algorithm, err := catalog.Find(group.Algorithm)
@@ -179,7 +189,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		// adopts the current one before anything else.
 		roster = roster.Previous
 	}
-	return office.New(office.Config{
+	config := office.Config{
 		Config: election.Config{
 			Self: g.self, Roster: roster, Timing: electionTiming(timing.ReplyTimeout),
 		},
@@ -187,7 +197,12 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		Heartbeat: ticks(timing.Heartbeat), SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
 		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true, LongestEarlierLease: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
-	})
+	}
+	machine, err := office.New(config)
+	if err == nil && g.cfg.TraceFolder != "" {
+		err = g.startRecorder(config)
+	}
+	return machine, err
 }
 
 // useList switches to a member list, including what other goroutines read of it.
@@ -222,10 +237,12 @@ func (g *Group) run() {
 			g.step(election.Input{Kind: election.TimePassed})
 		case <-g.quit:
 			g.timer.Stop()
+			g.closeRecorder()
 			g.feed.close()
 			g.app.close()
 			return
 		}
+		g.recoverIfReachable()
 		g.applyOutput()
 	}
 }
@@ -237,6 +254,16 @@ func (g *Group) enqueue(act func()) error {
 		return nil
 	case <-g.quit:
 		return ErrClosed
+	}
+}
+
+// tryEnqueue is like enqueue, but returns false instead of waiting if the inbox is full.
+func (g *Group) tryEnqueue(act func()) bool {
+	select {
+	case g.inbox <- act:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -265,11 +292,18 @@ func (g *Group) call(ctx context.Context, act func()) error {
 	}
 }
 
+// AwaitRoundTrip returns when the goroutine of run has carried out everything that was
+// enqueued before.
+func (g *Group) AwaitRoundTrip(ctx context.Context) error { return g.call(ctx, func() {}) }
+
 // step passes an input to the machine, and collects its output.
 func (g *Group) step(in election.Input) {
 	in.Now = g.cfg.Clock.Now()
-	before := len(g.out.Events)
+	before, sent := len(g.out.Events), len(g.out.Send)
 	g.machine.Step(in, &g.out)
+	if g.recorder != nil {
+		g.record(&in, election.Output{Send: g.out.Send[sent:], Events: g.out.Events[before:]})
+	}
 	g.observer.observe(&in, g.self, g.machine.Status().Coordinator, g.out.Events[before:])
 }
 

@@ -73,6 +73,7 @@ func (noMetrics) Sent(election.Kind)                   {}
 func (noMetrics) Received(election.Kind)               {}
 func (noMetrics) Event(election.Event)                 {}
 func (noMetrics) Refused()                             {}
+func (noMetrics) Dropped()                             {}
 func (noMetrics) Suspected()                           {}
 func (noMetrics) Cleared()                             {}
 func (noMetrics) CoordinatorLost(Cause, time.Duration) {}

@@ -6,7 +6,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// ReceiveMessage handles a message of a peer. A message with too many names can't be
+// ReceiveMessage handles a message of a peer. It drops the message if too many others wait:
+// elections tolerate lost messages. A message with too many names can't be
 // valid. Its names are dropped before it is queued: a thousand such messages would
 // take much memory.
 func (g *Group) ReceiveMessage(from string, message *wire.Message) {
@@ -15,7 +16,9 @@ func (g *Group) ReceiveMessage(from string, message *wire.Message) {
 			Kind: message.Kind, Version: message.Version, Digest: message.Digest, ConfigDigest: message.ConfigDigest, Subject: unknownName,
 		}
 	}
-	_ = g.enqueue(func() { g.receive(from, message) }) // A group that was left ignores messages.
+	if !g.tryEnqueue(func() { g.receive(from, message) }) {
+		g.cfg.Metrics.Dropped()
+	}
 }
 
 const (
@@ -49,11 +52,15 @@ func (g *Group) send(m *election.Message) {
 	}
 	g.cfg.Metrics.Sent(m.Kind)
 	message := g.names.encode(m)
+	if m.Kind.Counts() {
+		g.cfg.Log.Debug("sending message", "kind", m.Kind, "to", g.names.name(m.To), "term", uint64(m.Term),
+			"about", message.Subject, "from", message.Origin, "list", message.List)
+	}
 	message.Group, message.Version, message.Digest, message.ConfigDigest = g.cfg.Group.Name, g.list.Version, g.listDigest, g.configDigest
 	out := transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: message})}
 	sent := *m
 	if m.Kind.Counts() {
-		out.OnFailure = func() { _ = g.enqueue(func() { g.undelivered(sent) }) }
+		out.OnFailure = func() { _ = g.tryEnqueue(func() { g.undelivered(sent) }) } // Otherwise, the reply times out.
 	}
 	if !g.cfg.Transport.Send(g.names.name(m.To), out) {
 		g.undelivered(sent)
@@ -68,11 +75,21 @@ func (g *Group) undelivered(m election.Message) {
 	}
 }
 
+// CorrectClock informs the machine that the clock was corrected.
+func (g *Group) CorrectClock() {
+	_ = g.enqueue(func() { // A group that was left needs no clock.
+		g.step(election.Input{Kind: election.CorrectClock, Term: g.cfg.Clock.CurrentTerm()})
+	})
+}
+
 // PeerEnded reports that an incarnation of a peer has ended.
 func (g *Group) PeerEnded(peer string, life uint32) {
-	_ = g.enqueue(func() {
+	ended := func() {
 		if id, known := g.names.ids[peer]; known {
 			g.step(election.Input{Kind: election.Ended, Peer: id, Life: life})
 		}
-	})
+	}
+	if !g.tryEnqueue(ended) {
+		go func() { _ = g.enqueue(ended) }() // A group that was left doesn't need to know.
+	}
 }

@@ -32,13 +32,16 @@ func (c Cause) String() string {
 	return [...]string{"start", "crash", "silence", "handover", "lapse", "membership", "unknown"}[min(c, CauseCount)]
 }
 
-// Metrics counts what happens in a group. All calls come from one goroutine.
+// Metrics counts what happens in a group. All calls come from one goroutine, except those
+// of Dropped.
 type Metrics interface {
 	Sent(kind election.Kind)
 	Received(kind election.Kind)
 	Event(event election.Event)
 	// Refused counts a message that was ignored.
 	Refused()
+	// Dropped counts a message that was dropped because too many others waited.
+	Dropped()
 	// Suspected counts a peer that is suspected because its messages are missing.
 	Suspected()
 	// Cleared counts a suspicion that was wrong: the same incarnation is alive.

@@ -38,6 +38,10 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 	} {
 		cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.List, g.Safety = two, majority; g.List.Members = two.Members })
 		a := cluster.group("a")
+		cluster.isolate("b") // Its own messages have the same configuration.
+		if err := a.AwaitRoundTrip(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
 		message := &wire.Message{
 			Group: "ledger", Kind: election.Probe, Version: c.list.Version,
 			Digest: listDigest(c.list, c.safety.Mode), ConfigDigest: configDigest(config.Group{Safety: c.safety}),

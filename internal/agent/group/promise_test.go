@@ -72,11 +72,34 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 	}
 }
 
+// TestPromiseIsLimitedToRequest: and a query without a promise makes none.
+func TestPromiseIsLimitedToRequest(t *testing.T) {
+	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = 2 * time.Second }).group("a")
+	waitFor(t, a, "a leads", isLeading)
+	promised := func() (until election.Tick) {
+		if err := a.call(testContext(t), func() { until = a.promisedUntil }); err != nil {
+			t.Fatal(err)
+		}
+		return until
+	}
+	if l := a.Leader(); !l.Leading || promised() != 0 {
+		t.Errorf("got %+v and a promise until %d, want leading without a promise", l, promised())
+	}
+	const limit = 10 * time.Millisecond
+	l, err := a.LeaderWithPromise(testContext(t), limit)
+	if err != nil || l.RemainingMillis == nil || *l.RemainingMillis > limit.Milliseconds() {
+		t.Errorf("got %+v, %v, want at most %s remaining", l, err, limit)
+	}
+	if rest := a.cfg.Clock.Until(promised()); rest > limit {
+		t.Errorf("got a promise for %s, want at most %s", rest, limit)
+	}
+}
+
 // TestNoPromiseWithoutDrainTimeout: but the coordinator is reported.
 func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
 	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).group("a")
 	waitFor(t, a, "a leads", isLeading)
-	if l, err := a.LeaderWithPromise(testContext(t)); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
+	if l, err := a.LeaderWithPromise(testContext(t), time.Hour); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
 		t.Errorf("got %+v, %v, want leading with 0 ms remaining", l, err)
 	}
 }
@@ -105,7 +128,7 @@ func TestNoPromiseDuringResignation(t *testing.T) {
 	}
 	answers := make(chan Leader, 1)
 	go func() {
-		l, _ := a.LeaderWithPromise(ctx)
+		l, _ := a.LeaderWithPromise(ctx, time.Hour)
 		answers <- l
 	}()
 	for len(a.inbox)+len(answers) == 0 {
@@ -197,7 +220,7 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 func promiseOf(t *testing.T, g *Group) time.Time {
 	t.Helper()
 	start := time.Now()
-	l, err := g.LeaderWithPromise(testContext(t))
+	l, err := g.LeaderWithPromise(testContext(t), time.Hour)
 	if err != nil || l.RemainingMillis == nil {
 		t.Fatalf("%s: got %+v, %v, want a remaining time", g.cfg.Self, l, err)
 	}

@@ -37,6 +37,9 @@ func (g *Group) report() {
 	if g.cfg.OnReport == nil {
 		return
 	}
+	if g.refreshing.Load() && g.refreshing.Swap(false) {
+		r.dirty = true
+	}
 	status := g.machine.Status()
 	now := summary{status.Coordinator, status.Term, status.Electing, g.app.eligible && g.machine.Eligible(), g.app.excluded}
 	if now == r.summary && !r.dirty && slices.Equal(r.suspects, g.machine.Suspects()) {
@@ -82,7 +85,9 @@ func (g *Group) buildReport(now summary) control.Report {
 	return report
 }
 
-// Refresh causes a new report if connections or problems have changed.
+// Refresh handles changes of connections or problems: it causes a new report, and the
+// recovery if that waited for a connection.
 func (g *Group) Refresh() {
-	_ = g.enqueue(func() { g.reporter.dirty = true }) // A group that was left has no reports.
+	g.refreshing.Store(true)
+	_ = g.tryEnqueue(func() {}) // If the inbox is full, the goroutine of run is going to continue anyway.
 }

@@ -36,19 +36,20 @@ func (g *Group) publish() {
 }
 
 // LeaderWithPromise returns Leader, and guarantees that no other process becomes
-// coordinator during the remaining time that it reports. It is for callers that act
-// as coordinator during that time, and can't be asked to stop. Because a hand-over
-// waits for the drain timeout only, the remaining time is at most that.
+// coordinator during the remaining time that it reports, which is at most the given time.
+// It is for callers that act as coordinator during that time, and can't be asked to stop.
+// Because a hand-over waits for the drain timeout only, the remaining time is at most
+// that, too.
 //
 // The goroutine of run gives the promise, so that all its later steps respect it.
-func (g *Group) LeaderWithPromise(ctx context.Context) (Leader, error) {
+func (g *Group) LeaderWithPromise(ctx context.Context, atMost time.Duration) (Leader, error) {
 	var leader Leader
 	err := g.call(ctx, func() {
 		leader = g.Leader()
 		if leader.RemainingMillis == nil {
 			return
 		}
-		millis := min(*leader.RemainingMillis, g.DrainTimeout().Milliseconds())
+		millis := min(*leader.RemainingMillis, g.DrainTimeout().Milliseconds(), atMost.Milliseconds())
 		leader.RemainingMillis = &millis
 		g.promisedUntil = max(g.promisedUntil, g.cfg.Clock.Now()+election.Tick(millis)*election.Tick(time.Millisecond))
 	})

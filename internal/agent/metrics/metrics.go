@@ -32,6 +32,8 @@ type Groups interface {
 type Registry struct {
 	// CertificateNotAfter, if it isn't nil, returns the expiry of the agent's certificate.
 	CertificateNotAfter func() time.Time
+	// DroppedLogLines, if it isn't nil, returns the number of log lines that were dropped.
+	DroppedLogLines func() uint64
 
 	mu     sync.Mutex
 	groups map[string]*Group
@@ -46,6 +48,7 @@ type Group struct {
 	elections         [group.CauseCount]atomic.Uint64
 	tenures           atomic.Uint64
 	refused, outdated atomic.Uint64
+	dropped           atomic.Uint64
 	suspicions        atomic.Uint64
 	falseSuspicions   atomic.Uint64
 	detection         histogram
@@ -102,6 +105,9 @@ func (g *Group) Event(event election.Event) {
 
 // Refused counts a message that was ignored.
 func (g *Group) Refused() { g.refused.Add(1) }
+
+// Dropped counts a message that was dropped.
+func (g *Group) Dropped() { g.dropped.Add(1) }
 
 // Suspected counts a suspicion of a peer.
 func (g *Group) Suspected() { g.suspicions.Add(1) }
@@ -175,6 +181,8 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 		func(g *Group) *atomic.Uint64 { return &g.falseSuspicions })
 	simple("conclave_messages_refused_total", "Messages ignored because they were invalid or the configurations differed.",
 		func(g *Group) *atomic.Uint64 { return &g.refused })
+	simple("conclave_messages_dropped_total", "Messages dropped because too many others waited.",
+		func(g *Group) *atomic.Uint64 { return &g.dropped })
 	simple("conclave_messages_outdated_total", "Messages ignored because their term was outdated.",
 		func(g *Group) *atomic.Uint64 { return &g.outdated })
 	p.histogram("conclave_detection_seconds", "Time from the last message of a failed coordinator to the detection of its failure.",
@@ -187,6 +195,10 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	if r.CertificateNotAfter != nil {
 		p.header("conclave_certificate_expiry_timestamp_seconds", "Expiry of the agent's certificate, as a Unix timestamp.", "gauge")
 		fmt.Fprintf(w, "conclave_certificate_expiry_timestamp_seconds %d\n", r.CertificateNotAfter().Unix())
+	}
+	if r.DroppedLogLines != nil {
+		p.header("conclave_log_lines_dropped_total", "Log lines dropped because stderr was blocked or broken.", "counter")
+		fmt.Fprintf(w, "conclave_log_lines_dropped_total %d\n", r.DroppedLogLines())
 	}
 	p.process()
 }

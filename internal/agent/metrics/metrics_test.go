@@ -27,6 +27,7 @@ func read(t *testing.T, r *Registry) string {
 func TestEventsAreCounted(t *testing.T) {
 	r := New()
 	r.CertificateNotAfter = func() time.Time { return time.Unix(1800000000, 0) }
+	r.DroppedLogLines = func() uint64 { return 3 }
 	g := r.ForGroup("ledger")
 	g.CoordinatorLost(group.CauseStart, 0)
 	g.CoordinatorFound(30 * time.Millisecond)
@@ -37,6 +38,7 @@ func TestEventsAreCounted(t *testing.T) {
 	g.Received(election.Grant)
 	g.Received(255)
 	g.Refused()
+	g.Dropped()
 	g.Suspected()
 	g.Cleared()
 	for _, kind := range []election.EventKind{election.TenureStarted, election.TenureLost, election.Refused, election.Outdated} {
@@ -51,9 +53,11 @@ func TestEventsAreCounted(t *testing.T) {
 		`conclave_messages_received_total{group="ledger",kind="GRANT"} 1`,
 		`conclave_messages_refused_total{group="ledger"} 2`,
 		`conclave_messages_outdated_total{group="ledger"} 1`,
+		`conclave_messages_dropped_total{group="ledger"} 1`,
 		`conclave_suspicions_total{group="ledger"} 1`,
 		`conclave_false_suspicions_total{group="ledger"} 1`,
 		`conclave_tenures_total{group="ledger"} 1`,
+		`conclave_log_lines_dropped_total 3`,
 		`conclave_tenure_seconds_count{group="ledger"} 1`,
 		`conclave_detection_seconds_bucket{group="ledger",le="0.025"} 0`,
 		`conclave_detection_seconds_bucket{group="ledger",le="0.05"} 1`,

@@ -72,6 +72,16 @@ func (r *certificateRenewer) notAfter() time.Time {
 	return r.files.NotAfter()
 }
 
+// reload loads a renewed certificate.
+func (r *certificateRenewer) reload() {
+	r.mu.Lock()
+	files := r.files
+	r.mu.Unlock()
+	if files != nil {
+		files.Reload()
+	}
+}
+
 // onProblemsChanged has changed called when Problems returns something else.
 func (r *certificateRenewer) onProblemsChanged(changed func()) {
 	r.mu.Lock()
@@ -139,6 +149,9 @@ func (r *certificateRenewer) enrollWithRetry(ctx context.Context) error {
 		documents, err := r.settings.enroll(ctx, r.credentials)
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if err == nil {
+			r.reload()
 		}
 		r.setProblem(err)
 		if err == nil {

@@ -81,10 +81,34 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		if status, body := a.callOperatorAPI(nil, http.MethodGet, path, ""); status != http.StatusOK && path != "/readyz" {
-			t.Errorf("%s: got %d %s", path, status, body)
+	// The pod has no document of the group audit, so the agent isn't ready.
+	const secret = "group audit: waiting for its document"
+	reader := c.certificate(control.MetricsReader)
+	for _, request := range []struct {
+		client *identity.Files
+		path   string
+		status int
+		body   string
+	}{
+		{nil, "/healthz", http.StatusOK, ""},
+		{nil, "/readyz", http.StatusServiceUnavailable, ""},
+		{agents, "/readyz", http.StatusServiceUnavailable, ""},
+		{reader, "/healthz", http.StatusOK, "ok"},
+		{reader, "/readyz", http.StatusServiceUnavailable, secret},
+		{c.operator, "/readyz", http.StatusServiceUnavailable, secret},
+	} {
+		if status, body := a.callOperatorAPI(request.client, http.MethodGet, request.path, ""); status != request.status || body != request.body {
+			t.Errorf("%s: got %d %q, want %d %q", request.path, status, body, request.status, request.body)
 		}
+	}
+	for client, want := range map[*identity.Files]int{nil: http.StatusForbidden, agents: http.StatusForbidden, reader: http.StatusOK, c.operator: http.StatusOK} {
+		status, body := a.callOperatorAPI(client, http.MethodGet, "/metrics", "")
+		if status != want || strings.Contains(body, "conclave_leading") != (want == http.StatusOK) {
+			t.Errorf("/metrics: got %d %.200s, want %d", status, body, want)
+		}
+	}
+	if status, body := a.callOperatorAPI(reader, http.MethodGet, control.ReportsPath, ""); status != http.StatusForbidden {
+		t.Errorf("a reader of metrics: got %d %s for the reports, want 403", status, body)
 	}
 	other := newCluster(t)
 	if status, body := a.callOperatorAPI(other.operator, http.MethodGet, control.ReportsPath, ""); status != 0 {

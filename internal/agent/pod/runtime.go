@@ -65,7 +65,7 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	r.reports = newReportHub(control.Agent{Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups})
 	r.groups = newGroupManager(&s, lists, r.reports, log)
 	r.renewer = newCertificateRenewer(&s, credentials, r.acceptEnrolledDocument, log)
-	r.metrics.CertificateNotAfter = r.renewer.notAfter
+	r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = r.renewer.notAfter, s.DroppedLogLines
 	local, err := agent.ListenLocalAPI(ctx, s.API)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	}
 	mounted.read()
 	process := &agent.Process{
-		LocalAPI: local, Groups: localAPI{r}, Metrics: r.metrics.Handler(r), Prepare: mounted.watch, Start: r.start, Log: log,
+		LocalAPI: local, AllowUser: s.allowUser(), Groups: localAPI{r}, Metrics: r.metrics.Handler(r), Prepare: mounted.watch, Start: r.start, Log: log,
 	}
 	return process.Run(ctx)
 }

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
@@ -47,10 +49,15 @@ type Settings struct {
 	// agent's state.
 	MountDir, StateDir string
 	// API, Peers and Operator are the addresses on which the agent accepts connections of
-	// the application, of peers and of the operator.
+	// the application, of peers and of the operator. API may be a Unix socket.
 	API, Peers, Operator string
+	// APIUIDs are the users who may use a Unix socket. If it is nil, everyone may who
+	// reaches the socket: the containers that mount its volume.
+	APIUIDs []uint32
 	// OperatorAbsence is the time without an operator after which exclusions end.
 	OperatorAbsence time.Duration
+	// DroppedLogLines, if it isn't nil, counts the lines that the log has lost.
+	DroppedLogLines func() uint64
 	// Build is the version of the program.
 	Build string
 }
@@ -60,7 +67,7 @@ type Settings struct {
 func FromEnvironment(variable func(string) string) (Settings, error) {
 	s := Settings{
 		Pod: variable("POD_NAME"), Namespace: variable("POD_NAMESPACE"), IdentityURL: variable("CONCLAVE_IDENTITY"),
-		CABundle: []byte(variable("CONCLAVE_CA")), MountDir: MountDir, StateDir: StateDir, API: LocalAPI,
+		CABundle: []byte(variable("CONCLAVE_CA")), MountDir: MountDir, StateDir: StateDir, API: cmp.Or(variable("CONCLAVE_API"), LocalAPI),
 		OperatorAbsence: defaultOperatorAbsence,
 	}
 	var reasons []string
@@ -86,12 +93,31 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 		errorf("CONCLAVE_CA: %s", err)
 	}
 	s.parseGroups(variable("CONCLAVE_GROUPS"), errorf)
+	s.parseAPI(variable("CONCLAVE_API_UIDS"), errorf)
 	if probe := variable("CONCLAVE_PROBE"); probe != "" {
 		if s.Probe, err = config.NewProbe(probe); err != nil {
 			errorf("CONCLAVE_PROBE %s", err)
 		}
 	}
 	return s, config.EnvironmentErrors(reasons...)
+}
+
+// parseAPI checks the address of the local API, and parses the users who may use it.
+func (s *Settings) parseAPI(uids string, errorf func(string, ...any)) {
+	if err := config.CheckAPI(s.API); err != nil {
+		errorf("CONCLAVE_API %s", err)
+	}
+	if uids == "" {
+		return
+	}
+	for text := range strings.SplitSeq(uids, ",") {
+		uid, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			errorf("CONCLAVE_API_UIDS must be user IDs, separated by commas, such as 1000,2000, got %q", uids)
+			return
+		}
+		s.APIUIDs = append(s.APIUIDs, uint32(uid))
+	}
 }
 
 // parseGroups parses the value of the pod's annotation. It ignores empty and repeated
@@ -115,4 +141,12 @@ func (s *Settings) parseGroups(text string, errorf func(string, ...any)) {
 	case len(s.Groups) > maxGroups:
 		errorf("CONCLAVE_GROUPS must have at most %d groups, got %d", maxGroups, len(s.Groups))
 	}
+}
+
+// allowUser returns who may use the local API, nil for everyone.
+func (s *Settings) allowUser() func(uid uint32) bool {
+	if s.APIUIDs == nil {
+		return nil
+	}
+	return agent.AllowUsers(s.APIUIDs)
 }

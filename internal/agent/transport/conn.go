@@ -39,8 +39,9 @@ type conn struct {
 	// until listenAddressVerified is set.
 	listenAddress         string
 	listenAddressVerified atomic.Bool
-	// dialedAddress is the address that this side dialed; empty if it accepted.
-	dialedAddress string
+	// dialedTarget is the address of the peer that this side had when it dialed, which may
+	// be a name; empty if it accepted.
+	dialedTarget string
 	// goodbyeReceived is set when the peer announces a planned end.
 	goodbyeReceived atomic.Bool
 

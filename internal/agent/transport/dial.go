@@ -59,7 +59,6 @@ func (t *Transport) dialAndHandshake(ctx context.Context, address, name string) 
 		_ = raw.Close() // The handshake's error is the one to report.
 		return nil, err
 	}
-	c.dialedAddress = address
 	c.listenAddressVerified.Store(true)
 	return c, nil
 }

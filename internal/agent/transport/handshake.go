@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
 )
 
 // handshake turns a TCP connection into a connection with a peer: TLS, then a
@@ -157,7 +158,7 @@ func (t *Transport) authorize(peer string, members map[string]string) error {
 // maxTermDifference is the maximum difference of two term clocks, in terms of
 // 100 ms. An office accepts terms that are twice as far ahead, which leaves room
 // for the time between a message and its processing.
-const maxTermDifference = 300
+const maxTermDifference = int64(election.AcceptedSkew)
 
 // compareClocks rejects a peer whose term clock is too far from this agent's. One
 // of the two would ignore all messages of the other, and could prevent the
@@ -175,8 +176,7 @@ func (t *Transport) compareClocks(hello *wire.Hello) error {
 	if difference < 0 {
 		direction, difference = "behind", -difference
 	}
-	err := fmt.Errorf("clock of %s was %s %s the clock of this agent when the two processes started: "+
-		"correct the wrong clock and restart its agent", hello.Name, time.Duration(difference)*time.Second/10, direction)
+	err := fmt.Errorf("clock of %s is %s %s the clock of this agent: correct the wrong clock", hello.Name, time.Duration(difference)*time.Second/10, direction)
 	if t.addProblem(hello.Name, problem{kind: direction, text: err.Error()}) {
 		t.Log.Error("cannot connect to peer: clocks differ", "peer", hello.Name, "error", err)
 	}

@@ -141,7 +141,7 @@ func (p *peer) offer(c *conn) {
 func (p *peer) serve(c *conn) (next *conn) {
 	p.mu.Lock()
 	p.conn, p.connecting = c, false
-	if p.transport.closing.Load() || c.dialedAddress != "" && c.dialedAddress != p.address && c.dialedAddress != p.announced {
+	if p.transport.closing.Load() || c.dialedTarget != "" && c.dialedTarget != p.address && c.dialedTarget != p.announced {
 		c.close() // The peer's address changed while it was being dialed.
 	}
 	p.unsent = slices.DeleteFunc(p.unsent, c.send)

@@ -56,10 +56,15 @@ func jitteredRedialDelay() time.Duration { return redialDelay/2 + rand.N(redialD
 
 // nextConn returns the next connection, or nil when the peer is removed. It reports
 // the end of the process of the last connection if its address refuses a new one.
+//
+// The address of a peer may be a name. Attempts alternate between the last address that
+// the name had, and the name: without its name server, this agent must still find out
+// that the process has ended, and connect again.
 func (p *peer) nextConn() *conn {
+	byName := false
 	for attempt := 0; ; attempt++ {
 		ctx, cancel := context.WithCancel(p.ctx)
-		next, result := p.tryConnect(ctx, attempt)
+		next, result := p.tryConnect(ctx, attempt, byName)
 		cancel()
 		if next != nil || p.stopped() {
 			return next
@@ -70,6 +75,10 @@ func (p *peer) nextConn() *conn {
 		if result == refused && p.lastConn != nil {
 			p.transport.reportEnded(p.lastConn)
 			p.lastConn = nil
+		}
+		if byName = result == noAnswer && !byName; byName && p.dials && p.lastConn != nil {
+			p.failUnsent()
+			continue // The peer may have another address by now.
 		}
 		if next := p.waitForConn(time.After(p.retryDelay(result, attempt))); next != nil || p.stopped() {
 			return next
@@ -113,8 +122,8 @@ type dialOutcome struct {
 }
 
 // tryConnect makes one attempt to reach the peer. An incoming connection ends it.
-func (p *peer) tryConnect(ctx context.Context, attempt int) (*conn, dialResult) {
-	try := p.attemptFunc(attempt)
+func (p *peer) tryConnect(ctx context.Context, attempt int, byName bool) (*conn, dialResult) {
+	try := p.attemptFunc(attempt, byName)
 	if try == nil {
 		return nil, noAnswer
 	}
@@ -142,7 +151,7 @@ func (p *peer) tryConnect(ctx context.Context, attempt int) (*conn, dialResult) 
 // attemptFunc returns what to do in an attempt, or nil for nothing. The side that
 // accepts connections checks whether a process still listens at the peer's last
 // address; or, if no connection arrives, it announces its own address.
-func (p *peer) attemptFunc(attempt int) func(context.Context) dialOutcome {
+func (p *peer) attemptFunc(attempt int, byName bool) func(context.Context) dialOutcome {
 	lastAddress := ""
 	if p.lastConn != nil {
 		lastAddress = p.lastConn.listenAddress
@@ -151,7 +160,12 @@ func (p *peer) attemptFunc(attempt int) func(context.Context) dialOutcome {
 	case p.target() == "" && lastAddress == "":
 		return nil // The peer may dial, and announce its address.
 	case p.dials:
-		return func(ctx context.Context) dialOutcome { return p.dial(ctx, lastAddress) }
+		target := p.target()
+		address := target
+		if !byName && p.lastConn != nil && p.lastConn.dialedTarget == target {
+			address = lastAddress
+		}
+		return func(ctx context.Context) dialOutcome { return p.dial(ctx, target, address, lastAddress) }
 	case lastAddress != "":
 		return func(ctx context.Context) dialOutcome {
 			return dialOutcome{nil, resultOf(p.transport.probeListener(ctx, lastAddress), lastAddress)}
@@ -162,11 +176,14 @@ func (p *peer) attemptFunc(attempt int) func(context.Context) dialOutcome {
 	return nil
 }
 
-func (p *peer) dial(ctx context.Context, lastAddress string) dialOutcome {
-	address := p.target()
+// dial dials an address, which is target or an address that target had.
+func (p *peer) dial(ctx context.Context, target, address, lastAddress string) dialOutcome {
 	c, err := p.transport.connect(ctx, address, p.name)
 	result := resultOf(err, lastAddress)
-	if err != nil && result != connClosed {
+	switch {
+	case err == nil:
+		c.dialedTarget = target
+	case result != connClosed:
 		p.clearAnnounced(address)
 	}
 	return dialOutcome{c, result}

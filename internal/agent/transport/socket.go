@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
 )
 
 // keepAlive detects that a peer is unreachable while nothing is sent.
@@ -68,6 +70,9 @@ func (l *highListener) Close() error {
 // from which the kernel computes its retransmission timeout. It returns 0 if that
 // isn't available.
 func roundTrip(raw net.Conn) time.Duration {
+	if limited, ok := raw.(*connlimit.Conn); ok {
+		raw = limited.NetConn()
+	}
 	tcp, ok := raw.(*net.TCPConn)
 	if !ok {
 		return 0

@@ -18,7 +18,7 @@
 // the process has ended. The same holds if another incarnation of the peer answers
 // at that address.
 //
-//	connection closed  ->  dial the same address again
+//	connection closed  ->  dial the same IP address again, then the peer's name
 //	                         refused              the process has ended
 //	                         another incarnation  the process has ended; this is its successor
 //	                         same incarnation     only the connection was lost
@@ -37,8 +37,8 @@
 // writer, and one that dials back until the peer's address is verified. Close
 // waits for all of them.
 //
-// Send never blocks. Events are called by readers: while a call blocks, that peer
-// has to wait, and no other one.
+// Send never blocks. Events are called by readers, and must not block: all groups share
+// the connection.
 //
 // # Timeouts
 //
@@ -73,6 +73,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
 )
 
 const (
@@ -98,7 +99,7 @@ type Outgoing struct {
 }
 
 // Events receives what happens on the connections. Its methods are called by the
-// goroutines of connections. They may block; then that peer has to wait.
+// goroutines of connections. They must not block.
 type Events interface {
 	// ReceiveMessage handles a message. The sender is authenticated, and its
 	// certificate names it as a member of the message's group.
@@ -159,14 +160,15 @@ type Transport struct {
 	mu    sync.RWMutex
 	peers map[string]*peer
 
-	pending pendingConns
+	// accepting is Listener with limits.
+	accepting *connlimit.Listener
 	// closing is set when no more connections should be established.
 	closing atomic.Bool
 }
 
 // New starts to accept connections. Peers are dialed from SetPeers on.
 func New(config Config) *Transport {
-	t := &Transport{Config: config, peers: map[string]*peer{}}
+	t := &Transport{Config: config, peers: map[string]*peer{}, accepting: connlimit.New(config.Listener, limits)}
 	t.HandshakeTimeout = cmp.Or(config.HandshakeTimeout, defaultHandshakeTimeout)
 	t.UnauthorizedGrace = cmp.Or(config.UnauthorizedGrace, defaultUnauthorizedGrace)
 	t.FrameTimeout = cmp.Or(config.FrameTimeout, defaultFrameTimeout)
@@ -253,7 +255,7 @@ func (t *Transport) RoundTrip(name string) time.Duration {
 func (t *Transport) Close() {
 	t.closing.Store(true)
 	_ = t.Listener.Close() // Nothing depends on the error any more.
-	t.pending.close()
+	t.accepting.CloseLoose()
 	t.mu.RLock()
 	var leaving sync.WaitGroup
 	for _, p := range t.peers {

@@ -58,7 +58,8 @@ type Message struct {
 	Origin  string
 	Hops    uint32
 	List    []string
-	// Version and Digest are those of the sender's member list.
+	// Version and Digest are those of the sender's member list. A parsed message has
+	// the version in Hold.Roster, too.
 	Version uint32
 	Digest  uint64
 	// ConfigDigest is the digest of the settings that all members must share,

@@ -134,6 +134,7 @@ func (m *Message) setField(v value) (err error) {
 		m.List = append(m.List, name)
 	case messageVersion:
 		m.Version, err = v.number32()
+		m.Hold.Roster = m.Version
 	case messageDigest:
 		m.Digest, err = v.fixed64()
 	case messageConfigDigest:

@@ -16,7 +16,7 @@ var full = Message{
 	Group: "ledger", Kind: election.Table, Term: 27993601, Lamport: 1 << 40, Subject: "e", Origin: "b", Hops: 7,
 	List: []string{"a", "", "c"}, Version: 3, Digest: 0xfedcba9876543210, ConfigDigest: 5,
 	Hold: election.Hold{
-		Sent: -5, Life: 0xdeadbeef, RequesterLife: 0x01020304, Version: 2, HighestGranted: election.MaxTerm, Held: true, Ready: true, Ineligible: true,
+		Sent: -5, Life: 0xdeadbeef, RequesterLife: 0x01020304, Version: 2, Roster: 3, HighestGranted: election.MaxTerm, Held: true, Ready: true, Ineligible: true,
 	},
 }
 

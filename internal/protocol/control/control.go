@@ -24,6 +24,10 @@ const (
 // namespace can't contain a dot.
 var Operator = identity.Name{Domain: "conclave.dev", Group: "operator", Member: "manager"}
 
+// MetricsReader is the name in the certificate of a program that may read an agent's
+// metrics and the reasons why it isn't ready, and nothing else.
+var MetricsReader = identity.Name{Domain: "conclave.dev", Group: "operator", Member: "metrics"}
+
 // The paths of an agent's API for the operator. Those with {group} are formatted
 // by GroupPath.
 const (

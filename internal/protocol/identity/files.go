@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,8 +23,10 @@ type Files struct {
 	paths   Paths
 	onError func(error)
 
+	loaded atomic.Pointer[loaded]
+
+	// mu is held while the files are checked.
 	mu        sync.Mutex
-	loaded    *loaded
 	lastError string
 }
 
@@ -44,27 +47,36 @@ func Open(paths Paths, onError func(error)) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.loaded, err = f.read(infos); err != nil {
+	first, err := f.read(infos)
+	if err != nil {
 		return nil, err
 	}
+	f.loaded.Store(first)
 	return f, nil
 }
 
-// Names returns the names in the certificate.
-func (f *Files) Names() Names { return f.current().names }
+// Names returns the names in the certificate that was loaded last. It does no I/O.
+func (f *Files) Names() Names { return f.loaded.Load().names }
 
-// NotAfter returns the expiry of the certificate.
-func (f *Files) NotAfter() time.Time { return f.current().cert.Leaf.NotAfter }
+// NotAfter returns the expiry of the certificate that was loaded last. It does no I/O.
+func (f *Files) NotAfter() time.Time { return f.loaded.Load().cert.Leaf.NotAfter }
+
+// Reload reads the files if they have changed. Each handshake does that, too.
+func (f *Files) Reload() { f.current() }
 
 // current returns the content of the files. It checks for changes, which takes
-// microseconds, and reads the files only if there are any.
+// microseconds, and reads the files only if there are any. While another call does that,
+// perhaps because the disk doesn't respond, it returns the previous content.
 func (f *Files) current() *loaded {
-	f.mu.Lock()
+	if !f.mu.TryLock() {
+		return f.loaded.Load()
+	}
 	defer f.mu.Unlock()
+	before := f.loaded.Load()
 	infos, err := f.stat()
-	if err == nil && unchanged(infos, f.loaded.infos) {
+	if err == nil && unchanged(infos, before.infos) {
 		f.lastError = ""
-		return f.loaded
+		return before
 	}
 	var fresh *loaded
 	if err == nil {
@@ -72,14 +84,16 @@ func (f *Files) current() *loaded {
 	}
 	switch {
 	case err == nil:
-		f.loaded, f.lastError = fresh, ""
+		f.lastError = ""
+		f.loaded.Store(fresh)
+		return fresh
 	case err.Error() != f.lastError:
 		f.lastError = err.Error()
 		if f.onError != nil {
 			f.onError(fmt.Errorf("cannot load changed certificate files; the previous ones remain in use: %w", err))
 		}
 	}
-	return f.loaded
+	return before
 }
 
 func (f *Files) stat() ([3]os.FileInfo, error) {

@@ -34,8 +34,13 @@ type Options struct {
 	// TLS gives each agent a certificate from a CA of the cluster. Without it, the agents
 	// use plain TCP.
 	TLS bool
+	// Trace makes the agents record their elections: see Traces.
+	Trace bool
 	// Group is the group in the configuration files. New fills in name and members.
 	Group Group
+	// Further are more groups with the same members. They need names and plain TCP: the
+	// certificates name only the first group.
+	Further []Group
 }
 
 // Cluster is a set of agents that are members of the same group.
@@ -55,6 +60,9 @@ func New(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Agents < 1 || options.Agents > maxAgents {
 		return nil, fmt.Errorf("agents must be 1 to %d, got %d", maxAgents, options.Agents)
 	}
+	if options.TLS && len(options.Further) > 0 {
+		return nil, errors.New("further groups need plain TCP")
+	}
 	if options.Group.Name == "" {
 		options.Group.Name = "ledger"
 	}
@@ -64,11 +72,21 @@ func New(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	t := &Cluster{options: options, client: newAPIClient(), ctx: ctx, end: end}
+	if options.Trace {
+		if err := os.MkdirAll(options.traces(), 0o700); err != nil {
+			end()
+			return nil, err
+		}
+	}
 	for i, host := range hosts {
-		t.agents = append(t.agents, newAgent(ctx, options.Binary, options.Folder, nameOf(i), host))
+		t.agents = append(t.agents, newAgent(ctx, &options, nameOf(i), host))
 		options.Group.Members = append(options.Group.Members, Member{
 			Name: nameOf(i), Priority: uint32(i+1) * 10, Address: net.JoinHostPort(host, peerPort),
 		})
+	}
+	options.Further = slices.Clone(options.Further)
+	for i := range options.Further {
+		options.Further[i].Members = options.Group.Members
 	}
 	if err := t.writeFiles(options); err != nil {
 		end()
@@ -95,11 +113,30 @@ func (t *Cluster) writeFiles(options Options) error {
 			Self: a.Name, API: a.API, Listen: net.JoinHostPort(a.Host, peerPort),
 			State: filepath.Join(options.Folder, a.Name+".state"), TLS: tls, Groups: []Group{options.Group.clone()},
 		}
+		for _, further := range options.Further {
+			a.file.Groups = append(a.file.Groups, further.clone())
+		}
 		if err := a.writeFile(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// In returns the same cluster, such that its queries are about another one of the groups.
+func (t *Cluster) In(group string) *Cluster {
+	same := *t
+	same.options.Group.Name = group
+	return &same
+}
+
+// Groups returns the names of all groups.
+func (t *Cluster) Groups() []string {
+	groups := []string{t.options.Group.Name}
+	for _, further := range t.options.Further {
+		groups = append(groups, further.Name)
+	}
+	return groups
 }
 
 // Names returns the names of all agents, by priority, lowest first.
@@ -148,16 +185,25 @@ func (t *Cluster) Restart(name string) error {
 	return t.Agent(name).Start()
 }
 
-// Close kills all processes. It returns an error for each one that exited
-// unexpectedly before.
-func (t *Cluster) Close() error {
-	err := t.Heal()
+// Kill kills all agents, and returns when they have exited.
+func (t *Cluster) Kill() error {
+	var err error
 	for _, a := range t.agents {
 		_, killed := a.Kill()
 		err = errors.Join(err, killed)
 	}
 	for _, a := range t.agents {
-		err = errors.Join(err, a.AwaitEnd(), a.unexpectedExit())
+		err = errors.Join(err, a.AwaitEnd())
+	}
+	return err
+}
+
+// Close kills all processes. It returns an error for each one that exited
+// unexpectedly before.
+func (t *Cluster) Close() error {
+	err := errors.Join(t.Heal(), t.Kill())
+	for _, a := range t.agents {
+		err = errors.Join(err, a.unexpectedExit())
 	}
 	t.end()
 	t.client.close()

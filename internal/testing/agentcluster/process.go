@@ -2,6 +2,7 @@ package agentcluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,18 @@ type Agent struct {
 
 	ctx    context.Context
 	binary string
+	// traces is the folder for traces, or empty.
+	traces string
 	// config is in a folder of its own, because the agent watches that folder. In a
 	// shared folder, every log line of any agent would wake up all agents.
 	config string
 	log    string
 	file   File
+
+	// Stderr, if it isn't nil, replaces the log file from the next start on.
+	Stderr *os.File
+	// Verbose makes the agent log for debugging, too, from the next start on.
+	Verbose bool
 
 	mutex sync.Mutex
 	// process is nil before the first start.
@@ -43,15 +51,19 @@ type process struct {
 	command *exec.Cmd
 	// ended is closed when the process has exited and was reaped.
 	ended chan struct{}
-	// expected: the exit was requested.
-	expected bool
+	// expected: the exit was requested. anyStatus: with whatever status.
+	expected, anyStatus bool
 }
 
-func newAgent(ctx context.Context, binary, folder, name, host string) *Agent {
-	return &Agent{
-		Name: name, Host: host, API: net.JoinHostPort(host, apiPort), ctx: ctx, binary: binary,
-		config: filepath.Join(folder, name, "agent.yaml"), log: filepath.Join(folder, name+".log"),
+func newAgent(ctx context.Context, options *Options, name, host string) *Agent {
+	a := &Agent{
+		Name: name, Host: host, API: net.JoinHostPort(host, apiPort), ctx: ctx, binary: options.Binary,
+		config: filepath.Join(options.Folder, name, "agent.yaml"), log: filepath.Join(options.Folder, name+".log"),
 	}
+	if options.Trace {
+		a.traces = options.traces()
+	}
+	return a
 }
 
 // Start starts the agent's process. It first waits for the exit of the previous one.
@@ -64,8 +76,15 @@ func (a *Agent) Start() error {
 		return fmt.Errorf("cannot start agent %s: %w", a.Name, err)
 	}
 	defer log.Close()
-	command := exec.CommandContext(a.ctx, a.binary, "--config", a.config)
-	command.Stdout, command.Stderr = log, log
+	arguments := []string{"--config", a.config}
+	if a.traces != "" {
+		arguments = append(arguments, "--trace", a.traces)
+	}
+	if a.Verbose {
+		arguments = append(arguments, "--verbose")
+	}
+	command := exec.CommandContext(a.ctx, a.binary, arguments...)
+	command.Stdout, command.Stderr = log, cmp.Or(a.Stderr, log)
 	// No agent outlives the program that runs the cluster, even if that program is killed. The kernel tracks the thread
 	// that started the process. Go ends a thread only if its goroutine exits with the thread locked, which doesn't happen here.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -90,7 +109,7 @@ func (a *Agent) waitForExit(p *process) {
 	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
 	// SIGTERM kills a process that hasn't installed its signal handler yet.
 	killed := ok && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGTERM)
-	if p.expected && (err == nil || killed) {
+	if p.anyStatus || p.expected && (err == nil || killed) {
 		return
 	}
 	if err == nil {
@@ -111,6 +130,17 @@ func (a *Agent) Kill() (time.Time, error) { return a.signal(syscall.SIGKILL) }
 // Terminate sends SIGTERM to the process. AwaitEnd waits for its exit.
 func (a *Agent) Terminate() error {
 	_, err := a.signal(syscall.SIGTERM)
+	return err
+}
+
+// End sends a signal by which the process ends, with any status.
+func (a *Agent) End(signal syscall.Signal) error {
+	a.mutex.Lock()
+	if a.process != nil {
+		a.process.anyStatus = true
+	}
+	a.mutex.Unlock()
+	_, err := a.signal(signal)
 	return err
 }
 

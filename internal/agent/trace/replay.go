@@ -1,0 +1,141 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+// Replay repeats the steps of a trace with a new machine.
+type Replay struct {
+	header
+
+	path    string
+	lines   *bufio.Reader
+	close   func() error
+	line    int
+	machine *office.Machine
+	// recorded is the next line, and next is what it contains.
+	recorded []byte
+	next     step
+}
+
+// Open opens a trace.
+func Open(path string) (*Replay, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replay{path: path, lines: bufio.NewReader(file), close: file.Close}
+	if err := r.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	return r, nil
+}
+
+// Close closes the trace.
+func (r *Replay) Close() error { return r.close() }
+
+// start creates the machine.
+func (r *Replay) start() error {
+	first, err := r.readLine()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(first, &r.header); err != nil {
+		return err
+	}
+	algorithm, err := catalog.Find(r.Algorithm)
+	if err != nil {
+		return err
+	}
+	config := office.Config(r.Office)
+	config.Config, config.NewElection = election.Config(r.Election), algorithm.New
+	if config.Roster, err = r.Roster.toElection(); err != nil {
+		return err
+	}
+	r.machine, err = office.New(config)
+	return err
+}
+
+// readLine returns the next line. A line that the recorder didn't complete, because its
+// process was killed, counts as missing.
+func (r *Replay) readLine() ([]byte, error) {
+	line, err := r.lines.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	r.line++
+	return line, nil
+}
+
+// peek reads the next step, unless it is read already. At the end it returns io.EOF.
+func (r *Replay) peek() error {
+	if r.recorded != nil {
+		return nil
+	}
+	line, err := r.readLine()
+	if err != nil {
+		return err
+	}
+	r.next = step{}
+	if err := json.Unmarshal(line, &r.next); err != nil {
+		return r.errorf("%w", err)
+	}
+	r.recorded = line
+	if r.next.Names != nil {
+		r.Names = r.next.Names
+	}
+	return nil
+}
+
+// at returns the moment of the next step, which was read.
+func (r *Replay) at() time.Duration { return time.Duration(r.Origin) + time.Duration(r.next.Now) }
+
+// Step repeats the next step, and compares its output. At the end it returns io.EOF.
+func (r *Replay) Step() error {
+	if err := r.peek(); err != nil {
+		return err
+	}
+	in, err := r.next.toElection()
+	if err != nil {
+		return r.errorf("%w", err)
+	}
+	var out election.Output
+	r.machine.Step(in, &out)
+	r.next.setOutput(&out, r.machine)
+	repeated, err := json.Marshal(&r.next)
+	if err != nil {
+		return r.errorf("%w", err)
+	}
+	recorded := bytes.TrimSuffix(r.recorded, []byte("\n"))
+	r.recorded = nil
+	if !bytes.Equal(repeated, recorded) {
+		return r.errorf("the replay differs:\nrecorded %s\nrepeated %s", recorded, repeated)
+	}
+	return nil
+}
+
+// All repeats all steps, and returns their number.
+func (r *Replay) All() (int, error) {
+	for n := 0; ; n++ {
+		if err := r.Step(); errors.Is(err, io.EOF) {
+			return n, nil
+		} else if err != nil {
+			return n, err
+		}
+	}
+}
+
+func (r *Replay) errorf(format string, arguments ...any) error {
+	return fmt.Errorf("%s:%d: %w", r.path, r.line, fmt.Errorf(format, arguments...))
+}

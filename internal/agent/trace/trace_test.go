@@ -1,0 +1,320 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+var traces = flag.String("traces", "", "pattern of the traces of a group, for TestGivenTraces")
+
+// TestGivenTraces checks traces of real agents, and prints their transcript.
+func TestGivenTraces(t *testing.T) {
+	if *traces == "" {
+		t.Skip("there is no flag -traces")
+	}
+	paths, err := filepath.Glob(*traces)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("got %d traces %s and error %v", len(paths), *traces, err)
+	}
+	if err := Transcript(t.Output(), paths...); err != nil {
+		t.Error(err)
+	}
+}
+
+const heartbeat election.Tick = 20
+
+// single returns the configuration of a group of one process. It acquires the office as
+// soon as its lease has passed.
+func single(t *testing.T, life uint32, start election.Tick) office.Config {
+	t.Helper()
+	algorithm, err := catalog.Find("Bully")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return office.Config{
+		Config:      election.Config{Self: 1, Roster: list, Timing: election.DefaultTiming(1, 0)},
+		NewElection: algorithm.New, Mode: office.Majority, Lease: 5 * heartbeat, Heartbeat: heartbeat, SuspicionTimeout: 2 * heartbeat,
+		Life: life, MemoryLost: true, Start: start, Clock: election.TermClock{AtBoot: election.Term(start), Boot: start, TicksPerTerm: 1},
+	}
+}
+
+// record runs a machine from its start until a moment, and returns its trace.
+func record(t *testing.T, agent string, config office.Config, until election.Tick, inputs ...election.Input) string {
+	t.Helper()
+	folder := t.TempDir()
+	names := []string{"", agent}
+	recorder, err := Create(folder, &Start{Group: "ledger", Agent: agent, Algorithm: "Bully", Origin: time.Hour, Config: config}, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recorder.Close()
+	machine, err := office.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(in election.Input) {
+		var out election.Output
+		machine.Step(in, &out)
+		if err := recorder.Step(&in, &out, machine, names); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for machine.Deadline() < until {
+		now := machine.Deadline()
+		for len(inputs) > 0 && inputs[0].Now <= now {
+			step(inputs[0])
+			inputs = inputs[1:]
+		}
+		step(election.Input{Kind: election.TimePassed, Now: now})
+	}
+	paths, err := filepath.Glob(filepath.Join(folder, "ledger."+agent+".*.jsonl"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("got traces %v and error %v, want one", paths, err)
+	}
+	return paths[0]
+}
+
+func readLines(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.SplitAfter(string(text), "\n")
+}
+
+func writeLines(t *testing.T, lines []string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "changed.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func wantError(t *testing.T, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("got error %v, want one with %q", err, text)
+	}
+}
+
+func TestReplayRepeatsAllSteps(t *testing.T) {
+	path := record(t, "a", single(t, 1, 100), 1000)
+	steps, tenures, err := Check(path)
+	if want := len(readLines(t, path)) - 2; err != nil || steps != want || tenures != 1 { // the header, and nothing after the last line
+		t.Errorf("got %d steps, %d tenures and error %v, want %d, 1 and none", steps, tenures, err, want)
+	}
+}
+
+// TestReplayDetectsHiddenInput removes the line of an input.
+func TestReplayDetectsHiddenInput(t *testing.T) {
+	path := record(t, "a", single(t, 1, 100), 1000, election.Input{Kind: election.BecomeIneligible, Now: 500})
+	lines := readLines(t, path)
+	at := slices.IndexFunc(lines, func(line string) bool {
+		return strings.HasPrefix(line, `{"kind":`+string(must(json.Marshal(election.BecomeIneligible)))+",")
+	})
+	if at < 0 {
+		t.Fatal("the input wasn't recorded")
+	}
+	_, _, err := Check(writeLines(t, slices.Delete(lines, at, at+1)))
+	wantError(t, err, "the replay differs")
+}
+
+func must(encoded []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return encoded
+}
+
+func TestReplayDetectsChangedOutput(t *testing.T) {
+	lines := readLines(t, record(t, "a", single(t, 1, 100), 1000))
+	changed := writeLines(t, append(slices.Clone(lines[:len(lines)-2]), strings.Replace(lines[len(lines)-2], "}\n", `,"events":[{"kind":5}]}`+"\n", 1)))
+	_, _, err := Check(changed)
+	wantError(t, err, "the replay differs")
+}
+
+// TestIncompleteLineIsIgnored: the process was killed while it wrote a line.
+func TestIncompleteLineIsIgnored(t *testing.T) {
+	lines := readLines(t, record(t, "a", single(t, 1, 100), 1000))
+	lines = append(lines, `{"kind":1,"no`)
+	steps, _, err := Check(writeLines(t, lines))
+	if want := len(lines) - 3; err != nil || steps != want {
+		t.Errorf("got %d steps and error %v, want %d and none", steps, err, want)
+	}
+}
+
+// TestTranscriptNumbersMembersByPriority: in the trace of b, process 1 is b itself.
+func TestTranscriptNumbersMembersByPriority(t *testing.T) {
+	list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 10}, {ID: 2, Priority: 30}, {ID: 3, Priority: 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := single(t, 1, 100)
+	config.Roster = list
+	beat := election.Message{Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, List: []election.ID{3}, Hold: election.Hold{Life: 1, Version: 2, Held: true}}
+	path := record(t, "b", config, 200, election.Input{Kind: election.Receive, Now: 105, Message: beat})
+	lines := readLines(t, path)
+	lines[0] = strings.Replace(lines[0], `["","b"]`, `["","b","c","a"]`, 1)
+	var got bytes.Buffer
+	if err := Transcript(&got, writeLines(t, lines)); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  1 b  gets   receive 3 -> 1 BEAT term 101 [2] held\n"; !strings.Contains(got.String(), want) {
+		t.Errorf("got\n%s\nwant a line with %q", &got, want)
+	}
+}
+
+// TestTwoHoldersAreDetected records two processes that each believe to be the only member.
+func TestTwoHoldersAreDetected(t *testing.T) {
+	first, second := single(t, 1, 100), single(t, 1, 300)
+	_, _, err := Check(record(t, "a", first, 1000), record(t, "b", second, 1000))
+	wantError(t, err, "b has tenure while a has")
+
+	strict := second
+	first.Mode, strict.Mode = office.Strict, office.Strict
+	_, _, err = Check(record(t, "a", first, 450), record(t, "a", strict, 1000))
+	wantError(t, err, "a has tenure while a has")
+}
+
+// TestTenureEndsWithItsProcess: in Majority, a process that has ended doesn't hold the
+// office any more.
+func TestTenureEndsWithItsProcess(t *testing.T) {
+	if _, tenures, err := Check(record(t, "a", single(t, 1, 100), 420), record(t, "a", single(t, 2, 300), 1000)); err != nil || tenures != 2 {
+		t.Errorf("restart: got %d tenures and error %v, want 2 and none", tenures, err)
+	}
+	second := single(t, 1, 300)
+	reported := record(t, "b", second, 1000, election.Input{Kind: election.Ended, Peer: 1, Life: 1, Now: 301})
+	lines := readLines(t, reported)
+	lines[0] = strings.Replace(lines[0], `["","b"]`, `["","a"]`, 1) // the peer of the input is a
+	if _, tenures, err := Check(record(t, "a", single(t, 1, 100), 420), writeLines(t, lines)); err != nil || tenures != 2 {
+		t.Errorf("reported end: got %d tenures and error %v, want 2 and none", tenures, err)
+	}
+}
+
+func TestTokensMustIncrease(t *testing.T) {
+	first, second := single(t, 1, 100), single(t, 1, 300)
+	first.Clock.AtBoot = 1000
+	_, _, err := Check(record(t, "a", first, 250), record(t, "b", second, 1000))
+	wantError(t, err, "after token")
+}
+
+// TestEveryFieldIsRecorded: an input, an output or a configuration with arbitrary values
+// in all fields survives encoding.
+func TestEveryFieldIsRecorded(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		var in election.Input
+		fill(r, reflect.ValueOf(&in).Elem())
+		var out election.Output
+		fill(r, reflect.ValueOf(&out).Elem())
+		previous, err := election.NewRoster(1, []election.Member{{ID: 3, Priority: 7}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := election.NewRoster(2, []election.Member{{ID: 1, Priority: 2}, {ID: 4, Priority: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Roster = list.Succeed(previous, 17, 3)
+		machine, err := office.New(single(t, 1, 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorded := newStep(&in, &out, machine)
+		var read step
+		if err := json.Unmarshal(must(json.Marshal(&recorded)), &read); err != nil {
+			t.Fatal(err)
+		}
+		got, err := read.toElection()
+		if err != nil || !reflect.DeepEqual(got, in) {
+			t.Fatalf("got input\n%+v\nand error %v, want\n%+v", got, err, in)
+		}
+		if !reflect.DeepEqual(read.Send, recorded.Send) || !reflect.DeepEqual(read.Events, recorded.Events) {
+			t.Fatalf("got output\n%+v %+v\nwant\n%+v", read.Send, read.Events, out)
+		}
+		var c office.Config
+		fill(r, reflect.ValueOf(&c).Elem())
+		first := header{Election: process(c.Config), Office: settings(c)}
+		var again header
+		if err := json.Unmarshal(must(json.Marshal(&first)), &again); err != nil {
+			t.Fatal(err)
+		}
+		configured := office.Config(again.Office)
+		configured.Config = election.Config(again.Election)
+		if !reflect.DeepEqual(configured, c) {
+			t.Fatalf("got configuration\n%+v\nwant\n%+v", configured, c)
+		}
+	}
+}
+
+// fill sets all fields to arbitrary values other than 0, except for functions and rosters.
+func fill(r *rand.Rand, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			fill(r, field)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1+r.IntN(3), 3))
+		for i := range v.Len() {
+			fill(r, v.Index(i))
+		}
+	case reflect.Pointer:
+		if v.Type() != reflect.TypeFor[*election.Roster]() {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(r, v.Elem())
+		}
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int64:
+		v.SetInt(1 + r.Int64())
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		v.SetUint(1 + r.Uint64N(100))
+	case reflect.Func:
+	default:
+		panic("cannot fill a " + v.Type().String())
+	}
+}
+
+// BenchmarkRecord measures what a step with one message costs while it is recorded.
+func BenchmarkRecord(b *testing.B) {
+	recorder, err := Create(b.TempDir(), &Start{Config: office.Config{Config: election.Config{}}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer recorder.Close()
+	message := election.Message{Kind: election.Beat, From: 2, To: 1, Term: 101, Subject: 2, Hold: election.Hold{Life: 1, Version: 2, Held: true}}
+	in := election.Input{Kind: election.Receive, Now: 105, Message: message}
+	out := election.Output{Send: []election.Message{message}}
+	for b.Loop() {
+		recorder.size = 0
+		if err := recorder.Step(&in, &out, idle{}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// idle is a machine without state.
+type idle struct{ election.Machine }
+
+func (idle) Status() election.Status { return election.Status{} }
+func (idle) Deadline() election.Tick { return election.Never }

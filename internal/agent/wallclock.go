@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"sync"
+	"time"
+)
+
+// wallClockInterval is the time between two readings of the wall clock. After two that
+// differ from the expected time, the clock is corrected.
+const wallClockInterval = 5 * time.Second
+
+// followWallClock corrects the clock of the agent when the wall clock is set.
+func (a *Agent) followWallClock() (stop func()) {
+	done := make(chan struct{})
+	ticker := time.NewTicker(wallClockInterval)
+	go func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				a.correctClock(time.Now())
+			case <-done:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(done) })
+}
+
+// correctClock compares the clock with the time of day. Peers that refused to connect
+// because the clocks differed are dialed again anyway.
+func (a *Agent) correctClock(wall time.Time) {
+	before := a.options.Clock.CurrentTerm()
+	if !a.options.Clock.Correct(wall) {
+		return
+	}
+	now := a.options.Clock.CurrentTerm()
+	a.options.Log.Warn("corrected clock: the wall clock was set", "before", before, "now", now)
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for _, g := range a.groups {
+		g.CorrectClock()
+	}
+}

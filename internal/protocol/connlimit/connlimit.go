@@ -1,0 +1,287 @@
+// Package connlimit bounds what the clients of a listener can take from this process:
+// connections, bytes and time, for each host and in total.
+//
+// A connection is loose until its owner pins it, for example because its client is
+// authenticated. Loose connections compete: at a limit, the listener closes the one that
+// is most likely useless. So a client that needs only milliseconds to authenticate
+// succeeds while others hold as many connections as they can.
+package connlimit
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pace is the minimum time between two connections while the listener closes others to
+// accept them. Otherwise, it could close them faster than any client can authenticate. It
+// also bounds the CPU time that handshakes take from the elections.
+const pace = 2 * time.Millisecond
+
+// Limits are the limits of a Listener. A limit of 0 doesn't apply.
+type Limits struct {
+	// Loose and LoosePerHost limit the number of loose connections.
+	Loose, LoosePerHost int
+	// Pinned limits the number of pinned connections.
+	Pinned int
+	// Bytes limits the bytes that are read from a loose connection, and TotalBytes those
+	// from all loose connections.
+	Bytes, TotalBytes int
+	// Lifetime limits how long a connection may be loose.
+	Lifetime time.Duration
+	// Buffer is the size of the kernel's buffers for each direction of a connection.
+	Buffer int
+}
+
+// Listener is a listener whose connections are limited.
+type Listener struct {
+	net.Listener
+
+	limits Limits
+
+	mu sync.Mutex
+	// loose has the loose connections, those that were used last at the end.
+	loose  []*Conn
+	bytes  int
+	pinned int
+	closed bool
+}
+
+// New limits the connections of a listener.
+func New(inner net.Listener, limits Limits) *Listener {
+	if socket, ok := inner.(syscall.Conn); ok && limits.Buffer > 0 {
+		setBuffers(socket, limits.Buffer)
+	}
+	return &Listener{Listener: inner, limits: limits}
+}
+
+// setBuffers sets the size of the buffers of connections that the kernel accepts. If that
+// fails, they have the default size.
+func setBuffers(socket syscall.Conn, size int) {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, size)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, size)
+	})
+}
+
+// Accept returns the next connection, a *Conn. It is loose.
+func (l *Listener) Accept() (net.Conn, error) {
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{Conn: inner, listener: l, host: hostOf(inner.RemoteAddr())}
+	if full := l.add(c); full {
+		time.Sleep(pace)
+	}
+	return c, nil
+}
+
+// add adds a connection. It reports whether it closed another one for that.
+func (l *Listener) add(c *Conn) (full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		_ = c.Conn.Close() // The caller learns that from its first Read.
+		return false
+	}
+	full = l.makeRoom(c.host)
+	l.loose = append(l.loose, c)
+	if l.limits.Lifetime > 0 {
+		c.lifetime = time.AfterFunc(l.limits.Lifetime, c.expire)
+	}
+	return full
+}
+
+// CloseLoose closes the loose connections, and all that are accepted later.
+func (l *Listener) CloseLoose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for len(l.loose) > 0 {
+		l.evict(l.loose[0])
+	}
+}
+
+// hostOf returns the host of an address. A host has a whole network of IPv6 addresses. All
+// other clients, such as those of a Unix socket, count as one host.
+func hostOf(address net.Addr) netip.Prefix {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip, bits := tcp.AddrPort().Addr().Unmap(), 32
+	if ip.Is6() {
+		bits = 64
+	}
+	prefix, _ := ip.Prefix(bits) // These numbers of bits are valid.
+	return prefix
+}
+
+// makeRoom closes the oldest loose connection of a host if that host has too many. If
+// there are too many in total, it closes the oldest one of the host that has most. It
+// reports whether it closed one. The caller holds the lock.
+func (l *Listener) makeRoom(host netip.Prefix) bool {
+	count := map[netip.Prefix]int{}
+	for _, c := range l.loose {
+		count[c.host]++
+	}
+	switch {
+	case l.limits.LoosePerHost > 0 && count[host] >= l.limits.LoosePerHost:
+	case l.limits.Loose > 0 && len(l.loose) >= l.limits.Loose:
+		host = slices.MaxFunc(l.loose, func(a, b *Conn) int { return cmp.Compare(count[a.host], count[b.host]) }).host
+	default:
+		return false
+	}
+	l.evict(l.loose[slices.IndexFunc(l.loose, func(c *Conn) bool { return c.host == host })])
+	return true
+}
+
+// evict closes a loose connection. The caller holds the lock.
+func (l *Listener) evict(c *Conn) {
+	l.remove(c)
+	_ = c.Conn.Close() // Its owner gets an error from Read or Write.
+}
+
+// remove removes a loose connection. The caller holds the lock.
+func (l *Listener) remove(c *Conn) {
+	i := slices.Index(l.loose, c)
+	if i < 0 {
+		return
+	}
+	l.loose = slices.Delete(l.loose, i, i+1)
+	l.bytes -= c.read
+	if c.lifetime != nil {
+		c.lifetime.Stop()
+	}
+}
+
+// errTooMuch is the error of a client that sends much before it is authenticated.
+var errTooMuch = errors.New("the client sent too many bytes before it was authenticated")
+
+// count counts the bytes that were read from a loose connection.
+func (l *Listener) count(c *Conn, n int) error {
+	if l.limits.Bytes == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.wasPinned || !slices.Contains(l.loose, c) {
+		return nil
+	}
+	c.read += n
+	l.bytes += n
+	if c.read > l.limits.Bytes {
+		l.evict(c)
+		return errTooMuch
+	}
+	if l.limits.TotalBytes > 0 && l.bytes > l.limits.TotalBytes {
+		l.evict(slices.MaxFunc(l.loose, func(a, b *Conn) int { return cmp.Compare(a.read, b.read) }))
+	}
+	return nil
+}
+
+// Conn is a connection that a Listener has accepted.
+type Conn struct {
+	net.Conn
+
+	listener *Listener
+	host     netip.Prefix
+	lifetime *time.Timer
+	// isPinned is also read without the listener's lock.
+	isPinned atomic.Bool
+	// read is the number of bytes that were read before the connection was first pinned.
+	read      int
+	wasPinned bool
+}
+
+// NetConn returns the connection without limits. Use it only for its socket options.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Read reads from the connection. It fails when a limit is exceeded.
+func (c *Conn) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if n > 0 && !c.isPinned.Load() {
+		if err := c.listener.count(c, n); err != nil {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if c.isPinned.Swap(false) {
+		c.listener.pinned--
+	}
+	c.listener.remove(c)
+	return c.Conn.Close()
+}
+
+// Pin exempts the connection from the limits for loose connections. It returns false if
+// the connection is closed, or if there are too many pinned connections. It may be called
+// again.
+func (c *Conn) Pin() bool {
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case c.isPinned.Load():
+		return true
+	case !slices.Contains(l.loose, c), l.limits.Pinned > 0 && l.pinned >= l.limits.Pinned:
+		return false
+	}
+	l.remove(c)
+	l.pinned++
+	c.isPinned.Store(true)
+	c.wasPinned = true
+	return true
+}
+
+// Unpin makes the connection loose again. It is then the one that was used last, and its
+// bytes and its lifetime remain unlimited.
+func (c *Conn) Unpin() {
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.isPinned.Swap(false) {
+		return
+	}
+	l.pinned--
+	c.read = 0 // These bytes no longer count for the total.
+	l.makeRoom(c.host)
+	l.loose = append(l.loose, c)
+}
+
+// Use marks a loose connection as the one that was used last.
+func (c *Conn) Use() {
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.loose, c); i >= 0 {
+		l.loose = append(slices.Delete(l.loose, i, i+1), c)
+	}
+}
+
+// expire closes the connection if it is still loose.
+func (c *Conn) expire() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	if slices.Contains(c.listener.loose, c) {
+		c.listener.evict(c)
+	}
+}

@@ -1,0 +1,58 @@
+package identity_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// TestNobodyWaitsForBlockedReload: a check of the files that doesn't return, here because of
+// its callback, delays neither queries nor handshakes.
+func TestNobodyWaitsForBlockedReload(t *testing.T) {
+	ca := newCA(t)
+	pair := ca.issue(t, time.Hour, ledgerA)
+	paths := writeFiles(t, pair, ca.pair.Cert)
+	blocked, unblock := make(chan struct{}), make(chan struct{})
+	files, err := identity.Open(paths, func(error) {
+		close(blocked)
+		<-unblock
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer close(unblock)
+	until := files.NotAfter()
+	put(t, paths.Cert, nil)
+	go files.Reload()
+	testwait.Receive(t, "a blocked reload", blocked)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if !files.NotAfter().Equal(until) || files.Names()[0] != ledgerA {
+			t.Error("got another certificate")
+		}
+		if m := connect(t, files.Client(ledgerA), files.Server()); m.clientErr != nil || m.serverErr != nil {
+			t.Error(m.clientErr, m.serverErr)
+		}
+	}()
+	testwait.Receive(t, "queries and a handshake", done)
+}
+
+// TestQueriesDoNoIO: they return the new content only after a reload. The files have other
+// sizes, because their times may be the same.
+func TestQueriesDoNoIO(t *testing.T) {
+	ca := newCA(t)
+	a := newAgent(t, ca.issue(t, time.Minute, ledgerA), ca.pair.Cert)
+	before, next := a.NotAfter(), ca.issue(t, time.Hour, ledgerA, identity.Name{Domain: "default", Group: "audit", Member: "a"})
+	put(t, a.paths.Cert, next.Cert)
+	put(t, a.paths.Key, next.Key)
+	if !a.NotAfter().Equal(before) || len(a.Names()) != 1 {
+		t.Error("got the new certificate before the reload")
+	}
+	a.Reload()
+	if a.NotAfter().Equal(before) || len(a.Names()) != 2 {
+		t.Errorf("got the previous certificate after the reload; errors: %q", *a.errors)
+	}
+}

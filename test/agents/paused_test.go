@@ -1,0 +1,74 @@
+package agents
+
+import (
+	"bufio"
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+)
+
+// TestPausedFollowerSuspectsNobody pauses a follower for longer than the suspicion
+// timeout, as a node without CPU time does. The coordinator's heartbeats wait in its
+// socket, so it must not suspect the coordinator when it runs again.
+func TestPausedFollowerSuspectsNobody(t *testing.T) {
+	const (
+		rounds = 5
+		pause  = 500 * time.Millisecond // the default timing: a heartbeat each 100 ms, a suspicion timeout of 250 ms
+	)
+	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, TLS: true})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(cluster.Start())
+	check(cluster.AwaitConnected(ctx))
+	coordinator, err := cluster.AwaitCoordinator(ctx)
+	check(err)
+	follower := cluster.Names()[0]
+	if follower == coordinator {
+		t.Fatalf("got coordinator %s, want the last agent, which has the highest priority", coordinator)
+	}
+	before := suspicions(ctx, t, cluster, follower)
+	for range rounds {
+		_, err := cluster.Agent(follower).Stop()
+		check(err)
+		time.Sleep(pause) // The duration of the fault.
+		check(cluster.Agent(follower).Continue())
+		now, err := cluster.AwaitCoordinator(ctx)
+		check(err)
+		if now != coordinator {
+			t.Fatalf("got coordinator %s after a pause of %s, want %s", now, follower, coordinator)
+		}
+	}
+	if got := suspicions(ctx, t, cluster, follower) - before; got > 0 {
+		t.Errorf("got %d suspicions in %d pauses, want none", got, rounds)
+	}
+}
+
+// suspicions returns how often an agent has suspected a peer.
+func suspicions(ctx context.Context, t *testing.T, cluster *agentcluster.Cluster, agent string) int {
+	t.Helper()
+	metrics, err := cluster.Metrics(ctx, agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(strings.NewReader(metrics)); lines.Scan(); {
+		if value, found := strings.CutPrefix(lines.Text(), `conclave_suspicions_total{group="ledger"} `); found {
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("%s has no metric conclave_suspicions_total", agent)
+	return 0
+}
