@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,21 +53,36 @@ func stripPod(object any) (any, error) {
 	}
 	stripped := &corev1.Pod{ObjectMeta: stripMetadata(&pod.ObjectMeta)}
 	stripped.Annotations = stripAnnotations(pod.Annotations)
+	stripped.Finalizers = slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return !strings.HasPrefix(f, v1.StopFinalizerPrefix) })
 	stripped.Spec.NodeName = pod.Spec.NodeName
 	stripped.Spec.HostNetwork = pod.Spec.HostNetwork
-	if membership.HasAgent(pod) {
-		stripped.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
-	}
 	stripped.Status.Phase = pod.Status.Phase
 	stripped.Status.PodIP = pod.Status.PodIP
-	for i := range pod.Status.InitContainerStatuses {
-		if status := &pod.Status.InitContainerStatuses[i]; status.Name == v1.AgentContainer {
-			stripped.Status.InitContainerStatuses = []corev1.ContainerStatus{{
-				Name: status.Name, RestartCount: status.RestartCount, Started: status.Started,
-			}}
-		}
+	if membership.HasAgent(pod) {
+		stripped.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
+		stripped.Status.InitContainerStatuses = stripContainers(pod.Status.InitContainerStatuses)
+		stripped.Status.ContainerStatuses = stripContainers(pod.Status.ContainerStatuses)
 	}
 	return stripped, nil
+}
+
+// stripContainers retains which containers run. Of the agent, it also retains whether
+// it has restarted.
+func stripContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	stripped := make([]corev1.ContainerStatus, len(statuses))
+	for i := range statuses {
+		from, to := &statuses[i], &stripped[i]
+		if from.State.Running != nil {
+			to.State.Running = &corev1.ContainerStateRunning{}
+		}
+		if from.State.Terminated != nil {
+			to.State.Terminated = &corev1.ContainerStateTerminated{}
+		}
+		if from.Name == v1.AgentContainer {
+			to.Name, to.RestartCount, to.Started = from.Name, from.RestartCount, from.Started
+		}
+	}
+	return stripped
 }
 
 // maxAnnotation is more than any priority needs. A user may choose the annotation that
@@ -93,5 +109,15 @@ func stripNode(object any) (any, error) {
 	}
 	stripped := &corev1.Node{ObjectMeta: stripMetadata(&node.ObjectMeta)}
 	stripped.Spec.Unschedulable = node.Spec.Unschedulable
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == corev1.TaintNodeOutOfService {
+			stripped.Spec.Taints = append(stripped.Spec.Taints, corev1.Taint{Key: taint.Key})
+		}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			stripped.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
 	return stripped, nil
 }

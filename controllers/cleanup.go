@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,7 +15,7 @@ import (
 )
 
 // cleanUp removes what remains of a group that has been or is being deleted, also if
-// that happened while no operator ran: the role labels of its pods. It makes its agents
+// that happened while no operator ran: the role labels and finalizers of its pods. It makes its agents
 // leave; otherwise they would continue to elect. Kubernetes' garbage collector deletes
 // the objects that the group owned. If the group is deleted in the foreground, that
 // happens before the group itself disappears, so cleanUp doesn't restore them.
@@ -26,14 +27,17 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 	if err != nil {
 		return fmt.Errorf("list the pods of a deleted group: %w", err)
 	}
-	var labeled []*corev1.Pod
+	var labeled, held []*corev1.Pod
 	for i := range pods.Items {
 		if _, ok := pods.Items[i].Labels[v1.RoleLabel(key.Name)]; ok {
 			labeled = append(labeled, &pods.Items[i])
 		}
+		if slices.Contains(pods.Items[i].Finalizers, v1.StopFinalizer(key.Name)) {
+			held = append(held, &pods.Items[i])
+		}
 	}
 	reports := r.streams.Reports(key)
-	if len(labeled) == 0 && len(reports) == 0 {
+	if len(labeled) == 0 && len(held) == 0 && len(reports) == 0 {
 		return nil
 	}
 	// The cache may be behind: a group that was just created must not lose its agents.
@@ -48,5 +52,5 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 	for _, pod := range labeled {
 		parallel.run(func() error { return r.applyRole(ctx, key.Name, pod, "") })
 	}
-	return errors.Join(parallel.wait()...)
+	return errors.Join(append(parallel.wait(), r.applyFinalizers(ctx, key.Name, nil, held))...)
 }

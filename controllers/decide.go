@@ -75,7 +75,7 @@ func (s *snapshot) adopted() map[string]bool {
 	return adopted
 }
 
-// missing returns the members that have had no pod for long enough. The wait begins
+// missing returns the members whose pods have been gone for long enough. The wait begins
 // when the list in force has been published: a pod that is created before may begin
 // with the previous list, and grant by it.
 func (s *snapshot) missing() map[string]bool {
@@ -108,10 +108,12 @@ func (s *snapshot) missing() map[string]bool {
 	return missing
 }
 
-// isMissing reports whether a member has no pod, or one that has finished.
 func (s *snapshot) isMissing(name string) bool {
 	pod := s.pods[name]
-	return pod == nil || membership.Finished(pod)
+	if pod == nil {
+		return membership.Gone(s.group, nil, nil)
+	}
+	return membership.Gone(s.group, pod, s.nodes[pod.Spec.NodeName])
 }
 
 // isPublished reports whether the ConfigMap has a member list.

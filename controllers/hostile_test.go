@@ -178,3 +178,64 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 		t.Errorf("got %+v, want reason NoAgent and a message that names the pods", connected)
 	}
 }
+
+// A member that claims to be the coordinator of a newer term moves neither the status nor
+// the Service, and a later election of the others counts.
+func TestMinorityDoesNotMoveTheService(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-0", 507 })
+	e.eventually("the operator has the report", func() bool {
+		agreed := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Agreed))
+		return agreed.Reason == string(v1.ReasonCoordinatorsDiffer) && strings.Contains(agreed.Message, "ledger-0 reports coordinator ledger-0 in term 507")
+	})
+	e.awaitQuiet(o)
+	if status := e.group("ledger").Status; status.Coordinator == nil || status.Coordinator.Pod != "ledger-2" || status.Term != 7 {
+		t.Errorf("got coordinator %+v and term %d, want ledger-2 and 7", status.Coordinator, status.Term)
+	}
+	if role := e.role("ledger-0", "ledger"); role != v1.RoleFollower {
+		t.Errorf("got role %q of ledger-0, want %q", role, v1.RoleFollower)
+	}
+	e.deletePod("ledger-0")
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+}
+
+// A member that claims to use a newer list than the operator knows blocks nothing.
+func TestMinorityWithNewerListIsIgnored(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Version = 99 })
+	e.eventually("the status names the agent", func() bool {
+		agreed := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Agreed))
+		return agreed.Reason == string(v1.ReasonListsDiffer) && strings.HasPrefix(agreed.Message, "ledger-0 reports a newer member list than version 1")
+	})
+	e.awaitCoordinator("ledger", "ledger-2", 7)
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Algorithm = v1.Bully })
+	e.eventually("ledger-1 has the new settings", func() bool {
+		report, _ := e.agents["ledger-1"].Report("ledger")
+		return report.Generation == 2
+	})
+	e.awaitCoordinator("ledger", "ledger-2", 7)
+}
+
+// spec.members may name any pod of the namespace. One that hasn't opted in gets no label:
+// other controllers may select by it.
+func TestPodThatHasNotOptedInGetsNoLabel(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.podWithoutAgent("bystander", func(*corev1.Pod) {})
+	e.pod("p-0", "ledger")
+	e.pod("p-1", "ledger")
+	e.createGroup("ledger", withShortWaits, "bystander", "p-0", "p-1")
+	e.awaitAdopted("ledger", 1, "p-0", "p-1")
+	e.elect("ledger", "p-1", 7)
+	e.awaitRole("p-1", "ledger", v1.RoleCoordinator)
+	e.awaitRole("p-0", "ledger", v1.RoleFollower)
+	e.awaitQuiet(o)
+	if role := e.role("bystander", "ledger"); role != "" {
+		t.Errorf("got role %q of a pod without an agent, want none", role)
+	}
+}

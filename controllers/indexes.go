@@ -14,7 +14,7 @@ import (
 
 // The indexes of the cache.
 const (
-	// podsByGroup finds the pods that name a group, or have its role label.
+	// podsByGroup finds the pods that name a group, or have its role label or finalizer.
 	podsByGroup = "group"
 	// podsByNode finds the pods on a node that name any group.
 	podsByNode = "node"
@@ -49,11 +49,17 @@ func indexerFunc[T client.Object](extract func(T) []string) client.IndexerFunc {
 	}
 }
 
-// groupsInPod returns the groups that a pod names, and those whose role label it has.
+// groupsInPod returns the groups that a pod names, and those whose role label or
+// finalizer it has.
 func groupsInPod(pod *corev1.Pod) []string {
 	groups := membership.GroupsOf(pod)
 	for key := range pod.Labels {
 		if group, ok := strings.CutPrefix(key, v1.RoleLabelPrefix); ok {
+			groups = append(groups, group)
+		}
+	}
+	for _, finalizer := range pod.Finalizers {
+		if group, ok := strings.CutPrefix(finalizer, v1.StopFinalizerPrefix); ok {
 			groups = append(groups, group)
 		}
 	}

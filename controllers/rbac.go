@@ -2,7 +2,7 @@ package controllers
 
 // The permissions of the controllers. electiongroups/finalizers is for clusters that
 // require it of the owner of an object with blockOwnerDeletion; the operator adds no
-// finalizers.
+// finalizers to groups. Those of pods need patch.
 //
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups,verbs=get;list;watch
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups/status,verbs=update

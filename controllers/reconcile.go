@@ -82,6 +82,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // a new document: a ConfigMap that can't be written delays neither status nor traffic.
 func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	plan := membership.MakePlan(s.membershipFacts())
+	if !plan.RequeueAt.IsZero() {
+		s.deadline.reached(plan.RequeueAt, s.now)
+	}
+	if err := r.applyFinalizers(ctx, s.key.Name, plan.Hold, plan.Release); err != nil {
+		return err
+	}
 	publishErr, err := r.publish(ctx, s, &plan)
 	if err != nil {
 		return err

@@ -206,7 +206,10 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 	o := e.startOperator()
 	e.createSettledGroup(o)
 	uid, before := string(e.group("ledger").UID), e.document("ledger")
-	e.pod("ledger-3", "ledger").ChangeReport("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
+	e.pod("ledger-3", "ledger")
+	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-3"} {
+		e.agents[pod].ChangeReport("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
+	}
 	e.awaitCondition("ledger", v1.Ready, v1.ReasonStatusBehind)
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
 	e.eventually("the edit has been reconciled", func() bool { return e.group("ledger").Status.ObservedGeneration == 2 })

@@ -34,6 +34,9 @@ const (
 	ReasonEarlierGroup Reason = "EarlierGroup"
 	// ReasonStatusBehind (False): agents use a newer member list than the one in the status.
 	ReasonStatusBehind Reason = "StatusBehind"
+	// ReasonStopUnconfirmed (False): in Strict mode, it is unknown whether deleted pods have
+	// stopped, and a user has to confirm it.
+	ReasonStopUnconfirmed Reason = "StopUnconfirmed"
 	// ReasonConfigMapConflict (False): another owner has the ConfigMap that agents mount.
 	ReasonConfigMapConflict Reason = "ConfigMapConflict"
 )
@@ -56,6 +59,9 @@ const (
 	ReasonAdopting Reason = "Adopting"
 	// ReasonWriteFailed (False): the API server rejects a write of the operator.
 	ReasonWriteFailed Reason = "WriteFailed"
+	// ReasonCAMissing (False): the operator does not start, because the Secret of its CA
+	// was deleted.
+	ReasonCAMissing Reason = "CAMissing"
 	// ReasonServiceConflict (False): the Service or its EndpointSlice has another owner,
 	// or the Service has a selector.
 	ReasonServiceConflict Reason = "ServiceConflict"

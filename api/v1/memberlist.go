@@ -16,8 +16,8 @@ package v1
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.members == oldSelf.members",message="members cannot change under the same version: increase version by one",fieldPath=".members"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || (has(self.previous) == has(oldSelf.previous) && (!has(self.previous) || self.previous == oldSelf.previous))",message="previous cannot change under the same version",fieldPath=".previous"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version + 1 || (has(self.previous) && self.previous.members.map(m, m.pod) == oldSelf.members.map(m, m.pod) && self.previous.members.map(m, m.priority) == oldSelf.members.map(m, m.priority))",message="previous must be the list that was in force before this one",fieldPath=".previous"
-// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || (has(self.floor) ? self.floor : 0) == (has(oldSelf.floor) ? oldSelf.floor : 0)",message="floor cannot change under the same version",fieldPath=".floor"
-// +kubebuilder:validation:XValidation:rule="self.version <= oldSelf.version || !has(self.floor) || !has(oldSelf.floor) || self.floor >= oldSelf.floor",message="floor must not decrease",fieldPath=".floor"
+// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.state != oldSelf.state || (has(self.departed) ? self.departed.size() : 0) != (has(oldSelf.departed) ? oldSelf.departed.size() : 0) || (has(self.floor) ? self.floor : 0) == (has(oldSelf.floor) ? oldSelf.floor : 0)",message="floor can increase under the same version only when members depart or the list settles",fieldPath=".floor"
+// +kubebuilder:validation:XValidation:rule="self.version < oldSelf.version || !has(oldSelf.floor) || (has(self.floor) && self.floor >= oldSelf.floor)",message="floor must not decrease",fieldPath=".floor"
 // +kubebuilder:validation:XValidation:rule="self.version > 1 || (!has(self.previous) && !has(self.departed) && !has(self.floor) && self.state == 'Settled')",message="version 1 is the first list: previous, departed and floor must be unset, and state must be Settled"
 // +kubebuilder:validation:XValidation:rule="self.version == 1 || (has(self.previous) && self.previous.version == self.version - 1)",message="previous must have the preceding version",fieldPath=".previous"
 // +kubebuilder:validation:XValidation:rule="self.version == 1 || has(self.floor)",message="floor is required from version 2 on",fieldPath=".floor"
@@ -46,8 +46,10 @@ type MemberList struct {
 	// +optional
 	Previous *PreviousList `json:"previous,omitempty"`
 
-	// departed lists members of the previous list whose pods have not existed for
-	// at least one lease. They count as having adopted this list.
+	// departed lists members of the previous list that ended at least one lease ago.
+	// They count as having adopted this list. In Available and Majority mode, a member
+	// has ended when the API server has no pod of its name, or one that has finished.
+	// In Strict mode, the pod is known to have stopped: see spec.safety.mode.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -57,8 +59,9 @@ type MemberList struct {
 	Departed []string `json:"departed,omitempty"`
 
 	// floor is a term that no process exceeded under any list before the previous
-	// one. It is the operator's clock reading at the time when the previous list
-	// had settled.
+	// one, and that no departed member granted. It is a reading of the operator's
+	// clock when the list began, members departed, or the list settled, plus 30 seconds,
+	// because the clocks of members may be ahead.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=17592186044415

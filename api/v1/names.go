@@ -25,6 +25,10 @@ const (
 // RoleLabel returns the key of the label that has a pod's role in a group.
 func RoleLabel(group string) string { return RoleLabelPrefix + group }
 
+// AnnotationConfirmStopped is the annotation by which users confirm, on a group in Strict
+// mode, that deleted pods have stopped: POD/UID, separated by commas.
+const AnnotationConfirmStopped = "conclave.dev/confirm-stopped"
+
 // LabelGroup is the label on the operator's objects that has the name of their group.
 const LabelGroup = "conclave.dev/group"
 

@@ -132,23 +132,31 @@ func (h *harness) randomEdit() {
 	case 2:
 		h.agents[name] = groupstatus.AgentState{Problem: "connection refused"}
 	}
+	elected := h.rng.IntN(podCount)
 	for name := range h.pods {
-		h.randomReport(name)
+		h.randomReport(name, elected)
 	}
 	h.now = h.now.Add(time.Duration(h.rng.IntN(3000)) * time.Millisecond)
 }
 
-// randomReport makes an agent report a random coordinator.
-func (h *harness) randomReport(name string) {
+// randomReport makes an agent report a coordinator: mostly the elected one, which counts
+// when a majority reports it, and otherwise a random one.
+func (h *harness) randomReport(name string, elected int) {
 	list := h.group.Status.MemberList
 	if list == nil || !h.agents[name].Connected {
 		return
 	}
-	h.term += uint64(h.rng.IntN(2))
+	if h.rng.IntN(8) == 0 {
+		h.term++
+	}
 	report := &control.Report{Pod: name, UID: string(h.group.UID), Generation: h.group.Generation, Version: uint32(list.Version), Digest: "d", Eligible: true}
-	if h.rng.IntN(4) > 0 {
+	switch h.rng.IntN(8) {
+	case 0:
+	case 1:
 		coordinator := list.Members[h.rng.IntN(len(list.Members))].Pod
 		report.Coordinator, report.Term, report.ElectedAt = coordinator, h.term-uint64(h.rng.IntN(3)), h.now
+	default:
+		report.Coordinator, report.Term, report.ElectedAt = list.Members[elected%len(list.Members)].Pod, h.term, h.now
 	}
 	for _, m := range list.Members {
 		report.Processes = append(report.Processes, control.Row{

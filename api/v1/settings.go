@@ -6,9 +6,19 @@ type Safety struct {
 	// election is coordinator. This mode does not prevent split brain: each side of a
 	// network partition has its own coordinator. In Majority mode, a coordinator also
 	// needs unexpired grants of a majority of the members, so there is at most one.
-	// Members release a grant at once when they detect that its holder has ended.
-	// Strict is like Majority, but members always wait until the lease has expired.
-	// While the group exists, the mode can change only between Majority and Strict.
+	// Majority relies on two reports that a process has ended. Members release a grant
+	// at once when the holder's port refuses connections. And a member leaves the list
+	// when the API server has no pod of its name. Either report can be wrong: pods on a
+	// node that is cut off run on when they are force-deleted, or when the Node object
+	// is deleted, which deletes its pods. If they are a majority of the members, there
+	// can be two coordinators. Strict is like Majority, but relies on neither. Members
+	// wait until the lease has expired. A deleted pod remains in the API server, its
+	// member counts, and no pod takes its name, until the kubelet has reported that its
+	// containers have ended, its node has the taint node.kubernetes.io/out-of-service,
+	// or a user confirms that it has stopped, by the annotation
+	// conclave.dev/confirm-stopped of the group. Without a running operator, pods of a
+	// group in Strict mode are not deleted. While the group exists, the mode can change
+	// only between Majority and Strict.
 	// +optional
 	// +kubebuilder:default=Majority
 	Mode SafetyMode `json:"mode,omitempty"`
@@ -34,10 +44,11 @@ const (
 	// partition has its own coordinator.
 	Available SafetyMode = "Available"
 	// Majority: a coordinator also needs unexpired grants of a majority of the members,
-	// so there is at most one coordinator at a time.
+	// so there is at most one coordinator at a time, unless pods run on after they were
+	// deleted from the API server.
 	Majority SafetyMode = "Majority"
-	// Strict: like Majority, without the assumption that a process has ended when
-	// others detect that it has.
+	// Strict: like Majority, without the assumption that a process has ended when others
+	// detect that it has, or when its pod was deleted.
 	Strict SafetyMode = "Strict"
 )
 

@@ -59,6 +59,7 @@ type env struct {
 	t         *testing.T
 	addresses map[string]string // by flag
 	log       *logBuffer
+	pid       int
 }
 
 // logBuffer has the manager's log.
@@ -160,6 +161,7 @@ func (e *env) start(flags ...string) func() int {
 	if err := manager.Start(); err != nil {
 		e.t.Fatal(err)
 	}
+	e.pid = manager.Process.Pid
 	stop := sync.OnceValue(func() int {
 		if err := manager.Process.Signal(syscall.SIGTERM); err != nil {
 			e.t.Error("the manager ended before SIGTERM:", err)
@@ -193,9 +195,8 @@ func (e *env) get(object client.Object, in, name string) error {
 	return e.Get(e.t.Context(), client.ObjectKey{Namespace: in, Name: name}, object)
 }
 
-// request sends a GET, or a POST if there is a body, to a server that must have a
-// certificate of the manager's CA.
-func (e *env) request(flag, service, path, token string, body []byte) (int, string, error) {
+// tlsConfig trusts the manager's CA.
+func (e *env) tlsConfig(service string) *tls.Config {
 	e.t.Helper()
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
 	if err := e.get(&webhook, "", "conclave"); err != nil {
@@ -203,7 +204,14 @@ func (e *env) request(flag, service, path, token string, body []byte) (int, stri
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(webhook.Webhooks[0].ClientConfig.CABundle)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: service + "." + namespace + ".svc"}}
+	return &tls.Config{RootCAs: roots, ServerName: service + "." + namespace + ".svc"}
+}
+
+// request sends a GET, or a POST if there is a body, to a server that must have a
+// certificate of the manager's CA.
+func (e *env) request(flag, service, path, token string, body []byte) (int, string, error) {
+	e.t.Helper()
+	transport := &http.Transport{TLSClientConfig: e.tlsConfig(service)}
 	defer transport.CloseIdleConnections()
 	method := http.MethodGet
 	if body != nil {
@@ -213,6 +221,7 @@ func (e *env) request(flag, service, path, token string, body []byte) (int, stri
 	if err != nil {
 		e.t.Fatal(err)
 	}
+	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}

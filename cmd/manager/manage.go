@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,17 +20,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers"
 	"github.com/conclave-dev/conclave/internal/operator/authority"
-	"github.com/conclave-dev/conclave/internal/operator/enroll"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
-	conclavewebhook "github.com/conclave-dev/conclave/internal/operator/webhook"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=conclave-system,resources=leases,verbs=create
@@ -60,6 +53,8 @@ type manager struct {
 	caStore           *authority.Store
 	serverCertificate *authority.ServerCertificate
 	probes            *probes
+	// reportedCA has the groups whose status reports that the CA is missing.
+	reportedCA map[types.UID]bool
 }
 
 // manage runs the manager until the context is done.
@@ -71,7 +66,7 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err := m.connect(); err != nil {
 		return err
 	}
-	if err := m.probes.serve(ctx, o.healthAddress); err != nil {
+	if err := m.serveProbes(ctx); err != nil {
 		return err
 	}
 	if err := m.openCAStore(ctx); err != nil || ctx.Err() != nil {
@@ -81,7 +76,7 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("create the manager: %w", err)
 	}
-	for _, add := range []func(context.Context, ctrl.Manager) error{m.addCAStore, m.addWebhook, m.addIdentity, m.addControllers} {
+	for _, add := range []func(context.Context, ctrl.Manager) error{m.addCAStore, m.addWebhook, m.addIdentity, m.addMetrics, m.addControllers} {
 		if err := add(ctx, mgr); err != nil {
 			return err
 		}
@@ -109,7 +104,7 @@ func (m *manager) connect() error {
 // openCAStore reads the CA from its Secret. It retries until the API server responds.
 func (m *manager) openCAStore(ctx context.Context) error {
 	for {
-		store, err := authority.Open(ctx, m.live, m.namespace, m.log)
+		store, err := authority.Open(ctx, m.live, m.namespace, m.log, m.mayCreateCA)
 		if err == nil {
 			m.caStore = store
 			break
@@ -144,13 +139,7 @@ func (m *manager) managerOptions() ctrl.Options {
 		GracefulShutdownTimeout:       new(15 * time.Second),
 		HealthProbeBindAddress:        "0", // see probes
 		Cache:                         cacheOptions(),
-		Metrics: metricsserver.Options{
-			BindAddress:    m.metricsAddress,
-			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
-			TLSOpts:        []func(*tls.Config){m.useServerCertificate},
-		},
-		WebhookServer: webhook.NewServer(m.webhookOptions()),
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // see addMetrics
 	}
 }
 
@@ -160,23 +149,6 @@ func cacheOptions() cache.Options {
 	o := controllers.Cache()
 	o.ByObject[&admissionregistrationv1.MutatingWebhookConfiguration{}] = cache.ByObject{
 		Field: fields.OneTermEqualSelector(metav1.ObjectNameField, webhookConfig),
-	}
-	return o
-}
-
-// useServerCertificate serves with a certificate of the manager's own CA.
-func (m *manager) useServerCertificate(config *tls.Config) {
-	config.MinVersion = tls.VersionTLS13
-	config.GetCertificate = m.serverCertificate.GetCertificate
-}
-
-func (m *manager) webhookOptions() webhook.Options {
-	o := webhook.Options{Port: m.webhookPort}
-	if m.webhookCertificates != "" {
-		o.CertDir = m.webhookCertificates
-		o.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.MinVersion = tls.VersionTLS13 }}
-	} else {
-		o.TLSOpts = []func(*tls.Config){m.useServerCertificate}
 	}
 	return o
 }
@@ -220,14 +192,6 @@ func webhookWritten(ctx context.Context, all cache.Cache) (<-chan struct{}, erro
 	return written, err
 }
 
-func (m *manager) addWebhook(_ context.Context, mgr ctrl.Manager) error {
-	server := mgr.GetWebhookServer()
-	injector := &conclavewebhook.Injector{Settings: m.injectSettings, Log: m.log}
-	server.Register(conclavewebhook.Path, &admission.Webhook{Handler: injector})
-	m.probes.require(server.StartedChecker())
-	return nil
-}
-
 // injectSettings returns the settings of an agent that is injected now.
 func (m *manager) injectSettings(ctx context.Context) (inject.Settings, error) {
 	bundle, err := m.caStore.Bundle(ctx)
@@ -236,18 +200,6 @@ func (m *manager) injectSettings(ctx context.Context) (inject.Settings, error) {
 		IdentityURL: "https://" + identityService + "." + m.namespace + ".svc",
 		CABundle:    string(bundle),
 	}, err
-}
-
-func (m *manager) addIdentity(ctx context.Context, mgr ctrl.Manager) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(m.identityPort)))
-	if err != nil {
-		return fmt.Errorf("listen on the identity port: %w", err)
-	}
-	return mgr.Add(&enroll.Server{
-		Service:     &enroll.Service{Client: m.live, Signer: m.caStore, Log: m.log},
-		Listener:    listener,
-		Certificate: m.serverCertificate.GetCertificate,
-	})
 }
 
 // addControllers adds the controllers, which run in the elected replica only.

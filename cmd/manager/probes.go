@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"sync"
-	"time"
 )
 
 // probes serves the health probes of the kubelet. It starts before the API server
@@ -40,12 +38,7 @@ func (p *probes) check(r *http.Request) error {
 	return nil
 }
 
-// serve serves the probes until the context is done.
-func (p *probes) serve(ctx context.Context, address string) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("serve health probes: %w", err)
-	}
+func (p *probes) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
@@ -55,8 +48,15 @@ func (p *probes) serve(ctx context.Context, address string) error {
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	context.AfterFunc(ctx, func() { server.Close() }) //nolint:errcheck // the process ends anyway
-	go server.Serve(listener)                         //nolint:errcheck // the kubelet notices a failure
+	return mux
+}
+
+// serveProbes serves the probes until the context is done.
+func (m *manager) serveProbes(ctx context.Context) error {
+	server, err := m.newServer(ctx, "health probes", m.healthAddress, readLimits, nil, m.probes.handler())
+	if err != nil {
+		return err
+	}
+	go server.Start(ctx) //nolint:errcheck // the kubelet notices a failure
 	return nil
 }

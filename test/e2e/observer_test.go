@@ -124,7 +124,7 @@ func (o *observer) poll(ctx context.Context, agent process) {
 }
 
 func (o *observer) query(ctx context.Context, client *http.Client) (r response, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:7374/v1/groups/"+o.group+"/leader", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:7374/v1/groups/"+o.group+"/leader?promiseMillis=60000", http.NoBody)
 	if err != nil {
 		return r, err
 	}

@@ -73,6 +73,7 @@ func testOperator(c *cluster) {
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
 		{"agents elect without the API server, and the status catches up", testWithoutAPIServer},
 		{"idle groups cause no requests", testIdle},
+		{"in Strict mode, force-deleted pods that run on prevent another coordinator", testStrict},
 		{"the operator is removed, and installed into another namespace", testReinstallation},
 	} {
 		passed := c.t.Run(part.name, func(t *testing.T) { part.test(e.withT(t)) })

@@ -204,7 +204,7 @@ func (s *simulation) run(ctx context.Context, r *replica) {
 	}
 	if r.store == nil {
 		clock := func() time.Time { return time.Now().Add(r.skew) }
-		store, err := open(ctx, r.client, "conclave-system", slog.New(slog.DiscardHandler), s.schedule, clock)
+		store, err := open(ctx, r.client, "conclave-system", slog.New(slog.DiscardHandler), s.schedule, clock, Anyway)
 		if err == nil && !r.crashed {
 			r.store = store
 		}

@@ -43,6 +43,8 @@ type Store struct {
 	schedule Schedule
 	clock    func() time.Time
 	log      *slog.Logger
+	// mayCreate returns an error if a new CA would replace one that is in use.
+	mayCreate func(context.Context) error
 
 	refreshMu sync.Mutex // serializes requests to the API server
 
@@ -67,16 +69,23 @@ type renewable interface {
 	renew(view, time.Time) error
 }
 
-// Open reads the Secret, or creates it. The client must read from the API server,
-// not from a cache. The Store never reads, lists or watches any other Secret.
-func Open(ctx context.Context, c client.Client, namespace string, log *slog.Logger) (*Store, error) {
-	return open(ctx, c, namespace, log, defaultSchedule, time.Now)
+// Open reads the Secret, or creates it unless mayCreate returns an error. If the Secret
+// exists and is empty, Open creates a CA without that call: a user wants a new one. The
+// client must read from the API server, not from a cache. The Store never reads, lists
+// or watches any other Secret.
+func Open(ctx context.Context, c client.Client, namespace string, log *slog.Logger, mayCreate func(context.Context) error) (*Store, error) {
+	return open(ctx, c, namespace, log, defaultSchedule, time.Now, mayCreate)
 }
 
-func open(ctx context.Context, c client.Client, namespace string, log *slog.Logger, schedule Schedule, clock func() time.Time) (*Store, error) {
+// Anyway allows Open to create a CA.
+func Anyway(context.Context) error { return nil }
+
+func open(ctx context.Context, c client.Client, namespace string, log *slog.Logger, schedule Schedule, clock func() time.Time,
+	mayCreate func(context.Context) error,
+) (*Store, error) {
 	s := &Store{
 		client: c, name: client.ObjectKey{Namespace: namespace, Name: SecretName},
-		schedule: schedule, clock: clock, log: log, changed: make(chan struct{}),
+		schedule: schedule, clock: clock, log: log, changed: make(chan struct{}), mayCreate: mayCreate,
 	}
 	if err := s.Refresh(ctx); err != nil {
 		return nil, err
@@ -170,6 +179,11 @@ func (s *Store) advanceOnce(ctx context.Context) (bool, error) {
 	due := s.schedule.Due(state, now, s.nextKnownFor(state, now))
 	if due == NoStep && !missing {
 		return false, s.setView(state, secret.ResourceVersion, now)
+	}
+	if missing && due == Create {
+		if err := s.mayCreate(ctx); err != nil {
+			return false, err
+		}
 	}
 	var created CA
 	if due == Create || due == Announce {

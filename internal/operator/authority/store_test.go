@@ -28,7 +28,7 @@ var discard = slog.New(slog.DiscardHandler)
 
 func mustOpen(t *testing.T, c client.Client, clock func() time.Time) *Store {
 	t.Helper()
-	s, err := open(t.Context(), c, namespace, discard, defaultSchedule, clock)
+	s, err := open(t.Context(), c, namespace, discard, defaultSchedule, clock, Anyway)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +84,8 @@ func TestInvalidSecretIsNotReplaced(t *testing.T) {
 			if err := c.Update(t.Context(), &secret); err != nil {
 				t.Fatal(err)
 			}
-			_, err := Open(t.Context(), c, namespace, discard)
-			if err == nil || !strings.Contains(err.Error(), "restore the Secret, or delete it") {
+			_, err := Open(t.Context(), c, namespace, discard, Anyway)
+			if err == nil || !strings.Contains(err.Error(), "restore the Secret, or replace it") {
 				t.Errorf("got error %v, want one that says how to repair the Secret", err)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -12,15 +13,32 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// documents returns the documents of the groups that exist and have a member list.
-// They are exact copies from the groups' ConfigMaps, because two documents of the same
-// revision must not differ.
-func (s *Service) documents(ctx context.Context, namespace string, groups []string) ([]string, error) {
+// existingGroups reads the groups that exist and aren't being deleted.
+func (s *Service) existingGroups(ctx context.Context, namespace string, names []string) ([]*v1.ElectionGroup, error) {
+	var existing []*v1.ElectionGroup
+	for _, name := range names {
+		group := &v1.ElectionGroup{}
+		err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, group)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("group %s/%s: %w", namespace, name, err)
+		case group.DeletionTimestamp.IsZero():
+			existing = append(existing, group)
+		}
+	}
+	return existing, nil
+}
+
+// documents returns the documents of the groups that have a member list. They are exact
+// copies from the groups' ConfigMaps, because two documents of the same revision must
+// not differ.
+func (s *Service) documents(ctx context.Context, groups []*v1.ElectionGroup) ([]string, error) {
 	var documents []string
 	for _, group := range groups {
-		document, err := s.document(ctx, client.ObjectKey{Namespace: namespace, Name: group})
+		document, err := s.document(ctx, group)
 		if err != nil {
-			return nil, fmt.Errorf("group %s/%s: %w", namespace, group, err)
+			return nil, fmt.Errorf("group %s/%s: %w", group.Namespace, group.Name, err)
 		}
 		if document != "" {
 			documents = append(documents, document)
@@ -31,16 +49,12 @@ func (s *Service) documents(ctx context.Context, namespace string, groups []stri
 
 // document returns a group's document. It is empty if there is none yet; the agent
 // then receives it from the mounted ConfigMap or from the operator.
-func (s *Service) document(ctx context.Context, name client.ObjectKey) (string, error) {
-	var group v1.ElectionGroup
-	if err := s.Client.Get(ctx, name, &group); err != nil {
-		return "", client.IgnoreNotFound(err)
-	}
-	if group.Status.MemberList == nil || !group.DeletionTimestamp.IsZero() {
+func (s *Service) document(ctx context.Context, group *v1.ElectionGroup) (string, error) {
+	if group.Status.MemberList == nil {
 		return "", nil
 	}
 	var published corev1.ConfigMap
-	key := client.ObjectKey{Namespace: name.Namespace, Name: control.ConfigMapName(name.Name)}
+	key := client.ObjectKey{Namespace: group.Namespace, Name: control.ConfigMapName(group.Name)}
 	if err := s.Client.Get(ctx, key, &published); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}

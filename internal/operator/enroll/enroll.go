@@ -32,7 +32,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;patch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get
 // +kubebuilder:rbac:groups=conclave.dev,resources=electiongroups,verbs=get
 
@@ -79,15 +79,22 @@ func (s *Service) enroll(ctx context.Context, e control.EnrollmentRequest) (*con
 	if err != nil {
 		return nil, err
 	}
-	groups, err := s.groups(ctx, pod)
+	found, groups, err := s.groups(ctx, pod)
 	if err != nil {
+		return nil, err
+	}
+	existing, err := s.existingGroups(ctx, pod.namespace, groups)
+	if err != nil {
+		return nil, unavailable("cannot read the groups", err)
+	}
+	if err := s.hold(ctx, found, existing); err != nil {
 		return nil, err
 	}
 	var names identity.Names
 	for _, group := range groups {
 		names = append(names, identity.Name{Domain: pod.namespace, Group: group, Member: pod.name})
 	}
-	documents, err := s.documents(ctx, pod.namespace, groups)
+	documents, err := s.documents(ctx, existing)
 	if err != nil {
 		return nil, unavailable("cannot read the groups", err)
 	}
@@ -143,27 +150,27 @@ func podIdentityOf(user authenticationv1.UserInfo) (podIdentity, error) {
 	return podIdentity{namespace: namespace, name: name[0], uid: uid[0]}, nil
 }
 
-// groups returns the groups that the pod takes part in.
-func (s *Service) groups(ctx context.Context, p podIdentity) ([]string, error) {
-	var pod corev1.Pod
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.name}, &pod)
+// groups returns the pod, and the names of the groups that it takes part in.
+func (s *Service) groups(ctx context.Context, p podIdentity) (*corev1.Pod, []string, error) {
+	pod := &corev1.Pod{}
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.name}, pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, refuse(http.StatusConflict, "pod %s/%s no longer exists", p.namespace, p.name)
+		return nil, nil, refuse(http.StatusConflict, "pod %s/%s no longer exists", p.namespace, p.name)
 	case err != nil:
-		return nil, unavailable("cannot read the pod", err)
+		return nil, nil, unavailable("cannot read the pod", err)
 	case string(pod.UID) != p.uid:
-		return nil, refuse(http.StatusConflict, "pod %s/%s has been replaced: this token is bound to the former pod", p.namespace, p.name)
+		return nil, nil, refuse(http.StatusConflict, "pod %s/%s has been replaced: this token is bound to the former pod", p.namespace, p.name)
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return nil, refuse(http.StatusConflict, "pod %s/%s has finished", p.namespace, p.name)
+		return nil, nil, refuse(http.StatusConflict, "pod %s/%s has finished", p.namespace, p.name)
 	case pod.Labels[v1.LabelAgent] != v1.AgentEnabled:
-		return nil, refuse(http.StatusForbidden, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name, v1.LabelAgent, v1.AgentEnabled)
+		return nil, nil, refuse(http.StatusForbidden, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name, v1.LabelAgent, v1.AgentEnabled)
 	}
 	groups, err := inject.Groups(pod.Annotations[v1.AnnotationGroups])
 	if err != nil {
-		return nil, refuse(http.StatusForbidden, "pod %s/%s: %s", p.namespace, p.name, err)
+		return nil, nil, refuse(http.StatusForbidden, "pod %s/%s: %s", p.namespace, p.name, err)
 	}
-	return groups, nil
+	return pod, groups, nil
 }
 
 // statusAndMessage returns the HTTP status and the message that the agent receives for an error.

@@ -26,6 +26,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/authority"
 	"github.com/conclave-dev/conclave/internal/operator/enroll"
+	"github.com/conclave-dev/conclave/internal/operator/httpserver"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
@@ -92,7 +93,7 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 	e.t.Helper()
 	log := slog.New(slog.NewTextHandler(e.t.Output(), nil))
 	var err error
-	if e.store, err = authority.Open(e.t.Context(), e.Client, e.namespace, log); err != nil {
+	if e.store, err = authority.Open(e.t.Context(), e.Client, e.namespace, log, authority.Anyway); err != nil {
 		e.t.Fatal(err)
 	}
 	certificate, err := e.store.NewServerCertificate(host)
@@ -107,13 +108,14 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 	for _, w := range wrap {
 		c = w(c)
 	}
-	service := &enroll.Server{
-		Service:  &enroll.Service{Client: c, Signer: e.store, Log: log},
-		Listener: listener, Certificate: certificate.GetCertificate,
+	service := &enroll.Service{Client: c, Signer: e.store, Log: log}
+	server := &httpserver.Server{
+		Name: "the identity service", Listener: listener, Handler: service.Handler(), Limits: enroll.Limits, Log: log,
+		TLS: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate.GetCertificate},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(e.t.Context()))
 	stopped := make(chan error, 1)
-	go func() { stopped <- service.Start(ctx) }()
+	go func() { stopped <- server.Start(ctx) }()
 	e.t.Cleanup(func() {
 		e.https.CloseIdleConnections()
 		cancel()

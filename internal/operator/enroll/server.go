@@ -2,33 +2,36 @@ package enroll
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/operator/httpserver"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 const (
 	// maxBody is several times the size of a token and a certificate request.
 	maxBody = 64 << 10
+	// timeout limits one enrollment, including the time in the queue.
+	timeout = 10 * time.Second
 	// At most maxActive enrollments run at once, and at most maxQueued wait, so that
 	// a thousand pods that start at once don't cause a thousand concurrent requests
 	// to the API server.
 	maxActive = 16
 	maxQueued = 1024
-	// enrollTimeout limits one enrollment, including the time in the queue.
-	enrollTimeout = 10 * time.Second
 	// retryAfter is the value of the Retry-After header, in seconds.
 	retryAfter = 1
 )
+
+// Limits are those of the port that serves the Handler. Each pod enrolls from its own
+// address, except those with hostNetwork. The Handler itself refuses bodies of more than
+// maxBody bytes.
+var Limits = httpserver.Limits{Connections: 1024, ConnectionsPerHost: 128, Body: 2 * maxBody, Bodies: 24 << 20, Timeout: timeout}
 
 // Handler returns the HTTP handler for control.CertificatesPath.
 func (s *Service) Handler() http.Handler {
@@ -52,7 +55,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusMethodNotAllowed, control.ErrorResponse{Error: "method must be POST"})
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), enrollTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	response, err := h.enroll(ctx, http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -70,15 +73,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) enroll(ctx context.Context, body io.Reader) (*control.EnrollmentResponse, error) {
-	var e control.EnrollmentRequest
-	if err := decode(body, &e); err != nil {
-		return nil, err
-	}
 	select {
 	case h.queued <- struct{}{}:
 		defer func() { <-h.queued }()
 	default:
 		return nil, refuse(http.StatusServiceUnavailable, "too many enrollments are queued; retry later")
+	}
+	var e control.EnrollmentRequest
+	if err := decode(body, &e); err != nil {
+		return nil, err
 	}
 	select {
 	case h.active <- struct{}{}:
@@ -111,43 +114,4 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		return // The client has disconnected.
 	}
-}
-
-// Server serves a Service over TLS, on each replica of the manager.
-type Server struct {
-	Service     *Service
-	Listener    net.Listener
-	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-}
-
-// NeedLeaderElection returns false: new pods can enroll while the manager has no
-// leader.
-func (*Server) NeedLeaderElection() bool { return false }
-
-// Start serves until the context ends. It then completes the enrollments in progress.
-func (s *Server) Start(ctx context.Context) error {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true) // An agent sends one request per connection, so HTTP/2 has no benefit.
-	server := &http.Server{
-		Handler:           s.Service.Handler(),
-		Protocols:         &protocols,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: s.Certificate},
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       enrollTimeout,
-		WriteTimeout:      2 * enrollTimeout,
-		IdleTimeout:       30 * time.Second,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(s.Service.Log.Handler(), slog.LevelDebug),
-	}
-	stopped := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), enrollTimeout)
-		defer cancel()
-		stopped <- server.Shutdown(shutdown)
-	}()
-	if err := server.ServeTLS(s.Listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("cannot serve agents: %w", err)
-	}
-	return <-stopped
 }

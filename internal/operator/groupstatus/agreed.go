@@ -63,7 +63,7 @@ func (e *evaluation) agreedCondition() (found finding, requeueAt time.Time) {
 		return none, requeueAt
 	}
 	differ, requeueAt := e.coordinatorsDiffer()
-	return firstFinding(constant(differ), e.listsDiffer, e.settingsDiffer, constant(isTrue(v1.ReasonAgreed, "All agents agree"))), requeueAt
+	return firstFinding(constant(differ), e.unknownLists, e.listsDiffer, e.settingsDiffer, constant(isTrue(v1.ReasonAgreed, "All agents agree"))), requeueAt
 }
 
 // coordinatorsDiffer reports agents that name different coordinators. After an election,
@@ -121,6 +121,21 @@ func (e *evaluation) listsDiffer() finding {
 	return isFalse(v1.ReasonListsDiffer, "Agents ignore each other because their member lists differ: "+describeSides(all, func(s side) string {
 		return fmt.Sprintf("%s %s one list of version %d", membership.Abbreviate(s.pods), plural(len(s.pods), "has", "have"), s.order)
 	})+"; delete the pods of the smaller side")
+}
+
+// unknownLists reports agents that use a list that the operator hasn't published.
+func (e *evaluation) unknownLists() finding {
+	var pods []string
+	for name, agent := range e.Agents {
+		if agent.Connected && agent.Report != nil && agent.Report.UID == string(e.Group.UID) && e.isMember(name) && e.usesUnknownList(agent.Report) {
+			pods = append(pods, name)
+		}
+	}
+	if len(pods) == 0 {
+		return finding{}
+	}
+	return isFalse(v1.ReasonListsDiffer, fmt.Sprintf("%s %s a newer member list than version %d, which the other agents use: delete %s",
+		membership.Abbreviate(pods), plural(len(pods), "reports", "report"), e.List.Version, plural(len(pods), "the pod", "these pods")))
 }
 
 func (e *evaluation) settingsDiffer() finding {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 // roles returns the role labels that pods should have.
@@ -16,13 +17,21 @@ func (e *evaluation) roles() map[string]string {
 		switch {
 		case e.podExists(name) && e.coordinator != nil && e.coordinator.Pod == name:
 			roles[name] = v1.RoleCoordinator
-		case e.podExists(name) && e.inList(name):
+		case e.podExists(name) && e.inList(name) && e.hasOptedIn(name):
 			roles[name] = v1.RoleFollower
 		case labeled:
 			roles[name] = ""
 		}
 	}
 	return roles
+}
+
+// hasOptedIn reports whether a pod takes part in the group by its own decision: its
+// annotation names the group, or did so when its agent started. spec.members may name any
+// pod, and a label may make other controllers act on it.
+func (e *evaluation) hasOptedIn(name string) bool {
+	_, reports := e.reportOf[name]
+	return reports || membership.HasAgent(e.Pods[name]) && membership.NamesGroup(e.Pods[name], e.Group.Name)
 }
 
 // disruption is how soon a member's pod is expected to end.

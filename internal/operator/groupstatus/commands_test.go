@@ -34,6 +34,11 @@ func TestRoles(t *testing.T) {
 	s.Pods["c"].Status.Phase = corev1.PodFailed
 	s.deletePod("a")
 	expect(t, "without some pods", formatMap(s.evaluate().Roles), "b=follower c=")
+	s.Pods["b"].Annotations = nil
+	expect(t, "with an annotation that was removed while its agent runs", formatMap(s.evaluate().Roles), "b=follower")
+	s.disconnect("b")
+	expect(t, "with a pod that has not opted in", formatMap(s.evaluate().Roles), "b=")
+	s.connect("b")
 	s.elect("b")
 	s.List = &v1.MemberList{
 		Version: 2, State: v1.ListAdopting, Members: s.List.Members[:1], Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},

@@ -42,17 +42,37 @@ func (e *evaluation) candidates() []candidate {
 			c.electedAt = r.ElectedAt
 		}
 	}
-	// A single agent that lies, or whose clock is wrong, must not get a future term into
-	// the status, where the term remains. A majority may do so: then the wrong clock may
-	// be the operator's.
-	newest := control.TermAt(e.Now.Add(time.Minute))
-	all = slices.DeleteFunc(all, func(c candidate) bool {
-		return e.needsMajority() && c.term > newest && len(c.reportedBy) <= len(e.members)/2
-	})
+	all = slices.DeleteFunc(all, func(c candidate) bool { return !e.isConfirmed(c) })
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.term, a.term), cmp.Compare(b.priority, a.priority), cmp.Compare(a.pod, b.pod))
 	})
 	return all
+}
+
+// isConfirmed reports whether enough agents report a candidate. A single agent that lies,
+// or whose clock is wrong, must not get another coordinator or a newer term into the
+// status: the term would remain, and exclude the tenures of honest members.
+//
+// A coordinator that needs a majority has one, and its members report it as soon as
+// their heartbeats are answered. So the operator waits for the majority of those that it
+// hears, including those that it is about to hear. A term that the operator's clock will
+// not reach soon needs a majority of all members: then the wrong clock may be the operator's.
+func (e *evaluation) isConfirmed(c candidate) bool {
+	if !e.needsMajority() {
+		return true
+	}
+	if c.term > control.TermAt(e.Now.Add(time.Minute)) && len(c.reportedBy) <= len(e.members)/2 {
+		return false
+	}
+	old := e.Group.Status.Coordinator
+	known := old != nil && old.Pod == c.pod && old.Term == c.term
+	return known || e.isMajority(len(c.reportedBy))
+}
+
+// isMajority reports whether a number of agents is a majority of those that the operator
+// hears, or is about to hear.
+func (e *evaluation) isMajority(agents int) bool {
+	return agents > (len(e.reports)+e.pendingContacts)/2
 }
 
 // memberPriority returns the priority of a member of a list that is in force, 0 for
@@ -120,8 +140,8 @@ func (e *evaluation) statusEntry(c candidate) *v1.Coordinator {
 	return entry
 }
 
-// retainedCoordinator returns the coordinator in the status if no connected agent knows
-// of its term: the operator may be disconnected, or may just have started. The Service
+// retainedCoordinator returns the coordinator in the status if too few connected agents
+// know of its term: the operator may be disconnected, or may just have started. The Service
 // continues to point at this coordinator as long as its pod exists. In Available mode,
 // an agent that knows of another term has another coordinator.
 func (e *evaluation) retainedCoordinator() *v1.Coordinator {
@@ -131,8 +151,13 @@ func (e *evaluation) retainedCoordinator() *v1.Coordinator {
 	}
 	priority := e.memberPriority(old.Pod)
 	_, reports := e.reportOf[old.Pod]
-	knowsTerm := func(r *control.Report) bool { return int64(r.Term) >= old.Term }
-	if priority == 0 || reports || slices.ContainsFunc(e.reports, knowsTerm) {
+	know := 0
+	for _, r := range e.reports {
+		if int64(r.Term) >= old.Term {
+			know++
+		}
+	}
+	if priority == 0 || reports || e.isMajority(know) || know > 0 && !e.needsMajority() {
 		return nil
 	}
 	retained := *old

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestCoordinator begins each case with a status in which e of a to e is the coordinator.
@@ -18,7 +19,26 @@ func TestCoordinator(t *testing.T) {
 		change func(*harness)
 		want   string
 	}{
-		"the newest term wins, even if a single agent reports it": {
+		"the newest term wins when a majority of the agents reports it": {
+			change: func(s *harness) { s.term++; s.reportCoordinator("d", "b", "c", "d") }, want: "d",
+		},
+		"a minority does not prevail with a newer term": {
+			change: func(s *harness) { s.term += 500; s.reportCoordinator("d", "c", "d") }, want: "e",
+		},
+		"the majority is that of the agents that are connected": {
+			change: func(s *harness) { s.disconnect("a", "b", "e"); s.term++; s.reportCoordinator("d", "c", "d") }, want: "d",
+		},
+		"agents that the operator is about to contact may contradict": {
+			change: func(s *harness) {
+				report := s.report("d")
+				s.restartOperator()
+				s.Agents["d"] = AgentState{Connected: true, Report: report}
+				s.term++
+				s.reportCoordinator("d", "d")
+			}, want: "e",
+		},
+		"in Available mode, a single agent may have a newer coordinator": {
+			mode:   v1.Available,
 			change: func(s *harness) { s.term++; s.reportCoordinator("d", "d") }, want: "d",
 		},
 		"in the same term, the higher fencing token wins": {
@@ -50,10 +70,10 @@ func TestCoordinator(t *testing.T) {
 			change: func(s *harness) { s.term++; s.reportCoordinator("d", "c", "d"); s.reportCoordinator("", "d") }, want: "e",
 		},
 		"in Majority mode, the older coordinator had ended before the newer one": {
-			change: func(s *harness) { s.term++; s.reportCoordinator("d", "c", "d"); s.reportCoordinator("", "d") }, want: "none",
+			change: func(s *harness) { s.term++; s.reportCoordinator("d", "a", "b", "c", "d"); s.reportCoordinator("", "d") }, want: "none",
 		},
 		"the new coordinator's own report may be late": {
-			change: func(s *harness) { s.reportCoordinator("", "d"); s.term++; s.reportCoordinator("d", "a") }, want: "d",
+			change: func(s *harness) { s.reportCoordinator("", "d"); s.term++; s.reportCoordinator("d", "a", "b", "c") }, want: "d",
 		},
 		"agents that report an older term do not restore its coordinator": {
 			change: func(s *harness) {
@@ -110,14 +130,11 @@ func TestCoordinator(t *testing.T) {
 		"unless one is the coordinator's own agent": {
 			change: func(s *harness) { s.restartOperator(); s.connect("e") }, want: "none",
 		},
-		"or unless one has known the coordinator": {
-			change: func(s *harness) {
-				report := s.report("a")
-				s.restartOperator()
-				s.Agents["a"] = AgentState{Connected: true, Report: report}
-				s.reportCoordinator("", "a")
-			},
-			want: "none",
+		"a single agent that has known the coordinator does not refute it, either": {
+			change: func(s *harness) { s.restartWithoutCoordinator("a", "b") }, want: "e",
+		},
+		"but a majority does": {
+			change: func(s *harness) { s.restartWithoutCoordinator("a", "b", "c") }, want: "none",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,5 +229,19 @@ func TestRestartOfOperatorChangesNothing(t *testing.T) {
 				order = append(order[:1:1], append(slices.Clone(order[2:]), order[1])...)
 			}
 		})
+	}
+}
+
+// restartWithoutCoordinator restarts the operator. It first hears agents that have lost the
+// coordinator.
+func (s *harness) restartWithoutCoordinator(names ...string) {
+	reports := map[string]*control.Report{}
+	for _, name := range names {
+		reports[name] = s.report(name)
+	}
+	s.restartOperator()
+	for _, name := range names {
+		s.Agents[name] = AgentState{Connected: true, Report: reports[name]}
+		s.reportCoordinator("", name)
 	}
 }

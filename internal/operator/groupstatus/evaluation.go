@@ -27,8 +27,10 @@ type evaluation struct {
 	// has them by pod.
 	reports  []*control.Report
 	reportOf map[string]*control.Report
-	// contactPending means that the operator has not contacted every agent yet.
-	contactPending bool
+	// pendingContacts is the number of agents that the operator has not contacted yet, and
+	// contactPending means that there are any.
+	pendingContacts int
+	contactPending  bool
 
 	coordinator *v1.Coordinator
 	last        *v1.LastCoordinator
@@ -44,8 +46,11 @@ func newEvaluation(f Facts) *evaluation {
 	slices.SortStableFunc(e.members, func(a, b v1.Member) int { return cmp.Compare(b.Priority, a.Priority) })
 	for i, m := range e.members {
 		e.index[m.Pod] = i
-		e.contactPending = e.contactPending || e.isContactPending(m.Pod)
+		if e.isContactPending(m.Pod) {
+			e.pendingContacts++
+		}
 	}
+	e.contactPending = e.pendingContacts > 0
 	if f.List.State == v1.ListAdopting {
 		for _, m := range f.List.Previous.Members {
 			e.previous[m.Pod] = m
@@ -76,7 +81,13 @@ func (e *evaluation) isRelevant(pod string, report *control.Report) bool {
 	if e.List.State == v1.ListAdopting {
 		oldest--
 	}
-	return int64(report.Version) >= oldest && e.isMember(pod)
+	return int64(report.Version) >= oldest && !e.usesUnknownList(report) && e.isMember(pod)
+}
+
+// usesUnknownList reports whether an agent reports a list that the operator hasn't
+// published, while a majority contradicts it.
+func (e *evaluation) usesUnknownList(report *control.Report) bool {
+	return int64(report.Version) > e.List.Version && !e.StatusBehind
 }
 
 // inList reports whether a pod is in the newest list.

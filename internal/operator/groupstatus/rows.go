@@ -129,10 +129,10 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 		return v1.ProcessPodMissing, "There is no pod with this name: the member leaves the list unless the pod is recreated soon"
 	case pod == nil:
 		return v1.ProcessPodMissing, "There is no pod with this name: create it, or remove it from spec.members"
+	case pod.DeletionTimestamp != nil && !(membership.Finished(pod) && membership.Gone(e.Group, pod, e.Nodes[pod.Spec.NodeName])):
+		return v1.ProcessPodTerminating, "The pod is being deleted"
 	case membership.Finished(pod):
 		return v1.ProcessPodMissing, fmt.Sprintf("The pod has finished (%s): delete it, and create a new one", pod.Status.Phase)
-	case pod.DeletionTimestamp != nil:
-		return v1.ProcessPodTerminating, "The pod is being deleted"
 	case pod.Status.Phase != corev1.PodRunning:
 		return v1.ProcessPodPending, pendingMessage(pod)
 	case !membership.HasAgent(pod):

@@ -39,6 +39,16 @@ func TestTable(t *testing.T) {
 			func(s *harness) { s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon)) },
 			"c Coordinator, b Normal, a Normal (PodTerminating)",
 		},
+		"a node was removed, and in Strict mode its pod may run on": {
+			func(s *harness) {
+				s.crash("a")
+				s.Group.Spec.Safety.Mode = v1.Strict
+				s.Pods["a"].Status.Phase = corev1.PodFailed
+				s.Pods["a"].Finalizers = []string{v1.StopFinalizer("ledger")}
+				s.Pods["a"].DeletionTimestamp = new(metav1.NewTime(noon))
+			},
+			"c Coordinator, b Normal, a Crashed (PodTerminating)",
+		},
 		"a pod is pending": {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Status.Phase = corev1.PodPending },
 			"c Coordinator, b Normal, a Crashed (PodPending)",

@@ -14,8 +14,10 @@ import (
 const (
 	configVolume = "conclave"
 	stateVolume  = "conclave-state"
+	socketVolume = "conclave-api"
 	configFolder = "/etc/conclave"
 	stateFolder  = "/var/lib/conclave"
+	socketFolder = "/run/conclave"
 
 	// tokenPath is the path of the service account token in the configuration
 	// volume, and tokenSeconds its validity. The kubelet renews it.
@@ -30,15 +32,16 @@ const agentUser = 65532
 // container that keeps running. It starts before all other containers and stops after
 // them. The memory limit leaves ample room. There is no CPU limit, because throttled
 // heartbeats look like a crash.
-func container(s Settings, groups []string, probe string, hostNetwork bool) *corev1.Container {
+func container(s Settings, groups []string, probe string, p *podSpec) *corev1.Container {
 	peers := corev1.ContainerPort{Name: "conclave-peers", ContainerPort: control.PeerPort, Protocol: corev1.ProtocolTCP}
 	operator := corev1.ContainerPort{Name: "conclave-op", ContainerPort: control.OperatorPort, Protocol: corev1.ProtocolTCP}
+	hostNetwork := p.Spec.HostNetwork
 	if hostNetwork {
 		// With hostNetwork, the API server requires both ports to be equal, and the
 		// scheduler avoids nodes where the port is in use.
 		peers.HostPort, operator.HostPort = peers.ContainerPort, operator.ContainerPort
 	}
-	return &corev1.Container{
+	agent := &corev1.Container{
 		Name:          v1.AgentContainer,
 		Image:         s.AgentImage,
 		Args:          []string{"pod"},
@@ -66,6 +69,11 @@ func container(s Settings, groups []string, probe string, hostNetwork bool) *cor
 			{Name: stateVolume, MountPath: stateFolder},
 		},
 	}
+	if hostNetwork {
+		agent.Env = append(agent.Env, p.socketEnvironment()...)
+		agent.VolumeMounts = append(agent.VolumeMounts, corev1.VolumeMount{Name: socketVolume, MountPath: socketFolder})
+	}
+	return agent
 }
 
 func environment(s Settings, groups []string, probe string) []corev1.EnvVar {
@@ -91,7 +99,7 @@ func environment(s Settings, groups []string, probe string) []corev1.EnvVar {
 
 // volumes returns the volumes for the agent's configuration and its state. The
 // ConfigMaps are optional, so that a pod can start before its group exists.
-func volumes(groups []string) []corev1.Volume {
+func volumes(groups []string, hostNetwork bool) []corev1.Volume {
 	sources := []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
 		Audience: v1.TokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenPath,
 	}}}
@@ -105,8 +113,13 @@ func volumes(groups []string) []corev1.Volume {
 			Optional: new(true),
 		}})
 	}
-	return []corev1.Volume{
+	emptyDir := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	all := []corev1.Volume{
 		{Name: configVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}},
-		{Name: stateVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: stateVolume, VolumeSource: emptyDir},
 	}
+	if hostNetwork {
+		all = append(all, corev1.Volume{Name: socketVolume, VolumeSource: emptyDir})
+	}
+	return all
 }

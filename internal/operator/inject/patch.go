@@ -55,7 +55,7 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	return additions(&p, container(s, groups, probe, p.Spec.HostNetwork), volumes(groups))
+	return additions(&p, container(s, groups, probe, &p), volumes(groups, p.Spec.HostNetwork))
 }
 
 // read decodes JSON with case-sensitive keys, as the API server does. For encoding/json,
@@ -82,6 +82,9 @@ func additions(pod *podSpec, agent *corev1.Container, volumes []corev1.Volume) (
 		for i := range volumes {
 			patch.add("/spec/volumes/-", &volumes[i])
 		}
+	}
+	if pod.Spec.HostNetwork {
+		patch.addSocket(pod)
 	}
 	return patch.operations, patch.err
 }

@@ -59,7 +59,13 @@ type podSpec struct {
 		Volumes        []namedObject       `json:"volumes"`
 		HostNetwork    bool                `json:"hostNetwork"`
 		OS             namedObject         `json:"os"`
+
+		SecurityContext securityContext `json:"securityContext"`
 	} `json:"spec"`
+}
+
+type securityContext struct {
+	RunAsUser *int64 `json:"runAsUser"`
 }
 
 type namedObject struct {
@@ -73,6 +79,11 @@ type existingContainer struct {
 		ContainerPort int64  `json:"containerPort"`
 		Protocol      string `json:"protocol"`
 	} `json:"ports"`
+	Env          []namedObject `json:"env"`
+	VolumeMounts []struct {
+		MountPath string `json:"mountPath"`
+	} `json:"volumeMounts"`
+	SecurityContext securityContext `json:"securityContext"`
 }
 
 func (p *podSpec) injected() bool {
@@ -99,9 +110,12 @@ func (p *podSpec) check() error {
 		}
 	}
 	for _, v := range p.Spec.Volumes {
-		if v.Name == configVolume || v.Name == stateVolume {
+		if v.Name == configVolume || v.Name == stateVolume || v.Name == socketVolume && p.Spec.HostNetwork {
 			return fmt.Errorf("the pod has a volume named %s: rename it, because the agent uses that name", v.Name)
 		}
+	}
+	if err := p.checkMounts(); err != nil {
+		return err
 	}
 	return p.checkPorts()
 }

@@ -43,12 +43,42 @@ func withoutAgent(t *testing.T, before, after map[string]any) {
 		t.Fatalf("got first init container %v, want the agent", all[0].name)
 	}
 	restore(spec, was, "initContainers", all[1:])
+	want := []any{"conclave", "conclave-state"}
+	if hostNetwork, ok := was["hostNetwork"].(bool); ok && hostNetwork {
+		want = append(want, "conclave-api")
+		withoutSocket(t, was, spec, "initContainers")
+		withoutSocket(t, was, spec, "containers")
+	}
 	all = named(t, spec, "volumes")
-	last := len(all) - 2
-	if all[last].name != "conclave" || all[last+1].name != "conclave-state" {
-		t.Fatalf("got last volumes %v, want the agent's", all[last:])
+	last := len(all) - len(want)
+	for i, name := range want {
+		if all[last+i].name != name {
+			t.Fatalf("got last volumes %v, want %v", all[last:], want)
+		}
 	}
 	restore(spec, was, "volumes", all[:last])
+}
+
+// withoutSocket removes the socket and its address from the containers of the pod.
+func withoutSocket(t *testing.T, was, spec map[string]any, containers string) {
+	t.Helper()
+	before, _ := was[containers].([]any)
+	after, _ := spec[containers].([]any)
+	for i := range after {
+		old, ok := before[i].(map[string]any)
+		container, is := after[i].(map[string]any)
+		if !ok || !is {
+			t.Fatalf("got container %v, was %v", after[i], before[i])
+		}
+		for key, name := range map[string]any{"volumeMounts": "conclave-api", "env": "CONCLAVE_AGENT"} {
+			all := named(t, container, key)
+			last := len(all) - 1
+			if all[last].name != name {
+				t.Fatalf("got %s %v, want the last one to be %s", key, all, name)
+			}
+			restore(container, old, key, all[:last])
+		}
+	}
 }
 
 // entry is an item of a list.
@@ -151,6 +181,13 @@ func (r random) container() any {
 	c["name"] = r.text()
 	if r.IntN(2) == 0 {
 		c["restartPolicy"] = "Always"
+	}
+	for _, key := range []string{"env", "volumeMounts"} {
+		r.list(c, key, 0, func() any {
+			o := r.object(1)
+			o["name"] = r.text()
+			return o
+		})
 	}
 	if r.IntN(2) == 0 {
 		port := r.object(1)

@@ -26,8 +26,12 @@ func violation(was, is *v1.MemberList) string {
 		return ""
 	case is.Version == was.Version:
 		if was.State == v1.ListSettled && is.State != v1.ListSettled || formatMembers(is.Members) != formatMembers(was.Members) ||
-			!equality.Semantic.DeepEqual(is.Previous, was.Previous) || floor(is) != floor(was) {
+			!equality.Semantic.DeepEqual(is.Previous, was.Previous) {
 			return "the list has changed under the same version"
+		}
+		unchanged := len(is.Departed) == len(was.Departed) && is.State == was.State
+		if floor(is) < floor(was) || unchanged && floor(is) != floor(was) {
+			return "the floor has changed without a departure"
 		}
 	case is.Version != was.Version+1 || was.State != v1.ListSettled || is.State != v1.ListAdopting ||
 		formatMembers(is.Previous.Members) != formatMembers(was.Members) || floor(is) < floor(was):

@@ -3,6 +3,7 @@ package membership
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -46,7 +47,12 @@ func (f *Facts) earlierGroupProblem() *Problem {
 		"if the problem persists, delete %s", agents, Abbreviate(f.InEarlierGroup), have, pods)}
 }
 
-// agentsAhead returns the pods whose agents use a newer list than the newest known one.
+// agentsAhead returns the pods whose agents use a newer list than the newest known one,
+// unless a majority of that list contradicts them.
+//
+// A newer list settles when a majority of the newest known one has adopted it. If a majority is
+// connected and hasn't, then nothing was lost: the reports are wrong, or they are about a
+// list that can't have a coordinator of its own. A single agent must not block the group.
 func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 	known := int64(0)
 	if newest != nil {
@@ -58,7 +64,26 @@ func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 			ahead = append(ahead, pod)
 		}
 	}
+	if len(ahead) > 0 && newest != nil && f.majorityUses(newest) {
+		return nil
+	}
 	return ahead
+}
+
+// majorityUses reports whether a majority of a list is connected, and reports this list or
+// an older one.
+func (f *Facts) majorityUses(list *v1.MemberList) bool {
+	connected := map[string]bool{}
+	for _, pod := range f.Pods {
+		connected[pod.Name] = f.Connected[pod.UID]
+	}
+	count := 0
+	for _, m := range list.Members {
+		if version, reported := f.Versions[m.Pod]; reported && connected[m.Pod] && version <= list.Version {
+			count++
+		}
+	}
+	return count > len(list.Members)/2
 }
 
 // statusBehindProblem returns the Problem of a group whose agents use a newer list than
@@ -85,7 +110,10 @@ func (f *Facts) newestList() *v1.MemberList {
 		return stored // The operator did not write this document: it updates the status first.
 	case stored.State == v1.ListAdopting:
 		stored = stored.DeepCopy()
-		stored.Departed = union(stored.Departed, published.Departed)
+		known := len(stored.Departed)
+		if stored.Departed = union(stored.Departed, published.Departed); len(stored.Departed) > known {
+			stored.Floor = new(max(floorOf(stored), floorOf(published)))
+		}
 	}
 	return stored
 }
@@ -138,6 +166,9 @@ func (f *Facts) advance(current *v1.MemberList) *v1.MemberList {
 		}
 	}
 	next.Departed = union(next.Departed, missing)
+	if len(next.Departed) > len(current.Departed) {
+		next.Floor = new(f.nextFloor(current))
+	}
 	departed := make(map[string]bool, len(next.Departed))
 	for _, name := range next.Departed {
 		departed[name] = true
@@ -150,8 +181,29 @@ func (f *Facts) advance(current *v1.MemberList) *v1.MemberList {
 	}
 	if count > len(current.Previous.Members)/2 {
 		next.State = v1.ListSettled
+		// Agents that start from now on are told that all members of the previous list have
+		// departed.
+		next.Floor = new(f.nextFloor(current))
 	}
 	return next
+}
+
+// floorMargin is how far ahead of the operator's clock the floor is raised: the clocks of
+// agents that accept each other's connections differ by at most that.
+const floorMargin = 30 * time.Second
+
+// nextFloor returns the floor of the next list, or of one of which more members have
+// departed: earlier terms are at most that. Agents elect in terms above it at once.
+func (f *Facts) nextFloor(current *v1.MemberList) int64 {
+	reached := max(control.TermAt(f.Now.Add(floorMargin)), f.Group.Status.Term, floorOf(current))
+	return min(reached, control.MaxTerm)
+}
+
+func floorOf(list *v1.MemberList) int64 {
+	if list.Floor == nil {
+		return 0
+	}
+	return *list.Floor
 }
 
 // union returns some, followed by the names in more that are not in some.
@@ -171,13 +223,9 @@ func union(some, more []string) []string {
 
 // successor returns the list that follows a settled one.
 func (f *Facts) successor(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
-	floor := max(control.TermAt(f.Now), f.Group.Status.Term)
-	if current.Floor != nil {
-		floor = max(floor, *current.Floor)
-	}
 	return &v1.MemberList{
 		Version: current.Version + 1, State: v1.ListAdopting, Members: wanted,
 		Previous: &v1.PreviousList{Version: current.Version, Members: current.Members},
-		Floor:    new(min(floor, control.MaxTerm)),
+		Floor:    new(f.nextFloor(current)),
 	}
 }

@@ -107,28 +107,50 @@ func TestMajorities(t *testing.T) {
 	}
 }
 
+// TestFloor is the history of the floor of one group. It is the operator's clock reading
+// plus floorMargin when a list begins, members depart, or the list settles.
 func TestFloor(t *testing.T) {
-	f := newDeclaredFacts("a 1")
-	floors := []int64{}
-	next := func() {
-		f.Adopted["a"], f.Adopted["b"] = true, true
-		f.step()
-		f.Group.Spec.Members[0].Priority++
-		floors = append(floors, *f.step().List.Floor)
-	}
+	f := newDeclaredFacts("a 10, b 20, c 30, d 40, e 50")
+	start := control.TermAt(noon)
+	margin := int64(floorMargin / control.TermDuration)
+	at := func(d time.Duration) { f.Now = noon.Add(d) }
 	f.step()
-	next()
-	f.Now = noon.Add(time.Second)
-	next()
-	f.Now = noon.Add(-time.Hour) // Another operator's clock is behind.
-	next()
-	f.Group.Status.Term = floors[2] + 1000
-	next()
-	first := control.TermAt(noon)
-	for i, want := range []int64{first, first + 10, first + 10, first + 1010} {
-		if floors[i] != want {
-			t.Errorf("floor %d: got %d, want %d", i, floors[i], want)
+	for _, step := range []struct {
+		name   string
+		change func()
+		floor  int64
+	}{
+		{"the second list", func() { f.Group.Spec.Members = parseMembers("a 10, b 20") }, margin},
+		{"nothing changes", func() { at(time.Second) }, margin},
+		{"a member departs", func() { f.Missing["c"] = true }, 10 + margin},
+		{"the clock goes on", func() { at(2 * time.Second) }, 10 + margin},
+		{"another one departs under the same version", func() { f.Missing["d"] = true }, 20 + margin},
+		{"the list settles", func() { at(3 * time.Second); f.Adopted["a"] = true }, 30 + margin},
+		{"it has settled", func() { at(4 * time.Second) }, 30 + margin},
+		{"the third list begins soon", func() { clear(f.Adopted); clear(f.Missing); f.Group.Spec.Members = parseMembers("a 10") }, 40 + margin},
+		{"another operator's clock is behind", func() { at(-time.Hour); f.Missing["b"] = true }, 40 + margin},
+		{"a newer term was reported", func() { f.Group.Status.Term = start + 1000; f.Adopted["a"] = true }, 1000},
+		{"the fourth list begins later", func() { at(time.Hour); f.Group.Spec.Members = parseMembers("a 20") }, 36000 + margin},
+	} {
+		step.change()
+		if got := *f.step().List.Floor - start; got != step.floor {
+			t.Errorf("%s: got floor %d, want %d above the first one", step.name, got, step.floor)
 		}
+	}
+}
+
+// TestAgentsReceiveTheFloor tests that a floor that has increased is in a newer document.
+func TestAgentsReceiveTheFloor(t *testing.T) {
+	f := newDeclaredFacts("a 10, b 20, c 30")
+	f.step()
+	f.Group.Spec.Members = parseMembers("a 10")
+	before := f.step().Document
+	f.Now = noon.Add(time.Second)
+	f.Missing["c"] = true
+	after := f.step().Document
+	if after.Group.Version != before.Group.Version || after.Group.Floor < before.Group.Floor+10 || after.Revision <= before.Revision {
+		t.Errorf("got version %d, floor %d in revision %d after version %d, floor %d in revision %d; want a newer revision with a floor of at least 10 more",
+			after.Group.Version, after.Group.Floor, after.Revision, before.Group.Version, before.Group.Floor, before.Revision)
 	}
 }
 
@@ -291,6 +313,12 @@ func TestAgentsAreAheadOfTheStatus(t *testing.T) {
 	if p.Document != nil || p.ConfigMap != nil || !p.StatusBehind {
 		t.Errorf("got document %+v, want none", p.Document)
 	}
+	f.addPods("a", "b", "c")
+	expect(t, "one of three is connected and contradicts", formatProblem(MakePlan(*f).Problem), one)
+	f.Versions["c"] = 1
+	expect(t, "two of three contradict", formatProblem(MakePlan(*f).Problem), "")
+	f.Connected[f.findPod("c").UID] = false
+	expect(t, "an old report of a disconnected agent is no contradiction", formatProblem(MakePlan(*f).Problem), one)
 	f.Versions["b"] = 3
 	expect(t, "two", formatProblem(MakePlan(*f).Problem), many)
 

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,8 +32,8 @@ type Facts struct {
 	// Adopted has the members of the previous list, by pod, that have reported the list
 	// in force for AdoptionWait.
 	Adopted map[string]bool
-	// Missing has the members of the list and of the previous one that have had no pod,
-	// or a pod that has finished, for MissingPodGrace. The wait starts again with each
+	// Missing has the members of the list and of the previous one whose pods have been
+	// Gone for MissingPodGrace. The wait starts again with each
 	// version, when the ConfigMap has it. Otherwise a pod could have started with the
 	// version before, without the operator having noticed that pod yet.
 	Missing map[string]bool
@@ -73,6 +74,12 @@ type Plan struct {
 	Document          *control.Document
 	ConfigMap         *corev1.ConfigMap
 	ConfigMapConflict bool
+	// Hold has the pods that need the finalizer of the group before the document is
+	// published, and Release those from which it has to be removed.
+	Hold, Release []*corev1.Pod
+	// RequeueAt is the time of the next plan if no fact changes before; zero if none is
+	// needed.
+	RequeueAt time.Time
 	// Service is nil if none is wanted, or if the Service of that name has another owner
 	// or a selector.
 	Service                                                    *corev1.Service
@@ -86,6 +93,10 @@ func MakePlan(f Facts) Plan {
 	ahead := f.agentsAhead(newest)
 	p.StatusBehind = len(ahead) > 0
 	p.List, p.Problem = nextList(&f, newest, ahead)
+	p.Hold, p.Release = f.holds()
+	unknown, next := f.unknownStops()
+	p.RequeueAt = next
+	p.Problem = cmp.Or(p.Problem, f.stopProblem(unknown))
 	p.ConfigMapConflict = f.configMapConflict()
 	if p.List != nil && !p.ConfigMapConflict && !p.StatusBehind {
 		document := f.document(p.List)

@@ -123,6 +123,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		f = newDeclaredFacts("")
 	}
 	s.group = f.Group
+	if seed%3 == 0 {
+		s.group.Spec.Safety.Mode = v1.Strict
+	}
 	s.editMembers()
 	for i := range s.operators {
 		s.operators[i] = &operator{since: map[string]time.Time{}, group: s.group.DeepCopy()}
@@ -179,7 +182,7 @@ func (s *simulation) randomEvent() {
 		}
 	case 2:
 		if pod != nil && s.rng.IntN(3) == 0 {
-			s.endPod(name)
+			s.disrupt(name)
 		}
 	case 3:
 		if a := s.agent(name); a != nil {
@@ -203,11 +206,17 @@ func (s *simulation) randomEvent() {
 }
 
 func (s *simulation) createPod(name string) {
+	if s.strict() && s.pods[name] != nil {
+		s.stopPod(name)
+	}
 	s.created++
 	f := Facts{Connected: map[types.UID]bool{}, Nodes: map[string]*corev1.Node{}}
 	pod := f.addPod(name)
 	pod.UID = types.UID(fmt.Sprint(name, "/", s.created))
 	pod.CreationTimestamp = metav1.NewTime(s.now)
+	if s.strict() {
+		pod.Finalizers = []string{v1.StopFinalizer(s.group.Name)} // The identity service has added it.
+	}
 	s.pods[name] = pod
 	s.agents[pod.UID] = &agent{connected: true}
 	s.allAgents[name] = append(s.allAgents[name], s.agents[pod.UID])
@@ -258,6 +267,7 @@ func (s *simulation) stepOperator(o *operator) {
 	o.step++
 	switch o.step {
 	case 1:
+		s.release(o.plan.Release)
 		s.writeStatus(o)
 	case 2:
 		s.writeConfigMap(o)
@@ -306,7 +316,7 @@ func (s *simulation) facts(o *operator) Facts {
 		name := fmt.Sprint("a-", i)
 		pod, a := s.pods[name], s.agent(name)
 		// The operator learns of a new pod late.
-		there := pod != nil && !Finished(pod) && s.now.Sub(pod.CreationTimestamp.Time) > staleness
+		there := !Gone(o.group, pod, nil) && s.now.Sub(pod.CreationTimestamp.Time) > staleness
 		published := f.Published != nil && int64(f.Published.Group.Version) == list.Version
 		f.Missing[name] = has(fmt.Sprint("missing ", name, list.Version), published && !there)
 		if a != nil && a.connected {
@@ -362,7 +372,7 @@ func (s *simulation) converge() {
 	}
 	for i := range 7 {
 		name := fmt.Sprint("a-", i)
-		if pod := s.pods[name]; pod == nil || Finished(pod) {
+		if pod := s.pods[name]; pod == nil || Finished(pod) || pod.DeletionTimestamp != nil {
 			s.createPod(name)
 		}
 		s.agents[s.pods[name].UID].connected = true

@@ -63,7 +63,7 @@ func serve(t *testing.T) client.Client {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	store, err := authority.Open(t.Context(), c, "default", log)
+	store, err := authority.Open(t.Context(), c, "default", log, authority.Anyway)
 	if err != nil {
 		t.Fatal(err)
 	}

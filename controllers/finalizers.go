@@ -1,0 +1,40 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// applyFinalizers adds the finalizer of a group to some pods, and removes it from others.
+// The cache may be behind, so the API server may have applied a patch before.
+func (r *Reconciler) applyFinalizers(ctx context.Context, group string, hold, release []*corev1.Pod) error {
+	parallel := newParallel()
+	patch := func(pod *corev1.Pod, add bool) {
+		parallel.run(func() error {
+			patch, err := v1.StopFinalizerPatch(pod.UID, group, add)
+			if err != nil {
+				return err
+			}
+			err = r.writer.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), fieldOwner)
+			if err != nil && !apierrors.IsNotFound(err) && !isUIDMismatch(err) {
+				return fmt.Errorf("write the finalizer of pod %s: %w", pod.Name, err)
+			}
+			return nil
+		})
+	}
+	for _, pod := range hold {
+		patch(pod, true)
+	}
+	for _, pod := range release {
+		patch(pod, false)
+	}
+	return errors.Join(parallel.wait()...)
+}

@@ -1,0 +1,199 @@
+package controllers_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+func inStrictMode(group *v1.ElectionGroup) {
+	withShortWaits(group)
+	group.Spec.Safety.Mode = v1.Strict
+}
+
+// scheduledPod creates a running pod with a fake agent, on a node.
+func (e *env) scheduledPod(name, node string) *fakeagent.Agent {
+	e.t.Helper()
+	return e.podWith(name, []string{"ledger"}, func(pod *corev1.Pod) { pod.Spec.NodeName = node })
+}
+
+// createStrictGroup creates the group ledger in Strict mode with five pods, and returns
+// the pods when the operator holds them.
+func (e *env) createStrictGroup() map[string]*corev1.Pod {
+	e.t.Helper()
+	names := []string{"p-0", "p-1", "p-2", "p-3", "p-4"}
+	for _, name := range names {
+		e.scheduledPod(name, "node-of-"+name)
+	}
+	e.createGroup("ledger", inStrictMode, names...)
+	pods := map[string]*corev1.Pod{}
+	for _, name := range names {
+		e.awaitHeld(name, true)
+		pods[name] = e.findPod(name)
+	}
+	e.awaitAdopted("ledger", 1, names...)
+	return pods
+}
+
+// findPod returns a pod, or nil if there is none.
+func (e *env) findPod(name string) *corev1.Pod {
+	e.t.Helper()
+	pod := &corev1.Pod{}
+	err := e.client.Get(e.t.Context(), e.key(name), pod)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return pod
+}
+
+func (e *env) awaitHeld(name string, want bool) {
+	e.t.Helper()
+	what := name + " has no finalizer"
+	if want {
+		what = name + " has a finalizer"
+	}
+	e.eventually(what, func() bool { return slices.Contains(e.findPod(name).Finalizers, v1.StopFinalizer("ledger")) == want })
+}
+
+// collectGarbage deletes a pod as Kubernetes' garbage collector does when the pod's node
+// was removed: it knows nothing about the containers.
+func (e *env) collectGarbage(name string) {
+	e.t.Helper()
+	e.changePodStatus(name, func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed })
+	e.deletePod(name)
+}
+
+func (e *env) changePodStatus(name string, change func(*corev1.PodStatus)) {
+	e.t.Helper()
+	pod := e.findPod(name)
+	patch := client.MergeFrom(pod.DeepCopy())
+	change(&pod.Status)
+	if err := e.client.Status().Patch(e.t.Context(), pod, patch); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *env) awaitNoPod(name string) {
+	e.t.Helper()
+	e.eventually("there is no pod "+name, func() bool { return e.findPod(name) == nil })
+}
+
+// reportStopped reports as a kubelet does that all containers of a pod have ended.
+func (e *env) reportStopped(name string) {
+	e.t.Helper()
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	e.changePodStatus(name, func(status *corev1.PodStatus) {
+		status.Phase = corev1.PodSucceeded
+		status.InitContainerStatuses = []corev1.ContainerStatus{{Name: v1.AgentContainer, State: ended}}
+		status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: ended}}
+	})
+}
+
+// Three of five nodes are cut off and their pods are force-deleted. If they ran on, they
+// would be a majority of the first list. So the second list must not settle until it is
+// known that one of them has stopped.
+func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	pods := e.createStrictGroup()
+	for _, name := range []string{"p-2", "p-3", "p-4"} {
+		e.collectGarbage(name)
+	}
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
+	e.awaitAdopted("ledger", 2, "p-0", "p-1")
+	e.eventually("the status asks for a confirmation", func() bool {
+		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Ready))
+		return ready != nil && ready.Reason == string(v1.ReasonStopUnconfirmed) &&
+			strings.HasPrefix(ready.Message, "p-2, p-3 and p-4 were deleted, but may still run") && strings.HasSuffix(ready.Message,
+			"confirm-stopped=p-2/"+string(pods["p-2"].UID)+",p-3/"+string(pods["p-3"].UID)+",p-4/"+string(pods["p-4"].UID))
+	})
+	e.awaitQuiet(o)
+	if list := e.group("ledger").Status.MemberList; list.State != v1.ListAdopting || len(list.Departed) > 0 {
+		t.Fatalf("got list %+v, want it Adopting, with nobody departed", list)
+	}
+
+	e.edit("ledger", func(group *v1.ElectionGroup) {
+		group.Annotations = map[string]string{v1.AnnotationConfirmStopped: "p-2/" + string(pods["p-2"].UID)}
+	})
+	e.eventually("the list has settled", func() bool { return e.group("ledger").Status.MemberList.State == v1.ListSettled })
+	e.awaitNoPod("p-2")
+	list := e.group("ledger").Status.MemberList
+	if !slices.Equal(list.Departed, []string{"p-2"}) {
+		t.Errorf("got departed %v, want p-2", list.Departed)
+	}
+
+	e.reportStopped("p-3")
+	e.awaitNoPod("p-3")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-p-4"}}
+	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	if err := e.client.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.client.Delete(t.Context(), node) })
+	e.awaitNoPod("p-4")
+}
+
+// A pod that stops is deleted when its kubelet has reported that, and a pod of the same
+// name takes its place.
+func TestStoppedPodOfStrictGroupIsReplaced(t *testing.T) {
+	e := newEnv(t)
+	e.startOperator()
+	before := e.createStrictGroup()["p-4"]
+	if err := e.client.Delete(t.Context(), e.findPod("p-4"), client.GracePeriodSeconds(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.agents["p-4"].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	e.reportStopped("p-4")
+	e.deletePodIfAny("p-4") // As the kubelet does after its report.
+	e.awaitNoPod("p-4")
+	e.scheduledPod("p-4", "node")
+	e.awaitHeld("p-4", true)
+	if after := e.findPod("p-4"); after.UID == before.UID {
+		t.Errorf("got the pod %s again, want another one", after.UID)
+	}
+	e.awaitAdopted("ledger", 1, "p-4")
+}
+
+// deletePodIfAny deletes a pod without a grace period, if there is one.
+func (e *env) deletePodIfAny(name string) {
+	e.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: e.metadata(name)}
+	if err := e.client.Delete(e.t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// Pods are held only as long as their group is in Strict mode, also if it is deleted while
+// no operator runs.
+func TestPodsAreReleasedWithTheGroup(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createStrictGroup()
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Majority })
+	e.awaitHeld("p-0", false)
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Strict })
+	e.awaitHeld("p-0", true)
+	e.awaitHeld("p-4", true)
+	e.deletePod("p-4")
+	o.stop()
+	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
+		t.Fatal(err)
+	}
+	e.startOperator()
+	e.awaitNoPod("p-4")
+	e.awaitHeld("p-0", false)
+}

@@ -1,0 +1,97 @@
+package enroll_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+func (e *env) createGroup(name string, mode v1.SafetyMode) {
+	e.t.Helper()
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+	group.Spec.Members = []v1.Member{{Pod: "ledger-0", Priority: 1}}
+	group.Spec.Safety.Mode = mode
+	e.create(group)
+}
+
+// A pod that gets a certificate for a group in Strict mode has the group's finalizer. Its
+// other finalizers remain.
+func TestPodOfStrictGroupIsHeld(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup("ledger", v1.Strict)
+	e.createGroup("audit", v1.Majority)
+	pod := e.createPod("ledger-0", func(pod *corev1.Pod) {
+		pod.Finalizers = []string{"example.org/other"}
+		pod.Spec.NodeName = "node"
+	})
+	token := e.token(pod, v1.TokenAudience)
+	for _, occasion := range []string{"first certificate", "renewal"} {
+		if status, _, message := e.post(token); status != http.StatusOK {
+			t.Fatalf("%s: got %d %q, want 200", occasion, status, message)
+		}
+		if err := e.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(pod.Finalizers)
+		if want := []string{v1.StopFinalizer("ledger"), "example.org/other"}; !slices.Equal(pod.Finalizers, want) {
+			t.Errorf("%s: got finalizers %q, want %q", occasion, pod.Finalizers, want)
+		}
+	}
+	// A restarted agent of a pod that is being deleted gets another certificate.
+	e.deletePod(pod)
+	if status, _, message := e.post(token); status != http.StatusOK {
+		t.Errorf("during the deletion: got %d %q, want 200", status, message)
+	}
+}
+
+// A pod that can't be held gets no certificate: it could disappear while it still votes.
+func TestPodThatIsBeingDeletedGetsNoCertificateForStrictGroup(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup("ledger", v1.Strict)
+	pod := e.createPod("ledger-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "node" })
+	token := e.token(pod, v1.TokenAudience)
+	if err := e.Delete(t.Context(), pod, client.GracePeriodSeconds(30)); err != nil {
+		t.Fatal(err)
+	}
+	status, _, message := e.post(token)
+	if status != http.StatusConflict || !strings.HasSuffix(message, "ledger-0 is being deleted") {
+		t.Errorf("got %d %q, want 409 and the reason", status, message)
+	}
+}
+
+// deletingClient deletes a pod before each patch.
+type deletingClient struct {
+	client.Client
+	options []client.DeleteOption
+}
+
+func (c deletingClient) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
+	if err := c.Delete(ctx, pod, c.options...); err != nil {
+		return err
+	}
+	return c.Client.Patch(ctx, object, patch, options...)
+}
+
+// A pod that is deleted between the read and the patch gets no certificate, either.
+func TestPodThatIsDeletedInTheMeantimeGetsNoCertificate(t *testing.T) {
+	for name, grace := range map[string]int64{"it is being deleted": 30, "it is gone": 0} {
+		e := newEnv(t, func(c client.Client) client.Client {
+			return deletingClient{c, []client.DeleteOption{client.GracePeriodSeconds(grace)}}
+		})
+		e.createGroup("ledger", v1.Strict)
+		pod := e.createPod("ledger-0", func(pod *corev1.Pod) { pod.Spec.NodeName = "node" })
+		status, _, message := e.post(e.token(pod, v1.TokenAudience))
+		if status != http.StatusConflict || !strings.HasSuffix(message, "ledger-0 is being deleted") {
+			t.Errorf("%s: got %d %q, want 409 and the reason", name, status, message)
+		}
+	}
+}

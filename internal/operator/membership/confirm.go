@@ -1,0 +1,116 @@
+package membership
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// confirmation is a user's statement that a pod has stopped.
+type confirmation struct {
+	pod string
+	uid types.UID
+}
+
+func (c confirmation) String() string { return c.pod + "/" + string(c.uid) }
+
+// confirmations returns the valid entries of the group's annotation, and the first
+// invalid one.
+func confirmations(group *v1.ElectionGroup) (valid []confirmation, invalid string) {
+	for entry := range strings.SplitSeq(group.Annotations[v1.AnnotationConfirmStopped], ",") {
+		entry = strings.TrimSpace(entry)
+		pod, uid, separated := strings.Cut(entry, "/")
+		switch {
+		case entry == "":
+		case !separated || pod == "" || uid == "" || strings.ContainsAny(uid, "/ "):
+			invalid = cmp.Or(invalid, entry)
+		default:
+			valid = append(valid, confirmation{pod, types.UID(uid)})
+		}
+	}
+	return valid, invalid
+}
+
+// isConfirmed reports whether a user has confirmed that a deleted pod has stopped. The
+// UID is that of one pod, so the confirmation doesn't apply to its successors.
+func isConfirmed(group *v1.ElectionGroup, pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp == nil || group.Annotations[v1.AnnotationConfirmStopped] == "" {
+		return false
+	}
+	valid, _ := confirmations(group)
+	return slices.Contains(valid, confirmation{pod.Name, pod.UID})
+}
+
+// maxConfirmed bounds the pods in the command of one message.
+const maxConfirmed = 20
+
+// stopProblem returns the Problem of pods of which it isn't known whether they have
+// stopped, or of an annotation that confirms nothing; nil if there is none.
+func (f *Facts) stopProblem(unknown []*corev1.Pod) *Problem {
+	mistake := f.confirmationMistake(unknown)
+	if len(unknown) == 0 {
+		if mistake == "" {
+			return nil
+		}
+		return &Problem{v1.ReasonStopUnconfirmed, mistake}
+	}
+	var names, entries []string
+	for _, pod := range unknown {
+		names = append(names, pod.Name)
+		if len(entries) < maxConfirmed {
+			entries = append(entries, confirmation{pod.Name, pod.UID}.String())
+		}
+	}
+	message := fmt.Sprintf("%s deleted, but may still run on a node that is cut off. Make sure that %s stopped, and confirm it: "+
+		"kubectl annotate electiongroup %s --namespace %s --overwrite %s=%s",
+		was(names), has(names), f.Group.Name, f.Group.Namespace, v1.AnnotationConfirmStopped, strings.Join(entries, ","))
+	if mistake != "" {
+		message = mistake + ". " + message
+	}
+	return &Problem{v1.ReasonStopUnconfirmed, message}
+}
+
+func was(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " was"
+	}
+	return Abbreviate(names) + " were"
+}
+
+func has(names []string) string {
+	if len(names) == 1 {
+		return "it has"
+	}
+	return "they have"
+}
+
+// confirmationMistake returns what is wrong with the annotation, in one line. Entries of
+// pods that no longer exist are not wrong: they have served their purpose.
+func (f *Facts) confirmationMistake(unknown []*corev1.Pod) string {
+	if f.Group.Annotations[v1.AnnotationConfirmStopped] == "" {
+		return ""
+	}
+	valid, invalid := confirmations(f.Group)
+	if invalid != "" {
+		return fmt.Sprintf("Annotation %s must list POD/UID, separated by commas, got %.100q", v1.AnnotationConfirmStopped, invalid)
+	}
+	for _, c := range valid {
+		for _, pod := range f.Pods {
+			if pod.Name == c.pod && pod.UID == c.uid && pod.DeletionTimestamp == nil && f.Group.Spec.Safety.Mode == v1.Strict {
+				return fmt.Sprintf("Annotation %s names %s, which isn't being deleted: delete the pod first", v1.AnnotationConfirmStopped, c.pod)
+			}
+		}
+		for _, pod := range unknown {
+			if pod.Name == c.pod {
+				return fmt.Sprintf("Annotation %s names %s, but the UID of this pod is %s", v1.AnnotationConfirmStopped, c, pod.UID)
+			}
+		}
+	}
+	return ""
+}

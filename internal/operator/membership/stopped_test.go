@@ -1,0 +1,284 @@
+package membership
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// The states of a container.
+var (
+	waiting    = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
+	running    = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	terminated = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+)
+
+func agentStatus(state corev1.ContainerState) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: v1.AgentContainer, State: state}
+}
+
+// hasAgent makes a pod run an agent that is in the group, with its finalizer.
+func hasAgent(pod *corev1.Pod) {
+	pod.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{agentStatus(running)}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: running}}
+	pod.Finalizers = []string{v1.StopFinalizer("ledger")}
+}
+
+func reported(pod *corev1.Pod, phase corev1.PodPhase, agent, app corev1.ContainerState) {
+	pod.Status.Phase = phase
+	pod.Status.InitContainerStatuses[0].State = agent
+	pod.Status.ContainerStatuses[0].State = app
+}
+
+func deleted(pod *corev1.Pod) { pod.DeletionTimestamp = new(metav1.NewTime(noon)) }
+
+func notReady(node *corev1.Node) {
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+}
+
+func outOfService(node *corev1.Node) {
+	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+}
+
+// TestWhatProvesThatAPodHasStopped tests what counts in Strict, beside what counts in
+// Majority.
+func TestWhatProvesThatAPodHasStopped(t *testing.T) {
+	for name, c := range map[string]struct {
+		change               func(*corev1.Pod, *corev1.Node)
+		confirm              string
+		inStrict, inMajority bool
+		nodeIsRemoved        bool
+	}{
+		"it runs": {change: func(*corev1.Pod, *corev1.Node) {}},
+		"it is force-deleted while its node is cut off": {change: func(p *corev1.Pod, n *corev1.Node) {
+			deleted(p)
+			notReady(n)
+		}},
+		"its node is removed, and the garbage collector has marked it": {nodeIsRemoved: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			deleted(p)
+			p.Status.Phase = corev1.PodFailed
+		}},
+		"the kubelet has reported that all containers ended": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			reported(p, corev1.PodFailed, terminated, terminated)
+		}},
+		"the kubelet has reported that after a deletion": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			deleted(p)
+			reported(p, corev1.PodSucceeded, terminated, terminated)
+		}},
+		"a container never started": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			reported(p, corev1.PodFailed, terminated, waiting)
+		}},
+		"all containers ended, but may restart": {change: func(p *corev1.Pod, _ *corev1.Node) {
+			deleted(p)
+			reported(p, corev1.PodRunning, terminated, terminated)
+		}},
+		"the agent had just crashed when the node was cut off": {inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			deleted(p)
+			reported(p, corev1.PodFailed, terminated, running)
+		}},
+		"the agent waits for its restart": {inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			deleted(p)
+			reported(p, corev1.PodFailed, waiting, waiting)
+		}},
+		"the kubelet has reported nothing": {inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			deleted(p)
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed}
+		}},
+		"it was never scheduled": {inStrict: true, change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p); p.Spec.NodeName = "" }},
+		"it isn't scheduled yet": {change: func(p *corev1.Pod, _ *corev1.Node) { p.Spec.NodeName = "" }},
+		"its successor waits for a node": {inStrict: true, inMajority: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			p.Finalizers, p.Spec.NodeName, p.Status = nil, "", corev1.PodStatus{Phase: corev1.PodPending}
+		}},
+		"its successor has a node, and no certificate": {inStrict: true, change: func(p *corev1.Pod, _ *corev1.Node) {
+			p.Finalizers, p.Status = nil, corev1.PodStatus{Phase: corev1.PodPending}
+		}},
+		"its successor has a certificate, and the kubelet's report is late": {change: func(p *corev1.Pod, _ *corev1.Node) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending}
+		}},
+		"its agent started before the group became Strict": {change: func(p *corev1.Pod, _ *corev1.Node) {
+			p.Finalizers, p.Status.Phase = nil, corev1.PodPending
+		}},
+		"its node is out of service": {inStrict: true, change: func(p *corev1.Pod, n *corev1.Node) { deleted(p); notReady(n); outOfService(n) }},
+		"its node is ready with the taint": {change: func(p *corev1.Pod, n *corev1.Node) {
+			deleted(p)
+			notReady(n)
+			outOfService(n)
+			n.Status.Conditions[0].Status = corev1.ConditionTrue
+		}},
+		"it isn't deleted from that node": {change: func(_ *corev1.Pod, n *corev1.Node) { notReady(n); outOfService(n) }},
+		"a user confirms it":              {inStrict: true, confirm: "b/b1, a/a0", change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p) }},
+		"a user confirms another pod":     {confirm: "b/a0,a/b1", change: func(p *corev1.Pod, _ *corev1.Node) { deleted(p) }},
+		"a user confirms a pod that runs": {confirm: "a/a0", change: func(*corev1.Pod, *corev1.Node) {}},
+	} {
+		f := newDeclaredFacts("a 1")
+		pod := f.addPod("a")
+		hasAgent(pod)
+		c.change(pod, f.Nodes["node-a"])
+		if c.nodeIsRemoved {
+			delete(f.Nodes, "node-a")
+		}
+		f.Group.Annotations = map[string]string{v1.AnnotationConfirmStopped: c.confirm}
+		for mode, want := range map[v1.SafetyMode]bool{v1.Strict: c.inStrict, v1.Majority: c.inMajority, v1.Available: c.inMajority} {
+			f.Group.Spec.Safety.Mode = mode
+			if got := Gone(f.Group, pod, f.Nodes[pod.Spec.NodeName]); got != want {
+				t.Errorf("%s, %s: got gone %t, want %t", name, mode, got, want)
+			}
+		}
+	}
+}
+
+// names lists the names of pods.
+func names(pods []*corev1.Pod) string {
+	var all []string
+	for _, pod := range pods {
+		all = append(all, pod.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestPodsAreHeldInStrictMode(t *testing.T) {
+	f := newDeclaredFacts("a 1")
+	f.Group.Spec.Safety.Mode = v1.Strict
+	for _, name := range []string{"held", "joins", "started", "never-ran", "no-agent", "other-group", "deleted", "stopped"} {
+		pod := f.addPod(name)
+		hasAgent(pod)
+		f.Connected[pod.UID] = name == "joins" || name == "deleted"
+		switch name {
+		case "held":
+		case "stopped":
+			reported(pod, corev1.PodSucceeded, terminated, terminated)
+		default:
+			pod.Finalizers = []string{"example.org/other"}
+		}
+	}
+	f.findPod("joins").Status.InitContainerStatuses = nil // The kubelet's report is late.
+	f.findPod("never-ran").Status.InitContainerStatuses[0].State = waiting
+	f.findPod("no-agent").Spec.InitContainers = nil
+	f.findPod("other-group").Annotations[v1.AnnotationGroups] = "audit"
+	deleted(f.findPod("deleted")) // The API server accepts no new finalizers for it.
+	p := MakePlan(*f)
+	expect(t, "held in Strict", names(p.Hold), "joins started")
+	expect(t, "released in Strict", names(p.Release), "stopped")
+	f.Group.Spec.Safety.Mode = v1.Majority
+	p = MakePlan(*f)
+	expect(t, "held in Majority", names(p.Hold), "")
+	expect(t, "released in Majority", names(p.Release), "held stopped")
+}
+
+// TestUnknownStopIsReported tests when and how the status asks for a confirmation.
+func TestUnknownStopIsReported(t *testing.T) {
+	const command = "kubectl annotate electiongroup ledger --namespace bank --overwrite conclave.dev/confirm-stopped="
+	f := newDeclaredFacts("a 10, b 20, c 30").addPods("a", "b", "c")
+	f.Group.Spec.Safety.Mode = v1.Strict
+	for _, pod := range f.Pods {
+		hasAgent(pod)
+	}
+	f.settle()
+	deleted(f.findPod("b"))
+	p := MakePlan(*f)
+	expect(t, "at once", formatProblem(p.Problem), "")
+	if want := noon.Add(10 * time.Second); !p.RequeueAt.Equal(want) {
+		t.Errorf("got the next plan at %v, want it at %v", p.RequeueAt, want)
+	}
+	f.Now = p.RequeueAt
+	const one = "b was deleted, but may still run on a node that is cut off. Make sure that it has stopped, and confirm it: " + command + "b/b1"
+	expect(t, "later", formatProblem(MakePlan(*f).Problem), "StopUnconfirmed: "+one)
+	for annotation, want := range map[string]string{
+		"b":              "Annotation conclave.dev/confirm-stopped must list POD/UID, separated by commas, got \"b\". " + one,
+		"b/b0":           "Annotation conclave.dev/confirm-stopped names b/b0, but the UID of this pod is b1. " + one,
+		"a/a0":           "Annotation conclave.dev/confirm-stopped names a, which isn't being deleted: delete the pod first. " + one,
+		"x/former":       one,
+		"x/former, b/b1": "",
+	} {
+		f.Group.Annotations = map[string]string{v1.AnnotationConfirmStopped: annotation}
+		if want != "" {
+			want = "StopUnconfirmed: " + want
+		}
+		expect(t, annotation, formatProblem(MakePlan(*f).Problem), want)
+	}
+	f.Group.Annotations = nil
+	for _, pod := range f.Pods {
+		deleted(pod)
+	}
+	expect(t, "three", formatProblem(MakePlan(*f).Problem), "StopUnconfirmed: a, b and c were deleted, but may still run on a node that is cut off. "+
+		"Make sure that they have stopped, and confirm it: "+command+"a/a0,b/b1,c/c2")
+	f.Group.Spec.Safety.Mode = v1.Majority
+	expect(t, "in Majority", formatProblem(MakePlan(*f).Problem), "")
+}
+
+// TestListKeepsItsMajorityInStrict tests that members whose end is unknown count, whoever
+// deletes their pods. In Majority they don't.
+func TestListKeepsItsMajorityInStrict(t *testing.T) {
+	for mode, want := range map[v1.SafetyMode][]string{
+		v1.Majority: {
+			"v2 Adopting: a-0 1, a-1 2; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5",
+			"v2 Settled: a-0 1, a-1 2; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5; departed: a-2, a-3, a-4",
+		},
+		v1.Strict: {"v1 Settled: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5", "v1 Settled: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5"},
+	} {
+		f := newSelectorFacts(v1.PriorityFrom{Ordinal: v1.HighestFirst}).addPods("a-0", "a-1", "a-2", "a-3", "a-4")
+		f.Group.Spec.Safety.Mode = mode
+		for _, pod := range f.Pods {
+			hasAgent(pod)
+		}
+		f.settle()
+		for _, pod := range f.Pods[2:] { // Their nodes are cut off, and removed.
+			deleted(pod)
+			pod.Status.Phase = corev1.PodFailed
+			delete(f.Nodes, pod.Spec.NodeName)
+		}
+		var lists []string
+		for range want {
+			f.observeMissing()
+			lists = append(lists, formatList(f.step().List))
+		}
+		expect(t, string(mode), fmt.Sprint(lists), fmt.Sprint(want))
+	}
+}
+
+// observeMissing determines the missing members as package controllers does, but without
+// the wait.
+func (f *Facts) observeMissing() {
+	clear(f.Missing)
+	list := f.Group.Status.MemberList
+	members := list.Members
+	if list.Previous != nil {
+		members = append(members, list.Previous.Members...)
+	}
+	for _, m := range members {
+		pod := f.findPod(m.Pod)
+		if Gone(f.Group, pod, f.Nodes["node-"+m.Pod]) {
+			f.Missing[m.Pod] = true
+		}
+	}
+}
+
+// TestDeclaredMembersDepartWithProof removes a majority of the members from the spec while
+// their nodes are cut off. The list settles only when one of them is known to have stopped.
+func TestDeclaredMembersDepartWithProof(t *testing.T) {
+	f := newDeclaredFacts("a 1, b 2, c 3, d 4, e 5").addPods("a", "b", "c", "d", "e")
+	f.Group.Spec.Safety.Mode = v1.Strict
+	for _, pod := range f.Pods {
+		hasAgent(pod)
+	}
+	f.settle()
+	f.Group.Spec.Members = parseMembers("a 1, b 2")
+	f.step()
+	f.Adopted["a"], f.Adopted["b"] = true, true
+	for _, name := range []string{"c", "d", "e"} {
+		deleted(f.findPod(name))
+	}
+	f.observeMissing()
+	const adopting = "v2 Adopting: a 1, b 2; after v1: a 1, b 2, c 3, d 4, e 5"
+	expect(t, "without proof", formatList(f.step().List), adopting)
+	f.Group.Annotations = map[string]string{v1.AnnotationConfirmStopped: "d/d3"}
+	f.observeMissing()
+	expect(t, "confirmed", formatList(f.step().List), "v2 Settled: a 1, b 2; after v1: a 1, b 2, c 3, d 4, e 5; departed: d")
+}
