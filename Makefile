@@ -103,7 +103,8 @@ GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test
 test: ## Run all tests. CI runs this second.
-	@$(call keep_owner,$(MAKE) test-root test-modules test-clusters)
+	@if [ $$(id -u) = 0 ]; then { hack/cluster/packages && hack/model/packages; } || [ "$${CI:-}" != true ]; fi
+	@$(call keep_owner,$(SUBMAKE) test-root test-modules test-model test-clusters)
 
 .PHONY: test-root
 test-root: ## Run the tests of the operator, the agent and the core.
@@ -155,6 +156,18 @@ test-e2e-if-possible:
 test-lint: ## Check that each lint rule rejects its examples.
 	@CGO_ENABLED=0 $(GO) -C hack/tools/golangci test -trimpath -count 1 ./...
 
+.PHONY: model
+model: ## Search all states of the model of the grants within its bounds, with all rules and without each. As root on Debian, installs spin.
+	@hack/model/packages
+	@hack/model/check
+
+.PHONY: test-model
+test-model:
+	@if ! command -v spin >/dev/null || ! command -v gcc >/dev/null; then \
+		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests, but spin or gcc is missing: run hack/model/packages as root" >&2; exit 1; fi; \
+		echo "skipping the model: spin or gcc isn't in PATH (see hack/model/packages)"; \
+	else hack/model/check test; fi
+
 .PHONY: bench
 bench: ## Run Go benchmarks. Variables: BENCH=regexp, COUNT=n, BENCHTIME=5s.
 	@packages=$$($(GO) list ./...) || exit 1; \
@@ -177,6 +190,11 @@ FAULTS ?= 100000
 .PHONY: soak-agent
 soak-agent: ## Inject FAULTS faults into applications with real agents, in Majority and Strict, from SEED. CONCLAVE_RACE=true detects races.
 	@$(GO) test -count 1 -timeout 0 -v -race -run TestRegistersAreLinearizable ./test/agents -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
+
+GRAPHS ?= 100
+.PHONY: soak-graphs
+soak-graphs: ## Run real agents on GRAPHS random graphs of broken links, from SEED, with all elections, policies and safety modes.
+	@$(GO) test -count 1 -timeout 0 -v -run TestEveryStaticGraphHasCoordinator ./test/agents -graphs $(GRAPHS) $(if $(SEED),-seed $(SEED))
 
 OUTAGE ?= 2m
 REPLICAS ?= 50
@@ -213,7 +231,8 @@ build: ## Build the commands in bin/.
 
 .PHONY: demo
 demo: ## As root: start a cluster with the operator and a group, and cause three failovers.
-	@$(call keep_owner,$(MAKE) build && $(GO) run ./hack/demo)
+	@if [ $$(id -u) = 0 ]; then hack/cluster/packages; fi
+	@$(call keep_owner,$(GO) run ./hack/demo -check && $(SUBMAKE) build && $(GO) run ./hack/demo)
 
 .PHONY: demo-down
 demo-down: ## Remove the cluster of make demo.
@@ -325,6 +344,9 @@ rm -rf bin/deploy; mkdir -p bin/deploy; \
 		'    spec: {template: {spec: {containers: [{name: manager, image: "$(IMG)", env: [{name: AGENT_IMAGE, value: "$(AGENT_IMG)"}]}]}}}' \
 		>bin/deploy/kustomization.yaml
 endef
+
+# make -n runs the lines that contain the variable MAKE. A line with SUBMAKE is only printed.
+SUBMAKE = $(MAKE)
 
 # keep_owner runs a command and changes the owner of bin/ and dist/ to the user who called sudo.
 define keep_owner

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conclave-dev/conclave/hack/cluster/internal/lifecycle"
 	"github.com/conclave-dev/conclave/hack/cluster/internal/machine"
+	"github.com/conclave-dev/conclave/hack/cluster/internal/network"
 )
 
 // inventory lists the network namespaces, mounts, processes and cgroups of some clusters, and the kernel settings that nodes
@@ -24,7 +25,7 @@ func takeInventory(t *testing.T, purposes ...string) inventory {
 	found := inventory{settings: settings(t)}
 	for _, purpose := range purposes {
 		cluster := clusterName(t, purpose)
-		found.namespaces = append(found.namespaces, containing(names(t, "/run/netns"), cluster)...)
+		found.namespaces = append(found.namespaces, containing(names(t, network.Dir), cluster)...)
 		found.mounts = append(found.mounts, containing(mounts(t), cluster)...)
 		found.processes = append(found.processes, processesOf(t, "/"+cluster+"/")...)
 		found.cgroups = append(found.cgroups, containing(cgroups(t), cluster)...)

@@ -35,12 +35,16 @@ const (
 
 func main() {
 	down := flag.Bool("down", false, "remove the demo")
+	check := flag.Bool("check", false, "only check that this machine can run the demo")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	action := runDemo
-	if *down {
+	switch {
+	case *down:
 		action = cleanUp
+	case *check:
+		action = checkMachine
 	}
 	if err := action(ctx, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -77,6 +81,16 @@ func runDemo(ctx context.Context, out io.Writer) error {
 	}
 	s.printNextSteps()
 	return nil
+}
+
+// checkMachine fails if this machine can't run the demo, before anything is built.
+func checkMachine(ctx context.Context, _ io.Writer) error {
+	top, err := filepath.Abs(".")
+	if err != nil {
+		return err
+	}
+	_, err = findCluster(ctx, top)
+	return err
 }
 
 func cleanUp(ctx context.Context, out io.Writer) error {

@@ -22,7 +22,10 @@ import (
 )
 
 const (
-	netnsDir   = "/run/netns" // The folder of "ip netns".
+	// Dir contains a file for each network namespace. It isn't /run/netns: the first use of "ip netns" mounts that folder over
+	// itself, and then the files in it can't be removed.
+	Dir = "/run/conclave-netns"
+
 	bridgeName = "bridge"
 	switchName = "switch"
 	machineEnd = "eth0" // The machine's end of the cable. The switch's end has the machine's name.
@@ -39,13 +42,13 @@ func (n Network) namespace(name string) string { return n.prefix() + name }
 
 // Netns returns the file of the machine's network namespace.
 func (n Network) Netns(machine topology.Machine) string {
-	return filepath.Join(netnsDir, n.namespace(machine.Name))
+	return filepath.Join(Dir, n.namespace(machine.Name))
 }
 
 // CreateSwitch creates the switch if it doesn't exist.
 func (n Network) CreateSwitch() error {
 	name := n.namespace(switchName)
-	if _, err := os.Stat(filepath.Join(netnsDir, name)); err == nil {
+	if _, err := os.Stat(filepath.Join(Dir, name)); err == nil {
 		return nil
 	}
 	if err := createNamespace(name); err != nil {
@@ -77,7 +80,7 @@ func (n Network) Connect(machine topology.Machine) error {
 	if err := createNamespace(name); err != nil {
 		return err
 	}
-	network, err := netns.GetFromName(name)
+	network, err := netns.GetFromPath(filepath.Join(Dir, name))
 	if err != nil {
 		return fmt.Errorf("cannot open the network namespace %s: %w", name, err)
 	}
@@ -215,7 +218,7 @@ func (n Network) Plugged(machine topology.Machine) bool {
 
 // Remove removes all network namespaces of the cluster. It finds them by their names.
 func (n Network) Remove() error {
-	entries, err := os.ReadDir(netnsDir)
+	entries, err := os.ReadDir(Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -227,12 +230,13 @@ func (n Network) Remove() error {
 			err = errors.Join(err, removeNamespace(entry.Name()))
 		}
 	}
+	_ = os.Remove(Dir) // Fails as long as there is another cluster.
 	return err
 }
 
 // open returns a handle for a namespace without entering the namespace.
 func open(name string) (*netlink.Handle, error) {
-	network, err := netns.GetFromName(name)
+	network, err := netns.GetFromPath(filepath.Join(Dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the network namespace %s: %w", name, err)
 	}
@@ -247,14 +251,10 @@ func open(name string) (*netlink.Handle, error) {
 func createNamespace(name string) error {
 	result := make(chan error)
 	go func() {
-		// NewNamed moves the thread into the new namespace. The thread stays locked, so it exits with this goroutine, and
-		// no other goroutine runs in the namespace.
+		// The thread moves into the new namespace. It stays locked, so it exits with this goroutine, and no other goroutine
+		// runs in the namespace.
 		runtime.LockOSThread()
-		network, err := netns.NewNamed(name)
-		if err == nil {
-			err = network.Close()
-		}
-		result <- err
+		result <- mountNewNamespace(filepath.Join(Dir, name))
 	}()
 	if err := <-result; err != nil {
 		return fmt.Errorf("cannot create the network namespace %s: %w", name, err)
@@ -262,8 +262,27 @@ func createNamespace(name string) error {
 	return nil
 }
 
+// mountNewNamespace moves the thread into a new network namespace and mounts the namespace on a new file, which keeps it alive.
+func mountNewNamespace(path string) error {
+	if err := os.MkdirAll(Dir, 0o755); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return err
+	}
+	file.Close()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("/proc/thread-self/ns/net", path, "bind", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	return nil
+}
+
 func removeNamespace(name string) error {
-	file := filepath.Join(netnsDir, name)
+	file := filepath.Join(Dir, name)
 	if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("cannot unmount the network namespace %s: %w", name, err)
 	}
