@@ -83,16 +83,7 @@ func (noMetrics) CoordinatorFound(time.Duration)       {}
 func newCluster(t *testing.T, priorities map[string]int, change func(*config.Group)) *cluster {
 	t.Helper()
 	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}}
-	settings := config.Group{
-		Name: "ledger", Algorithm: "StatusTable",
-		Safety:     config.Safety{Mode: office.Majority, Lease: 200 * time.Millisecond},
-		Preemption: config.Preemption{Policy: office.Always},
-		Timing: config.Timing{
-			Heartbeat: 20 * time.Millisecond, SuspicionTimeout: 100 * time.Millisecond, Stagger: 10 * time.Millisecond,
-			ReplyTimeout: 10 * time.Millisecond, DrainTimeout: time.Minute,
-		},
-		List: config.List{Version: 1},
-	}
+	settings := testSettings()
 	for _, name := range slices.Sorted(maps.Keys(priorities)) {
 		settings.List.Members = append(settings.List.Members, config.Member{
 			Name: name, Priority: election.Priority(priorities[name]), Address: name + ":1",
@@ -105,6 +96,29 @@ func newCluster(t *testing.T, priorities map[string]int, change func(*config.Gro
 		cluster.join(m.Name, uint32(i+1), settings)
 	}
 	return cluster
+}
+
+// newLoneMember starts only one member of a list. The test sends the messages of the others.
+func newLoneMember(t *testing.T, name string, change func(*config.Group)) *Group {
+	t.Helper()
+	cluster := &cluster{t: t, groups: map[string]*Group{}, cut: map[string]bool{}}
+	settings := testSettings()
+	change(&settings)
+	cluster.join(name, 1, settings)
+	return cluster.group(name)
+}
+
+func testSettings() config.Group {
+	return config.Group{
+		Name: "ledger", Algorithm: "StatusTable",
+		Safety:     config.Safety{Mode: office.Majority, Lease: 200 * time.Millisecond},
+		Preemption: config.Preemption{Policy: office.Always},
+		Timing: config.Timing{
+			Heartbeat: 20 * time.Millisecond, SuspicionTimeout: 100 * time.Millisecond, Stagger: 10 * time.Millisecond,
+			ReplyTimeout: 10 * time.Millisecond, DrainTimeout: time.Minute,
+		},
+		List: config.List{Version: 1},
+	}
 }
 
 func (c *cluster) join(name string, life uint32, settings config.Group) {

@@ -36,12 +36,7 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 		"another mode":         {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
 		"an older one's lease": {one, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, "lease"},
 	} {
-		cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.List, g.Safety = two, majority; g.List.Members = two.Members })
-		a := cluster.group("a")
-		cluster.isolate("b") // Its own messages have the same configuration.
-		if err := a.AwaitRoundTrip(testContext(t)); err != nil {
-			t.Fatal(err)
-		}
+		a := newLoneMember(t, "a", func(g *config.Group) { g.List, g.Safety = two, majority })
 		message := &wire.Message{
 			Group: "ledger", Kind: election.Probe, Version: c.list.Version,
 			Digest: listDigest(c.list, c.safety.Mode), ConfigDigest: configDigest(config.Group{Safety: c.safety}),
@@ -117,8 +112,7 @@ func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
 	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
 	two := config.List{Version: 2, Members: one.Members[:1], Previous: &one}
 	three := config.List{Version: 3, Members: one.Members[:1], Previous: &config.List{Version: 2, Members: one.Members[:1]}}
-	cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.List = one })
-	a := cluster.group("a")
+	a := newLoneMember(t, "a", func(g *config.Group) { g.List = one })
 	problems := func() int {
 		a.ReceiveMessage("b", &wire.Message{Group: "ledger", Kind: election.Probe, Version: 1, ConfigDigest: 666})
 		if _, err := a.Status(testContext(t)); err != nil {
