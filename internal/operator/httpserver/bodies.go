@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
+
+	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
 )
 
 // memory counts the bytes of the bodies of all requests in progress.
@@ -16,12 +18,12 @@ type memory struct {
 
 	mu    sync.Mutex
 	used  int64
-	hosts map[string]int64
+	hosts map[netip.Prefix]int64
 }
 
 // reserve reserves n more bytes for a host, and reports whether there are enough. One host
 // gets at most half of all.
-func (m *memory) reserve(host string, n int64) bool {
+func (m *memory) reserve(host netip.Prefix, n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.used+n > m.limit || m.hosts[host]+n > m.limit/2 {
@@ -32,7 +34,7 @@ func (m *memory) reserve(host string, n int64) bool {
 	return true
 }
 
-func (m *memory) release(host string, n int64) {
+func (m *memory) release(host netip.Prefix, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.used -= n
@@ -48,16 +50,14 @@ var (
 
 // limitBodies reads the body of each request before it calls a handler.
 func limitBodies(handler http.Handler, limits Limits) http.Handler {
-	m := &memory{limit: limits.Bodies, hosts: map[string]int64{}}
+	m := &memory{limit: limits.Bodies, hosts: map[netip.Prefix]int64{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
 			handler.ServeHTTP(w, r)
 			return
 		}
-		host, _, err := net.SplitHostPort(r.RemoteAddr)
-		if err != nil {
-			host = r.RemoteAddr
-		}
+		client, _ := netip.ParseAddrPort(r.RemoteAddr) // Clients without an IP address count as one host.
+		host := connlimit.Host(client.Addr())
 		body, reserved, err := readBody(r, m, host, limits.Body)
 		defer func() { m.release(host, reserved) }()
 		if err != nil {
@@ -84,7 +84,7 @@ func refuse(w http.ResponseWriter, err error, limit int64) {
 
 // readBody reads the body of a request, and returns the number of bytes that it has
 // reserved. It reserves memory as the body arrives, not as the client announces it.
-func readBody(r *http.Request, m *memory, host string, limit int64) (body []byte, reserved int64, err error) {
+func readBody(r *http.Request, m *memory, host netip.Prefix, limit int64) (body []byte, reserved int64, err error) {
 	if r.ContentLength > limit {
 		return nil, 0, errTooLarge
 	}

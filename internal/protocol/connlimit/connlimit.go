@@ -115,19 +115,24 @@ func (l *Listener) CloseLoose() {
 	}
 }
 
-// hostOf returns the host of an address. A host has a whole network of IPv6 addresses. All
-// other clients, such as those of a Unix socket, count as one host.
-func hostOf(address net.Addr) netip.Prefix {
-	tcp, ok := address.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip, bits := tcp.AddrPort().Addr().Unmap(), 32
+// Host returns the host of a client, by whose connections and bytes it is limited. A host
+// has a whole network of IPv6 addresses.
+func Host(client netip.Addr) netip.Prefix {
+	ip, bits := client.Unmap().WithZone(""), 32
 	if ip.Is6() {
 		bits = 64
 	}
 	prefix, _ := ip.Prefix(bits) // These numbers of bits are valid.
 	return prefix
+}
+
+// hostOf returns the host of an address. All other clients, such as those of a Unix
+// socket, count as one host.
+func hostOf(address net.Addr) netip.Prefix {
+	if tcp, ok := address.(*net.TCPAddr); ok {
+		return Host(tcp.AddrPort().Addr())
+	}
+	return netip.Prefix{}
 }
 
 // makeRoom closes the oldest loose connection of a host if that host has too many. If
