@@ -118,7 +118,7 @@ func reachable(f Fault, phase listPhase) bool {
 // never occurred.
 func (c *coverage) combinations(faults Fault) []Combination {
 	var all []Combination
-	names := append(FaultNames(), optionalFaultNames...)
+	names := allFaultNames()
 	for f, name := range names {
 		if faults&countedFaults>>f&1 == 0 {
 			continue

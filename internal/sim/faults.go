@@ -81,6 +81,8 @@ func FaultNames() []string { return slices.Clone(faultNames) }
 // OptionalFaultNames returns the names of the other faults.
 func OptionalFaultNames() []string { return slices.Clone(optionalFaultNames) }
 
+func allFaultNames() []string { return slices.Concat(faultNames, optionalFaultNames) }
+
 // ParseFaults returns the faults with the given names. The name "all" stands for
 // those of FaultNames.
 func ParseFaults(names []string) (Fault, error) {
@@ -95,7 +97,7 @@ func ParseFaults(names []string) (Fault, error) {
 		case optional >= 0:
 			faults |= Skew << optional
 		default:
-			return 0, inputErrorf("unknown fault %q: choose all, or some of %s", name, strings.Join(append(FaultNames(), optionalFaultNames...), ", "))
+			return 0, inputErrorf("unknown fault %q: choose all, or some of %s", name, strings.Join(allFaultNames(), ", "))
 		}
 	}
 	return faults, nil
