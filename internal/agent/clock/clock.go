@@ -31,9 +31,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// TermDuration is the minimum duration of a term.
-const TermDuration = 100 * time.Millisecond
-
 // Clock is a running clock. Its first tick is 1, because 0 means no time.
 type Clock struct {
 	start time.Duration
@@ -54,7 +51,7 @@ func New(wall time.Time) *Clock {
 
 // tolerance is the difference from the expected time of day up to which a wall clock
 // counts as unchanged. NTP adjusts smaller ones gradually.
-const tolerance = election.Term(time.Second / TermDuration)
+const tolerance = election.Term(time.Second / control.TermDuration)
 
 // Correct compares the clock with the current time of day. If two readings in a row
 // differ from the expected one by more than a second, it adopts the time of day and

@@ -3,7 +3,6 @@ package membership
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -188,15 +187,10 @@ func (f *Facts) advance(current *v1.MemberList) *v1.MemberList {
 	return next
 }
 
-// floorMargin is how far ahead of the operator's clock the floor is raised: the clocks of
-// agents that accept each other's connections differ by at most that.
-const floorMargin = 30 * time.Second
-
 // nextFloor returns the floor of the next list, or of one of which more members have
 // departed: earlier terms are at most that. Agents elect in terms above it at once.
 func (f *Facts) nextFloor(current *v1.MemberList) int64 {
-	reached := max(control.TermAt(f.Now.Add(floorMargin)), f.Group.Status.Term, floorOf(current))
-	return min(reached, control.MaxTerm)
+	return min(max(control.NextFloor(floorOf(current), f.Now), f.Group.Status.Term), control.MaxTerm)
 }
 
 func floorOf(list *v1.MemberList) int64 {

@@ -107,12 +107,13 @@ func TestMajorities(t *testing.T) {
 	}
 }
 
-// TestFloor is the history of the floor of one group. It is the operator's clock reading
-// plus floorMargin when a list begins, members depart, or the list settles.
+// TestFloor is the history of the floor of one group. It rises when a list begins, members
+// depart, or the list settles: to the operator's clock reading plus the accepted skew. If
+// the clock is behind the floor, to the term that agents may have reached above it.
 func TestFloor(t *testing.T) {
 	f := newDeclaredFacts("a 10, b 20, c 30, d 40, e 50")
 	start := control.TermAt(noon)
-	margin := int64(floorMargin / control.TermDuration)
+	const skew, reached = int64(control.AcceptedSkew / control.TermDuration), 21
 	at := func(d time.Duration) { f.Now = noon.Add(d) }
 	f.step()
 	for _, step := range []struct {
@@ -120,21 +121,43 @@ func TestFloor(t *testing.T) {
 		change func()
 		floor  int64
 	}{
-		{"the second list", func() { f.Group.Spec.Members = parseMembers("a 10, b 20") }, margin},
-		{"nothing changes", func() { at(time.Second) }, margin},
-		{"a member departs", func() { f.Missing["c"] = true }, 10 + margin},
-		{"the clock goes on", func() { at(2 * time.Second) }, 10 + margin},
-		{"another one departs under the same version", func() { f.Missing["d"] = true }, 20 + margin},
-		{"the list settles", func() { at(3 * time.Second); f.Adopted["a"] = true }, 30 + margin},
-		{"it has settled", func() { at(4 * time.Second) }, 30 + margin},
-		{"the third list begins soon", func() { clear(f.Adopted); clear(f.Missing); f.Group.Spec.Members = parseMembers("a 10") }, 40 + margin},
-		{"another operator's clock is behind", func() { at(-time.Hour); f.Missing["b"] = true }, 40 + margin},
+		{"the second list", func() { f.Group.Spec.Members = parseMembers("a 10, b 20") }, skew},
+		{"nothing changes", func() { at(time.Second) }, skew},
+		{"a member departs", func() { f.Missing["c"] = true }, skew + reached},
+		{"the clock goes on", func() { at(2 * time.Second) }, skew + reached},
+		{"another one departs under the same version", func() { f.Missing["d"] = true }, skew + reached + 20},
+		{"the list settles", func() { at(40 * time.Second); f.Adopted["a"] = true }, 400 + skew},
+		{"it has settled", func() { at(41 * time.Second) }, 400 + skew},
+		{"the third list begins soon", func() { clear(f.Adopted); clear(f.Missing); f.Group.Spec.Members = parseMembers("a 10") }, 400 + skew + reached},
+		{"another operator's clock is behind", func() { at(-time.Hour); f.Missing["b"] = true }, 400 + skew + reached + 1},
 		{"a newer term was reported", func() { f.Group.Status.Term = start + 1000; f.Adopted["a"] = true }, 1000},
-		{"the fourth list begins later", func() { at(time.Hour); f.Group.Spec.Members = parseMembers("a 20") }, 36000 + margin},
+		{"the fourth list begins later", func() { at(time.Hour); f.Group.Spec.Members = parseMembers("a 20") }, 36000 + skew},
 	} {
 		step.change()
 		if got := *f.step().List.Floor - start; got != step.floor {
 			t.Errorf("%s: got floor %d, want %d above the first one", step.name, got, step.floor)
+		}
+	}
+}
+
+// TestFloorBoundsTermsThatTheOperatorHasNotSeen: members depart in quick succession, and between
+// any two steps the others, whose clocks are ahead by the accepted skew, use the highest
+// term that they may use. The operator sees none of these terms.
+func TestFloorBoundsTermsThatTheOperatorHasNotSeen(t *testing.T) {
+	f := newDeclaredFacts("a 10, b 20, c 30, d 40, e 50, f 60, g 70")
+	f.step()
+	f.Group.Spec.Members = parseMembers("a 10")
+	f.step()
+	for i, departed := range []string{"b", "c", "d", "e"} {
+		f.Now = noon.Add(time.Duration(i) * time.Second)
+		list := f.Group.Status.MemberList
+		fastest := election.TermClock{
+			AtBoot: election.Term(control.TermAt(f.Now.Add(control.AcceptedSkew))), TicksPerTerm: 1, ListFloor: election.Term(*list.Floor),
+		}
+		used := int64(fastest.Ceiling(0))
+		f.Missing[departed] = true
+		if floor := *f.step().List.Floor; floor < used {
+			t.Errorf("after the departure of %s: got floor %d, want at least %d, which members may have used", departed, floor, used)
 		}
 	}
 }
@@ -161,6 +184,9 @@ func TestTermsOfOperatorAndAgentsAgree(t *testing.T) {
 		if operators := control.TermAt(at); operators > agents || agents > operators+10 {
 			t.Errorf("at %v: got term %d of the operator, want %d as of the agents", at, operators, agents)
 		}
+	}
+	if skew := election.Term(control.AcceptedSkew / control.TermDuration); skew != election.AcceptedSkew {
+		t.Errorf("got accepted skew of %d terms, want %d as of the agents", skew, election.AcceptedSkew)
 	}
 	if control.MaxTerm != int64(election.MaxTerm) {
 		t.Errorf("got maximum term %d, want %d as of the agents", control.MaxTerm, election.MaxTerm)
