@@ -1,9 +1,11 @@
 package transport_test
 
 import (
+	"net"
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/agent/wire"
 )
 
 // TestPeerAnnouncesItsAddress: the dialing side has an outdated address, as from the
@@ -55,5 +57,58 @@ func TestPeerWithoutAddressConnectsOnceEitherSideCan(t *testing.T) {
 	b.Close()
 	for a.Connected("b") {
 		<-changes
+	}
+}
+
+// TestMembersLearnAddressesFromEachOther: two members have restarted at new addresses. Only
+// the third one is still where the others look for it. Later, the two restart again.
+func TestMembersLearnAddressesFromEachOther(t *testing.T) {
+	h := newHarness(t)
+	c := h.start("c", "127.0.0.1:0", 1)
+	old := map[string]string{"a": "127.0.0.5:1", "b": "127.0.0.5:2", "c": c.address}
+	c.SetPeers(old)
+	for life := range uint32(2) {
+		a, b := h.start("a", "127.0.0.2:0", 10+life), h.start("b", "127.0.0.3:0", 20+life)
+		a.SetPeers(old)
+		b.SetPeers(old)
+		a.sendUntilReceived(b, 1)
+		b.sendUntilReceived(a, 1)
+		a.Close()
+		b.Close()
+	}
+}
+
+// TestAddressesOfOthersAreOnlyHints: a member tells that another one is at an address at
+// which a process accepts connections and doesn't answer. It does so again and again. The
+// other member is found at the address of the list.
+func TestAddressesOfOthersAreOnlyHints(t *testing.T) {
+	h := newHarness(t)
+	free, err := transport.Listen(t.Context(), "127.0.0.3:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	b := h.start("b", "127.0.0.1:0", 1, quick)
+	b.SetPeers(map[string]string{"a": "127.0.0.1:1", "c": listed})
+	liar := dial(t, "127.0.0.1", b.address).startTLS(h.issue(validity, name("a")))
+	liar.writeFrames(hello("a", 7), wire.Frame{PeerAddress: &wire.PeerAddress{Name: "c", Address: silent.Addr().String()}})
+	if _, err := silent.Accept(); err != nil { // The hint is used.
+		t.Fatal(err)
+	}
+	c := h.start("c", listed, 3)
+	c.SetPeers(map[string]string{"b": ""})
+	b.sendUntilReceived(c, 1)
+	liar.writeFrames(wire.Frame{PeerAddress: &wire.PeerAddress{Name: "c", Address: "127.0.0.2:1"}})
+	b.sendUntilReceived(c, 2)
+	if got := len(c.endedPeers()); got != 0 {
+		t.Errorf("got %d ended peers, want none", got)
 	}
 }

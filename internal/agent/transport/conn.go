@@ -30,6 +30,8 @@ type conn struct {
 
 	name string
 	life uint32
+	// revision is the one of the protocol that the peer understands.
+	revision uint32
 	// members holds the peer's member name in each group; nil allows any.
 	members map[string]string
 	// notAfter is the expiry of the peer's certificate; zero without TLS.
@@ -58,7 +60,7 @@ func newConn(
 	t *Transport, raw, stream net.Conn, reader *bufio.Reader, hello *wire.Hello, shown credentials, listenAddress string,
 ) *conn {
 	return &conn{
-		transport: t, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life,
+		transport: t, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life, revision: hello.Revision,
 		members: shown.members, notAfter: shown.notAfter, createdAt: time.Now(), listenAddress: listenAddress,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -206,6 +208,8 @@ func (c *conn) read() error {
 		switch {
 		case frame.Goodbye:
 			c.goodbyeReceived.Store(true)
+		case frame.PeerAddress != nil:
+			c.transport.hearAddress(c.name, frame.PeerAddress)
 		case frame.Message == nil:
 			return errors.New("unexpected second Hello")
 		case c.members != nil && c.members[frame.Message.Group] != c.name:

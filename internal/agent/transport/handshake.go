@@ -97,7 +97,7 @@ func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader) (*wir
 	if err != nil {
 		return nil, err
 	}
-	own := &wire.Hello{Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(number)}
+	own := &wire.Hello{Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(number), Revision: wire.Revision}
 	if t.CurrentTerm != nil {
 		own.Term = t.CurrentTerm()
 	}

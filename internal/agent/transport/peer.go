@@ -36,7 +36,10 @@ type peer struct {
 	// turns out to be wrong. It takes precedence over address, because member lists
 	// and name servers may be outdated.
 	announced string
-	conn      *conn
+	// hints are further addresses, see setHint. turn counts the attempts at addresses.
+	hints []hint
+	turn  int
+	conn  *conn
 	// connecting is set while a connection may be established soon. Meanwhile,
 	// frames wait in unsent.
 	connecting bool
@@ -61,8 +64,8 @@ func (p *peer) setAddress(address string) {
 	if p.address == address || address == "" {
 		return
 	}
-	p.address, p.announced = address, ""
-	if p.dials && p.conn != nil {
+	p.address, p.announced, p.hints, p.turn = address, "", nil, 0 // What others told may be older.
+	if p.dials && p.conn != nil && p.conn.listenAddress != address {
 		p.conn.close()
 	}
 	signal(p.retryNow)
@@ -83,11 +86,20 @@ func (p *peer) setAnnounced(address string, life uint32) {
 	signal(p.retryNow)
 }
 
-// target returns the address to dial.
+// target returns the peer's own address. It is preferred to hints.
 func (p *peer) target() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return cmp.Or(p.announced, p.address)
+	return p.ownTarget()
+}
+
+func (p *peer) ownTarget() string { return cmp.Or(p.announced, p.address) }
+
+// hasTarget reports whether there is any address to dial.
+func (p *peer) hasTarget() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ownTarget() != "" || len(p.hints) > 0
 }
 
 // clearAnnounced discards an announced address at which the peer can't be reached.
@@ -150,6 +162,8 @@ func (p *peer) serve(c *conn) (next *conn) {
 	p.mu.Unlock()
 	fail(rest)
 	p.transport.notifyChange()
+	p.transport.tellAddresses(c)
+	p.transport.spreadAddress(p)
 
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()

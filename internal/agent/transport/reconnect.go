@@ -43,6 +43,7 @@ func (p *peer) serveAll(next *conn, brief int) int {
 		p.lastConn = nil
 		if served.listenAddressVerified.Load() {
 			p.lastConn = served
+			p.setHint(hint{p.name, served.listenAddress})
 		}
 	}
 	return brief
@@ -94,7 +95,7 @@ func (p *peer) retryDelay(result dialResult, attempt int) time.Duration {
 	p.failUnsent()
 	switch {
 	case p.lastConn != nil:
-	case p.target() == "":
+	case !p.hasTarget():
 		return time.Hour // There is no address to dial.
 	case !p.dials:
 		return jitteredRedialDelay() * 10 << min(attempt, 5) // Most likely the peer will dial.
@@ -157,15 +158,15 @@ func (p *peer) attemptFunc(attempt int, byName bool) func(context.Context) dialO
 		lastAddress = p.lastConn.listenAddress
 	}
 	switch {
-	case p.target() == "" && lastAddress == "":
+	case !p.hasTarget() && lastAddress == "":
 		return nil // The peer may dial, and announce its address.
 	case p.dials:
 		target := p.target()
-		address := target
 		if !byName && p.lastConn != nil && p.lastConn.dialedTarget == target {
-			address = lastAddress
+			return func(ctx context.Context) dialOutcome { return p.dial(ctx, target, lastAddress, lastAddress) }
 		}
-		return func(ctx context.Context) dialOutcome { return p.dial(ctx, target, address, lastAddress) }
+		next := p.nextTarget()
+		return func(ctx context.Context) dialOutcome { return p.dial(ctx, next, next, lastAddress) }
 	case lastAddress != "":
 		return func(ctx context.Context) dialOutcome {
 			return dialOutcome{nil, resultOf(p.transport.probeListener(ctx, lastAddress), lastAddress)}
@@ -183,6 +184,7 @@ func (p *peer) dial(ctx context.Context, target, address, lastAddress string) di
 	switch {
 	case err == nil:
 		c.dialedTarget = target
+		p.useHint(target)
 	case result != connClosed:
 		p.clearAnnounced(address)
 	}
@@ -192,7 +194,7 @@ func (p *peer) dial(ctx context.Context, target, address, lastAddress string) di
 // announce dials a peer that should have dialed. The peer learns the address of
 // this agent from its Hello, and dials back.
 func (p *peer) announce(ctx context.Context) dialOutcome {
-	if c, err := p.transport.connect(ctx, p.target(), p.name); err == nil {
+	if c, err := p.transport.connect(ctx, p.nextTarget(), p.name); err == nil {
 		c.close()
 	}
 	return dialOutcome{}
@@ -206,6 +208,7 @@ func (p *peer) callBack(ctx context.Context, c *conn) {
 			same.close()
 			if same.life == c.life {
 				c.listenAddressVerified.Store(true)
+				p.transport.spreadAddress(p)
 				p.transport.Log.Debug("verified listening address of peer", "peer", p.name, "address", c.listenAddress)
 			}
 			return

@@ -10,6 +10,8 @@
 // Hello, the address at which the agent listens. The first agent then dials that
 // address.
 //
+// Members also tell each other the addresses of restarted ones: see addresses.go.
+//
 // # Detecting that a process has ended
 //
 // The end of a connection doesn't prove that the process at its other end has
@@ -189,6 +191,9 @@ func (t *Transport) SetPeers(addresses map[string]string) {
 			p.stop()
 			t.problems.clear(name)
 			delete(t.peers, name)
+			for _, other := range t.peers {
+				other.dropHints(name)
+			}
 		}
 	}
 	for name, address := range addresses {

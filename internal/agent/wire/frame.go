@@ -15,8 +15,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
-// Protocol is the version of the protocol.
-const Protocol = 1
+// Protocol is the version of the protocol. Revision says which frames were added since:
+// with 1, PeerAddress.
+const (
+	Protocol = 1
+	Revision = 1
+)
 
 // Limits for received frames. The largest message has the name of every member of a
 // list.
@@ -29,9 +33,10 @@ const (
 
 // Frame is the unit of transmission. Exactly one of its fields is set.
 type Frame struct {
-	Hello   *Hello
-	Message *Message
-	Goodbye bool
+	Hello       *Hello
+	Message     *Message
+	Goodbye     bool
+	PeerAddress *PeerAddress
 }
 
 // Hello identifies the sender: it is the first frame on a connection.
@@ -45,7 +50,12 @@ type Hello struct {
 	Port uint16
 	// Term is the current value of the term clock.
 	Term election.Term
+	// Revision is the one of the protocol that the sender understands.
+	Revision uint32
 }
+
+// PeerAddress is the address at which the sender is connected with another peer.
+type PeerAddress struct{ Name, Address string }
 
 // Message is an election.Message with names instead of identifiers: each agent
 // assigns identifiers of its own.
@@ -73,6 +83,7 @@ const (
 	frameHello protowire.Number = iota + 1
 	frameMessage
 	frameGoodbye
+	framePeerAddress
 )
 
 const (
@@ -82,6 +93,12 @@ const (
 	helloLife
 	helloPort
 	helloTerm
+	helloRevision
+)
+
+const (
+	peerAddressName protowire.Number = iota + 1
+	peerAddressAddress
 )
 
 const (
@@ -115,6 +132,8 @@ func Append(b []byte, f Frame) []byte {
 		number, body = frameHello, appendHello(nil, f.Hello)
 	case f.Message != nil:
 		number, body = frameMessage, appendMessage(make([]byte, 0, 128), f.Message)
+	case f.PeerAddress != nil:
+		number, body = framePeerAddress, appendText(appendText(nil, peerAddressName, f.PeerAddress.Name), peerAddressAddress, f.PeerAddress.Address)
 	}
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(number)+protowire.SizeBytes(len(body))))
 	b = protowire.AppendTag(b, number, protowire.BytesType)
@@ -127,7 +146,8 @@ func appendHello(b []byte, h *Hello) []byte {
 	b = appendText(b, helloName, h.Name)
 	b = appendFixed32(b, helloLife, h.Life)
 	b = appendNumber(b, helloPort, uint64(h.Port))
-	return appendNumber(b, helloTerm, uint64(h.Term))
+	b = appendNumber(b, helloTerm, uint64(h.Term))
+	return appendNumber(b, helloRevision, uint64(h.Revision))
 }
 
 func appendMessage(b []byte, m *Message) []byte {

@@ -47,6 +47,8 @@ func Parse(b []byte) (Frame, error) {
 		case frameGoodbye:
 			f.Goodbye = true
 			_, err = v.bytes()
+		case framePeerAddress:
+			f.PeerAddress, err = parsePeerAddress(v)
 		default:
 			return nil
 		}
@@ -85,11 +87,32 @@ func parseHello(v value) (*Hello, error) {
 			var term uint64
 			term, err = v.number()
 			h.Term = election.Term(term)
+		case helloRevision:
+			h.Revision, err = v.number32()
 		default: // a field of a later version
 		}
 		return err
 	})
 	return h, err
+}
+
+func parsePeerAddress(v value) (*PeerAddress, error) {
+	b, err := v.bytes()
+	if err != nil {
+		return nil, err
+	}
+	a := &PeerAddress{}
+	err = eachField(b, func(v value) (err error) {
+		switch v.field {
+		case peerAddressName:
+			a.Name, err = v.text()
+		case peerAddressAddress:
+			a.Address, err = v.text()
+		default: // a field of a later version
+		}
+		return err
+	})
+	return a, err
 }
 
 func parseMessage(v value) (*Message, error) {

@@ -48,8 +48,9 @@ func TestFramesRoundTrip(t *testing.T) {
 	for name, f := range map[string]Frame{
 		"full":    {Message: &full},
 		"empty":   {Message: &Message{}},
-		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 1 << 40}},
+		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 1 << 40, Revision: 1}},
 		"goodbye": {Goodbye: true},
+		"address": {PeerAddress: &PeerAddress{Name: "b", Address: "[fd00::7]:7373"}},
 	} {
 		got, err := Parse(body(t, f))
 		if err != nil || !reflect.DeepEqual(got, f) {

@@ -1,0 +1,89 @@
+package transport
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
+)
+
+type boundTo struct {
+	net.Listener
+
+	address string
+}
+
+func (l boundTo) Addr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(l.address))
+}
+
+func hintedPeer(own string) (*Transport, *peer) {
+	t := &Transport{Config: Config{Self: "a", Listener: boundTo{address: own}}, peers: map[string]*peer{}}
+	t.accepting = connlimit.New(t.Listener, limits)
+	t.peers["b"] = &peer{transport: t, name: "b", retryNow: make(chan struct{}, 1)}
+	return t, t.peers["b"]
+}
+
+func TestOnlyAddressesOfPeersAreStored(t *testing.T) {
+	const pod = "10.0.0.1:7373"
+	for _, c := range []struct {
+		own, told string
+		stored    bool
+	}{
+		{pod, "10.0.0.2:7373", true},
+		{pod, "[fd00::2]:7373", true},
+		{"127.0.0.1:7373", "127.0.0.2:7373", true},
+		{pod, "127.0.0.1:7374", false},
+		{pod, "[::ffff:127.0.0.1]:7374", false},
+		{pod, "10.0.0.2:0", false},
+		{pod, "0.0.0.0:7373", false},
+		{pod, "169.254.169.254:80", false},
+		{pod, "224.0.0.1:7373", false},
+		{pod, "255.255.255.255:7373", false},
+		{pod, "b.ledger.test:7373", false},
+		{pod, "10.0.0.2", false},
+		{pod, "", false},
+	} {
+		transport, b := hintedPeer(c.own)
+		transport.hearAddress("c", &wire.PeerAddress{Name: "b", Address: c.told})
+		if got := b.hasTarget(); got != c.stored {
+			t.Errorf("%s is told %q: got stored %t, want %t", c.own, c.told, got, c.stored)
+		}
+	}
+}
+
+// TestHintsAreBounded: each member replaces its own hint only, a peer tells nothing about
+// itself, and the address of the list has every second attempt.
+func TestHintsAreBounded(t *testing.T) {
+	transport, b := hintedPeer("10.0.0.1:7373")
+	b.address = "10.0.0.9:1"
+	tell := func(teller, address string) {
+		transport.hearAddress(teller, &wire.PeerAddress{Name: "b", Address: address})
+	}
+	tell("b", "10.0.0.8:1")
+	tell("c", "10.0.0.2:1")
+	for range 100 {
+		tell("d", "10.0.0.3:1")
+	}
+	var got []string
+	for range 5 {
+		got = append(got, b.nextTarget())
+	}
+	want := []string{"10.0.0.9:1", "10.0.0.2:1", "10.0.0.9:1", "10.0.0.3:1", "10.0.0.9:1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got attempts at %v, want %v", got, want)
+	}
+	for _, teller := range []string{"e", "f", "g", "h"} {
+		tell(teller, "10.0.0.4:1")
+	}
+	if len(b.hints) != hintsMax {
+		t.Errorf("got %d hints, want %d", len(b.hints), hintsMax)
+	}
+	b.dropHints("h")
+	if len(b.hints) != hintsMax-1 {
+		t.Errorf("got %d hints after a member left, want %d", len(b.hints), hintsMax-1)
+	}
+}

@@ -1,0 +1,47 @@
+package agents
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+)
+
+// TestRestartedAgentsFindEachOther: all agents but one restart at other IP addresses, and nobody publishes a new member list. Each of them can dial only the
+// remaining one. From that one they learn where the others are.
+func TestRestartedAgentsFindEachOther(t *testing.T) {
+	ctx := testContext(t)
+	agents := agentcluster.Start(t, agentcluster.Options{Agents: 4, TLS: true, Group: agentcluster.Group{
+		Safety: &agentcluster.Safety{Mode: "Majority"},
+	}})
+	if err := agents.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := agents.AwaitConnected(ctx); err != nil {
+		t.Fatal(err)
+	}
+	moved := []string{"a", "c", "d"}
+	for _, name := range moved {
+		if _, err := agents.Agent(name).Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := agents.WriteConfig(name, move); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := agents.Start(moved...); err != nil {
+		t.Fatal(err)
+	}
+	if err := agents.AwaitConnected(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agents.AwaitCoordinator(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// move changes the IP address on which an agent listens.
+func move(f *agentcluster.File) {
+	host, port, _ := strings.Cut(f.Listen, ":")
+	f.Listen = host + "1:" + port
+}
