@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
@@ -79,7 +82,7 @@ func TestInvalidUsageIsReportedInOneLine(t *testing.T) {
 		"status":                            "--config must be a configuration, such as --config agent.yaml",
 		"check --config":                    "--config requires a value",
 		"check agent.yaml":                  `conclave-agent check accepts no arguments, got "agent.yaml"`,
-		"start":                             `unknown command "start" for conclave-agent; available commands: certificates, check, pod, status, version`,
+		"start":                             `unknown command "start" for conclave-agent; available commands: certificates, check, floor, pod, status, version`,
 		"--conf x":                          "unknown flag: --conf; for the flags, run: conclave-agent --help",
 		"version 1":                         `conclave-agent version accepts no arguments, got "1"`,
 		"certificates":                      "--group must be the name of a group, such as --group ledger",
@@ -117,6 +120,17 @@ func TestVersion(t *testing.T) {
 	defer func() { version = "" }()
 	if got := execute(t, "version"); got != (result{out: "v1.2.3\n"}) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestFloorIsAheadOfClocks: the floor is the current term, ahead by the accepted skew.
+func TestFloorIsAheadOfClocks(t *testing.T) {
+	before := control.TermAt(time.Now().Add(control.AcceptedSkew))
+	got := execute(t, "floor")
+	after := control.TermAt(time.Now().Add(control.AcceptedSkew))
+	floor, err := strconv.ParseInt(strings.TrimSuffix(got.out, "\n"), 10, 64)
+	if err != nil || got.status != 0 || got.err != "" || floor < before || floor > after {
+		t.Errorf("got %+v, want a number from %d to %d", got, before, after)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // startAgents starts agents a, b, c... in this process.
@@ -186,4 +190,39 @@ func TestReloadAddsAndRemovesGroups(t *testing.T) {
 	if after := ledger.Leader(); after.Term != before.Term || !after.Leading {
 		t.Errorf("other group: got coordinator %+v, want %+v", after, before)
 	}
+}
+
+// TestFloorMustCoverDepartedMembers: agents refuse a list from which a member has departed if
+// its floor is below the group's term. If it is sufficient, the next term is above it.
+func TestFloorMustCoverDepartedMembers(t *testing.T) {
+	agents := startAgents(t, 3, office.Majority, "StatusTable")
+	awaitCoordinator(t, agents, "c")
+	ledger, _ := agents["c"].Find("ledger")
+	term := ledger.Leader().Term
+	depart := func(agent *Agent, floor uint64) error {
+		next := *agent.Config()
+		next.Groups = slices.Clone(next.Groups)
+		list := &next.Groups[0].List
+		*list = config.List{Version: 2, Members: list.Members[1:], Departed: []string{"a"}, Floor: election.Term(floor)}
+		return agent.Reload(t.Context(), &next)
+	}
+	want := fmt.Sprintf("floor must be at least %d, because a has departed, got %d: stop the departed members, "+
+		"and then use the number that conclave-agent floor prints", term, term-1)
+	if err := depart(agents["b"], term-1); !strings.HasSuffix(fmt.Sprint(err), want) {
+		t.Errorf("floor %d: got %v\nwant %s", term-1, err, want)
+	}
+	agents["a"].Close(t.Context())
+	floor := uint64(control.NextFloor(0, time.Now()))
+	for _, name := range []string{"b", "c"} {
+		if err := depart(agents[name], floor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testwait.NoError(t, func() error { // b is ready when it has reported the list.
+		next, err := ledger.StepDown(t.Context(), "b")
+		if err == nil && next.Term <= floor {
+			t.Errorf("got coordinator %+v, want b in a term above %d", next, floor)
+		}
+		return err
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/election"
 )
 
 var errClosed = errors.New("the agent is shutting down")
@@ -83,7 +84,11 @@ func (a *Agent) chooseList(position string, g *config.Group, running *config.Lis
 			stored = &last
 		}
 	}
-	choice, err := state.ChooseList(stored, g.List, g.Safety.Mode, a.options.Clock.CurrentTerm())
+	known := state.Known{Stored: stored, Clock: a.options.Clock.CurrentTerm()}
+	if joined, ok := a.Find(g.Name); ok && running != nil {
+		known.Term = election.Term(joined.Leader().Term)
+	}
+	choice, err := state.ChooseList(known, g.List, g.Safety.Mode)
 	if err != nil {
 		if position == "" {
 			return err

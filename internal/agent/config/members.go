@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
 const (
@@ -65,6 +66,9 @@ func (p *parser) departed(to *[]string, at *[]int) valueReader {
 func (p *parser) checkLists(g *Group, at keyLines, lines *memberLines) {
 	list := &g.List
 	p.checkMembers(list.Members, at.at("members"), lines.members)
+	if len(list.Departed) > 0 && list.Version != 1 && list.Floor == 0 && g.Safety.Mode != office.Available {
+		p.errorf(at.at("departed"), "departed requires floor: stop the departed members, and then use the number that conclave-agent floor prints")
+	}
 	previous := list.Previous
 	if list.Version == 1 {
 		for _, key := range []string{"previous", "departed", "floor"} {

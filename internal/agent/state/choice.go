@@ -3,10 +3,12 @@ package state
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // Choice is the list to run.
@@ -19,13 +21,21 @@ type Choice struct {
 	Warning string
 }
 
-// ChooseList decides which list to run. stored is the list that the agent adopted last,
-// nil if there is none; configured is the list in the file or document. now is the
-// reading of the agent's term clock: no process has exceeded it under a list before the
-// previous one, so it is the floor if the configured list has none.
-func ChooseList(stored *config.List, configured config.List, mode office.Mode, now election.Term) (Choice, error) {
+// Known is what an agent knows about the lists and terms of a group.
+type Known struct {
+	// Stored is the list that the agent adopted last, nil if there is none.
+	Stored *config.List
+	// Clock is the reading of the agent's term clock.
+	Clock election.Term
+	// Term is that of the running group, 0 if the agent isn't in the group.
+	Term election.Term
+}
+
+// ChooseList decides which list to run. configured is the list in the file or document.
+func ChooseList(known Known, configured config.List, mode office.Mode) (Choice, error) {
+	stored := known.Stored
 	if stored == nil {
-		return chooseFirst(configured, mode, now)
+		return chooseFirst(configured, mode, known.Clock)
 	}
 	if configured.Version < stored.Version {
 		return Choice{List: *stored, Warning: fmt.Sprintf("configured version %d is older than version %d, which this agent has adopted: "+
@@ -33,6 +43,9 @@ func ChooseList(stored *config.List, configured config.List, mode office.Mode, n
 			configured.Version, stored.Version, stored.Version, stored.Version, stored.Version+1)}, nil
 	}
 	if err := configured.CheckFollows(*stored); err != nil {
+		return Choice{}, err
+	}
+	if err := known.checkFloor(configured, mode); err != nil {
 		return Choice{}, err
 	}
 	next := configured
@@ -44,7 +57,38 @@ func ChooseList(stored *config.List, configured config.List, mode office.Mode, n
 	if next.Previous == nil && before != nil {
 		next.Previous = &config.List{Version: before.Version, Members: before.Members}
 	}
-	return complete(next, stored, now)
+	return complete(next, stored, known.Clock)
+}
+
+// maxFloorLead is how far ahead of the agent's clock a floor may be: a floor that is further
+// ahead is an error, and the group could have no coordinator until clocks have passed it.
+// The operator's floors are less far ahead.
+const maxFloorLead = election.Term(48 * time.Hour / control.TermDuration)
+
+// checkFloor refuses a floor of configured that cannot be right. The floor must be at least
+// what departed members may have granted, and they had adopted the stored list at the most.
+func (k Known) checkFloor(configured config.List, mode office.Mode) error {
+	if mode == office.Available {
+		return nil // There are no grants.
+	}
+	if highest := k.Clock + maxFloorLead; k.Term > 0 && configured.Floor > highest {
+		return fmt.Errorf("floor must be at most %d, which is two days ahead of the clock of this agent, got %d: "+
+			"use the number that conclave-agent floor prints", highest, configured.Floor)
+	}
+	alreadyDeparted := func(name string) bool {
+		return configured.Version == k.Stored.Version && slices.Contains(k.Stored.Departed, name)
+	}
+	i := slices.IndexFunc(configured.Departed, func(name string) bool { return !alreadyDeparted(name) })
+	if i < 0 {
+		return nil
+	}
+	before := k.Stored.Floor
+	least := max(k.Term, election.NextFloor(before, before-min(before, election.AcceptedSkew)))
+	if configured.Floor >= least {
+		return nil
+	}
+	return fmt.Errorf("floor must be at least %d, because %s has departed, got %d: stop the departed members, "+
+		"and then use the number that conclave-agent floor prints", least, configured.Departed[i], configured.Floor)
 }
 
 // chooseFirst chooses the list of an agent that has not adopted any list.
@@ -57,7 +101,8 @@ func chooseFirst(configured config.List, mode office.Mode, now election.Term) (C
 }
 
 // complete validates the departed members and fills in what follows from the rest of
-// the list.
+// the list. No process has exceeded the reading of the agent's clock under a list before
+// the previous one, so that is the floor if there is none.
 func complete(next config.List, stored *config.List, now election.Term) (Choice, error) {
 	if next.Previous == nil {
 		if len(next.Departed) > 0 {

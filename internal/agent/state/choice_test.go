@@ -86,12 +86,28 @@ func TestChooseList(t *testing.T) {
 		{"a restart", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2", "Majority", "3 a1 b2 after 2 a1 floor 7"},
 		{"a restart with the first list", "1 a1 b2", "1 a1 b2", "Majority", "1 a1 b2"},
 		{"a new address", "3 a1 b2 after 2 a1 b3 floor 7", "3 a1@x b2", "Majority", "save 3 a1@x b2 after 2 a1@x b3 floor 7"},
-		{"a member has departed", "3 a1 b2 after 2 a1 c3 floor 7", "3 a1 b2 gone c", "Majority", "save 3 a1 b2 after 2 a1 c3 gone c floor 7"},
+		{"a member has departed", "3 a1 b2 after 2 a1 c3 floor 1007", "3 a1 b2 gone c floor 1028", "Majority", "save 3 a1 b2 after 2 a1 c3 gone c floor 1028"},
+		{"a member has departed in Available", "3 a1 b2 after 2 a1 c3 floor 7", "3 a1 b2 gone c", "Available", "save 3 a1 b2 after 2 a1 c3 gone c floor 7"},
+		{
+			"a member has departed, and the floor is what members may have reached above the one before", "3 a1 b2 after 2 a1 c3 floor 1007",
+			"3 a1 b2 gone c floor 1027", "Majority",
+			"floor must be at least 1028, because c has departed, got 1027: stop the departed members, and then use the number that conclave-agent floor prints",
+		},
+		{
+			"another member has departed, and the floor is the one before", "3 a1 b2 after 2 a1 c3 d4 gone c floor 1007",
+			"3 a1 b2 gone c d floor 1007", "Strict",
+			"floor must be at least 1028, because d has departed, got 1007: stop the departed members, and then use the number that conclave-agent floor prints",
+		},
+		{
+			"a member has departed, without a floor", "1 a1 b2 c3", "2 a1 b2 gone c", "Majority",
+			"floor must be at least 300, because c has departed, got 0: stop the departed members, and then use the number that conclave-agent floor prints",
+		},
+		{"the departed are the same after a restart", "3 a1 b2 after 2 a1 c3 gone c floor 7", "3 a1 b2 gone c floor 5", "Majority", "3 a1 b2 after 2 a1 c3 gone c floor 7"},
 		{"the same previous as stored", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 after 2 a1", "Majority", "3 a1 b2 after 2 a1 floor 7"},
 		{"a higher floor replaces a lower one", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 9", "Majority", "save 3 a1 b2 after 2 a1 floor 9"},
 		{"a lower floor is ignored", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 floor 5", "Majority", "3 a1 b2 after 2 a1 floor 7"},
 		{
-			"a departed process was no member", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 gone x", "Majority",
+			"a departed process was no member", "3 a1 b2 after 2 a1 floor 7", "3 a1 b2 gone x floor 400", "Majority",
 			"departed must name members of version 2, got x",
 		},
 		{"departed without previous", "3 a1 b2", "3 a1 b2 gone a", "Available", "departed must be empty, because the list before version 3 is unknown, got a"},
@@ -106,7 +122,7 @@ func TestChooseList(t *testing.T) {
 
 		{"the next list", "3 a1 b2 after 2 a1 gone a floor 7", "4 a1 c3", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 99"},
 		{"the second list", "1 a1 b2", "2 a1 c3", "Majority", "save 2 a1 c3 after 1 a1 b2"},
-		{"the next list, and a new address", "1 a1 b2", "2 a1@x c3 gone b", "Majority", "save 2 a1@x c3 after 1 a1@x b2 gone b"},
+		{"the next list, and a new address", "1 a1 b2", "2 a1@x c3 gone b floor 400", "Majority", "save 2 a1@x c3 after 1 a1@x b2 gone b floor 400"},
 		{"the next list has the stored one as previous", "3 a1 b2", "4 a1 c3 after 3 a1 b2 floor 8", "Majority", "save 4 a1 c3 after 3 a1 b2 floor 8"},
 		{
 			"the next list has another one as previous", "3 a1 b2", "4 a1 c3 after 3 a1 b3", "Majority",
@@ -130,7 +146,7 @@ func TestChooseList(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored := list(tc.stored)
-			choice, err := state.ChooseList(stored, *list(tc.configured), mode, 99)
+			choice, err := state.ChooseList(state.Known{Stored: stored, Clock: 99}, *list(tc.configured), mode)
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -151,11 +167,32 @@ func TestChooseList(t *testing.T) {
 			}
 			if err == nil && choice.Warning == "" {
 				// After a restart, the same file leads to the same list.
-				again, err := state.ChooseList(&choice.List, *list(tc.configured), mode, 100)
+				again, err := state.ChooseList(state.Known{Stored: &choice.List, Clock: 100}, *list(tc.configured), mode)
 				if err != nil || again.Save || listText(again.List) != listText(choice.List) {
 					t.Errorf("after a restart: %+v, %v", again, err)
 				}
 			}
 		})
+	}
+}
+
+// TestFloorMustFitRunningGroup: a group that runs knows a term, which the departed members may
+// have granted, and its agent's clock is right.
+func TestFloorMustFitRunningGroup(t *testing.T) {
+	const clock, term, day = 500_000, 400_000, 864_000
+	stored := list("1 a1 b2 c3")
+	for floor, want := range map[election.Term]string{
+		term - 1: "floor must be at least 400000, because c has departed, got 399999: stop the departed members, " +
+			"and then use the number that conclave-agent floor prints",
+		term:              "",
+		clock + 2*day:     "",
+		clock + 2*day + 1: "floor must be at most 2228000, which is two days ahead of the clock of this agent, got 2228001: use the number that conclave-agent floor prints",
+	} {
+		next := *list("2 a1 b2 gone c")
+		next.Floor = floor
+		_, err := state.ChooseList(state.Known{Stored: stored, Clock: clock, Term: term}, next, office.Strict)
+		if got := fmt.Sprint(err); want != "" && got != want || want == "" && err != nil {
+			t.Errorf("floor %d: got %v\nwant %s", floor, err, want)
+		}
 	}
 }

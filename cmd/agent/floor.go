@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+func newFloor() *cobra.Command {
+	return &cobra.Command{
+		Use:   "floor",
+		Short: "Print the floor of a member list from which members have departed",
+		Long: `Print the floor of a member list from which members have departed.
+
+Stop the departed members first. Then run this command once, on any machine whose
+clock is right, and write the number into the files of all agents. No process has
+used a higher term yet: the number is the current time plus the accepted
+difference between clocks, in tenths of seconds since 2026-01-01.`,
+		Example: `  conclave-agent floor`,
+		Args:    command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), control.NextFloor(0, time.Now()))
+			return err
+		},
+	}
+}
