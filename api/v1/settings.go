@@ -88,15 +88,28 @@ const (
 // Timing defines the intervals and timeouts of the election. The defaults of optional
 // fields are derived from the others.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.minHeartbeatMillis) || self.minHeartbeatMillis <= self.heartbeatMillis",message="minHeartbeatMillis must be at most heartbeatMillis",messageExpression="'minHeartbeatMillis (%d) must be at most heartbeatMillis (%d)'.format([self.minHeartbeatMillis, self.heartbeatMillis])",fieldPath=".minHeartbeatMillis"
 // +kubebuilder:validation:XValidation:rule="!has(self.patienceMillis) || self.patienceMillis > self.heartbeatMillis",message="patienceMillis must be greater than heartbeatMillis",messageExpression="'patienceMillis (%d) must be greater than heartbeatMillis (%d), for example %d'.format([self.patienceMillis, self.heartbeatMillis, 4 * self.heartbeatMillis])",fieldPath=".patienceMillis"
 // +kubebuilder:validation:XValidation:rule="!has(self.replyMillis) || self.replyMillis < (has(self.patienceMillis) ? self.patienceMillis : 4 * self.heartbeatMillis)",message="replyMillis must be less than patienceMillis",messageExpression="'replyMillis (%d) must be less than patienceMillis (%d)'.format([self.replyMillis, has(self.patienceMillis) ? self.patienceMillis : 4 * self.heartbeatMillis])",fieldPath=".replyMillis"
 type Timing struct {
-	// heartbeatMillis is the interval between two heartbeats.
+	// heartbeatMillis is the interval between two heartbeats, or the longest one if
+	// minHeartbeatMillis is set.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=60000
 	HeartbeatMillis int32 `json:"heartbeatMillis,omitempty"`
+
+	// minHeartbeatMillis makes the timing adapt to the delays that the coordinator
+	// measures: on a quiet network, heartbeats have this interval, and the suspicion
+	// timeout of the coordinator and, in Majority mode, the lease are shorter in
+	// proportion. So a silent coordinator is replaced sooner, and an idle agent needs
+	// more CPU time. The interval grows up to heartbeatMillis as soon as something is
+	// late. By default, the timing doesn't adapt.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=60000
+	MinHeartbeatMillis *int32 `json:"minHeartbeatMillis,omitempty"`
 
 	// patienceMillis is the suspicion timeout: a member that has been silent for this
 	// time is suspected to have crashed. The default is four heartbeats.

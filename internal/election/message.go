@@ -118,4 +118,10 @@ type Hold struct {
 	Ineligible bool
 	// Ready: the sender is eligible and could take the office at once.
 	Ready bool
+	// Lease is, in a BEAT, the lease for which the sender requests a grant, and in a
+	// GRANT the one for which the member has granted. 0 stands for the configured lease.
+	Lease Tick
+	// Heartbeat is, in the BEAT of a coordinator, the time until its next one. 0 stands
+	// for the configured interval.
+	Heartbeat Tick
 }

@@ -12,12 +12,14 @@ type snapshot struct {
 	leader Leader
 	// until is the end of the lease, if this process is coordinator.
 	until election.Tick
+	// heartbeat is the interval of the coordinator's heartbeats.
+	heartbeat election.Tick
 }
 
 // publish publishes the state of the machine.
 func (g *Group) publish() {
 	status := g.machine.Status()
-	s := snapshot{until: status.Until}
+	s := snapshot{until: status.Until, heartbeat: g.machine.HeartbeatInForce()}
 	s.leader = Leader{
 		Group: g.cfg.Group.Name, Self: g.cfg.Self, Coordinator: g.names.name(status.Coordinator), Term: uint64(status.Term),
 	}
@@ -109,6 +111,10 @@ func (g *Group) Leader() Leader {
 	leader.RemainingMillis = &millis
 	return leader
 }
+
+// Heartbeat returns the interval at which the coordinator sends heartbeats now, as far as
+// this process knows. It never blocks.
+func (g *Group) Heartbeat() time.Duration { return time.Duration(g.published.Load().heartbeat) }
 
 // Status returns the complete state of the group.
 func (g *Group) Status(ctx context.Context) (Status, error) {

@@ -9,6 +9,10 @@ import (
 // measureInterval is the time between adjustments to the measured round-trip times.
 const measureInterval = 5 * time.Second
 
+// calmHeartbeats is the calm period in heartbeats: a coordinator that measures a long
+// delay returns to a shorter timing after one or two calm periods.
+const calmHeartbeats = 32
+
 // electionTiming returns the timeouts of an election in which a peer replies within
 // the given time, T in the source texts.
 func electionTiming(reply time.Duration) election.Timing {

@@ -267,11 +267,11 @@ func (p *page) histogram(name, help string, which func(*Group) *histogram) {
 
 // gauges writes the current state of the groups.
 func (p *page) gauges(groups Groups) {
-	leaders := map[string]group.Leader{}
+	leaders, heartbeats := map[string]group.Leader{}, map[string]time.Duration{}
 	names := groups.Names()
 	for _, name := range names {
 		if g, ok := groups.Find(name); ok {
-			leaders[name] = g.Leader()
+			leaders[name], heartbeats[name] = g.Leader(), g.Heartbeat()
 		}
 	}
 	gauge := func(name, help string, value func(group.Leader) float64) {
@@ -287,6 +287,8 @@ func (p *page) gauges(groups Groups) {
 	gauge("conclave_coordinator_known", "Whether this process knows a coordinator: 1 or 0.",
 		func(l group.Leader) float64 { return boolValue(l.Coordinator != "") })
 	gauge("conclave_term", "Term of the latest coordinator.", func(l group.Leader) float64 { return float64(l.Term) })
+	gauge("conclave_heartbeat_seconds", "Interval of the coordinator's heartbeats, which may adapt to measured delays.",
+		func(l group.Leader) float64 { return heartbeats[l.Group].Seconds() })
 }
 
 func boolValue(is bool) float64 {

@@ -43,6 +43,8 @@ type settings struct {
 	Mode                office.Mode                                     `json:"mode"`
 	Lease               election.Tick                                   `json:"lease"`
 	Heartbeat           election.Tick                                   `json:"heartbeat"`
+	MinHeartbeat        election.Tick                                   `json:"minHeartbeat,omitempty"`
+	CalmPeriod          election.Tick                                   `json:"calmPeriod,omitempty"`
 	SuspicionTimeout    election.Tick                                   `json:"suspicionTimeout"`
 	Stagger             election.Tick                                   `json:"stagger"`
 	Policy              office.Policy                                   `json:"policy"`

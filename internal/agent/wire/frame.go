@@ -121,6 +121,8 @@ const (
 	messageAdopted
 	messageIneligible
 	messageConfigDigest
+	messageLease
+	messageHeartbeat
 )
 
 // Append appends the encoding of f, preceded by its length.
@@ -172,7 +174,9 @@ func appendMessage(b []byte, m *Message) []byte {
 	b = appendNumber(b, messageReady, protowire.EncodeBool(m.Hold.Ready))
 	b = appendNumber(b, messageAdopted, uint64(m.Hold.Version))
 	b = appendNumber(b, messageIneligible, protowire.EncodeBool(m.Hold.Ineligible))
-	return appendFixed64(b, messageConfigDigest, m.ConfigDigest)
+	b = appendFixed64(b, messageConfigDigest, m.ConfigDigest)
+	b = appendNumber(b, messageLease, uint64(m.Hold.Lease))
+	return appendNumber(b, messageHeartbeat, uint64(m.Hold.Heartbeat))
 }
 
 // As proto3 requires, zero values aren't encoded.

@@ -193,6 +193,12 @@ func (m *Message) setHoldField(v value) (err error) {
 	case messageIneligible:
 		n, err = v.number()
 		h.Ineligible = n != 0
+	case messageLease:
+		n, err = v.number()
+		h.Lease = election.Tick(n)
+	case messageHeartbeat:
+		n, err = v.number()
+		h.Heartbeat = election.Tick(n)
 	default: // a field of a later version
 	}
 	return err

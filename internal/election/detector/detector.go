@@ -48,6 +48,16 @@ func (d *Detector) Unwatch(timeout election.Tick) {
 	d.watched, d.next, d.forgiven = 0, election.Never, nil
 }
 
+// Retime changes the suspicion timeout for the processes that are watched.
+func (d *Detector) Retime(timeout election.Tick) {
+	d.timeout, d.next = timeout, election.Never
+	for i, lastSeen := range d.lastSeen {
+		if lastSeen != unwatched && !d.suspects.Has(election.ID(i)) {
+			d.next = min(d.next, lastSeen+timeout)
+		}
+	}
+}
+
 // Watch starts watching id. The suspicion timeout begins now.
 func (d *Detector) Watch(id election.ID, now election.Tick) {
 	for int(id) >= len(d.lastSeen) {

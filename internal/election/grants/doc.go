@@ -10,6 +10,10 @@
 // different rates. So the holder stops before the promise ends. Any two majorities
 // have a member in common, and that member would have to break its promise.
 //
+// A holder may request a shorter lease than the configured one. The request names the
+// lease and the answer repeats it, so that both sides count the same. Each grant is a
+// promise of its own: a later one for a shorter lease doesn't shorten it.
+//
 // # Why tokens rise
 //
 // A member grants an acquisition only in a term above all other terms that it has

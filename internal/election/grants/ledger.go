@@ -1,6 +1,10 @@
 package grants
 
-import "github.com/conclave-dev/conclave/internal/election"
+import (
+	"cmp"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
 
 // Holder is one incarnation of a process.
 type Holder struct {
@@ -19,6 +23,10 @@ type Request struct {
 	// Sent is the moment of the request on the holder's clock. The answer returns
 	// it.
 	Sent election.Tick
+	// Lease is the requested lease, 0 for the configured one. The answer returns it, so
+	// that both sides count the same lease. The caller has checked that it is not longer
+	// than the configured one: a member that restarts waits for no longer lease.
+	Lease election.Tick
 }
 
 // Answer is a member's answer to a Request.
@@ -39,6 +47,7 @@ const (
 
 // Ledger is the member's side: which process it has granted, and until when.
 type Ledger struct {
+	// lease is the configured one, the longest that this member grants for.
 	lease election.Tick
 	clock election.TermClock
 	// silentUntil is when a member that lost its memory may grant again.
@@ -154,7 +163,9 @@ func (l *Ledger) grant(r Request, now election.Tick) {
 	}
 	l.renewed = r.Held || l.renewed && r.Holder == l.holder && r.Term == l.term
 	l.holder, l.term, l.version = r.Holder, r.Term, r.Version
-	l.until = now + l.lease
+	// A request for a shorter lease doesn't shorten what this member promised before: the
+	// holder may still rely on that.
+	l.until = max(l.until, now+cmp.Or(r.Lease, l.lease))
 	l.highestGranted = max(l.highestGranted, r.Term)
 	if l.pending.Term <= r.Term {
 		l.pending = Request{}
@@ -267,5 +278,6 @@ func (l *Ledger) Encode(b []byte, now election.Tick) []byte {
 		return b // without a deferred request there is no moment at which it was sent
 	}
 	b = election.AppendFlag(b, l.pending.Held)
+	b = election.AppendNumber(b, uint64(l.pending.Lease))
 	return election.AppendNumber(b, uint64(now-l.pending.Sent))
 }

@@ -137,32 +137,32 @@ func TestTenureLastsUntilMajorityExpires(t *testing.T) {
 	var s grants.Support
 	s.Reset(roster(t, 1, 1, 2, 3, 4, 5), lease)
 	wantUntil(t, &s, none)
-	s.Add(1, 10)
-	s.Add(2, 30)
-	s.Add(2, 35) // it counts once
+	s.Add(1, 10, 0)
+	s.Add(2, 30, 0)
+	s.Add(2, 35, 0) // it counts once
 	wantUntil(t, &s, none)
-	s.Add(3, 20)
+	s.Add(3, 20, 0)
 	wantUntil(t, &s, 10+grantDuration)
-	s.Add(4, 40)
+	s.Add(4, 40, 0)
 	wantUntil(t, &s, 20+grantDuration)
-	s.Add(4, 5) // late
+	s.Add(4, 5, 0) // late
 	wantUntil(t, &s, 20+grantDuration)
-	s.Add(9, 50) // not a member
+	s.Add(9, 50, 0) // not a member
 	wantUntil(t, &s, 20+grantDuration)
 	s.Clear()
 	wantUntil(t, &s, none)
-	s.Add(1, 50)
-	s.Add(2, 50)
+	s.Add(1, 50, 0)
+	s.Add(2, 50, 0)
 	wantUntil(t, &s, none)
 }
 
 func TestTwoOfFourAreNoMajority(t *testing.T) {
 	var s grants.Support
 	s.Reset(roster(t, 1, 1, 2, 3, 4), lease)
-	s.Add(1, 10)
-	s.Add(2, 10)
+	s.Add(1, 10, 0)
+	s.Add(2, 10, 0)
 	wantUntil(t, &s, none)
-	s.Add(4, 10)
+	s.Add(4, 10, 0)
 	wantUntil(t, &s, 10+grantDuration)
 }
 
@@ -177,12 +177,12 @@ func newSupport(t *testing.T, departed ...election.ID) *grants.Support {
 
 func TestMajorityOfBothListsIsNeededUntilSettled(t *testing.T) {
 	s := newSupport(t)
-	s.Add(4, 10)
-	s.Add(5, 10)
+	s.Add(4, 10, 0)
+	s.Add(5, 10, 0)
 	wantUntil(t, s, none)
-	s.Add(3, 20)
+	s.Add(3, 20, 0)
 	wantUntil(t, s, none) // one of three of the old list
-	s.Add(1, 5)
+	s.Add(1, 5, 0)
 	wantUntil(t, s, 5+grantDuration)
 	s.RecordAdoption(3, 2, 0)
 	s.RecordAdoption(4, 2, 0) // not on the old list
@@ -235,13 +235,13 @@ func TestDepartedMemberCountsAsAdopted(t *testing.T) {
 func TestExpiredGrantsHaveToBeRenewed(t *testing.T) {
 	var s grants.Support
 	s.Reset(roster(t, 1, 1, 2, 3), lease)
-	s.Add(1, 10)
-	s.Add(2, 20)
+	s.Add(1, 10, 0)
+	s.Add(2, 20, 0)
 	s.Expire(40)
 	wantUntil(t, &s, 40)
-	s.Add(1, 30)
+	s.Add(1, 30, 0)
 	wantUntil(t, &s, 40)
-	s.Add(3, 35)
+	s.Add(3, 35, 0)
 	wantUntil(t, &s, 30+grantDuration)
 	s.Expire(1000)
 	wantUntil(t, &s, 30+grantDuration)
@@ -251,18 +251,18 @@ func TestHolderRetainsOfficeWhenAdoptingList(t *testing.T) {
 	first := roster(t, 1, 1, 2, 3)
 	var s grants.Support
 	s.Reset(first, lease)
-	s.Add(1, 10)
-	s.Add(2, 20)
+	s.Add(1, 10, 0)
+	s.Add(2, 20, 0)
 	wantUntil(t, &s, 10+grantDuration)
 	s.Adopt(roster(t, 2, 3, 4, 5).Succeed(first, 0))
 	wantUntil(t, &s, 10+grantDuration)
-	s.Add(1, 50) // from now on grants count for the new list
-	s.Add(4, 50)
+	s.Add(1, 50, 0) // from now on grants count for the new list
+	s.Add(4, 50, 0)
 	wantUntil(t, &s, 10+grantDuration)
-	s.Add(3, 50)
+	s.Add(3, 50, 0)
 	wantUntil(t, &s, 50+grantDuration)
 	s.Clear()
-	s.Add(4, 60)
+	s.Add(4, 60, 0)
 	wantUntil(t, &s, none)
 }
 
@@ -270,7 +270,7 @@ func TestSupportCloneIsIndependent(t *testing.T) {
 	s := newSupport(t)
 	c := s.Clone()
 	for _, id := range []election.ID{1, 2, 3, 4} {
-		c.Add(id, 10)
+		c.Add(id, 10, 0)
 		c.RecordAdoption(id, 2, 30)
 	}
 	wantUntil(t, s, none)

@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -10,12 +11,12 @@ import (
 // grants suffice.
 type Support struct {
 	roster *election.Roster
-	// grantDuration is how long a grant counts, from when the request was sent.
-	grantDuration election.Tick
+	// lease is the configured one.
+	lease election.Tick
 	// previousUntil is when the grants under the previous list cease to suffice.
 	previousUntil election.Tick
-	// requestSent is, by ID, the moment of the latest request that was granted.
-	requestSent []election.Tick
+	// grantUntil is, by ID, when the grant of a member ceases to count.
+	grantUntil []election.Tick
 	// settled: a majority of the previous list has adopted this one.
 	settled bool
 	// adopted are the members of the previous list that have adopted this one, and
@@ -28,7 +29,7 @@ type Support struct {
 	floor election.Term
 }
 
-// noGrant is the moment of a request that was never granted.
+// noGrant is when a grant ceases to count that was never given.
 const noGrant election.Tick = -1 << 62
 
 // Margin is how much earlier than the members the holder regards a lease as
@@ -37,7 +38,7 @@ func Margin(lease election.Tick) election.Tick { return lease/16 + 1 }
 
 // Reset starts without any grants.
 func (s *Support) Reset(roster *election.Roster, lease election.Tick) {
-	s.grantDuration = lease - Margin(lease)
+	s.lease = lease
 	s.setRoster(roster)
 }
 
@@ -71,12 +72,12 @@ func (s *Support) Expire(at election.Tick) {
 func (s *Support) Clear() {
 	s.previousUntil = noGrant
 	top := s.size()
-	if cap(s.requestSent) < top {
-		s.requestSent = make([]election.Tick, top)
+	if cap(s.grantUntil) < top {
+		s.grantUntil = make([]election.Tick, top)
 	}
-	s.requestSent = s.requestSent[:top]
-	for i := range s.requestSent {
-		s.requestSent[i] = noGrant
+	s.grantUntil = s.grantUntil[:top]
+	for i := range s.grantUntil {
+		s.grantUntil[i] = noGrant
 	}
 	s.until = noGrant
 }
@@ -97,10 +98,14 @@ func (s *Support) Adopt(roster *election.Roster) {
 	s.previousUntil, s.until = until, until
 }
 
-// Add records a grant of the request that was sent at the moment sent.
-func (s *Support) Add(id election.ID, sent election.Tick) {
-	if int(id) < len(s.requestSent) && s.requestSent[id] < sent {
-		s.requestSent[id] = sent
+// Add records a grant for a lease, 0 for the configured one, of the request that was
+// sent at the moment sent. An earlier grant that lasts longer still counts: the member
+// keeps both promises.
+func (s *Support) Add(id election.ID, sent, lease election.Tick) {
+	lease = cmp.Or(lease, s.lease)
+	until := sent + lease - Margin(lease)
+	if int(id) < len(s.grantUntil) && s.grantUntil[id] < until {
+		s.grantUntil[id] = until
 		s.recompute()
 	}
 }
@@ -152,26 +157,23 @@ func (s *Support) recompute() {
 // majorityUntil is when the grants of a majority of roster expire.
 func (s *Support) majorityUntil(roster *election.Roster) election.Tick {
 	var buffer [16]election.Tick
-	sent := buffer[:0]
+	latest := buffer[:0]
 	for _, m := range roster.Ring() {
-		at := s.requestSent[m.ID]
-		i := len(sent)
-		sent = append(sent, at)
-		for ; i > 0 && sent[i-1] < at; i-- {
-			sent[i] = sent[i-1]
+		at := s.grantUntil[m.ID]
+		i := len(latest)
+		latest = append(latest, at)
+		for ; i > 0 && latest[i-1] < at; i-- {
+			latest[i] = latest[i-1]
 		}
-		sent[i] = at
+		latest[i] = at
 	}
-	if at := sent[roster.Majority()-1]; at > noGrant {
-		return at + s.grantDuration
-	}
-	return noGrant
+	return latest[roster.Majority()-1]
 }
 
 // Clone returns an independent copy.
 func (s *Support) Clone() Support {
 	c := *s
-	c.requestSent = slices.Clone(s.requestSent)
+	c.grantUntil = slices.Clone(s.grantUntil)
 	c.adopted, c.bounds = s.adopted.Clone(), slices.Clone(s.bounds)
 	return c
 }
@@ -181,8 +183,8 @@ func (s *Support) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendMoment(b, s.previousUntil, now)
 	b = election.AppendFlag(b, s.settled)
 	b = election.AppendNumber(b, uint64(s.floor))
-	for _, at := range s.requestSent {
-		b = election.AppendMoment(b, at+s.grantDuration, now)
+	for _, at := range s.grantUntil {
+		b = election.AppendMoment(b, at, now)
 	}
 	for _, bound := range s.bounds {
 		b = election.AppendNumber(b, uint64(bound))

@@ -57,9 +57,10 @@ func (m *Machine) countGrant(msg *election.Message, out *election.Output) {
 	}
 	if m.cfg.Mode != Available {
 		m.peers[msg.From].refusedClaim = false
-		m.support.Add(msg.From, min(msg.Hold.Sent, m.now)) // no request was sent later than now
+		m.support.Add(msg.From, min(msg.Hold.Sent, m.now), msg.Hold.Lease) // no request was sent later than now
 		m.acquireIfGranted(out)
 	}
+	m.measure(m.now - msg.Hold.Sent)
 	if m.role == Holder && m.roster.Outranks(msg.From, m.cfg.Self) {
 		m.considerHandOver(out)
 	}

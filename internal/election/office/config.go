@@ -64,8 +64,12 @@ type Config struct {
 
 	Mode  Mode
 	Lease election.Tick
-	// Heartbeat is the time between two BEATs.
+	// Heartbeat is the longest time between two BEATs.
 	Heartbeat election.Tick
+	// MinHeartbeat is the shortest time between two BEATs. If it is 0 or equal to
+	// Heartbeat, the timing doesn't adapt: see pace.go. Otherwise CalmPeriod is how long
+	// no delay may have been long before the timing becomes shorter.
+	MinHeartbeat, CalmPeriod election.Tick
 	// SuspicionTimeout is the silence after which a process is suspected.
 	SuspicionTimeout election.Tick
 	// Stagger is how much longer a process waits before it starts an election for
@@ -113,6 +117,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("unknown safety mode %d", c.Mode)
 	case c.Heartbeat <= 0:
 		return fmt.Errorf("the heartbeat (%d ticks) must be positive", c.Heartbeat)
+	case c.MinHeartbeat < 0 || c.MinHeartbeat > c.Heartbeat:
+		return fmt.Errorf("the shortest heartbeat (%d ticks) must be between 0 and the longest one (%d)", c.MinHeartbeat, c.Heartbeat)
+	case c.adaptive() && c.CalmPeriod <= 0:
+		return fmt.Errorf("the calm period (%d ticks) must be positive if the timing adapts", c.CalmPeriod)
 	case c.SuspicionTimeout <= c.Heartbeat:
 		return fmt.Errorf("the suspicion timeout (%d ticks) must be longer than a heartbeat (%d)", c.SuspicionTimeout, c.Heartbeat)
 	case c.Mode != Available && c.Lease <= 2*c.Heartbeat:

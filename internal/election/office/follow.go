@@ -27,6 +27,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 		return
 	}
 	m.recognize(id, term, out)
+	m.followPace(msg.Hold.Heartbeat)
 	m.applyAbsent(msg.List, out)
 }
 
@@ -74,7 +75,7 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 	m.forgetClaims()
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
-		m.coordinator, m.coordinatorTerm = id, term
+		m.coordinator, m.coordinatorTerm, m.pace = id, term, fullPace
 		m.readmitAll(out)
 		m.peers[id].notBefore, m.available.unacknowledged = 0, 0
 		out.Emit(election.Recognized, term, id)
@@ -128,7 +129,7 @@ func (m *Machine) applyAbsent(absent []election.ID, out *election.Output) {
 // wait for their campaign delay. The vacancy is proven if the coordinator has ended
 // or resigned.
 func (m *Machine) coordinatorLost(dead election.ID, proven bool, out *election.Output) {
-	m.coordinator = election.None
+	m.coordinator, m.pace = election.None, fullPace
 	m.vacancy = m.newVacancy(dead, proven, !proven)
 	m.skipIneligible(out)
 	m.updateWatch()

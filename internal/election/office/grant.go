@@ -71,7 +71,7 @@ func (m *Machine) forgetClaims() {
 func requestOf(msg *election.Message) grants.Request {
 	return grants.Request{
 		Holder: grants.Holder{ID: msg.From, Life: msg.Hold.Life},
-		Term:   msg.Term, Held: msg.Hold.Held, Version: msg.Hold.Version, Sent: msg.Hold.Sent,
+		Term:   msg.Term, Held: msg.Hold.Held, Version: msg.Hold.Version, Sent: msg.Hold.Sent, Lease: msg.Hold.Lease,
 	}
 }
 
@@ -79,7 +79,7 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 	answer := election.Message{Kind: kind, From: m.cfg.Self, To: r.ID, Term: term, Subject: m.coordinator}
 	answer.Hold = election.Hold{
 		Sent: r.Sent, RequesterLife: r.Life, Version: m.ledger.ReportedVersion(m.roster.Version, m.now),
-		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(),
+		HighestGranted: m.ledger.HighestGrantedExcept(r.Holder, r.Term), Ready: m.ready(), Lease: r.Lease,
 	}
 	out.Send = append(out.Send, answer)
 }
@@ -100,7 +100,7 @@ func (m *Machine) grantPending(out *election.Output) {
 	}
 	if r.ID == m.cfg.Self {
 		if m.role != Follower && r.Term == m.term {
-			m.support.Add(r.ID, r.Sent)
+			m.support.Add(r.ID, r.Sent, r.Lease)
 			m.acquireIfGranted(out)
 		}
 		return

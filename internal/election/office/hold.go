@@ -8,7 +8,8 @@ import (
 // heartbeat sends BEATs, which request or renew grants and announce the
 // coordinator.
 func (m *Machine) heartbeat(out *election.Output) {
-	m.beatAt = m.now + m.cfg.Heartbeat
+	m.shorten()
+	m.beatAt = m.now + m.HeartbeatInForce()
 	if m.cfg.Mode == Available {
 		if due := m.cfg.Clock.Due(m.term); m.role == Candidate && m.now < due {
 			m.beatAt = due
@@ -24,7 +25,7 @@ func (m *Machine) heartbeat(out *election.Output) {
 	if m.role == Follower {
 		return
 	}
-	m.beatAt = m.now + m.cfg.Heartbeat
+	m.beatAt = m.now + m.HeartbeatInForce()
 	m.sendBeats(out)
 }
 
@@ -33,7 +34,7 @@ func (m *Machine) requestOwnGrant() {
 	answer := m.ledger.Handle(m.grantRequest(), m.roster.Version, m.now)
 	m.peers[m.cfg.Self].refusedClaim = answer == grants.TermTooLow
 	if answer == grants.Granted {
-		m.support.Add(m.cfg.Self, m.now)
+		m.support.Add(m.cfg.Self, m.now, m.requestedLease())
 		m.support.RecordAdoption(m.cfg.Self, m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGrantedExcept(m.incarnation(), m.term))
 	}
 }
@@ -41,7 +42,7 @@ func (m *Machine) requestOwnGrant() {
 func (m *Machine) grantRequest() grants.Request {
 	return grants.Request{
 		Holder: m.incarnation(),
-		Term:   m.term, Held: m.role >= Holder, Version: m.roster.Version, Sent: m.now,
+		Term:   m.term, Held: m.role >= Holder, Version: m.roster.Version, Sent: m.now, Lease: m.requestedLease(),
 	}
 }
 
@@ -52,7 +53,7 @@ func (m *Machine) sendBeats(out *election.Output) {
 			return
 		}
 		beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: id, Term: m.term, Subject: m.cfg.Self}
-		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held}
+		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held, Lease: m.requestedLease(), Heartbeat: m.announced()}
 		if p := &m.peers[id]; m.cfg.Mode == Available && p.answersUntil > m.now {
 			beat.Hold.RequesterLife = p.life // see acknowledged
 		}
@@ -102,7 +103,7 @@ func (m *Machine) loseTenure(out *election.Output) {
 // coordinator.
 func (m *Machine) leaveOffice(out *election.Output) {
 	m.support.Clear()
-	m.coordinator = election.None
+	m.coordinator, m.pace = election.None, fullPace
 	m.vacancy = m.newVacancy(election.None, false, true) // the answers to its BEATs are recent
 	m.becomeFollower()
 	m.skipIneligible(out)

@@ -35,11 +35,13 @@ type Machine struct {
 	// knows. If it is None, vacancy is what the process does about that.
 	coordinator     election.ID
 	coordinatorTerm election.Term
-	vacancy         vacancy
-	contender       contender
-	recovery        recovery
-	probes          probes
-	available       available // only in Available mode
+	// pace is that of the coordinator, or fullPace without one.
+	pace      election.Tick
+	vacancy   vacancy
+	contender contender
+	recovery  recovery
+	probes    probes
+	available available // only in Available mode
 
 	// highestTerm is the highest term of any message, except for terms that this
 	// process may not use for a while: see usable.
@@ -93,7 +95,7 @@ func (m *Machine) Restart(c Config) error {
 		ledger:      c.ledger(),
 		highestTerm: c.Term, wonTerm: c.Term,
 		beatAt: election.Never, eligibleAgainAt: election.Never, boundAt: election.Never, cause: "start",
-		recovery: recovery{startAt: election.Never},
+		recovery: recovery{startAt: election.Never}, pace: fullPace,
 	}
 	m.detector.Reset(c.SuspicionTimeout)
 	m.support.Reset(c.Roster, c.Lease)

@@ -73,6 +73,9 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	if m.cfg.Mode == Available && (msg.Hold.Held || m.coordinator == election.None) {
 		return // no pre-vote: a process that has no coordinator sends probes itself
 	}
+	if !msg.Hold.Held && msg.Subject == election.None {
+		m.measureLoss()
+	}
 	p := &m.peers[msg.From]
 	p.follows, p.followsUntil = msg.Subject, m.now+m.probeTimeout()
 	if msg.Hold.Held {

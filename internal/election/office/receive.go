@@ -12,7 +12,8 @@ const maxMessageTermsAhead = 2 * election.AcceptedSkew
 func (m *Machine) receive(in *election.Input, out *election.Output) {
 	msg := &in.Message
 	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // a process doesn't request grants of itself by message
-	if msg.To != m.cfg.Self || own || max(msg.Term, msg.Hold.HighestGranted) > m.maxAcceptableTerm() || !m.isMember(msg.From) {
+	timing := msg.Hold.Lease < 0 || msg.Hold.Lease > m.cfg.Lease || msg.Hold.Heartbeat < 0
+	if msg.To != m.cfg.Self || own || timing || max(msg.Term, msg.Hold.HighestGranted) > m.maxAcceptableTerm() || !m.isMember(msg.From) {
 		out.Emit(election.Refused, msg.Term, msg.From)
 		return
 	}

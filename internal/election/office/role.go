@@ -47,6 +47,8 @@ type tenure struct {
 	token election.Token
 	// handOverAt is when a holder checks next whether to hand over.
 	handOverAt election.Tick
+	// delays determine the pace.
+	delays delays
 	// A draining process resigns in favor of successor when its application has
 	// stopped, and at drainUntil at the latest.
 	successor  election.ID
@@ -94,8 +96,11 @@ func (m *Machine) becomeCandidate(term election.Term) {
 // becomeHolder makes the process the coordinator. It informs the others at once.
 func (m *Machine) becomeHolder(out *election.Output) {
 	m.become(Holder)
-	m.tenure = tenure{token: election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)), handOverAt: election.Never, doubtUntil: m.now}
-	m.beatAt = m.now
+	m.tenure = tenure{
+		token: election.TokenOf(m.term, m.roster.Priority(m.cfg.Self)), handOverAt: election.Never, doubtUntil: m.now,
+		delays: delays{periodEnd: m.now + m.cfg.CalmPeriod},
+	}
+	m.beatAt, m.pace = m.now, fullPace
 	m.vacancy = m.noVacancy()
 	m.forgetClaims()
 	m.recordSuccession(m.cfg.Self, out)

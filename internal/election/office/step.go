@@ -107,6 +107,7 @@ func (m *Machine) tickHolder(out *election.Output) {
 	}
 	if m.now >= m.beatAt {
 		m.cause = "heartbeat"
+		m.measure(m.now - m.beatAt)
 		m.heartbeat(out)
 	}
 }
@@ -131,6 +132,7 @@ func (m *Machine) tickDraining(out *election.Output) {
 	}
 	if m.now >= m.beatAt {
 		m.cause = "heartbeat"
+		m.measure(m.now - m.beatAt)
 		m.heartbeat(out)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // for a follower that is its coordinator, otherwise all members.
 func (m *Machine) updateWatch() {
 	if m.role == Follower && m.coordinator != election.None {
-		m.detector.Unwatch(m.cfg.SuspicionTimeout)
+		m.detector.Unwatch(m.scaled(m.cfg.SuspicionTimeout))
 		m.detector.Watch(m.coordinator, m.now)
 		m.probes.at = election.Never
 		if m.mayTakeOver() {
@@ -32,8 +32,8 @@ func (m *Machine) updateWatch() {
 // forgiveIfLate postpones suspicions if this step is late for a deadline. The process was
 // paused or had no CPU time, and messages that arrived meanwhile may not have been read.
 func (m *Machine) forgiveIfLate() {
-	if late := m.cfg.Heartbeat / 2; m.now-late > m.due {
-		m.detector.Forgive(m.now, late)
+	if m.now-m.HeartbeatInForce()/2 > m.due {
+		m.detector.Forgive(m.now, m.cfg.Heartbeat/2)
 	}
 }
 

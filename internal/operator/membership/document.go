@@ -59,11 +59,12 @@ func groupSettings(group *v1.ElectionGroup) control.Group {
 			StableSeconds: *cmp.Or(spec.Preemption.StableSeconds, new(int32(5))),
 		},
 		Timing: control.Timing{
-			HeartbeatMillis: cmp.Or(spec.Timing.HeartbeatMillis, 100),
-			PatienceMillis:  spec.Timing.PatienceMillis,
-			StaggerMillis:   spec.Timing.StaggerMillis,
-			ReplyMillis:     spec.Timing.ReplyMillis,
-			DrainMillis:     cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
+			HeartbeatMillis:    cmp.Or(spec.Timing.HeartbeatMillis, 100),
+			MinHeartbeatMillis: spec.Timing.MinHeartbeatMillis,
+			PatienceMillis:     spec.Timing.PatienceMillis,
+			StaggerMillis:      spec.Timing.StaggerMillis,
+			ReplyMillis:        spec.Timing.ReplyMillis,
+			DrainMillis:        cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
 		},
 		Application: control.Application{Session: string(cmp.Or(spec.Application.Session, v1.SessionOptional))},
 	}

@@ -88,6 +88,7 @@ func randomFacts(rng *rand.Rand) *Facts {
 	}
 	spec.Timing = v1.Timing{HeartbeatMillis: heartbeat, DrainMillis: new(int32(rng.IntN(100)))}
 	if rng.IntN(2) == 0 {
+		spec.Timing.MinHeartbeatMillis = new(1 + int32(rng.IntN(int(heartbeat))))
 		spec.Timing.PatienceMillis = new(heartbeat + 1 + int32(rng.IntN(1000)))
 		spec.Timing.StaggerMillis = new(int32(rng.IntN(1000)))
 		spec.Timing.ReplyMillis = new(1 + int32(rng.IntN(int(heartbeat))))
@@ -132,7 +133,7 @@ func TestTextIsTheDocument(t *testing.T) {
 			Name: "no", Algorithm: "Bully", Safety: control.Safety{Mode: "Strict", LeaseMillis: 5},
 			Preemption: control.Preemption{Policy: "Never", StableSeconds: 6},
 			Timing: control.Timing{
-				HeartbeatMillis: 1, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
+				HeartbeatMillis: 1, MinHeartbeatMillis: millis, PatienceMillis: millis, StaggerMillis: millis, ReplyMillis: millis, DrainMillis: millis,
 			},
 			Application: control.Application{Session: "Required"},
 			Version:     9,

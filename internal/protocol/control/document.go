@@ -55,11 +55,13 @@ type Preemption struct {
 
 // Timing has the group's timeouts. The agent derives those that are nil.
 type Timing struct {
-	HeartbeatMillis int32  `json:"heartbeatMillis"`
-	PatienceMillis  *int32 `json:"patienceMillis,omitempty"`
-	StaggerMillis   *int32 `json:"staggerMillis,omitempty"`
-	ReplyMillis     *int32 `json:"replyMillis,omitempty"`
-	DrainMillis     *int32 `json:"drainMillis,omitempty"`
+	HeartbeatMillis int32 `json:"heartbeatMillis"`
+	// MinHeartbeatMillis is nil if the timing doesn't adapt.
+	MinHeartbeatMillis *int32 `json:"minHeartbeatMillis,omitempty"`
+	PatienceMillis     *int32 `json:"patienceMillis,omitempty"`
+	StaggerMillis      *int32 `json:"staggerMillis,omitempty"`
+	ReplyMillis        *int32 `json:"replyMillis,omitempty"`
+	DrainMillis        *int32 `json:"drainMillis,omitempty"`
 }
 
 // Application configures the application's part in elections.
