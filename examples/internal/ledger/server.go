@@ -1,0 +1,167 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+)
+
+// Server is a ledger in a file.
+//
+//	POST /ledger     appends an entry, and returns it as it is stored; 409 if its right is outdated
+//	GET  /ledger     returns all lines
+//	GET  /invariant  returns a Verdict: 200 if the invariant holds, 500 if it is violated
+type Server struct {
+	mu   sync.Mutex
+	path string
+	file *os.File
+	last map[string]Entry
+
+	checkMu sync.Mutex
+	// checked is the file again, read as far as the checker has checked it.
+	checked *os.File
+	checker *Checker
+}
+
+// maxEntry limits the size of a request.
+const maxEntry = 4 << 10
+
+// Open opens the ledger in a file, and creates the file if it doesn't exist.
+func Open(path string) (*Server, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	s := &Server{path: path, file: file, checked: checked, last: map[string]Entry{}, checker: NewChecker()}
+	if err := s.restore(); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot restore the ledger %s: %w", path, err), s.Close())
+	}
+	return s, nil
+}
+
+// restore reads the last entry of each resource. It removes an incomplete last line, which
+// a crash has left: nobody was told that this line is stored.
+func (s *Server) restore() error {
+	content, err := os.ReadFile(s.path)
+	if err != nil {
+		return err
+	}
+	complete := bytes.LastIndexByte(content, '\n') + 1
+	for line := range bytes.Lines(content[:complete]) {
+		var e Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return err
+		}
+		if e.Violation == "" {
+			s.last[e.Resource] = e
+		}
+	}
+	return s.file.Truncate(int64(complete))
+}
+
+// Close closes the files.
+func (s *Server) Close() error { return errors.Join(s.file.Close(), s.checked.Close()) }
+
+// append appends an entry, unless another process has a later right.
+func (s *Server) append(e Entry) (Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.last[e.Resource]
+	order := compareRights(&e, &last)
+	switch {
+	case e.Violation != "": // Anybody may report one.
+	case order < 0 || order == 0 && e.By != last.By:
+		return Entry{}, fmt.Errorf("%w: %s is at %d.%d of %s, got %d.%d of %s",
+			ErrFenced, e.Resource, last.Token, last.Grant, last.By, e.Token, e.Grant, e.By)
+	case order == 0 && (e.Claim || e.Seq <= last.Seq):
+		return last, nil // The client has repeated a request of which it got no response.
+	case e.Claim:
+		e.Seq = last.Seq
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return Entry{}, err
+	}
+	if _, err := s.file.Write(append(line, '\n')); err != nil {
+		return Entry{}, err
+	}
+	if e.Violation == "" {
+		s.last[e.Resource] = e
+	}
+	return e, nil
+}
+
+// Check checks the file.
+func (s *Server) Check() (Verdict, error) {
+	s.checkMu.Lock()
+	defer s.checkMu.Unlock()
+	s.mu.Lock()
+	end, err := s.file.Seek(0, io.SeekEnd) // A later line may still be incomplete.
+	s.mu.Unlock()
+	if err != nil {
+		return Verdict{}, err
+	}
+	at, err := s.checked.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return Verdict{}, err
+	}
+	err = s.checker.Read(io.LimitReader(s.checked, end-at))
+	return s.checker.Verdict(), err
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method + " " + r.URL.Path {
+	case "POST /ledger":
+		s.serveAppend(w, r)
+	case "GET /ledger":
+		http.ServeFile(w, r, s.path)
+	case "GET /invariant":
+		verdict, err := s.Check()
+		if err != nil {
+			verdict.OK, verdict.Violation = false, err.Error()
+		}
+		status := http.StatusOK
+		if !verdict.OK {
+			status = http.StatusInternalServerError
+		}
+		respond(w, status, verdict)
+	default:
+		http.Error(w, "the requests are POST /ledger, GET /ledger and GET /invariant", http.StatusNotFound)
+	}
+}
+
+func (s *Server) serveAppend(w http.ResponseWriter, r *http.Request) {
+	var e Entry
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEntry)).Decode(&e); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if e.Violation == "" && (e.Resource == "" || e.By == "" || e.Token == 0 || e.Claim == (e.Seq > 0)) {
+		http.Error(w, "an entry needs resource, by, token, and either claim or seq", http.StatusBadRequest)
+		return
+	}
+	stored, err := s.append(e)
+	switch {
+	case errors.Is(err, ErrFenced):
+		http.Error(w, err.Error(), http.StatusConflict)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		respond(w, http.StatusOK, stored)
+	}
+}
+
+func respond(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value) // The client has disconnected.
+}
