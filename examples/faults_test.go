@@ -1,0 +1,199 @@
+package examples
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/examples/internal/ledger"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+)
+
+var (
+	faultCount = flag.Int("faults", len(faultKinds), "the number of faults that each workload survives")
+	faultSeed  = flag.Uint64("seed", 1, "the seed of the order of the faults")
+)
+
+// workloads are the examples with the resources that must have writes after each fault.
+var workloads = map[string][]string{
+	"device-owner":      {"device"},
+	"lock-service":      {"lock/a", "lock/b"},
+	"token-ring":        {"ring"},
+	"deadlock-detector": {"site/a", "site/b", "site/c", "verdicts"},
+}
+
+// faultKinds are the faults. Each ends when the rest has agreed on another coordinator.
+var faultKinds = []struct {
+	name          string
+	agent, worker bool
+	signal        syscall.Signal
+}{
+	{"killed agent", true, false, syscall.SIGKILL},
+	{"killed process", false, true, syscall.SIGKILL},
+	{"killed both", true, true, syscall.SIGKILL},
+	{"paused agent", true, false, syscall.SIGSTOP},
+	{"paused process", false, true, syscall.SIGSTOP},
+	{"paused both", true, true, syscall.SIGSTOP},
+	{"killed ledger", false, false, syscall.SIGKILL},
+}
+
+func TestWorkloadsSurviveFaults(t *testing.T) {
+	folder := buildWorkloads(t)
+	for name, resources := range workloads {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := startWorkload(t, filepath.Join(folder, name), "")
+			w.awaitWrites(1, resources...)
+			rng := rand.New(rand.NewPCG(*faultSeed, 0))
+			start := time.Now()
+			for i, kind := range faultOrder(rng, *faultCount) {
+				victim := w.awaitCoordinator()
+				w.injectFault(kind, victim)
+				// The next fault hits the group in another phase.
+				w.awaitWrites(1+rng.Uint64N(5), resources...)
+				t.Logf("fault %d, %s of %s: %s", i+1, faultKinds[kind].name, victim, w.describe())
+			}
+			v := w.checkInvariant(t.Context())
+			if v.Tokens < 3 {
+				t.Errorf("got %d tokens, want one for each coordinator", v.Tokens)
+			}
+			t.Logf("%d faults in %s: %s", *faultCount, time.Since(start).Round(time.Millisecond), v.String())
+			w.checkCommand()
+		})
+	}
+}
+
+// faultOrder contains each kind once before it repeats one.
+func faultOrder(rng *rand.Rand, count int) (order []int) {
+	for len(order) < count {
+		order = append(order, rng.Perm(len(faultKinds))...)
+	}
+	return order[:count]
+}
+
+// injectFault injects a fault into a process and its agent, waits until it has an effect,
+// and repairs it.
+func (w *workload) injectFault(kind int, victim string) {
+	w.t.Helper()
+	fault := faultKinds[kind]
+	process := w.processes[victim]
+	if !fault.agent && !fault.worker {
+		process = w.ledger
+	}
+	kill := fault.signal == syscall.SIGKILL
+	if kill && process != nil && (fault.worker || process == w.ledger) {
+		process.kill()
+	} else if fault.worker {
+		process.signal(fault.signal)
+	}
+	if fault.agent {
+		must(w.t, w.breakAgent(victim, fault.signal))
+	}
+	if fault.agent || fault.worker {
+		w.awaitCoordinator(slices.DeleteFunc(w.Names(), func(name string) bool { return name == victim })...)
+	}
+	if fault.agent {
+		must(w.t, w.repairAgent(victim, fault.signal))
+	}
+	if kill && (fault.worker || process == w.ledger) {
+		process.start()
+	} else if fault.worker {
+		process.signal(syscall.SIGCONT)
+	}
+	w.awaitCoordinator()
+}
+
+func (w *workload) breakAgent(name string, signal syscall.Signal) error {
+	if signal == syscall.SIGSTOP {
+		_, err := w.Agent(name).Stop()
+		return err
+	}
+	_, err := w.Agent(name).Kill()
+	return err
+}
+
+func (w *workload) repairAgent(name string, signal syscall.Signal) error {
+	if signal == syscall.SIGSTOP {
+		return w.Agent(name).Continue()
+	}
+	return w.Agent(name).Start()
+}
+
+// describe returns the verdict, or the error.
+func (w *workload) describe() string {
+	v, err := w.verdict(w.t.Context())
+	if err != nil {
+		return err.Error()
+	}
+	return v.String()
+}
+
+// checkCommand runs the subcommand check, as users do.
+func (w *workload) checkCommand() {
+	w.t.Helper()
+	p := newProgram(w.t, "check", w.binary, "check", w.ledgerURL)
+	p.start()
+	err := p.command.Wait()
+	p.command = nil
+	output := p.text()
+	if err != nil || strings.Count(output, "\n") != 1 || !strings.HasPrefix(output, "holds: ") {
+		w.t.Errorf("check: %v: %q", err, output)
+	}
+}
+
+// TestLateWritesAreRejected delays a write until another process has written under a later
+// right. The ledger must reject it. Without the fencing check of the ledger, the checker
+// must report it.
+func TestLateWritesAreRejected(t *testing.T) {
+	folder := buildWorkloads(t)
+	for name, resource := range map[string]string{
+		"device-owner": "device", "lock-service": "lock/a", "token-ring": "ring", "deadlock-detector": "verdicts",
+	} {
+		for _, fenced := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s,fenced=%t", name, fenced), func(t *testing.T) {
+				t.Parallel()
+				testLateWrite(t, filepath.Join(folder, name), resource, fenced)
+			})
+		}
+	}
+}
+
+func testLateWrite(t *testing.T, binary, resource string, fenced bool) {
+	t.Helper()
+	l := &lateWrites{resource: resource, ledger: &unfenced{last: map[string]ledger.Entry{}}}
+	want := http.StatusOK
+	if fenced {
+		server, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
+		must(t, err)
+		t.Cleanup(func() { must(t, server.Close()) })
+		l.ledger, want = server, http.StatusConflict
+	}
+	w := startWorkload(t, binary, serveInTest(t, l))
+	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
+	defer cancel()
+	must(t, agentcluster.Await(ctx, func(context.Context) error { return l.checkDelayed() }))
+	if resource == "device" || resource == "verdicts" {
+		// Only another coordinator writes under a later right.
+		must(t, w.Restart(w.awaitCoordinator()))
+	}
+	must(t, agentcluster.Await(ctx, func(context.Context) error {
+		if got := l.status(); got != want {
+			return fmt.Errorf("got status %d for the late write, want %d", got, want)
+		}
+		return nil
+	}))
+	v, err := w.verdict(w.t.Context())
+	must(t, err)
+	if v.OK != fenced {
+		t.Errorf("got %q, want the invariant to hold: %t", v.String(), fenced)
+	}
+	t.Log(v.String())
+}
