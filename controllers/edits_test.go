@@ -84,7 +84,7 @@ func TestSelectorFollowsThePods(t *testing.T) {
 	e := newEnv(t)
 	e.startOperator()
 	e.createGroup("web", withSelector("web"))
-	e.awaitCondition("web", v1.Ready, v1.ReasonNoMembers)
+	e.awaitCondition("web", v1.ConditionReady, v1.ReasonNoMembers)
 	for _, pod := range []string{"web-0", "web-1", "web-2"} {
 		e.podWith(pod, []string{"web"}, withApp("web"))
 	}
@@ -100,7 +100,7 @@ func TestSelectorFollowsThePods(t *testing.T) {
 	for _, pod := range []string{"web-0", "web-1", "web-2", "web-3"} {
 		e.deletePod(pod)
 	}
-	e.awaitCondition("web", v1.Ready, v1.ReasonNoMembers)
+	e.awaitCondition("web", v1.ConditionReady, v1.ReasonNoMembers)
 	e.podWith("web-5", []string{"web"}, withApp("web"))
 	e.eventually("the new pod is the only member", func() bool {
 		list := e.group("web").Status.MemberList
@@ -180,7 +180,7 @@ func TestSettingsChangeDuringElection(t *testing.T) {
 	if after.Group.Algorithm != "Bully" || after.Revision <= before.Revision || after.Group.Version != before.Group.Version {
 		t.Errorf("got document %+v, want that of before with another algorithm and a higher revision: %+v", after, before)
 	}
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 }
 
 func TestTwoGroupsOfTheSamePods(t *testing.T) {
@@ -223,7 +223,7 @@ func TestPodsWithoutAgent(t *testing.T) {
 	e.awaitAdopted("ledger", 1, "ledger-1", "ledger-2")
 	e.elect("ledger", "ledger-2", 7)
 	e.awaitCoordinator("ledger", "ledger-2", 7)
-	e.awaitCondition("ledger", v1.AgentsConnected, v1.ReasonNoAgent)
+	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonNoAgent)
 }
 
 // Pods that are older than the group don't name it. The status explains what they lack.
@@ -235,7 +235,7 @@ func TestPodsThatNameNoGroup(t *testing.T) {
 	e.startOperator()
 	e.createGroup("ledger", withSelector("ledger"))
 	const want = "The selector matches ledger-0 and ledger-1, but no pod lists the group"
-	if ready := e.awaitCondition("ledger", v1.Ready, v1.ReasonNoMembers); !strings.HasPrefix(ready.Message, want) {
+	if ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonNoMembers); !strings.HasPrefix(ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}
 	e.podWith("ledger-2", []string{"ledger"}, withApp("ledger"))
@@ -259,7 +259,7 @@ func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
 	e.createGroup("ledger", withService, pods...)
 	e.awaitAdopted("ledger", 1, pods...)
 	e.elect("ledger", "ledger-2", 7)
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonServiceConflict)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonServiceConflict)
 	var now corev1.Service
 	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(other), &now); err != nil || now.ResourceVersion != other.ResourceVersion {
 		t.Errorf("got version %s of the other owner's Service, want %s: %v", now.ResourceVersion, other.ResourceVersion, err)
@@ -269,7 +269,7 @@ func TestServiceOfAnotherOwnerIsUnchanged(t *testing.T) {
 	}
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Name = "ledger-own" })
 	e.eventually("the Service ledger-own points at the coordinator", func() bool { return e.endpoint("ledger-own") == e.ip("ledger-2") })
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 }
 
 // A Service with a selector points at all pods that the selector matches. If a user hands
@@ -291,7 +291,7 @@ func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 	if err := e.client.Delete(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 	e.eventually("a Service without a selector points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-2") })
 
 	created := &corev1.Service{}
@@ -303,7 +303,7 @@ func TestServiceWithSelectorIsUnchanged(t *testing.T) {
 	if err := e.client.Patch(t.Context(), created, patch); err != nil {
 		t.Fatal(err)
 	}
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonServiceConflict)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonServiceConflict)
 	e.elect("ledger", "ledger-1", 8)
 	e.eventually("its EndpointSlice follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
 	e.awaitQuiet(o)

@@ -116,7 +116,7 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 	}
 	e.createGroup("ledger", withShortWaits, "x-0", "x-1", "x-2")
 	e.eventually("the status names the agents in the earlier group", func() bool {
-		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Ready))
+		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady))
 		return ready != nil && ready.Reason == string(v1.ReasonEarlierGroup) && strings.HasPrefix(ready.Message, "The agents of ledger-0, ledger-1 and ledger-2 have not left")
 	})
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
@@ -131,7 +131,7 @@ func TestGroupWithOtherMembersWaitsForEarlierGroup(t *testing.T) {
 	e.agents["ledger-0"].Leave("ledger")
 	e.agents["ledger-1"].Leave("ledger")
 	e.eventually("the status names the last agent", func() bool {
-		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Ready))
+		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady))
 		return strings.HasPrefix(ready.Message, "The agent of ledger-2 has not left")
 	})
 	if err := e.agents["ledger-2"].Stop(); err != nil { // The group doesn't wait for an agent that isn't connected.
@@ -173,7 +173,7 @@ func TestPodThatNamesGroupAfterCreationIsNoMember(t *testing.T) {
 	if list := e.group("audit").Status.MemberList; list != nil {
 		t.Errorf("got members %+v, want none: their agents can't join", list.Members)
 	}
-	connected := meta.FindStatusCondition(e.group("audit").Status.Conditions, string(v1.AgentsConnected))
+	connected := meta.FindStatusCondition(e.group("audit").Status.Conditions, string(v1.ConditionAgentsConnected))
 	if connected.Reason != string(v1.ReasonNoAgent) || !strings.Contains(connected.Message, "p-0, p-1 and p-2 run with an agent that is not part") {
 		t.Errorf("got %+v, want reason NoAgent and a message that names the pods", connected)
 	}
@@ -187,7 +187,7 @@ func TestMinorityDoesNotMoveTheService(t *testing.T) {
 	e.createSettledGroup(o)
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-0", 507 })
 	e.eventually("the operator has the report", func() bool {
-		agreed := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Agreed))
+		agreed := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAgreed))
 		return agreed.Reason == string(v1.ReasonCoordinatorsDiffer) && strings.Contains(agreed.Message, "ledger-0 reports coordinator ledger-0 in term 507")
 	})
 	e.awaitQuiet(o)
@@ -209,7 +209,7 @@ func TestMinorityWithNewerListIsIgnored(t *testing.T) {
 	e.createSettledGroup(o)
 	e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Version = 99 })
 	e.eventually("the status names the agent", func() bool {
-		agreed := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Agreed))
+		agreed := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionAgreed))
 		return agreed.Reason == string(v1.ReasonListsDiffer) && strings.HasPrefix(agreed.Message, "ledger-0 reports a newer member list than version 1")
 	})
 	e.awaitCoordinator("ledger", "ledger-2", 7)

@@ -13,9 +13,9 @@ import (
 func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *groupstatus.Result) {
 	now := groupMetrics{
 		vacant:      result.Status.Coordinator == nil,
-		disagreeing: meta.IsStatusConditionFalse(result.Status.Conditions, string(v1.Agreed)),
+		disagreeing: meta.IsStatusConditionFalse(result.Status.Conditions, string(v1.ConditionAgreed)),
 	}
-	if agreed := meta.FindStatusCondition(result.Status.Conditions, string(v1.Agreed)); agreed != nil {
+	if agreed := meta.FindStatusCondition(result.Status.Conditions, string(v1.ConditionAgreed)); agreed != nil {
 		now.divided = agreed.Reason == string(v1.ReasonCoordinatorsDiffer)
 	}
 	if list := s.group.Status.MemberList; list != nil {

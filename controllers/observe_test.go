@@ -24,7 +24,7 @@ func TestDividedMeansDifferentCoordinators(t *testing.T) {
 			status = metav1.ConditionTrue
 		}
 		group := &v1.ElectionGroup{}
-		group.Status.Conditions = []metav1.Condition{{Type: string(v1.Agreed), Status: status, Reason: string(reason)}}
+		group.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgreed), Status: status, Reason: string(reason)}}
 		r := &Reconciler{metrics: newMetricSet(nil)}
 		s := &snapshot{key: types.NamespacedName{Name: "ledger"}, group: group, state: &groupState{}}
 		r.observe(s, group, &groupstatus.Result{Status: group.Status})

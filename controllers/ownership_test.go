@@ -42,7 +42,7 @@ func TestConfigMapOfAnotherOwnerIsUnchanged(t *testing.T) {
 		e.pod(pod, "ledger")
 	}
 	e.createGroup("ledger", withShortWaits, pods...)
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonConfigMapConflict)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonConfigMapConflict)
 	e.awaitQuiet(o)
 	e.expectUnchanged(other)
 	if e.inGroup("ledger-0", "ledger") {
@@ -73,7 +73,7 @@ func TestConfigMapIsReplacedByAnotherOwner(t *testing.T) {
 	e.createAsUser(other)
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
 	o = e.startOperator()
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonConfigMapConflict)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonConfigMapConflict)
 	e.elect("ledger", "ledger-1", 8)
 	e.awaitCoordinator("ledger", "ledger-1", 8)
 	e.awaitQuiet(o)
@@ -97,14 +97,14 @@ func TestEndpointSliceOfAnotherOwnerIsUnchanged(t *testing.T) {
 	}
 	e.elect("ledger", "ledger-1", 8)
 	e.eventually("the Service points at the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 }
 
 // createSettledGroupWith waits for a reason of the condition Ready, too.
 func (e *env) createSettledGroupWith(o *operator, reason v1.Reason) {
 	e.t.Helper()
 	e.createSettledGroup(o)
-	e.awaitCondition("ledger", v1.Ready, reason)
+	e.awaitCondition("ledger", v1.ConditionReady, reason)
 }
 
 // A backup restores the objects that the operator created, with the UID that the group had

@@ -210,7 +210,7 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-3"} {
 		e.agents[pod].ChangeReport("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
 	}
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonStatusBehind)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonStatusBehind)
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
 	e.eventually("the edit has been reconciled", func() bool { return e.group("ledger").Status.ObservedGeneration == 2 })
 	e.awaitQuiet(o)

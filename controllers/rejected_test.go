@@ -33,7 +33,7 @@ func TestConfigMapIsRejected(t *testing.T) {
 	}
 	before := e.document("ledger").Revision
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
-	ready := e.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed)
+	ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
 	if want := "Agents keep their current settings because a write failed: write ConfigMap conclave-ledger: "; !strings.Contains(ready.Message, want) || !strings.Contains(ready.Message, "immutable") {
 		t.Errorf("got message %q, want %q and the reason", ready.Message, want)
 	}
@@ -45,7 +45,7 @@ func TestConfigMapIsRejected(t *testing.T) {
 	if report, _ := e.agents["ledger-1"].Report("ledger"); report.Revision != before {
 		t.Errorf("got agent with revision %d, want the published %d", report.Revision, before)
 	}
-	if ready := e.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed); !strings.Contains(ready.Message, "immutable") {
+	if ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed); !strings.Contains(ready.Message, "immutable") {
 		t.Errorf("got message %q, want the reason as long as the ConfigMap is rejected", ready.Message)
 	}
 
@@ -53,7 +53,7 @@ func TestConfigMapIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.awaitList("ledger", 2, "ledger-1", "ledger-2")
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonNoFailover)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonNoFailover)
 	e.eventually("ledger-0 has left", func() bool { return !e.inGroup("ledger-0", "ledger") })
 }
 
@@ -70,13 +70,13 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 			e.createSettledGroup(o)
 			reject.Store(true)
 			e.elect("ledger", "ledger-1", 8)
-			ready := e.awaitCondition("ledger", v1.Ready, v1.ReasonWriteFailed)
+			ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
 			if want := "Traffic may go to the wrong pod because a write failed: " + operation; !strings.HasPrefix(ready.Message, want) {
 				t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 			}
 			e.awaitCoordinator("ledger", "ledger-1", 8)
 			reject.Store(false)
-			e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+			e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 			e.awaitRole("ledger-1", "ledger", v1.RoleCoordinator)
 			e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
 		})
@@ -111,7 +111,7 @@ func TestRejectedEventIsDropped(t *testing.T) {
 		defer mu.Unlock()
 		return slices.ContainsFunc(sent, func(body string) bool { return strings.Contains(body, "ledger-1 became coordinator in term 8") })
 	})
-	e.awaitCondition("ledger", v1.Ready, v1.ReasonHealthy)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
 	e.awaitQuiet(o)
 	mu.Lock()
 	defer mu.Unlock()

@@ -67,7 +67,7 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 	e.elect("ledger", "p-0", 7)
 	e.awaitCoordinator("ledger", "p-0", 7)
 	e.deletePod("p-2")
-	e.awaitCondition("ledger", v1.AgentsConnected, v1.ReasonPodsMissing)
+	e.awaitCondition("ledger", v1.ConditionAgentsConnected, v1.ReasonPodsMissing)
 	e.awaitQuiet(o)
 	if reads := o.countReads("/pods/p-2"); reads > 0 {
 		t.Errorf("got %d reads of p-2 from the API server while the list is settled, want none", reads)

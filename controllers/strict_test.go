@@ -114,7 +114,7 @@ func TestListDoesNotSettleWithoutPodsThatMayRun(t *testing.T) {
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[:2] })
 	e.awaitAdopted("ledger", 2, "p-0", "p-1")
 	e.eventually("the status asks for a confirmation", func() bool {
-		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.Ready))
+		ready := meta.FindStatusCondition(e.group("ledger").Status.Conditions, string(v1.ConditionReady))
 		return ready != nil && ready.Reason == string(v1.ReasonStopUnconfirmed) &&
 			strings.HasPrefix(ready.Message, "p-2, p-3 and p-4 were deleted, but may still run") && strings.HasSuffix(ready.Message,
 			"confirm-stopped=p-2/"+string(pods["p-2"].UID)+",p-3/"+string(pods["p-3"].UID)+",p-4/"+string(pods["p-4"].UID))

@@ -3,17 +3,30 @@ package v1
 // ConditionType is the type of a condition of a group.
 type ConditionType string
 
-// The types of conditions. For each, True is the normal state.
+// The types of conditions. For each but Progressing and Degraded, True is the normal state.
 const (
-	// Ready means that there is a coordinator, that all agents agree on it, and that
-	// every member is up.
-	Ready ConditionType = "Ready"
-	// CoordinatorElected means that the group has a coordinator.
-	CoordinatorElected ConditionType = "CoordinatorElected"
-	// Agreed means that all agents report the same coordinator, member list and settings.
-	Agreed ConditionType = "Agreed"
-	// AgentsConnected means that the operator is connected to the agent of each member.
-	AgentsConnected ConditionType = "AgentsConnected"
+	// ConditionReady means that the group is available, that the agents use the newest
+	// member list and settings, and that labels and Service point at the coordinator. A
+	// member that is down doesn't matter. Tools that deploy manifests wait for this
+	// condition.
+	ConditionReady ConditionType = "Ready"
+	// ConditionAvailable means that there is a coordinator, and that all agents that report
+	// agree on it. Users of the coordinator wait for this condition.
+	ConditionAvailable ConditionType = "Available"
+	// ConditionProgressing means that the agents are adopting a new member list or new
+	// settings.
+	ConditionProgressing ConditionType = "Progressing"
+	// ConditionDegraded means that a member is down, or that the operator cannot do all
+	// that the spec says. The group may be available nevertheless.
+	ConditionDegraded ConditionType = "Degraded"
+	// ConditionCoordinatorElected means that the group has a coordinator.
+	ConditionCoordinatorElected ConditionType = "CoordinatorElected"
+	// ConditionAgreed means that all agents report the same coordinator, member list and
+	// settings.
+	ConditionAgreed ConditionType = "Agreed"
+	// ConditionAgentsConnected means that the operator is connected to the agent of each
+	// member.
+	ConditionAgentsConnected ConditionType = "AgentsConnected"
 )
 
 // Reason is the reason of a condition.
@@ -30,30 +43,35 @@ const (
 	ReasonInvalidMembers Reason = "InvalidMembers"
 	// ReasonTooManyMembers (False): the selector matches more than MaxMembers pods.
 	ReasonTooManyMembers Reason = "TooManyMembers"
-	// ReasonEarlierGroup (False): agents still participate in a deleted group of the same name.
+	// ReasonEarlierGroup (False): agents still participate in a deleted group of the same
+	// name.
 	ReasonEarlierGroup Reason = "EarlierGroup"
-	// ReasonStatusBehind (False): agents use a newer member list than the one in the status.
+	// ReasonStatusBehind (False): agents use a newer member list than the one in the
+	// status.
 	ReasonStatusBehind Reason = "StatusBehind"
-	// ReasonStopUnconfirmed (False): in Strict mode, it is unknown whether deleted pods have
-	// stopped, and a user has to confirm it.
+	// ReasonStopUnconfirmed (False): in Strict mode, it is unknown whether deleted pods
+	// have stopped, and a user has to confirm it.
 	ReasonStopUnconfirmed Reason = "StopUnconfirmed"
 	// ReasonConfigMapConflict (False): another owner has the ConfigMap that agents mount.
 	ReasonConfigMapConflict Reason = "ConfigMapConflict"
 )
 
-// Reasons of Ready.
+// Reasons of Ready, Available, Progressing and Degraded. True and False are those of Ready.
 const (
 	// ReasonHealthy (True): the group is healthy.
 	ReasonHealthy Reason = "Healthy"
+	// ReasonSettled is the reason of Progressing (False): the agents use the newest member
+	// list and settings.
+	ReasonSettled Reason = "Settled"
 	// ReasonNoFailover (True): the group is healthy, but no other member can take over.
-	// There is one member, one member with a priority above 0, or there are two members
-	// and a coordinator needs a majority.
+	// There is one member, one member with a priority above 0, or there are two members and
+	// a coordinator needs a majority.
 	ReasonNoFailover Reason = "NoFailover"
 	// ReasonNoCoordinator (False): see CoordinatorElected.
 	ReasonNoCoordinator Reason = "NoCoordinator"
 	// ReasonDisagreement (False): see Agreed.
 	ReasonDisagreement Reason = "Disagreement"
-	// ReasonMembersDown (False): some members are neither Coordinator nor Normal.
+	// ReasonMembersDown (True): some members are neither Coordinator nor Normal.
 	ReasonMembersDown Reason = "MembersDown"
 	// ReasonAdopting (False): the agents are adopting a new member list.
 	ReasonAdopting Reason = "Adopting"
@@ -62,8 +80,8 @@ const (
 	// ReasonCAMissing (False): the operator does not start, because the Secret of its CA
 	// was deleted.
 	ReasonCAMissing Reason = "CAMissing"
-	// ReasonServiceConflict (False): the Service or its EndpointSlice has another owner,
-	// or the Service has a selector.
+	// ReasonServiceConflict (False): the Service or its EndpointSlice has another owner, or
+	// the Service has a selector.
 	ReasonServiceConflict Reason = "ServiceConflict"
 )
 
@@ -99,7 +117,7 @@ const (
 	ReasonUnreachable Reason = "Unreachable"
 	// ReasonPodsMissing (False): some members have no pod.
 	ReasonPodsMissing Reason = "PodsMissing"
-	// ReasonNoAgent (False): some pods run without an agent, because they lack the label
-	// or were created before the agent could be injected.
+	// ReasonNoAgent (False): some pods run without an agent, because they lack the label or
+	// were created before the agent could be injected.
 	ReasonNoAgent Reason = "NoAgent"
 )

@@ -103,7 +103,7 @@ func TestColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	narrow, wide := columns(t, "columns")
-	if want := "NAME=columns ALGORITHM=StatusTable COORDINATOR=a-0 TERM=7 READY=2 MEMBERS=3 AGE=*"; narrow != want {
+	if want := "NAME=columns ALGORITHM=StatusTable COORDINATOR=a-0 TERM=7 AVAILABLE=True READY=2 MEMBERS=3 AGE=*"; narrow != want {
 		t.Errorf("kubectl get: got\n%s\nwant\n%s", narrow, want)
 	}
 	if want := "ELECTED=* SAFETY=Majority AGREED=True LIST=2 STATE=Adopting MESSAGE=The group is healthy"; wide != want {
@@ -168,8 +168,8 @@ func fullStatus(g *v1.ElectionGroup, term int64) v1.ElectionGroupStatus {
 		})
 	}
 	for condition, reason := range map[v1.ConditionType]v1.Reason{
-		v1.Ready: v1.ReasonHealthy, v1.CoordinatorElected: v1.ReasonElected, v1.Agreed: v1.ReasonAgreed,
-		v1.AgentsConnected: v1.ReasonConnected,
+		v1.ConditionReady: v1.ReasonHealthy, v1.ConditionAvailable: v1.ReasonElected, v1.ConditionCoordinatorElected: v1.ReasonElected, v1.ConditionAgreed: v1.ReasonAgreed,
+		v1.ConditionAgentsConnected: v1.ReasonConnected,
 	} {
 		s.Conditions = append(s.Conditions, metav1.Condition{
 			Type: string(condition), Status: metav1.ConditionTrue, Reason: string(reason), Message: "The group is healthy",

@@ -56,7 +56,8 @@ type ElectionGroupStatus struct {
 	// +optional
 	MemberList *MemberList `json:"memberList,omitempty"`
 
-	// conditions has the types Ready, CoordinatorElected, Agreed and AgentsConnected.
+	// conditions has the types Ready, Available, Progressing, Degraded, CoordinatorElected,
+	// Agreed and AgentsConnected.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

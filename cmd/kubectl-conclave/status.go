@@ -37,7 +37,7 @@ The operator compiles this status from the agents' reports. The exit status is 0
 even if a group has problems; scripts can wait for its conditions instead.`,
 		Example: `  kubectl conclave status ledger
   kubectl conclave status --all-namespaces
-  kubectl wait electiongroup/ledger --for=condition=Ready`,
+  kubectl wait electiongroup/ledger --for=condition=Available`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil

@@ -47,7 +47,7 @@ func (m *manager) reportMissingCA(ctx context.Context, group *v1.ElectionGroup, 
 		return
 	}
 	meta.SetStatusCondition(&group.Status.Conditions, metav1.Condition{
-		Type: string(v1.Ready), Status: metav1.ConditionFalse, Reason: string(v1.ReasonCAMissing), Message: message,
+		Type: string(v1.ConditionReady), Status: metav1.ConditionFalse, Reason: string(v1.ReasonCAMissing), Message: message,
 		ObservedGeneration: group.Generation,
 	})
 	if err := m.live.Status().Update(ctx, group); err != nil {

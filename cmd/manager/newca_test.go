@@ -31,7 +31,7 @@ func TestManagerDoesNotReplaceTheCAOfGroups(t *testing.T) {
 		if err := e.get(group, "default", "ledger"); err != nil {
 			return err
 		}
-		ready := meta.FindStatusCondition(group.Status.Conditions, string(v1.Ready))
+		ready := meta.FindStatusCondition(group.Status.Conditions, string(v1.ConditionReady))
 		if ready == nil || ready.Reason != string(v1.ReasonCAMissing) ||
 			!strings.Contains(ready.Message, "kubectl create secret generic conclave-ca --namespace conclave-system") {
 			return fmt.Errorf("got %+v", ready)

@@ -164,7 +164,7 @@ func groupOf(coordinator string, term int64, ready int32, connected metav1.Condi
 	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bench-0", Name: sample}}
 	g.Spec.Members = []v1.Member{{Pod: "a", Priority: 1}, {Pod: "b", Priority: 2}}
 	g.Status.Term, g.Status.ReadyMembers = term, &ready
-	g.Status.Conditions = []metav1.Condition{{Type: string(v1.AgentsConnected), Status: connected}}
+	g.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgentsConnected), Status: connected}}
 	if coordinator != "" {
 		g.Status.Coordinator = &v1.Coordinator{Pod: coordinator, Term: term}
 	}

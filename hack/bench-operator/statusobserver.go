@@ -104,7 +104,7 @@ func complete(group *v1.ElectionGroup) bool {
 		return false
 	}
 	for _, c := range s.Conditions {
-		if c.Type == string(v1.AgentsConnected) {
+		if c.Type == string(v1.ConditionAgentsConnected) {
 			return c.Status == "True"
 		}
 	}

@@ -67,6 +67,7 @@ func testOperator(c *cluster) {
 		{"status, labels and Service follow when the coordinator's agent is killed", testOperatorAgentKilled},
 		{"status, labels and Service follow when the coordinator's pod is force deleted", testOperatorPodForceDeleted},
 		{"a deleted pod hands over before it stops", testOperatorPodDeleted},
+		{"a group without one of its pods is available and ready", testMemberDown},
 		{"the coordinator on a cordoned node hands over", testCordon},
 		{"a group is deleted and recreated", testRecreatedGroup},
 		{"a Deployment is scaled up, to 0, and up again", testScaling},
@@ -190,12 +191,16 @@ func testFirstGroup(e env) {
 	e.awaitAllMembers()
 	g := e.awaitCoordinator(highest)
 	for _, c := range g.Status.Conditions {
-		if c.Status != "True" {
-			e.t.Errorf("got condition %s=%s (%s: %s), want True", c.Type, c.Status, c.Reason, c.Message)
+		want := "True"
+		if c.Type == "Progressing" || c.Type == "Degraded" {
+			want = "False"
+		}
+		if c.Status != want {
+			e.t.Errorf("got condition %s=%s (%s: %s), want %s", c.Type, c.Status, c.Reason, c.Message, want)
 		}
 	}
 	line := e.kubectl("get", "eg", "ledger", "--namespace", samplesNamespace)
-	for _, part := range []string{"ALGORITHM", "COORDINATOR", "TERM", "READY", "AGE", "StatusTable", highest} {
+	for _, part := range []string{"ALGORITHM", "COORDINATOR", "TERM", "AVAILABLE", "READY", "AGE", "StatusTable", highest} {
 		requireContains(e.t, line, part)
 	}
 	requireContains(e.t, e.kubectl("get", "events", "--namespace", samplesNamespace, "--field-selector", "involvedObject.name=ledger"), highest)
@@ -305,6 +310,17 @@ func testOperatorPodDeleted(e env) {
 	if found := findLeaseViolation(e.leadingSince(start)); found != "" {
 		e.t.Error(found)
 	}
+}
+
+func testMemberDown(e env) {
+	e.kubectl("scale", "statefulset", "ledger", "--namespace", samplesNamespace, "--replicas", "4")
+	e.awaitCoordinator(pods[3])
+	for _, condition := range []string{"Degraded", "Available", "Ready"} {
+		e.kubectl("wait", "electiongroup/ledger", "--namespace", samplesNamespace, "--for=condition="+condition, "--timeout", "1m", "--request-timeout", "0")
+	}
+	e.kubectl("scale", "statefulset", "ledger", "--namespace", samplesNamespace, "--replicas", "5")
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
 }
 
 func testCordon(e env) {

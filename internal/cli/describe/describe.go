@@ -18,37 +18,49 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// conditionTypes has the types of conditions in the order in which they are shown.
-var conditionTypes = []v1.ConditionType{v1.Ready, v1.CoordinatorElected, v1.Agreed, v1.AgentsConnected}
+// conditionTypes has the types of conditions in the order in which they are shown. Ready
+// and Degraded have the problems of Available and Progressing, too.
+var conditionTypes = []v1.ConditionType{
+	v1.ConditionReady, v1.ConditionCoordinatorElected, v1.ConditionAgreed, v1.ConditionDegraded, v1.ConditionAgentsConnected,
+}
 
 // condition returns a condition, or nil if the operator has not set it yet.
 func condition(g *v1.ElectionGroup, t v1.ConditionType) *metav1.Condition {
 	return meta.FindStatusCondition(g.Status.Conditions, string(t))
 }
 
-// notableConditions returns the conditions to show: those that are not True, and those
-// that are True only until the first failure. It omits Ready if that repeats another one.
+// notableConditions returns the conditions to show: those that have a problem, and Ready
+// if the group is healthy only until the first failure.
 func notableConditions(g *v1.ElectionGroup) []metav1.Condition {
 	var notable []metav1.Condition
 	for _, t := range conditionTypes {
-		c := condition(g, t)
-		if c == nil || c.Status == metav1.ConditionTrue && v1.Reason(c.Reason) != v1.ReasonNoFailover {
-			continue
-		}
-		if t != v1.Ready || !isRepeated(g, c) {
+		if c := condition(g, t); c != nil && isNotable(g, c) {
 			notable = append(notable, *c)
 		}
 	}
 	return notable
 }
 
+// isNotable reports whether to show a condition. It is false if another one says the same.
+func isNotable(g *v1.ElectionGroup, c *metav1.Condition) bool {
+	switch v1.ConditionType(c.Type) { //nolint:exhaustive // the others are like default
+	case v1.ConditionReady:
+		return c.Status != metav1.ConditionTrue && !isRepeated(g, c) || v1.Reason(c.Reason) == v1.ReasonNoFailover
+	case v1.ConditionDegraded:
+		ready := condition(g, v1.ConditionReady)
+		return c.Status == metav1.ConditionTrue && (ready == nil || ready.Status == metav1.ConditionTrue || ready.Reason != c.Reason)
+	default:
+		return c.Status != metav1.ConditionTrue
+	}
+}
+
 // isRepeated reports whether another condition has the same reason as Ready.
 func isRepeated(g *v1.ElectionGroup, ready *metav1.Condition) bool {
 	reason := v1.Reason(ready.Reason)
-	if reason == v1.ReasonNoCoordinator && isNotTrue(g, v1.CoordinatorElected) || reason == v1.ReasonDisagreement && isNotTrue(g, v1.Agreed) {
+	if reason == v1.ReasonNoCoordinator && isNotTrue(g, v1.ConditionCoordinatorElected) || reason == v1.ReasonDisagreement && isNotTrue(g, v1.ConditionAgreed) {
 		return true
 	}
-	elected := condition(g, v1.CoordinatorElected)
+	elected := condition(g, v1.ConditionCoordinatorElected)
 	return elected != nil && elected.Reason == ready.Reason
 }
 

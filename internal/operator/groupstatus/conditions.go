@@ -37,20 +37,26 @@ func (e *evaluation) setConditions(conditions *[]metav1.Condition) (requeueAt ti
 	}
 	connected := e.connectedCondition()
 	// An agent that has not been contacted may still be in its previous state.
-	agreed, connected = e.unlessContactPending(v1.Agreed, agreed), e.unlessContactPending(v1.AgentsConnected, connected)
-	ready := e.readyCondition(elected, agreed, connected)
+	agreed, connected = e.unlessContactPending(v1.ConditionAgreed, agreed), e.unlessContactPending(v1.ConditionAgentsConnected, connected)
+	blocked, unavailable := e.blocked(elected, agreed, connected), e.unavailable(elected, agreed, connected)
 	hadCoordinator := e.Group.Status.Coordinator != nil
 	if len(e.reports) == 0 && hadCoordinator == (e.coordinator != nil) {
-		elected = e.unlessContactPending(v1.CoordinatorElected, elected)
-		// Ready remains True only if all members are up, including those that are new.
-		if retained := e.unlessContactPending(v1.Ready, ready); retained.status != metav1.ConditionTrue || e.countUp() == len(e.rows) {
-			ready = retained
-		}
+		elected = e.unlessContactPending(v1.ConditionCoordinatorElected, elected)
+		blocked = e.problemUnlessContactPending(v1.ConditionReady, blocked)
+		unavailable = e.problemUnlessContactPending(v1.ConditionAvailable, unavailable)
 	}
 	for _, c := range []struct {
 		of v1.ConditionType
 		finding
-	}{{v1.Ready, ready}, {v1.CoordinatorElected, elected}, {v1.Agreed, agreed}, {v1.AgentsConnected, connected}} {
+	}{
+		{v1.ConditionReady, e.readyCondition(blocked)},
+		{v1.ConditionAvailable, e.availableCondition(unavailable)},
+		{v1.ConditionProgressing, e.progressingCondition(agreed)},
+		{v1.ConditionDegraded, e.degradedCondition()},
+		{v1.ConditionCoordinatorElected, elected},
+		{v1.ConditionAgreed, agreed},
+		{v1.ConditionAgentsConnected, connected},
+	} {
 		meta.SetStatusCondition(conditions, metav1.Condition{
 			Type: string(c.of), Status: c.status, Reason: string(c.reason), Message: c.message,
 			ObservedGeneration: e.Group.Generation,
@@ -74,6 +80,15 @@ func (e *evaluation) unlessContactPending(of v1.ConditionType, found finding) fi
 		return finding{old.Status, v1.Reason(old.Reason), old.Message}
 	}
 	return found
+}
+
+// problemUnlessContactPending is unlessContactPending for what is wrong: a condition that
+// is True has no problem.
+func (e *evaluation) problemUnlessContactPending(of v1.ConditionType, found finding) finding {
+	if retained := e.unlessContactPending(of, found); retained.status != metav1.ConditionTrue {
+		return retained
+	}
+	return finding{}
 }
 
 // deadline returns the end of a delay after a moment, and whether that has passed. It

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -20,10 +21,10 @@ func (w wantConditions) check(t *testing.T, status *v1.ElectionGroupStatus) {
 		of   v1.ConditionType
 		want string
 	}{
-		{v1.Ready, w.ready},
-		{v1.CoordinatorElected, w.elected},
-		{v1.Agreed, w.agreed},
-		{v1.AgentsConnected, w.connected},
+		{v1.ConditionReady, w.ready},
+		{v1.ConditionCoordinatorElected, w.elected},
+		{v1.ConditionAgreed, w.agreed},
+		{v1.ConditionAgentsConnected, w.connected},
 	} {
 		if c.want != "" {
 			expect(t, string(c.of), formatCondition(status, c.of), c.want)
@@ -145,7 +146,7 @@ func TestConditions(t *testing.T) {
 		"a member is down": {
 			3, func(s *harness) { s.crash("a") },
 			wantConditions{
-				ready:     "False MembersDown: 1 of 3 members is down: a",
+				ready:     "True MembersDown: 1 of 3 members is down: a",
 				connected: "False Unreachable: The operator cannot reach the agent of a: see status.processes",
 			},
 		},
@@ -281,6 +282,85 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestSummaries tests the conditions that users and their tools wait for.
+func TestSummaries(t *testing.T) {
+	const (
+		agree   = "True Elected: The agents agree on the coordinator"
+		settled = "False Settled: The agents use the newest member list and settings"
+		allUp   = "False Healthy: All members are up"
+	)
+	for name, c := range map[string]struct {
+		members                          int
+		change                           func(*harness)
+		available, progressing, degraded string
+	}{
+		"a healthy group":   {3, func(*harness) {}, agree, settled, allUp},
+		"a single member":   {1, func(*harness) {}, agree, settled, "False NoFailover: The group is healthy, but no other member can take over: there is a single member"},
+		"one member down":   {3, func(s *harness) { s.crash("a") }, agree, settled, "True MembersDown: 1 of 3 members is down: a"},
+		"the election runs": {3, func(s *harness) { s.crash("c"); s.reportCoordinator("", "a", "b") }, "False NoCoordinator: There is no coordinator. An election is in progress", settled, "True MembersDown: 1 of 3 members is down: c"},
+		"two coordinators in Available mode": {
+			4, func(s *harness) {
+				s.Group.Spec.Safety.Mode = v1.Available
+				s.reportCoordinator("a", "a", "b")
+				s.reportCoordinator("d", "c", "d")
+				s.evaluate()
+				s.setTime(time.Minute)
+			}, "False Disagreement: a and b report coordinator a in term 130896001; c and d report coordinator d in term 130896001", settled, allUp,
+		},
+		"new settings": {
+			3, func(s *harness) { s.Group.Generation = 2; s.report("a").Generation = 2 },
+			agree, "True SettingsDiffer: b and c have not applied generation 2 of the spec yet", allUp,
+		},
+		"a new member list": {
+			3, func(s *harness) {
+				s.List = &v1.MemberList{
+					Version: 2, State: v1.ListAdopting, Members: s.List.Members, Previous: &v1.PreviousList{Version: 1, Members: s.List.Members},
+				}
+			},
+			agree, "True Adopting: The agents are adopting version 2 of the member list", allUp,
+		},
+		"a spec that cannot be applied": {
+			3, func(s *harness) {
+				s.Problem = &membership.Problem{Reason: v1.ReasonTooManyMembers, Message: "too many"}
+			},
+			agree, "False TooManyMembers: too many", "True TooManyMembers: too many",
+		},
+		"no list and no pods": {
+			3, func(s *harness) {
+				s.List, s.Agents = nil, nil
+				s.Problem = &membership.Problem{Reason: v1.ReasonNoMembers, Message: "no members"}
+			},
+			"False NoMembers: no members", "False NoMembers: no members", "True NoMembers: no members",
+		},
+		"a list that cannot be written": {
+			3, func(s *harness) { s.PublishError = "exceeded quota" }, agree,
+			"False WriteFailed: Agents keep their current settings because a write failed: exceeded quota",
+			"True WriteFailed: Agents keep their current settings because a write failed: exceeded quota",
+		},
+		"a Service that cannot be written": {
+			3, func(s *harness) { s.RoutingError = "denied" }, agree, settled,
+			"True WriteFailed: Traffic may go to the wrong pod because a write failed: denied",
+		},
+		"no agent is connected": {
+			3, func(s *harness) { s.disconnect("a", "b", "c") },
+			"Unknown NoReports: The operator cannot reach the agents of a, b and c: see status.processes", settled, "True MembersDown: 3 of 3 members are down: a, b and c",
+		},
+		"after a restart of the operator": {3, func(s *harness) { s.evaluate(); s.restartOperator() }, agree, settled, allUp},
+		"after a restart of the operator, one member down": {
+			3, func(s *harness) { s.crash("a"); s.evaluate(); s.restartOperator() }, agree, settled, "True MembersDown: 1 of 3 members is down: a",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(c.members)
+			c.change(s)
+			r := s.evaluate()
+			expect(t, "Available", formatCondition(&r.Status, v1.ConditionAvailable), c.available)
+			expect(t, "Progressing", formatCondition(&r.Status, v1.ConditionProgressing), c.progressing)
+			expect(t, "Degraded", formatCondition(&r.Status, v1.ConditionDegraded), c.degraded)
+		})
+	}
+}
+
 // useSelector replaces the declared members by a selector that matches the same pods.
 func (s *harness) useSelector() {
 	s.Group.Spec.Members = nil
@@ -317,10 +397,10 @@ func TestReadyHasTheMostImportantProblem(t *testing.T) {
 		}},
 		{v1.ReasonNoCoordinator, func() { s.elect("a") }},
 		{v1.ReasonDisagreement, func() { s.report("b").Digest = "d" }},
-		{v1.ReasonMembersDown, func() { s.List.Members = s.List.Members[:1] }},
 		{v1.ReasonAdopting, func() { s.List.State = v1.ListSettled; s.report("a").Version = 2 }},
 		{v1.ReasonServiceConflict, func() { s.ServiceConflict = false }},
 		{v1.ReasonWriteFailed, func() { s.RoutingError = "" }},
+		{v1.ReasonMembersDown, func() { s.List.Members = s.List.Members[:1] }},
 		{v1.ReasonNoFailover, func() {
 			s.List.Members = s.Group.Spec.Members
 			s.report("b").Version, s.report("c").Version = 2, 2
@@ -348,8 +428,11 @@ func TestTransitionTimes(t *testing.T) {
 	s.crash("b")
 	s.reportCoordinator("c", "c")
 	r := s.evaluate()
-	for i, want := range []time.Duration{time.Minute, 0, 0, time.Minute} {
-		if c := r.Status.Conditions[i]; c.LastTransitionTime.Sub(noon) != want {
+	for of, want := range map[v1.ConditionType]time.Duration{
+		v1.ConditionReady: 0, v1.ConditionDegraded: time.Minute, v1.ConditionCoordinatorElected: 0, v1.ConditionAgreed: 0,
+		v1.ConditionAgentsConnected: time.Minute,
+	} {
+		if c := meta.FindStatusCondition(r.Status.Conditions, string(of)); c.LastTransitionTime.Sub(noon) != want {
 			t.Errorf("%s is %s: got transition time %v, want %v", c.Type, c.Status, c.LastTransitionTime.Sub(noon), want)
 		}
 	}
@@ -360,7 +443,7 @@ func TestOtherConditionsRemain(t *testing.T) {
 	s := newHarness(3)
 	s.Group.Status.Conditions = []metav1.Condition{{Type: "example.org/Approved", Status: metav1.ConditionTrue, Reason: "Yes"}}
 	r := s.evaluate()
-	if len(r.Status.Conditions) != 5 || r.Status.Conditions[0].Type != "example.org/Approved" {
+	if len(r.Status.Conditions) != 8 || r.Status.Conditions[0].Type != "example.org/Approved" {
 		t.Errorf("got conditions %+v", r.Status.Conditions)
 	}
 }

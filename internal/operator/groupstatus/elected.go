@@ -45,7 +45,7 @@ func (e *evaluation) withLastCoordinator(found finding) (_ finding, requeueAt ti
 	}
 	if e.last.LossReportedAt == nil && found.status == metav1.ConditionFalse {
 		lostAt := e.Now
-		old := e.oldCondition(v1.CoordinatorElected)
+		old := e.oldCondition(v1.ConditionCoordinatorElected)
 		if e.Group.Status.Coordinator == nil && old != nil && old.Status == metav1.ConditionFalse {
 			lostAt = old.LastTransitionTime.Time
 		}

@@ -36,12 +36,12 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
 		all = append(all, Event{corev1.EventTypeNormal, eventElected, electedNote(old, now), term, now.ElectedAt.Time})
 	}
-	elected := meta.FindStatusCondition(next.Conditions, string(v1.CoordinatorElected))
+	elected := meta.FindStatusCondition(next.Conditions, string(v1.ConditionCoordinatorElected))
 	if elected != nil && lossReported(next) && !lossReported(old) {
 		all = append(all, Event{corev1.EventTypeWarning, eventLost, elected.Message, term, elected.LastTransitionTime.Time})
 	}
-	agreed := meta.FindStatusCondition(next.Conditions, string(v1.Agreed))
-	if before := meta.FindStatusCondition(old.Conditions, string(v1.Agreed)); isDisagreement(agreed) && !isDisagreement(before) {
+	agreed := meta.FindStatusCondition(next.Conditions, string(v1.ConditionAgreed))
+	if before := meta.FindStatusCondition(old.Conditions, string(v1.ConditionAgreed)); isDisagreement(agreed) && !isDisagreement(before) {
 		at := agreed.LastTransitionTime.Time
 		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, agreed.Message, fmt.Sprint(at.Unix()), at})
 	}

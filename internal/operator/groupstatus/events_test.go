@@ -106,13 +106,13 @@ func TestPartition(t *testing.T) {
 	r := s.evaluate()
 	expect(t, "the newest coordinator", coordinatorName(&r.Status), "b")
 	expect(t, "immediately", formatEvents(r.Events), "Normal CoordinatorElected: b became coordinator in term 130896002, after e")
-	expect(t, "immediately", formatCondition(&r.Status, v1.Agreed), "True Agreed: All agents agree")
+	expect(t, "immediately", formatCondition(&r.Status, v1.ConditionAgreed), "True Agreed: All agents agree")
 	expect(t, "immediately", formatTable(&r.Status), "e Unknown (Disputed), d Unknown (Disputed), c Unknown (Disputed), b Coordinator, a Normal")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
 	const both = "a and b report coordinator b in term 130896002; c, d and e report coordinator e in term 130896001"
-	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.Agreed), "False CoordinatorsDiffer: "+both)
-	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.Ready), "False Disagreement: "+both)
+	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.ConditionAgreed), "False CoordinatorsDiffer: "+both)
+	expect(t, "after the suspicion timeout", formatCondition(&r.Status, v1.ConditionReady), "False Disagreement: "+both)
 	expect(t, "after the suspicion timeout", formatEvents(r.Events), "Warning Disagreement: "+both)
 	expect(t, "then", formatEvents(s.evaluate().Events), "")
 	s.elect("e")
@@ -123,7 +123,7 @@ func TestPartition(t *testing.T) {
 	}
 	s.reportCoordinator("e", s.names...)
 	r = s.evaluate()
-	expect(t, "healed", formatCondition(&r.Status, v1.Ready), "True Healthy: The group is healthy")
+	expect(t, "healed", formatCondition(&r.Status, v1.ConditionReady), "True Healthy: The group is healthy")
 	expect(t, "healed", formatTable(&r.Status), "e Coordinator, d Normal, c Normal, b Normal, a Normal")
 	expect(t, "healed", formatEvents(r.Events), "Normal CoordinatorElected: e became coordinator in term 130896003, after b")
 }
@@ -144,12 +144,12 @@ func TestPausedCoordinator(t *testing.T) {
 	expect(t, "table", formatTable(&r.Status), "e Unknown (Disputed), d Coordinator, c Normal, b Normal, a Normal")
 	s.Now = r.RequeueAt
 	r = s.evaluate()
-	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
+	expect(t, "agreed", formatCondition(&r.Status, v1.ConditionAgreed), "False CoordinatorsDiffer: a, b, c and 1 more report coordinator d in term 130896002; "+
 		"e reports coordinator e in term 130896001")
 	s.disconnect("e")
 	r = s.evaluate()
 	expect(t, "table", formatTable(&r.Status), "e Crashed (Unreachable), d Coordinator, c Normal, b Normal, a Normal")
-	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "True Agreed: All agents agree")
+	expect(t, "agreed", formatCondition(&r.Status, v1.ConditionAgreed), "True Agreed: All agents agree")
 }
 
 func TestListsDifferEvent(t *testing.T) {
@@ -174,9 +174,9 @@ func TestDisconnectedAgentDoesNotDisagree(t *testing.T) {
 	s.evaluate()
 	s.setTime(10 * time.Second)
 	r := s.evaluate()
-	expect(t, "agreed", formatCondition(&r.Status, v1.Agreed), "True Agreed: All agents agree")
+	expect(t, "agreed", formatCondition(&r.Status, v1.ConditionAgreed), "True Agreed: All agents agree")
 	s.setTime(20 * time.Second)
 	r = s.evaluate()
-	expect(t, "agreed, if c is still connected", formatCondition(&r.Status, v1.Agreed),
+	expect(t, "agreed, if c is still connected", formatCondition(&r.Status, v1.ConditionAgreed),
 		"False CoordinatorsDiffer: a and b report coordinator b in term 130896003; c reports coordinator c in term 130896002")
 }

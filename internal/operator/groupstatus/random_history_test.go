@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -200,7 +201,7 @@ func (h *randomHistory) checkTerms(before, after *v1.ElectionGroupStatus) {
 }
 
 func (h *randomHistory) checkTable(status *v1.ElectionGroupStatus) {
-	if len(status.Processes) != len(h.List.Members) || len(status.Conditions) != 4 {
+	if len(status.Processes) != len(h.List.Members) || len(status.Conditions) != 7 {
 		h.t.Errorf("got %d rows for %d members, and %d conditions", len(status.Processes), len(h.List.Members), len(status.Conditions))
 	}
 	last := int32(v1.MaxPriority)
@@ -212,13 +213,16 @@ func (h *randomHistory) checkTable(status *v1.ElectionGroupStatus) {
 		}
 		last = row.Priority
 	}
-	if elected := status.Conditions[1]; elected.Status == metav1.ConditionTrue && status.Coordinator == nil ||
+	if elected := meta.FindStatusCondition(status.Conditions, string(v1.ConditionCoordinatorElected)); elected.Status == metav1.ConditionTrue && status.Coordinator == nil ||
 		elected.Status == metav1.ConditionFalse && status.Coordinator != nil {
 		h.t.Errorf("got coordinator %s, and CoordinatorElected is %s", coordinatorName(status), elected.Status)
 	}
-	ready := status.Conditions[0]
-	if ready.Status == metav1.ConditionTrue && (status.Coordinator == nil || int(*status.ReadyMembers) != len(status.Processes)) {
-		h.t.Errorf("got Ready with %d of %d members up, and coordinator %s", *status.ReadyMembers, len(status.Processes), coordinatorName(status))
+	isTrue := func(of v1.ConditionType) bool { return meta.IsStatusConditionTrue(status.Conditions, string(of)) }
+	if isTrue(v1.ConditionReady) && (!isTrue(v1.ConditionAvailable) || isTrue(v1.ConditionProgressing)) || isTrue(v1.ConditionAvailable) && status.Coordinator == nil {
+		h.t.Errorf("got coordinator %s and conditions %+v", coordinatorName(status), status.Conditions)
+	}
+	if allUp := int(*status.ReadyMembers) == len(status.Processes); !allUp && !isTrue(v1.ConditionDegraded) {
+		h.t.Errorf("got a group that is not degraded with %d of %d members up", *status.ReadyMembers, len(status.Processes))
 	}
 }
 

@@ -9,16 +9,70 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
-// readyCondition returns the condition Ready, which has the most important problem.
-func (e *evaluation) readyCondition(elected, agreed, connected finding) finding {
+// blocked returns the most important problem because of which the agents don't agree on a
+// coordinator and on the spec.
+func (e *evaluation) blocked(elected, agreed, connected finding) finding {
 	return firstFinding(
 		e.planProblem, e.publishFailed,
 		func() finding { return e.withoutReports(connected) },
 		func() finding { return e.noCoordinator(elected) },
 		func() finding { return disagreement(agreed) },
-		e.membersDown, e.adopting, e.serviceConflict, e.routingFailed, e.noFailover,
+	)
+}
+
+// readyCondition returns the condition Ready, which has the most important problem.
+func (e *evaluation) readyCondition(blocked finding) finding {
+	return firstFinding(
+		constant(blocked), e.adopting, e.serviceConflict, e.routingFailed, e.membersDown, e.noFailover,
 		constant(isTrue(v1.ReasonHealthy, "The group is healthy")),
 	)
+}
+
+// unavailable returns the reason why applications cannot rely on the coordinator.
+func (e *evaluation) unavailable(elected, agreed, connected finding) finding {
+	return firstFinding(
+		e.noMembers,
+		func() finding { return e.withoutReports(connected) },
+		func() finding { return e.noCoordinator(elected) },
+		func() finding {
+			if agreed.reason == v1.ReasonSettingsDiffer {
+				return finding{}
+			}
+			return disagreement(agreed)
+		},
+	)
+}
+
+func (e *evaluation) availableCondition(unavailable finding) finding {
+	return firstFinding(constant(unavailable), constant(isTrue(v1.ReasonElected, "The agents agree on the coordinator")))
+}
+
+func (e *evaluation) progressingCondition(agreed finding) finding {
+	for _, found := range []finding{e.planProblem(), e.publishFailed()} {
+		if found.reason != "" {
+			return isFalse(found.reason, found.message) // The group doesn't progress until that is resolved.
+		}
+	}
+	switch {
+	case e.List == nil:
+		return isTrue(v1.ReasonAdopting, "There is no member list yet")
+	case e.List.State == v1.ListAdopting:
+		return isTrue(v1.ReasonAdopting, e.adopting().message)
+	case agreed.reason == v1.ReasonSettingsDiffer:
+		return isTrue(agreed.reason, agreed.message)
+	}
+	return isFalse(v1.ReasonSettled, "The agents use the newest member list and settings")
+}
+
+func (e *evaluation) degradedCondition() finding {
+	found := firstFinding(e.planProblem, e.publishFailed, e.serviceConflict, e.routingFailed, e.membersDown)
+	if found.reason != "" {
+		return isTrue(found.reason, found.message)
+	}
+	if alone := e.noFailover(); alone.reason != "" {
+		return isFalse(alone.reason, alone.message)
+	}
+	return isFalse(v1.ReasonHealthy, "All members are up")
 }
 
 func (e *evaluation) planProblem() finding {
@@ -67,7 +121,7 @@ func (e *evaluation) membersDown() finding {
 	if len(down) == 0 {
 		return finding{}
 	}
-	return isFalse(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members %s down: %s",
+	return isTrue(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members %s down: %s",
 		len(down), len(e.rows), plural(len(down), "is", "are"), membership.Abbreviate(down)))
 }
 
