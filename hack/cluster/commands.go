@@ -214,21 +214,24 @@ func assetsCommand() *cobra.Command {
 }
 
 func buildCommand() *cobra.Command {
-	return &cobra.Command{
+	var first []string
+	command := &cobra.Command{
 		Use: "build", Short: "Build the programs of a cluster that aren't in the cache", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cache, err := openCache()
 			if err != nil {
 				return err
 			}
-			for _, component := range append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...) {
-				if _, err := cache.Get(command.Context(), component); err != nil {
-					return err
-				}
+			components := append([]binaries.Component{binaries.Kubernetes}, binaries.NodeComponents...)
+			if len(first) > 0 {
+				components = append([]binaries.Component{binaries.Conclave(first)}, components...)
 			}
-			return nil
+			_, err = cache.GetAll(command.Context(), components...)
+			return err
 		},
 	}
+	command.Flags().StringSliceVar(&first, "first", nil, "packages of Conclave to compile before, as part of the estimate")
+	return command
 }
 
 // innerCommands returns the internal commands, which this program runs itself.

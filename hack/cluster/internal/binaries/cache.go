@@ -1,7 +1,6 @@
 package binaries
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -41,6 +40,56 @@ func DefaultDirectory() (string, error) {
 
 // Get returns the folder with the component's programs. It builds them if necessary.
 func (c Cache) Get(ctx context.Context, component Component) (string, error) {
+	programs, err := c.GetAll(ctx, component)
+	return programs[component.Name], err
+}
+
+// GetAll returns the folders with the programs of components, by the components' names. It builds the missing ones, and reports
+// how much is done and an estimate of the rest.
+func (c Cache) GetAll(ctx context.Context, components ...Component) (map[string]string, error) {
+	progress := newEstimate()
+	for _, component := range components {
+		if c.has(component) {
+			continue
+		}
+		if err := checkTools(component); err != nil {
+			return nil, err
+		}
+		units, err := c.list(ctx, component)
+		if err != nil {
+			return nil, err
+		}
+		progress.expect(component.Name, units)
+	}
+	progress.start = time.Now() // Downloads of modules say nothing about the speed of the compiler.
+	report := c.reporter(progress)
+	programs := map[string]string{}
+	for _, component := range components {
+		directory, err := c.get(ctx, build{component: component, estimate: progress, report: report})
+		if err != nil {
+			return nil, err
+		}
+		programs[component.Name] = directory
+		progress.built(component.Name) // Also if another process has built it.
+	}
+	return programs, nil
+}
+
+func (c Cache) has(component Component) bool {
+	key, err := component.key(c.Root)
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(filepath.Join(c.Directory, component.Name+"-"+key))
+	return err == nil
+}
+
+func (c Cache) get(ctx context.Context, b build) (string, error) {
+	component := b.component
+	if component.CompileOnly {
+		c.Printf("compiling %s: %s", component.Name, b.estimate.summary(time.Now()))
+		return "", c.run(ctx, b)
+	}
 	key, err := component.key(c.Root)
 	if err != nil {
 		return "", err
@@ -62,7 +111,7 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 	if _, err := os.Stat(directory); err == nil {
 		return directory, nil // The previous holder of the lock has built it.
 	}
-	if err := c.build(ctx, component, directory); err != nil {
+	if err := c.build(ctx, b, directory); err != nil {
 		return "", err
 	}
 	return directory, nil
@@ -71,18 +120,15 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 // Buildable returns an error if this machine lacks tools to build the component. It returns nil if the component is in
 // the cache.
 func (c Cache) Buildable(component Component) error {
-	key, err := component.key(c.Root)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(c.Directory, component.Name+"-"+key)); err == nil {
+	if c.has(component) {
 		return nil
 	}
 	return checkTools(component)
 }
 
 // build builds a component in a temporary folder and renames the folder when it is complete.
-func (c Cache) build(ctx context.Context, component Component, directory string) error {
+func (c Cache) build(ctx context.Context, b build, directory string) error {
+	component := b.component
 	if err := checkTools(component); err != nil {
 		return err
 	}
@@ -97,9 +143,10 @@ func (c Cache) build(ctx context.Context, component Component, directory string)
 	if len(component.Links) > 0 {
 		programs = strings.Join(component.Links, ", ")
 	}
-	c.Printf("building %s (only the first time, about %d min)", programs, component.Minutes)
+	c.Printf("building %s (only the first time): %s", programs, b.estimate.summary(time.Now()))
 	start := time.Now()
-	if err := c.runBuild(ctx, component, unfinished); err != nil {
+	b.output = unfinished
+	if err := c.run(ctx, b); err != nil {
 		return err
 	}
 	for _, link := range component.Links {
@@ -111,35 +158,6 @@ func (c Cache) build(ctx context.Context, component Component, directory string)
 		return fmt.Errorf("cannot add %s to the cache: %w", component.Name, err)
 	}
 	c.Printf("built %s in %s", component.Name, time.Since(start).Round(time.Second))
-	return nil
-}
-
-func (c Cache) runBuild(ctx context.Context, component Component, output string) error {
-	module := filepath.Join(c.Root, component.Module)
-	goMod, err := os.ReadFile(filepath.Join(module, "go.mod"))
-	if err != nil {
-		return fmt.Errorf("cannot read the sources of %s: %w", component.Name, err)
-	}
-	target := output + string(filepath.Separator)
-	if component.Output != "" {
-		target = filepath.Join(output, component.Output)
-	}
-	arguments, err := component.arguments(target, string(goMod))
-	if err != nil {
-		return err
-	}
-	var log bytes.Buffer
-	command := exec.CommandContext(ctx, "go", arguments...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // The go command stops its compilers too.
-	command.Dir = module
-	command.Env = append(os.Environ(), component.environment()...)
-	command.Stdout, command.Stderr = &log, &log
-	if err := command.Run(); err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted while building %s", component.Name)
-		}
-		return fmt.Errorf("cannot build %s: %w\n%s", component.Name, err, strings.TrimSpace(log.String()))
-	}
 	return nil
 }
 

@@ -25,7 +25,9 @@ type Component struct {
 	Cgo      bool
 	Tags     string
 	Stamp    stamp // Sets the version of programs that cannot determine it themselves.
-	Minutes  int   // The approximate build time on two cores.
+
+	// CompileOnly is set if no program is needed, only its packages in Go's build cache.
+	CompileOnly bool
 }
 
 // stamp defines the linker flags that set the version of a program.
@@ -43,14 +45,13 @@ var Kubernetes = Component{
 	Links: []string{
 		"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet",
 	},
-	Stamp:   stamp{Module: "k8s.io/kubernetes", Flags: kubernetesVersion},
-	Minutes: 5,
+	Stamp: stamp{Module: "k8s.io/kubernetes", Flags: kubernetesVersion},
 }
 
 // NodeComponents are the programs that a node needs besides Kubernetes.
 var NodeComponents = []Component{
 	{
-		Name: "containerd", Module: "hack/containerd", Minutes: 1,
+		Name: "containerd", Module: "hack/containerd",
 		Packages: []string{
 			"github.com/containerd/containerd/v2/cmd/containerd",
 			"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
@@ -59,23 +60,29 @@ var NodeComponents = []Component{
 		Stamp: stamp{Module: "github.com/containerd/containerd/v2", Flags: containerdVersion},
 	},
 	{
-		Name: "runc", Module: "hack/runc", Minutes: 1, Cgo: true, Tags: "seccomp",
+		Name: "runc", Module: "hack/runc", Cgo: true, Tags: "seccomp",
 		Packages: []string{"github.com/opencontainers/runc"},
 	},
 	{
-		Name: "cni", Module: "hack/cni", Minutes: 1,
+		Name: "cni", Module: "hack/cni",
 		Packages: []string{
 			"github.com/containernetworking/plugins/plugins/main/ptp",
 			"github.com/containernetworking/plugins/plugins/ipam/host-local",
 		},
 	},
-	{Name: "coredns", Module: "hack/coredns", Minutes: 1, Packages: []string{"."}, Output: "coredns"},
+	{Name: "coredns", Module: "hack/coredns", Packages: []string{"."}, Output: "coredns"},
 	Pause,
 }
 
 // Pause is the program of the pause image, whose container holds a pod's namespaces.
 var Pause = Component{
-	Name: "pause", Module: "hack/cluster", Sources: "pause", Minutes: 1, Packages: []string{"./pause"}, Output: "pause",
+	Name: "pause", Module: "hack/cluster", Sources: "pause", Packages: []string{"./pause"}, Output: "pause",
+}
+
+// Conclave returns packages of Conclave as a component. The images of the demo are built from them, and they share packages with
+// containerd and CoreDNS.
+func Conclave(packages []string) Component {
+	return Component{Name: "Conclave", Module: ".", Packages: packages, CompileOnly: true}
 }
 
 func kubernetesVersion(version string) string {

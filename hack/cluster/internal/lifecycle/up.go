@@ -63,15 +63,7 @@ func (c Cluster) programs(ctx context.Context, nodes int) (map[string]string, er
 	if nodes > 0 {
 		components = append(components, binaries.NodeComponents...)
 	}
-	programs := map[string]string{}
-	for _, component := range components {
-		directory, err := c.Cache.Get(ctx, component)
-		if err != nil {
-			return nil, err
-		}
-		programs[component.Name] = directory
-	}
-	return programs, nil
+	return c.Cache.GetAll(ctx, components...)
 }
 
 // loadOrCreate returns the state of a cluster with running machines. Otherwise it removes what is left of the cluster and
