@@ -98,7 +98,7 @@ vuln: ## Check for known vulnerabilities. Needs the network, so verify doesn't i
 PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
 # These tests start agents as processes, so they run one after the other. The tests read the sources of the agents, so that Go's
 # test cache notices changes of them.
-PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/testing/agentcluster|test/agents|hack/bench-agent|hack/bench-operator|examples)$$
+PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/testing/agentcluster|test/agents|hack/bench-agent|hack/bench-operator|hack/demo|examples)$$
 GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test
@@ -232,11 +232,11 @@ build: ## Build the commands in bin/.
 .PHONY: demo
 demo: ## As root: start a cluster with the operator and a group, and cause three failovers.
 	@if [ $$(id -u) = 0 ]; then hack/cluster/packages; fi
-	@$(call keep_owner,$(GO) run ./hack/demo -check && $(SUBMAKE) build && $(GO) run ./hack/demo)
+	@$(call keep_owner,$(demo_programs) && bin/demo)
 
 .PHONY: demo-down
 demo-down: ## Remove the cluster of make demo.
-	@$(GO) run ./hack/demo -down
+	@$(call keep_owner,$(demo_programs) && bin/demo -down)
 
 .PHONY: tour
 tour: build ## Show elections in the simulator, then failovers of five real agents. Needs no cluster.
@@ -246,7 +246,7 @@ tour: build ## Show elections in the simulator, then failovers of five real agen
 	@$(call show,two processes of a ring start an election at the same time: a Mermaid diagram,--algorithm RingSkip --processes 4 --crashed 4 --initiators 1$(comma)2 -o mermaid)
 	@$(call show,numbers of messages in groups of up to 20,compare --max 20)
 	@$(call show,20000 random schedules with all faults,--algorithm StatusTable --processes 5 --safety Majority --faults all --schedules 20000)
-	@$(GO) run ./hack/demo-agents bin/conclave-agent
+	@CGO_ENABLED=0 $(GO) run -trimpath ./hack/demo-agents bin/conclave-agent
 
 comma := ,
 # show prints a title and the command of a simulation, and runs it.
@@ -355,6 +355,13 @@ for made in bin dist; do \
 	if [ -n "$${SUDO_UID:-}" ] && [ -e $$made ]; then chown -R "$$SUDO_UID:$${SUDO_GID:-}" $$made; fi; \
 done; \
 exit $$status
+endef
+
+# demo_programs builds what the demo shows first, with the flags of all other builds, so that nothing is compiled twice.
+define demo_programs
+if [ ! -e bin/demo ]; then echo "compiling the demo (about a minute the first time)"; fi; \
+	mkdir -p bin && $(STATIC) -o bin/ ./hack/demo && $(STATIC) -o bin/conclave-agent ./cmd/agent && \
+	CGO_ENABLED=0 $(GO) -C hack/cluster build -trimpath -o ../../bin/cluster .
 endef
 
 # in_each_module runs a command in each module with Go packages. It fails at the end if the command failed in a module.

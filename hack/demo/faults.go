@@ -20,6 +20,9 @@ const (
 func (s *demo) startCluster(ctx context.Context) error { return s.cluster.start(ctx, s.out) }
 
 func (s *demo) loadImages(ctx context.Context) error {
+	if err := run(interruptible(exec.CommandContext(ctx, "make", "build"))); err != nil {
+		return err
+	}
 	for _, image := range []struct{ source, name string }{
 		{"cmd/manager", managerImage}, {"cmd/agent", agentImage}, {"examples/go", workerImage},
 	} {
@@ -27,9 +30,9 @@ func (s *demo) loadImages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		build := exec.CommandContext(ctx, "go", "-C", filepath.Join(s.top, "hack", "image"), "run", ".", "-source", s.top,
+		build := exec.CommandContext(ctx, "go", "-C", filepath.Join(s.top, "hack", "image"), "run", "-trimpath", ".", "-source", s.top,
 			"-package", "./"+image.source, "-version", "demo", "-tag", image.name, "-output", folder)
-		build.Env = append(os.Environ(), "GOWORK=off")
+		build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 		err = run(build)
 		if err == nil {
 			err = s.cluster.load(ctx, filepath.Join(folder, filepath.Base(image.source)+".tar"))

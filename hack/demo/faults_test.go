@@ -81,7 +81,7 @@ func TestDemoFailsIfWrongPodLeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := &fakeCluster{afterFault: statusWithLeader(t, tc.successor, 8), afterHeal: statusWithLeader(t, "p-3", 9)}
-			fake.demo = &demo{out: t.Output(), cluster: fake, now: statusWithLeader(t, "p-3", 7), changed: make(chan struct{})}
+			fake.demo = &demo{out: newPrinter(t.Output()), cluster: fake, now: statusWithLeader(t, "p-3", 7), changed: make(chan struct{})}
 			err := tc.run(fake.demo)
 			if tc.failed == "" && err != nil || tc.failed != "" && (err == nil || !strings.Contains(err.Error(), tc.failed)) {
 				t.Errorf("got %v, want %q", err, tc.failed)

@@ -61,11 +61,12 @@ func runDemo(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s := &demo{out: out, top: top, cluster: target, start: time.Now()}
+	s := &demo{out: newPrinter(out), top: top, cluster: target, start: time.Now()}
 	for _, step := range []struct {
 		title string
 		do    func(context.Context) error
 	}{
+		{"Build the programs", s.build},
 		{"Start a cluster", s.startCluster},
 		{"Build the images and load them onto the nodes", s.loadImages},
 		{"Install the operator", s.install},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -12,7 +11,7 @@ import (
 
 // demo prints the progress and tracks the status of the group.
 type demo struct {
-	out     io.Writer
+	out     *printer
 	top     string
 	cluster cluster
 	start   time.Time

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/conclave-dev/conclave/hack/internal/tour"
+)
+
+// Conclave's packages that the demo needs. They are compiled first, because containerd and CoreDNS share some of their dependencies.
+var packages = []string{"./cmd/manager", "./cmd/agent", "./cmd/kubectl-conclave", "./examples/go"}
+
+const (
+	// showAfter is the duration of a build that is long enough to show something else meanwhile.
+	showAfter = 5 * time.Second
+	// pause is the time between two failovers of the agents.
+	pause = 5 * time.Second
+)
+
+// build builds all programs. If that takes long, agents elect on this machine meanwhile.
+func (s *demo) build(ctx context.Context) error {
+	meanwhile, stop := context.WithCancel(ctx)
+	shown := make(chan error, 1)
+	go func() {
+		select {
+		case <-time.After(showAfter):
+			shown <- s.showAgents(meanwhile)
+		case <-meanwhile.Done():
+			shown <- nil
+		}
+	}()
+	err := s.cluster.build(ctx, s.out)
+	stop()
+	s.out.show("")
+	if failed := <-shown; failed != nil && ctx.Err() == nil {
+		// The build is what counts.
+		s.printf("the agents stopped: %v", failed)
+	}
+	return err
+}
+
+// niced returns a command that leaves the CPUs to the agents.
+func niced(ctx context.Context, arguments ...string) *exec.Cmd {
+	return interruptible(exec.CommandContext(ctx, "nice", append([]string{"-n", "10"}, arguments...)...))
+}
+
+// interruptible interrupts the command when its context ends, so that it can clean up.
+func interruptible(command *exec.Cmd) *exec.Cmd {
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = time.Minute
+	return command
+}
+
+// fault takes the coordinator of a group of agents away.
+type fault struct {
+	name    string
+	inject  func(ctx context.Context, t *tour.Tour, coordinator string) (time.Time, error)
+	recover func(t *tour.Tour, coordinator string) error
+}
+
+var agentFaults = []fault{
+	{
+		"kill -9",
+		func(_ context.Context, t *tour.Tour, coordinator string) (time.Time, error) {
+			return t.Agents.Agent(coordinator).Kill()
+		},
+		func(t *tour.Tour, coordinator string) error { return t.Agents.Restart(coordinator) },
+	},
+	{
+		"paused: its lease expires",
+		func(_ context.Context, t *tour.Tour, coordinator string) (time.Time, error) {
+			return t.Agents.Agent(coordinator).Stop()
+		},
+		func(t *tour.Tour, coordinator string) error { return t.Agents.Agent(coordinator).Continue() },
+	},
+	{
+		"steps down",
+		func(ctx context.Context, t *tour.Tour, coordinator string) (time.Time, error) {
+			at := time.Now()
+			_, err := t.Agents.StepDown(ctx, coordinator, "")
+			return at, err
+		},
+		func(*tour.Tour, string) error { return nil },
+	},
+}
+
+// showAgents takes the coordinator of five agents away again and again, until ctx ends.
+func (s *demo) showAgents(ctx context.Context) (err error) {
+	t, err := tour.Start(ctx, filepath.Join(s.top, "bin", "conclave-agent"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	s.printf("\nMeanwhile, five agents a to e elect on this machine, with TLS and in Majority mode:\n")
+	s.printf("  %-30s %-5s %s", "COORDINATOR", "NEXT", "ALL OTHERS FOLLOW IT AFTER")
+	var times []time.Duration
+	for i := 0; ; i++ {
+		coordinator, err := t.AwaitSettled(ctx)
+		if ctx.Err() != nil {
+			s.printKills(times)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		took, err := s.showFailover(ctx, t, coordinator, agentFaults[i%len(agentFaults)])
+		if ctx.Err() == nil && err != nil {
+			return err
+		}
+		if err == nil && i%len(agentFaults) == 0 {
+			times = append(times, took)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *demo) showFailover(ctx context.Context, t *tour.Tour, coordinator string, f fault) (time.Duration, error) {
+	next, took, err := t.Failover(ctx, func(ctx context.Context) (time.Time, error) { return f.inject(ctx, t, coordinator) })
+	if err == nil {
+		s.printf("  %-30s %-5s %.1f ms", coordinator+" "+f.name, next, millis(took))
+	}
+	return took, errors.Join(err, f.recover(t, coordinator))
+}
+
+func (s *demo) printKills(times []time.Duration) {
+	if len(times) > 1 {
+		slices.Sort(times)
+		s.printf("  %d kills, while this machine was compiling: median %.1f ms, maximum %.1f ms",
+			len(times), millis(times[len(times)/2]), millis(times[len(times)-1]))
+	}
+}
+
+// build compiles Conclave and builds the cluster's programs. It shows the progress.
+func (c *hackCluster) build(ctx context.Context, out *printer) error {
+	build := niced(ctx, c.tool, "build", "--first", strings.Join(packages, ","))
+	build.Dir = c.top
+	stderr, err := build.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := build.Start(); err != nil {
+		return err
+	}
+	last := make(chan string)
+	go func() {
+		line := ""
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			line = lines.Text()
+			out.show(line)
+		}
+		last <- line
+	}()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			out.tick()
+		case line := <-last:
+			if err := build.Wait(); err != nil {
+				return fmt.Errorf("cannot build the cluster's programs: %s", strings.TrimPrefix(line, "cluster: "))
+			}
+			return nil
+		}
+	}
+}

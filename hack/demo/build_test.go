@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/program"
+)
+
+// slowCluster is a cluster whose build ends when the demo has printed something.
+type slowCluster struct {
+	cluster
+
+	printed *watchedText
+	until   *regexp.Regexp
+	err     error
+}
+
+func (c *slowCluster) build(ctx context.Context, out *printer) error {
+	out.show("building: 10 % done")
+	return errors.Join(c.err, agentcluster.Await(ctx, func(context.Context) error {
+		if !c.until.MatchString(c.printed.String()) {
+			return errors.New("the demo must print " + c.until.String() + ", got " + c.printed.String())
+		}
+		return nil
+	}))
+}
+
+// Agents elect while the programs are built: each kind of fault has a line with the next coordinator and the time.
+func TestAgentsElectDuringBuild(t *testing.T) {
+	top := t.TempDir()
+	if err := os.Mkdir(filepath.Join(top, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := program.DependOnProgram(t.Context(), "../..", "./cmd/agent"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agentcluster.Build(t.Context(), filepath.Join(top, "bin"), false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	printed := &watchedText{}
+	s := &demo{out: newPrinter(printed), top: top}
+	s.cluster = &slowCluster{printed: printed, until: regexp.MustCompile(
+		`(?s) [a-e] kill -9 +[a-e] +[\d.]+ ms\n.* [a-e] paused.* [a-e] +[\d.]+ ms\n.* [a-e] steps down +[a-e] +[\d.]+ ms\n`)}
+	if err := s.build(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(printed.String(), "the agents stopped") {
+		t.Error(printed.String())
+	}
+}
+
+// An error of the build ends the demo, also if the agents can't be shown.
+func TestBuildFailsWithoutAgents(t *testing.T) {
+	printed := &watchedText{}
+	s := &demo{out: newPrinter(printed), top: t.TempDir()}
+	s.cluster = &slowCluster{printed: printed, until: regexp.MustCompile("building"), err: errors.New("cannot build")}
+	if err := s.build(t.Context()); err == nil || err.Error() != "cannot build" {
+		t.Errorf("got %v, want the error of the build", err)
+	}
+}
+
+// watchedText can be read while it is written.
+type watchedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *watchedText) Write(text []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(text)
+}
+
+func (w *watchedText) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
