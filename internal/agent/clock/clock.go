@@ -24,6 +24,7 @@ package clock
 import (
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -93,10 +94,12 @@ func (c *Clock) TermClock() election.TermClock {
 // CurrentTerm returns the current term.
 func (c *Clock) CurrentTerm() election.Term { return c.terms.Load().Ceiling(c.Now()) }
 
+// boottime makes the system call without the scheduler of the Go runtime: it never blocks,
+// and the scheduler would wake its monitor thread.
 func boottime() time.Duration {
 	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		panic("cannot read CLOCK_BOOTTIME: " + err.Error()) // Linux has it since 2.6.39.
+	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
+		panic("cannot read CLOCK_BOOTTIME: " + errno.Error()) // Linux has it since 2.6.39.
 	}
 	return time.Duration(now.Nano())
 }

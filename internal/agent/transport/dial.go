@@ -100,5 +100,9 @@ func (t *Transport) dialTCP(ctx context.Context, address string) (net.Conn, erro
 	if own, ok := t.Listener.Addr().(*net.TCPAddr); ok && !own.IP.IsUnspecified() {
 		dialer.LocalAddr = &net.TCPAddr{IP: own.IP, Zone: own.Zone}
 	}
-	return dialer.DialContext(ctx, "tcp", address)
+	c, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return withRawIO(c), nil
 }

@@ -265,7 +265,7 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := next.(*net.TCPConn).SetLinger(0); err != nil { //nolint:errcheck,forcetypeassert // It is one.
+		if err := next.(interface{ SetLinger(seconds int) error }).SetLinger(0); err != nil { //nolint:errcheck,forcetypeassert // It has one.
 			t.Fatal(err)
 		}
 		next.Close()

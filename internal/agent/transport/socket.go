@@ -59,6 +59,15 @@ type highListener struct {
 	once       sync.Once
 }
 
+// Accept implements net.Listener.
+func (l *highListener) Accept() (net.Conn, error) {
+	c, err := l.TCPListener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return withRawIO(c), nil
+}
+
 // Close closes both descriptors.
 func (l *highListener) Close() error {
 	err := l.TCPListener.Close()
@@ -73,11 +82,11 @@ func roundTrip(raw net.Conn) time.Duration {
 	if limited, ok := raw.(*connlimit.Conn); ok {
 		raw = limited.NetConn()
 	}
-	tcp, ok := raw.(*net.TCPConn)
+	socket, ok := raw.(syscall.Conn)
 	if !ok {
 		return 0
 	}
-	control, err := tcp.SyscallConn()
+	control, err := socket.SyscallConn()
 	if err != nil {
 		return 0
 	}

@@ -1,0 +1,122 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+)
+
+// acceptedPair returns both ends of a connection. The accepted one is of the package.
+func acceptedPair(t *testing.T) (accepted net.Conn, other *net.TCPConn) {
+	t.Helper()
+	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dialed, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if accepted, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		accepted.Close()
+		dialed.Close()
+	})
+	if _, usual := accepted.(*net.TCPConn); usual {
+		t.Error("got a *net.TCPConn, want a connection of the package")
+	}
+	return accepted, dialed.(*net.TCPConn) //nolint:errcheck,forcetypeassert // It is one.
+}
+
+// TestConnectionWritesMoreThanTheKernelBuffers: the write has to wait for the reader, and
+// the reader for the write.
+func TestConnectionWritesMoreThanTheKernelBuffers(t *testing.T) {
+	accepted, other := acceptedPair(t)
+	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := accepted.Write(want)
+		wrote <- errors.Join(err, accepted.Close())
+	}()
+	if got, err := io.ReadAll(other); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %d bytes and error %v, want the %d bytes that were written", len(got), err, len(want))
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectionReadsUntilItEnds(t *testing.T) {
+	accepted, other := acceptedPair(t)
+	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := other.Write(want)
+		wrote <- errors.Join(err, other.Close())
+	}()
+	if got, err := io.ReadAll(accepted); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %d bytes and error %v, want the %d bytes that were written", len(got), err, len(want))
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectionReportsErrorsLikeOthers(t *testing.T) {
+	accepted, other := acceptedPair(t)
+	if err := accepted.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("after the deadline: got error %v, want a timeout", err)
+	}
+	if err := accepted.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("after a reset: got error %v from Read, want %v", err, syscall.ECONNRESET)
+	}
+	if _, err := accepted.Write([]byte{1}); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("after a reset: got error %v from Write, want %v", err, syscall.EPIPE)
+	}
+	accepted.Close()
+	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: got error %v, want %v", err, net.ErrClosed)
+	}
+}
+
+func TestCloseEndsRead(t *testing.T) {
+	accepted, _ := acceptedPair(t)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := accepted.Read(make([]byte, 1))
+		ended <- err
+	}()
+	accepted.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("got error %v, want %v", err, net.ErrClosed)
+		}
+	case <-ctx.Done():
+		t.Error("Read didn't end")
+	}
+}
