@@ -1,6 +1,10 @@
 package grants
 
-import "github.com/conclave-dev/conclave/internal/election"
+import (
+	"slices"
+
+	"github.com/conclave-dev/conclave/internal/election"
+)
 
 // A member that lost its memory recovers what it needs to know about its earlier
 // incarnations from the other members: see the package comment.
@@ -67,19 +71,13 @@ func LowestBound(roster *election.Roster, count int, reported Bound) (election.T
 	var buffer [16]election.Term
 	lowest := buffer[:0]
 	for _, m := range roster.Ring() {
-		bound, ok := reported(m.ID)
-		if !ok {
-			continue
+		if bound, ok := reported(m.ID); ok {
+			lowest = append(lowest, bound)
 		}
-		i := len(lowest)
-		lowest = append(lowest, bound)
-		for ; i > 0 && lowest[i-1] > bound; i-- {
-			lowest[i] = lowest[i-1]
-		}
-		lowest[i] = bound
 	}
 	if len(lowest) < count {
 		return 0, false
 	}
+	slices.Sort(lowest)
 	return lowest[count-1], true
 }

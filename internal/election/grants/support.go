@@ -13,6 +13,8 @@ type Support struct {
 	roster *election.Roster
 	// lease is the configured one.
 	lease election.Tick
+	// current and previous are the grants of a majority of the list and of the previous one.
+	current, previous quorum
 	// previousUntil is when the grants under the previous list cease to suffice.
 	previousUntil election.Tick
 	// grantUntil is, by ID, when the grant of a member ceases to count.
@@ -70,7 +72,7 @@ func (s *Support) Expire(at election.Tick) {
 
 // Clear removes all grants, for a new term.
 func (s *Support) Clear() {
-	s.previousUntil = noGrant
+	s.previousUntil, s.current, s.previous = noGrant, noQuorum, noQuorum
 	top := s.size()
 	if cap(s.grantUntil) < top {
 		s.grantUntil = make([]election.Tick, top)
@@ -104,10 +106,16 @@ func (s *Support) Adopt(roster *election.Roster) {
 func (s *Support) Add(id election.ID, sent, lease election.Tick) {
 	lease = cmp.Or(lease, s.lease)
 	until := sent + lease - Margin(lease)
-	if int(id) < len(s.grantUntil) && s.grantUntil[id] < until {
-		s.grantUntil[id] = until
-		s.recompute()
+	if int(id) >= len(s.grantUntil) || s.grantUntil[id] >= until {
+		return
 	}
+	before := s.grantUntil[id]
+	s.grantUntil[id] = until
+	s.current.add(s.roster, id, before, s.grantUntil)
+	if s.roster.Previous != nil {
+		s.previous.add(s.roster.Previous, id, before, s.grantUntil)
+	}
+	s.recompute()
 }
 
 // RecordAdoption records the list that a member reports as adopted, and a bound on the
@@ -147,27 +155,11 @@ func (s *Support) Floor() election.Term { return s.floor }
 func (s *Support) Until() election.Tick { return s.until }
 
 func (s *Support) recompute() {
-	until := s.majorityUntil(s.roster)
+	until := s.current.until
 	if !s.settled {
-		until = min(until, s.majorityUntil(s.roster.Previous))
+		until = min(until, s.previous.until)
 	}
 	s.until = max(until, s.previousUntil)
-}
-
-// majorityUntil is when the grants of a majority of roster expire.
-func (s *Support) majorityUntil(roster *election.Roster) election.Tick {
-	var buffer [16]election.Tick
-	latest := buffer[:0]
-	for _, m := range roster.Ring() {
-		at := s.grantUntil[m.ID]
-		i := len(latest)
-		latest = append(latest, at)
-		for ; i > 0 && latest[i-1] < at; i-- {
-			latest[i] = latest[i-1]
-		}
-		latest[i] = at
-	}
-	return latest[roster.Majority()-1]
 }
 
 // Clone returns an independent copy.
