@@ -191,6 +191,10 @@ FAULTS ?= 100000
 soak-agent: ## Inject FAULTS faults into applications with real agents, in Majority and Strict, from SEED. CONCLAVE_RACE=true detects races.
 	@$(GO) test -count 1 -timeout 0 -v -race -run TestRegistersAreLinearizable ./test/agents -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
 
+.PHONY: soak-examples
+soak-examples: ## Inject FAULTS faults into each workload of the examples, from SEED, such as FAULTS=200.
+	@$(GO) test -count 1 -timeout 0 -v -run 'TestWorkloads/(survive|need)' ./examples -faults $(FAULTS) $(if $(SEED),-seed $(SEED))
+
 GRAPHS ?= 100
 .PHONY: soak-graphs
 soak-graphs: ## Run real agents on GRAPHS random graphs of broken links, from SEED, with all elections, policies and safety modes.
@@ -264,11 +268,12 @@ image: ## Build the images of COMMANDS without Docker, as dist/NAME.tar with the
 		$(GO) -C hack/image run . -source $(CURDIR) -package ./cmd/$$name -version $(VERSION) -tag $$tag -platform $(PLATFORM) -output $(CURDIR)/dist; \
 	done
 
+EXAMPLE ?= go
 .PHONY: image-example
-image-example: ## Build the images of examples/kubernetes: dist/agent.tar and dist/go.tar.
+image-example: ## Build the images of the agent and of examples/EXAMPLE, by default go: dist/agent.tar and dist/EXAMPLE.tar.
 	@$(MAKE) image COMMANDS=agent AGENT_IMG=conclave/agent:example
-	@$(GO) -C hack/image run . -source $(CURDIR) -package ./examples/go -version $(VERSION) -tag conclave/example-go:example \
-		-platform $(PLATFORM) -output $(CURDIR)/dist
+	@$(GO) -C hack/image run . -source $(CURDIR) -package ./examples/$(EXAMPLE) -version $(VERSION) \
+		-tag conclave/$(if $(filter go,$(EXAMPLE)),example-go,$(EXAMPLE)):example -platform $(PLATFORM) -output $(CURDIR)/dist
 
 .PHONY: docker-build
 docker-build: ## Build the images of manager and agent with Docker.

@@ -45,8 +45,27 @@ var faultKinds = []struct {
 	{"killed ledger", false, false, syscall.SIGKILL},
 }
 
-func TestWorkloadsSurviveFaults(t *testing.T) {
+func TestWorkloads(t *testing.T) {
 	folder := buildWorkloads(t)
+	type part struct {
+		name string
+		test func(t *testing.T, folder string)
+	}
+	parts := []part{
+		{"survive faults", testFaults},
+		{"reject late writes", testLateWrites},
+		{"explain wrong arguments", testUsageErrors},
+	}
+	const many = 100
+	if *faultCount >= many {
+		parts = append(parts, part{"need fencing", testFaultsWithoutFencing})
+	}
+	for _, part := range parts {
+		t.Run(part.name, func(t *testing.T) { part.test(t, folder) })
+	}
+}
+
+func testFaults(t *testing.T, folder string) {
 	for name, resources := range workloads {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,6 +86,28 @@ func TestWorkloadsSurviveFaults(t *testing.T) {
 			}
 			t.Logf("%d faults in %s: %s", *faultCount, time.Since(start).Round(time.Millisecond), v.String())
 			w.checkCommand()
+		})
+	}
+}
+
+// testFaultsWithoutFencing checks that faults alone violate the invariant sooner or later,
+// if the ledger doesn't check tokens.
+func testFaultsWithoutFencing(t *testing.T, folder string) {
+	for name := range workloads {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := startWorkload(t, filepath.Join(folder, name), serveInTest(t, newUnfenced()))
+			rng := rand.New(rand.NewPCG(*faultSeed, 0))
+			for i, kind := range faultOrder(rng, *faultCount) {
+				if faultKinds[kind].agent || faultKinds[kind].worker {
+					w.injectFault(kind, w.awaitCoordinator())
+				}
+				if v, err := w.verdict(t.Context()); err == nil && !v.OK {
+					t.Logf("after %d faults: %s", i+1, v.String())
+					return
+				}
+			}
+			t.Errorf("got no violation after %d faults without fencing", *faultCount)
 		})
 	}
 }
@@ -149,11 +190,10 @@ func (w *workload) checkCommand() {
 	}
 }
 
-// TestLateWritesAreRejected delays a write until another process has written under a later
+// testLateWrites delays a write until another process has written under a later
 // right. The ledger must reject it. Without the fencing check of the ledger, the checker
 // must report it.
-func TestLateWritesAreRejected(t *testing.T) {
-	folder := buildWorkloads(t)
+func testLateWrites(t *testing.T, folder string) {
 	for name, resource := range map[string]string{
 		"device-owner": "device", "lock-service": "lock/a", "token-ring": "ring", "deadlock-detector": "verdicts",
 	} {
@@ -168,7 +208,7 @@ func TestLateWritesAreRejected(t *testing.T) {
 
 func testLateWrite(t *testing.T, binary, resource string, fenced bool) {
 	t.Helper()
-	l := &lateWrites{resource: resource, ledger: &unfenced{last: map[string]ledger.Entry{}}}
+	l := &lateWrites{resource: resource, ledger: newUnfenced()}
 	want := http.StatusOK
 	if fenced {
 		server, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))

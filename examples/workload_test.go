@@ -302,6 +302,8 @@ type unfenced struct {
 	last  map[string]ledger.Entry
 }
 
+func newUnfenced() *unfenced { return &unfenced{last: map[string]ledger.Entry{}} }
+
 func (u *unfenced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -69,6 +69,9 @@ func start(ctx context.Context, name string, arguments []string, build func(*Pro
 	hostname, _ := os.Hostname() // In a pod, the name of the pod.
 	p := &Process{http: http.Client{Transport: newTransport()}}
 	p.Ledger.HTTP.Transport = newTransport()
+	if len(arguments) > 0 && !strings.HasPrefix(arguments[0], "-") {
+		return fmt.Errorf("got argument %q, want only flags, or one of the commands ledger and check", arguments[0])
+	}
 	flags.StringVar(&p.Group, "group", name, "the group in which this process takes part")
 	flags.StringVar(&p.Self, "self", hostname, "the name of this process in the group")
 	flags.StringVar(&p.Ledger.URL, "ledger", "http://127.0.0.1:8090", "the URL of the ledger")
@@ -76,9 +79,6 @@ func start(ctx context.Context, name string, arguments []string, build func(*Pro
 	listen := flags.String("listen", ":8080", "the address for requests of other processes")
 	if err := flags.Parse(arguments); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("got argument %q, want only flags, or one of the commands ledger and check", flags.Arg(0))
 	}
 	if err := p.setPeers(*peers); err != nil {
 		return err
@@ -164,7 +164,7 @@ func check(ctx context.Context, arguments []string) error {
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot read the ledger: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

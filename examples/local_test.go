@@ -1,0 +1,94 @@
+package examples
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// TestLocal runs the script of the README, and kills a process as users do.
+func TestLocal(t *testing.T) {
+	agentcluster.NeedPartitions(t) // In a network of its own: the script has fixed ports.
+	temporary := t.TempDir()
+	p := newProgram(t, "local", "./local", "lock-service")
+	p.environment = []string{"TMPDIR=" + temporary}
+	p.start()
+	holds := func() int { return strings.Count(p.text(), "\nholds: ") }
+	killed := regexp.MustCompile(`(?m)^c: process (\d+)$`)
+	testwait.Until(t, "the invariant holds", func() bool { return holds() > 0 })
+	pid, err := strconv.Atoi(killed.FindStringSubmatch(p.text())[1])
+	must(t, err)
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
+	testwait.Until(t, "the process was started again", func() bool { return len(killed.FindAllString(p.text(), -1)) == 2 })
+	before := holds()
+	testwait.Until(t, "the invariant still holds", func() bool { return holds() > before })
+	if strings.Contains(p.text(), "violated") {
+		t.Error("the invariant was violated")
+	}
+
+	p.signal(syscall.SIGTERM)
+	done := make(chan error, 1)
+	go func() { done <- p.command.Wait() }()
+	must(t, testwait.Receive(t, "the end of the script", done))
+	p.command = nil
+	left, err := filepath.Glob(filepath.Join(temporary, "*", "*"))
+	must(t, err)
+	for _, match := range killed.FindAllStringSubmatch(p.text(), -1) {
+		if pid, _ := strconv.Atoi(match[1]); syscall.Kill(pid, 0) == nil {
+			t.Errorf("process %d still runs", pid)
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("got files %v after the end, want none", left)
+	}
+}
+
+func testUsageErrors(t *testing.T, folder string) {
+	const peers = "--peers=a=127.0.0.1:8081,b=127.0.0.1:8082"
+	for want, arguments := range map[string][]string{
+		"--peers must be a list such as a=127.0.0.1:8081,b=127.0.0.1:8082, got \"\"":                                   {},
+		"--peers must be a list such as a=127.0.0.1:8081,b=127.0.0.1:8082, got \"a\"":                                  {"--peers=a"},
+		"--peers must contain this process, c (see --self), got \"a=127.0.0.1:8081,b=127.0.0.1:8082\"":                 {peers, "--self=c"},
+		"got argument \"chek\", want only flags, or one of the commands ledger and check":                              {"chek"},
+		"check needs the URL of a ledger, such as http://127.0.0.1:8090":                                               {"check"},
+		"open /none/ledger: no such file or directory":                                                                 {"ledger", "--file=/none/ledger"},
+		"cannot read the ledger: Get \"http://127.0.0.1:1/ledger\": dial tcp 127.0.0.1:1: connect: connection refused": {"check", "http://127.0.0.1:1"},
+	} {
+		output, err := exec.CommandContext(t.Context(), filepath.Join(folder, "lock-service"), arguments...).CombinedOutput()
+		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Errorf("%q: got error %v, want exit code 1", arguments, err)
+		}
+		if got := string(output); got != "lock-service: "+want+"\n" {
+			t.Errorf("%q: got  %s\nwant %s", arguments, got, want)
+		}
+	}
+	if output, err := exec.CommandContext(t.Context(), "./local", "lock").CombinedOutput(); err == nil || !strings.HasPrefix(string(output), "usage: ") {
+		t.Errorf("local: got %v, %q, want its usage", err, output)
+	}
+}
+
+// TestManifestsDifferByNameOnly compares the manifests with the one that test/e2e applies.
+func TestManifestsDifferByNameOnly(t *testing.T) {
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(name, "manifest.yaml"))
+		must(t, err)
+		_, manifest, _ := strings.Cut(string(text), "\n") // The first line is a comment.
+		return manifest
+	}
+	want := read("lock-service")
+	for name := range workloads {
+		if got := strings.ReplaceAll(read(name), name, "lock-service"); got != want {
+			t.Errorf("the manifest of %s differs from that of lock-service:\n%s", name, got)
+		}
+	}
+}
