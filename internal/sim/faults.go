@@ -53,12 +53,15 @@ const (
 	allFaults = 1<<iota - 1
 )
 
-// The faults that "all" doesn't include, because they break an assumption.
+// What "all" doesn't include: faults that break an assumption, and Adapt.
 const (
 	// Skew: the wall clocks differ by up to the maximum that agents accept, 300 terms.
 	Skew Fault = 1 << (iota + 17)
 	// Gone: a process is reported as ended although it runs.
 	Gone
+	// Adapt: the timing adapts to measured delays, within bounds that differ between the
+	// processes. This breaks no assumption, but it is no fault either.
+	Adapt
 )
 
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
@@ -73,7 +76,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep",
 }
 
-var optionalFaultNames = []string{"skew", "gone"}
+var optionalFaultNames = []string{"skew", "gone", "adapt"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

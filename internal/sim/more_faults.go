@@ -12,7 +12,7 @@ var moreChances = []struct {
 	fault  Fault
 	chance int
 }{
-	{Graph, 6}, {Slow, 8}, {Jump, 20}, {Disk, 20}, {Deep, 2}, {Skew, 5}, {Gone, 30},
+	{Graph, 6}, {Slow, 8}, {Jump, 20}, {Disk, 20}, {Deep, 2}, {Skew, 5}, {Gone, 30}, {Adapt, 100},
 }
 
 // maxSkew is the largest difference of wall clocks that agents accept, in terms.
@@ -40,6 +40,11 @@ func (sch *schedule) drawMoreFaults(s *simulation) {
 	}
 	if sch.faults&Skew != 0 {
 		s.checker.electionCause = true // members whose clocks are behind grant late
+	}
+	if sch.faults&Adapt != 0 && s.more.percent(50) {
+		// With a lease of many heartbeats, a later grant for a shorter lease can end before
+		// the grant for the longer one.
+		sch.leaseBefore, sch.leaseAfter = longLease, longLease
 	}
 	if sch.faults&Graph != 0 {
 		s.network.drawGraph(&s.more, election.ID(s.size))

@@ -24,6 +24,7 @@ var seeds = []struct {
 	{"a grant after a restart", "StatusTable", "Majority", "crash,partition", 85360},
 	{"a tenure without a majority of the old member list", "StatusTable", "Majority", "crash,partition,members", 23358},
 	{"an answer that counts as a sign of tenure", "StatusTable", "Majority", "loss,delay,reorder,duplicate,crash,appdead,pause,partition,clocks,members,stepdown,leases", 65300},
+	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463},
 }
 
 func TestSeedsThatFoundBugs(t *testing.T) {

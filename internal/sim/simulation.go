@@ -153,6 +153,7 @@ func (s *simulation) boot(id election.ID, memoryLost bool) {
 		Clock:        election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
 		OnTransition: s.onTransition,
 	}
+	s.schedule.drawAdaptation(s, &c)
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.size)
 	if !memoryLost {
 		c.Term, c.Coordinator = 1, s.firstRoster.Ranked()[0].ID

@@ -1,0 +1,66 @@
+package sim_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/sim"
+)
+
+// Groups whose timing adapts, with all faults. The bounds of the members differ.
+func TestSchedulesOfAdaptingGroups(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			sample(t, sim.Sampling{
+				Algorithm: "StatusTable", Processes: 5, Safety: mode, Faults: []string{"all", "adapt"}, Schedules: schedules(6000), Seed: 1,
+			})
+		})
+	}
+}
+
+// Without faults the delays of messages vary, but there is no cause for an election:
+// the timing never becomes so short that a suspicion is false.
+func TestAdaptationCausesNoElection(t *testing.T) {
+	for _, algorithm := range catalog.Names() {
+		sample(t, sim.Sampling{Algorithm: algorithm, Processes: 5, Safety: "Majority", Faults: []string{"adapt"}, Schedules: schedules(500), Seed: 1})
+	}
+}
+
+// The schedules above have requests for many leases, shorter and longer ones in turn.
+func TestAdaptingSchedulesChangeLeases(t *testing.T) {
+	var shorter, longer, last [31]election.Tick
+	seen := map[election.Tick]bool{}
+	sample(t, sim.Sampling{
+		Algorithm: "StatusTable", Processes: 5, Safety: "Majority", Faults: strings.Split("delay,partition,adapt", ","), Schedules: 400, Seed: 1,
+		Watch: func(s sim.Step) {
+			if s.Fault != "" {
+				return
+			}
+			for _, m := range s.Output.Send {
+				if m.Kind != election.Beat || !m.Hold.Held {
+					continue
+				}
+				is, was := m.Hold.Lease, last[m.From]
+				if is == 0 {
+					is = 1 << 20
+				}
+				seen[is], last[m.From] = true, is
+				if is < was {
+					shorter[m.From]++
+				} else if is > was && was > 0 {
+					longer[m.From]++
+				}
+			}
+		},
+	})
+	down, up := election.Tick(0), election.Tick(0)
+	for id := range last {
+		down, up = down+shorter[id], up+longer[id]
+	}
+	if len(seen) < 4 || down < 100 || up < 100 {
+		t.Errorf("got %d different leases, %d times a shorter one and %d times a longer one, want at least 4, 100 and 100", len(seen), down, up)
+	}
+}
