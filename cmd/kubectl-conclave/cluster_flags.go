@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/command"
 )
 
 // clusterFlags are kubectl's flags that select a cluster, a namespace and the
@@ -69,7 +70,7 @@ func (c *clusterFlags) adjust(config *rest.Config) *rest.Config {
 func (c *clusterFlags) namespace() (string, error) {
 	namespace, _, err := c.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return "", fmt.Errorf("cannot select a cluster: %w", singleLine(err))
+		return "", fmt.Errorf("cannot select a cluster: %w", command.SingleLine(err))
 	}
 	return namespace, nil
 }
@@ -81,7 +82,7 @@ func (c *clusterFlags) restConfig() (*rest.Config, error) {
 	}
 	config, err := c.config.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("cannot select a cluster: %w", singleLine(err))
+		return nil, fmt.Errorf("cannot select a cluster: %w", command.SingleLine(err))
 	}
 	return config, nil
 }
@@ -118,7 +119,7 @@ func (c *clusterFlags) connect() (client.WithWatch, error) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	connected, err := client.NewWithWatch(config, client.Options{Scheme: types, Mapper: mapper})
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to the cluster: %w", singleLine(err))
+		return nil, fmt.Errorf("cannot connect to the cluster: %w", command.SingleLine(err))
 	}
 	return connected, nil
 }

@@ -106,28 +106,10 @@ func isKindMissing(err error) bool {
 // requestError describes in one line why a request to the API server failed.
 func requestError(err error) error {
 	if isKindMissing(err) {
-		return fmt.Errorf("this cluster has no ElectionGroups: install Conclave first (%w)", singleLine(err))
+		return fmt.Errorf("this cluster has no ElectionGroups: install Conclave first (%w)", command.SingleLine(err))
 	}
 	if failed, ok := err.(*url.Error); ok { //nolint:errorlint // as client-go returns it, to leave out the URL
-		return fmt.Errorf("cannot reach the API server: %w", singleLine(failed.Err))
+		return fmt.Errorf("cannot reach the API server: %w", command.SingleLine(failed.Err))
 	}
-	return singleLine(err)
-}
-
-// singleLineError is an error whose text has no line breaks.
-type singleLineError struct {
-	text string
-	err  error
-}
-
-func (e *singleLineError) Error() string { return e.text }
-func (e *singleLineError) Unwrap() error { return e.err }
-
-// singleLine joins the lines of an error's text.
-func singleLine(err error) error {
-	text := err.Error()
-	if joined := strings.Join(strings.Fields(text), " "); joined != text {
-		return &singleLineError{joined, err}
-	}
-	return err
+	return command.SingleLine(err)
 }

@@ -179,7 +179,7 @@ func (o *injectOptions) inject(manifests []manifest) ([]byte, []inject.Finding, 
 		for i, document := range m.documents {
 			patched, found, err := o.injectDocument(document)
 			if err != nil {
-				return nil, nil, command.UsageErrorf("document %d of %s: %s", i+1, m.name, singleLine(err))
+				return nil, nil, command.UsageErrorf("document %d of %s: %s", i+1, m.name, command.SingleLine(err))
 			}
 			findings = append(findings, found...)
 			if out.Len() > 0 {

@@ -127,7 +127,7 @@ func readURL(ctx context.Context, url string) ([]manifest, error) {
 		case err == nil:
 			return readFrom(bytes.NewReader(content), url)
 		case !temporary || attempt == urlAttempts:
-			return nil, fmt.Errorf("cannot read %s: %w", url, singleLine(err))
+			return nil, fmt.Errorf("cannot read %s: %w", url, command.SingleLine(err))
 		}
 		select {
 		case <-ctx.Done():

@@ -19,10 +19,11 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/cli/portforward"
 )
 
 // portForwarder forwards a local port to the agent in a pod.
-type portForwarder func(ctx context.Context, pod types.NamespacedName) (*forwardedPort, error)
+type portForwarder func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error)
 
 func newStepDown() *cobra.Command {
 	var (
@@ -51,8 +52,8 @@ coordinator of higher priority takes over again; the output says when.`,
 			if err != nil {
 				return err
 			}
-			return stepDown(cmd.Context(), cmd.OutOrStdout(), group, to, func(ctx context.Context, pod types.NamespacedName) (*forwardedPort, error) {
-				return forwardPort(ctx, config, pod)
+			return stepDown(cmd.Context(), cmd.OutOrStdout(), group, to, func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+				return portforward.Start(ctx, config, pod)
 			})
 		},
 	}
@@ -74,13 +75,13 @@ func stepDown(ctx context.Context, out io.Writer, g *v1.ElectionGroup, to string
 	if err != nil {
 		return err
 	}
-	defer port.close()
+	defer port.Close()
 	ctx, cancel := context.WithTimeout(ctx, stepDownTimeout(g))
 	defer cancel()
-	h := observeHandover(ctx, g.Name, port.url)
+	h := observeHandover(ctx, g.Name, port.URL)
 	after, err := h.requestStepDown(ctx, before.Pod, to)
 	if err != nil {
-		return port.lastError.annotate(err)
+		return port.Annotate(err)
 	}
 	fmt.Fprintf(out, "%s leads in term %d%s\n", after.Coordinator, after.Term, h.failoverTime(ctx, after))
 	if text := preemptionWarning(g, before, &after); text != "" {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/portforward"
 )
 
 // fakeAgent is the agent of a coordinator, until it receives the request to step down.
@@ -79,11 +80,11 @@ func (a *fakeAgent) stepDown(t *testing.T, g *v1.ElectionGroup, to string) (stri
 	defer agent.Close()
 	defer agent.CloseClientConnections()
 	var out bytes.Buffer
-	err := stepDown(t.Context(), &out, g, to, func(_ context.Context, pod types.NamespacedName) (*forwardedPort, error) {
+	err := stepDown(t.Context(), &out, g, to, func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
 		if pod.String() != "bank/ledger-2" {
 			t.Errorf("got a request to the agent of %s, want the coordinator's", pod)
 		}
-		return &forwardedPort{url: agent.URL, close: func() {}, lastError: &lastError{}}, nil
+		return portforward.At(agent.URL, ""), nil
 	})
 	return out.String(), err
 }
@@ -180,10 +181,8 @@ func TestStepDownFailureIsOneLine(t *testing.T) {
 func TestStepDownReportsTheErrorOfTheForwardedPort(t *testing.T) {
 	agent := httptest.NewServer(http.NotFoundHandler())
 	agent.Close()
-	l := &lastError{}
-	l.set("lost connection to pod")
-	err := stepDown(t.Context(), &bytes.Buffer{}, ledgerGroup(), "", func(context.Context, types.NamespacedName) (*forwardedPort, error) {
-		return &forwardedPort{url: agent.URL, close: func() {}, lastError: l}, nil
+	err := stepDown(t.Context(), &bytes.Buffer{}, ledgerGroup(), "", func(context.Context, types.NamespacedName) (*portforward.Port, error) {
+		return portforward.At(agent.URL, "lost connection to pod"), nil
 	})
 	want := `^the agent in pod ledger-2 does not respond: .*connection refused \(lost connection to pod\)$`
 	if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {

@@ -104,3 +104,21 @@ func moduleVersion() string {
 	}
 	return "unknown"
 }
+
+// singleLineError is an error whose text has no line breaks.
+type singleLineError struct {
+	text string
+	err  error
+}
+
+func (e *singleLineError) Error() string { return e.text }
+func (e *singleLineError) Unwrap() error { return e.err }
+
+// SingleLine joins the lines of an error's text.
+func SingleLine(err error) error {
+	text := err.Error()
+	if joined := strings.Join(strings.Fields(text), " "); joined != text {
+		return &singleLineError{joined, err}
+	}
+	return err
+}

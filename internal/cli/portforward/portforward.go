@@ -1,4 +1,5 @@
-package main
+// Package portforward forwards a local port to the local API of the agent in a pod, with the user's credentials.
+package portforward
 
 import (
 	"cmp"
@@ -18,44 +19,64 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 
+	"github.com/conclave-dev/conclave/internal/cli/command"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// forwardedPort is a local port that is forwarded, with the user's credentials, to
-// the local API of the agent in a pod.
-type forwardedPort struct {
-	// url is the agent's API at the local port.
-	url       string
+// Port is a local port that is forwarded to a port of a pod.
+type Port struct {
+	// URL is the URL of the local port.
+	URL string
+	// Ended is closed when the connection to the pod has ended. It is nil if that never happens.
+	Ended <-chan struct{}
+
 	close     func()
 	lastError *lastError
 }
 
-// forwardPort forwards a local port as kubectl port-forward does.
-func forwardPort(ctx context.Context, config *rest.Config, pod types.NamespacedName) (*forwardedPort, error) {
-	port, err := startForwarding(ctx, config, pod)
+// At returns a Port for a server that can be reached without forwarding. Annotate adds the text to errors, unless it is empty.
+func At(url, annotation string) *Port {
+	return &Port{URL: url, close: func() {}, lastError: &lastError{text: annotation}}
+}
+
+// Close ends the forwarding.
+func (p *Port) Close() { p.close() }
+
+// Start forwards a local port to the local API of the agent in a pod, as kubectl port-forward does.
+func Start(ctx context.Context, config *rest.Config, pod types.NamespacedName) (*Port, error) {
+	return StartTo(ctx, config, pod, control.LocalPort)
+}
+
+// StartTo forwards a local port to this port of a pod.
+func StartTo(ctx context.Context, config *rest.Config, pod types.NamespacedName, to int) (*Port, error) {
+	port, err := start(ctx, config, pod, to)
 	if err != nil && !errors.Is(err, context.Cause(ctx)) {
-		err = fmt.Errorf("cannot forward a port to pod %s: %w", pod, singleLine(err))
+		err = fmt.Errorf("cannot forward a port to pod %s: %w", pod, command.SingleLine(err))
 	}
 	return port, err
 }
 
-func startForwarding(ctx context.Context, config *rest.Config, pod types.NamespacedName) (*forwardedPort, error) {
+func start(ctx context.Context, config *rest.Config, pod types.NamespacedName, to int) (*Port, error) {
 	dialer, err := podDialer(config, pod)
 	if err != nil {
 		return nil, err
 	}
 	forwarding, cancel := context.WithCancel(ctx)
-	port := &forwardedPort{close: cancel, lastError: &lastError{}}
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	port := &Port{close: cancel, lastError: &lastError{}}
+	ready, ended, closed := make(chan struct{}), make(chan error, 1), make(chan struct{})
+	port.Ended = closed
 	// client-go only logs the errors of single connections.
 	forwarding = klog.NewContext(forwarding, logr.New(port.lastError))
 	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(forwarding, dialer, []string{"127.0.0.1"},
-		[]string{fmt.Sprintf("0:%d", control.LocalPort)}, ready, io.Discard, io.Discard)
+		[]string{fmt.Sprintf("0:%d", to)}, ready, io.Discard, io.Discard)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	go func() { ended <- forwarder.ForwardPorts() }()
+	go func() {
+		defer close(closed)
+		ended <- forwarder.ForwardPorts()
+	}()
 	select {
 	case <-ready:
 	case err := <-ended:
@@ -70,7 +91,7 @@ func startForwarding(ctx context.Context, config *rest.Config, pod types.Namespa
 		cancel()
 		return nil, cmp.Or(err, errors.New("no local port is open"))
 	}
-	port.url = fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)
+	port.URL = fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)
 	return port, nil
 }
 
@@ -117,12 +138,14 @@ func (*lastError) Enabled(int) bool                 { return false }
 func (l *lastError) WithName(string) logr.LogSink   { return l }
 func (l *lastError) WithValues(...any) logr.LogSink { return l }
 
-// annotate adds the last error, if there is one, to an error of a request.
+// Annotate adds the last error of a connection, if there is one, to an error of a request.
+func (p *Port) Annotate(err error) error { return p.lastError.annotate(err) }
+
 func (l *lastError) annotate(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.text == "" {
-		return singleLine(err)
+		return command.SingleLine(err)
 	}
-	return singleLine(fmt.Errorf("%w (%s)", err, l.text))
+	return command.SingleLine(fmt.Errorf("%w (%s)", err, l.text))
 }

@@ -1,6 +1,7 @@
-package main
+package portforward
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -78,14 +79,14 @@ func TestForwardedPortReachesTheAgent(t *testing.T) {
 	defer agent.Close()
 	api := httptest.NewServer(&fakePortForwarder{agent: agent.Listener.Addr().String()})
 	defer api.Close()
-	port, err := forwardPort(t.Context(), &rest.Config{Host: api.URL}, types.NamespacedName{Namespace: "bank", Name: "ledger-2"})
+	port, err := Start(t.Context(), &rest.Config{Host: api.URL}, types.NamespacedName{Namespace: "bank", Name: "ledger-2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.close()
-	response, err := http.Get(port.url)
+	defer port.Close()
+	response, err := http.Get(port.URL)
 	if err != nil {
-		t.Fatal(port.lastError.annotate(err))
+		t.Fatal(port.Annotate(err))
 	}
 	defer response.Body.Close()
 	if answer, err := io.ReadAll(response.Body); err != nil || string(answer) != "agent" {
@@ -97,23 +98,22 @@ func TestForwardedPortReportsUnreachableAgents(t *testing.T) {
 	api := httptest.NewServer(&fakePortForwarder{})
 	defer api.Close()
 	config := &rest.Config{Host: api.URL}
-	_, err := forwardPort(t.Context(), config, types.NamespacedName{Namespace: "bank", Name: "ledger-3"})
+	_, err := Start(t.Context(), config, types.NamespacedName{Namespace: "bank", Name: "ledger-3"})
 	if err == nil || !strings.HasPrefix(err.Error(), "cannot forward a port to pod bank/ledger-3: ") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("a missing pod: got %v, want one line that the port cannot be forwarded", err)
 	}
 
-	port, err := forwardPort(t.Context(), config, types.NamespacedName{Namespace: "bank", Name: "ledger-2"})
+	port, err := Start(t.Context(), config, types.NamespacedName{Namespace: "bank", Name: "ledger-2"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer port.close()
-	h := handover{group: "ledger", url: port.url}
-	_, err = h.requestStepDown(t.Context(), "ledger-2", "")
+	defer port.Close()
+	_, err = http.Get(port.URL)
 	if err == nil {
 		t.Fatal("got a response of an agent that does not listen")
 	}
-	err = port.lastError.annotate(err)
-	if want := "the agent in pod ledger-2 does not respond: EOF (connect to port 7374 in the pod: connection refused)"; err.Error() != want {
+	err = port.Annotate(errors.Unwrap(err))
+	if want := "EOF (connect to port 7374 in the pod: connection refused)"; err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
