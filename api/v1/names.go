@@ -29,6 +29,13 @@ func RoleLabel(group string) string { return RoleLabelPrefix + group }
 // mode, that deleted pods have stopped: POD/UID, separated by commas.
 const AnnotationConfirmStopped = "conclave.dev/confirm-stopped"
 
+// LabelChaos is the label by which users permit `kubectl conclave chaos` to inject faults into a group without confirmation. Its
+// value is ChaosEnabled.
+const (
+	LabelChaos   = "conclave.dev/chaos"
+	ChaosEnabled = "enabled"
+)
+
 // LabelGroup is the label on the operator's objects that has the name of their group.
 const LabelGroup = "conclave.dev/group"
 

@@ -6,9 +6,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -116,7 +120,15 @@ func (c *clusterFlags) connect() (client.WithWatch, error) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1.GroupVersion.WithKind("ElectionGroup"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	for kind, group := range map[string]schema.GroupVersion{
+		"ConfigMap": corev1.SchemeGroupVersion, "Pod": corev1.SchemeGroupVersion, "EndpointSlice": discoveryv1.SchemeGroupVersion,
+		"StatefulSet": appsv1.SchemeGroupVersion, "Deployment": appsv1.SchemeGroupVersion, "DaemonSet": appsv1.SchemeGroupVersion,
+		"ReplicaSet": appsv1.SchemeGroupVersion,
+	} {
+		mapper.Add(group.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	connected, err := client.NewWithWatch(config, client.Options{Scheme: types, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the cluster: %w", command.SingleLine(err))

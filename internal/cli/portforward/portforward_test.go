@@ -108,8 +108,9 @@ func TestForwardedPortReportsUnreachableAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer port.Close()
-	_, err = http.Get(port.URL)
+	response, err := http.Get(port.URL)
 	if err == nil {
+		response.Body.Close()
 		t.Fatal("got a response of an agent that does not listen")
 	}
 	err = port.Annotate(errors.Unwrap(err))

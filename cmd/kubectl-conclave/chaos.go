@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/live"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/cli/portforward"
+)
+
+// chaosOptions are the flags of chaos.
+type chaosOptions struct {
+	faults            int
+	seed              uint64
+	kinds             []string
+	pause, timeout    time.Duration
+	output            string
+	yes               bool
+	check             string
+	operatorNamespace string
+}
+
+var chaosOutputs = []string{"table", "json", "markdown"}
+
+func newChaos() *cobra.Command {
+	var (
+		cluster clusterFlags
+		options chaosOptions
+	)
+	cmd := &cobra.Command{
+		Use:   "chaos GROUP",
+		Short: "Inject faults into a group, and measure how it fails over",
+		Long: `Inject faults into a group, one after the other. After each fault, wait until the
+group has settled, check the invariants, and measure how long it took until the
+next coordinator was elected, known by all, in the status, and in the Service.
+
+The exit status is 1 if an invariant was violated. Faults interrupt the service
+of the group. Without the label ` + v1.LabelChaos + `=` + v1.ChaosEnabled + ` on the group, the
+command asks for a confirmation.
+
+Kinds of faults:
+` + describeKinds(),
+		Example: `  kubectl conclave chaos ledger --faults 20 --seed 7
+  kubectl conclave chaos ledger --kinds pod,force-pod -o markdown > failover.md`,
+		Args:              requireGroup,
+		ValidArgsFunction: cluster.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kinds, err := options.parse()
+			if err != nil {
+				return err
+			}
+			return options.run(cmd, &cluster, args[0], kinds)
+		},
+	}
+	cluster.addTo(cmd.Flags())
+	options.addTo(cmd)
+	return cmd
+}
+
+// describeKinds has a line for each kind of fault.
+func describeKinds() string {
+	var b strings.Builder
+	for _, k := range chaos.Kinds() {
+		fmt.Fprintf(&b, "  %-10s %s\n", k.Name, k.Effect)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (o *chaosOptions) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntVar(&o.faults, "faults", 20, "the number of faults")
+	flags.Uint64Var(&o.seed, "seed", 1, "the seed of the order of the faults")
+	flags.StringSliceVar(&o.kinds, "kinds", nil, "the kinds of faults, separated by commas (default: all that are possible)")
+	flags.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two faults, after the group has settled")
+	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "the time within which the group must settle after a fault")
+	flags.StringVarP(&o.output, "output", "o", "table", "table, json or markdown")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
+	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", "conclave-system", "the namespace of the operator")
+	completeFrom(cmd, "output", chaosOutputs)
+	completeFrom(cmd, "kinds", chaos.KindNames())
+	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace"} {
+		completeNothing(cmd, name)
+	}
+}
+
+// parse checks the flags. Without --kinds, it returns no kinds.
+func (o *chaosOptions) parse() ([]chaos.Kind, error) {
+	if o.faults < 1 {
+		return nil, command.UsageErrorf("--faults must be 1 or more, got %d", o.faults)
+	}
+	if o.pause < 0 {
+		return nil, command.UsageErrorf("--pause must be 0s or longer, got %s", o.pause)
+	}
+	if o.timeout < time.Second {
+		return nil, command.UsageErrorf("--timeout must be 1s or longer, got %s", o.timeout)
+	}
+	if !slices.Contains(chaosOutputs, o.output) {
+		return nil, command.UsageErrorf("unknown output %q: choose one of %s", o.output, strings.Join(chaosOutputs, ", "))
+	}
+	kinds, err := chaos.ParseKinds(o.kinds)
+	if err != nil {
+		return nil, command.UsageErrorf("--kinds: %s", err)
+	}
+	return kinds, nil
+}
+
+func (o *chaosOptions) run(cmd *cobra.Command, cluster *clusterFlags, name string, kinds []chaos.Kind) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run, err := o.prepare(ctx, cluster, name)
+	if err != nil {
+		return err
+	}
+	run.Printf = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
+	notPossible, err := chooseKinds(ctx, run, kinds)
+	if err != nil {
+		return err
+	}
+	if err := o.confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), run); err != nil {
+		return err
+	}
+	result, err := run.Do(ctx)
+	result.NotPossible = notPossible
+	if len(result.Faults) > 0 || err == nil {
+		err = errors.Join(err, o.write(cmd.OutOrStdout(), result))
+	}
+	switch {
+	case err != nil:
+		return requestError(err)
+	case len(result.Violations) > 0:
+		return fmt.Errorf("%s", result.Verdict())
+	case result.Interrupted:
+		return errInterrupted
+	}
+	return nil
+}
+
+// prepare connects to the cluster and checks that the group can be tested.
+func (o *chaosOptions) prepare(ctx context.Context, cluster *clusterFlags, name string) (*live.Run, error) {
+	config, err := cluster.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	connected, err := cluster.connect()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := cluster.namespace()
+	if err != nil {
+		return nil, err
+	}
+	group, err := getGroup(ctx, connected, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTestable(group); err != nil {
+		return nil, err
+	}
+	run := &live.Run{
+		Client: connected, Group: group, OperatorNamespace: o.operatorNamespace,
+		Seed: o.seed, Faults: o.faults, Pause: o.pause, Timeout: o.timeout, Check: o.workloadCheck(group),
+		Forward: func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+			return portforward.Start(ctx, config, pod)
+		},
+	}
+	if err := run.CheckObservable(ctx); err != nil {
+		return nil, requestError(err)
+	}
+	return run, nil
+}
+
+// checkTestable refuses groups that can't fail over.
+func checkTestable(g *v1.ElectionGroup) error {
+	members := 0
+	if g.Status.Members != nil {
+		members = int(*g.Status.Members)
+	}
+	required, mode := 3, g.Spec.Safety.Mode
+	if mode == v1.Available {
+		required = 2
+	}
+	switch {
+	case g.Status.Coordinator == nil:
+		return fmt.Errorf("group %s has no coordinator; for the reason, run: kubectl conclave explain %s -n %s", g.Name, g.Name, g.Namespace)
+	case members < required:
+		return fmt.Errorf("group %s has %d members, and needs %d to fail over in %s mode: add members", g.Name, members, required, mode)
+	}
+	return nil
+}
+
+// chooseKinds sets the kinds of faults. If the user has chosen some, all of them must be possible. Otherwise, it reports those
+// that aren't.
+func chooseKinds(ctx context.Context, run *live.Run, chosen []chaos.Kind) (map[string]string, error) {
+	candidates := chosen
+	if len(chosen) == 0 {
+		candidates = chaos.Kinds()
+	}
+	notPossible := map[string]string{}
+	for _, kind := range candidates {
+		reason, err := run.NotPossible(ctx, kind)
+		switch {
+		case err != nil:
+			return nil, requestError(err)
+		case reason == "":
+			run.Kinds = append(run.Kinds, kind)
+		case len(chosen) > 0:
+			return nil, fmt.Errorf("faults of kind %s aren't possible: %s", kind.Name, reason)
+		default:
+			notPossible[kind.Name] = reason
+			run.Printf("not possible: %s: %s", kind.Name, reason)
+		}
+	}
+	if len(run.Kinds) == 0 {
+		return nil, errors.New("no kind of fault is possible: see the reasons above")
+	}
+	return notPossible, nil
+}
+
+func (o *chaosOptions) write(w io.Writer, result *chaos.Result) error {
+	switch o.output {
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	case "markdown":
+		return result.WriteMarkdown(w)
+	}
+	return result.WriteTable(w)
+}

@@ -1,0 +1,100 @@
+package live
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	agentapi "github.com/conclave-dev/conclave/client"
+	"github.com/conclave-dev/conclave/internal/chaos"
+)
+
+// The intervals at which agents are queried, and at which forwarding is retried.
+const (
+	coordinatorInterval = 20 * time.Millisecond
+	followerInterval    = 250 * time.Millisecond
+	forwardRetry        = 200 * time.Millisecond
+	queryTimeout        = 2 * time.Second
+)
+
+// observeAgent observes the agent of a pod until ctx ends.
+func (o *Observer) observeAgent(ctx context.Context, agent chaos.Agent) {
+	for ctx.Err() == nil {
+		o.observeOnce(ctx, agent)
+		o.agentChanged(&chaos.Change{From: agent, At: time.Now(), Gone: true})
+		wait(ctx, forwardRetry)
+	}
+}
+
+// observeOnce observes an agent through one forwarded port, until that breaks.
+func (o *Observer) observeOnce(ctx context.Context, agent chaos.Agent) {
+	port, err := o.forward(ctx, types.NamespacedName{Namespace: o.name.Namespace, Name: agent.Pod})
+	if err != nil {
+		return // The agent isn't observed, which Problems reports.
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var observing sync.WaitGroup
+	defer observing.Wait()
+	defer port.Close()
+	defer cancel()
+	ended := make(chan struct{})
+	observing.Go(func() {
+		defer close(ended)
+		o.watchAgent(ctx, agent, port.URL)
+	})
+	observing.Go(func() { o.queryAgent(ctx, agent, port.URL) })
+	select {
+	case <-port.Ended:
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// watchAgent records the changes that an agent reports.
+func (o *Observer) watchAgent(ctx context.Context, agent chaos.Agent, url string) {
+	for state, err := range agentapi.Watch(ctx, o.name.Name, agentapi.At(url)) {
+		change := &chaos.Change{From: agent, At: time.Now(), Gone: err != nil}
+		if err == nil {
+			change.Coordinator, change.Leading, change.Term = state.Coordinator, state.Leading, state.Term
+		}
+		o.agentChanged(change)
+	}
+}
+
+func (o *Observer) agentChanged(change *chaos.Change) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.notify()
+	if p := o.pods[types.UID(change.From.UID)]; p != nil {
+		p.view = change
+	}
+	o.record.Changes = append(o.record.Changes, *change)
+}
+
+// queryAgent queries an agent periodically and records when it leads. A query asks for no promise, which would delay hand-overs.
+func (o *Observer) queryAgent(ctx context.Context, agent chaos.Agent, url string) {
+	for ctx.Err() == nil {
+		query, cancel := context.WithTimeout(ctx, queryTimeout)
+		sent := time.Now()
+		state, err := agentapi.Leader(query, o.name.Name, agentapi.At(url))
+		received := time.Now()
+		cancel()
+		interval := followerInterval
+		if err == nil && state.Leading {
+			interval = coordinatorInterval
+			o.mu.Lock()
+			o.record.Answers = append(o.record.Answers, chaos.Answer{From: agent, Sent: sent, Received: received, Term: state.Term, Token: state.Token})
+			o.mu.Unlock()
+		}
+		wait(ctx, interval)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,97 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/conclave-dev/conclave/internal/chaos"
+)
+
+// permission is a permission of the caller, in a namespace or, if that is empty, in the whole cluster.
+type permission struct{ verb, group, resource, subresource, namespace string }
+
+func (p permission) String() string {
+	text := p.verb + " " + p.resource
+	if p.subresource != "" {
+		text += "/" + p.subresource
+	}
+	if p.namespace != "" {
+		text += " in namespace " + p.namespace
+	}
+	return text
+}
+
+// toObserve returns the permissions that every run needs.
+func (r *Run) toObserve() []permission {
+	all := []permission{{"create", "", "pods", "portforward", r.Group.Namespace}}
+	for _, verb := range []string{"list", "watch"} {
+		all = append(all, permission{verb, "conclave.dev", "electiongroups", "", r.Group.Namespace}, permission{verb, "", "pods", "", r.Group.Namespace})
+		if r.Group.Spec.Service != nil {
+			all = append(all, permission{verb, "discovery.k8s.io", "endpointslices", "", r.Group.Namespace})
+		}
+	}
+	return all
+}
+
+// toInject returns the permissions that faults of a kind need.
+func (r *Run) toInject(kind string) []permission {
+	evict := permission{"create", "", "pods", "eviction", r.Group.Namespace}
+	node := []permission{{"get", "", "nodes", "", ""}, {"patch", "", "nodes", "", ""}}
+	switch kind {
+	case chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All:
+		return []permission{{"delete", "", "pods", "", r.Group.Namespace}}
+	case chaos.Evict:
+		return []permission{evict}
+	case chaos.Cordon:
+		return node
+	case chaos.Drain:
+		return append(node, evict)
+	case chaos.Rollout:
+		return []permission{{"patch", "apps", "statefulsets", "", r.Group.Namespace}, {"get", "apps", "statefulsets", "", r.Group.Namespace}}
+	case chaos.Manager:
+		return []permission{{"list", "", "pods", "", r.OperatorNamespace}, {"deletecollection", "", "pods", "", r.OperatorNamespace}}
+	}
+	return nil
+}
+
+// missing returns the permissions that the caller doesn't have.
+func (r *Run) missing(ctx context.Context, needed []permission) (denied []string, err error) {
+	for _, p := range needed {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: p.verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace,
+			},
+		}}
+		if err := r.Client.Create(ctx, review); err != nil {
+			return nil, err
+		}
+		if !review.Status.Allowed {
+			denied = append(denied, p.String())
+		}
+	}
+	return denied, nil
+}
+
+// CheckObservable returns an error if the caller may not observe the group.
+func (r *Run) CheckObservable(ctx context.Context) error {
+	denied, err := r.missing(ctx, r.toObserve())
+	if err == nil && len(denied) > 0 {
+		err = fmt.Errorf("to observe group %s, you need the permission to %s", r.Group.Name, strings.Join(denied, ", "))
+	}
+	return err
+}
+
+// NotPossible returns why faults of a kind aren't possible on this cluster or for this user, or "".
+func (r *Run) NotPossible(ctx context.Context, kind chaos.Kind) (string, error) {
+	if kind.Access != chaos.ByAPI {
+		return "not supported", nil
+	}
+	denied, err := r.missing(ctx, r.toInject(kind.Name))
+	if err != nil || len(denied) == 0 {
+		return "", err
+	}
+	return "you need the permission to " + strings.Join(denied, ", "), nil
+}

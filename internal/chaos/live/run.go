@@ -1,0 +1,269 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+)
+
+// Run injects faults into a group.
+type Run struct {
+	Client  client.WithWatch
+	Forward Forward
+	Group   *v1.ElectionGroup
+	// OperatorNamespace is the namespace of the operator.
+	OperatorNamespace string
+
+	Seed   uint64
+	Faults int
+	Kinds  []chaos.Kind
+	// Pause is the time between two faults.
+	Pause time.Duration
+	// Timeout limits the time until the group has settled after a fault.
+	Timeout time.Duration
+	// Check checks the workload after each fault. It is nil if there is nothing to check.
+	Check func(context.Context) error
+	// Printf prints one line of progress.
+	Printf func(format string, args ...any)
+
+	observer *Observer
+	result   *chaos.Result
+	// eligible is the number of eligible members before the first fault.
+	eligible int
+}
+
+// The limits of waits.
+const (
+	// undoTimeout limits the time to undo a fault. It applies even if the run was interrupted.
+	undoTimeout = time.Minute
+	// pollInterval is the interval at which objects are read that aren't watched.
+	pollInterval = 500 * time.Millisecond
+)
+
+// errViolated ends a run after which the group didn't settle.
+var errViolated = errors.New("the group didn't settle")
+
+// Do runs all faults. It returns what it has even if ctx ends, which interrupts the run. The error is nil if invariants were violated.
+func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
+	r.result = &chaos.Result{
+		Namespace: r.Group.Namespace, Group: r.Group.Name, Algorithm: string(r.Group.Spec.Algorithm), Safety: string(r.Group.Spec.Safety.Mode),
+		Seed: r.Seed, Violations: []chaos.Violation{}, Faults: []chaos.Fault{},
+	}
+	r.observer = NewObserver(r.Client, r.Forward, types.NamespacedName{Namespace: r.Group.Namespace, Name: r.Group.Name})
+	observing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	observed := make(chan struct{})
+	go func() {
+		defer close(observed)
+		r.observer.Run(observing)
+	}()
+	defer func() { cancel(); <-observed }()
+	err := r.begin(ctx)
+	for i, step := range chaos.Schedule(r.Seed, r.Kinds, r.Faults) {
+		if err != nil {
+			break
+		}
+		wait(ctx, step.Jitter)
+		if i > 0 {
+			wait(ctx, r.Pause)
+		}
+		if err = ctx.Err(); err == nil {
+			err = r.round(ctx, i+1, step.Kind)
+		}
+	}
+	r.checkRecord(r.observer.Begin())
+	r.result.Summary = chaos.Summarize(r.result.Faults)
+	switch {
+	case errors.Is(err, errViolated):
+		return r.result, nil
+	case err != nil && ctx.Err() != nil:
+		r.result.Interrupted = true
+		return r.result, nil
+	}
+	return r.result, err
+}
+
+// begin waits until the group is observed and has settled.
+func (r *Run) begin(ctx context.Context) error {
+	settling, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	if !r.awaitSettled(settling) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("group %s must settle before the first fault: %s", r.Group.Name, describe(r.problems()))
+	}
+	state := inspect(r.observer, func(_ *chaos.Record, s *chaos.State) chaos.State { return *s })
+	r.result.Members, r.eligible = state.Members, state.Eligible()
+	return nil
+}
+
+func (r *Run) awaitSettled(ctx context.Context) bool {
+	return r.observer.Await(ctx, func(_ *chaos.Record, s *chaos.State) bool { return r.isSettled(s) })
+}
+
+// isSettled reports whether the group has settled with at least as many members as at the beginning, of which as many are eligible.
+func (r *Run) isSettled(s *chaos.State) bool {
+	return s.Members >= max(1, r.result.Members) && s.Eligible() >= r.eligible && len(s.Problems()) == 0
+}
+
+func (r *Run) problems() []chaos.Problem {
+	return inspect(r.observer, func(_ *chaos.Record, s *chaos.State) []chaos.Problem { return s.Problems() })
+}
+
+func describe(problems []chaos.Problem) string {
+	var texts []string
+	for _, p := range problems {
+		texts = append(texts, p.Detail)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// round injects one fault, waits until the group has settled, and checks the invariants.
+func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
+	state := inspect(r.observer, func(_ *chaos.Record, s *chaos.State) chaos.State { return *s })
+	targets := chaos.Victims(kind.Name, &state)
+	f := chaos.Fault{Number: number, Kind: kind.Name, At: time.Now()}
+	if f.Refused = chaos.Obstacle(kind, &state, targets, r.available()); f.Refused != "" {
+		r.result.Faults = append(r.result.Faults, f)
+		r.print(&f)
+		return nil
+	}
+	affected := map[string]bool{}
+	for _, p := range targets {
+		affected[p.UID] = true
+		f.Victims = append(f.Victims, p.Pod)
+	}
+	r.checkRecord(r.observer.Begin())
+	r.observer.SetFault(time.Now(), affected)
+	elected := true
+	done, err := r.inject(ctx, kind.Name, targets)
+	if err == nil {
+		f.At = done.at
+		r.observer.SetFault(done.at, affected)
+		elected = r.awaitElection(ctx, kind, &f)
+	}
+	if done.undo != nil {
+		err = errors.Join(err, r.undo(ctx, &done, kind))
+	}
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		f.Refused, err = refused.reason, nil
+	}
+	if err != nil {
+		return fmt.Errorf("fault %d (%s): %w", number, kind.Name, command.SingleLine(err))
+	}
+	if !elected {
+		r.result.Faults = append(r.result.Faults, f)
+		return errViolated
+	}
+	return r.finish(ctx, &f, done)
+}
+
+// undo undoes a fault, also if the run was interrupted.
+func (r *Run) undo(ctx context.Context, done *injection, kind chaos.Kind) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if err := done.undo(ctx); err != nil {
+		return fmt.Errorf("cannot undo %s: %w", kind.Name, err)
+	}
+	return nil
+}
+
+// awaitElection waits until the next coordinator is elected and known, if that is expected. It returns false if that didn't happen.
+func (r *Run) awaitElection(ctx context.Context, kind chaos.Kind, f *chaos.Fault) bool {
+	if kind.Expect != chaos.ElectionExpected {
+		return true
+	}
+	electing, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	elected := r.observer.Await(electing, func(record *chaos.Record, s *chaos.State) bool {
+		t := chaos.Measure(record)
+		return t.Complete(s.HasService)
+	})
+	if elected || ctx.Err() != nil {
+		return true
+	}
+	t := inspect(r.observer, func(record *chaos.Record, _ *chaos.State) chaos.Times { return chaos.Measure(record) })
+	r.violated(f, chaos.Problem{Invariant: chaos.Failover, Detail: fmt.Sprintf("within %s: %s", r.Timeout, t.Missing())})
+	return false
+}
+
+// finish waits until the group has settled after a fault and records the measurements.
+func (r *Run) finish(ctx context.Context, f *chaos.Fault, done injection) error {
+	settling, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	for done.recovered != nil && !done.recovered(settling) && settling.Err() == nil {
+		wait(settling, pollInterval)
+	}
+	settled := r.awaitSettled(settling)
+	if f.Refused == "" && settled {
+		f.Settled = new(float64(time.Since(f.At).Milliseconds()))
+	}
+	r.observer.measure(f)
+	r.result.Faults = append(r.result.Faults, *f)
+	r.print(f)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !settled {
+		for _, p := range r.problems() {
+			r.violated(f, p)
+		}
+		if done.recovered != nil && !done.recovered(ctx) {
+			r.violated(f, chaos.Problem{Invariant: chaos.Recovery, Detail: "what the fault broke isn't replaced within " + r.Timeout.String()})
+		}
+		return errViolated
+	}
+	if r.Check != nil {
+		if err := r.Check(ctx); err != nil && ctx.Err() == nil {
+			r.violated(f, chaos.Problem{Invariant: chaos.Workload, Detail: err.Error()})
+		}
+	}
+	return nil
+}
+
+// checkRecord checks the invariants that hold at every instant, from the last fault until now.
+func (r *Run) checkRecord(record *chaos.Record) {
+	last := &chaos.Fault{Kind: "none"}
+	if n := len(r.result.Faults); n > 0 {
+		last = &r.result.Faults[n-1]
+	}
+	for _, p := range record.Problems(r.available()) {
+		r.violated(last, p)
+	}
+}
+
+func (r *Run) available() bool { return r.Group.Spec.Safety.Mode == v1.Available }
+
+func (r *Run) violated(f *chaos.Fault, p chaos.Problem) {
+	v := chaos.Violation{Fault: f.Number, Kind: f.Kind, Problem: p}
+	r.result.Violations = append(r.result.Violations, v)
+	r.Printf("VIOLATED  %s", v)
+}
+
+func (r *Run) print(f *chaos.Fault) {
+	text := fmt.Sprintf("fault %d of %d: %s", f.Number, r.Faults, f.Kind)
+	if len(f.Victims) > 0 {
+		text += " " + strings.Join(f.Victims, ", ")
+	}
+	switch {
+	case f.Refused != "":
+		text += ": refused: " + f.Refused
+	case f.Elected != nil:
+		text += fmt.Sprintf(": %s elected after %.0f ms", f.Coordinator, *f.Elected)
+	default:
+		text += ": no election"
+	}
+	if f.Settled != nil {
+		text += fmt.Sprintf(", settled after %.1f s", *f.Settled/1000)
+	}
+	r.Printf("%s", text)
+}

@@ -1,0 +1,132 @@
+package live_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/live"
+)
+
+func kinds(t *testing.T, names ...string) []chaos.Kind {
+	t.Helper()
+	found, err := chaos.ParseKinds(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func do(t *testing.T, r *live.Run) *chaos.Result {
+	t.Helper()
+	result, err := r.Do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestEveryKindThatNeedsOnlyTheAPIIsMeasured(t *testing.T) {
+	w := newWorld(t, bugs{})
+	r := w.run()
+	names := []string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All, chaos.Evict}
+	r.Kinds, r.Faults = kinds(t, names...), len(names)
+	result := do(t, r)
+	if len(result.Violations) > 0 || result.Interrupted || len(result.Summary) != len(names) {
+		t.Errorf("got %+v, want one fault of each kind and no violation", result)
+	}
+	for i := range result.Faults {
+		f := &result.Faults[i]
+		if f.Elected == nil || f.Known == nil || f.Status == nil || f.Service == nil || f.Settled == nil || f.Coordinator == "" {
+			t.Errorf("got %+v, want all durations", f)
+		}
+		if f.Victims[0] != "ledger-2" {
+			t.Errorf("%s: got victims %v, want the coordinator first", f.Kind, f.Victims)
+		}
+	}
+}
+
+func TestViolationsAreFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		bugs bugs
+		want string
+	}{
+		"the lowest leads":     {bugs{lowest: true}, chaos.Highest},
+		"labels don't follow":  {bugs{noLabels: true}, chaos.Labels},
+		"two lead":             {bugs{bothLead: true}, chaos.OneCoordinator},
+		"there is no election": {bugs{noElection: true}, chaos.Failover},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // They wait for the timeout.
+			w := newWorld(t, c.bugs)
+			r := w.run()
+			r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.ForcePod), 1, 20*time.Second
+			result := do(t, r)
+			if !slices.ContainsFunc(result.Violations, func(v chaos.Violation) bool { return v.Invariant == c.want }) {
+				t.Errorf("got violations %v, want %s", result.Violations, c.want)
+			}
+		})
+	}
+}
+
+func TestViolatedWorkloadIsReported(t *testing.T) {
+	w := newWorld(t, bugs{})
+	r := w.run()
+	r.Kinds, r.Faults = kinds(t, chaos.ForcePod), 1
+	r.Check = func(context.Context) error { return errors.New("the ledger has a gap") }
+	result := do(t, r)
+	if len(result.Violations) != 1 || result.Violations[0].String() != "fault 1 (force-pod): the workload's invariant: the ledger has a gap" {
+		t.Errorf("got %v, want the error of the check", result.Violations)
+	}
+}
+
+// A held fault is undone even if the user interrupts the run while it lasts.
+func TestInterruptedRunUndoesItsFault(t *testing.T) {
+	w := newWorld(t, bugs{})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
+	w.must(w.Create(t.Context(), node))
+	t.Cleanup(func() { w.must(w.Delete(context.Background(), node)) })
+	r := w.run()
+	r.Kinds, r.Faults = kinds(t, chaos.Cordon), 1 // In this world, nothing is elected when a node is cordoned.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watched, err := w.Watch(t.Context(), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node.Name})
+	w.must(err)
+	defer watched.Stop()
+	go func() {
+		for event := range watched.ResultChan() {
+			if n, ok := event.Object.(*corev1.Node); ok && n.Spec.Unschedulable {
+				cancel()
+				return
+			}
+		}
+	}()
+	result, err := r.Do(ctx)
+	if err != nil || !result.Interrupted || len(result.Faults) != 1 || len(result.Violations) != 0 {
+		t.Errorf("got %+v, %v, want an interrupted run with one fault", result, err)
+	}
+	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+	if node.Spec.Unschedulable {
+		t.Error("the node is still cordoned")
+	}
+}
+
+func TestGroupMustSettleBeforeTheFirstFault(t *testing.T) {
+	w := newWorld(t, bugs{noLabels: true})
+	r := w.run()
+	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.ForcePod), 1, 2*time.Second
+	w.mu.Lock()
+	w.term = 200 // No pod gets a label.
+	w.mu.Unlock()
+	result, err := r.Do(t.Context())
+	if err == nil || len(result.Faults) != 0 {
+		t.Errorf("got %+v, %v, want an error before the first fault", result, err)
+	}
+}

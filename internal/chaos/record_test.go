@@ -1,0 +1,133 @@
+package chaos
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(millis int) time.Time { return start.Add(time.Duration(millis) * time.Millisecond) }
+
+func TestCheckAnswers(t *testing.T) {
+	a, b := Agent{"a", "1"}, Agent{"b", "2"}
+	answer := func(from Agent, token uint64, sent, received int) Answer {
+		return Answer{From: from, Sent: at(sent), Received: at(received), Token: token}
+	}
+	for name, c := range map[string]struct {
+		leading []Answer
+		want    string
+	}{
+		"no coordinator":           {nil, ""},
+		"one after the other":      {[]Answer{answer(a, 5, 0, 1), answer(a, 5, 2, 3), answer(b, 7, 4, 5)}, ""},
+		"slow response":            {[]Answer{answer(a, 5, 0, 9), answer(b, 7, 4, 5)}, ""},
+		"tenures overlap":          {[]Answer{answer(a, 5, 0, 1), answer(b, 7, 4, 5), answer(a, 5, 6, 7)}, "lower token"},
+		"token decreases":          {[]Answer{answer(a, 7, 0, 1), answer(b, 5, 4, 5)}, "lower token"},
+		"one token, two processes": {[]Answer{answer(a, 7, 0, 1), answer(b, 7, 0, 1)}, "same token"},
+	} {
+		p := CheckAnswers(c.leading)
+		if (p == nil) != (c.want == "") || p != nil && !strings.Contains(p.Detail, c.want) {
+			t.Errorf("%s: got %v, want %q", name, p, c.want)
+		}
+	}
+}
+
+func TestTokensAreComparedWithThoseOfEarlierRecords(t *testing.T) {
+	before := []Answer{{Token: 5, Received: at(1)}, {Token: 9, Sent: at(2), Received: at(3)}, {Token: 7, Sent: at(2), Received: at(3)}}
+	later := Answer{Token: 8, Sent: at(10), Received: at(11)}
+	if p := CheckAnswers(append(HighestToken(before), later)); p == nil {
+		t.Error("got no problem, want one: token 8 after token 9")
+	}
+	if p := CheckAnswers(append(HighestToken(nil), later)); p != nil {
+		t.Errorf("got %v, want no problem", p)
+	}
+}
+
+func TestCheckTerms(t *testing.T) {
+	a, b := Agent{"a", "1"}, Agent{"b", "2"}
+	for name, c := range map[string]struct {
+		changes  []Change
+		statuses []Status
+		bad      bool
+	}{
+		"terms grow":                      {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a, Coordinator: "b", Term: 6}}},
+		"no coordinator in between":       {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a}, {From: a, Coordinator: "b", Term: 6}}},
+		"another agent is behind":         {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: b, Coordinator: "b", Term: 4}}},
+		"an agent returns to a lower one": {changes: []Change{{From: a, Coordinator: "a", Term: 5}, {From: a}, {From: a, Coordinator: "b", Term: 4}}, bad: true},
+		"the status grows":                {statuses: []Status{{Term: 4}, {Term: 4}, {Term: 5}}},
+		"the status decreases":            {statuses: []Status{{Term: 5}, {Term: 4}}, bad: true},
+	} {
+		if p := CheckTerms(c.changes, c.statuses); (p != nil) != c.bad {
+			t.Errorf("%s: got %v, want a problem: %t", name, p, c.bad)
+		}
+	}
+}
+
+func TestAvailableModeMayHaveACoordinatorOnEachSide(t *testing.T) {
+	r := Record{
+		Answers: []Answer{{From: Agent{Pod: "a"}, Token: 7, Received: at(1)}, {From: Agent{Pod: "b"}, Token: 5, Sent: at(2), Received: at(3)}},
+		Changes: []Change{{Coordinator: "a", Term: 7}, {Coordinator: "b", Term: 5}},
+	}
+	if got := r.Problems(false); len(got) != 2 {
+		t.Errorf("got %v, want two problems in Majority", got)
+	}
+	if got := r.Problems(true); len(got) != 0 {
+		t.Errorf("got %v, want none in Available", got)
+	}
+}
+
+// failover is the record of a fault at 100 ms: p-2 fails, and p-1 is elected in term 8.
+func failover() *Record {
+	p0, p1, p2 := Agent{"p-0", "u0"}, Agent{"p-1", "u1"}, Agent{"p-2", "u2"}
+	return &Record{
+		Before: p2, Term: 7, Fault: at(100), Victims: map[string]bool{"u2": true}, Agents: []Agent{p0, p1, p2}, HasService: true,
+		Addresses: map[string][]string{"p-0": {"10.0.0.0"}, "p-1": {"10.0.0.1"}, "p-2": {"10.0.0.2"}},
+		Changes: []Change{
+			{From: p0, At: at(0), Coordinator: "p-2", Term: 7},
+			{From: p1, At: at(103)},
+			{From: p1, At: at(105), Coordinator: "p-1", Leading: true, Term: 8},
+			{From: p0, At: at(109), Coordinator: "p-1", Term: 8},
+		},
+		Statuses: []Status{{At: at(0), Coordinator: "p-2", Term: 7}, {At: at(120), Term: 7}, {At: at(130), Coordinator: "p-1", Term: 8}},
+		Routes:   []Route{{At: at(110)}, {At: at(120), Addresses: []string{"10.0.0.2"}}, {At: at(145), Addresses: []string{"10.0.0.1"}}},
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	for name, c := range map[string]struct {
+		change                          func(*Record)
+		elected, known, status, service int // -1: not observed
+	}{
+		"failover":                {func(*Record) {}, 5, 9, 30, 45},
+		"no election":             {func(r *Record) { r.Changes = r.Changes[:2] }, -1, -1, -1, -1},
+		"a survivor doesn't know": {func(r *Record) { r.Changes = r.Changes[:3] }, 5, -1, 30, 45},
+		"the pod of a survivor ends": {
+			func(r *Record) { r.Changes[3] = Change{From: r.Changes[3].From, At: at(106), Gone: true} }, 5, 5, 30, 45,
+		},
+		"a survivor knows a later one only": {func(r *Record) { r.Changes[3].Term = 9 }, 5, 9, 30, 45},
+		"no survivor":                       {func(r *Record) { r.Agents = r.Agents[2:] }, 5, 5, 30, 45},
+		"the status skips a term":           {func(r *Record) { r.Statuses[2].Term = 9 }, 5, 9, 30, 45},
+		"the status is behind":              {func(r *Record) { r.Statuses[2].Term = 7 }, 5, 9, -1, 45},
+		"the Service routes to two":         {func(r *Record) { r.Routes[2].Addresses = []string{"10.0.0.1", "10.0.0.2"} }, 5, 9, 30, -1},
+		"the coordinator stays, in a later term": {func(r *Record) {
+			r.Changes = []Change{{From: r.Agents[0], At: at(105), Coordinator: "p-2", Term: 8}, {From: r.Agents[1], At: at(106), Coordinator: "p-2", Term: 8}}
+		}, 5, 6, 30, 20},
+	} {
+		r := failover()
+		c.change(r)
+		got := Measure(r)
+		for _, d := range []struct {
+			what string
+			got  *time.Duration
+			want int
+		}{{"elected", got.Elected, c.elected}, {"known", got.Known, c.known}, {"status", got.Status, c.status}, {"service", got.Service, c.service}} {
+			if d.want < 0 && d.got != nil || d.want >= 0 && (d.got == nil || *d.got != time.Duration(d.want)*time.Millisecond) {
+				t.Errorf("%s: %s: got %v, want %d ms", name, d.what, d.got, d.want)
+			}
+		}
+		if complete := c.elected >= 0 && c.known >= 0 && c.status >= 0 && c.service >= 0; got.Complete(true) != complete || (got.Missing() == "") != complete {
+			t.Errorf("%s: got complete=%t, missing %q, want complete=%t", name, got.Complete(true), got.Missing(), complete)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// header names the columns of the table. Durations are median, p99 and maximum.
+var header = []string{"FAULT", "COUNT", "ELECTED", "KNOWN BY ALL", "STATUS", "SERVICE", "SETTLED"}
+
+const legend = "Milliseconds from the fault: median / p99 / maximum."
+
+func (s *Summary) cells() []string {
+	count := strconv.Itoa(s.Count)
+	if s.Refused > 0 {
+		count += fmt.Sprintf(" (+%d refused)", s.Refused)
+	}
+	return []string{s.Kind, count, s.Elected.String(), s.Known.String(), s.Status.String(), s.Service.String(), s.Settled.String()}
+}
+
+func (d *Distribution) String() string {
+	if d == nil {
+		return "-"
+	}
+	return number(d.Median) + " / " + number(d.P99) + " / " + number(d.Max)
+}
+
+// number has three significant digits or more.
+func number(millis float64) string {
+	decimals := 0
+	switch {
+	case millis < 10:
+		decimals = 2
+	case millis < 100:
+		decimals = 1
+	}
+	return strconv.FormatFloat(millis, 'f', decimals, 64)
+}
+
+// WriteTable writes the result for a terminal.
+func (r *Result) WriteTable(w io.Writer) error {
+	fmt.Fprintf(w, "%s/%s: %s; %s; %d members; seed %d\n\n", r.Namespace, r.Group, r.Algorithm, r.Safety, r.Members, r.Seed)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, strings.Join(header, "\t"))
+	for i := range r.Summary {
+		fmt.Fprintln(table, strings.Join(r.Summary[i].cells(), "\t"))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s\n\n%s\n", legend, r.Verdict())
+	for _, v := range r.Violations {
+		fmt.Fprintf(w, "- %s\n", v)
+	}
+	return nil
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("fault %d (%s): %s", v.Fault, v.Kind, v.Problem)
+}
+
+// Verdict states in one line whether an invariant was violated.
+func (r *Result) Verdict() string {
+	faults := 0
+	for i := range r.Summary {
+		faults += r.Summary[i].Count
+	}
+	verdict := "no invariant was violated"
+	if n := len(r.Violations); n > 0 {
+		verdict = plural(n, "violation") + " of invariants"
+	}
+	if r.Interrupted {
+		verdict += " before the run was interrupted"
+	}
+	return plural(faults, "fault") + ": " + verdict
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// WriteMarkdown writes the result as a section of a Markdown document.
+func (r *Result) WriteMarkdown(w io.Writer) error {
+	fmt.Fprintf(w, "### %s/%s\n\n%s, %s, %d members, seed %d. %s.\n\n", r.Namespace, r.Group, r.Algorithm, r.Safety, r.Members, r.Seed, r.Verdict())
+	MarkdownTable(w, r.Summary)
+	for _, v := range r.Violations {
+		fmt.Fprintf(w, "- %s\n", v)
+	}
+	if len(r.Violations) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.NotPossible)) {
+		fmt.Fprintf(w, "- `%s` was not possible: %s\n", kind, r.NotPossible[kind])
+	}
+	return nil
+}
+
+// MarkdownTable writes the measurements of each kind.
+func MarkdownTable(w io.Writer, summaries []Summary) {
+	fmt.Fprintf(w, "%s\n\n| %s |\n|%s\n", legend, strings.Join(header, " | "), strings.Repeat("---|", len(header)))
+	for i := range summaries {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(summaries[i].cells(), " | "))
+	}
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,60 @@
+package chaos
+
+import (
+	"strings"
+	"testing"
+)
+
+func newResult() *Result {
+	r := &Result{Namespace: "bank", Group: "ledger", Algorithm: "StatusTable", Safety: "Majority", Members: 5, Seed: 7}
+	for i := range 100 {
+		r.Faults = append(r.Faults, Fault{Number: i + 1, Kind: ForcePod, Elected: new(float64(100 - i)), Settled: new(8000.0)})
+	}
+	r.Faults = append(r.Faults, Fault{Kind: Pod, Elected: new(1.5)}, Fault{Kind: Evict, Refused: "budget"}, Fault{Kind: Manager})
+	r.Summary = Summarize(r.Faults)
+	return r
+}
+
+func TestSummaryHasMedianP99AndMaximumOfEachKind(t *testing.T) {
+	var b strings.Builder
+	if err := newResult().WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `bank/ledger: StatusTable; Majority; 5 members; seed 7
+
+FAULT      COUNT           ELECTED             KNOWN BY ALL  STATUS  SERVICE  SETTLED
+pod        1               1.50 / 1.50 / 1.50  -             -       -        -
+force-pod  100             50.0 / 99.0 / 100   -             -       -        8000 / 8000 / 8000
+evict      0 (+1 refused)  -                   -             -       -        -
+manager    1               -                   -             -       -        -
+Milliseconds from the fault: median / p99 / maximum.
+
+102 faults: no invariant was violated
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestReportsNameViolations(t *testing.T) {
+	r := newResult()
+	r.Violations = []Violation{{Fault: 3, Kind: ForcePod, Problem: Problem{OneCoordinator, "two of them"}}}
+	r.Interrupted, r.NotPossible = true, map[string]string{Freeze: "no permission"}
+	var table, markdown strings.Builder
+	if err := r.WriteTable(&table); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteMarkdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"102 faults: 1 violation of invariants before the run was interrupted", "- fault 3 (force-pod): one coordinator: two of them\n"} {
+		if !strings.Contains(table.String(), want) || !strings.Contains(markdown.String(), want) {
+			t.Errorf("got\n%s\n%s\nwant both to contain %q", &table, &markdown, want)
+		}
+	}
+	for _, want := range []string{"| force-pod | 100 | 50.0 / 99.0 / 100 | - |", "- `freeze` was not possible: no permission\n"} {
+		if !strings.Contains(markdown.String(), want) {
+			t.Errorf("got\n%s\nwant it to contain %q", &markdown, want)
+		}
+	}
+}

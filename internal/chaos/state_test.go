@@ -1,0 +1,136 @@
+package chaos
+
+import (
+	"strings"
+	"testing"
+)
+
+// settledGroup is a group of three on two nodes that has settled. Its coordinator is p-2.
+func settledGroup() *State {
+	s := &State{Members: 3, Preempts: true, Coordinator: "p-2", Term: 7, HasService: true, Endpoints: []string{"10.0.0.2"}}
+	for i, name := range []string{"p-0", "p-1", "p-2"} {
+		agent := Agent{name, "uid-" + name}
+		role := "follower"
+		if name == "p-2" {
+			role = "coordinator"
+		}
+		s.Rows = append(s.Rows, Row{Pod: name, Priority: int32(10 * (i + 1)), Up: true, Eligible: true}) //nolint:gosec // a small number
+		s.Pods = append(s.Pods, PodState{
+			Agent: agent, IP: "10.0.0." + name[2:], Node: []string{"a", "a", "b"}[i], Ready: true, Role: role,
+			View: &Change{From: agent, Coordinator: "p-2", Leading: name == "p-2", Term: 7},
+		})
+	}
+	return s
+}
+
+func TestProblems(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*State)
+		want   string // "" for none
+	}{
+		"settled":                                {func(*State) {}, ""},
+		"no Service":                             {func(s *State) { s.HasService, s.Endpoints = false, nil }, ""},
+		"no coordinator":                         {func(s *State) { s.Coordinator = "" }, Agreement + ": the status shows no coordinator"},
+		"a member is down":                       {func(s *State) { s.Rows[0].Up, s.Rows[0].Reason = false, "Crashed" }, Recovery + ": p-0 is down (Crashed)"},
+		"a row is missing":                       {func(s *State) { s.Rows = s.Rows[1:] }, Recovery + ": 2 of 3 members are up"},
+		"a pod isn't ready":                      {func(s *State) { s.Pods[1].Ready = false }, Recovery + ": pod p-1 isn't ready"},
+		"a pod is being deleted":                 {func(s *State) { s.Pods[1].Terminating = true }, Recovery + ": pod p-1 is being deleted"},
+		"a lower one leads":                      {func(s *State) { s.Rows[0].Priority = 99 }, Highest + ": p-2 (priority 30) leads, although p-0 (priority 99) is eligible"},
+		"a lower one, never preempts":            {func(s *State) { s.Rows[0].Priority, s.Preempts = 99, false }, ""},
+		"a lower one, the higher isn't eligible": {func(s *State) { s.Rows[0].Priority, s.Rows[0].Eligible = 99, false }, ""},
+		"one that isn't eligible leads":          {func(s *State) { s.Rows[2].Eligible = false }, Highest + ": p-2 leads, which isn't eligible"},
+		"one that is down leads":                 {func(s *State) { s.Coordinator, s.Rows[2].Up = "p-9", true }, Highest + ": the status shows coordinator p-9, which isn't up"},
+		"an agent doesn't respond":               {func(s *State) { s.Pods[0].View = nil }, Agreement + ": the agent of p-0 doesn't respond"},
+		"an agent is gone":                       {func(s *State) { s.Pods[0].View.Gone = true }, Agreement + ": the agent of p-0 doesn't respond"},
+		"an agent reports another one": {
+			func(s *State) { s.Pods[0].View.Coordinator = "p-1" },
+			Agreement + `: the agent of p-0 reports coordinator "p-1" in term 7, the status "p-2" in term 7`,
+		},
+		"an agent reports another term": {
+			func(s *State) { s.Pods[0].View.Term = 8 },
+			Agreement + `: the agent of p-0 reports coordinator "p-2" in term 8, the status "p-2" in term 7`,
+		},
+		"two agents lead": {
+			func(s *State) { s.Pods[0].View.Leading = true },
+			Agreement + `: the agent of p-0 reports that it is leading: true, the status shows coordinator "p-2"`,
+		},
+		"two pods have the label": {func(s *State) { s.Pods[0].Role = "coordinator" }, Labels + `: pod p-0 has the role "coordinator", want follower`},
+		"a pod has no label":      {func(s *State) { s.Pods[2].Role = "" }, Labels + `: pod p-2 has the role "", want coordinator`},
+		"the Service routes elsewhere": {
+			func(s *State) { s.Endpoints = []string{"10.0.0.1"} },
+			Service + ": the Service routes to [10.0.0.1], want 10.0.0.2 of p-2",
+		},
+		"the Service routes to two": {
+			func(s *State) { s.Endpoints = []string{"10.0.0.1", "10.0.0.2"} },
+			Service + ": the Service routes to [10.0.0.1 10.0.0.2], want 10.0.0.2 of p-2",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := settledGroup()
+			c.change(s)
+			var got []string
+			for _, p := range s.Problems() {
+				got = append(got, p.String())
+			}
+			all := strings.Join(got, "\n")
+			if c.want == "" && all != "" || !strings.Contains(all, c.want) {
+				t.Errorf("got %q, want %q", all, c.want)
+			}
+		})
+	}
+}
+
+func TestVictims(t *testing.T) {
+	for kind, want := range map[string]string{
+		Pod: "p-2", ForcePod: "p-2", Freeze: "p-2", Two: "p-2 p-1", All: "p-2 p-0 p-1", Rollout: "p-2 p-0 p-1", Node: "p-2", Manager: "", APIServer: "",
+	} {
+		if got := names(Victims(kind, settledGroup())); got != want {
+			t.Errorf("%s: got %q, want %q", kind, got, want)
+		}
+	}
+	s := settledGroup()
+	s.Pods[0].Node = "b"
+	if got := names(Victims(Drain, s)); got != "p-2 p-0" {
+		t.Errorf("drain: got %q, want all pods on the coordinator's node", got)
+	}
+	s.Pods[2].Terminating = true
+	if got := names(Victims(Pod, s)); got != "" {
+		t.Errorf("the coordinator's pod is being deleted: got %q, want none", got)
+	}
+}
+
+func names(pods []PodState) string {
+	var all []string
+	for _, p := range pods {
+		all = append(all, p.Pod)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestObstacle(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind      string
+		change    func(*State)
+		available bool
+		want      string
+	}{
+		"none":                                {Node, func(*State) {}, false, ""},
+		"no coordinator":                      {Pod, func(s *State) { s.Coordinator = "" }, false, "the group has no coordinator"},
+		"no election, no coordinator":         {Manager, func(s *State) { s.Coordinator = "" }, false, ""},
+		"no successor":                        {Pod, func(s *State) { s.Rows[0].Eligible, s.Rows[1].Eligible = false, false }, false, "no other member is eligible"},
+		"all on one node":                     {Cordon, func(s *State) { s.Pods[0].Node, s.Pods[1].Node = "b", "b" }, false, "all eligible members are on node b"},
+		"the majority on one node":            {Node, func(s *State) { s.Pods[0].Node = "b" }, false, "2 of 3 members are on node b, so the others aren't a majority"},
+		"the majority on one node, available": {Node, func(s *State) { s.Pods[0].Node = "b" }, true, ""},
+		"the majority on a drained node":      {Drain, func(s *State) { s.Pods[0].Node = "b" }, false, ""},
+	} {
+		s := settledGroup()
+		c.change(s)
+		kind, err := ParseKinds([]string{c.kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Obstacle(kind[0], s, Victims(c.kind, s), c.available); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
