@@ -234,9 +234,14 @@ build: ## Build the commands in bin/.
 	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/
 
 .PHONY: demo
-demo: ## As root: start a cluster with the operator and a group, and cause three failovers.
+demo: ## As root: start a cluster with the operator and a group. On a terminal, keys take the coordinator away; otherwise causes three failovers.
 	@if [ $$(id -u) = 0 ]; then hack/cluster/packages; fi
 	@$(call keep_owner,$(demo_programs) && bin/demo)
+
+.PHONY: recording
+recording: ## As root: run the demo and record its live view as docs/images/demo.svg.
+	@hack/cluster/packages
+	@$(call keep_owner,$(demo_programs) && bin/demo -record docs/images/demo.svg)
 
 .PHONY: demo-down
 demo-down: ## Remove the cluster of make demo.

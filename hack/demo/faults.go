@@ -152,46 +152,71 @@ func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(ro
 		}
 	}
 	s.printf("%s leads on %s: %s", victim.Pod, s.nodeOf(victim.Pod), fault)
-	injected := time.Now()
-	if err := inject(victim); err != nil {
-		return err
-	}
-	next, observed, err := s.awaitStatus(ctx, "another pod to lead", waitShort, func(g status) bool {
-		return g.Coordinator != nil && g.Coordinator.Term > now.Coordinator.Term && g.Coordinator.Pod != victim.Pod
-	})
+	took, next, err := s.failover(ctx, inject)
 	if err != nil {
 		return err
 	}
 	if next.Coordinator.Pod != successor {
 		return fmt.Errorf("%s leads, want %s", next.Coordinator.Pod, successor)
 	}
-	// Both durations include the time that the command needs to inject the fault.
-	s.printf("%s leads: failover took %.1f ms, and the status showed it after %.1f ms",
-		successor, millis(next.Coordinator.ElectedAt.Sub(injected)), millis(observed.Sub(injected)))
+	s.printf("%s", took)
 	s.table(next)
 	return nil
+}
+
+// failover is how long a failover took, including the time that the command needs to inject the fault.
+type failover struct {
+	next            string
+	elected, status time.Duration
+}
+
+func (f failover) String() string {
+	return fmt.Sprintf("%s leads after %.1f ms, and the status shows it after %.1f ms", f.next, millis(f.elected), millis(f.status))
+}
+
+// failover takes the coordinator away and waits until the status shows the next one.
+func (s *demo) failover(ctx context.Context, inject func(row) error) (failover, status, error) {
+	now := s.current()
+	victim := now.coordinator()
+	if victim.Pod == "" {
+		return failover{}, now, errors.New("there is no coordinator at present")
+	}
+	injected := time.Now()
+	if err := inject(victim); err != nil {
+		return failover{}, now, err
+	}
+	next, observed, err := s.awaitStatus(ctx, "another pod to lead", waitShort, func(g status) bool {
+		return g.Coordinator != nil && g.Coordinator.Term > now.Coordinator.Term && g.Coordinator.Pod != victim.Pod
+	})
+	if err != nil {
+		return failover{}, next, err
+	}
+	return failover{next.Coordinator.Pod, next.Coordinator.ElectedAt.Sub(injected), observed.Sub(injected)}, next, nil
 }
 
 // awaitHealthy waits until the member with the highest priority leads and all others
 // follow.
 func (s *demo) awaitHealthy(ctx context.Context) error {
-	healthy, _, err := s.awaitStatus(ctx, "all members to be up and the highest priority to lead", waitLong, func(g status) bool {
-		for i, r := range g.Processes {
-			if want := map[bool]string{true: "Coordinator", false: "Normal"}[i == 0]; r.Status != want {
-				return false
-			}
-		}
-		return len(g.Processes) > 0 && g.Coordinator != nil && g.Coordinator.Pod == g.Processes[0].Pod
-	})
+	now, _, err := s.awaitStatus(ctx, "all members to be up and the highest priority to lead", waitLong, healthy)
 	if err != nil {
 		return err
 	}
 	if err := s.updateNodes(ctx); err != nil {
 		return err
 	}
-	s.printf("all members are up, %s leads", healthy.Coordinator.Pod)
-	s.table(healthy)
+	s.printf("all members are up, %s leads", now.Coordinator.Pod)
+	s.table(now)
 	return nil
+}
+
+// healthy reports whether the member with the highest priority leads and all others follow.
+func healthy(g status) bool {
+	for i, r := range g.Processes {
+		if want := map[bool]string{true: "Coordinator", false: "Normal"}[i == 0]; r.Status != want {
+			return false
+		}
+	}
+	return len(g.Processes) > 0 && g.Coordinator != nil && g.Coordinator.Pod == g.Processes[0].Pod
 }
 
 // kubectlWait runs kubectl wait.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -43,6 +44,15 @@ func (s *fakeCluster) setStatus(g status) error {
 	close(s.demo.changed)
 	s.demo.changed = make(chan struct{})
 	return nil
+}
+
+// endWatch ends the watch of the group.
+func (s *fakeCluster) endWatch() {
+	s.demo.mu.Lock()
+	defer s.demo.mu.Unlock()
+	s.demo.ended = errors.New("end of stream")
+	close(s.demo.changed)
+	s.demo.changed = make(chan struct{})
 }
 
 // statusWithLeader is the group's status while a pod leads and the others follow.

@@ -1,6 +1,7 @@
 // Command demo shows Conclave on a cluster: it starts a cluster, installs the operator,
 // applies a group of five pods, and takes its coordinator away three times. It fails if
-// the wrong pod becomes coordinator.
+// the wrong pod becomes coordinator. On a terminal, it shows a live view instead, in which
+// the user takes the coordinator away.
 //
 // The cluster keeps running for further experiments; make demo-down removes it.
 package main
@@ -15,6 +16,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // The names of the cluster, of its namespaces and of the group.
@@ -34,25 +37,31 @@ const (
 )
 
 func main() {
+	record := flag.String("record", "", "write a recording of the live view to this `file.svg`")
 	down := flag.Bool("down", false, "remove the demo")
 	check := flag.Bool("check", false, "only check that this machine can run the demo")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	action := runDemo
+	action := func(ctx context.Context, out io.Writer) error { return runDemo(ctx, out, *record) }
 	switch {
 	case *down:
 		action = cleanUp
 	case *check:
 		action = checkMachine
 	}
+	context.AfterFunc(ctx, stop) // A second signal ends the demo at once.
 	if err := action(ctx, os.Stdout); err != nil {
+		if ctx.Err() != nil {
+			fmt.Fprintln(os.Stderr, "demo: interrupted; make demo continues, and make demo-down removes the cluster")
+			os.Exit(130)
+		}
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func runDemo(ctx context.Context, out io.Writer) error {
+func runDemo(ctx context.Context, out io.Writer, record string) error {
 	top, err := filepath.Abs(".")
 	if err != nil {
 		return err
@@ -62,19 +71,15 @@ func runDemo(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	s := &demo{out: newPrinter(out), top: top, cluster: target, start: time.Now()}
-	for _, step := range []struct {
-		title string
-		do    func(context.Context) error
-	}{
+	steps := []step{
 		{"Build the programs", s.build},
 		{"Start a cluster", s.startCluster},
 		{"Build the images and load them onto the nodes", s.loadImages},
 		{"Install the operator", s.install},
 		{"Create a group of five pods", s.applyGroup},
-		{"Kill the coordinator's agent with SIGKILL", s.killProcess},
-		{"Delete the coordinator's pod by force", s.deletePod},
-		{"Isolate the coordinator's node", s.partitionNode},
-	} {
+	}
+	steps = append(steps, s.faults(record)...)
+	for _, step := range steps {
 		s.heading(step.title)
 		if err := step.do(ctx); err != nil {
 			return err
@@ -82,6 +87,29 @@ func runDemo(ctx context.Context, out io.Writer) error {
 	}
 	s.printNextSteps()
 	return nil
+}
+
+// faults returns the last steps. On a terminal, the user injects the faults.
+func (s *demo) faults(record string) []step {
+	switch {
+	case record != "":
+		return []step{{"Record the live view", func(ctx context.Context) error { return s.record(ctx, record) }}}
+	case term.IsTerminal(int(os.Stdin.Fd())) && s.out.columns != nil:
+		return []step{{"Take the coordinator away yourself", func(ctx context.Context) error {
+			return s.runLive(ctx, os.Stdin, os.Stdout)
+		}}}
+	}
+	return []step{
+		{"Kill the coordinator's agent with SIGKILL", s.killProcess},
+		{"Delete the coordinator's pod by force", s.deletePod},
+		{"Isolate the coordinator's node", s.partitionNode},
+	}
+}
+
+// step is a part of the demo.
+type step struct {
+	title string
+	do    func(context.Context) error
 }
 
 // checkMachine fails if this machine can't run the demo, before anything is built.

@@ -15,9 +15,9 @@ type demo struct {
 	top     string
 	cluster cluster
 	start   time.Time
-	nodes   map[string]string
 
 	mu         sync.Mutex
+	nodes      map[string]string // The node of each pod. The map isn't changed, only replaced.
 	now        status
 	observedAt time.Time
 	changed    chan struct{} // closed and replaced when now changes
@@ -137,18 +137,33 @@ func summary(g status) string {
 // table prints the process status table.
 func (s *demo) table(g status) {
 	w := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(w, "  POD\tPRIORITY\tSTATUS\tNODE\tREASON\n")
+	fmt.Fprintf(w, "  POD\tPRIORITY\tSTATUS\tNODE\tNOTE\n")
 	for _, r := range g.Processes {
-		fmt.Fprintf(w, "  %s\t%d\t%s\t%s\t%s\n", r.Pod, r.Priority, r.Status, s.nodeOf(r.Pod), r.Reason)
+		fmt.Fprintf(w, "  %s\t%d\t%s\t%s\t%s\n", r.Pod, r.Priority, r.Status, s.nodeOf(r.Pod), r.note())
 	}
 	// A failed write to the terminal cannot be reported.
 	_ = w.Flush()
 }
 
+// note explains the status. The reason PodPending of a process that is up only says that kubelet hasn't reported its
+// application yet, so it isn't mentioned.
+func (r row) note() string {
+	switch {
+	case r.Reason == "PodPending" && (r.Status == "Coordinator" || r.Status == "Normal"):
+		return ""
+	case r.Reason == "PodPending":
+		return "starting"
+	case r.Reason == "PodMissing":
+		return "being recreated"
+	case r.Reason == "PodTerminating":
+		return "being deleted"
+	}
+	return r.Reason
+}
+
 // updateNodes queries the node of each pod.
 func (s *demo) updateNodes(ctx context.Context) error {
-	list := s.cluster.kubectl(ctx, "get", "pods", "--namespace", namespace, "-o", "json")
-	output, err := list.Output()
+	output, err := s.cluster.kubectl(ctx, "get", "pods", "--namespace", namespace, "-o", "json").Output()
 	if err != nil {
 		return fmt.Errorf("cannot list the pods: %w", err)
 	}
@@ -161,14 +176,21 @@ func (s *demo) updateNodes(ctx context.Context) error {
 	if err := json.Unmarshal(output, &pods); err != nil {
 		return fmt.Errorf("cannot list the pods: %w", err)
 	}
-	s.nodes = map[string]string{}
+	nodes := map[string]string{}
 	for _, pod := range pods.Items {
-		s.nodes[pod.Metadata.Name] = pod.Spec.NodeName
+		nodes[pod.Metadata.Name] = pod.Spec.NodeName
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes = nodes
 	return nil
 }
 
-func (s *demo) nodeOf(pod string) string { return s.nodes[pod] }
+func (s *demo) nodeOf(pod string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nodes[pod]
+}
 
 func (s *demo) printNextSteps() {
 	s.heading("The cluster keeps running")
