@@ -225,7 +225,7 @@ func (p *runningProgram) text() string {
 }
 
 // lateWrites is a server in front of a ledger. It delays one write of a resource until
-// another process has claimed that resource, like a network that delays a packet.
+// a process has written under a later right, like a network that delays a packet.
 type lateWrites struct {
 	ledger   http.Handler
 	resource string
@@ -255,7 +255,11 @@ func (l *lateWrites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.send(w, body.Bytes())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if late := l.late; late != nil && l.arrived == 0 && e.Resource == late.Resource && !e.Claim && e.By != late.By {
+	late := l.late
+	if late == nil || l.arrived != 0 || e.Claim || e.Resource != late.Resource {
+		return
+	}
+	if e.Token > late.Token || e.Token == late.Token && e.Grant > late.Grant {
 		text, _ := json.Marshal(late)
 		recorder := httptest.NewRecorder()
 		l.send(recorder, text)

@@ -24,6 +24,8 @@ const (
 	// The token is lost if it hasn't moved in so many surveys, one at each interval.
 	surveysWithoutMove = 20
 	surveyInterval     = 50 * time.Millisecond
+	// surveyMax is how long a survey waits for the answers.
+	surveyMax = 100 * time.Millisecond
 )
 
 // token is the right to write. Each generation is a new token, and hops count how often it
@@ -164,6 +166,8 @@ func (s *station) lead(ctx context.Context, fencing uint64) error {
 
 // survey returns the latest token that any process has seen.
 func (s *station) survey(ctx context.Context) (latest token) {
+	ctx, cancel := context.WithTimeout(ctx, surveyMax)
+	defer cancel()
 	answers := make(chan token, len(s.Names))
 	for _, name := range s.Names {
 		go func() {
