@@ -235,7 +235,7 @@ build: ## Build the commands in bin/.
 
 .PHONY: demo
 demo: ## As root: start a cluster with the operator and a group. On a terminal, keys take the coordinator away; otherwise causes three failovers.
-	@if [ $$(id -u) = 0 ]; then hack/cluster/packages; fi
+	@if [ $$(id -u) = 0 ] && [ "$(CLUSTER)" != kind ]; then hack/cluster/packages; fi
 	@$(call keep_owner,$(demo_programs) && bin/demo)
 
 .PHONY: recording

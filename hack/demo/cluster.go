@@ -31,17 +31,25 @@ type cluster interface {
 	remove(ctx context.Context, out io.Writer) error
 }
 
-// findCluster returns the throwaway cluster if this machine supports it. Without root, it
-// returns the kind cluster of the current kubeconfig.
+// findCluster returns the cluster that is named by the environment variable CLUSTER: hack is the throwaway cluster, kind is the
+// kind cluster of the current kubeconfig. By default, it is the throwaway cluster for root, and kind for other users.
 func findCluster(ctx context.Context, top string) (cluster, error) {
-	own := &hackCluster{top: top, tool: filepath.Join(top, "bin", "cluster")}
-	if os.Getuid() != 0 {
+	wanted, root := os.Getenv("CLUSTER"), os.Getuid() == 0
+	switch {
+	case wanted == "kind":
+		return findKind(ctx)
+	case wanted != "" && wanted != "hack":
+		return nil, fmt.Errorf("CLUSTER must be hack or kind, got %q", wanted)
+	case !root && wanted == "hack":
+		return nil, errors.New("a throwaway cluster needs root: sudo make demo")
+	case !root:
 		kind, err := findKind(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("a throwaway cluster needs root (sudo make demo), and %w", err)
 		}
 		return kind, nil
 	}
+	own := &hackCluster{top: top, tool: filepath.Join(top, "bin", "cluster")}
 	if err := run(own.command(ctx, "check")); err != nil {
 		return nil, err
 	}

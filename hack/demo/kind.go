@@ -38,8 +38,11 @@ func (c *kindCluster) load(ctx context.Context, archive string) error {
 }
 
 func (c *kindCluster) kubectl(ctx context.Context, arguments ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "kubectl", arguments...)
+	return exec.CommandContext(ctx, "kubectl", append([]string{"--context", c.context()}, arguments...)...)
 }
+
+// context is the kubeconfig context. Commands name it, because the current context may change during the demo.
+func (c *kindCluster) context() string { return "kind-" + c.name }
 
 // killAgent finds the agent by the pod's name in its environment.
 func (c *kindCluster) killAgent(ctx context.Context, pod, node string) error {
@@ -76,5 +79,5 @@ func (c *kindCluster) remove(ctx context.Context, out io.Writer) error {
 	if err := run(c.kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found")); err != nil {
 		return err
 	}
-	return run(exec.CommandContext(ctx, "make", "undeploy"))
+	return run(exec.CommandContext(ctx, "make", "undeploy", "KUBECTL=kubectl --context "+c.context()))
 }
