@@ -84,13 +84,18 @@ func TestRatiosOfBatches(t *testing.T) {
 func TestSuspicionsAreCounted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	report, err := measure(ctx, &options{tls: true, suspicions: time.Second}, io.Discard)
+	report, err := measure(ctx, &options{tls: true, suspicions: time.Second, minHeartbeat: 99}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range counted {
-		if _, found := report.Suspicions.Counters[name]; !found {
-			t.Errorf("got no value for %s: %v", name, report.Suspicions.Counters)
+	if len(report.Suspicions) != 2 || report.Suspicions[1].MinHeartbeat != 99 {
+		t.Fatalf("got %+v, want the counts of a group and of one whose timing adapts", report.Suspicions)
+	}
+	for _, s := range report.Suspicions {
+		for _, name := range counted {
+			if _, found := s.Counters[name]; !found {
+				t.Errorf("got no value for %s: %v", name, s.Counters)
+			}
 		}
 	}
 }

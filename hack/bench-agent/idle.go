@@ -15,6 +15,8 @@ import (
 type Idle struct {
 	Peers   int     `json:"peers"`
 	Seconds float64 `json:"seconds"`
+	// Heartbeat is the interval of heartbeats in milliseconds, if the timing adapts.
+	Heartbeat float64 `json:"heartbeatMillis,omitempty"`
 	// Resident is the median of the agents' resident memory.
 	Resident float64 `json:"residentMiB"`
 	// Coordinator and Follower are CPU usages in percent of a core. Follower is the
@@ -34,17 +36,29 @@ func measureIdle(ctx context.Context, plan agentcluster.Options, period time.Dur
 	if err != nil {
 		return nil, err
 	}
-	idle, err := observeIdle(ctx, c, period)
+	shortest := time.Duration(0)
+	if timing := plan.Group.Timing; timing != nil {
+		shortest = time.Duration(timing.MinHeartbeatMillis) * time.Millisecond
+	}
+	idle, err := observeIdle(ctx, c, period, shortest)
 	return idle, errors.Join(err, c.Close())
 }
 
-func observeIdle(ctx context.Context, c *agentcluster.Cluster, period time.Duration) (*Idle, error) {
+func observeIdle(ctx context.Context, c *agentcluster.Cluster, period, shortest time.Duration) (*Idle, error) {
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
 	h := &harness{cluster: c, observer: newObserver(c)}
 	if err := h.settle(ctx); err != nil {
 		return nil, err
+	}
+	idle := &Idle{Peers: idlePeers}
+	if shortest > 0 {
+		interval, err := h.awaitCalm(ctx, shortest)
+		if err != nil {
+			return nil, err
+		}
+		idle.Heartbeat = benchmark.Millis(interval)
 	}
 	before, err := usage(c)
 	if err != nil {
@@ -60,7 +74,7 @@ func observeIdle(ctx context.Context, c *agentcluster.Cluster, period time.Durat
 	}
 	elapsed := time.Since(begun)
 	var resident, followers []float64
-	idle := &Idle{Peers: idlePeers, Seconds: elapsed.Seconds()}
+	idle.Seconds = elapsed.Seconds()
 	for name, used := range after {
 		share := 100 * float64(used.CPU-before[name].CPU) / float64(elapsed)
 		resident = append(resident, benchmark.MiB(used.Resident))
@@ -73,6 +87,9 @@ func observeIdle(ctx context.Context, c *agentcluster.Cluster, period time.Durat
 	slices.Sort(resident)
 	slices.Sort(followers)
 	idle.Resident, idle.Follower = benchmark.Percentile(resident, 50), benchmark.Percentile(followers, 50)
+	if shortest > 0 {
+		return idle, nil // The goals are those of the default timing.
+	}
 	idle.Goals = []benchmark.Goal{
 		benchmark.AtMost("resident memory", "MiB", idle.Resident, 15),
 		benchmark.AtMost("CPU of a follower", "% of a core", idle.Follower, 0.1),

@@ -36,11 +36,13 @@ type options struct {
 	killsLarge int
 	handOvers  int
 	stops      int
-	tls        bool
-	idle       time.Duration
-	suspicions time.Duration
-	trace      bool
-	output     string
+	// minHeartbeat is that of the groups whose timing adapts, in milliseconds.
+	minHeartbeat int
+	tls          bool
+	idle         time.Duration
+	suspicions   time.Duration
+	trace        bool
+	output       string
 }
 
 // largeGroup is the size from which a group is large. A round in a large group takes
@@ -70,6 +72,7 @@ func newRoot() *cobra.Command {
 	flags.IntVar(&o.killsLarge, "kills-of-many", 30, fmt.Sprintf("number of kills in groups of %d or more agents", largeGroup))
 	flags.IntVar(&o.handOvers, "hand-overs", 50, "number of hand-overs of the office")
 	flags.IntVar(&o.stops, "stops", 20, "number of times the coordinator is paused with SIGSTOP")
+	flags.IntVar(&o.minHeartbeat, "min-heartbeat-millis", 40, "also pause coordinators, and count suspicions, in groups of 5 whose heartbeats adapt down to this interval; 0 skips it")
 	flags.BoolVar(&o.tls, "tls", true, "use TLS between agents")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected while all cores are busy")

@@ -55,15 +55,25 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 	}
 	if o.idle > 0 {
 		r.printf("measuring idle agents for %s", o.idle)
-		plan, err := r.plan("Majority", 0)
-		if err != nil {
-			return nil, err
-		}
-		if report.Idle, err = measureIdle(ctx, plan, o.idle); err != nil {
+		if report.Idle, err = r.idle(ctx, nil); err != nil {
 			return nil, fmt.Errorf("idle agents: %w", err)
 		}
 	}
+	if o.idle > 0 && o.minHeartbeat > 0 {
+		if report.AdaptiveIdle, err = r.idle(ctx, o.adaptiveTiming()); err != nil {
+			return nil, fmt.Errorf("idle agents whose timing adapts: %w", err)
+		}
+	}
 	return report, nil
+}
+
+func (r *runner) idle(ctx context.Context, timing *agentcluster.Timing) (*Idle, error) {
+	plan, err := r.plan("Majority", 0)
+	if err != nil {
+		return nil, err
+	}
+	plan.Group.Timing = timing
+	return measureIdle(ctx, plan, r.options.idle)
 }
 
 // printf prints a line of progress.
@@ -117,9 +127,17 @@ func (r *runner) group(ctx context.Context, mode string, agents int) (group *Gro
 	if group.HandOvers, err = r.rounds(ctx, group, "hand-over", r.options.handOvers, h.handOver); err != nil {
 		return nil, err
 	}
+	if agents == adaptiveGroup && r.options.minHeartbeat > 0 {
+		if err := r.adaptiveStops(ctx, group); err != nil {
+			return nil, err
+		}
+	}
 	group.judge()
 	return group, nil
 }
+
+// adaptiveGroup is the size of the groups whose timing adapts.
+const adaptiveGroup = 5
 
 // logLines is the number of lines of each agent's log that an error includes.
 const logLines = 10

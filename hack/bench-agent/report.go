@@ -14,9 +14,11 @@ import (
 type Report struct {
 	benchmark.Machine
 
-	Groups     []*Group    `json:"groups,omitempty"`
-	Idle       *Idle       `json:"idle,omitempty"`
-	Suspicions *Suspicions `json:"suspicions,omitempty"`
+	Groups []*Group `json:"groups,omitempty"`
+	Idle   *Idle    `json:"idle,omitempty"`
+	// AdaptiveIdle is that of agents whose timing adapts.
+	AdaptiveIdle *Idle         `json:"adaptiveIdle,omitempty"`
+	Suspicions   []*Suspicions `json:"suspicions,omitempty"`
 }
 
 // Group contains the results of one group of agents.
@@ -35,7 +37,11 @@ type Group struct {
 	Phases    *Phases           `json:"phases,omitempty"`
 	HandOvers *benchmark.Series `json:"handOvers,omitempty"`
 	Stops     *benchmark.Series `json:"stops,omitempty"`
-	Goals     []benchmark.Goal  `json:"goals,omitempty"`
+	// AdaptiveStops are those of a group whose timing adapts, and AdaptiveHeartbeats the
+	// intervals of heartbeats before them.
+	AdaptiveStops      *benchmark.Series `json:"adaptiveStops,omitempty"`
+	AdaptiveHeartbeats *benchmark.Series `json:"adaptiveHeartbeats,omitempty"`
+	Goals              []benchmark.Goal  `json:"goals,omitempty"`
 	// Failures are the rounds that timed out.
 	Failures []string `json:"failures,omitempty"`
 }
@@ -76,6 +82,9 @@ func (g *Group) judge() {
 	if g.Stops != nil {
 		g.Goals = append(g.Goals, benchmark.AtMost("failover after SIGSTOP, p99", "ms", g.Stops.P99, 600))
 	}
+	if g.AdaptiveStops != nil && g.Mode != "Strict" {
+		g.Goals = append(g.Goals, benchmark.AtMost("failover after SIGSTOP with timing that adapts, p99", "ms", g.AdaptiveStops.P99, 250))
+	}
 }
 
 // Failures returns the number of rounds that timed out.
@@ -114,7 +123,10 @@ func (r *Report) Print(out io.Writer) error {
 		}
 	}
 	r.Idle.print(out)
-	r.Suspicions.print(out)
+	r.AdaptiveIdle.print(out)
+	for _, s := range r.Suspicions {
+		s.print(out)
+	}
 	return nil
 }
 
@@ -132,6 +144,8 @@ func (g *Group) print(table io.Writer) {
 		{fmt.Sprintf("floor: kill -9 until %d witnesses have completed a request", g.survivors()), g.Floor},
 		{"hand-over: no coordinator", g.HandOvers},
 		{"failover: SIGSTOP until all agents know the next coordinator", g.Stops},
+		{"the same with timing that adapts", g.AdaptiveStops},
+		{"interval of heartbeats before that", g.AdaptiveHeartbeats},
 	} {
 		if row.series == nil {
 			continue
@@ -149,19 +163,24 @@ func (i *Idle) print(out io.Writer) {
 	if i == nil {
 		return
 	}
-	fmt.Fprintf(out, "\nidle for %.0f s with %d peers: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
-		i.Seconds, i.Peers, i.Resident, i.Follower, i.Coordinator)
+	timing := ""
+	if i.Heartbeat > 0 {
+		timing = fmt.Sprintf(" and heartbeats that adapted to %.0f ms", i.Heartbeat)
+	}
+	fmt.Fprintf(out, "\nidle for %.0f s with %d peers%s: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
+		i.Seconds, i.Peers, timing, i.Resident, i.Follower, i.Coordinator)
 	for _, goal := range i.Goals {
 		fmt.Fprintf(out, "idle: %s\n", goal)
 	}
 }
 
 func (s *Suspicions) print(out io.Writer) {
-	if s == nil {
-		return
+	timing := "default timing"
+	if s.MinHeartbeat > 0 {
+		timing = fmt.Sprintf("timing that adapts, with heartbeats of %d ms or more (%.0f ms at the end)", s.MinHeartbeat, s.Heartbeat)
 	}
-	fmt.Fprintf(out, "\n%.0f s with %d busy processes on %d cores: %d agents announced %d changes of coordinator or term\n",
-		s.Seconds, s.Busy, s.Busy, s.Agents, s.Changes)
+	fmt.Fprintf(out, "\n%s, %.0f s with %d busy processes: %d agents announced %d changes of coordinator or term\n",
+		timing, s.Seconds, s.Busy, s.Agents, s.Changes)
 	for _, name := range s.names() {
 		fmt.Fprintf(out, "%s +%g\n", name, s.Counters[name])
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
@@ -29,8 +30,12 @@ type Suspicions struct {
 	Counters map[string]float64 `json:"counters"`
 	// Changes is the number of events in which an agent announced another coordinator
 	// or term.
-	Changes int            `json:"changes"`
-	Goal    benchmark.Goal `json:"goal"`
+	Changes int `json:"changes"`
+	// Heartbeat is the interval of heartbeats at the end, in milliseconds. MinHeartbeat is
+	// the shortest one, 0 if the timing didn't adapt.
+	Heartbeat    float64        `json:"heartbeatMillis"`
+	MinHeartbeat int            `json:"minHeartbeatMillis,omitempty"`
+	Goal         benchmark.Goal `json:"goal"`
 }
 
 const (
@@ -43,22 +48,72 @@ var counted = []string{suspicions, "conclave_false_suspicions_total", "conclave_
 
 func (s *Suspicions) names() []string { return slices.Sorted(maps.Keys(s.Counters)) }
 
+// suspicions counts in a group with the default timing and, at the same time, in one whose
+// timing adapts.
 func (r *runner) suspicions(ctx context.Context, report *Report) (err error) {
-	const agents = 5
-	plan, err := r.plan("Majority", agents)
-	if err != nil {
-		return err
-	}
 	watched, cancel := context.WithCancel(ctx)
-	defer cancel()
-	h, err := newHarness(watched, plan, "Majority")
-	if err != nil {
-		return err
-	}
+	var groups []*harness
 	defer func() {
 		cancel()
-		err = errors.Join(err, h.cluster.Close())
+		for _, h := range groups {
+			err = errors.Join(err, h.cluster.Close())
+		}
 	}()
+	timings := []*agentcluster.Timing{nil}
+	if r.options.minHeartbeat > 0 {
+		timings = append(timings, r.options.adaptiveTiming())
+	}
+	for _, timing := range timings {
+		h, err := r.calmGroup(watched, timing)
+		if err != nil {
+			return err
+		}
+		groups = append(groups, h)
+	}
+	counts := make([]*count, len(groups))
+	for i, h := range groups {
+		if counts[i], err = h.beginCount(ctx); err != nil {
+			return err
+		}
+	}
+	busy, err := r.waitUnderLoad(ctx)
+	if err != nil {
+		return err
+	}
+	for i, h := range groups {
+		s, err := h.endCount(ctx, counts[i], busy)
+		if err != nil {
+			return err
+		}
+		if timings[i] != nil {
+			s.MinHeartbeat = timings[i].MinHeartbeatMillis
+		}
+		report.Suspicions = append(report.Suspicions, s)
+	}
+	return nil
+}
+
+// calmGroup starts a group. If its timing adapts, it waits until that is the shortest, so
+// that the load comes at the worst moment.
+func (r *runner) calmGroup(ctx context.Context, timing *agentcluster.Timing) (*harness, error) {
+	plan, err := r.plan("Majority", adaptiveGroup)
+	if err != nil {
+		return nil, err
+	}
+	plan.Group.Timing = timing
+	h, err := newHarness(ctx, plan, "Majority")
+	if err != nil || timing == nil {
+		return h, err
+	}
+	if _, err := h.awaitCalm(ctx, time.Duration(timing.MinHeartbeatMillis)*time.Millisecond); err != nil {
+		return nil, errors.Join(err, h.cluster.Close())
+	}
+	return h, nil
+}
+
+// waitUnderLoad keeps all cores busy for the duration of the measurement. It returns the
+// number of processes that did so.
+func (r *runner) waitUnderLoad(ctx context.Context) (int, error) {
 	r.printf("counting suspicions for %s while all %d cores are busy", r.options.suspicions, runtime.NumCPU())
 	var busy []*exec.Cmd
 	defer func() {
@@ -69,43 +124,55 @@ func (r *runner) suspicions(ctx context.Context, report *Report) (err error) {
 	for range runtime.NumCPU() {
 		command, _, err := launch(ctx, busyCommand)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		busy = append(busy, command)
 	}
-	report.Suspicions, err = h.suspicions(ctx, r.options.suspicions, len(busy))
-	return err
+	return len(busy), benchmark.Wait(ctx, r.options.suspicions)
 }
 
-func (h *harness) suspicions(ctx context.Context, period time.Duration, busy int) (*Suspicions, error) {
+// count is the state of a group before a load.
+type count struct {
+	begun    time.Time
+	counters map[string]float64
+	leader   group.Leader
+}
+
+func (h *harness) beginCount(ctx context.Context) (*count, error) {
 	before, err := counters(ctx, h.cluster)
 	if err != nil {
 		return nil, err
 	}
-	term, err := h.cluster.Leader(ctx, h.coordinator)
+	leader, err := h.cluster.Leader(ctx, h.coordinator)
 	if err != nil {
 		return nil, err
 	}
 	h.observer.begin()
-	begun := time.Now()
-	if err := benchmark.Wait(ctx, period); err != nil {
-		return nil, err
-	}
-	s := &Suspicions{Seconds: time.Since(begun).Seconds(), Agents: len(h.cluster.Names()), Busy: busy}
+	return &count{begun: time.Now(), counters: before, leader: leader}, nil
+}
+
+func (h *harness) endCount(ctx context.Context, before *count, busy int) (*Suspicions, error) {
+	s := &Suspicions{Seconds: time.Since(before.begun).Seconds(), Agents: len(h.cluster.Names()), Busy: busy}
+	var err error
 	if s.Counters, err = counters(ctx, h.cluster); err != nil {
 		return nil, err
 	}
 	for name := range s.Counters {
-		s.Counters[name] -= before[name]
+		s.Counters[name] -= before.counters[name]
 	}
 	_ = h.observer.await(ctx, func(_ map[string]agentcluster.Observation, events []agentcluster.Observation) bool {
 		for _, event := range events {
-			if event.Leader.Coordinator != h.coordinator || event.Leader.Term != term.Term {
+			if event.Leader.Coordinator != h.coordinator || event.Leader.Term != before.leader.Term {
 				s.Changes++
 			}
 		}
 		return true
 	})
+	interval, err := heartbeat(ctx, h.cluster, h.coordinator)
+	if err != nil {
+		return nil, err
+	}
+	s.Heartbeat = benchmark.Millis(interval)
 	s.Goal = benchmark.AtMost("false suspicions", "suspicions", s.Counters[suspicions], 0)
 	return s, nil
 }

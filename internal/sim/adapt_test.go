@@ -64,3 +64,29 @@ func TestAdaptingSchedulesChangeLeases(t *testing.T) {
 		t.Errorf("got %d different leases, %d times a shorter one and %d times a longer one, want at least 4, 100 and 100", len(seen), down, up)
 	}
 }
+
+const adaptCheck = "^TestSchedulesOfAdaptingGroups$"
+
+// adaptMutants break the rules of a timing that adapts.
+var adaptMutants = []mutant{
+	{
+		description: "a grant for a shorter lease shortens an earlier promise", file: "election/grants/ledger.go",
+		old: "l.until = max(l.until, now+cmp.Or(r.Lease, l.lease))", new: "l.until = now + cmp.Or(r.Lease, l.lease)",
+		check: seedCheck, wantOutput: "one holder",
+	},
+	{
+		description: "the holder counts a longer lease than it requested", file: "election/grants/support.go",
+		old: "lease = cmp.Or(lease, s.lease)", new: "lease = cmp.Or(s.lease, lease)",
+		check: adaptCheck, wantOutput: "one holder",
+	},
+	{
+		description: "an answer doesn't name the lease of its grant", file: "election/office/grant.go",
+		old: "Ready: m.ready(), Lease: r.Lease,", new: "Ready: m.ready(),",
+		check: adaptCheck, wantOutput: "one holder",
+	},
+	{
+		description: "followers don't adopt the interval that the coordinator announces", file: "election/office/follow.go",
+		old: "m.followPace(msg.Hold.Heartbeat)", new: "m.followPace(msg.Hold.Lease)",
+		check: "^TestFollowersAdopt", pkg: "election/office", wantOutput: "FAIL",
+	},
+}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,7 +31,6 @@ const (
 	// eachFaultCheck is followed by the name of a fault.
 	eachFaultCheck = "^TestSchedulesWithEachFault$"
 	exploreCheck   = "^TestEveryInterleavingOfThree$"
-	adaptCheck     = "^TestSchedulesOfAdaptingGroups$"
 )
 
 var mutants = []mutant{
@@ -68,26 +68,6 @@ var mutants = []mutant{
 		description: "the holder's lease is longer than that of its grants", file: "election/grants/support.go",
 		old: "s.grantDuration = lease - Margin(lease)", new: "s.grantDuration = lease + Margin(lease)",
 		check: scheduleCheck, wantOutput: "one holder",
-	},
-	{
-		description: "a grant for a shorter lease shortens an earlier promise", file: "election/grants/ledger.go",
-		old: "l.until = max(l.until, now+cmp.Or(r.Lease, l.lease))", new: "l.until = now + cmp.Or(r.Lease, l.lease)",
-		check: seedCheck, wantOutput: "one holder",
-	},
-	{
-		description: "the holder counts a longer lease than it requested", file: "election/grants/support.go",
-		old: "lease = cmp.Or(lease, s.lease)", new: "lease = cmp.Or(s.lease, lease)",
-		check: adaptCheck, wantOutput: "one holder",
-	},
-	{
-		description: "an answer doesn't name the lease of its grant", file: "election/office/grant.go",
-		old: "Ready: m.ready(), Lease: r.Lease,", new: "Ready: m.ready(),",
-		check: adaptCheck, wantOutput: "one holder",
-	},
-	{
-		description: "followers don't adopt the interval that the coordinator announces", file: "election/office/follow.go",
-		old: "m.followPace(msg.Hold.Heartbeat)", new: "m.followPace(msg.Hold.Lease)",
-		check: "^TestFollowersAdopt", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
 		description: "a late BEAT lowers the term of its sender's grant", file: "election/grants/ledger.go",
@@ -421,7 +401,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() || os.Getenv("CONCLAVE_MUTANT") != "" {
 		t.Skip("skipped in short runs and in the runs that check a mutant")
 	}
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, adaptMutants) {
 		t.Run(m.description, func(t *testing.T) {
 			t.Parallel()
 			output, err := m.run(t)

@@ -194,7 +194,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 			Self: g.self, Roster: roster, Timing: electionTiming(timing.ReplyTimeout),
 		},
 		NewElection: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
-		Heartbeat: ticks(timing.Heartbeat), MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: calmHeartbeats * ticks(timing.Heartbeat),
+		Heartbeat: ticks(timing.Heartbeat), MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
 		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
 		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true, LongestEarlierLease: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),

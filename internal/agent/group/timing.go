@@ -9,9 +9,9 @@ import (
 // measureInterval is the time between adjustments to the measured round-trip times.
 const measureInterval = 5 * time.Second
 
-// calmHeartbeats is the calm period in heartbeats: a coordinator that measures a long
-// delay returns to a shorter timing after one or two calm periods.
-const calmHeartbeats = 32
+// calmPeriod returns how long a coordinator measures no long delay before it makes the
+// timing shorter. It measures several heartbeats in that time.
+func calmPeriod(heartbeat time.Duration) time.Duration { return max(5*time.Second, 4*heartbeat) }
 
 // electionTiming returns the timeouts of an election in which a peer replies within
 // the given time, T in the source texts.
