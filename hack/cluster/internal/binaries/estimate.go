@@ -118,12 +118,16 @@ func (e *estimate) left(now time.Time) time.Duration {
 	return time.Duration(float64(e.total-e.finished) / rate * float64(time.Second))
 }
 
-// summary is for example "34 % done after 2m10s, at most 4 min left".
+// summary is for example "34 % done after 2m10s, about 4 min left". Before anything is compiled, all of it may be in Go's build cache.
 func (e *estimate) summary(now time.Time) string {
 	elapsed := now.Sub(e.start).Round(time.Second)
 	left := e.left(now)
 	if left < time.Minute {
 		return fmt.Sprintf("%d %% done after %s, less than a minute left", e.percent(), elapsed)
 	}
-	return fmt.Sprintf("%d %% done after %s, about %d min left", e.percent(), elapsed, int((left+30*time.Second)/time.Minute))
+	precision := "about"
+	if e.compiled == 0 {
+		precision = "at most about"
+	}
+	return fmt.Sprintf("%d %% done after %s, %s %d min left", e.percent(), elapsed, precision, int((left+30*time.Second)/time.Minute))
 }
