@@ -207,6 +207,12 @@ IDLE ?= 5m
 soak-operator: ## As root: run the operator's end-to-end tests with outages of OUTAGE, REPLICAS pods of a Deployment, and an idle phase of IDLE.
 	@CONCLAVE_E2E=hack $(GO) test -count 1 -timeout 0 -v -run TestInCluster/operator ./test/e2e -outage $(OUTAGE) -replicas $(REPLICAS) -idle $(IDLE)
 
+# ARGS has further flags of test/chaos, such as ARGS="-pause 5s -kinds pod,force-pod".
+.PHONY: chaos
+chaos: FAULTS = 200
+chaos: build ## Inject FAULTS faults from SEED into groups with each election and safety mode; write docs/results. CLUSTER=hack|kind|current.
+	@$(GO) run ./test/chaos -cluster $(CLUSTER) -faults $(FAULTS) -seed $(or $(SEED),1) $(ARGS)
+
 .PHONY: bench-agent
 bench-agent: ## Measure real agents: failover, hand-over, idle cost. Example: ARGS="--agents 5 -o json".
 	@mkdir -p bin; $(STATIC) -o bin/ ./hack/bench-agent

@@ -32,6 +32,8 @@ type chaosOptions struct {
 	output            string
 	yes               bool
 	check             string
+	plot              string
+	machines          string
 	operatorNamespace string
 }
 
@@ -92,6 +94,9 @@ func (o *chaosOptions) addTo(cmd *cobra.Command) {
 	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", "conclave-system", "the namespace of the operator")
+	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: docker, podman or nerdctl for a kind cluster on this computer, "+
+		"hack:NAME for a cluster of hack/cluster, with bin/cluster")
+	flags.StringVar(&o.plot, "plot", "", "the file for a chart of the failover times, as SVG")
 	completeFrom(cmd, "output", chaosOutputs)
 	completeFrom(cmd, "kinds", chaos.KindNames())
 	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace"} {
@@ -112,6 +117,11 @@ func (o *chaosOptions) parse() ([]chaos.Kind, error) {
 	}
 	if !slices.Contains(chaosOutputs, o.output) {
 		return nil, command.UsageErrorf("unknown output %q: choose one of %s", o.output, strings.Join(chaosOutputs, ", "))
+	}
+	if o.machines != "" {
+		if _, err := live.ParseMachines(o.machines); err != nil {
+			return nil, command.UsageErrorf("--machines %s", err)
+		}
 	}
 	kinds, err := chaos.ParseKinds(o.kinds)
 	if err != nil {
@@ -179,6 +189,11 @@ func (o *chaosOptions) prepare(ctx context.Context, cluster *clusterFlags, name 
 			return portforward.Start(ctx, config, pod)
 		},
 	}
+	if o.machines != "" {
+		if run.Machines, err = live.ParseMachines(o.machines); err != nil {
+			return nil, err
+		}
+	}
 	if err := run.CheckObservable(ctx); err != nil {
 		return nil, requestError(err)
 	}
@@ -233,6 +248,12 @@ func chooseKinds(ctx context.Context, run *live.Run, chosen []chaos.Kind) (map[s
 }
 
 func (o *chaosOptions) write(w io.Writer, result *chaos.Result) error {
+	if o.plot != "" {
+		chart := chaos.Chart(fmt.Sprintf("Failover of %s/%s", result.Namespace, result.Group), result.Summary)
+		if err := os.WriteFile(o.plot, []byte(chart.SVG()), 0o600); err != nil {
+			return fmt.Errorf("cannot write the chart: %w", err)
+		}
+	}
 	switch o.output {
 	case "json":
 		encoder := json.NewEncoder(w)

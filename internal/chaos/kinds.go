@@ -15,8 +15,6 @@ type Access int
 const (
 	// ByAPI: requests to the API server suffice.
 	ByAPI Access = iota
-	// ByPod: a privileged pod on the node of the coordinator.
-	ByPod
 	// ByMachine: control over the machines of the cluster.
 	ByMachine
 )
@@ -59,9 +57,7 @@ const (
 	KillAgent = "agent"
 	KillApp   = "app"
 	Freeze    = "freeze"
-	Partition = "partition"
 	Node      = "node"
-	APIServer = "apiserver"
 )
 
 var kinds = []Kind{
@@ -74,12 +70,10 @@ var kinds = []Kind{
 	{Name: Cordon, Effect: "cordons the coordinator's node", Held: true},
 	{Name: Drain, Effect: "cordons the coordinator's node and evicts the group's pods from it", Held: true},
 	{Name: Manager, Effect: "deletes all pods of the operator", Expect: NoElection},
-	{Name: KillAgent, Effect: "kills the coordinator's agent with SIGKILL", Access: ByPod},
-	{Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL", Access: ByPod, Expect: ElectionPossible},
-	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByPod, Held: true},
-	{Name: Partition, Effect: "drops all packets of the coordinator's pod", Access: ByPod, Held: true},
+	{Name: KillAgent, Effect: "kills the coordinator's agent with SIGKILL", Access: ByMachine},
+	{Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL", Access: ByMachine, Expect: ElectionPossible},
+	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByMachine, Held: true},
 	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true},
-	{Name: APIServer, Effect: "stops the control plane", Access: ByMachine, Expect: NoElection, Held: true},
 }
 
 // Kinds returns all kinds.

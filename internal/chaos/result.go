@@ -80,6 +80,7 @@ type Summary struct {
 // Distribution is the distribution of a duration in milliseconds.
 type Distribution struct {
 	Count  int     `json:"count"`
+	Min    float64 `json:"minMillis"`
 	Median float64 `json:"medianMillis"`
 	P99    float64 `json:"p99Millis"`
 	Max    float64 `json:"maxMillis"`
@@ -127,5 +128,5 @@ func distribution(observed []*float64) *Distribution {
 	}
 	slices.Sort(values)
 	quantile := func(q float64) float64 { return values[max(0, int(math.Ceil(q*float64(len(values))))-1)] }
-	return &Distribution{Count: len(values), Median: quantile(0.5), P99: quantile(0.99), Max: values[len(values)-1]}
+	return &Distribution{Count: len(values), Min: values[0], Median: quantile(0.5), P99: quantile(0.99), Max: values[len(values)-1]}
 }

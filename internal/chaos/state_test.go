@@ -82,7 +82,7 @@ func TestProblems(t *testing.T) {
 
 func TestVictims(t *testing.T) {
 	for kind, want := range map[string]string{
-		Pod: "p-2", ForcePod: "p-2", Freeze: "p-2", Two: "p-2 p-1", All: "p-2 p-0 p-1", Rollout: "p-2 p-0 p-1", Node: "p-2", Manager: "", APIServer: "",
+		Pod: "p-2", ForcePod: "p-2", Freeze: "p-2", Two: "p-2 p-1", All: "p-2 p-0 p-1", Rollout: "p-2 p-0 p-1", Node: "p-2", Manager: "",
 	} {
 		if got := names(Victims(kind, settledGroup())); got != want {
 			t.Errorf("%s: got %q, want %q", kind, got, want)

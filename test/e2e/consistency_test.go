@@ -4,32 +4,24 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/chaos"
 )
 
-// findContradiction finds two responses that contradict each other: a coordinator with a lower token than an earlier one, or
-// two coordinators with the same token. A process with the same token in two responses was coordinator in between, so this
-// also finds two coordinators at the same time. It returns a description, or "" if there is none.
+// findContradiction finds two responses that contradict each other, as chaos tests do. It returns a description, or "" if there
+// is none.
 func findContradiction(leading []response) string {
-	bySent := slices.SortedFunc(slices.Values(leading), func(a, b response) int { return a.sent.Compare(b.sent) })
-	byReceived := slices.SortedFunc(slices.Values(leading), func(a, b response) int { return a.received.Compare(b.received) })
-	holders := map[uint64]response{}
-	var highest response
-	for _, current := range bySent {
-		for len(byReceived) > 0 && byReceived[0].received.Before(current.sent) {
-			if byReceived[0].Token > highest.Token {
-				highest = byReceived[0]
-			}
-			byReceived = byReceived[1:]
-		}
-		if current.Token < highest.Token {
-			return fmt.Sprintf("coordinator with a lower token than before: %s; before: %s", format(current), format(highest))
-		}
-		if other, ok := holders[current.Token]; ok && other.from != current.from {
-			return fmt.Sprintf("two coordinators with the same token: %s; %s", format(other), format(current))
-		}
-		holders[current.Token] = current
+	var answers []chaos.Answer
+	for _, r := range leading {
+		answers = append(answers, chaos.Answer{
+			From: chaos.Agent{Pod: r.from.Pod, UID: strconv.Itoa(r.from.PID)}, Sent: r.sent, Received: r.received, Term: r.Term, Token: r.Token,
+		})
+	}
+	if found := chaos.CheckAnswers(answers); found != nil {
+		return found.Detail
 	}
 	return ""
 }
@@ -81,29 +73,6 @@ func describeTenures(leading []response) (lines []string) {
 		i = j + 1
 	}
 	return lines
-}
-
-func TestFindContradiction(t *testing.T) {
-	start := time.Now()
-	a, b := process{PID: 1, Pod: "a"}, process{PID: 2, Pod: "b"}
-	respond := func(from process, token uint64, sent, received time.Duration) response {
-		return response{from: from, sent: start.Add(sent), received: start.Add(received), leader: leader{Leading: true, Token: token}}
-	}
-	for name, c := range map[string]struct {
-		leading []response
-		want    bool
-	}{
-		"no coordinator":           {nil, false},
-		"one after the other":      {[]response{respond(a, 5, 0, 1), respond(a, 5, 2, 3), respond(b, 7, 4, 5)}, false},
-		"slow response":            {[]response{respond(a, 5, 0, 9), respond(b, 7, 4, 5)}, false},
-		"tenures overlap":          {[]response{respond(a, 5, 0, 1), respond(b, 7, 4, 5), respond(a, 5, 6, 7)}, true},
-		"token decreases":          {[]response{respond(a, 7, 0, 1), respond(b, 5, 4, 5)}, true},
-		"one token, two processes": {[]response{respond(a, 7, 0, 1), respond(b, 7, 0, 1)}, true},
-	} {
-		if got := findContradiction(c.leading); (got != "") != c.want {
-			t.Errorf("%s: got %q, want one: %t", name, got, c.want)
-		}
-	}
 }
 
 func TestFindLeaseViolation(t *testing.T) {

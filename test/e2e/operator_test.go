@@ -70,6 +70,7 @@ func testOperator(c *cluster) {
 		{"a group without one of its pods is available and ready", testMemberDown},
 		{"the coordinator on a cordoned node hands over", testCordon},
 		{"a group is deleted and recreated", testRecreatedGroup},
+		{"chaos injects a fault of each kind, and finds no violation", testChaos},
 		{"a Deployment is scaled up, to 0, and up again", testScaling},
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
 		{"agents elect without the API server, and the status catches up", testWithoutAPIServer},

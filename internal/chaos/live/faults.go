@@ -55,7 +55,7 @@ func (r *Run) inject(ctx context.Context, kind string, targets []chaos.PodState)
 	case chaos.Manager:
 		return r.deleteManager(ctx)
 	}
-	return injection{}, fmt.Errorf("kind %s isn't possible here", kind)
+	return r.onMachine(ctx, kind, targets[0])
 }
 
 func (r *Run) object(p chaos.PodState) *corev1.Pod {

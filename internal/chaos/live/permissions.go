@@ -86,8 +86,8 @@ func (r *Run) CheckObservable(ctx context.Context) error {
 
 // NotPossible returns why faults of a kind aren't possible on this cluster or for this user, or "".
 func (r *Run) NotPossible(ctx context.Context, kind chaos.Kind) (string, error) {
-	if kind.Access != chaos.ByAPI {
-		return "not supported", nil
+	if kind.Access == chaos.ByMachine && r.Machines == nil {
+		return "it needs the machines of the cluster: see --machines", nil
 	}
 	denied, err := r.missing(ctx, r.toInject(kind.Name))
 	if err != nil || len(denied) == 0 {

@@ -30,6 +30,8 @@ type Run struct {
 	Pause time.Duration
 	// Timeout limits the time until the group has settled after a fault.
 	Timeout time.Duration
+	// Machines controls the machines of the cluster. It is nil if they can't be controlled.
+	Machines *Machines
 	// Check checks the workload after each fault. It is nil if there is nothing to check.
 	Check func(context.Context) error
 	// Printf prints one line of progress.

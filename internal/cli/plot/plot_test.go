@@ -160,3 +160,26 @@ func TestNumbersHaveThousandsSeparators(t *testing.T) {
 		}
 	}
 }
+
+func TestRangesHaveAllTextsAndRanges(t *testing.T) {
+	c := &Ranges{
+		Title: "Failover <times>", Subtitle: "A subtitle", XLabel: "ms", Series: []string{"elected", "known"},
+		Rows: []RangeRow{{Name: "pod", Ranges: []Range{{1, 2, 1000}, {}}}, {Name: "force-pod", Ranges: []Range{{5, 6, 7}, {8, 8, 8}}}},
+	}
+	counts, texts := elements(t, c.SVG())
+	if counts["polyline"] != 3 {
+		t.Errorf("got %d ranges, want 3: one isn't above 0", counts["polyline"])
+	}
+	for _, want := range []string{"Failover <times>", "A subtitle", "ms", "elected", "known", "pod", "force-pod", "100"} {
+		if !slices.Contains(texts, want) {
+			t.Errorf("got texts %q, want %q", texts, want)
+		}
+	}
+	for name, c := range map[string]*Ranges{"empty": {}, "one value": {Series: []string{"a"}, Rows: []RangeRow{{Ranges: []Range{{3, 3, 3}}}}}} {
+		svg := c.SVG()
+		elements(t, svg)
+		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+			t.Errorf("%s: got a position that is not a number:\n%s", name, svg)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package live
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/chaos"
+)
+
+// record puts a program into PATH that records its arguments, one line for each call, and returns a function that reads them.
+func record(t *testing.T, name, script string) func() string {
+	t.Helper()
+	folder := t.TempDir()
+	calls := filepath.Join(folder, "calls")
+	text := "#!/bin/sh\nprintf '%s|' \"$@\" >>" + calls + "; echo >>" + calls + "\n" + script + "\n"
+	if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o700); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	return func() string {
+		text, err := os.ReadFile(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+}
+
+func TestMachinesOfKindAreContainers(t *testing.T) {
+	calls := record(t, "docker", "")
+	m, err := ParseMachines("docker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.stop(t.Context(), "kind-worker"); err != nil {
+		t.Error(err)
+	}
+	if err := m.start(t.Context(), "kind-worker"); err != nil {
+		t.Error(err)
+	}
+	if err := m.signal(t.Context(), "kind-worker", "KILL", []string{"abc", "def"}); err != nil {
+		t.Error(err)
+	}
+	want := "pause|kind-worker|\nunpause|kind-worker|\nexec|kind-worker|sh|-c|" + sendSignal + "|sh|KILL|abc|def|\n"
+	if got := calls(); got != want {
+		t.Errorf("got calls\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestFailedRuntimeIsReported(t *testing.T) {
+	record(t, "podman", "echo first; echo no such container >&2; exit 3")
+	m, err := ParseMachines("podman")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.stop(t.Context(), "kind-worker"); err == nil || err.Error() != "podman: exit status 3: no such container" {
+		t.Errorf("got %v, want the last line of the runtime's output", err)
+	}
+}
+
+// On the machine of a throwaway cluster, the script runs without a runtime.
+func TestSignalWithoutProcessIsAnError(t *testing.T) {
+	m, err := ParseMachines("hack:test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = m.signal(t.Context(), "node-1", "CONT", []string{"no-cgroup-has-this-name-4711"})
+	if err == nil || !strings.Contains(err.Error(), "no process of the containers runs") {
+		t.Errorf("got %v, want an error", err)
+	}
+}
+
+func TestParseMachinesRefusesOthers(t *testing.T) {
+	for _, text := range []string{"", "minikube", "hack:"} {
+		if m, err := ParseMachines(text); err == nil || !strings.Contains(err.Error(), "must be docker, podman, nerdctl") {
+			t.Errorf("%q: got %v, %v, want an error", text, m, err)
+		}
+	}
+}
+
+func TestContainersOfAFault(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	pod := &corev1.Pod{Status: corev1.PodStatus{
+		InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: "setup", ContainerID: "containerd://0"}, {Name: v1.AgentContainer, ContainerID: "containerd://1", State: running},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "application", ContainerID: "containerd://2", State: running}},
+	}}
+	for kind, want := range map[string]string{chaos.KillAgent: "1", chaos.KillApp: "2", chaos.Freeze: "1 2"} {
+		if got := strings.Join(containers(pod, kind), " "); got != want {
+			t.Errorf("%s: got containers %q, want %q", kind, got, want)
+		}
+	}
+}

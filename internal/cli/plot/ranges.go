@@ -1,0 +1,86 @@
+package plot
+
+// Ranges is a chart with a row for each category and, in each row, a range for each series, on a logarithmic axis.
+type Ranges struct {
+	Title    string
+	Subtitle string
+	// Note is a line of small text at the bottom.
+	Note   string
+	XLabel string
+	// Series are the names of the series.
+	Series []string
+	Rows   []RangeRow
+}
+
+// RangeRow is a category. Its ranges are in the order of the series.
+type RangeRow struct {
+	Name   string
+	Ranges []Range
+}
+
+// Range is drawn as a line from Low to High with a mark at Middle. A range that isn't above 0 is omitted.
+type Range struct{ Low, Middle, High float64 }
+
+// The layout of rows, in pixels.
+const (
+	nameWidth   = 110.0
+	rangeHeight = 9.0
+	rowGap      = 14.0
+	axisHeight  = 74.0
+)
+
+// SVG returns the chart as SVG.
+func (c *Ranges) SVG() string {
+	rowHeight := float64(len(c.Series))*rangeHeight + rowGap
+	bottomEdge := top + float64(len(c.Rows))*rowHeight
+	total := bottomEdge + axisHeight
+	d := &drawing{}
+	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" role="img" `+
+		`font-family="Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif">`, width, total, width, total)
+	d.add(`<title>%s</title>`, escape(c.Title))
+	d.add(`<desc>%s</desc>`, escape(c.Subtitle))
+	d.add(`<rect width="%g" height="%g" fill="#ffffff"/>`, width, total)
+	d.text(left, 36, `font-size="21" font-weight="600" fill="#1a1a1a"`, c.Title)
+	d.text(left, 60, `font-size="14" fill="#555555"`, c.Subtitle)
+	var names []Line
+	for _, name := range c.Series {
+		names = append(names, Line{Name: name})
+	}
+	d.legend(names)
+	x := c.span().toAxis(left+nameWidth, width-right)
+	d.grid(frame{x: x, y: axis{span: span{1, 2}, from: bottomEdge, to: top - rowGap}})
+	for i, row := range c.Rows {
+		from := top + float64(i)*rowHeight
+		d.text(left+nameWidth-12, from+float64(len(c.Series))*rangeHeight/2+4, `font-size="14" fill="#1a1a1a" text-anchor="end"`, row.Name)
+		for j, r := range row.Ranges {
+			d.bar(r, styles[j%len(styles)], x, from+(float64(j)+0.5)*rangeHeight)
+		}
+	}
+	d.text(left+nameWidth, bottomEdge+44, `font-size="14" fill="#333333"`, c.XLabel)
+	d.text(left, total-8, `font-size="13" fill="#555555"`, c.Note)
+	d.add(`</svg>`)
+	return d.String()
+}
+
+func (c *Ranges) span() span {
+	s := emptySpan()
+	for _, row := range c.Rows {
+		for _, r := range row.Ranges {
+			if r.Low > 0 {
+				s.include(r.Low)
+				s.include(r.High)
+			}
+		}
+	}
+	return s.orDefault()
+}
+
+// bar draws a range.
+func (d *drawing) bar(r Range, s style, x axis, y float64) {
+	if r.Low <= 0 {
+		return
+	}
+	d.add(`<polyline points="%.1f,%.1f %.1f,%.1f" stroke="%s" stroke-width="2.5"/>`, x.at(r.Low), y, x.at(r.High), y, s.color)
+	s.width = min(s.width, 2) // A wide line has a large mark, which would cover other ranges.
+	d.mark(s.withMark(), x.at(r.Middle), y)
+}

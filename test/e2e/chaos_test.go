@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/conclave-dev/conclave/internal/chaos"
+)
+
+// chaosKinds has every kind but those that take long: all and rollout restart all pods, which other parts do.
+var chaosKinds = []string{
+	chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent, chaos.KillApp, chaos.Freeze,
+}
+
+// testChaos runs `kubectl conclave chaos` as users do, with one fault of each kind.
+func testChaos(e env) {
+	plugin := filepath.Join(e.t.TempDir(), "kubectl-conclave")
+	run(e.t, "go", "build", "-o", plugin, repositoryRoot+"/cmd/kubectl-conclave")
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
+	command := exec.Command(plugin, "chaos", "ledger", "--namespace", samplesNamespace, "--faults", strconv.Itoa(len(chaosKinds)), "--seed", "7",
+		"--kinds", strings.Join(chaosKinds, ","), "--machines", "hack:"+e.name, "--pause", "0s", "--yes", "-o", "json")
+	command.Env = append(os.Environ(), e.environment...)
+	output, err := command.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		e.t.Fatalf("chaos: %v\n%s", err, failed.Stderr)
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	var result chaos.Result
+	if err := json.Unmarshal(output, &result); err != nil {
+		e.t.Fatal(err)
+	}
+	if len(result.Faults) != len(chaosKinds) || len(result.Violations) > 0 {
+		e.t.Errorf("got %d faults and violations %v, want %d faults and none", len(result.Faults), result.Violations, len(chaosKinds))
+	}
+	for i := range result.Faults {
+		f := &result.Faults[i]
+		e.t.Logf("%s: elected after %s", f.Kind, millis(f.Elected))
+		kind, err := chaos.ParseKinds([]string{f.Kind})
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if f.Refused != "" || f.Settled == nil || kind[0].Expect == chaos.ElectionExpected && f.Elected == nil {
+			e.t.Errorf("got %+v, want an injected fault with its durations", f)
+		}
+	}
+}
+
+func millis(duration *float64) string {
+	if duration == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*duration, 'f', 1, 64) + " ms"
+}
