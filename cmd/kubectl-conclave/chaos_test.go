@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/chaos"
+)
+
+// Nothing is broken if the input is invalid: each of these runs ends before the first fault, with one line.
+func TestChaosRefusesBeforeTheFirstFault(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	small := e.createGroup(t, "small")
+	small.Status.Members = new(int32(2))
+	if err := e.Status().Update(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	e.setCoordinator(t, e.createGroup(t, "vacant"), -1, 100)
+	for args, want := range map[string]string{
+		"missing --yes":              "group missing not found in namespace bank; to list all groups, run: kubectl get electiongroups -A",
+		"vacant --yes":               "group vacant has no coordinator; for the reason, run: kubectl conclave explain vacant -n bank",
+		"small --yes":                "group small has 2 members, and needs 3 to fail over in Majority mode: add members",
+		"ledger --kinds freeze -y":   "faults of kind freeze aren't possible: it needs the machines of the cluster: see --machines",
+		"ledger --kinds pod":         "chaos breaks group ledger: add --yes, or label the group: kubectl label electiongroup ledger -n bank conclave.dev/chaos=enabled",
+		"ledger --yes --timeout 1s":  "group ledger must settle before the first fault: ",
+		"ledger --yes --as somebody": `electiongroups.conclave.dev "ledger" is forbidden: User "somebody" cannot get resource "electiongroups"`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			got := e.runCommand(t, append([]string{"chaos"}, strings.Fields(args)...)...)
+			lines := strings.Split(strings.TrimSuffix(got.stderr, "\n"), "\n")
+			if last := lines[len(lines)-1]; got.status != 1 || !strings.HasPrefix(last, "error: "+want) {
+				t.Errorf("got exit status %d, %s, want 1, error: %s", got.status, got.stderr, want)
+			}
+			if got.stdout != "" {
+				t.Errorf("stdout: got %q, want none", got.stdout)
+			}
+		})
+	}
+}
+
+func TestChaosAsksForAConfirmation(t *testing.T) {
+	g := ledgerGroup()
+	kinds, err := chaos.ParseKinds([]string{chaos.Pod, chaos.Two})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for answer, confirmed := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "y": true} {
+		var out strings.Builder
+		if err := ask(strings.NewReader(answer), &out, g, 20, kinds); (err == nil) != confirmed {
+			t.Errorf("answer %q: got %v, want confirmed: %t", answer, err, confirmed)
+		}
+		if want := "This injects 20 faults (pod, two) into group ledger in namespace bank, which interrupts its service.\nContinue? [y/N] "; out.String() != want {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+	}
+}
+
+func TestWorkloadIsCheckedByACommand(t *testing.T) {
+	g := &v1.ElectionGroup{}
+	g.Namespace, g.Name = "bank", "ledger"
+	for command, want := range map[string]string{
+		"true":                              "",
+		"echo first; echo gap at 7; exit 1": "gap at 7",
+		"echo $NAMESPACE/$GROUP; exit 1":    "bank/ledger",
+		"exit 3":                            "the command of --check failed: exit status 3",
+	} {
+		o := chaosOptions{check: command}
+		err := o.workloadCheck(g)(context.Background())
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: got %v, want %q", command, err, want)
+		}
+	}
+	if check := (&chaosOptions{}).workloadCheck(g); check != nil {
+		t.Error("got a check without --check, want none")
+	}
+}
