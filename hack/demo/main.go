@@ -62,6 +62,11 @@ func main() {
 }
 
 func runDemo(ctx context.Context, out io.Writer, record string) error {
+	running, err := lock()
+	if err != nil {
+		return err
+	}
+	defer running.Close()
 	top, err := filepath.Abs(".")
 	if err != nil {
 		return err
