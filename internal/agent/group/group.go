@@ -123,6 +123,9 @@ type Group struct {
 	roster       *election.Roster
 	listDigest   uint64
 	configDigest uint64
+	// logsMessages: each message of an election is logged. Otherwise, not even the
+	// arguments are computed.
+	logsMessages bool
 	// mismatches says in which respect the configuration of a peer differs. The
 	// messages of these peers are ignored.
 	mismatches map[string]string
@@ -149,6 +152,7 @@ func New(cfg Config) (*Group, error) {
 		mismatches: map[string]string{}, app: newApplication(cfg.Group),
 	}
 	g.app.excluded = cfg.Excluded
+	g.logsMessages = cfg.Log.Enabled(context.Background(), slog.LevelDebug)
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)
 	if err != nil {

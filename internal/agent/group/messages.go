@@ -52,7 +52,7 @@ func (g *Group) send(m *election.Message) {
 	}
 	g.cfg.Metrics.Sent(m.Kind)
 	message := g.names.encode(m)
-	if m.Kind.Counts() {
+	if m.Kind.Counts() && g.logsMessages {
 		g.cfg.Log.Debug("sending message", "kind", m.Kind, "to", g.names.name(m.To), "term", uint64(m.Term),
 			"about", message.Subject, "from", message.Origin, "list", message.List)
 	}

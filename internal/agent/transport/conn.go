@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -46,6 +47,9 @@ type conn struct {
 	dialedTarget string
 	// goodbyeReceived is set when the peer announces a planned end.
 	goodbyeReceived atomic.Bool
+	// ended: the process at the other end is known to have ended. The goroutine of run
+	// sets it.
+	ended bool
 
 	mu     sync.Mutex
 	queue  []Outgoing
@@ -88,9 +92,44 @@ func (c *conn) run() {
 		defer expiry.Stop()
 	}
 	err := c.read()
+	c.checkEnd()
 	c.close()
 	writer.Wait()
 	c.transport.Log.Debug("connection closed", "peer", c.name, "goodbye", c.goodbyeReceived.Load(), "reason", err)
+}
+
+// checkEnd finds out whether the connection ended because the peer's process did. This is
+// what a failover waits for. So it comes before all else, such as closing this side. It
+// doesn't dial after a connection that the peer closed at once, because peer.run has
+// delays for that.
+func (c *conn) checkEnd() {
+	if c.isClosed() || !c.listenAddressVerified.Load() || time.Since(c.createdAt) < redialDelay {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.transport.ctx, firstCheckTimeout)
+	defer cancel()
+	again, err := c.transport.dialTCP(ctx, c.listenAddress)
+	if err == nil {
+		_ = again.Close() // peer.run dials again, and for longer.
+		return
+	}
+	if c.ended = resultOf(err, c.listenAddress) == refused; c.ended {
+		c.refuseFrames()
+		c.transport.reportEnded(c)
+	}
+}
+
+// refuseFrames lets send fail from now on.
+func (c *conn) refuseFrames() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeAfterWrite = true
+}
+
+func (c *conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
 }
 
 func (c *conn) close() {

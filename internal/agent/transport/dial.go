@@ -34,6 +34,8 @@ const (
 	// listenCheckTimeout bounds how long to watch whether a new connection is
 	// closed at once.
 	listenCheckTimeout = 20 * time.Millisecond
+	// firstCheckTimeout bounds the first dial after the end of a connection.
+	firstCheckTimeout = 20 * time.Millisecond
 )
 
 // connect establishes a connection with a peer.

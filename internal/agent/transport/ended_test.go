@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -275,6 +276,54 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 	a.waitEnded("b", 77)
 }
 
+// TestEndIsReportedBeforeTheConnectionIsClosed: closing it takes time, and can wait.
+func TestEndIsReportedBeforeTheConnectionIsClosed(t *testing.T) {
+	h := newHarness(t)
+	closed := make(chan bool, 1)
+	var b *rawConn
+	a := h.start("a", "127.0.0.1:0", 1, func(c *transport.Config) {
+		c.Events = onEnd{c.Events, func() { closed <- b.isClosedWithin(50 * time.Millisecond) }}
+	})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetPeers(map[string]string{"b": listener.Addr().String()})
+	b = h.acceptAs(listener, "b", 77)
+	a.waitConnected("b")
+	began := time.Now()
+	testwait.Until(t, "the connection is no brief one", func() bool { return time.Since(began) > time.Second })
+	listener.Close()
+	if err := b.Conn.(*tls.Conn).CloseWrite(); err != nil { //nolint:errcheck,forcetypeassert // It is one.
+		t.Fatal(err)
+	}
+	if <-closed {
+		t.Error("the connection was closed before the end was reported")
+	}
+	a.waitEnded("b", 77)
+}
+
+// onEnd calls a function before PeerEnded.
+type onEnd struct {
+	transport.Events
+
+	ended func()
+}
+
+func (e onEnd) PeerEnded(peer string, life uint32) {
+	e.ended()
+	e.Events.PeerEnded(peer, life)
+}
+
+// isClosedWithin reports whether the other side closes the connection within a time.
+func (s *rawConn) isClosedWithin(d time.Duration) bool {
+	if err := s.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return true
+	}
+	_, err := io.Copy(io.Discard, s.reader)
+	return !os.IsTimeout(err)
+}
+
 // TestCertificateOfAnotherGroupProvesNoEnd: a process with the same address and name,
 // but a certificate for another group, isn't a successor.
 func TestCertificateOfAnotherGroupProvesNoEnd(t *testing.T) {
@@ -295,7 +344,7 @@ func TestCertificateOfAnotherGroupProvesNoEnd(t *testing.T) {
 }
 
 // acceptAs accepts the next connection as a member would.
-func (h *harness) acceptAs(listener net.Listener, self string, life uint32, names ...identity.Name) net.Conn {
+func (h *harness) acceptAs(listener net.Listener, self string, life uint32, names ...identity.Name) *rawConn {
 	h.t.Helper()
 	if names == nil {
 		names = []identity.Name{name(self)}

@@ -42,8 +42,10 @@ func (p *peer) serveAll(next *conn, brief int) int {
 		}
 		p.lastConn = nil
 		if served.listenAddressVerified.Load() {
-			p.lastConn = served
 			p.setHint(hint{p.name, served.listenAddress})
+			if !served.ended {
+				p.lastConn = served
+			}
 		}
 	}
 	return brief
@@ -69,9 +71,6 @@ func (p *peer) nextConn() *conn {
 		cancel()
 		if next != nil || p.stopped() {
 			return next
-		}
-		if result == refused {
-			p.transport.clearProblem(p.name) // It was a problem of a process that has ended.
 		}
 		if result == refused && p.lastConn != nil {
 			p.transport.reportEnded(p.lastConn)

@@ -69,6 +69,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -225,7 +226,9 @@ func (t *Transport) Send(to string, out Outgoing) bool {
 
 // reportEnded reports that the process at the other end of a connection has ended.
 func (t *Transport) reportEnded(last *conn) {
-	t.Events.PeerEnded(last.name, last.life) // First: logging may block.
+	t.Events.PeerEnded(last.name, last.life)
+	runtime.Gosched() // The groups act before this goroutine goes on.
+	t.clearProblem(last.name)
 	t.Log.Info("peer process ended", "peer", last.name, "planned", last.goodbyeReceived.Load())
 }
 
