@@ -81,6 +81,25 @@ func TestRatiosOfBatches(t *testing.T) {
 	}
 }
 
+func TestExponentOfGrowth(t *testing.T) {
+	var groups []*Group
+	for _, agents := range []int{3, 5, 20} {
+		squared := float64(agents * agents)
+		groups = append(groups,
+			&Group{Agents: agents, Mode: "Majority", Kills: &benchmark.Series{Median: 2 * squared}, Floor: &benchmark.Series{Median: 7}},
+			&Group{Agents: agents, Mode: "Strict", Kills: nil})
+	}
+	groups = append(groups, &Group{Agents: 5, Mode: "Available", Kills: &benchmark.Series{Median: 1}}) // One size has no growth.
+	var printed bytes.Buffer
+	printGrowth(&printed, groups)
+	const want = `Majority, failover: median in ms by agents (3: 18.00, 5: 50.00, 20: 800.00) grows as n^2.00
+Majority, floor: median in ms by agents (3: 7.00, 5: 7.00, 20: 7.00) grows as n^0.00
+`
+	if got := printed.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestSuspicionsAreCounted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

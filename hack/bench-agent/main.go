@@ -42,7 +42,9 @@ type options struct {
 	idle         time.Duration
 	suspicions   time.Duration
 	trace        bool
-	output       string
+	// agent is the path of a binary.
+	agent  string
+	output string
 }
 
 // largeGroup is the size from which a group is large. A round in a large group takes
@@ -66,7 +68,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	flags := root.Flags()
-	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes")
+	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes, up to 300; 300 agents need about 8 GB of memory and, on two cores, some minutes to connect")
 	flags.StringSliceVar(&o.modes, "mode", []string{"Available", "Majority"}, "safety modes")
 	flags.IntVar(&o.kills, "kills", 200, "number of kills of the coordinator")
 	flags.IntVar(&o.killsLarge, "kills-of-many", 30, fmt.Sprintf("number of kills in groups of %d or more agents", largeGroup))
@@ -77,6 +79,7 @@ func newRoot() *cobra.Command {
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected while all cores are busy")
 	flags.BoolVar(&o.trace, "trace", false, "also print where the time of a failover goes; traces make failovers slower")
+	flags.StringVar(&o.agent, "agent", "", "the agent's binary, for comparisons of versions; by default, build it")
 	flags.StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	root.AddCommand(newPeerCommand(), newWitnessCommand(), newBusyCommand())
 	root.CompletionOptions.DisableDefaultCmd = true

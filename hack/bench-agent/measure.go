@@ -30,10 +30,12 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
-	r := &runner{options: o, progress: progress, folder: folder}
-	r.printf("building the agent")
-	if r.binary, err = agentcluster.Build(ctx, folder, false); err != nil {
-		return nil, err
+	r := &runner{options: o, progress: progress, folder: folder, binary: o.agent}
+	if r.binary == "" {
+		r.printf("building the agent")
+		if r.binary, err = agentcluster.Build(ctx, folder, false); err != nil {
+			return nil, err
+		}
 	}
 	report := newReport()
 	if o.suspicions > 0 {

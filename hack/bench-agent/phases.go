@@ -19,7 +19,6 @@ import (
 // kill is one kill of the coordinator, at a moment of CLOCK_BOOTTIME, and the time until
 // all survivors knew the next coordinator.
 type kill struct {
-	victim   string
 	at, took time.Duration
 }
 

@@ -77,7 +77,7 @@ func (g *Group) judge() {
 			benchmark.AtMost("failover after kill -9, p99", "times the median", g.Kills.P99/g.Kills.Median, 5))
 	}
 	if g.HandOvers != nil {
-		g.Goals = append(g.Goals, benchmark.AtMost("hand-over without coordinator, median", "ms", g.HandOvers.Median, 3))
+		g.Goals = append(g.Goals, benchmark.AtMost("hand-over without coordinator, median", "ms", g.HandOvers.Median, 1))
 	}
 	if g.Stops != nil {
 		g.Goals = append(g.Goals, benchmark.AtMost("failover after SIGSTOP, p99", "ms", g.Stops.P99, 600))
@@ -122,6 +122,7 @@ func (r *Report) Print(out io.Writer) error {
 			fmt.Fprintf(out, "%d agents, %s: FAILED: %s\n", g.Agents, g.Mode, failure)
 		}
 	}
+	printGrowth(out, r.Groups)
 	r.Idle.print(out)
 	r.AdaptiveIdle.print(out)
 	for _, s := range r.Suspicions {

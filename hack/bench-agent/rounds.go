@@ -86,7 +86,7 @@ func (h *harness) kill(ctx context.Context) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		h.kills = append(h.kills, kill{victim: victim, at: now - time.Since(killed), took: took})
+		h.kills = append(h.kills, kill{at: now - time.Since(killed), took: took})
 	}
 	if err := h.cluster.Restart(victim); err != nil {
 		return 0, err

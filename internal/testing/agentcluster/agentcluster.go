@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -220,9 +221,11 @@ func (t *Cluster) Logs(lines int) string {
 }
 
 const (
-	maxAgents = 250
-	peerPort  = "7401"
-	apiPort   = "7501"
+	maxAgents = 500
+	// subnetSize is the number of agents with addresses in the same 127.x.y.0/24.
+	subnetSize = 250
+	peerPort   = "7401"
+	apiPort    = "7501"
 )
 
 // nameOf returns a, b, ..., z, ba, bb and so on.
@@ -238,17 +241,22 @@ func nameOf(index int) string {
 // subnetsTried counts the subnets that this program has tried.
 var subnetsTried atomic.Int64
 
-// freeHosts finds an unused subnet 127.x.y.0/24, so that clusters in the same network
+// freeHosts finds unused subnets 127.x.y.0/24, so that clusters in the same network
 // namespace don't collide, even if different programs run them.
 func freeHosts(ctx context.Context, count int) ([]string, error) {
 	const subnets = 250
 	for range subnets * subnets {
-		at := (os.Getpid()*subnets + int(subnetsTried.Add(1))) % (subnets * subnets)
-		hosts := make([]string, count)
-		for i := range hosts {
-			hosts[i] = fmt.Sprintf("127.%d.%d.%d", 1+at/subnets, 1+at%subnets, 1+i)
+		var hosts []string
+		unused := true
+		for len(hosts) < count && unused {
+			at := (os.Getpid()*subnets + int(subnetsTried.Add(1))) % (subnets * subnets)
+			subnet := fmt.Sprintf("127.%d.%d.", 1+at/subnets, 1+at%subnets)
+			unused = free(ctx, subnet+"1")
+			for i := range min(count-len(hosts), subnetSize) {
+				hosts = append(hosts, subnet+strconv.Itoa(1+i))
+			}
 		}
-		if free(ctx, hosts[0]) {
+		if unused {
 			return hosts, nil
 		}
 	}
