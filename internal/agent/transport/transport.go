@@ -45,6 +45,7 @@
 // # Timeouts
 //
 //	dial                          500 ms
+//	first dial after an end       20 ms (checkEnd), before this side closes
 //	TLS and Hello                 2 s (HandshakeTimeout)
 //	rest of a frame               2 s (FrameTimeout)
 //	unacknowledged bytes          1 s (TCP_USER_TIMEOUT)
