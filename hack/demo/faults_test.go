@@ -20,7 +20,10 @@ type fakeCluster struct {
 	healed                string
 }
 
-func (*fakeCluster) kubectl(ctx context.Context, _ ...string) *exec.Cmd {
+func (*fakeCluster) kubectl(ctx context.Context, arguments ...string) *exec.Cmd {
+	if arguments[0] == "logs" {
+		return exec.CommandContext(ctx, "echo", "leads with token 7\nworks with token 7\nworks with token 7")
+	}
 	return exec.CommandContext(ctx, "echo", `{"items":[
 		{"metadata":{"name":"p-3"},"spec":{"nodeName":"n-2"}}, {"metadata":{"name":"p-2"},"spec":{"nodeName":"n-2"}},
 		{"metadata":{"name":"p-1"},"spec":{"nodeName":"n-1"}}, {"metadata":{"name":"p-0"},"spec":{"nodeName":"n-1"}}]}`)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +201,34 @@ func TestQuitHealsNode(t *testing.T) {
 	shown.press(t, "q")
 	if err := <-ended; err != nil || fake.healed != "n-2" {
 		t.Errorf("healed %q, error %v", fake.healed, err)
+	}
+}
+
+var stepsShown = regexp.MustCompile(`Application  (\d+) steps; the last one by p-3 \d+s ago, token 7`)
+
+// The live view counts the steps in the log of the coordinator's application, and continues when the log ends.
+func TestLiveViewCountsSteps(t *testing.T) {
+	ctx, shown, _, ended := runOnTerminal(t)
+	// The log has two steps, and the fake cluster repeats it.
+	if err := agentcluster.Await(ctx, func(context.Context) error {
+		most := 0
+		for _, match := range stepsShown.FindAllStringSubmatch(shown.screen.String(), -1) {
+			steps, err := strconv.Atoi(match[1])
+			if err != nil {
+				return err
+			}
+			most = max(most, steps)
+		}
+		if most < 4 {
+			return fmt.Errorf("got %d steps, want at least 4", most)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	shown.press(t, "q")
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
