@@ -93,9 +93,13 @@ func (s *State) Eligible() (count int) {
 func (s *State) recovery() (all []Problem) {
 	up := 0
 	for _, r := range s.Rows {
-		if r.Up {
+		hasPod := slices.ContainsFunc(s.Pods, func(p PodState) bool { return p.Pod == r.Pod })
+		switch {
+		case r.Up && hasPod:
 			up++
-		} else {
+		case r.Up:
+			all = append(all, problem(Recovery, "%s has no pod with the label conclave.dev/agent=enabled", r.Pod))
+		default:
 			all = append(all, problem(Recovery, "%s is down (%s)", r.Pod, r.Reason))
 		}
 	}

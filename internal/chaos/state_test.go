@@ -32,6 +32,7 @@ func TestProblems(t *testing.T) {
 		"no Service":                             {func(s *State) { s.HasService, s.Endpoints = false, nil }, ""},
 		"no coordinator":                         {func(s *State) { s.Coordinator = "" }, Agreement + ": the status shows no coordinator"},
 		"a member is down":                       {func(s *State) { s.Rows[0].Up, s.Rows[0].Reason = false, "Crashed" }, Recovery + ": p-0 is down (Crashed)"},
+		"a pod is missing":                       {func(s *State) { s.Pods = s.Pods[1:] }, Recovery + ": p-0 has no pod with the label conclave.dev/agent=enabled"},
 		"a row is missing":                       {func(s *State) { s.Rows = s.Rows[1:] }, Recovery + ": 2 of 3 members are up"},
 		"a pod isn't ready":                      {func(s *State) { s.Pods[1].Ready = false }, Recovery + ": pod p-1 isn't ready"},
 		"a pod is being deleted":                 {func(s *State) { s.Pods[1].Terminating = true }, Recovery + ": pod p-1 is being deleted"},
