@@ -61,12 +61,12 @@ var mutants = []mutant{
 	},
 	{
 		description: "the holder counts the lease from when the grant arrives", file: "election/office/claim.go",
-		old: "m.support.Add(msg.From, min(msg.Hold.Sent, m.now))", new: "m.support.Add(msg.From, m.now)",
+		old: "m.support.Add(msg.From, min(msg.Hold.Sent, m.now), ", new: "m.support.Add(msg.From, m.now, ",
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
 		description: "the holder's lease is longer than that of its grants", file: "election/grants/support.go",
-		old: "s.grantDuration = lease - Margin(lease)", new: "s.grantDuration = lease + Margin(lease)",
+		old: "until := sent + lease - Margin(lease)", new: "until := sent + lease + Margin(lease)",
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{
@@ -296,7 +296,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "messages of an election are sent with the heartbeat", file: "election/office/hold.go",
-		old: "beat.List = m.absent()\n", new: "beat.List = m.absent()\n\t\t\tout.Send = append(out.Send, election.Message{Kind: election.Stale, From: m.cfg.Self, To: id})\n",
+		old: "beat.List = absent\n", new: "beat.List = absent\n\t\tout.Send = append(out.Send, election.Message{Kind: election.Stale, From: m.cfg.Self, To: id})\n",
 		check: "^TestSchedulesWithoutFaults$", wantOutput: "counts",
 	},
 	{

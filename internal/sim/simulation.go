@@ -60,10 +60,12 @@ type simulation struct {
 	network     network
 	members     memberList
 	checker     checker
-	steps       uint64
-	coverage    coverage // of all schedules since the last report
-	traceHash   uint64   // of the current schedule: see hashTrace
-	watch       func(Step)
+	// alignHeartbeats is set for some of the schedules: see office.Config.
+	alignHeartbeats bool
+	steps           uint64
+	coverage        coverage // of all schedules since the last report
+	traceHash       uint64   // of the current schedule: see hashTrace
+	watch           func(Step)
 }
 
 func newSimulation(s settings) (*simulation, error) {
@@ -117,6 +119,7 @@ func (s *simulation) start(seed uint64) {
 	s.rng.next()
 	s.more = rng(^seed)
 	s.more.next()
+	s.alignHeartbeats = seed%8 == 1
 	s.queue.reset()
 	s.slab.reset()
 	s.network.reset()
@@ -150,8 +153,8 @@ func (s *simulation) boot(id election.ID, memoryLost bool) {
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
 		NewElection: s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: heartbeat, SuspicionTimeout: suspicionTimeout, Stagger: stagger,
 		Policy: s.policy, StablePeriod: stableDelay, DrainTimeout: drainTimeout, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
-		Clock:        election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
-		OnTransition: s.onTransition,
+		Clock:           election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
+		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition,
 	}
 	s.schedule.drawAdaptation(s, &c)
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.size)

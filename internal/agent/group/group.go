@@ -198,7 +198,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 			Self: g.self, Roster: roster, Timing: electionTiming(timing.ReplyTimeout),
 		},
 		NewElection: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
-		Heartbeat: ticks(timing.Heartbeat), MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
+		Heartbeat: ticks(timing.Heartbeat), AlignHeartbeats: true, MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
 		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
 		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
 		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true, LongestEarlierLease: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
@@ -318,13 +318,15 @@ func (g *Group) applyOutput() {
 	for len(g.out.Events) > 0 || len(g.out.Send) > 0 {
 		out := g.out
 		g.out = election.Output{}
+		changed := len(out.Events) > 0
 		for _, e := range out.Events {
 			g.handleEvent(e)
 		}
 		g.publish()
 		g.runNotices()
 		for i := range out.Send {
-			g.send(&out.Send[i])
+			m := &out.Send[i]
+			g.send(m, !changed && renews(m))
 		}
 	}
 	g.publish()

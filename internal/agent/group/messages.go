@@ -44,8 +44,14 @@ func (g *Group) receive(from string, message *wire.Message) {
 	g.step(election.Input{Kind: election.Receive, Message: m})
 }
 
+// renews reports whether a message only continues a tenure: it is a heartbeat of the
+// coordinator, or the answer of a follower. If the step had no event, nobody waits for it.
+func renews(m *election.Message) bool {
+	return m.Kind == election.Beat && m.Hold.Held || m.Kind == election.Grant && m.Subject == m.To
+}
+
 // send passes a message to the transport, or to the machine if it is for this process.
-func (g *Group) send(m *election.Message) {
+func (g *Group) send(m *election.Message, renewal bool) {
 	if m.To == g.self {
 		g.step(election.Input{Kind: election.Receive, Message: *m})
 		return
@@ -57,7 +63,7 @@ func (g *Group) send(m *election.Message) {
 			"about", message.Subject, "from", message.Origin, "list", message.List)
 	}
 	message.Group, message.Version, message.Digest, message.ConfigDigest = g.cfg.Group.Name, g.list.Version, g.listDigest, g.configDigest
-	out := transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: message})}
+	out := transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: message}), MayWait: renewal}
 	sent := *m
 	if m.Kind.Counts() {
 		out.OnFailure = func() { _ = g.tryEnqueue(func() { g.undelivered(sent) }) } // Otherwise, the reply times out.

@@ -45,6 +45,7 @@ type settings struct {
 	Heartbeat           election.Tick                                   `json:"heartbeat"`
 	MinHeartbeat        election.Tick                                   `json:"minHeartbeat,omitempty"`
 	CalmPeriod          election.Tick                                   `json:"calmPeriod,omitempty"`
+	AlignHeartbeats     bool                                            `json:"alignHeartbeats,omitempty"`
 	SuspicionTimeout    election.Tick                                   `json:"suspicionTimeout"`
 	Stagger             election.Tick                                   `json:"stagger"`
 	Policy              office.Policy                                   `json:"policy"`

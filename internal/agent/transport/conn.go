@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,8 +52,10 @@ type conn struct {
 	// sets it.
 	ended bool
 
-	mu     sync.Mutex
-	queue  []Outgoing
+	mu    sync.Mutex
+	queue []Outgoing
+	// urgent is set if not all frames in queue may wait.
+	urgent bool
 	closed bool
 	// closeAfterWrite is set when the queue has the last frame to send.
 	closeAfterWrite bool
@@ -164,6 +167,7 @@ func (c *conn) enqueue(out Outgoing) bool {
 		return false
 	}
 	c.queue = append(c.queue, out)
+	c.urgent = c.urgent || !out.MayWait
 	signal(c.wake)
 	return true
 }
@@ -188,7 +192,12 @@ func (c *conn) write() {
 			return
 		}
 		c.mu.Lock()
-		batch, c.queue = c.queue, batch[:0]
+		if !c.urgent {
+			c.mu.Unlock()
+			runtime.Gosched()
+			c.mu.Lock()
+		}
+		batch, c.queue, c.urgent = c.queue, batch[:0], false
 		closeAfterWrite := c.closeAfterWrite
 		c.mu.Unlock()
 		buffer = buffer[:0]

@@ -100,6 +100,9 @@ const (
 type Outgoing struct {
 	Frame     []byte
 	OnFailure func()
+	// MayWait: if other goroutines are ready to run, they run first, and the frames that
+	// they send for this peer are written together with this one.
+	MayWait bool
 }
 
 // Events receives what happens on the connections. Its methods are called by the

@@ -30,7 +30,7 @@ func TestUntilIsThatOfTheMajority(t *testing.T) {
 		var s grants.Support
 		s.Reset(list, lease)
 		sent := make([]election.Tick, size)
-		for now := election.Tick(1); int(now) < 20*size; now++ {
+		for now := election.Tick(1); int(now) < 3*size+100; now++ {
 			id, at := 1+random.IntN(size), max(1, now-election.Tick(random.IntN(size)))
 			s.Add(election.ID(id), at, 0)
 			sent[id-1] = max(sent[id-1], at)

@@ -70,6 +70,9 @@ type Config struct {
 	// Heartbeat, the timing doesn't adapt: see pace.go. Otherwise CalmPeriod is how long
 	// no delay may have been long before the timing becomes shorter.
 	MinHeartbeat, CalmPeriod election.Tick
+	// AlignHeartbeats makes the coordinator send its BEATs at multiples of Heartbeat.
+	// So all groups of a process send them at the same time, and share what that costs.
+	AlignHeartbeats bool
 	// SuspicionTimeout is the silence after which a process is suspected.
 	SuspicionTimeout election.Tick
 	// Stagger is how much longer a process waits before it starts an election for

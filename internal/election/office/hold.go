@@ -25,8 +25,18 @@ func (m *Machine) heartbeat(out *election.Output) {
 	if m.role == Follower {
 		return
 	}
-	m.beatAt = m.now + m.HeartbeatInForce()
+	m.beatAt = m.nextBeat()
 	m.sendBeats(out)
+}
+
+// nextBeat returns the moment of the next BEATs. A claim isn't aligned: it repeats its
+// requests after a whole heartbeat.
+func (m *Machine) nextBeat() election.Tick {
+	interval := m.HeartbeatInForce()
+	if m.cfg.AlignHeartbeats && m.role >= Holder {
+		return (m.now/interval + 1) * interval
+	}
+	return m.now + interval
 }
 
 // requestOwnGrant requests the grant of this process itself.
@@ -48,17 +58,19 @@ func (m *Machine) grantRequest() grants.Request {
 
 func (m *Machine) sendBeats(out *election.Output) {
 	held := m.role >= Holder
+	var absent []election.ID // all receivers share it
+	if held {
+		absent = m.absent()
+	}
 	m.eachMember(func(id election.ID) {
 		if id == m.cfg.Self {
 			return
 		}
 		beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: id, Term: m.term, Subject: m.cfg.Self}
+		beat.List = absent
 		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held, Lease: m.requestedLease(), Heartbeat: m.announced()}
 		if p := &m.peers[id]; m.cfg.Mode == Available && p.answersUntil > m.now {
 			beat.Hold.RequesterLife = p.life // see acknowledged
-		}
-		if held {
-			beat.List = m.absent()
 		}
 		out.Send = append(out.Send, beat)
 	})
