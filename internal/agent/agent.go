@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/alarm"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
@@ -52,6 +53,7 @@ type Agent struct {
 	options   Options
 	self      string
 	transport *transport.Transport
+	alarm     *alarm.Alarm
 	// applying is locked exclusively to change several groups, and shared to change one.
 	// A closed agent refuses all changes.
 	applying sync.RWMutex
@@ -91,6 +93,10 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 		if err := a.chooseList(c.Position(g.Name, "version"), g, nil); err != nil {
 			return nil, errors.Join(err, options.Listener.Close())
 		}
+	}
+	var err error
+	if a.alarm, err = alarm.New(options.Clock); err != nil {
+		return nil, errors.Join(err, options.Listener.Close())
 	}
 	a.transport = transport.New(transport.Config{
 		Self: c.Self, Domain: c.Domain, Life: options.Life, Listener: options.Listener, Security: options.Security,
@@ -233,6 +239,7 @@ func (a *Agent) Close(ctx context.Context) {
 	}
 	a.mu.RUnlock()
 	leaving.Wait()
+	a.alarm.Close()
 	a.transport.Close()
 }
 

@@ -132,7 +132,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 		return err
 	}
 	g, err := group.New(group.Config{
-		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Group: settings, Transport: a.transport,
+		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Alarm: a.alarm, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
 		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: excluded, LongestLease: longest,
 		TraceFolder: a.options.TraceFolder,

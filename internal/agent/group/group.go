@@ -45,6 +45,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/alarm"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/trace"
@@ -71,8 +72,10 @@ type Transport interface {
 type Config struct {
 	Self string
 	// Life is the incarnation of the agent.
-	Life      uint32
-	Clock     *clock.Clock
+	Life  uint32
+	Clock *clock.Clock
+	// Alarm has the timers of all groups.
+	Alarm     *alarm.Alarm
 	Group     config.Group
 	Transport Transport
 	Metrics   Metrics
@@ -98,6 +101,8 @@ type Group struct {
 	inbox chan func()
 	quit  chan struct{} // closed when the group is left
 	done  chan struct{} // closed when run has returned
+	// timeout receives a value when the timer expires.
+	timeout chan struct{}
 
 	leaving sync.Once
 
@@ -130,7 +135,7 @@ type Group struct {
 	// messages of these peers are ignored.
 	mismatches map[string]string
 	out        election.Output
-	timer      *time.Timer
+	timer      *alarm.Timer
 	timerDue   election.Tick
 	app        application
 	recovery   recovery
@@ -148,7 +153,8 @@ type Group struct {
 func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, inbox: make(chan func(), inboxMax), quit: make(chan struct{}), done: make(chan struct{}),
-		feed: newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
+		timeout: make(chan struct{}, 1),
+		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
 		mismatches: map[string]string{}, app: newApplication(cfg.Group),
 	}
 	g.app.excluded = cfg.Excluded
@@ -164,7 +170,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	g.observer = newObserver(cfg.Metrics, cfg.Clock.Now())
 	g.timerDue = election.Never
-	g.timer = time.NewTimer(time.Hour)
+	g.timer = cfg.Alarm.NewTimer(g.timedOut)
 	if !roster.Has(g.self) {
 		g.step(election.Input{Kind: election.Adopt, Roster: roster})
 	}
@@ -237,7 +243,7 @@ func (g *Group) run() {
 		select {
 		case act := <-g.inbox:
 			act()
-		case <-g.timer.C:
+		case <-g.timeout:
 			g.timerDue = election.Never
 			g.step(election.Input{Kind: election.TimePassed})
 		case <-g.quit:
@@ -249,6 +255,15 @@ func (g *Group) run() {
 		}
 		g.recoverIfReachable()
 		g.applyOutput()
+	}
+}
+
+// timedOut is called when the timer expires. It doesn't block, even if the group does: the
+// other groups share the goroutine.
+func (g *Group) timedOut() {
+	select {
+	case g.timeout <- struct{}{}:
+	default: // The goroutine of run hasn't received the last value yet.
 	}
 }
 
@@ -345,14 +360,11 @@ func (g *Group) runNotices() {
 }
 
 // setTimer sets the timer to the deadline of the machine. Early wakeups would be
-// harmless, but cost more than setting the timer. It uses a new timer each time:
-// when a timer is reset to a later time, the Go runtime still wakes up at the
-// earlier one.
+// harmless, but cost more than setting the timer.
 func (g *Group) setTimer() {
 	if due := g.machine.Deadline(); due != g.timerDue {
 		g.timerDue = due
-		g.timer.Stop()
-		g.timer = time.NewTimer(max(0, g.cfg.Clock.Until(due)))
+		g.timer.Set(due)
 	}
 }
 

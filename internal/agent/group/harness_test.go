@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/alarm"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
@@ -123,8 +124,14 @@ func testSettings() config.Group {
 
 func (c *cluster) join(name string, life uint32, settings config.Group) {
 	c.t.Helper()
+	now := clock.New(time.Now())
+	timers, err := alarm.New(now)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(timers.Close)
 	g, err := New(Config{
-		Self: name, Life: life, Clock: clock.New(time.Now()), Group: settings, Transport: link{c, name}, Metrics: noMetrics{},
+		Self: name, Life: life, Clock: now, Alarm: timers, Group: settings, Transport: link{c, name}, Metrics: noMetrics{},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
