@@ -234,6 +234,9 @@ type lateWrites struct {
 	// late is the delayed entry, and arrived is the status of the response to it.
 	late    *ledger.Entry
 	arrived int
+	// answered is closed when there is a response, and answer is its body.
+	answered chan struct{}
+	answer   []byte
 }
 
 func (l *lateWrites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -249,7 +252,12 @@ func (l *lateWrites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	const early = 10 // The first write is nothing special.
 	if e.Resource == l.resource && !e.Claim && e.Seq > early && l.delay(&e) {
-		<-r.Context().Done() // The client gets no response.
+		select {
+		case <-l.answered:
+			w.WriteHeader(l.status())
+			_, _ = w.Write(l.answer) // The client may have given up.
+		case <-r.Context().Done():
+		}
 		return
 	}
 	l.send(w, body.Bytes())
@@ -263,7 +271,8 @@ func (l *lateWrites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		text, _ := json.Marshal(late)
 		recorder := httptest.NewRecorder()
 		l.send(recorder, text)
-		l.arrived = recorder.Code
+		l.arrived, l.answer = recorder.Code, recorder.Body.Bytes()
+		close(l.answered)
 	}
 }
 
