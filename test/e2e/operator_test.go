@@ -51,6 +51,7 @@ func testOperator(c *cluster) {
 	}
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
+	c.load(buildImage(c.t, "./examples/lock-service", "conclave/lock-service:example"))
 	install(c, operatorNamespace)
 	c.createNamespace(samplesNamespace)
 	c.t.Cleanup(func() { logOperatorDiagnostics(c) })
@@ -64,6 +65,7 @@ func testOperator(c *cluster) {
 		{"settings change while the group runs", testSettings},
 		{"the status explains how to add agents to pods without them", testPodsWithoutAgents},
 		{"pods with hostNetwork have a coordinator", testHostNetwork},
+		{"the processes of an example get locks from the coordinator", testWorkload},
 		{"status, labels and Service follow when the coordinator's agent is killed", testOperatorAgentKilled},
 		{"status, labels and Service follow when the coordinator's pod is force deleted", testOperatorPodForceDeleted},
 		{"a deleted pod hands over before it stops", testOperatorPodDeleted},
