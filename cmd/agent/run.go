@@ -71,7 +71,7 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 	registry := metrics.New()
 	registry.DroppedLogLines = droppedLogLines
 	options := agent.Options{
-		Clock: clock.New(time.Now()), Life: agent.NewLife(), Store: store,
+		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Store: store,
 		Metrics:     func(name string) group.Metrics { return registry.ForGroup(name) },
 		TraceFolder: traceFolder, Log: log,
 	}

@@ -3,6 +3,8 @@ package agent
 import (
 	"sync"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/clock"
 )
 
 // wallClockInterval is the time between two readings of the wall clock. After two that
@@ -18,7 +20,7 @@ func (a *Agent) followWallClock() (stop func()) {
 		for {
 			select {
 			case <-ticker.C:
-				a.correctClock(time.Now())
+				a.correctClock(clock.Wall())
 			case <-done:
 				return
 			}

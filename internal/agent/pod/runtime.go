@@ -14,7 +14,6 @@ import (
 	"net"
 	"runtime/debug"
 	"sync/atomic"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent"
 	"github.com/conclave-dev/conclave/internal/agent/api"
@@ -112,7 +111,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 	s := r.settings
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.StateDir}
 	a, err := agent.New(ctx, c, agent.Options{
-		Clock: clock.New(time.Now()), Life: r.life, Store: r.lists,
+		Clock: clock.New(clock.Wall()), Life: r.life, Store: r.lists,
 		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: r.renewer.Problems,
 		Metrics: func(name string) group.Metrics { return r.metrics.ForGroup(name) }, OnReport: r.reports.publish, Log: r.log,
 	})

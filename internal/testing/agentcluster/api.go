@@ -117,6 +117,12 @@ func (t *Cluster) Metrics(ctx context.Context, name string) (string, error) {
 	return string(body), nil
 }
 
+// Ready queries whether an agent is ready, with the reasons why it isn't.
+func (t *Cluster) Ready(ctx context.Context, name string) (ready bool, reasons string, err error) {
+	status, body, err := t.client.do(ctx, http.MethodGet, "http://"+t.Agent(name).API+"/readyz", nil)
+	return status == http.StatusOK, string(body), err
+}
+
 // Observation is an event of an agent's watch stream with the time of its arrival.
 type Observation struct {
 	At time.Time

@@ -51,7 +51,7 @@ func outer(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(folder)
-	binary, err := Build(context.Background(), folder, os.Getenv("CONCLAVE_RACE") == "true")
+	binary, err := Build(context.Background(), folder, os.Getenv("CONCLAVE_RACE") == "true", shiftedClock)
 	if err == nil {
 		err = os.Setenv(binaryVariable, binary)
 	}

@@ -1,0 +1,186 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+)
+
+// skew is nearly the difference between clocks that agents accept.
+const skew = 29 * time.Second
+
+// failoverMax is much less than the wait for a clock that is behind or ahead of the three that
+// agree, and much more than a failover takes on a busy machine.
+const failoverMax = skew / 3
+
+// clockTest is a group of five agents whose wall clocks the test sets.
+type clockTest struct {
+	t       *testing.T
+	ctx     context.Context
+	cluster *agentcluster.Cluster
+	// token is that of the last coordinator.
+	token uint64
+}
+
+// TestCoordinatorWithClocksThatDiffer: the clocks of the agents differ by as much as they
+// accept, and are set forward and back while the agents run. Coordinators crash, or are suspended
+// for longer than their lease. There is one coordinator at a time, tokens rise, and no
+// failover waits for a clock. A majority of the clocks agrees: see ADR 13.
+func TestCoordinatorWithClocksThatDiffer(t *testing.T) {
+	c := startClockTest(t, map[string]time.Duration{"a": -skew / 2, "e": skew / 2})
+	c.failover("the clocks differ", c.crash)
+	c.failover("the former coordinator has restarted", c.crash)
+	c.failover("the coordinator is suspended", c.suspend)
+	c.check(c.cluster.Kill())
+	c.check(c.cluster.Start()) // They remember nothing.
+	c.failover("all agents have restarted", c.crash)
+	c.setClocks(map[string]time.Duration{"a": skew / 2, "b": -skew / 2, "e": 0})
+	c.failover("clocks were set forward and back", c.crash)
+	c.failover("clocks were set, and the coordinator is suspended", c.suspend)
+}
+
+// startClockTest starts agents with these clocks.
+func startClockTest(t *testing.T, clocks map[string]time.Duration) *clockTest {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	c := &clockTest{t: t, ctx: ctx, cluster: agentcluster.Start(t, agentcluster.Options{Agents: 5, TLS: true, Group: agentcluster.Group{
+		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: 500}, Preemption: &agentcluster.Preemption{Policy: "Never"},
+	}})}
+	for name, ahead := range clocks {
+		c.check(c.cluster.Agent(name).SetClock(ahead))
+	}
+	c.check(c.cluster.Start())
+	observeOffice(t, c.cluster, c.cluster.Names()...)
+	c.settle()
+	return c
+}
+
+func (c *clockTest) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// settle waits until all agents are connected and agree on a coordinator. Its token must
+// not be lower than that of an earlier one.
+func (c *clockTest) settle() (coordinator string) {
+	c.t.Helper()
+	c.check(c.cluster.AwaitConnected(c.ctx))
+	coordinator, err := c.cluster.AwaitCoordinator(c.ctx)
+	c.check(err)
+	leader, err := c.cluster.Leader(c.ctx, coordinator)
+	c.check(err)
+	if leader.Token < c.token {
+		c.t.Errorf("got token %d of %s, want at least %d, as before", leader.Token, coordinator, c.token)
+	}
+	c.token = max(c.token, leader.Token)
+	return coordinator
+}
+
+// failover lets the coordinator fail, and measures the time until another one leads. end
+// repairs the former one.
+func (c *clockTest) failover(when string, fail func(coordinator string) (repair func())) {
+	c.t.Helper()
+	former, token := c.settle(), c.token
+	others := slices.DeleteFunc(c.cluster.Names(), func(name string) bool { return name == former })
+	began := time.Now()
+	repair := fail(former)
+	next, err := c.cluster.AwaitCoordinator(c.ctx, others...)
+	c.check(err)
+	elapsed := time.Since(began)
+	c.t.Logf("%s: %s succeeds %s after %v", when, next, former, elapsed)
+	if elapsed > failoverMax {
+		c.t.Errorf("%s: got a failover of %v, want it not to wait for the clocks, which differ by %v", when, elapsed, skew)
+	}
+	repair()
+	if c.settle(); c.token <= token {
+		c.t.Errorf("%s: got token %d after %d, want a higher one", when, c.token, token)
+	}
+}
+
+func (c *clockTest) crash(coordinator string) func() {
+	_, err := c.cluster.Agent(coordinator).Kill()
+	c.check(err)
+	return func() { c.check(c.cluster.Agent(coordinator).Start()) }
+}
+
+// suspend stops the coordinator until another one leads, which is longer than its lease.
+func (c *clockTest) suspend(coordinator string) func() {
+	_, err := c.cluster.Agent(coordinator).Stop()
+	c.check(err)
+	return func() { c.check(c.cluster.Agent(coordinator).Continue()) }
+}
+
+// setClocks sets the clocks, and waits until all agents have noticed.
+func (c *clockTest) setClocks(clocks map[string]time.Duration) {
+	c.t.Helper()
+	for name, ahead := range clocks {
+		c.check(c.cluster.Agent(name).SetClock(ahead))
+	}
+	for name := range clocks {
+		c.awaitLog(name, "corrected clock")
+	}
+}
+
+// awaitLog waits for a line in an agent's log.
+func (c *clockTest) awaitLog(name, text string) {
+	c.t.Helper()
+	c.check(agentcluster.Await(c.ctx, func(context.Context) error {
+		log, err := c.cluster.Agent(name).ReadLog()
+		if err == nil && !strings.Contains(string(log), text) {
+			err = fmt.Errorf("the log of %s lacks %q", name, text)
+		}
+		return err
+	}))
+}
+
+// TestAgentRejoinsWhenItsClockIsRight: an agent that started with a wrong clock can't connect,
+// and reports that. It takes part soon after the clock was set, without a restart.
+func TestAgentRejoinsWhenItsClockIsRight(t *testing.T) {
+	for _, wrong := range []time.Duration{-time.Hour, time.Hour} {
+		c := startClockTest(t, nil)
+		e := c.cluster.Agent("e")
+		_, err := e.Kill()
+		c.check(err)
+		c.check(e.SetClock(wrong))
+		c.check(e.Start())
+		direction := "ahead of"
+		if wrong > 0 {
+			direction = "behind"
+		}
+		c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
+			ready, reasons, err := c.cluster.Ready(ctx, "e")
+			for _, peer := range []string{"a", "b", "c", "d"} {
+				want := "clock of " + peer + " is "
+				if err == nil && (ready || !strings.Contains(reasons, want) || !strings.Contains(reasons, direction+" the clock of this agent: correct the wrong clock")) {
+					err = fmt.Errorf("clock off by %v: got ready %t with reasons %q, want %q", wrong, ready, reasons, want)
+				}
+			}
+			return err
+		}))
+		process := e.PID()
+		c.check(e.SetClock(0))
+		began := time.Now()
+		c.settle()
+		c.check(agentcluster.Await(c.ctx, func(ctx context.Context) error {
+			ready, reasons, err := c.cluster.Ready(ctx, "e")
+			if err == nil && !ready {
+				err = fmt.Errorf("e isn't ready: %s", reasons)
+			}
+			return err
+		}))
+		t.Logf("clock off by %v: e is back after %v", wrong, time.Since(began))
+		if elapsed := time.Since(began); elapsed > time.Minute {
+			t.Errorf("clock off by %v: e was back after %v, want a minute at most", wrong, elapsed)
+		}
+		if now := e.PID(); now != process {
+			t.Errorf("got process %d of e, want %d, which started with the wrong clock", now, process)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+)
+
+// officeObserver watches agents, which may restart. It measures for how long there is no
+// coordinator, and checks that there are never two, and that tokens rise.
+type officeObserver struct {
+	cluster *agentcluster.Cluster
+	names   []string
+
+	mutex sync.Mutex
+	// views are the last states that the agents reported.
+	views map[string]group.Leader
+	// since is when the time was counted last. While someone leads, it doesn't count as vacant.
+	since            time.Time
+	observed, vacant time.Duration
+	// highest is the state with the highest token, and tenures the number of tokens.
+	highest group.Leader
+	tenures int
+	errors  []error
+}
+
+// observeOffice watches the agents with these names until the test ends.
+func observeOffice(t *testing.T, cluster *agentcluster.Cluster, names ...string) *officeObserver {
+	t.Helper()
+	o := &officeObserver{cluster: cluster, names: names, views: map[string]group.Leader{}, since: time.Now()}
+	ctx, cancel := context.WithCancel(t.Context())
+	var streams sync.WaitGroup
+	for _, name := range names {
+		streams.Go(func() { o.watch(ctx, name) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		streams.Wait()
+		if err := errors.Join(o.errors...); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+// watch reads the stream of one agent, and its next stream after a restart.
+func (o *officeObserver) watch(ctx context.Context, name string) {
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for ctx.Err() == nil {
+		_ = o.cluster.Watch(ctx, name, func(event agentcluster.Observation) { o.update(ctx, event.Leader) }) // The agent has ended.
+		o.update(ctx, group.Leader{Self: name})
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (o *officeObserver) update(ctx context.Context, state group.Leader) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.count()
+	o.views[state.Self] = state
+	if !state.Leading {
+		return
+	}
+	for _, other := range o.views {
+		if other.Self != state.Self && other.Leading {
+			o.check(ctx, other, state)
+		}
+	}
+	switch {
+	case state.Token < o.highest.Token:
+		o.check(ctx, state)
+	case state.Token > o.highest.Token:
+		o.highest = state
+		o.tenures++
+	}
+}
+
+// check records an error if all these agents still lead, asked in this order: two streams
+// prove nothing, because the event that ends a tenure may arrive later than the next one's.
+func (o *officeObserver) check(ctx context.Context, states ...group.Leader) {
+	for _, want := range states {
+		if got, err := o.cluster.Leader(ctx, want.Self); err != nil || !got.Leading || got.Token != want.Token {
+			return
+		}
+	}
+	o.errors = append(o.errors, fmt.Errorf("%+v: want one coordinator, with a token of at least %d, which %s had", states, o.highest.Token, o.highest.Self))
+}
+
+// count adds the time since the last call.
+func (o *officeObserver) count() {
+	now := time.Now()
+	o.observed += now.Sub(o.since)
+	for _, view := range o.views {
+		if view.Leading {
+			o.since = now
+			return
+		}
+	}
+	o.vacant += now.Sub(o.since)
+	o.since = now
+}
+
+// measure returns the observed time, the part of it without a coordinator, and the number of
+// tenures so far.
+func (o *officeObserver) measure() (observed, vacant time.Duration, tenures int) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.count()
+	return o.observed, o.vacant, o.tenures
+}
