@@ -94,6 +94,7 @@ func (r *samplingResult) writeJSON(w io.Writer) error {
 		Faults             []string    `json:"faults"`
 		Seed               uint64      `json:"seed"`
 		Schedules          int         `json:"schedules"`
+		ConvergenceChecked int         `json:"convergenceChecked"`
 		Interrupted        bool        `json:"interrupted"`
 		Violated           int         `json:"violated"`
 		Violations         []violation `json:"violations"`
@@ -103,7 +104,7 @@ func (r *samplingResult) writeJSON(w io.Writer) error {
 		SchedulesPerSecond int64       `json:"schedulesPerSecond"`
 		Coverage           []coverage  `json:"coverage"`
 	}{
-		r.Algorithm, r.Processes, r.Safety, append([]string{}, r.Faults...), r.Seed, r.Report.Schedules, r.interrupted,
+		r.Algorithm, r.Processes, r.Safety, append([]string{}, r.Faults...), r.Seed, r.Report.Schedules, r.Continued, r.interrupted,
 		r.Violated, violations, r.distinct(), r.Steps, r.elapsed.Milliseconds(), int64(r.rate()),
 		coverageOf(r.Coverage),
 	})
@@ -117,6 +118,9 @@ func (r *samplingResult) writeTable(w io.Writer) {
 		done += " (interrupted)"
 	}
 	fmt.Fprintf(facts, "SCHEDULES\t%s\n", done)
+	if r.ConvergenceEvery > 1 {
+		fmt.Fprintf(facts, "CONVERGENCE\tchecked in %d schedules\n", r.Continued)
+	}
 	fmt.Fprintf(facts, "VIOLATIONS\t%d\n", r.Violated)
 	fmt.Fprintf(facts, "DISTINCT TRACES\tabout %d\n", r.distinct())
 	fmt.Fprintf(facts, "STEPS\t%d\n", r.Steps)

@@ -72,7 +72,7 @@ func runSchedules(cmd *cobra.Command, o *simulateOptions, sample sampler) error 
 // sampling returns the configuration of random schedules.
 func (o *simulateOptions) sampling() (sim.Sampling, error) {
 	s := sim.Sampling{
-		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Schedules: o.schedules, Seed: o.seed,
+		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Schedules: o.schedules, Seed: o.seed, ConvergenceEvery: o.convergenceEvery,
 	}
 	if err := checkOutput(o.output, simulateOutputs); err != nil {
 		return s, err
@@ -92,6 +92,8 @@ func (o *simulateOptions) sampling() (sim.Sampling, error) {
 		return s, command.UsageErrorf("--schedules must be 1 or more, got %d", o.schedules)
 	case o.given("duration") && o.duration <= 0:
 		return s, command.UsageErrorf("--duration must be above 0, such as 10m, got %v", o.duration)
+	case o.convergenceEvery < 1:
+		return s, command.UsageErrorf("--convergence-every must be 1 or more, got %d", o.convergenceEvery)
 	case o.output == asMermaid:
 		return s, command.UsageErrorf("-o mermaid does not support random schedules: choose table or json, or transcript with --schedules 1")
 	case o.output == asTranscript && o.schedules != 1:

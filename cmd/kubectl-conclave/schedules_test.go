@@ -79,7 +79,7 @@ func TestSamplingResultIsPrinted(t *testing.T) {
 
 // The command in the output of a violation runs exactly that schedule again.
 func TestReplayRunsTheSameSchedule(t *testing.T) {
-	for _, faults := range []string{"all", "none", "loss,crash", "crash, loss", "members,all", "skew,all,gone", "gone"} {
+	for _, faults := range []string{"all", "none", "loss,crash", "crash, loss", "members,all", "gone,all", "gone"} {
 		var first, again sim.Sampling
 		record := func(into *sim.Sampling) sampler {
 			return func(ctx context.Context, s sim.Sampling) (sim.Report, error) {

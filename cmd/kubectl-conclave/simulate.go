@@ -14,17 +14,18 @@ import (
 
 // simulateOptions are the flags of simulate.
 type simulateOptions struct {
-	algorithm  string
-	processes  int
-	ring       string
-	crashed    string
-	initiators string
-	recover    int
-	latency    time.Duration
-	stagger    time.Duration
-	safety     string
-	seed       uint64
-	output     string
+	algorithm        string
+	processes        int
+	ring             string
+	crashed          string
+	initiators       string
+	recover          int
+	latency          time.Duration
+	stagger          time.Duration
+	safety           string
+	seed             uint64
+	convergenceEvery int
+	output           string
 
 	schedules int
 	duration  time.Duration
@@ -108,6 +109,7 @@ func (o *simulateOptions) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.duration, "duration", 0, "the time for which to run random schedules, instead of --schedules")
 	f.StringVar(&o.faults, "faults", "all", "the faults in random schedules, such as loss,crash: all, none, or some of "+
 		strings.Join(sim.FaultNames(), ", ")+"; all doesn't include "+strings.Join(sim.OptionalFaultNames(), " and "))
+	f.IntVar(&o.convergenceEvery, "convergence-every", 1, "check convergence in every nth schedule only; the others end with their last fault")
 	f.Uint64Var(&o.seed, "seed", 1, "the seed of the first schedule; each further schedule adds 1")
 }
 

@@ -54,8 +54,10 @@ func (s *simulation) execute(a action) {
 		s.network.heal()
 		s.reportFault(election.None, "the network heals")
 	case actChangeMembers:
-		s.changeMembers(a)
-	case actRepublish:
+		s.changeMembers()
+	case actReconcile:
+		s.reconcile()
+	case actPublish:
 		s.publish()
 	case actStepDown:
 		s.stepDown(s.target(a))
@@ -66,7 +68,11 @@ func (s *simulation) execute(a action) {
 	case actReportGone:
 		s.reportGone(s.target(a))
 	case actHealAll:
-		s.healAll()
+		s.checker.done = s.endsWithFaults
+		if !s.endsWithFaults {
+			s.healAll()
+			s.continued++
+		}
 	case actRecover:
 		s.recover(a.target)
 	}
@@ -96,9 +102,9 @@ func (s *simulation) crash(id election.ID, a action) {
 		s.reportFault(id, "crashes")
 		s.notifyPeers(id, p.incarnation)
 	}
-	if !s.members.current.Has(id) {
-		s.markRemoved(p)
-	} else if s.queue.now < s.schedule.healAt && s.rng.percent(70) {
+	p.podGone = s.schedule.faults&Members != 0 && s.more.percent(30)
+	s.markMissing(id, p)
+	if !p.removed && s.queue.now < s.schedule.healAt && s.rng.percent(70) {
 		s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
 	}
 }
@@ -124,12 +130,14 @@ func (s *simulation) restart(id election.ID) {
 	if !p.exists || p.up || p.removed {
 		return
 	}
-	if !s.members.current.Has(id) {
+	if !s.operator.current.Has(id) {
 		return // the pod of a removed member isn't recreated
 	}
-	if !s.startWithStoredList(p, id) {
-		s.adoptLatest(p)
+	if p.podGone || !s.startWithStoredList(p, id) {
+		p.stored = s.operator.latest()
+		s.setRoster(p, p.stored)
 	}
+	p.podGone = false
 	s.jump(p)
 	s.reportFault(id, "restarts without its memory")
 	s.boot(id, true)
@@ -190,7 +198,7 @@ func (s *simulation) stepDown(id election.ID) {
 // lowestEligible returns the lowest-ranked member of positive priority, or None.
 func (s *simulation) lowestEligible() election.ID {
 	lowest := election.None
-	for _, m := range s.members.current.Ranked() {
+	for _, m := range s.operator.current.Ranked() {
 		if m.Priority > 0 {
 			lowest = m.ID
 		}
@@ -202,8 +210,11 @@ func (s *simulation) lowestEligible() election.ID {
 // are too few to prevent a majority.
 func (s *simulation) healAll() {
 	s.network.heal()
-	spare := (s.members.current.Len() - 1) / 2
-	if s.members.current.Previous != nil {
+	if s.operator.decided.Version > int64(s.operator.current.Version) {
+		s.publish()
+	}
+	spare := (s.operator.current.Len() - 1) / 2
+	if s.operator.current.Previous != nil {
 		spare = 0 // a majority of the previous list has to be up, too
 	}
 	least := s.lowestEligible() // restarts always, so that there is a candidate
@@ -215,7 +226,7 @@ func (s *simulation) healAll() {
 		}
 		s.finishLeaseChange(id)
 		switch {
-		case !s.members.current.Has(id):
+		case !s.operator.current.Has(id):
 			s.crash(id, action{})
 		case !p.up && spare > 0 && id != least && s.rng.percent(30):
 			spare--

@@ -177,17 +177,17 @@ func (s *simulation) mayCauseElection(a action) bool {
 		if s.processes[s.target(a)].status.Token != 0 {
 			return true
 		}
-	case actRestart, actReviveApp, actRepublish, actHealAll:
+	case actRestart, actReviveApp, actReconcile, actPublish, actHealAll:
 	default:
 		return true
 	}
 	up := 0
-	for _, m := range s.members.current.Ring() {
+	for _, m := range s.operator.current.Ring() {
 		if s.processes[m.ID].up {
 			up++
 		}
 	}
-	return up <= s.members.current.Majority()
+	return up <= s.operator.current.Majority()
 }
 
 // checkCoordinator checks the coordinator that a process has just recognized: it
@@ -234,7 +234,7 @@ func (s *simulation) checkAgreement() {
 // disagreement describes why the processes don't agree on the highest live
 // process. It returns "" if they do.
 func (s *simulation) disagreement() string {
-	roster := s.members.current
+	roster := s.operator.current
 	best := election.None
 	for _, m := range roster.Ranked() {
 		p := &s.processes[m.ID]
@@ -260,6 +260,8 @@ func (s *simulation) disagreement() string {
 			return fmt.Sprintf("process %d is the coordinator and has no tenure", best)
 		case p.roster.Version != roster.Version:
 			return fmt.Sprintf("process %d has not adopted version %d", m.ID, roster.Version)
+		case !s.operator.decided.Settled:
+			return fmt.Sprintf("version %d has not settled", roster.Version)
 		}
 	}
 	return ""

@@ -38,7 +38,7 @@ var allRoles = [...]office.Role{office.Follower, office.Candidate, office.Holder
 type coverage [32][len(allRoles)][listPhases]uint64
 
 // countedFaults are the faults that a coverage counts.
-const countedFaults = allFaults&^(Clocks|Graph|Deep|Jump) | Gone
+const countedFaults = allFaults&^(Clocks|Graph|Deep|Skew|Jump) | Gone
 
 // cover counts a fault that affects a process.
 func (s *simulation) cover(f Fault, id election.ID) {
@@ -47,9 +47,9 @@ func (s *simulation) cover(f Fault, id election.ID) {
 		return
 	}
 	phase := listSettled
-	if !s.members.settled(s) {
+	if decided := s.operator.decided; !decided.Settled {
 		phase = listUnknown
-		if p.roster.Version == s.members.current.Version {
+		if int64(p.roster.Version) == decided.Version {
 			phase = listAdopted
 		}
 	}
@@ -86,7 +86,7 @@ func (s *simulation) coverAction(a action) {
 		s.cover(Slow, s.target(a))
 	case actReportGone:
 		s.cover(Gone, s.target(a))
-	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actRepublish, actHealAll, actRecover:
+	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actReconcile, actPublish, actHealAll, actRecover:
 	}
 }
 
@@ -101,8 +101,8 @@ func (c *coverage) add(other *coverage) {
 }
 
 // reachable reports whether a fault can occur in a phase. A change of the list begins
-// only when no other one is under way. A list that a process can't store is one that the
-// process hasn't adopted.
+// only when no other one is under way. Only lists that
+// a process can't store before it has adopted their version are of interest.
 func reachable(f Fault, phase listPhase) bool {
 	switch f {
 	case Members:

@@ -72,7 +72,7 @@ func (c *faultCoverage) record(what string, when bool) {
 // watch records the occurrences in a step.
 func (c *faultCoverage) watch(step Step) {
 	s := c.simulation
-	adopting := !s.members.settled(s)
+	adopting := !s.operator.decided.Settled
 	for words, what := range occurrenceOfFault {
 		if strings.Contains(step.Fault, words) {
 			c.record(what, true)
@@ -86,7 +86,7 @@ func (c *faultCoverage) watch(step Step) {
 	}
 	p := &s.processes[step.Process]
 	c.record("a step of a member of priority 0", p.roster.Has(step.Process) && p.roster.Priority(step.Process) == 0)
-	c.record("a process that is no longer on a list", !s.members.current.Has(step.Process))
+	c.record("a process that is no longer on a list", !s.operator.current.Has(step.Process))
 	c.record("a list with departed members", len(p.roster.Departed) > 0)
 	c.record("a dead application", p.appDead)
 	c.record("a step-down", step.Input.Kind == election.StepDown)

@@ -49,16 +49,16 @@ const (
 	Disk
 	// Deep: twenty and more faults happen at given times, over many leases.
 	Deep
+	// Skew: the wall clocks differ by up to the maximum that agents accept, 300 terms.
+	Skew
 
 	allFaults = 1<<iota - 1
 )
 
-// What "all" doesn't include: faults that break an assumption, and Adapt.
+// What "all" doesn't include: a fault that breaks an assumption, and Adapt.
 const (
-	// Skew: the wall clocks differ by up to the maximum that agents accept, 300 terms.
-	Skew Fault = 1 << (iota + 17)
 	// Gone: a process is reported as ended although it runs.
-	Gone
+	Gone Fault = (allFaults + 1) << iota
 	// Adapt: the timing adapts to measured delays, within bounds that differ between the
 	// processes. This breaks no assumption, but it is no fault either.
 	Adapt
@@ -73,10 +73,10 @@ const commonFaults = 11
 
 var faultNames = []string{
 	"loss", "delay", "reorder", "duplicate", "crash", "appdead", "pause", "partition", "clocks", "members", "stepdown",
-	"leases", "graph", "slow", "jump", "disk", "deep",
+	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"skew", "gone", "adapt"}
+var optionalFaultNames = []string{"gone", "adapt"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }
@@ -98,7 +98,7 @@ func ParseFaults(names []string) (Fault, error) {
 		case common >= 0:
 			faults |= 1 << common
 		case optional >= 0:
-			faults |= Skew << optional
+			faults |= Gone << optional
 		default:
 			return 0, inputErrorf("unknown fault %q: choose all, or some of %s", name, strings.Join(allFaultNames(), ", "))
 		}

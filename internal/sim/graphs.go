@@ -54,10 +54,10 @@ func (s *simulation) exchanges(a, b election.ID) bool {
 // couldHold returns an eligible process that exchanges messages with a majority of the
 // current list and of the previous one, or None.
 func (s *simulation) couldHold() election.ID {
-	for _, m := range s.members.current.Ranked() {
+	for _, m := range s.operator.current.Ranked() {
 		p := &s.processes[m.ID]
-		if m.Priority > 0 && p.up && !p.appDead && s.reachesMajority(m.ID, s.members.current) &&
-			(s.members.current.Previous == nil || s.reachesMajority(m.ID, s.members.current.Previous)) {
+		if m.Priority > 0 && p.up && !p.appDead && s.reachesMajority(m.ID, s.operator.current) &&
+			(s.operator.current.Previous == nil || s.reachesMajority(m.ID, s.operator.current.Previous)) {
 			return m.ID
 		}
 	}

@@ -3,120 +3,236 @@ package sim
 import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
 )
 
-// memberList is the operator's part: it publishes one version of the member list
-// after another, each when the previous one has settled.
-type memberList struct {
-	current *election.Roster
-	// published has all published lists. A list is published again when another
-	// member of the previous one has departed.
-	published []*election.Roster
+// operator is the simulated operator. It decides with the code of the real one (package
+// memberlist). As the real one does, it first records a decision, and publishes it later.
+// A process that starts in between begins with the list that was published before.
+type operator struct {
+	// wanted are the members that a user wants, and decided is the list that the operator
+	// has decided on. It has published latestPublished.
+	wanted                   []memberlist.Member[election.ID]
+	decided, latestPublished *memberlist.List[election.ID]
+	// published has all published lists: a list is published again when members of the
+	// previous one have departed, and when it has settled. The last one is current, and
+	// its version was published at publishedAt.
+	published   []*election.Roster
+	current     *election.Roster
+	publishedAt election.Tick
+	// term is the highest term that the operator knows.
+	term election.Term
 }
 
 // maxLevel bounds the levels from which priorities are drawn.
 const maxLevel = 30
 
-// settled reports whether a majority of the previous list has adopted the current
-// one, or is removed, for so long that none of its grants under the previous list
-// is still in force.
-func (l *memberList) settled(s *simulation) bool {
-	previous := l.current.Previous
-	if previous == nil {
-		return true
+func membersOf(roster *election.Roster) []memberlist.Member[election.ID] {
+	var members []memberlist.Member[election.ID]
+	for _, m := range roster.Ring() {
+		members = append(members, memberlist.Member[election.ID]{Name: m.ID, Priority: int64(m.Priority)})
 	}
-	count := 0
-	for _, m := range previous.Ring() {
-		p := &s.processes[m.ID]
-		adopted := p.roster.Version >= l.current.Version && s.queue.now >= p.adoptedAt+s.schedule.maxLease()
-		gone := p.removed && !p.up && s.queue.now >= p.downSince+s.schedule.maxLease()
-		if adopted || gone {
-			count++
-		}
-	}
-	return count >= previous.Majority()
+	return members
 }
 
-// changeMembers publishes a new member list, once the current one has settled.
-func (s *simulation) changeMembers(a action) {
+// reset begins with the first list.
+func (o *operator) reset(roster *election.Roster, decided *memberlist.List[election.ID]) {
+	*o = operator{wanted: decided.Members, decided: decided, latestPublished: decided, published: append(o.published[:0], roster), current: roster}
+}
+
+// adoptionWait returns the time after which a process counts as having adopted a list.
+func (s *simulation) adoptionWait() election.Tick {
+	if s.mode == office.Available {
+		return 0
+	}
+	return s.schedule.maxLease()
+}
+
+// changeMembers makes a user want other members.
+func (s *simulation) changeMembers() {
 	if s.queue.now >= s.schedule.healAt {
 		return
 	}
-	if !s.members.settled(s) {
-		a.at = s.queue.now + heartbeat
-		s.schedule.push(s, a)
+	wanted := s.drawMembers()
+	for _, m := range wanted {
+		if m.Priority > 0 { // the API refuses a list without such a member
+			s.operator.wanted = wanted
+			s.reconcileAt(s.queue.now)
+			return
+		}
+	}
+}
+
+// reconcileAt makes the operator reconcile at a time, or somewhat later.
+func (s *simulation) reconcileAt(at election.Tick) {
+	s.schedule.push(s, action{at: max(at, s.queue.now) + s.operatorDelay(), kind: actReconcile})
+}
+
+func (s *simulation) operatorDelay() election.Tick {
+	if s.more.percent(50) {
+		return 0
+	}
+	return election.Tick(s.more.below(int(suspicionTimeout)))
+}
+
+// reconcile makes the operator decide about the next step.
+func (s *simulation) reconcile() {
+	o := &s.operator
+	if s.more.percent(50) {
+		o.term = max(o.term, s.highestTerm())
+	}
+	facts := memberlist.Facts[election.ID]{
+		Published: o.decided.Version == int64(o.current.Version), Adopted: s.hasAdopted, Missing: s.isMissing,
+		Clock: int64(initialWallClock + election.Term(s.queue.now/s.schedule.termTicks)), Term: int64(o.term),
+	}
+	if s.queue.now < s.schedule.healAt {
+		facts.Wanted = o.wanted
+	}
+	next := facts.Next(o.decided)
+	if next == o.decided {
 		return
 	}
-	ring, joining := s.drawMembers()
-	next, err := election.NewRoster(s.members.current.Version+1, ring)
-	if err != nil {
-		return // no member has a positive priority: the API refuses such a list
+	if next.Version > o.decided.Version {
+		s.coverAll(Members)
 	}
-	next = next.Succeed(s.members.current, s.floor())
-	s.coverAll(Members)
-	s.members.current = next
-	s.reportFault(election.None, "member list %d is published: %v", next.Version, ring)
-	for _, id := range joining {
-		s.maxID = max(s.maxID, id)
-		p := &s.processes[id]
-		p.exists, p.clock, p.roster, p.adoptedAt = true, s.schedule.drawClock(s), next, s.queue.now
-		s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.below(int(lease))), kind: actRestart, target: id})
-	}
-	s.publish()
-	for _, m := range next.Previous.Ring() {
-		if p := &s.processes[m.ID]; !p.up && !next.Has(m.ID) {
-			s.markRemoved(p)
-		}
-	}
+	o.decided = next
+	s.schedule.push(s, action{at: s.queue.now + s.operatorDelay(), kind: actPublish})
 }
 
-// floor returns the floor of a list that is published now: the next one according to the
-// operator's clock, or a higher term that an agent has reported.
-func (s *simulation) floor() election.Term {
-	floor := election.NextFloor(s.members.current.Floor, initialWallClock+election.Term(s.queue.now/s.schedule.termTicks))
+// highestTerm returns the highest term of the processes that are up.
+func (s *simulation) highestTerm() election.Term {
+	var highest election.Term
 	for id := election.ID(1); id <= s.maxID; id++ {
 		if p := &s.processes[id]; p.up {
-			floor = max(floor, p.status.Term)
+			highest = max(highest, p.status.Term)
 		}
 	}
-	return floor
+	return highest
 }
 
-// drawMembers draws the next list: it grows, shrinks, is replaced in part, or its
-// priorities change.
-func (s *simulation) drawMembers() (ring []election.Member, joining []election.ID) {
-	ring = append(ring, s.members.current.Ring()...)
+func (s *simulation) hasAdopted(id election.ID) bool {
+	p := &s.processes[id]
+	return int64(p.roster.Version) >= s.operator.decided.Version && s.queue.now >= p.adoptedAt+s.adoptionWait()
+}
+
+// isMissing reports whether a process has had no pod for so long that it counts as
+// departed.
+func (s *simulation) isMissing(id election.ID) bool {
+	p := &s.processes[id]
+	return !p.up && (p.removed || p.podGone) && s.queue.now >= s.missingFrom(p)
+}
+
+func (s *simulation) missingFrom(p *process) election.Tick {
+	return max(p.downSince, s.operator.publishedAt) + s.adoptionWait()
+}
+
+// markMissing records that a process that is down has no pod. If it is no longer a
+// member, it never restarts.
+func (s *simulation) markMissing(id election.ID, p *process) {
+	p.removed = p.removed || !s.operator.current.Has(id)
+	if p.removed || p.podGone {
+		s.reconcileAt(s.missingFrom(p))
+	}
+}
+
+// publish publishes what the operator has decided.
+func (s *simulation) publish() {
+	o := &s.operator
+	before := o.current
+	if o.latestPublished == o.decided {
+		return
+	}
+	o.latestPublished = o.decided
+	if int64(before.Version) == o.decided.Version {
+		o.current = before.Succeed(before.Previous, election.Term(o.decided.Floor), o.decided.NotNeeded()...)
+	} else {
+		o.current = s.successor(before)
+		o.publishedAt = s.queue.now
+	}
+	o.published = append(o.published, o.current)
+	slot := uint32(len(o.published) - 1)
+	if o.current.Version > before.Version {
+		s.reportFault(election.None, "member list %d is published: %v", o.current.Version, o.current.Ring())
+		s.startMembers(slot)
+		for _, m := range before.Ring() {
+			if p := &s.processes[m.ID]; !p.up {
+				s.markMissing(m.ID, p)
+			}
+		}
+	}
+	for id := election.ID(1); id <= s.maxID; id++ {
+		if p := &s.processes[id]; p.up {
+			at := s.queue.now + election.Tick(s.rng.below(int(suspicionTimeout)))
+			s.queue.push(event{at: at, kind: eventRoster, process: id, slot: slot})
+		}
+	}
+}
+
+// successor returns the list that the operator has decided on, after another one.
+func (s *simulation) successor(before *election.Roster) *election.Roster {
+	decided := s.operator.decided
+	ring := make([]election.Member, len(decided.Members))
+	for i, m := range decided.Members {
+		ring[i] = election.Member{ID: m.Name, Priority: election.Priority(m.Priority)}
+	}
+	next, err := election.NewRoster(uint32(decided.Version), ring)
+	if err != nil {
+		s.checker.fail("setup", err.Error())
+		return before
+	}
+	return next.Succeed(before, election.Term(decided.Floor))
+}
+
+// startMembers starts the members of a published list that don't exist yet.
+func (s *simulation) startMembers(slot uint32) {
+	for _, m := range s.operator.current.Ring() {
+		p := &s.processes[m.ID]
+		s.maxID = max(s.maxID, m.ID)
+		if !p.exists {
+			p.exists, p.clock = true, s.schedule.drawClock(s)
+			p.roster, p.slot, p.stored, p.adoptedAt = s.operator.published[slot], slot, slot, s.queue.now
+			s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.below(int(lease))), kind: actRestart, target: m.ID})
+		}
+	}
+}
+
+// drawMembers draws the members that a user wants next: there are more, fewer or other
+// ones, or their priorities change.
+func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
+	wanted := append([]memberlist.Member[election.ID](nil), s.operator.wanted...)
 	r := &s.rng
 	grow, shrink := 0, 0
 	switch r.below(4) {
 	case 0:
 		grow = r.between(1, 2)
 	case 1:
-		shrink = r.between(1, max(1, len(ring)-2))
+		shrink = r.between(1, max(1, len(wanted)-2))
 	case 2:
-		grow = r.between(1, len(ring))
+		grow = r.between(1, len(wanted))
 		shrink = grow
 	default:
-		a, b := r.below(len(ring)), r.below(len(ring))
+		a, b := &wanted[r.below(len(wanted))], &wanted[r.below(len(wanted))]
 		if r.percent(30) {
-			ring[a].Priority = 0
+			a.Priority = 0
 		} else if s.usesGrants() {
-			ring[a].Priority, ring[b].Priority = ring[b].Priority, ring[a].Priority
+			a.Priority, b.Priority = b.Priority, a.Priority
 		} else { // without grants, tokens need distinct priorities: see priority
-			ring[a].Priority = priority(ring[a].ID, r.below(maxLevel))
+			a.Priority = int64(priority(a.Name, r.below(maxLevel)))
 		}
 	}
-	for ; shrink > 0 && len(ring) > 1; shrink-- {
-		i := r.below(len(ring))
-		ring = append(ring[:i], ring[i+1:]...)
-	}
 	next := s.maxID
+	for _, m := range wanted {
+		next = max(next, m.Name)
+	}
+	for ; shrink > 0 && len(wanted) > 1; shrink-- {
+		i := r.below(len(wanted))
+		wanted = append(wanted[:i], wanted[i+1:]...)
+	}
 	for ; grow > 0 && next < maxMembers; grow-- {
 		next++
-		joining = append(joining, next)
-		ring = append(ring, election.Member{ID: next, Priority: s.drawPriority(next)})
+		wanted = append(wanted, memberlist.Member[election.ID]{Name: next, Priority: int64(s.drawPriority(next))})
 	}
-	return ring, joining
+	return wanted
 }
 
 // drawPriority draws the priority of a process that joins. A priority of 0 makes
@@ -128,63 +244,26 @@ func (s *simulation) drawPriority(id election.ID) election.Priority {
 	return priority(id, s.rng.below(maxLevel))
 }
 
-// markRemoved records that a process never restarts. It is published as departed
-// once its grants have expired.
-func (s *simulation) markRemoved(p *process) {
-	p.removed = true
-	at := max(s.queue.now, p.downSince+s.schedule.maxLease())
-	s.schedule.push(s, action{at: at, kind: actRepublish})
-}
-
-// publish publishes the current list, with the departed members of the previous
-// one, to all processes that are up.
-func (s *simulation) publish() {
-	l := &s.members
-	var departed []election.ID
-	if l.current.Previous != nil {
-		for _, m := range l.current.Previous.Ring() {
-			if p := &s.processes[m.ID]; p.removed && s.queue.now >= p.downSince+s.schedule.maxLease() {
-				departed = append(departed, m.ID)
-			}
-		}
-		floor := l.current.Floor
-		if len(departed) > len(l.current.Departed) {
-			floor = s.floor()
-		}
-		l.current = l.current.Succeed(l.current.Previous, floor, departed...)
-	}
-	l.published = append(l.published, l.current)
-	slot := uint32(len(l.published) - 1)
-	for id := election.ID(1); id <= s.maxID; id++ {
-		if p := &s.processes[id]; p.up {
-			at := s.queue.now + election.Tick(s.rng.below(int(suspicionTimeout)))
-			s.queue.push(event{at: at, kind: eventRoster, process: id, slot: slot})
-		}
-	}
-}
-
-// adoptLatest sets the current list as that of a booting process, which reads it
-// from the API server. The caller has checked that the list includes the process.
-func (s *simulation) adoptLatest(p *process) { s.setRoster(p, s.members.current) }
+// latest returns the slot of the latest published list.
+func (o *operator) latest() uint32 { return uint32(len(o.published) - 1) }
 
 // setRoster sets the list of a process, and the time of the adoption if the version
 // is new to it.
-func (s *simulation) setRoster(p *process, roster *election.Roster) {
+func (s *simulation) setRoster(p *process, slot uint32) {
+	roster := s.operator.published[slot]
 	if roster.Version > p.roster.Version {
 		p.adoptedAt = s.queue.now
+		s.reconcileAt(s.queue.now + s.adoptionWait())
 	}
-	p.roster = roster
+	p.roster, p.slot = roster, slot
 }
 
-// adopt delivers a published list to a process. A removed process may then end.
-func (s *simulation) adopt(id election.ID, roster *election.Roster) {
+// adopt makes a process adopt a published list. A removed process may then end.
+func (s *simulation) adopt(id election.ID, slot uint32) {
 	p := &s.processes[id]
-	if roster.Version < p.roster.Version {
-		return
-	}
-	s.setRoster(p, roster)
-	s.step(id, election.Input{Kind: election.Adopt, Roster: roster})
-	if !roster.Has(id) && s.mode != office.Available && s.rng.percent(50) {
+	s.setRoster(p, slot)
+	s.step(id, election.Input{Kind: election.Adopt, Roster: p.roster})
+	if !p.roster.Has(id) && s.mode != office.Available && s.rng.percent(50) {
 		s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.below(int(lease))), kind: actCrash, target: id})
 	}
 }

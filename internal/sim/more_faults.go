@@ -15,8 +15,9 @@ var moreChances = []struct {
 	{Graph, 6}, {Slow, 8}, {Jump, 20}, {Disk, 20}, {Deep, 2}, {Skew, 5}, {Gone, 30}, {Adapt, 100},
 }
 
-// maxSkew is the largest difference of wall clocks that agents accept, in terms.
-const maxSkew = 300
+// maxSkew is the largest difference of wall clocks, in terms. Their rates add to it, and
+// in all it is less than agents accept.
+const maxSkew = election.AcceptedSkew - 30
 
 // drawMoreFaults draws which of these faults the schedule has. If there are no other
 // faults, it has all of them.
@@ -36,6 +37,7 @@ func (sch *schedule) drawMoreFaults(s *simulation) {
 		sch.faults |= Crash // these show when a process restarts
 	}
 	if sch.faults&Disk != 0 {
+		sch.diskPercent, sch.staleFor = s.more.between(20, 90), s.more.between(1, 6)*int(lease)
 		sch.faults |= Members
 	}
 	if sch.faults&Skew != 0 {
@@ -95,20 +97,23 @@ func (sch *schedule) drawSkew(s *simulation) election.Term {
 	if sch.faults&Skew == 0 {
 		return 0
 	}
-	return election.Term(s.more.below(maxSkew + 1))
+	return election.Term(s.more.below(int(maxSkew) + 1))
 }
 
-// jump sets the wall clock of a process that restarts forward, or back by less than
-// the time for which the process grants nothing.
+// jump sets the wall clock of a process that restarts forward, or back by at most the time
+// for which the process was down: see docs/adr/0001-terms-and-tokens.md.
 func (s *simulation) jump(p *process) {
 	if s.schedule.faults&Jump == 0 || s.queue.now >= s.schedule.healAt || !s.more.percent(50) {
 		return
 	}
 	if s.more.percent(50) {
-		p.clock.skew += election.Term(s.more.below(30))
+		ahead := p.clock.skew + election.Term(s.more.below(30))
+		p.clock.skew = max(p.clock.skew, min(ahead, maxSkew))
+		s.schedule.furthestAhead = max(s.schedule.furthestAhead, p.clock.skew)
 		return
 	}
-	p.clock.skew -= min(p.clock.skew, election.Term(s.more.below(int(lease/p.clock.termTicks)+1)))
+	down := p.clock.local(s.queue.now) - p.clock.local(p.downSince)
+	p.clock.skew -= min(p.clock.skew, election.Term(s.more.below(int(down/p.clock.termTicks)+1)))
 }
 
 // slowDown makes a process slow for a while.
@@ -137,14 +142,19 @@ func (s *simulation) reportGone(id election.ID) {
 	}
 }
 
-// store stores a list on the disk of a process, before the process adopts it. It
-// reports false if the process doesn't adopt the list now, because the write failed or
-// the process ended before or after it.
-func (s *simulation) store(id election.ID, e event) bool {
+// receive delivers a published list to a process. The process stores the list on its disk
+// before it adopts it, as agents do. So it doesn't adopt the list now if the write fails, or
+// if it ends before or after the write.
+func (s *simulation) receive(id election.ID, e event) {
 	p := &s.processes[id]
-	roster := s.members.published[e.slot]
-	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || roster.Version <= p.roster.Version || s.more.percent(60) {
-		return true
+	roster := s.operator.published[e.slot]
+	if e.slot <= p.slot {
+		return
+	}
+	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || !s.more.percent(s.schedule.diskPercent) {
+		p.stored = e.slot
+		s.adopt(id, e.slot)
+		return
 	}
 	s.cover(Disk, id)
 	switch s.more.below(3) {
@@ -152,14 +162,13 @@ func (s *simulation) store(id election.ID, e event) bool {
 		s.reportFault(id, "can't store list %d", roster.Version)
 		e.at = s.queue.now + 1 + election.Tick(s.more.below(int(heartbeat)))
 		s.queue.push(e)
-		return false
+		return
 	case 1:
-		p.stored = roster
+		p.stored = e.slot
 	}
 	a := action{kind: actCrash, target: id, lasts: election.Tick(s.more.below(int(lease)))}
 	s.checker.electionCause = s.checker.electionCause || s.mayCauseElection(a)
 	s.crash(id, a)
-	return false
 }
 
 // startWithStoredList reports whether a process restarts with the list on its disk,
@@ -168,17 +177,14 @@ func (s *simulation) startWithStoredList(p *process, id election.ID) bool {
 	if s.schedule.faults&Disk == 0 || s.queue.now >= s.schedule.healAt || s.more.percent(30) {
 		return false
 	}
-	list := p.roster
-	if p.stored != nil && p.stored.Version > list.Version {
-		list = p.stored
-	}
-	if !list.Has(id) {
+	slot, latest := p.stored, s.operator.latest()
+	if !s.operator.published[slot].Has(id) {
 		return false
 	}
-	s.setRoster(p, list)
-	if list != s.members.current && len(s.members.published) > 0 { // it may only lack departed members
-		at := s.queue.now + election.Tick(s.more.below(int(2*lease)))
-		s.queue.push(event{at: at, kind: eventRoster, process: id, slot: uint32(len(s.members.published) - 1)})
+	s.setRoster(p, slot)
+	if slot < latest {
+		at := s.queue.now + election.Tick(s.more.below(s.schedule.staleFor))
+		s.queue.push(event{at: at, kind: eventRoster, process: id, slot: latest})
 	}
 	return true
 }

@@ -12,6 +12,9 @@ type process struct {
 	up      bool
 	// incarnation is the number of the current run of the process.
 	incarnation uint32
+	// podGone is set while the process is down and its pod was deleted. If it restarts, then
+	// in a new pod, without what the old one stored.
+	podGone bool
 	// removed is set when the process is down and no longer on the member list.
 	// It never restarts.
 	removed bool
@@ -26,12 +29,13 @@ type process struct {
 	slowBy, slowUntil election.Tick
 	// wakeAt is the time of the earliest pending timer event, or Never.
 	wakeAt election.Tick
-	roster *election.Roster
-	// stored is the list on its disk if that is newer, otherwise an older one or nil.
-	stored    *election.Roster
-	adoptedAt election.Tick
-	clock     clock
-	lease     leaseState
+	// roster is the list that it has adopted, at adoptedAt. Of those that the operator has
+	// published, that list has the index slot, and the list on its disk the index stored.
+	roster       *election.Roster
+	slot, stored uint32
+	adoptedAt    election.Tick
+	clock        clock
+	lease        leaseState
 
 	// running is set while the application acts as coordinator. It was last asked
 	// to stop at stopRequestedAt, for the tenure of stopTerm.

@@ -23,6 +23,10 @@ type Sampling struct {
 	Faults    []string
 	Schedules int
 	Seed      uint64
+	// ConvergenceEvery, if above 1, ends each schedule with its last fault, except for those
+	// whose seed it divides. The others check what must not happen, and leave out what must
+	// happen: convergence, and with Graph that a process holds the office and keeps it.
+	ConvergenceEvery int
 	// MaxViolations, if set, ends the sampling after so many violations.
 	MaxViolations int
 	// Workers is the number of goroutines that run schedules, by default one for
@@ -37,6 +41,9 @@ type Sampling struct {
 // Report is the result of a Sampling.
 type Report struct {
 	Schedules int
+	// Continued counts the schedules that were continued after their last fault, so that
+	// convergence was checked.
+	Continued int
 	// Violated counts the schedules with a violation. Violations has those with the
 	// lowest seeds.
 	Violated   int
@@ -77,8 +84,11 @@ func (s *Sampling) settings() (settings, error) {
 			return settings{}, inputErrorf("%v", err)
 		}
 	}
+	if s.ConvergenceEvery < 0 {
+		return settings{}, inputErrorf("the number of schedules for each check of convergence must be 1 or more, not %d", s.ConvergenceEvery)
+	}
 	faults, err := ParseFaults(s.Faults)
-	return settings{algorithm: algorithm, mode: mode, size: s.Processes, faults: faults}, err
+	return settings{algorithm: algorithm, mode: mode, size: s.Processes, faults: faults, convergenceEvery: uint64(s.ConvergenceEvery)}, err
 }
 
 // Sample runs schedules until all are done or ctx is canceled. It returns an
@@ -132,7 +142,7 @@ func (c *collector) work(ctx context.Context, s *simulation) {
 		}
 		var found []Violation
 		violated := 0
-		s.steps = 0
+		s.steps, s.continued = 0, 0
 		for i := from; i < to; i++ {
 			v := s.run(c.sampling.Seed + uint64(i))
 			traces.add(s.traceHash)
@@ -159,6 +169,7 @@ func (c *collector) add(schedules, violated int, found []Violation, s *simulatio
 	r.Schedules += schedules
 	r.Violated += violated
 	r.Steps += s.steps
+	r.Continued += s.continued
 	c.coverage.add(&s.coverage)
 	s.coverage = coverage{}
 	// Workers finish in any order. Report the violations with the lowest seeds.

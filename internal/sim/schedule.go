@@ -33,6 +33,12 @@ type schedule struct {
 	termTicks election.Tick
 
 	lossPercent, delayPercent, reorderPercent, duplicatePercent int
+	// furthestAhead is how far a clock has been ahead of the true time, in terms.
+	furthestAhead election.Term
+
+	// diskPercent is how many percent of the lists can't be stored at once, and staleFor the
+	// longest time for which a process that has restarted uses the stored list.
+	diskPercent, staleFor int
 }
 
 // actionKind is the kind of an action.
@@ -49,7 +55,8 @@ const (
 	actCutLink
 	actHealLinks
 	actChangeMembers
-	actRepublish
+	actReconcile
+	actPublish
 	actStepDown
 	actChangeLease
 	actSlowDown
@@ -127,16 +134,15 @@ func (sch *schedule) draw(s *simulation) {
 const termsBehindFloor = 30
 
 // convergeWithin returns the time within which the processes must agree after all
-// faults have ended. A process grants no term that its clock hasn't reached. While its
+// faults have ended. A process uses and grants no term that its clock hasn't
+// reached, but others, whose clocks are ahead, may have used one. While its
 // clock is behind the floor of the list, it may have to wait for each of several elections.
 func (sch *schedule) convergeWithin() election.Tick {
-	switch {
-	case sch.faults&Skew != 0:
-		return convergeWithin + maxSkew*sch.termTicks
-	case sch.faults&Members != 0:
-		return convergeWithin + 10*termsBehindFloor*sch.termTicks
+	within := convergeWithin + election.Tick(sch.furthestAhead)*sch.termTicks
+	if sch.faults&Members != 0 {
+		within += 10 * termsBehindFloor * sch.termTicks
 	}
-	return convergeWithin
+	return within
 }
 
 // drawPercent draws how many percent of the messages a fault affects.
@@ -211,6 +217,7 @@ func (sch *schedule) drawClock(s *simulation) clock {
 		c.offset = election.Tick(s.rng.below(1000))
 		c.skew += election.Term(s.rng.below(int(3*defaultTermTicks/sch.termTicks) + 1))
 	}
+	sch.furthestAhead = max(sch.furthestAhead, c.skew)
 	return c
 }
 

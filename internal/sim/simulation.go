@@ -6,6 +6,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
 )
 
 // The time settings of all schedules, in ticks. They leave little margin: one
@@ -40,6 +41,8 @@ type settings struct {
 	// recovers: a restarted process runs the recovery of its algorithm, as agents do.
 	// Schedules without it remain as they are, and with them the seeds.
 	recovers bool
+	// convergenceEvery: all other schedules end with their last fault. 0 is as 1.
+	convergenceEvery uint64
 	// onTransition, if set, is called with each change of a role.
 	onTransition func(office.Transition)
 }
@@ -55,17 +58,22 @@ type simulation struct {
 	processes   []process   // by ID
 	maxID       election.ID // of all processes so far
 	firstRoster *election.Roster
+	firstList   *memberlist.List[election.ID] // firstRoster as the operator has it
 	policy      office.Policy
 	schedule    schedule
 	network     network
-	members     memberList
+	operator    operator
 	checker     checker
 	// alignHeartbeats is set for some of the schedules: see office.Config.
 	alignHeartbeats bool
 	steps           uint64
-	coverage        coverage // of all schedules since the last report
-	traceHash       uint64   // of the current schedule: see hashTrace
-	watch           func(Step)
+	// endsWithFaults: this schedule ends with its last fault.
+	endsWithFaults bool
+	// continued counts the schedules that were continued after their last fault.
+	continued int
+	coverage  coverage // of all schedules since the last report
+	traceHash uint64   // of the current schedule: see hashTrace
+	watch     func(Step)
 }
 
 func newSimulation(s settings) (*simulation, error) {
@@ -76,8 +84,12 @@ func newSimulation(s settings) (*simulation, error) {
 	}
 	var err error
 	w.firstRoster, err = election.NewRoster(1, ring)
+	if err != nil {
+		return nil, err
+	}
+	w.firstList = &memberlist.List[election.ID]{Version: 1, Members: membersOf(w.firstRoster), Settled: true}
 	w.processes = make([]process, maxMembers+1)
-	return w, err
+	return w, nil
 }
 
 // run runs the schedule of a seed and returns the first violation, or nil.
@@ -125,7 +137,8 @@ func (s *simulation) start(seed uint64) {
 	s.network.reset()
 	s.checker.reset()
 	s.traceHash = 14695981039346656037
-	s.members = memberList{current: s.firstRoster}
+	s.endsWithFaults = s.convergenceEvery > 1 && seed%s.convergenceEvery != 0
+	s.operator.reset(s.firstRoster, s.firstList)
 	for id := range s.processes {
 		s.processes[id] = process{machine: s.processes[id].machine}
 	}
@@ -211,9 +224,7 @@ func (s *simulation) handle(e event) {
 			s.step(e.process, election.Input{Kind: election.Stopped, Term: p.stopTerm})
 		}
 	case e.kind == eventRoster:
-		if s.store(e.process, e) {
-			s.adopt(e.process, s.members.published[e.slot])
-		}
+		s.receive(e.process, e)
 	}
 }
 

@@ -23,25 +23,11 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 	if list.Previous != nil {
 		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, addresses)}
 	}
-	g.Departed = departed(list)
+	g.Departed = pureList(list).NotNeeded()
 	if list.Floor != nil {
 		g.Floor = uint64(*list.Floor)
 	}
 	return control.Document{UID: string(group.UID), Generation: group.Generation, Group: g}
-}
-
-// departed returns the members of the previous list whose votes agents do not need. When
-// the list has settled, these are all of them: otherwise an agent that starts later would
-// wait for a majority of pods that may no longer exist.
-func departed(list *v1.MemberList) []string {
-	if list.Previous == nil || list.State != v1.ListSettled {
-		return list.Departed
-	}
-	all := make([]string, len(list.Previous.Members))
-	for i, m := range list.Previous.Members {
-		all[i] = m.Pod
-	}
-	return all
 }
 
 // groupSettings returns the settings of a group. They have the defaults of the schema

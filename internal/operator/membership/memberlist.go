@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
 )
 
 // nextList returns the member list for the status: the newest known list, or its
@@ -21,18 +22,23 @@ func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList,
 	}
 	wanted, problem := f.wantedMembers(current)
 	switch {
-	case current == nil && len(wanted) == 0:
-		return nil, problem
-	case current == nil && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available:
+	case current == nil && len(wanted) > 0 && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available:
 		return nil, f.earlierGroupProblem()
-	case current == nil:
-		return &v1.MemberList{Version: 1, State: v1.ListSettled, Members: wanted}, problem
-	case current.State == v1.ListAdopting:
-		return f.advance(current), problem
-	case len(wanted) == 0 || slices.Equal(wanted, current.Members):
-		return current, problem
 	}
-	return f.successor(current, wanted), problem
+	return f.next(current, wanted), problem
+}
+
+// next returns the next step after a list: see package memberlist.
+func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
+	published := f.publishedList()
+	facts := memberlist.Facts[string]{
+		Wanted:    pureMembers(wanted),
+		Published: published != nil && current != nil && published.Version == current.Version,
+		Adopted:   func(pod string) bool { return f.Adopted[pod] },
+		Missing:   func(pod string) bool { return f.Missing[pod] },
+		Clock:     control.TermAt(f.Now), Term: f.Group.Status.Term,
+	}
+	return statusList(facts.Next(pureList(current)))
 }
 
 // earlierGroupProblem returns the Problem of a group that must not begin yet: an agent
@@ -151,48 +157,6 @@ func listMembers(members []control.Member) []v1.Member {
 	return list
 }
 
-// advance returns the next state of a list that is being adopted: with more departed
-// members, or settled if a majority of the previous list has adopted it.
-func (f *Facts) advance(current *v1.MemberList) *v1.MemberList {
-	next := current.DeepCopy()
-	if published := f.publishedList(); published == nil || published.Version != current.Version {
-		return next // A pod that starts now would still begin with the previous list.
-	}
-	var missing []string
-	for _, m := range current.Previous.Members {
-		if f.Missing[m.Pod] {
-			missing = append(missing, m.Pod)
-		}
-	}
-	next.Departed = union(next.Departed, missing)
-	if len(next.Departed) > len(current.Departed) {
-		next.Floor = new(f.nextFloor(current))
-	}
-	departed := make(map[string]bool, len(next.Departed))
-	for _, name := range next.Departed {
-		departed[name] = true
-	}
-	count := 0
-	for _, m := range current.Previous.Members {
-		if departed[m.Pod] || f.Adopted[m.Pod] {
-			count++
-		}
-	}
-	if count > len(current.Previous.Members)/2 {
-		next.State = v1.ListSettled
-		// Agents that start from now on are told that all members of the previous list have
-		// departed.
-		next.Floor = new(f.nextFloor(current))
-	}
-	return next
-}
-
-// nextFloor returns the floor of the next list, or of one of which more members have
-// departed: earlier terms are at most that. Agents elect in terms above it at once.
-func (f *Facts) nextFloor(current *v1.MemberList) int64 {
-	return min(max(control.NextFloor(floorOf(current), f.Now), f.Group.Status.Term), control.MaxTerm)
-}
-
 func floorOf(list *v1.MemberList) int64 {
 	if list.Floor == nil {
 		return 0
@@ -213,13 +177,4 @@ func union(some, more []string) []string {
 		}
 	}
 	return some
-}
-
-// successor returns the list that follows a settled one.
-func (f *Facts) successor(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
-	return &v1.MemberList{
-		Version: current.Version + 1, State: v1.ListAdopting, Members: wanted,
-		Previous: &v1.PreviousList{Version: current.Version, Members: current.Members},
-		Floor:    new(f.nextFloor(current)),
-	}
 }

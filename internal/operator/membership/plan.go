@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
 )
 
 // Facts is the input of a plan.
@@ -118,7 +119,7 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
-	return time.Duration(leaseMillis(group)) * time.Millisecond * 9 / 8
+	return memberlist.AdoptionWait(time.Duration(leaseMillis(group)) * time.Millisecond)
 }
 
 // minMissingPodGrace is the minimum of MissingPodGrace while no list is being adopted. A

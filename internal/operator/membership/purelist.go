@@ -1,0 +1,54 @@
+package membership
+
+import (
+	"slices"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
+)
+
+// pureList returns the list of the status without Kubernetes, for package memberlist.
+func pureList(l *v1.MemberList) *memberlist.List[string] {
+	if l == nil {
+		return nil
+	}
+	list := &memberlist.List[string]{
+		Version: l.Version, Members: pureMembers(l.Members), Departed: slices.Clone(l.Departed), Floor: floorOf(l), Settled: l.State == v1.ListSettled,
+	}
+	if l.Previous != nil {
+		list.Previous = pureMembers(l.Previous.Members)
+	}
+	return list
+}
+
+func pureMembers(members []v1.Member) []memberlist.Member[string] {
+	list := make([]memberlist.Member[string], len(members))
+	for i, m := range members {
+		list[i] = memberlist.Member[string]{Name: m.Pod, Priority: int64(m.Priority)}
+	}
+	return list
+}
+
+// statusList is the reverse of pureList.
+func statusList(l *memberlist.List[string]) *v1.MemberList {
+	if l == nil {
+		return nil
+	}
+	list := &v1.MemberList{Version: l.Version, State: v1.ListAdopting, Members: statusMembers(l.Members), Departed: l.Departed}
+	if l.Settled {
+		list.State = v1.ListSettled
+	}
+	if l.Version > 1 {
+		list.Previous = &v1.PreviousList{Version: l.Version - 1, Members: statusMembers(l.Previous)}
+		list.Floor = &l.Floor
+	}
+	return list
+}
+
+func statusMembers(members []memberlist.Member[string]) []v1.Member {
+	list := make([]v1.Member, len(members))
+	for i, m := range members {
+		list[i] = v1.Member{Pod: m.Name, Priority: int32(m.Priority)}
+	}
+	return list
+}

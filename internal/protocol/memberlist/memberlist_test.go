@@ -1,0 +1,105 @@
+package memberlist_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
+)
+
+// members returns the members in text, such as "abc", with priorities from 1.
+func members(text string) []memberlist.Member[string] {
+	var all []memberlist.Member[string]
+	for i, name := range strings.Split(text, "") {
+		all = append(all, memberlist.Member[string]{Name: name, Priority: int64(i + 1)})
+	}
+	return all
+}
+
+func format(l *memberlist.List[string]) string {
+	if l == nil {
+		return "none"
+	}
+	names := func(all []memberlist.Member[string]) (text string) {
+		for _, m := range all {
+			text += m.Name
+		}
+		return text
+	}
+	text := fmt.Sprintf("v%d %s", l.Version, names(l.Members))
+	if l.Previous != nil {
+		text += " after " + names(l.Previous)
+	}
+	if len(l.Departed) > 0 {
+		text += " without " + strings.Join(l.Departed, "")
+	}
+	if l.Settled {
+		text += " settled"
+	}
+	return fmt.Sprint(text, " floor ", l.Floor)
+}
+
+// TestSteps is the history of one group: each step begins with the list of the one before.
+func TestSteps(t *testing.T) {
+	var adopted, missing string
+	f := memberlist.Facts[string]{
+		Adopted: func(name string) bool { return strings.Contains(adopted, name) },
+		Missing: func(name string) bool { return strings.Contains(missing, name) },
+	}
+	var list *memberlist.List[string]
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+	}{
+		{"no members are wanted", func() {}, "none"},
+		{"the first list is settled", func() { f.Wanted = members("abc") }, "v1 abc settled floor 0"},
+		{"the members are the wanted ones", func() { f.Published, f.Clock = true, 1000 }, "v1 abc settled floor 0"},
+		{"others are wanted", func() { f.Wanted = members("cd") }, "v2 cd after abc floor 1300"},
+		{"the list isn't published", func() { f.Published, missing, adopted = false, "ab", "abc" }, "v2 cd after abc floor 1300"},
+		{"one of three has departed", func() { f.Published, missing, adopted = true, "a", "" }, "v2 cd after abc without a floor 1321"},
+		{"it is back", func() { missing, f.Wanted = "", members("x") }, "v2 cd after abc without a floor 1321"},
+		{"it counts once, and new members don't count", func() { adopted = "ad" }, "v2 cd after abc without a floor 1321"},
+		{"another one has adopted the list", func() { adopted, f.Clock = "b", 2000 }, "v2 cd after abc without a settled floor 2300"},
+		{"a higher term was reported", func() { f.Term = 5000 }, "v3 x after cd floor 5000"},
+		{"one of two is no majority", func() { adopted = "c" }, "v3 x after cd floor 5000"},
+		{"both have departed", func() { adopted, missing = "", "cd" }, "v3 x after cd without cd settled floor 5001"},
+		{"the list must not change", func() { f.Wanted = nil }, "v3 x after cd without cd settled floor 5001"},
+	} {
+		step.change()
+		before := format(list)
+		next := f.Next(list)
+		if got := format(next); got != step.want {
+			t.Errorf("%s: got %s, want %s", step.name, got, step.want)
+		}
+		if after := format(list); after != before {
+			t.Errorf("%s: the list before changed from %s to %s", step.name, before, after)
+		}
+		if (format(next) == before) != (next == list) {
+			t.Errorf("%s: got another list exactly if nothing changed", step.name)
+		}
+		list = next
+	}
+}
+
+// TestNotNeeded tests that no vote of the previous list is needed when a list has settled.
+func TestNotNeeded(t *testing.T) {
+	list := memberlist.List[string]{Version: 2, Members: members("d"), Previous: members("abc"), Departed: []string{"b"}}
+	if got := list.NotNeeded(); !reflect.DeepEqual(got, []string{"b"}) {
+		t.Errorf("while the list is adopted: got %v, want the departed members", got)
+	}
+	list.Settled = true
+	if got := list.NotNeeded(); !reflect.DeepEqual(got, []string{"a", "b", "c"}) {
+		t.Errorf("when it has settled: got %v, want all previous members", got)
+	}
+}
+
+// TestAdoptionWait tests that the wait exceeds the lease on a clock that is a sixteenth slow.
+func TestAdoptionWait(t *testing.T) {
+	if got, least := memberlist.AdoptionWait(1600*time.Millisecond), 1700*time.Millisecond; got < least {
+		t.Errorf("got %v, want at least %v", got, least)
+	}
+}
