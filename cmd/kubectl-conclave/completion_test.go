@@ -13,10 +13,10 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		"simulate --safety":                "Available Majority Strict",
 		"simulate -o":                      "table json transcript mermaid",
 		"simulate compare -o":              "table svg",
-		"simulate --faults":                "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown leases graph slow jump disk deep skew gone",
+		"simulate --faults":                "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown leases graph slow jump disk deep skew gone adapt",
 		"simulate --crashed":               "",
 		"simulate compare --max":           "",
-		"simulate --faults crash,loss,pau": "crash,loss,delay crash,loss,reorder crash,loss,duplicate crash,loss,appdead crash,loss,pause crash,loss,partition crash,loss,clocks crash,loss,members crash,loss,stepdown crash,loss,leases crash,loss,graph crash,loss,slow crash,loss,jump crash,loss,disk crash,loss,deep crash,loss,skew crash,loss,gone",
+		"simulate --faults crash,loss,pau": "crash,loss,delay crash,loss,reorder crash,loss,duplicate crash,loss,appdead crash,loss,pause crash,loss,partition crash,loss,clocks crash,loss,members crash,loss,stepdown crash,loss,leases crash,loss,graph crash,loss,slow crash,loss,jump crash,loss,disk crash,loss,deep crash,loss,skew crash,loss,gone crash,loss,adapt",
 	} {
 		words := append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Fields(args)...)
 		if !strings.HasSuffix(args, "pau") {

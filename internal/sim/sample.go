@@ -23,8 +23,8 @@ type Sampling struct {
 	Faults    []string
 	Schedules int
 	Seed      uint64
-	// ConvergenceEvery, if above 1, ends each schedule with its last fault, except for those
-	// whose seed it divides. The others check what must not happen, and leave out what must
+	// ConvergenceEvery, if above 1, ends each schedule with its last fault, except for 8
+	// consecutive seeds of each 8 * ConvergenceEvery. The others check what must not happen, and leave out what must
 	// happen: convergence, and with Graph that a process holds the office and keeps it.
 	ConvergenceEvery int
 	// MaxViolations, if set, ends the sampling after so many violations.
