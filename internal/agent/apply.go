@@ -131,7 +131,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	if err != nil {
 		return err
 	}
-	g, err := group.New(group.Config{
+	g, err := group.New(group.Config{ //nolint:contextcheck // only slog's Enabled takes a context, and its handlers ignore it
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Alarm: a.alarm, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
 		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: excluded, LongestLease: longest,

@@ -46,6 +46,25 @@ func (s *simulation) execute(a action) {
 		s.reviveApp(a.target)
 	case actPause:
 		s.pause(s.target(a), a)
+	case actStepDown:
+		s.stepDown(s.target(a))
+	case actChangeLease:
+		s.changeLease(a.target, a)
+	case actSlowDown:
+		s.slowDown(s.target(a), a)
+	case actReportGone:
+		s.reportGone(s.target(a))
+	case actRecover:
+		s.recover(a.target)
+	case actPartition, actCutLink, actHealLinks, actChangeMembers, actReconcile, actPublish, actHealAll:
+		s.executeOutside(a)
+	}
+}
+
+// executeOutside carries out an action outside of the processes: one of the network or of
+// the operator, or the end of all faults.
+func (s *simulation) executeOutside(a action) {
+	switch a.kind { //nolint:exhaustive // execute has the others
 	case actPartition:
 		s.partition()
 	case actCutLink:
@@ -59,22 +78,12 @@ func (s *simulation) execute(a action) {
 		s.reconcile()
 	case actPublish:
 		s.publish()
-	case actStepDown:
-		s.stepDown(s.target(a))
-	case actChangeLease:
-		s.changeLease(a.target, a)
-	case actSlowDown:
-		s.slowDown(s.target(a), a)
-	case actReportGone:
-		s.reportGone(s.target(a))
 	case actHealAll:
 		s.checker.done = s.endsWithFaults
 		if !s.endsWithFaults {
 			s.healAll()
 			s.continued++
 		}
-	case actRecover:
-		s.recover(a.target)
 	}
 }
 

@@ -17,6 +17,7 @@ func TestEveryCombinationIsVisited(t *testing.T) {
 	})
 	rare := map[sim.Combination]bool{
 		{Fault: "leases", Role: "draining", List: "unknown"}: true,
+		{Fault: "pause", Role: "draining", List: "unknown"}:  true,
 		{Fault: "gone", Role: "draining", List: "unknown"}:   true,
 	}
 	for _, c := range report.Coverage {

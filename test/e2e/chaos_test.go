@@ -27,8 +27,7 @@ func testChaos(e env) {
 		"--kinds", strings.Join(chaosKinds, ","), "--machines", "hack:"+e.name, "--pause", "0s", "--yes", "-o", "json")
 	command.Env = append(os.Environ(), e.environment...)
 	output, err := command.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		e.t.Fatalf("chaos: %v\n%s", err, failed.Stderr)
 	}
 	if err != nil {

@@ -15,7 +15,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	injected := "-l " + v1.LabelAgent + "=" + v1.AgentEnabled
 	logs := "kubectl logs POD -c " + v1.AgentContainer + " " + namespaceFlag(g)
 	switch reason {
-	case v1.ReasonHealthy, v1.ReasonElected, v1.ReasonAgreed, v1.ReasonConnected:
+	case v1.ReasonHealthy, v1.ReasonSettled, v1.ReasonElected, v1.ReasonAgreed, v1.ReasonConnected:
 		return ""
 	case v1.ReasonNoReports:
 		return "Check that there are running pods with an agent: " + pods(injected) + ". If there are, check the operator: kubectl logs " +

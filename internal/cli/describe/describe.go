@@ -43,7 +43,7 @@ func notableConditions(g *v1.ElectionGroup) []metav1.Condition {
 
 // isNotable reports whether to show a condition. It is false if another one says the same.
 func isNotable(g *v1.ElectionGroup, c *metav1.Condition) bool {
-	switch v1.ConditionType(c.Type) { //nolint:exhaustive // the others are like default
+	switch v1.ConditionType(c.Type) {
 	case v1.ConditionReady:
 		return c.Status != metav1.ConditionTrue && !isRepeated(g, c) || v1.Reason(c.Reason) == v1.ReasonNoFailover
 	case v1.ConditionDegraded:

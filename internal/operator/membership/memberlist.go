@@ -21,8 +21,7 @@ func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList,
 		return f.Group.Status.MemberList, f.statusBehindProblem(ahead)
 	}
 	wanted, problem := f.wantedMembers(current)
-	switch {
-	case current == nil && len(wanted) > 0 && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available:
+	if current == nil && len(wanted) > 0 && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available {
 		return nil, f.earlierGroupProblem()
 	}
 	return f.next(current, wanted), problem
