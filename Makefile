@@ -98,7 +98,7 @@ vuln: ## Check for known vulnerabilities. Needs the network, so verify doesn't i
 PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
 # These tests start agents as processes, so they run one after the other. The tests read the sources of the agents, so that Go's
 # test cache notices changes of them.
-PROCESSES = ^$(MODULE)/(internal/agent/pod|internal/testing/agentcluster|test/agents|hack/bench-agent|hack/bench-operator|hack/demo|examples)$$
+AGENT_TESTS = ^$(MODULE)/(internal/agent/pod|internal/testing/agentcluster|test/agents|hack/bench-agent|hack/bench-operator|hack/demo|examples)$$
 GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test
@@ -111,8 +111,8 @@ test-root: ## Run the tests of the operator, the agent and the core.
 	@packages=$$($(GO) list ./...) || exit 1; \
 	if [ -z "$$packages" ]; then echo "no Go packages in the root module: nothing to test"; exit 0; fi; \
 	pure=$$(grep -E '$(PURE)' <<<"$$packages" || true); \
-	agents=$$(grep -E '$(PROCESSES)' <<<"$$packages" || true); \
-	concurrent=$$(grep -vE '$(PURE)|$(PROCESSES)' <<<"$$packages" || true); \
+	agents=$$(grep -E '$(AGENT_TESTS)' <<<"$$packages" || true); \
+	concurrent=$$(grep -vE '$(PURE)|$(AGENT_TESTS)' <<<"$$packages" || true); \
 	simulator=$$(grep -E '^$(MODULE)/internal/sim(/|$$)' <<<"$$packages" || true); \
 	$(assets); \
 	if [ -n "$$pure" ]; then $(GO_TEST) $$pure; fi; \
