@@ -84,7 +84,7 @@ func (a *Agent) chooseList(position string, g *config.Group, running *config.Lis
 			stored = &last
 		}
 	}
-	known := state.Known{Stored: stored, Clock: a.options.Clock.CurrentTerm()}
+	known := state.Known{Stored: stored, Clock: a.options.Clock.CurrentTerm(), FromOperator: g.Provenance.UID != ""}
 	if joined, ok := a.Find(g.Name); ok && running != nil {
 		known.Term = election.Term(joined.Leader().Term)
 	}

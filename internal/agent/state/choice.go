@@ -29,6 +29,9 @@ type Known struct {
 	Clock election.Term
 	// Term is that of the running group, 0 if the agent isn't in the group.
 	Term election.Term
+	// FromOperator: the operator has computed the floor of the configured list, and knows
+	// more about terms than this agent.
+	FromOperator bool
 }
 
 // ChooseList decides which list to run. configured is the list in the file or document.
@@ -68,8 +71,8 @@ const maxFloorLead = election.Term(48 * time.Hour / control.TermDuration)
 // checkFloor refuses a floor of configured that cannot be right. The floor must be at least
 // what departed members may have granted, and they had adopted the stored list at the most.
 func (k Known) checkFloor(configured config.List, mode office.Mode) error {
-	if mode == office.Available {
-		return nil // There are no grants.
+	if mode == office.Available || k.FromOperator {
+		return nil // In Available mode, there are no grants.
 	}
 	if highest := k.Clock + maxFloorLead; k.Term > 0 && configured.Floor > highest {
 		return fmt.Errorf("floor must be at most %d, which is two days ahead of the clock of this agent, got %d: "+

@@ -196,3 +196,22 @@ func TestFloorMustFitRunningGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestFloorOfOperatorIsAccepted: it may be only a little above the one before, because the
+// operator's clock is behind it.
+func TestFloorOfOperatorIsAccepted(t *testing.T) {
+	stored := config.List{
+		Version: 3, Members: []config.Member{{Name: "a", Priority: 1}}, Floor: 1007,
+		Previous: &config.List{Version: 2, Members: []config.Member{{Name: "a", Priority: 1}, {Name: "c", Priority: 3}}},
+	}
+	configured := stored
+	configured.Departed, configured.Floor = []string{"c"}, 1012
+	known := state.Known{Stored: &stored, Clock: 99, Term: 5000}
+	if _, err := state.ChooseList(known, configured, office.Majority); err == nil {
+		t.Error("in a file: got no error, want one about the floor")
+	}
+	known.FromOperator = true
+	if choice, err := state.ChooseList(known, configured, office.Majority); err != nil || choice.List.Floor != 1012 {
+		t.Errorf("from the operator: got %+v and error %v, want floor 1012", choice, err)
+	}
+}
