@@ -118,9 +118,10 @@ func (f *Facts[N]) nextFloor(floor int64) int64 {
 
 // NotNeeded returns the members of the previous list whose votes the members do not need.
 // When the list has settled, these are all of them: otherwise a member that starts later
-// would wait for a majority of members that may no longer exist.
+// would wait for a majority of members that may no longer exist. The result for the first
+// list is nil.
 func (l *List[N]) NotNeeded() []N {
-	if !l.Settled {
+	if !l.Settled || l.Previous == nil {
 		return l.Departed
 	}
 	all := make([]N, len(l.Previous))

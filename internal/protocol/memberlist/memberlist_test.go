@@ -95,6 +95,10 @@ func TestNotNeeded(t *testing.T) {
 	if got := list.NotNeeded(); !reflect.DeepEqual(got, []string{"a", "b", "c"}) {
 		t.Errorf("when it has settled: got %v, want all previous members", got)
 	}
+	first := memberlist.List[string]{Version: 1, Members: members("d"), Settled: true}
+	if got := first.NotNeeded(); got != nil {
+		t.Errorf("the first list: got %v, want nil, as in a document that was read", got)
+	}
 }
 
 // TestAdoptionWait tests that the wait exceeds the lease on a clock that is a sixteenth slow.
