@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -280,16 +281,17 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 func TestEndIsReportedBeforeTheConnectionIsClosed(t *testing.T) {
 	h := newHarness(t)
 	closed := make(chan bool, 1)
-	var b *rawConn
+	var connected atomic.Pointer[rawConn]
 	a := h.start("a", "127.0.0.1:0", 1, func(c *transport.Config) {
-		c.Events = onEnd{c.Events, func() { closed <- b.isClosedWithin(50 * time.Millisecond) }}
+		c.Events = onEnd{c.Events, func() { closed <- connected.Load().isClosedWithin(50 * time.Millisecond) }}
 	})
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.SetPeers(map[string]string{"b": listener.Addr().String()})
-	b = h.acceptAs(listener, "b", 77)
+	b := h.acceptAs(listener, "b", 77)
+	connected.Store(b)
 	a.waitConnected("b")
 	began := time.Now()
 	testwait.Until(t, "the connection is no brief one", func() bool { return time.Since(began) > time.Second })

@@ -55,6 +55,7 @@ type world struct {
 	coordinator types.UID
 	name        string
 	term        uint64
+	started     int // the number of pods
 	agents      map[types.UID]*httptest.Server
 }
 
@@ -162,7 +163,7 @@ func (w *world) reconcile(ctx context.Context) error {
 		case client.IgnoreNotFound(err) != nil:
 			return err
 		case err != nil:
-			if err := w.start(ctx, w.pod(i).Pod, i); err != nil {
+			if err := w.start(ctx, w.pod(i).Pod); err != nil {
 				return err
 			}
 		case want.DeletionTimestamp != nil:
@@ -180,13 +181,15 @@ func (w *world) reconcile(ctx context.Context) error {
 	return w.publish(ctx, live)
 }
 
-// start creates a pod that is ready at once.
-func (w *world) start(ctx context.Context, pod *corev1.Pod, i int) error {
+// start creates a pod that is ready at once. It has an address that no other pod had.
+func (w *world) start(ctx context.Context, pod *corev1.Pod) error {
 	if err := w.Create(ctx, pod); err != nil {
 		return err
 	}
+	w.started++
+	address := fmt.Sprint("10.0.0.", w.started)
 	pod.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning, PodIP: fmt.Sprint("10.0.0.", i+1), PodIPs: []corev1.PodIP{{IP: fmt.Sprint("10.0.0.", i+1)}},
+		Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 	}
 	for _, c := range pod.Spec.Containers {

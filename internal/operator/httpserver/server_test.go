@@ -136,9 +136,8 @@ func TestUnfinishedBodiesOfOneHostLeaveRoomForOthers(t *testing.T) {
 	attack := connect(t, hostA, address)
 	attack.begin(int(limits.Body), int(limits.Body)-1)
 	second := connect(t, hostA, address)
-	testwait.Until(t, "the memory of the first host is used up", func() bool {
-		return second.post(8<<10) == http.StatusServiceUnavailable || reconnect(t, &second, address)
-	})
+	// On one connection: the server would close the one of the attack if there were more.
+	testwait.Until(t, "the memory of the first host is used up", func() bool { return second.post(8<<10) == http.StatusServiceUnavailable })
 	other := connect(t, hostB, address)
 	other.want("of another host", other.post(8<<10), http.StatusOK)
 	if _, err := io.WriteString(attack, "x"); err != nil {
@@ -147,14 +146,6 @@ func TestUnfinishedBodiesOfOneHostLeaveRoomForOthers(t *testing.T) {
 	attack.want("the finished request", attack.status(), http.StatusOK)
 	again := connect(t, hostA, address)
 	again.want("after that", again.post(8<<10), http.StatusOK)
-}
-
-// reconnect replaces a client, and returns false.
-func reconnect(t *testing.T, c **client, address string) bool {
-	t.Helper()
-	_ = (*c).Close()
-	*c = connect(t, hostA, address)
-	return false
 }
 
 func TestLargeBodyIsRefused(t *testing.T) {
