@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -153,8 +152,7 @@ type verdict struct {
 // serveAbort aborts the attempt if it still waits.
 func (t *transactions) serveAbort(w http.ResponseWriter, r *http.Request) {
 	var v verdict
-	if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !workload.Decode(w, r, &v) {
 		return
 	}
 	t.mu.Lock()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"sync"
@@ -38,8 +37,7 @@ func newSite(p *workload.Process) *site {
 // serveLock grants the lock, and keeps it until the connection ends.
 func (s *site) serveLock(w http.ResponseWriter, r *http.Request) {
 	q := &request{granted: make(chan ledger.Entry, 1)}
-	if err := json.NewDecoder(r.Body).Decode(&q.attempt); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !workload.Decode(w, r, &q.attempt) {
 		return
 	}
 	s.add(q)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -87,8 +86,7 @@ func (c *coordinator) askForLocks(ctx context.Context, token uint64) (held map[s
 
 func (c *coordinator) serveAcquire(w http.ResponseWriter, r *http.Request) {
 	var g grant
-	if err := json.NewDecoder(r.Body).Decode(&g); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !workload.Decode(w, r, &g) {
 		return
 	}
 	// Without this question, a coordinator that was paused could grant a lock that was
@@ -116,8 +114,7 @@ func (c *coordinator) serveAcquire(w http.ResponseWriter, r *http.Request) {
 
 func (c *coordinator) serveRelease(w http.ResponseWriter, r *http.Request) {
 	var g grant
-	if err := json.NewDecoder(r.Body).Decode(&g); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !workload.Decode(w, r, &g) {
 		return
 	}
 	c.mu.Lock()

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -65,8 +64,7 @@ type holder struct {
 // process accepts no lock of earlier coordinators: the new one wouldn't know about it.
 func (h *holder) serveHeld(w http.ResponseWriter, r *http.Request) {
 	var token uint64
-	if err := json.NewDecoder(r.Body).Decode(&token); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !workload.Decode(w, r, &token) {
 		return
 	}
 	h.mu.Lock()

@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -63,8 +62,7 @@ type station struct {
 // serveToken accepts the token, unless a later one has been here.
 func (s *station) serveToken(w http.ResponseWriter, r *http.Request) {
 	var t token
-	if err := json.NewDecoder(r.Body).Decode(&t); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	if !workload.Decode(w, r, &t) {
 		return
 	}
 	s.mu.Lock()

@@ -265,6 +265,16 @@ func (p *Process) Open(ctx context.Context, peer, path string, request any) (*js
 	return json.NewDecoder(response.Body), nil
 }
 
+// Decode decodes the JSON of a request. If there is an error, it responds with that, and
+// returns false.
+func Decode(w http.ResponseWriter, r *http.Request, into any) bool {
+	err := json.NewDecoder(r.Body).Decode(into)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+	return err == nil
+}
+
 // Respond responds with a value as JSON.
 func Respond(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
