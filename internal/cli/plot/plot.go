@@ -77,16 +77,22 @@ func (c *Chart) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// SVG returns the chart as SVG.
-func (c *Chart) SVG() string {
+// begin returns a drawing of a height, with a title and a subtitle.
+func begin(title, subtitle string, height float64) *drawing {
 	d := &drawing{}
 	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" role="img" `+
 		`font-family="Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif">`, width, height, width, height)
-	d.add(`<title>%s</title>`, escape(c.Title))
-	d.add(`<desc>%s</desc>`, escape(c.Subtitle))
+	d.add(`<title>%s</title>`, escape(title))
+	d.add(`<desc>%s</desc>`, escape(subtitle))
 	d.add(`<rect width="%g" height="%g" fill="#ffffff"/>`, width, height)
-	d.text(left, 36, `font-size="21" font-weight="600" fill="#1a1a1a"`, c.Title)
-	d.text(left, 60, `font-size="14" fill="#555555"`, c.Subtitle)
+	d.text(left, 36, `font-size="21" font-weight="600" fill="#1a1a1a"`, title)
+	d.text(left, 60, `font-size="14" fill="#555555"`, subtitle)
+	return d
+}
+
+// SVG returns the chart as SVG.
+func (c *Chart) SVG() string {
+	d := begin(c.Title, c.Subtitle, height)
 	if len(c.Panels) > 0 {
 		d.legend(c.Panels[0].Lines)
 		x, y := c.ranges()

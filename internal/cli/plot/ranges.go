@@ -34,14 +34,7 @@ func (c *Ranges) SVG() string {
 	rowHeight := float64(len(c.Series))*rangeHeight + rowGap
 	bottomEdge := top + float64(len(c.Rows))*rowHeight
 	total := bottomEdge + axisHeight
-	d := &drawing{}
-	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" role="img" `+
-		`font-family="Inter, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif">`, width, total, width, total)
-	d.add(`<title>%s</title>`, escape(c.Title))
-	d.add(`<desc>%s</desc>`, escape(c.Subtitle))
-	d.add(`<rect width="%g" height="%g" fill="#ffffff"/>`, width, total)
-	d.text(left, 36, `font-size="21" font-weight="600" fill="#1a1a1a"`, c.Title)
-	d.text(left, 60, `font-size="14" fill="#555555"`, c.Subtitle)
+	d := begin(c.Title, c.Subtitle, total)
 	var names []Line
 	for _, name := range c.Series {
 		names = append(names, Line{Name: name})
