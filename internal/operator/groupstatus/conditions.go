@@ -101,7 +101,7 @@ func (e *evaluation) deadline(moment time.Time, delay time.Duration) (until time
 // check returns what is wrong in one respect, or the zero finding.
 type check func() finding
 
-// firstFinding returns the first finding of the checks. The last check always has one.
+// firstFinding returns the first finding of the checks, or the zero value if none has one.
 func firstFinding(checks ...check) (found finding) {
 	for _, c := range checks {
 		if found = c(); found != (finding{}) {

@@ -48,10 +48,8 @@ func (e *evaluation) availableCondition(unavailable finding) finding {
 }
 
 func (e *evaluation) progressingCondition(agreed finding) finding {
-	for _, found := range []finding{e.planProblem(), e.publishFailed()} {
-		if found.reason != "" {
-			return isFalse(found.reason, found.message) // The group doesn't progress until that is resolved.
-		}
+	if found := firstFinding(e.planProblem, e.publishFailed); found.reason != "" {
+		return found // The group doesn't progress until that is resolved.
 	}
 	switch {
 	case e.List == nil:
