@@ -105,11 +105,7 @@ func (m *Machine) tickHolder(out *election.Output) {
 		m.cause = "hand-over"
 		m.considerHandOver(out)
 	}
-	if m.now >= m.beatAt {
-		m.cause = "heartbeat"
-		m.measure(m.now - m.beatAt)
-		m.heartbeat(out)
-	}
+	m.tickTenure(out)
 }
 
 func (m *Machine) stepDraining(in *election.Input, out *election.Output) {
@@ -130,11 +126,7 @@ func (m *Machine) tickDraining(out *election.Output) {
 		m.cause = "drain timeout"
 		m.resign(m.tenure.successor, out)
 	}
-	if m.now >= m.beatAt {
-		m.cause = "heartbeat"
-		m.measure(m.now - m.beatAt)
-		m.heartbeat(out)
-	}
+	m.tickTenure(out)
 }
 
 // stepTenure is what a holder and a draining process have in common.
@@ -155,5 +147,14 @@ func (m *Machine) stepTenure(in *election.Input, out *election.Output) {
 		m.becomeIneligible(applicationDead, out)
 		m.resign(m.highestReadyPeer(), out)
 	default:
+	}
+}
+
+// tickTenure is what a holder and a draining process have in common.
+func (m *Machine) tickTenure(out *election.Output) {
+	if m.now >= m.beatAt {
+		m.cause = "heartbeat"
+		m.measure(m.now - m.beatAt)
+		m.heartbeat(out)
 	}
 }
