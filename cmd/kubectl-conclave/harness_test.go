@@ -2,15 +2,13 @@ package main
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/conclave-dev/conclave/internal/testing/golden"
+)
 
 // result is the output of a command and its exit status.
 type result struct {
@@ -52,19 +50,7 @@ func runWithStdin(t *testing.T, stdin string, args ...string) result {
 // checkGolden compares an output with a golden file.
 func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s\n(-update rewrites it)", path, got, want)
-	}
+	golden.Compare(t, filepath.Join("testdata", name), got)
 }
 
 // awaitTimeout limits the waits of tests.

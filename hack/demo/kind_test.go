@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 // recordKind puts programs into PATH that record their arguments instead of talking to a kind cluster.
@@ -45,7 +47,7 @@ func TestKindCommands(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, filepath.Join("testdata", "kind.txt"), recorded())
+	golden.Compare(t, filepath.Join("testdata", "kind.txt"), recorded())
 }
 
 func TestFindClusterSaysWhatToDo(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
 
 func linesOf(texts ...string) []line {
@@ -44,5 +46,5 @@ func TestRecordingCutsStills(t *testing.T) {
 			t.Fatalf("the SVG must be XML: %v", err)
 		}
 	}
-	compareGolden(t, filepath.Join("testdata", "recording.svg"), svg)
+	golden.Compare(t, filepath.Join("testdata", "recording.svg"), svg)
 }

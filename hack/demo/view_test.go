@@ -1,16 +1,14 @@
 package main
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
-)
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files in testdata")
+	"github.com/conclave-dev/conclave/internal/testing/golden"
+)
 
 func exampleView(t *testing.T) view {
 	t.Helper()
@@ -58,23 +56,7 @@ func TestViewFitsTerminal(t *testing.T) {
 				}
 				got.WriteString(l.text + "\n")
 			}
-			compareGolden(t, filepath.Join("testdata", "view-"+name+".txt"), got.String())
+			golden.Compare(t, filepath.Join("testdata", "view-"+name+".txt"), got.String())
 		})
-	}
-}
-
-func compareGolden(t *testing.T, path, got string) {
-	t.Helper()
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("got\n%s\nwant the content of %s:\n%s", got, path, want)
 	}
 }

@@ -3,7 +3,6 @@ package config_test
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,9 +11,8 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/testing/golden"
 )
-
-var update = flag.Bool("update", false, "update the golden files")
 
 // TestParseGoldenFiles parses each file of testdata, and compares the configuration or
 // the errors with the golden file.
@@ -36,7 +34,7 @@ func TestParseGoldenFiles(t *testing.T) {
 			} else {
 				got = describeConfig(c)
 			}
-			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", got)
+			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", got)
 		})
 	}
 }
@@ -63,23 +61,6 @@ func describeConfig(c *config.Config) string {
 		fmt.Fprintln(&b, "\nwarning:", warning)
 	}
 	return b.String()
-}
-
-// golden compares got with a golden file.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s\n(run with -update to accept)", path, got, want)
-	}
 }
 
 const prelude = `self: a
