@@ -45,8 +45,9 @@ type Run struct {
 
 // The limits of waits.
 const (
-	// undoTimeout limits the time to undo a fault. It applies even if the run was interrupted.
-	undoTimeout = time.Minute
+	// actionTimeout limits the time to inject or undo a fault. Neither is cut short when the run is interrupted: afterwards, it must be
+	// known whether there was a fault.
+	actionTimeout = time.Minute
 	// pollInterval is the interval at which objects are read that aren't watched.
 	pollInterval = 500 * time.Millisecond
 )
@@ -147,7 +148,9 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 	r.checkRecord(r.observer.Begin())
 	r.observer.SetFault(time.Now(), affected)
 	elected := true
-	done, err := r.inject(ctx, kind.Name, targets)
+	acting, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
+	done, err := r.inject(acting, kind.Name, targets)
+	cancel()
 	if err == nil {
 		f.At = done.at
 		r.observer.SetFault(done.at, affected)
@@ -171,7 +174,7 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 
 // undo undoes a fault, also if the run was interrupted.
 func (r *Run) undo(ctx context.Context, done *injection, kind chaos.Kind) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
 	defer cancel()
 	if err := done.undo(ctx); err != nil {
 		return fmt.Errorf("cannot undo %s: %w", kind.Name, err)

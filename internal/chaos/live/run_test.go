@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
@@ -87,34 +88,36 @@ func TestViolatedWorkloadIsReported(t *testing.T) {
 	}
 }
 
-// A held fault is undone even if the user interrupts the run while it lasts.
+// A held fault is reported and undone even if the user interrupts the run while it is injected, or while it lasts.
 func TestInterruptedRunUndoesItsFault(t *testing.T) {
-	w := newWorld(t, bugs{})
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
-	w.must(w.Create(t.Context(), node))
-	t.Cleanup(func() { w.must(w.Delete(context.Background(), node)) })
-	r := w.run()
-	r.Kinds, r.Faults = kinds(t, chaos.Cordon), 1 // In this world, nothing is elected when a node is cordoned.
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	watched, err := w.Watch(t.Context(), &corev1.NodeList{}, client.MatchingFields{"metadata.name": node.Name})
-	w.must(err)
-	defer watched.Stop()
-	go func() {
-		for event := range watched.ResultChan() {
-			if n, ok := event.Object.(*corev1.Node); ok && n.Spec.Unschedulable {
-				cancel()
-				return
+	for name, during := range map[string]bool{"during the injection": true, "after the injection": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, bugs{})
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
+			w.must(w.Create(t.Context(), node))
+			t.Cleanup(func() { w.must(w.Delete(context.Background(), node)) })
+			r := w.run()
+			r.Kinds, r.Faults = kinds(t, chaos.Cordon), 1 // In this world, nothing is elected when a node is cordoned.
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if during {
+						cancel()
+					}
+					defer cancel()
+					return c.Patch(ctx, o, patch, options...)
+				},
+			})
+			result, err := r.Do(ctx)
+			if err != nil || !result.Interrupted || len(result.Faults) != 1 || len(result.Violations) != 0 {
+				t.Errorf("got %+v, %v, want an interrupted run with one fault", result, err)
 			}
-		}
-	}()
-	result, err := r.Do(ctx)
-	if err != nil || !result.Interrupted || len(result.Faults) != 1 || len(result.Violations) != 0 {
-		t.Errorf("got %+v, %v, want an interrupted run with one fault", result, err)
-	}
-	w.must(w.Get(t.Context(), client.ObjectKeyFromObject(node), node))
-	if node.Spec.Unschedulable {
-		t.Error("the node is still cordoned")
+			w.must(w.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+			if node.Spec.Unschedulable {
+				t.Error("the node is still cordoned")
+			}
+		})
 	}
 }
 
