@@ -1,0 +1,75 @@
+package transport_test
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+)
+
+// relay forwards connections to a member, and can break them.
+type relay struct {
+	net.Listener
+
+	to    string
+	mu    sync.Mutex
+	pairs []net.Conn
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	listener, err := transport.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{Listener: listener, to: to}
+	var forwarding sync.WaitGroup
+	t.Cleanup(func() {
+		listener.Close()
+		r.breakAll()
+		forwarding.Wait()
+	})
+	forwarding.Go(func() {
+		for {
+			here, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", to)
+			if err != nil {
+				here.Close()
+				continue
+			}
+			r.mu.Lock()
+			r.pairs = append(r.pairs, here, there)
+			r.mu.Unlock()
+			for _, way := range [][2]net.Conn{{here, there}, {there, here}} {
+				forwarding.Go(func() {
+					_, _ = io.Copy(way[0], way[1]) // The error is that of breakAll.
+					way[0].Close()
+					way[1].Close()
+				})
+			}
+		}
+	})
+	return r
+}
+
+// breakAll breaks all connections.
+func (r *relay) breakAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.pairs {
+		c.Close()
+	}
+	r.pairs = nil
+}
+
+// inUse reports whether connections were forwarded since the last breakAll.
+func (r *relay) inUse() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pairs) > 0
+}
