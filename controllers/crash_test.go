@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // withShortWaits shortens the lease, and so the waits that follow from it.
@@ -164,7 +165,7 @@ func (e *env) list(objects client.ObjectList, options ...client.ListOption) {
 // awaitDump waits until the state is the wanted one.
 func (e *env) awaitDump(want string) {
 	e.t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(testwait.Limit)
 	for {
 		got := e.dump()
 		if got == want {

@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // env is a namespace of an API server, with pods that have fake agents, and operators
@@ -132,7 +133,7 @@ func (e *env) edit(name string, change func(*v1.ElectionGroup)) {
 // eventually waits until a condition holds.
 func (e *env) eventually(what string, holds func() bool) {
 	e.t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(testwait.Limit)
 	for !holds() {
 		select {
 		case <-time.After(20 * time.Millisecond):

@@ -23,6 +23,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/conclave-dev/conclave/controllers"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // operator is a running operator whose requests can be observed, and fail.
@@ -191,7 +192,7 @@ func (o *operator) written() []string {
 // stop crashes the operator, and waits until its goroutines have ended. A manager that
 // is canceled before its caches have synced never ends: its runnableGroup waits for them.
 func (o *operator) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testwait.Limit)
 	defer cancel()
 	o.synced(ctx)
 	o.mu.Lock()

@@ -62,7 +62,7 @@ func TestProcessEndsIfLocalAPIFails(t *testing.T) {
 		if err == nil {
 			t.Error("got no error")
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(testwait.Limit):
 		t.Error("timed out waiting for the process to end")
 	}
 }

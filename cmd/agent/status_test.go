@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // serveLocalAPI serves the local API of a new agent, and returns the path of its
@@ -44,7 +45,7 @@ groups:
 
 func TestStatusSucceedsOnceThereIsACoordinator(t *testing.T) {
 	t.Setenv(configVariable, serveLocalAPI(t, singleMember))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/golden"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // result is the output of a command and its exit status.
@@ -54,7 +55,7 @@ func checkGolden(t *testing.T, name, got string) {
 }
 
 // awaitTimeout limits the waits of tests.
-const awaitTimeout = 20 * time.Second
+const awaitTimeout = testwait.Limit
 
 // await waits for the next value of a channel.
 func await[T any](t *testing.T, values <-chan T, what string) (value T) {

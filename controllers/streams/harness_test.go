@@ -12,6 +12,7 @@ import (
 	"github.com/conclave-dev/conclave/controllers/streams"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // harness runs an operator's Streams, with a network of fake agents.
@@ -94,7 +95,7 @@ func (h *harness) countChanges(pod, group string) int {
 // eventually waits until a condition holds. It checks the condition after each change.
 func (h *harness) eventually(what string, holds func() bool) {
 	h.t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(testwait.Limit)
 	for !holds() {
 		select {
 		case <-h.changed:

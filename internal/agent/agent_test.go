@@ -24,9 +24,12 @@ import (
 )
 
 // startAgents starts agents a, b, c... in this process.
-func startAgents(t *testing.T, n int, mode office.Mode, algorithm string) map[string]*Agent {
+func startAgents(t *testing.T, n int, mode office.Mode, algorithm string, change ...func(*config.Group)) map[string]*Agent {
 	t.Helper()
 	g, listeners := newGroup(t, n, mode, algorithm)
+	for _, f := range change {
+		f(&g)
+	}
 	agents := map[string]*Agent{}
 	for i, m := range g.List.Members {
 		agents[m.Name] = startAgent(t, g, m.Name, uint32(i+1), t.TempDir(), listeners[m.Name])
@@ -34,7 +37,13 @@ func startAgents(t *testing.T, n int, mode office.Mode, algorithm string) map[st
 	return agents
 }
 
-// newGroup returns a group of a, b, c... with their listeners.
+// steady makes the timeouts so long that a coordinator keeps its office on a busy machine.
+func steady(g *config.Group) {
+	g.Safety.Lease, g.Timing.SuspicionTimeout = 8*time.Second, 6*time.Second
+}
+
+// newGroup returns a group of a, b, c... with their listeners. The timeouts are short: on
+// a busy machine, the coordinator may change at any time.
 func newGroup(t *testing.T, n int, mode office.Mode, algorithm string) (config.Group, map[string]net.Listener) {
 	t.Helper()
 	listeners := map[string]net.Listener{}
@@ -94,7 +103,7 @@ func awaitCoordinator(t *testing.T, agents map[string]*Agent, coordinator string
 
 func awaitCoordinatorIn(t *testing.T, group string, agents map[string]*Agent, coordinator string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
 	for name, agent := range agents {
 		g, ok := agent.Find(group)
@@ -163,7 +172,8 @@ func TestExclusionSurvivesNewSettings(t *testing.T) {
 
 // TestReloadAddsAndRemovesGroups without an effect on the other group.
 func TestReloadAddsAndRemovesGroups(t *testing.T) {
-	agents := startAgents(t, 3, office.Majority, "StatusTable")
+	t.Parallel()
+	agents := startAgents(t, 3, office.Majority, "StatusTable", steady)
 	awaitCoordinator(t, agents, "c")
 	ledger, _ := agents["c"].Find("ledger")
 	before := ledger.Leader()
@@ -195,7 +205,8 @@ func TestReloadAddsAndRemovesGroups(t *testing.T) {
 // TestFloorMustCoverDepartedMembers: agents refuse a list from which a member has departed if
 // its floor is below the group's term. If it is sufficient, the next term is above it.
 func TestFloorMustCoverDepartedMembers(t *testing.T) {
-	agents := startAgents(t, 3, office.Majority, "StatusTable")
+	t.Parallel()
+	agents := startAgents(t, 3, office.Majority, "StatusTable", steady)
 	awaitCoordinator(t, agents, "c")
 	ledger, _ := agents["c"].Find("ledger")
 	term := ledger.Leader().Term

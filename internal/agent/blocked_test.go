@@ -69,12 +69,10 @@ func TestBlockedGroupAffectsNoOtherGroup(t *testing.T) {
 	if err := peer.SetWriteDeadline(time.Now().Add(testwait.Limit)); err != nil {
 		t.Fatal(err)
 	}
-	testwait.Until(t, "messages are dropped", func() bool {
-		for range 500 {
-			peer.write(peer.message(func(m *wire.Message) { m.Kind, m.Subject = election.Probe, "" }))
-		}
-		return h.counter("conclave_messages_dropped_total") > 0
-	})
+	for range 1500 { // The group can store 1024. Many more would delay what follows them on the connection.
+		peer.write(peer.message(func(m *wire.Message) { m.Kind, m.Subject = election.Probe, "" }))
+	}
+	testwait.Until(t, "messages are dropped", func() bool { return h.counter("conclave_messages_dropped_total") > 0 })
 	before := h.counterOf("audit", "conclave_messages_refused_total")
 	peer.write(peer.message(func(m *wire.Message) { m.Group, m.Kind = "audit", 99 }))
 	testwait.Until(t, "the other group receives a message", func() bool {

@@ -25,6 +25,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // testAgent is an agent with its address and its metrics.
@@ -53,13 +54,14 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 		})
 	}
 	of := config.Group{
-		Name: "ledger", Algorithm: "StatusTable", Safety: config.Safety{Mode: office.Majority, Lease: 8 * time.Second},
-		Timing: config.Timing{ // A machine with busy cores doesn't cause suspicions.
-			Heartbeat: 100 * time.Millisecond, SuspicionTimeout: 6 * time.Second, Stagger: 50 * time.Millisecond,
+		Name: "ledger", Algorithm: "StatusTable", Safety: config.Safety{Mode: office.Majority},
+		Timing: config.Timing{
+			Heartbeat: 100 * time.Millisecond, Stagger: 50 * time.Millisecond,
 			ReplyTimeout: 100 * time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
 		List: config.List{Version: 1, Members: members},
 	}
+	steady(&of)
 	for i, m := range members[1:] {
 		store, err := state.Open(t.TempDir())
 		if err != nil {
@@ -284,7 +286,7 @@ func TestFloodOfMessagesHasNoEffect(t *testing.T) {
 		t.Cleanup(func() { r.Close() })
 	}
 	for range agents {
-		<-flooded
+		testwait.Receive(t, "the flood", flooded)
 	}
 	if after := agents["b"].leaderChange(); after != before {
 		t.Errorf("b: got %+v, want %+v", after, before)

@@ -9,6 +9,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestShorterLeaseWaitsForLongerOne restarts agents one by one with a shorter lease, as
@@ -16,7 +17,7 @@ import (
 // tenure of the coordinator with the longer lease has ended.
 func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 	t.Parallel()
-	const before, after = 4 * time.Second, 300 * time.Millisecond
+	const before, after = 10 * time.Second, 300 * time.Millisecond
 	g, listeners := newGroup(t, 3, office.Majority, "StatusTable")
 	g.Safety.Lease = before
 	dirs, agents := map[string]string{}, map[string]*Agent{}
@@ -35,7 +36,7 @@ func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 		t.Fatal("c isn't the coordinator any more: this machine is too slow for the test")
 	}
 	b, _ := agents["b"].Find("ledger")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
 	for w := b.Watch(""); ; {
 		change, err := w.Next(ctx)

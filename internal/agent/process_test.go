@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // noGroups is the local API of an agent that hasn't started.
@@ -45,7 +46,7 @@ func TestProcessEndsIfLocalAPIFailsDuringStart(t *testing.T) {
 		if err == nil {
 			t.Error("got no error")
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(testwait.Limit):
 		t.Fatal("timed out waiting for the process to end")
 	}
 	select {

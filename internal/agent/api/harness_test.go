@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // testTimeout bounds everything that a test waits for.
-const testTimeout = 20 * time.Second
+const testTimeout = testwait.Limit
 
 // fakeGroup is a Group, and the only one of Groups, that tests control.
 type fakeGroup struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // cluster is the groups of several agents, with a network that loses no messages of
@@ -161,7 +162,7 @@ func (c *cluster) group(name string) *Group {
 // testContext returns a context with a deadline for everything that a test waits for.
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }

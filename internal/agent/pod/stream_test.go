@@ -70,7 +70,7 @@ func (s *stream) next() event {
 			s.t.Fatalf("the stream of %s has ended", s.name)
 		}
 		return e
-	case <-time.After(30 * time.Second):
+	case <-time.After(testwait.Limit):
 		s.t.Fatalf("timed out waiting for an event of %s", s.name)
 	}
 	return event{}
@@ -90,7 +90,7 @@ func (s *stream) awaitLeft() string {
 func (s *stream) await(what string, wanted func(control.Report) bool) control.Report {
 	s.t.Helper()
 	var last string
-	for start := time.Now(); time.Since(start) < 30*time.Second; {
+	for start := time.Now(); time.Since(start) < testwait.Limit; {
 		e := s.next()
 		if e.kind != control.EventGroup {
 			continue

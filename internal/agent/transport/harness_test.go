@@ -259,7 +259,7 @@ func hello(name string, life uint32) wire.Frame {
 // wantClosed waits until the other side closes the connection.
 func (s *rawConn) wantClosed() {
 	s.t.Helper()
-	if err := s.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := s.SetReadDeadline(time.Now().Add(testwait.Limit)); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, s.reader); os.IsTimeout(err) {

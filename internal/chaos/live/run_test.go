@@ -122,12 +122,9 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 }
 
 func TestGroupMustSettleBeforeTheFirstFault(t *testing.T) {
-	w := newWorld(t, bugs{noLabels: true})
+	w := newWorld(t, bugs{unlabeled: true})
 	r := w.run()
 	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.ForcePod), 1, 2*time.Second
-	w.mu.Lock()
-	w.term = 200 // No pod gets a label.
-	w.mu.Unlock()
 	result, err := r.Do(t.Context())
 	if err == nil || len(result.Faults) != 0 {
 		t.Errorf("got %+v, %v, want an error before the first fault", result, err)

@@ -27,6 +27,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 	"github.com/conclave-dev/conclave/internal/cli/portforward"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 var apiServer = apiserver.New("../../../config/crd/bases")
@@ -63,8 +64,8 @@ type world struct {
 type bugs struct {
 	// lowest: the pod with the lowest priority leads after the first fault.
 	lowest bool
-	// noLabels: the labels remain as they were.
-	noLabels bool
+	// noLabels: the labels remain as they were, and unlabeled: they never were set.
+	noLabels, unlabeled bool
 	// bothLead: every agent answers queries as if it were leading, with the token of its own.
 	bothLead bool
 	// noElection: after the first coordinator there is no other one.
@@ -170,22 +171,31 @@ func (w *world) reconcile(ctx context.Context) error {
 			if err := client.IgnoreNotFound(w.Delete(ctx, want, client.GracePeriodSeconds(0))); err != nil {
 				return err
 			}
-		case want.Status.PodIP != "":
+		case want.Status.PodIP == "":
+			if err := w.makeReady(ctx, want); err != nil {
+				return err
+			}
+		default:
 			live = append(live, want)
 		}
 	}
-	if len(live) == 0 {
+	if len(live) == 0 || w.neverElected() && len(live) < members {
 		return nil
 	}
 	w.elect(live)
 	return w.publish(ctx, live)
 }
 
-// start creates a pod that is ready at once. It has an address that no other pod had.
+// start creates a pod that is ready at once.
 func (w *world) start(ctx context.Context, pod *corev1.Pod) error {
 	if err := w.Create(ctx, pod); err != nil {
 		return err
 	}
+	return w.makeReady(ctx, pod)
+}
+
+// makeReady gives a pod an address that no other pod had, and makes it ready.
+func (w *world) makeReady(ctx context.Context, pod *corev1.Pod) error {
 	w.started++
 	address := fmt.Sprint("10.0.0.", w.started)
 	pod.Status = corev1.PodStatus{
@@ -198,6 +208,12 @@ func (w *world) start(ctx context.Context, pod *corev1.Pod) error {
 		})
 	}
 	return w.Status().Update(ctx, pod)
+}
+
+func (w *world) neverElected() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.coordinator == ""
 }
 
 func (w *world) elect(live []*corev1.Pod) {
@@ -225,6 +241,7 @@ func (w *world) publish(ctx context.Context, live []*corev1.Pod) error {
 	before := g.DeepCopy()
 	w.mu.Lock()
 	name, term := w.name, int64(w.term) //nolint:gosec // a term of a test
+	labels := !w.bugs.unlabeled && (!w.bugs.noLabels || w.term == 101)
 	w.mu.Unlock()
 	g.Status.Members, g.Status.Processes, g.Status.Term = new(int32(members)), nil, term
 	g.Status.Coordinator = nil
@@ -247,10 +264,10 @@ func (w *world) publish(ctx context.Context, live []*corev1.Pod) error {
 	if err := w.Status().Patch(ctx, g, client.MergeFrom(before)); err != nil {
 		return err
 	}
-	return w.publishRoles(ctx, live, name)
+	return w.publishRoles(ctx, live, name, labels)
 }
 
-func (w *world) publishRoles(ctx context.Context, live []*corev1.Pod, coordinator string) error {
+func (w *world) publishRoles(ctx context.Context, live []*corev1.Pod, coordinator string, labels bool) error {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: w.meta("ledger-coordinator")}
 	if err := w.Get(ctx, client.ObjectKeyFromObject(slice), slice); err != nil {
 		return err
@@ -264,7 +281,7 @@ func (w *world) publishRoles(ctx context.Context, live []*corev1.Pod, coordinato
 			slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{pod.Status.PodIP}}}
 		}
 		old := pod.DeepCopy()
-		if old.Labels[v1.RoleLabel(groupName)] == role || w.bugs.noLabels && w.term > 101 {
+		if old.Labels[v1.RoleLabel(groupName)] == role || !labels {
 			continue
 		}
 		pod.Labels[v1.RoleLabel(groupName)] = role
@@ -335,8 +352,19 @@ func (w *world) isCoordinator(uid types.UID) bool {
 	return w.coordinator == uid
 }
 
-// run returns a run of faults in this world.
+// run returns a run of faults in this world. The first coordinator is elected and published, so that the timeout of the run needn't
+// include that.
 func (w *world) run() *live.Run {
+	testwait.NoError(w.t, func() error {
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: w.meta("ledger-coordinator")}
+		if err := w.Get(w.t.Context(), client.ObjectKeyFromObject(slice), slice); err != nil {
+			return err
+		}
+		if len(slice.Endpoints) == 0 {
+			return errors.New("no coordinator is published")
+		}
+		return nil
+	})
 	g := &v1.ElectionGroup{}
 	w.must(w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: groupName}, g))
 	return &live.Run{

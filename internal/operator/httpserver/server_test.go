@@ -88,7 +88,7 @@ func (c *client) begin(length, sent int) {
 // status reads the response. It returns 0 if the server has closed the connection.
 func (c *client) status() int {
 	c.t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(testwait.Limit)); err != nil {
 		c.t.Fatal(err)
 	}
 	response, err := http.ReadResponse(c.response, nil)

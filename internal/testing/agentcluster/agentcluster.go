@@ -273,4 +273,4 @@ func free(ctx context.Context, host string) bool {
 
 // waitMax bounds waits for events that normally happen at once, such as the exit of
 // a killed process.
-const waitMax = 30 * time.Second
+const waitMax = 2 * time.Minute

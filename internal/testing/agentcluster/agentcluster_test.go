@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) { Main(m) }
 // testContext has a generous deadline for operations that normally take milliseconds.
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -126,7 +128,7 @@ func TestCutDropsPacketsInOneDirection(t *testing.T) {
 	receive := func(at, want string) {
 		t.Helper()
 		buffer := make([]byte, 100)
-		must(t, hosts[at].SetReadDeadline(time.Now().Add(30*time.Second)))
+		must(t, hosts[at].SetReadDeadline(time.Now().Add(testwait.Limit)))
 		n, _, err := hosts[at].ReadFrom(buffer)
 		must(t, err)
 		if got := string(buffer[:n]); got != want {

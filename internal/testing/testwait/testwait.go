@@ -10,7 +10,7 @@ import (
 const (
 	// Limit is how long Until, NoError and Receive wait. It is much longer than any
 	// test needs, because the machine may be busy: only failing tests wait for it.
-	Limit = 30 * time.Second
+	Limit = 2 * time.Minute
 	// interval is the time between two checks of a condition.
 	interval = time.Millisecond
 )

@@ -39,7 +39,7 @@ func TestWaitsEndInTime(t *testing.T) {
 		"Until": {func(t testing.TB, after time.Duration) {
 			begun := time.Now()
 			Until(t, "it is late", func() bool { return time.Since(begun) >= after })
-		}, "condition not met within 30s: it is late"},
+		}, "condition not met within 2m0s: it is late"},
 		"NoError": {func(t testing.TB, after time.Duration) {
 			begun := time.Now()
 			NoError(t, func() error {
@@ -48,10 +48,10 @@ func TestWaitsEndInTime(t *testing.T) {
 				}
 				return nil
 			})
-		}, "still failing after 30s: too early"},
+		}, "still failing after 2m0s: too early"},
 		"Receive": {func(t testing.TB, after time.Duration) {
 			Receive(t, "the time", time.After(after))
-		}, "nothing received within 30s: the time"},
+		}, "nothing received within 2m0s: the time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
