@@ -1,17 +1,25 @@
 package controllers_test
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/conclave-dev/conclave/test/manifests"
 )
 
 // permissions are the rules of the markers in rbac.go.
@@ -32,13 +40,22 @@ var permissions = sync.OnceValues(func() ([]rbacv1.PolicyRule, error) {
 	return rules, nil
 })
 
-// userWithPermissions returns a user with exactly these permissions, so that every test
-// shows that they suffice.
+// policies are those of the manager.
+var policies = sync.OnceValues(func() ([]*unstructured.Unstructured, error) {
+	return manifests.Build(context.Background(), "..", "config/policy")
+})
+
+// userWithPermissions returns a user with exactly these permissions, and restricted by the
+// policies, so that every test shows that they suffice.
 func userWithPermissions(t testing.TB) string {
 	t.Helper()
 	rules, err := permissions()
 	if err != nil || len(rules) == 0 {
 		t.Fatalf("got %d rules in rbac.go, want some: %v", len(rules), err)
+	}
+	policies, err := policies()
+	if err != nil {
+		t.Fatal(err)
 	}
 	const user = "system:serviceaccount:conclave-system:conclave-manager"
 	c, err := client.New(apiServer.Config(t), client.Options{Scheme: clientgoscheme.Scheme})
@@ -46,19 +63,44 @@ func userWithPermissions(t testing.TB) string {
 		t.Fatal(err)
 	}
 	name := metav1.ObjectMeta{Name: "conclave-test"}
-	for _, object := range []client.Object{
+	objects := []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: name, Rules: rules},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: name,
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
 		},
-	} {
+	}
+	for _, policy := range policies {
+		objects = append(objects, policy.DeepCopy())
+	}
+	for _, object := range objects {
 		if err := c.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 	}
+	awaitPolicies(t, user)
 	return user
+}
+
+// awaitPolicies waits until the API server enforces the policies: until the user may not
+// create a ConfigMap of no group.
+func awaitPolicies(t testing.TB, user string) {
+	t.Helper()
+	config := rest.CopyConfig(apiServer.Config(t))
+	config.Impersonate.UserName = user
+	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foreign"}}
+		err := c.Create(ctx, foreign, client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), "denied request"), nil
+	})
+	if err != nil {
+		t.Fatal("the API server doesn't enforce the policies:", err)
+	}
 }
 
 func TestPermissionsAreMinimal(t *testing.T) {

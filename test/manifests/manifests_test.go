@@ -18,8 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/test/manifests"
@@ -94,7 +96,7 @@ var (
 		"configmaps: create get list update watch",
 		"discovery.k8s.io/endpointslices: create delete get list patch watch",
 		"events.k8s.io/events: create get",
-		"nodes: get list watch",
+		"nodes: list watch",
 		"pods: get list patch watch",
 		"services: create delete get list patch watch",
 	}
@@ -184,9 +186,21 @@ var apiServer = apiserver.New()
 
 func TestMain(m *testing.M) { apiServer.Main(m) }
 
+// scheme has the built-in kinds and ElectionGroup.
+func scheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
 func connect(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(apiServer.Config(t), client.Options{})
+	c, err := client.New(apiServer.Config(t), client.Options{Scheme: scheme(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
