@@ -22,22 +22,25 @@ import (
 // testContext returns a context that limits the waits of a test.
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// newCluster returns three agents without preemption.
+// newCluster returns three agents without preemption. The timeouts are so long that a
+// coordinator keeps its office on a busy machine.
 func newCluster(t *testing.T) *agentcluster.Cluster {
 	t.Helper()
 	return agentcluster.Start(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
-		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: leaseMillis}, Preemption: &agentcluster.Preemption{Policy: "Never"}, Timing: &timing,
+		Safety: &agentcluster.Safety{Mode: "Majority", LeaseMillis: 4000}, Preemption: &agentcluster.Preemption{Policy: "Never"},
+		Timing: &agentcluster.Timing{HeartbeatMillis: 100, PatienceMillis: 3000, DrainMillis: 300},
 	}})
 }
 
 // TestPausedCoordinatorKnowsThatItsTenureHasEnded sends queries to a paused coordinator. It
 // responds as soon as it continues, before it receives any message from the others.
 func TestPausedCoordinatorKnowsThatItsTenureHasEnded(t *testing.T) {
+	t.Parallel()
 	ctx, agents := testContext(t), newCluster(t)
 	if err := agents.Start(); err != nil {
 		t.Fatal(err)
@@ -122,6 +125,7 @@ func smallDisk(t *testing.T) (folder string, enlarge func()) {
 // TestMemberListIsAdoptedWhenItCanBeStored: an agent whose disk is full adopts a member list
 // as soon as there is space, without another change to its configuration.
 func TestMemberListIsAdoptedWhenItCanBeStored(t *testing.T) {
+	t.Parallel()
 	folder, enlarge := smallDisk(t)
 	ctx, agents := testContext(t), newCluster(t)
 	if err := agents.WriteConfig("a", func(f *agentcluster.File) { f.State = folder }); err != nil {

@@ -83,9 +83,31 @@ func (c *clockTest) settle() (coordinator string) {
 	return coordinator
 }
 
-// failover lets the coordinator fail, and measures the time until another one leads. end
-// repairs the former one.
+// failover lets the coordinator fail, and measures the time until another one leads. fail
+// returns a function that repairs the former one. On a machine that is so busy that threads wait
+// for a good part of a heartbeat, the members may not have recovered from the others yet
+// what they granted before they started, and then their clocks count. Then the attempt proves
+// nothing, and is repeated.
 func (c *clockTest) failover(when string, fail func(coordinator string) (repair func())) {
+	c.t.Helper()
+	const attempts, stallMax = 5, graphHeartbeat / 2
+	for attempt := 1; ; attempt++ {
+		w := startWitness()
+		elapsed := c.attemptFailover(when, fail)
+		stall := w.stop()
+		if elapsed <= failoverMax {
+			return
+		}
+		if stall < stallMax || attempt == attempts {
+			c.t.Errorf("%s: got a failover of %v, want it not to wait for the clocks, which differ by %v", when, elapsed, skew)
+			return
+		}
+		c.t.Logf("%s: repeating, because threads waited for up to %s", when, stall)
+	}
+}
+
+// attemptFailover returns how long the failover took.
+func (c *clockTest) attemptFailover(when string, fail func(coordinator string) (repair func())) time.Duration {
 	c.t.Helper()
 	former, token := c.settle(), c.token
 	others := slices.DeleteFunc(c.cluster.Names(), func(name string) bool { return name == former })
@@ -95,13 +117,11 @@ func (c *clockTest) failover(when string, fail func(coordinator string) (repair 
 	c.check(err)
 	elapsed := time.Since(began)
 	c.t.Logf("%s: %s succeeds %s after %v", when, next, former, elapsed)
-	if elapsed > failoverMax {
-		c.t.Errorf("%s: got a failover of %v, want it not to wait for the clocks, which differ by %v", when, elapsed, skew)
-	}
 	repair()
 	if c.settle(); c.token <= token {
 		c.t.Errorf("%s: got token %d after %d, want a higher one", when, c.token, token)
 	}
+	return elapsed
 }
 
 func (c *clockTest) crash(coordinator string) func() {

@@ -184,7 +184,7 @@ func (e *env) leader(rng *rand.Rand) string {
 // awaitRecovery waits until the coordinator accepts writes again, after all faults were
 // repaired.
 func (e *env) awaitRecovery() error {
-	const limit = 20 * time.Second
+	const limit = 2 * time.Minute
 	start := time.Now()
 	defer func() { e.slowest = max(e.slowest, time.Since(start)) }()
 	ctx, cancel := context.WithTimeout(e.ctx, limit)

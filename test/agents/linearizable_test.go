@@ -112,9 +112,12 @@ func TestCheckerDetectsTwoCoordinators(t *testing.T) {
 		}
 		// Ignore the start, when each agent may elect itself.
 		e.register.Add(1)
-		names := e.cluster.Names()
-		former := slices.IndexFunc(names, func(name string) bool { return e.application(name).isLeading() })
-		if err := e.cluster.Partition(names[former:former+1], slices.Delete(e.cluster.Names(), former, former+1)); err != nil {
+		former, err := e.cluster.AwaitCoordinator(e.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := slices.DeleteFunc(e.cluster.Names(), func(name string) bool { return name == former })
+		if err := e.cluster.Partition([]string{former}, others); err != nil {
 			t.Fatal(err)
 		}
 		if violation := e.awaitViolation(2 * time.Second); violation != nil {

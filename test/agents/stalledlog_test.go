@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,6 +47,7 @@ func stallStderr(t *testing.T, agent *agentcluster.Agent) (from *os.File, fill f
 // step down: it responds, its application is asked to stop, and another process takes
 // over. The lost log lines are counted, and the log continues when the pipe is read.
 func TestStalledStderrBlocksNothing(t *testing.T) {
+	t.Parallel()
 	ctx, agents := testContext(t), newCluster(t)
 	from, fill := stallStderr(t, agents.Agent("c"))
 	if err := agents.Start(); err != nil {
@@ -130,6 +130,7 @@ func holdSession(ctx context.Context, t *testing.T, agents *agentcluster.Cluster
 // TestStalledStderrDoesNotDelayTheEnd ends an agent whose stderr is full: by a request, and
 // by a signal for which the Go runtime prints a stack, as for a panic.
 func TestStalledStderrDoesNotDelayTheEnd(t *testing.T) {
+	t.Parallel()
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGQUIT} {
 		t.Run(unix.SignalName(signal), func(t *testing.T) {
 			ctx, agents := testContext(t), newCluster(t)
@@ -154,6 +155,7 @@ func TestStalledStderrDoesNotDelayTheEnd(t *testing.T) {
 
 // TestStackIsPrinted: a crash of the agent leaves its stack on stderr.
 func TestStackIsPrinted(t *testing.T) {
+	t.Parallel()
 	ctx, agents := testContext(t), newCluster(t)
 	from, _ := stallStderr(t, agents.Agent("c"))
 	if err := agents.Start(); err != nil {
@@ -189,7 +191,7 @@ func readUntil(from *os.File, text string) error {
 // getAgent sends a request to an agent's local API.
 func getAgent(ctx context.Context, t *testing.T, agents *agentcluster.Cluster, name, path string) (int, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, testwait.Limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+agents.Agent(name).API+path, http.NoBody)
 	if err != nil {

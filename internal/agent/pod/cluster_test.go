@@ -215,6 +215,13 @@ func (c *cluster) document(revision int64, names ...string) control.Document {
 	return d
 }
 
+// steady makes the timeouts so long that a coordinator keeps its office on a busy machine.
+func steady(d control.Document) control.Document {
+	patience := int32(3000)
+	d.Group.Safety.LeaseMillis, d.Group.Timing.PatienceMillis = 4000, &patience
+	return d
+}
+
 func (c *cluster) members(names ...string) []control.Member {
 	var members []control.Member
 	for i, name := range names {

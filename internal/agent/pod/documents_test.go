@@ -16,11 +16,17 @@ import (
 // coordinator.
 func startCluster(t *testing.T, names ...string) (*cluster, map[string]*stream) {
 	t.Helper()
+	return startClusterWith(t, func(d control.Document) control.Document { return d }, names...)
+}
+
+// startClusterWith is like startCluster, after applying change to the document.
+func startClusterWith(t *testing.T, change func(control.Document) control.Document, names ...string) (*cluster, map[string]*stream) {
+	t.Helper()
 	c := newCluster(t)
 	for _, name := range names {
 		c.add(name)
 	}
-	c.publish(c.document(1, names...))
+	c.publish(change(c.document(1, names...)))
 	streams := map[string]*stream{}
 	for _, name := range names {
 		streams[name] = c.pods[name].start().watch()

@@ -114,11 +114,11 @@ func TestMountedCABundleIsTrusted(t *testing.T) {
 // TestRenewalKeepsTheCoordinator: no process loses its office because of a renewal.
 func TestRenewalKeepsTheCoordinator(t *testing.T) {
 	c := newCluster(t)
-	c.valid = 2 * time.Second
+	c.valid = 4 * time.Second
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
 	}
-	c.publish(c.document(1, "a", "b", "c"))
+	c.publish(steady(c.document(1, "a", "b", "c")))
 	var streams []*stream
 	for _, g := range c.pods {
 		streams = append(streams, g.start().watch())

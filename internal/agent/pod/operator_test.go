@@ -65,7 +65,7 @@ func TestInvalidRequestsAreRefusedInOneLine(t *testing.T) {
 // TestExclusion: an excluded coordinator hands over first, remains excluded when it
 // joins again, and isn't excluded if no other process can take over.
 func TestExclusion(t *testing.T) {
-	c, streams := startCluster(t, "a", "b", "c")
+	c, streams := startClusterWith(t, steady, "a", "b", "c")
 	setEligible := func(name string, eligible bool) int {
 		status, _ := c.pods[name].callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger")+control.EligibilityPath, fmt.Sprintf(`{"eligible":%t}`, eligible))
 		return status
@@ -82,7 +82,7 @@ func TestExclusion(t *testing.T) {
 			return r.Coordinator == "b" && r.Excluded == (name == "c") && r.Eligible != r.Excluded
 		})
 	}
-	next := c.document(2, "a", "b", "c") // c joins again, and remains excluded.
+	next := steady(c.document(2, "a", "b", "c")) // c joins again, and remains excluded.
 	next.Group.Preemption.StableSeconds = 1
 	pushed := c.pushAll(next)
 	defer pushed()

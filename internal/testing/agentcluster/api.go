@@ -19,7 +19,7 @@ type apiClient struct{ http *http.Client }
 
 func newAPIClient() *apiClient {
 	return &apiClient{&http.Client{Transport: &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
+		DialContext:         (&net.Dialer{Timeout: waitMax}).DialContext,
 		MaxIdleConnsPerHost: 2,
 	}}}
 }
