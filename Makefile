@@ -22,6 +22,8 @@ IMG ?= conclave/manager:$(VERSION)
 AGENT_IMG ?= conclave/agent:$(VERSION)
 # The operator's namespace. `make undeploy` deletes it, so the environment doesn't override it.
 NAMESPACE := conclave-system
+# The namespaces that the operator serves, separated by commas; none means all.
+WATCH_NAMESPACES :=
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
@@ -341,7 +343,7 @@ uninstall: ## Remove the CRDs, which deletes all ElectionGroups.
 	@$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: ## Deploy the operator to NAMESPACE with the images IMG (manager) and AGENT_IMG (agent).
+deploy: ## Deploy the operator to NAMESPACE with the images IMG (manager) and AGENT_IMG (agent); WATCH_NAMESPACES=a,b limits it to these.
 	@$(MAKE) manifests
 	@$(overlay)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply --server-side -f -
@@ -352,13 +354,26 @@ undeploy: ## Remove the operator and NAMESPACE.
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) delete --ignore-not-found -f -
 
 # overlay writes a kustomize overlay to bin/ that sets the namespace and the images. kubebuilder's Makefile edits config/manager
-# instead, which changes tracked files.
+# instead, which changes tracked files. With WATCH_NAMESPACES, it also adds a RoleBinding in each of these namespaces. They are in a
+# kustomization of their own, because the field namespace changes the namespaces of all objects.
+comma := ,
 define overlay
-rm -rf bin/deploy; mkdir -p bin/deploy; \
-	printf '%s\n' 'namespace: $(NAMESPACE)' 'resources: [../../config/default]' 'patches:' '- patch: |-' \
+rm -rf bin/deploy; mkdir -p bin/deploy/operator; \
+	printf '%s\n' 'namespace: $(NAMESPACE)' 'resources: [../../../config/default]' 'patches:' '- patch: |-' \
 		'    apiVersion: apps/v1' '    kind: Deployment' '    metadata: {name: conclave-manager, namespace: conclave-system}' \
 		'    spec: {template: {spec: {containers: [{name: manager, image: "$(IMG)", env: [{name: AGENT_IMAGE, value: "$(AGENT_IMG)"}]}]}}}' \
-		>bin/deploy/kustomization.yaml
+		>bin/deploy/operator/kustomization.yaml; \
+	if [ -n '$(WATCH_NAMESPACES)' ]; then \
+		printf '%s\n' '- target: {kind: Deployment, name: conclave-manager}' '  patch: |-' \
+			'    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--watch-namespaces=$(WATCH_NAMESPACES)"}' \
+			'components: [../../../config/namespaced]' >>bin/deploy/operator/kustomization.yaml; \
+	fi; \
+	printf '%s\n' 'resources:' '- operator' >bin/deploy/kustomization.yaml; \
+	for watched in $(subst $(comma), ,$(WATCH_NAMESPACES)); do \
+		sed -e "s/namespace: WATCHED/namespace: $$watched/" -e 's/namespace: conclave-system/namespace: $(NAMESPACE)/' \
+			config/namespaced/role_binding.yaml >bin/deploy/$$watched.yaml; \
+		echo "- $$watched.yaml" >>bin/deploy/kustomization.yaml; \
+	done
 endef
 
 # make -n runs the lines that contain the variable MAKE. A line with SUBMAKE is only printed.

@@ -18,15 +18,21 @@ import (
 
 // Cache returns the options that the manager's cache must be created with. The cache
 // has all pods and nodes of the cluster, stripped to the fields that decisions use, and
-// of other kinds only the objects with the operator's label.
-func Cache() cache.Options {
+// of other kinds only the objects with the operator's label. If there are namespaces, the
+// cache has only the objects in them.
+func Cache(namespaces ...string) cache.Options {
 	labeled, err := labels.NewRequirement(v1.LabelGroup, selection.Exists, nil)
 	if err != nil {
 		panic(err) // The label's key is a constant.
 	}
 	ofGroups := cache.ByObject{Label: labels.NewSelector().Add(*labeled)}
+	watched := map[string]cache.Config{}
+	for _, namespace := range namespaces {
+		watched[namespace] = cache.Config{}
+	}
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultNamespaces: watched,
+		DefaultTransform:  cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                {Transform: stripPod},
 			&corev1.Node{}:               {Transform: stripNode},

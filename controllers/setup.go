@@ -57,6 +57,9 @@ type CASource interface {
 type Options struct {
 	Credentials streams.Credentials
 	CA          CASource
+	// WithoutNodes means that the operator can't read nodes: its permissions are those for
+	// some namespaces.
+	WithoutNodes bool
 	// Dial connects to agents; nil means a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Debounce is the wait between the first changed report on a group and its
@@ -145,11 +148,10 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 // addGroupController adds the controller that reconciles groups.
 func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](initialBackoff, maxBackoff)
-	return ctrl.NewControllerManagedBy(mgr).
+	groups := ctrl.NewControllerManagedBy(mgr).
 		Named("groups").
 		For(&v1.ElectionGroup{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfPod), builder.WithPredicates(changed(samePod))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode))).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(groupOfObject)).
@@ -159,8 +161,11 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 			RateLimiter:             limiter,
 			ReconciliationTimeout:   reconcileTimeout,
 			SkipNameValidation:      &r.options.SkipNameValidation,
-		}).
-		Complete(r)
+		})
+	if !r.options.WithoutNodes {
+		groups.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode)))
+	}
+	return groups.Complete(r)
 }
 
 // addAgentController adds the controller that connects to the agents of all pods.

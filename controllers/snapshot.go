@@ -33,10 +33,12 @@ type snapshot struct {
 
 	// pods are by name, and nodes, connections and reports belong to them. Reports of
 	// agents without a pod are left out.
-	pods        map[string]*corev1.Pod
-	nodes       map[string]*corev1.Node
-	connections map[string]streams.Connection
-	reports     map[string]streams.AgentReport
+	pods  map[string]*corev1.Pod
+	nodes map[string]*corev1.Node
+	// withoutNodes means that the operator can't read nodes.
+	withoutNodes bool
+	connections  map[string]streams.Connection
+	reports      map[string]streams.AgentReport
 
 	configMap *corev1.ConfigMap
 	// document is the content of the ConfigMap; nil if it can't be parsed, or if the
@@ -118,6 +120,9 @@ func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[st
 }
 
 func (r *Reconciler) gatherNodes(ctx context.Context, s *snapshot) error {
+	if s.withoutNodes = r.options.WithoutNodes; s.withoutNodes {
+		return nil
+	}
 	for _, pod := range s.pods {
 		name := pod.Spec.NodeName
 		if name == "" || s.nodes[name] != nil {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -56,6 +57,8 @@ func TestMain(m *testing.M) {
 // that this grants.
 type env struct {
 	client.Client
+	asManager client.Client
+	caBundle  []byte // nil means that of the webhook configuration
 	t         *testing.T
 	addresses map[string]string // by flag
 	log       *logBuffer
@@ -82,6 +85,12 @@ func (l *logBuffer) String() string {
 
 func newEnv(t *testing.T) *env {
 	t.Helper()
+	return newEnvOf(t, "config/default")
+}
+
+// newEnvOf applies the objects of another folder.
+func newEnvOf(t *testing.T, folder string) *env {
+	t.Helper()
 	apiserver.Need(t)
 	environment := envtest.Environment{ControlPlaneStartTimeout: apiserver.StartTimeout}
 	config, err := environment.Start()
@@ -104,7 +113,7 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	e := &env{Client: c, t: t, addresses: map[string]string{}, log: &logBuffer{}}
-	e.apply()
+	e.apply(folder)
 	user, err := environment.AddUser(envtest.User{Name: account, Groups: []string{"system:serviceaccounts"}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -118,12 +127,19 @@ func newEnv(t *testing.T) *env {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", kubeconfig)
+	asManager, err := clientcmd.RESTConfigFromKubeConfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.asManager, err = client.New(asManager, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
 	return e
 }
 
-func (e *env) apply() {
+func (e *env) apply(folder string) {
 	e.t.Helper()
-	objects, err := manifests.Build(e.t.Context(), "../..", "config/default")
+	objects, err := manifests.Build(e.t.Context(), "../..", folder)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -198,12 +214,16 @@ func (e *env) get(object client.Object, in, name string) error {
 // tlsConfig trusts the manager's CA.
 func (e *env) tlsConfig(service string) *tls.Config {
 	e.t.Helper()
-	var webhook admissionregistrationv1.MutatingWebhookConfiguration
-	if err := e.get(&webhook, "", "conclave"); err != nil {
-		e.t.Fatal(err)
+	bundle := e.caBundle
+	if bundle == nil {
+		var webhook admissionregistrationv1.MutatingWebhookConfiguration
+		if err := e.get(&webhook, "", webhookConfig); err != nil {
+			e.t.Fatal(err)
+		}
+		bundle = webhook.Webhooks[0].ClientConfig.CABundle
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(webhook.Webhooks[0].ClientConfig.CABundle)
+	roots.AppendCertsFromPEM(bundle)
 	return &tls.Config{RootCAs: roots, ServerName: service + "." + namespace + ".svc"}
 }
 

@@ -81,7 +81,7 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 			return err
 		}
 	}
-	log.Info("starting manager", "version", version, "namespace", o.namespace, "agentImage", o.agentImage)
+	log.Info("starting manager", "version", version, "namespace", o.namespace, "watchNamespaces", o.watchNamespaces, "agentImage", o.agentImage)
 	return mgr.Start(ctx)
 }
 
@@ -138,15 +138,15 @@ func (m *manager) managerOptions() ctrl.Options {
 		RetryPeriod:                   new(2 * time.Second),
 		GracefulShutdownTimeout:       new(15 * time.Second),
 		HealthProbeBindAddress:        "0", // see probes
-		Cache:                         cacheOptions(),
+		Cache:                         m.cacheOptions(),
 		Metrics:                       metricsserver.Options{BindAddress: "0"}, // see addMetrics
 	}
 }
 
 // cacheOptions returns those of the controllers and, of all webhook configurations, only
 // Conclave's: the manager isn't permitted to read others.
-func cacheOptions() cache.Options {
-	o := controllers.Cache()
+func (m *manager) cacheOptions() cache.Options {
+	o := controllers.Cache(m.watchNamespaces...)
 	o.ByObject[&admissionregistrationv1.MutatingWebhookConfiguration{}] = cache.ByObject{
 		Field: fields.OneTermEqualSelector(metav1.ObjectNameField, webhookConfig),
 	}
@@ -154,12 +154,12 @@ func cacheOptions() cache.Options {
 }
 
 // addCAStore runs the CA store. It publishes the CA bundle in the webhook configuration,
-// unless cert-manager does.
+// unless cert-manager does, or there is no webhook.
 func (m *manager) addCAStore(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(m.caStore); err != nil {
 		return err
 	}
-	if m.webhookCertificates != "" {
+	if m.webhookCertificates != "" || !m.servesWebhook() {
 		return nil
 	}
 	written, err := webhookWritten(ctx, mgr.GetCache())
@@ -209,5 +209,5 @@ func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 		return fmt.Errorf("create the operator's certificate: %w", err)
 	}
 	//nolint:contextcheck // Setup only adds what the manager starts
-	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore})
+	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore, WithoutNodes: len(m.watchNamespaces) > 0})
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/authority"
@@ -18,16 +19,16 @@ import (
 // manager also reports it in the status of these groups, because without a CA, it reports
 // nothing else.
 func (m *manager) mayCreateCA(ctx context.Context) error {
-	var groups v1.ElectionGroupList
-	if err := m.live.List(ctx, &groups); err != nil {
+	groups, err := m.groups(ctx)
+	if err != nil {
 		return fmt.Errorf("cannot list groups: %w", err)
 	}
 	message := fmt.Sprintf("Secret %s/%s does not exist, but agents trust its CA: restore it. Or, to create a new CA, run: "+
 		"kubectl create secret generic %[2]s --namespace %[1]s, and restart the pods with agents when the manager is ready",
 		m.namespace, authority.SecretName)
 	refused := false
-	for i := range groups.Items {
-		group := &groups.Items[i]
+	for i := range groups {
+		group := &groups[i]
 		if group.Status.MemberList == nil {
 			continue
 		}
@@ -38,6 +39,23 @@ func (m *manager) mayCreateCA(ctx context.Context) error {
 		return errors.New(message)
 	}
 	return nil
+}
+
+// groups reads the groups in all watched namespaces.
+func (m *manager) groups(ctx context.Context) ([]v1.ElectionGroup, error) {
+	namespaces := m.watchNamespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	var all []v1.ElectionGroup
+	for _, namespace := range namespaces {
+		var groups v1.ElectionGroupList
+		if err := m.live.List(ctx, &groups, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+		all = append(all, groups.Items...)
+	}
+	return all, nil
 }
 
 // reportMissingCA reports a missing CA in the status of a group. It does so once: another

@@ -49,8 +49,18 @@ func (m *manager) newServer(ctx context.Context, name, address string, limits ht
 
 func portAddress(port int) string { return net.JoinHostPort("", strconv.Itoa(port)) }
 
+// servesWebhook reports whether the API server can trust the webhook. A manager with the
+// permissions for some namespaces can't publish its CA bundle: the webhook configuration
+// is for all namespaces.
+func (m *manager) servesWebhook() bool {
+	return len(m.watchNamespaces) == 0 || m.webhookCertificates != ""
+}
+
 // addWebhook serves the webhook, by default with a certificate of the manager's own CA.
 func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
+	if !m.servesWebhook() {
+		return nil
+	}
 	certificate := m.serverCertificate.GetCertificate
 	if folder := m.webhookCertificates; folder != "" {
 		watcher, err := certwatcher.New(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
@@ -79,11 +89,12 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 
 // addIdentity serves the identity service.
 func (m *manager) addIdentity(ctx context.Context, mgr ctrl.Manager) error {
-	service := &enroll.Service{Client: m.live, Signer: m.caStore, Log: m.log}
+	service := &enroll.Service{Client: m.live, Signer: m.caStore, Namespaces: m.watchNamespaces, Log: m.log}
 	server, err := m.newServer(ctx, "the identity service", portAddress(m.identityPort), enroll.Limits, m.serverCertificate.GetCertificate, service.Handler())
 	if err != nil {
 		return err
 	}
+	m.probes.require(server.Check)
 	return mgr.Add(server)
 }
 

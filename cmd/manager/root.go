@@ -22,6 +22,7 @@ var version string
 // options are the flags.
 type options struct {
 	namespace           string
+	watchNamespaces     []string
 	agentImage          string
 	leaderElect         bool
 	metricsAddress      string
@@ -69,6 +70,7 @@ each group in its ElectionGroup. Agents elect without it.`,
 func (o *options) add(root *cobra.Command) {
 	flags := root.Flags()
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the manager's namespace; by default $POD_NAMESPACE")
+	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of the groups, separated by commas; by default all. Otherwise, the manager reads no nodes, and serves the webhook only with --webhook-certificates")
 	flags.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"), "image of the agent that the webhook injects; by default $AGENT_IMAGE")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "elect one replica that runs the controllers; every replica serves the webhook and the identity service")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443", "address that serves metrics, by HTTPS and to authorized clients; 0 to disable")
@@ -89,6 +91,11 @@ func (o *options) check() error {
 		return command.UsageErrorf("--namespace must be a valid namespace name, got %q", o.namespace)
 	case strings.TrimSpace(o.agentImage) == "":
 		return command.UsageErrorf("--agent-image must be set to the agent's image: $AGENT_IMAGE is empty")
+	}
+	for _, namespace := range o.watchNamespaces {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			return command.UsageErrorf("--watch-namespaces must be names of namespaces, separated by commas, got %q", namespace)
+		}
 	}
 	if err := o.checkPorts(); err != nil {
 		return err

@@ -22,6 +22,10 @@ func (f *Facts) wantedMembers(current *v1.MemberList) ([]v1.Member, *Problem) {
 	if f.Group.Spec.Selector == nil {
 		return slices.Clone(f.Group.Spec.Members), nil
 	}
+	if f.WithoutNodes && f.Group.Spec.PriorityFrom.NodeLabel != "" {
+		return nil, &Problem{v1.ReasonInvalidMembers, "priorityFrom.nodeLabel can't be used, because the operator watches only some namespaces, " +
+			"and can't read nodes: use ordinal or annotation"}
+	}
 	isSelected := Selects(f.Group)
 	selected := f.selectedPods(isSelected)
 	if len(selected) == 0 {

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/authority"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/test/manifests"
+)
+
+// TestManagerServesOnlySomeNamespaces runs the manager with permissions for two
+// namespaces.
+func TestManagerServesOnlySomeNamespaces(t *testing.T) {
+	e := newEnvOf(t, namespacedOverlay(t))
+	for _, in := range []string{"bank", "shop", "other"} {
+		e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in}})
+	}
+	for _, in := range []string{"bank", "shop"} {
+		e.bind(in)
+	}
+	for _, in := range []string{"bank", "shop", "other"} {
+		group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "ledger"}}
+		group.Spec.Members = []v1.Member{{Pod: "ledger-0", Priority: 1}}
+		group.Spec.Service = &v1.CoordinatorService{Name: "ledger", Ports: []v1.ServicePort{{Port: 80}}}
+		e.create(group)
+	}
+	byNode := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "zones"}}
+	byNode.Spec.Selector = &v1.PodSelector{MatchLabels: map[string]v1.LabelValue{"app": "zones"}}
+	byNode.Spec.PriorityFrom = &v1.PriorityFrom{NodeLabel: "zone"}
+	e.create(byNode)
+	stop := e.start("--watch-namespaces", "bank,shop")
+	e.eventually("the manager is ready", e.ready)
+	for _, in := range []string{"bank", "shop"} {
+		e.eventually("the Service exists in "+in, func() error { return e.get(&corev1.Service{}, in, "ledger") })
+		if err := e.get(&corev1.ConfigMap{}, in, control.ConfigMapName("ledger")); err != nil {
+			t.Error(err)
+		}
+	}
+	e.eventually("the status explains that nodes can't be read", func() error {
+		if err := e.get(byNode, "bank", "zones"); err != nil {
+			return err
+		}
+		if ready := meta.FindStatusCondition(byNode.Status.Conditions, string(v1.ConditionReady)); ready == nil || !strings.Contains(ready.Message, "can't read nodes") {
+			return fmt.Errorf("got %+v", ready)
+		}
+		return nil
+	})
+	e.trustSecret(t)
+	if status, text := e.enroll(t, "bank"); status != http.StatusOK {
+		t.Errorf("enrollment in a watched namespace: got %d %s, want %d", status, text, http.StatusOK)
+	}
+	if status, text := e.enroll(t, "other"); status != http.StatusForbidden || !strings.Contains(text, "doesn't serve namespace other, only bank, shop") {
+		t.Errorf("enrollment in another namespace: got %d %s, want %d", status, text, http.StatusForbidden)
+	}
+	if strings.Contains(e.log.String(), "forbidden") {
+		t.Error("got \"forbidden\" in the log, want sufficient permissions")
+	}
+	e.expectNoAccess(t)
+	stop()
+	for _, object := range []client.Object{&corev1.Service{}, &corev1.ConfigMap{}} {
+		for _, name := range []string{"ledger", control.ConfigMapName("ledger")} {
+			if err := e.get(object, "other", name); !apierrors.IsNotFound(err) {
+				t.Errorf("%T %s in another namespace: got error %v, want none there", object, name, err)
+			}
+		}
+	}
+}
+
+// expectNoAccess checks that the account of the manager has no access to other namespaces,
+// and none to nodes.
+func (e *env) expectNoAccess(t *testing.T) {
+	t.Helper()
+	for what, err := range map[string]error{
+		"list nodes":             e.asManager.List(t.Context(), &corev1.NodeList{}),
+		"list all pods":          e.asManager.List(t.Context(), &corev1.PodList{}),
+		"list pods":              e.asManager.List(t.Context(), &corev1.PodList{}, client.InNamespace("other")),
+		"read a ConfigMap":       e.asManager.Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "a"}, &corev1.ConfigMap{}),
+		"read a group":           e.asManager.Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "ledger"}, &v1.ElectionGroup{}),
+		"create a ConfigMap":     e.asManager.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "conclave-a"}}),
+		"delete a Service":       e.asManager.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "a"}}),
+		"read Secrets of a bank": e.asManager.List(t.Context(), &corev1.SecretList{}, client.InNamespace("bank")),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: got error %v, want it forbidden", what, err)
+		}
+	}
+}
+
+// namespacedOverlay returns a folder with config/default and the component for some
+// namespaces.
+func namespacedOverlay(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	config, err := filepath.Abs("../../config")
+	if err == nil {
+		config, err = filepath.Rel(folder, config) // kustomize accepts relative paths only.
+	}
+	if err == nil {
+		overlay := fmt.Sprintf("resources: [%[1]s/default]\ncomponents: [%[1]s/namespaced]\n", config)
+		err = os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// bind creates the RoleBinding of a watched namespace.
+func (e *env) bind(in string) {
+	e.t.Helper()
+	text, err := os.ReadFile("../../config/namespaced/role_binding.yaml")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	objects, err := manifests.Parse([]byte(strings.ReplaceAll(string(text), "WATCHED", in)))
+	if err != nil || len(objects) != 1 {
+		e.t.Fatalf("got %d objects (%v), want one", len(objects), err)
+	}
+	e.create(objects[0])
+}
+
+// trustSecret makes requests trust the CA in the Secret: there is no webhook configuration.
+func (e *env) trustSecret(t *testing.T) {
+	t.Helper()
+	secret := &corev1.Secret{}
+	if err := e.get(secret, namespace, authority.SecretName); err != nil {
+		t.Fatal(err)
+	}
+	if e.caBundle = secret.Data["ca.crt"]; len(e.caBundle) == 0 {
+		t.Fatal("the Secret has no CA")
+	}
+}
