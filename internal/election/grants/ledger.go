@@ -110,6 +110,11 @@ func (l *Ledger) Holder(now election.Tick) Holder {
 	return l.holder
 }
 
+// HasGranted reports whether a process has an unexpired grant of this member for a term.
+func (l *Ledger) HasGranted(id election.ID, term election.Term, now election.Tick) bool {
+	return now < l.until && l.holder.ID == id && l.term == term
+}
+
 // WaitingAfterRestart reports whether the member doesn't grant yet because it lost
 // its memory.
 func (l *Ledger) WaitingAfterRestart(now election.Tick) bool { return now < l.silentUntil }

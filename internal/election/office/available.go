@@ -6,7 +6,8 @@ import "github.com/conclave-dev/conclave/internal/election"
 // member decides for itself, by rank: it keeps its coordinator while that is alive
 // and exchanges messages with it, and leaves it only for a higher one. If members
 // decided by term, two coordinators that share a follower but don't reach each
-// other would take it from each other with ever higher terms.
+// other would take it from each other with ever higher terms, and a process whose
+// clock is behind could not succeed one whose clock is ahead.
 
 // available is the state that only Available mode needs.
 type available struct {
@@ -15,25 +16,15 @@ type available struct {
 	unacknowledged int
 }
 
-// answerWithoutGrant answers a BEAT.
+// answerWithoutGrant follows the sender of a BEAT, or refuses. The answer names the
+// coordinator that this process follows. A BEAT always comes from a coordinator: the
+// winner of an election holds the office at once.
 func (m *Machine) answerWithoutGrant(msg *election.Message, out *election.Output) {
-	switch {
-	case msg.Hold.Held:
-		m.handleHeldBeat(msg, out)
-	case msg.Term < m.coordinatorTerm:
-		m.sendAnswer(election.Deny, requestOf(msg), m.coordinatorTerm, out)
-	default:
-		m.deferTo(msg)
-		m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
-	}
-}
-
-// handleHeldBeat follows the sender of a BEAT that holds the office, or refuses.
-// Every answer names the coordinator that its sender follows: a refused sender
-// that ranks above it needs a higher term, see handleDeny.
-func (m *Machine) handleHeldBeat(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
 	switch {
+	case !msg.Hold.Held || m.coordinator == msg.From && msg.Term < m.coordinatorTerm:
+		out.Emit(election.Outdated, msg.Term, msg.From)
+		return
 	case msg.Hold.RequesterLife == m.cfg.Life:
 		p.oneWay = false
 	case m.coordinator == msg.From && m.available.unacknowledged == maxUnacknowledged:
@@ -41,10 +32,10 @@ func (m *Machine) handleHeldBeat(msg *election.Message, out *election.Output) {
 	}
 	keep := m.coordinator != election.None && m.coordinator != msg.From &&
 		(msg.Hold.RequesterLife != m.cfg.Life || !m.roster.Outranks(msg.From, m.coordinator))
-	if keep && msg.Term >= m.coordinatorTerm && !p.oneWay {
-		m.contender = contender{id: msg.From, term: msg.Term, until: m.now + m.cfg.Heartbeat}
+	if keep && !p.oneWay {
+		m.contend(msg)
 	}
-	if keep || msg.Term < m.coordinatorTerm || p.oneWay && m.coordinator == election.None {
+	if keep || p.oneWay && m.coordinator == election.None || msg.Term < m.coordinatorTerm && !m.insists(msg) {
 		m.sendAnswer(election.Deny, requestOf(msg), m.coordinatorTerm, out)
 		out.Send[len(out.Send)-1].Hold.Ready = false
 		return
@@ -53,34 +44,34 @@ func (m *Machine) handleHeldBeat(msg *election.Message, out *election.Output) {
 	m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
 }
 
-// contender is a coordinator that this process has refused to follow, in favor of
-// its own. For example, the coordinator has crashed, another member knew that first
-// and was elected, and its first BEAT arrives here before the news of the crash.
-type contender struct {
-	id    election.ID
-	term  election.Term
-	until election.Tick
+// insists reports whether a coordinator continues in a term although this process has
+// refused that for two heartbeats, because it knows a higher one. Then it is no BEAT of
+// the past: the clock of the coordinator hasn't reached the higher term.
+func (m *Machine) insists(beat *election.Message) bool {
+	p := &m.peers[beat.From]
+	if p.refusedTerm != beat.Term || p.refusedLife != beat.Hold.Life {
+		p.refusedTerm, p.refusedLife, p.refusedUntil = beat.Term, beat.Hold.Life, m.now+2*m.cfg.Heartbeat
+	}
+	return m.now >= p.refusedUntil
 }
 
-// followContender follows the contender, if there is one, when the coordinator is
-// lost. Otherwise this process would start an election before the next BEAT.
-func (m *Machine) followContender(out *election.Output) {
-	c := m.contender
-	m.contender = contender{}
-	if c.id != election.None && m.now < c.until && c.term >= m.coordinatorTerm && m.isMember(c.id) && !m.detector.Suspects(c.id) {
-		m.recognize(c.id, c.term, out)
+// raiseTerm ends a tenure whose term is lower than one in which a member had a
+// coordinator, so that the process acquires the office in a higher one at once: then its
+// token is above that of any coordinator that it succeeds, for example after a partition.
+// If the member follows a coordinator of higher rank, that one prevails instead. The
+// process doesn't wait for its clock: see insists. A peer that requests this often is
+// believed less and less often.
+func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
+	p := &m.peers[msg.From]
+	requested := m.cfg.Mode == Available && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) && msg.Hold.RequesterLife == m.cfg.Life
+	if !requested || m.now < max(m.cfg.Clock.Due(msg.Term+1), p.raisesAgainAt) {
+		return
 	}
-}
-
-// loseToHigher ends a tenure whose term is too low for a member, so that the process
-// acquires the office in a higher one. If the member follows a coordinator of higher
-// rank, that one prevails instead. For example, the member has followed a newer
-// coordinator, which has failed since.
-func (m *Machine) loseToHigher(msg *election.Message, out *election.Output) {
-	if m.cfg.Mode == Available && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) {
-		m.loseTenure(out)
-		m.vacancy.campaignAt = m.now
-	}
+	p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises
+	p.raises = min(p.raises+1, maxFailedClaims)
+	m.loseTenure(out)
+	m.wonTerm = max(m.wonTerm, msg.Term)
+	m.vacancy.campaignAt, m.vacancy.namedSuccessor = m.now, true
 }
 
 // maxUnacknowledged is the number of BEATs for which a coordinator may lack the answers

@@ -4,16 +4,18 @@ import "github.com/conclave-dev/conclave/internal/election"
 
 // nextTerm is the term that this process uses next: the lowest one that a majority could
 // grant or, if that is unknown, the next one after all that it has seen. Members whose
-// clocks are behind can't grant the highest terms.
+// clocks are behind can't grant the highest terms. In Available mode it is one that this
+// process need not wait for, unless it has used that itself.
 func (m *Machine) nextTerm() election.Term {
 	least := max(m.wonTerm, m.ledger.HighestGranted(), m.support.Floor())
 	if m.usable(m.coordinatorTerm) {
 		least = max(least, m.coordinatorTerm)
 	}
-	if m.cfg.Mode != Available {
-		if bound, known := m.majorityBound(); known {
-			return max(least, bound) + 1
-		}
+	if m.cfg.Mode == Available {
+		return max(least, min(m.highestTerm, m.cfg.Clock.Ceiling(m.now)-1)) + 1
+	}
+	if bound, known := m.majorityBound(); known {
+		return max(least, bound) + 1
 	}
 	return max(least, m.highestTerm) + 1
 }

@@ -93,6 +93,9 @@ func (m *Machine) recordAnswer(msg *election.Message) {
 	}
 	p.ready = ready
 	p.answersUntil = m.now + m.probeTimeout()
+	if p.follows != msg.Subject {
+		p.followsTerm = 0
+	}
 	p.follows, p.followsUntil = msg.Subject, p.answersUntil
 }
 

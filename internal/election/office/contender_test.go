@@ -22,3 +22,55 @@ func TestSuccessorIsFollowedWhenFormerCoordinatorHasEnded(t *testing.T) {
 		})
 	}
 }
+
+// confirm delivers a PROBE of process 2, which follows a coordinator.
+func (h *harness) confirm(coordinator election.ID, term election.Term) {
+	h.t.Helper()
+	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
+		Kind: election.Probe, From: 2, To: self, Term: term, Subject: coordinator, Hold: election.Hold{Life: 1},
+	}})
+}
+
+// A process that restarted grants nothing for a lease. It believes that another one holds
+// the office when a third one says so.
+func TestCoordinatorIsFollowedWhenAnotherMemberConfirmsIt(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		restart := func() *harness {
+			h := newFollower(t, mode, nil)
+			h.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
+			h.receive(5, election.Beat, 11, election.Hold{Held: true})
+			h.wantFollowed(election.None, self)
+			if n := h.countSent(election.Probe); n != 4 {
+				t.Errorf("got %d probes, want one to each other process", n)
+			}
+			return h
+		}
+		asked := restart()
+		asked.receive(5, election.Beat, 11, election.Hold{Held: true})
+		if n := asked.countSent(election.Probe); n != 0 {
+			t.Errorf("got %d probes after the next BEAT, want none", n)
+		}
+		asked.confirm(5, 10)
+		asked.confirm(4, 11)
+		asked.wantFollowed(election.None, self)
+		asked.confirm(5, 11)
+		asked.wantFollowed(5, self)
+
+		resigned := restart()
+		resigned.receive(5, election.Resigned, 11, election.Hold{})
+		resigned.confirm(5, 11)
+		resigned.wantFollowed(election.None, self)
+
+		late := restart()
+		late.advance(heartbeat)
+		late.confirm(5, 11)
+		late.wantFollowed(election.None, self)
+		late.receive(5, election.Beat, 11, election.Hold{Held: true})
+		late.wantFollowed(5, self)
+
+		alone := restart()
+		alone.advance(lease)
+		alone.receive(5, election.Beat, 11, election.Hold{Held: true})
+		alone.wantFollowed(5, self)
+	})
+}

@@ -41,6 +41,7 @@
 //	candidate | holder    | GRANT, deferred grant, heartbeat              | a majority granted; a heartbeat includes the grant of the process itself
 //	candidate | holder    | election, campaign                            | the same, in the step that began the claim; Available: at once
 //	candidate | follower  | BEAT                                          | another process holds the office, or a higher one claims it in a higher term
+//	candidate | follower  | PROBE                                         | another member follows a process that says that it holds the office
 //	candidate | follower  | DENY                                          | so many refused that no majority can grant
 //	candidate | follower  | GRANT, deferred grant                         | a tenure under an older member list may have had this term
 //	candidate | follower  | heartbeat                                     | no majority answered for two heartbeats, or as with GRANT
@@ -50,7 +51,7 @@
 //	holder    | draining  | GRANT, hand-over                              | a higher process is ready, and has been for the stable period
 //	holder    | draining  | step-down, adopt                              | an operator requested it, or the process became an observer
 //	holder    | follower  | lease                                         | the grants expired
-//	holder    | follower  | BEAT, DENY                                    | Available: a higher process holds the office, or a member needs a higher term
+//	holder    | follower  | BEAT, DENY                                    | Available: a higher process holds the office, or a member knows a higher term
 //	holder    | follower  | ineligible                                    | the application died
 //	draining  | follower  | stopped, drain timeout                        | the application stopped, or had its time; the process resigned
 //	draining  | follower  | lease, BEAT, DENY, ineligible                 | as for a holder
@@ -65,6 +66,7 @@
 //	step.go, role.go         what each role does, and how the roles change
 //	receive.go               what all messages have in common
 //	follow.go, available.go  following a coordinator, and losing it
+//	contender.go             who says that it holds the office, and isn't followed yet
 //	grant.go                 answers to the requests of others
 //	vacancy.go, campaign.go  pre-vote, campaigns, and delays
 //	claim.go                 a candidate's requests, and their answers

@@ -11,7 +11,8 @@ import (
 func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	id, term := msg.From, msg.Term
 	switch {
-	case m.role >= Holder && m.cfg.Mode != Available && term > m.term:
+	case m.cfg.Mode == Available: // the caller has compared the ranks
+	case m.role >= Holder && term > m.term:
 		m.doubt(out)
 		return
 	case term < m.coordinatorTerm:
@@ -20,7 +21,7 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 	case m.boundTo(m.coordinator) && m.coordinator != id:
 		// If the coordinator has ended, the sender may have noticed it before this
 		// process.
-		m.contender = contender{id: id, term: term, until: m.now + m.cfg.Heartbeat}
+		m.contend(msg)
 		out.Emit(election.Outdated, term, id)
 		return
 	case term == m.coordinatorTerm && m.coordinator != election.None && m.coordinator != id && !m.roster.Outranks(id, m.coordinator):
@@ -163,6 +164,9 @@ func (m *Machine) handleResigned(msg *election.Message, out *election.Output) {
 	}
 	if m.coordinator != msg.From || m.coordinatorTerm > msg.Term {
 		return
+	}
+	if msg.Subject != election.None && msg.Subject != m.contender.id {
+		m.contender = contender{} // the successor comes first
 	}
 	m.coordinatorLost(election.None, true, out)
 	switch successor := msg.Subject; {

@@ -5,16 +5,22 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
-// handleBeat follows the sender of a BEAT if that holds the office, and answers.
+// handleBeat answers a BEAT. It follows the sender if that holds the office, as far as
+// this process can tell.
 func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 	if m.cfg.Mode == Available {
 		m.answerWithoutGrant(msg, out)
 		return
 	}
-	if msg.Hold.Held {
+	believed := msg.Hold.Held && (m.role >= Holder || m.isConfirmed(msg.From, msg.Term))
+	if believed {
 		m.follow(msg, out)
 	}
-	switch m.ledger.Handle(requestOf(msg), m.roster.Version, m.now) {
+	answer := m.ledger.Handle(requestOf(msg), m.roster.Version, m.now)
+	if msg.Hold.Held && !believed {
+		m.followUnconfirmed(msg, answer == grants.Granted, out)
+	}
+	switch answer {
 	case grants.Granted:
 		m.deferTo(msg)
 		m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
@@ -106,4 +112,5 @@ func (m *Machine) grantPending(out *election.Output) {
 		return
 	}
 	m.sendAnswer(election.Grant, r, r.Term, out)
+	m.followContender(out)
 }

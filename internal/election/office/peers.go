@@ -20,8 +20,9 @@ type peer struct {
 	// in both directions. For this process itself it is Never.
 	answersUntil election.Tick
 	// follows is the coordinator that the peer named in its last probe or answer,
-	// which counts until followsUntil.
+	// which counts until followsUntil. Its term is 0 if that message didn't name it.
 	follows      election.ID
+	followsTerm  election.Term
 	followsUntil election.Tick
 	// oneWay: the peer, as a coordinator, didn't receive what this process sent
 	// (Available).
@@ -36,6 +37,13 @@ type peer struct {
 	// claimsUntil, claimsAgainAt and failedClaims limit the peer's claims: see admitsClaim.
 	claimsUntil, claimsAgainAt election.Tick
 	failedClaims               int
+	// refusedUntil is how long a BEAT of the peer in refusedTerm is refused: see insists.
+	refusedTerm  election.Term
+	refusedLife  uint32
+	refusedUntil election.Tick
+	// raisesAgainAt and raises limit the requests for a higher term: see raiseTerm.
+	raisesAgainAt election.Tick
+	raises        int
 	// ineligible is the peer's eligibility as the peer itself or the coordinator
 	// reported it last.
 	ineligible bool
@@ -62,7 +70,9 @@ func (m *Machine) growPeers() {
 		top = max(top, m.roster.Previous.Top())
 	}
 	for election.ID(len(m.peers)) <= top {
-		m.peers = append(m.peers, peer{heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimsUntil: m.now, claimsAgainAt: m.now})
+		m.peers = append(m.peers, peer{
+			heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimsUntil: m.now, claimsAgainAt: m.now, raisesAgainAt: m.now, refusedUntil: m.now,
+		})
 	}
 	m.peers[m.cfg.Self].answersUntil = election.Never
 }

@@ -77,7 +77,7 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 		m.measureLoss()
 	}
 	p := &m.peers[msg.From]
-	p.follows, p.followsUntil = msg.Subject, m.now+m.probeTimeout()
+	p.follows, p.followsTerm, p.followsUntil = msg.Subject, msg.Term, m.now+m.probeTimeout()
 	if msg.Hold.Held {
 		p.answersUntil = m.now + m.probeTimeout()
 		m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
@@ -85,6 +85,7 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 		m.forgetFalseTerm(msg)
 	}
 	m.retryPreVote()
+	m.followContender(out)
 	if msg.Hold.Held {
 		return
 	}

@@ -59,10 +59,9 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 
 // usable reports whether this process may soon use a term. Higher ones come from
 // processes whose clocks are ahead, and this process doesn't follow them into terms
-// that it couldn't claim itself. In Available mode it does: there the highest term that a
-// process has seen is all that makes terms rise.
+// that it couldn't claim itself.
 func (m *Machine) usable(term election.Term) bool {
-	return m.cfg.Mode == Available || term <= m.cfg.Clock.Ceiling(m.now)+maxTermsAhead
+	return term <= m.cfg.Clock.Ceiling(m.now)+maxTermsAhead
 }
 
 // see records the term of a message.

@@ -187,6 +187,7 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	})
 	t.Run("another coordinator", func(t *testing.T) {
 		h := learn(t, nil)
+		h.confirm(4, 11)
 		h.receive(4, election.Beat, 11, election.Hold{Held: true})
 		h.wantFollowed(4, self)
 	})
@@ -213,13 +214,17 @@ func TestLearnedCoordinatorIsDoubted(t *testing.T) {
 	})
 	t.Run("superseded", func(t *testing.T) {
 		h := learn(t, nil)
+		h.confirm(4, 11)
 		h.receive(4, election.Beat, 11, election.Hold{Held: true})
+		h.wantFollowed(4, self)
 		h.receive(4, election.Resigned, 11, election.Hold{})
 		h.wantFollowed(election.None, self)
 	})
 	t.Run("older than the last one", func(t *testing.T) {
 		h := newRecovering(t, office.Majority, "StatusTable")
+		h.confirm(4, 11)
 		h.receive(4, election.Beat, 11, election.Hold{Held: true})
+		h.wantFollowed(4, self)
 		h.receive(4, election.Resigned, 11, election.Hold{})
 		h.send(table)
 		h.wantFollowed(election.None, self)

@@ -140,7 +140,7 @@ func (m *Machine) stepTenure(in *election.Input, out *election.Output) {
 		case election.Grant:
 			m.countGrant(msg, out)
 		case election.Deny:
-			m.loseToHigher(msg, out)
+			m.raiseTerm(msg, out)
 		default:
 		}
 	case election.BecomeIneligible: // The application is dead: there is nothing to wait for.

@@ -41,6 +41,14 @@ func TestCoordinator(t *testing.T) {
 			mode:   v1.Available,
 			change: func(s *harness) { s.term++; s.reportCoordinator("d", "d") }, want: "d",
 		},
+		"in Available mode, one whose clock is behind succeeds": {
+			mode: v1.Available,
+			change: func(s *harness) {
+				s.disconnect("e")
+				s.term -= 100
+				s.reportCoordinator("d", "a", "b", "c", "d")
+			}, want: "d",
+		},
 		"in the same term, the higher fencing token wins": {
 			mode:   v1.Available,
 			change: func(s *harness) { s.reportCoordinator("d", "a", "b", "d") }, want: "e",

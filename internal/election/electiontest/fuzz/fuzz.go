@@ -7,7 +7,7 @@
 //   - send in the name of another process, to a process that doesn't exist, or in a
 //     term that doesn't exist;
 //   - acquire the office while it isn't eligible;
-//   - return to an older term, or to an older moment of its logical clock;
+//   - return to an older term of the same coordinator, or to an older moment of its logical clock;
 //   - change with its copy, or when the caller changes its inputs or outputs;
 //   - have different outputs or encodings in equal states;
 //   - have equal encodings of states that behave differently;
@@ -91,7 +91,7 @@ func Seeds() [][]byte {
 // step passes the same input to the Machine, its copy and its twin.
 func (h *harness) step(in election.Input) error {
 	before := h.encode(h.machine, h.env.now)
-	term := h.machine.Status().Term
+	last := h.machine.Status()
 	copied := h.machine.Clone()
 	if !bytes.Equal(h.encode(copied, h.env.now), before) {
 		return fmt.Errorf("a copy has a different encoding")
@@ -113,7 +113,7 @@ func (h *harness) step(in election.Input) error {
 		return err
 	}
 	h.twin.Step(shifted(deepCopy(in)), &outTwin)
-	if err := h.checkStep(in, &out, term); err != nil {
+	if err := h.checkStep(in, &out, last); err != nil {
 		return err
 	}
 	if err := h.compareTwin(&out, &outTwin); err != nil {

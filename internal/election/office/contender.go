@@ -1,0 +1,67 @@
+package office
+
+import "github.com/conclave-dev/conclave/internal/election"
+
+// contender is a process that holds the office, as it says, and that this process
+// doesn't follow yet. For example, the coordinator has crashed, another member knew
+// that first and was elected, and its first BEAT arrives here before the news of the
+// crash. Or this process can't tell yet whether the sender holds the office.
+type contender struct {
+	id    election.ID
+	term  election.Term
+	until election.Tick
+}
+
+// contend records that this process doesn't follow the sender of a BEAT.
+func (m *Machine) contend(beat *election.Message) {
+	m.contender = contender{id: beat.From, term: beat.Term, until: m.now + m.cfg.Heartbeat}
+}
+
+// followContender follows the contender, if there is one, as soon as this process has
+// no other coordinator and knows that the contender holds the office. Otherwise it would
+// start an election before the next BEAT.
+func (m *Machine) followContender(out *election.Output) {
+	c := m.contender
+	if c.id == election.None || m.now >= c.until || m.coordinator != election.None {
+		return
+	}
+	known := m.cfg.Mode == Available || m.isConfirmed(c.id, c.term)
+	if known && c.term >= m.coordinatorTerm && m.isMember(c.id) && !m.detector.Suspects(c.id) && m.peers[c.id].resignedTerm < c.term {
+		m.contender = contender{}
+		m.recognize(c.id, c.term, out)
+	}
+}
+
+// isConfirmed reports whether a process holds the office in a term, as far as this
+// process knows: it has granted that, or follows the process already, or another
+// member follows it. Otherwise one member could end every election of the others by
+// false BEATs, in terms in which it was never granted the office.
+func (m *Machine) isConfirmed(id election.ID, term election.Term) bool {
+	if m.coordinator == id && m.coordinatorTerm == term || m.ledger.HasGranted(id, term, m.now) {
+		return true
+	}
+	for i := range m.peers {
+		p, other := &m.peers[i], election.ID(i)
+		if other != id && other != m.cfg.Self && p.follows == id && p.followsTerm == term && p.followsUntil > m.now {
+			return true
+		}
+	}
+	return false
+}
+
+// followUnconfirmed handles the BEAT of a process that holds the office as only it
+// says itself. This process follows it if it could grant the office, as the BEAT
+// requests. Otherwise it asks the other members which coordinator they follow. For
+// example, the clock of this process is behind, or it has restarted and may not
+// grant anything yet.
+func (m *Machine) followUnconfirmed(beat *election.Message, granted bool, out *election.Output) {
+	if granted {
+		m.follow(beat, out)
+		return
+	}
+	asked := m.now < m.contender.until
+	m.contend(beat)
+	if !asked {
+		m.sendProbes(out)
+	}
+}
