@@ -10,8 +10,8 @@ import (
 // With the fault Graph, the links that don't work never heal. All other faults end, and
 // then the property of docs/adr/0012-a-coordinator-in-every-static-network.md holds: if
 // an eligible member exchanges messages with a majority, one holds the office and keeps
-// it. In Available mode nothing is required: if only the highest member reaches the
-// others and it restarts, two others take the office from each other forever.
+// it. In Available mode each process settles on a coordinator with which it exchanges
+// messages.
 
 // graphStays is how long a tenure must last.
 const graphStays = 3 * (lease + suspicionTimeout)
@@ -52,12 +52,12 @@ func (s *simulation) exchanges(a, b election.ID) bool {
 }
 
 // couldHold returns an eligible process that exchanges messages with a majority of the
-// current list and of the previous one, or None.
+// current list and of the previous one, or None. In Available mode it needs no majority.
 func (s *simulation) couldHold() election.ID {
 	for _, m := range s.operator.current.Ranked() {
 		p := &s.processes[m.ID]
-		if m.Priority > 0 && p.up && !p.appDead && s.reachesMajority(m.ID, s.operator.current) &&
-			(s.operator.current.Previous == nil || s.reachesMajority(m.ID, s.operator.current.Previous)) {
+		if m.Priority > 0 && p.up && !p.appDead && (s.mode == office.Available || s.reachesMajority(m.ID, s.operator.current) &&
+			(s.operator.current.Previous == nil || s.reachesMajority(m.ID, s.operator.current.Previous))) {
 			return m.ID
 		}
 	}
@@ -76,7 +76,34 @@ func (s *simulation) reachesMajority(id election.ID, roster *election.Roster) bo
 
 // checkStays ends a schedule with a static graph when a tenure has lasted long enough.
 func (s *simulation) checkStays() {
-	s.checker.done = s.queue.now >= max(s.checker.tenureChangedAt, s.schedule.healAt)+graphStays
+	stays := s.queue.now >= max(s.checker.tenureChangedAt, s.schedule.healAt)+graphStays
+	s.checker.done = stays && (s.mode != office.Available || s.unsettled() == election.None)
+}
+
+// unsettled returns a process that doesn't follow a coordinator with which it exchanges
+// messages, although it could, or None (Available).
+func (s *simulation) unsettled() election.ID {
+	for _, m := range s.operator.current.Ring() {
+		p := &s.processes[m.ID]
+		c := p.status.Coordinator
+		settled := c != election.None && s.exchanges(m.ID, c) && s.processes[c].status.Token != 0
+		if p.up && !settled && s.couldFollow(m.ID) {
+			return m.ID
+		}
+	}
+	return election.None
+}
+
+// couldFollow reports whether a process is eligible itself, or exchanges messages with a
+// coordinator.
+func (s *simulation) couldFollow(id election.ID) bool {
+	for _, m := range s.operator.current.Ring() {
+		p := &s.processes[m.ID]
+		if s.exchanges(id, m.ID) && (m.ID == id && m.Priority > 0 && !p.appDead || p.status.Token != 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // judgeGraph decides what the end of the time for convergence means: nothing if no
@@ -84,10 +111,14 @@ func (s *simulation) checkStays() {
 func (s *simulation) judgeGraph() {
 	able := s.couldHold()
 	switch {
-	case able == election.None || s.mode == office.Available:
+	case able == election.None:
 		s.checker.done = true
 	case s.schedule.extended:
-		s.checker.fail("convergence", fmt.Sprintf("no process has held the office for %d ticks, although %d exchanges messages with a majority", graphStays, able))
+		text := fmt.Sprintf("no process has held the office for %d ticks, although %d exchanges messages with a majority", graphStays, able)
+		if s.mode == office.Available {
+			text = fmt.Sprintf("a tenure has begun or ended in the last %d ticks, or process %d doesn't follow a coordinator", graphStays, s.unsettled())
+		}
+		s.checker.fail("convergence", text)
 	default:
 		s.schedule.extended, s.schedule.deadline = true, s.queue.now+convergeWithin
 	}

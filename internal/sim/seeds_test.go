@@ -17,13 +17,14 @@ var seeds = []struct {
 	faults    string
 	seed      uint64
 }{
-	{"a late resignation", "StatusTable", "Majority", "delay,reorder,duplicate,partition,stepdown", 16824},
+	{"a late resignation", "StatusTable", "Majority", "delay,reorder,duplicate,partition,stepdown", 22804},
 	{"a list that is adopted too early", "StatusTable", "Strict", "crash,pause,partition,members", 3661},
 	{"a term that was used before", "StatusTable", "Available", "delay,crash,partition", 2885},
 	{"a member that is eligible although its application has died", "StatusTable", "Majority", "appdead,stepdown", 370},
 	{"a grant after a restart", "StatusTable", "Majority", "crash,partition", 85360},
 	{"a tenure without a majority of the old member list", "StatusTable", "Majority", "crash,partition,members", 19574},
 	{"an answer that counts as a sign of tenure", "StatusTable", "Majority", "loss,delay,reorder,duplicate,crash,appdead,pause,partition,clocks,members,stepdown,leases", 53406},
+	{"a contender that is followed in place of the named successor", "RingActiveList", "Available", "crash,graph", 58325},
 	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463},
 }
 

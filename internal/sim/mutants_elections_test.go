@@ -1,0 +1,40 @@
+package sim_test
+
+// electionMutants are bugs of the elections.
+var electionMutants = []mutant{
+	{
+		description: "bully: the winner announces for every ELECTION", file: "election/bully/bully.go",
+		old: "if m.phase != idle || m.announced == m.Term || m.KnowsCoordinatorOf(m.Term) {", new: "if m.phase != idle {",
+		check: countCheck + "/^Bully$", wantOutput: "Bully",
+	},
+	{
+		description: "bully: the only process above is asked though it is dead", file: "election/process.go",
+		old: "if m.ID != dead && !p.Suspects.Has(m.ID) {", new: "if !p.Suspects.Has(m.ID) {",
+		check: countCheck + "/^Bully$", wantOutput: "Bully",
+	},
+	{
+		description: "status table: a process that doesn't answer isn't marked", file: "election/statustable/statustable.go",
+		old: "\tcase asking:\n\t\tm.markCrashed(m.asked, out)\n", new: "\tcase asking:\n",
+		check: "^TestTranscripts$", pkg: "election/statustable", wantOutput: "TestTranscripts",
+	},
+	{
+		description: "all identifiers: forwards before it sends its own", file: "election/ringallids/ringallids.go",
+		old: "if m.Eligible() && m.OwnTerm != m.Term {\n", new: "if m.Eligible() && m.OwnTerm != m.Term {\n\t\tm.Forward(out, *msg)\n\t\tm.sendOwn(out)\n\t\tm.collected.Add(msg.Origin)\n\t\treturn\n",
+		check: countCheck + "/^RingAllIDs$", wantOutput: "RingAllIDs",
+	},
+	{
+		description: "champion: a lower identifier isn't dropped", file: "election/ringchampion/ringchampion.go",
+		old: "case m.OwnTerm != m.Term:\n\t\tm.sendOwn(out)", new: "default:\n\t\tm.sendOwn(out)",
+		check: "^TestTranscripts$", pkg: "election/ringchampion", wantOutput: "TestTranscripts",
+	},
+	{
+		description: "active list: forwards before it sends its own", file: "election/ringactivelist/ringactivelist.go",
+		old: "if m.Eligible() && m.OwnTerm != m.Term {\n", new: "if m.Eligible() && m.OwnTerm != m.Term {\n\t\tm.Forward(out, *msg)\n\t\tm.sendOwn(out)\n\t\tm.active.Add(msg.Origin)\n\t\treturn\n",
+		check: "^TestTranscripts$", pkg: "election/ringactivelist", wantOutput: "TestTranscripts",
+	},
+	{
+		description: "skip: the lowest process on the list is announced", file: "election/member.go",
+		old: "if r.Outranks(other, id) {", new: "if r.Outranks(id, other) {",
+		check: countCheck + "/^RingSkip$", wantOutput: "RingSkip",
+	},
+}
