@@ -12,6 +12,7 @@ import (
 )
 
 func TestSessionReceivesLead(t *testing.T) {
+	t.Parallel()
 	g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	s := openSession(t, g)
 	e := nextEvent(t, s, Lead)
@@ -24,6 +25,7 @@ func TestSessionReceivesLead(t *testing.T) {
 // agent detects it. If both had the same token, nothing could distinguish late writes
 // of the first one from those of the second.
 func TestEachSessionHasItsOwnTenure(t *testing.T) {
+	t.Parallel()
 	g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	s, later := openSession(t, g), openSession(t, g)
 	first := nextEvent(t, s, Lead)
@@ -37,6 +39,7 @@ func TestEachSessionHasItsOwnTenure(t *testing.T) {
 }
 
 func TestProcessWithoutRequiredSessionIsIneligible(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
 	a := openSession(t, cluster.group("a"))
 	e := nextEvent(t, a, Lead) // The two processes with higher priority have no session.
@@ -59,6 +62,7 @@ func TestProcessWithoutRequiredSessionIsIneligible(t *testing.T) {
 // TestNoSuccessorBeforeApplicationStopped: while the application doesn't confirm that
 // it has stopped, the successor requests the office with each of its answers.
 func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Session = true })
 	first, second := openSession(t, cluster.group("a")), openSession(t, cluster.group("a"))
 	lead := nextEvent(t, first, Lead)
@@ -102,6 +106,7 @@ func TestNoSuccessorBeforeApplicationStopped(t *testing.T) {
 // TestOnlyActingSessionIsLeading: an earlier run of the application must not continue
 // with the token of the next one.
 func TestOnlyActingSessionIsLeading(t *testing.T) {
+	t.Parallel()
 	a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	earlier, s := openSession(t, a), openSession(t, a)
 	renew := func(session *Session, wanted uint64) {
@@ -125,6 +130,7 @@ func TestOnlyActingSessionIsLeading(t *testing.T) {
 }
 
 func TestDrainTimeoutEndsTenure(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 		g.Session, g.Timing.DrainTimeout = true, 50*time.Millisecond
 	})
@@ -140,6 +146,7 @@ func TestDrainTimeoutEndsTenure(t *testing.T) {
 }
 
 func TestProbeDeterminesEligibility(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 	waitFor(t, cluster.group("c"), "c leads", isLeading)
 	if err := cluster.group("c").ReportProbe(testContext(t), false); err != nil {
@@ -170,6 +177,7 @@ func TestProbeDeterminesEligibility(t *testing.T) {
 // TestTenureEndsAfterStopEvenIfHealthyAgain: a probe may succeed again before the
 // application has stopped, or the drain timeout has passed.
 func TestTenureEndsAfterStopEvenIfHealthyAgain(t *testing.T) {
+	t.Parallel()
 	for name, drain := range map[string]time.Duration{"it stops": time.Minute, "it doesn't": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) { g.Timing.DrainTimeout = drain }).group("c")
@@ -194,7 +202,8 @@ func TestTenureEndsAfterStopEvenIfHealthyAgain(t *testing.T) {
 
 // TestUnhealthyProcessIsIneligible: also if its lease expires before it has stopped.
 func TestUnhealthyProcessIsIneligible(t *testing.T) {
-	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second }).group("a")
+	t.Parallel()
+	a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	s := openSession(t, a)
 	nextEvent(t, s, Lead)
 	reportUnhealthy(t, a)
@@ -228,10 +237,11 @@ func expireLease(t *testing.T, g *Group) {
 
 // TestLeaderChecksLease: also while the goroutine of the group is blocked.
 func TestLeaderChecksLease(t *testing.T) {
+	t.Parallel()
 	g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	l := waitFor(t, g, "a leads", isLeading)
-	if l := g.Leader(); l.RemainingMillis == nil || *l.RemainingMillis > 200 {
-		t.Errorf("got %+v, want at most 200 ms remaining", l)
+	if l := g.Leader(); l.RemainingMillis == nil || *l.RemainingMillis > testLease.Milliseconds() {
+		t.Errorf("got %+v, want at most %s remaining", l, testLease)
 	}
 	held, release := make(chan struct{}), make(chan struct{})
 	if err := g.enqueue(func() { close(held); <-release }); err != nil {
@@ -263,6 +273,7 @@ func reportUnhealthy(t *testing.T, g *Group) {
 // TestLeadOfExpiredTenureIsSkipped: a session that is opened, or reads its events,
 // after an unnoticed end of the lease doesn't receive Lead for that tenure.
 func TestLeadOfExpiredTenureIsSkipped(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 	c := cluster.group("c")
 	waiting := openSession(t, c)
@@ -296,6 +307,7 @@ func TestLeadOfExpiredTenureIsSkipped(t *testing.T) {
 // TestCanceledCallReturnsNothing: the goroutine of the group may still write to the
 // result.
 func TestCanceledCallReturnsNothing(t *testing.T) {
+	t.Parallel()
 	g := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	for what, call := range map[string]func(context.Context) (any, error){
 		"Status":   func(ctx context.Context) (any, error) { return g.Status(ctx) },

@@ -110,13 +110,17 @@ func newLoneMember(t *testing.T, name string, change func(*config.Group)) *Group
 	return cluster.group(name)
 }
 
+// testLease is so long that a lease doesn't expire on a busy machine. A new cluster waits
+// for it.
+const testLease = 2 * time.Second
+
 func testSettings() config.Group {
 	return config.Group{
 		Name: "ledger", Algorithm: "StatusTable",
-		Safety:     config.Safety{Mode: office.Majority, Lease: 200 * time.Millisecond},
+		Safety:     config.Safety{Mode: office.Majority, Lease: testLease},
 		Preemption: config.Preemption{Policy: office.Always},
 		Timing: config.Timing{
-			Heartbeat: 20 * time.Millisecond, SuspicionTimeout: 100 * time.Millisecond, Stagger: 10 * time.Millisecond,
+			Heartbeat: 20 * time.Millisecond, SuspicionTimeout: time.Second, Stagger: 10 * time.Millisecond,
 			ReplyTimeout: 10 * time.Millisecond, DrainTimeout: time.Minute,
 		},
 		List: config.List{Version: 1},

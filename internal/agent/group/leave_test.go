@@ -10,6 +10,7 @@ import (
 )
 
 func TestStepDown(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 		g.Preemption.Stable = time.Minute // A process that stepped down remains ineligible.
 	})
@@ -34,6 +35,7 @@ func TestStepDown(t *testing.T) {
 }
 
 func TestLeaveHandsOver(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 	waitFor(t, cluster.group("c"), "c leads", isLeading)
 	for _, name := range []string{"a", "b"} {
@@ -60,7 +62,8 @@ func TestLeaveHandsOver(t *testing.T) {
 
 // TestLeaveWaitsForPromises: also without a possible successor. There may be one soon.
 func TestLeaveWaitsForPromises(t *testing.T) {
-	cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second })
+	t.Parallel()
+	cluster := newCluster(t, map[string]int{"a": 10}, nil)
 	a := cluster.group("a")
 	waitFor(t, a, "a leads", isLeading)
 	until := promiseOf(t, a)
@@ -73,12 +76,14 @@ func TestLeaveWaitsForPromises(t *testing.T) {
 // TestLeaveWaitsForApplication: also without a possible successor, and if the
 // application was asked to stop before.
 func TestLeaveWaitsForApplication(t *testing.T) {
+	t.Parallel()
 	for name, priorities := range map[string]map[string]int{
 		"no possible successor": {"a": 10},
 		"a hand-over has begun": {"a": 10, "b": 20, "c": 30},
 		"a new hand-over":       {"a": 30, "b": 20, "c": 10},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cluster := newCluster(t, priorities, func(g *config.Group) {
 				g.Session = len(priorities) > 1
 				g.Safety.Lease = 3 * time.Second // It must not expire while the application stops.
@@ -118,7 +123,8 @@ func TestLeaveWaitsForApplication(t *testing.T) {
 // TestLeavingProcessDoesNotLeadAgain: the lease may expire while the application stops.
 // Without another eligible member, this process would be elected again.
 func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
-	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second }).group("a")
+	t.Parallel()
+	a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	s := openSession(t, a)
 	nextEvent(t, s, Lead)
 	left := make(chan struct{})
@@ -141,6 +147,7 @@ func TestLeavingProcessDoesNotLeadAgain(t *testing.T) {
 
 // TestRejoiningUsesNewTerms: the process joins the group again, with a new machine.
 func TestRejoiningUsesNewTerms(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10}, nil)
 	first := waitFor(t, cluster.group("a"), "a leads", isLeading)
 	c := cluster.group("a").cfg

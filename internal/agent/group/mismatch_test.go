@@ -16,6 +16,7 @@ func member(name string, priority election.Priority) config.Member {
 }
 
 func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
+	t.Parallel()
 	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
 	two := config.List{Version: 2, Members: one.Members, Previous: &one}
 	other := config.List{Version: 1, Members: one.Members[:1]}
@@ -109,6 +110,7 @@ func TestConfigDigest(t *testing.T) {
 
 // TestMismatchOfDepartedMemberIsNoProblem: such a mismatch would never be resolved.
 func TestMismatchOfDepartedMemberIsNoProblem(t *testing.T) {
+	t.Parallel()
 	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
 	two := config.List{Version: 2, Members: one.Members[:1], Previous: &one}
 	three := config.List{Version: 3, Members: one.Members[:1], Previous: &config.List{Version: 2, Members: one.Members[:1]}}

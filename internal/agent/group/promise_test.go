@@ -14,9 +14,9 @@ import (
 // TestNoSuccessorBeforePromiseEnds: a caller without a session can't be asked to stop,
 // so a hand-over waits for the end of its promise.
 func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 		g.Preemption.Stable = time.Minute
-		g.Safety.Lease = 2 * time.Second
 	})
 	c := cluster.group("c")
 	waitFor(t, c, "c leads", isLeading)
@@ -34,6 +34,7 @@ func TestNoSuccessorBeforePromiseEnds(t *testing.T) {
 
 // TestPromiseIsLimitedToDrainTimeout: the lease may be longer.
 func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		members map[string]int
 		leave   func(*testing.T, *Group)
@@ -56,7 +57,7 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 			t.Parallel()
 			cluster := newCluster(t, c.members, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
-				g.Safety.Lease, g.Timing.DrainTimeout = 2*time.Second, 100*time.Millisecond
+				g.Timing.DrainTimeout = 100 * time.Millisecond
 			})
 			leader := cluster.group("c")
 			waitFor(t, leader, "c leads", isLeading)
@@ -74,7 +75,8 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 
 // TestPromiseIsLimitedToRequest: and a query without a promise makes none.
 func TestPromiseIsLimitedToRequest(t *testing.T) {
-	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = 2 * time.Second }).group("a")
+	t.Parallel()
+	a := newCluster(t, map[string]int{"a": 10}, nil).group("a")
 	waitFor(t, a, "a leads", isLeading)
 	promised := func() (until election.Tick) {
 		if err := a.call(testContext(t), func() { until = a.promisedUntil }); err != nil {
@@ -97,6 +99,7 @@ func TestPromiseIsLimitedToRequest(t *testing.T) {
 
 // TestNoPromiseWithoutDrainTimeout: but the coordinator is reported.
 func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
+	t.Parallel()
 	a := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Timing.DrainTimeout = 0 }).group("a")
 	waitFor(t, a, "a leads", isLeading)
 	if l, err := a.LeaderWithPromise(testContext(t), time.Hour); err != nil || !l.Leading || l.Token == 0 || l.RemainingMillis == nil || *l.RemainingMillis != 0 {
@@ -106,7 +109,8 @@ func TestNoPromiseWithoutDrainTimeout(t *testing.T) {
 
 // TestNoPromiseDuringResignation: the log may block in the middle of it.
 func TestNoPromiseDuringResignation(t *testing.T) {
-	cluster := newCluster(t, map[string]int{"a": 10}, func(g *config.Group) { g.Safety.Lease = time.Second })
+	t.Parallel()
+	cluster := newCluster(t, map[string]int{"a": 10}, nil)
 	cfg := cluster.group("a").cfg
 	cluster.group("a").Leave(testContext(t))
 	resigns := make(blockingLog)
@@ -162,6 +166,7 @@ func (s blockingLog) WithGroup(string) slog.Handler            { return s }
 // TestPromiseOutlivesApplication: a part of a dead application may still run without a
 // session, and act as it was promised.
 func TestPromiseOutlivesApplication(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		session bool
 		die     func(*testing.T, *Group, *Session)
@@ -184,9 +189,9 @@ func TestPromiseOutlivesApplication(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
 				g.Preemption.Stable = time.Minute
-				g.Safety.Lease = time.Second
 			})
 			leader := cluster.group("c")
 			var s *Session

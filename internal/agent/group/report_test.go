@@ -71,6 +71,7 @@ func newReportingCluster(t *testing.T, excluded bool, priorities map[string]int)
 
 // TestReportsOnlyChanges: Refresh doesn't cause a report if nothing has changed.
 func TestReportsOnlyChanges(t *testing.T) {
+	t.Parallel()
 	cluster, reports := newReportingCluster(t, false, map[string]int{"a": 10, "b": 20, "c": 30})
 	reports.waitFor(t, "c leads", func(r control.Report) bool { return r.Coordinator == "c" && r.Eligible && !r.ElectedAt.IsZero() })
 	before := reports.last()
@@ -104,6 +105,7 @@ func TestReportsOnlyChanges(t *testing.T) {
 
 // TestExcludedProcessDoesNotLead: not even without another coordinator.
 func TestExcludedProcessDoesNotLead(t *testing.T) {
+	t.Parallel()
 	cluster, reports := newReportingCluster(t, true, map[string]int{"a": 10})
 	if r := reports.last(); r.Eligible || !r.Excluded {
 		t.Errorf("got report %+v, want excluded and not eligible", r)
@@ -123,6 +125,7 @@ func TestExcludedProcessDoesNotLead(t *testing.T) {
 
 // TestExcludeWaitsForApplication: as every hand-over does.
 func TestExcludeWaitsForApplication(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
 	c := cluster.group("c")
 	s := openSession(t, c)
@@ -149,6 +152,7 @@ func TestExcludeWaitsForApplication(t *testing.T) {
 // TestRemovedMemberTakesPartUntilListIsSettled: it may be restarted before a majority
 // of the previous list has adopted the current one, and counts for that majority.
 func TestRemovedMemberTakesPartUntilListIsSettled(t *testing.T) {
+	t.Parallel()
 	old := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20), member("c", 30)}}
 	list := config.List{Version: 2, Members: []config.Member{member("d", 40), member("e", 50)}, Previous: &old, Floor: 1}
 	cluster := newCluster(t, map[string]int{"d": 40, "e": 50}, func(g *config.Group) { g.List = list })
