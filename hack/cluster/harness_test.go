@@ -78,8 +78,22 @@ func newHarness(t *testing.T, purpose string) *harness {
 	h.requireMachine()
 	h.run("build")
 	h.kubectl = filepath.Join(strings.TrimSpace(h.run("assets")), "kubectl")
-	t.Cleanup(func() { h.run("down", "--name", cluster) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			h.printLogs()
+		}
+		h.run("down", "--name", cluster)
+	})
 	return h
+}
+
+// printLogs prints the end of each log of the cluster, which down removes.
+func (h *harness) printLogs() {
+	paths, _ := filepath.Glob(filepath.Join(h.directory(), "machines", "*", "log", "*")) // The pattern is valid.
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		h.t.Logf("the end of %s, error %v:\n%s", path, err, text[max(0, len(text)-2000):])
+	}
 }
 
 // readableFolder creates a folder that all users can read.
@@ -233,7 +247,7 @@ func (h *harness) startPeers() {
 // awaitPeers returns when all five pods are ready.
 func (h *harness) awaitPeers() {
 	h.t.Helper()
-	h.eventually(time.Minute, "five ready pods", func() bool {
+	h.eventually("five ready pods", func() bool {
 		ready := 0
 		for _, pod := range h.pods() {
 			if pod.ready() {
@@ -244,9 +258,10 @@ func (h *harness) awaitPeers() {
 	})
 }
 
-// eventually polls until the condition holds.
-func (h *harness) eventually(limit time.Duration, condition string, holds func() bool) {
+// eventually polls until the condition holds. Only failing tests wait for the limit.
+func (h *harness) eventually(condition string, holds func() bool) {
 	h.t.Helper()
+	const limit = 5 * time.Minute
 	begun := time.Now()
 	for !holds() {
 		if time.Since(begun) > limit {

@@ -20,7 +20,7 @@ import (
 )
 
 // waitMax bounds each wait. It allows for a slow and busy computer.
-const waitMax = 3 * time.Minute
+const waitMax = 5 * time.Minute
 
 var errInterrupted = errors.New("interrupted: run up to continue, or down to remove the cluster")
 
