@@ -127,14 +127,14 @@ func (c *cluster) tryKubectl(arguments ...string) (string, error) {
 func (c *cluster) createNamespace(name string) {
 	c.t.Helper()
 	remove := func() {
-		c.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout", "2m", "--request-timeout", "0")
+		c.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout", "5m", "--request-timeout", "0")
 	}
 	remove() // Delete the namespace of an interrupted run.
 	c.t.Cleanup(remove)
 	c.kubectl("create", "namespace", name)
 	c.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 	// Pods are rejected until the service account exists.
-	c.waitUntil(30*time.Second, "the namespace has a service account", func() bool {
+	c.waitUntil(defaultTimeout, "the namespace has a service account", func() bool {
 		_, err := c.tryKubectl("get", "serviceaccount", "default", "--namespace", name)
 		return err == nil
 	})
@@ -143,7 +143,7 @@ func (c *cluster) createNamespace(name string) {
 // awaitCompletion waits until the pod has succeeded.
 func (c *cluster) awaitCompletion(pod string) {
 	c.t.Helper()
-	c.waitUntil(time.Minute, pod+" has succeeded", func() bool {
+	c.waitUntil(defaultTimeout, pod+" has succeeded", func() bool {
 		var found struct {
 			Status struct {
 				Phase             string

@@ -16,7 +16,7 @@ import (
 const exampleFolder = repositoryRoot + "/examples/kubernetes"
 
 // defaultTimeout limits waits that usually take a few seconds.
-const defaultTimeout = time.Minute
+const defaultTimeout = 5 * time.Minute
 
 var (
 	pods    = []string{"ledger-0", "ledger-1", "ledger-2", "ledger-3", "ledger-4"}
@@ -142,7 +142,8 @@ func otherPods(except ...string) []string {
 
 func testWorker(e env) {
 	token := e.latestResponses()[highest][0].Token
-	e.kubectl("wait", "--namespace", namespace, "--for=condition=Ready", "pod", "-l", "app=ledger", "--timeout", "30s")
+	e.kubectl("wait", "--namespace", namespace, "--for=condition=Ready", "pod", "-l", "app=ledger", "--timeout", "5m",
+		"--request-timeout", "0")
 	e.waitUntil(defaultTimeout, "the worker of "+highest+" works", func() bool {
 		output, err := e.tryKubectl("logs", "--namespace", namespace, highest, "-c", "worker") // Fails until the API server knows that the container runs.
 		return err == nil && strings.Contains(output, fmt.Sprintf("works with token %d", token))
@@ -221,7 +222,7 @@ func testRollingUpdate(e env) {
 	before := e.processes()
 	start := time.Now()
 	e.kubectl("rollout", "restart", "statefulset/ledger", "--namespace", namespace)
-	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", namespace, "--timeout", "3m", "--request-timeout", "0")
+	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", namespace, "--timeout", "5m", "--request-timeout", "0")
 	e.t.Logf("rolling update took %s", time.Since(start).Round(time.Millisecond))
 	e.awaitAgreement(start, highest, pods...)
 	for _, process := range e.processes() {

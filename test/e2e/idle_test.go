@@ -19,7 +19,7 @@ var (
 // because effects of earlier tests continue, or because a group elects on a busy machine.
 func testIdle(e env) {
 	before := e.requestCounts()
-	e.waitUntil(max(2*time.Minute, 3**idle), "no requests for "+idle.String(), func() bool {
+	e.waitUntil(max(defaultTimeout, 3**idle), "no requests for "+idle.String(), func() bool {
 		time.Sleep(*idle) // The period in which requests are counted.
 		after := e.requestCounts()
 		for what, count := range after {

@@ -98,7 +98,7 @@ func install(c *cluster, namespace string) {
 	c.t.Helper()
 	run(c.t, "make", "-C", repositoryRoot, "build-installer", "IMG=conclave/manager:e2e", "AGENT_IMG=conclave/agent:e2e", "NAMESPACE="+namespace)
 	c.kubectl("apply", "--server-side", "-f", installer)
-	c.kubectl("wait", "deployment/conclave-manager", "--namespace", namespace, "--for=condition=Available", "--timeout", "2m",
+	c.kubectl("wait", "deployment/conclave-manager", "--namespace", namespace, "--for=condition=Available", "--timeout", "5m",
 		"--request-timeout", "0")
 }
 
@@ -190,23 +190,30 @@ func (e env) awaitAllMembers() {
 
 func testFirstGroup(e env) {
 	e.kubectl("apply", "--namespace", samplesNamespace, "-f", samplesFolder+"/statefulset.yaml")
-	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samplesNamespace, "--timeout", "1m", "--request-timeout", "0")
+	e.kubectl("rollout", "status", "statefulset/ledger", "--namespace", samplesNamespace, "--timeout", "5m", "--request-timeout", "0")
 	e.awaitAllMembers()
-	g := e.awaitCoordinator(highest)
-	for _, c := range g.Status.Conditions {
-		want := "True"
-		if c.Type == "Progressing" || c.Type == "Degraded" {
-			want = "False"
+	e.awaitCoordinator(highest)
+	e.waitUntil(defaultTimeout, "the conditions show no problem", func() bool { // On a busy machine, an agent may be suspected for a moment.
+		good := true
+		for _, c := range e.group("ledger").Status.Conditions {
+			want := "True"
+			if c.Type == "Progressing" || c.Type == "Degraded" {
+				want = "False"
+			}
+			if c.Status != want {
+				e.t.Logf("got condition %s=%s (%s: %s), want %s", c.Type, c.Status, c.Reason, c.Message, want)
+				good = false
+			}
 		}
-		if c.Status != want {
-			e.t.Errorf("got condition %s=%s (%s: %s), want %s", c.Type, c.Status, c.Reason, c.Message, want)
-		}
-	}
+		return good
+	})
 	line := e.kubectl("get", "eg", "ledger", "--namespace", samplesNamespace)
 	for _, part := range []string{"ALGORITHM", "COORDINATOR", "TERM", "AVAILABLE", "READY", "AGE", "StatusTable", highest} {
 		requireContains(e.t, line, part)
 	}
-	requireContains(e.t, e.kubectl("get", "events", "--namespace", samplesNamespace, "--field-selector", "involvedObject.name=ledger"), highest)
+	e.waitUntil(defaultTimeout, "an event names "+highest, func() bool { // The operator writes events asynchronously.
+		return strings.Contains(e.kubectl("get", "events", "--namespace", samplesNamespace, "--field-selector", "involvedObject.name=ledger"), highest)
+	})
 }
 
 // testSamples applies all samples at once.
@@ -319,7 +326,7 @@ func testMemberDown(e env) {
 	e.kubectl("scale", "statefulset", "ledger", "--namespace", samplesNamespace, "--replicas", "4")
 	e.awaitCoordinator(pods[3])
 	for _, condition := range []string{"Degraded", "Available", "Ready"} {
-		e.kubectl("wait", "electiongroup/ledger", "--namespace", samplesNamespace, "--for=condition="+condition, "--timeout", "1m", "--request-timeout", "0")
+		e.kubectl("wait", "electiongroup/ledger", "--namespace", samplesNamespace, "--for=condition="+condition, "--timeout", "5m", "--request-timeout", "0")
 	}
 	e.kubectl("scale", "statefulset", "ledger", "--namespace", samplesNamespace, "--replicas", "5")
 	e.awaitCoordinator(highest)
@@ -342,8 +349,8 @@ func testCordon(e env) {
 func testReinstallation(e env) {
 	const otherNamespace = "elections"
 	e.kubectl("delete", "--namespace", samplesNamespace, "-f", samplesFolder, "--wait=false")
-	e.kubectl("wait", "pod", "--all", "--namespace", samplesNamespace, "--for=delete", "--timeout", "2m", "--request-timeout", "0")
-	e.kubectl("delete", "-f", installer, "--timeout", "2m", "--request-timeout", "0")
+	e.kubectl("wait", "pod", "--all", "--namespace", samplesNamespace, "--for=delete", "--timeout", "5m", "--request-timeout", "0")
+	e.kubectl("delete", "-f", installer, "--timeout", "5m", "--request-timeout", "0")
 	remaining := e.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions", "-o", "name")
 	for line := range strings.Lines(remaining) {
 		if name := strings.TrimSpace(line); strings.Contains(name, "conclave") && name != "namespace/"+namespace && name != "namespace/"+samplesNamespace {

@@ -14,7 +14,7 @@ func testWithoutOperator(e env) {
 	}
 	before := e.group("ledger").Status.Term
 	scale(0)
-	e.kubectl("wait", "pod", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "1m",
+	e.kubectl("wait", "pod", "--namespace", operatorNamespace, "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "5m",
 		"--request-timeout", "0")
 	e.simulateOutage()
 	if after := e.group("ledger").Status.Term; after != before {

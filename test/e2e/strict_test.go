@@ -24,7 +24,7 @@ func testStrict(e env) {
 	}
 	e.kubectl("apply", "--namespace", namespace, "-f", "testdata/strict.yaml")
 	all := []string{"strict-rest-0", "strict-rest-1", "strict-cut-0", "strict-cut-1", "strict-cut-2"}
-	e.waitUntil(2*time.Minute, "all members follow strict-cut-2", func() bool { return observer.agreeOn("strict-cut-2", all...) })
+	e.waitUntil(defaultTimeout, "all members follow strict-cut-2", func() bool { return observer.agreeOn("strict-cut-2", all...) })
 	start := time.Now()
 
 	e.control("partition", cut)
@@ -32,7 +32,7 @@ func testStrict(e env) {
 	e.kubectl(append([]string{"delete", "pod", "--namespace", namespace, "--grace-period=0", "--force", "--wait=false"}, removed...)...)
 	e.kubectl("patch", "electiongroup", "strict", "--namespace", namespace, "--type", "json", "-p",
 		`[{"op":"remove","path":"/spec/members/4"},{"op":"remove","path":"/spec/members/3"},{"op":"remove","path":"/spec/members/2"}]`)
-	e.waitUntil(2*time.Minute, "the status asks for a confirmation", func() bool {
+	e.waitUntil(defaultTimeout, "the status asks for a confirmation", func() bool {
 		return strings.Contains(get("electiongroup", "strict", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].message}`),
 			"strict-cut-0, strict-cut-1 and strict-cut-2 were deleted, but may still run")
 	})
@@ -68,7 +68,7 @@ func testStrict(e env) {
 		e.t.Fatalf("got pods %v, want two that nobody has confirmed", before)
 	}
 	e.control("start", cut)
-	e.waitUntil(2*time.Minute, "the kubelet has reported that the other pods have stopped", func() bool {
+	e.waitUntil(defaultTimeout, "the kubelet has reported that the other pods have stopped", func() bool {
 		after := get("pods", "-o", "jsonpath={.items[*].metadata.uid}")
 		for _, old := range before {
 			if strings.Contains(after, old) {
@@ -78,7 +78,7 @@ func testStrict(e env) {
 		return true
 	})
 	// A pod that stops in an orderly way needs no confirmation.
-	e.kubectl("delete", "pod", "strict-rest-0", "--namespace", namespace, "--timeout", "1m", "--request-timeout", "0")
+	e.kubectl("delete", "pod", "strict-rest-0", "--namespace", namespace, "--timeout", "5m", "--request-timeout", "0")
 	e.waitUntil(defaultTimeout, "strict-rest-0 has returned", func() bool {
 		return observer.agreeOn("strict-rest-1", "strict-rest-0", "strict-rest-1")
 	})

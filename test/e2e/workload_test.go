@@ -17,10 +17,10 @@ func testWorkload(e env) {
 	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
 	e.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
 	e.kubectl("apply", "--namespace", namespace, "-f", workloadManifest)
-	e.waitUntil(2*defaultTimeout, "lock-service-2 is coordinator", func() bool {
+	e.waitUntil(defaultTimeout, "lock-service-2 is coordinator", func() bool {
 		return e.groupIn(namespace, "lock-service").coordinator() == "lock-service-2"
 	})
-	e.waitUntil(2*defaultTimeout, "all processes use the locks", func() bool {
+	e.waitUntil(defaultTimeout, "all processes use the locks", func() bool {
 		output, err := e.tryKubectl("exec", "--namespace", namespace, "lock-service-ledger-0", "--", "/lock-service", "check", "http://127.0.0.1:8090")
 		if strings.Contains(output, "violated") {
 			e.t.Fatal(output)
