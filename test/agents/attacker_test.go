@@ -119,6 +119,10 @@ func (a *attacker) attack(ctx context.Context, victim string, random *rand.Rand)
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.self.Host)}, Timeout: time.Second}
 	raw, err := dialer.DialContext(ctx, "tcp", a.cluster.Agent(victim).Address())
 	if err != nil {
+		select { // The victim has crashed.
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
 		return
 	}
 	conn := tls.Client(raw, a.files.Client())

@@ -30,28 +30,36 @@ type attackTest struct {
 	observer *officeObserver
 }
 
-func startAttackTest(t *testing.T, mode string) *attackTest {
+// startAttackTest starts the agents and the attacker, whose priority is given.
+func startAttackTest(t *testing.T, mode string, lease time.Duration, priority uint32) *attackTest {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 5, TLS: true, Group: agentcluster.Group{
-		Safety:     &agentcluster.Safety{Mode: mode, LeaseMillis: int(attackLease.Milliseconds())},
+		Safety:     &agentcluster.Safety{Mode: mode, LeaseMillis: int(lease.Milliseconds())},
 		Preemption: &agentcluster.Preemption{Policy: "Never"},
-		Timing:     &agentcluster.Timing{HeartbeatMillis: 100, PatienceMillis: 5000, DrainMillis: 1000},
+		Timing:     &agentcluster.Timing{HeartbeatMillis: 100, PatienceMillis: int(lease.Milliseconds()) * 5 / 6, DrainMillis: 1000},
 	}})
+	for _, name := range cluster.Names() {
+		if err := cluster.WriteConfig(name, func(f *agentcluster.File) { f.Groups[0].Members[0].Priority = priority }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	a := &attackTest{t: t, ctx: ctx, cluster: cluster, victims: cluster.Names()[1:]}
 	if err := cluster.Start(a.victims...); err != nil {
 		t.Fatal(err)
 	}
 	a.awaitCoordinator()
-	a.observer = observeOffice(t, cluster, a.victims...)
+	if mode != "Available" { // There, each member that believes the attacker's suspicions is coordinator.
+		a.observer = observeOffice(t, cluster, a.victims...)
+	}
 	a.attacker = startAttacker(t, cluster, "a", 1, a.victims)
 	testwait.Until(t, "the attacker is connected", func() bool { return a.attacker.ready(a.victims) })
 	return a
 }
 
-func (a *attackTest) awaitCoordinator() string {
+func (a *attackTest) awaitCoordinator(among ...string) string {
 	a.t.Helper()
-	coordinator, err := a.cluster.AwaitCoordinator(a.ctx)
+	coordinator, err := a.cluster.AwaitCoordinator(a.ctx, among...)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -64,7 +72,7 @@ func TestMemberCannotEndTenure(t *testing.T) {
 	for _, mode := range []string{"Majority", "Strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			a := startAttackTest(t, mode)
+			a := startAttackTest(t, mode, attackLease, 10)
 			coordinator, memory := a.awaitCoordinator(), a.memory()
 			for _, name := range slices.Sorted(maps.Keys(attacks)) {
 				_, vacantBefore, tenures := a.observer.measure()
@@ -80,6 +88,35 @@ func TestMemberCannotEndTenure(t *testing.T) {
 			}
 			observed, vacant, _ := a.observer.measure()
 			t.Logf("%v of %v without a coordinator", vacant, observed)
+		})
+	}
+}
+
+// TestObserverCannotPreventElection: the coordinator crashes while a process with the certificate
+// of an observer sends false, repeated and random messages. The others elect the next one. (A
+// member that isn't an observer can be elected itself.)
+func TestObserverCannotPreventElection(t *testing.T) {
+	for _, mode := range []string{"Available", "Majority", "Strict"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			a := startAttackTest(t, mode, 2*time.Second, 0)
+			for _, name := range slices.Sorted(maps.Keys(attacks)) {
+				coordinator := a.awaitCoordinator(a.victims...)
+				testwait.Until(t, "the attacker is connected", func() bool { return a.attacker.ready(a.victims) })
+				a.attacker.use(attacks[name])
+				testwait.Until(t, name, func() bool { return a.attacker.count() > attackFrames/10 })
+				crashedAt, err := a.cluster.Agent(coordinator).Kill()
+				if err != nil {
+					t.Fatal(err)
+				}
+				rest := slices.DeleteFunc(slices.Clone(a.victims), func(victim string) bool { return victim == coordinator })
+				next := a.awaitCoordinator(rest...)
+				t.Logf("%s: %s crashed, and the others agreed on %s after %v", name, coordinator, next, time.Since(crashedAt).Round(time.Millisecond))
+				a.attacker.use(nil)
+				if err := a.cluster.Start(coordinator); err != nil {
+					t.Fatal(err)
+				}
+			}
 		})
 	}
 }
