@@ -164,7 +164,7 @@ func TestEveryStaticGraphHasCoordinator(t *testing.T) {
 // a good part of a heartbeat, agents suspect each other, and are right. Then the attempt
 // proves nothing, and is repeated.
 func runGraph(t *testing.T, g *graph, whileRunning bool) {
-	const attempts, stallMax = 5, graphHeartbeat / 2
+	const attempts, stallMax = 5, graphHeartbeat / 4
 	for attempt := 1; ; attempt++ {
 		w := startWitness()
 		problems := attemptGraph(t, g, whileRunning)
