@@ -71,17 +71,22 @@ var mutants = []mutant{
 	{
 		description: "the word of a coordinator itself is enough to follow it", file: "election/office/contender.go",
 		old: "if granted {", new: "if true {",
-		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "want one within",
+		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "got no coordinator for",
 	},
 	{
 		description: "a process waits for the terms of clocks that are ahead (Available)", file: "election/office/campaign.go",
 		old: "min(m.highestTerm, m.cfg.Clock.Ceiling(m.now)-1)", new: "m.highestTerm",
-		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "want one within",
+		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "got no coordinator for",
 	},
 	{
 		description: "a coordinator gives up its term whenever a member asks (Available)", file: "election/office/available.go",
 		old: "p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises", new: "",
 		check: "TestMemberCannotPreventElection", pkg: "election/office", wantOutput: "tenures",
+	},
+	{
+		description: "a process whose claims have failed waits although nobody else claims", file: "election/office/grant.go",
+		old: "return !m.othersClaim(claim.From)", new: "return false",
+		check: seedCheck, wantOutput: "convergence",
 	},
 	{
 		description: "a contender is followed in place of the named successor", file: "election/office/follow.go",

@@ -37,40 +37,55 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 // term that was granted before, since it can't succeed. Its sender's clock may be
 // far behind, and the sender may not know.
 func (m *Machine) deferTo(claim *election.Message) {
-	if !claim.Hold.Held && m.vacancy.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
+	comesAfter := m.now >= m.peers[claim.From].claimsUntil // see admitsClaim
+	if !claim.Hold.Held && !comesAfter && m.vacancy.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
 		m.vacancy.campaignAt = max(m.vacancy.campaignAt, m.now+m.claimTimeout()+m.campaignDelay())
 		m.vacancy.deferredTo = claim.From
 	}
 }
 
 // admitsClaim reports whether a claim may be granted or deferred now. A process that has
-// claimed the office for as long as two claims may take, and not acquired it, has to
-// wait: longer each time, so that a process that never acquires it doesn't keep the
-// others from doing so. A claim of a term far ahead isn't deferred either. Nobody could
-// claim the next term.
+// claimed the office for as long as two claims may take, and not acquired it, comes after
+// others that claim it: longer each time, so that a process that never acquires it doesn't
+// keep the others from doing so. A claim of a term far ahead isn't deferred either. Nobody
+// could claim the next term.
 func (m *Machine) admitsClaim(claim *election.Message) bool {
 	p := &m.peers[claim.From]
 	switch {
 	case !m.usable(claim.Term):
 		return false
-	case m.cfg.Mode == Available || m.now < p.claimsUntil:
+	case m.cfg.Mode == Available:
 		return true
-	case m.now < p.claimsAgainAt:
-		return false
+	case m.now >= p.claimsAgainAt:
+		p.claimsUntil = m.now + 2*m.claimTimeout()
+		p.claimsAgainAt = p.claimsUntil + m.cfg.Lease<<p.failedClaims
+		p.failedClaims = min(p.failedClaims+1, maxFailedClaims)
+	case m.now >= p.claimsUntil:
+		return !m.othersClaim(claim.From)
 	}
-	p.claimsUntil = m.now + 2*m.claimTimeout()
-	p.claimsAgainAt = p.claimsUntil + m.cfg.Lease<<p.failedClaims
-	p.failedClaims = min(p.failedClaims+1, maxFailedClaims)
+	p.claimedUntil = m.now + m.cfg.Lease
 	return true
 }
 
-// maxFailedClaims bounds the wait of a process whose claims fail to 64 leases.
+// othersClaim reports whether another process has claimed the office during the last lease,
+// one that doesn't come after others itself.
+func (m *Machine) othersClaim(id election.ID) bool {
+	for other := range m.peers {
+		if election.ID(other) != id && m.peers[other].claimedUntil > m.now {
+			return true
+		}
+	}
+	return false
+}
+
+// maxFailedClaims bounds the time for which a process comes after others to 64 leases.
 const maxFailedClaims = 6
 
 // forgetClaims forgets failed claims: there is a coordinator.
 func (m *Machine) forgetClaims() {
 	for i := range m.peers {
-		m.peers[i].claimsUntil, m.peers[i].claimsAgainAt, m.peers[i].failedClaims = m.now, m.now, 0
+		p := &m.peers[i]
+		p.claimsUntil, p.claimsAgainAt, p.claimedUntil, p.failedClaims = m.now, m.now, m.now, 0
 	}
 }
 

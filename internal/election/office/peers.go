@@ -34,9 +34,9 @@ type peer struct {
 	// process if boundCounts is set.
 	bound       election.Term
 	boundCounts bool
-	// claimsUntil, claimsAgainAt and failedClaims limit the peer's claims: see admitsClaim.
-	claimsUntil, claimsAgainAt election.Tick
-	failedClaims               int
+	// claimsUntil, claimsAgainAt, claimedUntil and failedClaims limit claims: see admitsClaim.
+	claimsUntil, claimsAgainAt, claimedUntil election.Tick
+	failedClaims                             int
 	// refusedUntil is how long a BEAT of the peer in refusedTerm is refused: see insists.
 	refusedTerm  election.Term
 	refusedLife  uint32
@@ -71,7 +71,8 @@ func (m *Machine) growPeers() {
 	}
 	for election.ID(len(m.peers)) <= top {
 		m.peers = append(m.peers, peer{
-			heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimsUntil: m.now, claimsAgainAt: m.now, raisesAgainAt: m.now, refusedUntil: m.now,
+			heardUntil: m.now, answersUntil: m.now, followsUntil: m.now, claimsUntil: m.now, claimsAgainAt: m.now, claimedUntil: m.now,
+			raisesAgainAt: m.now, refusedUntil: m.now,
 		})
 	}
 	m.peers[m.cfg.Self].answersUntil = election.Never

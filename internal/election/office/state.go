@@ -118,6 +118,7 @@ func (p *peer) encode(b []byte, now, stablePeriod election.Tick) []byte {
 	b = election.AppendMoment(b, max(p.followsUntil, now), now)
 	b = election.AppendMoment(b, max(p.claimsUntil, now), now)
 	b = election.AppendMoment(b, max(p.claimsAgainAt, now), now)
+	b = election.AppendMoment(b, max(p.claimedUntil, now), now)
 	b = election.AppendNumber(b, uint64(p.failedClaims))
 	b = election.AppendNumber(b, uint64(p.refusedTerm))
 	b = election.AppendNumber(b, uint64(p.refusedLife))
