@@ -28,6 +28,9 @@ import (
 // Options are the dependencies of an agent, besides its configuration.
 type Options struct {
 	Clock *clock.Clock
+	// Wall returns the time of day, by which the clock is corrected. If it is nil, that is
+	// clock.Wall.
+	Wall func() time.Time
 	// Life is the incarnation of this process.
 	Life uint32
 	// Listener accepts connections of peers. If it is nil, New listens on the address in

@@ -69,7 +69,7 @@ func startWithoutA(t *testing.T, wall func(name string) time.Time) map[string]*t
 		}
 		registry := metrics.New()
 		agent, err := New(t.Context(), &config.Config{Self: m.Name, Domain: "default", Groups: []config.Group{of}}, Options{
-			Clock: clock.New(wall(m.Name)), Store: store, Life: uint32(i + 100), Listener: listeners[m.Name],
+			Clock: clock.New(wall(m.Name)), Wall: func() time.Time { return wall(m.Name) }, Store: store, Life: uint32(i + 100), Listener: listeners[m.Name],
 			Metrics: func(of string) group.Metrics { return registry.ForGroup(of) }, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

@@ -14,13 +14,17 @@ const wallClockInterval = 5 * time.Second
 // followWallClock corrects the clock of the agent when the wall clock is set.
 func (a *Agent) followWallClock() (stop func()) {
 	done := make(chan struct{})
+	wall := a.options.Wall
+	if wall == nil {
+		wall = clock.Wall
+	}
 	ticker := time.NewTicker(wallClockInterval)
 	go func() {
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ticker.C:
-				a.correctClock(clock.Wall())
+				a.correctClock(wall())
 			case <-done:
 				return
 			}
