@@ -59,6 +59,9 @@ func (m *Machine) followUnconfirmed(beat *election.Message, granted bool, out *e
 		m.follow(beat, out)
 		return
 	}
+	if beat.Term < m.coordinatorTerm {
+		out.Emit(election.Outdated, beat.Term, beat.From)
+	}
 	asked := m.now < m.contender.until
 	m.contend(beat)
 	if !asked {
