@@ -106,10 +106,16 @@ func (c *cluster) withT(t *testing.T) *cluster {
 	return &copied
 }
 
-// kubectl runs kubectl and returns its output. If kubectl fails, the test fails.
+// kubectl runs kubectl and returns its output. If kubectl fails, the test fails. On a busy machine, the API server may not
+// complete a handshake in time. Then it hasn't received the request, so that it can be repeated.
 func (c *cluster) kubectl(arguments ...string) string {
 	c.t.Helper()
-	output, err := c.tryKubectl(arguments...)
+	var output string
+	var err error
+	testwait.Within(defaultTimeout, time.Second, func() bool {
+		output, err = c.tryKubectl(arguments...)
+		return err == nil || !strings.Contains(output, "TLS handshake timeout")
+	})
 	if err != nil {
 		c.t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
 	}
