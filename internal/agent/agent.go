@@ -120,7 +120,26 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 func (a *Agent) connect() {
 	a.connecting.Lock()
 	defer a.connecting.Unlock()
-	a.transport.SetPeers(addresses(a.Config()))
+	c := a.Config()
+	a.transport.SetUIDs(podUIDs(c))
+	a.transport.SetPeers(addresses(c))
+}
+
+// podUIDs returns the UIDs of the members' pods in all lists in force. A previous list
+// counts only for members that have left: it may be older.
+func podUIDs(c *config.Config) map[string][]string {
+	all := map[string][]string{}
+	for _, g := range c.Groups {
+		for list := &g.List; list != nil; list = list.Previous {
+			for _, m := range list.Members {
+				current := list == &g.List || !g.List.Has(m.Name)
+				if current && m.UID != "" && !slices.Contains(all[m.Name], m.UID) {
+					all[m.Name] = append(all[m.Name], m.UID)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // addresses returns the addresses of the members in all lists and previous lists in

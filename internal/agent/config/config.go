@@ -123,4 +123,7 @@ type Member struct {
 	// Address is the host:port of the member's agent. It is empty if the operator
 	// doesn't know the address yet.
 	Address string
+	// UID is that of the member's pod. It is empty outside of pods, and if the operator
+	// doesn't know the pod.
+	UID string
 }

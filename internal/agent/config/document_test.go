@@ -22,7 +22,7 @@ group:
   version: 2
   members:
   - {name: a, priority: 10, address: "10.0.0.1:7373"}
-  - {name: b, priority: 20}
+  - {name: b, priority: 20, uid: 0b5c8f3e-1}
   previous: {version: 1, members: [{name: c, priority: 5, address: "10.0.0.1:7373"}]}
   departed: [c]
   floor: 7
@@ -37,7 +37,7 @@ func TestParseDocument(t *testing.T) {
 	if g.Provenance != from || g.Name != "ledger" || g.Algorithm != "Bully" || g.Safety.Lease != 800*time.Millisecond || !g.Session {
 		t.Errorf("got %+v", g)
 	}
-	if m := g.List.Members; len(m) != 2 || m[1] != (config.Member{Name: "b", Priority: 20}) || g.List.Previous.Members[0].Name != "c" || g.List.Floor != 7 {
+	if m := g.List.Members; len(m) != 2 || m[1] != (config.Member{Name: "b", Priority: 20, UID: "0b5c8f3e-1"}) || g.List.Previous.Members[0].Name != "c" || g.List.Floor != 7 {
 		t.Errorf("got list %+v", g.List)
 	}
 }

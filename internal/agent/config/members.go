@@ -29,11 +29,15 @@ type memberLines struct {
 func (p *parser) members(to *[]Member, at *[]keyLines) valueReader {
 	entries := p.list(maxMembers, func(_ string, n *yaml.Node) {
 		m := Member{Priority: invalidPriority}
-		found := p.mapping("the member", n,
+		fields := []field{
 			field{key: "name", read: p.text(&m.Name, CheckMemberName), required: true},
 			field{key: "priority", read: number(p, &m.Priority, 0, uint64(election.MaxPriority)), required: true},
 			field{key: "address", read: p.text(&m.Address, checkPeerAddress), required: !p.fromOperator},
-		)
+		}
+		if p.fromOperator {
+			fields = append(fields, field{key: "uid", read: p.text(&m.UID, CheckUID)})
+		}
+		found := p.mapping("the member", n, fields...)
 		*to = append(*to, m)
 		*at = append(*at, found)
 	})

@@ -123,6 +123,9 @@ func (c *cluster) files(pair identity.Pair, others ...identity.Pair) *identity.F
 	return files
 }
 
+// uidOf returns the UID of a pod.
+func uidOf(pod string) string { return "uid-of-" + pod }
+
 // serveEnrollment responds as the operator's identity service does. A token is
 // NAMESPACE/POD.
 func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
@@ -144,7 +147,7 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	names := identity.Names{{Domain: namespace, Group: "ledger", Member: pod}, {Domain: namespace, Group: "audit", Member: pod}}
-	cert, err := c.issuer.Sign(names, parsed.PublicKey, c.valid)
+	cert, err := c.issuer.Sign(names, uidOf(pod), parsed.PublicKey, c.valid)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return

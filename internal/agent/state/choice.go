@@ -127,16 +127,17 @@ func complete(next config.List, stored *config.List, now election.Term) (Choice,
 	return Choice{List: next, Save: stored == nil || !equal(next, *stored)}, nil
 }
 
-// withCurrentAddresses returns members with the addresses that they have in current.
+// withCurrentAddresses returns members with the addresses and UIDs that they have in
+// current.
 func withCurrentAddresses(members, current []config.Member) []config.Member {
-	address := make(map[string]string, len(current))
+	byName := make(map[string]config.Member, len(current))
 	for _, m := range current {
-		address[m.Name] = m.Address
+		byName[m.Name] = m
 	}
 	result := make([]config.Member, len(members))
 	for i, m := range members {
-		if to, ok := address[m.Name]; ok {
-			m.Address = to
+		if now, ok := byName[m.Name]; ok {
+			m.Address, m.UID = now.Address, now.UID
 		}
 		result[i] = m
 	}

@@ -36,6 +36,8 @@ type conn struct {
 	revision uint32
 	// members holds the peer's member name in each group; nil allows any.
 	members map[string]string
+	// uid is the UID of the peer's pod, from its certificate.
+	uid string
 	// notAfter is the expiry of the peer's certificate; zero without TLS.
 	notAfter  time.Time
 	createdAt time.Time
@@ -68,7 +70,7 @@ func newConn(
 ) *conn {
 	return &conn{
 		transport: t, raw: raw, stream: stream, reader: reader, name: hello.Name, life: hello.Life, revision: hello.Revision,
-		members: shown.members, notAfter: shown.notAfter, createdAt: time.Now(), listenAddress: listenAddress,
+		members: shown.members, uid: shown.uid, notAfter: shown.notAfter, createdAt: time.Now(), listenAddress: listenAddress,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }

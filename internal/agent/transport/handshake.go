@@ -13,6 +13,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // handshake turns a TCP connection into a connection with a peer: TLS, then a
@@ -32,6 +33,9 @@ func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) 
 		return nil, err
 	}
 	if err := t.checkHello(hello, shown.members, dialed); err != nil {
+		return nil, err
+	}
+	if err := t.uids.check(hello.Name, shown.uid); err != nil {
 		return nil, err
 	}
 	if err := t.compareClocks(hello); err != nil {
@@ -58,6 +62,8 @@ type credentials struct {
 	members map[string]string
 	// notAfter is the expiry of the certificate. Without TLS it is zero.
 	notAfter time.Time
+	// uid is the UID of the peer's pod. It is empty if it isn't known.
+	uid string
 }
 
 // startTLS runs the TLS handshake. Without Security it returns the raw connection.
@@ -84,7 +90,7 @@ func (t *Transport) startTLS(ctx context.Context, raw net.Conn, dialing bool) (n
 	if members == nil {
 		members = map[string]string{}
 	}
-	return secured, credentials{members, state.PeerCertificates[0].NotAfter}, nil
+	return secured, credentials{members, state.PeerCertificates[0].NotAfter, identity.PeerUID(state)}, nil
 }
 
 // exchangeHellos sends this agent's Hello and reads the peer's.

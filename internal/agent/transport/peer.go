@@ -156,6 +156,7 @@ func (p *peer) serve(c *conn) (next *conn) {
 	if p.transport.closing.Load() || c.dialedTarget != "" && c.dialedTarget != p.address && c.dialedTarget != p.announced {
 		c.close() // The peer's address changed while it was being dialed.
 	}
+	p.closeForeign()
 	p.unsent = slices.DeleteFunc(p.unsent, c.send)
 	rest := p.unsent
 	p.unsent = nil

@@ -164,6 +164,8 @@ type Transport struct {
 	tasks    sync.WaitGroup
 	problems problems
 
+	uids knownUIDs
+
 	mu    sync.RWMutex
 	peers map[string]*peer
 

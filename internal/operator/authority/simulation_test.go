@@ -143,7 +143,7 @@ func (s *simulation) step(ctx context.Context) error {
 		if r.store == nil || s.random.IntN(4) == 0 {
 			continue
 		}
-		cert, bundle, err := r.store.Sign(ctx, identity.Names{control.Operator}, s.key)
+		cert, bundle, err := r.store.Sign(ctx, identity.Names{control.Operator}, "", s.key)
 		if r.crashed {
 			continue
 		}

@@ -276,14 +276,14 @@ func (s *Store) Bundle(ctx context.Context) ([]byte, error) {
 	return v.state.Bundle(), nil
 }
 
-// Sign issues a certificate for a public key. It returns the certificate and the
+// Sign issues a certificate for the public key of an agent in the pod with a UID. It returns the certificate and the
 // CA bundle, both in PEM.
-func (s *Store) Sign(ctx context.Context, names identity.Names, key crypto.PublicKey) (cert, bundle []byte, err error) {
+func (s *Store) Sign(ctx context.Context, names identity.Names, uid string, key crypto.PublicKey) (cert, bundle []byte, err error) {
 	v, err := s.usableView(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	cert, err = v.signer.Sign(names, key, CertificateValidity)
+	cert, err = v.signer.Sign(names, uid, key, CertificateValidity)
 	if err != nil {
 		return nil, nil, err
 	}

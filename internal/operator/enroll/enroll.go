@@ -38,9 +38,9 @@ import (
 
 // Signer signs certificates.
 type Signer interface {
-	// Sign issues a certificate for a public key. It returns the certificate and the
-	// CA bundle, both in PEM.
-	Sign(ctx context.Context, names identity.Names, key crypto.PublicKey) (cert, bundle []byte, err error)
+	// Sign issues a certificate for the public key of an agent in the pod with a UID. It
+	// returns the certificate and the CA bundle, both in PEM.
+	Sign(ctx context.Context, names identity.Names, uid string, key crypto.PublicKey) (cert, bundle []byte, err error)
 }
 
 // Service issues certificates to agents.
@@ -100,7 +100,7 @@ func (s *Service) enroll(ctx context.Context, e control.EnrollmentRequest) (*con
 	if err != nil {
 		return nil, unavailable("cannot read the groups", err)
 	}
-	cert, bundle, err := s.Signer.Sign(ctx, names, key)
+	cert, bundle, err := s.Signer.Sign(ctx, names, pod.uid, key)
 	if err != nil {
 		return nil, unavailable("cannot sign the certificate", err)
 	}

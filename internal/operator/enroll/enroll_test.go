@@ -26,7 +26,8 @@ import (
 
 func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	e := newEnv(t)
-	status, response, message := e.post(e.token(e.createPod("ledger-0"), v1.TokenAudience))
+	pod := e.createPod("ledger-0")
+	status, response, message := e.post(e.token(pod, v1.TokenAudience))
 	if status != http.StatusOK {
 		t.Fatalf("got %d %q, want 200", status, message)
 	}
@@ -39,8 +40,8 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.EmailAddresses) > 0 || cert.Subject.String() != "" {
-		t.Errorf("got subject %s and DNS names %v, want nothing from the certificate request", cert.Subject, cert.DNSNames)
+	if len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.EmailAddresses) > 0 || cert.Subject.String() != "SERIALNUMBER="+string(pod.UID) {
+		t.Errorf("got subject %s and DNS names %v, want the UID %s, and nothing from the certificate request", cert.Subject, cert.DNSNames, pod.UID)
 	}
 	if left := time.Until(cert.NotAfter); left > 24*time.Hour {
 		t.Errorf("got a certificate that is valid for %s, want at most 24h", left)

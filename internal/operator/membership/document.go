@@ -16,12 +16,12 @@ import (
 // Document returns the document that configures a group's agents. The caller sets its
 // revision.
 func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
-	addresses := peerAddresses(pods)
+	peers := peerPods(pods)
 	g := groupSettings(group)
 	g.Version = uint32(list.Version)
-	g.Members = documentMembers(list.Members, addresses)
+	g.Members = documentMembers(list.Members, peers)
 	if list.Previous != nil {
-		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, addresses)}
+		g.Previous = &control.List{Version: uint32(list.Previous.Version), Members: documentMembers(list.Previous.Members, peers)}
 	}
 	g.Departed = pureList(list).NotNeeded()
 	if list.Floor != nil {
@@ -58,21 +58,26 @@ func groupSettings(group *v1.ElectionGroup) control.Group {
 
 func leaseMillis(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
 
-func documentMembers(members []v1.Member, addresses map[string]string) []control.Member {
+func documentMembers(members []v1.Member, peers map[string]*corev1.Pod) []control.Member {
 	list := make([]control.Member, len(members))
 	for i, m := range members {
-		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority), Address: addresses[m.Pod]}
+		list[i] = control.Member{Name: m.Pod, Priority: uint32(m.Priority)}
+		if pod := peers[m.Pod]; pod != nil {
+			list[i].Address = net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.PeerPort))
+			list[i].UID = string(pod.UID)
+		}
 	}
 	return list
 }
 
-// peerAddresses returns the addresses at which agents connect to each other, by pod.
+// peerPods returns the pods that have an address at which agents connect to each other, by
+// name.
 //
 // Several pods may have the same IP address. For example, when pod a is deleted, the new
 // pod b may get its address while the API server still has a; and pods on the network of
 // the same host always share its address. Agents reject a document with a duplicate
 // address, so only one of these pods gets it.
-func peerAddresses(pods []*corev1.Pod) map[string]string {
+func peerPods(pods []*corev1.Pod) map[string]*corev1.Pod {
 	owner := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {
 		ip := pod.Status.PodIP
@@ -83,11 +88,11 @@ func peerAddresses(pods []*corev1.Pod) map[string]string {
 			owner[ip] = pod
 		}
 	}
-	addresses := make(map[string]string, len(owner))
-	for ip, pod := range owner {
-		addresses[pod.Name] = net.JoinHostPort(ip, strconv.Itoa(control.PeerPort))
+	peers := make(map[string]*corev1.Pod, len(owner))
+	for _, pod := range owner {
+		peers[pod.Name] = pod
 	}
-	return addresses
+	return peers
 }
 
 // ownsAddress reports whether pod a, rather than pod b, gets the address that both have:

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,13 +23,15 @@ import (
 )
 
 // parseAsAgent parses a document as an agent's configuration file with this group. It adds
-// addresses to members without one, because a file needs the addresses of all members.
+// addresses to members without one, because a file needs the addresses of all members, and
+// removes the UIDs of pods, which a file can't have.
 func parseAsAgent(t *testing.T, text string) (*config.Config, error) {
 	t.Helper()
 	_, group, ok := strings.Cut(text, "group:\n")
 	if !ok {
 		t.Fatalf("no group in\n%s", text)
 	}
+	group = regexp.MustCompile(`,"uid":"[^"]*"`).ReplaceAllString(group, "")
 	at := map[string]string{}
 	lines := strings.Split(group, "\n")
 	for i, line := range lines {
@@ -137,8 +140,8 @@ func TestTextIsTheDocument(t *testing.T) {
 			},
 			Application: control.Application{Session: "Required"},
 			Version:     9,
-			Members:     []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373"}, {Name: "null"}},
-			Previous:    &control.List{Version: 8, Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373"}}},
+			Members:     []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373", UID: "1e4"}, {Name: "null"}},
+			Previous:    &control.List{Version: 8, Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373", UID: "f1"}}},
 			Departed:    []string{"a-0", "true"},
 			Floor:       1<<44 - 1,
 		},
@@ -202,6 +205,13 @@ func TestAddresses(t *testing.T) {
 				d := f.step().Document
 				expect(t, "a", d.Group.Members[0].Address, c.a)
 				expect(t, "b", d.Group.Members[1].Address, c.b)
+				for _, m := range d.Group.Members {
+					want := ""
+					if m.Address != "" {
+						want = string(f.findPod(m.Name).UID)
+					}
+					expect(t, "the UID of "+m.Name, m.UID, want)
+				}
 				f.Pods[0], f.Pods[1] = f.Pods[1], f.Pods[0]
 			}
 		})

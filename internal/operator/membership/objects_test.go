@@ -54,7 +54,7 @@ data:
       application: {"session":"Optional"}
       version: 1
       members:
-      - {"name":"a","priority":10,"address":"10.0.0.1:7373"}
+      - {"name":"a","priority":10,"address":"10.0.0.1:7373","uid":"a0"}
       - {"name":"b","priority":20}
 metadata:
 `+labelsYAML+`  name: conclave-ledger

@@ -21,8 +21,8 @@ type Document struct {
 	// Revision increases with each change of the document, and from one group to the
 	// next one of the same name.
 	Revision int64 `json:"revision"`
-	// Group has the format of an agent's configuration file. The location of a member
-	// without an address isn't known yet.
+	// Group has the format of an agent's configuration file, with the UIDs of pods in
+	// addition. The location of a member without an address isn't known yet.
 	Group Group `json:"group"`
 }
 
@@ -74,6 +74,8 @@ type Member struct {
 	Name     string `json:"name"`
 	Priority uint32 `json:"priority"`
 	Address  string `json:"address,omitempty"`
+	// UID is that of the pod that has the address. Older agents ignore it.
+	UID string `json:"uid,omitempty"`
 }
 
 // List is a member list that another one has replaced.

@@ -109,7 +109,7 @@ func (ca *CA) Issue(names Names, valid time.Duration) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("cannot generate key: %w", err)
 	}
-	der, err := ca.sign(names, key.Public(), valid)
+	der, err := ca.sign(names, "", key.Public(), valid)
 	if err != nil {
 		return Pair{}, err
 	}
@@ -117,16 +117,16 @@ func (ca *CA) Issue(names Names, valid time.Duration) (Pair, error) {
 }
 
 // Sign returns a certificate, in PEM, for an agent with these names and this public
-// key.
-func (ca *CA) Sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
-	der, err := ca.sign(names, key, valid)
+// key. The UID is that of the agent's pod, empty if it has none.
+func (ca *CA) Sign(names Names, uid string, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
+	der, err := ca.sign(names, uid, key, valid)
 	if err != nil {
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der}), nil
 }
 
-func (ca *CA) sign(names Names, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
+func (ca *CA) sign(names Names, uid string, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
 	if err := names.check(); err != nil {
 		return nil, fmt.Errorf("cannot sign certificate: %w", err)
 	}
@@ -139,6 +139,8 @@ func (ca *CA) sign(names Names, key crypto.PublicKey, valid time.Duration) ([]by
 	}
 	return ca.certify(&x509.Certificate{
 		URIs: uris,
+		// Not a URI: agents that don't know UIDs refuse certificates with other URIs.
+		Subject: pkix.Name{SerialNumber: uid},
 		// An agent both dials and accepts connections.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, key, valid)

@@ -331,7 +331,7 @@ func TestCASignsForPublicKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := again.Sign(identity.Names{ledgerB}, mine.Leaf.PublicKey, 1000*time.Hour)
+	cert, err := again.Sign(identity.Names{ledgerB}, "", mine.Leaf.PublicKey, 1000*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

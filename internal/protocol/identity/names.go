@@ -10,6 +10,9 @@
 // Kubernetes it is the namespace. Host names and addresses aren't verified, because
 // pods change theirs.
 //
+// The certificate of an agent in a pod also has the UID of the pod, as the serial number
+// of its subject. It distinguishes the pod from others of the same name.
+//
 // CA creates certificates. Files and InMemory provide them for handshakes; both can
 // replace them while connections are open. The package starts no goroutines: Files
 // checks its files at each handshake.

@@ -76,6 +76,16 @@ func PeerNames(state tls.ConnectionState) (Names, error) {
 	return names, ofPeer(err)
 }
 
+// PeerUID returns the UID of the peer's pod, after the handshake. It is empty if the
+// certificate has none: the peer doesn't run in a pod, or the operator that issued the
+// certificate doesn't know UIDs.
+func PeerUID(state tls.ConnectionState) string {
+	if len(state.PeerCertificates) == 0 {
+		return ""
+	}
+	return state.PeerCertificates[0].Subject.SerialNumber
+}
+
 func ofPeer(err error) error {
 	if err == nil {
 		return nil

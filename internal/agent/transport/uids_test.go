@@ -1,0 +1,91 @@
+package transport_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/transport"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// ofPod makes a member use the certificate of a pod.
+func (h *harness) ofPod(uid string) func(*transport.Config) {
+	return func(c *transport.Config) {
+		h.t.Helper()
+		paths := h.paths(name(c.Self))
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		cert, err := h.ca.Sign(identity.Names{name(c.Self)}, uid, key.Public(), time.Hour)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for path, data := range map[string][]byte{paths.Cert: cert, paths.Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+		files, err := identity.Open(paths, nil)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		c.Security = transport.Certificates{Files: files, Domain: "default"}
+	}
+}
+
+// The certificate of a former pod doesn't serve under the name of its successor, on the
+// side that dials and on the one that accepts.
+func TestCertificateOfAFormerPodIsRefused(t *testing.T) {
+	h := newHarness(t)
+	a, b := h.start("a", "127.0.0.1:0", 1, h.ofPod("uid-a")), h.start("b", "127.0.0.1:0", 2, h.ofPod("uid-b"))
+	for _, m := range []*member{a, b} {
+		m.SetUIDs(map[string][]string{"a": {"uid-a"}, "b": {"former-b", "uid-b"}})
+	}
+	a.SetPeers(map[string]string{"b": b.address})
+	b.SetPeers(map[string]string{"a": a.address})
+	a.waitConnected("b")
+	b.waitConnected("a")
+
+	// The operator publishes that b's pod was replaced.
+	a.SetUIDs(map[string][]string{"b": {"next-b"}})
+	testwait.Until(t, "a refuses the former pod", func() bool {
+		return !a.Connected("b") && !b.Connected("a") && strings.Contains(a.log.text(), "must be for its present pod, with UID next-b, got uid-b")
+	})
+	a.wantNoneEnded()
+	a.SetUIDs(nil)
+	a.waitConnected("b")
+
+	b.SetUIDs(map[string][]string{"a": {"next-a"}})
+	testwait.Until(t, "b refuses the former pod", func() bool {
+		return !a.Connected("b") && !b.Connected("a") && strings.Contains(b.log.text(), "must be for its present pod, with UID next-a, got uid-a")
+	})
+	b.SetUIDs(map[string][]string{"a": {"uid-a"}})
+	b.waitConnected("a")
+	a.waitConnected("b")
+}
+
+// Agents and operators of versions that don't know UIDs work with those that do.
+func TestUnknownUIDIsAccepted(t *testing.T) {
+	h := newHarness(t)
+	older, newer := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2, h.ofPod("uid-b"))
+	newer.SetUIDs(map[string][]string{"a": {"uid-a"}})
+	older.SetPeers(map[string]string{"b": newer.address})
+	newer.SetPeers(map[string]string{"a": older.address})
+	older.waitConnected("b")
+	newer.waitConnected("a")
+	older.sendUntilReceived(newer, 1)
+	newer.sendUntilReceived(older, 2)
+}
