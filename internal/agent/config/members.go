@@ -30,9 +30,9 @@ func (p *parser) members(to *[]Member, at *[]keyLines) valueReader {
 	entries := p.list(maxMembers, func(_ string, n *yaml.Node) {
 		m := Member{Priority: invalidPriority}
 		fields := []field{
-			field{key: "name", read: p.text(&m.Name, CheckMemberName), required: true},
-			field{key: "priority", read: number(p, &m.Priority, 0, uint64(election.MaxPriority)), required: true},
-			field{key: "address", read: p.text(&m.Address, checkPeerAddress), required: !p.fromOperator},
+			{key: "name", read: p.text(&m.Name, CheckMemberName), required: true},
+			{key: "priority", read: number(p, &m.Priority, 0, uint64(election.MaxPriority)), required: true},
+			{key: "address", read: p.text(&m.Address, checkPeerAddress), required: !p.fromOperator},
 		}
 		if p.fromOperator {
 			fields = append(fields, field{key: "uid", read: p.text(&m.UID, CheckUID)})
