@@ -111,13 +111,13 @@ func (r *restart) run(t *testing.T) *agentLog {
 	}
 	for range recoveryAttempts {
 		term := r.restart(ctx, t, agents, log)
-		if r.learns && log.index(r.event("learned")) > log.index(r.event("recognised")) {
+		if r.learns && log.index(r.event("learned")) > log.index(r.event("recognised")) || len(log.countMessages()) == 0 {
 			continue // a BEAT of the coordinator happened to come first
 		}
 		r.checkOutcome(ctx, t, agents, log, term)
 		return log
 	}
-	t.Fatalf("in %d attempts a BEAT of the coordinator came before its name was learned:\n%s", recoveryAttempts, log.lines())
+	t.Fatalf("in %d attempts a BEAT of the coordinator came before the recovery:\n%s", recoveryAttempts, log.lines())
 	return nil
 }
 
