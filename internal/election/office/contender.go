@@ -61,6 +61,7 @@ func (m *Machine) followUnconfirmed(beat *election.Message, granted bool, out *e
 	}
 	if beat.Term < m.coordinatorTerm {
 		out.Emit(election.Outdated, beat.Term, beat.From)
+		return
 	}
 	asked := m.now < m.contender.until
 	m.contend(beat)
