@@ -93,6 +93,12 @@ func (e *env) dumpGroups(add func(string, any)) {
 		if status.Coordinator != nil {
 			status.Coordinator.ElectedAt.Reset()
 		}
+		for i := range status.History {
+			status.History[i].From.Reset()
+			if status.History[i].Until != nil {
+				status.History[i].Until.Reset()
+			}
+		}
 		if status.MemberList != nil {
 			status.MemberList.Floor = nil
 		}
@@ -143,9 +149,7 @@ func (e *env) events() []string {
 		if event.ReportingController != "conclave.dev/manager" {
 			continue
 		}
-		// An operator that started later doesn't know the previous coordinator.
-		note, _, _ := strings.Cut(event.Note, ", after")
-		notes = append(notes, event.Type+" "+event.Reason+" "+note)
+		notes = append(notes, event.Type+" "+event.Reason+" "+event.Note)
 	}
 	return sorted(notes)
 }

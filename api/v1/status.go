@@ -27,6 +27,15 @@ type ElectionGroupStatus struct {
 	// +optional
 	LastCoordinator *LastCoordinator `json:"lastCoordinator,omitempty"`
 
+	// history has the last ten tenures that the operator has seen, with the newest first.
+	// While there is a coordinator, the first is its own. It does not include tenures
+	// that were over before the operator heard of them. The operator improves an entry
+	// only when it writes the status for another reason.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	History []Tenure `json:"history,omitempty"`
+
 	// term is the newest term in which a coordinator was reported. It never decreases,
 	// and remains when there is no coordinator.
 	// +optional
@@ -106,6 +115,70 @@ type LastCoordinator struct {
 	// +optional
 	LossReportedAt *metav1.Time `json:"lossReportedAt,omitempty"`
 }
+
+// Tenure is the time during which a member was the coordinator.
+type Tenure struct {
+	// number counts the tenures of the group, starting with 1.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Number int64 `json:"number"`
+
+	// pod is the name of the coordinator's pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod"`
+
+	// term is the term in which it was elected.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=17592186044415
+	Term int64 `json:"term"`
+
+	// from is the time at which the tenure began, on the clock of the reporting agent.
+	// +required
+	From metav1.MicroTime `json:"from"`
+
+	// until is the time at which the tenure ended. It is not set while the tenure lasts.
+	// +optional
+	Until *metav1.MicroTime `json:"until,omitempty"`
+
+	// endReason is why the tenure ended, according to the agents: Crash, Silence, HandOver,
+	// StepDown, Lapse, Membership or Unknown. It is not set while the tenure lasts.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	EndReason EndReason `json:"endReason,omitempty"`
+
+	// gapMicros is the time without a coordinator before this tenure, in microseconds, as
+	// an agent measured it. If the last coordinator was silent, it includes the time
+	// since its last message. It is not set if no agent knows.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	GapMicros *int64 `json:"gapMicros,omitempty"`
+}
+
+// EndReason is the reason for the end of a tenure. It is not an enum in the schema, so
+// that a newer operator can add reasons to a status that an older one reads.
+type EndReason string
+
+// The reasons for the end of a tenure.
+const (
+	// Crash: the process of the coordinator's agent ended.
+	EndCrash EndReason = "Crash"
+	// Silence: the other agents received no heartbeat for the suspicion timeout.
+	EndSilence EndReason = "Silence"
+	// HandOver: the coordinator resigned, for example because its pod was deleted or a
+	// member with a higher priority was ready.
+	EndHandOver EndReason = "HandOver"
+	// StepDown: the coordinator resigned because a user requested it.
+	EndStepDown EndReason = "StepDown"
+	// Lapse: the coordinator could not renew its lease.
+	EndLapse EndReason = "Lapse"
+	// Membership: the member list changed.
+	EndMembership EndReason = "Membership"
+	// Unknown: no agent that is connected to the operator has observed the end.
+	EndUnknown EndReason = "Unknown"
+)
 
 // Process is a row of the process status table.
 type Process struct {

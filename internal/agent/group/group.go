@@ -324,7 +324,7 @@ func (g *Group) step(in election.Input) {
 	if g.recorder != nil {
 		g.record(&in, election.Output{Send: g.out.Send[sent:], Events: g.out.Events[before:]})
 	}
-	g.observer.observe(&in, g.self, g.machine.Status().Coordinator, g.out.Events[before:])
+	g.observer.observe(&in, g.self, g.machine.Status(), g.out.Events[before:])
 }
 
 // applyOutput carries out the output of the machine, including that of the steps

@@ -41,7 +41,12 @@ var errHandingOver = fmt.Errorf("%w any more: it is handing over the office", Er
 // requestStepDown begins a hand-over.
 func (g *Group) requestStepDown(ctx context.Context, to string) error {
 	var refused error
-	if err := g.call(ctx, func() { refused = g.stepDown(to) }); err != nil {
+	err := g.call(ctx, func() {
+		if refused = g.stepDown(to); refused == nil {
+			g.observer.endings.stepDownRequested = true
+		}
+	})
+	if err != nil {
 		return err
 	}
 	return refused

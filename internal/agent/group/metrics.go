@@ -1,6 +1,7 @@
 package group
 
 import (
+	"slices"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -63,6 +64,7 @@ type observer struct {
 	incarnations map[election.ID]uint32
 	// suspects has the suspected incarnation of each suspected process.
 	suspects map[election.ID]uint32
+	endings  endings
 }
 
 func newObserver(metrics Metrics, now election.Tick) observer {
@@ -73,7 +75,8 @@ func newObserver(metrics Metrics, now election.Tick) observer {
 }
 
 // observe processes one step.
-func (o *observer) observe(in *election.Input, self, coordinator election.ID, events []election.Event) {
+func (o *observer) observe(in *election.Input, self election.ID, status election.Status, events []election.Event) {
+	coordinator := status.Coordinator
 	if in.Kind == election.Receive {
 		o.incarnations[in.Message.From] = in.Message.Hold.Life
 		if in.Message.From == o.coordinator {
@@ -94,12 +97,14 @@ func (o *observer) observe(in *election.Input, self, coordinator election.ID, ev
 			delete(o.suspects, e.Peer)
 		}
 	}
+	cause := o.cause(in, self, events)
+	o.endings.observe(in, cause.endCause(), o.lastHeard, status)
 	if coordinator == o.coordinator {
 		return
 	}
 	if o.coordinator != election.None { // A coordinator may also follow another one at once.
 		o.vacantSince = in.Now
-		o.metrics.CoordinatorLost(o.cause(in, self), time.Duration(in.Now-o.lastHeard))
+		o.metrics.CoordinatorLost(cause, time.Duration(in.Now-o.lastHeard))
 	}
 	if coordinator != election.None {
 		o.metrics.CoordinatorFound(time.Duration(in.Now - o.vacantSince))
@@ -108,14 +113,16 @@ func (o *observer) observe(in *election.Input, self, coordinator election.ID, ev
 	o.coordinator = coordinator
 }
 
-func (o *observer) cause(in *election.Input, self election.ID) Cause {
+// cause returns why a step ended the tenure, if it did.
+func (o *observer) cause(in *election.Input, self election.ID, events []election.Event) Cause {
+	resigned := func(e election.Event) bool { return e.Kind == election.OfficeResigned }
 	switch {
 	case in.Kind == election.Ended:
 		return CauseCrash
 	case in.Kind == election.Adopt:
 		return CauseMembership
 	case in.Kind == election.Receive && in.Message.From == o.coordinator && in.Message.Kind == election.Resigned,
-		in.Kind == election.Stopped, in.Kind == election.BecomeIneligible, in.Kind == election.StepDown:
+		slices.ContainsFunc(events, resigned):
 		return CauseHandover
 	case o.coordinator == self:
 		return CauseLapse

@@ -70,6 +70,7 @@ func (g *Group) buildReport(now summary) control.Report {
 		Group: group.Name, Pod: g.cfg.Self, UID: group.UID, Generation: group.Generation, Revision: group.Revision,
 		Version: g.list.Version, Digest: strconv.FormatUint(g.listDigest, 16),
 		Coordinator: g.names.name(now.coordinator), Term: uint64(now.term), ElectedAt: g.reporter.electedAt,
+		Ended:    g.observer.endings.last.report(g.names),
 		Electing: now.electing, Eligible: now.eligible, Excluded: now.excluded,
 	}
 	for _, row := range g.machine.Rows(nil) {

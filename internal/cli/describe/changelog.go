@@ -58,8 +58,7 @@ func (c *ChangeLog) first(g *v1.ElectionGroup, created bool, at time.Time) []str
 }
 
 // coordinatorChange describes a change of the coordinator. The time without coordinator
-// is what the status showed; the agents' own measurements are more precise, but each of
-// them only knows its own.
+// is what an agent measured or, if none did, what the status showed.
 func (c *ChangeLog) coordinatorChange(old, g *v1.ElectionGroup, at time.Time) []string {
 	was, is := old.Status.Coordinator, g.Status.Coordinator
 	switch {
@@ -70,6 +69,10 @@ func (c *ChangeLog) coordinatorChange(old, g *v1.ElectionGroup, at time.Time) []
 		return []string{fmt.Sprintf("no coordinator: %s was the coordinator in term %d", was.Pod, was.Term)}
 	case was != nil && is.Pod == was.Pod && is.Term == was.Term:
 		return nil
+	}
+	if history := g.Status.History; len(history) > 0 && history[0].Term == is.Term && history[0].GapMicros != nil {
+		c.coordinator, c.vacantSince = is.Pod, time.Time{}
+		return []string{v1.DescribeElection(history)}
 	}
 	line := fmt.Sprintf("%s became coordinator in term %d", is.Pod, is.Term)
 	switch c.coordinator {

@@ -28,11 +28,15 @@ func Status(w io.Writer, g *v1.ElectionGroup, now time.Time) {
 		fmt.Fprintln(w)
 		table(w, g.Status.Processes, now)
 	}
+	if len(g.Status.History) > 0 {
+		fmt.Fprintln(w)
+		history(w, g.Status.History, now)
+	}
 }
 
 func headline(g *v1.ElectionGroup, now time.Time) string {
 	if c := g.Status.Coordinator; c != nil {
-		return fmt.Sprintf("coordinator %s in term %d, elected %s ago", c.Pod, c.Term, age(c.ElectedAt.Time, now))
+		return fmt.Sprintf("coordinator %s in term %d%s, elected %s ago", c.Pod, c.Term, ordinalOfElection(g), age(c.ElectedAt.Time, now))
 	}
 	if g.Status.Term > 0 {
 		return fmt.Sprintf("no coordinator; the last term was %d", g.Status.Term)
@@ -70,6 +74,11 @@ func table(w io.Writer, rows []v1.Process, now time.Time) {
 		}
 		fmt.Fprintf(columns, "%s\t%d\t%s\t%s\t%s\n", row.Pod, row.Priority, row.Status, since, reason(row))
 	}
+	flushColumns(w, columns, &text)
+}
+
+// flushColumns writes a table without the blanks at the ends of lines.
+func flushColumns(w io.Writer, columns *tabwriter.Writer, text *strings.Builder) {
 	columns.Flush() //nolint:errcheck // a Builder returns no errors
 	for line := range strings.Lines(text.String()) {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))

@@ -34,7 +34,7 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 	term := fmt.Sprint(next.Term)
 	was, now := old.Coordinator, next.Coordinator
 	if now != nil && (was == nil || was.Pod != now.Pod || was.Term != now.Term) {
-		all = append(all, Event{corev1.EventTypeNormal, eventElected, electedNote(old, now), term, now.ElectedAt.Time})
+		all = append(all, Event{corev1.EventTypeNormal, eventElected, v1.DescribeElection(next.History), term, now.ElectedAt.Time})
 	}
 	elected := meta.FindStatusCondition(next.Conditions, string(v1.ConditionCoordinatorElected))
 	if elected != nil && lossReported(next) && !lossReported(old) {
@@ -46,23 +46,6 @@ func Events(old, next *v1.ElectionGroupStatus) []Event {
 		all = append(all, Event{corev1.EventTypeWarning, eventDisagreement, agreed.Message, fmt.Sprint(at.Unix()), at})
 	}
 	return all
-}
-
-func electedNote(old *v1.ElectionGroupStatus, now *v1.Coordinator) string {
-	previous := ""
-	switch {
-	case old.Coordinator != nil:
-		previous = old.Coordinator.Pod
-	case old.LastCoordinator != nil:
-		previous = old.LastCoordinator.Pod
-	}
-	switch previous {
-	case "":
-		return fmt.Sprintf("%s became coordinator in term %d", now.Pod, now.Term)
-	case now.Pod:
-		return fmt.Sprintf("%s became coordinator again in term %d", now.Pod, now.Term)
-	}
-	return fmt.Sprintf("%s became coordinator in term %d, after %s", now.Pod, now.Term, previous)
 }
 
 // lossReported reports whether the loss of the last coordinator has been reported.

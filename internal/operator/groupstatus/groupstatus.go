@@ -93,6 +93,7 @@ func Evaluate(f Facts) Result {
 	status.Processes = e.rows
 	status.Members, status.ReadyMembers = new(int32(len(e.rows))), new(int32(e.countUp()))
 	requeueAt := e.setConditions(&status.Conditions)
+	e.updateHistory(status)
 	result := Result{
 		Status: *status, Roles: e.roles(), Eligibility: e.eligibility(), Leave: e.podsToLeave(), RequeueAt: requeueAt,
 		Events: Events(&f.Group.Status, status),

@@ -49,7 +49,7 @@ func TestStatusWithoutLastCoordinator(t *testing.T) {
 	s.evaluate()
 	s.reportCoordinator("", s.names...)
 	s.evaluate()
-	s.Group.Status.LastCoordinator = nil
+	s.Group.Status.LastCoordinator, s.Group.Status.History = nil, nil
 	s.setTime(time.Hour)
 	r := s.evaluate()
 	expect(t, "events", formatEvents(r.Events), "")

@@ -33,6 +33,8 @@ type Report struct {
 	// ElectedAt is when the agent first learned of this coordinator in this term.
 	ElectedAt time.Time `json:"electedAt,omitzero"`
 	Electing  bool      `json:"electing,omitempty"`
+	// Ended is the end of the last tenure that the agent has observed, or nil.
+	Ended *Ending `json:"ended,omitempty"`
 	// Eligible: the member may be elected. Excluded: the operator has made it
 	// ineligible.
 	Eligible bool `json:"eligible"`
@@ -45,6 +47,43 @@ type Report struct {
 	// ChangedAt is when the agent learned of the latest change in this report.
 	ChangedAt time.Time `json:"changedAt"`
 }
+
+// Ending is what an agent observed when a tenure ended.
+type Ending struct {
+	// Coordinator and Term identify the tenure.
+	Coordinator string   `json:"coordinator"`
+	Term        uint64   `json:"term"`
+	Cause       EndCause `json:"cause"`
+	// At is when the agent learned of the end.
+	At time.Time `json:"at"`
+	// GapMicros is the time without a coordinator until the agent recognized the
+	// next one, in microseconds. It is nil while there is none, or if the agent learned
+	// of the end only from the next coordinator. If the coordinator was silent, it
+	// includes the time since its last message.
+	GapMicros *int64 `json:"gapMicros,omitempty"`
+}
+
+// EndCause is why a tenure ended.
+type EndCause string
+
+// The causes. A report of a newer agent may have others.
+const (
+	// EndCrash: the process of the coordinator ended.
+	EndCrash EndCause = "crash"
+	// EndSilence: no heartbeat of the coordinator arrived for the suspicion timeout.
+	EndSilence EndCause = "silence"
+	// EndHandOver: the coordinator resigned.
+	EndHandOver EndCause = "hand-over"
+	// EndStepDown: the coordinator resigned because a user requested it. Only the
+	// coordinator itself knows; others report EndHandOver.
+	EndStepDown EndCause = "step-down"
+	// EndLapse: the coordinator couldn't renew its lease. Only the coordinator itself knows.
+	EndLapse EndCause = "lapse"
+	// EndMembership: the member list changed.
+	EndMembership EndCause = "membership"
+	// EndUnknown: the agent learned of the end only from the next coordinator.
+	EndUnknown EndCause = "unknown"
+)
 
 // Row is a row of the process status table.
 type Row struct {

@@ -1,0 +1,241 @@
+package groupstatus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// reportEnd makes agents report the end of the tenure of a coordinator in the harness's
+// term; a gap below 0 is not known.
+func (s *harness) reportEnd(coordinator string, cause control.EndCause, gap time.Duration, agents ...string) {
+	for _, agent := range agents {
+		ended := &control.Ending{Coordinator: coordinator, Term: s.term, Cause: cause, At: s.Now}
+		if gap >= 0 {
+			ended.GapMicros = new(gap.Microseconds())
+		}
+		s.report(agent).Ended = ended
+	}
+}
+
+// formatHistory formats the history, as in "2 b after 4.8 ms | 1 c until 10s Crash".
+func formatHistory(status *v1.ElectionGroupStatus) string {
+	var all []string
+	for i := range status.History {
+		t := &status.History[i]
+		text := fmt.Sprint(t.Number, " ", t.Pod)
+		if gap, known := t.Gap(); known {
+			text += " after " + v1.FormatGap(gap)
+		}
+		if t.Until != nil {
+			text += fmt.Sprint(" until ", t.Until.Sub(noon), " ", t.EndReason)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " | ")
+}
+
+// evaluatedHistory evaluates the group, and formats its history.
+func (s *harness) evaluatedHistory() string {
+	s.evaluate()
+	return formatHistory(&s.Group.Status)
+}
+
+// TestTenures: c leads from noon on, and loses the office ten seconds later.
+func TestTenures(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*harness)
+		want   string
+		events string
+	}{
+		"the survivors saw a crash, and the new coordinator measured the gap": {
+			end: func(s *harness) {
+				s.crash("c")
+				s.reportEnd("c", control.EndCrash, 9*time.Millisecond, "a")
+				s.reportEnd("c", control.EndCrash, 4800*time.Microsecond, "b")
+				s.elect("b")
+			},
+			want:   "2 b after 4.8 ms | 1 c until 9.9952s Crash",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed; no coordinator for 4.8 ms",
+		},
+		"without the new coordinator's own measurement, the longest counts": {
+			end: func(s *harness) {
+				s.crash("c")
+				s.reportEnd("c", control.EndCrash, 9*time.Millisecond, "a")
+				s.reportEnd("c", control.EndCrash, -1, "b")
+				s.elect("b")
+			},
+			want:   "2 b after 9.0 ms | 1 c until 9.991s Crash",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed; no coordinator for 9.0 ms",
+		},
+		"the coordinator itself knows that it was asked to step down": {
+			end: func(s *harness) {
+				s.reportEnd("c", control.EndHandOver, 160*time.Microsecond, "a", "b")
+				s.reportEnd("c", control.EndStepDown, 200*time.Microsecond, "c")
+				s.elect("b")
+			},
+			want:   "2 b after 0.16 ms | 1 c until 9.99984s StepDown",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c stepped down; no coordinator for 0.16 ms",
+		},
+		"an agent that learned of the end from the successor doesn't know": {
+			end: func(s *harness) {
+				s.reportEnd("c", control.EndUnknown, -1, "a", "c")
+				s.reportEnd("c", control.EndSilence, 498*time.Millisecond, "b")
+				s.elect("b")
+			},
+			want:   "2 b after 498 ms | 1 c until 9.502s Silence",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c fell silent; no coordinator for 498 ms",
+		},
+		"no agent knows": {
+			end:    func(s *harness) { s.elect("b") },
+			want:   "2 b | 1 c until 10s Unknown",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002, after c",
+		},
+		"a cause that this operator does not know": {
+			end:    func(s *harness) { s.reportEnd("c", "eclipse", -1, s.names...); s.elect("b") },
+			want:   "2 b | 1 c until 10s Unknown",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002, after c",
+		},
+		"the end of another tenure does not count": {
+			end: func(s *harness) {
+				s.reportEnd("a", control.EndCrash, time.Millisecond, s.names...)
+				s.elect("b")
+			},
+			want:   "2 b | 1 c until 10s Unknown",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002, after c",
+		},
+		"a gap that is longer than the tenure before does not end that before it began": {
+			end: func(s *harness) {
+				s.reportEnd("c", control.EndCrash, time.Hour, "b")
+				s.elect("b")
+			},
+			want:   "2 b after 1h0m0s | 1 c until 10s Crash",
+			events: "Normal CoordinatorElected: b became coordinator in term 130896002 after c crashed; no coordinator for 1h0m0s",
+		},
+		"the same pod again": {
+			end: func(s *harness) {
+				s.reportEnd("c", control.EndLapse, 2*time.Second, "c")
+				s.elect("c")
+			},
+			want:   "2 c after 2.0 s | 1 c until 8s Lapse",
+			events: "Normal CoordinatorElected: c became coordinator again in term 130896002 after the lease of c lapsed; no coordinator for 2.0 s",
+		},
+		"the coordinator has resigned, and there is no next one yet": {
+			end: func(s *harness) {
+				s.reportEnd("c", control.EndHandOver, -1, s.names...)
+				s.reportCoordinator("", s.names...)
+			},
+			want: "1 c until 10s HandOver",
+		},
+		"the tenure lasts": {
+			end:  func(s *harness) { s.reportEnd("c", control.EndSilence, time.Millisecond, "a") },
+			want: "1 c",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHarness(3)
+			s.evaluate()
+			s.setTime(10 * time.Second)
+			c.end(s)
+			r := s.evaluate()
+			expect(t, "history", formatHistory(&r.Status), c.want)
+			expect(t, "events", formatEvents(r.Events), c.events)
+		})
+	}
+}
+
+// TestHistoryKeepsTenTenures also numbers them: the first of all is number 1.
+func TestHistoryKeepsTenTenures(t *testing.T) {
+	s := newHarness(3)
+	s.evaluate()
+	for i := range 13 {
+		s.setTime(time.Duration(i+1) * time.Second)
+		s.elect(s.names[i%3])
+		s.evaluate()
+	}
+	history := s.Group.Status.History
+	if len(history) != 10 || history[0].Number != 14 || history[9].Number != 5 {
+		t.Errorf("got %d tenures, want 10 with the numbers 14 to 5: %s", len(history), formatHistory(&s.Group.Status))
+	}
+}
+
+// TestHistoryCausesNoWrite: what agents report about an end later is added when the status
+// is written for another reason.
+func TestHistoryCausesNoWrite(t *testing.T) {
+	s := newHarness(3)
+	s.evaluate()
+	s.Group.Status.History = nil // as an operator without history has left it
+	expect(t, "an old status", s.evaluatedHistory(), "")
+	s.setTime(10 * time.Second)
+	s.crash("c")
+	s.reportEnd("c", control.EndHandOver, -1, "a", "b")
+	s.elect("b")
+	s.evaluate()
+	const before = "2 b | 1 c until 10s HandOver"
+	expect(t, "history", formatHistory(&s.Group.Status), before)
+	s.term--
+	s.reportEnd("c", control.EndHandOver, 5*time.Second, "a", "b")
+	s.term++
+	expect(t, "a better report", s.evaluatedHistory(), before)
+	s.connect("c")
+	s.reportStatus("Normal", "c", "a", "b")
+	s.term--
+	s.reportEnd("c", control.EndStepDown, -1, "c")
+	s.term++
+	s.reportCoordinator("b", "c")
+	expect(t, "when c is up again", s.evaluatedHistory(), "2 b | 1 c until 10s StepDown")
+}
+
+// TestTenureThatLastsAgain: in Available mode, the older coordinator remains when the newer
+// one has ended.
+func TestTenureThatLastsAgain(t *testing.T) {
+	s := newHarness(5)
+	s.Group.Spec.Safety.Mode = v1.Available
+	s.evaluate()
+	s.setTime(10 * time.Second)
+	s.term++
+	s.reportCoordinator("b", "a", "b")
+	expect(t, "two coordinators", s.evaluatedHistory(), "2 b | 1 e until 10s Unknown")
+	s.setTime(20 * time.Second)
+	s.reportCoordinator("", "a", "b")
+	expect(t, "one has ended", s.evaluatedHistory(), "1 e | 2 b until 20s Unknown")
+	s.setTime(30 * time.Second)
+	s.elect("c")
+	expect(t, "the next number is new", s.evaluatedHistory(), "3 c | 1 e until 30s Unknown | 2 b until 20s Unknown")
+}
+
+// TestHistoryRemains: the history neither shrinks nor changes when the operator restarts.
+func TestHistoryRemains(t *testing.T) {
+	s := newHarness(3)
+	s.evaluate()
+	s.elect("b")
+	s.evaluate()
+	before := slices.Clone(s.Group.Status.History)
+	s.restartOperator()
+	s.setTime(time.Hour)
+	s.evaluate()
+	if got := s.Group.Status.History; len(got) != len(before) || got[0].Pod != before[0].Pod || got[1].EndReason != before[1].EndReason {
+		t.Errorf("got history %+v, want %+v", got, before)
+	}
+}
+
+func TestUntilIsNotBeforeFrom(t *testing.T) {
+	for seconds := range 20 {
+		s := newHarness(3)
+		s.evaluate()
+		s.setTime(10 * time.Second)
+		s.reportEnd("c", control.EndSilence, time.Duration(seconds)*time.Second, "b")
+		s.elect("b")
+		ended := s.evaluate().Status.History[1]
+		if ended.Until.Before(&metav1.MicroTime{Time: ended.From.Time}) {
+			t.Errorf("gap of %d s: got until %v, before from %v", seconds, ended.Until, ended.From)
+		}
+	}
+}
