@@ -27,7 +27,7 @@ WATCH_NAMESPACES :=
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
-MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod hack/image/go.mod test/alerts/go.mod hack/cluster/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod hack/image/go.mod test/alerts/go.mod test/dashboard/go.mod hack/cluster/go.mod))
 
 TOOL := hack/tools/tool
 LINT := $(CURDIR)/$(TOOL) golangci
@@ -105,7 +105,7 @@ GO_TEST = $(GO) test -timeout 30m
 
 .PHONY: test
 test: ## Run all tests. CI runs this second.
-	@if [ $$(id -u) = 0 ]; then { hack/cluster/packages && hack/model/packages; } || [ "$${CI:-}" != true ]; fi
+	@if [ $$(id -u) = 0 ]; then { hack/cluster/packages && hack/model/packages && test/dashboard/packages; } || [ "$${CI:-}" != true ]; fi
 	@$(call keep_owner,$(SUBMAKE) test-root test-modules test-model test-clusters)
 
 .PHONY: test-root
@@ -127,7 +127,7 @@ test-root: ## Run the tests of the operator, the agent and the core.
 # The test cache is disabled (-count 1), because the tests read files outside their module, which the cache doesn't track. The
 # build flags are those of the tools, so that the linter is compiled only once.
 .PHONY: test-modules
-test-modules: ## Run the tests of the linter rules, the images and the alerts.
+test-modules: ## Run the tests of the linter rules, the images, the alerts and the page of the dashboard.
 	@if [ $$(id -u) != 0 ]; then \
 		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests: run them as root" >&2; exit 1; fi; \
 		echo "not root: skipping the tests that run a program in an empty root folder"; \
@@ -153,6 +153,10 @@ test-e2e: ## Run the end-to-end tests: CLUSTER=hack starts a throwaway cluster, 
 .PHONY: test-e2e-if-possible
 test-e2e-if-possible:
 	@if $(cluster_possible); then $(MAKE) test-e2e CLUSTER=hack; else echo "skipping the end-to-end tests: $$missing"; fi
+
+.PHONY: screenshots
+screenshots: ## Take the screenshots of the dashboard in docs/images again. Needs chromium.
+	@CGO_ENABLED=0 $(GO) -C test/dashboard test -trimpath -count 1 ./... -screenshots $(CURDIR)/docs/images
 
 .PHONY: test-lint
 test-lint: ## Check that each lint rule rejects its examples.

@@ -46,7 +46,7 @@ to two coordinators.`,
 	}
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
-	root.AddCommand(newStatus(), newWatch(), newExplain(), newStepDown(), newInject(), newChaos(), newSimulate(sim.Sample), command.Version(version))
+	root.AddCommand(newStatus(), newWatch(), newExplain(), newDashboard(), newStepDown(), newInject(), newChaos(), newSimulate(sim.Sample), command.Version(version))
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = requireHelpTopic

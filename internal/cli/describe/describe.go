@@ -104,3 +104,32 @@ func sentence(text string) string {
 	}
 	return text + "."
 }
+
+// Problem is a condition that indicates a problem, and how to resolve it.
+type Problem struct {
+	Type    string    `json:"type,omitempty"`
+	Status  string    `json:"status,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message"`
+	Advice  string    `json:"advice,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Problems returns the problems of a group. If the status is out of date, that comes first,
+// without a type.
+func Problems(g *v1.ElectionGroup) []Problem {
+	var all []Problem
+	if text := staleNotice(g); text != "" {
+		all = append(all, Problem{Message: text})
+	}
+	for _, c := range notableConditions(g) {
+		all = append(all, Problem{
+			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: sentence(c.Message),
+			Advice: advice(g, v1.Reason(c.Reason)), Since: c.LastTransitionTime.Time,
+		})
+	}
+	return all
+}
+
+// Reason returns the reason and the message of a row of the process status table, or "".
+func Reason(p *v1.Process) string { return reason(p) }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/dashboard"
+)
+
+// dashboardPort is the default port of the dashboard.
+const dashboardPort = 7377
+
+type dashboardOptions struct {
+	cluster clusterFlags
+	port    int
+}
+
+func newDashboard() *cobra.Command {
+	o := &dashboardOptions{}
+	cmd := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Serve a web page with all groups on this machine",
+		Long: `Serve a live web page with all groups, and with the coordinator, the process
+status table, the problems and the last tenures of each group.
+
+The server listens on 127.0.0.1 only, reads with your permissions, and writes
+nothing. Other users of this machine can read the page while it runs.`,
+		Example: `  kubectl conclave dashboard
+  kubectl conclave dashboard --namespace bank --port 8080`,
+		Args: command.NoArguments,
+		RunE: o.run,
+	}
+	o.cluster.addTo(cmd.Flags())
+	cmd.Flags().Lookup(clientcmd.FlagNamespace).Usage = "show only the groups of this namespace"
+	cmd.Flags().IntVar(&o.port, "port", dashboardPort, "the port on 127.0.0.1; 0 selects a free one")
+	return cmd
+}
+
+func (o *dashboardOptions) run(cmd *cobra.Command, _ []string) error {
+	const portMax = 65535
+	if o.port < 0 || o.port > portMax {
+		return command.UsageErrorf("--port must be between 0 and %d, got %d", portMax, o.port)
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	connected, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	namespace := ""
+	if cmd.Flags().Changed(clientcmd.FlagNamespace) {
+		if namespace, err = o.cluster.namespace(); err != nil {
+			return err
+		}
+	}
+	if err := checkAccess(ctx, connected, namespace); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(o.port)))
+	if err != nil {
+		return fmt.Errorf("cannot listen: %w; select another port with --port, or 0 for a free one", err)
+	}
+	store := dashboard.NewStore()
+	watcher := dashboard.Watcher{Client: connected, Store: store, Namespace: namespace, RetryInterval: time.Second, DescribeError: requestError}
+	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/ until you press Ctrl-C.\n", listener.Addr())
+	return serveDashboard(ctx, listener, store, &watcher)
+}
+
+// checkAccess lists one group, so that a missing permission is reported at the start.
+func checkAccess(ctx context.Context, c client.Client, namespace string) error {
+	var list v1.ElectionGroupList
+	err := c.List(ctx, &list, client.InNamespace(namespace), client.Limit(1))
+	if apierrors.IsForbidden(err) && namespace == "" {
+		return fmt.Errorf("%w; to show the groups of one namespace, set --namespace", requestError(err))
+	}
+	if err != nil {
+		return requestError(err)
+	}
+	return nil
+}
+
+// serveDashboard serves until the context ends.
+func serveDashboard(ctx context.Context, listener net.Listener, store *dashboard.Store, watcher *dashboard.Watcher) error {
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return fmt.Errorf("cannot serve on %s", listener.Addr())
+	}
+	const headerTimeout, headerMax = 10 * time.Second, 16 << 10
+	server := &http.Server{Handler: dashboard.NewHandler(store, address.Port), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: headerMax}
+	go watcher.Run(ctx)
+	stopped := context.AfterFunc(ctx, func() { _ = server.Close() }) // The error is that of closing the listener.
+	defer stopped()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/dashboard"
+)
+
+// TestDashboardIsLive serves the groups of a real API server, and reads the events of the page.
+func TestDashboardIsLive(t *testing.T) {
+	e := newEnv(t)
+	g := e.createGroup(t, "ledger")
+	e.createGroup(t, "other")
+	line := await(t, e.startCommand(t, "dashboard", "--port", "0"), "the address")
+	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/`).FindString(line)
+	if address == "" {
+		t.Fatalf("got %q, want the address", line)
+	}
+	details := readEvents(t, address+"events/"+e.namespace+"/ledger", "detail")
+	awaitDetail := func(what string, wanted func(*dashboard.Detail) bool) {
+		t.Helper()
+		for {
+			var d *dashboard.Detail
+			data := await(t, details, what)
+			if err := json.Unmarshal([]byte(data), &d); err != nil {
+				t.Fatal(err)
+			}
+			if wanted(d) {
+				return
+			}
+		}
+	}
+	awaitDetail("ledger-2 leads", func(d *dashboard.Detail) bool {
+		return d != nil && d.Coordinator == "ledger-2" && len(d.Processes) == 3
+	})
+	e.setCoordinator(t, g, 1, 101)
+	awaitDetail("ledger-1 leads", func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-1" && d.Term == 101 })
+	if err := e.Delete(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	awaitDetail("the group is deleted", func(d *dashboard.Detail) bool { return d == nil })
+	e.createGroup(t, "ledger")
+	awaitDetail("the group is created again", func(d *dashboard.Detail) bool { return d != nil && d.Coordinator == "ledger-2" })
+
+	summaries := readEvents(t, address+"events", "groups")
+	if got := await(t, summaries, "all groups"); !strings.Contains(got, `"name":"ledger"`) || !strings.Contains(got, `"name":"other"`) {
+		t.Errorf("got groups %s, want ledger and other", got)
+	}
+}
+
+// readEvents reads the data of the events of one kind.
+func readEvents(t *testing.T, url, kind string) <-chan string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request) //nolint:bodyclose // The cleanup closes it.
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(chan string, 100)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		event := ""
+		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+			if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				event = name
+			}
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && event == kind {
+				found <- data
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		_ = response.Body.Close() // The request was canceled.
+	})
+	return found
+}
+
+func TestDashboardReportsProblemsAtTheStart(t *testing.T) {
+	e := newEnv(t)
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"not allowed": {[]string{"--as=nobody@example.org"}, `cannot list resource "electiongroups" in API group "conclave.dev" in the namespace "bank"`},
+		"no server":   {[]string{"--server", "http://127.0.0.1:1"}, "cannot reach the API server: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"the port":    {[]string{"--port", "70000"}, "--port must be between 0 and 65535, got 70000"},
+	} {
+		got := e.runCommand(t, append([]string{"dashboard"}, test.args...)...)
+		if got.status == 0 || !strings.Contains(got.stderr, test.want) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s: got exit status %d, %q, want one line with %q", name, got.status, got.stderr, test.want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+// The page: which view is shown, and the state of the connections.
+import { refreshAges } from "./dom.js";
+import * as group from "./group.js";
+import * as overview from "./overview.js";
+
+const main = document.getElementById("main");
+const indicator = document.getElementById("connection");
+const banner = document.getElementById("banner");
+const announcer = document.getElementById("announce");
+let close = () => {};
+let current = { state: "connecting" };
+let lostAt = null;
+let onConnected = () => {};
+
+const page = {
+  title: (title) => { document.title = `${title} · Conclave`; },
+  announce: (text) => { announcer.textContent = text; },
+  state: () => current.state,
+  onConnected: (call) => { onConnected = call; },
+  connection: (connection) => {
+    current = connection;
+    showConnection();
+    if (connection.state === "connected") onConnected();
+  },
+  lost: () => {
+    current = { state: "lost", error: "the dashboard does not answer. If you stopped it, run again: kubectl conclave dashboard", own: true };
+    showConnection();
+  },
+};
+
+function showConnection() {
+  const lost = current.state === "lost";
+  indicator.textContent = { connecting: "Connecting …", connected: "Live", lost: "Not connected" }[current.state];
+  indicator.className = `connection ${current.state}`;
+  document.body.classList.toggle("lost", lost);
+  if (!lost) lostAt = null;
+  else lostAt ??= new Date();
+  const text = !lost ? "" : current.own ? `Not connected since ${lostAt.toLocaleTimeString()}: ${current.error}`
+    : `No connection to the API server since ${lostAt.toLocaleTimeString()}. This is the last known state. Trying again: ${current.error}`;
+  if (banner.textContent !== text) banner.textContent = text;
+  banner.hidden = !lost;
+}
+
+function route(event) {
+  close();
+  onConnected = () => {};
+  const [, namespace, name] = /^#\/([^/]+)\/([^/]+)$/.exec(location.hash) ?? [];
+  close = namespace ? group.show(main, page, decodeURIComponent(namespace), decodeURIComponent(name)) : overview.show(main, page);
+  if (event) {
+    scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+  }
+}
+
+addEventListener("hashchange", route);
+addEventListener("pagehide", () => close());
+addEventListener("pageshow", (event) => { if (event.persisted) route(); });
+setInterval(refreshAges, 1000);
+route();

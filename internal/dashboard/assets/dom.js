@@ -1,0 +1,62 @@
+// Elements, texts and times. Text is always set as text, never parsed as HTML.
+
+// el creates an element. Attributes whose value is null or false are left out.
+export function el(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+// svg creates an SVG element.
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+// formatDuration formats milliseconds, as in 45s, 3m11s, 47m, 3h12m and 2d.
+export function formatDuration(ms) {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  const m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
+  if (s < 120) return `${s}s`;
+  if (m < 10) return `${m}m${s % 60 ? `${s % 60}s` : ""}`;
+  if (h < 3) return `${m}m`;
+  if (h < 10) return `${h}h${m % 60 ? `${m % 60}m` : ""}`;
+  return h < 48 ? `${h}h` : `${d}d`;
+}
+
+// age returns an element with the time since a moment, which refreshAges updates.
+export function age(at, suffix = " ago") {
+  if (!at) return "";
+  const element = el("time", { datetime: at, title: new Date(at).toLocaleString(), "data-suffix": suffix });
+  refresh(element);
+  return element;
+}
+
+function refresh(element) {
+  const text = formatDuration(Date.now() - Date.parse(element.dateTime)) + element.dataset.suffix;
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function refreshAges() {
+  document.querySelectorAll("time[data-suffix]").forEach(refresh);
+}
+
+const icons = {
+  Healthy: "M3 8.5 6.5 12 13 4.5",
+  Degraded: "M8 2.5 14 13H2zM8 6.5v3M8 11v.5",
+  Unavailable: "M4 4l8 8M12 4l-8 8",
+  Unknown: "M5.5 6a2.5 2.5 0 1 1 3.6 2.3Q8 8.9 8 10M8 12v.6",
+  Updating: "M13 8a5 5 0 1 1-1.6-3.7M13 2v3h-3",
+};
+
+// badge shows a state by a word, an icon and a color.
+export function badge(health) {
+  return el("span", { class: `badge ${health}` },
+    svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svg("path", { d: icons[health] ?? icons.Unknown })), health);
+}

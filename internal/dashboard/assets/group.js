@@ -1,0 +1,159 @@
+// The page of one group.
+import { age, badge, el, formatDuration, svg } from "./dom.js";
+import { picture } from "./picture.js";
+import { open } from "./stream.js";
+
+// show fills the page, and returns the function that ends it.
+export function show(main, page, namespace, name) {
+  const notice = el("div", { class: "notice", role: "status", hidden: true });
+  const heading = el("h1", {}, el("span", { class: "muted" }, `${namespace}/`), el("wbr"), name);
+  const health = el("span", { class: "health" });
+  const content = el("div", { class: "sections" });
+  main.replaceChildren(
+    el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "← All groups")),
+    el("div", { class: "title" }, heading, health), notice, content);
+  page.title(`${namespace}/${name}`);
+  const left = el("div", { class: "column" }), right = el("div", { class: "column" });
+  let last, sections = {};
+
+  function section(id, data, draw) {
+    const text = JSON.stringify(data);
+    if (sections[id]?.text !== text) {
+      const drawn = data === null ? null : draw(data);
+      drawn?.setAttribute("data-section", id);
+      sections[id] = { text, element: drawn };
+    }
+    return sections[id].element;
+  }
+
+  function render(detail) {
+    if (detail === null) {
+      showMissing();
+      return;
+    }
+    notice.hidden = true;
+    content.classList.remove("stale");
+    if (last?.coordinator !== detail.coordinator && last) {
+      page.announce(detail.coordinator ? `${detail.coordinator} is the coordinator of ${name}` : `${name} has no coordinator`);
+    }
+    last = detail;
+    health.replaceChildren(badge(detail.health));
+    arrange(content, [section("facts", facts(detail), drawFacts), section("problems", detail.problems?.length ? detail.problems : null, drawProblems), left, right]);
+    arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
+      section("failovers", detail.failovers ?? null, drawFailovers)]);
+    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures)]);
+  }
+
+  function showMissing() {
+    if (!last && page.state() === "connecting") return;
+    notice.textContent = last ? `This group was deleted at ${new Date().toLocaleTimeString()}. Below is its last known state. If it is created again, it appears here.`
+      : "There is no group of this name, or you may not see it. If it is created, it appears here.";
+    notice.hidden = false;
+    content.classList.add("stale");
+    health.replaceChildren();
+  }
+
+  const close = open(`events/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, { connection: page.connection, detail: render }, page.lost);
+  page.onConnected(() => { if (!last) showMissing(); });
+  return close;
+}
+
+// arrange makes these the children of an element, and leaves those that have not changed alone.
+function arrange(element, children) {
+  const wanted = children.filter(Boolean);
+  if (wanted.length !== element.children.length || wanted.some((child, i) => element.children[i] !== child)) element.replaceChildren(...wanted);
+}
+
+function card(title, ...children) {
+  return el("section", { class: "card" }, el("h2", {}, title), ...children);
+}
+
+function facts(d) {
+  return { coordinator: d.coordinator, electedAt: d.electedAt, ordinal: d.ordinal, term: d.term, algorithm: d.algorithm, safety: d.safety,
+    up: d.up, members: d.members, memberList: d.memberList, adopting: d.adopting };
+}
+
+function drawFacts(d) {
+  const fact = (title, ...value) => el("div", {}, el("dt", {}, title), el("dd", {}, ...value));
+  return el("section", { class: "card facts", "aria-label": "Facts" }, el("dl", {},
+    fact("Coordinator", d.coordinator ? el("strong", { id: "coordinator" }, d.coordinator) : el("strong", { id: "coordinator", class: "bad" }, "none")),
+    d.electedAt ? fact("Elected", age(d.electedAt)) : null,
+    fact("Term", String(d.term ?? "–"), d.ordinal && d.coordinator ? el("span", { class: "muted" }, ` ${d.ordinal} election`) : null),
+    fact("Members up", `${d.up} of ${d.members}`),
+    fact("Algorithm", d.algorithm), fact("Safety", d.safety),
+    fact("Member list", d.memberList ? `version ${d.memberList}` : "none", d.adopting ? el("span", { class: "muted" }, " being adopted") : null)));
+}
+
+function drawProblems(problems) {
+  return el("section", { class: "card problems" }, el("h2", {}, problems.length === 1 ? "Problem" : `${problems.length} problems`), el("ul", {}, problems.map((p) => el("li", {},
+    el("p", {}, p.type ? el("strong", {}, `${p.type} is ${p.status}`) : null, p.type ? ` (${p.reason}) for ` : null, p.type ? age(p.since, "") : null, p.type ? ": " : null, p.message),
+    p.advice ? el("p", { class: "advice" }, p.advice) : null))));
+}
+
+function drawPicture(d) {
+  const legend = ["Coordinator", "Normal", "Crashed", "Unknown"].filter((s) => d.nodes.some((n) => n.status === s));
+  return card(d.ring ? "Ring" : "Members", d.nodes.length ? picture(d) : el("p", { class: "muted" }, "There are no members yet."),
+    el("ul", { class: "legend", "aria-hidden": "true" }, legend.map((s) => el("li", { class: s }, el("span", { class: "dot" }), s)),
+      el("li", {}, "The number is the priority.")));
+}
+
+function drawProcesses(rows) {
+  return card("Process status table", el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Process status table" }, el("table", { class: "processes", "aria-label": "Process status table" },
+    el("thead", {}, el("tr", {}, ["Pod", "Priority", "Status", "Since", "Reason"].map((t) => el("th", { scope: "col" }, t)))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, el("th", { scope: "row", title: `priority ${row.priority}` }, row.pod), el("td", { class: "number" }, String(row.priority)),
+      el("td", {}, el("span", { class: `status ${row.status}` }, el("span", { class: "dot" }), row.status)),
+      el("td", {}, age(row.since, "")), el("td", { class: "reason" }, row.reason ?? "")))))));
+}
+
+function drawTenures(tenures) {
+  if (!tenures.length) return card("Tenures", el("p", { class: "muted" }, "The operator has not seen an election yet."));
+  const items = [];
+  tenures.forEach((t, i) => {
+    items.push(drawTenure(t));
+    const before = tenures[i + 1];
+    if (before) items.push(drawGap(t, before));
+  });
+  if (tenures[0].until) items.unshift(el("li", { class: "gap now" }, el("strong", {}, "No coordinator"), ` for `, age(tenures[0].until, ""), tenures[0].end ? `: ${tenures[0].end}` : null));
+  return card("Tenures", el("ol", { class: "timeline", reversed: true }, items));
+}
+
+function drawTenure(t) {
+  const from = Date.parse(t.from), until = t.until ? Date.parse(t.until) : null;
+  const bar = el("span", { class: "bar", "aria-hidden": "true" });
+  const length = (until ?? Date.now()) - from;
+  bar.style.width = `${Math.min(100, 6 + 94 * Math.log10(1 + Math.max(0, length) / 1000) / 6)}%`; // a week is full
+  return el("li", { class: `tenure${until ? "" : " current"}` },
+    el("span", { class: "ordinal", title: `tenure ${t.number} of the group` }, `#${t.number}`),
+    el("span", { class: "who" }, el("strong", {}, t.pod), el("span", { class: "muted" }, ` term ${t.term}`)),
+    el("span", { class: "when" }, until ? formatDuration(length + 500) : age(t.from, " so far"), el("span", { class: "muted" }, `, from ${formatTime(from)}`)), bar);
+}
+
+function drawGap(tenure, before) {
+  return el("li", { class: "gap" }, before.end || "the end was not observed",
+    tenure.gap ? [", ", el("strong", {}, tenure.gap), " without a coordinator"] : null);
+}
+
+function formatTime(ms) {
+  const at = new Date(ms), today = new Date().toDateString() === at.toDateString();
+  return today ? at.toLocaleTimeString() : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
+function drawFailovers(h) {
+  const width = 460, height = 150, base = 112, step = width / h.buckets.length;
+  const highest = Math.max(...h.buckets.map((b) => b.count));
+  const bars = h.buckets.map((b, i) => {
+    const size = b.count ? Math.max(4, 84 * b.count / highest) : 0, x = i * step;
+    return svg("g", {}, svg("rect", { x: x + 4, y: base - size, width: step - 8, height: size, rx: 3 }),
+      b.count ? svg("text", { x: x + step / 2, y: base - size - 5 }, String(b.count)) : null,
+      svg("text", { x: x + step / 2, y: base + 17, class: "axis" }, b.upTo.split(" ")[0]),
+      svg("text", { x: x + step / 2, y: base + 30, class: "axis" }, b.upTo.split(" ")[1] ?? ""));
+  });
+  return card("Time without a coordinator", el("p", { class: "muted" }, h.text),
+    svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "histogram", role: "img", "aria-label": `Histogram: ${describeBuckets(h)}` },
+      svg("line", { x1: 0, x2: width, y1: base, y2: base, class: "edge" }), bars),
+    el("p", { class: "muted small" }, "How many of the last failovers took up to this time, and longer than the one to the left."));
+}
+
+function describeBuckets(h) {
+  return h.buckets.filter((b) => b.count).map((b) => `${b.count} ${b.upTo === "more" ? "longer" : `up to ${b.upTo}`}`).join(", ");
+}

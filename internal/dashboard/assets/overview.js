@@ -1,0 +1,151 @@
+// The overview of all groups.
+import { age, badge, el } from "./dom.js";
+import { open } from "./stream.js";
+
+const states = ["Unavailable", "Degraded", "Unknown", "Updating", "Healthy"];
+const byText = (of) => (a, b) => of(a).localeCompare(of(b), undefined, { numeric: true });
+const byName = byText((g) => `${g.namespace}/${g.name}`);
+const columns = [
+  { id: "health", title: "Health", compare: (a, b) => states.indexOf(a.health) - states.indexOf(b.health), cell: (g) => badge(g.health) },
+  { id: "name", title: "Group", compare: byName, cell: nameCell },
+  { id: "coordinator", title: "Coordinator", compare: byText((g) => g.coordinator ?? ""), cell: (g) => g.coordinator ?? el("span", { class: "muted" }, "none") },
+  { id: "algorithm", title: "Algorithm", compare: byText((g) => g.algorithm), cell: (g) => g.algorithm },
+  { id: "up", title: "Members up", compare: (a, b) => a.up - a.members - (b.up - b.members), cell: (g) => `${g.up} of ${g.members}` },
+  { id: "change", title: "Last change", compare: (a, b) => Date.parse(b.lastChange ?? 0) - Date.parse(a.lastChange ?? 0), cell: (g) => age(g.lastChange) },
+];
+
+// view is what the user has chosen. It remains while the page of a group is open.
+const view = { text: "", health: "", sort: "health", descending: false };
+
+function nameCell(g) {
+  return el("a", { href: `#/${g.namespace}/${g.name}`, class: "row-link" }, el("span", { class: "muted" }, `${g.namespace}/`), el("wbr"), g.name);
+}
+
+// show fills the page, and returns the function that ends it.
+export function show(main, page) {
+  const rows = new Map(); // key -> { group, element }
+  let scheduled = false, loaded = false;
+
+  const search = el("input", {
+    type: "search", id: "filter", placeholder: "Name, namespace, pod or algorithm", value: view.text, autocomplete: "off", spellcheck: "false",
+    oninput: () => { view.text = search.value; schedule(); },
+  });
+  const chips = el("div", { class: "chips", role: "group", "aria-label": "Filter by health" });
+  const head = el("tr", { role: "row" });
+  const body = el("tbody", { role: "rowgroup" });
+  const empty = el("div", { class: "empty", hidden: true });
+  const table = el("table", { class: "groups", role: "table" },
+    el("caption", { class: "visually-hidden" }, "Election groups"), el("thead", { role: "rowgroup" }, head), body);
+  main.replaceChildren(
+    el("div", { class: "title" }, el("h1", {}, "Election groups"), el("span", { id: "count", class: "muted", role: "status" })),
+    el("div", { class: "tools" }, el("label", { for: "filter", class: "visually-hidden" }, "Filter groups"), search, chips), table, empty);
+  const count = main.querySelector("#count");
+  const headers = columns.map((column) => {
+    const button = el("button", { type: "button", onclick: () => sortBy(column.id) }, column.title);
+    const cell = el("th", { scope: "col", role: "columnheader", class: column.id }, button);
+    head.append(cell);
+    return { column, cell };
+  });
+  const buttons = ["", ...states].map((state) => {
+    const button = el("button", { type: "button", class: `chip ${state}`, onclick: () => { view.health = state; schedule(); } });
+    chips.append(button);
+    return { state, button };
+  });
+  page.title("Election groups");
+
+  function sortBy(id) {
+    view.descending = view.sort === id && !view.descending;
+    view.sort = id;
+    schedule();
+  }
+
+  function schedule() {
+    if (scheduled) return;
+    scheduled = true;
+    requestAnimationFrame(() => { scheduled = false; render(); });
+  }
+
+  function set(group) {
+    const key = `${group.namespace}/${group.name}`;
+    const row = rows.get(key) ?? { element: el("tr", { role: "row", "data-key": key }) };
+    row.group = group;
+    row.element.replaceChildren(...columns.map((c) => el("td", { role: "cell", class: c.id, "data-title": c.title }, c.cell(group))));
+    rows.set(key, row);
+    return row;
+  }
+
+  function matches(g) {
+    const words = view.text.toLowerCase().split(/\s+/);
+    const text = `${g.namespace}/${g.name} ${g.coordinator ?? ""} ${g.algorithm} ${g.health}`.toLowerCase();
+    return (view.health === "" || g.health === view.health) && words.every((word) => text.includes(word));
+  }
+
+  function render() {
+    const compare = columns.find((c) => c.id === view.sort).compare;
+    const sign = view.descending ? -1 : 1;
+    const shown = [...rows.values()].filter((row) => matches(row.group))
+      .sort((a, b) => sign * compare(a.group, b.group) || byName(a.group, b.group)).map((row) => row.element);
+    if (shown.length !== body.children.length || shown.some((element, i) => body.children[i] !== element)) {
+      const focused = document.activeElement;
+      body.replaceChildren(...shown);
+      if (body.contains(focused)) focused.focus({ preventScroll: true });
+    }
+    for (const { column, cell } of headers) {
+      if (column.id !== view.sort) cell.removeAttribute("aria-sort");
+      else cell.setAttribute("aria-sort", view.descending ? "descending" : "ascending");
+    }
+    const totals = {};
+    for (const { group } of rows.values()) totals[group.health] = (totals[group.health] ?? 0) + 1;
+    for (const { state, button } of buttons) {
+      const total = state === "" ? rows.size : totals[state] ?? 0;
+      button.textContent = `${state || "All"} ${total}`;
+      button.setAttribute("aria-pressed", String(view.health === state));
+      button.hidden = total === 0 && state !== "" && view.health !== state;
+    }
+    setText(count, shown.length === rows.size ? `${rows.size}` : `${shown.length} of ${rows.size}`);
+    table.hidden = shown.length === 0;
+    empty.hidden = !loaded || shown.length > 0;
+    if (!empty.hidden) showEmpty();
+  }
+
+  function showEmpty() {
+    const why = rows.size > 0 ? "filter" : "none";
+    if (empty.dataset.why === why) return; // A click needs the same button when it begins and ends.
+    empty.dataset.why = why;
+    if (why === "filter") {
+      empty.replaceChildren(el("p", {}, "No group matches."), el("button", { type: "button", onclick: reset }, "Show all groups"));
+    } else {
+      empty.replaceChildren(el("p", {}, "There are no election groups that you may see."), el("p", {}, "Create one: ", el("code", {}, "kubectl apply -f config/samples/status-table.yaml")));
+    }
+  }
+
+  function reset() {
+    view.text = view.health = search.value = "";
+    search.focus();
+    schedule();
+  }
+
+  const close = open("events", {
+    connection: page.connection,
+    groups: (groups) => {
+      loaded = page.state() !== "connecting" || groups.length > 0;
+      rows.clear();
+      groups.forEach(set);
+      schedule();
+    },
+    group: (group) => { loaded = true; flash(set(group).element); schedule(); },
+    deleted: (key) => { rows.delete(key); schedule(); },
+  }, page.lost);
+  page.onConnected(() => { loaded = true; schedule(); });
+  return close;
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// flash highlights a changed row for a moment.
+function flash(element) {
+  element.classList.remove("changed");
+  requestAnimationFrame(() => element.classList.add("changed"));
+}

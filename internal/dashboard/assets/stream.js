@@ -1,0 +1,37 @@
+// A stream of server-sent events that reconnects by itself.
+
+// silenceMax is longer than a few of the server's keep-alive events.
+const silenceMax = 20000;
+const retryAfter = 1000;
+
+// open receives events until the returned function is called. onLost is called when the
+// server of this page doesn't answer; the first event after that shows that it does again.
+export function open(path, handlers, onLost) {
+  let source, lastEvent, closed = false, retry;
+  const connect = () => {
+    source?.close();
+    lastEvent = Date.now();
+    source = new EventSource(path);
+    for (const [name, handle] of Object.entries({ alive: () => {}, ...handlers })) {
+      source.addEventListener(name, (event) => {
+        lastEvent = Date.now();
+        handle(JSON.parse(event.data));
+      });
+    }
+    source.onerror = lost;
+  };
+  const lost = () => {
+    source.close();
+    onLost();
+    clearTimeout(retry);
+    if (!closed) retry = setTimeout(connect, retryAfter);
+  };
+  const watchdog = setInterval(() => { if (Date.now() - lastEvent > silenceMax) lost(); }, retryAfter);
+  connect();
+  return () => {
+    closed = true;
+    clearInterval(watchdog);
+    clearTimeout(retry);
+    source.close();
+  };
+}

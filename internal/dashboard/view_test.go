@@ -1,0 +1,82 @@
+package dashboard_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/dashboard"
+)
+
+func TestHealth(t *testing.T) {
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	for name, c := range map[string]struct {
+		available, ready, degraded, progressing metav1.ConditionStatus
+		want                                    dashboard.Health
+	}{
+		"all is well":                              {yes, yes, no, no, dashboard.Healthy},
+		"a member is down":                         {yes, yes, yes, no, dashboard.Degraded},
+		"no coordinator, and members are down":     {no, no, yes, no, dashboard.Unavailable},
+		"a new member list":                        {yes, no, no, yes, dashboard.Updating},
+		"a new member list while a member is down": {yes, no, yes, yes, dashboard.Degraded},
+		"the Service points elsewhere":             {yes, no, no, no, dashboard.Degraded},
+		"the operator does not know":               {unknown, unknown, no, no, dashboard.Unknown},
+		"the operator has not seen the group":      {"", "", "", "", dashboard.Unknown},
+	} {
+		g := &v1.ElectionGroup{}
+		for of, status := range map[v1.ConditionType]metav1.ConditionStatus{
+			v1.ConditionAvailable: c.available, v1.ConditionReady: c.ready, v1.ConditionDegraded: c.degraded, v1.ConditionProgressing: c.progressing,
+		} {
+			if status != "" {
+				g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{Type: string(of), Status: status})
+			}
+		}
+		if got := dashboard.NewSummary(g).Health; got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestDetail: the nodes have the order of the ring, the rows that of the priorities.
+func TestDetail(t *testing.T) {
+	at := metav1.NewMicroTime(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))
+	g := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
+	g.Spec.Algorithm = "RingSkip"
+	g.Status = v1.ElectionGroupStatus{
+		ObservedGeneration: 1, Members: new(int32(3)), ReadyMembers: new(int32(2)), Term: 7,
+		Coordinator: &v1.Coordinator{Pod: "b", Priority: 20, Term: 7, ElectedAt: at},
+		MemberList:  &v1.MemberList{Version: 1, State: v1.ListAdopting, Members: []v1.Member{{Pod: "b", Priority: 20}, {Pod: "c", Priority: 30}, {Pod: "a", Priority: 10}}},
+		Processes: []v1.Process{
+			{Pod: "c", Priority: 30, Status: v1.ProcessCrashed, Reason: v1.ProcessPodMissing, Message: "There is no pod"},
+			{Pod: "b", Priority: 20, Status: v1.ProcessCoordinator},
+			{Pod: "a", Priority: 10, Status: v1.ProcessNormal},
+		},
+		History: []v1.Tenure{
+			{Number: 3, Pod: "b", Term: 7, From: at, GapMicros: new(int64(4800))},
+			{Number: 2, Pod: "c", Term: 6, From: at, Until: &at, EndReason: v1.EndCrash, GapMicros: new(int64(20_000_000))},
+			{Number: 1, Pod: "b", Term: 5, From: at, Until: &at, EndReason: v1.EndSilence},
+		},
+	}
+	d := dashboard.NewDetail(g)
+	if len(d.Nodes) != 3 || d.Nodes[0].Pod != "b" || d.Nodes[2].Pod != "a" || d.Processes[0].Pod != "c" || !d.Ring || !d.Adopting || d.Ordinal != "3rd" {
+		t.Errorf("got %+v, want a ring b, c, a in the 3rd election", d)
+	}
+	if got, want := d.Processes[0].Reason, "PodMissing: There is no pod"; got != want {
+		t.Errorf("got reason %q, want %q", got, want)
+	}
+	if got, want := d.Description, "The members form a ring. 2 of 3 members are up. b is the coordinator. c is crashed."; got != want {
+		t.Errorf("got description %q, want %q", got, want)
+	}
+	if d.Tenures[1].End != "c crashed" || d.Tenures[0].Gap != "4.8 ms" || !d.Tenures[0].Until.IsZero() {
+		t.Errorf("got tenures %+v", d.Tenures)
+	}
+	if d.Failovers == nil || d.Failovers.Text != "2 failovers: median 20.0 s, longest 20.0 s" || d.Failovers.Buckets[2].Count != 1 || d.Failovers.Buckets[9].Count != 1 {
+		t.Errorf("got histogram %+v", d.Failovers)
+	}
+	empty := dashboard.NewDetail(&v1.ElectionGroup{})
+	if empty.Failovers != nil || empty.Nodes == nil || empty.Processes == nil || empty.Tenures == nil || len(empty.Problems) != 1 {
+		t.Errorf("got %+v of a new group, want empty lists, and the notice that the operator has not seen it", empty)
+	}
+}

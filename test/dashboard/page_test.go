@@ -1,0 +1,203 @@
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	served "github.com/conclave-dev/conclave/internal/dashboard"
+)
+
+// TestPage uses the page as users do. Its parts share one browser.
+func TestPage(t *testing.T) {
+	b := start(t)
+	b.device(1180, 860, false)
+	for _, part := range []struct {
+		name string
+		run  func(*browser)
+	}{
+		{"an empty cluster", emptyCluster},
+		{"the overview", overview},
+		{"a group is live", liveGroup},
+		{"a ring", ring},
+		{"a group is deleted and created again", deletedGroup},
+		{"the API server is unreachable", lostConnection},
+		{"the dashboard is stopped and started again", stoppedDashboard},
+		{"a thousand groups", thousandGroups},
+		{"the keyboard", keyboard},
+		{"the policy blocks inline code", policy},
+	} {
+		if !t.Run(part.name, func(t *testing.T) {
+			b.t = t
+			part.run(b)
+			b.expectNoErrors()
+		}) {
+			break // The next part would fail for the same reason.
+		}
+	}
+}
+
+func emptyCluster(b *browser) {
+	b.open("")
+	b.store.SetConnection(served.Connection{State: served.Connected})
+	b.await(`document.querySelector(".empty").innerText.includes("no election groups")`)
+	b.await(`document.querySelector("#connection").innerText === "Live"`)
+}
+
+func overview(b *browser) {
+	b.open("")
+	b.store.Set(ledger("StatusTable", 3))
+	b.store.Set(named("bank", "settlement", ledger("Bully", 4)))
+	b.store.Set(named("shop", "checkout", ledger("RingSkip", -1)))
+	b.store.Set(named("shop", "inventory", ledger("RingActiveList", 4)))
+	b.store.Set(named("search", "indexer-of-all-documents-in-every-language", ledger("RingChampion", 4)))
+	b.await(`document.querySelectorAll("tbody tr").length === 5`)
+	b.await(`document.querySelector("tbody tr").innerText.includes("checkout")`) // the worst comes first
+	b.accessible()
+	b.screenshot("dashboard-overview.png")
+	b.click(`th.name button`)
+	b.await(`document.querySelector("tbody tr").innerText.includes("ledger") && document.querySelector("th.name").ariaSort === "ascending"`)
+	b.click(`.chip.Healthy`)
+	b.await(`document.querySelectorAll("tbody tr").length === 3 && document.querySelector("#count").innerText === "3 of 5"`)
+	b.click(`.chip:first-child`)
+	b.click(`th.health button`)
+	b.device(390, 780, true)
+	b.await(`document.querySelectorAll("tbody tr").length === 5`)
+	b.accessible()
+	b.screenshot("dashboard-overview-phone.png")
+	b.device(1180, 860, false)
+}
+
+func liveGroup(b *browser) {
+	b.store.Set(ledger("StatusTable", 4))
+	b.open("#/bank/ledger")
+	b.await(`document.querySelector("#coordinator")?.innerText === "ledger-4"`)
+	b.await(`document.querySelector(".badge").innerText === "Healthy"`)
+	b.store.Set(ledger("StatusTable", 3))
+	b.await(`document.querySelector("#coordinator").innerText === "ledger-3"`)
+	b.await(`document.querySelector(".badge").innerText === "Degraded"`)
+	b.await(`document.querySelectorAll(".node.Crashed").length === 1 && document.querySelectorAll(".node.Coordinator").length === 1`)
+	b.await(`document.querySelector("#announce").innerText === "ledger-3 is the coordinator of ledger"`)
+	for selector, want := range map[string]string{
+		".problems": "See why a member is down: kubectl describe pod ledger-4 -n bank", ".timeline": "ledger-4 crashed, 4.8 ms without a coordinator",
+		".facts": "14th election", ".processes": "PodMissing: There is no pod with this name",
+	} {
+		if got := b.text(selector); !strings.Contains(got, want) {
+			b.t.Errorf("%s: got %q, want %q in it", selector, got, want)
+		}
+	}
+	for _, c := range []struct {
+		width, height int64
+		dark          bool
+		name          string
+	}{{1180, 1440, false, "dashboard-group.png"}, {1180, 1440, true, "dashboard-group-dark.png"}, {390, 1700, false, "dashboard-group-phone.png"}} {
+		b.device(c.width, c.height, c.dark)
+		b.accessible()
+		b.screenshot(c.name)
+	}
+	b.device(1180, 860, false)
+	b.store.Set(ledger("StatusTable", -1))
+	b.await(`document.querySelector("#coordinator").innerText === "none"`)
+}
+
+func ring(b *browser) {
+	b.store.Set(named("bank", "ring", ledger("RingSkip", 2)))
+	b.open("#/bank/ring")
+	b.await(`document.querySelectorAll(".edge.ring").length === 5 && document.querySelectorAll(".edge.ring.broken").length === 3`)
+}
+
+func deletedGroup(b *browser) {
+	b.open("#/bank/ledger")
+	b.await(`document.querySelector("#coordinator")`)
+	b.store.Delete(ledger("StatusTable", 4))
+	b.await(`document.querySelector(".notice").innerText.includes("was deleted")`)
+	b.store.Set(ledger("StatusTable", 4))
+	b.await(`document.querySelector(".notice").hidden && document.querySelector("#coordinator").innerText === "ledger-4"`)
+	b.open("#/bank/nothing")
+	b.await(`document.querySelector(".notice").innerText.includes("no group of this name")`)
+}
+
+func lostConnection(b *browser) {
+	b.open("#/bank/ledger")
+	b.await(`document.querySelector("#coordinator")`)
+	b.store.SetConnection(served.Connection{State: served.Lost, Error: "cannot reach the API server: connection refused"})
+	b.await(`document.querySelector("#banner").innerText.includes("connection refused") && !document.querySelector("#banner").hidden`)
+	b.await(`document.querySelector("#coordinator").innerText === "ledger-4"`) // the last known state
+	b.store.SetConnection(served.Connection{State: served.Connected})
+	b.await(`document.querySelector("#banner").hidden && document.querySelector("#connection").innerText === "Live"`)
+}
+
+func stoppedDashboard(b *browser) {
+	b.open("#/bank/ledger")
+	b.await(`document.querySelector("#coordinator")`)
+	b.expectNoErrors()
+	b.stop()
+	b.await(`document.querySelector("#banner").innerText.includes("kubectl conclave dashboard")`)
+	b.store.Set(ledger("StatusTable", 2))
+	b.serve(b.t)
+	b.await(`document.querySelector("#banner").hidden && document.querySelector("#coordinator").innerText === "ledger-2"`)
+	for _, text := range b.takeErrors() {
+		if !strings.Contains(text, "net::ERR_") {
+			b.t.Errorf("got error %s on the console, want only those of the stopped server", text)
+		}
+	}
+}
+
+func thousandGroups(b *browser) {
+	groups := make([]v1.ElectionGroup, 1000)
+	for i := range groups {
+		groups[i] = *named(fmt.Sprint("team-", i%20), fmt.Sprintf("group-%03d", i), ledger("StatusTable", 3+i%2))
+	}
+	b.open("")
+	b.store.Replace(groups)
+	b.await(`document.querySelectorAll("tbody tr").length === 1000 && document.querySelector("#count").innerText === "1000"`)
+	b.run("filter", chromedp.SendKeys("#filter", "group-77"))
+	b.await(`document.querySelectorAll("tbody tr").length === 10 && document.querySelector("#count").innerText === "10 of 1000"`)
+	changed := named("team-11", "group-771", ledger("StatusTable", -1))
+	b.store.Set(changed)
+	b.await(`document.querySelector('[data-key="team-11/group-771"]').innerText.includes("Unavailable")`)
+	b.store.Delete(changed)
+	b.await(`document.querySelectorAll("tbody tr").length === 9`)
+	b.run("filter", chromedp.SendKeys("#filter", "nothing"))
+	b.await(`document.querySelector(".empty").innerText.includes("No group matches")`)
+	b.click(".empty button")
+	b.await(`document.querySelectorAll("tbody tr").length === 999`)
+}
+
+// keyboard sorts the groups and opens one without a mouse.
+func keyboard(b *browser) {
+	b.store.Replace([]v1.ElectionGroup{*ledger("StatusTable", 4), *named("shop", "checkout", ledger("Bully", 4))})
+	b.open("")
+	b.await(`document.querySelectorAll("tbody tr").length === 2`)
+	b.run("focus the filter", chromedp.Focus("#filter"), chromedp.KeyEvent("check"))
+	b.await(`document.querySelectorAll("tbody tr").length === 1`)
+	for range 20 {
+		var focused string
+		b.run("read the focus", chromedp.Evaluate(`document.activeElement.className`, &focused))
+		if focused == "row-link" {
+			break
+		}
+		b.run("press Tab", chromedp.KeyEvent(kb.Tab))
+	}
+	b.run("press Enter", chromedp.KeyEvent(kb.Enter))
+	b.await(`document.querySelector("h1").innerText === "shop/checkout" && document.activeElement.id === "main"`)
+	b.run("go back", chromedp.Evaluate("history.back()", nil))
+	b.await(`document.querySelector("#filter")?.value === "check"`)
+}
+
+func policy(b *browser) {
+	b.run("insert a script", chromedp.Evaluate(`(() => {
+		const script = document.createElement("script");
+		script.textContent = "window.intruder = true";
+		document.body.append(script);
+	})()`, nil))
+	b.await(`window.intruder === undefined`)
+	errors := b.takeErrors()
+	if len(errors) != 1 || !strings.Contains(errors[0], "Content Security Policy") {
+		b.t.Errorf("got %q on the console, want a violation of the policy", errors)
+	}
+}
