@@ -1,10 +1,12 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/dashboard"
 )
@@ -37,13 +39,15 @@ func TestOnlyThisMachineIsServed(t *testing.T) {
 		"a port that is no port, at all":  {"GET", "localhost:http", "/", nil, http.StatusMisdirectedRequest},
 		"credentials do not hide another": {"GET", "localhost:7377@evil.example", "/", nil, http.StatusMisdirectedRequest},
 	} {
-		request := httptest.NewRequestWithContext(t.Context(), c.method, "/", http.NoBody)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Events that are served by mistake never end.
+		request := httptest.NewRequestWithContext(ctx, c.method, "/", http.NoBody)
 		request.URL.Path, request.Host = c.path, c.host
 		for key, value := range c.header {
 			request.Header.Set(key, value)
 		}
 		response := httptest.NewRecorder()
 		handler.ServeHTTP(response, request)
+		cancel()
 		if response.Code != c.want {
 			t.Errorf("%s: got status %d, %s, want %d", name, response.Code, response.Body, c.want)
 		}
