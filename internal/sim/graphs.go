@@ -120,6 +120,6 @@ func (s *simulation) judgeGraph() {
 		}
 		s.checker.fail("convergence", text)
 	default:
-		s.schedule.extended, s.schedule.deadline = true, s.queue.now+convergeWithin
+		s.schedule.extended, s.schedule.deadline = true, s.queue.now+s.schedule.convergeWithin()
 	}
 }
