@@ -63,8 +63,8 @@ func (m *Machine) insists(beat *election.Message) bool {
 // believed less and less often.
 func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
-	requested := m.cfg.Mode == Available && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) && msg.Hold.RequesterLife == m.cfg.Life
-	if !requested || m.now < max(m.cfg.Clock.Due(msg.Term+1), p.raisesAgainAt) {
+	requested := m.cfg.Mode == Available && m.role == Holder && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) && msg.Hold.RequesterLife == m.cfg.Life
+	if !requested || m.now < max(m.cfg.Clock.Due(max(msg.Term+1, m.nextTerm())), p.raisesAgainAt) {
 		return
 	}
 	p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises

@@ -10,11 +10,13 @@ type contender struct {
 	id    election.ID
 	term  election.Term
 	until election.Tick
+	// askedUntil is how long the others aren't asked again.
+	askedUntil election.Tick
 }
 
 // contend records that this process doesn't follow the sender of a BEAT.
 func (m *Machine) contend(beat *election.Message) {
-	m.contender = contender{id: beat.From, term: beat.Term, until: m.now + m.cfg.Heartbeat}
+	m.contender.id, m.contender.term, m.contender.until = beat.From, beat.Term, m.now+m.cfg.Heartbeat
 }
 
 // followContender follows the contender, if there is one, as soon as this process has
@@ -26,27 +28,24 @@ func (m *Machine) followContender(out *election.Output) {
 		return
 	}
 	known := m.cfg.Mode == Available || m.isConfirmed(c.id, c.term)
-	if known && c.term >= m.coordinatorTerm && m.isMember(c.id) && !m.detector.Suspects(c.id) && m.peers[c.id].resignedTerm < c.term {
+	if known && c.term >= m.coordinatorTerm && m.roster.Priority(c.id) > 0 && !m.detector.Suspects(c.id) && m.peers[c.id].resignedTerm < c.term {
 		m.contender = contender{}
 		m.recognize(c.id, c.term, out)
 	}
 }
 
 // isConfirmed reports whether a process holds the office in a term, as far as this
-// process knows: it has granted that, or follows the process already, or another
-// member follows it. Otherwise one member could end every election of the others by
-// false BEATs, in terms in which it was never granted the office.
+// process knows: it has granted that, or follows the process already, or a majority
+// follows it, the process included. Otherwise one member could end every election of the
+// others by false BEATs: a single member that grants and follows it would make all follow.
 func (m *Machine) isConfirmed(id election.ID, term election.Term) bool {
 	if m.coordinator == id && m.coordinatorTerm == term || m.ledger.HasGranted(id, term, m.now) {
 		return true
 	}
-	for i := range m.peers {
-		p, other := &m.peers[i], election.ID(i)
-		if other != id && other != m.cfg.Self && p.follows == id && p.followsTerm == term && p.followsUntil > m.now {
-			return true
-		}
-	}
-	return false
+	return m.majority(func(other election.ID) bool {
+		p := &m.peers[other]
+		return other == id || other != m.cfg.Self && p.follows == id && p.followsTerm == term && p.followsUntil > m.now
+	})
 }
 
 // followUnconfirmed handles the BEAT of a process that holds the office as only it
@@ -63,9 +62,9 @@ func (m *Machine) followUnconfirmed(beat *election.Message, granted bool, out *e
 		out.Emit(election.Outdated, beat.Term, beat.From)
 		return
 	}
-	asked := m.now < m.contender.until
 	m.contend(beat)
-	if !asked {
+	if m.now >= m.contender.askedUntil {
+		m.contender.askedUntil = m.now + m.HeartbeatInForce()
 		m.sendProbes(out)
 	}
 }

@@ -23,17 +23,42 @@ func TestSuccessorIsFollowedWhenFormerCoordinatorHasEnded(t *testing.T) {
 	}
 }
 
-// confirm delivers a PROBE of process 2, which follows a coordinator.
-func (h *harness) confirm(coordinator election.ID, term election.Term) {
+// A process follows a false coordinator in a high term, which then falls silent. It follows the
+// true one, whose term is lower, as soon as that answers a probe.
+func TestFalseTermIsForgotten(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newFollower(t, mode, nil)
+		h.advance(2 * lease)
+		h.receive(5, election.Beat, 50, election.Hold{Held: true})
+		h.wantFollowed(5, self)
+		h.advance(2 * lease)
+		h.receive(4, election.Beat, 30, election.Hold{Held: true})
+		h.wantFollowed(election.None, self)
+		h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
+			Kind: election.Probe, From: 4, To: self, Term: 30, Subject: 4, Hold: election.Hold{Life: 1, Held: true, Sent: h.now, RequesterLife: 1},
+		}})
+		h.receive(4, election.Beat, 30, election.Hold{Held: true})
+		h.wantFollowed(4, self)
+	})
+}
+
+// confirm delivers PROBEs of processes that follow a coordinator, by default of 1 and 2,
+// which are a majority of five together with the coordinator.
+func (h *harness) confirm(coordinator election.ID, term election.Term, by ...election.ID) {
 	h.t.Helper()
-	h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
-		Kind: election.Probe, From: 2, To: self, Term: term, Subject: coordinator, Hold: election.Hold{Life: 1},
-	}})
+	if len(by) == 0 {
+		by = []election.ID{1, 2}
+	}
+	for _, from := range by {
+		h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
+			Kind: election.Probe, From: from, To: self, Term: term, Subject: coordinator, Hold: election.Hold{Life: 1},
+		}})
+	}
 }
 
 // A process that restarted grants nothing for a lease. It believes that another one holds
-// the office when a third one says so.
-func TestCoordinatorIsFollowedWhenAnotherMemberConfirmsIt(t *testing.T) {
+// the office when a majority says so.
+func TestCoordinatorIsFollowedWhenMajorityConfirmsIt(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		restart := func() *harness {
 			h := newFollower(t, mode, nil)
@@ -52,8 +77,9 @@ func TestCoordinatorIsFollowedWhenAnotherMemberConfirmsIt(t *testing.T) {
 		}
 		asked.confirm(5, 10)
 		asked.confirm(4, 11)
+		asked.confirm(5, 11, 5, 1)
 		asked.wantFollowed(election.None, self)
-		asked.confirm(5, 11)
+		asked.confirm(5, 11, 2)
 		asked.wantFollowed(5, self)
 
 		resigned := restart()

@@ -41,7 +41,7 @@
 //	candidate | holder    | GRANT, deferred grant, heartbeat              | a majority granted; a heartbeat includes the grant of the process itself
 //	candidate | holder    | election, campaign                            | the same, in the step that began the claim; Available: at once
 //	candidate | follower  | BEAT                                          | another process holds the office, or a higher one claims it in a higher term
-//	candidate | follower  | PROBE                                         | another member follows a process that says that it holds the office
+//	candidate | follower  | PROBE                                         | a majority follows a process that says that it holds the office
 //	candidate | follower  | DENY                                          | so many refused that no majority can grant
 //	candidate | follower  | GRANT, deferred grant                         | a tenure under an older member list may have had this term
 //	candidate | follower  | heartbeat                                     | no majority answered for two heartbeats, or as with GRANT
@@ -54,7 +54,7 @@
 //	holder    | follower  | BEAT, DENY                                    | Available: a higher process holds the office, or a member knows a higher term
 //	holder    | follower  | ineligible                                    | the application died
 //	draining  | follower  | stopped, drain timeout                        | the application stopped, or had its time; the process resigned
-//	draining  | follower  | lease, BEAT, DENY, ineligible                 | as for a holder
+//	draining  | follower  | lease, BEAT, ineligible                       | as for a holder
 //
 // A process without a coordinator is a follower as well. That it campaigns, or waits
 // for a pre-vote, is the state of the vacancy (vacancy.go), which lasts while the

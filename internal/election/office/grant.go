@@ -26,8 +26,10 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 		m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
 	case grants.TermTooLow:
 		m.sendAnswer(election.Deny, requestOf(msg), m.ledger.HighestGranted(), out)
-	case grants.Deferred, grants.VersionTooOld:
+	case grants.Deferred:
 		m.deferTo(msg)
+		m.sendAnswer(election.Deny, requestOf(msg), 0, out)
+	case grants.VersionTooOld:
 		m.sendAnswer(election.Deny, requestOf(msg), 0, out)
 	}
 }
@@ -58,7 +60,7 @@ func (m *Machine) admitsClaim(claim *election.Message) bool {
 		return true
 	case m.now >= p.claimsAgainAt:
 		p.claimsUntil = m.now + 2*m.claimTimeout()
-		p.claimsAgainAt = p.claimsUntil + m.cfg.Lease<<p.failedClaims
+		p.claimsAgainAt = p.claimsUntil + 2*m.claimTimeout()<<p.failedClaims
 		p.failedClaims = min(p.failedClaims+1, maxFailedClaims)
 	case m.now >= p.claimsUntil:
 		return !m.othersClaim(claim.From)
@@ -67,9 +69,12 @@ func (m *Machine) admitsClaim(claim *election.Message) bool {
 	return true
 }
 
-// othersClaim reports whether another process has claimed the office during the last lease,
-// one that doesn't come after others itself.
+// othersClaim reports whether this process claims the office, or another one has during the
+// last lease, one that doesn't come after others itself.
 func (m *Machine) othersClaim(id election.ID) bool {
+	if m.role == Candidate {
+		return true
+	}
 	for other := range m.peers {
 		if election.ID(other) != id && m.peers[other].claimedUntil > m.now {
 			return true
@@ -78,7 +83,7 @@ func (m *Machine) othersClaim(id election.ID) bool {
 	return false
 }
 
-// maxFailedClaims bounds the time for which a process comes after others to 64 leases.
+// maxFailedClaims bounds the time for which a process comes after others.
 const maxFailedClaims = 6
 
 // forgetClaims forgets failed claims: there is a coordinator.

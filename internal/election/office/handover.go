@@ -19,7 +19,9 @@ func (m *Machine) considerHandOver(out *election.Output) {
 		if !p.ready || m.detector.Suspects(other.ID) {
 			continue
 		}
-		if at := max(p.readySince+stable, p.notBefore); m.now < at {
+		// If the own clock hasn't reached the next term, others' may not have, either. Then the
+		// higher process could not acquire the office yet.
+		if at := max(p.readySince+stable, p.notBefore, m.nextTermDue()); m.now < at {
 			m.tenure.handOverAt = min(m.tenure.handOverAt, at)
 			continue
 		}
@@ -91,4 +93,12 @@ func (m *Machine) highestReadyPeer() election.ID {
 		}
 	}
 	return election.None
+}
+
+// nextTermDue is when the clock of this process reaches the term after that of its tenure.
+func (m *Machine) nextTermDue() election.Tick {
+	if m.cfg.Mode == Available {
+		return m.now
+	}
+	return m.cfg.Clock.Due(m.term + 1)
 }

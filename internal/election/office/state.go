@@ -92,6 +92,7 @@ func (a *available) encode(b []byte) []byte {
 func (c *contender) encode(b []byte, now election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(c.id))
 	b = election.AppendNumber(b, uint64(c.term))
+	b = election.AppendMoment(b, max(c.askedUntil, now), now)
 	return election.AppendMoment(b, max(c.until, now), now)
 }
 
