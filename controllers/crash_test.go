@@ -116,6 +116,15 @@ func (e *env) dumpObjects(add func(string, any)) {
 			e.t.Fatal(err)
 		}
 		document.UID, document.Revision, document.Group.Floor = "", 0, 0
+		lists := []control.List{{Members: document.Group.Members}}
+		if document.Group.Previous != nil {
+			lists = append(lists, *document.Group.Previous)
+		}
+		for _, l := range lists {
+			for i := range l.Members {
+				l.Members[i].UID = ""
+			}
+		}
 		add("ConfigMap "+m.Name, map[string]any{"document": document, "CA bundle": m.Data[control.CABundleKey] == e.caBundle, "labels": m.Labels})
 	}
 	var services corev1.ServiceList

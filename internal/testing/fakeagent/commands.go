@@ -134,16 +134,17 @@ func (a *Agent) adopt(group string, body []byte) error {
 
 // digest is equal for equal member lists.
 func digest(g control.Group) string {
-	type list struct {
-		Version  uint32
-		Members  []control.Member
-		Previous *control.List
+	lists := []control.List{{Version: g.Version, Members: g.Members}}
+	if g.Previous != nil {
+		lists = append(lists, *g.Previous)
 	}
-	l := list{Version: g.Version, Previous: g.Previous}
-	for _, m := range g.Members {
-		l.Members = append(l.Members, control.Member{Name: m.Name, Priority: m.Priority})
+	for i, l := range lists { // Where a member is doesn't matter.
+		lists[i].Members = nil
+		for _, m := range l.Members {
+			lists[i].Members = append(lists[i].Members, control.Member{Name: m.Name, Priority: m.Priority})
+		}
 	}
 	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(l) // Neither can fail.
+	_ = json.NewEncoder(h).Encode(lists) // Neither can fail.
 	return strconv.FormatUint(h.Sum64(), 16)
 }
