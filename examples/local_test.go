@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -32,7 +33,7 @@ func TestLocal(t *testing.T) {
 	before := holds()
 	testwait.Until(t, "the invariant still holds", func() bool { return holds() > before })
 	if strings.Contains(p.text(), "violated") {
-		t.Error("the invariant was violated")
+		t.Error(safety.Violated, p.text())
 	}
 
 	p.signal(syscall.SIGTERM)

@@ -21,6 +21,7 @@ import (
 	"github.com/conclave-dev/conclave/examples/internal/ledger"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 	"github.com/conclave-dev/conclave/internal/testing/program"
+	"github.com/conclave-dev/conclave/internal/testing/safety"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -140,7 +141,7 @@ func (w *workload) checkInvariant(ctx context.Context) (v ledger.Verdict) {
 		return err
 	})
 	if !v.OK {
-		w.t.Fatal(v.String())
+		w.t.Fatal(safety.Violated, v.String())
 	}
 	return v
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
 var (
@@ -199,7 +200,7 @@ func (a *application) write(register, value int) error {
 	}
 	if err := a.storage.write(a.token, a.id, register, value); err != nil {
 		if a.hasLease() && !a.noLease {
-			a.violation = fmt.Errorf("the storage rejected the token of %s at register %d, although its lease ends in %s", a.id, register, time.Until(a.leaseEnd))
+			a.violation = fmt.Errorf("%sthe storage rejected the token of %s at register %d, although its lease ends in %s", safety.Violated, a.id, register, time.Until(a.leaseEnd))
 		}
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
 // graphObserver watches all agents in all groups.
@@ -161,7 +162,7 @@ func (o *observedGroup) confirmTwo(ctx context.Context, former, next group.Leade
 			return nil
 		}
 	}
-	return fmt.Errorf("two coordinators: %s with token %d and %s with token %d", former.Self, former.Token, next.Self, next.Token)
+	return fmt.Errorf("%stwo coordinators: %s with token %d and %s with token %d", safety.Violated, former.Self, former.Token, next.Self, next.Token)
 }
 
 // count adds the time since the last call.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
 // request is a request of a client: to read a register, or to write a value.
@@ -87,7 +89,7 @@ func (h *history) verifyRegister(name int) error {
 	h.mutex.Unlock()
 	switch porcupine.CheckOperationsTimeout(registerModel, operations, limit) {
 	case porcupine.Illegal:
-		return fmt.Errorf("the operations on register %d are not linearizable:%s", name, describe(operations))
+		return fmt.Errorf("%sthe operations on register %d are not linearizable:%s", safety.Violated, name, describe(operations))
 	case porcupine.Unknown:
 		return fmt.Errorf("cannot check the %d operations on register %d within the time limit", len(operations), name)
 	default:

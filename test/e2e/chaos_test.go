@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
 // chaosKinds has every kind but those that take long: all and rollout restart all pods, which other parts do.
@@ -39,6 +41,9 @@ func testChaos(e env) {
 	}
 	if len(result.Faults) != len(chaosKinds) || len(result.Violations) > 0 {
 		e.t.Errorf("got %d faults and violations %v, want %d faults and none", len(result.Faults), result.Violations, len(chaosKinds))
+	}
+	if slices.ContainsFunc(result.Violations, func(v chaos.Violation) bool { return v.Invariant == chaos.OneCoordinator }) {
+		e.t.Error(safety.Violated + "see above")
 	}
 	for i := range result.Faults {
 		f := &result.Faults[i]

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
 const workloadManifest = repositoryRoot + "/examples/lock-service/manifest.yaml"
@@ -23,7 +25,7 @@ func testWorkload(e env) {
 	e.waitUntil(defaultTimeout, "all processes use the locks", func() bool {
 		output, err := e.tryKubectl("exec", "--namespace", namespace, "lock-service-ledger-0", "--", "/lock-service", "check", "http://127.0.0.1:8090")
 		if strings.Contains(output, "violated") {
-			e.t.Fatal(output)
+			e.t.Fatal(safety.Violated, output)
 		}
 		match := holds.FindStringSubmatch(output)
 		if err != nil || match == nil { // The ledger is starting, or not all processes have written.
