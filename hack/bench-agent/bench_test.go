@@ -31,7 +31,7 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := measure(ctx, &options{
-		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, tls: true, trace: true, idle: time.Second,
+		agents: []int{5}, modes: []string{"Majority"}, kills: 2, handOvers: 2, stops: 1, tls: true, trace: true, idle: time.Second, groups: []int{1, 2},
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -51,15 +51,17 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 	if p := group.Phases; p == nil || p.Noticed == nil || p.Granted == nil || p.Noticed.Median <= 0 || p.Granted.Median <= 0 {
 		t.Errorf("got phases %+v, want positive ones", group.Phases)
 	}
-	if report.Idle == nil || report.Idle.Resident == 0 || report.Idle.Follower == 0 || report.Idle.Coordinator == 0 {
-		t.Errorf("got idle usage %+v, want positive values", report.Idle)
+	for i, groups := range []int{1, 2} {
+		if i >= len(report.Idle) || report.Idle[i].Groups != groups || report.Idle[i].Resident == 0 || report.Idle[i].Follower == 0 || report.Idle[i].Coordinator == 0 {
+			t.Errorf("got idle usages %+v, want positive values in %d groups", report.Idle, groups)
+		}
 	}
 	var printed bytes.Buffer
 	if err := report.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"kill -9 until all agents know", "until one witness completes", "until 4 witnesses have completed", "a majority grants", "hand-over: no coordinator", "SIGSTOP until all agents know", "kill -9, p99", "resident memory",
+		"kill -9 until all agents know", "until one witness completes", "until 4 witnesses have completed", "a majority grants", "hand-over: no coordinator", "SIGSTOP until all agents know", "kill -9, p99", "resident memory", "groups: 2: CPU of the coordinator",
 	} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())

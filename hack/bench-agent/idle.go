@@ -14,6 +14,7 @@ import (
 // Idle is the resource usage of agents while nothing happens.
 type Idle struct {
 	Peers   int     `json:"peers"`
+	Groups  int     `json:"groups"`
 	Seconds float64 `json:"seconds"`
 	// Heartbeat is the interval of heartbeats in milliseconds, if the timing adapts.
 	Heartbeat float64 `json:"heartbeatMillis,omitempty"`
@@ -29,73 +30,137 @@ type Idle struct {
 // idlePeers is the number of peers of each idle agent.
 const idlePeers = 5
 
-// measureIdle measures agents with default timing that receive no requests.
-func measureIdle(ctx context.Context, plan agentcluster.Options, period time.Duration) (*Idle, error) {
-	plan.Agents = idlePeers + 1
+// idle measures agents that receive no requests: with the default timing in each number
+// of groups, then in one group whose timing adapts.
+func (r *runner) idle(ctx context.Context, report *Report) error {
+	for _, groups := range r.options.groups {
+		idle, err := r.idleIn(ctx, groups, nil)
+		if err != nil {
+			return fmt.Errorf("idle agents in %d groups: %w", groups, err)
+		}
+		report.Idle = append(report.Idle, idle)
+		idle.judge(report.Idle[0])
+	}
+	if r.options.minHeartbeat <= 0 {
+		return nil
+	}
+	idle, err := r.idleIn(ctx, 1, r.options.adaptiveTiming())
+	if err != nil {
+		return fmt.Errorf("idle agents whose timing adapts: %w", err)
+	}
+	report.AdaptiveIdle = idle
+	return nil
+}
+
+// judge compares the results with the goals. There are goals for one group. If first is
+// of one group, there are also goals for more groups, as multiples of first.
+func (i *Idle) judge(first *Idle) {
+	switch {
+	case i.Groups == 1:
+		i.Goals = []benchmark.Goal{
+			benchmark.AtMost("resident memory", "MiB", i.Resident, 12),
+			benchmark.AtMost("CPU of a follower", "% of a core", i.Follower, 0.05),
+			benchmark.AtMost("CPU of the coordinator", "% of a core", i.Coordinator, 0.15),
+		}
+	case first.Groups == 1:
+		i.Goals = []benchmark.Goal{
+			benchmark.AtMost("CPU of a follower", "times that of one group", i.Follower/first.Follower, 1.5),
+			benchmark.AtMost("CPU of the coordinator", "times that of one group", i.Coordinator/first.Coordinator, 1.5),
+		}
+	}
+}
+
+// idleIn measures agents that are members of several groups, all with the same
+// coordinator.
+func (r *runner) idleIn(ctx context.Context, groups int, timing *agentcluster.Timing) (idle *Idle, err error) {
+	plan, err := r.plan("Majority", idlePeers+1)
+	if err != nil {
+		return nil, err
+	}
+	plan.Group.Timing = timing
+	plan.Group.Preemption = &agentcluster.Preemption{Policy: "Always"}
+	for i := range groups - 1 {
+		further := plan.Group
+		further.Name = fmt.Sprintf("group-%d", i+2)
+		plan.Further = append(plan.Further, further)
+	}
 	c, err := agentcluster.New(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	shortest := time.Duration(0)
-	if timing := plan.Group.Timing; timing != nil {
-		shortest = time.Duration(timing.MinHeartbeatMillis) * time.Millisecond
-	}
-	idle, err := observeIdle(ctx, c, period, shortest)
-	return idle, errors.Join(err, c.Close())
-}
-
-func observeIdle(ctx context.Context, c *agentcluster.Cluster, period, shortest time.Duration) (*Idle, error) {
+	defer func() { err = errors.Join(err, c.Close()) }()
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
 	h := &harness{cluster: c, observer: newObserver(c)}
-	if err := h.settle(ctx); err != nil {
+	if err := h.settleAll(ctx); err != nil {
 		return nil, err
 	}
-	idle := &Idle{Peers: idlePeers}
-	if shortest > 0 {
-		interval, err := h.awaitCalm(ctx, shortest)
+	idle = &Idle{Peers: idlePeers, Groups: groups}
+	if timing != nil {
+		interval, err := h.awaitCalm(ctx, time.Duration(timing.MinHeartbeatMillis)*time.Millisecond)
 		if err != nil {
 			return nil, err
 		}
 		idle.Heartbeat = benchmark.Millis(interval)
 	}
-	before, err := usage(c)
+	r.printf("measuring idle agents in %d groups for %s", groups, r.options.idle)
+	return idle, idle.observe(ctx, h, r.options.idle)
+}
+
+// settleAll waits until the agent with the highest priority is coordinator of all groups.
+func (h *harness) settleAll(ctx context.Context) error {
+	if err := h.settle(ctx); err != nil {
+		return err
+	}
+	names := h.cluster.Names()
+	h.coordinator = names[len(names)-1]
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for _, group := range h.cluster.Groups() {
+		if err := agentcluster.Await(ctx, func(ctx context.Context) error {
+			coordinator, err := h.cluster.In(group).AwaitCoordinator(ctx)
+			if err == nil && coordinator != h.coordinator {
+				err = fmt.Errorf("%s is coordinator of group %s, want %s", coordinator, group, h.coordinator)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observe fills in what the agents of h use in a period.
+func (i *Idle) observe(ctx context.Context, h *harness, period time.Duration) error {
+	before, err := usage(h.cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	begun := time.Now()
 	if err := benchmark.Wait(ctx, period); err != nil {
-		return nil, err
+		return err
 	}
-	after, err := usage(c)
+	after, err := usage(h.cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	elapsed := time.Since(begun)
+	i.Seconds = elapsed.Seconds()
 	var resident, followers []float64
-	idle.Seconds = elapsed.Seconds()
 	for name, used := range after {
 		share := 100 * float64(used.CPU-before[name].CPU) / float64(elapsed)
 		resident = append(resident, benchmark.MiB(used.Resident))
 		if name == h.coordinator {
-			idle.Coordinator = share
+			i.Coordinator = share
 		} else {
 			followers = append(followers, share)
 		}
 	}
 	slices.Sort(resident)
 	slices.Sort(followers)
-	idle.Resident, idle.Follower = benchmark.Percentile(resident, 50), benchmark.Percentile(followers, 50)
-	if shortest > 0 {
-		return idle, nil // The goals are those of the default timing.
-	}
-	idle.Goals = []benchmark.Goal{
-		benchmark.AtMost("resident memory", "MiB", idle.Resident, 15),
-		benchmark.AtMost("CPU of a follower", "% of a core", idle.Follower, 0.1),
-		benchmark.AtMost("CPU of the coordinator", "% of a core", idle.Coordinator, 0.1),
-	}
-	return idle, nil
+	i.Resident, i.Follower = benchmark.Percentile(resident, 50), benchmark.Percentile(followers, 50)
+	return nil
 }
 
 func usage(c *agentcluster.Cluster) (map[string]benchmark.Usage, error) {

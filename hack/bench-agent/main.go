@@ -40,8 +40,10 @@ type options struct {
 	minHeartbeat int
 	tls          bool
 	idle         time.Duration
-	suspicions   time.Duration
-	trace        bool
+	// groups are the numbers of groups in which idle agents take part.
+	groups     []int
+	suspicions time.Duration
+	trace      bool
 	// agent is the path of a binary.
 	agent  string
 	output string
@@ -77,6 +79,7 @@ func newRoot() *cobra.Command {
 	flags.IntVar(&o.minHeartbeat, "min-heartbeat-millis", 40, "also pause coordinators, and count suspicions, in groups of 5 whose heartbeats adapt down to this interval; 0 skips it")
 	flags.BoolVar(&o.tls, "tls", true, "use TLS between agents")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
+	flags.IntSliceVar(&o.groups, "groups", []int{1, 20}, "numbers of groups in which idle agents take part")
 	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected while all cores are busy")
 	flags.BoolVar(&o.trace, "trace", false, "also print where the time of a failover goes; traces make failovers slower")
 	flags.StringVar(&o.agent, "agent", "", "the agent's binary, for comparisons of versions; by default, build it")

@@ -56,26 +56,9 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 		}
 	}
 	if o.idle > 0 {
-		r.printf("measuring idle agents for %s", o.idle)
-		if report.Idle, err = r.idle(ctx, nil); err != nil {
-			return nil, fmt.Errorf("idle agents: %w", err)
-		}
+		err = r.idle(ctx, report)
 	}
-	if o.idle > 0 && o.minHeartbeat > 0 {
-		if report.AdaptiveIdle, err = r.idle(ctx, o.adaptiveTiming()); err != nil {
-			return nil, fmt.Errorf("idle agents whose timing adapts: %w", err)
-		}
-	}
-	return report, nil
-}
-
-func (r *runner) idle(ctx context.Context, timing *agentcluster.Timing) (*Idle, error) {
-	plan, err := r.plan("Majority", 0)
-	if err != nil {
-		return nil, err
-	}
-	plan.Group.Timing = timing
-	return measureIdle(ctx, plan, r.options.idle)
+	return report, err
 }
 
 // printf prints a line of progress.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
@@ -15,7 +14,7 @@ type Report struct {
 	benchmark.Machine
 
 	Groups []*Group `json:"groups,omitempty"`
-	Idle   *Idle    `json:"idle,omitempty"`
+	Idle   []*Idle  `json:"idle,omitempty"`
 	// AdaptiveIdle is that of agents whose timing adapts.
 	AdaptiveIdle *Idle         `json:"adaptiveIdle,omitempty"`
 	Suspicions   []*Suspicions `json:"suspicions,omitempty"`
@@ -123,7 +122,9 @@ func (r *Report) Print(out io.Writer) error {
 		}
 	}
 	printGrowth(out, r.Groups)
-	r.Idle.print(out)
+	for _, idle := range r.Idle {
+		idle.print(out)
+	}
 	r.AdaptiveIdle.print(out)
 	for _, s := range r.Suspicions {
 		s.print(out)
@@ -168,10 +169,10 @@ func (i *Idle) print(out io.Writer) {
 	if i.Heartbeat > 0 {
 		timing = fmt.Sprintf(" and heartbeats that adapted to %.0f ms", i.Heartbeat)
 	}
-	fmt.Fprintf(out, "\nidle for %.0f s with %d peers%s: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
-		i.Seconds, i.Peers, timing, i.Resident, i.Follower, i.Coordinator)
+	fmt.Fprintf(out, "\nidle for %.0f s with %d peers, groups: %d%s: %.1f MiB resident; follower %.3f %% of a core, coordinator %.3f %%\n",
+		i.Seconds, i.Peers, i.Groups, timing, i.Resident, i.Follower, i.Coordinator)
 	for _, goal := range i.Goals {
-		fmt.Fprintf(out, "idle: %s\n", goal)
+		fmt.Fprintf(out, "idle, groups: %d: %s\n", i.Groups, goal)
 	}
 }
 
@@ -185,5 +186,7 @@ func (s *Suspicions) print(out io.Writer) {
 	for _, name := range s.names() {
 		fmt.Fprintf(out, "%s +%g\n", name, s.Counters[name])
 	}
-	fmt.Fprintln(out, strings.TrimSpace(s.Goal.String()))
+	for _, goal := range s.Goals {
+		fmt.Fprintln(out, goal)
+	}
 }

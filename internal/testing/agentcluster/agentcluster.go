@@ -39,8 +39,7 @@ type Options struct {
 	Trace bool
 	// Group is the group in the configuration files. New fills in name and members.
 	Group Group
-	// Further are more groups with the same members. They need names and plain TCP: the
-	// certificates name only the first group.
+	// Further are more groups with the same members. They need names.
 	Further []Group
 }
 
@@ -60,9 +59,6 @@ type Cluster struct {
 func New(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Agents < 1 || options.Agents > maxAgents {
 		return nil, fmt.Errorf("agents must be 1 to %d, got %d", maxAgents, options.Agents)
-	}
-	if options.TLS && len(options.Further) > 0 {
-		return nil, errors.New("further groups need plain TCP")
 	}
 	if options.Group.Name == "" {
 		options.Group.Name = "ledger"
@@ -99,7 +95,7 @@ func New(ctx context.Context, options Options) (*Cluster, error) {
 func (t *Cluster) writeFiles(options Options) error {
 	tls := TLS{Insecure: true}
 	if options.TLS {
-		if err := writeCertificates(options.Folder, options.Group.Name, t.Names()); err != nil {
+		if err := writeCertificates(options.Folder, t.Groups(), t.Names()); err != nil {
 			return err
 		}
 	}

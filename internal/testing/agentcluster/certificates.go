@@ -11,9 +11,9 @@ import (
 // caFile is the CA certificate. No agent has this name.
 const caFile = "ca-certificate.pem"
 
-// writeCertificates creates a CA, and for each name a certificate NAME.pem with its key
-// NAME-key.pem.
-func writeCertificates(folder, group string, names []string) error {
+// writeCertificates creates a CA, and for each name a certificate NAME.pem for all groups,
+// with its key NAME-key.pem.
+func writeCertificates(folder string, groups, names []string) error {
 	const valid = 24 * time.Hour
 	ca, own, err := identity.NewCA("agentcluster", valid)
 	if err != nil {
@@ -23,7 +23,11 @@ func writeCertificates(folder, group string, names []string) error {
 		return err
 	}
 	for _, name := range names {
-		pair, err := ca.Issue(identity.Names{{Domain: "default", Group: group, Member: name}}, valid)
+		var subjects identity.Names
+		for _, group := range groups {
+			subjects = append(subjects, identity.Name{Domain: "default", Group: group, Member: name})
+		}
+		pair, err := ca.Issue(subjects, valid)
 		if err != nil {
 			return err
 		}
