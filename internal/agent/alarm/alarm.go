@@ -19,6 +19,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -36,7 +37,8 @@ type Alarm struct {
 
 	mu     sync.Mutex
 	timers []*Timer
-	// armed is when the kernel's timer expires, Never if it is off.
+	// armed is when the kernel's timer expires, Never if it is off. It may be before the
+	// earliest moment, but not after.
 	armed  election.Tick
 	closed bool
 }
@@ -48,6 +50,11 @@ type Timer struct {
 	// at is when the function is due, or Never.
 	at election.Tick
 }
+
+// slack is by how much the kernel's timer may expire too early, which costs a wakeup. If
+// many groups move their moments after a heartbeat, the kernel's timer is set once: when
+// the last of them does.
+const slack = election.Tick(10 * time.Millisecond)
 
 // New starts an Alarm. It fails if the process has too many open files.
 func New(c *clock.Clock) (*Alarm, error) {
@@ -91,7 +98,7 @@ func (t *Timer) Set(at election.Tick) {
 	defer a.mu.Unlock()
 	before := t.at
 	t.at = at
-	if at < a.armed || before == a.armed { // Otherwise, an earlier timer determines what is armed.
+	if at < a.armed || before < a.armed+slack { // Otherwise, an earlier timer determines what is armed.
 		a.arm()
 	}
 }
@@ -111,7 +118,7 @@ func (a *Alarm) arm() {
 	for _, t := range a.timers {
 		earliest = min(earliest, t.at)
 	}
-	if a.closed || earliest == a.armed {
+	if a.closed || earliest >= a.armed && earliest-a.armed < slack {
 		return
 	}
 	a.armed = earliest

@@ -111,6 +111,18 @@ func TestTimerIsSetAgain(t *testing.T) {
 	h.wantNoMore()
 }
 
+// TestTimerIsMovedBySlack: the kernel's timer still expires at the first moment, which must
+// neither call the function nor lose the second moment.
+func TestTimerIsMovedBySlack(t *testing.T) {
+	h := newHarness(t)
+	moved := h.timer("moved")
+	now := h.clock.Now()
+	moved.Set(now + 20*millisecond)
+	moved.Set(now + 25*millisecond)
+	h.want("moved", now+25*millisecond)
+	h.wantNoMore()
+}
+
 func TestFunctionSetsItsTimer(t *testing.T) {
 	h := newHarness(t)
 	var again *alarm.Timer

@@ -24,9 +24,6 @@ package clock
 import (
 	"sync/atomic"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -35,6 +32,7 @@ import (
 // Clock is a running clock. Its first tick is 1, because 0 means no time.
 type Clock struct {
 	start time.Duration
+	last  reading
 	terms atomic.Pointer[election.TermClock]
 	// deviates is set if the last reading of the wall clock differed from the expected
 	// one. It belongs to the caller of Correct.
@@ -43,7 +41,7 @@ type Clock struct {
 
 // New starts a clock. wall is the current time of day.
 func New(wall time.Time) *Clock {
-	c := &Clock{start: boottime() - 1}
+	c := &Clock{start: boottime() - 1, last: reading{started: time.Now()}}
 	c.terms.Store(&election.TermClock{
 		AtBoot: election.Term(control.TermAt(wall)), Boot: c.Now(), TicksPerTerm: election.Tick(control.TermDuration),
 	})
@@ -73,7 +71,7 @@ func (c *Clock) Correct(wall time.Time) bool {
 }
 
 // Now returns the current tick.
-func (c *Clock) Now() election.Tick { return election.Tick(boottime() - c.start) }
+func (c *Clock) Now() election.Tick { return election.Tick(c.last.boottime() - c.start) }
 
 // Origin returns the reading of CLOCK_BOOTTIME at tick 0. With it, ticks of the processes
 // on one machine can be compared.
@@ -93,13 +91,3 @@ func (c *Clock) TermClock() election.TermClock {
 
 // CurrentTerm returns the current term.
 func (c *Clock) CurrentTerm() election.Term { return c.terms.Load().Ceiling(c.Now()) }
-
-// boottime makes the system call without the scheduler of the Go runtime: it never blocks,
-// and the scheduler would wake its monitor thread.
-func boottime() time.Duration {
-	var now unix.Timespec
-	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&now)), 0); errno != 0 {
-		panic("cannot read CLOCK_BOOTTIME: " + errno.Error()) // Linux has it since 2.6.39.
-	}
-	return time.Duration(now.Nano())
-}

@@ -15,9 +15,10 @@ const feedSize = 256
 type feed struct {
 	life uint32
 
-	mu     sync.Mutex
-	last   uint64
-	states [feedSize]Leader
+	mu   sync.Mutex
+	last uint64
+	// states grows up to feedSize; then the oldest state is replaced.
+	states []Leader
 	// changed is closed when a state is added.
 	changed chan struct{}
 	closed  bool
@@ -30,14 +31,21 @@ func (f *feed) append(state Leader) {
 	state.RemainingMillis = nil
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.last > 0 && f.states[f.last%feedSize] == state {
+	if f.closed || f.last > 0 && *f.state(f.last) == state {
 		return
 	}
 	f.last++
-	f.states[f.last%feedSize] = state
+	if len(f.states) < feedSize {
+		f.states = append(f.states, state)
+	} else {
+		*f.state(f.last) = state
+	}
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
+
+// state returns the place of the state with a number from 1 to last.
+func (f *feed) state(number uint64) *Leader { return &f.states[(number-1)%feedSize] }
 
 func (f *feed) close() {
 	f.mu.Lock()
@@ -86,7 +94,7 @@ func (w *Watcher) Next(ctx context.Context) (Change, error) {
 			return Change{}, ErrWatcherTooSlow
 		case w.seen < f.last:
 			w.seen++
-			change := Change{ID: fmt.Sprintf("%08x-%d", f.life, w.seen), Leader: f.states[w.seen%feedSize]}
+			change := Change{ID: fmt.Sprintf("%08x-%d", f.life, w.seen), Leader: *f.state(w.seen)}
 			f.mu.Unlock()
 			return change, nil
 		}

@@ -19,8 +19,8 @@
 // the goroutine of run; Leader and Watcher.Next only read published state. The inbox
 // holds 1024 functions; a caller that finds it full waits, with two exceptions: messages
 // are dropped, and what the transport reports never waits, because the transport serves
-// the other groups, too. Methods with a context return when it ends. Methods that hand over the office wait for at most the drain timeout plus
-// 1 s. With measured timing, a second goroutine adjusts the reply timeout.
+// the other groups, too. Methods with a context return when it ends. Methods that hand
+// over the office wait for at most the drain timeout plus 1 s.
 //
 // The goroutine of run never waits for the application or for a peer. It calls
 // Metrics, OnReport and the log synchronously, so they must not block: see package
@@ -137,8 +137,13 @@ type Group struct {
 	out        election.Output
 	timer      *alarm.Timer
 	timerDue   election.Tick
-	app        application
-	recovery   recovery
+	// lastStep is when the machine made its last step.
+	lastStep election.Tick
+	// measureDue is when round trips are measured again, for the reply timeout in force.
+	measureDue   election.Tick
+	replyInForce time.Duration
+	app          application
+	recovery     recovery
 	// promisedUntil is the latest time until which a caller of LeaderWithPromise may
 	// act as coordinator. Such a caller can't be asked to stop.
 	promisedUntil election.Tick
@@ -169,6 +174,7 @@ func New(cfg Config) (*Group, error) {
 		return nil, fmt.Errorf("group %s: %w", cfg.Group.Name, err)
 	}
 	g.observer = newObserver(cfg.Metrics, cfg.Clock.Now())
+	g.measureDue, g.replyInForce = cfg.Clock.Now()+election.Tick(measureInterval), cfg.Group.Timing.ReplyTimeout
 	g.timerDue = election.Never
 	g.timer = cfg.Alarm.NewTimer(g.timedOut)
 	if !roster.Has(g.self) {
@@ -177,9 +183,6 @@ func New(cfg Config) (*Group, error) {
 	g.updateEligibility()
 	g.applyOutput()
 	go g.run()
-	if cfg.Group.Timing.Measured {
-		go g.adjustTiming()
-	}
 	return g, nil
 }
 
@@ -253,6 +256,7 @@ func (g *Group) run() {
 			g.app.close()
 			return
 		}
+		g.adjustTiming()
 		g.recoverIfReachable()
 		g.applyOutput()
 	}
@@ -319,6 +323,7 @@ func (g *Group) AwaitRoundTrip(ctx context.Context) error { return g.call(ctx, f
 // step passes an input to the machine, and collects its output.
 func (g *Group) step(in election.Input) {
 	in.Now = g.cfg.Clock.Now()
+	g.lastStep = in.Now
 	before, sent := len(g.out.Events), len(g.out.Send)
 	g.machine.Step(in, &g.out)
 	if g.recorder != nil {

@@ -24,21 +24,18 @@ func electionTiming(reply time.Duration) election.Timing {
 // [ImprovedBully] defines T = 2*Ttrans + Tproc. The kernel measures 2*Ttrans for each
 // connection. The configured T covers everything else. The round-trip time counts
 // twice, because an election that times out early does more harm than one that waits.
+//
+// It is called after each input. A timer of its own would wake an idle agent more often.
 func (g *Group) adjustTiming() {
-	ticker := time.NewTicker(measureInterval)
-	defer ticker.Stop()
-	reply := g.cfg.Group.Timing.ReplyTimeout
-	for {
-		select {
-		case <-ticker.C:
-		case <-g.quit:
-			return
-		}
-		if next := g.replyTimeout(); next > reply+reply/4 || next < reply-reply/4 { // Small changes don't matter.
-			reply = next
-			timing := electionTiming(reply)
-			_ = g.enqueue(func() { g.step(election.Input{Kind: election.Retime, Timing: &timing}) }) // A group that was left needs none.
-		}
+	if !g.cfg.Group.Timing.Measured || g.lastStep < g.measureDue {
+		return
+	}
+	g.measureDue = g.lastStep + election.Tick(measureInterval)
+	reply := g.replyInForce
+	if next := g.replyTimeout(); next > reply+reply/4 || next < reply-reply/4 { // Small changes don't matter.
+		g.replyInForce = next
+		timing := electionTiming(next)
+		g.step(election.Input{Kind: election.Retime, Timing: &timing})
 	}
 }
 
