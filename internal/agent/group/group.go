@@ -131,9 +131,8 @@ type Group struct {
 	// logsMessages: each message of an election is logged. Otherwise, not even the
 	// arguments are computed.
 	logsMessages bool
-	// mismatches says in which respect the configuration of a peer differs. The
-	// messages of these peers are ignored.
-	mismatches map[string]string
+	// mismatches has the peers whose configuration differs, or did so before.
+	mismatches map[string]*mismatch
 	out        election.Output
 	timer      *alarm.Timer
 	timerDue   election.Tick
@@ -160,7 +159,7 @@ func New(cfg Config) (*Group, error) {
 		cfg: cfg, inbox: make(chan func(), inboxMax), quit: make(chan struct{}), done: make(chan struct{}),
 		timeout: make(chan struct{}, 1),
 		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
-		mismatches: map[string]string{}, app: newApplication(cfg.Group),
+		mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
 	}
 	g.app.excluded = cfg.Excluded
 	g.logsMessages = cfg.Log.Enabled(context.Background(), slog.LevelDebug)

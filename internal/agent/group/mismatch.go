@@ -4,9 +4,47 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
 )
+
+// mismatch says in which respect the configuration of a peer differs. Each change is
+// logged and reported. A peer that sends messages with alternating configurations must not
+// fill the log, so changes are limited in number. At the limit, the last mismatch remains
+// a problem until the period is over, although matching messages are accepted.
+type mismatch struct {
+	// reason is empty if the configuration matches again.
+	reason string
+	// changes is the number of changes since periodStart.
+	changes     int
+	periodStart election.Tick
+}
+
+const (
+	// mismatchPeriod is the time in which there are at most mismatchChanges of a peer.
+	mismatchPeriod  = election.Tick(time.Minute)
+	mismatchChanges = 10
+)
+
+// change sets the reason, unless there were too many changes. The last one of a period
+// must be to a mismatch.
+func (m *mismatch) change(reason string, now election.Tick) bool {
+	if now-m.periodStart >= mismatchPeriod {
+		m.periodStart, m.changes = now, 0
+	}
+	limit := mismatchChanges
+	if reason == "" {
+		limit-- // The peer may differ again.
+	}
+	if reason == m.reason || m.changes >= limit {
+		return false
+	}
+	m.reason = reason
+	m.changes++
+	return true
+}
 
 // configMatches reports whether a peer has the same configuration. Messages of other
 // peers are ignored: if two halves of a group had different configurations, each of
@@ -20,29 +58,36 @@ func (g *Group) configMatches(peer string, message *wire.Message) bool {
 	case message.Version == g.list.Version && message.Digest != g.listDigest:
 		reason = fmt.Sprintf("member list of version %d, or the one before it, differs", message.Version)
 	}
-	before, known := g.mismatches[peer]
-	switch {
-	case reason == "" && !known:
-		return true
-	case !g.isListed(peer):
-		return reason == "" // It has left the group, so this is no problem.
-	case reason == "":
-		delete(g.mismatches, peer)
+	g.updateMismatch(peer, reason)
+	return reason == ""
+}
+
+// updateMismatch logs and reports that the configuration of a peer differs in another
+// respect than before, or matches again.
+func (g *Group) updateMismatch(peer, reason string) {
+	m, known := g.mismatches[peer]
+	if !known {
+		if reason == "" || !g.isListed(peer) { // A peer that has left the group is no problem.
+			return
+		}
+		m = &mismatch{}
+		g.mismatches[peer] = m
+	}
+	if m.reason == reason || !m.change(reason, g.cfg.Clock.Now()) {
+		return
+	}
+	if reason == "" {
 		g.cfg.Log.Info("accepting peer: configuration matches again", "peer", peer)
-	case reason != before:
-		g.mismatches[peer] = reason
+	} else {
 		g.cfg.Log.Error("ignoring peer: configuration mismatch", "peer", peer, "reason", reason)
-	default:
-		return false
 	}
 	g.updateProblems()
-	return reason == ""
 }
 
 // dropDepartedMismatches removes the mismatches of peers that have left the group.
 func (g *Group) dropDepartedMismatches() {
 	before := len(g.mismatches)
-	maps.DeleteFunc(g.mismatches, func(peer, _ string) bool { return !g.isListed(peer) })
+	maps.DeleteFunc(g.mismatches, func(peer string, _ *mismatch) bool { return !g.isListed(peer) })
 	if len(g.mismatches) != before {
 		g.updateProblems()
 	}
@@ -56,7 +101,9 @@ func (g *Group) isListed(peer string) bool {
 func (g *Group) updateProblems() {
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(g.mismatches)) {
-		problems = append(problems, fmt.Sprintf("group %s: ignoring peer %s: %s", g.cfg.Group.Name, name, g.mismatches[name]))
+		if reason := g.mismatches[name].reason; reason != "" {
+			problems = append(problems, fmt.Sprintf("group %s: ignoring peer %s: %s", g.cfg.Group.Name, name, reason))
+		}
 	}
 	g.problems.Store(&problems)
 	g.reporter.dirty = true

@@ -1,6 +1,8 @@
 package group
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +57,59 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 		if _, err := a.Status(testContext(t)); err != nil || len(a.Problems()) != 0 {
 			t.Errorf("%s: got problems %q, %v after the configurations match, want none", name, a.Problems(), err)
 		}
+	}
+}
+
+// TestAlternatingConfigurationsAreBounded: a peer can't fill the log or change the report
+// with each message. Its matching messages are accepted, and it remains a problem.
+func TestAlternatingConfigurationsAreBounded(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []config.Member{member("a", 10), member("b", 20)} })
+	matching := &wire.Message{Group: "ledger", Kind: election.Probe, Version: a.list.Version, Digest: a.listDigest, ConfigDigest: a.configDigest}
+	otherList, otherSafety := *matching, *matching
+	otherList.Digest++
+	otherSafety.ConfigDigest++
+	if err := a.call(testContext(t), func() {
+		before := a.cfg.Log
+		defer func() { a.cfg.Log = before }()
+		a.cfg.Log = slog.New(slog.NewTextHandler(&logged, nil))
+		for range 1000 {
+			for _, message := range []*wire.Message{&otherList, matching, &otherSafety, &otherList} {
+				if got, want := a.configMatches("b", message), message == matching; got != want {
+					t.Errorf("got configMatches %t, want %t", got, want)
+				}
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(logged.String(), "\n"); lines == 0 || lines > mismatchChanges {
+		t.Errorf("got %d lines in the log, want at most %d", lines, mismatchChanges)
+	}
+	if problems := a.Problems(); len(problems) != 1 {
+		t.Errorf("got problems %q, want one", problems)
+	}
+}
+
+// TestMismatchChangesAgainInNextPeriod: a mismatch that remained at the limit is resolved
+// when the period is over.
+func TestMismatchChangesAgainInNextPeriod(t *testing.T) {
+	var m mismatch
+	changes := 0
+	now := mismatchPeriod
+	for range 100 {
+		for _, reason := range []string{"other", ""} {
+			if m.change(reason, now) {
+				changes++
+			}
+		}
+	}
+	if changes != mismatchChanges-1 || m.reason != "other" {
+		t.Errorf("got %d changes to %q, want %d to a mismatch", changes, m.reason, mismatchChanges-1)
+	}
+	if m.change("", now+mismatchPeriod-1) || !m.change("", now+mismatchPeriod) {
+		t.Error("want a change when the period is over, and not before")
 	}
 }
 
