@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/examples/internal/ledger"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
@@ -94,7 +93,7 @@ func testFaults(t *testing.T, folder string) {
 // if the ledger doesn't check tokens. It uses the workload that writes all the time: the
 // others are seldom paused in the few milliseconds in which a write becomes a late one.
 func testFaultsWithoutFencing(t *testing.T, folder string) {
-	w := startWorkload(t, filepath.Join(folder, "device-owner"), serveInTest(t, newUnfenced()))
+	w := startWorkload(t, filepath.Join(folder, "device-owner"), serveInTest(t, openLedger(t, false)))
 	rng := rand.New(rand.NewPCG(*faultSeed, 0))
 	for i, kind := range faultOrder(rng, *faultCount) {
 		if faultKinds[kind].agent || faultKinds[kind].worker {
@@ -204,13 +203,10 @@ func testLateWrites(t *testing.T, folder string) {
 
 func testLateWrite(t *testing.T, binary, resource string, fenced bool) {
 	t.Helper()
-	l := &lateWrites{resource: resource, ledger: newUnfenced(), answered: make(chan struct{})}
+	l := &lateWrites{resource: resource, ledger: openLedger(t, fenced), answered: make(chan struct{})}
 	want := http.StatusOK
 	if fenced {
-		server, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
-		must(t, err)
-		t.Cleanup(func() { must(t, server.Close()) })
-		l.ledger, want = server, http.StatusConflict
+		want = http.StatusConflict
 	}
 	w := startWorkload(t, binary, serveInTest(t, l))
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)

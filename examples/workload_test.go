@@ -309,48 +309,14 @@ func (l *lateWrites) status() int {
 	return l.arrived
 }
 
-// unfenced is a ledger that stores what it gets, as most devices do.
-type unfenced struct {
-	mu    sync.Mutex
-	lines bytes.Buffer
-	last  map[string]ledger.Entry
-}
-
-func newUnfenced() *unfenced { return &unfenced{last: map[string]ledger.Entry{}} }
-
-func (u *unfenced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	switch r.URL.Path {
-	case "/invariant":
-		checker := ledger.NewChecker()
-		if err := checker.Read(bytes.NewReader(u.lines.Bytes())); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		verdict := checker.Verdict()
-		if !verdict.OK {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-		_ = json.NewEncoder(w).Encode(verdict)
-	default:
-		var e ledger.Entry
-		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		if last := u.last[e.Resource]; e.Claim {
-			e.Seq = last.Seq
-		} else if last == e {
-			break // A repetition of a request that wasn't answered in time.
-		}
-		text, _ := json.Marshal(e)
-		u.lines.Write(append(text, '\n'))
-		if e.Violation == "" {
-			u.last[e.Resource] = e
-		}
-		_ = json.NewEncoder(w).Encode(e)
-	}
+// openLedger returns a ledger. Without the fencing check, it stores what it gets, as most devices do.
+func openLedger(t *testing.T, fenced bool) *ledger.Server {
+	t.Helper()
+	server, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
+	must(t, err)
+	t.Cleanup(func() { must(t, server.Close()) })
+	server.Unfenced = !fenced
+	return server
 }
 
 // serveInTest serves on a free port until the test ends.

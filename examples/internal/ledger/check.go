@@ -27,12 +27,16 @@ func (v *Verdict) String() string {
 	if !v.OK {
 		return "violated: " + v.Violation
 	}
-	var writes uint64
+	return fmt.Sprintf("holds: no gap, no duplicate and no stale write in %d writes to %d resources, by %d processes with %d tokens",
+		v.Total(), len(v.Writes), v.Processes, v.Tokens)
+}
+
+// Total is the number of writes to all resources.
+func (v *Verdict) Total() (writes uint64) {
 	for _, count := range v.Writes {
 		writes += count
 	}
-	return fmt.Sprintf("holds: no gap, no duplicate and no stale write in %d writes to %d resources, by %d processes with %d tokens",
-		writes, len(v.Writes), v.Processes, v.Tokens)
+	return writes
 }
 
 // Checker checks the lines of a ledger. It shares no code with the server, which rejects

@@ -137,6 +137,7 @@ func runLedger(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("ledger", flag.ExitOnError)
 	listen := flags.String("listen", ":8090", "the address of the server")
 	path := flags.String("file", "ledger.jsonl", "the file")
+	unfenced := flags.Bool("unfenced", false, "accept writes with outdated tokens, to see which harm that does")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -145,41 +146,12 @@ func runLedger(ctx context.Context, arguments []string) error {
 		return err
 	}
 	defer server.Close()
+	server.Unfenced = *unfenced
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
 	if err != nil {
 		return err
 	}
 	return serve(ctx, listener, server)
-}
-
-// check reads a ledger, and prints whether the invariant holds. It checks the lines
-// itself: a storage with a defect may judge itself wrongly, too.
-func check(ctx context.Context, arguments []string) error {
-	if len(arguments) != 1 {
-		return errors.New("check needs the URL of a ledger, such as http://127.0.0.1:8090")
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, arguments[0]+"/ledger", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("cannot read the ledger: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s/ledger responded with status %s", arguments[0], response.Status)
-	}
-	checker := ledger.NewChecker()
-	if err := checker.Read(response.Body); err != nil {
-		return err
-	}
-	verdict := checker.Verdict()
-	if !verdict.OK {
-		return errors.New(verdict.String())
-	}
-	fmt.Println(verdict.String())
-	return nil
 }
 
 // Coordinator returns the name of the coordinator, as far as this process's agent knows.

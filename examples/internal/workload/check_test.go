@@ -1,0 +1,41 @@
+package workload
+
+import (
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/examples/internal/ledger"
+)
+
+// A ledger without new writes keeps its invariant. With --progress, check fails nevertheless.
+func TestCheckFindsMissingProgress(t *testing.T) {
+	server, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	served := httptest.NewServer(server)
+	defer served.Close()
+	if err := check(t.Context(), []string{served.URL}); err != nil {
+		t.Errorf("got %v, want no error without --progress", err)
+	}
+	err = check(t.Context(), []string{"--progress=1ms", served.URL})
+	if err == nil || !strings.Contains(err.Error(), "no progress: the ledger still has 0 writes after 1ms") {
+		t.Errorf("got %v, want an error", err)
+	}
+	client := ledger.Client{URL: served.URL}
+	go func() {
+		right := ledger.Entry{Resource: "device", Token: 7, By: "a"}
+		for seq := uint64(1); t.Context().Err() == nil; seq++ {
+			right.Seq = seq
+			_ = client.Write(t.Context(), right) // It fails at the end of the test.
+			Pause(t.Context(), time.Millisecond)
+		}
+	}()
+	if err := check(t.Context(), []string{"--progress=5m", served.URL}); err != nil {
+		t.Errorf("got %v, want no error while there are new writes", err)
+	}
+}
