@@ -120,6 +120,7 @@ func (h *holder) useOne(ctx context.Context, lock string) error {
 	var g grant
 	err = h.Call(ctx, coordinator, "/acquire", grant{Lock: lock, Holder: h.Self}, &g)
 	if status := new(workload.StatusError); errors.As(err, &status) && status.Status == http.StatusLocked {
+		workload.Pause(ctx, rand.N(50*time.Millisecond))
 		return nil // Try another one.
 	}
 	if err != nil {

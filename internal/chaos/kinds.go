@@ -41,6 +41,8 @@ type Kind struct {
 	Expect Expect
 	// Held: the fault lasts until it is undone. Other faults are over at once.
 	Held bool
+	// Shared: the fault also concerns other groups of the cluster.
+	Shared bool
 }
 
 // The names of the kinds.
@@ -67,13 +69,13 @@ var kinds = []Kind{
 	{Name: All, Effect: "deletes all pods of the group by force"},
 	{Name: Rollout, Effect: "restarts all pods one after the other, as kubectl rollout restart does"},
 	{Name: Evict, Effect: "evicts the coordinator's pod, if its disruption budget permits it"},
-	{Name: Cordon, Effect: "cordons the coordinator's node", Held: true},
-	{Name: Drain, Effect: "cordons the coordinator's node and evicts the group's pods from it", Held: true},
-	{Name: Manager, Effect: "deletes all pods of the operator", Expect: NoElection},
+	{Name: Cordon, Effect: "cordons the coordinator's node", Held: true, Shared: true},
+	{Name: Drain, Effect: "cordons the coordinator's node and evicts the group's pods from it", Held: true, Shared: true},
+	{Name: Manager, Effect: "deletes all pods of the operator", Expect: NoElection, Shared: true},
 	{Name: KillAgent, Effect: "kills the coordinator's agent with SIGKILL", Access: ByMachine},
 	{Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL", Access: ByMachine, Expect: ElectionPossible},
 	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByMachine, Held: true},
-	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true},
+	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true},
 }
 
 // Kinds returns all kinds.

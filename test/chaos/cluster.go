@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -19,46 +21,65 @@ const (
 
 // cluster is the cluster on which the groups run.
 type cluster struct {
-	kind string
-	// application is an image that does nothing, which the nodes have.
-	application string
-	kubeconfig  string
+	kind       string
+	kubeconfig string
 }
 
 func newCluster(kind string) (cluster, error) {
-	switch kind {
-	case "hack":
-		return cluster{kind: kind, application: "conclave.dev/hack/pause:1"}, nil
-	case "kind", "current":
-		return cluster{kind: kind, application: "registry.k8s.io/pause:3.10"}, nil
+	if slices.Contains([]string{"hack", "kind", "current"}, kind) {
+		return cluster{kind: kind}, nil
 	}
 	return cluster{}, fmt.Errorf("-cluster must be hack, kind or current, got %q", kind)
 }
 
-// prepare starts the cluster and installs the operator, unless the cluster is the user's own.
-func (c *cluster) prepare(ctx context.Context) error {
+// prepare starts the cluster, loads the images, and installs the operator, unless the cluster is the user's own.
+func (c *cluster) prepare(ctx context.Context, workloads []string) error {
 	if c.kind == "current" {
-		return nil
+		return c.deleteGroups(ctx)
 	}
-	images := []string{"IMG=" + managerImage, "AGENT_IMG=" + agentImage}
-	if _, err := execute(ctx, "", nil, "make", append([]string{"image"}, images...)...); err != nil {
+	archives, err := buildImages(ctx, workloads)
+	if err != nil {
 		return err
 	}
-	if err := c.start(ctx); err != nil {
+	if err := c.start(ctx, archives); err != nil {
 		return err
 	}
-	if _, err := execute(ctx, "", nil, "make", append([]string{"build-installer"}, images...)...); err != nil {
+	if _, err := execute(ctx, "", nil, "make", "build-installer", "IMG="+managerImage, "AGENT_IMG="+agentImage); err != nil {
 		return err
 	}
 	if _, err := c.kubectl(ctx, "", "apply", "--server-side", "-f", "dist/install.yaml"); err != nil {
 		return err
 	}
-	_, err := c.kubectl(ctx, "", "wait", "deployment/conclave-manager", "--namespace", "conclave-system", "--for=condition=Available", "--timeout", "5m")
+	if _, err := c.kubectl(ctx, "", "wait", "deployment/conclave-manager", "--namespace", "conclave-system", "--for=condition=Available", "--timeout", "5m"); err != nil {
+		return err
+	}
+	return c.deleteGroups(ctx)
+}
+
+// deleteGroups deletes all groups of the suite, also those of a run that was killed.
+func (c *cluster) deleteGroups(ctx context.Context) error {
+	_, err := c.kubectl(ctx, "", "delete", "namespace", "-l", managed, "--ignore-not-found")
 	return err
 }
 
+// buildImages builds the images of the operator and of the workloads, and returns the archives.
+func buildImages(ctx context.Context, workloads []string) (archives []string, err error) {
+	images := map[string]string{"cmd/manager": managerImage, "cmd/agent": agentImage}
+	for _, name := range workloads {
+		images["examples/"+name] = "conclave/" + name + ":chaos"
+	}
+	for source, tag := range images {
+		if _, err := execute(ctx, "", nil, "go", "-C", "hack/image", "run", "-trimpath", ".", "-source", "../..", "-package", "./"+source,
+			"-version", "chaos", "-tag", tag, "-output", "../../dist/chaos"); err != nil {
+			return nil, err
+		}
+		archives = append(archives, filepath.Join("dist", "chaos", filepath.Base(source)+".tar"))
+	}
+	return archives, nil
+}
+
 // start starts a throwaway cluster, and loads the images onto the nodes.
-func (c *cluster) start(ctx context.Context) error {
+func (c *cluster) start(ctx context.Context, archives []string) error {
 	var load func(archive string) []string
 	if c.kind == "hack" {
 		if _, err := execute(ctx, "", nil, "go", "-C", "hack/cluster", "build", "-o", "../../bin/cluster", "."); err != nil {
@@ -80,7 +101,7 @@ func (c *cluster) start(ctx context.Context) error {
 			return []string{"kind", "load", "image-archive", archive, "--name", name}
 		}
 	}
-	for _, archive := range []string{"dist/manager.tar", "dist/agent.tar"} {
+	for _, archive := range archives {
 		command := load(archive)
 		if _, err := execute(ctx, "", nil, command[0], command[1:]...); err != nil {
 			return err
@@ -89,10 +110,10 @@ func (c *cluster) start(ctx context.Context) error {
 	return nil
 }
 
+// remove removes the groups, and the cluster if it is a throwaway cluster.
 func (c *cluster) remove(ctx context.Context) error {
 	if c.kind != "hack" {
-		_, err := c.kubectl(ctx, "", "delete", "namespace", namespace, "--ignore-not-found")
-		return err
+		return c.deleteGroups(ctx)
 	}
 	_, err := execute(ctx, "", nil, "bin/cluster", "down", "--name", clusterName)
 	return err
@@ -106,12 +127,18 @@ func (c *cluster) environment() []string {
 	return append(os.Environ(), c.kubeconfig)
 }
 
+// command is the command line of kubectl with these arguments.
+func (c *cluster) command(arguments ...string) []string {
+	if c.kind == "hack" {
+		return append([]string{"bin/cluster", "kubectl", "--name", clusterName, "--"}, arguments...)
+	}
+	return append([]string{"kubectl"}, arguments...)
+}
+
 // kubectl runs kubectl with this standard input, and returns its output.
 func (c *cluster) kubectl(ctx context.Context, input string, arguments ...string) (string, error) {
-	if c.kind == "hack" {
-		return execute(ctx, input, c.environment(), "bin/cluster", append([]string{"kubectl", "--name", clusterName, "--"}, arguments...)...)
-	}
-	return execute(ctx, input, c.environment(), "kubectl", arguments...)
+	command := c.command(arguments...)
+	return execute(ctx, input, c.environment(), command[0], command[1:]...)
 }
 
 // execute runs a command and returns its output. The error has the last line of its error output.

@@ -3,30 +3,20 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
-)
-
-const namespace = "conclave-chaos"
-
-// The elections and safety modes that are tested.
-var (
-	algorithms  = []string{"StatusTable", "Bully", "RingAllIDs", "RingChampion", "RingActiveList", "RingSkip"}
-	safetyModes = []string{"Majority", "Strict", "Available"}
 )
 
 type suite struct {
@@ -35,148 +25,184 @@ type suite struct {
 	seed    uint64
 	pause   time.Duration
 	kinds   string
+	// workloads are the names of examples, separated by commas.
+	workloads string
+	unfenced  bool
+	// groups is the number of groups, of those with each election and safety mode.
+	groups   int
+	parallel int
 	// machines is the flag of the plugin.
 	machines string
 	results  string
+	// keep: add to the results that are there.
+	keep bool
+
+	mu  sync.Mutex
+	all []*run
 }
 
 func main() {
 	var s suite
 	kind := flag.String("cluster", "hack", "hack starts a throwaway cluster, kind uses the current kind cluster, current uses the current cluster, where the operator must run")
-	flag.IntVar(&s.faults, "faults", 200, "the number of faults in all groups together")
+	flag.IntVar(&s.faults, "faults", 200, "the number of faults in all groups together, rounded up")
 	flag.Uint64Var(&s.seed, "seed", 1, "the seed of the first group")
-	flag.DurationVar(&s.pause, "pause", time.Second, "the time between two faults")
+	flag.DurationVar(&s.pause, "pause", time.Second, "the time between two faults of a group")
 	flag.StringVar(&s.kinds, "kinds", "", "the kinds of faults (default: all that are possible)")
+	flag.StringVar(&s.workloads, "workloads", strings.Join(workloads, ","), "the workloads that the groups run in turn")
+	flag.IntVar(&s.groups, "groups", len(groups(workloads)), "the number of groups, from 1: the first ones have different elections, later ones other safety modes")
+	flag.IntVar(&s.parallel, "parallel", 1, "the number of groups at the same time. Faults that concern all groups are injected into one group at a time, afterwards")
+	flag.BoolVar(&s.unfenced, "unfenced", false, "let the ledgers of the workloads accept outdated tokens. Then the suite must report violated invariants")
 	flag.StringVar(&s.machines, "machines", "", "how to control the machines of the cluster, as for kubectl conclave chaos (default: hack:chaos for -cluster hack)")
 	flag.StringVar(&s.results, "results", "docs/results", "the folder for the results")
+	flag.BoolVar(&s.keep, "append", false, "add to the results in the folder, instead of replacing them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := s.run(ctx, *kind); err != nil {
+	if err := s.start(ctx, *kind); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-// run tests each group. It writes the results so far after each one.
-func (s *suite) run(ctx context.Context, kind string) (err error) {
+// start checks the flags, starts the cluster and tests all groups.
+func (s *suite) start(ctx context.Context, kind string) (err error) {
 	if s.cluster, err = newCluster(kind); err != nil {
 		return err
 	}
+	if s.machines == "" && kind == "hack" {
+		s.machines = "hack:" + clusterName
+	}
+	phases, err := s.plan()
+	if err != nil {
+		return err
+	}
+	if s.keep {
+		if s.all, err = read(s.results); err != nil {
+			return err
+		}
+	}
+	before := len(s.all)
 	defer func() { err = errors.Join(err, s.cluster.remove(context.WithoutCancel(ctx))) }()
-	if err := s.cluster.prepare(ctx); err != nil {
+	if err := s.cluster.prepare(ctx, strings.Split(s.workloads, ",")); err != nil {
 		return err
 	}
-	if _, err := s.cluster.kubectl(ctx, "", "get", "namespace", namespace); err != nil {
-		if _, err := s.cluster.kubectl(ctx, "", "create", "namespace", namespace); err != nil {
+	for _, p := range phases {
+		if err := s.runAll(ctx, p); err != nil {
 			return err
 		}
 	}
-	var all []*chaos.Result
-	violated := 0
-	combinations := len(algorithms) * len(safetyModes)
-	for i := range combinations {
-		algorithm, safety := algorithms[i%len(algorithms)], safetyModes[i/len(algorithms)]
-		fmt.Fprintf(os.Stderr, "# %s, %s\n", algorithm, safety)
-		result, err := s.test(ctx, algorithm, safety, (s.faults+combinations-1)/combinations, s.seed+uint64(i))
-		if err != nil {
-			return fmt.Errorf("%s, %s: %w", algorithm, safety, err)
-		}
-		all = append(all, result)
-		violated += len(result.Violations)
-		if err := s.write(all); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	if violated > 0 {
-		return fmt.Errorf("%d violations of invariants: see %s", violated, filepath.Join(s.results, "chaos.md"))
-	}
-	return nil
+	return errors.Join(ctx.Err(), s.verdict(s.all[before:]))
 }
 
-// test creates a group, injects faults into it, and deletes it.
-func (s *suite) test(ctx context.Context, algorithm, safety string, faults int, seed uint64) (result *chaos.Result, err error) {
-	manifest := strings.NewReplacer("ALGORITHM", algorithm, "SAFETY", safety, "IMAGE", s.cluster.application).Replace(groupManifest)
-	apply := func(ctx context.Context, arguments ...string) error {
-		_, err := s.cluster.kubectl(ctx, manifest, append(arguments, "--namespace", namespace, "-f", "-")...)
-		return err
+// phase is a list of jobs, and the number of those that run at the same time.
+type phase struct {
+	jobs     []*job
+	parallel int
+}
+
+// plan returns the jobs. Groups that are tested at the same time must not disturb each other, so faults that concern all groups
+// have a phase of their own.
+func (s *suite) plan() (phases []phase, err error) {
+	if s.faults < 1 || s.parallel < 1 {
+		return nil, fmt.Errorf("-faults and -parallel must be 1 or more, got %d and %d", s.faults, s.parallel)
 	}
-	defer func() {
-		ctx := context.WithoutCancel(ctx)
-		_, waited := s.cluster.kubectl(ctx, "", "wait", "pod", "--namespace", namespace, "-l", "app=ledger", "--for=delete", "--timeout", "3m")
-		err = errors.Join(err, waited)
-	}()
-	defer func() { err = errors.Join(err, apply(context.WithoutCancel(ctx), "delete", "--wait=false")) }()
-	if err := apply(ctx, "apply"); err != nil {
-		return nil, err
+	chosen := strings.Split(s.workloads, ",")
+	tested := groups(chosen)
+	if s.groups < 1 || s.groups > len(tested) {
+		return nil, fmt.Errorf("-groups must be from 1 to %d, got %d", len(tested), s.groups)
 	}
-	if _, err := s.cluster.kubectl(ctx, "", "wait", "electiongroup/ledger", "--namespace", namespace, "--for=condition=Ready", "--timeout", "3m"); err != nil {
-		return nil, err
+	for _, name := range chosen {
+		if !slices.Contains(workloads, name) {
+			return nil, fmt.Errorf("-workloads must be some of %s, got %q", strings.Join(workloads, ","), name)
+		}
 	}
-	arguments := []string{
-		"chaos", "ledger", "--namespace", namespace, "--faults", fmt.Sprint(faults), "--seed", fmt.Sprint(seed), "--pause", s.pause.String(), "-o", "json",
-	}
+	kinds := slices.DeleteFunc(chaos.Kinds(), func(k chaos.Kind) bool { return k.Access == chaos.ByMachine && s.machines == "" })
 	if s.kinds != "" {
-		arguments = append(arguments, "--kinds", s.kinds)
+		if kinds, err = chaos.ParseKinds(strings.Split(s.kinds, ",")); err != nil {
+			return nil, fmt.Errorf("-kinds: %w", err)
+		}
 	}
-	if machines := s.machines; machines != "" || s.cluster.kind == "hack" {
-		arguments = append(arguments, "--machines", cmp.Or(machines, "hack:"+clusterName))
+	var own, shared []string
+	for _, k := range kinds {
+		if k.Shared && s.parallel > 1 {
+			shared = append(shared, k.Name)
+		} else {
+			own = append(own, k.Name)
+		}
 	}
-	var output bytes.Buffer
-	command := exec.CommandContext(ctx, "bin/kubectl-conclave", arguments...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // It undoes its fault.
-	command.Env, command.Stdout, command.Stderr = s.cluster.environment(), &output, os.Stderr
-	failed := command.Run()
-	if err := json.Unmarshal(output.Bytes(), &result); err != nil {
-		return nil, errors.Join(failed, err)
+	for i, p := range []struct {
+		kinds    []string
+		parallel int
+	}{{own, s.parallel}, {shared, 1}} {
+		if len(p.kinds) > 0 {
+			phases = append(phases, phase{s.jobs(tested[:s.groups], p.kinds, i, len(kinds)), p.parallel})
+		}
 	}
-	return result, nil // Its violations are why the command has failed.
+	return phases, nil
 }
 
-// groupManifest is a group of five pods.
-const groupManifest = `
-apiVersion: conclave.dev/v1
-kind: ElectionGroup
-metadata:
-  name: ledger
-  labels: {conclave.dev/chaos: enabled}
-spec:
-  algorithm: ALGORITHM
-  safety: {mode: SAFETY}
-  preemption: {stableSeconds: 2}
-  members:
-  - {pod: ledger-0, priority: 10}
-  - {pod: ledger-1, priority: 20}
-  - {pod: ledger-2, priority: 30}
-  - {pod: ledger-3, priority: 40}
-  - {pod: ledger-4, priority: 50}
-  service: {name: ledger-coordinator, ports: [{port: 8080}]}
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata:
-  name: ledger
-spec:
-  replicas: 5
-  podManagementPolicy: Parallel
-  selector:
-    matchLabels: {app: ledger}
-  template:
-    metadata:
-      labels: {app: ledger, conclave.dev/agent: enabled}
-      annotations: {conclave.dev/groups: ledger}
-    spec:
-      automountServiceAccountToken: false
-      terminationGracePeriodSeconds: 5
-      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
-      topologySpreadConstraints:
-      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: ledger}}}
-      containers:
-      - name: application
-        image: IMAGE
-        imagePullPolicy: IfNotPresent
-        securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
-`
+// jobs returns a job for each group. Its part of the faults is as large as its part of all kinds.
+func (s *suite) jobs(groups []group, kinds []string, number, allKinds int) (jobs []*job) {
+	parts := len(groups) * allKinds
+	faults := (s.faults*len(kinds) + parts - 1) / parts
+	for i, g := range groups {
+		jobs = append(jobs, &job{
+			group: g, kinds: kinds, faults: faults, seed: s.seed + uint64(i+number*len(groups)), //nolint:gosec // both are small
+			namespace: strings.ToLower(fmt.Sprintf("chaos-%s-%s-%d", g.algorithm, g.safety, number+1)),
+		})
+	}
+	return jobs
+}
+
+// runAll runs the jobs of a phase. It writes the results so far after each one.
+func (s *suite) runAll(ctx context.Context, p phase) (err error) {
+	next := make(chan *job)
+	var workers sync.WaitGroup
+	failures := make(chan error, len(p.jobs))
+	for range p.parallel {
+		workers.Go(func() {
+			for j := range next {
+				report("%s: %s, %s, %s, %d faults", j.namespace, j.algorithm, j.safety, j.workload, j.faults)
+				failures <- s.finish(s.run(ctx, j))
+			}
+		})
+	}
+	for _, j := range p.jobs {
+		if ctx.Err() == nil {
+			next <- j
+		}
+	}
+	close(next)
+	workers.Wait()
+	close(failures)
+	for failure := range failures {
+		err = errors.Join(err, failure)
+	}
+	return err
+}
+
+// finish adds the results of a run.
+func (s *suite) finish(r *run) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Error != "" {
+		report("%s: FAILED: %s", r.Namespace, r.Error)
+	}
+	s.all = append(s.all, r)
+	return write(s.results, s.all)
+}
+
+// verdict returns an error if an invariant was violated, or if not all faults were injected.
+func (s *suite) verdict(all []*run) error {
+	violations, failures := 0, 0
+	for _, r := range all {
+		violations += len(r.Violations)
+		if r.Error != "" {
+			failures++
+		}
+	}
+	if violations+failures == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d violations of invariants, and %d runs that weren't completed: see %s", violations, failures, filepath.Join(s.results, "chaos.md"))
+}

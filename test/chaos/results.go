@@ -3,68 +3,158 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 )
 
+// run is the result of a job.
+type run struct {
+	*chaos.Result
+
+	Workload string `json:"workload"`
+	// Seconds is the time from the creation of the group to its deletion, and Load is the load average of the machine at the end.
+	Seconds float64 `json:"seconds"`
+	Load    float64 `json:"load"`
+	// Error is why not all faults were injected.
+	Error string `json:"error,omitempty"`
+}
+
+// read reads the results in a folder, if there are any.
+func read(folder string) (all []*run, err error) {
+	text, err := os.ReadFile(filepath.Join(folder, "chaos.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	return all, err
+}
+
 // write writes all results so far.
-func (s *suite) write(all []*chaos.Result) error {
-	if err := os.MkdirAll(s.results, 0o750); err != nil {
+func write(folder string, all []*run) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // results aren't secret
 		return err
 	}
-	text, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		return err
+	text := []byte("[\n")
+	for i, r := range all {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		text = append(text, line...)
+		if i < len(all)-1 {
+			text = append(text, ',')
+		}
+		text = append(text, '\n')
 	}
-	var faults []chaos.Fault
-	for _, r := range all {
-		faults = append(faults, r.Faults...)
-	}
+	faults := faultsOf(all)
 	summaries := chaos.Summarize(faults)
-	chart := chaos.Chart(fmt.Sprintf("Failover in %d faults", len(faults)), summaries)
+	chart := chaos.Chart(fmt.Sprintf("Failover in %d faults", injected(faults)), summaries)
 	chart.Note = machine()
 	for name, content := range map[string][]byte{
-		"chaos.json": append(text, '\n'), "chaos.svg": []byte(chart.SVG()), "chaos.md": page(all, summaries, len(faults)),
+		"chaos.json": append(text, "]\n"...), "chaos.svg": []byte(chart.SVG()), "chaos.md": page(all, summaries),
 	} {
-		if err := os.WriteFile(filepath.Join(s.results, name), content, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil { //nolint:gosec // results aren't secret
 			return err
 		}
 	}
 	return nil
 }
 
+func faultsOf(all []*run) (faults []chaos.Fault) {
+	for _, r := range all {
+		faults = append(faults, r.Faults...)
+	}
+	return faults
+}
+
+// injected returns the number of faults that weren't refused.
+func injected(faults []chaos.Fault) (count int) {
+	for i := range faults {
+		if faults[i].Refused == "" {
+			count++
+		}
+	}
+	return count
+}
+
 // page is a Markdown document.
-func page(all []*chaos.Result, summaries []chaos.Summary, faults int) []byte {
+func page(all []*run, summaries []chaos.Summary) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Chaos tests: results\n\nWritten by `make chaos`; [chaos.md](../chaos.md) describes the faults and invariants. Machine: %s.\n\n", machine())
 	violations := 0
 	for _, r := range all {
 		violations += len(r.Violations)
 	}
-	fmt.Fprintf(&b, "%d faults in %d groups of five pods. Violated invariants: %d.\n\n## All groups\n\n", faults, len(all), violations)
+	fmt.Fprintf(&b, "# Chaos tests: results\n\nWritten by `make chaos`. [chaos.md](../chaos.md) describes the faults, the invariants and the columns.\n\n"+
+		"**Faults: %d. Violated invariants: %d.** The groups have five pods, which run the [workloads](../../examples/README.md). %s\n\n",
+		injected(faultsOf(all)), violations, circumstances(all))
 	chaos.MarkdownTable(&b, summaries)
-	b.WriteString("![Failover times by kind of fault](chaos.svg)\n\n## Each group\n\n| algorithm | safety | seed | faults | violations |\n|---|---|---|---|---|\n")
-	for _, r := range all {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d |\n", r.Algorithm, r.Safety, r.Seed, len(r.Faults), len(r.Violations))
-	}
+	b.WriteString("![Failover times by kind of fault](chaos.svg)\n\n")
+	table(&b, all, "election | safety", func(r *run) string { return r.Algorithm + " | " + r.Safety })
+	table(&b, all, "workload", func(r *run) string { return r.Workload })
 	for _, r := range all {
 		for _, v := range r.Violations {
-			fmt.Fprintf(&b, "\n- %s, %s, seed %d: %s", r.Algorithm, r.Safety, r.Seed, v)
+			fmt.Fprintf(&b, "- Violated: %s, %s, %s, seed %d: %s\n", r.Algorithm, r.Safety, r.Workload, r.Seed, v)
+		}
+		if r.Error != "" {
+			fmt.Fprintf(&b, "- Not completed: %s, %s, %s, seed %d: %s\n", r.Algorithm, r.Safety, r.Workload, r.Seed, r.Error)
 		}
 	}
-	if len(all) > 0 {
-		for _, k := range chaos.Kinds() {
-			if reason := all[0].NotPossible[k.Name]; reason != "" {
-				fmt.Fprintf(&b, "\nFaults of kind `%s` were not possible: %s.", k.Name, reason)
-			}
-		}
+	if names := missing(summaries); len(names) > 0 {
+		fmt.Fprintf(&b, "Kinds of faults that weren't tested: %s.\n", strings.Join(names, ", "))
 	}
 	return []byte(strings.TrimRight(b.String(), "\n") + "\n")
+}
+
+// table has a row for each group of runs, in the order of their first run.
+func table(b *bytes.Buffer, all []*run, header string, key func(*run) string) {
+	var keys []string
+	faults, violations := map[string]int{}, map[string]int{}
+	for _, r := range all {
+		k := key(r)
+		if !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+		faults[k] += injected(r.Faults)
+		violations[k] += len(r.Violations)
+	}
+	fmt.Fprintf(b, "| %s | faults | violated invariants |\n|%s---|---|\n", header, strings.Repeat("---|", strings.Count(header, "|")+1))
+	for _, k := range keys {
+		fmt.Fprintf(b, "| %s | %d | %d |\n", k, faults[k], violations[k])
+	}
+	b.WriteString("\n")
+}
+
+func missing(summaries []chaos.Summary) (names []string) {
+	for _, k := range chaos.Kinds() {
+		if !slices.ContainsFunc(summaries, func(s chaos.Summary) bool { return s.Kind == k.Name && s.Count > 0 }) {
+			names = append(names, "`"+k.Name+"`")
+		}
+	}
+	return names
+}
+
+// circumstances describes the machine, and how busy it was.
+func circumstances(all []*run) string {
+	var loads []float64
+	for _, r := range all {
+		loads = append(loads, r.Load)
+	}
+	if len(loads) == 0 {
+		return "Machine: " + machine() + "."
+	}
+	slices.Sort(loads)
+	return fmt.Sprintf("Machine: %s. The load average at the end of a run was %.1f (median), %.1f to %.1f.", machine(), loads[len(loads)/2], loads[0], loads[len(loads)-1])
 }
 
 // machine describes the machine.
@@ -77,7 +167,15 @@ func machine() string {
 			break
 		}
 	}
-	load, _ := os.ReadFile("/proc/loadavg") // Only Linux has it.
-	average, _, _ := strings.Cut(string(load), " ")
-	return fmt.Sprintf("%d CPUs (%s), %s, load average %s at the end", runtime.NumCPU(), model, runtime.GOOS, average)
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // Only Linux has it.
+	version, _, _ := strings.Cut(strings.TrimSpace(string(kernel)), "-")
+	return strings.TrimSpace(fmt.Sprintf("%d CPUs (%s), %s %s", runtime.NumCPU(), model, runtime.GOOS, version))
+}
+
+// load returns the load average of the last minute.
+func load() float64 {
+	text, _ := os.ReadFile("/proc/loadavg") // Only Linux has it.
+	average, _, _ := strings.Cut(string(text), " ")
+	value, _ := strconv.ParseFloat(average, 64)
+	return value
 }

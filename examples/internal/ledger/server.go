@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 )
 
 // Server is a ledger in a file.
@@ -19,6 +20,8 @@ import (
 type Server struct {
 	// Unfenced: outdated rights are accepted, as most devices do. Then faults violate the invariant sooner or later.
 	Unfenced bool
+	// Delay is how long a request takes until it is stored, as in a slow device.
+	Delay time.Duration
 
 	mu   sync.Mutex
 	path string
@@ -152,6 +155,7 @@ func (s *Server) serveAppend(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "an entry needs resource, by, token, and either claim or seq", http.StatusBadRequest)
 		return
 	}
+	time.Sleep(s.Delay) // Even if the client gives up: a write that is on its way can't be called back.
 	stored, err := s.append(e)
 	switch {
 	case errors.Is(err, ErrFenced):

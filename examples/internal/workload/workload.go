@@ -138,6 +138,7 @@ func runLedger(ctx context.Context, arguments []string) error {
 	listen := flags.String("listen", ":8090", "the address of the server")
 	path := flags.String("file", "ledger.jsonl", "the file")
 	unfenced := flags.Bool("unfenced", false, "accept writes with outdated tokens, to see which harm that does")
+	delay := flags.Duration("delay", 0, "how long each write takes")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
@@ -146,7 +147,7 @@ func runLedger(ctx context.Context, arguments []string) error {
 		return err
 	}
 	defer server.Close()
-	server.Unfenced = *unfenced
+	server.Unfenced, server.Delay = *unfenced, *delay
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
 	if err != nil {
 		return err

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/chaos"
+)
+
+func plan(t *testing.T, s *suite) []phase {
+	t.Helper()
+	phases, err := s.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return phases
+}
+
+// Two groups that are tested at the same time must not share a namespace, or suffer from each other's faults.
+func TestParallelGroupsDontDisturbEachOther(t *testing.T) {
+	phases := plan(t, &suite{faults: 200, groups: 18, parallel: 4, workloads: "device-owner,token-ring", machines: "hack:test"})
+	namespaces, total := map[string]bool{}, 0
+	for _, p := range phases {
+		for _, j := range p.jobs {
+			if namespaces[j.namespace] {
+				t.Errorf("two jobs use namespace %s", j.namespace)
+			}
+			namespaces[j.namespace], total = true, total+j.faults
+			kinds, err := chaos.ParseKinds(j.kinds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.parallel > 1 && slices.ContainsFunc(kinds, func(k chaos.Kind) bool { return k.Shared }) {
+				t.Errorf("got kinds %v in %d groups at the same time, want none that concerns all groups", j.kinds, p.parallel)
+			}
+		}
+	}
+	if len(phases) != 2 || phases[0].parallel != 4 || phases[1].parallel != 1 || len(namespaces) != 36 || total < 200 || total > 200+len(namespaces) {
+		t.Errorf("got %d phases with %d jobs and %d faults, want all faults in two phases", len(phases), len(namespaces), total)
+	}
+}
+
+func TestOneGroupAtATimeHasFaultsOfAllKinds(t *testing.T) {
+	phases := plan(t, &suite{faults: 18, groups: 18, parallel: 1, workloads: "device-owner"})
+	if len(phases) != 1 || len(phases[0].jobs) != 18 {
+		t.Fatalf("got %+v, want one phase with 18 jobs", phases)
+	}
+	for _, j := range phases[0].jobs {
+		if j.faults != 1 || !slices.Contains(j.kinds, chaos.Manager) || slices.Contains(j.kinds, chaos.Node) {
+			t.Errorf("got %+v, want one fault of all kinds that are possible without machines", j)
+		}
+	}
+}
+
+func TestWrongFlagsAreRefused(t *testing.T) {
+	for want, s := range map[string]*suite{
+		"-workloads must be some of device-owner": {faults: 1, groups: 18, parallel: 1, workloads: "device"},
+		"-groups must be from 1 to 18, got 19":    {faults: 1, groups: 19, parallel: 1, workloads: "token-ring"},
+		"-faults and -parallel must be 1 or more": {faults: 1, workloads: "token-ring"},
+		`-kinds: unknown kind of fault "pods"`:    {faults: 1, groups: 18, parallel: 1, workloads: "token-ring", kinds: "pods"},
+	} {
+		if _, err := s.plan(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestResultsAreReadAgain(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "results")
+	if all, err := read(folder); err != nil || len(all) != 0 {
+		t.Fatalf("got %v, %v, want no results yet", all, err)
+	}
+	elected := 12.5
+	violation := chaos.Violation{Fault: 1, Kind: chaos.Pod, Problem: chaos.Problem{Invariant: chaos.Workload, Detail: "gap"}}
+	before := []*run{
+		{Workload: "token-ring", Load: 3, Result: &chaos.Result{
+			Algorithm: "Bully", Safety: "Strict", Seed: 4, Violations: []chaos.Violation{violation},
+			Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {Number: 2, Kind: chaos.Drain, Refused: "all members are on one node"}},
+		}},
+		{Workload: "device-owner", Load: 5, Error: "no API server", Result: &chaos.Result{Algorithm: "RingSkip", Safety: "Available"}},
+	}
+	if err := write(folder, before); err != nil {
+		t.Fatal(err)
+	}
+	after, err := read(folder)
+	if err != nil || len(after) != 2 || len(after[0].Faults) != 2 || *after[0].Faults[0].Elected != elected || after[1].Error != "no API server" {
+		t.Errorf("got %+v, %v, want what was written", after, err)
+	}
+	page, err := os.ReadFile(filepath.Join(folder, "chaos.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"**Faults: 1. Violated invariants: 1.**", "| Bully | Strict | 1 | 1 |", "| token-ring | 1 | 1 |",
+		"Violated: Bully, Strict, token-ring, seed 4: fault 1 (pod): the workload's invariant: gap",
+		"Not completed: RingSkip, Available, device-owner, seed 0: no API server", "weren't tested", "`drain`",
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+}
