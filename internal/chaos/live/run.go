@@ -132,6 +132,7 @@ func describe(problems []chaos.Problem) string {
 
 // round injects one fault, waits until the group has settled, and checks the invariants.
 func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
+	r.settleAgain(ctx)
 	state := inspect(r.observer, func(_ *chaos.Record, s *chaos.State) chaos.State { return *s })
 	targets := chaos.Victims(kind.Name, &state)
 	f := chaos.Fault{Number: number, Kind: kind.Name, At: time.Now()}
@@ -170,6 +171,14 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 		return errViolated
 	}
 	return r.finish(ctx, &f, done)
+}
+
+// settleAgain waits for a group that doesn't settle any more since the last fault, for example because the machine is overloaded. If
+// that lasts, the fault is refused.
+func (r *Run) settleAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	r.awaitSettled(ctx)
 }
 
 // undo undoes a fault, also if the run was interrupted.

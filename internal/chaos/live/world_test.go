@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -221,6 +222,9 @@ func (w *world) elect(live []*corev1.Pod) {
 	defer w.mu.Unlock()
 	best := live[len(live)-1]
 	if w.bugs.lowest && w.term > 100 {
+		if slices.ContainsFunc(live, func(p *corev1.Pod) bool { return p.UID == w.coordinator }) {
+			return // It leads until the first fault.
+		}
 		best = live[0]
 	}
 	if w.coordinator == best.UID || w.bugs.noElection && w.term > 100 {
