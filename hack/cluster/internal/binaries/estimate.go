@@ -120,14 +120,17 @@ func (e *estimate) left(now time.Time) time.Duration {
 
 // summary is for example "34 % done after 2m10s, about 4 min left". Before anything is compiled, all of it may be in Go's build cache.
 func (e *estimate) summary(now time.Time) string {
-	elapsed := now.Sub(e.start).Round(time.Second)
+	done := fmt.Sprintf("%d %% done after %s, ", e.percent(), now.Sub(e.start).Round(time.Second))
+	if e.finished == 0 {
+		done = ""
+	}
 	left := e.left(now)
 	if left < time.Minute {
-		return fmt.Sprintf("%d %% done after %s, less than a minute left", e.percent(), elapsed)
+		return done + "less than a minute left"
 	}
 	precision := "about"
 	if e.compiled == 0 {
 		precision = "at most about"
 	}
-	return fmt.Sprintf("%d %% done after %s, %s %d min left", e.percent(), elapsed, precision, int((left+30*time.Second)/time.Minute))
+	return fmt.Sprintf("%s%s %d min left", done, precision, int((left+30*time.Second)/time.Minute))
 }

@@ -34,7 +34,7 @@ func TestEstimateFollowsMeasuredRate(t *testing.T) {
 	}
 	after := func(d time.Duration) string { return e.summary(start.Add(d)) }
 	checks := []struct{ got, want string }{
-		{after(0), "0 % done after 0s, less than a minute left"}, // At the initial rate.
+		{after(0), "less than a minute left"}, // At the initial rate.
 	}
 	e.compiling("app", "common")
 	// common alone has taken two minutes: the remaining 7 MB take as long.
@@ -75,7 +75,7 @@ func TestBuildReportsProgress(t *testing.T) {
 	if _, err := cache.GetAll(t.Context(), greeter); err != nil {
 		t.Fatal(err)
 	}
-	want := regexp.MustCompile(`^building hello, goodbye \(only the first time\): 0 % done after .*\n  9\d % done after .*\nbuilt greeter in `)
+	want := regexp.MustCompile(`^building hello, goodbye \(only the first time\): less than a minute left\n  9\d % done after .*\nbuilt greeter in `)
 	if got := progress(); !want.MatchString(got) {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
