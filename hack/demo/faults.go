@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -24,7 +23,7 @@ func (s *demo) loadImages(ctx context.Context) error {
 		return err
 	}
 	for _, image := range []struct{ source, name string }{
-		{"cmd/manager", managerImage}, {"cmd/agent", agentImage}, {"examples/go", workerImage},
+		{"cmd/manager", managerImage}, {"cmd/agent", agentImage}, {"examples/lock-service", lockServiceImage},
 	} {
 		folder, err := os.MkdirTemp("", "conclave-demo-")
 		if err != nil {
@@ -62,33 +61,29 @@ func (s *demo) install(ctx context.Context) error {
 	return nil
 }
 
-// applyGroup applies the sample from config/samples, with pods that run an example
-// application that works while it leads.
+// applyGroup applies the lock service.
 func (s *demo) applyGroup(ctx context.Context) error {
-	sample, err := os.ReadFile(filepath.Join(s.top, "config", "samples", "statefulset.yaml"))
-	if err != nil {
-		return err
-	}
-	text := strings.Replace(string(sample), "image: conclave.dev/hack/pause:1", "image: "+workerImage+"\n        args: ["+group+"]", 1)
-	if text == string(sample) {
-		return errors.New("config/samples/statefulset.yaml doesn't contain the expected image")
-	}
 	if err := run(s.cluster.kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found")); err != nil {
 		return err
 	}
 	if err := run(s.cluster.kubectl(ctx, "create", "namespace", namespace)); err != nil {
 		return err
 	}
-	s.printf("$ kubectl apply -f config/samples/statefulset.yaml")
-	apply := s.cluster.kubectl(ctx, "apply", "--namespace", namespace, "-f", "-")
-	apply.Stdin = strings.NewReader(text)
-	if err := run(apply); err != nil {
+	const manifest = "examples/lock-service/manifest.yaml"
+	s.printf("$ kubectl apply -f " + manifest)
+	if err := run(s.cluster.kubectl(ctx, "apply", "--namespace", namespace, "-f", filepath.Join(s.top, manifest))); err != nil {
 		return err
 	}
-	if err := s.watch(ctx); err != nil {
+	s.watch(ctx)
+	ledger, err := openLedger(ctx, s.cluster)
+	if err != nil {
 		return err
 	}
-	return s.awaitHealthy(ctx)
+	go s.followLocks(ctx, ledger)
+	if err := s.awaitHealthy(ctx); err != nil {
+		return err
+	}
+	return s.awaitLocks(ctx, locks{})
 }
 
 // killProcess kills the agent, as a crash would. Kubelet restarts its container. When
@@ -142,7 +137,7 @@ func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(ro
 	if err := s.updateNodes(ctx); err != nil {
 		return err
 	}
-	now := s.current()
+	now, before := s.current(), s.currentLocks()
 	victim := now.coordinator()
 	successor := ""
 	for _, r := range now.Processes { // highest priority first
@@ -161,17 +156,31 @@ func (s *demo) injectFaultOnce(ctx context.Context, fault string, inject func(ro
 	}
 	s.printf("%s", took)
 	s.table(next)
-	return nil
+	if !survives(victim, row{Pod: ledgerPod}) {
+		return nil // Nobody can use a lock at present.
+	}
+	return s.awaitLocks(ctx, before)
 }
 
-// failover is how long a failover took, including the time that the command needs to inject the fault.
+// failover is a change of the coordinator.
 type failover struct {
-	next            string
-	elected, status time.Duration
+	next string
+	// gap is the time without a coordinator, as the agents measured it. If the group's status doesn't contain it, it is the
+	// time since before the fault, which includes the command that injects it.
+	gap time.Duration
+	// status is the time from the election until the status showed it.
+	status time.Duration
 }
 
 func (f failover) String() string {
-	return fmt.Sprintf("%s leads after %.1f ms, and the status shows it after %.1f ms", f.next, millis(f.elected), millis(f.status))
+	return fmt.Sprintf("%s leads after %s; the status shows it %s later", f.next, inMillis(f.gap), inMillis(f.status))
+}
+
+func inMillis(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return fmt.Sprintf("%.1f ms", millis(d))
+	}
+	return fmt.Sprintf("%d ms", d.Milliseconds())
 }
 
 // failover takes the coordinator away and waits until the status shows the next one.
@@ -191,7 +200,8 @@ func (s *demo) failover(ctx context.Context, inject func(row) error) (failover, 
 	if err != nil {
 		return failover{}, next, err
 	}
-	return failover{next.Coordinator.Pod, next.Coordinator.ElectedAt.Sub(injected), observed.Sub(injected)}, next, nil
+	elected := next.Coordinator.ElectedAt
+	return failover{next.Coordinator.Pod, next.gap(elected.Sub(injected)), observed.Sub(elected)}, next, nil
 }
 
 // awaitHealthy waits until the member with the highest priority leads and all others

@@ -8,24 +8,23 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
-// fakeCluster has two nodes with two pods each. A test sets the group's status after a
-// fault and after it is healed.
+// fakeCluster has two nodes with two pods each, and one with the ledger. A test sets the
+// group's status after a fault and after it is healed.
 type fakeCluster struct {
 	cluster
 
 	demo                  *demo
 	afterFault, afterHeal status
+	violation             string // What the ledger finds after a fault.
 	healed                string
 }
 
-func (*fakeCluster) kubectl(ctx context.Context, arguments ...string) *exec.Cmd {
-	if arguments[0] == "logs" {
-		return exec.CommandContext(ctx, "echo", "leads with token 7\nworks with token 7\nworks with token 7")
-	}
+func (*fakeCluster) kubectl(ctx context.Context, _ ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "echo", `{"items":[
-		{"metadata":{"name":"p-3"},"spec":{"nodeName":"n-2"}}, {"metadata":{"name":"p-2"},"spec":{"nodeName":"n-2"}},
+		{"metadata":{"name":"lock-service-ledger-0"},"spec":{"nodeName":"n-3"}}, {"metadata":{"name":"p-3"},"spec":{"nodeName":"n-2"}}, {"metadata":{"name":"p-2"},"spec":{"nodeName":"n-2"}},
 		{"metadata":{"name":"p-1"},"spec":{"nodeName":"n-1"}}, {"metadata":{"name":"p-0"},"spec":{"nodeName":"n-1"}}]}`)
 }
 
@@ -41,22 +40,16 @@ func (s *fakeCluster) heal(_ context.Context, node string) error {
 }
 
 func (s *fakeCluster) setStatus(g status) error {
-	s.demo.mu.Lock()
-	defer s.demo.mu.Unlock()
-	s.demo.now = g
-	close(s.demo.changed)
-	s.demo.changed = make(chan struct{})
+	s.demo.update(func() { s.demo.now = g })
+	before := s.demo.currentLocks()
+	s.demo.setLocks(locks{Granted: before.Granted + 10, Tenures: before.Tenures + 1, Violation: s.violation}, time.Now())
 	return nil
 }
 
 // endWatch ends the watch of the group.
-func (s *fakeCluster) endWatch() {
-	s.demo.mu.Lock()
-	defer s.demo.mu.Unlock()
-	s.demo.ended = errors.New("end of stream")
-	close(s.demo.changed)
-	s.demo.changed = make(chan struct{})
-}
+func (s *fakeCluster) endWatch() { s.demo.update(func() { s.demo.ended = errWatch }) }
+
+var errWatch = errors.New("cannot watch the group")
 
 // statusWithLeader is the group's status while a pod leads and the others follow.
 func statusWithLeader(t *testing.T, pod string, term int) status {
@@ -76,24 +69,26 @@ func statusWithLeader(t *testing.T, pod string, term int) status {
 	return g
 }
 
-// The demo passes only if the right pod takes over: the next lower priority, or, if a
-// node is isolated, the highest priority on another node.
+// The demo passes only if the right pod takes over (the next lower priority, or, if a node
+// is isolated, the highest priority on another node), and if it grants locks that nobody holds.
 func TestDemoFailsIfWrongPodLeads(t *testing.T) {
 	for name, tc := range map[string]struct {
 		run       func(*demo) error
 		successor string
 		failed    string
 		healed    string
+		violation string
 	}{
 		"next priority leads":                    {run: killAgent, successor: "p-2"},
 		"a lower priority leads":                 {run: killAgent, successor: "p-1", failed: "p-1 leads, want p-2"},
 		"highest priority on another node leads": {run: partitionNode, successor: "p-1", healed: "n-2"},
 		"an isolated pod leads":                  {run: partitionNode, successor: "p-2", healed: "n-2", failed: "p-2 leads, want p-1"},
 		"a lower priority on another node leads": {run: partitionNode, successor: "p-0", healed: "n-2", failed: "p-0 leads, want p-1"},
-		"the watch ends before a pod leads":      {run: endWatch, failed: "the watch ended"},
+		"the watch ends before a pod leads":      {run: endWatch, failed: errWatch.Error()},
+		"a lock was held twice":                  {run: killAgent, successor: "p-2", violation: "duplicate", failed: "THE INVARIANT IS VIOLATED: duplicate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fake := &fakeCluster{afterFault: statusWithLeader(t, tc.successor, 8), afterHeal: statusWithLeader(t, "p-3", 9)}
+			fake := &fakeCluster{afterFault: statusWithLeader(t, tc.successor, 8), afterHeal: statusWithLeader(t, "p-3", 9), violation: tc.violation}
 			fake.demo = &demo{out: newPrinter(t.Output()), cluster: fake, now: statusWithLeader(t, "p-3", 7), changed: make(chan struct{})}
 			err := tc.run(fake.demo)
 			if tc.failed == "" && err != nil || tc.failed != "" && (err == nil || !strings.Contains(err.Error(), tc.failed)) {
@@ -116,7 +111,7 @@ func partitionNode(s *demo) error { return s.partitionNode(context.Background())
 
 func endWatch(s *demo) error {
 	return s.injectFaultOnce(context.Background(), "nothing", func(row) error {
-		s.ended = fmt.Errorf("end of stream")
+		s.ended = errWatch
 		return nil
 	}, otherPods)
 }

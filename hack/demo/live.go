@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -21,6 +20,7 @@ type live struct {
 	*demo
 
 	view  view
+	past  []string       // What came of each fault.
 	busy  bool           // A fault is being injected.
 	after chan func()    // Changes of the live view by other goroutines.
 	draw  func(view)     // Draws the view.
@@ -28,7 +28,18 @@ type live struct {
 	size  chan os.Signal // The size of the terminal has changed.
 }
 
-func (s *demo) runLive(ctx context.Context, in, out *os.File) (err error) {
+func (s *demo) runLive(ctx context.Context, in, out *os.File) error {
+	l := &live{demo: s, keys: readKeys(in)}
+	err := l.runOn(ctx, in, out)
+	l.summarize()
+	if err == nil && l.view.locks.Violation != "" {
+		err = errors.New(l.view.locks.String())
+	}
+	return err
+}
+
+// runOn runs the live view on a terminal.
+func (l *live) runOn(ctx context.Context, in, out *os.File) (err error) {
 	terminal, err := openScreen(in, out)
 	if err != nil {
 		return err
@@ -38,11 +49,19 @@ func (s *demo) runLive(ctx context.Context, in, out *os.File) (err error) {
 	signal.Notify(size, syscall.SIGWINCH)
 	defer signal.Stop(size)
 	// The live view shows what the steps of the demo would print.
-	printed := s.out
-	s.out = newPrinter(io.Discard)
-	defer func() { s.out = printed }()
-	l := &live{demo: s, draw: terminal.draw, keys: readKeys(in), size: size}
+	printed := l.out
+	l.out = newPrinter(io.Discard)
+	defer func() { l.out = printed }()
+	l.draw, l.size = terminal.draw, size
 	return l.run(ctx)
+}
+
+// summarize prints what the live view has shown, because the terminal shows it no longer.
+func (l *live) summarize() {
+	for _, fault := range l.past {
+		l.printf("%s", fault)
+	}
+	l.printf("locks: %s", l.view.locks)
 }
 
 func readKeys(in io.Reader) <-chan byte {
@@ -65,7 +84,6 @@ func (l *live) run(ctx context.Context) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	l.after = make(chan func())
-	go l.followWork(ctx)
 	defer func() {
 		if l.view.isolated != "" {
 			err = errors.Join(err, l.cluster.heal(context.WithoutCancel(ctx), l.view.isolated))
@@ -97,11 +115,11 @@ func (l *live) run(ctx context.Context) (err error) {
 // refresh draws the present state.
 func (l *live) refresh() error {
 	l.mu.Lock()
-	l.view.status, l.view.nodes = l.now, l.nodes
+	l.view.status, l.view.nodes, l.view.locks = l.now, l.nodes, l.locks
 	ended := l.ended
 	l.mu.Unlock()
 	if ended != nil {
-		return fmt.Errorf("the watch ended: %w", ended)
+		return ended
 	}
 	l.view.now = time.Now()
 	l.draw(l.view)
@@ -128,7 +146,7 @@ func (l *live) press(ctx context.Context, key byte) {
 		return
 	}
 	if l.busy {
-		l.view.fault = strings.TrimSuffix(l.view.fault, " (wait)") + " (wait)"
+		l.view.failover = "please wait ..."
 		return
 	}
 	victim := l.view.status.coordinator().Pod
@@ -137,7 +155,7 @@ func (l *live) press(ctx context.Context, key byte) {
 	case key == 'n' && l.view.isolated != "":
 		l.restore(ctx)
 	case victim == "":
-		l.view.fault = "none: there is no coordinator at present"
+		l.view.fault, l.view.failover = "none: there is no coordinator at present", ""
 	case key == 'a':
 		l.inject(ctx, "killed the agent of "+victim, func(row) error { return l.cluster.killAgent(ctx, victim, node) })
 	case key == 'p':
@@ -152,7 +170,7 @@ func (l *live) press(ctx context.Context, key byte) {
 
 // inject takes the coordinator away and shows how long the failover took.
 func (l *live) inject(ctx context.Context, fault string, inject func(row) error) {
-	l.busy, l.view.fault = true, fault+" ..."
+	l.busy, l.view.fault, l.view.failover = true, fault, "..."
 	go func() {
 		took, _, err := l.failover(ctx, inject)
 		if err == nil {
@@ -161,16 +179,17 @@ func (l *live) inject(ctx context.Context, fault string, inject func(row) error)
 		}
 		l.change(ctx, func() {
 			l.busy = false
-			if l.view.fault = fault + ": " + took.String(); err != nil {
-				l.view.fault = fault + ": " + err.Error()
+			if l.view.failover = took.String(); err != nil {
+				l.view.failover = err.Error()
 			}
+			l.past = append(l.past, fault+": "+l.view.failover)
 		})
 	}()
 }
 
 func (l *live) restore(ctx context.Context) {
 	node := l.view.isolated
-	l.busy, l.view.fault = true, "restoring "+node+" ..."
+	l.busy, l.view.fault, l.view.failover = true, "restoring "+node+" ...", ""
 	go func() {
 		err := l.cluster.heal(ctx, node)
 		l.change(ctx, func() {
@@ -182,54 +201,4 @@ func (l *live) restore(ctx context.Context) {
 			l.view.isolated = ""
 		})
 	}()
-}
-
-// followWork counts the steps of the application in the log of the coordinator's pod.
-func (l *live) followWork(ctx context.Context) {
-	for ctx.Err() == nil {
-		pod, changed := l.current().coordinator().Pod, l.changes()
-		if pod == "" {
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
-			continue
-		}
-		l.followLog(ctx, pod)
-		select {
-		case <-time.After(redraw): // The container isn't running yet, or has ended.
-		case <-ctx.Done():
-		}
-	}
-}
-
-// followLog reads the log of a pod until another pod is coordinator.
-func (l *live) followLog(ctx context.Context, pod string) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		for l.current().coordinator().Pod == pod {
-			select {
-			case <-l.changes():
-			case <-ctx.Done():
-				return
-			}
-		}
-		cancel()
-	}()
-	logs := l.cluster.kubectl(ctx, "logs", pod, "--namespace", namespace, "--container", "application", "--follow", "--since", "1s")
-	stdout, err := logs.StdoutPipe()
-	if err != nil || logs.Start() != nil {
-		return
-	}
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		token, works := strings.CutPrefix(lines.Text(), "works with token ")
-		if !works {
-			continue
-		}
-		l.change(ctx, func() {
-			l.view.work = work{steps: l.view.work.steps + 1, pod: pod, token: token, at: time.Now()}
-		})
-	}
-	_ = logs.Wait() // It ends with an error when the context ends.
 }

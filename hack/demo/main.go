@@ -1,7 +1,7 @@
 // Command demo shows Conclave on a cluster: it starts a cluster, installs the operator,
-// applies a group of five pods, and takes its coordinator away three times. It fails if
-// the wrong pod becomes coordinator. On a terminal, it shows a live view instead, in which
-// the user takes the coordinator away.
+// applies the lock service of the examples, and takes its coordinator away three times. It
+// fails if the wrong pod becomes coordinator, or if a lock was held twice. On a terminal,
+// it shows a live view instead, in which the user takes the coordinator away.
 //
 // The cluster keeps running for further experiments; make demo-down removes it.
 package main
@@ -24,16 +24,16 @@ import (
 const (
 	clusterName       = "demo"
 	namespace         = "demo"
-	group             = "ledger"
+	group             = "lock-service"
 	operatorNamespace = "conclave-system"
-	nodes             = 3
+	nodes             = 4 // One for each pod of the group, and one for the ledger.
 )
 
 // The images as they are named on the nodes.
 const (
-	managerImage = "conclave/manager:demo"
-	agentImage   = "conclave/agent:demo"
-	workerImage  = "conclave/example-go:demo"
+	managerImage     = "conclave/manager:demo"
+	agentImage       = "conclave/agent:demo"
+	lockServiceImage = "conclave/lock-service:example"
 )
 
 func main() {
@@ -81,7 +81,7 @@ func runDemo(ctx context.Context, out io.Writer, record string) error {
 		{"Start a cluster", s.startCluster},
 		{"Build the images and load them onto the nodes", s.loadImages},
 		{"Install the operator", s.install},
-		{"Create a group of five pods", s.applyGroup},
+		{"Create a lock service: three pods, and a ledger that checks their locks", s.applyGroup},
 	}
 	steps = append(steps, s.faults(record)...)
 	for _, step := range steps {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -19,6 +20,7 @@ type demo struct {
 	mu         sync.Mutex
 	nodes      map[string]string // The node of each pod. The map isn't changed, only replaced.
 	now        status
+	locks      locks
 	observedAt time.Time
 	changed    chan struct{} // closed and replaced when now changes
 	ended      error
@@ -32,6 +34,20 @@ type status struct {
 		ElectedAt time.Time
 	}
 	Processes []row
+	History   []struct {
+		Term      int64
+		GapMicros *int64
+	}
+}
+
+// gap returns the time without a coordinator before the present one, or a default if the status doesn't contain it.
+func (g status) gap(unknown time.Duration) time.Duration {
+	for _, tenure := range g.History {
+		if g.Coordinator != nil && tenure.Term == g.Coordinator.Term && tenure.GapMicros != nil {
+			return time.Duration(*tenure.GapMicros) * time.Microsecond
+		}
+	}
+	return unknown
 }
 
 type row struct {
@@ -57,9 +73,33 @@ func (s *demo) heading(title string) {
 func (s *demo) printf(format string, values ...any) { fmt.Fprintf(s.out, format+"\n", values...) }
 
 // watch watches the group until ctx ends.
-func (s *demo) watch(ctx context.Context) error {
+func (s *demo) watch(ctx context.Context) {
 	s.changed = make(chan struct{})
+	go func() {
+		for {
+			if err := s.watchOnce(ctx); err != nil {
+				s.update(func() { s.ended = err })
+				return
+			}
+		}
+	}()
+}
+
+// update changes the state of the watch.
+func (s *demo) update(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// watchOnce watches the group until the API server ends the watch, which it does after a while. It returns an error if it
+// hasn't seen the group.
+func (s *demo) watchOnce(ctx context.Context) error {
 	command := s.cluster.kubectl(ctx, "get", "electiongroup", group, "--namespace", namespace, "--watch", "-o", "json")
+	var problem strings.Builder
+	command.Stderr = &problem
 	stdout, err := command.StdoutPipe()
 	if err != nil {
 		return err
@@ -67,22 +107,17 @@ func (s *demo) watch(ctx context.Context) error {
 	if err := command.Start(); err != nil {
 		return err
 	}
-	go func() {
-		decoder := json.NewDecoder(stdout)
-		for {
-			var object struct{ Status status }
-			err := decoder.Decode(&object)
-			s.mu.Lock()
-			s.now, s.observedAt, s.ended = object.Status, time.Now(), err
-			close(s.changed)
-			s.changed = make(chan struct{})
-			s.mu.Unlock()
-			if err != nil {
-				_ = command.Wait() // s.ended already reports the end of the stream.
-				return
-			}
+	seen := false
+	for decoder := json.NewDecoder(stdout); ; seen = true {
+		var object struct{ Status status }
+		if err := decoder.Decode(&object); err != nil {
+			break
 		}
-	}()
+		s.update(func() { s.now, s.observedAt = object.Status, time.Now() })
+	}
+	if err := command.Wait(); !seen {
+		return fmt.Errorf("cannot watch the group: %w: %s", err, strings.TrimSpace(problem.String()))
+	}
 	return nil
 }
 
@@ -103,7 +138,7 @@ func (s *demo) awaitStatus(ctx context.Context, condition string, limit time.Dur
 		now, observed, changed, ended := s.now, s.observedAt, s.changed, s.ended
 		s.mu.Unlock()
 		if ended != nil {
-			return now, observed, fmt.Errorf("the watch ended: %w", ended)
+			return now, observed, ended
 		}
 		if wanted(now) {
 			return now, observed, nil
@@ -123,15 +158,17 @@ func (s *demo) awaitStatus(ctx context.Context, condition string, limit time.Dur
 
 // summary is the table in one line.
 func summary(g status) string {
-	counts := map[string]int{}
+	up := 0
 	for _, r := range g.Processes {
-		counts[r.Status]++
+		if r.Status == "Coordinator" || r.Status == "Normal" {
+			up++
+		}
 	}
-	leader := "no coordinator"
+	leader := "no coordinator yet"
 	if g.Coordinator != nil {
 		leader = fmt.Sprintf("%s leads in term %d", g.Coordinator.Pod, g.Coordinator.Term)
 	}
-	return fmt.Sprintf("%s; %d normal, %d crashed, %d unknown", leader, counts["Normal"], counts["Crashed"], counts["Unknown"])
+	return fmt.Sprintf("%d of %d members are up, %s", up, len(g.Processes), leader)
 }
 
 // table prints the process status table.
@@ -145,18 +182,21 @@ func (s *demo) table(g status) {
 	_ = w.Flush()
 }
 
+// notes explain the reasons in a status.
+var notes = map[string]string{
+	"PodPending": "starting", "PodMissing": "being recreated", "PodTerminating": "being deleted",
+	"Unreachable": "its agent doesn't respond", "Disputed": "the agents disagree",
+	"NotEligible": "cannot lead yet",
+}
+
 // note explains the status. The reason PodPending of a process that is up only says that kubelet hasn't reported its
 // application yet, so it isn't mentioned.
 func (r row) note() string {
-	switch {
-	case r.Reason == "PodPending" && (r.Status == "Coordinator" || r.Status == "Normal"):
+	if r.Reason == "PodPending" && (r.Status == "Coordinator" || r.Status == "Normal") {
 		return ""
-	case r.Reason == "PodPending":
-		return "starting"
-	case r.Reason == "PodMissing":
-		return "being recreated"
-	case r.Reason == "PodTerminating":
-		return "being deleted"
+	}
+	if note, known := notes[r.Reason]; known {
+		return note
 	}
 	return r.Reason
 }

@@ -11,7 +11,7 @@ import (
 
 // The size of a recording in characters, and of a character in pixels.
 const (
-	recordingColumns = 100
+	recordingColumns = 90
 	recordingRows    = 14
 	cellWidth        = 8.4
 	cellHeight       = 20
@@ -24,7 +24,7 @@ const maxStill = 4 * time.Second
 // recording is what the live view has shown.
 type recording struct {
 	frames  []recordedFrame
-	changed time.Duration // The time of the last change, other than the application's steps.
+	changed time.Duration // The time of the last change, other than the number of locks.
 	cut     time.Duration
 }
 
@@ -42,7 +42,7 @@ func (r *recording) add(since time.Duration, lines []line) {
 		switch {
 		case slices.Equal(last, lines):
 			return
-		case !slices.Equal(withoutSteps(last), withoutSteps(lines)):
+		case !slices.Equal(withoutLocks(last), withoutLocks(lines)):
 			if still > maxStill {
 				r.cut += still - maxStill
 				at = r.changed + maxStill
@@ -55,9 +55,9 @@ func (r *recording) add(since time.Duration, lines []line) {
 	r.frames = append(r.frames, recordedFrame{at, lines})
 }
 
-// withoutSteps returns the lines that don't count the application's steps.
-func withoutSteps(lines []line) []line {
-	return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return strings.HasPrefix(l.text, "Application") })
+// withoutLocks returns the lines that don't count locks.
+func withoutLocks(lines []line) []line {
+	return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return strings.HasPrefix(l.text, "Locks") })
 }
 
 // record runs the live view without a terminal, with all faults, and writes an animated SVG.

@@ -20,15 +20,15 @@ func linesOf(texts ...string) []line {
 	return lines
 }
 
-// A recording contains each change of the state. It cuts long times without a change, whatever the application does meanwhile.
+// A recording contains each change of the state. It cuts long times without a change, however many locks are granted meanwhile.
 func TestRecordingCutsStills(t *testing.T) {
 	r := &recording{}
-	r.add(0, linesOf("Coordinator  a", "Application  1 steps"))
-	r.add(1*time.Second, linesOf("Coordinator  a", "Application  1 steps"))
-	r.add(2*time.Second, linesOf("Coordinator  a", "Application  2 steps"))
-	r.add(9*time.Second, linesOf("Coordinator  a", "Application  3 steps"))
-	r.add(10*time.Second, linesOf("Coordinator  b < \"c\" & d", "Application  4 steps"))
-	r.add(11*time.Second, linesOf("Coordinator  e", "Application  4 steps"))
+	r.add(0, linesOf("Coordinator  a", "Locks        1 granted"))
+	r.add(1*time.Second, linesOf("Coordinator  a", "Locks        1 granted"))
+	r.add(2*time.Second, linesOf("Coordinator  a", "Locks        2 granted"))
+	r.add(9*time.Second, linesOf("Coordinator  a", "Locks        3 granted"))
+	r.add(10*time.Second, linesOf("Coordinator  b < \"c\" & d", "Locks        4 granted"))
+	r.add(11*time.Second, linesOf("Coordinator  e", "Locks        4 granted"))
 	times := []time.Duration{0, 2 * time.Second, 4 * time.Second, 5 * time.Second}
 	if len(r.frames) != len(times) {
 		t.Fatalf("got %d frames, want %d: %v", len(r.frames), len(times), r.frames)

@@ -11,18 +11,14 @@ type view struct {
 	status   status
 	nodes    map[string]string // The node of each pod.
 	isolated string            // The node that is isolated, or "".
-	work     work
-	fault    string // The last fault, and what came of it.
+	locks    locks
+	fault    string // The last fault.
+	failover string // What came of it.
 	now      time.Time
 }
 
-// work is what the application has done.
-type work struct {
-	steps int
-	pod   string
-	token string
-	at    time.Time // The time of the last step.
-}
+// stallMax is the time without a new lock after which the view mentions it.
+const stallMax = 2 * time.Second
 
 // style is how a line is shown. Its value is an SGR parameter of the terminal.
 type style string
@@ -47,7 +43,7 @@ func (v view) keys(columns int) string {
 	if v.isolated != "" {
 		wide, narrow = "restore "+v.isolated, "restore"
 	}
-	keys := "a  kill the coordinator's agent    p  delete its pod    n  " + wide + "    q  quit"
+	keys := "a kill coordinator's agent   p delete its pod   n " + wide + "   q quit"
 	if len(keys) > columns {
 		return "a agent  p pod  n " + narrow + "  q quit"
 	}
@@ -56,12 +52,16 @@ func (v view) keys(columns int) string {
 
 // lines renders the view for a terminal. The last line, with the keys, is always shown.
 func (v view) lines(columns, rows int) []line {
-	lines := v.head()
-	lines = append(lines, line{}, line{fmt.Sprintf("%-12s %8s   %-12s %-10s %s", "POD", "PRIORITY", "STATUS", "NODE", "NOTE"), faint})
+	width := len(ledgerPod)
 	for _, r := range v.status.Processes {
-		lines = append(lines, v.row(r))
+		width = max(width, len(r.Pod))
 	}
-	lines = append(lines, line{})
+	lines := v.head()
+	lines = append(lines, line{}, v.row(width, "POD", "PRIORITY", "STATUS", "NODE", "NOTE", faint))
+	for _, r := range v.status.Processes {
+		lines = append(lines, v.member(width, r))
+	}
+	lines = append(lines, v.row(width, ledgerPod, "", "", v.nodes[ledgerPod], v.noteOf(ledgerPod, "checks the locks"), faint), line{})
 	if len(lines) > rows-1 {
 		lines = lines[:max(rows-1, 0)]
 	}
@@ -77,24 +77,41 @@ func (v view) head() []line {
 	if c := v.status.Coordinator; c != nil {
 		coordinator = line{fmt.Sprintf("Coordinator  %s on %s, term %d", c.Pod, v.nodes[c.Pod], c.Term), bold}
 	}
-	application := "Application  has not worked yet"
-	if v.work.steps > 0 {
-		application = fmt.Sprintf("Application  %d steps; the last one by %s %s ago, token %s",
-			v.work.steps, v.work.pod, v.now.Sub(v.work.at).Round(time.Second), v.work.token)
-	}
 	fault := v.fault
 	if fault == "" {
 		fault = "none yet: press a, p or n"
 	}
-	return []line{coordinator, {application, plain}, {"Last fault   " + fault, plain}}
+	return []line{coordinator, v.lockLine(), {"Last fault   " + fault, plain}, {"Failover     " + v.failover, plain}}
 }
 
-func (v view) row(r row) line {
-	note := r.note()
-	if v.isolated != "" && v.nodes[r.Pod] == v.isolated {
-		note = "its node is isolated"
+// lockLine returns the line with the invariant of the lock service.
+func (v view) lockLine() line {
+	text, since := "Locks        "+v.locks.String(), func(at time.Time) time.Duration { return v.now.Sub(at).Round(time.Second) }
+	switch {
+	case v.locks.Violation != "":
+		return line{text, red}
+	case v.locks.Granted == 0:
+		return line{"Locks        none granted yet", yellow}
+	case v.now.Sub(v.locks.read) > stallMax:
+		return line{fmt.Sprintf("%s; no response of the ledger for %s", text, since(v.locks.read)), yellow}
+	case v.now.Sub(v.locks.grown) > stallMax:
+		return line{fmt.Sprintf("%s; no new one for %s", text, since(v.locks.grown)), yellow}
 	}
+	return line{text, green}
+}
+
+func (v view) member(width int, r row) line {
 	styles := map[string]style{"Coordinator": green, "Crashed": red, "Unknown": yellow}
-	text := fmt.Sprintf("%-12s %8d   %-12s %-10s %s", r.Pod, r.Priority, r.Status, v.nodes[r.Pod], note)
-	return line{text, styles[r.Status]}
+	return v.row(width, r.Pod, fmt.Sprint(r.Priority), r.Status, v.nodes[r.Pod], v.noteOf(r.Pod, r.note()), styles[r.Status])
+}
+
+func (v view) noteOf(pod, note string) string {
+	if v.isolated != "" && v.nodes[pod] == v.isolated {
+		return "its node is isolated"
+	}
+	return note
+}
+
+func (view) row(width int, pod, priority, status, node, note string, style style) line {
+	return line{fmt.Sprintf("%-*s  %8s  %-11s  %-8s  %s", width, pod, priority, status, node, note), style}
 }

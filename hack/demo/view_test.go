@@ -18,18 +18,24 @@ func exampleView(t *testing.T) view {
 	g.Processes[3].Reason = "PodPending"
 	return view{
 		status: g, now: now,
-		nodes: map[string]string{"p-3": "node-3", "p-2": "node-2", "p-1": "node-1", "p-0": "node-3"},
-		work:  work{steps: 117, pod: "p-2", token: "293053534306334", at: now.Add(-2 * time.Second)},
-		fault: "killed the agent of p-3: " + failover{"p-2", 4100 * time.Microsecond, 27 * time.Millisecond}.String(),
+		nodes:    map[string]string{"p-3": "node-3", "p-2": "node-2", "p-1": "node-1", "p-0": "node-3", ledgerPod: "node-4"},
+		locks:    locks{Granted: 1204, Tenures: 3, grown: now, read: now},
+		fault:    "killed the agent of p-3",
+		failover: failover{"p-2", 4100 * time.Microsecond, 27 * time.Millisecond}.String(),
 	}
 }
 
 // The live view fits into the terminal and matches testdata. Colors are shown as [1], as in the terminal's escape sequences.
 func TestViewFitsTerminal(t *testing.T) {
 	electing := exampleView(t)
-	electing.status.Coordinator, electing.fault, electing.work = nil, "", work{}
+	electing.status.Coordinator, electing.fault, electing.failover, electing.locks = nil, "", "", locks{}
 	isolated := exampleView(t)
 	isolated.isolated = "node-3"
+	stalled, silent, violated := exampleView(t), exampleView(t), exampleView(t)
+	stalled.locks.grown = stalled.now.Add(-3 * time.Second)
+	silent.locks.read = silent.now.Add(-4 * time.Second)
+	silent.isolated = "node-4"
+	violated.locks.Violation = "line 7: duplicate: p-2 wrote lock/a 4 with right 7.1 after 4"
 	for name, tc := range map[string]struct {
 		view          view
 		columns, rows int
@@ -40,6 +46,9 @@ func TestViewFitsTerminal(t *testing.T) {
 		"tiny":     {exampleView(t), 3, 1},
 		"electing": {electing, 100, 24},
 		"isolated": {isolated, 100, 24},
+		"stalled":  {stalled, 80, 24},
+		"silent":   {silent, 80, 24},
+		"violated": {violated, 100, 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got strings.Builder
