@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -115,13 +114,16 @@ func (o *chaosOptions) parse() ([]chaos.Kind, error) {
 	if o.timeout < time.Second {
 		return nil, command.UsageErrorf("--timeout must be 1s or longer, got %s", o.timeout)
 	}
-	if !slices.Contains(chaosOutputs, o.output) {
-		return nil, command.UsageErrorf("unknown output %q: choose one of %s", o.output, strings.Join(chaosOutputs, ", "))
+	if err := checkOutput(&o.output, chaosOutputs); err != nil {
+		return nil, err
 	}
 	if o.machines != "" {
 		if _, err := live.ParseMachines(o.machines); err != nil {
 			return nil, command.UsageErrorf("--machines %s", err)
 		}
+	}
+	for i, kind := range o.kinds {
+		o.kinds[i] = command.Canonical(kind, chaos.KindNames())
 	}
 	kinds, err := chaos.ParseKinds(o.kinds)
 	if err != nil {

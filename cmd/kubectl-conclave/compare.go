@@ -35,7 +35,7 @@ func newCompare() *cobra.Command {
 		Example: compareExample,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputs); err != nil {
+			if err := checkOutput(&output, outputs); err != nil {
 				return err
 			}
 			bar := newTerminalProgress(cmd.ErrOrStderr(), "points", 0, 0)

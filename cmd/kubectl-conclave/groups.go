@@ -44,12 +44,26 @@ func getGroup(ctx context.Context, c client.Client, namespace, name string) (*v1
 	g := &v1.ElectionGroup{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, g); err != nil {
 		if apierrors.IsNotFound(err) && !isKindMissing(err) {
-			return nil, fmt.Errorf("group %s not found in namespace %s; to list all groups, run: kubectl get electiongroups -A", name, namespace)
+			return nil, fmt.Errorf("group %s not found in namespace %s%s; to list all groups, run: kubectl get electiongroups -A",
+				name, namespace, similarGroup(ctx, c, namespace, name))
 		}
 		return nil, requestError(err)
 	}
 	setKind(g)
 	return g, nil
+}
+
+// similarGroup asks whether the user means another group of the namespace.
+func similarGroup(ctx context.Context, c client.Client, namespace, name string) string {
+	var list v1.ElectionGroupList
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return "" // Users who may read one group may not list all.
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return command.DidYouMean(name, names)
 }
 
 // groups lists the groups of the selected namespace, or of all namespaces.

@@ -19,7 +19,7 @@ import (
 
 // runScenario simulates one election.
 func runScenario(cmd *cobra.Command, o *simulateOptions) error {
-	if err := checkOutput(o.output, simulateOutputs); err != nil {
+	if err := checkOutput(&o.output, simulateOutputs); err != nil {
 		return err
 	}
 	if err := o.forbid("applies to random schedules only: add --schedules", "faults"); err != nil {

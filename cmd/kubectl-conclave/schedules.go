@@ -74,7 +74,7 @@ func (o *simulateOptions) sampling() (sim.Sampling, error) {
 	s := sim.Sampling{
 		Algorithm: o.algorithm, Processes: o.processes, Safety: o.safety, Schedules: o.schedules, Seed: o.seed, ConvergenceEvery: o.convergenceEvery,
 	}
-	if err := checkOutput(o.output, simulateOutputs); err != nil {
+	if err := checkOutput(&o.output, simulateOutputs); err != nil {
 		return s, err
 	}
 	err := o.forbid("applies to a single run only: random schedules choose crashes and delays themselves, so remove it",
@@ -117,17 +117,17 @@ func parseFaults(text string) ([]string, error) {
 	common := sim.FaultNames()
 	known := append(common, sim.OptionalFaultNames()...)
 	selected := make([]bool, len(known))
+	text = command.Canonical(strings.ReplaceAll(text, " ", ""), append([]string{allFaults, noFaults}, known...))
 	for name := range strings.SplitSeq(text, ",") {
-		name = strings.TrimSpace(name)
 		i := slices.Index(known, name)
 		switch {
 		case name == allFaults:
 			for i := range common {
 				selected[i] = true
 			}
-		case name == noFaults && strings.TrimSpace(text) == noFaults:
+		case name == noFaults && text == noFaults:
 		case i < 0:
-			return nil, command.UsageErrorf("unknown fault %q: choose all, none, or some of %s", name, strings.Join(known, ", "))
+			return nil, command.UsageErrorf("unknown fault %q%s: choose all, none, or some of %s", name, command.DidYouMean(name, append(known, noFaults)), strings.Join(known, ", "))
 		default:
 			selected[i] = true
 		}

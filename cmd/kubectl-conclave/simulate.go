@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/cli/command"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
@@ -80,6 +80,9 @@ func newSimulate(sample sampler) *cobra.Command {
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = cmd.Flags().Changed
+			if err := o.chooseNames(); err != nil {
+				return err
+			}
 			if o.given("schedules") || o.given("duration") {
 				return runSchedules(cmd, &o, sample)
 			}
@@ -121,11 +124,21 @@ const (
 
 var simulateOutputs = []string{asTable, asJSON, asTranscript, asMermaid}
 
-func checkOutput(output string, outputs []string) error {
-	if slices.Contains(outputs, output) {
-		return nil
+// checkOutput replaces an output format, in any case, by its name.
+func checkOutput(output *string, outputs []string) (err error) {
+	*output, err = command.Choose("output", *output, outputs)
+	return err
+}
+
+// chooseNames replaces names in any case by the names of the simulator.
+func (o *simulateOptions) chooseNames() (err error) {
+	if o.algorithm, err = command.Choose("algorithm", o.algorithm, catalog.Names()); err != nil {
+		return err
 	}
-	return command.UsageErrorf("unknown output %q: choose one of %s", output, strings.Join(outputs, ", "))
+	if o.safety != "" {
+		o.safety, err = command.Choose("safety mode", o.safety, office.ModeNames())
+	}
+	return err
 }
 
 // checkSafety refuses an empty mode, such as that of an unset variable in a script.

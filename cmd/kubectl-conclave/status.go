@@ -55,7 +55,7 @@ even if a group has problems; scripts can wait for its conditions instead.`,
 
 func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	if o.output != "" {
-		if err := checkOutput(o.output, []string{asJSON, asYAML}); err != nil {
+		if err := checkOutput(&o.output, []string{asJSON, asYAML}); err != nil {
 			return err
 		}
 	}

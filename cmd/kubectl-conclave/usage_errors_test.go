@@ -1,23 +1,26 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
 
 func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 	for args, want := range map[string]string{
-		"elect":                  `unknown command "elect" for kubectl conclave; available commands: chaos, dashboard, explain, inject, simulate, status, step-down, version, watch`,
-		"simulate now":           `unknown command "now" for kubectl conclave simulate; available commands: compare`,
-		"status ledger mail":     `kubectl conclave status accepts one group, got 2: remove "mail"`,
-		"status -A ledger":       `--all-namespaces shows all groups: remove it, or remove "ledger"`,
-		"status -o table":        `unknown output "table": choose one of json, yaml`,
-		"status --output":        `--output requires a value`,
-		"watch":                  `the name of a group is required, such as: kubectl conclave watch ledger`,
-		"watch ledger mail news": `kubectl conclave watch accepts one group, got 3: remove "mail"`,
-		"explain":                `the name of a group is required, such as: kubectl conclave explain ledger`,
-		"explain --nodes":        `unknown flag: --nodes; for the flags, run: kubectl conclave explain --help`,
-		"step-down":              `the name of a group is required, such as: kubectl conclave step-down ledger`,
+		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, dashboard, explain, inject, simulate, status, step-down, version, watch`,
+		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, dashboard, explain, inject, simulate, status, step-down, version, watch`,
+		"simulate --algorithms x": `unknown flag: --algorithms (did you mean --algorithm?); for the flags, run: kubectl conclave simulate --help`,
+		"simulate now":            `unknown command "now" for kubectl conclave simulate; available commands: compare`,
+		"status ledger mail":      `kubectl conclave status accepts one group, got 2: remove "mail"`,
+		"status -A ledger":        `--all-namespaces shows all groups: remove it, or remove "ledger"`,
+		"status -o table":         `unknown output "table": choose one of json, yaml`,
+		"status --output":         `--output requires a value`,
+		"watch":                   `the name of a group is required, such as: kubectl conclave watch ledger`,
+		"watch ledger mail news":  `kubectl conclave watch accepts one group, got 3: remove "mail"`,
+		"explain":                 `the name of a group is required, such as: kubectl conclave explain ledger`,
+		"explain --nodes":         `unknown flag: --nodes; for the flags, run: kubectl conclave explain --help`,
+		"step-down":               `the name of a group is required, such as: kubectl conclave step-down ledger`,
 
 		"chaos":                            `the name of a group is required, such as: kubectl conclave chaos ledger`,
 		"chaos ledger --faults 0":          `--faults must be 1 or more, got 0`,
@@ -44,7 +47,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --processes 0":                             `processes must be from 1 to 100000, not 0`,
 		"simulate --processes -3":                            `processes must be from 1 to 100000, not -3`,
 		"simulate --processes 10000000":                      `processes must be from 1 to 100000, not 10000000`,
-		"simulate --algorithm bully":                         `unknown algorithm "bully": choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip`,
+		"simulate --algorithm buly":                          `unknown algorithm "buly" (did you mean Bully?): choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip`,
 		"simulate --algorithm=":                              `unknown algorithm "": choose one of Bully, StatusTable, RingAllIDs, RingChampion, RingActiveList, RingSkip`,
 		"simulate -o yaml":                                   `unknown output "yaml": choose one of table, json, transcript, mermaid`,
 		"simulate -o svg":                                    `unknown output "svg": choose one of table, json, transcript, mermaid`,
@@ -66,7 +69,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --latency 10ns":                            `--latency must be from 1µs to 1h, got 10ns`,
 		"simulate --latency 2h":                              `--latency must be from 1µs to 1h, got 2h0m0s`,
 		"simulate --stagger -1s":                             `--stagger must be from 0s to 1h, got -1s`,
-		"simulate --safety majority":                         `unknown safety mode "majority": choose Available, Majority or Strict`,
+		"simulate --safety majoity":                          `unknown safety mode "majoity" (did you mean Majority?): choose one of Available, Majority, Strict`,
 		"simulate --safety=":                                 `--safety must be Available, Majority or Strict; omit it for the election alone`,
 		"simulate --seed -1":                                 `--seed must be a whole number, 0 or above, got "-1"`,
 		"simulate --recover 11":                              `recover: there is no process of priority 11; priorities are 1 to 10`,
@@ -121,3 +124,24 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		})
 	}
 }
+
+// Names of algorithms, safety modes, faults and outputs are accepted in any case.
+func TestNamesAreAcceptedInAnyCase(t *testing.T) {
+	for given, canonical := range map[string]string{
+		"simulate --algorithm bully -o JSON":                           "simulate --algorithm Bully -o json",
+		"simulate --algorithm RINGSKIP --safety strict -o json":        "simulate --algorithm RingSkip --safety Strict -o json",
+		"simulate --schedules 1 --faults Loss,CRASH -o Transcript":     "simulate --schedules 1 --faults loss,crash -o transcript",
+		"simulate --schedules 1 --faults NONE -o transcript --seed 12": "simulate --schedules 1 --faults none -o transcript --seed 12",
+	} {
+		got, want := runCommand(t, nil, strings.Fields(given)...), runCommand(t, nil, strings.Fields(canonical)...)
+		for _, r := range []*result{&got, &want} {
+			r.stdout = elapsedMillis.ReplaceAllString(r.stdout, "")
+		}
+		if got != want || got.status != 0 {
+			t.Errorf("%s: got %+v, want %+v", given, got, want)
+		}
+	}
+}
+
+// elapsedMillis is the only part of an outcome that may differ between two runs.
+var elapsedMillis = regexp.MustCompile(`"elapsedMillis":\d+`)

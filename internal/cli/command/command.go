@@ -46,7 +46,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(names) == 0 {
 		return UsageErrorf("%s accepts no arguments, got %q", cmd.CommandPath(), args[0])
 	}
-	return UsageErrorf("unknown command %q for %s; available commands: %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))
+	return UsageErrorf("unknown command %q for %s%s; available commands: %s", args[0], cmd.CommandPath(), DidYouMean(args[0], names), strings.Join(names, ", "))
 }
 
 // validValues describes the valid values of a flag by its type.
@@ -79,9 +79,19 @@ func ExplainFlag(cmd *cobra.Command, err error) error {
 	case errors.As(err, &missing):
 		return UsageErrorf("--%s requires a value", missing.GetFlag().Name)
 	case errors.As(err, &unknown):
-		return UsageErrorf("%s; for the flags, run: %s --help", err, cmd.CommandPath())
+		return UsageErrorf("%s%s; for the flags, run: %s --help", err, DidYouMean("--"+unknown.GetSpecifiedName(), flagNames(cmd)), cmd.CommandPath())
 	}
 	return UsageErrorf("%s", err)
+}
+
+// flagNames returns the flags that help texts mention.
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return names
 }
 
 // Version returns the version command. It prints the version that make build sets,

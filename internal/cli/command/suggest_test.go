@@ -1,0 +1,39 @@
+package command
+
+import "testing"
+
+func TestDidYouMeanSuggestsTypingErrorsOnly(t *testing.T) {
+	names := []string{"status", "step-down", "simulate", "watch", "RingSkip"}
+	for given, want := range map[string]string{
+		"statsu":    " (did you mean status?)", // Two letters are swapped.
+		"stats":     " (did you mean status?)",
+		"step-dwon": " (did you mean step-down?)",
+		"wathc":     " (did you mean watch?)",
+		"ringskip":  " (did you mean RingSkip?)",
+		"elect":     "",
+		"watch":     "",
+		"st":        "",
+		"":          "",
+		"x":         "",
+	} {
+		if got := DidYouMean(given, names); got != want {
+			t.Errorf("%q: got %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestChooseAcceptsAnyCase(t *testing.T) {
+	names := []string{"Bully", "RingSkip"}
+	for _, given := range []string{"Bully", "bully", "BULLY"} {
+		if got, err := Choose("algorithm", given, names); got != "Bully" || err != nil {
+			t.Errorf("%s: got %q, error %v", given, got, err)
+		}
+	}
+	_, err := Choose("algorithm", "buly", names)
+	if want := `unknown algorithm "buly" (did you mean Bully?): choose one of Bully, RingSkip`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if got := Canonical("ringskip,rain,BULLY", names); got != "RingSkip,rain,Bully" {
+		t.Errorf("got %s", got)
+	}
+}
