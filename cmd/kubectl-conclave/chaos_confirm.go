@@ -59,10 +59,19 @@ func (o *chaosOptions) workloadCheck(g *v1.ElectionGroup) func(context.Context) 
 		if err == nil {
 			return nil
 		}
-		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
-		if last := lines[len(lines)-1]; last != "" {
+		if last := lastLine(string(output)); last != "" {
 			return errors.New(last)
 		}
 		return fmt.Errorf("the command of --check failed: %w", err)
 	}
+}
+
+// lastLine returns the last line that isn't kubectl's own: kubectl exec adds one if the command in the pod fails.
+func lastLine(output string) (last string) {
+	for line := range strings.Lines(output) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "command terminated with exit code") {
+			last = line
+		}
+	}
+	return last
 }

@@ -65,7 +65,8 @@ func TestWorkloadIsCheckedByACommand(t *testing.T) {
 		"true":                              "",
 		"echo first; echo gap at 7; exit 1": "gap at 7",
 		"echo $NAMESPACE/$GROUP; exit 1":    "bank/ledger",
-		"exit 3":                            "the command of --check failed: exit status 3",
+		"echo gap at 7; echo command terminated with exit code 1; exit 1": "gap at 7",
+		"exit 3": "the command of --check failed: exit status 3",
 	} {
 		o := chaosOptions{check: command}
 		err := o.workloadCheck(g)(context.Background())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -238,7 +239,7 @@ func (r *Run) finish(ctx context.Context, f *chaos.Fault, done injection) error 
 	}
 	if r.Check != nil {
 		if err := r.Check(ctx); err != nil && ctx.Err() == nil {
-			r.violated(f, chaos.Problem{Invariant: chaos.Workload, Detail: err.Error()})
+			r.workloadViolated(f, chaos.Problem{Invariant: chaos.Workload, Detail: err.Error()})
 		}
 	}
 	return nil
@@ -261,6 +262,13 @@ func (r *Run) violated(f *chaos.Fault, p chaos.Problem) {
 	v := chaos.Violation{Fault: f.Number, Kind: f.Kind, Problem: p}
 	r.result.Violations = append(r.result.Violations, v)
 	r.Printf("VIOLATED  %s", v)
+}
+
+// workloadViolated reports a problem once. What a workload has broken usually remains broken.
+func (r *Run) workloadViolated(f *chaos.Fault, p chaos.Problem) {
+	if !slices.ContainsFunc(r.result.Violations, func(v chaos.Violation) bool { return v.Problem == p }) {
+		r.violated(f, p)
+	}
 }
 
 func (r *Run) print(f *chaos.Fault) {
