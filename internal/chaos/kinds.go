@@ -60,6 +60,8 @@ const (
 	KillApp   = "app"
 	Freeze    = "freeze"
 	Node      = "node"
+	Partition = "partition"
+	Loss      = "loss"
 )
 
 var kinds = []Kind{
@@ -76,6 +78,8 @@ var kinds = []Kind{
 	{Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL", Access: ByMachine, Expect: ElectionPossible},
 	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByMachine, Held: true},
 	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true},
+	{Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", Access: ByMachine, Held: true},
+	{Name: Loss, Effect: "drops 30 % of the packets between the coordinator's pod and the other members for 5 s", Access: ByMachine, Expect: ElectionPossible, Held: true},
 }
 
 // Kinds returns all kinds.

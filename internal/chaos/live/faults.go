@@ -33,6 +33,8 @@ type injection struct {
 	at time.Time
 	// undo undoes a fault that is held. It is nil for other faults.
 	undo func(context.Context) error
+	// hold is how long the fault lasts, if no election ends it.
+	hold time.Duration
 	// recovered reports whether what the fault broke, beside the group, works again. It is nil if there is nothing else.
 	recovered func(context.Context) bool
 }

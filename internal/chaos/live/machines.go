@@ -50,7 +50,12 @@ done
 if [ $found != 0 ]; then echo "no process of the containers runs" >&2; fi; exit $found`
 
 func (m *Machines) signal(ctx context.Context, node, signal string, containers []string) error {
-	command := append([]string{"sh", "-c", sendSignal, "sh", signal}, containers...)
+	return m.shell(ctx, node, sendSignal, append([]string{signal}, containers...)...)
+}
+
+// shell runs a shell script on a node.
+func (m *Machines) shell(ctx context.Context, node, script string, arguments ...string) error {
+	command := append([]string{"sh", "-c", script, "sh"}, arguments...)
 	if m.runtime != "" { // The processes of hack/cluster are processes of this machine.
 		command = append([]string{m.runtime, "exec", node}, command...)
 	}
@@ -104,6 +109,9 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	pod := r.observer.pod(target.UID)
 	if pod == nil {
 		return injection{}, &refusedError{"pod " + target.Pod + " is gone"}
+	}
+	if kind == chaos.Partition || kind == chaos.Loss {
+		return r.cutOff(ctx, kind, target, pod)
 	}
 	ids := containers(pod, kind)
 	if len(ids) == 0 {

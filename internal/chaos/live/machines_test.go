@@ -97,3 +97,24 @@ func TestContainersOfAFault(t *testing.T) {
 		}
 	}
 }
+
+func TestPacketsAreDroppedInBothDirections(t *testing.T) {
+	calls := record(t, "docker", "")
+	m, err := ParseMachines("docker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.filter(t.Context(), "kind-worker", "abc", dropRules([]string{"10.0.0.1", "fd00::1"}, "numgen random mod 100 < 30")); err != nil {
+		t.Error(err)
+	}
+	want := "exec|kind-worker|sh|-c|" + runNFT + "|sh|abc|add table inet conclave_chaos; " +
+		"add chain inet conclave_chaos input { type filter hook input priority 0; }; " +
+		"add rule inet conclave_chaos input ip saddr 10.0.0.1 numgen random mod 100 < 30 drop; " +
+		"add rule inet conclave_chaos input ip6 saddr fd00::1 numgen random mod 100 < 30 drop; " +
+		"add chain inet conclave_chaos output { type filter hook output priority 0; }; " +
+		"add rule inet conclave_chaos output ip daddr 10.0.0.1 numgen random mod 100 < 30 drop; " +
+		"add rule inet conclave_chaos output ip6 daddr fd00::1 numgen random mod 100 < 30 drop|\n"
+	if got := calls(); got != want {
+		t.Errorf("got calls\n%s\nwant\n%s", got, want)
+	}
+}

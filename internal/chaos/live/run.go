@@ -157,6 +157,7 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 		f.At = done.at
 		r.observer.SetFault(done.at, affected)
 		elected = r.awaitElection(ctx, kind, &f)
+		wait(ctx, done.hold)
 	}
 	if done.undo != nil {
 		err = errors.Join(err, r.undo(ctx, &done, kind))
