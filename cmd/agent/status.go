@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
@@ -30,7 +31,7 @@ const (
 )
 
 func newStatus() *cobra.Command {
-	var path string
+	var path, output string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print the process status tables of the running agent",
@@ -43,14 +44,21 @@ without curl.`,
   kubectl exec ledger-0 --container conclave-agent -- /agent status`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "" {
+				var err error
+				if output, err = command.Choose("output", output, []string{"json", "yaml"}); err != nil {
+					return err
+				}
+			}
 			agent, err := findAgent(path)
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd.Context(), cmd.OutOrStdout(), agent)
+			return printStatus(cmd.Context(), cmd.OutOrStdout(), agent, output)
 		},
 	}
 	addConfig(cmd, &path)
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml: a document for each group, as /v1/groups/GROUP/status returns it")
 	return cmd
 }
 
@@ -72,7 +80,7 @@ func findAgent(path string) (agentAddress, error) {
 
 // printStatus prints the tables of all groups. It returns an error if the agent isn't
 // ready or a group has no coordinator.
-func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
+func printStatus(ctx context.Context, w io.Writer, agent agentAddress, output string) error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	code, answer, err := agent.get(ctx, "/readyz")
@@ -92,7 +100,7 @@ func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
 		if err := agent.getJSON(ctx, "/v1/groups/"+name+"/status", &s); err != nil {
 			return err
 		}
-		if err := printTable(w, &s); err != nil {
+		if err := printGroup(w, &s, output); err != nil {
 			return err
 		}
 		if s.Coordinator == "" {
@@ -103,6 +111,35 @@ func printStatus(ctx context.Context, w io.Writer, agent agentAddress) error {
 		return fmt.Errorf("not ready: %s", strings.Join(problems, "; "))
 	}
 	return nil
+}
+
+// printGroup prints a group: its table, a line of JSON or a YAML document.
+func printGroup(w io.Writer, s *group.Status, output string) error {
+	switch output {
+	case "json":
+		return json.NewEncoder(w).Encode(s)
+	case "yaml":
+		text, err := yamlOf(s)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "---\n%s", text)
+		return err
+	}
+	return printTable(w, s)
+}
+
+// yamlOf encodes a value with the field names of its JSON.
+func yamlOf(value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var fields any
+	if err := yaml.Unmarshal(text, &fields); err != nil { // JSON is YAML.
+		return nil, err
+	}
+	return yaml.Marshal(fields)
 }
 
 // printTable prints the process status table of a group.

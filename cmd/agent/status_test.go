@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +90,22 @@ func TestStatusFailsWithoutAnAgent(t *testing.T) {
 	got := execute(t, "status", "--config", path)
 	if got.status != 1 || !strings.HasPrefix(got.err, "error: cannot reach the agent: ") || !strings.Contains(got.err, "connection refused") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// The documents are those of the local API, and the exit status is that of the table.
+func TestStatusPrintsDocuments(t *testing.T) {
+	t.Setenv(configVariable, serveLocalAPI(t, singleMember))
+	for output, want := range map[string]*regexp.Regexp{
+		"json": regexp.MustCompile(`^\{"group":"ledger",.*"term":\d+.*\}\n$`),
+		"YAML": regexp.MustCompile(`(?s)^---\n.*\ngroup: ledger\n.*\nterm: \d+\n`),
+	} {
+		got := execute(t, "status", "-o", output)
+		if !want.MatchString(got.out) {
+			t.Errorf("-o %s: got %+v, want %s", output, got, want)
+		}
+	}
+	if got := execute(t, "status", "-o", "jsn"); got.status != 2 || got.err != "error: unknown output \"jsn\" (did you mean json?): choose one of json, yaml\n" {
+		t.Errorf("got %+v, want a usage error", got)
 	}
 }

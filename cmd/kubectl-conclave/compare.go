@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func newCompare() *cobra.Command {
 		largest int
 		output  string
 	)
-	outputs := []string{asTable, asSVG}
+	outputs := []string{asTable, asJSON, asYAML, asSVG}
 	cmd := &cobra.Command{
 		Use:     "compare",
 		Short:   "Compare the message cost of all algorithms",
@@ -50,16 +51,19 @@ func newCompare() *cobra.Command {
 	cmd.Flags().SortFlags = false
 	cmd.Flags().IntVar(&largest, "max", 100,
 		fmt.Sprintf("the largest number of processes, from %d to %d", sim.MinCompared, sim.MaxCompared))
-	cmd.Flags().StringVarP(&output, "output", "o", asTable, "table or svg")
+	cmd.Flags().StringVarP(&output, "output", "o", asTable, "one of "+strings.Join(outputs, ", "))
 	completeNothing(cmd, "max")
 	completeFrom(cmd, "output", outputs)
 	return cmd
 }
 
 func writeComparison(w io.Writer, compared []sim.Comparison, output string) error {
-	if output == asSVG {
+	switch output {
+	case asSVG:
 		_, err := chartOf(compared).WriteTo(w)
 		return err
+	case asJSON, asYAML:
+		return writeValue(w, compared, output)
 	}
 	out := bufio.NewWriter(w)
 	writeComparisonTable(out, compared)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/conclave-dev/conclave/internal/cli/command"
 	"github.com/conclave-dev/conclave/internal/sim"
@@ -21,12 +22,21 @@ func (e *violationError) Error() string {
 	return fmt.Sprintf("%d of %d schedules violated an invariant; to replay the first one, run: %s", e.violated, e.schedules, e.replay)
 }
 
+// exitProblem is the exit status of status --exit-code.
+const exitProblem = 3
+
+// problemError reports that groups have problems, which the output describes.
+type problemError struct{ groups []string }
+
+func (e *problemError) Error() string { return "these groups have problems: " + strings.Join(e.groups, ", ") }
+
 // errInterrupted ends a run that the user interrupted.
 var errInterrupted = errors.New("interrupted")
 
 func exitStatus(err error) int {
 	var (
 		usage    *command.UsageError
+		problem  *problemError
 		scenario *sim.InputError
 	)
 	switch {
@@ -34,6 +44,8 @@ func exitStatus(err error) int {
 		return command.ExitOK
 	case errors.As(err, &usage), errors.As(err, &scenario):
 		return command.ExitUsage
+	case errors.As(err, &problem):
+		return exitProblem
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	}

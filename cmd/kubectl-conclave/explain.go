@@ -9,7 +9,10 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	var cluster clusterFlags
+	var (
+		cluster clusterFlags
+		output  string
+	)
 	cmd := &cobra.Command{
 		Use:   "explain GROUP",
 		Short: "Explain why this coordinator was elected, and which is next",
@@ -19,14 +22,24 @@ many failures the group tolerates, and which problems it has.`,
 		Args:              requireGroup,
 		ValidArgsFunction: cluster.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "" {
+				if err := checkOutput(&output, forPrograms); err != nil {
+					return err
+				}
+			}
 			group, err := cluster.group(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if output != "" {
+				return writeValue(cmd.OutOrStdout(), describe.ExplanationOf(group, time.Now()), output)
 			}
 			describe.Explain(cmd.OutOrStdout(), group, time.Now())
 			return nil
 		},
 	}
 	cluster.addTo(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml instead of text")
+	completeFrom(cmd, "output", forPrograms)
 	return cmd
 }

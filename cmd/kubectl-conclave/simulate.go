@@ -38,7 +38,6 @@ type simulateOptions struct {
 // Values of -o.
 const (
 	asTable      = "table"
-	asJSON       = "json"
 	asTranscript = "transcript"
 	asMermaid    = "mermaid"
 	asSVG        = "svg"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -16,13 +17,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/cli/describe"
 )
 
-const asYAML = "yaml"
-
 // statusOptions are the flags of status.
 type statusOptions struct {
 	cluster       clusterFlags
 	allNamespaces bool
 	output        string
+	exitCode      bool
 }
 
 func newStatus() *cobra.Command {
@@ -34,9 +34,11 @@ func newStatus() *cobra.Command {
 status table, and each problem with what to do about it.
 
 The operator compiles this status from the agents' reports. The exit status is 0
-even if a group has problems; scripts can wait for its conditions instead.`,
+even if a group has problems. With --exit-code, it is 3 unless each group that
+is shown has no problem; scripts can also wait for its conditions.`,
 		Example: `  kubectl conclave status ledger
   kubectl conclave status --all-namespaces
+  kubectl conclave status --exit-code >/dev/null || echo "a group has a problem"
   kubectl wait electiongroup/ledger --for=condition=Available`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -50,12 +52,14 @@ even if a group has problems; scripts can wait for its conditions instead.`,
 	o.cluster.addTo(cmd.Flags())
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the groups of all namespaces")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "print the objects as json or yaml")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 3 if a group has a problem")
+	completeFrom(cmd, "output", forPrograms)
 	return cmd
 }
 
 func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	if o.output != "" {
-		if err := checkOutput(&o.output, []string{asJSON, asYAML}); err != nil {
+		if err := checkOutput(&o.output, forPrograms); err != nil {
 			return err
 		}
 	}
@@ -64,7 +68,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		return showGroups(cmd.OutOrStdout(), cmd.ErrOrStderr(), groups, o.output)
+		return errors.Join(showGroups(cmd.OutOrStdout(), cmd.ErrOrStderr(), groups, o.output), o.findProblems(groups))
 	}
 	if o.allNamespaces {
 		return command.UsageErrorf("--all-namespaces shows all groups: remove it, or remove %q", args[0])
@@ -73,10 +77,29 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.output != "" {
-		return printObject(cmd.OutOrStdout(), group, o.output)
+	if o.output == "" {
+		describe.Status(cmd.OutOrStdout(), group, time.Now())
+	} else if err := printObject(cmd.OutOrStdout(), group, o.output); err != nil {
+		return err
 	}
-	describe.Status(cmd.OutOrStdout(), group, time.Now())
+	return o.findProblems([]v1.ElectionGroup{*group})
+}
+
+// findProblems returns an error if a group has a problem, with --exit-code.
+func (o *statusOptions) findProblems(groups []v1.ElectionGroup) error {
+	if !o.exitCode {
+		return nil
+	}
+	var names []string
+	for i := range groups {
+		g := &groups[i]
+		if len(describe.Problems(g)) > 0 || g.Status.Coordinator == nil {
+			names = append(names, g.Namespace+"/"+g.Name)
+		}
+	}
+	if len(names) > 0 {
+		return &problemError{names}
+	}
 	return nil
 }
 

@@ -12,13 +12,17 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/describe"
 )
 
 func newWatch() *cobra.Command {
-	var cluster clusterFlags
+	var (
+		cluster clusterFlags
+		output  string
+	)
 	cmd := &cobra.Command{
 		Use:   "watch GROUP",
 		Short: "Show a group live, or print a line for each change",
@@ -34,16 +38,23 @@ status; the agents' own event streams are more precise.`,
 		Args:              requireGroup,
 		ValidArgsFunction: cluster.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "" {
+				if err := checkOutput(&output, forPrograms); err != nil {
+					return err
+				}
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return watchGroup(ctx, &cluster, cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
+			return watchGroup(ctx, &cluster, cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], output)
 		},
 	}
 	cluster.addTo(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "print each change as json or yaml")
+	completeFrom(cmd, "output", forPrograms)
 	return cmd
 }
 
-func watchGroup(ctx context.Context, cluster *clusterFlags, out, notes io.Writer, name string) error {
+func watchGroup(ctx context.Context, cluster *clusterFlags, out, notes io.Writer, name, output string) error {
 	group, err := cluster.group(ctx, name) // A name that doesn't exist at the start is an error.
 	if err != nil {
 		return err
@@ -53,17 +64,41 @@ func watchGroup(ctx context.Context, cluster *clusterFlags, out, notes io.Writer
 		return err
 	}
 	w := groupWatcher{client: connected, namespace: group.Namespace, name: name, retryInterval: time.Second}
-	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	if file, ok := out.(*os.File); ok && output == "" && term.IsTerminal(int(file.Fd())) {
 		return showOnScreen(ctx, file, &w)
 	}
-	return printChanges(ctx, out, notes, &w)
+	return printChanges(ctx, out, notes, &w, output)
 }
 
-// printChanges prints a line for each change.
-func printChanges(ctx context.Context, out, notes io.Writer, w *groupWatcher) error {
+// change is a change of a group, for programs. The fields are those of the status after it.
+type change struct {
+	Time        time.Time       `json:"time"`
+	Changes     []string        `json:"changes"`
+	Coordinator *v1.Coordinator `json:"coordinator,omitempty"`
+	Members     int32           `json:"members"`
+	Ready       int32           `json:"readyMembers"`
+}
+
+func newChange(g *v1.ElectionGroup, changes []string, now time.Time) change {
+	c := change{Time: now.UTC(), Changes: changes}
+	if g != nil {
+		c.Coordinator, c.Members, c.Ready = g.Status.Coordinator, ptr.Deref(g.Status.Members, 0), ptr.Deref(g.Status.ReadyMembers, 0)
+	}
+	return c
+}
+
+// printChanges prints a line for each change, or a value for each change of the status.
+func printChanges(ctx context.Context, out, notes io.Writer, w *groupWatcher, output string) error {
 	var changes describe.ChangeLog
 	w.onChange = func(g *v1.ElectionGroup) {
 		now := time.Now()
+		if output != "" {
+			if texts := changes.Append(g, now); len(texts) > 0 {
+				// As for text: if nobody reads the output, SIGPIPE ends the command.
+				_ = writeValue(out, newChange(g, texts, now), output)
+			}
+			return
+		}
 		for _, text := range changes.Append(g, now) {
 			fmt.Fprintf(out, "%s  %s\n", now.UTC().Format(timestamp), text)
 		}

@@ -25,18 +25,19 @@ const maxPoints = 40
 // know the next coordinator, when the highest of n processes has crashed and one of
 // the others detects that.
 type Comparison struct {
-	Algorithm string
-	Points    []Point
+	Algorithm string  `json:"algorithm"`
+	Points    []Point `json:"points"`
 }
 
 // Point is the cost for one number of processes, over all choices of the initiator.
 type Point struct {
-	Processes   int
-	Best, Worst int
-	Mean        float64
+	Processes int     `json:"processes"`
+	Best      int     `json:"best"`
+	Worst     int     `json:"worst"`
+	Mean      float64 `json:"mean"`
 	// Initiators is the number of initiators that were tried: all live processes, or
 	// a sample of them.
-	Initiators int
+	Initiators int `json:"initiators"`
 }
 
 // Sampled reports whether only a sample of the initiators was tried.
