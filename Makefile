@@ -5,6 +5,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# The installer of Go puts it into this folder, which sudo leaves out of PATH.
+ifeq ($(shell command -v go),)
+export PATH := $(PATH):/usr/local/go/bin
+endif
+
 GO ?= go
 KUBECTL ?= kubectl
 DOCKER ?= docker

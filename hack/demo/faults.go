@@ -177,10 +177,13 @@ func (f failover) String() string {
 }
 
 func inMillis(d time.Duration) string {
-	if d < 10*time.Millisecond {
+	switch {
+	case d < 10*time.Millisecond:
 		return fmt.Sprintf("%.1f ms", millis(d))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
 	}
-	return fmt.Sprintf("%d ms", d.Milliseconds())
+	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
 // failover takes the coordinator away and waits until the status shows the next one.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -158,6 +160,9 @@ func (s *demo) awaitStatus(ctx context.Context, condition string, limit time.Dur
 
 // summary is the table in one line.
 func summary(g status) string {
+	if len(g.Processes) == 0 {
+		return "the pods are being created"
+	}
 	up := 0
 	for _, r := range g.Processes {
 		if r.Status == "Coordinator" || r.Status == "Normal" {
@@ -234,8 +239,16 @@ func (s *demo) nodeOf(pod string) string {
 
 func (s *demo) printNextSteps() {
 	s.heading("The cluster keeps running")
+	if _, sudo := os.LookupEnv("SUDO_UID"); sudo {
+		s.printf("sudo -s                                # the cluster belongs to root")
+	}
 	s.printf("%s", s.cluster.hint())
-	s.printf("kubectl get electiongroups --all-namespaces")
+	kubectl := "kubectl"
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		kubectl = "bin/cluster kubectl --name " + clusterName + " --" // kind needs kubectl.
+	}
+	s.printf("%s get electiongroups --all-namespaces", kubectl)
+	s.printf("%s exec --namespace %s %s -- /lock-service check http://127.0.0.1:8090", kubectl, namespace, ledgerPod)
 	s.printf("bin/kubectl-conclave watch %s --namespace %s", group, namespace)
 	s.printf("make demo-down                         # removes the demo")
 }

@@ -72,7 +72,7 @@ func (s *demo) record(ctx context.Context, path string) error {
 	played := make(chan error, 1)
 	go func() {
 		defer close(keys)
-		played <- s.play(ctx, keys)
+		played <- l.play(ctx, keys)
 	}()
 	if err := l.run(ctx); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *demo) record(ctx context.Context, path string) error {
 }
 
 // play presses the keys of a recording. Between two faults, it waits until all members are up.
-func (s *demo) play(ctx context.Context, keys chan<- byte) error {
+func (l *live) play(ctx context.Context, keys chan<- byte) error {
 	for _, pressed := range "apnn" {
 		select {
 		case <-time.After(3 * time.Second):
@@ -96,22 +96,41 @@ func (s *demo) play(ctx context.Context, keys chan<- byte) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		if err := l.awaitIdle(ctx); err != nil {
+			return err // The view ignores keys while it injects a fault.
+		}
 		if pressed == 'n' {
 			continue
 		}
-		if _, _, err := s.awaitStatus(ctx, "another pod to lead", waitShort, func(g status) bool { return !healthy(g) }); err != nil {
-			return err
-		}
-		if _, _, err := s.awaitStatus(ctx, "all members to be up", waitLong, healthy); err != nil {
+		if _, _, err := l.awaitStatus(ctx, "all members to be up", waitLong, healthy); err != nil {
 			return err
 		}
 	}
-	_, _, err := s.awaitStatus(ctx, "all members to be up", waitLong, healthy)
+	_, _, err := l.awaitStatus(ctx, "all members to be up", waitLong, healthy)
 	select {
 	case <-time.After(3 * time.Second):
 	case <-ctx.Done():
 	}
 	return err
+}
+
+// awaitIdle waits until the live view has injected a fault and shown what came of it.
+func (l *live) awaitIdle(ctx context.Context) error {
+	ticker := time.NewTicker(redraw / 5)
+	defer ticker.Stop()
+	for {
+		idle := make(chan bool, 1)
+		l.change(ctx, func() { idle <- !l.busy })
+		select {
+		case now := <-idle:
+			if now {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		<-ticker.C
+	}
 }
 
 // svg returns the recording as an animated SVG. Each line of text is an element that is visible for a part of the animation.

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The duration of a failover is what the agents measured, if the status contains it for the present term.
+func TestFailoverIsWhatAgentsMeasured(t *testing.T) {
+	const unknown = time.Minute
+	for history, want := range map[string]time.Duration{
+		`[]`: unknown,
+		`[{"term":8,"gapMicros":4100},{"term":7,"gapMicros":900}]`: 4100 * time.Microsecond,
+		`[{"term":8},{"term":7,"gapMicros":900}]`:                  unknown,
+	} {
+		var g status
+		if err := json.Unmarshal([]byte(`{"coordinator":{"pod":"p-1","term":8},"history":`+history+`}`), &g); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.gap(unknown); got != want {
+			t.Errorf("%s: got %s, want %s", history, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		400 * time.Microsecond: "0.4 ms", 27400 * time.Microsecond: "27 ms", 18179 * time.Millisecond: "18.2 s",
+	} {
+		if got := inMillis(d); got != want {
+			t.Errorf("%s: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+// The next steps work when they are pasted: on a machine without kubectl, and for a user who has used sudo.
+func TestNextStepsSuitMachine(t *testing.T) {
+	steps := func() string {
+		printed := &watchedText{}
+		s := &demo{out: newPrinter(printed), cluster: &hackCluster{}}
+		s.printNextSteps()
+		return printed.String()
+	}
+	folder := t.TempDir()
+	t.Setenv("PATH", folder)
+	t.Setenv("SUDO_UID", "1000")
+	for _, want := range []string{"\nsudo -s ", "\nbin/cluster kubectl --name demo -- get electiongroups", "\nbin/cluster kubectl --name demo -- exec"} {
+		if got := steps(); !strings.Contains(got, want) {
+			t.Errorf("without kubectl: got %s\nwant %q", got, want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kubectl"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Unsetenv("SUDO_UID"); err != nil {
+		t.Fatal(err)
+	}
+	if got := steps(); !strings.Contains(got, "\nkubectl get electiongroups") || strings.Contains(got, "sudo") {
+		t.Errorf("with kubectl, as root: got %s", got)
+	}
+}
