@@ -28,7 +28,9 @@ const exitProblem = 3
 // problemError reports that groups have problems, which the output describes.
 type problemError struct{ groups []string }
 
-func (e *problemError) Error() string { return "these groups have problems: " + strings.Join(e.groups, ", ") }
+func (e *problemError) Error() string {
+	return "these groups have problems: " + strings.Join(e.groups, ", ")
+}
 
 // errInterrupted ends a run that the user interrupted.
 var errInterrupted = errors.New("interrupted")
