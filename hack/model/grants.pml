@@ -22,9 +22,11 @@
  *    the reading a lease later, when it publishes the departure. That floor is higher, so it allows fewer claims.
  *  - Members adopt the newest published document, or an older one that they haven't adopted yet, and never go back.
  *
- * Absent: liveness, elections, more members and longer histories than the bounds, a third list and thus the floor of a list, what a
- * member recovers from others after a restart, a reading that is ahead of the clock or follows a clock that is set (ADR 13), claims
- * that members forget because they were given up, the encoding of messages, disks, certificates, and Available, which has no grants.
+ *  - With RECOVERY, a member that restarted asks the others one by one what they have granted. The list doesn't change meanwhile.
+ *
+ * Absent: liveness, elections, more members and longer histories than the bounds, a third list and thus the floor of a list, a recovery
+ * while the list changes, a reading that is ahead of the clock or follows a clock that is set (ADR 13), claims that members forget
+ * because they were given up, the encoding of messages, disks, certificates, and Available, which has no grants.
  */
 
 #ifndef N
@@ -54,6 +56,9 @@
 #endif
 #ifndef BACK
 #define BACK 0		/* how far a clock may go back over a restart */
+#endif
+#ifndef RECOVERY
+#define RECOVERY 0	/* 1: a member recovers what it forgot from the others */
 #endif
 #ifndef CLAIMS
 #define CLAIMS 2	/* claims in all */
@@ -117,6 +122,16 @@
 #define REBOOT_FLOOR(m) READING(now, clock[m])
 #else
 #define REBOOT_FLOOR(m) READING(now, clock[m] + PROMISE)
+#endif
+#ifdef RECOVER_TOO_EARLY
+#define RECOVERY_STARTS(m) true
+#else
+#define RECOVERY_STARTS(m) (quiet[m] == 0)
+#endif
+#ifdef RECOVER_FROM_TOO_FEW
+#define ENOUGH(answers) (answers >= SIZE(1) - SIZE(1) / 2 - 1)
+#else
+#define ENOUGH(answers) (answers >= SIZE(1) - SIZE(1) / 2)	/* n - majority + 1 */
 #endif
 #ifdef GRANT_TWICE
 #define FREE(k, m, l) true
@@ -215,6 +230,9 @@ byte restarts, claims, lost;
 /* Members' promises. */
 byte quiet[N], granted_to[N], granted_life[N], granted_term[N], expiry[N], highest[N];
 byte older_expiry[N], older_highest[N];	/* what was granted under the first list */
+/* The recovery after a restart: who has answered, the highest answer, and what this incarnation has granted itself. */
+bit forgot[N];
+byte answered[N], bound[N], granted_since[N];
 /* Claims and tenures. */
 byte role[N], term[N], resigned[N], tenure[N], grants[N * N];
 byte outlived[N];			/* Strict: the tenure of an application whose agent has crashed */
@@ -237,6 +255,10 @@ inline grant(by, to, its_life, in_term, under) {
 #endif
 	granted_to[by] = to; granted_life[by] = its_life; granted_term[by] = in_term; expiry[by] = PROMISE;
 	highest[by] = MAX(highest[by], in_term);
+#ifdef REACH_RECOVERED
+	assert(life[by] == 0 || forgot[by] || in_term > REBOOT_FLOOR(by) || role[to] == HOLDER);
+#endif
+	granted_since[by] = (forgot[by] -> MAX(granted_since[by], in_term) : 0);
 	if
 	:: under < LISTS -> older_expiry[by] = PROMISE; older_highest[by] = MAX(older_highest[by], in_term)
 	:: else
@@ -367,6 +389,13 @@ inline drop() {
 		fi; \
 		document[m] = d }
 
+/* m asks k what it has granted. */
+#define ASK(k) \
+	:: d_step { forgot[m] && k != m && process[k] == UP && RECOVERY_STARTS(m) && !BIT(answered[m], k) -> \
+		answered[m] = answered[m] | (1 << k); bound[m] = MAX(bound[m], highest[k]) }
+/* It keeps its reading of the clock at boot while the answers are above its clock. */
+#define MAY_RECOVER(m) (forgot[m] && ENOUGH(BIT(answered[m], 0) + BIT(answered[m], 1) + BIT(answered[m], 2)) && bound[m] <= CEILING(m))
+
 proctype member(byte m) {
 	byte t;
 	do
@@ -384,6 +413,11 @@ proctype member(byte m) {
 	:: d_step { RESIGN && expiry[m] > 0 && life[granted_to[m]] == granted_life[m] && RESIGNED_TERM(m) -> release(m); skip }
 	:: d_step { RELEASE_WHEN_ENDED && expiry[m] > 0 && (process[granted_to[m]] == ENDED || LIFE_ENDED(m)) -> release(m); skip }
 	ADOPT(1) ADOPT(2) ADOPT(3) ADOPT(4)
+	ASK(0)
+	ASK(1)
+	ASK(2)
+	:: d_step { MAY_RECOVER(m) -> highest[m] = MAX(bound[m], granted_since[m]);
+		forgot[m] = 0; answered[m] = 0; bound[m] = 0; granted_since[m] = 0 }
 	/* A crash and a restart without memory, except for the adopted list. */
 	:: atomic { process[m] == UP && restarts < RESTARTS ->
 		restarts++;
@@ -398,6 +432,7 @@ proctype member(byte m) {
 		forget(m); life[m]++;
 		clock[m] = clock[m] - t; t = 0;
 		quiet[m] = QUIET; highest[m] = REBOOT_FLOOR(m);
+		forgot[m] = RECOVERY; answered[m] = 0; bound[m] = 0; granted_since[m] = 0;
 		if
 		:: VERSION(m) < LISTS -> older_expiry[m] = QUIET; older_highest[m] = REBOOT_FLOOR(m)
 		:: else
