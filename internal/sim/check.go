@@ -170,7 +170,7 @@ func (s *simulation) checkSent(id election.ID) {
 }
 
 // mayCauseElection reports whether an action may make an election necessary. The
-// crash or restart of a follower doesn't, as long as more than a majority is up.
+// crash or restart of a follower doesn't, as long as more than a majority grants.
 func (s *simulation) mayCauseElection(a action) bool {
 	switch a.kind {
 	case actCrash, actKillApp:
@@ -181,13 +181,19 @@ func (s *simulation) mayCauseElection(a action) bool {
 	default:
 		return true
 	}
-	up := 0
+	granting := 0
 	for _, m := range s.operator.current.Ring() {
-		if s.processes[m.ID].up {
-			up++
+		if s.processes[m.ID].grants(s.queue.now) {
+			granting++
 		}
 	}
-	return up <= s.operator.current.Majority()
+	return granting <= s.operator.current.Majority()
+}
+
+// grants reports whether a process is up, and grants: after a restart it waits until its
+// earlier grants have ended.
+func (p *process) grants(now election.Tick) bool {
+	return p.up && (p.incarnation == 1 || p.clock.local(now) >= p.lease.longestUntil)
 }
 
 // checkCoordinator checks the coordinator that a process has just recognized: it
