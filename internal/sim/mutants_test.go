@@ -369,6 +369,11 @@ var mutants = []mutant{
 		check: "^TestStrictIgnoresFalseReports$", wantOutput: "one holder",
 	},
 	{
+		description: "an agent adopts lists that it hasn't stored", file: "sim/more_faults.go",
+		old: "slot, latest := p.stored, s.operator.latest()", new: "slot, latest := uint32(0), s.operator.latest()",
+		check: seedCheck, wantOutput: "tokens",
+	},
+	{
 		description: "the simulator asks no process to step down", file: "sim/schedule.go",
 		old: "Pause, Partition, Members, StepDown}", new: "Pause, Partition, Members}",
 		check: "^TestEveryCombinationIsVisited$", wantOutput: "no stepdown affected a holder",

@@ -26,6 +26,7 @@ var seeds = []struct {
 	{"an answer that counts as a sign of tenure", "StatusTable", "Majority", "loss,delay,reorder,duplicate,crash,appdead,pause,partition,clocks,members,stepdown,leases", 53406},
 	{"a contender that is followed in place of the named successor", "RingActiveList", "Available", "crash,graph", 58325},
 	{"a claim that nobody competes with, and that is refused", "StatusTable", "Majority", "crash,members,graph,jump,disk,skew", 125168},
+	{"a list on disk that is older than the adopted one", "StatusTable", "Majority", "crash,partition,members,disk,deep", 29970},
 	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463},
 }
 
