@@ -61,7 +61,7 @@ func TestAllMeasurementsAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"kill -9 until all agents know", "until one witness completes", "until 4 witnesses have completed", "a majority grants", "hand-over: no coordinator", "SIGSTOP until all agents know", "kill -9, p99", "resident memory", "groups: 2: CPU of the coordinator",
+		"kill -9 until all agents know", "until one witness completes", "until 4 witnesses have completed", "a majority grants", "hand-over: no coordinator", "SIGSTOP until all agents know", "kill -9, p99", "highest resident memory", "idle, groups: 1: resident memory", "groups: 2: CPU of the coordinator",
 	} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the report doesn't contain %q:\n%s", want, printed.String())
@@ -105,7 +105,7 @@ Majority, floor: median in ms by agents (3: 7.00, 5: 7.00, 20: 7.00) grows as n^
 func TestSuspicionsAreCounted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	report, err := measure(ctx, &options{tls: true, suspicions: time.Second, minHeartbeat: 99}, io.Discard)
+	report, err := measure(ctx, &options{tls: true, suspicions: time.Second, busy: 1, minHeartbeat: 99}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

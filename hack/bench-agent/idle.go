@@ -163,6 +163,16 @@ func (i *Idle) observe(ctx context.Context, h *harness, period time.Duration) er
 	return nil
 }
 
+// peak returns the highest memory usage so far of any agent, in MiB.
+func peak(c *agentcluster.Cluster) (float64, error) {
+	all, err := usage(c)
+	highest := int64(0)
+	for _, used := range all {
+		highest = max(highest, used.Peak)
+	}
+	return benchmark.MiB(highest), err
+}
+
 func usage(c *agentcluster.Cluster) (map[string]benchmark.Usage, error) {
 	all := map[string]benchmark.Usage{}
 	for _, name := range c.Names() {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -43,7 +44,9 @@ type options struct {
 	// groups are the numbers of groups in which idle agents take part.
 	groups     []int
 	suspicions time.Duration
-	trace      bool
+	// busy is the number of busy processes while suspicions are counted.
+	busy  int
+	trace bool
 	// agent is the path of a binary.
 	agent  string
 	output string
@@ -80,7 +83,8 @@ func newRoot() *cobra.Command {
 	flags.BoolVar(&o.tls, "tls", true, "use TLS between agents")
 	flags.DurationVar(&o.idle, "idle", 30*time.Second, "duration of the measurement of idle agents; 0 skips it")
 	flags.IntSliceVar(&o.groups, "groups", []int{1, 20}, "numbers of groups in which idle agents take part")
-	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected while all cores are busy")
+	flags.DurationVar(&o.suspicions, "false-suspicions", 0, "run no other measurement, but count for this duration how often agents are suspected, or change their coordinator, while cores are busy")
+	flags.IntVar(&o.busy, "busy", runtime.NumCPU(), "number of processes that keep a core busy while suspicions are counted; 0 if the machine has other load")
 	flags.BoolVar(&o.trace, "trace", false, "also print where the time of a failover goes; traces make failovers slower")
 	flags.StringVar(&o.agent, "agent", "", "the agent's binary, for comparisons of versions; by default, build it")
 	flags.StringVarP(&o.output, "output", "o", "table", "output format: table or json")

@@ -112,6 +112,9 @@ func (r *runner) group(ctx context.Context, mode string, agents int) (group *Gro
 	if group.HandOvers, err = r.rounds(ctx, group, "hand-over", r.options.handOvers, h.handOver); err != nil {
 		return nil, err
 	}
+	if group.Peak, err = peak(h.cluster); err != nil {
+		return nil, err
+	}
 	if agents == adaptiveGroup && r.options.minHeartbeat > 0 {
 		if err := r.adaptiveStops(ctx, group); err != nil {
 			return nil, err

@@ -22,8 +22,8 @@ type kill struct {
 	at, took time.Duration
 }
 
-// Phases says where the time of a failover goes: the medians of consecutive phases. They
-// come from the traces of the agents. Writing these takes time, too.
+// Phases says where the time of failovers goes, in consecutive phases. They come from the
+// traces of the agents. Writing these takes time, too.
 type Phases struct {
 	// Noticed: from the kill until the successor knows that the process has ended.
 	Noticed *benchmark.Series `json:"noticed"`
@@ -183,7 +183,7 @@ func (p *Phases) print(out io.Writer, g *Group) {
 	if p == nil {
 		return
 	}
-	fmt.Fprintf(out, "%d agents, %s: medians of the phases of a failover, with traces, in ms:\n", g.Agents, g.Mode)
+	fmt.Fprintf(out, "%d agents, %s: phases of failovers, with traces, in ms: median, p99\n", g.Agents, g.Mode)
 	for _, phase := range []struct {
 		name   string
 		series *benchmark.Series
@@ -195,7 +195,7 @@ func (p *Phases) print(out io.Writer, g *Group) {
 		{"the benchmark reads the last event", p.Observed},
 	} {
 		if phase.series != nil {
-			fmt.Fprintf(out, "    %-45s %.2f\n", phase.name, phase.series.Median)
+			fmt.Fprintf(out, "    %-45s %8.2f %8.2f\n", phase.name, phase.series.Median, phase.series.P99)
 		}
 	}
 }

@@ -40,7 +40,9 @@ type Group struct {
 	// intervals of heartbeats before them.
 	AdaptiveStops      *benchmark.Series `json:"adaptiveStops,omitempty"`
 	AdaptiveHeartbeats *benchmark.Series `json:"adaptiveHeartbeats,omitempty"`
-	Goals              []benchmark.Goal  `json:"goals,omitempty"`
+	// Peak is the highest resident memory of any agent, at any moment.
+	Peak  float64          `json:"peakMiB"`
+	Goals []benchmark.Goal `json:"goals,omitempty"`
 	// Failures are the rounds that timed out.
 	Failures []string `json:"failures,omitempty"`
 }
@@ -50,6 +52,9 @@ func newReport() *Report { return &Report{Machine: benchmark.ThisMachine()} }
 // defaultLease is the lease duration in milliseconds. The groups use the default.
 const defaultLease = 500
 
+// memoryLimit is the limit of the injected container, in MiB.
+const memoryLimit = 64
+
 // survivors is the number of agents that survive a kill, but at most as many as there
 // are witnesses: starting more processes for each kill would take too long.
 func (g *Group) survivors() int {
@@ -57,10 +62,11 @@ func (g *Group) survivors() int {
 	return min(g.Agents-1, atMost)
 }
 
-// judge compares the results with the goals. There are goals for groups of 5, and one
-// for groups of 100.
+// judge compares the results with the goals. There are goals for groups of 5, one for
+// groups of 100, and one for all.
 func (g *Group) judge() {
 	const small, large = 5, 100
+	g.Goals = append(g.Goals, benchmark.AtMost("highest resident memory of an agent", "MiB", g.Peak, memoryLimit))
 	if g.Agents == large && g.Kills != nil && g.Mode != "Strict" {
 		g.Goals = append(g.Goals, benchmark.AtMost("failover after kill -9, median", "ms", g.Kills.Median, 25))
 	}

@@ -46,7 +46,8 @@ func newHarness(ctx context.Context, plan agentcluster.Options, mode string) (*h
 		err = h.settle(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w\n%s%w", err, c.Logs(5), c.Close())
+		err = fmt.Errorf("%w\n%s", err, c.Logs(logLines))
+		return nil, errors.Join(err, c.Close())
 	}
 	return h, nil
 }

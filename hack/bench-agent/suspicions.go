@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,7 @@ import (
 )
 
 // Suspicions counts how often agents were suspected to have crashed although all were
-// running, while every core of the machine was busy.
+// running, while the machine was busy.
 type Suspicions struct {
 	Seconds float64 `json:"seconds"`
 	Agents  int     `json:"agents"`
@@ -111,17 +110,17 @@ func (r *runner) calmGroup(ctx context.Context, timing *agentcluster.Timing) (*h
 	return h, nil
 }
 
-// waitUnderLoad keeps all cores busy for the duration of the measurement. It returns the
+// waitUnderLoad keeps cores busy for the duration of the measurement. It returns the
 // number of processes that did so.
 func (r *runner) waitUnderLoad(ctx context.Context) (int, error) {
-	r.printf("counting suspicions for %s while all %d cores are busy", r.options.suspicions, runtime.NumCPU())
+	r.printf("counting suspicions for %s with %d busy processes", r.options.suspicions, r.options.busy)
 	var busy []*exec.Cmd
 	defer func() {
 		for _, command := range busy {
 			end(command)
 		}
 	}()
-	for range runtime.NumCPU() {
+	for range r.options.busy {
 		command, _, err := launch(ctx, busyCommand)
 		if err != nil {
 			return 0, err
