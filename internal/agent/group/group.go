@@ -18,8 +18,8 @@
 // All exported methods may be called from any goroutine. They enqueue a function for
 // the goroutine of run; Leader and Watcher.Next only read published state. The inbox
 // holds 1024 functions; a caller that finds it full waits, with two exceptions: messages
-// are dropped, and what the transport reports never waits, because the transport serves
-// the other groups, too. Methods with a context return when it ends. Methods that hand
+// are dropped, and PeerEnded and CorrectClock don't wait, because their callers serve the
+// other groups, too. Methods with a context return when it ends. Methods that hand
 // over the office wait for at most the drain timeout plus 1 s.
 //
 // The goroutine of run never waits for the application or for a peer. It calls
@@ -287,6 +287,13 @@ func (g *Group) tryEnqueue(act func()) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// enqueueWithoutWait is like enqueue for callers that must not wait if the inbox is full.
+func (g *Group) enqueueWithoutWait(act func()) {
+	if !g.tryEnqueue(act) {
+		go func() { _ = g.enqueue(act) }() // A group that was left doesn't need to know.
 	}
 }
 

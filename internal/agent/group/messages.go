@@ -81,21 +81,19 @@ func (g *Group) undelivered(m election.Message) {
 	}
 }
 
-// CorrectClock informs the machine that the clock was corrected.
+// CorrectClock informs the machine that the clock was corrected. It doesn't wait: the
+// caller serves the other groups, too.
 func (g *Group) CorrectClock() {
-	_ = g.enqueue(func() { // A group that was left needs no clock.
+	g.enqueueWithoutWait(func() {
 		g.step(election.Input{Kind: election.CorrectClock, Term: g.cfg.Clock.CurrentTerm()})
 	})
 }
 
-// PeerEnded reports that an incarnation of a peer has ended.
+// PeerEnded reports that an incarnation of a peer has ended. It doesn't wait, either.
 func (g *Group) PeerEnded(peer string, life uint32) {
-	ended := func() {
+	g.enqueueWithoutWait(func() {
 		if id, known := g.names.ids[peer]; known {
 			g.step(election.Input{Kind: election.Ended, Peer: id, Life: life})
 		}
-	}
-	if !g.tryEnqueue(ended) {
-		go func() { _ = g.enqueue(ended) }() // A group that was left doesn't need to know.
-	}
+	})
 }

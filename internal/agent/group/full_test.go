@@ -1,0 +1,45 @@
+package group
+
+import (
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+)
+
+// TestFullInboxDelaysNoOtherGroup: what all groups of an agent are told doesn't wait for one
+// whose goroutine doesn't respond.
+func TestFullInboxDelaysNoOtherGroup(t *testing.T) {
+	t.Parallel()
+	for name, inform := range map[string]func(*Group){
+		"PeerEnded":    func(g *Group) { g.PeerEnded("b", 1) },
+		"CorrectClock": (*Group).CorrectClock,
+		"Refresh":      (*Group).Refresh,
+	} {
+		a := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []config.Member{member("a", 10), member("b", 20)} })
+		blocked, unblock := make(chan struct{}), make(chan struct{})
+		if err := a.enqueue(func() {
+			close(blocked)
+			<-unblock
+		}); err != nil {
+			t.Fatal(err)
+		}
+		<-blocked
+		for a.tryEnqueue(func() {}) {
+			continue
+		}
+		informed := make(chan struct{})
+		go func() {
+			inform(a)
+			close(informed)
+		}()
+		select {
+		case <-informed:
+		case <-testContext(t).Done():
+			t.Errorf("%s waits for a full inbox", name)
+		}
+		close(unblock)
+		if err := a.AwaitRoundTrip(testContext(t)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
