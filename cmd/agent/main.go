@@ -16,6 +16,7 @@ import (
 
 func main() {
 	reduceWakeups()
+	reduceMemory()
 	stderr := openStderr()
 	root := newRoot()
 	root.SetErr(stderr)

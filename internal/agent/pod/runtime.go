@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/conclave-dev/conclave/internal/agent"
@@ -42,15 +41,9 @@ type runtime struct {
 	agent atomic.Pointer[agent.Agent]
 }
 
-// gcPercent makes the garbage collector run more often than by default. A smaller heap
-// speeds up failover: the kernel takes longer to end a larger process, and only then do
-// its peers see their connections end.
-const gcPercent = 50
-
 // Run runs an agent until ctx ends. The local API responds from the beginning, before the
 // agent has a certificate.
 func Run(ctx context.Context, s Settings, log *slog.Logger) error {
-	debug.SetGCPercent(gcPercent)
 	lists, err := state.Open(s.StateDir)
 	if err != nil {
 		return err
