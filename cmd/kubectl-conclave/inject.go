@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -46,8 +48,10 @@ manifests. Use it in clusters without the webhook, or to see what the webhook
 does.
 
 Pods and pod templates opt in by the label ` + v1.LabelAgent + `: ` + v1.AgentEnabled + ` and the
-annotation ` + v1.AnnotationGroups + `. All other documents are printed unchanged.`,
+annotation ` + v1.AnnotationGroups + `. --group adds both to all of them. All other
+documents are printed unchanged.`,
 		Example: `  kubectl conclave inject -f ledger.yaml | kubectl apply -f -
+  kubectl conclave inject -f deployment.yaml --group ledger | kubectl apply -f -
   kubectl conclave inject -R -f deploy/ | kubectl apply -f -
   kustomize build . | kubectl conclave inject -f - | kubectl apply -f -`,
 		Args: command.NoArguments,
@@ -61,8 +65,9 @@ func (o *injectOptions) addFlags(flags *pflag.FlagSet) {
 	o.cluster.addTo(flags)
 	o.files.AddFlags(flags)
 	flags.Lookup("recursive").Usage = "include the subfolders of folders"
-	flags.StringVar(&o.settings.AgentImage, "agent-image", defaultImage(), "the image of the agent")
-	flags.StringVar(&o.settings.IdentityURL, "identity", "https://conclave-identity.conclave-system.svc", "the URL of the identity service")
+	flags.StringVar(&o.settings.AgentImage, "agent-image", "", "the image of the agent (default: that of the installed operator)")
+	flags.StringVar(&o.settings.IdentityURL, "identity", "", "the URL of the identity service (default: that of the installed operator)")
+	flags.StringVar(&o.settings.Group, "group", "", "add all pods to this group: the label and the annotation")
 	flags.StringVar(&o.caBundleFile, "ca-bundle", "", "a PEM file with the CA certificates of the identity service (default: from the cluster)")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "authorities" { // the former name of the flag
@@ -70,14 +75,6 @@ func (o *injectOptions) addFlags(flags *pflag.FlagSet) {
 		}
 		return pflag.NormalizedName(name)
 	})
-}
-
-// defaultImage is the agent's image of the same version, if this is a release.
-func defaultImage() string {
-	if version == "" {
-		return ""
-	}
-	return "conclave/agent:" + version
 }
 
 func (o *injectOptions) run(cmd *cobra.Command) error {
@@ -94,7 +91,10 @@ func (o *injectOptions) run(cmd *cobra.Command) error {
 	}
 	notes := cmd.ErrOrStderr()
 	if slices.ContainsFunc(findings, func(f inject.Finding) bool { return f.Outcome == inject.Injected }) {
-		// The CA bundle may need a request to the cluster, so it is read only if a pod needs it.
+		// The operator and the CA bundle may need requests to the cluster, so they are read only if a pod needs them.
+		if err := o.findSettings(cmd.Context(), notes); err != nil {
+			return err
+		}
 		if o.settings.CABundle, err = o.caBundle(cmd.Context(), notes); err != nil {
 			return err
 		}
@@ -111,14 +111,50 @@ func (o *injectOptions) check() error {
 	if len(*o.files.Filenames) == 0 {
 		return command.UsageErrorf("-f must be a file, a folder or a URL, or - for stdin")
 	}
-	if o.settings.AgentImage == "" {
-		return command.UsageErrorf("--agent-image must be the image of the agent, such as conclave/agent:1.0")
+	if o.settings.Group != "" {
+		if problems := validation.IsDNS1123Label(o.settings.Group); len(problems) > 0 {
+			return command.UsageErrorf("--group must be the name of a group, such as ledger, got %q", o.settings.Group)
+		}
+	}
+	if o.settings.IdentityURL == "" {
+		return nil
 	}
 	u, err := url.Parse(o.settings.IdentityURL)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
 		return command.UsageErrorf("--identity must be an https URL, such as https://conclave-identity.conclave-system.svc, got %q", o.settings.IdentityURL)
 	}
 	return nil
+}
+
+// findSettings completes the settings with those of the installed operator.
+func (o *injectOptions) findSettings(ctx context.Context, notes io.Writer) error {
+	if o.settings.AgentImage != "" && o.settings.IdentityURL != "" {
+		return nil
+	}
+	found, err := o.installedOperator(ctx)
+	switch {
+	case err != nil && o.settings.AgentImage == "":
+		return fmt.Errorf("cannot find the image of the agent (%w): set --agent-image", err)
+	case err != nil:
+		found = &installedOperator{namespace: defaultOperatorNamespace}
+	case o.settings.AgentImage == "" && found.agentImage == "":
+		return fmt.Errorf("cannot find the image of the agent (the operator in namespace %s has no AGENT_IMAGE): set --agent-image", found.namespace)
+	case o.settings.AgentImage == "":
+		fmt.Fprintf(notes, "the agent's image is %s, that of the operator in namespace %s\n", found.agentImage, found.namespace)
+	}
+	o.settings.AgentImage = cmp.Or(o.settings.AgentImage, found.agentImage)
+	o.settings.IdentityURL = cmp.Or(o.settings.IdentityURL, identityURL(found.namespace))
+	return nil
+}
+
+func (o *injectOptions) installedOperator(ctx context.Context) (*installedOperator, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	connected, err := o.cluster.connect()
+	if err != nil {
+		return nil, err
+	}
+	return findOperator(ctx, connected)
 }
 
 // caBundle reads the CA bundle from the file, if there is one, or else from the
@@ -141,7 +177,7 @@ func (o *injectOptions) caBundle(ctx context.Context, notes io.Writer) (string, 
 	return text, nil
 }
 
-// clusterTimeout limits the wait for a cluster, which inject doesn't need.
+// clusterTimeout limits the wait for a cluster, which inject may not need.
 const clusterTimeout = 5 * time.Second
 
 // publishedCABundle reads the CA bundle from the ConfigMap of any group of the

@@ -96,7 +96,7 @@ func Find(manifest []byte, s Settings) ([]Finding, error) {
 		return nil, nil
 	}
 	f := Finding{Object: o.String()}
-	operations, err := Patch(pod, s)
+	operations, err := patchFor(&pod, s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Object, err)
 	}
@@ -106,6 +106,24 @@ func Find(manifest []byte, s Settings) ([]Finding, error) {
 		f.Outcome = LabelMisplaced
 	}
 	return []Finding{f}, nil
+}
+
+// patchFor returns the operations for a pod. If the pod joins a group, it becomes the pod
+// that has opted in.
+func patchFor(pod *json.RawMessage, s Settings) ([]Operation, error) {
+	if s.Group == "" {
+		return Patch(*pod, s)
+	}
+	joined, operations, err := join(*pod, s.Group)
+	if err != nil {
+		return nil, err
+	}
+	additions, err := Patch(joined, s)
+	if err != nil || len(additions) == 0 {
+		return nil, err // The pod has the agent already.
+	}
+	*pod = joined
+	return append(operations, additions...), nil
 }
 
 func findItems(items []json.RawMessage, s Settings) ([]Finding, error) {

@@ -27,6 +27,9 @@ type Settings struct {
 	// CABundle has the CA certificates, in PEM, by which an agent verifies the identity
 	// service. If it is empty, the agent uses those in its groups' ConfigMaps.
 	CABundle string
+	// Group is a group that all pods and pod templates of manifests join. If it is empty,
+	// only those join a group that have opted in. Find uses it, and Patch doesn't.
+	Group string
 }
 
 // Operation is an operation of a JSON patch (RFC 6902). This package uses "add" only.

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// defaultOperatorNamespace is the operator's namespace in config/default.
+const defaultOperatorNamespace = "conclave-system"
+
+// installedOperator is what the operator's Deployment says.
+type installedOperator struct {
+	namespace, image, agentImage string
+	replicas, available          int32
+}
+
+// operatorLabels are those of the operator's Deployment.
+var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
+
+// findOperator finds the operator by the labels of its Deployment. Users who may list the
+// Deployments of the default namespace only find it there.
+func findOperator(ctx context.Context, c client.Client) (*installedOperator, error) {
+	var list appsv1.DeploymentList
+	err := c.List(ctx, &list, operatorLabels)
+	if apierrors.IsForbidden(err) {
+		err = c.List(ctx, &list, operatorLabels, client.InNamespace(defaultOperatorNamespace))
+	}
+	if err != nil {
+		return nil, requestError(err)
+	}
+	switch len(list.Items) {
+	case 0:
+		return nil, errors.New("no operator is installed in this cluster")
+	case 1:
+		return operatorOf(&list.Items[0]), nil
+	}
+	var namespaces []string
+	for i := range list.Items {
+		namespaces = append(namespaces, list.Items[i].Namespace)
+	}
+	slices.Sort(namespaces)
+	return nil, fmt.Errorf("operators are installed in several namespaces: %s", strings.Join(namespaces, ", "))
+}
+
+func operatorOf(d *appsv1.Deployment) *installedOperator {
+	found := &installedOperator{namespace: d.Namespace, replicas: d.Status.Replicas, available: d.Status.AvailableReplicas}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		if container.Name != "manager" {
+			continue
+		}
+		found.image = container.Image
+		for _, variable := range container.Env {
+			if variable.Name == "AGENT_IMAGE" {
+				found.agentImage = variable.Value
+			}
+		}
+	}
+	return found
+}
+
+// identityURL is the URL of the identity service of the operator in a namespace.
+func identityURL(namespace string) string { return "https://conclave-identity." + namespace + ".svc" }

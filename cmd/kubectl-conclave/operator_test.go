@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// createOperator creates the operator's Deployment in the test's namespace.
+func (e *env) createOperator(t *testing.T) {
+	t.Helper()
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "conclave-manager", Labels: operatorLabels},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: operatorLabels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: operatorLabels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "manager", Image: "example.com/manager:2", Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: "example.com/agent:2"}},
+				}}},
+			},
+		},
+	}
+	if err := e.Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // Other tests need a cluster without an operator.
+		if err := e.Delete(context.WithoutCancel(t.Context()), d); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// inject uses the image and the identity service of the installed operator, in whichever namespace it runs. Flags have precedence.
+func TestInjectUsesInstalledOperator(t *testing.T) {
+	e := newEnv(t)
+	cluster := []string{"--kubeconfig", e.kubeconfig, "-n", e.namespace, "--ca-bundle", "testdata/inject/ca.pem"}
+	without := runInject(t, pod, cluster...)
+	if want := "error: cannot find the image of the agent (no operator is installed in this cluster): set --agent-image\n"; without.status != 1 || without.stderr != want {
+		t.Errorf("without an operator: got %+v, want %s", without, want)
+	}
+	if got := runInject(t, strings.ReplaceAll(pod, "enabled", "disabled"), cluster...); got.status != 0 {
+		t.Errorf("nothing to inject: got %+v, want no need for an image", got)
+	}
+	e.createOperator(t)
+	with := runInject(t, pod, cluster...)
+	for _, want := range []string{"image: example.com/agent:2\n", "value: https://conclave-identity." + e.namespace + ".svc\n"} {
+		if with.status != 0 || !strings.Contains(with.stdout, want) {
+			t.Errorf("with an operator: got %+v, want %s", with, want)
+		}
+	}
+	if want := "the agent's image is example.com/agent:2, that of the operator in namespace " + e.namespace + "\n"; !strings.HasPrefix(with.stderr, want) {
+		t.Errorf("got %q, want %q", with.stderr, want)
+	}
+	flags := runInject(t, pod, append(cluster, "--agent-image", "mine:1", "--identity", "https://other")...)
+	if !strings.Contains(flags.stdout, "image: mine:1\n") || !strings.Contains(flags.stdout, "value: https://other\n") {
+		t.Errorf("with flags: got %+v", flags)
+	}
+}
+
+// --group adds the label and the annotation, keeps other groups, and doesn't change pods that have the agent.
+func TestInjectAddsPodsToGroup(t *testing.T) {
+	const bare = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"mail"},"spec":{"template":{"spec":{"containers":[{"name":"application"}]}}}}`
+	got := runInject(t, bare, append(offline, "--group", "ledger")...)
+	for _, want := range []string{"conclave.dev/agent: enabled\n", "conclave.dev/groups: ledger\n", "image: conclave/agent:1\n"} {
+		if got.status != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("got %+v, want %s", got, want)
+		}
+	}
+	again := runInject(t, got.stdout, append(offline, "--group", "news")...)
+	if again.stdout != got.stdout || !strings.HasPrefix(again.stderr, "Deployment mail: unchanged, it has the agent already\n") {
+		t.Errorf("with an agent: got %+v, want no change", again)
+	}
+	if got := runInject(t, pod, append(offline, "--group", "news")...); !strings.Contains(got.stdout, "conclave.dev/groups: ledger,news\n") {
+		t.Errorf("with another group: got %+v", got)
+	}
+	if got := runInject(t, pod, append(offline, "--group", "ledger")...); !strings.Contains(got.stdout, "conclave.dev/groups: ledger\n") {
+		t.Errorf("with the same group: got %+v", got)
+	}
+	if got := runInject(t, pod, append(offline, "--group", "No Group")...); got.status != 2 || !strings.Contains(got.stderr, `--group must be the name of a group, such as ledger, got "No Group"`) {
+		t.Errorf("got %+v, want a usage error", got)
+	}
+	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"mail"},"spec":{}}` + "\n"
+	if got := runInject(t, service, append(offline, "--group", "ledger")...); got.stdout != service {
+		t.Errorf("without pods: got %+v, want no change", got)
+	}
+}
