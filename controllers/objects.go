@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryapply "k8s.io/client-go/applyconfigurations/discovery/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -31,7 +33,7 @@ func (r *Reconciler) applyConfigMap(ctx context.Context, s *snapshot, want *core
 	write := func() error { return r.writer.Create(ctx, want.DeepCopy(), fieldOwner) }
 	if have != nil {
 		next := have.DeepCopy()
-		next.Data, next.BinaryData, next.OwnerReferences = want.Data, nil, want.OwnerReferences
+		next.Data, next.BinaryData, next.OwnerReferences = want.Data, nil, withController(have, want)
 		if next.Labels == nil {
 			next.Labels = map[string]string{}
 		}
@@ -86,7 +88,7 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 		next.Labels = map[string]string{}
 	}
 	maps.Copy(next.Labels, want.Labels)
-	next.OwnerReferences, next.Spec.Ports = want.OwnerReferences, want.Spec.Ports
+	next.OwnerReferences, next.Spec.Ports = withController(have, want), want.Spec.Ports
 	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
 		return fmt.Errorf("write Service %s: %w", want.Name, err)
 	}
@@ -157,13 +159,13 @@ func (r *Reconciler) deleteServices(ctx context.Context, s *snapshot, wanted str
 	if err := r.cached.List(ctx, &services, ofGroup...); err != nil {
 		return fmt.Errorf("list the Services: %w", err)
 	}
-	var slices discoveryv1.EndpointSliceList
-	if err := r.cached.List(ctx, &slices, ofGroup...); err != nil {
+	var endpointSlices discoveryv1.EndpointSliceList
+	if err := r.cached.List(ctx, &endpointSlices, ofGroup...); err != nil {
 		return fmt.Errorf("list the EndpointSlices: %w", err)
 	}
 	var old []client.Object
-	for i := range slices.Items {
-		if slice := &slices.Items[i]; slice.Labels[discoveryv1.LabelServiceName] != wanted {
+	for i := range endpointSlices.Items {
+		if slice := &endpointSlices.Items[i]; slice.Labels[discoveryv1.LabelServiceName] != wanted {
 			old = append(old, slice.DeepCopy())
 		}
 	}
@@ -192,7 +194,14 @@ func (r *Reconciler) delete(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// sameMetadata reports whether an object has the wanted labels and owner.
+// withController returns the owners of an object with the wanted controller. Others may add
+// owners that aren't controllers: those remain.
+func withController(have, want client.Object) []metav1.OwnerReference {
+	owners := slices.DeleteFunc(slices.Clone(have.GetOwnerReferences()), func(o metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) })
+	return append(owners, want.GetOwnerReferences()...)
+}
+
+// sameMetadata reports whether an object has the wanted labels and controller.
 func sameMetadata(have, want client.Object) bool {
 	labels := have.GetLabels()
 	for key, value := range want.GetLabels() {
@@ -200,7 +209,7 @@ func sameMetadata(have, want client.Object) bool {
 			return false
 		}
 	}
-	return equality.Semantic.DeepEqual(have.GetOwnerReferences(), want.GetOwnerReferences())
+	return equality.Semantic.DeepEqual(metav1.GetControllerOf(have), metav1.GetControllerOf(want))
 }
 
 // serverSideApply applies an object as a whole. It converts the object to its apply

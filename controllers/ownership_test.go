@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,6 +144,63 @@ func TestRestoredObjectsAreReplaced(t *testing.T) {
 		}
 		if owners := object.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != uid {
 			t.Errorf("%T: got owners %+v, want the group %s", object, owners, uid)
+		}
+	}
+}
+
+// Others may own an object of the group, too, without being its controller: for example, so that it is deleted with an
+// application. The operator keeps such owners when it writes the object, and doesn't write because of them.
+func TestFurtherOwnersRemain(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroupWith(o, v1.ReasonHealthy)
+	application := &corev1.ConfigMap{ObjectMeta: e.metadata("application")}
+	e.createAsUser(application)
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: application.Name, UID: application.UID}
+	objects := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))},
+		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
+		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
+	}
+	update := func(change func(client.Object)) {
+		t.Helper()
+		for _, object := range objects {
+			if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Fatal(err)
+			}
+			before, ok := object.DeepCopyObject().(client.Object)
+			if !ok {
+				t.Fatalf("got a copy of type %T", before)
+			}
+			change(object)
+			if err := e.client.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := len(o.written())
+	update(func(object client.Object) { object.SetOwnerReferences(append(object.GetOwnerReferences(), owner)) })
+	e.awaitQuiet(o)
+	if writes := kinds(o.written()[before:]); len(writes) > 0 {
+		t.Errorf("got writes %v because of a further owner, want none", writes)
+	}
+	before = len(o.written())
+	update(func(object client.Object) {
+		switch o := object.(type) {
+		case *corev1.ConfigMap:
+			o.Data["more"] = "data"
+		case *corev1.Service:
+			o.Spec.Ports[0].Name = "other"
+		case *discoveryv1.EndpointSlice:
+			o.Endpoints = []discoveryv1.Endpoint{}
+		}
+	})
+	e.eventually("the operator restores the objects", func() bool { return len(o.written()) >= before+len(objects) })
+	e.awaitQuiet(o)
+	update(func(client.Object) {})
+	for _, object := range objects {
+		if owners := object.GetOwnerReferences(); len(owners) != 2 || !slices.Contains(owners, owner) {
+			t.Errorf("%T: got owners %+v, want the group and %s", object, owners, application.Name)
 		}
 	}
 }
