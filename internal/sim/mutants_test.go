@@ -369,6 +369,11 @@ var mutants = []mutant{
 		check: "^TestStrictIgnoresFalseReports$", wantOutput: "one holder",
 	},
 	{
+		description: "a holder hands over to a process that needs a term of the future", file: "election/office/handover.go",
+		old: "last = max(last, successor.resignedTerm)", new: "last = max(last, 0)",
+		check: seedCheck, wantOutput: "convergence",
+	},
+	{
 		description: "an agent adopts lists that it hasn't stored", file: "sim/more_faults.go",
 		old: "slot, latest := p.stored, s.operator.latest()", new: "slot, latest := uint32(0), s.operator.latest()",
 		check: seedCheck, wantOutput: "tokens",
