@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 	"github.com/conclave-dev/conclave/internal/protocol/memberlist"
@@ -230,9 +232,18 @@ func (s *simulation) drawMembers() []memberlist.Member[election.ID] {
 	}
 	for ; grow > 0 && next < maxMembers; grow-- {
 		next++
-		wanted = append(wanted, memberlist.Member[election.ID]{Name: next, Priority: int64(s.drawPriority(next))})
+		m := memberlist.Member[election.ID]{Name: next, Priority: int64(s.drawPriority(next))}
+		for hasPriority(wanted, m.Priority) { // of a process that was wanted before, and never started
+			m.Priority = int64(s.drawPriority(next))
+		}
+		wanted = append(wanted, m)
 	}
 	return wanted
+}
+
+// hasPriority reports whether a member has a priority above 0.
+func hasPriority(members []memberlist.Member[election.ID], priority int64) bool {
+	return priority > 0 && slices.ContainsFunc(members, func(m memberlist.Member[election.ID]) bool { return m.Priority == priority })
 }
 
 // drawPriority draws the priority of a process that joins. A priority of 0 makes
