@@ -69,6 +69,7 @@ Kinds of faults:
 		},
 	}
 	cluster.addTo(cmd.Flags())
+	cluster.complete(cmd)
 	options.addTo(cmd)
 	return cmd
 }
@@ -98,6 +99,7 @@ func (o *chaosOptions) addTo(cmd *cobra.Command) {
 	flags.StringVar(&o.plot, "plot", "", "the file for a chart of the failover times, as SVG")
 	completeFrom(cmd, "output", chaosOutputs)
 	completeFrom(cmd, "kinds", chaos.KindNames())
+	completeFrom(cmd, "machines", []string{"docker", "podman", "nerdctl", "hack:"})
 	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace"} {
 		completeNothing(cmd, name)
 	}

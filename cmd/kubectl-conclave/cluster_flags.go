@@ -3,8 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -41,6 +44,35 @@ var documentedFlags = map[string]string{
 	clientcmd.RecommendedConfigPathFlag: "path to the kubeconfig file",
 	clientcmd.FlagContext:               "the kubeconfig context to use",
 	clientcmd.FlagNamespace:             "the namespace of the group",
+}
+
+// complete registers shell completions for the values of the flags.
+func (c *clusterFlags) complete(cmd *cobra.Command) {
+	completeWith(cmd, clientcmd.FlagContext, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		raw, err := c.config.ToRawKubeConfigLoader().RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
+	})
+	completeWith(cmd, clientcmd.FlagNamespace, c.completeNamespace)
+}
+
+// completeNamespace proposes the namespaces of the cluster.
+func (c *clusterFlags) completeNamespace(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	connected, err := c.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var list corev1.NamespaceList
+	if err := connected.List(cmd.Context(), &list); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // addTo adds the flags to those of a command.
@@ -128,6 +160,7 @@ func (c *clusterFlags) connect() (client.WithWatch, error) {
 		mapper.Add(group.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	connected, err := client.NewWithWatch(config, client.Options{Scheme: types, Mapper: mapper})
 	if err != nil {

@@ -18,7 +18,7 @@ func addSimulateCompletions(cmd *cobra.Command) {
 	completeFrom(cmd, "output", simulateOutputs)
 	completeWith(cmd, "faults", completeFaults)
 	for _, name := range []string{
-		"processes", "ring", "crashed", "initiators", "recover", "latency", "stagger", "schedules", "duration", "seed",
+		"processes", "ring", "crashed", "initiators", "recover", "latency", "stagger", "schedules", "duration", "seed", "convergence-every",
 	} {
 		completeNothing(cmd, name)
 	}

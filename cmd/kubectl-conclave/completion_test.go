@@ -1,10 +1,12 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func TestFlagValuesAreCompleted(t *testing.T) {
@@ -32,5 +34,51 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		if directive == "0\n" {
 			t.Errorf("%s: got file completions, too, want none", args)
 		}
+	}
+}
+
+// Shells complete the values of each flag in a help text: they propose the valid ones, or no files. The exceptions are names of files.
+func TestEachFlagIsCompleted(t *testing.T) {
+	files := []string{"kubeconfig", "filename", "ca-bundle", "plot"}
+	commands := 0
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		commands++
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.NoOptDefVal != "" || slices.Contains(files, f.Name) {
+				return // A switch has no value.
+			}
+			if _, found := cmd.GetFlagCompletionFunc(f.Name); !found {
+				t.Errorf("%s --%s: has no completion", cmd.CommandPath(), f.Name)
+			}
+		})
+		for _, child := range cmd.Commands() {
+			if child.Name() != "help" && child.Name() != "completion" {
+				check(child)
+			}
+		}
+	}
+	check(newRoot())
+	if commands < 10 {
+		t.Errorf("got %d commands, want at least 10", commands)
+	}
+}
+
+// Contexts, namespaces and members are those of the kubeconfig and of the cluster.
+func TestValuesOfClusterAreCompleted(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	complete := func(args ...string) []string {
+		all := append([]string{cobra.ShellCompNoDescRequestCmd, "step-down", "--kubeconfig", e.kubeconfig}, args...)
+		return strings.Fields(runCommand(t, nil, append(all, "")...).stdout)
+	}
+	if got := complete("-n", e.namespace, "ledger", "--to"); !slices.Equal(got[:3], []string{"ledger-2", "ledger-1", "ledger-0"}) {
+		t.Errorf("--to: got %v", got)
+	}
+	if got := complete("--namespace"); !slices.Contains(got, e.namespace) {
+		t.Errorf("--namespace: got %v, want %s", got, e.namespace)
+	}
+	if got := complete("--context"); len(got) < 2 {
+		t.Errorf("--context: got %v, want the contexts of the kubeconfig", got)
 	}
 }

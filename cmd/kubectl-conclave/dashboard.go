@@ -45,8 +45,10 @@ nothing. Other users of this machine can read the page while it runs.`,
 		RunE: o.run,
 	}
 	o.cluster.addTo(cmd.Flags())
+	o.cluster.complete(cmd)
 	cmd.Flags().Lookup(clientcmd.FlagNamespace).Usage = "show only the groups of this namespace"
 	cmd.Flags().IntVar(&o.port, "port", dashboardPort, "the port on 127.0.0.1; 0 selects a free one")
+	completeNothing(cmd, "port")
 	return cmd
 }
 

@@ -39,6 +39,7 @@ many failures the group tolerates, and which problems it has.`,
 		},
 	}
 	cluster.addTo(cmd.Flags())
+	cluster.complete(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml instead of text")
 	completeFrom(cmd, "output", forPrograms)
 	return cmd

@@ -108,6 +108,22 @@ func (c *clusterFlags) completeGroup(cmd *cobra.Command, args []string, _ string
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeMember completes the name of a member of the group in the arguments.
+func (c *clusterFlags) completeMember(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	group, err := c.group(cmd.Context(), args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for i := range group.Status.Processes {
+		names = append(names, group.Status.Processes[i].Pod)
+	}
+	return names, inOrder
+}
+
 // setKind sets the kind and API version, which clients remove, for -o json|yaml.
 func setKind(g *v1.ElectionGroup) { g.SetGroupVersionKind(v1.GroupVersion.WithKind("ElectionGroup")) }
 

@@ -58,6 +58,10 @@ documents are printed unchanged.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.addFlags(cmd.Flags())
+	o.cluster.complete(cmd)
+	for _, name := range []string{"agent-image", "identity", "group"} {
+		completeNothing(cmd, name)
+	}
 	return cmd
 }
 

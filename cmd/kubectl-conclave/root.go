@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/conclave-dev/conclave/internal/cli/command"
 	"github.com/conclave-dev/conclave/internal/sim"
@@ -14,6 +15,10 @@ import (
 var version string
 
 func newRoot() *cobra.Command {
+	var (
+		printVersion bool
+		versions     versionOptions
+	)
 	root := &cobra.Command{
 		Use:         "kubectl-conclave",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl conclave"},
@@ -38,15 +43,23 @@ to two coordinators.`,
 
   # Plot the message cost of the six algorithms
   kubectl conclave simulate compare --max 100 -o svg > costs.svg`,
-		Args:              command.NoArguments,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if printVersion {
+				return versions.run(cmd)
+			}
+			return cmd.Help()
+		},
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
+	root.Flags().BoolVar(&printVersion, "version", false, "print the versions of the plugin, the operator and the agents")
+	versions.cluster.addTo(root.Flags())
+	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
-	root.AddCommand(newStatus(), newWatch(), newExplain(), newDashboard(), newStepDown(), newInject(), newChaos(), newSimulate(sim.Sample), command.Version(version))
+	root.AddCommand(newStatus(), newWatch(), newExplain(), newDashboard(), newStepDown(), newInject(), newChaos(), newSimulate(sim.Sample), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = requireHelpTopic

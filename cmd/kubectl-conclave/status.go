@@ -50,6 +50,7 @@ is shown has no problem; scripts can also wait for its conditions.`,
 		RunE:              o.run,
 	}
 	o.cluster.addTo(cmd.Flags())
+	o.cluster.complete(cmd)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the groups of all namespaces")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "print the objects as json or yaml")
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 3 if a group has a problem")

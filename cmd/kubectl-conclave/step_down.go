@@ -58,7 +58,9 @@ coordinator of higher priority takes over again; the output says when.`,
 		},
 	}
 	cluster.addTo(cmd.Flags())
+	cluster.complete(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "the pod of the next coordinator (default: the eligible member of the highest priority)")
+	completeWith(cmd, "to", cluster.completeMember)
 	return cmd
 }
 

@@ -49,6 +49,7 @@ status; the agents' own event streams are more precise.`,
 		},
 	}
 	cluster.addTo(cmd.Flags())
+	cluster.complete(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "print each change as json or yaml")
 	completeFrom(cmd, "output", forPrograms)
 	return cmd

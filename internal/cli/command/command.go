@@ -102,13 +102,14 @@ func Version(built string) *cobra.Command {
 		Short: "Print the version",
 		Args:  NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(built, moduleVersion()))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(built, ModuleVersion()))
 			return err
 		},
 	}
 }
 
-func moduleVersion() string {
+// ModuleVersion is the version of the module if go install built the command.
+func ModuleVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
 	}

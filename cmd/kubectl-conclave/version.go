@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+)
+
+// versionOptions are the flags of version.
+type versionOptions struct {
+	cluster clusterFlags
+	// own: print only the version of the plugin.
+	own bool
+}
+
+func newVersion() *cobra.Command {
+	var o versionOptions
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of the plugin, the operator and the agents",
+		Long: `Print the version of this plugin, the image of the operator, and the images of
+the agents, with the number of pods that run them.
+
+Without a cluster, it prints only the version of the plugin, and why.`,
+		Example: `  kubectl conclave version
+  kubectl conclave version --client`,
+		Args: command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.cluster.addTo(cmd.Flags())
+	o.cluster.complete(cmd)
+	cmd.Flags().BoolVar(&o.own, "client", false, "print only the version of the plugin, without a label")
+	return cmd
+}
+
+func (o *versionOptions) run(cmd *cobra.Command) error {
+	own := cmp.Or(version, command.ModuleVersion())
+	if o.own {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), own)
+		return err
+	}
+	rows := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintf(rows, "plugin\t%s\n", own)
+	ctx, cancel := context.WithTimeout(cmd.Context(), clusterTimeout)
+	defer cancel()
+	if err := o.writeInstalled(ctx, rows); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the versions of operator and agents are unknown: %s\n", err)
+	}
+	return rows.Flush()
+}
+
+// writeInstalled writes the images of the operator and of the agents.
+func (o *versionOptions) writeInstalled(ctx context.Context, w io.Writer) error {
+	connected, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	found, problem := findOperator(ctx, connected)
+	if problem == nil {
+		fmt.Fprintf(w, "operator\t%s in namespace %s, %d of %d replicas available\n", found.image, found.namespace, found.available, found.replicas)
+	}
+	images, err := o.agentImages(ctx, connected)
+	for _, image := range slices.Sorted(maps.Keys(images)) {
+		fmt.Fprintf(w, "agents\t%s in %s\n", image, countPods(images[image]))
+	}
+	if err = errors.Join(problem, err); err != nil {
+		return command.SingleLine(err)
+	}
+	return nil
+}
+
+func countPods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
+}
+
+// agentImages counts the pods with an agent by its image, in all namespaces or, if the
+// user may not list those, in the selected one.
+func (o *versionOptions) agentImages(ctx context.Context, c client.Client) (map[string]int, error) {
+	injected := client.MatchingLabels{v1.LabelAgent: v1.AgentEnabled}
+	var pods corev1.PodList
+	err := c.List(ctx, &pods, injected)
+	if apierrors.IsForbidden(err) {
+		var namespace string
+		if namespace, err = o.cluster.namespace(); err == nil {
+			err = c.List(ctx, &pods, injected, client.InNamespace(namespace))
+		}
+	}
+	if err != nil {
+		return nil, requestError(err)
+	}
+	images := map[string]int{}
+	for i := range pods.Items {
+		for _, container := range pods.Items[i].Spec.InitContainers {
+			if container.Name == v1.AgentContainer {
+				images[container.Image]++
+			}
+		}
+	}
+	return images, nil
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// version and --version print the versions of all parts. Without an operator, they say so.
+func TestVersionIncludesOperatorAndAgents(t *testing.T) {
+	e := newEnv(t)
+	without := e.runCommand(t, "version")
+	if without.status != 0 || without.stderr != "the versions of operator and agents are unknown: no operator is installed in this cluster\n" {
+		t.Errorf("without an operator: got %+v", without)
+	}
+	e.createOperator(t)
+	for _, name := range []string{"ledger-0", "ledger-1"} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
+			Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "example.com/agent:1"}},
+				Containers:     []corev1.Container{{Name: "application", Image: "example.com/application:1"}},
+			},
+		}
+		if err := e.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := regexp.MustCompile(`^plugin +\S+\noperator +example.com/manager:2 in namespace bank, 0 of 0 replicas available\nagents +example.com/agent:1 in 2 pods\n$`)
+	for _, flag := range []string{"version", "--version"} {
+		if got := e.runCommand(t, flag); got.status != 0 || got.stderr != "" || !want.MatchString(got.stdout) {
+			t.Errorf("%s: got %+v, want %s", flag, got, want)
+		}
+	}
+	if got := e.runCommand(t, "version", "--client"); len(strings.Fields(got.stdout)) != 1 {
+		t.Errorf("--client: got %+v, want only a version", got)
+	}
+}
+
+func TestVersionNeedsNoCluster(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	got := runCommand(t, nil, "--version")
+	want := "the versions of operator and agents are unknown: cannot select a cluster: no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG\n"
+	if got.status != 0 || !strings.HasPrefix(got.stdout, "plugin ") || got.stderr != want {
+		t.Errorf("got %+v", got)
+	}
+}
