@@ -41,6 +41,8 @@ type Kind struct {
 	Expect Expect
 	// Held: the fault lasts until it is undone. Other faults are over at once.
 	Held bool
+	// Deletes: the victims are deleted by force.
+	Deletes bool
 	// Shared: the fault also concerns other groups of the cluster.
 	Shared bool
 }
@@ -66,9 +68,9 @@ const (
 
 var kinds = []Kind{
 	{Name: Pod, Effect: "deletes the coordinator's pod"},
-	{Name: ForcePod, Effect: "deletes the coordinator's pod by force, without grace period"},
-	{Name: Two, Effect: "deletes the pods of the coordinator and of its successor by force"},
-	{Name: All, Effect: "deletes all pods of the group by force"},
+	{Name: ForcePod, Effect: "deletes the coordinator's pod by force, without grace period", Deletes: true},
+	{Name: Two, Effect: "deletes the pods of the coordinator and of its successor by force", Deletes: true},
+	{Name: All, Effect: "deletes all pods of the group by force", Deletes: true},
 	{Name: Rollout, Effect: "restarts all pods one after the other, as kubectl rollout restart does"},
 	{Name: Evict, Effect: "evicts the coordinator's pod, if its disruption budget permits it"},
 	{Name: Cordon, Effect: "cordons the coordinator's node", Held: true, Shared: true},

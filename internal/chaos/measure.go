@@ -41,7 +41,9 @@ func (t *Times) Complete(hasService bool) bool {
 
 // Measure returns the durations from the fault.
 func Measure(r *Record) (t Times) {
-	at := slices.IndexFunc(r.Changes, func(c Change) bool { return c.Coordinator != "" && c.Term > r.Term && !c.At.Before(r.Fault) })
+	at := slices.IndexFunc(r.Changes, func(c Change) bool {
+		return c.Coordinator != "" && c.Term > r.Term && !c.At.Before(r.Fault) && !r.ledByDeleted(c.Term)
+	})
 	if at < 0 {
 		return t
 	}
@@ -61,6 +63,11 @@ func Measure(r *Record) (t Times) {
 		}
 	}
 	return t
+}
+
+// ledByDeleted reports whether a pod was coordinator in this term that the fault had deleted by force.
+func (r *Record) ledByDeleted(term uint64) bool {
+	return r.Deleted && slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Leading && c.Term == term && r.Victims[c.From.UID] })
 }
 
 func (r *Record) since(t time.Time) *time.Duration { return new(max(0, t.Sub(r.Fault))) }

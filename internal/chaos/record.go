@@ -14,6 +14,8 @@ type Record struct {
 	Fault time.Time
 	// Victims are the UIDs of the pods that the fault affects.
 	Victims map[string]bool
+	// Deleted: the victims were deleted by force. Their processes may continue for a moment, and even win an election that doesn't count.
+	Deleted bool
 	// Answers are the responses of coordinators to queries.
 	Answers  []Answer
 	Changes  []Change

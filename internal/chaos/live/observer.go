@@ -207,11 +207,11 @@ func (o *Observer) Begin() *chaos.Record {
 	return before
 }
 
-// SetFault states when the fault began and which pods it affects.
-func (o *Observer) SetFault(at time.Time, victims map[string]bool) {
+// SetFault states when the fault began, which pods it affects, and whether it deletes them by force.
+func (o *Observer) SetFault(at time.Time, victims map[string]bool, deleted bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.record.Fault, o.record.Victims = at, victims
+	o.record.Fault, o.record.Victims, o.record.Deleted = at, victims, deleted
 }
 
 // state returns the current state.
