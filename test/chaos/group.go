@@ -98,7 +98,7 @@ func (s *suite) inject(ctx context.Context, j *job, result *chaos.Result) error 
 		"/$GROUP", "check", "--progress=1m", "http://127.0.0.1:8090"), " ")
 	arguments := []string{
 		"chaos", j.workload, "--namespace", j.namespace, "--kinds", strings.Join(j.kinds, ","), "--faults", fmt.Sprint(j.faults),
-		"--seed", fmt.Sprint(j.seed), "--pause", s.pause.String(), "--check", check, "-o", "json",
+		"--seed", fmt.Sprint(j.seed), "--pause", s.pause.String(), "--timeout", s.timeout.String(), "--check", check, "-o", "json",
 	}
 	if s.machines != "" {
 		arguments = append(arguments, "--machines", s.machines)

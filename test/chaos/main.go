@@ -24,6 +24,8 @@ type suite struct {
 	faults  int
 	seed    uint64
 	pause   time.Duration
+	// timeout is the flag of the plugin.
+	timeout time.Duration
 	kinds   string
 	// workloads are the names of examples, separated by commas.
 	workloads string
@@ -47,6 +49,7 @@ func main() {
 	flag.IntVar(&s.faults, "faults", 200, "the number of faults in all groups together, rounded up")
 	flag.Uint64Var(&s.seed, "seed", 1, "the seed of the first group")
 	flag.DurationVar(&s.pause, "pause", time.Second, "the time between two faults of a group")
+	flag.DurationVar(&s.timeout, "timeout", 10*time.Minute, "the time within which a group must settle after a fault. On an overloaded machine, starting a pod takes minutes")
 	flag.StringVar(&s.kinds, "kinds", "", "the kinds of faults (default: all that are possible)")
 	flag.StringVar(&s.workloads, "workloads", strings.Join(workloads, ","), "the workloads that the groups run in turn")
 	flag.IntVar(&s.groups, "groups", len(groups(workloads)), "the number of groups, from 1: the first ones have different elections, later ones other safety modes")
