@@ -41,8 +41,8 @@ type Kind struct {
 	Expect Expect
 	// Held: the fault lasts until it is undone. Other faults are over at once.
 	Held bool
-	// Deletes: the victims are deleted by force.
-	Deletes bool
+	// Ousts: no victim can be the next coordinator.
+	Ousts bool
 	// Shared: the fault also concerns other groups of the cluster.
 	Shared bool
 }
@@ -67,20 +67,20 @@ const (
 )
 
 var kinds = []Kind{
-	{Name: Pod, Effect: "deletes the coordinator's pod"},
-	{Name: ForcePod, Effect: "deletes the coordinator's pod by force, without grace period", Deletes: true},
-	{Name: Two, Effect: "deletes the pods of the coordinator and of its successor by force", Deletes: true},
-	{Name: All, Effect: "deletes all pods of the group by force", Deletes: true},
+	{Name: Pod, Effect: "deletes the coordinator's pod", Ousts: true},
+	{Name: ForcePod, Effect: "deletes the coordinator's pod by force, without grace period", Ousts: true},
+	{Name: Two, Effect: "deletes the pods of the coordinator and of its successor by force", Ousts: true},
+	{Name: All, Effect: "deletes all pods of the group by force", Ousts: true},
 	{Name: Rollout, Effect: "restarts all pods one after the other, as kubectl rollout restart does"},
-	{Name: Evict, Effect: "evicts the coordinator's pod, if its disruption budget permits it"},
-	{Name: Cordon, Effect: "cordons the coordinator's node", Held: true, Shared: true},
-	{Name: Drain, Effect: "cordons the coordinator's node and evicts the group's pods from it", Held: true, Shared: true},
+	{Name: Evict, Effect: "evicts the coordinator's pod, if its disruption budget permits it", Ousts: true},
+	{Name: Cordon, Effect: "cordons the coordinator's node", Held: true, Shared: true, Ousts: true},
+	{Name: Drain, Effect: "cordons the coordinator's node and evicts the group's pods from it", Held: true, Shared: true, Ousts: true},
 	{Name: Manager, Effect: "deletes all pods of the operator", Expect: NoElection, Shared: true},
 	{Name: KillAgent, Effect: "kills the coordinator's agent with SIGKILL", Access: ByMachine},
 	{Name: KillApp, Effect: "kills the application beside the coordinator with SIGKILL", Access: ByMachine, Expect: ElectionPossible},
-	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByMachine, Held: true},
-	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true},
-	{Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", Access: ByMachine, Held: true},
+	{Name: Freeze, Effect: "stops all processes of the coordinator's pod with SIGSTOP", Access: ByMachine, Held: true, Ousts: true},
+	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true, Ousts: true},
+	{Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", Access: ByMachine, Held: true, Ousts: true},
 	{Name: Loss, Effect: "drops 30 % of the packets between the coordinator's pod and the other members for 5 s", Access: ByMachine, Expect: ElectionPossible, Held: true},
 }
 

@@ -42,7 +42,7 @@ func (t *Times) Complete(hasService bool) bool {
 // Measure returns the durations from the fault.
 func Measure(r *Record) (t Times) {
 	at := slices.IndexFunc(r.Changes, func(c Change) bool {
-		return c.Coordinator != "" && c.Term > r.Term && !c.At.Before(r.Fault) && !r.ledByDeleted(c.Term)
+		return c.Coordinator != "" && c.Term > r.Term && !c.At.Before(r.Fault) && !r.ledByOusted(c.Term)
 	})
 	if at < 0 {
 		return t
@@ -65,9 +65,9 @@ func Measure(r *Record) (t Times) {
 	return t
 }
 
-// ledByDeleted reports whether a pod was coordinator in this term that the fault had deleted by force.
-func (r *Record) ledByDeleted(term uint64) bool {
-	return r.Deleted && slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Leading && c.Term == term && r.Victims[c.From.UID] })
+// ledByOusted reports whether a victim was coordinator in this term that can't be the next one.
+func (r *Record) ledByOusted(term uint64) bool {
+	return r.Ousted && slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Leading && c.Term == term && r.Victims[c.From.UID] })
 }
 
 func (r *Record) since(t time.Time) *time.Duration { return new(max(0, t.Sub(r.Fault))) }

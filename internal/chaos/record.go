@@ -14,8 +14,9 @@ type Record struct {
 	Fault time.Time
 	// Victims are the UIDs of the pods that the fault affects.
 	Victims map[string]bool
-	// Deleted: the victims were deleted by force. Their processes may continue for a moment, and even win an election that doesn't count.
-	Deleted bool
+	// Ousted: no victim can be the next coordinator. One may still win an election, for example before it is killed or isolated, or
+	// on its side of a partition. That isn't a failover.
+	Ousted bool
 	// Answers are the responses of coordinators to queries.
 	Answers  []Answer
 	Changes  []Change

@@ -133,7 +133,7 @@ func TestMeasure(t *testing.T) {
 }
 
 // The process of a pod that was deleted by force can be elected again before it is killed. That isn't a failover.
-func TestElectionOfADeletedPodDoesntCount(t *testing.T) {
+func TestElectionOfAnOustedVictimDoesntCount(t *testing.T) {
 	old, replaced, other := Agent{"c", "1"}, Agent{"c", "2"}, Agent{"b", "3"}
 	changes := []Change{
 		{From: other, At: at(10), Coordinator: "c", Term: 6},
@@ -142,10 +142,10 @@ func TestElectionOfADeletedPodDoesntCount(t *testing.T) {
 		{From: replaced, At: at(501), Coordinator: "c", Term: 7, Leading: true},
 	}
 	r := Record{Term: 5, Fault: start, Victims: map[string]bool{"1": true}, Agents: []Agent{old, other}, Changes: changes}
-	for deleted, want := range map[bool]time.Duration{true: 500 * time.Millisecond, false: 10 * time.Millisecond} {
-		r.Deleted = deleted
+	for ousted, want := range map[bool]time.Duration{true: 500 * time.Millisecond, false: 10 * time.Millisecond} {
+		r.Ousted = ousted
 		if got := Measure(&r); got.Elected == nil || *got.Elected != want || *got.Known != want {
-			t.Errorf("deleted by force: %t: got %+v, want %s", deleted, got, want)
+			t.Errorf("ousted: %t: got %+v, want %s", ousted, got, want)
 		}
 	}
 }

@@ -207,11 +207,11 @@ func (o *Observer) Begin() *chaos.Record {
 	return before
 }
 
-// SetFault states when the fault began, which pods it affects, and whether it deletes them by force.
-func (o *Observer) SetFault(at time.Time, victims map[string]bool, deleted bool) {
+// SetFault states when the fault began, which pods it affects, and whether one of them can be the next coordinator.
+func (o *Observer) SetFault(at time.Time, victims map[string]bool, ousted bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.record.Fault, o.record.Victims, o.record.Deleted = at, victims, deleted
+	o.record.Fault, o.record.Victims, o.record.Ousted = at, victims, ousted
 }
 
 // state returns the current state.

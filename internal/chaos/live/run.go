@@ -148,14 +148,14 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 		f.Victims = append(f.Victims, p.Pod)
 	}
 	r.checkRecord(r.observer.Begin())
-	r.observer.SetFault(time.Now(), affected, kind.Deletes)
+	r.observer.SetFault(time.Now(), affected, kind.Ousts)
 	elected := true
 	acting, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
 	done, err := r.inject(acting, kind.Name, targets)
 	cancel()
 	if err == nil {
 		f.At = done.at
-		r.observer.SetFault(done.at, affected, kind.Deletes)
+		r.observer.SetFault(done.at, affected, kind.Ousts)
 		elected = r.awaitElection(ctx, kind, &f)
 		wait(ctx, done.hold)
 	}
