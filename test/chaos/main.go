@@ -171,8 +171,9 @@ func (s *suite) runAll(ctx context.Context, p phase) (err error) {
 		})
 	}
 	for _, j := range p.jobs {
-		if ctx.Err() == nil {
-			next <- j
+		select {
+		case next <- j:
+		case <-ctx.Done():
 		}
 	}
 	close(next)
