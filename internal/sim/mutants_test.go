@@ -374,6 +374,16 @@ var mutants = []mutant{
 		check: seedCheck, wantOutput: "convergence",
 	},
 	{
+		description: "any answer counts for the recovery of a bound", file: "election/office/forgotten.go",
+		old: "return m.peers[id].recoveryBound, m", new: "return m.peers[id].bound, m",
+		check: "^TestOtherAnswersDontLowerRecoveredBound$", pkg: "election/office", wantOutput: "want 50",
+	},
+	{
+		description: "answers to earlier incarnations count", file: "election/office/claim.go",
+		old: "	if msg.Hold.RequesterLife != m.cfg.Life {\n		return\n	}\n	m.recordBound", new: "	m.recordBound",
+		check: "^TestAnswerToEarlierIncarnationDoesntLowerFloor$", pkg: "election/office", wantOutput: "want",
+	},
+	{
 		description: "an agent adopts lists that it hasn't stored", file: "sim/more_faults.go",
 		old: "slot, latest := p.stored, s.operator.latest()", new: "slot, latest := uint32(0), s.operator.latest()",
 		check: seedCheck, wantOutput: "tokens",

@@ -30,6 +30,7 @@ var seeds = []struct {
 	{"a claim that nobody competes with, and that is refused", "StatusTable", "Majority", "crash,members,graph,jump,disk,skew", 125168, 0},
 	{"a list on disk that is older than the adopted one", "StatusTable", "Majority", "crash,partition,members,disk,deep", 29970, 0},
 	{"a hand-over to a process that needs a term of the future", "RingSkip", "Majority", "all", 11022689280, 3},
+	{"a late grant that hides a term from a process that recovers", "RingSkip", "Majority", "all", 12022463326, 3},
 	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463, 0},
 }
 

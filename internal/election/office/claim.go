@@ -79,10 +79,14 @@ func (m *Machine) countRefusal(msg *election.Message, out *election.Output) {
 	}
 }
 
-// recordAnswer records what every answer to a BEAT reports about its sender.
+// recordAnswer records what every answer to a BEAT reports about its sender. An answer to
+// an earlier incarnation of this process doesn't tell what that was granted.
 func (m *Machine) recordAnswer(msg *election.Message) {
 	if m.cfg.Mode == Available {
 		m.see(msg.Term)
+	}
+	if msg.Hold.RequesterLife != m.cfg.Life {
+		return
 	}
 	m.recordBound(msg)
 	m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)

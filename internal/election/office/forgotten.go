@@ -33,7 +33,8 @@ func (m *Machine) probeForBounds(out *election.Output) {
 // recordBound records what a member may have granted, as it reports with an answer. For
 // the recovery, only answers to probes of this incarnation count that it sent after the
 // leases of all earlier grants had expired. The member must use the same list: under a
-// newer one, tenures need no majority of this one.
+// newer one, tenures need no majority of this one. All other answers may report less: for
+// example, a late GRANT to an earlier incarnation doesn't count what that was granted.
 func (m *Machine) recordBound(answer *election.Message) {
 	p := &m.peers[answer.From]
 	p.bound = answer.Hold.HighestGranted
@@ -44,7 +45,7 @@ func (m *Machine) recordBound(answer *election.Message) {
 		return
 	}
 	if answer.Hold.Roster == m.roster.Version && m.answersProbe(answer, m.ledger.RecoveryStart()) {
-		p.boundCounts = true
+		p.recoveryBound, p.boundCounts = answer.Hold.HighestGranted, true
 	}
 	m.recoverBound()
 }
@@ -110,7 +111,7 @@ func (m *Machine) awaitBound() bool {
 const maxBoundWaits = 2
 
 func (m *Machine) countedBound(id election.ID) (election.Term, bool) {
-	return m.peers[id].bound, m.peers[id].boundCounts
+	return m.peers[id].recoveryBound, m.peers[id].boundCounts
 }
 
 func (m *Machine) countedBoundOrDeparted(id election.ID) (election.Term, bool) {

@@ -98,6 +98,18 @@ func TestClaimOfTermGrantedUnderOldListIsAbandoned(t *testing.T) {
 	})
 }
 
+// A late answer to an earlier incarnation of the process doesn't report what that was
+// granted.
+func TestAnswerToEarlierIncarnationDoesntLowerFloor(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newCandidateUnder(t, mode, newRoster(t, 2, 3, 4, 5).Succeed(newRoster(t, 1, 1, 2, 3), 0))
+		h.receive(1, election.Grant, 20, election.Hold{Sent: h.now, Version: 2, HighestGranted: 20})
+		h.receive(1, election.Grant, 20, election.Hold{Sent: h.now, Version: 2, RequesterLife: 7})
+		h.receive(4, election.Grant, 20, election.Hold{Sent: h.now, Version: 2})
+		h.wantHolder(election.None)
+	})
+}
+
 // A process that missed the last list with its coordinator receives nothing
 // from that coordinator any more.
 func TestCoordinatorOnNoListIsNotFollowed(t *testing.T) {

@@ -30,10 +30,10 @@ type peer struct {
 	// refusedClaim: the peer refused the present claim for good.
 	refusedClaim bool
 	// bound is at least each term that the peer has granted, except for the terms of
-	// this process, as the peer reported last. It counts for the recovery of this
-	// process if boundCounts is set.
-	bound       election.Term
-	boundCounts bool
+	// this process, as the peer reported last. If boundCounts is set, recoveryBound is what
+	// it reported last in an answer that counts for the recovery of this process.
+	bound, recoveryBound election.Term
+	boundCounts          bool
 	// claimsUntil, claimsAgainAt, claimedUntil and failedClaims limit claims: see admitsClaim.
 	claimsUntil, claimsAgainAt, claimedUntil election.Tick
 	failedClaims                             int
