@@ -60,15 +60,12 @@ func (m *Machine) insists(beat *election.Message) bool {
 // token is above that of any coordinator that it succeeds, for example after a partition.
 // If the member follows a coordinator of higher rank, that one prevails instead. The
 // process doesn't wait for its clock: see insists. A peer that requests this often is
-// believed less and less often, until it has been silent for maxRaisePause.
+// believed less and less often.
 func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
 	requested := m.cfg.Mode == Available && m.role == Holder && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) && msg.Hold.RequesterLife == m.cfg.Life
 	if !requested || m.now < max(m.cfg.Clock.Due(max(msg.Term+1, m.nextTerm())), p.raisesAgainAt) {
 		return
-	}
-	if m.now >= p.raisesAgainAt+m.maxRaisePause() {
-		p.raises = 0
 	}
 	p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises
 	p.raises = min(p.raises+1, maxFailedClaims)
@@ -76,9 +73,6 @@ func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	m.wonTerm = max(m.wonTerm, msg.Term)
 	m.vacancy.campaignAt, m.vacancy.namedSuccessor = m.now, true
 }
-
-// maxRaisePause is the longest time for which raiseTerm ignores a peer.
-func (m *Machine) maxRaisePause() election.Tick { return m.cfg.Lease << maxFailedClaims }
 
 // maxUnacknowledged is the number of BEATs for which a coordinator may lack the answers
 // of a follower: a new one has to receive the first answer.

@@ -36,7 +36,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(m.pace))
 	b = m.tenure.delays.encode(b, now)
 	for i := range m.peers {
-		b = m.peers[i].encode(b, now, m.cfg.StablePeriod, m.maxRaisePause())
+		b = m.peers[i].encode(b, now, m.cfg.StablePeriod)
 	}
 	b = m.detector.Encode(b, now)
 	b = m.ledger.Encode(b, now)
@@ -110,7 +110,7 @@ func (v *vacancy) encode(b []byte, now election.Tick) []byte {
 	return election.AppendNumber(b, uint64(v.attempts))
 }
 
-func (p *peer) encode(b []byte, now, stablePeriod, maxRaisePause election.Tick) []byte {
+func (p *peer) encode(b []byte, now, stablePeriod election.Tick) []byte {
 	b = election.AppendNumber(b, uint64(p.life))
 	b = election.AppendNumber(b, uint64(p.resignedTerm))
 	b = election.AppendNumber(b, uint64(p.resignedLife))
@@ -124,7 +124,7 @@ func (p *peer) encode(b []byte, now, stablePeriod, maxRaisePause election.Tick) 
 	b = election.AppendNumber(b, uint64(p.refusedTerm))
 	b = election.AppendNumber(b, uint64(p.refusedLife))
 	b = election.AppendMoment(b, max(p.refusedUntil, now), now)
-	b = election.AppendMoment(b, max(p.raisesAgainAt+maxRaisePause, now), now)
+	b = election.AppendMoment(b, max(p.raisesAgainAt, now), now)
 	b = election.AppendNumber(b, uint64(p.raises))
 	b = election.AppendNumber(b, uint64(p.bound))
 	b = election.AppendNumber(b, uint64(p.recoveryBound))
