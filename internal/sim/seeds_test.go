@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"cmp"
 	"strings"
 	"testing"
 
@@ -17,28 +16,28 @@ var seeds = []struct {
 	mode      string
 	faults    string
 	seed      uint64
-	processes int // by default 5
+	processes int
 }{
-	{"a late resignation", "StatusTable", "Majority", "delay,reorder,duplicate,partition,stepdown", 22804, 0},
-	{"a list that is adopted too early", "StatusTable", "Strict", "crash,pause,partition,members", 3661, 0},
-	{"a term that was used before", "StatusTable", "Available", "delay,crash,partition", 2885, 0},
-	{"a member that is eligible although its application has died", "StatusTable", "Majority", "appdead,stepdown", 370, 0},
-	{"a grant after a restart", "StatusTable", "Majority", "crash,partition", 85360, 0},
-	{"a tenure without a majority of the old member list", "StatusTable", "Majority", "crash,partition,members", 19574, 0},
-	{"an answer that counts as a sign of tenure", "StatusTable", "Majority", "loss,delay,reorder,duplicate,crash,appdead,pause,partition,clocks,members,stepdown,leases", 53406, 0},
-	{"a contender that is followed in place of the named successor", "RingActiveList", "Available", "crash,graph", 58325, 0},
-	{"a claim that nobody competes with, and that is refused", "StatusTable", "Majority", "crash,members,graph,jump,disk,skew", 125168, 0},
-	{"a list on disk that is older than the adopted one", "StatusTable", "Majority", "crash,partition,members,disk,deep", 29970, 0},
+	{"a late resignation", "StatusTable", "Majority", "delay,reorder,duplicate,partition,stepdown", 22804, 5},
+	{"a list that is adopted too early", "StatusTable", "Strict", "crash,pause,partition,members", 3661, 5},
+	{"a term that was used before", "StatusTable", "Available", "delay,crash,partition", 2885, 5},
+	{"a member that is eligible although its application has died", "StatusTable", "Majority", "appdead,stepdown", 370, 5},
+	{"a grant after a restart", "StatusTable", "Majority", "crash,partition", 85360, 5},
+	{"a tenure without a majority of the old member list", "StatusTable", "Majority", "crash,partition,members", 19574, 5},
+	{"an answer that counts as a sign of tenure", "StatusTable", "Majority", "loss,delay,reorder,duplicate,crash,appdead,pause,partition,clocks,members,stepdown,leases", 53406, 5},
+	{"a contender that is followed in place of the named successor", "RingActiveList", "Available", "crash,graph", 58325, 5},
+	{"a claim that nobody competes with, and that is refused", "StatusTable", "Majority", "crash,members,graph,jump,disk,skew", 125168, 5},
+	{"a list on disk that is older than the adopted one", "StatusTable", "Majority", "crash,partition,members,disk,deep", 29970, 5},
 	{"a hand-over to a process that needs a term of the future", "RingSkip", "Majority", "all", 11022689280, 3},
 	{"a late grant that hides a term from a process that recovers", "RingSkip", "Majority", "all", 12022463326, 3},
-	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463, 0},
+	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463, 5},
 }
 
 func TestSeedsThatFoundBugs(t *testing.T) {
 	for _, s := range seeds {
 		t.Run(s.detects, func(t *testing.T) {
 			sample(t, sim.Sampling{
-				Algorithm: s.algorithm, Processes: cmp.Or(s.processes, 5), Safety: s.mode, Faults: strings.Split(s.faults, ","),
+				Algorithm: s.algorithm, Processes: s.processes, Safety: s.mode, Faults: strings.Split(s.faults, ","),
 				Schedules: 1, Seed: s.seed,
 			})
 		})
