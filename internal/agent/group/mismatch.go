@@ -73,7 +73,7 @@ func (g *Group) updateMismatch(peer, reason string) {
 		m = &mismatch{}
 		g.mismatches[peer] = m
 	}
-	if m.reason == reason || !m.change(reason, g.cfg.Clock.Now()) {
+	if !m.change(reason, g.cfg.Clock.Now()) {
 		return
 	}
 	if reason == "" {
