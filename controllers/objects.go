@@ -33,11 +33,8 @@ func (r *Reconciler) applyConfigMap(ctx context.Context, s *snapshot, want *core
 	write := func() error { return r.writer.Create(ctx, want.DeepCopy(), fieldOwner) }
 	if have != nil {
 		next := have.DeepCopy()
-		next.Data, next.BinaryData, next.OwnerReferences = want.Data, nil, withController(have, want)
-		if next.Labels == nil {
-			next.Labels = map[string]string{}
-		}
-		maps.Copy(next.Labels, want.Labels)
+		next.Data, next.BinaryData = want.Data, nil
+		setMetadata(next, want)
 		write = func() error { return r.writer.Update(ctx, next, fieldOwner) }
 	}
 	if err := write(); err != nil {
@@ -84,11 +81,8 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 		return nil
 	}
 	next := have.DeepCopy()
-	if next.Labels == nil {
-		next.Labels = map[string]string{}
-	}
-	maps.Copy(next.Labels, want.Labels)
-	next.OwnerReferences, next.Spec.Ports = withController(have, want), want.Spec.Ports
+	next.Spec.Ports = want.Spec.Ports
+	setMetadata(next, want)
 	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
 		return fmt.Errorf("write Service %s: %w", want.Name, err)
 	}
@@ -194,11 +188,17 @@ func (r *Reconciler) delete(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// withController returns the owners of an object with the wanted controller. Others may add
+// setMetadata gives an object the wanted labels and controller. Others may add labels, and
 // owners that aren't controllers: those remain.
-func withController(have, want client.Object) []metav1.OwnerReference {
-	owners := slices.DeleteFunc(slices.Clone(have.GetOwnerReferences()), func(o metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) })
-	return append(owners, want.GetOwnerReferences()...)
+func setMetadata(object, want client.Object) {
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, want.GetLabels())
+	object.SetLabels(labels)
+	owners := slices.DeleteFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) })
+	object.SetOwnerReferences(append(owners, want.GetOwnerReferences()...))
 }
 
 // sameMetadata reports whether an object has the wanted labels and controller.
