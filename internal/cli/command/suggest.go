@@ -9,8 +9,8 @@ import (
 // Choose returns the name that the user means, in any case. Otherwise, it returns an
 // error with all names, and with the one that is most similar.
 func Choose(what, given string, names []string) (string, error) {
-	if i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, given) }); i >= 0 {
-		return names[i], nil
+	if name, known := inAnyCase(given, names); known {
+		return name, nil
 	}
 	return "", UsageErrorf("unknown %s %q%s: choose one of %s", what, given, DidYouMean(given, names), strings.Join(names, ", "))
 }
@@ -20,11 +20,20 @@ func Choose(what, given string, names []string) (string, error) {
 func Canonical(list string, names []string) string {
 	given := strings.Split(list, ",")
 	for i, name := range given {
-		if at := slices.IndexFunc(names, func(known string) bool { return strings.EqualFold(known, name) }); at >= 0 {
-			given[i] = names[at]
+		if canonical, known := inAnyCase(name, names); known {
+			given[i] = canonical
 		}
 	}
 	return strings.Join(given, ",")
+}
+
+// inAnyCase finds a name that may be given in another case.
+func inAnyCase(given string, names []string) (name string, known bool) {
+	i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, given) })
+	if i < 0 {
+		return "", false
+	}
+	return names[i], true
 }
 
 // DidYouMean returns a question such as ` (did you mean Bully?)`, or "" if no name is
