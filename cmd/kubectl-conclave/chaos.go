@@ -68,8 +68,7 @@ Kinds of faults:
 			return options.run(cmd, &cluster, args[0], kinds)
 		},
 	}
-	cluster.addTo(cmd.Flags())
-	cluster.complete(cmd)
+	cluster.addTo(cmd)
 	options.addTo(cmd)
 	return cmd
 }
@@ -93,7 +92,7 @@ func (o *chaosOptions) addTo(cmd *cobra.Command) {
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json or markdown")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
-	flags.StringVar(&o.operatorNamespace, "operator-namespace", "conclave-system", "the namespace of the operator")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", defaultOperatorNamespace, "the namespace of the operator")
 	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: docker, podman or nerdctl for a kind cluster on this computer, "+
 		"hack:NAME for a cluster of hack/cluster, with bin/cluster")
 	flags.StringVar(&o.plot, "plot", "", "the file for a chart of the failover times, as SVG")

@@ -46,16 +46,33 @@ var documentedFlags = map[string]string{
 	clientcmd.FlagNamespace:             "the namespace of the group",
 }
 
-// complete registers shell completions for the values of the flags.
-func (c *clusterFlags) complete(cmd *cobra.Command) {
-	completeWith(cmd, clientcmd.FlagContext, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		raw, err := c.config.ToRawKubeConfigLoader().RawConfig()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
+// addTo adds the flags to those of a command, with shell completions for their values.
+func (c *clusterFlags) addTo(cmd *cobra.Command) {
+	c.config = genericclioptions.NewConfigFlags(true).WithWrapConfigFn(c.adjust)
+	c.config.CacheDir = nil // for discovery, which no command uses
+	own := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
+	c.config.AddFlags(own)
+	own.StringVar(&c.username, clientcmd.FlagUsername, "", "the user name for basic authentication")
+	own.StringVar(&c.password, clientcmd.FlagPassword, "", "the password for basic authentication")
+	own.VisitAll(func(f *pflag.Flag) {
+		usage, documented := documentedFlags[f.Name]
+		f.Hidden = !documented
+		if documented {
+			f.Usage = usage
 		}
-		return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
 	})
+	cmd.Flags().AddFlagSet(own)
+	completeWith(cmd, clientcmd.FlagContext, c.completeContext)
 	completeWith(cmd, clientcmd.FlagNamespace, c.completeNamespace)
+}
+
+// completeContext proposes the contexts of the kubeconfig.
+func (c *clusterFlags) completeContext(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	raw, err := c.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return slices.Sorted(maps.Keys(raw.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeNamespace proposes the namespaces of the cluster.
@@ -73,24 +90,6 @@ func (c *clusterFlags) completeNamespace(cmd *cobra.Command, _ []string, _ strin
 		names = append(names, list.Items[i].Name)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// addTo adds the flags to those of a command.
-func (c *clusterFlags) addTo(flags *pflag.FlagSet) {
-	c.config = genericclioptions.NewConfigFlags(true).WithWrapConfigFn(c.adjust)
-	c.config.CacheDir = nil // for discovery, which no command uses
-	own := pflag.NewFlagSet("cluster", pflag.ContinueOnError)
-	c.config.AddFlags(own)
-	own.StringVar(&c.username, clientcmd.FlagUsername, "", "the user name for basic authentication")
-	own.StringVar(&c.password, clientcmd.FlagPassword, "", "the password for basic authentication")
-	own.VisitAll(func(f *pflag.Flag) {
-		usage, documented := documentedFlags[f.Name]
-		f.Hidden = !documented
-		if documented {
-			f.Usage = usage
-		}
-	})
-	flags.AddFlagSet(own)
 }
 
 func (c *clusterFlags) adjust(config *rest.Config) *rest.Config {

@@ -44,8 +44,7 @@ nothing. Other users of this machine can read the page while it runs.`,
 		Args: command.NoArguments,
 		RunE: o.run,
 	}
-	o.cluster.addTo(cmd.Flags())
-	o.cluster.complete(cmd)
+	o.cluster.addTo(cmd)
 	cmd.Flags().Lookup(clientcmd.FlagNamespace).Usage = "show only the groups of this namespace"
 	cmd.Flags().IntVar(&o.port, "port", dashboardPort, "the port on 127.0.0.1; 0 selects a free one")
 	completeNothing(cmd, "port")

@@ -22,10 +22,8 @@ many failures the group tolerates, and which problems it has.`,
 		Args:              requireGroup,
 		ValidArgsFunction: cluster.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "" {
-				if err := checkOutput(&output, forPrograms); err != nil {
-					return err
-				}
+			if err := checkOptionalOutput(&output); err != nil {
+				return err
 			}
 			group, err := cluster.group(cmd.Context(), args[0])
 			if err != nil {
@@ -38,9 +36,7 @@ many failures the group tolerates, and which problems it has.`,
 			return nil
 		},
 	}
-	cluster.addTo(cmd.Flags())
-	cluster.complete(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml instead of text")
-	completeFrom(cmd, "output", forPrograms)
+	cluster.addTo(cmd)
+	addOutput(cmd, &output, "json or yaml instead of text")
 	return cmd
 }

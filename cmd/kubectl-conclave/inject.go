@@ -57,8 +57,8 @@ documents are printed unchanged.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
+	o.cluster.addTo(cmd)
 	o.addFlags(cmd.Flags())
-	o.cluster.complete(cmd)
 	for _, name := range []string{"agent-image", "identity", "group"} {
 		completeNothing(cmd, name)
 	}
@@ -66,7 +66,6 @@ documents are printed unchanged.`,
 }
 
 func (o *injectOptions) addFlags(flags *pflag.FlagSet) {
-	o.cluster.addTo(flags)
 	o.files.AddFlags(flags)
 	flags.Lookup("recursive").Usage = "include the subfolders of folders"
 	flags.StringVar(&o.settings.AgentImage, "agent-image", "", "the image of the agent (default: that of the installed operator)")

@@ -55,7 +55,7 @@ to two coordinators.`,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.Flags().BoolVar(&printVersion, "version", false, "print the versions of the plugin, the operator and the agents")
-	versions.cluster.addTo(root.Flags())
+	versions.cluster.addTo(root)
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -49,27 +48,26 @@ is shown has no problem; scripts can also wait for its conditions.`,
 		ValidArgsFunction: o.cluster.completeGroup,
 		RunE:              o.run,
 	}
-	o.cluster.addTo(cmd.Flags())
-	o.cluster.complete(cmd)
+	o.cluster.addTo(cmd)
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "show the groups of all namespaces")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "print the objects as json or yaml")
+	addOutput(cmd, &o.output, "print the objects as json or yaml")
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 3 if a group has a problem")
-	completeFrom(cmd, "output", forPrograms)
 	return cmd
 }
 
 func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
-	if o.output != "" {
-		if err := checkOutput(&o.output, forPrograms); err != nil {
-			return err
-		}
+	if err := checkOptionalOutput(&o.output); err != nil {
+		return err
 	}
 	if len(args) == 0 {
 		groups, err := o.cluster.groups(cmd.Context(), o.allNamespaces)
 		if err != nil {
 			return err
 		}
-		return errors.Join(showGroups(cmd.OutOrStdout(), cmd.ErrOrStderr(), groups, o.output), o.findProblems(groups))
+		if err := showGroups(cmd.OutOrStdout(), cmd.ErrOrStderr(), groups, o.output); err != nil {
+			return err
+		}
+		return o.findProblems(groups)
 	}
 	if o.allNamespaces {
 		return command.UsageErrorf("--all-namespaces shows all groups: remove it, or remove %q", args[0])

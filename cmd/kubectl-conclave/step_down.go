@@ -57,8 +57,7 @@ coordinator of higher priority takes over again; the output says when.`,
 			})
 		},
 	}
-	cluster.addTo(cmd.Flags())
-	cluster.complete(cmd)
+	cluster.addTo(cmd)
 	cmd.Flags().StringVar(&to, "to", "", "the pod of the next coordinator (default: the eligible member of the highest priority)")
 	completeWith(cmd, "to", cluster.completeMember)
 	return cmd

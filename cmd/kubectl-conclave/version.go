@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,14 +39,13 @@ Without a cluster, it prints only the version of the plugin, and why.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.cluster.addTo(cmd.Flags())
-	o.cluster.complete(cmd)
+	o.cluster.addTo(cmd)
 	cmd.Flags().BoolVar(&o.own, "client", false, "print only the version of the plugin, without a label")
 	return cmd
 }
 
 func (o *versionOptions) run(cmd *cobra.Command) error {
-	own := cmp.Or(version, command.ModuleVersion())
+	own := command.BuildVersion(version)
 	if o.own {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), own)
 		return err

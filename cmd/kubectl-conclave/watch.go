@@ -38,20 +38,16 @@ status; the agents' own event streams are more precise.`,
 		Args:              requireGroup,
 		ValidArgsFunction: cluster.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "" {
-				if err := checkOutput(&output, forPrograms); err != nil {
-					return err
-				}
+			if err := checkOptionalOutput(&output); err != nil {
+				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return watchGroup(ctx, &cluster, cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], output)
 		},
 	}
-	cluster.addTo(cmd.Flags())
-	cluster.complete(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "", "print each change as json or yaml")
-	completeFrom(cmd, "output", forPrograms)
+	cluster.addTo(cmd)
+	addOutput(cmd, &output, "print each change as json or yaml")
 	return cmd
 }
 

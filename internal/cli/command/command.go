@@ -94,26 +94,26 @@ func flagNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// Version returns the version command. It prints the version that make build sets,
-// or that of the module if go install built the command.
+// Version returns the version command.
 func Version(built string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(built, ModuleVersion()))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), BuildVersion(built))
 			return err
 		},
 	}
 }
 
-// ModuleVersion is the version of the module if go install built the command.
-func ModuleVersion() string {
+// BuildVersion returns the version that make build sets, or that of the module if go
+// install built the command.
+func BuildVersion(built string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
+		return cmp.Or(built, info.Main.Version)
 	}
-	return "unknown"
+	return cmp.Or(built, "unknown")
 }
 
 // singleLineError is an error whose text has no line breaks.
