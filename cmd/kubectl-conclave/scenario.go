@@ -68,7 +68,7 @@ func writeScenario(w io.Writer, s sim.Scenario, o *simulateOptions) error {
 
 func writeTranscript(w io.Writer, s sim.Scenario) error {
 	fmt.Fprintf(w, "# %s\n", s.Describe())
-	transcript := sim.Transcript{To: w, Unreachable: s.Unreachable}
+	transcript := sim.Transcript{To: w, Note: s.NoteLost}
 	s.Watch = transcript.Watch
 	outcome, err := sim.Run(s)
 	if err != nil {

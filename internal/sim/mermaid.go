@@ -15,14 +15,23 @@ const (
 	MaxParticipants = 40
 )
 
-// Mermaid draws a scenario as a sequence diagram in Mermaid's language. An arrow is
+// Mermaid draws an election as a sequence diagram in Mermaid's language. An arrow is
 // drawn at the time its message is sent. Dotted arrows are messages of the office,
 // which aren't counted. Arrows with a cross are lost messages.
 type Mermaid struct {
-	scenario *Scenario
-	shown    []election.ID // participants, in the order of their appearance
-	lines    []string
-	arrows   int
+	// Title describes the election.
+	Title string
+	// Ring has the processes in the order of the ring.
+	Ring []election.ID
+	// Names are those of the processes. By default, process 1 is P1.
+	Names election.Names
+	// Down reports whether a process is down, and Lost whether a message is lost.
+	Down func(election.ID) bool
+	Lost func(*election.Message) bool
+
+	shown  []election.ID // participants, in the order of their appearance
+	lines  []string
+	arrows int
 	// omitted is the number of messages without an arrow.
 	omitted int
 	// noteOwner is the process whose note is the last line, or None.
@@ -30,15 +39,25 @@ type Mermaid struct {
 }
 
 // NewMermaid returns an empty diagram of a scenario.
-func NewMermaid(s *Scenario) *Mermaid { return &Mermaid{scenario: s} }
+func NewMermaid(s *Scenario) *Mermaid {
+	ring := s.Ring
+	if len(ring) == 0 {
+		ring = ascendingIDs(s.Processes)
+	}
+	return &Mermaid{
+		Title: s.Describe(), Ring: ring,
+		Down: func(id election.ID) bool { return slices.Contains(s.Crashed, id) },
+		Lost: func(m *election.Message) bool { return s.Unreachable(m.To) },
+	}
+}
 
 // Watch draws one step.
 func (d *Mermaid) Watch(step Step) {
 	if step.Input.Kind == election.Recover {
-		d.addNote(step.Process, fmt.Sprintf("P%d recovers", step.Process))
+		d.addNote(step.Process, d.label(step.Process)+" recovers")
 	}
 	for _, e := range step.Output.Events {
-		if text := noteText(step.Process, e); text != "" && d.shows(e) {
+		if text := d.noteText(step.Process, e); text != "" && d.shows(e) {
 			d.addNote(step.Process, text)
 		}
 	}
@@ -48,27 +67,28 @@ func (d *Mermaid) Watch(step Step) {
 }
 
 // noteText returns the note for an event, or "" if the arrows show it already.
-func noteText(id election.ID, e election.Event) string {
+func (d *Mermaid) noteText(id election.ID, e election.Event) string {
+	name, peer := d.label(id), d.label(e.Peer)
 	switch e.Kind {
 	case election.Started:
 		if e.Peer == election.None || e.Peer == id {
-			return fmt.Sprintf("P%d starts (term %d)", id, e.Term)
+			return fmt.Sprintf("%s starts (term %d)", name, e.Term)
 		}
-		return fmt.Sprintf("P%d starts, P%d seems dead (term %d)", id, e.Peer, e.Term)
+		return fmt.Sprintf("%s starts, %s seems dead (term %d)", name, peer, e.Term)
 	case election.Elected:
-		return fmt.Sprintf("P%d is coordinator (term %d)", id, e.Term)
+		return fmt.Sprintf("%s is coordinator (term %d)", name, e.Term)
 	case election.MarkedCrashed:
-		return fmt.Sprintf("P%d marks P%d crashed", id, e.Peer)
+		return fmt.Sprintf("%s marks %s crashed", name, peer)
 	case election.Skipped:
-		return fmt.Sprintf("P%d skips P%d", id, e.Peer)
+		return fmt.Sprintf("%s skips %s", name, peer)
 	case election.TenureStarted:
-		return fmt.Sprintf("P%d holds the office (term %d)", id, e.Term)
+		return fmt.Sprintf("%s holds the office (term %d)", name, e.Term)
 	case election.TenureLost:
-		return fmt.Sprintf("P%d loses the office", id)
+		return name + " loses the office"
 	case election.StopRequested:
-		return fmt.Sprintf("P%d stops its application", id)
+		return name + " stops its application"
 	case election.OfficeResigned:
-		return fmt.Sprintf("P%d resigns", id)
+		return name + " resigns"
 	default:
 		return ""
 	}
@@ -99,7 +119,7 @@ func (d *Mermaid) addArrow(m *election.Message) {
 		return
 	}
 	line := "->>"
-	lost := d.scenario.Unreachable(m.To)
+	lost := d.Lost(m)
 	switch {
 	case lost && m.Kind.Counts():
 		line = "-x"
@@ -108,26 +128,38 @@ func (d *Mermaid) addArrow(m *election.Message) {
 	case !m.Kind.Counts():
 		line = "-->>"
 	}
-	d.lines = append(d.lines, fmt.Sprintf("P%d%sP%d: %s%s term %d", m.From, line, m.To, m.Kind, messageContent(m), m.Term))
+	d.lines = append(d.lines, fmt.Sprintf("P%d%sP%d: %s%s term %d", m.From, line, m.To, m.Kind, d.content(m), m.Term))
 	d.arrows++
 	d.noteOwner = election.None
 }
 
-// messageContent returns the content of a message that the arrow doesn't show.
-func messageContent(m *election.Message) string {
+// content returns the content of a message that the arrow doesn't show.
+func (d *Mermaid) content(m *election.Message) string {
+	names := d.Names
+	if names == nil {
+		names = election.Numbers
+	}
 	switch m.Kind {
 	case election.ElectMe, election.NewCoordinator, election.Elect, election.Inquiry, election.Reply:
-		return fmt.Sprintf("(%d)", m.Subject)
+		return "(" + names(m.Subject) + ")"
 	case election.Election, election.Coordinator:
 		if len(m.List) > 0 {
-			return fmt.Sprintf(" %d", m.List)
+			return " " + names.List(m.List)
 		}
 		if m.Origin != election.None {
-			return fmt.Sprintf("(%d)", m.Subject)
+			return "(" + names(m.Subject) + ")"
 		}
 	default:
 	}
 	return ""
+}
+
+// label names a process in a note, and as a participant.
+func (d *Mermaid) label(id election.ID) string {
+	if d.Names == nil {
+		return fmt.Sprintf("P%d", id)
+	}
+	return d.Names(id)
 }
 
 // addParticipant adds a process, if there is room. It reports whether the process
@@ -147,21 +179,21 @@ func (d *Mermaid) addParticipant(id election.ID) bool {
 func (d *Mermaid) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	b.WriteString("sequenceDiagram\n")
-	fmt.Fprintf(&b, "    title %s\n", d.scenario.Describe())
+	fmt.Fprintf(&b, "    title %s\n", d.Title)
 	participants := d.participants()
 	for _, id := range participants {
 		mark := ""
-		if slices.Contains(d.scenario.Crashed, id) {
+		if d.Down(id) {
 			mark = " (down)"
 		}
-		fmt.Fprintf(&b, "    participant P%d as P%d%s\n", id, id, mark)
+		fmt.Fprintf(&b, "    participant P%d as %s%s\n", id, d.label(id), mark)
 	}
 	for _, line := range d.lines {
 		fmt.Fprintf(&b, "    %s\n", line)
 	}
 	if d.omitted > 0 {
 		fmt.Fprintf(&b, "    Note over P%d,P%d: %d more messages and %d processes are omitted\n",
-			participants[0], participants[len(participants)-1], d.omitted, d.scenario.Processes-len(participants))
+			participants[0], participants[len(participants)-1], d.omitted, len(d.Ring)-len(participants))
 	}
 	n, err := io.WriteString(w, b.String())
 	return int64(n), err
@@ -170,18 +202,10 @@ func (d *Mermaid) WriteTo(w io.Writer) (int64, error) {
 // participants returns the participants in the order of the ring: all processes, if
 // there is room.
 func (d *Mermaid) participants() []election.ID {
-	ring := d.scenario.Ring
-	if len(ring) == 0 {
-		ring = ascendingIDs(d.scenario.Processes)
+	if len(d.Ring) <= MaxParticipants {
+		return d.Ring
 	}
-	if len(ring) <= MaxParticipants {
-		return ring
-	}
-	shown := make([]bool, d.scenario.Processes+1)
-	for _, id := range d.shown {
-		shown[id] = true
-	}
-	return slices.DeleteFunc(slices.Clone(ring), func(id election.ID) bool { return !shown[id] })
+	return slices.DeleteFunc(slices.Clone(d.Ring), func(id election.ID) bool { return !slices.Contains(d.shown, id) })
 }
 
 func ascendingIDs(n int) []election.ID {

@@ -100,8 +100,13 @@ func (s *Scenario) Unreachable(id election.ID) bool {
 // milliseconds, the process, and a description.
 type Transcript struct {
 	To io.Writer
-	// Unreachable, if set, reports whether messages to a process are lost.
-	Unreachable func(election.ID) bool
+	// Names are those of the processes, by default their numbers.
+	Names election.Names
+	// Width is the space for a name.
+	Width int
+	// Note, if set, returns what else there is to say about a message that is received
+	// or sent in this step, or "".
+	Note func(Step, *election.Message) string
 }
 
 // Watch writes one step.
@@ -113,21 +118,48 @@ func (t *Transcript) Watch(step Step) {
 	if step.Input.Kind == election.TimePassed && len(step.Output.Send)+len(step.Output.Events) == 0 {
 		return // a timer that fired early
 	}
-	t.line(step, "gets", step.Input.Describe())
-	for _, e := range step.Output.Events {
-		t.line(step, "finds", e.Describe())
+	name := t.name
+	got := step.Input.DescribeWith(name)
+	if step.Input.Kind == election.Receive {
+		got += t.note(step, &step.Input.Message)
 	}
-	for _, m := range step.Output.Send {
-		text := m.Describe()
-		if t.Unreachable != nil && t.Unreachable(m.To) {
-			text += fmt.Sprintf(" (lost: %d is down)", m.To)
-		}
-		t.line(step, "sends", text)
+	t.line(step, "gets", got)
+	for _, e := range step.Output.Events {
+		t.line(step, "finds", e.DescribeWith(name))
+	}
+	for i := range step.Output.Send {
+		m := &step.Output.Send[i]
+		t.line(step, "sends", m.DescribeWith(name)+t.note(step, m))
 	}
 }
 
 func (t *Transcript) line(step Step, verb, text string) {
-	fmt.Fprintf(t.To, "%10.3f ms  %4d  %-5s  %s\n", Millis(step.At), step.Process, verb, text)
+	fmt.Fprintf(t.To, "%10.3f ms  %*s  %-5s  %s\n", Millis(step.At), max(4, t.Width), t.name(step.Process), verb, text)
+}
+
+func (t *Transcript) name(id election.ID) string {
+	if t.Names == nil {
+		return election.Numbers(id)
+	}
+	return t.Names(id)
+}
+
+func (t *Transcript) note(step Step, m *election.Message) string {
+	if t.Note == nil {
+		return ""
+	}
+	if text := t.Note(step, m); text != "" {
+		return " (" + text + ")"
+	}
+	return ""
+}
+
+// NoteLost is the Note of a scenario: messages to processes that are down are lost.
+func (s *Scenario) NoteLost(step Step, m *election.Message) string {
+	if m.From == step.Process && s.Unreachable(m.To) {
+		return fmt.Sprintf("lost: %d is down", m.To)
+	}
+	return ""
 }
 
 // Millis converts ticks to milliseconds.
