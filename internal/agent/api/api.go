@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // Groups provides the groups in which the agent takes part.
@@ -43,6 +44,7 @@ type Group interface {
 	LeaderWithPromise(ctx context.Context, atMost time.Duration) (group.Leader, error)
 	RenewSession(ctx context.Context, session string) (group.Leader, error)
 	Status(ctx context.Context) (group.Status, error)
+	Journal(ctx context.Context) (journal.Journal, error)
 	DrainTimeout() time.Duration
 	Watch(after string) Watcher
 	OpenSession(ctx context.Context) (Session, error)
@@ -85,6 +87,7 @@ func New(groups Groups, metrics http.Handler) http.Handler {
 	mux.Handle("/v1/groups", methods{http.MethodGet: a.listGroups})
 	mux.Handle("/v1/groups/{group}/leader", methods{http.MethodGet: a.withGroup(getLeader)})
 	mux.Handle("/v1/groups/{group}/status", methods{http.MethodGet: a.withGroup(getStatus)})
+	mux.Handle("/v1/groups/{group}"+journal.Path, methods{http.MethodGet: a.withGroup(getJournal)})
 	mux.Handle("/v1/groups/{group}/watch", methods{http.MethodGet: a.withGroup(a.watch)})
 	mux.Handle("/v1/groups/{group}/session", methods{http.MethodGet: a.withGroup(a.session)})
 	mux.Handle("/v1/groups/{group}/session/{session}/stopped", methods{http.MethodPost: a.withGroup(confirmStopped)})
@@ -181,6 +184,15 @@ func getStatus(g Group, w http.ResponseWriter, r *http.Request) {
 	s.Leader = g.Leader()   // It may have changed since Status.
 	s.RemainingMillis = nil // A client must not act on it: there is no promise.
 	writeJSON(w, http.StatusOK, s)
+}
+
+func getJournal(g Group, w http.ResponseWriter, r *http.Request) {
+	j, err := g.Journal(r.Context())
+	if err != nil {
+		writeGroupError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, j)
 }
 
 func confirmStopped(g Group, w http.ResponseWriter, r *http.Request) {

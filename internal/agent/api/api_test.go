@@ -78,6 +78,9 @@ func TestResponses(t *testing.T) {
 		{"DELETE", "/v1/groups/ledger/leader", "", 405, `{"error":"method DELETE is not allowed, use GET or HEAD"}`},
 		{"GET", "/v1/groups/ledger/step-down", "", 405, `{"error":"method GET is not allowed, use POST"}`},
 		{"HEAD", "/v1/groups/ledger/watch", "", 405, ""},
+		{"GET", "/v1/groups/ledger/journal", "", 200, `"steps":[{"at":"0001-01-01T00:00:00Z","input":"gone","peer":"e"}]`},
+		{"POST", "/v1/groups/ledger/journal", "", 405, `{"error":"method POST is not allowed, use GET or HEAD"}`},
+		{"GET", "/v1/groups/other/journal", "", 404, `group \"other\" not found`},
 		{"GET", "/v1/groups/ledger/session", "{}", 400, `{"error":"the request for a stream must have no body"}`},
 
 		{"GET", "/v1/groups/ledger/leader?session=s1", "", 503, `"coordinator":"e","leading":false`},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -99,6 +100,10 @@ func (f *fakeGroup) Status(context.Context) (group.Status, error) {
 	// The tenure ends between Status and the response.
 	f.set(func(l *group.Leader) { l.Leading, l.Token, l.RemainingMillis = false, 0, nil })
 	return status, nil
+}
+
+func (f *fakeGroup) Journal(context.Context) (journal.Journal, error) {
+	return journal.Journal{Group: "ledger", Agent: "a", Steps: []journal.Step{{Input: "gone", Peer: "e"}}}, nil
 }
 
 func (f *fakeGroup) DrainTimeout() time.Duration { return 5 * time.Second }

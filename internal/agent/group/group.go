@@ -48,6 +48,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/alarm"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/journal"
 	"github.com/conclave-dev/conclave/internal/agent/trace"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
@@ -122,6 +123,7 @@ type Group struct {
 
 	machine      *office.Machine
 	recorder     *trace.Recorder // nil if nothing is recorded
+	journal      *journal.Ring
 	names        *names
 	self         election.ID
 	list         config.List
@@ -159,7 +161,7 @@ func New(cfg Config) (*Group, error) {
 		cfg: cfg, inbox: make(chan func(), inboxMax), quit: make(chan struct{}), done: make(chan struct{}),
 		timeout: make(chan struct{}, 1),
 		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
-		mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
+		journal: new(journal.Ring), mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
 	}
 	g.app.excluded = cfg.Excluded
 	g.logsMessages = cfg.Log.Enabled(context.Background(), slog.LevelDebug)
@@ -335,7 +337,9 @@ func (g *Group) step(in election.Input) {
 	if g.recorder != nil {
 		g.record(&in, election.Output{Send: g.out.Send[sent:], Events: g.out.Events[before:]})
 	}
-	g.observer.observe(&in, g.self, g.machine.Status(), g.out.Events[before:])
+	status := g.machine.Status()
+	g.journal.Record(&in, g.out.Send[sent:], g.out.Events[before:], status.Coordinator)
+	g.observer.observe(&in, g.self, status, g.out.Events[before:])
 }
 
 // applyOutput carries out the output of the machine, including that of the steps
