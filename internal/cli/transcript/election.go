@@ -1,0 +1,233 @@
+package transcript
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
+)
+
+// Election is the transcript of an election.
+type Election struct {
+	Group     string `json:"group"`
+	Algorithm string `json:"algorithm"`
+	Safety    string `json:"safety"`
+	// Coordinator and Term are the result. They are not set while the election is under way.
+	Coordinator string `json:"coordinator,omitempty"`
+	Term        uint64 `json:"term,omitempty"`
+	// Former is the coordinator whose tenure ended before, and Cause why: as in
+	// status.history. Both are empty for the first election.
+	Former string           `json:"former,omitempty"`
+	Cause  control.EndCause `json:"cause,omitempty"`
+	// Began is the time of the first step, on the clock of the coordinator.
+	Began time.Time `json:"began"`
+	// Milestones divide the election into phases.
+	Milestones []Milestone `json:"milestones"`
+	// Messages counts the messages that were sent by kind. Of those of the office, such as
+	// BEAT and GRANT, repetitions don't count.
+	Messages map[string]int `json:"messages"`
+	// Members are in the order of the ring.
+	Members []string `json:"members"`
+	// Missing are the members whose part is missing or incomplete.
+	Missing []Missing `json:"missing"`
+	Steps   []Step    `json:"steps"`
+
+	// complete has the agents whose parts are complete.
+	complete map[string]bool
+}
+
+// Step is a step of an agent.
+type Step struct {
+	// Micros is the time since the election began, in microseconds.
+	Micros int64  `json:"micros"`
+	Agent  string `json:"agent"`
+	// TransitMicros is how long the received message took, if that is known.
+	TransitMicros *int64 `json:"transitMicros,omitempty"`
+	journal.Step
+}
+
+// Missing is a member whose part of the transcript is missing or incomplete.
+type Missing struct {
+	Agent  string `json:"agent"`
+	Reason string `json:"reason"`
+}
+
+// Terms returns the terms in which a coordinator was elected, according to the journals, the
+// lowest first.
+func Terms(journals []journal.Journal) []uint64 {
+	terms := map[uint64]bool{}
+	for i := range journals {
+		for _, p := range cut(&journals[i]) {
+			if p.settled != nil {
+				terms[p.term] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(terms))
+}
+
+// Merge returns the transcript of the election of the coordinator in a term. With term 0, it
+// returns that of the last election, which may be under way. It returns nil if the journals
+// have nothing about it. missing are the members whose journals the caller doesn't have.
+func Merge(journals []journal.Journal, term uint64, missing ...Missing) *Election {
+	parts := choose(journals, &term)
+	if len(parts) == 0 {
+		return nil
+	}
+	reference := max(0, slices.IndexFunc(parts, func(p *part) bool { return p.journal.Agent == p.coordinator }))
+	ahead := align(parts, reference)
+	parts, ahead, late := withoutLate(parts, ahead)
+	steps := trim(merge(parts, ahead), parts)
+	e := &Election{
+		Group: parts[0].journal.Group, Algorithm: parts[0].journal.Algorithm, Safety: parts[0].journal.Safety, Term: term,
+		Began: steps[0].at, Messages: map[string]int{}, Missing: append([]Missing{}, missing...), complete: map[string]bool{},
+	}
+	for _, p := range parts {
+		e.Coordinator = cmp.Or(e.Coordinator, p.coordinator)
+		if e.complete[p.journal.Agent] = !p.truncated(); p.truncated() {
+			e.Missing = append(e.Missing, Missing{p.journal.Agent, "incomplete: newer entries have replaced the first ones"})
+		}
+	}
+	for _, p := range late {
+		e.Missing = append(e.Missing, Missing{p.journal.Agent, "its agent has started since then"})
+	}
+	e.addMembers(parts)
+	e.addSteps(steps)
+	e.Former, e.Cause = cause(steps)
+	e.Milestones = milestones(steps, e)
+	return e
+}
+
+// choose returns the parts of the election of a term, and sets term if it is 0.
+func choose(journals []journal.Journal, term *uint64) []*part {
+	var settled, open []*part
+	last := uint64(0)
+	for i := range journals {
+		for _, p := range cut(&journals[i]) {
+			if p.settled == nil {
+				open = append(open, p)
+			} else {
+				settled, last = append(settled, p), max(last, p.term)
+			}
+		}
+	}
+	underWay := slices.ContainsFunc(open, func(p *part) bool { return p.formerTerm >= last })
+	if *term == 0 && underWay {
+		return slices.DeleteFunc(open, func(p *part) bool { return p.formerTerm < last })
+	}
+	if *term == 0 {
+		*term = last
+	}
+	var parts []*part
+	for _, p := range settled {
+		seen := slices.ContainsFunc(parts, func(q *part) bool { return q.journal == p.journal })
+		if p.term == *term && !seen {
+			parts = append(parts, p)
+		}
+	}
+	if len(parts) > 0 && *term == last {
+		parts = append(parts, slices.DeleteFunc(open, func(p *part) bool { return p.formerTerm >= last })...)
+	}
+	return parts
+}
+
+// withoutLate separates the parts of agents that only started when all others knew the
+// coordinator already.
+func withoutLate(parts []*part, ahead []time.Duration) (rest []*part, restAhead []time.Duration, late []*part) {
+	var end time.Time
+	for i, p := range parts {
+		if p.settled != nil && !p.started() && p.settled.At.Add(-ahead[i]).After(end) {
+			end = p.settled.At.Add(-ahead[i])
+		}
+	}
+	for i, p := range parts {
+		if !end.IsZero() && p.started() && p.steps[0].At.Add(-ahead[i]).After(end) {
+			late = append(late, p)
+			continue
+		}
+		rest, restAhead = append(rest, p), append(restAhead, ahead[i])
+	}
+	return rest, restAhead, late
+}
+
+// trim removes what agents did before the first of them lost the coordinator, and what they
+// did when all knew the next one, except for what earlier messages caused.
+func trim(steps []*placed, parts []*part) []*placed {
+	first := slices.IndexFunc(steps, func(s *placed) bool { return s.Step == s.part.lost })
+	if first < 0 {
+		first = slices.IndexFunc(steps, func(s *placed) bool { return s.Step == s.part.steps[s.part.begin] })
+	}
+	steps = steps[first:]
+	end := len(steps)
+	if !slices.ContainsFunc(parts, func(p *part) bool { return p.settled == nil }) {
+		for i, s := range steps {
+			if s.Step == s.part.settled {
+				end = i + 1
+			}
+		}
+	}
+	kept := map[*placed]bool{}
+	var rest []*placed
+	for i, s := range steps {
+		if i < end || kept[s.cause] {
+			kept[s] = true
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
+
+// addMembers sets the members to those of the newest list that the parts have.
+func (e *Election) addMembers(parts []*part) {
+	for _, p := range parts {
+		if len(p.journal.Members) > len(e.Members) {
+			e.Members = nil
+			for _, m := range p.journal.Members {
+				e.Members = append(e.Members, m.Name)
+			}
+		}
+	}
+}
+
+func (e *Election) addSteps(steps []*placed) {
+	for _, s := range steps {
+		step := Step{Micros: s.at.Sub(e.Began).Microseconds(), Agent: s.part.journal.Agent, Step: *s.Step}
+		if s.cause != nil {
+			step.TransitMicros = new(s.at.Sub(s.cause.at).Microseconds())
+		}
+		e.Steps = append(e.Steps, step)
+		for _, m := range s.Sent {
+			e.Messages[m.Kind]++
+		}
+	}
+}
+
+// cause returns whose tenure ended before the election, and why.
+func cause(steps []*placed) (former string, why control.EndCause) {
+	i := slices.IndexFunc(steps, func(s *placed) bool { return s.Step == s.part.lost })
+	if i < 0 {
+		return "", ""
+	}
+	s := steps[i]
+	emits := func(kind election.EventKind) bool {
+		return slices.ContainsFunc(s.Events, func(e journal.Event) bool { return eventKinds[e.Kind] == kind })
+	}
+	why = control.EndSilence
+	switch kind := inputKinds[s.Input]; {
+	case kind == election.StepDown:
+		why = control.EndStepDown
+	case kind == election.Ended:
+		why = control.EndCrash
+	case emits(election.StopRequested), emits(election.OfficeResigned), kind == election.Receive && messageKinds[s.Message.Kind] == election.Resigned:
+		why = control.EndHandOver
+	case emits(election.TenureLost):
+		why = control.EndLapse
+	case kind == election.Adopt:
+		why = control.EndMembership
+	}
+	return s.part.former, why
+}

@@ -1,0 +1,208 @@
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/catalog"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/testing/golden"
+)
+
+// Whatever the clocks say, the transcript has each step once, causes before effects, the
+// messages that the simulator counted, and, because messages take equally long, its times.
+func TestWrongClocksDontMatter(t *testing.T) {
+	for _, algorithm := range catalog.Names() {
+		for processes := 3; processes <= 7; processes++ {
+			s := simulate(t, algorithm, processes)
+			right := Merge(s.journals(func(election.ID) time.Duration { return 0 }), 0)
+			checkOrder(t, right)
+			for kind, count := range s.outcome.Messages {
+				if got := right.Messages[kind.String()]; got != count {
+					t.Errorf("%s of %d: got %d messages %s, want %d as in the simulation", algorithm, processes, got, kind, count)
+				}
+			}
+			if want := podName(s.outcome.Coordinator); right.Coordinator != want || right.Former != podName(election.ID(processes)) {
+				t.Errorf("%s of %d: got coordinator %s after %s, want %s", algorithm, processes, right.Coordinator, right.Former, want)
+			}
+			for seed := range uint64(5) {
+				wrong := Merge(s.journals(wrongClocks(seed)), 0)
+				checkOrder(t, wrong)
+				if got, want := times(wrong), times(right); !slices.Equal(got, want) {
+					t.Errorf("%s of %d, seed %d: got times\n%v, want\n%v", algorithm, processes, seed, got, want)
+				}
+			}
+		}
+	}
+}
+
+// checkOrder checks that the Lamport timestamps and the times of a transcript rise along each
+// agent and each message.
+func checkOrder(t *testing.T, e *Election) {
+	t.Helper()
+	clocks, sent := map[string]uint64{}, map[letter]bool{}
+	last := int64(0)
+	for i, s := range e.Steps {
+		if m := received(&s.Step); m != nil {
+			if slices.Contains(e.Members, m.From) && m.From != e.Former && !sent[letterOf(m)] {
+				t.Errorf("%s: step %d of %s receives %+v before it was sent", e.Describe(), i, s.Agent, *m)
+			}
+			clocks[s.Agent] = max(clocks[s.Agent], m.Lamport)
+		}
+		for k := range s.Sent {
+			m := &s.Sent[k]
+			if m.Lamport <= clocks[s.Agent] {
+				t.Errorf("%s: step %d of %s sends %+v after %d", e.Describe(), i, s.Agent, *m, clocks[s.Agent])
+			}
+			clocks[s.Agent], sent[letterOf(m)] = m.Lamport, true
+		}
+		if s.Micros < last {
+			t.Errorf("%s: step %d of %s is at %d µs, after %d µs", e.Describe(), i, s.Agent, s.Micros, last)
+		}
+		last = s.Micros
+	}
+}
+
+// times returns the steps with their times, in an order that doesn't depend on that of steps
+// at the same time.
+func times(e *Election) []string {
+	var texts []string
+	for _, s := range e.Steps {
+		texts = append(texts, fmt.Sprintf("%8d %s %s %v", s.Micros, s.Agent, s.Input, s.Message))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+func TestOutputs(t *testing.T) {
+	s := simulate(t, "Bully", 4)
+	e := Merge(s.journals(wrongClocks(1)), 0, Missing{"ledger-3", `pods "ledger-3" not found`})
+	if e.Cause != control.EndSilence || e.Began.Sub(epoch).Abs() > 11*time.Second {
+		t.Errorf("got cause %q and beginning %s, want silence at about %s", e.Cause, e.Began, epoch)
+	}
+	e.Began = epoch
+	var text, diagram bytes.Buffer
+	e.WriteText(&text)
+	if err := e.WriteMermaid(&diagram); err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, filepath.Join("testdata", "bully.txt"), text.String())
+	golden.Compare(t, filepath.Join("testdata", "bully.mermaid"), diagram.String())
+	encoded, err := json.MarshalIndent(e, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, filepath.Join("testdata", "bully.json"), string(encoded)+"\n")
+}
+
+// keep returns the journals with only those steps for which keep returns true.
+func keep(journals []journal.Journal, keep func(agent string, s *journal.Step) bool) []journal.Journal {
+	for i := range journals {
+		j := &journals[i]
+		j.Steps = slices.DeleteFunc(j.Steps, func(s journal.Step) bool { return !keep(j.Agent, &s) })
+	}
+	return journals
+}
+
+func TestElectionUnderWay(t *testing.T) {
+	s := simulate(t, "StatusTable", 3)
+	e := Merge(keep(s.journals(wrongClocks(1)), func(_ string, s *journal.Step) bool {
+		found := recognition(s)
+		return found == nil || found.Term == 1
+	}), 0)
+	if e == nil || e.Coordinator != "" || e.Term != 0 || e.Former != "ledger-2" || e.Messages["COORDINATOR"] == 0 {
+		t.Errorf("got %+v, want an election without a result", e)
+	}
+}
+
+func TestTermsSelectElections(t *testing.T) {
+	journals := simulate(t, "StatusTable", 3).journals(wrongClocks(1))
+	if got := Terms(journals); !slices.Equal(got, []uint64{1, 2}) {
+		t.Errorf("got terms %v, want 1 and 2", got)
+	}
+	if e := Merge(journals, 1); e.Term != 1 || e.Coordinator != "ledger-2" || len(e.Steps) != 2 {
+		t.Errorf("got %+v, want the election in term 1", e)
+	}
+	if e := Merge(journals, 3); e != nil {
+		t.Errorf("got %+v, want no election in term 3", e)
+	}
+	if e := Merge(nil, 0); e != nil {
+		t.Errorf("got %+v without journals, want nil", e)
+	}
+}
+
+// An agent that overwrote a part, one that has started since, and one that isn't reachable.
+func TestMissingPartsAreNamed(t *testing.T) {
+	s := simulate(t, "StatusTable", 5)
+	journals := s.journals(wrongClocks(1))
+	journals[0].Omitted = 7
+	journals[0].Steps = journals[0].Steps[1:]
+	restarted := journal.Journal{Group: "ledger", Agent: "ledger-4", Life: 9, Steps: []journal.Step{
+		{At: epoch.Add(time.Hour), Input: "recover"},
+		{At: epoch.Add(time.Hour), Input: "tick", Events: []journal.Event{{Kind: "recognised", Peer: "ledger-3", Term: 2}}},
+	}}
+	e := Merge(append(slices.Delete(journals, 1, 2), restarted), 0, Missing{"ledger-1", "no answer"})
+	want := []Missing{
+		{"ledger-1", "no answer"}, {"ledger-0", "incomplete: newer entries have replaced the first ones"}, {"ledger-4", "its agent has started since then"},
+	}
+	if !slices.Equal(e.Missing, want) || slices.ContainsFunc(e.Steps, func(s Step) bool { return s.Agent == "ledger-4" }) {
+		t.Errorf("got missing parts %v, want %v", e.Missing, want)
+	}
+}
+
+// A lost message has a note, unless its receiver may have received it.
+func TestLostMessagesAreMarked(t *testing.T) {
+	s := simulate(t, "StatusTable", 3)
+	announced := func(s *journal.Step) bool { return s.Message != nil && s.Message.Kind == "COORDINATOR" }
+	for omitted, want := range map[uint64]int{0: 1, 1: 0} {
+		journals := keep(s.journals(wrongClocks(1)), func(_ string, s *journal.Step) bool { return !announced(s) })
+		journals[0].Omitted = omitted
+		if omitted > 0 {
+			journals[0].Steps = journals[0].Steps[1:]
+		}
+		var text bytes.Buffer
+		Merge(journals, 0).WriteText(&text)
+		if got := strings.Count(text.String(), "COORDINATOR term 2 (not received)"); got != want {
+			t.Errorf("%d entries are omitted: got %d lost messages, want %d:\n%s", omitted, got, want, &text)
+		}
+	}
+}
+
+func TestJournalsOfNewerAgentsAreRefused(t *testing.T) {
+	for _, s := range []journal.Step{
+		{Input: "surprise"},
+		{Input: "tick", Events: []journal.Event{{Kind: "surprise"}}},
+		{Input: "tick", Sent: []journal.Message{{Kind: "surprise"}}},
+	} {
+		err := Check(&journal.Journal{Steps: []journal.Step{s}})
+		if err == nil || !strings.Contains(err.Error(), `doesn't know "surprise": update the plugin`) {
+			t.Errorf("%+v: got error %v, want that the agent is newer", s, err)
+		}
+	}
+	for _, j := range simulate(t, "Bully", 3).journals(wrongClocks(1)) {
+		if err := Check(&j); err != nil {
+			t.Errorf("%s: got error %v, want none", j.Agent, err)
+		}
+	}
+}
+
+// Journals that contradict each other don't stop the merge: each step waits for the other.
+func TestContradictingJournalsAreMerged(t *testing.T) {
+	message := func(from, to string) journal.Message { return journal.Message{Kind: "OK", From: from, To: to, Term: 1} }
+	there, back := message("a", "b"), message("b", "a")
+	e := Merge([]journal.Journal{
+		{Agent: "a", Steps: []journal.Step{{At: epoch, Input: "receive", Message: &back, Sent: []journal.Message{there}}}},
+		{Agent: "b", Steps: []journal.Step{{At: epoch, Input: "receive", Message: &there, Sent: []journal.Message{back}}}},
+	}, 0)
+	if len(e.Steps) != 2 {
+		t.Errorf("got %d steps, want both", len(e.Steps))
+	}
+}

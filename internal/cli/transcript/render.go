@@ -1,0 +1,208 @@
+package transcript
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/sim"
+)
+
+// causeTexts complete "after NAME".
+var causeTexts = map[control.EndCause]string{
+	control.EndCrash: "crashed", control.EndSilence: "fell silent", control.EndHandOver: "handed over", control.EndStepDown: "was requested to step down",
+	control.EndLapse: "lost its lease", control.EndMembership: "left the group",
+}
+
+// Describe describes an election in one line.
+func (e *Election) Describe() string {
+	text := fmt.Sprintf("%s was elected in term %d", e.Coordinator, e.Term)
+	if e.Coordinator == "" {
+		text = "No coordinator is elected yet"
+	}
+	if e.Former != "" {
+		text += fmt.Sprintf(" after %s %s", e.Former, causeTexts[e.Cause])
+	}
+	return text
+}
+
+// WriteText writes the milestones, the number of messages, what is missing, and each step.
+func (e *Election) WriteText(w io.Writer) {
+	fmt.Fprintf(w, "%s (%s, %s), at %s.\n\n", e.Describe(), e.Algorithm, e.Safety, e.Began.UTC().Format("2006-01-02 15:04:05.000 MST"))
+	for _, m := range e.Milestones {
+		fmt.Fprintf(w, "%10.3f ms  %+10.3f ms  %s\n", millis(m.Micros), millis(m.TookMicros), m.Text)
+	}
+	fmt.Fprintf(w, "\nMessages: %s.\n", e.countMessages())
+	for _, m := range e.Missing {
+		fmt.Fprintf(w, "Missing: %s (%s).\n", m.Agent, m.Reason)
+	}
+	fmt.Fprintln(w)
+	n := e.number()
+	t := sim.Transcript{To: w, Names: n.name, Width: n.width(), Note: n.note}
+	n.replay(t.Watch)
+}
+
+// WriteMermaid writes a sequence diagram in Mermaid's language.
+func (e *Election) WriteMermaid(w io.Writer) error {
+	n := e.number()
+	d := sim.Mermaid{
+		Title: e.Group + ": " + e.Describe(), Names: n.name, Ring: n.ring(),
+		Down: func(id election.ID) bool { return n.name(id) == e.Former && e.Cause == control.EndCrash },
+		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
+	}
+	n.replay(d.Watch)
+	_, err := d.WriteTo(w)
+	return err
+}
+
+func millis(micros int64) float64 { return float64(micros) / 1000 }
+
+// countMessages lists the messages of the algorithm, and those of the office.
+func (e *Election) countMessages() string {
+	var counted, office []string
+	total := 0
+	for k := range election.Kind(255) {
+		n := e.Messages[k.String()]
+		if n == 0 || k == election.NoKind {
+			continue
+		}
+		if text := fmt.Sprintf("%d %s", n, k); k.Counts() {
+			counted, total = append(counted, text), total+n
+		} else {
+			office = append(office, text)
+		}
+	}
+	text := fmt.Sprintf("%d of the election", total)
+	if total > 0 {
+		text += ": " + strings.Join(counted, ", ")
+	}
+	if len(office) > 0 {
+		text += "; of the office: " + strings.Join(office, ", ")
+	}
+	return text
+}
+
+// numbered has a number for each agent, as the core requires.
+type numbered struct {
+	*Election
+
+	names []string // by ID
+	ids   map[string]election.ID
+	// sent and received are when a message was sent and received.
+	sent, received map[letter]int64
+}
+
+func (e *Election) number() *numbered {
+	n := &numbered{Election: e, ids: map[string]election.ID{}, sent: map[letter]int64{}, received: map[letter]int64{}}
+	n.id("")
+	for _, name := range e.Members {
+		n.id(name)
+	}
+	for i := range e.Steps {
+		if m := received(&e.Steps[i].Step); m != nil {
+			n.received[letterOf(m)] = e.Steps[i].Micros
+		}
+		for k := range e.Steps[i].Sent {
+			n.sent[letterOf(&e.Steps[i].Sent[k])] = e.Steps[i].Micros
+		}
+	}
+	return n
+}
+
+func (n *numbered) id(name string) election.ID {
+	id, known := n.ids[name]
+	if !known {
+		id = election.ID(len(n.names))
+		n.ids[name], n.names = id, append(n.names, name)
+	}
+	return id
+}
+
+func (n *numbered) name(id election.ID) string {
+	if id == election.None {
+		return "none"
+	}
+	return n.names[id]
+}
+
+func (n *numbered) width() int {
+	width := 0
+	for _, name := range n.names {
+		width = max(width, len(name))
+	}
+	return width
+}
+
+// ring returns the processes in the order of the ring.
+func (n *numbered) ring() []election.ID {
+	var ring []election.ID
+	for _, name := range n.Members {
+		ring = append(ring, n.id(name))
+	}
+	return ring
+}
+
+// replay passes the steps on as those of a simulation.
+func (n *numbered) replay(watch func(sim.Step)) {
+	for i := range n.Steps {
+		s := &n.Steps[i]
+		step := sim.Step{
+			At: election.Tick(s.Micros) * sim.Microsecond, Process: n.id(s.Agent),
+			Input: election.Input{Kind: inputKinds[s.Input], Peer: n.id(s.Peer)}, Output: &election.Output{},
+		}
+		if s.Message != nil {
+			step.Input.Message = n.message(s.Message)
+		}
+		for _, e := range s.Events {
+			step.Output.Events = append(step.Output.Events, election.Event{
+				Kind: eventKinds[e.Kind], Peer: n.id(e.Peer), Term: election.Term(e.Term), Token: election.Token(e.Token),
+			})
+		}
+		for k := range s.Sent {
+			step.Output.Send = append(step.Output.Send, n.message(&s.Sent[k]))
+		}
+		watch(step)
+	}
+}
+
+func (n *numbered) message(m *journal.Message) election.Message {
+	converted := election.Message{
+		Kind: messageKinds[m.Kind], From: n.id(m.From), To: n.id(m.To), Term: election.Term(m.Term), Lamport: m.Lamport,
+		Subject: n.id(m.Subject), Origin: n.id(m.Origin), Hops: m.Hops,
+		Hold: election.Hold{Life: m.Life, Held: m.Held, Ready: m.Ready, Ineligible: m.Ineligible},
+	}
+	for _, name := range m.List {
+		converted.List = append(converted.List, n.id(name))
+	}
+	return converted
+}
+
+// note returns how long a received message took, or whether one that was sent is lost.
+func (n *numbered) note(s sim.Step, m *election.Message) string {
+	l := n.letter(m)
+	if m.To == s.Process {
+		if sent, known := n.sent[l]; known && m.From != m.To {
+			return fmt.Sprintf("after %.3f ms", millis(n.received[l]-sent))
+		}
+		return ""
+	}
+	if n.lost(l) {
+		return "not received"
+	}
+	return ""
+}
+
+// lost reports whether a message was certainly not received.
+func (n *numbered) lost(l letter) bool {
+	if _, arrived := n.received[l]; arrived {
+		return false
+	}
+	return n.complete[l.to] || l.to == n.Former && n.Cause == control.EndCrash
+}
+
+func (n *numbered) letter(m *election.Message) letter {
+	return letter{n.name(m.From), n.name(m.To), m.Kind.String(), m.Hold.Life, uint64(m.Term), m.Lamport}
+}
