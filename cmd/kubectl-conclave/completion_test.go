@@ -16,7 +16,7 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		"simulate -o":                      "table json transcript mermaid",
 		"simulate compare -o":              "table json yaml svg",
 		"status -o":                        "json yaml",
-		"explain -o":                       "json yaml",
+		"explain -o":                       "text mermaid json yaml",
 		"watch -o":                         "json yaml",
 		"simulate --faults":                "all none loss delay reorder duplicate crash appdead pause partition clocks members stepdown leases graph slow jump disk deep skew gone adapt",
 		"simulate --crashed":               "",

@@ -1,42 +1,155 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/describe"
+	"github.com/conclave-dev/conclave/internal/cli/transcript"
 )
 
+// asText is the default output of explain.
+const asText = "text"
+
+// explainOutputs are the outputs of explain.
+var explainOutputs = []string{asText, asMermaid, asJSON, asYAML}
+
+type explainOptions struct {
+	cluster clusterFlags
+	output  string
+	term    uint64
+}
+
+// explanation is the output for programs.
+type explanation struct {
+	describe.Explanation
+	// Election is the transcript of an election, if the agents could be reached.
+	Election *transcript.Election `json:"election,omitempty"`
+}
+
 func newExplain() *cobra.Command {
-	var (
-		cluster clusterFlags
-		output  string
-	)
+	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain GROUP",
 		Short: "Explain why this coordinator was elected, and which is next",
 		Long: `Explain why the coordinator of a group was elected, which member is next, how
-many failures the group tolerates, and which problems it has.`,
-		Example:           "  kubectl conclave explain ledger",
+many failures the group tolerates, and which problems it has.
+
+The last part is the transcript of the last election, or with --term of an
+earlier one: who noticed the failure, which messages the agents exchanged, and
+how long each step took. The agents keep it in memory. It is read through
+forwarded ports, which needs the same permissions as kubectl port-forward.`,
+		Example: `  kubectl conclave explain ledger
+  kubectl conclave explain ledger --term 279502082
+  kubectl conclave explain ledger -o mermaid > election.mmd`,
 		Args:              requireGroup,
-		ValidArgsFunction: cluster.completeGroup,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOptionalOutput(&output); err != nil {
-				return err
-			}
-			group, err := cluster.group(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if output != "" {
-				return writeValue(cmd.OutOrStdout(), describe.ExplanationOf(group, time.Now()), output)
-			}
-			describe.Explain(cmd.OutOrStdout(), group, time.Now())
-			return nil
-		},
+		ValidArgsFunction: o.cluster.completeGroup,
+		RunE:              o.run,
 	}
-	cluster.addTo(cmd)
-	addOutput(cmd, &output, "json or yaml instead of text")
+	o.cluster.addTo(cmd)
+	cmd.Flags().Uint64Var(&o.term, "term", 0, "print only the transcript of the election in this term")
+	cmd.Flags().StringVarP(&o.output, "output", "o", asText, "text, json or yaml; or mermaid, a sequence diagram of the election")
+	completeFrom(cmd, "output", explainOutputs)
+	completeWith(cmd, "term", o.cluster.completeTerm)
 	return cmd
+}
+
+func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
+	if err := checkOutput(&o.output, explainOutputs); err != nil {
+		return err
+	}
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	group, err := o.cluster.group(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	everything := o.term == 0 && o.output == asText
+	if everything {
+		describe.Explain(out, group, time.Now())
+	}
+	forward, err := o.cluster.forwarder()
+	if err == nil {
+		err = o.cluster.checkForwarding(ctx, group.Namespace)
+	}
+	var e *transcript.Election
+	if err == nil {
+		e, err = o.transcript(ctx, group, forward)
+	}
+	switch {
+	case everything:
+		writeLastElection(out, e, err)
+		return nil
+	case err != nil && (o.term != 0 || o.output == asMermaid):
+		return err
+	case err != nil:
+		fmt.Fprintf(cmd.ErrOrStderr(), "the transcript of the last election is missing: %v\n", err)
+	}
+	return o.write(out, group, e)
+}
+
+// transcript returns the transcript of the requested election.
+func (o *explainOptions) transcript(ctx context.Context, g *v1.ElectionGroup, forward portForwarder) (*transcript.Election, error) {
+	journals, missing := readJournals(ctx, g, forward)
+	if len(journals) == 0 {
+		return nil, noJournalError(missing)
+	}
+	if e := transcript.Merge(journals, o.term, missing...); e != nil {
+		return e, nil
+	}
+	terms := transcript.Terms(journals)
+	if len(terms) == 0 {
+		return nil, errors.New("the agents' journals have no election")
+	}
+	const shown = 10
+	texts := strings.Fields(strings.Trim(fmt.Sprint(terms[max(0, len(terms)-shown):]), "[]"))
+	return nil, fmt.Errorf("the agents' journals have no election in term %d; the latest terms are %s", o.term, strings.Join(texts, ", "))
+}
+
+// noJournalError explains why there is no journal at all.
+func noJournalError(missing []transcript.Missing) error {
+	const shown = 3
+	var reasons []string
+	for i, m := range missing {
+		if i == shown {
+			reasons = append(reasons, fmt.Sprintf("and %d more", len(missing)-shown))
+			break
+		}
+		reasons = append(reasons, m.Agent+": "+m.Reason)
+	}
+	if len(reasons) == 0 {
+		return errors.New("the group has no members yet")
+	}
+	return fmt.Errorf("no agent could be reached (%s)", strings.Join(reasons, "; "))
+}
+
+func (o *explainOptions) write(out io.Writer, g *v1.ElectionGroup, e *transcript.Election) error {
+	switch o.output {
+	case asText:
+		e.WriteText(out)
+		return nil
+	case asMermaid:
+		return e.WriteMermaid(out)
+	}
+	return writeValue(out, explanation{describe.ExplanationOf(g, time.Now()), e}, o.output)
+}
+
+// writeLastElection writes the last section of the explanation.
+func writeLastElection(out io.Writer, e *transcript.Election, err error) {
+	fmt.Fprint(out, "\nLast election\n")
+	if err != nil {
+		fmt.Fprintf(out, "  Not shown: %v.\n", err)
+		return
+	}
+	var text strings.Builder
+	e.WriteText(&text)
+	for line := range strings.Lines(text.String()) {
+		fmt.Fprint(out, strings.TrimRight("  "+line, " \n")+"\n")
+	}
 }

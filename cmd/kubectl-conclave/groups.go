@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -122,6 +123,23 @@ func (c *clusterFlags) completeMember(cmd *cobra.Command, args []string, _ strin
 		names = append(names, group.Status.Processes[i].Pod)
 	}
 	return names, inOrder
+}
+
+// completeTerm completes the term of a recent tenure of the group in the arguments.
+func (c *clusterFlags) completeTerm(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	group, err := c.group(cmd.Context(), args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var terms []string
+	for i := range group.Status.History {
+		t := &group.Status.History[i]
+		terms = append(terms, cobra.CompletionWithDesc(strconv.FormatInt(t.Term, 10), t.Pod))
+	}
+	return terms, inOrder
 }
 
 // setKind sets the kind and API version, which clients remove, for -o json|yaml.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -57,6 +58,19 @@ func TestStatusPrintsObjects(t *testing.T) {
 		if all.Kind != "List" || len(all.Items) != 2 || all.Items[1].Name != "mail" || all.Items[1].Kind != "ElectionGroup" {
 			t.Errorf("-o %s of all groups: got %+v", output, all)
 		}
+	}
+}
+
+func TestTermsAreCompleted(t *testing.T) {
+	e := newEnv(t)
+	g := e.createGroup(t, "ledger")
+	g.Status.History = []v1.Tenure{{Number: 1, Pod: "ledger-2", Term: 100, From: metav1.NewMicroTime(longAgo.Time)}}
+	if err := e.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	got := runCommand(t, nil, "__complete", "explain", "ledger", "--kubeconfig", e.kubeconfig, "-n", e.namespace, "--term", "")
+	if !strings.HasPrefix(got.stdout, "100\tledger-2\n") {
+		t.Errorf("got completions %q, want the term of the tenure", got.stdout)
 	}
 }
 

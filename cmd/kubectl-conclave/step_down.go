@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,11 +17,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/cli/command"
-	"github.com/conclave-dev/conclave/internal/cli/portforward"
 )
-
-// portForwarder forwards a local port to the agent in a pod.
-type portForwarder func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error)
 
 func newStepDown() *cobra.Command {
 	var (
@@ -48,13 +42,11 @@ coordinator of higher priority takes over again; the output says when.`,
 			if err != nil {
 				return err
 			}
-			config, err := cluster.restConfig()
+			forward, err := cluster.forwarder()
 			if err != nil {
 				return err
 			}
-			return stepDown(cmd.Context(), cmd.OutOrStdout(), group, to, func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error) {
-				return portforward.Start(ctx, config, pod)
-			})
+			return stepDown(cmd.Context(), cmd.OutOrStdout(), group, to, forward)
 		},
 	}
 	cluster.addTo(cmd)
@@ -185,35 +177,17 @@ func (h *handover) requestStepDown(ctx context.Context, pod, to string) (client.
 	if err != nil {
 		return after, err
 	}
-	// This transport ignores proxies from the environment: the forwarded port is local.
-	direct := http.Client{Transport: &http.Transport{DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true}}
-	response, err := direct.Do(request)
+	status, answer, err := requestAgent(request, pod, 64<<10)
 	if err != nil {
-		return after, fmt.Errorf("the agent in pod %s does not respond: %w", pod, errors.Unwrap(err)) // without the URL
+		return after, err
 	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	if err != nil {
-		return after, fmt.Errorf("cannot read the response of the agent in pod %s: %w", pod, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return after, fmt.Errorf("the agent in pod %s refused to step down: %w", pod, responseError(answer, response.Status))
+	if status != http.StatusOK {
+		return after, fmt.Errorf("the agent in pod %s refused to step down: %w", pod, responseError(answer, status))
 	}
 	if err := json.Unmarshal(answer, &after); err != nil {
 		return after, fmt.Errorf("cannot parse the response of the agent in pod %s, %.100q: %w", pod, answer, err)
 	}
 	return after, nil
-}
-
-// responseError returns the error in the agent's JSON, or else the HTTP status.
-func responseError(answer []byte, status string) error {
-	var refusal struct {
-		Error string `json:"error"`
-	}
-	if json.Unmarshal(answer, &refusal) != nil || refusal.Error == "" {
-		return errors.New(status)
-	}
-	return errors.New(refusal.Error)
 }
 
 // stateTimeout limits the wait for the event stream after the agent has responded.

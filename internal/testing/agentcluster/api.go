@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // apiClient sends requests to the agents' local APIs.
@@ -78,6 +79,11 @@ func (t *Cluster) Renew(ctx context.Context, name, session string) (group.Leader
 // Status queries the complete status of an agent.
 func (t *Cluster) Status(ctx context.Context, name string) (group.Status, error) {
 	return get[group.Status](ctx, t, name, "status")
+}
+
+// Journal queries an agent's part of recent elections.
+func (t *Cluster) Journal(ctx context.Context, name string) (journal.Journal, error) {
+	return get[journal.Journal](ctx, t, name, "journal")
 }
 
 // ErrRefused is the answer of an agent that doesn't lead, or has no successor to hand

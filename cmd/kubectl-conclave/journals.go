@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/cli/transcript"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
+)
+
+const (
+	// journalsTimeout limits the time for all journals of a group.
+	journalsTimeout = 10 * time.Second
+	// journalMax is far more than the largest journal in bytes.
+	journalMax = 4 << 20
+	// parallelJournals is the number of agents from which journals are read at a time.
+	parallelJournals = 16
+)
+
+// checkForwarding returns an error if the user may not forward ports to the pods of a namespace.
+// Without it, there would be an error for each pod.
+func (c *clusterFlags) checkForwarding(ctx context.Context, namespace string) error {
+	connected, err := c.connect()
+	if err != nil {
+		return err
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods", Subresource: "portforward"},
+	}}
+	if err := connected.Create(ctx, review); err != nil {
+		return fmt.Errorf("cannot check the permission to create pods/portforward: %w", command.SingleLine(err))
+	}
+	if !review.Status.Allowed {
+		return fmt.Errorf("reading the agents' journals requires the permission to create pods/portforward in namespace %s", namespace)
+	}
+	return nil
+}
+
+// readJournals reads the journals of all agents of a group. It also returns which are missing,
+// in the order of the members.
+func readJournals(ctx context.Context, g *v1.ElectionGroup, forward portForwarder) ([]journal.Journal, []transcript.Missing) {
+	ctx, cancel := context.WithTimeout(ctx, journalsTimeout)
+	defer cancel()
+	pods := memberPods(g)
+	journals, failures := make([]*journal.Journal, len(pods)), make([]error, len(pods))
+	var readers sync.WaitGroup
+	slots := make(chan struct{}, parallelJournals)
+	for i, pod := range pods {
+		readers.Go(func() {
+			slots <- struct{}{}
+			journals[i], failures[i] = readJournal(ctx, types.NamespacedName{Namespace: g.Namespace, Name: pod}, g.Name, forward)
+			<-slots
+		})
+	}
+	readers.Wait()
+	var (
+		found   []journal.Journal
+		missing []transcript.Missing
+	)
+	for i, j := range journals {
+		if err := failures[i]; err != nil {
+			missing = append(missing, transcript.Missing{Agent: pods[i], Reason: err.Error()})
+			continue
+		}
+		found = append(found, *j)
+	}
+	return found, missing
+}
+
+// memberPods returns the pods of a group.
+func memberPods(g *v1.ElectionGroup) []string {
+	var pods []string
+	for i := range g.Status.Processes {
+		pods = append(pods, g.Status.Processes[i].Pod)
+	}
+	slices.Sort(pods)
+	return pods
+}
+
+func readJournal(ctx context.Context, pod types.NamespacedName, group string, forward portForwarder) (*journal.Journal, error) {
+	port, err := forward(ctx, pod)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("no answer within %s", journalsTimeout)
+	case err != nil:
+		return nil, withoutPrefix(err)
+	}
+	defer port.Close()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, port.URL+control.GroupPath(group)+journal.Path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	status, answer, err := requestAgent(request, pod.Name, journalMax)
+	if err != nil {
+		return nil, port.Annotate(err)
+	}
+	return parseJournal(status, answer)
+}
+
+// withoutPrefix returns the last part of the error of a forwarded port, such as: pods "ledger-1"
+// not found. The name of the pod is known, and that a connection couldn't be upgraded says
+// nothing.
+func withoutPrefix(err error) error {
+	const prefix = "unable to upgrade connection: "
+	text := err.Error()
+	if i := strings.LastIndex(text, prefix); i >= 0 {
+		return errors.New(text[i+len(prefix):])
+	}
+	return err
+}
+
+func parseJournal(status int, answer []byte) (*journal.Journal, error) {
+	if status != http.StatusOK {
+		err := responseError(answer, status)
+		if status == http.StatusNotFound && strings.HasPrefix(err.Error(), "path ") {
+			return nil, errors.New("its agent is too old to keep a journal: create the pod again")
+		}
+		return nil, err
+	}
+	j := &journal.Journal{}
+	if err := json.Unmarshal(answer, j); err != nil {
+		return nil, fmt.Errorf("cannot parse its journal: %w", err)
+	}
+	return j, transcript.Check(j)
+}
