@@ -33,6 +33,8 @@ type chaosOptions struct {
 	check             string
 	plot              string
 	machines          string
+	machinesNamespace string
+	machinesImage     string
 	operatorNamespace string
 }
 
@@ -93,13 +95,15 @@ func (o *chaosOptions) addTo(cmd *cobra.Command) {
 	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
 	flags.StringVar(&o.operatorNamespace, "operator-namespace", defaultOperatorNamespace, "the namespace of the operator")
-	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: docker, podman or nerdctl for a kind cluster on this computer, "+
-		"hack:NAME for a cluster of hack/cluster, with bin/cluster")
+	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: pod for a privileged pod on each node of a member, "+
+		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
+	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
+	flags.StringVar(&o.machinesImage, "machines-image", "", "the image of the pods of --machines pod, which is that of an agent (default: that of the agent on the node)")
 	flags.StringVar(&o.plot, "plot", "", "the file for a chart of the failover times, as SVG")
 	completeFrom(cmd, "output", chaosOutputs)
 	completeFrom(cmd, "kinds", chaos.KindNames())
-	completeFrom(cmd, "machines", []string{"docker", "podman", "nerdctl", "hack:"})
-	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace"} {
+	completeFrom(cmd, "machines", []string{"pod", "docker", "podman", "nerdctl", "hack:"})
+	for _, name := range []string{"faults", "seed", "pause", "timeout", "check", "operator-namespace", "machines-namespace", "machines-image"} {
 		completeNothing(cmd, name)
 	}
 }
@@ -118,10 +122,8 @@ func (o *chaosOptions) parse() ([]chaos.Kind, error) {
 	if err := checkOutput(&o.output, chaosOutputs); err != nil {
 		return nil, err
 	}
-	if o.machines != "" {
-		if _, err := live.ParseMachines(o.machines); err != nil {
-			return nil, command.UsageErrorf("--machines %s", err)
-		}
+	if err := o.parseMachines(); err != nil {
+		return nil, err
 	}
 	for i, kind := range o.kinds {
 		o.kinds[i] = command.Canonical(kind, chaos.KindNames())
@@ -146,6 +148,10 @@ func (o *chaosOptions) run(cmd *cobra.Command, cluster *clusterFlags, name strin
 		return err
 	}
 	if err := o.confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), run); err != nil {
+		return err
+	}
+	defer stopMachines(ctx, run)
+	if err := startMachines(ctx, run, len(kinds) > 0, notPossible); err != nil {
 		return err
 	}
 	result, err := run.Do(ctx)
@@ -192,10 +198,8 @@ func (o *chaosOptions) prepare(ctx context.Context, cluster *clusterFlags, name 
 			return portforward.Start(ctx, config, pod)
 		},
 	}
-	if o.machines != "" {
-		if run.Machines, err = live.ParseMachines(o.machines); err != nil {
-			return nil, err
-		}
+	if run.Machines, err = o.openMachines(run, config); err != nil {
+		return nil, err
 	}
 	if err := run.CheckObservable(ctx); err != nil {
 		return nil, requestError(err)
@@ -220,34 +224,6 @@ func checkTestable(g *v1.ElectionGroup) error {
 		return fmt.Errorf("group %s has %d members, and needs %d to fail over in %s mode: add members", g.Name, members, required, mode)
 	}
 	return nil
-}
-
-// chooseKinds sets the kinds of faults. If the user has chosen some, all of them must be possible. Otherwise, it reports those
-// that aren't.
-func chooseKinds(ctx context.Context, run *live.Run, chosen []chaos.Kind) (map[string]string, error) {
-	candidates := chosen
-	if len(chosen) == 0 {
-		candidates = chaos.Kinds()
-	}
-	notPossible := map[string]string{}
-	for _, kind := range candidates {
-		reason, err := run.NotPossible(ctx, kind)
-		switch {
-		case err != nil:
-			return nil, requestError(err)
-		case reason == "":
-			run.Kinds = append(run.Kinds, kind)
-		case len(chosen) > 0:
-			return nil, fmt.Errorf("faults of kind %s aren't possible: %s", kind.Name, reason)
-		default:
-			notPossible[kind.Name] = reason
-			run.Printf("not possible: %s: %s", kind.Name, reason)
-		}
-	}
-	if len(run.Kinds) == 0 {
-		return nil, errors.New("no kind of fault is possible: see the reasons above")
-	}
-	return notPossible, nil
 }
 
 func (o *chaosOptions) write(w io.Writer, result *chaos.Result) error {

@@ -27,16 +27,24 @@ func (o *chaosOptions) confirm(in io.Reader, out io.Writer, run *live.Run) error
 		return fmt.Errorf("chaos breaks group %s: add --yes, or label the group: kubectl label electiongroup %s -n %s %s=%s",
 			g.Name, g.Name, g.Namespace, v1.LabelChaos, v1.ChaosEnabled)
 	}
-	return ask(in, out, g, run.Faults, run.Kinds)
+	return ask(in, out, g, run.Faults, run.Kinds, o.privilegedPods(run))
 }
 
-func ask(in io.Reader, out io.Writer, g *v1.ElectionGroup, faults int, kinds []chaos.Kind) error {
+// privilegedPods says which privileged pods a run creates, or "".
+func (o *chaosOptions) privilegedPods(run *live.Run) string {
+	if pods, ok := run.Machines.(*live.Pods); ok && needsMachines(run.Kinds) {
+		return fmt.Sprintf("It runs a privileged pod in namespace %s on each node of a member.\n", pods.Namespace)
+	}
+	return ""
+}
+
+func ask(in io.Reader, out io.Writer, g *v1.ElectionGroup, faults int, kinds []chaos.Kind, also string) error {
 	var names []string
 	for _, k := range kinds {
 		names = append(names, k.Name)
 	}
-	fmt.Fprintf(out, "This injects %d faults (%s) into group %s in namespace %s, which interrupts its service.\nContinue? [y/N] ",
-		faults, strings.Join(names, ", "), g.Name, g.Namespace)
+	fmt.Fprintf(out, "This injects %d faults (%s) into group %s in namespace %s, which interrupts its service.\n%sContinue? [y/N] ",
+		faults, strings.Join(names, ", "), g.Name, g.Namespace, also)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("cannot read the confirmation: %w", err)

@@ -49,10 +49,10 @@ func TestChaosAsksForAConfirmation(t *testing.T) {
 	}
 	for answer, confirmed := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "y": true} {
 		var out strings.Builder
-		if err := ask(strings.NewReader(answer), &out, g, 20, kinds); (err == nil) != confirmed {
+		if err := ask(strings.NewReader(answer), &out, g, 20, kinds, "It runs pods.\n"); (err == nil) != confirmed {
 			t.Errorf("answer %q: got %v, want confirmed: %t", answer, err, confirmed)
 		}
-		if want := "This injects 20 faults (pod, two) into group ledger in namespace bank, which interrupts its service.\nContinue? [y/N] "; out.String() != want {
+		if want := "This injects 20 faults (pod, two) into group ledger in namespace bank, which interrupts its service.\nIt runs pods.\nContinue? [y/N] "; out.String() != want {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}
 	}

@@ -30,7 +30,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"chaos ledger --seed x":            `--seed must be a whole number, 0 or above, got "x"`,
 		"chaos ledger --kinds rain":        `--kinds: unknown kind of fault "rain": choose some of pod, force-pod, two, all, rollout, evict, cordon, drain, manager, agent, app, freeze, node, partition, loss`,
 		"chaos ledger --kinds all,all":     `--kinds: kind all is named twice; name it once`,
-		"chaos ledger --machines minikube": `--machines must be docker, podman, nerdctl for a kind cluster, or hack:NAME for a cluster of hack/cluster, got "minikube"`,
+		"chaos ledger --machines minikube": `--machines must be pod for any cluster, docker, podman, nerdctl for a kind cluster, or hack:NAME for a cluster of hack/cluster, got "minikube"`,
 
 		"inject ledger.yaml":     `kubectl conclave inject accepts no arguments, got "ledger.yaml"`,
 		"inject":                 `-f must be a file, a folder or a URL, or - for stdin`,

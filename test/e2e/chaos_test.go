@@ -14,19 +14,32 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/safety"
 )
 
-// chaosKinds has every kind but those that take long: all and rollout restart all pods, which other parts do.
-var chaosKinds = []string{
-	chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent, chaos.KillApp, chaos.Freeze,
-}
+// machinesNamespace permits the privileged pods of --machines pod.
+const machinesNamespace = "default"
 
-// testChaos runs `kubectl conclave chaos` as users do, with one fault of each kind.
+// testChaos runs `kubectl conclave chaos` as users do. It injects every kind but those that take long: all and rollout restart all
+// pods, which other parts do.
 func testChaos(e env) {
 	plugin := filepath.Join(e.t.TempDir(), "kubectl-conclave")
 	run(e.t, "go", "build", "-o", plugin, repositoryRoot+"/cmd/kubectl-conclave")
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
-	command := exec.Command(plugin, "chaos", "ledger", "--namespace", samplesNamespace, "--faults", strconv.Itoa(len(chaosKinds)), "--seed", "7",
-		"--kinds", strings.Join(chaosKinds, ","), "--machines", "hack:"+e.name, "--pause", "0s", "--yes", "-o", "json")
+	e.injectFaults(plugin, []string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent},
+		"--machines", "hack:"+e.name)
+	e.injectFaults(plugin, []string{chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Partition},
+		"--machines", "pod", "--machines-namespace", machinesNamespace)
+	e.waitUntil(defaultTimeout, "the privileged pods are deleted", func() bool {
+		return e.kubectl("get", "pods", "--namespace", machinesNamespace, "-l", "app.kubernetes.io/name=conclave-chaos", "-o", "name") == ""
+	})
+}
+
+// injectFaults injects one fault of each kind.
+func (e env) injectFaults(plugin string, kinds []string, flags ...string) {
+	e.t.Helper()
+	command := exec.Command(plugin, append([]string{
+		"chaos", "ledger", "--namespace", samplesNamespace, "--faults", strconv.Itoa(len(kinds)),
+		"--seed", "7", "--kinds", strings.Join(kinds, ","), "--pause", "0s", "--yes", "-o", "json",
+	}, flags...)...)
 	command.Env = append(os.Environ(), e.environment...)
 	output, err := command.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -39,8 +52,8 @@ func testChaos(e env) {
 	if err := json.Unmarshal(output, &result); err != nil {
 		e.t.Fatal(err)
 	}
-	if len(result.Faults) != len(chaosKinds) || len(result.Violations) > 0 {
-		e.t.Errorf("got %d faults and violations %v, want %d faults and none", len(result.Faults), result.Violations, len(chaosKinds))
+	if len(result.Faults) != len(kinds) || len(result.Violations) > 0 {
+		e.t.Errorf("got %d faults and violations %v, want %d faults and none", len(result.Faults), result.Violations, len(kinds))
 	}
 	if slices.ContainsFunc(result.Violations, func(v chaos.Violation) bool { return v.Invariant == chaos.OneCoordinator }) {
 		e.t.Error(safety.Violated + "see above")

@@ -17,6 +17,9 @@ const (
 	followerInterval    = 250 * time.Millisecond
 	forwardRetry        = 200 * time.Millisecond
 	queryTimeout        = 2 * time.Second
+	// maxTimeouts is the number of queries without a response, one after the other, after which forwarding starts again: a forwarded
+	// port may remain silent after its node was isolated.
+	maxTimeouts = 5
 )
 
 // observeAgent observes the agent of a pod until ctx ends.
@@ -44,10 +47,15 @@ func (o *Observer) observeOnce(ctx context.Context, agent chaos.Agent) {
 		defer close(ended)
 		o.watchAgent(ctx, agent, port.URL)
 	})
-	observing.Go(func() { o.queryAgent(ctx, agent, port.URL) })
+	silent := make(chan struct{})
+	observing.Go(func() {
+		defer close(silent)
+		o.queryAgent(ctx, agent, port.URL)
+	})
 	select {
 	case <-port.Ended:
 	case <-ended:
+	case <-silent:
 	case <-ctx.Done():
 	}
 }
@@ -73,13 +81,17 @@ func (o *Observer) agentChanged(change *chaos.Change) {
 	o.record.Changes = append(o.record.Changes, *change)
 }
 
-// queryAgent queries an agent periodically and records when it leads. A query asks for no promise, which would delay hand-overs.
+// queryAgent queries an agent periodically and records when it leads, until it doesn't respond any more. A query asks for no promise,
+// which would delay hand-overs.
 func (o *Observer) queryAgent(ctx context.Context, agent chaos.Agent, url string) {
-	for ctx.Err() == nil {
+	for timeouts := 0; ctx.Err() == nil && timeouts < maxTimeouts; {
 		query, cancel := context.WithTimeout(ctx, queryTimeout)
 		sent := time.Now()
 		state, err := agentapi.Leader(query, o.name.Name, agentapi.At(url))
 		received := time.Now()
+		if timeouts++; query.Err() == nil {
+			timeouts = 0
+		}
 		cancel()
 		interval := followerInterval
 		if err == nil && state.Leading {

@@ -2,21 +2,37 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
 )
 
-// Machines controls the machines of a cluster on this computer: the containers of a kind cluster, or the nodes of hack/cluster.
-type Machines struct {
+// Machines injects the faults that need the machines of the cluster.
+type Machines interface {
+	// Start makes ready what faults on the nodes of a group need, and Stop ends that and all faults.
+	Start(ctx context.Context, group *v1.ElectionGroup) error
+	Stop(ctx context.Context) error
+	// notPossible returns why an action isn't possible on this cluster or for this user, or "".
+	notPossible(ctx context.Context, action string) (string, error)
+	// prepare does what takes time before a fault on the node of a pod, so that the measurements don't include it.
+	prepare(ctx context.Context, pod *corev1.Pod) error
+	// inject injects a fault on a node.
+	inject(ctx context.Context, node string, fault *nodefault.Request) error
+	// undo undoes a fault that lasts.
+	undo(ctx context.Context, node string, fault *nodefault.Request) error
+}
+
+// localMachines are the machines of a cluster on this computer: the containers of a kind cluster, or the nodes of hack/cluster.
+type localMachines struct {
 	// runtime is the container runtime of a kind cluster.
 	runtime string
 	// tool and cluster are the program and the cluster's name of hack/cluster.
@@ -27,17 +43,18 @@ type Machines struct {
 var runtimes = []string{"docker", "podman", "nerdctl"}
 
 // ParseMachines parses docker, podman or nerdctl for a kind cluster, or hack:NAME for a throwaway cluster.
-func ParseMachines(text string) (*Machines, error) {
+func ParseMachines(text string) (Machines, error) {
 	if slices.Contains(runtimes, text) {
 		if _, err := exec.LookPath(text); err != nil {
 			return nil, fmt.Errorf("%s isn't in PATH", text)
 		}
-		return &Machines{runtime: text}, nil
+		return &localMachines{runtime: text}, nil
 	}
 	if name, ok := strings.CutPrefix(text, "hack:"); ok && name != "" {
-		return &Machines{tool: filepath.Join("bin", "cluster"), cluster: name}, nil
+		return &localMachines{tool: filepath.Join("bin", "cluster"), cluster: name}, nil
 	}
-	return nil, fmt.Errorf("must be %s for a kind cluster, or hack:NAME for a cluster of hack/cluster, got %q", strings.Join(runtimes, ", "), text)
+	return nil, fmt.Errorf("must be pod for any cluster, %s for a kind cluster, or hack:NAME for a cluster of hack/cluster, got %q",
+		strings.Join(runtimes, ", "), text)
 }
 
 // sendSignal sends a signal to all processes of containers, which it finds by their IDs in the names of cgroups. One grep reads all
@@ -49,12 +66,12 @@ for file in $(grep -l "$@" /proc/[0-9]*/cgroup 2>/dev/null); do
 done
 if [ $found != 0 ]; then echo "no process of the containers runs" >&2; fi; exit $found`
 
-func (m *Machines) signal(ctx context.Context, node, signal string, containers []string) error {
+func (m *localMachines) signal(ctx context.Context, node, signal string, containers []string) error {
 	return m.shell(ctx, node, sendSignal, append([]string{signal}, containers...)...)
 }
 
 // shell runs a shell script on a node.
-func (m *Machines) shell(ctx context.Context, node, script string, arguments ...string) error {
+func (m *localMachines) shell(ctx context.Context, node, script string, arguments ...string) error {
 	command := append([]string{"sh", "-c", script, "sh"}, arguments...)
 	if m.runtime != "" { // The processes of hack/cluster are processes of this machine.
 		command = append([]string{m.runtime, "exec", node}, command...)
@@ -62,15 +79,41 @@ func (m *Machines) shell(ctx context.Context, node, script string, arguments ...
 	return execute(ctx, command...)
 }
 
-// stop stops a machine, as seen by the others, and start lets it continue.
-func (m *Machines) stop(ctx context.Context, node string) error {
+// Start does nothing.
+func (*localMachines) Start(context.Context, *v1.ElectionGroup) error { return nil }
+
+// Stop does nothing.
+func (*localMachines) Stop(context.Context) error { return nil }
+
+func (*localMachines) notPossible(context.Context, string) (string, error) { return "", nil }
+
+func (*localMachines) prepare(context.Context, *corev1.Pod) error { return nil }
+
+func (m *localMachines) inject(ctx context.Context, node string, f *nodefault.Request) error {
+	switch f.Action {
+	case nodefault.Kill:
+		return m.signal(ctx, node, "KILL", f.Containers)
+	case nodefault.Stop:
+		return m.signal(ctx, node, "STOP", f.Containers)
+	case nodefault.Drop:
+		return m.filter(ctx, node, f.Containers[0], dropRules(f.Addresses, f.Percent))
+	}
 	if m.runtime != "" {
 		return execute(ctx, m.runtime, "pause", node)
 	}
 	return execute(ctx, m.tool, "partition", node, "--name", m.cluster)
 }
 
-func (m *Machines) start(ctx context.Context, node string) error {
+func (m *localMachines) undo(ctx context.Context, node string, f *nodefault.Request) error {
+	switch f.Action {
+	case nodefault.Stop:
+		return m.signal(ctx, node, "CONT", f.Containers)
+	case nodefault.Drop:
+		if len(f.Containers) == 0 {
+			return errors.New("no container of the pod runs")
+		}
+		return m.filter(ctx, node, f.Containers[0], "delete table "+table)
+	}
 	if m.runtime != "" {
 		return execute(ctx, m.runtime, "unpause", node)
 	}
@@ -98,33 +141,4 @@ func containers(pod *corev1.Pod, kind string) (ids []string) {
 		ids = append(ids, id)
 	}
 	return ids
-}
-
-// onMachine injects a fault that needs the machines of the cluster.
-func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState) (injection, error) {
-	if kind == chaos.Node {
-		done := injection{at: time.Now(), undo: func(ctx context.Context) error { return r.Machines.start(ctx, target.Node) }}
-		return done, r.Machines.stop(ctx, target.Node)
-	}
-	pod := r.observer.pod(target.UID)
-	if pod == nil {
-		return injection{}, &refusedError{"pod " + target.Pod + " is gone"}
-	}
-	if kind == chaos.Partition || kind == chaos.Loss {
-		return r.cutOff(ctx, kind, target, pod)
-	}
-	ids := containers(pod, kind)
-	if len(ids) == 0 {
-		return injection{}, &refusedError{"no container of pod " + target.Pod + " runs"}
-	}
-	if kind == chaos.Freeze {
-		done := injection{at: time.Now(), undo: func(ctx context.Context) error { return r.Machines.signal(ctx, target.Node, "CONT", ids) }}
-		return done, r.Machines.signal(ctx, target.Node, "STOP", ids)
-	}
-	done := injection{at: time.Now(), recovered: func(context.Context) bool {
-		now := r.observer.pod(target.UID)
-		return now == nil || !slices.ContainsFunc(containers(now, kind), func(id string) bool { return slices.Contains(ids, id) }) &&
-			len(containers(now, kind)) >= len(ids)
-	}}
-	return done, r.Machines.signal(ctx, target.Node, "KILL", ids)
 }

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
 )
 
 // record puts a program into PATH that records its arguments, one line for each call, and returns a function that reads them.
@@ -37,13 +38,14 @@ func TestMachinesOfKindAreContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.stop(t.Context(), "kind-worker"); err != nil {
+	isolate := &nodefault.Request{Action: nodefault.Isolate}
+	if err := m.inject(t.Context(), "kind-worker", isolate); err != nil {
 		t.Error(err)
 	}
-	if err := m.start(t.Context(), "kind-worker"); err != nil {
+	if err := m.undo(t.Context(), "kind-worker", isolate); err != nil {
 		t.Error(err)
 	}
-	if err := m.signal(t.Context(), "kind-worker", "KILL", []string{"abc", "def"}); err != nil {
+	if err := m.inject(t.Context(), "kind-worker", &nodefault.Request{Action: nodefault.Kill, Containers: []string{"abc", "def"}}); err != nil {
 		t.Error(err)
 	}
 	want := "pause|kind-worker|\nunpause|kind-worker|\nexec|kind-worker|sh|-c|" + sendSignal + "|sh|KILL|abc|def|\n"
@@ -58,7 +60,7 @@ func TestFailedRuntimeIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.stop(t.Context(), "kind-worker"); err == nil || err.Error() != "podman: exit status 3: no such container" {
+	if err := m.inject(t.Context(), "kind-worker", &nodefault.Request{Action: nodefault.Isolate}); err == nil || err.Error() != "podman: exit status 3: no such container" {
 		t.Errorf("got %v, want the last line of the runtime's output", err)
 	}
 }
@@ -69,7 +71,7 @@ func TestSignalWithoutProcessIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = m.signal(t.Context(), "node-1", "CONT", []string{"no-cgroup-has-this-name-4711"})
+	err = m.undo(t.Context(), "node-1", &nodefault.Request{Action: nodefault.Stop, Containers: []string{"no-cgroup-has-this-name-4711"}})
 	if err == nil || !strings.Contains(err.Error(), "no process of the containers runs") {
 		t.Errorf("got %v, want an error", err)
 	}
@@ -77,7 +79,7 @@ func TestSignalWithoutProcessIsAnError(t *testing.T) {
 
 func TestParseMachinesRefusesOthers(t *testing.T) {
 	for _, text := range []string{"", "minikube", "hack:"} {
-		if m, err := ParseMachines(text); err == nil || !strings.Contains(err.Error(), "must be docker, podman, nerdctl") {
+		if m, err := ParseMachines(text); err == nil || !strings.Contains(err.Error(), "must be pod for any cluster, docker, podman, nerdctl") {
 			t.Errorf("%q: got %v, %v, want an error", text, m, err)
 		}
 	}
@@ -104,7 +106,8 @@ func TestPacketsAreDroppedInBothDirections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.filter(t.Context(), "kind-worker", "abc", dropRules([]string{"10.0.0.1", "fd00::1"}, "numgen random mod 100 < 30")); err != nil {
+	drop := &nodefault.Request{Action: nodefault.Drop, Containers: []string{"abc"}, Addresses: []string{"10.0.0.1", "fd00::1"}, Percent: 30}
+	if err := m.inject(t.Context(), "kind-worker", drop); err != nil {
 		t.Error(err)
 	}
 	want := "exec|kind-worker|sh|-c|" + runNFT + "|sh|abc|add table inet conclave_chaos; " +

@@ -100,7 +100,7 @@ func (o *Observer) podChanged(ctx context.Context, pod *corev1.Pod, deleted bool
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer o.notify()
-	if !slices.Contains(strings.Split(pod.Annotations[v1.AnnotationGroups], ","), o.name.Name) {
+	if !isMember(pod, o.name.Name) {
 		return
 	}
 	known := o.pods[pod.UID]
@@ -124,6 +124,11 @@ func (o *Observer) podChanged(ctx context.Context, pod *corev1.Pod, deleted bool
 		observed, known.stop = context.WithCancel(ctx)
 		o.agents.Go(func() { o.observeAgent(observed, chaos.Agent{Pod: pod.Name, UID: string(pod.UID)}) })
 	}
+}
+
+// isMember reports whether a pod says that it is a member of a group.
+func isMember(pod *corev1.Pod, group string) bool {
+	return slices.Contains(strings.Split(pod.Annotations[v1.AnnotationGroups], ","), group)
 }
 
 func isFinished(pod *corev1.Pod) bool {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 )
@@ -58,14 +59,14 @@ func (r *Run) toInject(kind string) []permission {
 }
 
 // missing returns the permissions that the caller doesn't have.
-func (r *Run) missing(ctx context.Context, needed []permission) (denied []string, err error) {
+func missing(ctx context.Context, c client.Client, needed []permission) (denied []string, err error) {
 	for _, p := range needed {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: p.verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace,
 			},
 		}}
-		if err := r.Client.Create(ctx, review); err != nil {
+		if err := c.Create(ctx, review); err != nil {
 			return nil, err
 		}
 		if !review.Status.Allowed {
@@ -77,7 +78,7 @@ func (r *Run) missing(ctx context.Context, needed []permission) (denied []string
 
 // CheckObservable returns an error if the caller may not observe the group.
 func (r *Run) CheckObservable(ctx context.Context) error {
-	denied, err := r.missing(ctx, r.toObserve())
+	denied, err := missing(ctx, r.Client, r.toObserve())
 	if err == nil && len(denied) > 0 {
 		err = fmt.Errorf("to observe group %s, you need the permission to %s", r.Group.Name, strings.Join(denied, ", "))
 	}
@@ -89,9 +90,17 @@ func (r *Run) NotPossible(ctx context.Context, kind chaos.Kind) (string, error) 
 	if kind.Access == chaos.ByMachine && r.Machines == nil {
 		return "it needs the machines of the cluster: see --machines", nil
 	}
-	denied, err := r.missing(ctx, r.toInject(kind.Name))
-	if err != nil || len(denied) == 0 {
+	if kind.Access == chaos.ByMachine {
+		return r.Machines.notPossible(ctx, actions[kind.Name])
+	}
+	return denied(ctx, r.Client, r.toInject(kind.Name))
+}
+
+// denied returns which permissions the caller lacks, as a reason.
+func denied(ctx context.Context, c client.Client, needed []permission) (string, error) {
+	lacks, err := missing(ctx, c, needed)
+	if err != nil || len(lacks) == 0 {
 		return "", err
 	}
-	return "you need the permission to " + strings.Join(denied, ", "), nil
+	return "you need the permission to " + strings.Join(lacks, ", "), nil
 }

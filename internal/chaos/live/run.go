@@ -32,7 +32,7 @@ type Run struct {
 	// Timeout limits the time until the group has settled after a fault.
 	Timeout time.Duration
 	// Machines controls the machines of the cluster. It is nil if they can't be controlled.
-	Machines *Machines
+	Machines Machines
 	// Check checks the workload after each fault. It is nil if there is nothing to check.
 	Check func(context.Context) error
 	// Printf prints one line of progress.
@@ -141,6 +141,9 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 		r.result.Faults = append(r.result.Faults, f)
 		r.print(&f)
 		return nil
+	}
+	if err := r.prepare(ctx, &kind, targets); err != nil {
+		return fmt.Errorf("before fault %d (%s): %w", number, kind.Name, command.SingleLine(err))
 	}
 	affected := map[string]bool{}
 	for _, p := range targets {

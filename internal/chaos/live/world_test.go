@@ -59,6 +59,8 @@ type world struct {
 	term        uint64
 	started     int // the number of pods
 	agents      map[types.UID]*httptest.Server
+	// frozen is the ID of a container whose pod can't lead.
+	frozen string
 }
 
 // bugs are the bugs of a world.
@@ -206,6 +208,7 @@ func (w *world) makeReady(ctx context.Context, pod *corev1.Pod) error {
 	for _, c := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: c.Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			ContainerID: fmt.Sprintf("containerd://%s-%s-%d", pod.Name, c.Name, w.started),
 		})
 	}
 	return w.Status().Update(ctx, pod)
@@ -220,6 +223,9 @@ func (w *world) neverElected() bool {
 func (w *world) elect(live []*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	live = slices.DeleteFunc(slices.Clone(live), func(p *corev1.Pod) bool {
+		return w.frozen != "" && p.Status.ContainerStatuses[0].ContainerID == w.frozen
+	})
 	best := live[len(live)-1]
 	if w.bugs.lowest && w.term > 100 {
 		if slices.ContainsFunc(live, func(p *corev1.Pod) bool { return p.UID == w.coordinator }) {

@@ -1,0 +1,279 @@
+package live_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/conclave-dev/conclave/internal/chaos"
+	"github.com/conclave-dev/conclave/internal/chaos/live"
+	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+var helperLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave-chaos"}
+
+// nodes plays the parts of kubelets and of the processes in helpers.
+type nodes struct {
+	w *world
+	// oldImage: the image of helpers has no command for faults. lacks are the actions that aren't possible.
+	oldImage bool
+	lacks    map[string]string
+	// injected is called after each fault.
+	injected func()
+
+	mu       sync.Mutex
+	requests []nodefault.Request
+	undone   int
+	sessions map[string]context.CancelFunc // by helper
+}
+
+func newNodes(t *testing.T, w *world) *nodes {
+	t.Helper()
+	n := &nodes{w: w, sessions: map[string]context.CancelFunc{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if err := n.reconcile(ctx); err != nil && ctx.Err() == nil {
+				t.Logf("the kubelets retry: %v", err)
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return n
+}
+
+func (n *nodes) helpers(ctx context.Context) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := n.w.List(ctx, &list, client.InNamespace(n.w.namespace), helperLabels)
+	return list.Items, err
+}
+
+// reconcile starts and ends helpers.
+func (n *nodes) reconcile(ctx context.Context) error {
+	pods, err := n.helpers(ctx)
+	for i := range pods {
+		pod := &pods[i]
+		switch {
+		case pod.DeletionTimestamp != nil:
+			err = errors.Join(err, client.IgnoreNotFound(n.w.Delete(ctx, pod, client.GracePeriodSeconds(0))))
+		case pod.Status.Phase == corev1.PodPending:
+			state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+			if n.oldImage {
+				state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", Message: `unknown command "node-fault"`}}
+			}
+			pod.Status.Phase = corev1.PodRunning
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node-fault", State: state}}
+			err = errors.Join(err, client.IgnoreNotFound(n.w.Status().Update(ctx, pod)))
+		}
+	}
+	return err
+}
+
+// attach runs the process of a helper, which ends with the connection.
+func (n *nodes) attach(ctx context.Context, pod types.NamespacedName, _ string, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.mu.Lock()
+	n.sessions[pod.Name] = cancel
+	n.mu.Unlock()
+	err := nodefault.Serve(ctx, in, out, n)
+	ended := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))
+	return errors.Join(err, client.IgnoreNotFound(n.w.Status().Patch(context.WithoutCancel(ctx), ended, patch)))
+}
+
+// breakConnections ends all connections to helpers.
+func (n *nodes) breakConnections() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, cancel := range n.sessions {
+		cancel()
+	}
+}
+
+func (n *nodes) Check(*nodefault.Request) map[string]string {
+	actions := map[string]string{nodefault.Kill: "", nodefault.Stop: "", nodefault.Drop: "", nodefault.Isolate: ""}
+	maps.Copy(actions, n.lacks)
+	return actions
+}
+
+// Inject prevents the first container's pod from leading until that is undone.
+func (n *nodes) Inject(r *nodefault.Request) (func() error, error) {
+	n.mu.Lock()
+	n.requests = append(n.requests, *r)
+	n.mu.Unlock()
+	n.freeze("containerd://" + r.Containers[0])
+	if n.injected != nil {
+		n.injected()
+	}
+	return func() error {
+		n.freeze("")
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.undone++
+		return nil
+	}, nil
+}
+
+func (n *nodes) freeze(container string) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	n.w.frozen = container
+}
+
+func (n *nodes) counts() (injected, undone int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.requests), n.undone
+}
+
+// withPods returns a run that freezes pods by helpers.
+func withPods(t *testing.T, faults int) (*live.Run, *live.Pods, *nodes) {
+	t.Helper()
+	w := newWorld(t, bugs{})
+	n := newNodes(t, w)
+	r := w.run()
+	pods := &live.Pods{Client: w, Attach: n.attach, Namespace: w.namespace, Limit: time.Hour}
+	r.Kinds, r.Faults, r.Machines = kinds(t, chaos.Freeze), faults, pods
+	return r, pods, n
+}
+
+func start(t *testing.T, r *live.Run) {
+	t.Helper()
+	if err := r.Machines.Start(t.Context(), r.Group); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Machines.Stop(context.Background()) })
+}
+
+func TestHelpersInjectFaults(t *testing.T) {
+	r, pods, n := withPods(t, 2)
+	start(t, r)
+	helpers, err := n.helpers(t.Context())
+	if err != nil || len(helpers) != members {
+		t.Fatalf("got %d helpers, %v, want one on each node", len(helpers), err)
+	}
+	spec := helpers[0].Spec
+	if !spec.HostPID || !spec.HostNetwork || !*spec.Containers[0].SecurityContext.Privileged || *spec.ActiveDeadlineSeconds < 2*3600 ||
+		spec.Containers[0].Image != "any/thing:1" || !spec.Containers[0].StdinOnce || spec.Tolerations[0].Operator != corev1.TolerationOpExists {
+		t.Errorf("got %+v, want a privileged pod with the agent's image that ends by itself", spec)
+	}
+	result := do(t, r)
+	if len(result.Violations) > 0 || len(result.Faults) != 2 || result.Faults[1].Coordinator != "ledger-1" || result.Faults[1].Settled == nil {
+		t.Errorf("got %+v, want two failovers to ledger-1 without violations", result)
+	}
+	if injected, undone := n.counts(); injected != 2 || undone != 2 {
+		t.Errorf("got %d faults of which %d were undone, want 2 and 2", injected, undone)
+	}
+	got := n.requests[0]
+	if got.Action != nodefault.Stop || got.Limit != time.Hour || len(got.Containers) != 2 || !strings.HasPrefix(got.Containers[0], "ledger-2-application-") {
+		t.Errorf("got request %+v, want one that stops both containers of ledger-2", got)
+	}
+	if err := pods.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	testwait.NoError(t, func() error {
+		if helpers, err := n.helpers(t.Context()); err != nil || len(helpers) > 0 {
+			return errors.Join(err, errors.New("helpers remain"))
+		}
+		return nil
+	})
+}
+
+func TestInterruptedRunUndoesTheFaultsOfHelpers(t *testing.T) {
+	for name, connected := range map[string]bool{"with connections": true, "without connections": false} {
+		t.Run(name, func(t *testing.T) {
+			r, _, n := withPods(t, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			n.injected = func() {
+				cancel()
+				if !connected {
+					n.breakConnections()
+				}
+			}
+			start(t, r)
+			result, err := r.Do(ctx)
+			if connected && (err != nil || !result.Interrupted) {
+				t.Errorf("got %+v, %v, want an interrupted run", result, err)
+			}
+			if injected, undone := n.counts(); injected != 1 || undone != 1 {
+				t.Errorf("got %d faults of which %d were undone, want 1 and 1", injected, undone)
+			}
+		})
+	}
+}
+
+// A helper that has lost its connection ends, so the next fault needs another one.
+func TestHelpersAreReplaced(t *testing.T) {
+	r, _, n := withPods(t, 2)
+	r.Check = func(context.Context) error { n.breakConnections(); return nil }
+	start(t, r)
+	result := do(t, r)
+	if injected, undone := n.counts(); injected != 2 || undone != 2 || len(result.Faults) != 2 || len(result.Violations) > 0 {
+		t.Errorf("got %d faults of which %d were undone, and %+v, want 2 without violations", injected, undone, result)
+	}
+}
+
+func TestWhatHelpersLackIsNotPossible(t *testing.T) {
+	r, _, n := withPods(t, 1)
+	n.lacks = map[string]string{nodefault.Drop: "no nftables"}
+	start(t, r)
+	for kind, want := range map[string]string{chaos.Freeze: "", chaos.Loss: ": no nftables", chaos.Partition: ": no nftables"} {
+		got, err := r.NotPossible(t.Context(), kinds(t, kind)[0])
+		if err != nil || !strings.HasSuffix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: got %q, %v, want %q", kind, got, err, want)
+		}
+	}
+}
+
+func TestImageWithoutFaultsIsReported(t *testing.T) {
+	r, pods, n := withPods(t, 1)
+	n.oldImage = true
+	err := r.Machines.Start(t.Context(), r.Group)
+	if err == nil || !strings.Contains(err.Error(), `with image any/thing:1 has ended: Error unknown command "node-fault"`) {
+		t.Errorf("got %v, want the message of the helper", err)
+	}
+	if err := pods.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Before the first fault and before a helper is created, the API server is asked whether it would accept one.
+func TestRefusedHelpersAreNotPossible(t *testing.T) {
+	r, pods, _ := withPods(t, 1)
+	restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "restricted-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	if err := r.Client.Create(t.Context(), restricted); err != nil {
+		t.Fatal(err)
+	}
+	for namespace, want := range map[string]string{
+		restricted.Name: "refuses privileged pods (Pod Security): choose one that permits them with --machines-namespace",
+		"missing":       `namespaces "missing" not found`,
+		pods.Namespace:  "",
+	} {
+		r.Machines = &live.Pods{Client: r.Client, Namespace: namespace, Limit: time.Hour}
+		got, err := r.NotPossible(t.Context(), kinds(t, chaos.Partition)[0])
+		if err != nil || !strings.HasSuffix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: got %q, %v, want %q", namespace, got, err, want)
+		}
+	}
+}

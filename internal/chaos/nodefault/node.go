@@ -1,0 +1,165 @@
+//go:build linux
+
+package nodefault
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ThisNode is the node on which this process runs, with the process IDs and the network of the host.
+type ThisNode struct{}
+
+var errNoProcess = errors.New("no process of the containers runs")
+
+// ownNetwork is the network namespace of this process.
+const ownNetwork = "/proc/self/ns/net"
+
+// Check returns the actions with the reasons for which they aren't possible.
+func (ThisNode) Check(r *Request) map[string]string {
+	actions := map[string]string{Kill: "", Stop: "", Drop: "", Isolate: ""}
+	if _, err := uplinks(r.Addresses); err != nil {
+		actions[Isolate] = err.Error()
+	}
+	if err := tryRules(); err != nil {
+		actions[Drop] = err.Error()
+		actions[Isolate] = err.Error()
+	}
+	return actions
+}
+
+// tryRules adds rules to the own network that no packet reaches, and removes them.
+func tryRules() error {
+	t, err := openTable(ownNetwork)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return t.add(chain{name: "check", detached: true, rules: []rule{append(some(1), drop)}})
+}
+
+// Inject injects a fault.
+func (ThisNode) Inject(r *Request) (undo func() error, err error) {
+	switch r.Action {
+	case Kill:
+		return nil, signalSome(r.Containers, unix.SIGKILL)
+	case Stop:
+		undo := func() error {
+			_, err := signal(r.Containers, unix.SIGCONT)
+			return err
+		}
+		if err := signalSome(r.Containers, unix.SIGSTOP); err != nil {
+			_ = undo() // Some processes may have stopped.
+			return nil, err
+		}
+		return undo, nil
+	case Drop:
+		return dropPackets(r)
+	case Isolate:
+		return isolate(r)
+	}
+	return nil, fmt.Errorf("action %q is unknown", r.Action)
+}
+
+func signalSome(containers []string, number unix.Signal) error {
+	count, err := signal(containers, number)
+	if err == nil && count == 0 {
+		err = errNoProcess
+	}
+	return err
+}
+
+// dropPackets drops packets in the network of a container.
+func dropPackets(r *Request) (undo func() error, err error) {
+	found, err := processes(r.Containers)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errNoProcess
+	}
+	return addDropTable(fmt.Sprintf("/proc/%d/ns/net", found[0]), r)
+}
+
+func addDropTable(network string, r *Request) (remove func() error, err error) {
+	input, output := chain{name: "input", hook: unix.NF_INET_LOCAL_IN}, chain{name: "output", hook: unix.NF_INET_LOCAL_OUT}
+	var part rule
+	if r.Percent > 0 {
+		part = some(r.Percent)
+	}
+	for _, text := range r.Addresses {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, err
+		}
+		address = address.Unmap()
+		input.rules = append(input.rules, join(from(address), part, rule{drop}))
+		output.rules = append(output.rules, join(to(address), part, rule{drop}))
+	}
+	return addTable(network, input, output)
+}
+
+// isolate drops all packets that enter or leave the node. Packets between its pods pass.
+func isolate(r *Request) (undo func() error, err error) {
+	names, err := uplinks(r.Addresses)
+	if err != nil {
+		return nil, err
+	}
+	return addIsolateTable(ownNetwork, names)
+}
+
+func addIsolateTable(network string, uplinks []string) (remove func() error, err error) {
+	in, out := chain{name: "in", hook: unix.NF_INET_PRE_ROUTING}, chain{name: "out", hook: unix.NF_INET_POST_ROUTING}
+	for _, name := range uplinks {
+		in.rules = append(in.rules, join(enters(name), rule{drop}))
+		out.rules = append(out.rules, join(leaves(name), rule{drop}))
+	}
+	return addTable(network, in, out)
+}
+
+// uplinks returns the interfaces with one of these addresses of the node, and those that are devices.
+func uplinks(addresses []string) (names []string, err error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	found := false
+	for _, i := range all {
+		own, err := i.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		has := slices.ContainsFunc(own, func(a net.Addr) bool {
+			prefix, ok := a.(*net.IPNet)
+			return ok && slices.Contains(addresses, prefix.IP.String())
+		})
+		found = found || has
+		if _, err := os.Stat(filepath.Join("/sys/class/net", i.Name, "device")); has || err == nil {
+			names = append(names, i.Name)
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("no interface of the node has the address %s", strings.Join(addresses, " or "))
+	}
+	return names, nil
+}
+
+// addTable adds a table to a network. The function that it returns removes the table.
+func addTable(network string, chains ...chain) (remove func() error, err error) {
+	t, err := openTable(network)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.add(chains...); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t.Close, nil
+}
