@@ -374,6 +374,11 @@ var mutants = []mutant{
 		check: seedCheck, wantOutput: "convergence",
 	},
 	{
+		description: "a process waits for the term that it needed at first", file: "election/office/campaign.go",
+		old: "due > recheck {", new: "false && due > recheck {",
+		check: "^TestLowerBoundEndsWaitForClock$", pkg: "election/office", wantOutput: "want one within three heartbeats",
+	},
+	{
 		description: "any answer counts for the recovery of a bound", file: "election/office/forgotten.go",
 		old: "return m.peers[id].recoveryBound, m", new: "return m.peers[id].bound, m",
 		check: "^TestOtherAnswersDontLowerRecoveredBound$", pkg: "election/office", wantOutput: "want 50",

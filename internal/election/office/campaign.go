@@ -49,6 +49,9 @@ func (m *Machine) campaign(out *election.Output) {
 	}
 	if due := m.cfg.Clock.Due(term); m.now < due {
 		m.vacancy.campaignAt = due + m.campaignDelay() // processes with equal clocks must not campaign at once
+		if recheck := m.now + m.cfg.Heartbeat; due > recheck {
+			m.vacancy.campaignAt = recheck // answers of the other members may show that a lower term suffices
+		}
 		return
 	}
 	trusted := m.vacancy.proven && m.vacancy.attempts == 0 && m.majorityAlive()

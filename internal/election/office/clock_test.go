@@ -61,6 +61,43 @@ func TestProcessesWithEqualClocksDontCampaignAtOnce(t *testing.T) {
 	})
 }
 
+// The other member has restarted, and reports the floor of its list as its bound: a term of the far
+// future. Then it adopts the newest list, and a term that can be used at once would do.
+func TestLowerBoundEndsWaitForClock(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		g := &group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}
+		setWallClocks(g, nil)
+		g.now = 2 * termDuration
+		g.start(self, newRoster(t, 1, 2, self), func(c *office.Config) { c.MemoryLost, c.Term, c.Coordinator = false, 1, 2 })
+		h := &harness{g}
+		g.advance(1)
+		report := func(bound election.Term) {
+			h.captured = nil
+			h.input(self, election.Input{Kind: election.Receive, Message: election.Message{
+				Kind: election.Probe, From: 2, To: self, Hold: election.Hold{
+					Life: 1, Held: true, Sent: g.now, RequesterLife: 1, Version: 1, Roster: 1, HighestGranted: bound,
+				},
+			}})
+		}
+		report(100)
+		receiveResigned(h, 2, 1, election.None, election.Hold{})
+		for range 10 {
+			report(100)
+			g.advance(heartbeat)
+		}
+		if started := g.countEvents(self, election.Started); started != 0 {
+			t.Fatalf("got %d elections while no term can be used, want none", started)
+		}
+		for range 3 {
+			report(1)
+			g.advance(heartbeat)
+		}
+		if g.countEvents(self, election.Started) == 0 {
+			t.Error("got no election after a lower term was sufficient, want one within three heartbeats")
+		}
+	})
+}
+
 func TestHighestProcessCampaignsFirstInNewTerm(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		g := &group{t: t, mode: mode}
