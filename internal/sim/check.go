@@ -199,6 +199,11 @@ func (p *process) grants(now election.Tick) bool {
 // checkCoordinator checks the coordinator that a process has just recognized: it
 // must be eligible, and with grants, the only coordinator of its term.
 func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
+	if status.Term == 1 {
+		// The processes started with this coordinator. It may never have held the office, and may be
+		// in no list that this process has adopted since.
+		return
+	}
 	p := &s.processes[id]
 	before := p.roster.Previous // a removed coordinator holds the office until it has resigned
 	if p.roster.Priority(status.Coordinator) == 0 && (before == nil || before.Priority(status.Coordinator) == 0) {
@@ -206,9 +211,6 @@ func (s *simulation) checkCoordinator(id election.ID, status election.Status) {
 	}
 	if !s.usesGrants() {
 		return
-	}
-	if status.Term == 1 {
-		return // the processes started with this coordinator, which may never have held the office
 	}
 	for _, n := range s.checker.coordinators {
 		if n.term != status.Term {

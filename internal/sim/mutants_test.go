@@ -371,7 +371,7 @@ var mutants = []mutant{
 	{
 		description: "a holder hands over to a process that needs a term of the future", file: "election/office/handover.go",
 		old: "last = max(last, successor.resignedTerm)", new: "last = max(last, 0)",
-		check: seedCheck, wantOutput: "convergence",
+		check: "^TestHandOverWaitsForTermOfSuccessor$", pkg: "election/office", wantOutput: "requests to stop, want 0",
 	},
 	{
 		description: "a process waits for the term that it needed at first", file: "election/office/campaign.go",
