@@ -22,6 +22,9 @@ import (
 func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) error {
 	r.states.forget(key)
 	r.metrics.forget(key)
+	if !r.leads() {
+		return nil
+	}
 	var pods corev1.PodList
 	err := r.cached.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{podsByGroup: key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {

@@ -42,15 +42,10 @@ func newEnv(t testing.TB) *env {
 	t.Helper()
 	config := apiServer.Config(t)
 	e := &env{
-		t: t, scheme: runtime.NewScheme(), certificates: newCertificates(t),
+		t: t, scheme: newScheme(t), certificates: newCertificates(t),
 		caBundleChanged: make(chan struct{}), agents: map[string]*fakeagent.Agent{},
 	}
 	e.caBundle = string(e.certificates.Authorities)
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
-		if err := add(e.scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	var err error
 	if e.client, err = client.New(config, client.Options{Scheme: e.scheme}); err != nil {
 		t.Fatal(err)
@@ -61,6 +56,17 @@ func newEnv(t testing.TB) *env {
 	}
 	e.namespace = namespace.Name
 	return e
+}
+
+func newScheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
 }
 
 func newCertificates(t testing.TB) *fakeagent.CertificateFactory {

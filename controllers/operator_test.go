@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,7 @@ type operator struct {
 	cancel  context.CancelFunc
 	synced  func(context.Context) bool
 	done    chan struct{}
+	elected <-chan struct{}
 	metrics *prometheus.Registry
 
 	mu     sync.Mutex
@@ -39,6 +41,9 @@ type operator struct {
 	// debounce is that of the controllers: 0 means a long one, a negative value their
 	// default.
 	debounce time.Duration
+	// lease is that of the leader election, 0 for none. A replica that crashes doesn't
+	// release it. leaderGrace is that of the controllers.
+	lease, leaderGrace time.Duration
 	// lastWrite is the number of the write after which the operator crashes, or 0;
 	// failedWrite that of the write that fails, and lostResponse that of the write whose
 	// response doesn't arrive.
@@ -221,18 +226,26 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	config.Wrap(o.intercept)
 	caches := controllers.Cache()
 	caches.DefaultNamespaces = map[string]cache.Config{e.namespace: {}}
+	log := testr.NewWithInterface(e.t, testr.Options{Verbosity: -1})
+	if o.lease > 0 {
+		log = logr.Discard() // a manager logs the end of its lead after it has stopped, so perhaps after the test
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: e.scheme, Cache: caches, Logger: testr.NewWithInterface(e.t, testr.Options{Verbosity: -1}),
-		Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: newScheme(e.t), // leader election adds to it
+		Cache:  caches, Logger: log,
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		LeaderElection: o.lease > 0, LeaderElectionID: leaseName, LeaderElectionNamespace: e.namespace,
+		LeaderElectionConfig: apiServer.Config(e.t),
+		LeaseDuration:        new(o.lease), RenewDeadline: new(o.lease / 2), RetryPeriod: new(o.lease / 10),
 	})
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	o.cancel, o.synced = cancel, mgr.GetCache().WaitForCacheSync
+	o.cancel, o.synced, o.elected = cancel, mgr.GetCache().WaitForCacheSync, mgr.Elected()
 	err = controllers.Setup(mgr, controllers.Options{
 		Credentials: e.certificates, CA: e, Dial: e.network.Dial,
-		Debounce: o.debounce, Metrics: o.metrics, SkipNameValidation: true,
+		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true,
 	})
 	if err != nil {
 		e.t.Fatal(err)

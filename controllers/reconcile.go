@@ -35,6 +35,8 @@ type Reconciler struct {
 	writer client.Client
 	live   client.Reader
 
+	// elected is closed when this replica becomes the leader.
+	elected  <-chan struct{}
 	streams  *streams.Streams
 	metrics  *metricSet
 	states   groupStates
@@ -57,6 +59,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	standby := !r.leads()
+	if standby {
+		if late, wait := r.awaitLeader(group); !late {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
+	}
 	s, err := r.gather(ctx, group)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -64,14 +72,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if stale, err := r.isStale(ctx, s); stale || err != nil {
 		return reconcile.Result{RequeueAfter: staleRetry}, err
 	}
+	if standby && !s.state.standbyWrites && !s.hasNewTerm() {
+		return reconcile.Result{}, nil
+	}
+	s.state.standbyWrites = standby
 	if err := r.decideAndApply(ctx, s); apierrors.IsConflict(err) {
 		// The facts were out of date, and so is the decision.
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
+	s.state.standbyWrites = false
 	r.metrics.reconciles.Inc()
-	if s.deadline.at.IsZero() {
+	if standby || s.deadline.at.IsZero() {
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: max(time.Until(s.deadline.at), time.Millisecond)}, nil
@@ -104,7 +117,9 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	if err := r.updateStatus(ctx, s, &result.Status); err != nil {
 		return err
 	}
-	r.observe(s, before, &result)
+	if r.leads() {
+		r.observe(s, before, &result)
+	}
 	r.sendCommands(s, &result)
 	routingErrs, eventErr := r.applyTraffic(ctx, s, &plan, &result)
 	if next := s.state.routingError.next(routingErrs...); next != s.state.routingError {

@@ -15,7 +15,8 @@
 // next reconcile starts when something has changed (triggers.go, mapping.go), or at
 // the time that a decision waits for; there is no periodic reconcile.
 //
-// Two operators at once do no harm. The status is updated from the version that was
+// All replicas of the operator run the controllers, but only the leader writes (standby.go).
+// Two operators that write at once do no harm. The status is updated from the version that was
 // read, the schema rejects a status that goes back (docs/adr/0008), and the rest
 // follows from the status.
 package controllers
@@ -65,6 +66,9 @@ type Options struct {
 	// Debounce is the wait between the first changed report on a group and its
 	// reconcile; 0 means the default.
 	Debounce time.Duration
+	// LeaderGrace is how late the leader may write the result of an election before a
+	// standby does; 0 means the default.
+	LeaderGrace time.Duration
 	// Metrics is the registry for metrics; nil means that of controller-runtime.
 	Metrics prometheus.Registerer
 	// Workers is the number of concurrent reconciles; 0 means the default.
@@ -113,6 +117,9 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	if options.Debounce == 0 {
 		options.Debounce = defaultDebounce
 	}
+	if options.LeaderGrace == 0 {
+		options.LeaderGrace = defaultLeaderGrace
+	}
 	if options.Workers == 0 {
 		options.Workers = defaultWorkers
 	}
@@ -132,7 +139,7 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 	}
 	r := &Reconciler{
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
-		log: mgr.GetLogger().WithName("groups"), instance: instance,
+		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(),
 	}
 	r.streams = streams.New(streams.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: r.onAgentChanged, Log: r.log})
 	r.metrics = newMetricSet(r.streams.Connected)
@@ -161,6 +168,7 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 			RateLimiter:             limiter,
 			ReconciliationTimeout:   reconcileTimeout,
 			SkipNameValidation:      &r.options.SkipNameValidation,
+			NeedLeaderElection:      new(false), // see standby.go
 		})
 	if !r.options.WithoutNodes {
 		groups.Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfNode), builder.WithPredicates(changed(sameNode)))
@@ -173,6 +181,6 @@ func (r *Reconciler) addAgentController(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("agents").
 		For(&corev1.Pod{}, builder.WithPredicates(changed(samePod))).
-		WithOptions(controller.Options{SkipNameValidation: &r.options.SkipNameValidation}).
+		WithOptions(controller.Options{SkipNameValidation: &r.options.SkipNameValidation, NeedLeaderElection: new(false)}).
 		Complete(reconcile.Func(r.reconcileAgent))
 }

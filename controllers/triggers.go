@@ -28,6 +28,7 @@ type queue = atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Reque
 func (r *Reconciler) startTriggers(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.queue.Store(&q)
 	go r.watchCABundle(ctx)
+	go r.watchElection(ctx)
 	return nil
 }
 
@@ -59,18 +60,22 @@ func (r *Reconciler) onAgentChanged(pod types.NamespacedName, group string) {
 func (r *Reconciler) watchCABundle(ctx context.Context) {
 	for {
 		changed := r.options.CA.Changed()
-		var groups v1.ElectionGroupList
-		if err := r.cached.List(ctx, &groups, client.UnsafeDisableDeepCopy); err != nil {
-			r.log.Error(err, "cannot list groups")
-		}
-		for i := range groups.Items {
-			r.trigger(client.ObjectKeyFromObject(&groups.Items[i]), 0)
-		}
+		r.triggerAll(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		}
+	}
+}
+
+func (r *Reconciler) triggerAll(ctx context.Context) {
+	var groups v1.ElectionGroupList
+	if err := r.cached.List(ctx, &groups, client.UnsafeDisableDeepCopy); err != nil {
+		r.log.Error(err, "cannot list groups")
+	}
+	for i := range groups.Items {
+		r.trigger(client.ObjectKeyFromObject(&groups.Items[i]), 0)
 	}
 }
 

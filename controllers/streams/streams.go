@@ -90,8 +90,10 @@ func New(options Options) *Streams {
 	}
 }
 
-// Start runs the streams until the context is done. It implements manager.Runnable:
-// the manager calls it in the elected replica.
+// NeedLeaderElection makes the manager start the streams in all replicas.
+func (s *Streams) NeedLeaderElection() bool { return false }
+
+// Start runs the streams until the context is done. It implements manager.Runnable.
 func (s *Streams) Start(ctx context.Context) error {
 	s.mu.Lock()
 	s.spawn = func(run func(context.Context)) { s.work.Go(func() { run(ctx) }) }
