@@ -185,10 +185,7 @@ func testPodForceDeleted(e env) {
 }
 
 func testPartition(e env) {
-	nodes := map[string]string{}
-	for _, pod := range pods {
-		nodes[pod] = e.kubectl("get", "pod", pod, "--namespace", namespace, "-o", "jsonpath={.spec.nodeName}")
-	}
+	nodes := e.nodesOf(namespace, pods...)
 	var isolated, rest []string
 	for _, pod := range pods {
 		if nodes[pod] == nodes[highest] {

@@ -76,6 +76,7 @@ func testOperator(c *cluster) {
 		{"a Deployment is scaled up, to 0, and up again", testScaling},
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
 		{"agents elect without the API server, and the status catches up", testWithoutAPIServer},
+		{"status, labels and Service follow when the nodes of the coordinator and of the operator's leader are lost", testLeaderOfOperatorLost},
 		{"idle groups cause no requests", testIdle},
 		{"in Strict mode, force-deleted pods that run on prevent another coordinator", testStrict},
 		{"the operator is removed, and installed into another namespace", testReinstallation},

@@ -88,3 +88,79 @@ func (e env) managerLease() lease {
 	}
 	return found.Spec
 }
+
+// testLeaderOfOperatorLost cuts off the node of the coordinator, on which the operator's leader runs, too. The status, the labels
+// and the Service must follow. Unless the machine is very slow, the standby writes them, because the Lease hasn't expired.
+func testLeaderOfOperatorLost(e env) {
+	nodes := e.nodesOf(samplesNamespace, pods...)
+	cut := nodes[highest]
+	var rest []string
+	for _, pod := range pods {
+		if nodes[pod] != cut {
+			rest = append(rest, pod)
+		}
+	}
+	if len(rest) < 3 {
+		e.t.Fatalf("the nodes without the coordinator must have a majority of the pods, got %v", nodes)
+	}
+	e.moveLeaderOfOperator(cut)
+	before := e.managerLease()
+	e.t.Cleanup(func() { e.control("heal", cut) })
+	start := time.Now()
+	e.control("partition", cut)
+	e.awaitCoordinator(rest[len(rest)-1])
+	after := e.managerLease()
+	e.t.Logf("status, labels and Service followed within %s; Lease holder before: %s, after: %s",
+		time.Since(start).Round(100*time.Millisecond), before.HolderIdentity, after.HolderIdentity)
+	e.control("heal", cut)
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
+}
+
+// nodesOf returns the nodes of pods.
+func (e env) nodesOf(namespace string, pods ...string) map[string]string {
+	e.t.Helper()
+	nodes := map[string]string{}
+	for _, pod := range pods {
+		nodes[pod] = e.kubectl("get", "pod", pod, "--namespace", namespace, "-o", "jsonpath={.spec.nodeName}")
+	}
+	return nodes
+}
+
+// moveLeaderOfOperator makes a replica on a node the leader, and the other replica run on another node.
+func (e env) moveLeaderOfOperator(node string) {
+	e.t.Helper()
+	const selector = "app.kubernetes.io/name=conclave"
+	awaitReplicas := func() {
+		e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
+	}
+	var others []string
+	for name := range strings.FieldsSeq(e.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")) {
+		if name != node {
+			others = append(others, name)
+		}
+	}
+	e.t.Cleanup(func() { e.kubectl(append([]string{"uncordon"}, others...)...) })
+	e.kubectl(append([]string{"cordon"}, others...)...)
+	e.kubectl("delete", "pods", "--namespace", operatorNamespace, "-l", selector, "--timeout", "5m", "--request-timeout", "0")
+	awaitReplicas()
+	e.kubectl(append([]string{"uncordon"}, others...)...)
+	leader := e.awaitLeaderOfOperator()
+	for pod := range strings.FieldsSeq(e.kubectl("get", "pods", "--namespace", operatorNamespace, "-l", selector, "-o", "jsonpath={.items[*].metadata.name}")) {
+		if pod != leader {
+			e.kubectl("delete", "pod", pod, "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
+		}
+	}
+	awaitReplicas()
+}
+
+// awaitLeaderOfOperator returns the pod that holds the Lease.
+func (e env) awaitLeaderOfOperator() (leader string) {
+	e.t.Helper()
+	e.waitUntil(defaultTimeout, "a replica of the operator that runs holds the Lease", func() bool {
+		leader, _, _ = strings.Cut(e.managerLease().HolderIdentity, "_")
+		_, err := e.tryKubectl("get", "pod", leader, "--namespace", operatorNamespace)
+		return err == nil && leader != ""
+	})
+	return leader
+}
