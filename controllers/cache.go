@@ -65,7 +65,9 @@ func stripPod(object any) (any, error) {
 	stripped.Status.Phase = pod.Status.Phase
 	stripped.Status.PodIP = pod.Status.PodIP
 	if membership.HasAgent(pod) {
+		stripped.Status.Conditions = stripConditions(pod.Status.Conditions)
 		stripped.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
+		stripped.Spec.Containers = stripPorts(pod)
 		stripped.Status.InitContainerStatuses = stripContainers(pod.Status.InitContainerStatuses)
 		stripped.Status.ContainerStatuses = stripContainers(pod.Status.ContainerStatuses)
 	}
@@ -89,6 +91,32 @@ func stripContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus
 		}
 	}
 	return stripped
+}
+
+// stripConditions retains whether a pod is ready.
+func stripConditions(conditions []corev1.PodCondition) (stripped []corev1.PodCondition) {
+	for _, c := range conditions {
+		if c.Type == corev1.PodReady {
+			stripped = append(stripped, corev1.PodCondition{Type: c.Type, Status: c.Status})
+		}
+	}
+	return stripped
+}
+
+// stripPorts retains the ports with names, which a Service may refer to, as those of one container.
+func stripPorts(pod *corev1.Pod) []corev1.Container {
+	var named []corev1.ContainerPort
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		for _, p := range c.Ports {
+			if p.Name != "" {
+				named = append(named, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
+			}
+		}
+	}
+	if named == nil {
+		return nil
+	}
+	return []corev1.Container{{Ports: named}}
 }
 
 // maxAnnotation is more than any priority needs. A user may choose the annotation that

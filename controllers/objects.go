@@ -53,7 +53,7 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membershi
 		return r.deleteServices(ctx, s, "")
 	}
 	have := s.service
-	if have != nil && ofEarlierGroup(have, s) {
+	if have != nil && (ofEarlierGroup(have, s) || isOtherType(have, p.Service)) {
 		if err := r.delete(ctx, have); err != nil {
 			return err
 		}
@@ -70,6 +70,13 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membershi
 	return r.deleteServices(ctx, s, p.Service.Name)
 }
 
+// isOtherType reports whether a Service must be replaced: whether it has a cluster IP is immutable.
+// One of another type than ClusterIP was created by a user.
+func isOtherType(have, want *corev1.Service) bool {
+	headless := func(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
+	return have.Spec.Type == corev1.ServiceTypeClusterIP && headless(have) != headless(want)
+}
+
 // writeService creates the Service, or sets the labels, owner and ports of the existing
 // one. It patches instead of applying: if a user hands a Service over, server-side
 // apply would retain the user's ports beside those of the group.
@@ -77,11 +84,11 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 	switch {
 	case have == nil:
 		return r.serverSideApply(ctx, want, coreapply.Service(want.Name, want.Namespace))
-	case sameMetadata(have, want) && samePorts(have.Spec.Ports, want.Spec.Ports):
+	case sameService(have, want):
 		return nil
 	}
 	next := have.DeepCopy()
-	next.Spec.Ports = want.Spec.Ports
+	next.Spec.Ports, next.Spec.PublishNotReadyAddresses = want.Spec.Ports, want.Spec.PublishNotReadyAddresses
 	setMetadata(next, want)
 	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
 		return fmt.Errorf("write Service %s: %w", want.Name, err)
@@ -129,6 +136,10 @@ func ofEarlierGroup(object client.Object, s *snapshot) bool {
 	return owner != nil && owner.UID != s.group.UID
 }
 
+func sameService(have, want *corev1.Service) bool {
+	return sameMetadata(have, want) && samePorts(have.Spec.Ports, want.Spec.Ports) && have.Spec.PublishNotReadyAddresses == want.Spec.PublishNotReadyAddresses
+}
+
 // samePorts compares the fields that the operator sets: the API server may set others.
 func samePorts(have, want []corev1.ServicePort) bool {
 	if len(have) != len(want) {
@@ -136,7 +147,7 @@ func samePorts(have, want []corev1.ServicePort) bool {
 	}
 	for i := range want {
 		h, w := &have[i], &want[i]
-		if h.Name != w.Name || h.Port != w.Port || h.TargetPort != w.TargetPort || h.Protocol != w.Protocol {
+		if h.Name != w.Name || h.Port != w.Port || h.TargetPort != w.TargetPort || h.Protocol != w.Protocol || !ptr.Equal(h.AppProtocol, w.AppProtocol) {
 			return false
 		}
 	}

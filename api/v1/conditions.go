@@ -83,6 +83,9 @@ const (
 	// ReasonServiceConflict (False): the Service or its EndpointSlice has another owner, or
 	// the Service has a selector.
 	ReasonServiceConflict Reason = "ServiceConflict"
+	// ReasonPortMissing (False): no container of the coordinator's pod has a port with the name of
+	// a targetPort.
+	ReasonPortMissing Reason = "PortMissing"
 )
 
 // Reasons of CoordinatorElected.

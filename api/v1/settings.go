@@ -1,5 +1,7 @@
 package v1
 
+import "k8s.io/apimachinery/pkg/util/intstr"
+
 // Safety defines what a process needs to become coordinator.
 type Safety struct {
 	// mode is Available, Majority or Strict. In Available mode, the winner of an
@@ -185,7 +187,40 @@ type CoordinatorService struct {
 	// +kubebuilder:validation:XValidation:rule="self.size() == 1 || self.all(p, has(p.name))",message="each of several ports must have a name"
 	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.name) || self.exists_one(other, has(other.name) && other.name == p.name))",message="two ports have the same name: names must be unique"
 	Ports []ServicePort `json:"ports"`
+
+	// type is ClusterIP, or Headless for a Service without a cluster IP: its name resolves to the
+	// address of the coordinator's pod. For other types, and for annotations, create the Service
+	// yourself, with the label conclave.dev/group: GROUP and without a selector.
+	// +optional
+	// +kubebuilder:default=ClusterIP
+	Type ServiceType `json:"type,omitempty"`
+
+	// routing says when the Service routes to the coordinator: WhenReady, while its pod is ready,
+	// or Always, also while it isn't. Select Always if pods become ready only when they lead.
+	// +optional
+	// +kubebuilder:default=WhenReady
+	Routing Routing `json:"routing,omitempty"`
 }
+
+// ServiceType is the type of a Service.
+// +kubebuilder:validation:Enum=ClusterIP;Headless
+type ServiceType string
+
+// The types of a Service.
+const (
+	ClusterIP ServiceType = "ClusterIP"
+	Headless  ServiceType = "Headless"
+)
+
+// Routing is when a Service routes to the coordinator.
+// +kubebuilder:validation:Enum=WhenReady;Always
+type Routing string
+
+// When a Service routes to the coordinator.
+const (
+	RouteWhenReady Routing = "WhenReady"
+	RouteAlways    Routing = "Always"
+)
 
 // ServicePort is a port of a Service.
 type ServicePort struct {
@@ -201,11 +236,20 @@ type ServicePort struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
-	// targetPort is the port of the application in the pod. The default is port.
+	// targetPort is the port of the application in the pod, as a number or as the name of a container's
+	// port. The default is port.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=65535
-	TargetPort *int32 `json:"targetPort,omitempty"`
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be a number from 1 to 65535, or the name of a container's port, such as http"
+	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
+
+	// appProtocol is the protocol of the application, such as kubernetes.io/h2c, for proxies and
+	// load balancers.
+	// +optional
+	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:validation:MinLength=1
+	AppProtocol string `json:"appProtocol,omitempty"`
 
 	// protocol is TCP, UDP or SCTP.
 	// +optional

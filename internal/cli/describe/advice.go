@@ -59,6 +59,8 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "Agents trust only the CA in this Secret. Restore the Secret from a backup, or start with a new CA as docs/operator.md describes."
 	case v1.ReasonServiceConflict:
 		return serviceConflict(g)
+	case v1.ReasonPortMissing:
+		return "The Service has no endpoint for that port."
 	case v1.ReasonNoMajority:
 		return "There is no coordinator until a majority of the members is connected. See why a member is down: " + describePod(g)
 	case v1.ReasonNoEligibleMember:

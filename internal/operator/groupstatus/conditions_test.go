@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
@@ -206,6 +207,13 @@ func TestConditions(t *testing.T) {
 				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front"}
 			},
 			wantConditions{ready: "False ServiceConflict: EndpointSlice front-conclave has another owner: change spec.service.name, or delete the EndpointSlice"},
+		},
+		"the Service names a port that the pod of the coordinator lacks": {
+			3, func(s *harness) {
+				s.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{{Port: 80, TargetPort: new(intstr.FromString("http"))}}}
+			},
+			wantConditions{ready: "False PortMissing: No container of pod c has a port with the name http: " +
+				"change targetPort in spec.service.ports, or add the port to the pod template"},
 		},
 		"the selector matches too many pods, and there is a list": {
 			3, func(s *harness) {

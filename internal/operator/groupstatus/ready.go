@@ -2,6 +2,7 @@ package groupstatus
 
 import (
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -141,7 +142,19 @@ func (e *evaluation) serviceConflict() finding {
 	case e.EndpointSliceConflict:
 		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf(conflict, "EndpointSlice", membership.EndpointSliceName(e.Group)))
 	}
-	return finding{}
+	return e.portMissing()
+}
+
+func (e *evaluation) portMissing() finding {
+	if e.Group.Spec.Service == nil || e.coordinator == nil || e.Pods[e.coordinator.Pod] == nil {
+		return finding{}
+	}
+	missing := membership.MissingPorts(e.Group, e.Pods[e.coordinator.Pod])
+	if len(missing) == 0 {
+		return finding{}
+	}
+	return isFalse(v1.ReasonPortMissing, fmt.Sprintf("No container of pod %s has a port with the name %s: change targetPort in spec.service.ports, or add the port to the pod template",
+		e.coordinator.Pod, strings.Join(missing, " or ")))
 }
 
 func (e *evaluation) routingFailed() finding {

@@ -1,15 +1,11 @@
 package membership
 
 import (
-	"cmp"
-	"net/netip"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -77,63 +73,4 @@ func (f *Facts) serviceConflict() (otherOwner, hasSelector bool) {
 	}
 	otherOwner = OwnedByOther(f.Service, f.Group)
 	return otherOwner, !otherOwner && len(f.Service.Spec.Selector) > 0
-}
-
-// wantedService returns the Service of a group that wants one.
-func wantedService(group *v1.ElectionGroup) *corev1.Service {
-	want := group.Spec.Service
-	s := &corev1.Service{ObjectMeta: ownedMeta(group, want.Name)}
-	for _, p := range want.Ports {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
-			Name: p.Name, Port: p.Port, TargetPort: intstr.FromInt32(*cmp.Or(p.TargetPort, &p.Port)), Protocol: protocol(p),
-		})
-	}
-	return s
-}
-
-func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(p.Protocol, v1.TCP)) }
-
-// EndpointSliceName returns the name of the EndpointSlice of a group that wants a Service.
-func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Service.Name + "-conclave" }
-
-// EndpointSlice returns the EndpointSlice that points the group's Service at the pod of
-// the coordinator, or at no pod if that is nil.
-//
-// The address type of an EndpointSlice is immutable: an existing slice with another type
-// has to be deleted first. Without an endpoint, the type has no meaning, so an existing
-// slice of the other type can remain.
-func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv1.EndpointSlice {
-	want := group.Spec.Service
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: ownedMeta(group, EndpointSliceName(group)), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
-	}
-	slice.Labels[discoveryv1.LabelServiceName] = want.Name
-	slice.Labels[discoveryv1.LabelManagedBy] = v1.GroupVersion.Group
-	for _, p := range want.Ports {
-		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
-			Name: new(p.Name), Port: cmp.Or(p.TargetPort, new(p.Port)), Protocol: new(protocol(p)),
-		})
-	}
-	if coordinator == nil {
-		return slice
-	}
-	ip, err := netip.ParseAddr(coordinator.Status.PodIP)
-	if err != nil {
-		return slice // The pod has no address yet, or no longer has one.
-	}
-	if ip.Is6() {
-		slice.AddressType = discoveryv1.AddressTypeIPv6
-	}
-	endpoint := discoveryv1.Endpoint{
-		Addresses:  []string{ip.String()},
-		Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
-		TargetRef: &corev1.ObjectReference{
-			Kind: "Pod", Namespace: coordinator.Namespace, Name: coordinator.Name, UID: coordinator.UID,
-		},
-	}
-	if coordinator.Spec.NodeName != "" {
-		endpoint.NodeName = new(coordinator.Spec.NodeName)
-	}
-	slice.Endpoints = append(slice.Endpoints, endpoint)
-	return slice
 }

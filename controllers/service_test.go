@@ -1,0 +1,97 @@
+package controllers_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// service returns a Service once it exists.
+func (e *env) service(name string) *corev1.Service {
+	e.t.Helper()
+	service := &corev1.Service{}
+	e.eventually("the Service exists", func() bool { return e.client.Get(e.t.Context(), e.key(name), service) == nil })
+	return service
+}
+
+func (e *env) awaitEndpointSlice(name, what string, holds func(*discoveryv1.EndpointSlice) bool) {
+	e.t.Helper()
+	e.eventually(what, func() bool {
+		slice := &discoveryv1.EndpointSlice{}
+		return e.client.Get(e.t.Context(), e.key(name), slice) == nil && holds(slice)
+	})
+}
+
+func (e *env) setReady(pod string, status corev1.ConditionStatus) {
+	e.t.Helper()
+	e.changePodStatus(pod, func(s *corev1.PodStatus) {
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	})
+}
+
+func TestOptionsOfService(t *testing.T) {
+	e := newEnv(t)
+	e.startOperator()
+	pods := []string{"ledger-0", "ledger-1", "ledger-2"}
+	for _, pod := range pods {
+		e.podWith(pod, []string{"ledger"}, func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "grpc", ContainerPort: 9090}}
+		})
+	}
+	e.createGroup("ledger", func(group *v1.ElectionGroup) {
+		group.Spec.Service = &v1.CoordinatorService{
+			Name: "front", Type: v1.Headless,
+			Ports: []v1.ServicePort{{Port: 80, TargetPort: new(intstr.FromString("grpc")), AppProtocol: "kubernetes.io/h2c"}},
+		}
+	}, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
+	e.elect("ledger", "ledger-2", 7)
+	headless := e.service("front")
+	if got := headless.Spec; got.ClusterIP != corev1.ClusterIPNone || got.Ports[0].TargetPort.StrVal != "grpc" || *got.Ports[0].AppProtocol != "kubernetes.io/h2c" {
+		t.Errorf("got Service %+v, want a headless one for grpc over h2c", got)
+	}
+	const slice = "front-conclave"
+	e.awaitEndpointSlice(slice, "the port is that of the container", func(s *discoveryv1.EndpointSlice) bool {
+		return len(s.Ports) == 1 && *s.Ports[0].Port == 9090 && len(s.Endpoints) == 1 && !*s.Endpoints[0].Conditions.Ready
+	})
+	e.setReady("ledger-2", corev1.ConditionTrue)
+	e.awaitEndpointSlice(slice, "the endpoint is ready", func(s *discoveryv1.EndpointSlice) bool { return *s.Endpoints[0].Conditions.Ready })
+	e.setReady("ledger-2", corev1.ConditionFalse)
+	e.awaitEndpointSlice(slice, "the endpoint isn't ready", func(s *discoveryv1.EndpointSlice) bool { return !*s.Endpoints[0].Conditions.Ready })
+
+	e.edit("ledger", func(group *v1.ElectionGroup) {
+		s := group.Spec.Service
+		s.Type, s.Routing, s.Ports[0].TargetPort = v1.ClusterIP, v1.RouteAlways, new(intstr.FromString("http"))
+	})
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonPortMissing)
+	e.eventually("a Service with a cluster IP replaces the headless one", func() bool {
+		s := e.service("front")
+		return s.UID != headless.UID && s.Spec.ClusterIP != corev1.ClusterIPNone && s.Spec.PublishNotReadyAddresses
+	})
+	e.awaitEndpointSlice(slice, "the endpoint is ready in any case, and has no port", func(s *discoveryv1.EndpointSlice) bool {
+		return len(s.Ports) == 0 && *s.Endpoints[0].Conditions.Ready
+	})
+}
+
+// A load balancer that a user has handed over isn't replaced because the group has another type of Service.
+func TestServiceOfUserKeepsItsType(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader"), Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+	}}
+	service.Labels = map[string]string{v1.LabelGroup: "ledger"}
+	e.createAsUser(service)
+	e.createSettledGroupWith(o, v1.ReasonHealthy)
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Type = v1.Headless })
+	e.awaitQuiet(o)
+	now := &corev1.Service{}
+	if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(service), now); err != nil || now.UID != service.UID || now.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		t.Errorf("got Service %s of type %s, want %s of type LoadBalancer: %v", now.UID, now.Spec.Type, service.UID, err)
+	}
+}

@@ -1,0 +1,128 @@
+package membership
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// wantedService returns the Service of a group that wants one.
+func wantedService(group *v1.ElectionGroup) *corev1.Service {
+	want := group.Spec.Service
+	s := &corev1.Service{ObjectMeta: ownedMeta(group, want.Name)}
+	s.Spec.PublishNotReadyAddresses = want.Routing == v1.RouteAlways
+	if want.Type == v1.Headless {
+		s.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	for _, p := range want.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: p.Name, Port: p.Port, TargetPort: targetPort(p), Protocol: protocol(p), AppProtocol: appProtocol(p),
+		})
+	}
+	return s
+}
+
+func targetPort(p v1.ServicePort) intstr.IntOrString {
+	return *cmp.Or(p.TargetPort, new(intstr.FromInt32(p.Port)))
+}
+
+func appProtocol(p v1.ServicePort) *string {
+	if p.AppProtocol == "" {
+		return nil
+	}
+	return &p.AppProtocol
+}
+
+func protocol(p v1.ServicePort) corev1.Protocol { return corev1.Protocol(cmp.Or(p.Protocol, v1.TCP)) }
+
+// EndpointSliceName returns the name of the EndpointSlice of a group that wants a Service.
+func EndpointSliceName(group *v1.ElectionGroup) string { return group.Spec.Service.Name + "-conclave" }
+
+// EndpointSlice returns the EndpointSlice that points the group's Service at the pod of
+// the coordinator, or at no pod if that is nil.
+//
+// The address type of an EndpointSlice is immutable: an existing slice with another type
+// has to be deleted first. Without an endpoint, the type has no meaning, so an existing
+// slice of the other type can remain.
+func EndpointSlice(group *v1.ElectionGroup, coordinator *corev1.Pod) *discoveryv1.EndpointSlice {
+	want := group.Spec.Service
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: ownedMeta(group, EndpointSliceName(group)), AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{},
+	}
+	slice.Labels[discoveryv1.LabelServiceName] = want.Name
+	slice.Labels[discoveryv1.LabelManagedBy] = v1.GroupVersion.Group
+	for _, p := range want.Ports {
+		if number, ok := portNumber(p, coordinator); ok {
+			slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{
+				Name: new(p.Name), Port: &number, Protocol: new(protocol(p)), AppProtocol: appProtocol(p),
+			})
+		}
+	}
+	if coordinator == nil {
+		return slice
+	}
+	ip, err := netip.ParseAddr(coordinator.Status.PodIP)
+	if err != nil {
+		return slice // The pod has no address yet, or no longer has one.
+	}
+	if ip.Is6() {
+		slice.AddressType = discoveryv1.AddressTypeIPv6
+	}
+	endpoint := discoveryv1.Endpoint{
+		Addresses:  []string{ip.String()},
+		Conditions: endpointConditions(want, coordinator),
+		TargetRef: &corev1.ObjectReference{
+			Kind: "Pod", Namespace: coordinator.Namespace, Name: coordinator.Name, UID: coordinator.UID,
+		},
+	}
+	if coordinator.Spec.NodeName != "" {
+		endpoint.NodeName = new(coordinator.Spec.NodeName)
+	}
+	slice.Endpoints = append(slice.Endpoints, endpoint)
+	return slice
+}
+
+// endpointConditions returns what Kubernetes itself reports about the pods of a Service.
+func endpointConditions(service *v1.CoordinatorService, pod *corev1.Pod) discoveryv1.EndpointConditions {
+	serving := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	terminating := pod.DeletionTimestamp != nil
+	ready := service.Routing == v1.RouteAlways || serving && !terminating
+	return discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating}
+}
+
+// portNumber returns the number of a port in a pod. A name may be that of no container's port.
+func portNumber(p v1.ServicePort, pod *corev1.Pod) (number int32, ok bool) {
+	target := targetPort(p)
+	if target.Type == intstr.Int {
+		return target.IntVal, true
+	}
+	if pod == nil {
+		return 0, false
+	}
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		for _, port := range c.Ports {
+			if port.Name == target.StrVal && cmp.Or(port.Protocol, corev1.ProtocolTCP) == protocol(p) {
+				return port.ContainerPort, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// MissingPorts returns the names of the Service's target ports that no container of a pod has.
+func MissingPorts(group *v1.ElectionGroup, pod *corev1.Pod) (names []string) {
+	for _, p := range group.Spec.Service.Ports {
+		if _, ok := portNumber(p, pod); !ok {
+			names = append(names, p.TargetPort.StrVal)
+		}
+	}
+	return names
+}

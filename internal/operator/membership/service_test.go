@@ -1,0 +1,188 @@
+package membership
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// withService adds a Service with two ports to the group.
+func withService(f *Facts) {
+	f.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{
+		{Name: "http", Port: 80, TargetPort: new(intstr.FromInt32(8080))},
+		{Name: "dns", Port: 53, Protocol: v1.UDP},
+	}}
+}
+
+func TestService(t *testing.T) {
+	f := newDeclaredFacts("a 10")
+	if p := f.step(); p.Service != nil || p.ServiceConflict {
+		t.Errorf("got Service %v, want none", p.Service)
+	}
+	withService(f)
+	p := f.step()
+	expect(t, "Service", marshalYAML(t, p.Service), `
+metadata:
+`+labelsYAML+`  name: front
+`+ownerYAML+`spec:
+  ports:
+  - name: http
+    port: 80
+    protocol: TCP
+    targetPort: 8080
+  - name: dns
+    port: 53
+    protocol: UDP
+    targetPort: 53
+status:
+  loadBalancer: {}
+`)
+	f.Service = p.Service
+	if p := f.step(); p.Service == nil || p.ServiceConflict {
+		t.Error("got a conflict of an object with itself")
+	}
+	f.Service = &corev1.Service{}
+	if p := f.step(); p.Service != nil || !p.ServiceConflict {
+		t.Error("got a Service although there is one with another owner")
+	}
+	f.Service = p.Service.DeepCopy()
+	f.Service.Spec.Selector = map[string]string{"app": "ledger"}
+	if p := f.step(); p.Service != nil || p.ServiceConflict || !p.ServiceHasSelector {
+		t.Error("got a Service although there is one with a selector")
+	}
+}
+
+func TestEndpointSlice(t *testing.T) {
+	f := newDeclaredFacts("a 10").addPods("a")
+	withService(f)
+	setReady(f.findPod("a"), corev1.ConditionTrue)
+	head := `
+endpoints:
+- addresses:
+  - 10.0.0.1
+  conditions:
+    ready: true
+    serving: true
+    terminating: false
+  nodeName: node-a
+  targetRef:
+    kind: Pod
+    name: a
+    namespace: bank
+    uid: a0
+metadata:
+`
+	tail := `  labels:
+    conclave.dev/group: ledger
+    endpointslice.kubernetes.io/managed-by: conclave.dev
+    kubernetes.io/service-name: front
+  name: front-conclave
+` + ownerYAML + `ports:
+- name: http
+  port: 8080
+  protocol: TCP
+- name: dns
+  port: 53
+  protocol: UDP
+`
+	expect(t, "to a", marshalYAML(t, EndpointSlice(f.Group, f.findPod("a"))), "\naddressType: IPv4"+head+tail)
+	expect(t, "to no pod", marshalYAML(t, EndpointSlice(f.Group, nil)), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	f.findPod("a").Status.PodIP = ""
+	expect(t, "to a without an address", marshalYAML(t, EndpointSlice(f.Group, f.findPod("a"))), "\naddressType: IPv4\nendpoints: []\nmetadata:\n"+tail)
+	f.findPod("a").Status.PodIP = "fd00::7"
+	six := EndpointSlice(f.Group, f.findPod("a"))
+	if six.AddressType != "IPv6" || six.Endpoints[0].Addresses[0] != "fd00::7" {
+		t.Errorf("IPv6: got %+v", six)
+	}
+}
+
+func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: status}}
+}
+
+func TestEndpointFollowsPod(t *testing.T) {
+	for _, c := range []struct {
+		routing                     v1.Routing
+		podReady                    corev1.ConditionStatus
+		deleted                     bool
+		ready, serving, terminating bool
+	}{
+		{"", corev1.ConditionTrue, false, true, true, false},
+		{v1.RouteWhenReady, corev1.ConditionTrue, false, true, true, false},
+		{v1.RouteWhenReady, corev1.ConditionFalse, false, false, false, false},
+		{v1.RouteWhenReady, corev1.ConditionUnknown, false, false, false, false},
+		{v1.RouteWhenReady, corev1.ConditionTrue, true, false, true, true},
+		{v1.RouteWhenReady, corev1.ConditionFalse, true, false, false, true},
+		{v1.RouteAlways, corev1.ConditionFalse, false, true, false, false},
+		{v1.RouteAlways, corev1.ConditionTrue, true, true, true, true},
+	} {
+		f := newDeclaredFacts("a 10").addPods("a")
+		withService(f)
+		f.Group.Spec.Service.Routing = c.routing
+		pod := f.findPod("a")
+		setReady(pod, c.podReady)
+		if c.deleted {
+			pod.DeletionTimestamp = &metav1.Time{Time: f.Now}
+		}
+		got := EndpointSlice(f.Group, pod).Endpoints[0].Conditions
+		if *got.Ready != c.ready || *got.Serving != c.serving || *got.Terminating != c.terminating {
+			t.Errorf("routing %q to a pod with the condition Ready=%s, deleted: %t: got ready %t, serving %t, terminating %t",
+				c.routing, c.podReady, c.deleted, *got.Ready, *got.Serving, *got.Terminating)
+		}
+	}
+}
+
+func TestOptionsOfService(t *testing.T) {
+	f := newDeclaredFacts("a 10")
+	f.Group.Spec.Service = &v1.CoordinatorService{
+		Name: "front", Type: v1.Headless, Routing: v1.RouteAlways,
+		Ports: []v1.ServicePort{{Port: 80, TargetPort: new(intstr.FromString("grpc")), AppProtocol: "kubernetes.io/h2c"}},
+	}
+	expect(t, "Service", marshalYAML(t, f.step().Service), `
+metadata:
+`+labelsYAML+`  name: front
+`+ownerYAML+`spec:
+  clusterIP: None
+  ports:
+  - appProtocol: kubernetes.io/h2c
+    port: 80
+    protocol: TCP
+    targetPort: grpc
+  publishNotReadyAddresses: true
+status:
+  loadBalancer: {}
+`)
+}
+
+// The agent is a sidecar. Applications can be sidecars, too.
+func TestTargetPortWithName(t *testing.T) {
+	f := newDeclaredFacts("a 10").addPods("a")
+	f.Group.Spec.Service = &v1.CoordinatorService{Name: "front", Ports: []v1.ServicePort{
+		{Name: "a", Port: 80, TargetPort: new(intstr.FromString("http"))},
+		{Name: "b", Port: 81, TargetPort: new(intstr.FromString("admin")), AppProtocol: "http"},
+		{Name: "c", Port: 82, TargetPort: new(intstr.FromString("http")), Protocol: v1.UDP},
+	}}
+	pod := f.findPod("a")
+	pod.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9000, Protocol: corev1.ProtocolTCP}}}}
+	pod.Spec.Containers = []corev1.Container{{}, {Ports: []corev1.ContainerPort{{ContainerPort: 1}, {Name: "http", ContainerPort: 8080}}}}
+	expect(t, "ports", marshalYAML(t, EndpointSlice(f.Group, pod).Ports), `
+- name: a
+  port: 8080
+  protocol: TCP
+- appProtocol: http
+  name: b
+  port: 9000
+  protocol: TCP
+`)
+	if missing := MissingPorts(f.Group, pod); !slices.Equal(missing, []string{"http"}) {
+		t.Errorf("got missing ports %q, want that of UDP", missing)
+	}
+	if ports := EndpointSlice(f.Group, nil).Ports; len(ports) != 0 {
+		t.Errorf("got ports %v without a pod, want none", ports)
+	}
+}
