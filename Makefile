@@ -108,7 +108,7 @@ PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
 AGENT_TESTS = ^$(MODULE)/(internal/agent/pod|internal/testing/agentcluster|test/agents|hack/bench-agent|hack/bench-operator|hack/demo|examples)$$
 GO_TEST = $(GO) test -timeout 30m
 # Tests that depend on real time run once more if they fail. Those of the core and the simulator don't: they repeat exactly.
-RETEST = $(CURDIR)/hack/tools/retest
+RETEST = $(CURDIR)/hack/tools/retest -timeout 30m
 
 .PHONY: test
 test: ## Run all tests. CI runs this second.
@@ -126,10 +126,10 @@ test-root: ## Run the tests of the operator, the agent and the core.
 	$(assets); \
 	if [ -n "$$pure" ]; then $(GO_TEST) $$pure; fi; \
 	if [ -n "$$simulator" ]; then $(GO_TEST) -race -short $$simulator; fi; \
-	if [ -n "$$concurrent" ]; then $(RETEST) "$$concurrent" -timeout 30m -race; fi; \
+	if [ -n "$$concurrent" ]; then $(RETEST) -race -- $$concurrent; fi; \
 	if [ "$$(id -u)" != 0 ]; then echo "not root: skipping the test that fills a disk"; fi; \
 	$(partitions_possible) || echo "skipping the tests that partition agents: $$missing"; \
-	if [ -n "$$agents" ]; then $(RETEST) "$$agents" -timeout 30m -race -p 1; fi
+	if [ -n "$$agents" ]; then $(RETEST) -race -p 1 -- $$agents; fi
 
 # The test cache is disabled (-count 1), because the tests read files outside their module, which the cache doesn't track. The
 # build flags are those of the tools, so that the linter is compiled only once.
@@ -139,7 +139,7 @@ test-modules: ## Run the tests of the linter rules, the images, the alerts and t
 		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests: run them as root" >&2; exit 1; fi; \
 		echo "not root: skipping the tests that run a program in an empty root folder"; \
 	fi
-	@for module in $(filter-out . hack/cluster,$(MODULES)); do echo "# $$module"; (cd $$module && CGO_ENABLED=0 $(RETEST) ./... -timeout 30m -trimpath -count 1); done
+	@for module in $(filter-out . hack/cluster,$(MODULES)); do echo "# $$module"; (cd $$module && CGO_ENABLED=0 $(RETEST) -trimpath -count 1 -- ./...); done
 
 # The tests run one after the other: next to another cluster, agents sometimes get so little CPU time that they are suspected.
 .PHONY: test-clusters
@@ -151,11 +151,11 @@ test-clusters: ## Run the tests of the throwaway cluster, then the end-to-end te
 .PHONY: test-cluster
 test-cluster: ## Run the tests of the throwaway cluster.
 	@if $(cluster_possible); then $(MAKE) cluster-build; else echo "skipping the tests that start a cluster: $$missing"; fi
-	@echo "# hack/cluster"; cd hack/cluster && $(RETEST) ./... -timeout 30m -count 1
+	@echo "# hack/cluster"; cd hack/cluster && $(RETEST) -count 1 -- ./...
 
 .PHONY: test-e2e
 test-e2e: ## Run the end-to-end tests: CLUSTER=hack starts a throwaway cluster, CLUSTER=kind uses the current cluster.
-	@CONCLAVE_E2E=$(CLUSTER) $(RETEST) ./test/e2e -timeout 30m -count 1
+	@CONCLAVE_E2E=$(CLUSTER) $(RETEST) -count 1 -- ./test/e2e
 
 .PHONY: test-e2e-if-possible
 test-e2e-if-possible:
