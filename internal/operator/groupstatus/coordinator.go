@@ -141,16 +141,20 @@ func (e *evaluation) statusEntry(c candidate) *v1.Coordinator {
 }
 
 // retainedCoordinator returns the coordinator in the status if too few connected agents
-// know of its term: the operator may be disconnected, or may just have started. The Service
-// continues to point at this coordinator as long as its pod exists. In Available mode,
-// an agent that knows of another term has another coordinator.
+// know of its term: the operator may be disconnected, or may just have started, or another
+// replica wrote the status from newer reports. The Service continues to point at this
+// coordinator as long as its pod exists. In Available mode, an agent that knows of another
+// term has another coordinator.
 func (e *evaluation) retainedCoordinator() *v1.Coordinator {
 	old := e.Group.Status.Coordinator
 	if old == nil || e.List == nil || !e.podExists(old.Pod) {
 		return nil
 	}
 	priority := e.memberPriority(old.Pod)
-	_, reports := e.reportOf[old.Pod]
+	own, reports := e.reportOf[old.Pod]
+	if reports && e.needsMajority() && own.Term > 0 && int64(own.Term) < old.Term {
+		reports = false // It is from an earlier time than the status.
+	}
 	know := 0
 	for _, r := range e.reports {
 		if int64(r.Term) >= old.Term {

@@ -123,6 +123,19 @@ func TestCoordinator(t *testing.T) {
 		"an operator without connected agents retains the coordinator": {
 			change: func(s *harness) { s.disconnect(s.names...) }, want: "e",
 		},
+		"an operator whose reports are older than the status retains the coordinator": {
+			change: func(s *harness) {
+				s.Group.Status.Term++
+				s.Group.Status.Coordinator = &v1.Coordinator{Pod: "d", Priority: 40, Term: s.Group.Status.Term}
+			}, want: "d",
+		},
+		"also if some agents report that they lost the earlier one": {
+			change: func(s *harness) {
+				s.Group.Status.Term++
+				s.Group.Status.Coordinator = &v1.Coordinator{Pod: "d", Priority: 40, Term: s.Group.Status.Term}
+				s.reportCoordinator("", "a", "d", "e")
+			}, want: "d",
+		},
 		"but not if its pod has been deleted": {
 			change: func(s *harness) { s.disconnect(s.names...); delete(s.Pods, "e") }, want: "none",
 		},
