@@ -1,6 +1,6 @@
 // Package journal remembers an agent's part of recent elections, in memory.
 //
-// A Ring has a fixed size and no pointers. To record a step allocates nothing, makes no
+// A Ring has a fixed size. To record a step allocates nothing, makes no
 // system call and takes no lock, so that it doesn't delay a failover. Heartbeats that only
 // repeat the last one aren't recorded: an idle agent compares a few numbers.
 //
@@ -67,6 +67,10 @@ type message struct {
 
 // Ring is the journal of one group. It belongs to one goroutine.
 type Ring struct {
+	// repeats is the only field with pointers. It comes first, so that the garbage collector
+	// skips the rest.
+	repeats repeats
+
 	entries [size]entry
 	// next is the number of entries that were recorded.
 	next uint64
@@ -74,8 +78,6 @@ type Ring struct {
 	lists [listSize]election.ID
 	// nextList is the number of processes in lists that were recorded.
 	nextList uint64
-
-	repeats repeats
 }
 
 // Record records a step. coordinator is the one that the process knows after it.

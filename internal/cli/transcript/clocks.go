@@ -85,12 +85,14 @@ func align(parts []*part, reference int) []time.Duration {
 	return ahead
 }
 
-// between estimates by how much the clock of b is ahead of that of a. If all messages went in
-// one direction, it corrects the clock only if they would have arrived before they were sent.
+// between estimates by how much the clock of b is ahead of that of a. Clocks that no message
+// contradicts, by arriving before it was sent, count as equal.
 func (d differences) between(a, b int) (time.Duration, bool) {
 	there, goes := d[[2]int{a, b}]
 	back, returns := d[[2]int{b, a}]
 	switch {
+	case goes && returns && there >= 0 && back >= 0:
+		return 0, true
 	case goes && returns:
 		return (there - back) / 2, true
 	case goes:

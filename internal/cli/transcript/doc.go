@@ -13,10 +13,10 @@
 //
 // # Time
 //
-// The clocks of agents differ. For two agents that have exchanged messages in both
-// directions, the difference is estimated as NTP does: as if the fastest message had taken
-// equally long in both directions. So a time between two agents is wrong by at most half of
-// a round trip. Times between the steps of one agent are exact.
+// The clocks of agents differ. If a message arrived before it was sent according to the clocks
+// of two agents, the difference is estimated as NTP does: as if the fastest message had taken
+// equally long in both directions. So a time between two agents is wrong by at most their
+// fastest round trip in this election. Times between the steps of one agent are exact.
 //
 // # What is not guaranteed
 //
