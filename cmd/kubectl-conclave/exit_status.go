@@ -22,7 +22,7 @@ func (e *violationError) Error() string {
 	return fmt.Sprintf("%d of %d schedules violated an invariant; to replay the first one, run: %s", e.violated, e.schedules, e.replay)
 }
 
-// exitProblem is the exit status of status --exit-code.
+// exitProblem is the exit status of check, and of status --exit-code, if there is a problem.
 const exitProblem = 3
 
 // problemError reports that groups have problems, which the output describes.
@@ -39,6 +39,7 @@ func exitStatus(err error) int {
 	var (
 		usage    *command.UsageError
 		problem  *problemError
+		findings *findingsError
 		scenario *sim.InputError
 	)
 	switch {
@@ -46,7 +47,7 @@ func exitStatus(err error) int {
 		return command.ExitOK
 	case errors.As(err, &usage), errors.As(err, &scenario):
 		return command.ExitUsage
-	case errors.As(err, &problem):
+	case errors.As(err, &problem), errors.As(err, &findings):
 		return exitProblem
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted

@@ -28,6 +28,14 @@ func requireGroup(cmd *cobra.Command, args []string) error {
 	return command.UsageErrorf("%s accepts one group, got %d: remove %q", cmd.CommandPath(), len(args), args[1])
 }
 
+// optionalGroup accepts the name of one group, or no arguments.
+func optionalGroup(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return requireGroup(cmd, args)
+}
+
 // group reads the group of this name.
 func (c *clusterFlags) group(ctx context.Context, name string) (*v1.ElectionGroup, error) {
 	connected, err := c.connect()

@@ -39,12 +39,7 @@ is shown has no problem; scripts can also wait for its conditions.`,
   kubectl conclave status --all-namespaces
   kubectl conclave status --exit-code >/dev/null || echo "a group has a problem"
   kubectl wait electiongroup/ledger --for=condition=Available`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return requireGroup(cmd, args)
-		},
+		Args:              optionalGroup,
 		ValidArgsFunction: o.cluster.completeGroup,
 		RunE:              o.run,
 	}

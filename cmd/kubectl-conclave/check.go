@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conclave-dev/conclave/internal/cli/check"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+)
+
+// checkOptions are the flags of check.
+type checkOptions struct {
+	cluster       clusterFlags
+	allNamespaces bool
+	output        string
+}
+
+func newCheck() *cobra.Command {
+	var o checkOptions
+	cmd := &cobra.Command{
+		Use:   "check [GROUP]",
+		Short: "Find problems of the installation and of groups, and what to do",
+		Long: `Check the operator, its webhook, the groups of a namespace and their pods, and say
+what to do about each problem: for example, a group without a majority, an
+expired CA, a pod that was created without the webhook, a label with a typing
+error, or agents that are older than the operator.
+
+It changes nothing. What you may not read is reported as unknown. The exit
+status is 3 if there is a problem; warnings don't count.`,
+		Example: `  kubectl conclave check
+  kubectl conclave check -A
+  kubectl conclave check ledger -o json`,
+		Args:              optionalGroup,
+		ValidArgsFunction: o.cluster.completeGroup,
+		RunE:              o.run,
+	}
+	o.cluster.addTo(cmd)
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "check the groups and pods of all namespaces")
+	addOutput(cmd, &o.output, "print the findings as json or yaml")
+	return cmd
+}
+
+func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
+	if err := checkOptionalOutput(&o.output); err != nil {
+		return err
+	}
+	if o.allNamespaces && len(args) > 0 {
+		return command.UsageErrorf("--all-namespaces checks all groups: remove it, or remove %q", args[0])
+	}
+	facts, err := o.gather(cmd.Context(), args)
+	if err != nil {
+		return err
+	}
+	findings := check.Run(facts)
+	if o.output != "" {
+		err = writeValue(cmd.OutOrStdout(), map[string]any{"findings": findings}, o.output)
+	} else {
+		writeFindings(cmd.OutOrStdout(), findings)
+	}
+	if err != nil {
+		return err
+	}
+	problems := 0
+	for _, f := range findings {
+		if f.Level == check.Problem {
+			problems++
+		}
+	}
+	if problems > 0 {
+		return &findingsError{problems}
+	}
+	return nil
+}
+
+// findingsError reports that check found problems, which the output describes.
+type findingsError struct{ problems int }
+
+func (e *findingsError) Error() string {
+	if e.problems == 1 {
+		return "1 problem was found"
+	}
+	return fmt.Sprintf("%d problems were found", e.problems)
+}
+
+func writeFindings(w io.Writer, findings []check.Finding) {
+	for _, f := range findings {
+		fmt.Fprintf(w, "%-8s %s: %s\n", strings.ToUpper(string(f.Level)), f.Object, f.Message)
+		if f.Advice != "" {
+			fmt.Fprintf(w, "         %s\n", f.Advice)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/check"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+)
+
+// gather reads what the user may read. It returns an error only if the cluster can't be
+// reached, or if it has no ElectionGroups or not the named one.
+func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts, error) {
+	connected, err := o.cluster.connect()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := o.cluster.namespace()
+	if err != nil {
+		return nil, err
+	}
+	if o.allNamespaces {
+		namespace = ""
+	}
+	f := &check.Facts{Unknown: map[check.Fact]string{}, Now: time.Now()}
+	var groups v1.ElectionGroupList
+	var pods corev1.PodList
+	for _, read := range []struct {
+		fact check.Fact
+		from func() error
+	}{
+		{check.Groups, func() error { return connected.List(ctx, &groups, client.InNamespace(namespace)) }},
+		{check.Pods, func() error { return connected.List(ctx, &pods, client.InNamespace(namespace)) }},
+		{check.Operators, func() error { return gatherOperators(ctx, connected, f) }},
+		{check.Webhook, func() error { return gatherWebhook(ctx, connected, f) }},
+	} {
+		err := read.from()
+		if apierrors.IsForbidden(err) {
+			f.Unknown[read.fact] = requestError(err).Error()
+		} else if err != nil {
+			return nil, requestError(err)
+		}
+	}
+	f.Groups, f.Pods = groups.Items, pods.Items
+	if len(args) == 0 {
+		return f, nil
+	}
+	group, err := getGroup(ctx, connected, namespace, args[0])
+	if err != nil {
+		return nil, err
+	}
+	if f.Unknown[check.Groups] != "" { // The user may read the group, and not list all.
+		delete(f.Unknown, check.Groups)
+		f.Groups = []v1.ElectionGroup{*group}
+	}
+	f.Group, f.Pods = group.Name, podsOfGroup(group, f.Pods)
+	return f, nil
+}
+
+// podsOfGroup returns the pods that belong to a group, or that would if their labels and
+// annotations were correct.
+func podsOfGroup(g *v1.ElectionGroup, pods []corev1.Pod) []corev1.Pod {
+	matches := membership.MatchesLabels(g)
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		member := slices.ContainsFunc(g.Spec.Members, func(m v1.Member) bool { return m.Pod == p.Name })
+		return !member && !matches(&p) && !membership.NamesGroup(&p, g.Name)
+	})
+}
+
+func gatherOperators(ctx context.Context, c client.Client, f *check.Facts) error {
+	var list appsv1.DeploymentList
+	err := c.List(ctx, &list, operatorLabels)
+	if apierrors.IsForbidden(err) {
+		err = c.List(ctx, &list, operatorLabels, client.InNamespace(defaultOperatorNamespace))
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		found := operatorOf(d)
+		wanted := int32(1)
+		if d.Spec.Replicas != nil {
+			wanted = *d.Spec.Replicas
+		}
+		f.Operators = append(f.Operators, check.Operator{
+			Namespace: found.namespace, Image: found.image, AgentImage: found.agentImage, Wanted: wanted, Available: found.available,
+		})
+	}
+	return err
+}
+
+// webhookConfiguration is the name of the operator's webhook configuration.
+const webhookConfiguration = "conclave"
+
+func gatherWebhook(ctx context.Context, c client.Client, f *check.Facts) error {
+	found := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	err := c.Get(ctx, client.ObjectKey{Name: webhookConfiguration}, found)
+	if err == nil {
+		f.Webhook = found
+	}
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/check"
+)
+
+func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
+	}
+	if err := e.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	e.createPod(t, "ledger-0", map[string]string{v1.LabelAgent: "true"})
+	e.createPod(t, "mail", map[string]string{v1.LabelAgent: "enabled"})
+	got := e.runCommand(t, "check", "ledger")
+	const want = `PROBLEM  operator: No operator is installed in this cluster.
+         Install Conclave: docs/operator.md describes how.
+PROBLEM  pod bank/ledger-0: The label conclave.dev/agent is "true", so the pod has not opted in.
+         Set it to "enabled" in the pod template.
+WARNING  webhook configuration conclave: There is no webhook, so new pods get no agents.
+         Use kubectl conclave inject, or apply config/webhook.
+OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
+`
+	if got.status != exitProblem || got.stdout != want || got.stderr != "error: 2 problems were found\n" {
+		t.Errorf("got %+v, want exit status %d and\n%s", got, exitProblem, want)
+	}
+	e.createOperator(t)
+	all := e.runCommand(t, "check", "-o", "json")
+	var decoded struct{ Findings []check.Finding }
+	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 5 {
+		t.Fatalf("got %s, want five findings: %v", all.stdout, err)
+	}
+	if f := decoded.Findings[0]; f.Level != check.Problem || f.Object != "operator in namespace bank" {
+		t.Errorf("got %+v first, want the operator without replicas", f)
+	}
+	if !strings.Contains(all.stdout, "pod bank/mail") {
+		t.Errorf("got %s, want the pod of no group, too", all.stdout)
+	}
+	if missing := e.runCommand(t, "check", "leger"); missing.status != 1 || !strings.Contains(missing.stderr, "did you mean ledger?") {
+		t.Errorf("got %+v, want a hint", missing)
+	}
+}

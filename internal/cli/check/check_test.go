@@ -1,0 +1,231 @@
+package check
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// caBundle returns a CA bundle that expires after some time.
+func caBundle(t *testing.T, after time.Duration) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: now.Add(after)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// healthy returns the facts about an installation with one group, in which all is well.
+func healthy(t *testing.T) *Facts {
+	t.Helper()
+	hook := admissionregistrationv1.MutatingWebhook{Name: "inject.conclave.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{
+		Service: &admissionregistrationv1.ServiceReference{Namespace: "conclave-system"}, CABundle: caBundle(t, 1000*time.Hour),
+	}}
+	f := &Facts{
+		Operators: []Operator{{Namespace: "conclave-system", Image: "manager:2", AgentImage: "agent:2", Wanted: 2, Available: 2}},
+		Webhook:   &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{hook}},
+		Unknown:   map[Fact]string{}, Now: now,
+	}
+	g := v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
+	for i := range 3 {
+		g.Spec.Members = append(g.Spec.Members, v1.Member{Pod: fmt.Sprint("ledger-", i), Priority: int32(i + 1)})
+		f.Pods = append(f.Pods, corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "bank", Name: fmt.Sprint("ledger-", i),
+				Labels:      map[string]string{"app": "ledger", v1.LabelAgent: v1.AgentEnabled, v1.RoleLabel("ledger"): v1.RoleFollower},
+				Annotations: map[string]string{v1.AnnotationGroups: "ledger", v1.AnnotationPriority: "1"},
+			},
+			Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "agent:2"}}},
+		})
+	}
+	g.Generation, g.Status.ObservedGeneration = 1, 1
+	g.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: g.Spec.Members}
+	g.Status.Coordinator = &v1.Coordinator{Pod: "ledger-2", Priority: 3, Term: 7}
+	f.Groups = []v1.ElectionGroup{g}
+	return f
+}
+
+// format formats findings that aren't OK.
+func format(findings []Finding) string {
+	var lines []string
+	for _, f := range findings {
+		if f.Level != OK {
+			lines = append(lines, fmt.Sprintf("%s %s: %s", f.Level, f.Object, f.Message))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestHealthyInstallation(t *testing.T) {
+	findings := Run(healthy(t))
+	if len(findings) != 4 || format(findings) != "" {
+		t.Errorf("got %+v, want four checks without a problem", findings)
+	}
+}
+
+func TestFindings(t *testing.T) {
+	eachPod := func(change func(*corev1.Pod)) func(*Facts) {
+		return func(f *Facts) {
+			for i := range f.Pods {
+				change(&f.Pods[i])
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*Facts)
+		want   string
+	}{
+		"no operator": {
+			func(f *Facts) { f.Operators = nil }, "problem operator: No operator is installed in this cluster.",
+		},
+		"two operators": {
+			func(f *Facts) { f.Operators = append(f.Operators, Operator{Namespace: "a"}) },
+			"problem operator: Operators are installed in several namespaces: a, conclave-system.",
+		},
+		"no replica": {
+			func(f *Facts) { f.Operators[0].Available = 0 }, "problem operator in namespace conclave-system: 0 of 2 replicas of manager:2 are available.",
+		},
+		"a replica is missing": {
+			func(f *Facts) { f.Operators[0].Available = 1 }, "warning operator in namespace conclave-system: 1 of 2 replicas of manager:2 are available.",
+		},
+		"a single replica": {
+			func(f *Facts) { f.Operators[0].Wanted, f.Operators[0].Available = 1, 1 },
+			"warning operator in namespace conclave-system: 1 of 1 replicas of manager:2 are available.",
+		},
+		"no webhook": {
+			func(f *Facts) { f.Webhook = nil }, "warning webhook configuration conclave: There is no webhook, so new pods get no agents.",
+		},
+		"a webhook of another operator": {
+			func(f *Facts) { f.Operators[0].Namespace = "other" },
+			"problem webhook inject.conclave.dev: It calls the namespace conclave-system, but the operator is in other.",
+		},
+		"a webhook without a CA": {
+			func(f *Facts) { f.Webhook.Webhooks[0].ClientConfig.CABundle = nil }, "problem webhook inject.conclave.dev: It has no CA bundle.",
+		},
+		"an expired CA": {
+			func(f *Facts) { f.Now = now.Add(1001 * time.Hour) }, "problem webhook inject.conclave.dev: Its CA expired at 2027-01-02T04:00:00Z.",
+		},
+		"a CA that expires soon": {
+			func(f *Facts) { f.Now = now.Add(900 * time.Hour) }, "warning webhook inject.conclave.dev: Its CA expires at 2027-01-02T04:00:00Z.",
+		},
+		"the next CA of a bundle": {
+			func(f *Facts) {
+				f.Now = now.Add(1001 * time.Hour)
+				hook := &f.Webhook.Webhooks[0].ClientConfig
+				hook.CABundle = append(hook.CABundle, caBundle(t, 9000*time.Hour)...)
+			}, "",
+		},
+		"a group without a coordinator": {
+			func(f *Facts) { f.Groups[0].Status.Coordinator = nil }, "problem group bank/ledger: It has no coordinator.",
+		},
+		"a condition": {
+			func(f *Facts) {
+				f.Groups[0].Status.Conditions = []metav1.Condition{{Type: "Degraded", Status: "True", Reason: "MembersDown", Message: "2 of 5 members are down"}}
+			}, "problem group bank/ledger: Degraded is True (MembersDown): 2 of 5 members are down.",
+		},
+		"two members": {
+			func(f *Facts) { f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2] },
+			"warning group bank/ledger: It has two members. A coordinator needs both, so it can't fail over.",
+		},
+		"two members in Available mode": {
+			func(f *Facts) {
+				f.Groups[0].Spec.Safety.Mode = v1.Available
+				f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2]
+			}, "",
+		},
+		"one eligible member": {
+			func(f *Facts) {
+				f.Groups[0].Status.MemberList.Members[0].Priority, f.Groups[0].Status.MemberList.Members[1].Priority = 0, 0
+			}, "warning group bank/ledger: Only one member has a priority above 0, so no other can become coordinator.",
+		},
+		"another group is checked": {
+			func(f *Facts) {
+				f.Groups[0].Status.Coordinator = nil
+				f.Group = "other"
+			}, "",
+		},
+		"a label with the wrong value": {
+			eachPod(func(p *corev1.Pod) { p.Labels[v1.LabelAgent] = "true" }),
+			`problem pod bank/ledger-0 and 2 more: The label conclave.dev/agent is "true", so the pod has not opted in.`,
+		},
+		"pods that opted out": {
+			eachPod(func(p *corev1.Pod) { p.Labels[v1.LabelAgent] = "disabled" }), "",
+		},
+		"a pod without an agent": {
+			func(f *Facts) { f.Pods[1].Spec.InitContainers = nil },
+			"problem pod bank/ledger-1: It has opted in, but has no agent: it was created without the webhook.",
+		},
+		"an annotation without the label": {
+			func(f *Facts) { f.Pods[1].Spec.InitContainers = nil; delete(f.Pods[1].Labels, v1.LabelAgent) },
+			"problem pod bank/ledger-1: It has the annotation conclave.dev/groups, and has not opted in.",
+		},
+		"keys with typing errors": {
+			func(f *Facts) {
+				f.Pods[0].Labels["conclave.dev/agnet"] = "enabled"
+				f.Pods[0].Annotations["conclave.dev/group"] = "ledger"
+			},
+			"warning pod bank/ledger-0: The label conclave.dev/agnet means nothing to Conclave (did you mean conclave.dev/agent?).\n" +
+				"warning pod bank/ledger-0: The annotation conclave.dev/group means nothing to Conclave (did you mean conclave.dev/groups?).",
+		},
+		"a group that doesn't exist": {
+			func(f *Facts) { f.Pods[0].Annotations[v1.AnnotationGroups] = "ledger, leger" },
+			"warning pod bank/ledger-0: It names the group leger, which doesn't exist in its namespace (did you mean ledger?).",
+		},
+		"other agents than the operator injects": {
+			func(f *Facts) {
+				f.Operators[0].AgentImage = "agent:3"
+				f.Pods[0].Spec.InitContainers[0].Image = "agent:1"
+			},
+			"warning agents: The operator injects agent:3. Running pods also have agent:1 (1), agent:2 (2).",
+		},
+		"no permissions": {
+			func(f *Facts) {
+				f.Operators, f.Webhook, f.Pods[0].Annotations[v1.AnnotationGroups] = nil, nil, "x"
+				f.Unknown = map[Fact]string{Operators: "forbidden", Webhook: "forbidden", Groups: "forbidden"}
+			}, "unknown the operator: forbidden\nunknown the webhook configuration: forbidden\nunknown the groups: forbidden",
+		},
+		"the worst comes first": {
+			func(f *Facts) {
+				f.Operators[0].Available = 1
+				f.Groups[0].Status.Coordinator = nil
+				f.Unknown[Pods] = "forbidden"
+			},
+			"problem group bank/ledger: It has no coordinator.\nwarning operator in namespace conclave-system: 1 of 2 replicas of manager:2 are available.\nunknown the pods: forbidden",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			c.change(f)
+			findings := Run(f)
+			if got := format(findings); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			for _, found := range findings {
+				if (found.Level == Problem || found.Level == Warning) && found.Advice == "" {
+					t.Errorf("%s: got no advice", found.Message)
+				}
+			}
+		})
+	}
+}

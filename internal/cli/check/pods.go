@@ -1,0 +1,129 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+)
+
+// The keys that mean something on a pod.
+var (
+	podLabels      = []string{v1.LabelAgent}
+	podAnnotations = []string{v1.AnnotationGroups, v1.AnnotationPriority, v1.AnnotationProbe}
+)
+
+func checkPods(f *Facts) []Finding {
+	var all []Finding
+	agents := map[string]int{}
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		all = append(all, checkPod(f, p)...)
+		if image := agentImage(p); image != "" {
+			agents[image]++
+		}
+	}
+	all = append(all, checkAgentImages(f, agents)...)
+	if len(all) == 0 {
+		all = append(all, Finding{Level: OK, Object: "pods", Message: fmt.Sprintf("The labels and annotations of %d pods are correct.", len(f.Pods))})
+	}
+	return all
+}
+
+func checkPod(f *Facts, p *corev1.Pod) []Finding {
+	object := "pod " + p.Namespace + "/" + p.Name
+	all := slices.Concat(
+		unknownKeys(object, "label", p.Labels, podLabels),
+		unknownKeys(object, "annotation", p.Annotations, podAnnotations),
+		unknownGroups(f, object, p),
+	)
+	value, labeled := p.Labels[v1.LabelAgent]
+	switch hasAgent := agentImage(p) != ""; {
+	case labeled && value != v1.AgentEnabled && value != "disabled":
+		all = append(all, Finding{
+			Problem, object, fmt.Sprintf("The label %s is %q, so the pod has not opted in.", v1.LabelAgent, value),
+			fmt.Sprintf("Set it to %q in the pod template.", v1.AgentEnabled),
+		})
+	case value == v1.AgentEnabled && !hasAgent:
+		all = append(all, Finding{Problem, object, "It has opted in, but has no agent: it was created without the webhook.", "Delete the pod, so that it is created again."})
+	case !labeled && !hasAgent && p.Annotations[v1.AnnotationGroups] != "":
+		all = append(all, Finding{
+			Problem, object, fmt.Sprintf("It has the annotation %s, and has not opted in.", v1.AnnotationGroups),
+			fmt.Sprintf("Add the label %s: %s to the pod template.", v1.LabelAgent, v1.AgentEnabled),
+		})
+	}
+	return all
+}
+
+// unknownKeys finds labels or annotations of Conclave that mean nothing on a pod.
+func unknownKeys(object, kind string, have map[string]string, known []string) (all []Finding) {
+	for _, key := range slices.Sorted(maps.Keys(have)) {
+		domain, _, _ := strings.Cut(key, "/")
+		if domain != v1.GroupVersion.Group || slices.Contains(known, key) {
+			continue
+		}
+		all = append(all, Finding{
+			Warning, object, fmt.Sprintf("The %s %s means nothing to Conclave%s.", kind, key, command.DidYouMean(key, known)),
+			"Correct it in the pod template.",
+		})
+	}
+	return all
+}
+
+// unknownGroups finds groups that a pod names and that don't exist.
+func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
+	if f.Unknown[Groups] != "" {
+		return nil
+	}
+	var existing []string
+	for i := range f.Groups {
+		if f.Groups[i].Namespace == p.Namespace {
+			existing = append(existing, f.Groups[i].Name)
+		}
+	}
+	for name := range v1.GroupNames(p.Annotations[v1.AnnotationGroups]) {
+		if name != "" && !slices.Contains(existing, name) {
+			all = append(all, Finding{
+				Warning, object, fmt.Sprintf("It names the group %s, which doesn't exist in its namespace%s.", name, command.DidYouMean(name, existing)),
+				"Create the ElectionGroup, or correct the annotation " + v1.AnnotationGroups + " in the pod template.",
+			})
+		}
+	}
+	return all
+}
+
+// checkAgentImages finds agents that the installed operator wouldn't inject.
+func checkAgentImages(f *Facts, agents map[string]int) []Finding {
+	if len(f.Operators) != 1 || f.Operators[0].AgentImage == "" {
+		return nil
+	}
+	current := f.Operators[0].AgentImage
+	var others []string
+	for _, image := range slices.Sorted(maps.Keys(agents)) {
+		if image != current {
+			others = append(others, fmt.Sprintf("%s (%d)", image, agents[image]))
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Warning, "agents", fmt.Sprintf("The operator injects %s. Running pods also have %s.", current, strings.Join(others, ", ")),
+		"A pod keeps its agent until it is created again: kubectl rollout restart.",
+	}}
+}
+
+// agentImage returns the image of a pod's agent, or "".
+func agentImage(p *corev1.Pod) string {
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.Name == v1.AgentContainer {
+			return c.Image
+		}
+	}
+	return ""
+}
