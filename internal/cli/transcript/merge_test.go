@@ -206,3 +206,34 @@ func TestContradictingJournalsAreMerged(t *testing.T) {
 		t.Errorf("got %d steps, want both", len(e.Steps))
 	}
 }
+
+// Messages from a to b and from c to a take 1 ms, those from b to a and from a to c 9 ms. So the
+// clocks of b and c, which are both 100 ms behind, seem to differ by 8 ms, and a message from b
+// to c seems to arrive before it was sent. The order shows that it didn't.
+func TestCausesComeFirstWhateverTheEstimate(t *testing.T) {
+	message := func(from, to string, lamport uint64) journal.Message {
+		return journal.Message{Kind: "OK", From: from, To: to, Term: 1, Lamport: lamport}
+	}
+	at := func(millis, behind int) time.Time { return epoch.Add(time.Duration(millis-behind) * time.Millisecond) }
+	toB, toC := message("a", "b", 1), message("a", "c", 2)
+	direct, fromB, fromC := message("b", "c", 3), message("b", "a", 4), message("c", "a", 5)
+	members := []journal.Member{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	e := Merge([]journal.Journal{
+		{Agent: "a", Members: members, Steps: []journal.Step{
+			{At: at(0, 0), Input: "campaign", Sent: []journal.Message{toB, toC}},
+			{At: at(10, 0), Input: "receive", Message: &fromB},
+			{At: at(10, 0), Input: "receive", Message: &fromC},
+		}},
+		{Agent: "b", Members: members, Steps: []journal.Step{
+			{At: at(1, 100), Input: "receive", Message: &toB, Sent: []journal.Message{direct, fromB}},
+		}},
+		{Agent: "c", Members: members, Steps: []journal.Step{
+			{At: at(2, 100), Input: "receive", Message: &direct},
+			{At: at(9, 100), Input: "receive", Message: &toC, Sent: []journal.Message{fromC}},
+		}},
+	}, 0)
+	checkOrder(t, e)
+	if len(e.Steps) != 6 {
+		t.Errorf("got %d steps, want 6", len(e.Steps))
+	}
+}
