@@ -119,10 +119,10 @@ func stripPorts(pod *corev1.Pod) []corev1.Container {
 	return []corev1.Container{{Ports: named}}
 }
 
-// maxAnnotation is more than any priority needs. A user may choose the annotation that
-// priorities are read from, so the cache retains the beginning of all annotations. A
-// longer value is invalid as a priority, and stays so when it is cut.
-const maxAnnotation = 32
+// maxAnnotation is more than any priority or value of spec.priorityFrom.order needs. A user
+// may choose the annotation that priorities are read from, so the cache retains the
+// beginning of all annotations. A longer value is invalid, and stays so when it is cut.
+const maxAnnotation = 64
 
 func stripAnnotations(annotations map[string]string) map[string]string {
 	stripped := make(map[string]string, len(annotations))

@@ -113,6 +113,7 @@ type LabelValue string
 // that a new pod does not take over. New pods with the same value are ordered by name.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.ordinal), has(self.annotation), has(self.nodeLabel)].filter(given, given).size() == 1",message="exactly one of ordinal, annotation and nodeLabel must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.order) || !has(self.ordinal)",message="order requires annotation or nodeLabel: ordinals have an order"
 type PriorityFrom struct {
 	// ordinal derives the priority from the ordinal at the end of the pod's name,
 	// which a StatefulSet assigns. HighestFirst prefers the highest ordinal as
@@ -134,6 +135,15 @@ type PriorityFrom struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$')",message="must be a label key, such as tier or example.org/tier"
 	NodeLabel string `json:"nodeLabel,omitempty"`
+
+	// order lists values of the annotation or the node label, with the most preferred
+	// one first, such as the zones in which the coordinator should run. Then values need
+	// not be integers. Pods with other values, or without one, come last.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Order []LabelValue `json:"order,omitempty"`
 }
 
 // OrdinalOrder defines which end of a StatefulSet is preferred.

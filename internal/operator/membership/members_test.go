@@ -117,6 +117,20 @@ func TestFirstList(t *testing.T) {
 			},
 			list: "v1 Settled: b 0, c 1, a 7",
 		},
+		"an order of node labels": {
+			facts: newSelectorFacts(v1.PriorityFrom{NodeLabel: "zone", Order: []v1.LabelValue{"west", "east"}}).addPods("a", "b", "c", "d"),
+			change: func(f *Facts) {
+				f.Nodes["node-a"].Labels = map[string]string{"zone": "east"}
+				f.Nodes["node-b"].Labels = map[string]string{"zone": "north"}
+				f.Nodes["node-c"].Labels = map[string]string{"zone": "west"}
+			},
+			list: "v1 Settled: d 1, b 2, a 3, c 4",
+		},
+		"an order of annotations": {
+			facts:  newSelectorFacts(v1.PriorityFrom{Annotation: v1.AnnotationPriority, Order: []v1.LabelValue{"high", ""}}).addPods("a", "b", "c"),
+			change: func(f *Facts) { setPriorityAnnotations(f, "a=high", "b=") },
+			list:   "v1 Settled: c 1, b 2, a 3",
+		},
 		"an invalid node label": {
 			facts:   newSelectorFacts(v1.PriorityFrom{NodeLabel: "tier"}).addPods("a"),
 			change:  func(f *Facts) { f.Nodes["node-a"].Labels = map[string]string{"tier": "-1"} },

@@ -74,13 +74,13 @@ func (f *Facts) setRank(c *candidate) string {
 	case c.pod == nil:
 		return ""
 	case from.Annotation != "":
-		return c.rankByNumber("annotation "+from.Annotation, c.pod.Annotations, from.Annotation)
+		return c.rankByValue("annotation "+from.Annotation, c.pod.Annotations, from.Annotation, from.Order)
 	}
 	node := f.Nodes[c.pod.Spec.NodeName]
 	if node == nil {
 		return ""
 	}
-	return c.rankByNumber("label "+from.NodeLabel+" of node "+node.Name, node.Labels, from.NodeLabel)
+	return c.rankByValue("label "+from.NodeLabel+" of node "+node.Name, node.Labels, from.NodeLabel, from.Order)
 }
 
 func (c *candidate) rankByOrdinal(order v1.OrdinalOrder) string {
@@ -100,9 +100,19 @@ func (c *candidate) rankByOrdinal(order v1.OrdinalOrder) string {
 	return ""
 }
 
-func (c *candidate) rankByNumber(what string, values map[string]string, key string) string {
+// rankByValue ranks a candidate by a value: by its place in the order if there is one, and
+// otherwise as a number.
+func (c *candidate) rankByValue(what string, values map[string]string, key string, order []v1.LabelValue) string {
 	c.rankKnown = true
 	value, ok := values[key]
+	if len(order) > 0 {
+		c.rank = 1
+		if i := slices.Index(order, v1.LabelValue(value)); ok && i >= 0 {
+			c.rank = int64(1 + len(order) - i)
+		}
+		c.preferred = c.rank
+		return ""
+	}
 	if !ok {
 		c.rank, c.preferred = 1, 1
 		return ""
