@@ -57,7 +57,8 @@ type ElectionGroupStatus struct {
 
 	// processes is the process status table, with the highest priority first.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=pod
 	// +kubebuilder:validation:MaxItems=1000
 	Processes []Process `json:"processes,omitempty"`
 
