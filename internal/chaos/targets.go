@@ -8,7 +8,7 @@ import (
 // Victims returns the pods that a fault of this kind affects: the coordinator's first.
 func Victims(kind string, s *State) []PodState {
 	at := slices.IndexFunc(s.Pods, func(p PodState) bool { return p.Pod == s.Coordinator && !p.Terminating })
-	if at < 0 || kind == Manager {
+	if at < 0 || kind == Manager || kind == APIServer {
 		return nil
 	}
 	coordinator := s.Pods[at]

@@ -103,6 +103,9 @@ func (s *suite) inject(ctx context.Context, j *job, result *chaos.Result) error 
 	if s.machines != "" {
 		arguments = append(arguments, "--machines", s.machines)
 	}
+	if s.machines == "pod" { // The namespaces of the groups refuse privileged pods.
+		arguments = append(arguments, "--machines-namespace", "default")
+	}
 	var output bytes.Buffer
 	progress := &lines{prefix: j.namespace + ": "}
 	command := exec.CommandContext(ctx, "bin/kubectl-conclave", arguments...)

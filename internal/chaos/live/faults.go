@@ -56,6 +56,8 @@ func (r *Run) inject(ctx context.Context, kind string, targets []chaos.PodState)
 		return r.drain(ctx, targets)
 	case chaos.Manager:
 		return r.deleteManager(ctx)
+	case chaos.APIServer:
+		return r.disconnectAPIServer(ctx)
 	}
 	return r.onMachine(ctx, kind, targets[0])
 }

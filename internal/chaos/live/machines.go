@@ -29,6 +29,8 @@ type Machines interface {
 	inject(ctx context.Context, node string, fault *nodefault.Request) error
 	// undo undoes a fault that lasts.
 	undo(ctx context.Context, node string, fault *nodefault.Request) error
+	// disconnectControlPlane disconnects the machine of the API server, or connects it again.
+	disconnectControlPlane(ctx context.Context, disconnect bool) error
 }
 
 // localMachines are the machines of a cluster on this computer: the containers of a kind cluster, or the nodes of hack/cluster.
@@ -85,7 +87,12 @@ func (*localMachines) Start(context.Context, *v1.ElectionGroup) error { return n
 // Stop does nothing.
 func (*localMachines) Stop(context.Context) error { return nil }
 
-func (*localMachines) notPossible(context.Context, string) (string, error) { return "", nil }
+func (m *localMachines) notPossible(_ context.Context, action string) (string, error) {
+	if action == outage && m.runtime != "" {
+		return onlyHack, nil
+	}
+	return "", nil
+}
 
 func (*localMachines) prepare(context.Context, *corev1.Pod) error { return nil }
 
@@ -118,6 +125,14 @@ func (m *localMachines) undo(ctx context.Context, node string, f *nodefault.Requ
 		return execute(ctx, m.runtime, "unpause", node)
 	}
 	return execute(ctx, m.tool, "heal", node, "--name", m.cluster)
+}
+
+func (m *localMachines) disconnectControlPlane(ctx context.Context, disconnect bool) error {
+	verb := "heal"
+	if disconnect {
+		verb = "partition"
+	}
+	return execute(ctx, m.tool, verb, "control-plane", "--name", m.cluster)
 }
 
 // execute runs a command. The error has the last line of its output.

@@ -54,6 +54,35 @@ func TestMachinesOfKindAreContainers(t *testing.T) {
 	}
 }
 
+// The control plane of hack/cluster is a machine of its own, so that its outage doesn't affect pods. That of kind isn't.
+func TestOutageOfTheAPIServerNeedsHackCluster(t *testing.T) {
+	record(t, "docker", "")
+	for text, want := range map[string]string{"docker": "it needs --machines hack:NAME", "hack:test": ""} {
+		m, err := ParseMachines(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := m.notPossible(t.Context(), actions[chaos.APIServer]); got != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestOutageOfTheAPIServerEnds(t *testing.T) {
+	calls := record(t, "cluster", "")
+	r := &Run{Machines: &localMachines{tool: "cluster", cluster: "test"}}
+	done, err := r.disconnectAPIServer(t.Context())
+	if err != nil || done.hold == 0 {
+		t.Fatalf("got %+v, %v, want a fault that lasts", done, err)
+	}
+	if err := done.undo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := calls(), "partition|control-plane|--name|test|\nheal|control-plane|--name|test|\n"; got != want {
+		t.Errorf("got calls\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestFailedRuntimeIsReported(t *testing.T) {
 	record(t, "podman", "echo first; echo no such container >&2; exit 3")
 	m, err := ParseMachines("podman")

@@ -15,12 +15,20 @@ const (
 	// lossPercent is the part of the packets that a fault of kind loss drops, and lossTime is how long.
 	lossPercent = 30
 	lossTime    = 5 * time.Second
+	// outageTime is how long the API server is disconnected. It is shorter than the time after which nodes aren't ready any more.
+	outageTime = 20 * time.Second
+)
+
+// outage is the action of kind apiserver, which isn't one of package nodefault: it concerns no node of a member.
+const (
+	outage   = "outage"
+	onlyHack = "it needs --machines hack:NAME"
 )
 
 // actions are the faults on a node by which kinds are injected.
 var actions = map[string]string{
 	chaos.KillAgent: nodefault.Kill, chaos.KillApp: nodefault.Kill, chaos.Freeze: nodefault.Stop, chaos.Node: nodefault.Isolate,
-	chaos.Partition: nodefault.Drop, chaos.Loss: nodefault.Drop,
+	chaos.Partition: nodefault.Drop, chaos.Loss: nodefault.Drop, chaos.APIServer: outage,
 }
 
 // prepare does what takes time before a fault that needs the machines.
@@ -83,6 +91,15 @@ func (r *Run) machineFault(kind string, pod *corev1.Pod) *nodefault.Request {
 		fault.Percent = lossPercent
 	}
 	return fault
+}
+
+// disconnectAPIServer disconnects the API server from all nodes. This command still reaches it, but not the agents.
+func (r *Run) disconnectAPIServer(ctx context.Context) (injection, error) {
+	done := injection{
+		at: time.Now(), hold: outageTime,
+		undo: func(ctx context.Context) error { return r.Machines.disconnectControlPlane(ctx, false) },
+	}
+	return done, r.Machines.disconnectControlPlane(ctx, true)
 }
 
 // undoOnMachine undoes a fault. If its pod is gone, so are its processes and its network.

@@ -103,6 +103,9 @@ func (p *Pods) permissions() []permission {
 // notPossible returns why an action isn't possible on this cluster or for this user, or "". After Start, that includes what the
 // nodes lack.
 func (p *Pods) notPossible(ctx context.Context, action string) (string, error) {
+	if action == outage {
+		return onlyHack, nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refused == nil {
@@ -207,6 +210,9 @@ func (p *Pods) prepare(ctx context.Context, member *corev1.Pod) error {
 	}
 	return nil
 }
+
+// disconnectControlPlane isn't possible: notPossible says so.
+func (*Pods) disconnectControlPlane(context.Context, bool) error { return errors.New(onlyHack) }
 
 // Stop deletes all helpers. Thereby they undo their faults.
 func (p *Pods) Stop(ctx context.Context) (err error) {

@@ -236,7 +236,7 @@ func TestWhatHelpersLackIsNotPossible(t *testing.T) {
 	r, _, n := withPods(t, 1)
 	n.lacks = map[string]string{nodefault.Drop: "no nftables"}
 	start(t, r)
-	for kind, want := range map[string]string{chaos.Freeze: "", chaos.Loss: ": no nftables", chaos.Partition: ": no nftables"} {
+	for kind, want := range map[string]string{chaos.Freeze: "", chaos.APIServer: "it needs --machines hack:NAME", chaos.Loss: ": no nftables", chaos.Partition: ": no nftables"} {
 		got, err := r.NotPossible(t.Context(), kinds(t, kind)[0])
 		if err != nil || !strings.HasSuffix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%s: got %q, %v, want %q", kind, got, err, want)
