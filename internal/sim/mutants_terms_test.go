@@ -1,0 +1,25 @@
+package sim_test
+
+// termMutants are bugs in the choice and the recovery of terms.
+var termMutants = []mutant{
+	{
+		description: "a holder hands over to a process that needs a term of the future", file: "election/office/handover.go",
+		old: "last = max(last, successor.resignedTerm)", new: "last = max(last, 0)",
+		check: "^TestHandOverWaitsForTermOfSuccessor$", pkg: "election/office", wantOutput: "requests to stop, want 0",
+	},
+	{
+		description: "a process waits for the term that it needed at first", file: "election/office/campaign.go",
+		old: "due > recheck {", new: "false && due > recheck {",
+		check: "^TestLowerBoundEndsWaitForClock$", pkg: "election/office", wantOutput: "want one within three heartbeats",
+	},
+	{
+		description: "any answer counts for the recovery of a bound", file: "election/office/forgotten.go",
+		old: "return m.peers[id].recoveryBound, m", new: "return m.peers[id].bound, m",
+		check: "^TestOtherAnswersDontLowerRecoveredBound$", pkg: "election/office", wantOutput: "want 50",
+	},
+	{
+		description: "answers to earlier incarnations count", file: "election/office/claim.go",
+		old: "	if msg.Hold.RequesterLife != m.cfg.Life {\n		return\n	}\n	m.recordBound", new: "	m.recordBound",
+		check: "^TestAnswerToEarlierIncarnationDoesntLowerFloor$", pkg: "election/office", wantOutput: "want",
+	},
+}
