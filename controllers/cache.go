@@ -127,7 +127,7 @@ const maxAnnotation = 64
 func stripAnnotations(annotations map[string]string) map[string]string {
 	stripped := make(map[string]string, len(annotations))
 	for key, value := range annotations {
-		if len(value) > maxAnnotation && key != v1.AnnotationGroups {
+		if len(value) > maxAnnotation && key != v1.AnnotationGroups && key != v1.AnnotationSelectedBy {
 			// Clone: a substring would retain the whole value in memory.
 			value = strings.Clone(value[:maxAnnotation])
 		}

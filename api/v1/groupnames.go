@@ -24,3 +24,12 @@ func GroupNames(annotation string) iter.Seq[string] {
 		}
 	}
 }
+
+// GroupsAnnotation returns the value of the annotation that names the groups of a pod:
+// AnnotationGroups or, without it, AnnotationSelectedBy.
+func GroupsAnnotation(annotations map[string]string) string {
+	if groups, ok := annotations[AnnotationGroups]; ok {
+		return groups
+	}
+	return annotations[AnnotationSelectedBy]
+}

@@ -1,13 +1,24 @@
 package v1
 
-// Labels and annotations that users set on a pod.
+// Labels and annotations of pods and namespaces.
 const (
-	// LabelAgent with the value AgentEnabled opts a pod in to sidecar injection.
-	LabelAgent   = "conclave.dev/agent"
-	AgentEnabled = "enabled"
+	// LabelAgent with the value AgentEnabled opts a pod in to sidecar injection. In a
+	// namespace that has opted in, any other value opts a pod out.
+	LabelAgent    = "conclave.dev/agent"
+	AgentEnabled  = "enabled"
+	AgentDisabled = "disabled"
 
-	// AnnotationGroups lists the groups that a pod belongs to, separated by commas.
+	// LabelInjection with the value InjectionEnabled opts a namespace in: each of its pods
+	// that a group selects gets an agent.
+	LabelInjection   = "conclave.dev/injection"
+	InjectionEnabled = "enabled"
+
+	// AnnotationGroups lists the groups that a pod belongs to, separated by commas. It
+	// takes precedence over the selectors and members of groups.
 	AnnotationGroups = "conclave.dev/groups"
+	// AnnotationSelectedBy lists the groups that select a pod without AnnotationGroups.
+	// The operator sets it.
+	AnnotationSelectedBy = "conclave.dev/selected-by"
 	// AnnotationPriority is the conventional annotation for a pod's priority.
 	AnnotationPriority = "conclave.dev/priority"
 	// AnnotationProbe is the URL of the application's health check in the pod, such as

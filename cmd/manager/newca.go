@@ -49,13 +49,20 @@ func (m *manager) groups(ctx context.Context) ([]v1.ElectionGroup, error) {
 	}
 	var all []v1.ElectionGroup
 	for _, namespace := range namespaces {
-		var groups v1.ElectionGroupList
-		if err := m.live.List(ctx, &groups, client.InNamespace(namespace)); err != nil {
+		groups, err := m.groupsIn(ctx, namespace)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, groups.Items...)
+		all = append(all, groups...)
 	}
 	return all, nil
+}
+
+// groupsIn reads the groups of a namespace from the API server.
+func (m *manager) groupsIn(ctx context.Context, namespace string) ([]v1.ElectionGroup, error) {
+	var groups v1.ElectionGroupList
+	err := m.live.List(ctx, &groups, client.InNamespace(namespace))
+	return groups.Items, err
 }
 
 // reportMissingCA reports a missing CA in the status of a group. It does so once: another

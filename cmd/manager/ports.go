@@ -72,13 +72,15 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 		}
 		certificate = watcher.GetCertificate
 	}
-	injector := &webhook.Injector{Settings: m.injectSettings, Log: m.log}
-	handler, err := admission.StandaloneWebhook(&admission.Webhook{Handler: injector}, admission.StandaloneOptions{MetricsPath: webhook.Path})
-	if err != nil {
-		return fmt.Errorf("create the webhook: %w", err)
-	}
 	mux := http.NewServeMux()
-	mux.Handle(webhook.Path, handler)
+	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
+		injector := &webhook.Injector{Settings: m.injectSettings, Groups: m.groupsIn, NamespaceOptedIn: namespaceOptedIn, Log: m.log}
+		handler, err := admission.StandaloneWebhook(&admission.Webhook{Handler: injector}, admission.StandaloneOptions{MetricsPath: path})
+		if err != nil {
+			return fmt.Errorf("create the webhook: %w", err)
+		}
+		mux.Handle(path, handler)
+	}
 	server, err := m.newServer(ctx, "the webhook", portAddress(m.webhookPort), webhookLimits, certificate, mux)
 	if err != nil {
 		return err

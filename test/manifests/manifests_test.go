@@ -2,6 +2,7 @@ package manifests_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -346,25 +347,32 @@ func TestInstallerSetsNamespace(t *testing.T) {
 		}
 	}
 	itself := find[corev1.Namespace](t, objects, "Namespace", other)
-	webhook := find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "conclave").Webhooks[0]
-	if service := webhook.ClientConfig.Service; service.Namespace != other {
-		t.Errorf("got namespace %s of the webhook's Service, want %s", service.Namespace, other)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []struct {
-		labels map[string]string
-		want   bool
-	}{
-		{itself.Labels, false},
-		{map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem}, false},
-		{map[string]string{corev1.LabelMetadataName: "bank"}, true},
-		{map[string]string{corev1.LabelMetadataName: namespace}, true},
-	} {
-		if got := selector.Matches(labels.Set(n.labels)); got != n.want {
-			t.Errorf("webhook for namespaces with labels %v: got %t, want %t", n.labels, got, n.want)
+	for i, webhook := range find[admissionregistrationv1.MutatingWebhookConfiguration](t, objects, "MutatingWebhookConfiguration", "conclave").Webhooks {
+		if service := webhook.ClientConfig.Service; service.Namespace != other {
+			t.Errorf("got namespace %s of the Service of webhook %s, want %s", service.Namespace, webhook.Name, other)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const name, injection = corev1.LabelMetadataName, v1.LabelInjection
+		operator := maps.Clone(itself.Labels)
+		operator[injection] = v1.InjectionEnabled
+		for _, n := range []struct {
+			labels map[string]string
+			want   [2]bool // for pods with the label, and for those without
+		}{
+			{itself.Labels, [2]bool{false, false}},
+			{operator, [2]bool{false, false}},
+			{map[string]string{name: metav1.NamespaceSystem, injection: v1.InjectionEnabled}, [2]bool{false, false}},
+			{map[string]string{name: "bank"}, [2]bool{true, false}},
+			{map[string]string{name: "bank", injection: "disabled"}, [2]bool{true, false}},
+			{map[string]string{name: "bank", injection: v1.InjectionEnabled}, [2]bool{true, true}},
+			{map[string]string{name: namespace}, [2]bool{true, false}},
+		} {
+			if got := selector.Matches(labels.Set(n.labels)); got != n.want[i] {
+				t.Errorf("webhook %s for namespaces with labels %v: got %t, want %t", webhook.Name, n.labels, got, n.want[i])
+			}
 		}
 	}
 	c := connect(t)

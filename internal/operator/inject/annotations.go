@@ -13,8 +13,8 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// maxGroups is the maximum number of groups of an agent.
-const maxGroups = 100
+// MaxGroups is the maximum number of groups of an agent.
+const MaxGroups = 100
 
 var groupName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
@@ -26,8 +26,8 @@ func Groups(annotation string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, errors.New(requirement)
 	}
-	if len(names) > maxGroups {
-		return nil, fmt.Errorf("%s: it must name at most %d, got %d", requirement, maxGroups, len(names))
+	if len(names) > MaxGroups {
+		return nil, fmt.Errorf("%s: it must name at most %d, got %d", requirement, MaxGroups, len(names))
 	}
 	seen := map[string]bool{}
 	for _, name := range names {

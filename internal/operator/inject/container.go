@@ -23,6 +23,9 @@ const (
 	// volume, and tokenSeconds its validity. The kubelet renews it.
 	tokenPath    = "token"
 	tokenSeconds = 3600
+	// selectedPath is the path, in the same volume, of the list of groups that select the
+	// pod.
+	selectedPath = "selected-by"
 )
 
 // agentUser is the user ID of the agent. No image and no node uses it.
@@ -32,7 +35,7 @@ const agentUser = 65532
 // container that keeps running. It starts before all other containers and stops after
 // them. The memory limit leaves ample room. There is no CPU limit, because throttled
 // heartbeats look like a crash.
-func container(s Settings, groups []string, probe string, p *podSpec) *corev1.Container {
+func container(s Settings, part participation, p *podSpec) *corev1.Container {
 	peers := corev1.ContainerPort{Name: "conclave-peers", ContainerPort: control.PeerPort, Protocol: corev1.ProtocolTCP}
 	operator := corev1.ContainerPort{Name: "conclave-op", ContainerPort: control.OperatorPort, Protocol: corev1.ProtocolTCP}
 	hostNetwork := p.Spec.HostNetwork
@@ -46,7 +49,7 @@ func container(s Settings, groups []string, probe string, p *podSpec) *corev1.Co
 		Image:         s.AgentImage,
 		Args:          []string{"pod"},
 		RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
-		Env:           environment(s, groups, probe),
+		Env:           environment(s, part),
 		Ports:         []corev1.ContainerPort{peers, operator},
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{
@@ -76,34 +79,44 @@ func container(s Settings, groups []string, probe string, p *podSpec) *corev1.Co
 	return agent
 }
 
-func environment(s Settings, groups []string, probe string) []corev1.EnvVar {
+func environment(s Settings, part participation) []corev1.EnvVar {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	}
+	groups := corev1.EnvVar{Name: "CONCLAVE_GROUPS", Value: strings.Join(part.groups, ",")}
+	if part.selected {
+		groups = corev1.EnvVar{Name: "CONCLAVE_GROUPS_FILE", Value: configFolder + "/" + selectedPath}
 	}
 	env := []corev1.EnvVar{
 		field("POD_NAME", "metadata.name"),
 		field("POD_NAMESPACE", "metadata.namespace"),
 		field("POD_IP", "status.podIP"),
-		{Name: "CONCLAVE_GROUPS", Value: strings.Join(groups, ",")},
+		groups,
 		{Name: "CONCLAVE_IDENTITY", Value: s.IdentityURL},
 	}
 	if s.CABundle != "" {
 		env = append(env, corev1.EnvVar{Name: "CONCLAVE_CA", Value: s.CABundle})
 	}
-	if probe != "" {
+	if part.probe != "" {
 		// Escape the $, because the kubelet expands $(NAME).
-		env = append(env, corev1.EnvVar{Name: "CONCLAVE_PROBE", Value: strings.ReplaceAll(probe, "$", "$$")})
+		env = append(env, corev1.EnvVar{Name: "CONCLAVE_PROBE", Value: strings.ReplaceAll(part.probe, "$", "$$")})
 	}
 	return env
 }
 
 // volumes returns the volumes for the agent's configuration and its state. The
-// ConfigMaps are optional, so that a pod can start before its group exists.
-func volumes(groups []string, hostNetwork bool) []corev1.Volume {
+// ConfigMaps are optional, so that a pod can start before its group exists. The list of
+// groups that select the pod is a file, because it may change while the pod runs.
+func volumes(part participation, hostNetwork bool) []corev1.Volume {
 	sources := []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
 		Audience: v1.TokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenPath,
 	}}}
-	for _, group := range groups {
+	if part.selected {
+		sources = append(sources, corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+			Path: selectedPath, FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + v1.AnnotationSelectedBy + "']"},
+		}}}})
+	}
+	for _, group := range part.groups {
 		sources = append(sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
 			LocalObjectReference: corev1.LocalObjectReference{Name: control.ConfigMapName(group)},
 			Items: []corev1.KeyToPath{

@@ -12,6 +12,15 @@ import (
 // join returns a pod with the label and the annotation by which it opts in to a group, and
 // the operations that add them.
 func join(pod json.RawMessage, group string) (json.RawMessage, []Operation, error) {
+	return optIn(pod, v1.AnnotationGroups, func(annotations map[string]any) (any, error) { return joinedGroups(annotations, group) })
+}
+
+// annotationValue returns the value of an annotation that is added to the others.
+type annotationValue func(others map[string]any) (any, error)
+
+// optIn returns a pod with the label by which it opts in and with an annotation, and the
+// operations that add them.
+func optIn(pod json.RawMessage, annotation string, value annotationValue) (json.RawMessage, []Operation, error) {
 	var fields map[string]any
 	if err := read(pod, &fields); err != nil {
 		return nil, nil, err
@@ -29,24 +38,25 @@ func join(pod json.RawMessage, group string) (json.RawMessage, []Operation, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	groups, err := joinedGroups(annotations, group)
+	groups, err := value(annotations)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, change := range []struct {
-		in               map[string]any
-		path, key, value string
-	}{{labels, "/metadata/labels/", v1.LabelAgent, v1.AgentEnabled}, {annotations, "/metadata/annotations/", v1.AnnotationGroups, groups}} {
+		in        map[string]any
+		path, key string
+		value     any
+	}{{labels, "/metadata/labels/", v1.LabelAgent, v1.AgentEnabled}, {annotations, "/metadata/annotations/", annotation, groups}} {
 		if change.in[change.key] != change.value {
 			change.in[change.key] = change.value
 			p.add(change.path+strings.ReplaceAll(change.key, "/", "~1"), change.value)
 		}
 	}
-	joined, err := json.Marshal(fields)
+	changed, err := json.Marshal(fields)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot encode the pod: %w", err)
 	}
-	return joined, p.operations, p.err
+	return changed, p.operations, p.err
 }
 
 // joinedGroups returns the value of the annotation with one more group.

@@ -51,14 +51,14 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	if err := read(pod, &p); err != nil || p.injected() {
 		return nil, err
 	}
-	groups, probe, err := meta.parseAnnotations()
+	part, err := meta.participation()
 	if err != nil {
 		return nil, err
 	}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	return additions(&p, container(s, groups, probe, &p), volumes(groups, p.Spec.HostNetwork))
+	return additions(&p, container(s, part, &p), volumes(part, p.Spec.HostNetwork))
 }
 
 // read decodes JSON with case-sensitive keys, as the API server does. For encoding/json,

@@ -22,8 +22,12 @@ type podMetadata struct {
 const mirrorPodAnnotation = "kubernetes.io/config.mirror"
 
 func (m *podMetadata) optedIn() bool {
+	return m.Metadata.Labels[v1.LabelAgent] == v1.AgentEnabled && !m.isMirror()
+}
+
+func (m *podMetadata) isMirror() bool {
 	_, mirror := m.Metadata.Annotations[mirrorPodAnnotation]
-	return m.Metadata.Labels[v1.LabelAgent] == v1.AgentEnabled && !mirror
+	return mirror
 }
 
 // annotation returns "" if the pod doesn't have the annotation.
@@ -36,19 +40,34 @@ func (m *podMetadata) annotation(key string) (string, error) {
 	return text, nil
 }
 
-// parseAnnotations returns the groups and the probe of a pod that opted in.
-func (m *podMetadata) parseAnnotations() (groups []string, probe string, err error) {
-	named, err := m.annotation(v1.AnnotationGroups)
-	if err == nil {
-		groups, err = Groups(named)
+// participation is what the annotations of a pod that opted in say about its agent.
+type participation struct {
+	groups []string
+	// selected means that the groups are those that select the pod. There may be none, and
+	// others may follow.
+	selected bool
+	probe    string
+}
+
+// participation parses the annotations of a pod that opted in.
+func (m *podMetadata) participation() (p participation, err error) {
+	key := v1.AnnotationGroups
+	if _, named := m.Metadata.Annotations[key]; !named {
+		if _, p.selected = m.Metadata.Annotations[v1.AnnotationSelectedBy]; p.selected {
+			key = v1.AnnotationSelectedBy
+		}
+	}
+	names, err := m.annotation(key)
+	if err == nil && !(p.selected && names == "") {
+		p.groups, err = Groups(names)
 	}
 	if err == nil {
-		probe, err = m.annotation(v1.AnnotationProbe)
+		p.probe, err = m.annotation(v1.AnnotationProbe)
 	}
 	if err == nil {
-		err = checkProbe(probe)
+		err = checkProbe(p.probe)
 	}
-	return groups, probe, err
+	return p, err
 }
 
 // podSpec is the part of a pod that is decoded if the pod opted in.
@@ -99,7 +118,7 @@ func (p *podSpec) injected() bool {
 // would refuse it later, with a message that doesn't mention the agent.
 func (p *podSpec) check() error {
 	if os := p.Spec.OS.Name; os != "" && os != "linux" {
-		return fmt.Errorf("the agent requires Linux, but the pod requires %s: remove the label %s", os, v1.LabelAgent)
+		return fmt.Errorf("the agent requires Linux, but the pod requires %s: set the label %s: %s", os, v1.LabelAgent, v1.AgentDisabled)
 	}
 	if len(p.Spec.Containers) == 0 {
 		return errors.New("the pod must have at least one container besides the agent")

@@ -35,10 +35,48 @@ func MatchesLabels(group *v1.ElectionGroup) func(*corev1.Pod) bool {
 	return func(pod *corev1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) }
 }
 
+// SelectingGroups returns the names of the groups that select a pod of their namespace, in
+// alphabetical order. A pod whose name the API server is yet to generate can be selected
+// by its labels only.
+func SelectingGroups(groups []v1.ElectionGroup, pod *corev1.Pod) []string {
+	var names []string
+	for i := range groups {
+		if group := &groups[i]; group.DeletionTimestamp == nil && TakesPart(group)(pod) {
+			names = append(names, group.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// BySelection reports whether a pod takes part in the groups that select it, because its
+// author didn't name its groups.
+func BySelection(pod *corev1.Pod) bool {
+	_, named := pod.Annotations[v1.AnnotationGroups]
+	_, selected := pod.Annotations[v1.AnnotationSelectedBy]
+	return selected && !named
+}
+
+// TakesPart returns a function that reports whether a pod takes part in a group: its
+// spec.members names the pod, its selector matches the labels, or the pod is in a member
+// list. A pod that a group no longer selects remains in a list until the members have
+// adopted the next one.
+func TakesPart(group *v1.ElectionGroup) func(*corev1.Pod) bool {
+	matches, list := MatchesLabels(group), group.Status.MemberList
+	return func(pod *corev1.Pod) bool {
+		return hasMember(group.Spec.Members, pod.Name) || matches(pod) ||
+			list != nil && (hasMember(list.Members, pod.Name) || list.Previous != nil && hasMember(list.Previous.Members, pod.Name))
+	}
+}
+
+func hasMember(members []v1.Member, pod string) bool {
+	return slices.ContainsFunc(members, func(m v1.Member) bool { return m.Pod == pod })
+}
+
 // GroupsOf returns the groups that a pod's annotation names, without empty entries.
 func GroupsOf(pod *corev1.Pod) []string {
 	var groups []string
-	for group := range v1.GroupNames(pod.Annotations[v1.AnnotationGroups]) {
+	for group := range v1.GroupNames(v1.GroupsAnnotation(pod.Annotations)) {
 		if group != "" {
 			groups = append(groups, group)
 		}
@@ -48,7 +86,7 @@ func GroupsOf(pod *corev1.Pod) []string {
 
 // NamesGroup reports whether a pod's annotation names a group.
 func NamesGroup(pod *corev1.Pod, group string) bool {
-	for name := range v1.GroupNames(pod.Annotations[v1.AnnotationGroups]) {
+	for name := range v1.GroupNames(v1.GroupsAnnotation(pod.Annotations)) {
 		if name == group {
 			return true
 		}

@@ -8,18 +8,26 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
-// Path is the URL path of the webhook.
-const Path = "/inject"
+// The URL paths of the webhook: for pods that have opted in by their label, and for pods
+// without a label in namespaces that have opted in.
+const (
+	Path          = "/inject"
+	NamespacePath = "/inject-namespace"
+)
 
 // Injector adds the agent to pods. It allows each pod that didn't opt in, even if the
 // pod is invalid or the operator has a fault.
@@ -27,7 +35,12 @@ type Injector struct {
 	// Settings returns the current settings. It is called for each pod, because the
 	// CA bundle changes.
 	Settings func(context.Context) (inject.Settings, error)
-	Log      *slog.Logger
+	// Groups returns the groups of a namespace. They must be current: often, a group is
+	// created a moment before its pods.
+	Groups func(ctx context.Context, namespace string) ([]v1.ElectionGroup, error)
+	// NamespaceOptedIn means that all pods are in namespaces that have opted in.
+	NamespaceOptedIn bool
+	Log              *slog.Logger
 }
 
 // Handle responds to an admission request.
@@ -35,28 +48,75 @@ func (i *Injector) Handle(ctx context.Context, request admission.Request) admiss
 	if request.Kind.Kind != "Pod" || request.Kind.Group != "" || request.SubResource != "" || request.Operation != admissionv1.Create {
 		return admission.Allowed("")
 	}
+	pod := request.Object.Raw
+	choice, err := inject.ChoiceOf(pod, i.NamespaceOptedIn)
+	if err != nil {
+		return i.refuse(request, err)
+	}
+	if choice == inject.NoAgent {
+		return admission.Allowed("")
+	}
+	var selecting []string
+	if choice == inject.SelectedGroups {
+		if selecting, err = i.selectingGroups(ctx, request); err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		if i.NamespaceOptedIn && len(selecting) == 0 {
+			return admission.Allowed("")
+		}
+	}
 	settings, settingsErr := i.Settings(ctx)
-	patch, err := inject.Patch(request.Object.Raw, settings)
+	var patch []inject.Operation
+	if choice == inject.NamedGroups {
+		patch, err = inject.PatchNamed(pod, settings)
+	} else {
+		patch, err = inject.PatchSelected(pod, selecting, settings)
+	}
 	switch {
 	case err != nil:
-		i.Log.Info("refused pod", "namespace", request.Namespace, "name", request.Name, "error", err)
-		return admission.Denied(err.Error())
+		return i.refuse(request, err)
 	case len(patch) == 0:
 		return admission.Allowed("")
 	case settingsErr != nil:
 		return admission.Errored(http.StatusInternalServerError, settingsErr)
 	}
+	warnings := networkWarnings(pod)
+	if choice == inject.SelectedGroups && len(selecting) == 0 {
+		warnings = append(warnings, "no ElectionGroup in namespace "+request.Namespace+" selects this pod: its agent waits for one")
+	}
+	return patched(patch, warnings)
+}
+
+func (i *Injector) refuse(request admission.Request, err error) admission.Response {
+	i.Log.Info("refused pod", "namespace", request.Namespace, "name", request.Name, "error", err)
+	return admission.Denied(err.Error())
+}
+
+// selectingGroups returns the groups that select a pod.
+func (i *Injector) selectingGroups(ctx context.Context, request admission.Request) ([]string, error) {
+	var pod metav1.PartialObjectMetadata
+	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
+		return nil, fmt.Errorf("decode the pod: %w", err)
+	}
+	groups, err := i.Groups(ctx, request.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("list the groups of namespace %s: %w", request.Namespace, err)
+	}
+	return membership.SelectingGroups(groups, &corev1.Pod{ObjectMeta: pod.ObjectMeta}), nil
+}
+
+func patched(patch []inject.Operation, warnings []string) admission.Response {
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{
-		Allowed: true, Patch: raw, PatchType: new(admissionv1.PatchTypeJSONPatch), Warnings: warnings(request.Object.Raw),
+		Allowed: true, Patch: raw, PatchType: new(admissionv1.PatchTypeJSONPatch), Warnings: warnings,
 	}}
 }
 
-// warnings returns warnings for the user who creates the pod.
-func warnings(pod []byte) []string {
+// networkWarnings returns warnings about the network of a pod.
+func networkWarnings(pod []byte) []string {
 	var found struct{ Spec corev1.PodSpec }
 	if err := json.Unmarshal(pod, &found); err != nil {
 		return nil // The API server reports invalid pods.

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -32,7 +33,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-var apiServer = apiserver.New()
+var apiServer = apiserver.New("../../../config/crd/bases")
 
 func TestMain(m *testing.M) { apiServer.Main(m) }
 
@@ -50,18 +51,41 @@ func configuration(t *testing.T, port int) *admissionregistrationv1.MutatingWebh
 	if err := yaml.UnmarshalStrict(text, &config); err != nil {
 		t.Fatal(err)
 	}
-	url := "https://" + net.JoinHostPort("localhost", strconv.Itoa(port)) + *config.Webhooks[0].ClientConfig.Service.Path
-	config.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url}
+	for i := range config.Webhooks {
+		url := "https://" + net.JoinHostPort("localhost", strconv.Itoa(port)) + *config.Webhooks[i].ClientConfig.Service.Path
+		config.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url}
+	}
 	return &config
+}
+
+func connect(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(apiServer.Config(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// groupsFrom reads groups from the API server.
+func groupsFrom(c client.Client) func(context.Context, string) ([]v1.ElectionGroup, error) {
+	return func(ctx context.Context, namespace string) ([]v1.ElectionGroup, error) {
+		var groups v1.ElectionGroupList
+		err := c.List(ctx, &groups, client.InNamespace(namespace))
+		return groups.Items, err
+	}
 }
 
 // serve starts the webhook and registers it with the API server.
 func serve(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(apiServer.Config(t), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := connect(t)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	store, err := authority.Open(t.Context(), c, "default", log, authority.Anyway)
 	if err != nil {
@@ -79,8 +103,11 @@ func serve(t *testing.T) client.Client {
 		Host: "127.0.0.1", Port: port,
 		TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = certificate.GetCertificate }},
 	})
-	injector := &webhook.Injector{Log: log, Settings: func(context.Context) (inject.Settings, error) { return settings, nil }}
-	webhooks.Register(webhook.Path, &admission.Webhook{Handler: injector})
+	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
+		webhooks.Register(path, &admission.Webhook{Handler: &webhook.Injector{
+			Log: log, Groups: groupsFrom(c), NamespaceOptedIn: namespaceOptedIn, Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
+		}})
+	}
 	config := configuration(t, port)
 	if err := c.Create(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -107,6 +134,22 @@ func serve(t *testing.T) client.Client {
 	return c
 }
 
+// awaitWebhook waits until the API server applies the webhook configuration, which takes a
+// moment.
+func awaitWebhook(t *testing.T, c client.Client) {
+	t.Helper()
+	testwait.NoError(t, func() error {
+		pod := podOf("probe", optedIn, ledger)
+		if err := c.Create(t.Context(), pod, client.DryRunAll); err != nil {
+			return err
+		}
+		if len(pod.Spec.InitContainers) == 0 {
+			return errors.New("the API server hasn't called the webhook")
+		}
+		return nil
+	})
+}
+
 func podOf(name string, labels, annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels, Annotations: annotations},
@@ -121,21 +164,11 @@ var (
 
 func TestPodThatOptedInGetsAgent(t *testing.T) {
 	c := serve(t)
-	var in *corev1.Pod
-	// The API server applies the webhook configuration with a delay.
-	testwait.NoError(t, func() error {
-		in = podOf("in", optedIn, ledger)
-		if err := c.Create(t.Context(), in); err != nil {
-			t.Fatal(err)
-		}
-		if len(in.Spec.InitContainers) > 0 {
-			return nil
-		}
-		if err := c.Delete(t.Context(), in, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
-		return errors.New("the API server hasn't called the webhook")
-	})
+	awaitWebhook(t, c)
+	in := podOf("in", optedIn, ledger)
+	if err := c.Create(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
 	if agents := in.Spec.InitContainers; len(agents) != 1 || agents[0].Image != settings.AgentImage ||
 		agents[0].RestartPolicy == nil || *agents[0].RestartPolicy != corev1.ContainerRestartPolicyAlways {
 		t.Errorf("got init containers %+v, want the agent as a sidecar", agents)
@@ -149,7 +182,7 @@ func TestPodThatOptedInGetsAgent(t *testing.T) {
 			t.Errorf("%s: got error %v and init containers %v, want none", name, err, pod.Spec.InitContainers)
 		}
 	}
-	for name, groups := range map[string]map[string]string{"none": nil, "bad": {v1.AnnotationGroups: "Ledger"}} {
+	for name, groups := range map[string]map[string]string{"blank": {v1.AnnotationGroups: ""}, "bad": {v1.AnnotationGroups: "Ledger"}} {
 		err := c.Create(t.Context(), podOf(name, optedIn, groups))
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "annotation conclave.dev/groups must name the groups") ||
 			strings.Contains(err.Error(), "\n") {
