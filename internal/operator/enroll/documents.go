@@ -30,6 +30,14 @@ func (s *Service) existingGroups(ctx context.Context, namespace string, names []
 	return existing, nil
 }
 
+func groupNames(groups []*v1.ElectionGroup) []string {
+	names := make([]string, len(groups))
+	for i, group := range groups {
+		names[i] = group.Name
+	}
+	return names
+}
+
 // documents returns the documents of the groups that have a member list. They are exact
 // copies from the groups' ConfigMaps, because two documents of the same revision must
 // not differ.

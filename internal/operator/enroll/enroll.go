@@ -2,8 +2,8 @@
 // receives a certificate for that pod in the groups that the pod names.
 //
 // The service identifies the pod by a TokenReview only. The names in the certificate
-// are those of the pod that the token is bound to, in the groups of that pod's
-// annotation. Of the certificate request, the service uses nothing but the public key.
+// are those of the pod that the token is bound to, in the groups that the annotation
+// conclave.dev/groups of that pod names or, without it, in those that select the pod. Of the certificate request, the service uses nothing but the public key.
 //
 // The service reads all objects from the API server, never from a cache. A cache may
 // be outdated: a pod that was replaced a moment ago must not receive the certificate
@@ -27,6 +27,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -88,6 +89,14 @@ func (s *Service) enroll(ctx context.Context, e control.EnrollmentRequest) (*con
 	existing, err := s.existingGroups(ctx, pod.namespace, groups)
 	if err != nil {
 		return nil, unavailable("cannot read the groups", err)
+	}
+	if membership.BySelection(found) {
+		// The annotation may be outdated, or edited: the groups themselves decide.
+		existing = slices.DeleteFunc(existing, func(group *v1.ElectionGroup) bool { return !membership.TakesPart(group)(found) })
+		if len(existing) == 0 {
+			return nil, noGroupSelects(pod)
+		}
+		groups = groupNames(existing)
 	}
 	if err := s.hold(ctx, found, existing); err != nil {
 		return nil, err
@@ -171,11 +180,19 @@ func (s *Service) groups(ctx context.Context, p podIdentity) (*corev1.Pod, []str
 	case pod.Labels[v1.LabelAgent] != v1.AgentEnabled:
 		return nil, nil, refuse(http.StatusForbidden, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name, v1.LabelAgent, v1.AgentEnabled)
 	}
-	groups, err := inject.Groups(pod.Annotations[v1.AnnotationGroups])
+	named := v1.GroupsAnnotation(pod.Annotations)
+	if membership.BySelection(pod) && named == "" {
+		return nil, nil, noGroupSelects(p)
+	}
+	groups, err := inject.Groups(named)
 	if err != nil {
 		return nil, nil, refuse(http.StatusForbidden, "pod %s/%s: %s", p.namespace, p.name, err)
 	}
 	return pod, groups, nil
+}
+
+func noGroupSelects(p podIdentity) error {
+	return refuse(http.StatusForbidden, "no ElectionGroup in namespace %s selects pod %s yet", p.namespace, p.name)
 }
 
 // statusAndMessage returns the HTTP status and the message that the agent receives for an error.
