@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,25 +24,48 @@ const (
 type certificateRenewer struct {
 	settings    *Settings
 	credentials *credentials
-	// acceptDocument receives the documents that come with a certificate.
+	// onNames receives the names in each new certificate, and acceptDocument the documents
+	// that come with it.
+	onNames        func(identity.Names)
 	acceptDocument func(document string)
 	log            *slog.Logger
 	// retryNow is sent when an enrollment that failed may succeed now.
 	retryNow signal
+	// renewNow is sent when a new certificate would name more groups.
+	renewNow signal
 
 	mu sync.Mutex
 	// files is nil before there is a certificate.
 	files *identity.Files
+	// wanted are the groups that the certificate should name.
+	wanted []string
 	// problem is the error of the last enrollment, nil if it succeeded.
 	problem error
 	// problemsChanged is called when Problems returns something else.
 	problemsChanged func()
 }
 
-func newCertificateRenewer(s *Settings, c *credentials, acceptDocument func(string), log *slog.Logger) *certificateRenewer {
+func newCertificateRenewer(s *Settings, c *credentials, onNames func(identity.Names), acceptDocument func(string), log *slog.Logger) *certificateRenewer {
 	return &certificateRenewer{
-		settings: s, credentials: c, acceptDocument: acceptDocument, log: log, retryNow: newSignal(), problemsChanged: func() {},
+		settings: s, credentials: c, onNames: onNames, acceptDocument: acceptDocument, log: log,
+		retryNow: newSignal(), renewNow: newSignal(), problemsChanged: func() {},
 	}
+}
+
+// want renews the certificate at once if it lacks one of the groups. It does so once for
+// each call: the identity service may refuse a group.
+func (r *certificateRenewer) want(groups []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = groups
+	if r.files != nil && r.lacksGroup() {
+		r.renewNow.send()
+	}
+}
+
+// lacksGroup reports whether the certificate lacks a wanted group. The caller holds the lock.
+func (r *certificateRenewer) lacksGroup() bool {
+	return slices.ContainsFunc(r.wanted, func(group string) bool { return !r.files.Names().Has(r.settings.name(group)) })
 }
 
 // Problems returns why peers refuse the agent's connections, nothing if its certificate
@@ -79,6 +103,7 @@ func (r *certificateRenewer) reload() {
 	r.mu.Unlock()
 	if files != nil {
 		files.Reload()
+		r.onNames(files.Names())
 	}
 }
 
@@ -112,8 +137,12 @@ func (r *certificateRenewer) load() (*identity.Files, error) {
 		return nil, fmt.Errorf("stored certificate must be for pod %s in namespace %s, got %s", r.settings.Pod, r.settings.Namespace, name)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.files = files
+	if r.lacksGroup() { // The stored certificate is from before the agent restarted.
+		r.renewNow.send()
+	}
+	r.mu.Unlock()
+	r.onNames(files.Names())
 	return files, nil
 }
 
@@ -123,6 +152,7 @@ func (r *certificateRenewer) run(ctx context.Context) {
 		due := time.Until(renewalTime(r.credentials.receivedAt(), r.notAfter()))
 		select {
 		case <-time.After(max(minRenewalDelay, due)):
+		case <-r.renewNow:
 		case <-ctx.Done():
 			return
 		}

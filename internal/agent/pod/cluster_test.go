@@ -44,6 +44,8 @@ type cluster struct {
 	refusal   string
 	documents []control.Document
 	tokens    []string
+	// groups are those in certificates.
+	groups []string
 }
 
 // networks counts the clusters, so that each one has its own addresses.
@@ -51,7 +53,7 @@ var networks atomic.Int32
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, valid: time.Hour, pods: map[string]*testPod{}, network: byte(networks.Add(1))}
+	c := &cluster{t: t, valid: time.Hour, groups: []string{"ledger", "audit"}, pods: map[string]*testPod{}, network: byte(networks.Add(1))}
 	var err error
 	if c.issuer, c.ca, err = identity.NewCA("test", 24*time.Hour); err != nil {
 		t.Fatal(err)
@@ -146,7 +148,10 @@ func (c *cluster) serveEnrollment(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	names := identity.Names{{Domain: namespace, Group: "ledger", Member: pod}, {Domain: namespace, Group: "audit", Member: pod}}
+	var names identity.Names
+	for _, group := range c.groups {
+		names = append(names, identity.Name{Domain: namespace, Group: group, Member: pod})
+	}
 	cert, err := c.issuer.Sign(names, uidOf(pod), parsed.PublicKey, c.valid)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -164,6 +169,32 @@ func (c *cluster) publish(documents ...control.Document) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.documents = documents
+}
+
+// selectBy sets the groups that select the pods: the kubelet passes them on to the agents.
+func (c *cluster) selectBy(groups ...string) {
+	c.mu.Lock()
+	c.groups, c.refusal = groups, ""
+	if len(groups) == 0 {
+		c.refusal = "no group selects the pod yet"
+	}
+	c.mu.Unlock()
+	for name, pod := range c.pods {
+		pod.mount(map[string]string{"token": "bank/" + name, "selected-by": strings.Join(groups, ",")})
+	}
+}
+
+// enrollments counts the requests of a pod for certificates.
+func (c *cluster) enrollments(pod string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count := 0
+	for _, token := range c.tokens {
+		if token == "bank/"+pod {
+			count++
+		}
+	}
+	return count
 }
 
 func (c *cluster) refuseWith(why string) {

@@ -17,7 +17,7 @@ import (
 )
 
 // groupManager accepts documents from all sources: enrollment responses, mounted files
-// and the operator. It has a worker for each group that the pod names, so that a slow
+// and the operator. It has a worker for each group that the pod is in, so that a slow
 // group doesn't delay the others.
 type groupManager struct {
 	self      string
@@ -26,9 +26,13 @@ type groupManager struct {
 	lists     *state.Store
 	reports   *reportHub
 	log       *slog.Logger
-	workers   map[string]*groupWorker
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	workers map[string]*groupWorker
+	// expected are the groups whose documents the agent waits for.
+	expected []string
+	// start starts a worker. It is nil while run isn't running.
+	start func(*groupWorker)
 	// problems has the errors of documents by group and source.
 	problems map[[2]string]string
 	agent    *agent.Agent
@@ -40,22 +44,49 @@ func newGroupManager(s *Settings, lists *state.Store, reports *reportHub, log *s
 		self: s.Pod, probe: s.Probe, documents: documentStore{s.StateDir}, lists: lists, reports: reports, log: log,
 		workers: map[string]*groupWorker{}, problems: map[[2]string]string{},
 	}
-	for _, group := range s.Groups {
-		m.workers[group] = newGroupWorker(m, group)
-	}
+	m.expect(s.Groups)
 	return m
+}
+
+// expect sets the groups whose documents the agent waits for.
+func (m *groupManager) expect(groups []string) {
+	m.add(groups)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expected = slices.Clone(groups)
+}
+
+// add adds workers for groups that have none.
+func (m *groupManager) add(groups []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, group := range groups {
+		if m.workers[group] != nil {
+			continue
+		}
+		w := newGroupWorker(m, group)
+		m.workers[group] = w
+		if m.start != nil {
+			m.start(w)
+		}
+	}
 }
 
 // run runs the workers until ctx ends.
 func (m *groupManager) run(ctx context.Context, a *agent.Agent) {
+	var workers sync.WaitGroup
 	m.mu.Lock()
 	m.agent = a
-	m.mu.Unlock()
-	var workers sync.WaitGroup
+	m.start = func(w *groupWorker) { workers.Go(func() { w.run(ctx, a) }) }
 	for _, w := range m.workers {
-		workers.Go(func() { w.run(ctx, a) })
+		m.start(w)
 	}
+	m.mu.Unlock()
 	m.publishProblems()
+	<-ctx.Done()
+	m.mu.Lock()
+	m.start = nil
+	m.mu.Unlock()
 	workers.Wait()
 }
 
@@ -91,14 +122,17 @@ func checkRevision(revision int64) error {
 		"set the clock, or let the operator create the document", revision)
 }
 
-// worker returns the worker of a group that the pod names.
+// worker returns the worker of a group that the pod is in.
 func (m *groupManager) worker(group string) (*groupWorker, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if w := m.workers[group]; w != nil {
 		return w, nil
 	}
 	return nil, fmt.Errorf("%w: it names %s, not %s", api.ErrUnknownGroup, m.groupNames(), group)
 }
 
+// groupNames lists the groups of the workers. The caller holds the lock.
 func (m *groupManager) groupNames() string {
 	const most = 5
 	names := slices.Sorted(maps.Keys(m.workers))
@@ -145,8 +179,10 @@ func (m *groupManager) publishProblems() {
 
 // groupsWithoutDocument returns the groups for which the agent has no document.
 func (m *groupManager) groupsWithoutDocument() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(m.workers)) {
+	for _, name := range slices.Sorted(slices.Values(m.expected)) {
 		if m.workers[name].isEmpty() {
 			names = append(names, name)
 		}

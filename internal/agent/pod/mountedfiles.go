@@ -19,8 +19,11 @@ import (
 // kubelet replaces all files at once, by a symbolic link in their directory. The files
 // may be older than the documents that the operator pushes by a minute.
 type mountedFiles struct {
-	dir         string
-	groups      []string
+	dir    string
+	groups []string
+	// groupsFile has the groups, if it isn't empty. onGroups receives them.
+	groupsFile  string
+	onGroups    func(groups []string)
 	manager     *groupManager
 	credentials *credentials
 	// onChange is called when a file may have changed, for example the token.
@@ -46,6 +49,7 @@ func (m *mountedFiles) watch(ctx context.Context) {
 
 // read reads all files and handles those that are new. A missing file changes nothing.
 func (m *mountedFiles) read() {
+	m.readGroups()
 	var caBundle []byte
 	for _, group := range m.groups {
 		if text := m.readFile(filepath.Join(m.dir, group, control.CABundleKey)); text != nil {
@@ -67,6 +71,24 @@ func (m *mountedFiles) read() {
 	if err := m.credentials.setMountedCAs(caBundle); err != nil {
 		m.log.Error("cannot trust the mounted CA bundle", "error", err)
 	}
+}
+
+// readGroups reads the file with the groups, if it has changed.
+func (m *mountedFiles) readGroups() {
+	if m.groupsFile == "" {
+		return
+	}
+	text := m.readFile(m.groupsFile)
+	if text == nil || !m.changed(m.groupsFile, text) {
+		return
+	}
+	groups, err := parseGroups(string(text))
+	if err != nil {
+		m.log.Error("cannot use the groups that select the pod; continuing with the previous ones", "path", m.groupsFile, "error", err)
+		return
+	}
+	m.groups = groups
+	m.onGroups(groups)
 }
 
 func (m *mountedFiles) changed(path string, text []byte) bool {

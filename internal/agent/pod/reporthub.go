@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -35,6 +36,23 @@ type reportReader struct {
 	// group, and the groups that were left. The hub's lock guards it.
 	pending   []groupEvent
 	available signal
+	// ended means that the stream ends.
+	ended bool
+}
+
+// setGroups sets the groups that the agent can join. If they have changed, all streams end:
+// the operator then connects again, and sees the certificate that names these groups.
+func (h *reportHub) setGroups(groups []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if slices.Equal(h.agent.Groups, groups) {
+		return
+	}
+	h.agent.Groups = groups
+	for r := range h.readers {
+		r.ended = true
+		r.available.send()
+	}
 }
 
 // groupEvent is an event with the group that it concerns.
@@ -109,8 +127,9 @@ func (h *reportHub) notifyAttendance() {
 // Next implements api.Reports.
 func (r *reportReader) Next(ctx context.Context) (api.Event, error) {
 	for {
-		if e, ok := r.pop(); ok {
-			return e, nil
+		e, ok, err := r.pop()
+		if ok || err != nil {
+			return e, err
 		}
 		select {
 		case <-r.available:
@@ -120,15 +139,21 @@ func (r *reportReader) Next(ctx context.Context) (api.Event, error) {
 	}
 }
 
-func (r *reportReader) pop() (api.Event, bool) {
+// errGroupsChanged ends a stream.
+var errGroupsChanged = errors.New("the groups of the agent have changed")
+
+func (r *reportReader) pop() (api.Event, bool, error) {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
-	if len(r.pending) == 0 {
-		return api.Event{}, false
+	switch {
+	case r.ended:
+		return api.Event{}, false, errGroupsChanged
+	case len(r.pending) == 0:
+		return api.Event{}, false, nil
 	}
 	e := r.pending[0].Event
 	r.pending = slices.Delete(r.pending, 0, 1)
-	return e, true
+	return e, true, nil
 }
 
 // Close implements api.Reports.

@@ -56,14 +56,14 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	r := &runtime{settings: &s, life: agent.NewLife(), lists: lists, metrics: metrics.New(), log: log}
 	r.reports = newReportHub(control.Agent{Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups})
 	r.groups = newGroupManager(&s, lists, r.reports, log)
-	r.renewer = newCertificateRenewer(&s, credentials, r.acceptEnrolledDocument, log)
+	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, r.acceptEnrolledDocument, log)
 	r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = r.renewer.notAfter, s.DroppedLogLines
 	local, err := agent.ListenLocalAPI(ctx, s.API)
 	if err != nil {
 		return err
 	}
 	mounted := &mountedFiles{
-		dir: s.MountDir, groups: s.Groups, manager: r.groups, credentials: credentials, onChange: r.renewer.retryNow.send, log: log,
+		dir: s.MountDir, groups: s.Groups, groupsFile: s.GroupsFile, onGroups: r.onGroups, manager: r.groups, credentials: credentials, onChange: r.renewer.retryNow.send, log: log,
 		checksums: map[string][sha256.Size]byte{},
 	}
 	mounted.read()
@@ -71,6 +71,26 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 		LocalAPI: local, AllowUser: s.allowUser(), Groups: localAPI{r}, Metrics: r.metrics.Handler(r), Prepare: mounted.watch, Start: r.start, Log: log,
 	}
 	return process.Run(ctx)
+}
+
+// onGroups is called with the groups that select the pod.
+func (r *runtime) onGroups(groups []string) {
+	r.groups.expect(groups)
+	r.renewer.want(groups)
+}
+
+// onNames is called with the names in a new certificate. If groups select the pod, they are
+// those that the agent can join.
+func (r *runtime) onNames(names identity.Names) {
+	if r.settings.GroupsFile == "" {
+		return
+	}
+	groups := make([]string, len(names))
+	for i, name := range names {
+		groups[i] = name.Group
+	}
+	r.groups.add(groups)
+	r.reports.setGroups(groups)
 }
 
 // start obtains a certificate and starts the agent.

@@ -36,8 +36,10 @@ const defaultOperatorAbsence = time.Minute
 type Settings struct {
 	// Pod and Namespace are the agent's name and domain.
 	Pod, Namespace string
-	// Groups are the groups that the pod names in its annotation.
-	Groups []string
+	// Groups are the groups that the pod names in its annotation. If GroupsFile is set, they
+	// are the names in that file, which may change.
+	Groups     []string
+	GroupsFile string
 	// IdentityURL is the URL of the identity service. CABundle has CA certificates in PEM
 	// by which the agent trusts the identity service. It may be empty.
 	IdentityURL string
@@ -92,7 +94,12 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 	if _, err := identity.ParseCABundle(s.CABundle); err != nil && len(s.CABundle) > 0 {
 		errorf("CONCLAVE_CA: %s", err)
 	}
-	s.parseGroups(variable("CONCLAVE_GROUPS"), errorf)
+	s.GroupsFile = variable("CONCLAVE_GROUPS_FILE")
+	if s.Groups, err = parseGroups(variable("CONCLAVE_GROUPS")); err != nil {
+		errorf("CONCLAVE_GROUPS: %s", err)
+	} else if len(s.Groups) == 0 && s.GroupsFile == "" {
+		errorf("CONCLAVE_GROUPS must be the names of the pod's groups, separated by commas, such as ledger,audit")
+	}
 	s.parseAPI(variable("CONCLAVE_API_UIDS"), errorf)
 	if probe := variable("CONCLAVE_PROBE"); probe != "" {
 		if s.Probe, err = config.NewProbe(probe); err != nil {
@@ -123,24 +130,27 @@ func (s *Settings) parseAPI(uids string, errorf func(string, ...any)) {
 // parseGroups parses the value of the pod's annotation. It ignores empty and repeated
 // entries. The agent doesn't use v1.GroupNames, because package v1 depends on libraries
 // of Kubernetes.
-func (s *Settings) parseGroups(text string, errorf func(string, ...any)) {
+func parseGroups(text string) ([]string, error) {
+	var groups []string
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
-		if name == "" || slices.Contains(s.Groups, name) {
+		if name == "" || slices.Contains(groups, name) {
 			continue
 		}
 		if err := config.CheckGroupName(name); err != nil {
-			errorf("CONCLAVE_GROUPS: a group's name %s", err)
-			return
+			return nil, fmt.Errorf("a group's name %w", err)
 		}
-		s.Groups = append(s.Groups, name)
+		groups = append(groups, name)
 	}
-	switch {
-	case len(s.Groups) == 0:
-		errorf("CONCLAVE_GROUPS must be the names of the pod's groups, separated by commas, such as ledger,audit")
-	case len(s.Groups) > maxGroups:
-		errorf("CONCLAVE_GROUPS must have at most %d groups, got %d", maxGroups, len(s.Groups))
+	if len(groups) > maxGroups {
+		return nil, fmt.Errorf("there must be at most %d groups, got %d", maxGroups, len(groups))
 	}
+	return groups, nil
+}
+
+// name returns the name of this pod in a group.
+func (s *Settings) name(group string) identity.Name {
+	return identity.Name{Domain: s.Namespace, Group: group, Member: s.Pod}
 }
 
 // allowUser returns who may use the local API, nil for everyone.
