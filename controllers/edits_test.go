@@ -234,7 +234,7 @@ func TestPodsThatNameNoGroup(t *testing.T) {
 	e.podWithoutAgent("web-0", func(*corev1.Pod) {})
 	e.startOperator()
 	e.createGroup("ledger", withSelector("ledger"))
-	const want = "The selector matches ledger-0 and ledger-1, but no pod lists the group"
+	const want = "The selector matches ledger-0 and ledger-1, but none is in the group"
 	if ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonNoMembers); !strings.HasPrefix(ready.Message, want) {
 		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
 	}

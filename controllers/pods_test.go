@@ -67,10 +67,12 @@ func (e *env) podWithoutAgent(name string, change func(*corev1.Pod)) *corev1.Pod
 		ip = fmt.Sprintf("fd00::%x", e.ips)
 	}
 	e.mu.Unlock()
+	// The operator may have changed the pod already.
+	patch := client.MergeFrom(pod.DeepCopy())
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.PodIP = ip
 	pod.Status.PodIPs = []corev1.PodIP{{IP: ip}}
-	if err := e.client.Status().Update(e.t.Context(), pod); err != nil {
+	if err := e.client.Status().Patch(e.t.Context(), pod, patch); err != nil {
 		e.t.Fatal(err)
 	}
 	return pod

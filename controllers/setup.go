@@ -110,6 +110,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := r.addAgentController(mgr); err != nil {
 		return fmt.Errorf("add the agent controller: %w", err)
 	}
+	if err := r.addSelectionController(mgr); err != nil {
+		return fmt.Errorf("add the selection controller: %w", err)
+	}
 	return nil
 }
 

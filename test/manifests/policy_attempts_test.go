@@ -58,6 +58,7 @@ func newFixture(t *testing.T, admin client.Client) *fixture {
 	f.slice = sliceOf(f.metadata("web-abcde"), "web")
 	f.member = podOf(f.metadata("ledger-0"))
 	f.member.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+	f.member.Annotations = map[string]string{v1.AnnotationSelectedBy: "", v1.AnnotationProbe: "http://127.0.0.1/"}
 	f.member.Finalizers = []string{v1.StopFinalizer("orders"), "example.org/backup"}
 	f.ownConfig = &corev1.ConfigMap{ObjectMeta: f.owned("conclave-ledger"), Data: map[string]string{"group.yaml": "{}"}}
 	f.handedConfig = &corev1.ConfigMap{ObjectMeta: f.handed("conclave-orders", "orders"), Data: map[string]string{"key": "value"}}
@@ -146,10 +147,14 @@ func managerAttempts(f *fixture) []attempt {
 func (f *fixture) podAttempts() []attempt {
 	const (
 		spec, labels = "may not change the spec of a pod", "may change no labels of a pod except role.conclave.dev/GROUP"
-		metadata     = "may not change the annotations or owners of a pod"
+		owners       = "may not change the owners of a pod"
+		annotations  = "may change no annotation of a pod except conclave.dev/selected-by, where the pod already has it"
 		finalizers   = "may change no finalizers of a pod except confirm-stopped.conclave.dev/GROUP"
 		role         = "may set a role label only to coordinator or follower, and only on a pod that has opted in"
 	)
+	setRecord := func(p *corev1.Pod) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1.AnnotationSelectedBy, group)
+	}
 	setImage := func(p *corev1.Pod) { p.Spec.Containers[0].Image = "other" }
 	setRole := func(value string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -165,14 +170,18 @@ func (f *fixture) podAttempts() []attempt {
 		patch("a label that a Service may select", labels, f.member, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }),
 		patch("another value of a label", labels, f.stranger, func(p *corev1.Pod) { p.Labels["app"] = "other" }),
 		patch("without a label", labels, f.stranger, func(p *corev1.Pod) { delete(p.Labels, "app") }),
-		patch("an annotation", metadata, f.member, func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} }),
-		patch("an owner", metadata, f.member, func(p *corev1.Pod) { p.OwnerReferences = ownedBy(group) }),
+		patch("an annotation", annotations, f.member, func(p *corev1.Pod) { p.Annotations["a"] = "b" }),
+		patch("the groups that the author of a pod named", annotations, f.member, func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger" }),
+		patch("without the record of its groups", annotations, f.member, func(p *corev1.Pod) { delete(p.Annotations, v1.AnnotationSelectedBy) }),
+		patch("groups of a pod that hasn't opted in", annotations, f.stranger, setRecord),
+		patch("an owner", owners, f.member, func(p *corev1.Pod) { p.OwnerReferences = ownedBy(group) }),
 		patch("another finalizer", finalizers, f.member, func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "example.org/other") }),
 		patch("without another's finalizer", finalizers, f.member, func(p *corev1.Pod) { p.Finalizers = p.Finalizers[:1] }),
 		patch("a role of a pod that hasn't opted in", role, f.stranger, setRole(v1.RoleFollower)),
 		patch("another role", role, f.member, setRole("king")),
 
 		patch("the role of a member", "", f.member, setRole(v1.RoleCoordinator)),
+		patch("the groups that select a member", "", f.member, setRecord),
 		patch("without a role", "", f.stranger, func(p *corev1.Pod) { delete(p.Labels, v1.RoleLabel("former")) }),
 		patch("another group's finalizer", "", f.member, func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, v1.StopFinalizer(group)) }),
 		patch("without a group's finalizer", "", f.member, func(p *corev1.Pod) { p.Finalizers = p.Finalizers[1:] }),
@@ -304,6 +313,9 @@ func (f *fixture) otherAttempts() []attempt {
 		patch("webhooks for other kinds", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.Rules[0].Resources = []string{"secrets"} })),
 		patch("webhooks for all pods", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.ObjectSelector = nil })),
 		patch("webhooks for all namespaces", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.NamespaceSelector = nil })),
+		patch("webhooks for pods without a label in all namespaces", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+			c.Webhooks[1].NamespaceSelector.MatchLabels = nil
+		}),
 		patch("another server of webhooks", caBundle, webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.ClientConfig.Service.Name = "other" })),
 		patch("another webhook", caBundle, webhook, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			second := c.Webhooks[0].DeepCopy()

@@ -1,0 +1,157 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+)
+
+// addSelectionController adds the controller that keeps the annotation
+// conclave.dev/selected-by of running pods up to date. The webhook writes it when a pod is
+// created. Later, a group may be created, or its selector or the labels of the pod may
+// change. The kubelet passes the annotation on to the agent, which obtains a certificate for
+// the groups in it.
+func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("selection").
+		For(&corev1.Pod{}, builder.WithPredicates(changed(sameSelection))).
+		Watches(&v1.ElectionGroup{}, handler.EnqueueRequestsFromMapFunc(r.podsOfSelection), builder.WithPredicates(selectionOfGroup)).
+		WithOptions(controller.Options{SkipNameValidation: &r.options.SkipNameValidation}).
+		Complete(reconcile.Func(r.reconcileSelection))
+}
+
+// sameSelection reports whether two versions of a pod are selected by the same groups.
+func sameSelection(before, after *corev1.Pod) bool {
+	withoutRoles := func(labels map[string]string) string {
+		var all []string
+		for key, value := range labels {
+			if !strings.HasPrefix(key, v1.RoleLabelPrefix) {
+				all = append(all, key+"="+value)
+			}
+		}
+		slices.Sort(all)
+		return strings.Join(all, ",")
+	}
+	return before.UID == after.UID && withoutRoles(before.Labels) == withoutRoles(after.Labels) &&
+		v1.GroupsAnnotation(before.Annotations) == v1.GroupsAnnotation(after.Annotations)
+}
+
+// selectionOfGroup filters out events after which a group selects the same pods. When the
+// manager starts, it reconciles all pods in any case.
+var selectionOfGroup = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1.ElectionGroup)
+		after, also := e.ObjectNew.(*v1.ElectionGroup)
+		return !ok || !also || before.Generation != after.Generation || !after.DeletionTimestamp.Equal(before.DeletionTimestamp) ||
+			!slices.Equal(membersOf(before), membersOf(after))
+	},
+}
+
+// podsOfSelection maps a group to the pods that it selects or that record it.
+func (r *Reconciler) podsOfSelection(ctx context.Context, object client.Object) []reconcile.Request {
+	group, ok := object.(*v1.ElectionGroup)
+	if !ok {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := r.cached.List(ctx, &pods, client.InNamespace(group.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		r.log.Error(err, "cannot list pods of namespace", "namespace", group.Namespace)
+	}
+	takesPart := membership.TakesPart(group)
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; membership.BySelection(pod) && (takesPart(pod) || membership.NamesGroup(pod, group.Name)) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+		}
+	}
+	return requests
+}
+
+// reconcileSelection updates the annotation of a pod.
+func (r *Reconciler) reconcileSelection(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var pod corev1.Pod
+	if err := r.cached.Get(ctx, request.NamespacedName, &pod, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !membership.BySelection(&pod) || !membership.HasAgent(&pod) || membership.Finished(&pod) || pod.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	var groups v1.ElectionGroupList
+	if err := r.cached.List(ctx, &groups, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list the groups of the namespace: %w", err)
+	}
+	wanted := membership.SelectingGroups(groups.Items, &pod)
+	recorded := membership.GroupsOf(&pod)
+	for _, name := range recorded {
+		if slices.Contains(wanted, name) {
+			continue
+		}
+		// The webhook reads groups that the cache may not have yet.
+		takesPart, err := r.takesPart(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, &pod)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if takesPart {
+			wanted = append(wanted, name)
+		}
+	}
+	slices.Sort(wanted)
+	if slices.Equal(wanted, recorded) {
+		return reconcile.Result{}, nil
+	}
+	if len(wanted) > inject.MaxGroups {
+		err := fmt.Errorf("%d groups select the pod, but it can take part in at most %d: name them in its annotation %s",
+			len(wanted), inject.MaxGroups, v1.AnnotationGroups)
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	return reconcile.Result{}, r.recordSelection(ctx, &pod, wanted)
+}
+
+// takesPart asks the API server whether a pod takes part in a group.
+func (r *Reconciler) takesPart(ctx context.Context, key types.NamespacedName, pod *corev1.Pod) (bool, error) {
+	group := &v1.ElectionGroup{}
+	err := r.live.Get(ctx, key, group)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read group %s: %w", key.Name, err)
+	}
+	return err == nil && group.DeletionTimestamp == nil && membership.TakesPart(group)(pod), nil
+}
+
+// recordSelection writes the annotation. The UID makes the patch fail if another pod has the
+// name by now.
+func (r *Reconciler) recordSelection(ctx context.Context, pod *corev1.Pod, groups []string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "annotations": map[string]string{v1.AnnotationSelectedBy: strings.Join(groups, ",")},
+	}})
+	if err != nil {
+		return err
+	}
+	err = r.writer.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), fieldOwner)
+	if apierrors.IsNotFound(err) || isUIDMismatch(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("record the groups of pod %s: %w", pod.Name, err)
+	}
+	r.log.Info("recorded the groups that select a pod", "pod", client.ObjectKeyFromObject(pod), "groups", groups)
+	return nil
+}
