@@ -86,8 +86,9 @@ type ElectionGroupSpec struct {
 	Members []Member `json:"members,omitempty"`
 
 	// selector selects the pods of the group by their labels, among the pods in
-	// the group's namespace whose annotation conclave.dev/groups lists the group.
-	// Exactly one of members and selector must be set.
+	// the group's namespace that have an agent. If a pod has the annotation
+	// conclave.dev/groups, that must list the group. Exactly one of members and
+	// selector must be set.
 	// +optional
 	Selector *PodSelector `json:"selector,omitempty"`
 

@@ -21,7 +21,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "Check that there are running pods with an agent: " + pods(injected) + ". If there are, check the operator: kubectl logs " +
 			"deployment/conclave-manager -n " + operatorNamespace
 	case v1.ReasonNoMembers:
-		return fmt.Sprintf("A pod needs labels that match the selector, the label %s: %s, and the annotation %s with the group %s. See the labels: %s",
+		return fmt.Sprintf("A pod needs labels that match the selector, and the label %s: %s. If it has the annotation %s, that must list the group %s. See the labels: %s",
 			v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, g.Name, pods("--show-labels"))
 	case v1.ReasonInvalidMembers:
 		return "Correct the names or priorities in the message. At least one member needs a priority above 0."

@@ -80,15 +80,14 @@ func TestConditions(t *testing.T) {
 			},
 			wantConditions{
 				ready: "Unknown NoReports: a, b, c and 2 more run without an agent: add the label conclave.dev/agent: enabled " +
-					"and the annotation conclave.dev/groups: ledger to the pod template, and recreate the pods",
+					"to the pod template, and recreate the pods",
 				connected: "False NoAgent: a, b, c and 2 more run without an agent: add the label conclave.dev/agent: enabled " +
-					"and the annotation conclave.dev/groups: ledger to the pod template, and recreate the pods",
+					"to the pod template, and recreate the pods",
 			},
 		},
 		"a pod does not list the group": {
 			3, func(s *harness) { s.crash("a"); s.Pods["a"].Annotations = nil },
-			wantConditions{connected: "False NoAgent: a runs with an agent that is not part of the group: add the annotation conclave.dev/groups: ledger to the pod template, " +
-				"and recreate the pods"},
+			wantConditions{connected: "False NoAgent: a runs with an agent that is not part of the group: see status.processes"},
 		},
 		"no agent has been contacted yet": {
 			3, (*harness).restartOperator,
@@ -240,8 +239,8 @@ func TestConditions(t *testing.T) {
 				s.List, s.Agents = nil, nil
 				s.Pods["a"].Spec.InitContainers = nil
 			},
-			wantConditions{ready: "Unknown NoReports: a runs without an agent: add the label conclave.dev/agent: enabled and the annotation " +
-				"conclave.dev/groups: ledger to the pod template, and recreate the pods"},
+			wantConditions{ready: "Unknown NoReports: a runs without an agent: add the label conclave.dev/agent: enabled " +
+				"to the pod template, and recreate the pods"},
 		},
 		"a selected pod is joining": {
 			3, func(s *harness) { s.useSelector(); s.createPod("d").Labels["app"] = "ledger" },
@@ -253,8 +252,8 @@ func TestConditions(t *testing.T) {
 				s.createPod("d").Labels["app"] = "ledger"
 				s.Pods["d"].Spec.InitContainers = nil
 			},
-			wantConditions{connected: "False NoAgent: d runs without an agent: add the label conclave.dev/agent: enabled and the annotation " +
-				"conclave.dev/groups: ledger to the pod template, and recreate the pods"},
+			wantConditions{connected: "False NoAgent: d runs without an agent: add the label conclave.dev/agent: enabled " +
+				"to the pod template, and recreate the pods"},
 		},
 		"agents have different lists of the same version": {
 			5, func(s *harness) { s.report("b").Digest = "other" },

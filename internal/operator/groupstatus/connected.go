@@ -30,19 +30,19 @@ func (e *evaluation) connectedCondition() finding {
 		}
 		pods[reason] = append(pods[reason], row.Pod)
 	}
-	return firstFinding(constant(noAgent(pods, e.Group.Name)), constant(e.podsMissing(pods[v1.ProcessPodMissing])),
+	return firstFinding(constant(noAgent(pods)), constant(e.podsMissing(pods[v1.ProcessPodMissing])),
 		constant(unreachableAgents(pods)), e.notContacted,
 		constant(isTrue(v1.ReasonConnected, "The agent of each member is connected")))
 }
 
-func noAgent(pods map[v1.ProcessReason][]string, group string) finding {
+func noAgent(pods map[v1.ProcessReason][]string) finding {
 	if names := pods[v1.ProcessNoAgent]; len(names) > 0 {
-		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s without an agent: add the label %s: %s and the annotation %s: %s to the pod template, "+
-			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, group))
+		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s without an agent: add the label %s: %s to the pod template, "+
+			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"), v1.LabelAgent, v1.AgentEnabled))
 	}
 	if names := pods[v1.ProcessNotInGroup]; len(names) > 0 {
-		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s with an agent that is not part of the group: add the annotation %s: %s to the pod template, "+
-			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"), v1.AnnotationGroups, group))
+		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s with an agent that is not part of the group: see status.processes",
+			membership.Abbreviate(names), plural(len(names), "runs", "run")))
 	}
 	return finding{}
 }

@@ -136,11 +136,13 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 	case pod.Status.Phase != corev1.PodRunning:
 		return v1.ProcessPodPending, pendingMessage(pod)
 	case !membership.HasAgent(pod):
-		return v1.ProcessNoAgent, fmt.Sprintf("The pod runs without an agent: add the label %s: %s and the annotation %s: %s, "+
-			"and recreate the pod", v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, e.Group.Name)
+		return v1.ProcessNoAgent, fmt.Sprintf("The pod runs without an agent: add the label %s: %s to its template, and recreate the pod",
+			v1.LabelAgent, v1.AgentEnabled)
+	case membership.BySelection(pod) && (agent.NotInGroup || !membership.NamesGroup(pod, e.Group.Name)):
+		return v1.ProcessNotInGroup, "The agent is joining the group: it is obtaining a certificate that names the group"
 	case !membership.NamesGroup(pod, e.Group.Name):
-		return v1.ProcessNotInGroup, fmt.Sprintf("The pod does not list the group: add %s to its annotation %s, and recreate the pod",
-			e.Group.Name, v1.AnnotationGroups)
+		return v1.ProcessNotInGroup, fmt.Sprintf("The annotation %s of the pod does not list the group: add %s to it or remove it, and recreate the pod",
+			v1.AnnotationGroups, e.Group.Name)
 	case agent.NotInGroup:
 		return v1.ProcessNotInGroup, "The group was added to the pod's annotation after the agent had started: recreate the pod"
 	case !agent.Connected && agent.Problem != "":

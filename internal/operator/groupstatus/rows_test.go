@@ -68,6 +68,13 @@ func TestTable(t *testing.T) {
 			func(s *harness) { s.crash("a"); s.Pods["a"].Annotations[v1.AnnotationGroups] = "ledger2,other" },
 			"c Coordinator, b Normal, a Crashed (NotInGroup)",
 		},
+		"an agent is joining a group that selects its pod": {
+			func(s *harness) {
+				s.crash("a")
+				s.Pods["a"].Annotations = map[string]string{v1.AnnotationSelectedBy: ""}
+			},
+			"c Coordinator, b Normal, a Crashed (NotInGroup)",
+		},
 		"a pod lists the group only since its agent runs": {
 			func(s *harness) { s.crash("a"); s.Agents["a"] = AgentState{Connected: true, NotInGroup: true} },
 			"c Coordinator, b Normal, a Crashed (NotInGroup)",

@@ -78,9 +78,9 @@ func (f *Facts) noMembersProblem() *Problem {
 		return &Problem{v1.ReasonNoMembers, "The selector matches no pods in namespace " + f.Group.Namespace +
 			": check the labels, and whether the pods exist"}
 	}
-	return &Problem{v1.ReasonNoMembers, fmt.Sprintf("The selector matches %s, but no pod lists the group: add the label %s: %s "+
-		"and the annotation %s: %s to the pod template, and recreate the pods",
-		Abbreviate(matching), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, f.Group.Name)}
+	return &Problem{v1.ReasonNoMembers, fmt.Sprintf("The selector matches %s, but none is in the group: add the label %s: %s to the pod template, "+
+		"and recreate the pods; a template with the annotation %s must list the group there",
+		Abbreviate(matching), v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups)}
 }
 
 // candidate is a pod that is a member, or can become one.

@@ -155,8 +155,8 @@ func TestFirstList(t *testing.T) {
 				f.findPod("a").Annotations = nil
 				f.findPod("b").Annotations[v1.AnnotationGroups] = "ledgers, other"
 			},
-			problem: "NoMembers: The selector matches a and b, but no pod lists the group: add the label conclave.dev/agent: enabled " +
-				"and the annotation conclave.dev/groups: ledger to the pod template, and recreate the pods",
+			problem: "NoMembers: The selector matches a and b, but none is in the group: add the label conclave.dev/agent: enabled to the pod template, " +
+				"and recreate the pods; a template with the annotation conclave.dev/groups must list the group there",
 		},
 		"pods with other labels, and finished pods": {
 			facts: newSelectorFacts(byAnnotation).addPods("a", "b", "c"),
