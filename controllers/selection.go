@@ -32,10 +32,15 @@ import (
 func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("selection").
-		For(&corev1.Pod{}, builder.WithPredicates(changed(sameSelection))).
+		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(isBySelection), changed(sameSelection))).
 		Watches(&v1.ElectionGroup{}, handler.EnqueueRequestsFromMapFunc(r.podsOfSelection), builder.WithPredicates(selectionOfGroup)).
 		WithOptions(controller.Options{SkipNameValidation: &r.options.SkipNameValidation}).
 		Complete(reconcile.Func(r.reconcileSelection))
+}
+
+func isBySelection(object client.Object) bool {
+	pod, ok := object.(*corev1.Pod)
+	return ok && membership.BySelection(pod)
 }
 
 // sameSelection reports whether two versions of a pod are selected by the same groups.

@@ -246,8 +246,8 @@ const (
 	ProcessPodTerminating ProcessReason = "PodTerminating"
 	// NoAgent: the pod runs without an agent.
 	ProcessNoAgent ProcessReason = "NoAgent"
-	// NotInGroup: the pod's annotation does not list the group, or did not list it when
-	// the pod was created.
+	// NotInGroup: the agent is joining the group, or the pod's annotation does not list
+	// the group, or did not list it when the pod was created.
 	ProcessNotInGroup ProcessReason = "NotInGroup"
 	// Unreachable: the operator cannot reach the pod's agent. The status is what the
 	// other agents report.
