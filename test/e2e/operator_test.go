@@ -63,6 +63,7 @@ func testOperator(c *cluster) {
 		{"a StatefulSet of five has a coordinator, a table, labels and a Service", testFirstGroup},
 		{"every sample has a coordinator", testSamples},
 		{"settings change while the group runs", testSettings},
+		{"one label is enough, and running agents join a new group", testSelection},
 		{"the status explains how to add agents to pods without them", testPodsWithoutAgents},
 		{"pods with hostNetwork have a coordinator", testHostNetwork},
 		{"the processes of an example get locks from the coordinator", testWorkload},
@@ -263,7 +264,7 @@ func testPodsWithoutAgents(e env) {
 	})
 	requireContains(e.t, e.group("agentless").Status.Processes[0].Message, "conclave.dev/agent")
 	e.kubectl("patch", "statefulset", "agentless", "--namespace", samplesNamespace, "--type", "merge", "-p",
-		`{"spec":{"template":{"metadata":{"labels":{"conclave.dev/agent":"enabled"},"annotations":{"conclave.dev/groups":"agentless"}}}}}`)
+		`{"spec":{"template":{"metadata":{"labels":{"conclave.dev/agent":"enabled"}}}}}`)
 	e.waitUntil(defaultTimeout, "the pods with agents have a coordinator", func() bool {
 		return e.group("agentless").rows() == "agentless-2 Coordinator, agentless-1 Normal, agentless-0 Normal"
 	})
