@@ -15,7 +15,7 @@ import (
 // The keys that mean something on a pod.
 var (
 	podLabels      = []string{v1.LabelAgent}
-	podAnnotations = []string{v1.AnnotationGroups, v1.AnnotationPriority, v1.AnnotationProbe}
+	podAnnotations = []string{v1.AnnotationGroups, v1.AnnotationSelectedBy, v1.AnnotationPriority, v1.AnnotationProbe}
 )
 
 func checkPods(f *Facts) []Finding {
@@ -44,7 +44,7 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 	)
 	value, labeled := p.Labels[v1.LabelAgent]
 	switch hasAgent := agentImage(p) != ""; {
-	case labeled && value != v1.AgentEnabled && value != "disabled":
+	case labeled && value != v1.AgentEnabled && value != v1.AgentDisabled:
 		all = append(all, Finding{
 			Problem, object, fmt.Sprintf("The label %s is %q, so the pod has not opted in.", v1.LabelAgent, value),
 			fmt.Sprintf("Set it to %q in the pod template.", v1.AgentEnabled),
