@@ -2,10 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +16,7 @@ const machinesNamespace = "default"
 // testChaos runs `kubectl conclave chaos` as users do. It injects every kind but those that take long: all and rollout restart all
 // pods, which other parts do.
 func testChaos(e env) {
-	plugin := filepath.Join(e.t.TempDir(), "kubectl-conclave")
-	run(e.t, "go", "build", "-o", plugin, repositoryRoot+"/cmd/kubectl-conclave")
+	plugin := e.buildPlugin()
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
 	e.injectFaults(plugin, []string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent},
@@ -36,18 +31,10 @@ func testChaos(e env) {
 // injectFaults injects one fault of each kind.
 func (e env) injectFaults(plugin string, kinds []string, flags ...string) {
 	e.t.Helper()
-	command := exec.Command(plugin, append([]string{
-		"chaos", "ledger", "--namespace", samplesNamespace, "--faults", strconv.Itoa(len(kinds)),
+	output := e.runPlugin(plugin, append([]string{
+		"chaos", "ledger", "--faults", strconv.Itoa(len(kinds)),
 		"--seed", "7", "--kinds", strings.Join(kinds, ","), "--pause", "0s", "--yes", "-o", "json",
 	}, flags...)...)
-	command.Env = append(os.Environ(), e.environment...)
-	output, err := command.Output()
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		e.t.Fatalf("chaos: %v\n%s", err, failed.Stderr)
-	}
-	if err != nil {
-		e.t.Fatal(err)
-	}
 	var result chaos.Result
 	if err := json.Unmarshal(output, &result); err != nil {
 		e.t.Fatal(err)

@@ -71,6 +71,7 @@ func testOperator(c *cluster) {
 		{"status, labels and Service follow when the coordinator's pod is force deleted", testOperatorPodForceDeleted},
 		{"a deleted pod hands over before it stops", testOperatorPodDeleted},
 		{"a group without one of its pods is available and ready", testMemberDown},
+		{"the plugin explains the last election, and finds no problem", testPlugin},
 		{"the coordinator on a cordoned node hands over", testCordon},
 		{"a group is deleted and recreated", testRecreatedGroup},
 		{"chaos injects a fault of each kind, and finds no violation", testChaos},

@@ -1,0 +1,54 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// buildPlugin builds the kubectl plugin, and returns its path.
+func (e env) buildPlugin() string {
+	e.t.Helper()
+	plugin := filepath.Join(e.t.TempDir(), "kubectl-conclave")
+	run(e.t, "go", "build", "-o", plugin, repositoryRoot+"/cmd/kubectl-conclave")
+	return plugin
+}
+
+// runPlugin runs a command of the plugin in the namespace of the samples, and returns its output.
+func (e env) runPlugin(plugin string, arguments ...string) []byte {
+	e.t.Helper()
+	command := exec.Command(plugin, append(arguments, "--namespace", samplesNamespace)...)
+	command.Env = append(os.Environ(), e.environment...)
+	output, err := command.Output()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		e.t.Fatalf("%v: %v\n%s%s", arguments, err, output, failed.Stderr)
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return output
+}
+
+// testPlugin runs the commands of the plugin that need a kubelet: explain reads the journals of the agents through forwarded ports.
+func testPlugin(e env) {
+	plugin := e.buildPlugin()
+	e.awaitCoordinator(highest)
+	e.awaitAllMembers()
+	e.t.Logf("%s", e.runPlugin(plugin, "explain", "ledger"))
+	var explained struct {
+		Election *struct {
+			Coordinator string
+			Steps       []struct{ Agent string }
+			Missing     []struct{ Agent, Reason string }
+		}
+	}
+	if err := json.Unmarshal(e.runPlugin(plugin, "explain", "ledger", "-o", "json"), &explained); err != nil {
+		e.t.Fatal(err)
+	}
+	if last := explained.Election; last == nil || last.Coordinator != highest || len(last.Steps) == 0 {
+		e.t.Errorf("got transcript %+v, want that of the election of %s", last, highest)
+	}
+	e.t.Logf("%s", e.runPlugin(plugin, "check", "ledger")) // fails if there is a problem
+}
