@@ -152,8 +152,8 @@ func (e *evaluation) retainedCoordinator() *v1.Coordinator {
 	}
 	priority := e.memberPriority(old.Pod)
 	own, reports := e.reportOf[old.Pod]
-	if reports && e.needsMajority() && own.Term > 0 && int64(own.Term) < old.Term {
-		reports = false // It is from an earlier time than the status.
+	if reports && e.needsMajority() && int64(own.Term) < old.Term && !own.ChangedAt.IsZero() && own.ChangedAt.Before(old.ElectedAt.Time) {
+		reports = false // The agent made this report before its tenure began.
 	}
 	know := 0
 	for _, r := range e.reports {
