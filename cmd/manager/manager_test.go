@@ -181,4 +181,7 @@ func (e *env) expectMetrics(t *testing.T) {
 			t.Errorf("got no metric %s, which an alert uses:\n%s", name, text)
 		}
 	}
+	if leads := `leader_election_master_status{name="conclave-manager"} 1`; !strings.Contains(text, leads) {
+		t.Errorf("got no metric %s, which an alert uses:\n%s", leads, text)
+	}
 }
