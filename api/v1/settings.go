@@ -208,8 +208,10 @@ type ServiceType string
 
 // The types of a Service.
 const (
+	// ClusterIP: the Service has an address of its own.
 	ClusterIP ServiceType = "ClusterIP"
-	Headless  ServiceType = "Headless"
+	// Headless: the name of the Service resolves to the address of the coordinator's pod.
+	Headless ServiceType = "Headless"
 )
 
 // Routing is when a Service routes to the coordinator.
@@ -218,8 +220,10 @@ type Routing string
 
 // When a Service routes to the coordinator.
 const (
+	// RouteWhenReady: while the coordinator's pod is ready and not terminating.
 	RouteWhenReady Routing = "WhenReady"
-	RouteAlways    Routing = "Always"
+	// RouteAlways: whether or not the pod is ready.
+	RouteAlways Routing = "Always"
 )
 
 // ServicePort is a port of a Service.
