@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conclave-dev/conclave/internal/cli/portforward"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // portForwarder forwards a local port to the agent in a pod.
@@ -46,9 +47,7 @@ func requestAgent(request *http.Request, pod string, limit int64) (status int, a
 
 // responseError returns the error in the agent's JSON, or else the HTTP status.
 func responseError(answer []byte, status int) error {
-	var refusal struct {
-		Error string `json:"error"`
-	}
+	var refusal control.ErrorResponse
 	if json.Unmarshal(answer, &refusal) != nil || refusal.Error == "" {
 		return fmt.Errorf("%d %s", status, http.StatusText(status))
 	}

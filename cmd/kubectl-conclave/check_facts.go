@@ -6,9 +6,9 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -76,20 +76,12 @@ func podsOfGroup(g *v1.ElectionGroup, pods []corev1.Pod) []corev1.Pod {
 }
 
 func gatherOperators(ctx context.Context, c client.Client, f *check.Facts) error {
-	var list appsv1.DeploymentList
-	err := c.List(ctx, &list, operatorLabels)
-	if apierrors.IsForbidden(err) {
-		err = c.List(ctx, &list, operatorLabels, client.InNamespace(defaultOperatorNamespace))
-	}
-	for i := range list.Items {
-		d := &list.Items[i]
-		found := operatorOf(d)
-		wanted := int32(1)
-		if d.Spec.Replicas != nil {
-			wanted = *d.Spec.Replicas
-		}
+	deployments, err := listOperators(ctx, c)
+	for i := range deployments {
+		found := operatorOf(&deployments[i])
 		f.Operators = append(f.Operators, check.Operator{
-			Namespace: found.namespace, Image: found.image, AgentImage: found.agentImage, Wanted: wanted, Available: found.available,
+			Namespace: found.namespace, Image: found.image, AgentImage: found.agentImage,
+			Wanted: ptr.Deref(deployments[i].Spec.Replicas, 1), Available: found.available,
 		})
 	}
 	return err

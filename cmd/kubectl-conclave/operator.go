@@ -24,26 +24,32 @@ type installedOperator struct {
 // operatorLabels are those of the operator's Deployment.
 var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
 
-// findOperator finds the operator by the labels of its Deployment. Users who may list the
-// Deployments of the default namespace only find it there.
-func findOperator(ctx context.Context, c client.Client) (*installedOperator, error) {
+// listOperators finds the operators by the labels of their Deployments. Users who may list
+// the Deployments of the default namespace only find those there.
+func listOperators(ctx context.Context, c client.Client) ([]appsv1.Deployment, error) {
 	var list appsv1.DeploymentList
 	err := c.List(ctx, &list, operatorLabels)
 	if apierrors.IsForbidden(err) {
 		err = c.List(ctx, &list, operatorLabels, client.InNamespace(defaultOperatorNamespace))
 	}
+	return list.Items, err
+}
+
+// findOperator finds the only operator.
+func findOperator(ctx context.Context, c client.Client) (*installedOperator, error) {
+	deployments, err := listOperators(ctx, c)
 	if err != nil {
 		return nil, requestError(err)
 	}
-	switch len(list.Items) {
+	switch len(deployments) {
 	case 0:
 		return nil, errors.New("no operator is installed in this cluster")
 	case 1:
-		return operatorOf(&list.Items[0]), nil
+		return operatorOf(&deployments[0]), nil
 	}
 	var namespaces []string
-	for i := range list.Items {
-		namespaces = append(namespaces, list.Items[i].Namespace)
+	for i := range deployments {
+		namespaces = append(namespaces, deployments[i].Namespace)
 	}
 	slices.Sort(namespaces)
 	return nil, fmt.Errorf("operators are installed in several namespaces: %s", strings.Join(namespaces, ", "))

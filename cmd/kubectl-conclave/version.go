@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 // versionOptions are the flags of version.
@@ -104,10 +105,8 @@ func (o *versionOptions) agentImages(ctx context.Context, c client.Client) (map[
 	}
 	images := map[string]int{}
 	for i := range pods.Items {
-		for _, container := range pods.Items[i].Spec.InitContainers {
-			if container.Name == v1.AgentContainer {
-				images[container.Image]++
-			}
+		if image := membership.AgentImage(&pods.Items[i]); image != "" {
+			images[image]++
 		}
 	}
 	return images, nil

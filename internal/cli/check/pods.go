@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 // The keys that mean something on a pod.
@@ -24,7 +25,7 @@ func checkPods(f *Facts) []Finding {
 	for i := range f.Pods {
 		p := &f.Pods[i]
 		all = append(all, checkPod(f, p)...)
-		if image := agentImage(p); image != "" {
+		if image := membership.AgentImage(p); image != "" {
 			agents[image]++
 		}
 	}
@@ -43,7 +44,7 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 		unknownGroups(f, object, p),
 	)
 	value, labeled := p.Labels[v1.LabelAgent]
-	switch hasAgent := agentImage(p) != ""; {
+	switch hasAgent := membership.HasAgent(p); {
 	case labeled && value != v1.AgentEnabled && value != v1.AgentDisabled:
 		all = append(all, Finding{
 			Problem, object, fmt.Sprintf("The label %s is %q, so the pod has not opted in.", v1.LabelAgent, value),
@@ -116,14 +117,4 @@ func checkAgentImages(f *Facts, agents map[string]int) []Finding {
 		Warning, "agents", fmt.Sprintf("The operator injects %s. Running pods also have %s.", current, strings.Join(others, ", ")),
 		"A pod keeps its agent until it is created again: kubectl rollout restart.",
 	}}
-}
-
-// agentImage returns the image of a pod's agent, or "".
-func agentImage(p *corev1.Pod) string {
-	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.Name == v1.AgentContainer {
-			return c.Image
-		}
-	}
-	return ""
 }

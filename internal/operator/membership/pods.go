@@ -97,13 +97,23 @@ func NamesGroup(pod *corev1.Pod, group string) bool {
 // HasAgent reports whether a pod has an agent: a native sidecar, which is what the
 // webhook injects. An ordinary container of that name isn't one. The webhook refuses
 // to add an agent beside it, and the kubelet would stop it before the application.
-func HasAgent(pod *corev1.Pod) bool {
+func HasAgent(pod *corev1.Pod) bool { return agentContainer(pod) != nil }
+
+// AgentImage returns the image of a pod's agent, or "" if the pod has none.
+func AgentImage(pod *corev1.Pod) string {
+	if agent := agentContainer(pod); agent != nil {
+		return agent.Image
+	}
+	return ""
+}
+
+func agentContainer(pod *corev1.Pod) *corev1.Container {
 	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == v1.AgentContainer {
-			return true
+		if c := &pod.Spec.InitContainers[i]; c.Name == v1.AgentContainer {
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 // Finished reports whether a pod has succeeded or failed.
