@@ -3,10 +3,8 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,11 +21,8 @@ func (r *Reconciler) applyFinalizers(ctx context.Context, group string, hold, re
 			if err != nil {
 				return err
 			}
-			err = r.writer.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), fieldOwner)
-			if err != nil && !apierrors.IsNotFound(err) && !isUIDMismatch(err) {
-				return fmt.Errorf("write the finalizer of pod %s: %w", pod.Name, err)
-			}
-			return nil
+			_, err = r.patchPod(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), "write the finalizer of pod")
+			return err
 		})
 	}
 	for _, pod := range hold {

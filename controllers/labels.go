@@ -34,24 +34,39 @@ func (r *Reconciler) applyRole(ctx context.Context, group string, seen *corev1.P
 	if err != nil {
 		return err
 	}
-	err = r.writer.Patch(ctx, pod.DeepCopy(), patch, fieldOwner)
-	if err != nil && !apierrors.IsNotFound(err) && !isUIDMismatch(err) {
-		return fmt.Errorf("label pod %s: %w", pod.Name, err)
-	}
-	return nil
+	_, err = r.patchPod(ctx, pod, patch, "label pod")
+	return err
 }
 
-// labelPatch sets a label of a pod, or removes it if the value is empty. The UID makes
-// the patch fail if another pod has the name by now. It is a merge patch, unlike the
-// other writes: for server-side apply, the API server processes the whole pod, twice in
-// each election (ADR 10).
+// labelPatch sets a label of a pod, or removes it if the value is empty.
 func labelPatch(pod types.UID, label, value string) (client.Patch, error) {
 	var wanted any
 	if value != "" {
 		wanted = value
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod, "labels": map[string]any{label: wanted}}})
+	return metadataPatch(pod, "labels", label, wanted)
+}
+
+// metadataPatch sets a label or an annotation of a pod, or removes it if the value is nil.
+// The UID makes the patch fail if another pod has the name by now. It is a merge patch,
+// unlike the other writes: for server-side apply, the API server processes the whole pod,
+// twice in each election (ADR 10).
+func metadataPatch(pod types.UID, field, key string, value any) (client.Patch, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod, field: map[string]any{key: value}}})
 	return client.RawPatch(types.MergePatchType, patch), err
+}
+
+// patchPod applies a patch that has the pod's UID. It reports whether the pod still exists.
+// An error begins with what the patch does.
+func (r *Reconciler) patchPod(ctx context.Context, pod *corev1.Pod, patch client.Patch, what string) (exists bool, err error) {
+	err = r.writer.Patch(ctx, pod.DeepCopy(), patch, fieldOwner)
+	if apierrors.IsNotFound(err) || isUIDMismatch(err) {
+		return false, nil
+	}
+	if err != nil {
+		return true, fmt.Errorf("%s %s: %w", what, pod.Name, err)
+	}
+	return true, nil
 }
 
 // isUIDMismatch reports whether the API server rejected a patch because another object

@@ -2,13 +2,11 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -141,22 +139,15 @@ func (r *Reconciler) takesPart(ctx context.Context, key types.NamespacedName, po
 	return err == nil && group.DeletionTimestamp == nil && membership.TakesPart(group)(pod), nil
 }
 
-// recordSelection writes the annotation. The UID makes the patch fail if another pod has the
-// name by now.
+// recordSelection writes the annotation.
 func (r *Reconciler) recordSelection(ctx context.Context, pod *corev1.Pod, groups []string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "annotations": map[string]string{v1.AnnotationSelectedBy: strings.Join(groups, ",")},
-	}})
+	patch, err := metadataPatch(pod.UID, "annotations", v1.AnnotationSelectedBy, strings.Join(groups, ","))
 	if err != nil {
 		return err
 	}
-	err = r.writer.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), fieldOwner)
-	if apierrors.IsNotFound(err) || isUIDMismatch(err) {
-		return nil
+	exists, err := r.patchPod(ctx, pod, patch, "record the groups of pod")
+	if exists && err == nil {
+		r.log.Info("recorded the groups that select a pod", "pod", client.ObjectKeyFromObject(pod), "groups", groups)
 	}
-	if err != nil {
-		return fmt.Errorf("record the groups of pod %s: %w", pod.Name, err)
-	}
-	r.log.Info("recorded the groups that select a pod", "pod", client.ObjectKeyFromObject(pod), "groups", groups)
-	return nil
+	return err
 }
