@@ -13,10 +13,7 @@ package enroll
 import (
 	"context"
 	"crypto"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -52,23 +49,8 @@ type Service struct {
 	// Namespaces are those whose pods the service serves; none means all.
 	Namespaces []string
 	Log        *slog.Logger
-}
-
-// statusError is an error with its HTTP status.
-type statusError struct {
-	status  int
-	message string
-}
-
-func (e *statusError) Error() string { return e.message }
-
-func refuse(status int, format string, args ...any) error {
-	return &statusError{status, fmt.Sprintf(format, args...)}
-}
-
-// unavailable makes the agent retry. Only the log contains the cause.
-func unavailable(message string, cause error) error {
-	return fmt.Errorf("%w: %w", &statusError{http.StatusServiceUnavailable, message + "; retry later"}, cause)
+	// Count, if it isn't nil, is called with the result of each enrollment.
+	Count func(Result)
 }
 
 // enroll identifies the pod by its token, reads the pod's groups, and issues a
@@ -125,7 +107,7 @@ type podIdentity struct {
 // review asks the API server which pod a token is bound to.
 func (s *Service) review(ctx context.Context, token string) (podIdentity, error) {
 	if token == "" {
-		return podIdentity{}, refuse(http.StatusUnauthorized, "token is empty: it must be the pod's service account token for the audience %s", v1.TokenAudience)
+		return podIdentity{}, refuse(TokenRejected, "token is empty: it must be the pod's service account token for the audience %s", v1.TokenAudience)
 	}
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{
 		Token: token, Audiences: []string{v1.TokenAudience},
@@ -136,7 +118,7 @@ func (s *Service) review(ctx context.Context, token string) (podIdentity, error)
 	status := review.Status
 	// An authenticator that doesn't support audiences returns none.
 	if !status.Authenticated || !slices.Contains(status.Audiences, v1.TokenAudience) {
-		return podIdentity{}, refuse(http.StatusUnauthorized,
+		return podIdentity{}, refuse(TokenRejected,
 			"the API server doesn't accept this token: it must be a valid service account token for the audience %s, bound to a pod that exists", v1.TokenAudience)
 	}
 	return podIdentityOf(status.User)
@@ -152,11 +134,11 @@ func podIdentityOf(user authenticationv1.UserInfo) (podIdentity, error) {
 	account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:")
 	namespace, _, separated := strings.Cut(account, ":")
 	if !ok || !separated || namespace == "" {
-		return podIdentity{}, refuse(http.StatusForbidden, "this token isn't a service account token")
+		return podIdentity{}, refuse(TokenWithoutPod, "this token isn't a service account token")
 	}
 	name, uid := user.Extra[podName], user.Extra[podUID]
 	if len(name) != 1 || len(uid) != 1 || name[0] == "" || uid[0] == "" {
-		return podIdentity{}, refuse(http.StatusForbidden, "this token isn't bound to a pod: it must be a token that the kubelet mounted into the pod")
+		return podIdentity{}, refuse(TokenWithoutPod, "this token isn't bound to a pod: it must be a token that the kubelet mounted into the pod")
 	}
 	return podIdentity{namespace: namespace, name: name[0], uid: uid[0]}, nil
 }
@@ -164,21 +146,21 @@ func podIdentityOf(user authenticationv1.UserInfo) (podIdentity, error) {
 // groups returns the pod, and the names of the groups that it takes part in.
 func (s *Service) groups(ctx context.Context, p podIdentity) (*corev1.Pod, []string, error) {
 	if len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, p.namespace) {
-		return nil, nil, refuse(http.StatusForbidden, "this operator doesn't serve namespace %s, only %s", p.namespace, strings.Join(s.Namespaces, ", "))
+		return nil, nil, refuse(NamespaceNotServed, "this operator doesn't serve namespace %s, only %s", p.namespace, strings.Join(s.Namespaces, ", "))
 	}
 	pod := &corev1.Pod{}
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.name}, pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil, refuse(http.StatusConflict, "pod %s/%s no longer exists", p.namespace, p.name)
+		return nil, nil, refuse(PodGone, "pod %s/%s no longer exists", p.namespace, p.name)
 	case err != nil:
 		return nil, nil, unavailable("cannot read the pod", err)
 	case string(pod.UID) != p.uid:
-		return nil, nil, refuse(http.StatusConflict, "pod %s/%s has been replaced: this token is bound to the former pod", p.namespace, p.name)
+		return nil, nil, refuse(PodGone, "pod %s/%s has been replaced: this token is bound to the former pod", p.namespace, p.name)
 	case pod.Status.Phase == corev1.PodSucceeded, pod.Status.Phase == corev1.PodFailed:
-		return nil, nil, refuse(http.StatusConflict, "pod %s/%s has finished", p.namespace, p.name)
+		return nil, nil, refuse(PodGone, "pod %s/%s has finished", p.namespace, p.name)
 	case pod.Labels[v1.LabelAgent] != v1.AgentEnabled:
-		return nil, nil, refuse(http.StatusForbidden, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name, v1.LabelAgent, v1.AgentEnabled)
+		return nil, nil, refuse(NotOptedIn, "pod %s/%s hasn't opted in: it must have the label %s=%s", p.namespace, p.name, v1.LabelAgent, v1.AgentEnabled)
 	}
 	named := v1.GroupsAnnotation(pod.Annotations)
 	if membership.BySelection(pod) && named == "" {
@@ -186,19 +168,11 @@ func (s *Service) groups(ctx context.Context, p podIdentity) (*corev1.Pod, []str
 	}
 	groups, err := inject.Groups(named)
 	if err != nil {
-		return nil, nil, refuse(http.StatusForbidden, "pod %s/%s: %s", p.namespace, p.name, err)
+		return nil, nil, refuse(InvalidAnnotation, "pod %s/%s: %s", p.namespace, p.name, err)
 	}
 	return pod, groups, nil
 }
 
 func noGroupSelects(p podIdentity) error {
-	return refuse(http.StatusForbidden, "no ElectionGroup in namespace %s selects pod %s yet", p.namespace, p.name)
-}
-
-// statusAndMessage returns the HTTP status and the message that the agent receives for an error.
-func statusAndMessage(err error) (int, string) {
-	if e, ok := errors.AsType[*statusError](err); ok {
-		return e.status, e.message
-	}
-	return http.StatusInternalServerError, "internal error; retry later"
+	return refuse(NoGroup, "no ElectionGroup in namespace %s selects pod %s yet", p.namespace, p.name)
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/enroll"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -30,6 +31,9 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	status, response, message := e.post(e.token(pod, v1.TokenAudience))
 	if status != http.StatusOK {
 		t.Fatalf("got %d %q, want 200", status, message)
+	}
+	if got := e.lastResult(); got != enroll.Issued {
+		t.Errorf("got result %s, want %s", got, enroll.Issued)
 	}
 	domain := "conclave://" + e.namespace
 	if got, want := e.verifiedNames(response), domain+"/ledger/ledger-0, "+domain+"/audit/ledger-0"; got != want {
@@ -71,32 +75,36 @@ func TestRefusedEnrollments(t *testing.T) {
 	for name, tc := range map[string]struct {
 		token  string
 		status int
+		result enroll.Result
 		want   string
 	}{
-		"no token":           {"", http.StatusUnauthorized, "token is empty"},
-		"malformed token":    {"a.b.c", http.StatusUnauthorized, "the API server doesn't accept this token"},
-		"another audience":   {e.token(usual, "https://kubernetes.default.svc"), http.StatusUnauthorized, "for the audience conclave.dev"},
-		"not bound to a pod": {e.token(nil, v1.TokenAudience), http.StatusForbidden, "this token isn't bound to a pod"},
-		"deleted pod":        {ofDeleted, http.StatusUnauthorized, "bound to a pod that exists"},
-		"replaced pod":       {ofFormer, http.StatusUnauthorized, "bound to a pod that exists"},
-		"finished pod":       {e.token(finished, v1.TokenAudience), http.StatusConflict, "/finished has finished"},
+		"no token":           {"", http.StatusUnauthorized, enroll.TokenRejected, "token is empty"},
+		"malformed token":    {"a.b.c", http.StatusUnauthorized, enroll.TokenRejected, "the API server doesn't accept this token"},
+		"another audience":   {e.token(usual, "https://kubernetes.default.svc"), http.StatusUnauthorized, enroll.TokenRejected, "for the audience conclave.dev"},
+		"not bound to a pod": {e.token(nil, v1.TokenAudience), http.StatusForbidden, enroll.TokenWithoutPod, "this token isn't bound to a pod"},
+		"deleted pod":        {ofDeleted, http.StatusUnauthorized, enroll.TokenRejected, "bound to a pod that exists"},
+		"replaced pod":       {ofFormer, http.StatusUnauthorized, enroll.TokenRejected, "bound to a pod that exists"},
+		"finished pod":       {e.token(finished, v1.TokenAudience), http.StatusConflict, enroll.PodGone, "/finished has finished"},
 		"no label": {
 			e.token(change("no-label", func(p *corev1.Pod) { p.Labels = nil }), v1.TokenAudience),
-			http.StatusForbidden, "/no-label hasn't opted in: it must have the label conclave.dev/agent=enabled",
+			http.StatusForbidden, enroll.NotOptedIn, "/no-label hasn't opted in: it must have the label conclave.dev/agent=enabled",
 		},
 		"no annotation": {
 			e.token(change("no-groups", func(p *corev1.Pod) { p.Annotations = nil }), v1.TokenAudience),
-			http.StatusForbidden, "/no-groups: annotation conclave.dev/groups must name the groups",
+			http.StatusForbidden, enroll.InvalidAnnotation, "/no-groups: annotation conclave.dev/groups must name the groups",
 		},
 		"invalid group name": {
 			e.token(change("bad-group", func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger/x" }), v1.TokenAudience),
-			http.StatusForbidden, `"ledger/x" isn't a valid group name`,
+			http.StatusForbidden, enroll.InvalidAnnotation, `"ledger/x" isn't a valid group name`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, _, message := e.post(tc.token)
 			if status != tc.status || !strings.Contains(message, tc.want) || strings.Contains(message, "\n") {
 				t.Errorf("got %d %q, want %d %q", status, message, tc.status, tc.want)
+			}
+			if got := e.lastResult(); got != tc.result {
+				t.Errorf("got result %s, want %s", got, tc.result)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -49,6 +50,12 @@ type env struct {
 	store     *authority.Store
 	key       *ecdsa.PrivateKey
 	request   string
+	result    atomic.Value // enroll.Result, of the latest request
+}
+
+func (e *env) lastResult() enroll.Result {
+	result, _ := e.result.Load().(enroll.Result)
+	return result
 }
 
 func newEnv(t *testing.T, wrap ...func(client.Client) client.Client) *env {
@@ -108,7 +115,7 @@ func (e *env) serve(wrap []func(client.Client) client.Client) {
 	for _, w := range wrap {
 		c = w(c)
 	}
-	service := &enroll.Service{Client: c, Signer: e.store, Log: log}
+	service := &enroll.Service{Client: c, Signer: e.store, Log: log, Count: func(result enroll.Result) { e.result.Store(result) }}
 	server := &httpserver.Server{
 		Name: "the identity service", Listener: listener, Handler: service.Handler(), Limits: enroll.Limits, Log: log,
 		TLS: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate.GetCertificate},

@@ -2,7 +2,6 @@ package enroll
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +28,7 @@ func (s *Service) hold(ctx context.Context, pod *corev1.Pod, groups []*v1.Electi
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsConflict(err):
 			// The API server accepts no new finalizers for a pod that is being deleted.
-			return refuse(http.StatusConflict, "pod %s/%s is being deleted", pod.Namespace, pod.Name)
+			return refuse(PodGone, "pod %s/%s is being deleted", pod.Namespace, pod.Name)
 		case err != nil:
 			return unavailable("cannot add a finalizer to the pod", err)
 		}

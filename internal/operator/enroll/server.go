@@ -58,8 +58,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	response, err := h.enroll(ctx, http.MaxBytesReader(w, r.Body, maxBody))
+	result, message := Issued, ""
 	if err != nil {
-		status, message := statusAndMessage(err)
+		result, message = resultAndMessage(err)
+	}
+	if h.service.Count != nil {
+		h.service.Count(result)
+	}
+	if err != nil {
+		status := statuses[result]
 		level := slog.LevelInfo
 		if status >= http.StatusInternalServerError {
 			level = slog.LevelWarn
@@ -77,7 +84,7 @@ func (h *handler) enroll(ctx context.Context, body io.Reader) (*control.Enrollme
 	case h.queued <- struct{}{}:
 		defer func() { <-h.queued }()
 	default:
-		return nil, refuse(http.StatusServiceUnavailable, "too many enrollments are queued; retry later")
+		return nil, refuse(Overloaded, "too many enrollments are queued; retry later")
 	}
 	var e control.EnrollmentRequest
 	if err := decode(body, &e); err != nil {
@@ -97,12 +104,12 @@ func decode(body io.Reader, into *control.EnrollmentRequest) error {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return refuse(http.StatusRequestEntityTooLarge, "enrollment must have at most %d bytes", maxBody)
+		return refuse(TooLarge, "enrollment must have at most %d bytes", maxBody)
 	case err != nil:
-		return refuse(http.StatusBadRequest, "cannot read enrollment: %s", err)
+		return refuse(Malformed, "cannot read enrollment: %s", err)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return refuse(http.StatusBadRequest, `enrollment must be JSON, such as {"token":"...","request":"..."}: %s`, err)
+		return refuse(Malformed, `enrollment must be JSON, such as {"token":"...","request":"..."}: %s`, err)
 	}
 	return nil
 }
