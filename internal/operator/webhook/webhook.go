@@ -41,10 +41,46 @@ type Injector struct {
 	// NamespaceOptedIn means that all pods are in namespaces that have opted in.
 	NamespaceOptedIn bool
 	Log              *slog.Logger
+	// Count, if it isn't nil, is called with the result of each request that isn't a dry run.
+	Count func(Result)
 }
+
+// Result is the outcome of an admission request.
+type Result string
+
+// The results.
+const (
+	Injected  Result = "injected"
+	Unchanged Result = "unchanged" // The pod didn't opt in, or has an agent already.
+	Refused   Result = "refused"   // The pod is invalid.
+	Failed    Result = "failed"    // The operator can't read the groups or the CA.
+)
+
+// Results returns all results.
+func Results() []Result { return []Result{Injected, Unchanged, Refused, Failed} }
 
 // Handle responds to an admission request.
 func (i *Injector) Handle(ctx context.Context, request admission.Request) admission.Response {
+	response := i.respond(ctx, request)
+	if i.Count != nil && (request.DryRun == nil || !*request.DryRun) {
+		i.Count(resultOf(response))
+	}
+	return response
+}
+
+func resultOf(response admission.Response) Result {
+	switch {
+	case response.Allowed && len(response.Patch) > 0:
+		return Injected
+	case response.Allowed:
+		return Unchanged
+	case response.Result != nil && response.Result.Code < http.StatusInternalServerError:
+		return Refused
+	}
+	return Failed
+}
+
+func (i *Injector) respond(ctx context.Context, request admission.Request) admission.Response {
 	if request.Kind.Kind != "Pod" || request.Kind.Group != "" || request.SubResource != "" || request.Operation != admissionv1.Create {
 		return admission.Allowed("")
 	}
