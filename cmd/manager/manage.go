@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -20,12 +21,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers"
 	"github.com/conclave-dev/conclave/internal/operator/authority"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
+	"github.com/conclave-dev/conclave/internal/operator/metrics"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=conclave-system,resources=leases,verbs=create
@@ -53,6 +56,7 @@ type manager struct {
 	caStore           *authority.Store
 	serverCertificate *authority.ServerCertificate
 	probes            *probes
+	metrics           *metrics.Set
 	// reportedCA has the groups whose status reports that the CA is missing.
 	reportedCA map[types.UID]bool
 }
@@ -63,6 +67,9 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	ctrl.SetLogger(bridge)
 	klog.SetLogger(bridge)
 	m := &manager{options: o, log: log, scheme: runtime.NewScheme(), probes: &probes{}}
+	if err := m.registerMetrics(); err != nil {
+		return err
+	}
 	if err := m.connect(); err != nil {
 		return err
 	}
@@ -85,6 +92,17 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	return mgr.Start(ctx)
 }
 
+func (m *manager) registerMetrics() error {
+	var all []prometheus.Collector
+	m.metrics, all = metrics.New(version)
+	for _, one := range all {
+		if err := ctrlmetrics.Registry.Register(one); err != nil {
+			return fmt.Errorf("register the metrics: %w", err)
+		}
+	}
+	return nil
+}
+
 func (m *manager) connect() error {
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
 		if err := add(m.scheme); err != nil {
@@ -95,6 +113,7 @@ func (m *manager) connect() error {
 	if m.config, err = ctrl.GetConfig(); err != nil {
 		return fmt.Errorf("load the kubeconfig: %w", err)
 	}
+	m.config.Wrap(m.metrics.CountRefusedWrites)
 	if m.live, err = client.New(m.config, client.Options{Scheme: m.scheme}); err != nil {
 		return fmt.Errorf("create a client: %w", err)
 	}
@@ -122,8 +141,12 @@ func (m *manager) openCAStore(ctx context.Context) error {
 		hosts = append(hosts, host, host+".cluster.local")
 	}
 	var err error
-	m.serverCertificate, err = m.caStore.NewServerCertificate(hosts...)
-	return err
+	if m.serverCertificate, err = m.caStore.NewServerCertificate(hosts...); err != nil {
+		return err
+	}
+	m.metrics.AddCertificate("ca", m.caStore.NotAfter)
+	m.metrics.AddServerCertificate("identity", m.serverCertificate.GetCertificate)
+	return nil
 }
 
 func (m *manager) managerOptions() ctrl.Options {
@@ -208,6 +231,7 @@ func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("create the operator's certificate: %w", err)
 	}
+	m.metrics.AddCertificate("operator", func() time.Time { return operator.NotAfter() })
 	//nolint:contextcheck // Setup only adds what the manager starts
 	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore, WithoutNodes: len(m.watchNamespaces) > 0})
 }

@@ -10,8 +10,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -19,7 +17,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -51,6 +48,7 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 	if strings.Contains(e.log.String(), "forbidden") {
 		t.Error("got \"forbidden\" in the log, want sufficient permissions")
 	}
+	e.expectRefusedWriteCounted(t)
 	if status := stop(); status != command.ExitOK {
 		t.Errorf("got exit status %d, want %d", status, command.ExitOK)
 	}
@@ -135,53 +133,4 @@ func (e *env) expectWebhookRepaired(t *testing.T) {
 		}
 		return err
 	})
-}
-
-func (e *env) expectMetrics(t *testing.T) {
-	e.create(
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reader"}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stranger"}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "reader"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "conclave-metrics-reader"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "reader"}},
-		},
-	)
-	scrape := func(token string) (int, string) {
-		status, text, err := e.request("metrics-address", metricsService, "/metrics", token, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return status, text
-	}
-	if status, text := scrape(""); status != http.StatusUnauthorized {
-		t.Errorf("without a token: got status %d, want %d: %s", status, http.StatusUnauthorized, text)
-	}
-	if status, text := scrape(e.token("default", "stranger", authenticationv1.TokenRequestSpec{})); status != http.StatusForbidden {
-		t.Errorf("without permission: got status %d, want %d: %s", status, http.StatusForbidden, text)
-	}
-	var text string
-	e.eventually("the reader is authorized", func() error {
-		var status int
-		if status, text = scrape(e.token("default", "reader", authenticationv1.TokenRequestSpec{})); status != http.StatusOK {
-			return fmt.Errorf("%d %s", status, text)
-		}
-		return nil
-	})
-	rules, err := os.ReadFile("../../config/prometheus/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`conclave_operator_\w+`).FindAllString(string(rules), -1)
-	if len(names) < 5 {
-		t.Errorf("got metrics %q in the alerts, want at least 5", names)
-	}
-	for _, name := range names {
-		if !strings.Contains(text, "\n"+name+"{") {
-			t.Errorf("got no metric %s, which an alert uses:\n%s", name, text)
-		}
-	}
-	if leads := `leader_election_master_status{name="conclave-manager"} 1`; !strings.Contains(text, leads) {
-		t.Errorf("got no metric %s, which an alert uses:\n%s", leads, text)
-	}
 }

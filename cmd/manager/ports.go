@@ -72,9 +72,10 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 		}
 		certificate = watcher.GetCertificate
 	}
+	m.metrics.AddServerCertificate("webhook", certificate)
 	mux := http.NewServeMux()
 	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
-		injector := &webhook.Injector{Settings: m.injectSettings, Groups: m.groupsIn, NamespaceOptedIn: namespaceOptedIn, Log: m.log}
+		injector := &webhook.Injector{Settings: m.injectSettings, Groups: m.groupsIn, NamespaceOptedIn: namespaceOptedIn, Log: m.log, Count: m.metrics.Admitted}
 		handler, err := admission.StandaloneWebhook(&admission.Webhook{Handler: injector}, admission.StandaloneOptions{MetricsPath: path})
 		if err != nil {
 			return fmt.Errorf("create the webhook: %w", err)
@@ -91,7 +92,7 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 
 // addIdentity serves the identity service.
 func (m *manager) addIdentity(ctx context.Context, mgr ctrl.Manager) error {
-	service := &enroll.Service{Client: m.live, Signer: m.caStore, Namespaces: m.watchNamespaces, Log: m.log}
+	service := &enroll.Service{Client: m.live, Signer: m.caStore, Namespaces: m.watchNamespaces, Log: m.log, Count: m.metrics.Enrolled}
 	server, err := m.newServer(ctx, "the identity service", portAddress(m.identityPort), enroll.Limits, m.serverCertificate.GetCertificate, service.Handler())
 	if err != nil {
 		return err

@@ -240,6 +240,9 @@ func (s *Store) setView(state State, version string, read time.Time) error {
 	return nil
 }
 
+// NotAfter returns the expiry of the signing CA, as last read.
+func (s *Store) NotAfter() time.Time { return s.currentView().state.Signing.NotAfter }
+
 // Changed returns a channel that is closed when the CA bundle changes. Call it
 // before Bundle, so that no change is missed.
 func (s *Store) Changed() <-chan struct{} {

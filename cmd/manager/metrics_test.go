@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// scrape reads the metrics with the token of a service account, or without one.
+func (e *env) scrape(account string) (status int, text string) {
+	e.t.Helper()
+	token := ""
+	if account != "" {
+		token = e.token("default", account, authenticationv1.TokenRequestSpec{})
+	}
+	status, text, err := e.request("metrics-address", metricsService, "/metrics", token, nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return status, text
+}
+
+// expectMetrics requires that authorized clients, and no others, can read the metrics, and that
+// there are all metrics that alerts use.
+func (e *env) expectMetrics(t *testing.T) {
+	e.create(
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reader"}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stranger"}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "conclave-metrics-reader"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "reader"}},
+		},
+	)
+	if status, text := e.scrape(""); status != http.StatusUnauthorized {
+		t.Errorf("without a token: got status %d, want %d: %s", status, http.StatusUnauthorized, text)
+	}
+	if status, text := e.scrape("stranger"); status != http.StatusForbidden {
+		t.Errorf("without permission: got status %d, want %d: %s", status, http.StatusForbidden, text)
+	}
+	text := e.awaitMetrics()
+	rules, err := os.ReadFile("../../config/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`conclave_operator_\w+`).FindAllString(string(rules), -1)
+	if len(names) < 5 {
+		t.Errorf("got metrics %q in the alerts, want at least 5", names)
+	}
+	for _, name := range names {
+		// A counter of refused writes has no series before the first one.
+		if name != "conclave_operator_writes_refused_total" && !strings.Contains(text, "\n"+name+"{") {
+			t.Errorf("got no metric %s, which an alert uses:\n%s", name, text)
+		}
+	}
+	for _, line := range []string{
+		`leader_election_master_status{name="conclave-manager"} 1`,
+		`conclave_operator_enrollments_total{result="issued"} 1`,
+		`conclave_operator_injections_total{result="refused"} 0`,
+		`conclave_operator_group_status_behind{group="ledger",namespace="default"} 0`,
+	} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("got no metric %s:\n%s", line, text)
+		}
+	}
+	// One CA is valid for a year, and certificates are valid for a day: the values differ.
+	expiries := regexp.MustCompile(`conclave_operator_certificate_expiry_timestamp_seconds\{certificate="(\w+)"\} 1\.[7-9]`).FindAllStringSubmatch(text, -1)
+	var certificates []string
+	for _, found := range expiries {
+		certificates = append(certificates, found[1])
+	}
+	if want := []string{"ca", "identity", "operator", "webhook"}; !slices.Equal(certificates, want) {
+		t.Errorf("got the expiry of the certificates %q, want %q:\n%s", certificates, want, text)
+	}
+}
+
+// awaitMetrics waits until the reader is authorized, and returns the metrics.
+func (e *env) awaitMetrics() (text string) {
+	e.t.Helper()
+	e.eventually("the reader is authorized", func() error {
+		var status int
+		if status, text = e.scrape("reader"); status != http.StatusOK {
+			return fmt.Errorf("%d %s", status, text)
+		}
+		return nil
+	})
+	return text
+}
+
+// expectRefusedWriteCounted creates a group whose Service the policies in config/policy refuse.
+func (e *env) expectRefusedWriteCounted(t *testing.T) {
+	t.Helper()
+	e.create(&v1.ElectionGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "refused"},
+		Spec: v1.ElectionGroupSpec{
+			Members: []v1.Member{{Pod: "refused-0", Priority: 1}},
+			Service: &v1.CoordinatorService{Name: "refused", Ports: []v1.ServicePort{{Port: 80}}},
+		},
+	})
+	refused := regexp.MustCompile(`conclave_operator_writes_refused_total\{code="4\d\d",resource="services"\} [1-9]`)
+	e.eventually("the refused Service is counted", func() error {
+		if text := e.awaitMetrics(); !refused.MatchString(text) {
+			return fmt.Errorf("got no %s:\n%s", refused, text)
+		}
+		return nil
+	})
+}

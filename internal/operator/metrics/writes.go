@@ -1,0 +1,87 @@
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// CountRefusedWrites wraps the transport of a client of the API server: all writes of the
+// operator pass through it, whichever part of it they come from.
+func (s *Set) CountRefusedWrites(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		if err == nil && refusedWrite(request.Method, response.StatusCode) {
+			if resource := resourceOf(request.URL.Path); !reviews[resource] {
+				s.refusedWrites.WithLabelValues(resource, codeOf(response.StatusCode)).Inc()
+			}
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// refusedWrite reports whether the API server has refused a write. Some responses don't mean
+// that: the operator reads the object again after a conflict, or when it is gone or exists
+// already, and client-go repeats what the API server defers.
+func refusedWrite(method string, status int) bool {
+	switch method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		return false
+	}
+	switch status {
+	case http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= http.StatusBadRequest
+}
+
+// reviews are requests that are sent like writes, but write nothing.
+var reviews = map[string]bool{"tokenreviews": true, "subjectaccessreviews": true, "selfsubjectaccessreviews": true}
+
+// codes are the statuses by which API servers refuse writes. An admission webhook may respond
+// with any other.
+var codes = map[int]bool{
+	http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusRequestEntityTooLarge: true,
+	http.StatusUnsupportedMediaType: true, http.StatusUnprocessableEntity: true, http.StatusInternalServerError: true,
+	http.StatusServiceUnavailable: true, http.StatusGatewayTimeout: true,
+}
+
+func codeOf(status int) string {
+	if codes[status] {
+		return strconv.Itoa(status)
+	}
+	return "other"
+}
+
+// resourceOf returns the resource, and the subresource, that the path of a request names:
+//
+//	/api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE
+//	/apis/GROUP/VERSION/RESOURCE/NAME/SUBRESOURCE
+//
+// The operator writes few kinds, so there are few results.
+func resourceOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch parts[0] {
+	case "api":
+		parts = parts[min(2, len(parts)):]
+	case "apis":
+		parts = parts[min(3, len(parts)):]
+	default:
+		return "other"
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	switch len(parts) {
+	case 0:
+		return "other"
+	case 1, 2:
+		return parts[0]
+	}
+	return parts[0] + "/" + parts[2]
+}
