@@ -134,6 +134,7 @@ func TestMetrics(t *testing.T) {
 		"conclave_operator_group_coordinator":          1,
 		"conclave_operator_group_agreed":               1,
 		"conclave_operator_group_coordinators_differ":  0,
+		"conclave_operator_group_status_behind":        0,
 		"conclave_operator_agents_connected":           3,
 		"conclave_operator_agents_expected":            3,
 		"conclave_operator_streams_connected":          3,

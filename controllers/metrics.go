@@ -24,6 +24,7 @@ type groupMetrics struct {
 	// disagreeing: the condition Agreed is false, also while new settings propagate.
 	// divided: the agents name different coordinators.
 	disagreeing, divided bool
+	behind               bool
 	elections            uint64
 	connected, expected  int
 }
@@ -40,6 +41,7 @@ var (
 	coordinatorMetric = prometheus.NewDesc(prefix+"group_coordinator", "1 if the group has a coordinator, else 0.", groupLabels, nil)
 	agreedMetric      = prometheus.NewDesc(prefix+"group_agreed", "0 if the group's agents disagree about the coordinator, the member list or the settings, else 1.", groupLabels, nil)
 	dividedMetric     = prometheus.NewDesc(prefix+"group_coordinators_differ", "1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
+	behindMetric      = prometheus.NewDesc(prefix+"group_status_behind", "1 if the group's agents use a newer member list than the status, else 0.", groupLabels, nil)
 	electionsMetric   = prometheus.NewDesc(prefix+"elections_total", "Observed changes of the group's coordinator or term.", groupLabels, nil)
 	connectedMetric   = prometheus.NewDesc(prefix+"agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
 	expectedMetric    = prometheus.NewDesc(prefix+"agents_expected", "Members of the group.", groupLabels, nil)
@@ -76,7 +78,7 @@ func (m *metricSet) register(registry prometheus.Registerer) error {
 func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric,
-		coordinatorMetric, agreedMetric, dividedMetric, electionsMetric, connectedMetric, expectedMetric,
+		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, connectedMetric, expectedMetric,
 	} {
 		descriptions <- d
 	}
@@ -98,6 +100,7 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 		gauge(coordinatorMetric, number(!g.vacant), labels...)
 		gauge(agreedMetric, number(!g.disagreeing), labels...)
 		gauge(dividedMetric, number(g.divided), labels...)
+		gauge(behindMetric, number(g.behind), labels...)
 		gauge(connectedMetric, g.connected, labels...)
 		gauge(expectedMetric, g.expected, labels...)
 		metrics <- prometheus.MustNewConstMetric(electionsMetric, prometheus.CounterValue, float64(g.elections), labels...)

@@ -18,6 +18,9 @@ func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *grou
 	if agreed := meta.FindStatusCondition(result.Status.Conditions, string(v1.ConditionAgreed)); agreed != nil {
 		now.divided = agreed.Reason == string(v1.ReasonCoordinatorsDiffer)
 	}
+	if ready := meta.FindStatusCondition(result.Status.Conditions, string(v1.ConditionReady)); ready != nil {
+		now.behind = ready.Reason == string(v1.ReasonStatusBehind)
+	}
 	if list := s.group.Status.MemberList; list != nil {
 		now.expected = len(list.Members)
 		for _, m := range list.Members {

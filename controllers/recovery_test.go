@@ -211,6 +211,7 @@ func TestStatusFromBackupIsNotPublished(t *testing.T) {
 		e.agents[pod].ChangeReport("ledger", func(r *control.Report) { r.UID, r.Version = uid, 7 })
 	}
 	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonStatusBehind)
+	e.eventually("the metric shows it", func() bool { return value(t, o.metrics, "conclave_operator_group_status_behind") == 1 })
 	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Members = group.Spec.Members[1:] })
 	e.eventually("the edit has been reconciled", func() bool { return e.group("ledger").Status.ObservedGeneration == 2 })
 	e.awaitQuiet(o)
