@@ -69,7 +69,7 @@ func runAgent(ctx context.Context, path, traceFolder string, log *slog.Logger, d
 		return err
 	}
 	registry := metrics.New()
-	registry.DroppedLogLines = droppedLogLines
+	registry.Version, registry.DroppedLogLines = version, droppedLogLines
 	options := agent.Options{
 		Clock: clock.New(clock.Wall()), Life: agent.NewLife(), Store: store,
 		Metrics:     func(name string) group.Metrics { return registry.ForGroup(name) },

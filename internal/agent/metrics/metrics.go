@@ -30,7 +30,10 @@ type Groups interface {
 // Registry holds the counters of all groups. It retains those of a group that was left,
 // because counters must not decrease.
 type Registry struct {
-	// CertificateNotAfter, if it isn't nil, returns the expiry of the agent's certificate.
+	// Version is the version of the program.
+	Version string
+	// CertificateNotAfter, if it isn't nil, returns the expiry of the agent's certificate,
+	// or the zero time if it has none yet.
 	CertificateNotAfter func() time.Time
 	// DroppedLogLines, if it isn't nil, returns the number of log lines that were dropped.
 	DroppedLogLines func() uint64
@@ -192,15 +195,24 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 	p.histogram("conclave_tenure_seconds", "Duration of the tenures of this process as coordinator.",
 		func(g *Group) *histogram { return &g.tenure })
 	p.gauges(groups)
+	r.writeProgram(p)
+	p.process()
+}
+
+// writeProgram writes what doesn't belong to a group.
+func (r *Registry) writeProgram(p *page) {
+	p.header("conclave_build_info", "1, with the version of the agent.", "gauge")
+	fmt.Fprintf(p.w, "conclave_build_info{version=%q} 1\n", r.Version)
 	if r.CertificateNotAfter != nil {
 		p.header("conclave_certificate_expiry_timestamp_seconds", "Expiry of the agent's certificate, as a Unix timestamp.", "gauge")
-		fmt.Fprintf(w, "conclave_certificate_expiry_timestamp_seconds %d\n", r.CertificateNotAfter().Unix())
+		if at := r.CertificateNotAfter(); !at.IsZero() {
+			fmt.Fprintf(p.w, "conclave_certificate_expiry_timestamp_seconds %d\n", at.Unix())
+		}
 	}
 	if r.DroppedLogLines != nil {
 		p.header("conclave_log_lines_dropped_total", "Log lines dropped because stderr was blocked or broken.", "counter")
-		fmt.Fprintf(w, "conclave_log_lines_dropped_total %d\n", r.DroppedLogLines())
+		fmt.Fprintf(p.w, "conclave_log_lines_dropped_total %d\n", r.DroppedLogLines())
 	}
-	p.process()
 }
 
 func byKind(by *[election.Probe + 1]atomic.Uint64, add addFunc) {

@@ -26,6 +26,7 @@ func read(t *testing.T, r *Registry) string {
 
 func TestEventsAreCounted(t *testing.T) {
 	r := New()
+	r.Version = "v1.2.3"
 	r.CertificateNotAfter = func() time.Time { return time.Unix(1800000000, 0) }
 	r.DroppedLogLines = func() uint64 { return 3 }
 	g := r.ForGroup("ledger")
@@ -66,10 +67,20 @@ func TestEventsAreCounted(t *testing.T) {
 		`conclave_election_seconds_bucket{group="ledger",le="+Inf"} 2`,
 		`conclave_election_seconds_sum{group="ledger"} 0.032`,
 		`conclave_certificate_expiry_timestamp_seconds 1800000000`,
+		`conclave_build_info{version="v1.2.3"} 1`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("missing line %s", line)
 		}
+	}
+}
+
+// A pod whose agent waits for a group has no certificate that could expire.
+func TestNoExpiryWithoutCertificate(t *testing.T) {
+	r := New()
+	r.CertificateNotAfter = func() time.Time { return time.Time{} }
+	if text := read(t, r); strings.Contains(text, "\nconclave_certificate_expiry_timestamp_seconds") {
+		t.Errorf("got an expiry, want none:\n%s", text)
 	}
 }
 

@@ -57,7 +57,7 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	r.reports = newReportHub(control.Agent{Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups})
 	r.groups = newGroupManager(&s, lists, r.reports, log)
 	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, r.acceptEnrolledDocument, log)
-	r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = r.renewer.notAfter, s.DroppedLogLines
+	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build, r.renewer.notAfter, s.DroppedLogLines
 	local, err := agent.ListenLocalAPI(ctx, s.API)
 	if err != nil {
 		return err
