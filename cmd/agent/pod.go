@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,8 @@ func newPod() *cobra.Command {
 This command runs in a container beside the application. Conclave's webhook and
 kubectl conclave inject add the container. Its environment must have POD_NAME,
 POD_NAMESPACE, POD_IP, CONCLAVE_GROUPS and CONCLAVE_IDENTITY. CONCLAVE_CA,
-CONCLAVE_PROBE, CONCLAVE_API and CONCLAVE_API_UIDS are optional.`,
+CONCLAVE_PROBE, CONCLAVE_LOG_LEVEL, CONCLAVE_API and CONCLAVE_API_UIDS are
+optional.`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := pod.FromEnvironment(os.Getenv)
@@ -35,7 +37,10 @@ CONCLAVE_PROBE, CONCLAVE_API and CONCLAVE_API_UIDS are optional.`,
 			defer stop()
 			stderr := cmd.ErrOrStderr()
 			s.DroppedLogLines = droppedLines(stderr)
-			return pod.Run(ctx, s, logger(stderr, verbose))
+			if verbose {
+				s.LogLevel = slog.LevelDebug
+			}
+			return pod.Run(ctx, s, logger(stderr, s.LogLevel))
 		},
 	}
 	flags := cmd.Flags()
@@ -43,6 +48,6 @@ CONCLAVE_PROBE, CONCLAVE_API and CONCLAVE_API_UIDS are optional.`,
 	flags.StringVar(&fromFlags.MountDir, "mounted", pod.MountDir, "the directory with the token and the documents of the groups")
 	flags.StringVar(&fromFlags.StateDir, "state", pod.StateDir, "the directory for the state that must survive a restart of the container")
 	flags.StringVar(&fromFlags.API, "api", "", "the address of the local API for the application (default CONCLAVE_API, or "+pod.LocalAPI+")")
-	flags.BoolVar(&verbose, "verbose", false, "also log connections and the messages of elections")
+	flags.BoolVar(&verbose, "verbose", false, "also log connections and the messages of elections, as CONCLAVE_LOG_LEVEL=debug does")
 	return cmd
 }

@@ -28,7 +28,7 @@ func addRun(root *cobra.Command) {
 	var verbose bool
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		stderr := cmd.ErrOrStderr()
-		return runAgent(cmd.Context(), path, traceFolder, logger(stderr, verbose), droppedLines(stderr))
+		return runAgent(cmd.Context(), path, traceFolder, logger(stderr, level(verbose)), droppedLines(stderr))
 	}
 	addConfig(root, &path)
 	root.Flags().BoolVar(&verbose, "verbose", false, "also log connections and the messages of elections")

@@ -50,12 +50,15 @@ func reopenPipe() *os.File {
 }
 
 // logger returns a logger that writes lines to w.
-func logger(w io.Writer, verbose bool) *slog.Logger {
-	level := slog.LevelInfo
-	if verbose {
-		level = slog.LevelDebug
-	}
+func logger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: microseconds}))
+}
+
+func level(verbose bool) slog.Level {
+	if verbose {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // microseconds formats times with microseconds: an election takes about a thousand of

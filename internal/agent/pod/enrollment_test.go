@@ -173,11 +173,12 @@ environment: CONCLAVE_GROUPS must be the names of the pod's groups, separated by
 		t.Errorf("empty environment: got %v", err)
 	}
 	for key, c := range map[string][2]string{
-		"POD_IP":            {"0.0.0.0", "POD_IP must be the pod's address"},
-		"CONCLAVE_GROUPS":   {"ledger,Audit", `CONCLAVE_GROUPS: a group's name must consist of lower-case letters`},
-		"CONCLAVE_IDENTITY": {"http://x", "CONCLAVE_IDENTITY must be a URL such as https://"},
-		"CONCLAVE_CA":       {"nonsense", "CONCLAVE_CA: must contain complete CA certificates in PEM"},
-		"CONCLAVE_PROBE":    {"http://10.0.0.1/", "CONCLAVE_PROBE must be an http URL on a loopback address"},
+		"POD_IP":             {"0.0.0.0", "POD_IP must be the pod's address"},
+		"CONCLAVE_GROUPS":    {"ledger,Audit", `CONCLAVE_GROUPS: a group's name must consist of lower-case letters`},
+		"CONCLAVE_IDENTITY":  {"http://x", "CONCLAVE_IDENTITY must be a URL such as https://"},
+		"CONCLAVE_CA":        {"nonsense", "CONCLAVE_CA: must contain complete CA certificates in PEM"},
+		"CONCLAVE_LOG_LEVEL": {"loud", `CONCLAVE_LOG_LEVEL must be debug, info, warn or error, got "loud"`},
+		"CONCLAVE_PROBE":     {"http://10.0.0.1/", "CONCLAVE_PROBE must be an http URL on a loopback address"},
 	} {
 		_, err := FromEnvironment(func(name string) string {
 			if name == key {

@@ -3,6 +3,7 @@ package pod
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -60,6 +61,8 @@ type Settings struct {
 	OperatorAbsence time.Duration
 	// DroppedLogLines, if it isn't nil, counts the lines that the log has lost.
 	DroppedLogLines func() uint64
+	// LogLevel is the least level that is logged.
+	LogLevel slog.Level
 	// Build is the version of the program.
 	Build string
 }
@@ -104,6 +107,11 @@ func FromEnvironment(variable func(string) string) (Settings, error) {
 	if probe := variable("CONCLAVE_PROBE"); probe != "" {
 		if s.Probe, err = config.NewProbe(probe); err != nil {
 			errorf("CONCLAVE_PROBE %s", err)
+		}
+	}
+	if level := variable("CONCLAVE_LOG_LEVEL"); level != "" {
+		if err := s.LogLevel.UnmarshalText([]byte(level)); err != nil {
+			errorf("CONCLAVE_LOG_LEVEL must be debug, info, warn or error, got %q", level)
 		}
 	}
 	return s, config.EnvironmentErrors(reasons...)
