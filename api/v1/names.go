@@ -24,6 +24,9 @@ const (
 	// AnnotationProbe is the URL of the application's health check in the pod, such as
 	// http://127.0.0.1:8080/healthz.
 	AnnotationProbe = "conclave.dev/probe"
+	// AnnotationAgentPrefix begins the annotations that configure the container of the
+	// agent, such as conclave.dev/agent-cpu-limit.
+	AnnotationAgentPrefix = "conclave.dev/agent-"
 )
 
 // The label that the operator sets on a pod, once for each group: the pod's role.

@@ -37,7 +37,7 @@ type injectOptions struct {
 }
 
 func newInject() *cobra.Command {
-	o := injectOptions{files: genericclioptions.FileNameFlags{
+	o := injectOptions{settings: inject.Settings{Options: inject.Options{}}, files: genericclioptions.FileNameFlags{
 		Usage: "a file, folder or URL with manifests in YAML or JSON; - is stdin", Filenames: new([]string), Recursive: new(bool),
 	}}
 	cmd := &cobra.Command{
@@ -62,6 +62,9 @@ documents are printed unchanged.`,
 	for _, name := range []string{"agent-image", "identity", "group"} {
 		completeNothing(cmd, name)
 	}
+	for _, f := range o.settings.Options.Flags() {
+		completeFrom(cmd, f.Name, f.Values)
+	}
 	return cmd
 }
 
@@ -69,6 +72,9 @@ func (o *injectOptions) addFlags(flags *pflag.FlagSet) {
 	o.files.AddFlags(flags)
 	flags.Lookup("recursive").Usage = "include the subfolders of folders"
 	flags.StringVar(&o.settings.AgentImage, "agent-image", "", "the image of the agent (default: that of the installed operator)")
+	for _, f := range o.settings.Options.Flags() {
+		flags.Var(f, f.Name, f.Usage)
+	}
 	flags.StringVar(&o.settings.IdentityURL, "identity", "", "the URL of the identity service (default: that of the installed operator)")
 	flags.StringVar(&o.settings.Group, "group", "", "add all pods to this group: the label and the annotation")
 	flags.StringVar(&o.caBundleFile, "ca-bundle", "", "a PEM file with the CA certificates of the identity service (default: from the cluster)")
@@ -119,6 +125,9 @@ func (o *injectOptions) check() error {
 			return command.UsageErrorf("--group must be the name of a group, such as ledger, got %q", o.settings.Group)
 		}
 	}
+	if err := o.settings.Options.Check(); err != nil {
+		return command.UsageErrorf("%s", err)
+	}
 	if o.settings.IdentityURL == "" {
 		return nil
 	}
@@ -147,7 +156,30 @@ func (o *injectOptions) findSettings(ctx context.Context, notes io.Writer) error
 	}
 	o.settings.AgentImage = cmp.Or(o.settings.AgentImage, found.agentImage)
 	o.settings.IdentityURL = cmp.Or(o.settings.IdentityURL, identityURL(found.namespace))
+	if err := completeOptions(o.settings.Options, found.arguments); err != nil {
+		return fmt.Errorf("cannot use the arguments of the operator in namespace %s: %w", found.namespace, err)
+	}
 	return nil
+}
+
+// completeOptions sets those options that aren't set to the values in the arguments of the
+// operator.
+func completeOptions(o inject.Options, arguments []string) error {
+	operators := inject.Options{}
+	flags := pflag.NewFlagSet("operator", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	for _, f := range operators.Flags() {
+		flags.Var(f, f.Name, f.Usage)
+	}
+	if err := flags.Parse(arguments); err != nil {
+		return err
+	}
+	for name, value := range operators {
+		if _, set := o[name]; !set {
+			o[name] = value
+		}
+	}
+	return o.Check()
 }
 
 func (o *injectOptions) installedOperator(ctx context.Context) (*installedOperator, error) {

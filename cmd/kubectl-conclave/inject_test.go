@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
 )
 
 // offline are flags for a cluster that refuses connections.
@@ -87,6 +89,29 @@ func TestInjectReportsThatNoPodOptsIn(t *testing.T) {
 	want := "no agent injected: no pod has the label conclave.dev/agent: enabled\n"
 	if got.status != 0 || got.stdout != manifest || got.stderr != want {
 		t.Errorf("got %q and %q, want %q and %q", got.stderr, got.stdout, want, manifest)
+	}
+}
+
+// TestInjectUsesTheOptionsOfTheOperator, except for those that a flag or the pod sets.
+func TestInjectUsesTheOptionsOfTheOperator(t *testing.T) {
+	e := newEnv(t)
+	e.createOperator(t, "--leader-elect", "--agent-uid=1000", "--agent-cpu-limit=200m", "--agent-memory-limit", "96Mi")
+	limited := strings.Replace(pod, `"conclave.dev/groups"`, `"conclave.dev/agent-cpu-limit":"300m","conclave.dev/groups"`, 1)
+	got := runInject(t, limited, "--kubeconfig", e.kubeconfig, "-n", e.namespace, "--agent-uid", "2000")
+	for _, want := range []string{"cpu: 300m\n", "memory: 96Mi\n", "runAsUser: 2000\n", "image: example.com/agent:2\n"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("got %q and\n%s\nwant it to contain %q", got.stderr, got.stdout, want)
+		}
+	}
+}
+
+func TestArgumentsOfTheOperatorCompleteOptions(t *testing.T) {
+	o := inject.Options{"uid": "1000"}
+	if err := completeOptions(o, []string{"--leader-elect", "--agent-uid=2000", "--log-level", "debug", "--agent-cpu-limit", "200m", "--agent-image=agent:2"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := (inject.Options{"uid": "1000", "cpu-limit": "200m"}); !maps.Equal(o, want) {
+		t.Errorf("got %v, want %v", o, want)
 	}
 }
 

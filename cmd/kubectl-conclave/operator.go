@@ -18,7 +18,9 @@ const defaultOperatorNamespace = "conclave-system"
 // installedOperator is what the operator's Deployment says.
 type installedOperator struct {
 	namespace, image, agentImage string
-	replicas, available          int32
+	// arguments are those of the manager.
+	arguments           []string
+	replicas, available int32
 }
 
 // operatorLabels are those of the operator's Deployment.
@@ -61,7 +63,7 @@ func operatorOf(d *appsv1.Deployment) *installedOperator {
 		if container.Name != "manager" {
 			continue
 		}
-		found.image = container.Image
+		found.image, found.arguments = container.Image, container.Args
 		for _, variable := range container.Env {
 			if variable.Name == "AGENT_IMAGE" {
 				found.agentImage = variable.Value

@@ -11,7 +11,7 @@ import (
 )
 
 // createOperator creates the operator's Deployment in the test's namespace.
-func (e *env) createOperator(t *testing.T) {
+func (e *env) createOperator(t *testing.T, arguments ...string) {
 	t.Helper()
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "conclave-manager", Labels: operatorLabels},
@@ -20,7 +20,8 @@ func (e *env) createOperator(t *testing.T) {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: operatorLabels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "manager", Image: "example.com/manager:2", Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: "example.com/agent:2"}},
+					Name: "manager", Image: "example.com/manager:2", Args: arguments,
+					Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: "example.com/agent:2"}},
 				}}},
 			},
 		},

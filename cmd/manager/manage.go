@@ -222,6 +222,8 @@ func (m *manager) injectSettings(ctx context.Context) (inject.Settings, error) {
 		AgentImage:  m.agentImage,
 		IdentityURL: "https://" + identityService + "." + m.namespace + ".svc",
 		CABundle:    string(bundle),
+		Options:     m.agent,
+		PullSecrets: m.agentPullSecrets,
 	}, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
 )
 
 // version is stamped by make build.
@@ -24,6 +25,8 @@ type options struct {
 	namespace           string
 	watchNamespaces     []string
 	agentImage          string
+	agent               inject.Options
+	agentPullSecrets    []string
 	leaderElect         bool
 	metricsAddress      string
 	healthAddress       string
@@ -35,7 +38,7 @@ type options struct {
 }
 
 func newRoot() *cobra.Command {
-	var o options
+	o := options{agent: inject.Options{}}
 	root := &cobra.Command{
 		Use:   "conclave-manager",
 		Short: "Run Conclave's operator",
@@ -72,6 +75,10 @@ func (o *options) add(root *cobra.Command) {
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the manager's namespace; by default $POD_NAMESPACE")
 	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of the groups, separated by commas; by default all. Otherwise, the manager reads no nodes, and serves the webhook only with --webhook-certificates")
 	flags.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"), "image of the agent that the webhook injects; by default $AGENT_IMAGE")
+	for _, f := range o.agent.Flags() {
+		flags.Var(f, f.Name, f.Usage)
+	}
+	flags.StringSliceVar(&o.agentPullSecrets, "agent-image-pull-secrets", nil, "Secrets, separated by commas, that the webhook adds to the imagePullSecrets of pods; they must exist in the namespaces of the pods")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "elect one replica that runs the controllers; every replica serves the webhook and the identity service")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443", "address that serves metrics, by HTTPS and to authorized clients; 0 to disable")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address that serves /healthz and /readyz")
@@ -97,6 +104,9 @@ func (o *options) check() error {
 			return command.UsageErrorf("--watch-namespaces must be names of namespaces, separated by commas, got %q", namespace)
 		}
 	}
+	if err := o.checkAgent(); err != nil {
+		return err
+	}
 	if err := o.checkPorts(); err != nil {
 		return err
 	}
@@ -107,6 +117,18 @@ func (o *options) check() error {
 		if _, err := os.Stat(filepath.Join(o.webhookCertificates, file)); err != nil {
 			return command.UsageErrorf("--webhook-certificates must be a folder with tls.crt and tls.key: %s", err)
 		}
+	}
+	return nil
+}
+
+func (o *options) checkAgent() error {
+	for _, name := range o.agentPullSecrets {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return command.UsageErrorf("--agent-image-pull-secrets must be names of Secrets, separated by commas, got %q", name)
+		}
+	}
+	if err := o.agent.Check(); err != nil {
+		return command.UsageErrorf("%s", err)
 	}
 	return nil
 }

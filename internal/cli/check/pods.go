@@ -10,13 +10,14 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 // The keys that mean something on a pod.
 var (
 	podLabels      = []string{v1.LabelAgent}
-	podAnnotations = []string{v1.AnnotationGroups, v1.AnnotationSelectedBy, v1.AnnotationPriority, v1.AnnotationProbe}
+	podAnnotations = append(inject.OptionAnnotations(), v1.AnnotationGroups, v1.AnnotationSelectedBy, v1.AnnotationPriority, v1.AnnotationProbe)
 )
 
 func checkPods(f *Facts) []Finding {

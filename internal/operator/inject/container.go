@@ -1,10 +1,10 @@
 package inject
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -28,14 +28,15 @@ const (
 	selectedPath = "selected-by"
 )
 
-// agentUser is the user ID of the agent. No image and no node uses it.
-const agentUser = 65532
-
 // container returns the agent's container: a native sidecar, which is an init
 // container that keeps running. It starts before all other containers and stops after
-// them. The memory limit leaves ample room. There is no CPU limit, because throttled
-// heartbeats look like a crash.
-func container(s Settings, part participation, p *podSpec) *corev1.Container {
+// them.
+func container(s Settings, part participation, p *podSpec) (*corev1.Container, error) {
+	options := layers{s.Options, part.options}
+	required, err := options.requirements(p.guaranteed(), v1.AnnotationAgentPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("annotation %w", err)
+	}
 	peers := corev1.ContainerPort{Name: "conclave-peers", ContainerPort: control.PeerPort, Protocol: corev1.ProtocolTCP}
 	operator := corev1.ContainerPort{Name: "conclave-op", ContainerPort: control.OperatorPort, Protocol: corev1.ProtocolTCP}
 	hostNetwork := p.Spec.HostNetwork
@@ -51,19 +52,11 @@ func container(s Settings, part participation, p *podSpec) *corev1.Container {
 		RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
 		Env:           environment(s, part),
 		Ports:         []corev1.ContainerPort{peers, operator},
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{
-				corev1.ResourceCPU:    resource.MustParse("10m"),
-				corev1.ResourceMemory: resource.MustParse("32Mi"),
-			},
-			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
-		},
+		Resources:     required,
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
 			ReadOnlyRootFilesystem:   new(true),
 			RunAsNonRoot:             new(true),
-			RunAsUser:                new(int64(agentUser)),
-			RunAsGroup:               new(int64(agentUser)),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
@@ -72,11 +65,21 @@ func container(s Settings, part participation, p *podSpec) *corev1.Container {
 			{Name: stateVolume, MountPath: stateFolder},
 		},
 	}
+	if level, _ := options.value(optionLogLevel); level != defaultLogLevel {
+		agent.Env = append(agent.Env, corev1.EnvVar{Name: "CONCLAVE_LOG_LEVEL", Value: level})
+	}
+	policy, _ := options.value(optionPullPolicy)
+	agent.ImagePullPolicy = corev1.PullPolicy(policy)
+	if uid, _ := options.value(optionUID); uid != inheritUID {
+		agent.SecurityContext.RunAsUser, agent.SecurityContext.RunAsGroup = new(userID(uid)), new(userID(uid))
+	} else if user := p.Spec.SecurityContext.RunAsUser; user != nil && *user == 0 {
+		return nil, fmt.Errorf("the agent must not run as root, and inherits the user 0 of the pod: set the annotation %s to a user ID", v1.AnnotationAgentPrefix+optionUID)
+	}
 	if hostNetwork {
 		agent.Env = append(agent.Env, p.socketEnvironment()...)
 		agent.VolumeMounts = append(agent.VolumeMounts, corev1.VolumeMount{Name: socketVolume, MountPath: socketFolder})
 	}
-	return agent
+	return agent, nil
 }
 
 func environment(s Settings, part participation) []corev1.EnvVar {

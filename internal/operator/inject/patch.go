@@ -13,6 +13,7 @@ package inject
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
@@ -27,6 +28,11 @@ type Settings struct {
 	// CABundle has the CA certificates, in PEM, by which an agent verifies the identity
 	// service. If it is empty, the agent uses those in its groups' ConfigMaps.
 	CABundle string
+	// Options are those of the agent's container, for pods that don't set them.
+	Options Options
+	// PullSecrets are names of Secrets in the namespaces of the pods, by which the kubelet
+	// pulls the agent's image. The pod refers to them in addition to its own.
+	PullSecrets []string
 	// Group is a group that all pods and pod templates of manifests join. If it is empty,
 	// only those join a group that have opted in. Find uses it, and Patch doesn't.
 	Group string
@@ -58,7 +64,11 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	return additions(&p, container(s, part, &p), volumes(part, p.Spec.HostNetwork))
+	agent, err := container(s, part, &p)
+	if err != nil {
+		return nil, err
+	}
+	return additions(&p, agent, volumes(part, p.Spec.HostNetwork), s.PullSecrets)
 }
 
 // read decodes JSON with case-sensitive keys, as the API server does. For encoding/json,
@@ -72,7 +82,7 @@ func read(pod []byte, into any) error {
 
 // additions adds the agent before all other init containers, because they may query
 // it and init containers start in order.
-func additions(pod *podSpec, agent *corev1.Container, volumes []corev1.Volume) ([]Operation, error) {
+func additions(pod *podSpec, agent *corev1.Container, volumes []corev1.Volume, pullSecrets []string) ([]Operation, error) {
 	var patch patch
 	if pod.Spec.InitContainers == nil {
 		patch.add("/spec/initContainers", []*corev1.Container{agent})
@@ -89,7 +99,25 @@ func additions(pod *podSpec, agent *corev1.Container, volumes []corev1.Volume) (
 	if pod.Spec.HostNetwork {
 		patch.addSocket(pod)
 	}
+	patch.addPullSecrets(pod, pullSecrets)
 	return patch.operations, patch.err
+}
+
+// addPullSecrets adds references to Secrets, except for those that the pod has already.
+func (p *patch) addPullSecrets(pod *podSpec, names []string) {
+	have := pod.Spec.ImagePullSecrets
+	for _, name := range names {
+		reference := namedObject{Name: name}
+		switch {
+		case slices.Contains(have, reference):
+			continue
+		case have == nil:
+			p.add("/spec/imagePullSecrets", []namedObject{reference})
+		default:
+			p.add("/spec/imagePullSecrets/-", reference)
+		}
+		have = append(have, reference)
+	}
 }
 
 // patch collects operations, and the first error.

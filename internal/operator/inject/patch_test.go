@@ -21,7 +21,7 @@ var settings = inject.Settings{
 }
 
 // TestPods runs Patch on the pods in testdata/pods. Below each pod, a file has the
-// operations or the error message.
+// operations, or what the options are about, or the error message.
 func TestPods(t *testing.T) {
 	datadriven.Walk(t, "testdata/pods", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -29,14 +29,20 @@ func TestPods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			operations, err := inject.Patch(pod, settings)
+			operations, err := inject.Patch(pod, settingsOf(d))
 			if err != nil {
 				return "refused: " + err.Error()
 			}
 			if len(operations) == 0 {
 				return "unchanged"
 			}
-			apply(t, pod, operations)
+			patched := apply(t, pod, operations)
+			switch {
+			case d.HasArg("agent"):
+				return renderOptions(t, patched)
+			case d.HasArg("secrets"):
+				return strings.Join(podOf(t, patched).pullSecrets(), ",")
+			}
 			return render(t, operations, d.HasArg("whole"))
 		})
 	})

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -47,6 +49,7 @@ type participation struct {
 	// others may follow.
 	selected bool
 	probe    string
+	options  Options
 }
 
 // participation parses the annotations of a pod that opted in.
@@ -67,6 +70,9 @@ func (m *podMetadata) participation() (p participation, err error) {
 	if err == nil {
 		err = checkProbe(p.probe)
 	}
+	if err == nil {
+		p.options, err = m.options()
+	}
 	return p, err
 }
 
@@ -78,8 +84,11 @@ type podSpec struct {
 		Volumes        []namedObject       `json:"volumes"`
 		HostNetwork    bool                `json:"hostNetwork"`
 		OS             namedObject         `json:"os"`
+		// Resources are those of the pod as a whole.
+		Resources map[string]any `json:"resources"`
 
-		SecurityContext securityContext `json:"securityContext"`
+		ImagePullSecrets []namedObject   `json:"imagePullSecrets"`
+		SecurityContext  securityContext `json:"securityContext"`
 	} `json:"spec"`
 }
 
@@ -102,6 +111,10 @@ type existingContainer struct {
 	VolumeMounts []struct {
 		MountPath string `json:"mountPath"`
 	} `json:"volumeMounts"`
+	Resources struct {
+		Limits   corev1.ResourceList `json:"limits"`
+		Requests corev1.ResourceList `json:"requests"`
+	} `json:"resources"`
 	SecurityContext securityContext `json:"securityContext"`
 }
 

@@ -16,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -187,6 +188,31 @@ func TestPodThatOptedInGetsAgent(t *testing.T) {
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "annotation conclave.dev/groups must name the groups") ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got error %v, want a refusal of the annotation in one line", name, err)
+		}
+	}
+}
+
+// TestAgentPreservesGuaranteedQuality: the API server computes the quality of service from
+// the containers of the pod, including the agent.
+func TestAgentPreservesGuaranteedQuality(t *testing.T) {
+	c := serve(t)
+	awaitWebhook(t, c)
+	for name, test := range map[string]struct {
+		resources corev1.ResourceRequirements
+		want      corev1.PodQOSClass
+	}{
+		"guaranteed": {corev1.ResourceRequirements{Limits: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+		}}, corev1.PodQOSGuaranteed},
+		"burstable": {corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}, corev1.PodQOSBurstable},
+	} {
+		pod := podOf(name, optedIn, ledger)
+		pod.Spec.Containers[0].Resources = test.resources
+		if err := c.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		if len(pod.Spec.InitContainers) != 1 || pod.Status.QOSClass != test.want {
+			t.Errorf("%s: got quality of service %s with init containers %v, want %s with an agent", name, pod.Status.QOSClass, pod.Spec.InitContainers, test.want)
 		}
 	}
 }

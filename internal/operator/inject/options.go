@@ -1,0 +1,173 @@
+package inject
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// Options are settings of the agent's container, by name. For the one named uid, for
+// example, the operator has the flag --agent-uid, and a pod the annotation
+// conclave.dev/agent-uid, which takes precedence. An option that isn't set has its default.
+type Options map[string]string
+
+// The names of the options. Those for resources are the name of the resource, followed by
+// one of the suffixes.
+const (
+	optionUID        = "uid"
+	optionLogLevel   = "log-level"
+	optionPullPolicy = "image-pull-policy"
+	suffixRequest    = "-request"
+	suffixLimit      = "-limit"
+)
+
+// Values that aren't a number.
+const (
+	noLimit    = "none"
+	inheritUID = "inherit"
+	// defaultLogLevel is also that of an agent without the variable.
+	defaultLogLevel = "info"
+)
+
+// option defines an option.
+type option struct {
+	name, preset, usage string
+	// rule completes the sentence "the value must be ...".
+	rule  string
+	valid func(value string) bool
+	// values are valid ones that a shell may propose.
+	values []string
+}
+
+// minMemoryLimit is little more than what an idle agent uses.
+const minMemoryLimit = "32Mi"
+
+var allOptions = []option{
+	{"cpu-request", "50m", "CPU that agents request", "an amount of CPU, such as 50m", isAmount("1m"), nil},
+	{"cpu-limit", noLimit, "CPU limit of agents, or none", "an amount of CPU, such as 100m, or none", isAmountOrNone("1m"), []string{noLimit}},
+	{"memory-request", "32Mi", "memory that agents request", "an amount of memory of at least 1Mi, such as 32Mi", isAmount("1Mi"), nil},
+	{
+		"memory-limit", "64Mi", "memory limit of agents, or none",
+		"an amount of memory of at least " + minMemoryLimit + ", such as 64Mi, or none", isAmountOrNone(minMemoryLimit),
+		[]string{noLimit},
+	},
+	{
+		optionUID, "65532", "user and group ID of agents; inherit leaves both to the pod and the platform",
+		"a user ID from 1 to 2147483647, or inherit", func(value string) bool { return value == inheritUID || userID(value) > 0 },
+		[]string{inheritUID},
+	},
+	oneOf(optionLogLevel, defaultLogLevel, "log level of agents", "debug", "info", "warn", "error"),
+	oneOf(optionPullPolicy, "", "pull policy of the agent's image (by default, the kubelet decides by the tag)",
+		string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)),
+}
+
+// oneOf defines an option that has one of some values.
+func oneOf(name, preset, usage string, values ...string) option {
+	last := len(values) - 1
+	rule := strings.Join(values[:last], ", ") + " or " + values[last]
+	return option{name, preset, usage + ": " + rule, rule, func(value string) bool { return slices.Contains(values, value) }, values}
+}
+
+// OptionAnnotations returns the annotations of pods that set an option.
+func OptionAnnotations() []string {
+	var all []string
+	for i := range allOptions {
+		all = append(all, v1.AnnotationAgentPrefix+allOptions[i].name)
+	}
+	return all
+}
+
+// flagPrefix is the beginning of the names of the flags that set options.
+const flagPrefix = "agent-"
+
+// Flag is the flag of an option, as package pflag expects it.
+type Flag struct {
+	Name, Usage string
+	// Values are valid values that a shell may propose.
+	Values  []string
+	options Options
+	option  *option
+}
+
+func (f *Flag) String() string { return cmp.Or(f.options[f.option.name], f.option.preset) }
+
+// Type is the type in help texts.
+func (f *Flag) Type() string { return "string" }
+
+// Set sets the option.
+func (f *Flag) Set(value string) error {
+	if !f.option.valid(value) {
+		return fmt.Errorf("it must be %s", f.option.rule)
+	}
+	f.options[f.option.name] = value
+	return nil
+}
+
+// Flags returns a flag for each option.
+func (o Options) Flags() []*Flag {
+	var all []*Flag
+	for i := range allOptions {
+		option := &allOptions[i]
+		all = append(all, &Flag{flagPrefix + option.name, option.usage, option.values, o, option})
+	}
+	return all
+}
+
+// Check checks options that depend on each other.
+func (o Options) Check() error {
+	for _, name := range resources {
+		if _, err := (layers{o}).amount(string(name), "--"+flagPrefix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// options parses the annotations of a pod that set an option.
+func (m *podMetadata) options() (Options, error) {
+	found := Options{}
+	for i := range allOptions {
+		key := v1.AnnotationAgentPrefix + allOptions[i].name
+		if _, ok := m.Metadata.Annotations[key]; !ok {
+			continue
+		}
+		value, err := m.annotation(key)
+		if err != nil {
+			return nil, err
+		}
+		if !allOptions[i].valid(value) {
+			return nil, fmt.Errorf("annotation %s must be %s, got %q", key, allOptions[i].rule, truncate(value))
+		}
+		found[allOptions[i].name] = value
+	}
+	return found, nil
+}
+
+func isAmount(least string) func(string) bool {
+	smallest := resource.MustParse(least)
+	return func(value string) bool {
+		amount, err := resource.ParseQuantity(value)
+		return err == nil && amount.Cmp(smallest) >= 0
+	}
+}
+
+func isAmountOrNone(least string) func(string) bool {
+	valid := isAmount(least)
+	return func(value string) bool { return value == noLimit || valid(value) }
+}
+
+// userID returns 0 if the value isn't a valid ID, or if it is that of root.
+func userID(value string) int64 {
+	id, err := strconv.ParseUint(value, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return int64(id)
+}
