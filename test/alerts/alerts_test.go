@@ -14,6 +14,8 @@ import (
 type rule struct {
 	Alert       string            `json:"alert"`
 	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 }
 
@@ -82,17 +84,22 @@ func validate(r rule, metrics []string) (problems []string) {
 	return problems
 }
 
-// metrics returns the full names of the operator's metrics.
+// metrics returns the full names of the metrics of the operator and of agents.
 func metrics(t *testing.T) []string {
 	t.Helper()
-	source := read(t, "controllers/metrics.go")
-	prefix := regexp.MustCompile(`prefix = "(\w+)"`).FindStringSubmatch(source)
-	if prefix == nil {
-		t.Fatal("metrics.go has no prefix")
-	}
 	var names []string
-	for _, found := range regexp.MustCompile(`prefix ?\+ ?"(\w+)"`).FindAllStringSubmatch(source, -1) {
-		names = append(names, prefix[1]+found[1])
+	for _, file := range []string{"controllers/metrics.go", "internal/operator/metrics/metrics.go"} {
+		source := read(t, file)
+		prefix := regexp.MustCompile(`prefix = "(\w+)"`).FindStringSubmatch(source)
+		if prefix == nil {
+			t.Fatal(file, "has no prefix")
+		}
+		for _, found := range regexp.MustCompile(`prefix ?\+ ?"(\w+)"`).FindAllStringSubmatch(source, -1) {
+			names = append(names, prefix[1]+found[1])
+		}
+	}
+	for _, found := range regexp.MustCompile(`"(conclave_\w+)"`).FindAllStringSubmatch(read(t, "internal/agent/metrics/metrics.go"), -1) {
+		names = append(names, found[1])
 	}
 	return names
 }
