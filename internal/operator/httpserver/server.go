@@ -8,6 +8,7 @@
 //   - A request is read completely before it is handled. All bodies together have at most
 //     Bodies bytes, those of one host half of that. Others are rejected.
 //   - A client has Timeout to send its request.
+//   - A handler that knows its client can exempt the connection from these limits: Pin.
 //
 // # What is not guaranteed
 //
@@ -32,6 +33,8 @@ import (
 // Limits bounds what clients can occupy.
 type Limits struct {
 	Connections, ConnectionsPerHost int
+	// Pinned is the maximum number of pinned connections, which don't count as Connections.
+	Pinned int
 	// Body is the maximum size of the body of a request, Bodies that of all bodies.
 	Body, Bodies int64
 	// Timeout is the maximum time for the TLS handshake, and for reading a request.
@@ -81,6 +84,7 @@ func (s *Server) Start(ctx context.Context) error {
 		WriteTimeout:      2 * s.Limits.Timeout, // It begins when the header has been read.
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnContext:       withConn,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan error, 1)
@@ -90,7 +94,9 @@ func (s *Server) Start(ctx context.Context) error {
 		defer cancel()
 		stopped <- server.Shutdown(shutdown)
 	}()
-	listener := connlimit.New(s.Listener, connlimit.Limits{Loose: s.Limits.Connections, LoosePerHost: s.Limits.ConnectionsPerHost})
+	listener := connlimit.New(s.Listener, connlimit.Limits{
+		Loose: s.Limits.Connections, LoosePerHost: s.Limits.ConnectionsPerHost, Pinned: s.Limits.Pinned,
+	})
 	s.serving.Store(true)
 	serve := func() error { return server.Serve(listener) }
 	if s.TLS != nil {
