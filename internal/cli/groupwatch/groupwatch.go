@@ -4,6 +4,7 @@ package groupwatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,20 +70,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 // watchOnce makes one watch request and handles its events until it ends. API servers
 // end each watch after some minutes.
 func (w *Watcher) watchOnce(ctx context.Context) error {
-	var list v1.ElectionGroupList
 	options := []client.ListOption{client.InNamespace(w.Namespace)}
 	if w.Name != "" {
 		options = append(options, client.MatchingFields{"metadata.name": w.Name})
 	}
 	if w.resourceVersion == "" {
-		if err := w.Client.List(ctx, &list, options...); err != nil {
+		if err := w.list(ctx, options); err != nil {
 			return err
 		}
-		w.resourceVersion = list.ResourceVersion
-		w.Handler.Replace(list.Items)
 	}
 	options = append(options, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: w.resourceVersion, AllowWatchBookmarks: true}})
-	events, err := w.Client.Watch(ctx, &list, options...)
+	events, err := w.Client.Watch(ctx, &v1.ElectionGroupList{}, options...)
 	if err != nil {
 		return err
 	}
@@ -93,6 +91,29 @@ func (w *Watcher) watchOnce(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// pageSize bounds the memory that a response occupies. The pages show the same moment.
+const pageSize = 200
+
+// list lists the groups.
+func (w *Watcher) list(ctx context.Context, options []client.ListOption) error {
+	var groups []v1.ElectionGroup
+	var page v1.ElectionGroupList
+	for first := true; first || page.Continue != ""; first = false {
+		from := page.Continue
+		page = v1.ElectionGroupList{}
+		if err := w.Client.List(ctx, &page, append(slices.Clip(options), client.Limit(pageSize), client.Continue(from))...); err != nil {
+			return err
+		}
+		for i := range page.Items {
+			page.Items[i].ManagedFields = nil // They can be larger than all the rest.
+		}
+		groups = append(groups, page.Items...)
+	}
+	w.resourceVersion = page.ResourceVersion
+	w.Handler.Replace(groups)
 	return nil
 }
 
