@@ -15,10 +15,6 @@ import (
 //go:embed assets
 var embedded embed.FS
 
-// policy allows the page to load and connect to what this server serves, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
 // keepAlive is the interval of comments on idle streams. The page considers the server
 // lost after a few of them.
 const keepAlive = 5 * time.Second
@@ -30,41 +26,43 @@ const writeTimeout = 30 * time.Second
 // only requests that are addressed to localhost at this port: a web site whose name
 // resolves to a loopback address has another name.
 func NewHandler(store *Store, port int) http.Handler {
-	assets, err := fs.Sub(embedded, "assets")
-	if err != nil {
-		panic(err) // The folder is embedded.
-	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /", http.FileServerFS(assets))
-	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) { streamAll(w, r, store) })
-	mux.HandleFunc("GET /events/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) { streamGroup(w, r, store) })
-	return guard(mux, port)
-}
-
-// guard refuses requests of other sites, and sets the headers of all responses.
-func guard(next http.Handler, port int) http.Handler {
+	mux.Handle("GET /", Assets())
+	mux.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { WriteSession(w, Session{Local: true}) })
+	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
+		StreamGroups(w, r, store, func(string) bool { return true })
+	})
+	mux.HandleFunc("GET /events/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) { StreamGroup(w, r, store, true) })
 	hosts := map[string]bool{}
 	for _, host := range []string{"127.0.0.1", "::1", "localhost"} {
 		hosts[net.JoinHostPort(host, fmt.Sprint(port))] = true
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-cache")
-		if !hosts[r.Host] {
-			http.Error(w, fmt.Sprintf("this server is http://127.0.0.1:%d/, not %q", port, r.Host), http.StatusMisdirectedRequest)
-			return
-		}
-		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
-			http.Error(w, "other web sites cannot read this server", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
+	return Guard(mux, Site{
+		Accepts: func(host string) bool { return hosts[host] }, Address: fmt.Sprintf("http://127.0.0.1:%d/", port), Forms: "'none'",
 	})
+}
+
+// Assets serves the files of the page, which contain nothing secret.
+func Assets() http.Handler {
+	assets, err := fs.Sub(embedded, "assets")
+	if err != nil {
+		panic(err) // The folder is embedded.
+	}
+	return http.FileServerFS(assets)
+}
+
+// Session describes to the page whom it is served to.
+type Session struct {
+	// Local is whether the page is served to the user who started the server.
+	Local bool `json:"local"`
+	// User is the name of the user who has logged in.
+	User string `json:"user,omitempty"`
+}
+
+// WriteSession responds with a session.
+func WriteSession(w http.ResponseWriter, s Session) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(s) // The client is gone.
 }
 
 // stream writes server-sent events.
@@ -76,7 +74,9 @@ type stream struct {
 
 func newStream(w http.ResponseWriter) *stream {
 	w.Header().Set("Content-Type", "text/event-stream")
-	return &stream{w: w, flush: http.NewResponseController(w)}
+	s := &stream{w: w, flush: http.NewResponseController(w)}
+	_ = s.flush.SetReadDeadline(time.Time{}) // The request has been read. Recorders in tests have no deadlines.
+	return s
 }
 
 // add adds an event to what send sends.
@@ -89,7 +89,7 @@ func (s *stream) add(event string, data any) {
 }
 
 func (s *stream) send() error {
-	_ = s.flush.SetWriteDeadline(time.Now().Add(writeTimeout)) // Recorders in tests have none.
+	_ = s.flush.SetWriteDeadline(time.Now().Add(writeTimeout)) // As above.
 	if _, err := s.w.Write(s.buffer.Bytes()); err != nil {
 		return err
 	}
@@ -97,13 +97,16 @@ func (s *stream) send() error {
 	return s.flush.Flush()
 }
 
-// run sends the changes of a subscriber until the page disconnects.
+// run sends the changes of a subscriber until the page disconnects or the context ends. In
+// the second case, the page connects again at once.
 func (s *stream) run(ctx context.Context, store *Store, sub *subscriber, add func(change)) {
 	ticker := time.NewTicker(keepAlive)
 	defer ticker.Stop()
 	for s.send() == nil {
 		select {
 		case <-ctx.Done():
+			s.add("ended", struct{}{})
+			_ = s.send() // The page may be gone.
 			return
 		case <-sub.wake:
 			changes, connection := store.take(sub)
@@ -119,37 +122,43 @@ func (s *stream) run(ctx context.Context, store *Store, sub *subscriber, add fun
 	}
 }
 
-// streamAll sends the summaries of all groups, and then those that change.
-func streamAll(w http.ResponseWriter, r *http.Request, store *Store) {
+// StreamGroups sends the summaries of the groups in the visible namespaces, and then those
+// that change. It ends with the context of the request.
+func StreamGroups(w http.ResponseWriter, r *http.Request, store *Store, visible func(namespace string) bool) {
 	sub := store.subscribe("")
 	defer store.unsubscribe(sub)
 	s := newStream(w)
 	groups, connection := store.all()
-	summaries := make([]Summary, 0, len(groups))
+	summaries := []Summary{}
 	for _, g := range groups {
-		summaries = append(summaries, NewSummary(g))
+		if visible(g.Namespace) {
+			summaries = append(summaries, NewSummary(g))
+		}
 	}
 	s.add("connection", connection)
 	s.add("groups", summaries)
 	s.run(r.Context(), store, sub, func(c change) {
-		if c.group == nil {
+		switch {
+		case !visible(c.key.namespace()):
+		case c.group == nil:
 			s.add("deleted", c.key)
-		} else {
+		default:
 			s.add("group", NewSummary(c.group))
 		}
 	})
 }
 
-// streamGroup sends the details of one group whenever it changes, and null when it doesn't exist.
-func streamGroup(w http.ResponseWriter, r *http.Request, store *Store) {
-	key := Key(r.PathValue("namespace") + "/" + r.PathValue("name"))
+// StreamGroup sends the details of the group that the path names whenever it changes, and
+// null when it doesn't exist or isn't visible. It ends with the context of the request.
+func StreamGroup(w http.ResponseWriter, r *http.Request, store *Store, visible bool) {
+	key := PathKey(r)
 	sub := store.subscribe(key)
 	defer store.unsubscribe(sub)
 	s := newStream(w)
 	g, connection := store.get(key)
 	s.add("connection", connection)
 	add := func(c change) {
-		if c.group == nil {
+		if c.group == nil || !visible {
 			s.add("detail", nil)
 		} else {
 			s.add("detail", NewDetail(c.group))
@@ -157,4 +166,9 @@ func streamGroup(w http.ResponseWriter, r *http.Request, store *Store) {
 	}
 	add(change{key, g})
 	s.run(r.Context(), store, sub, add)
+}
+
+// PathKey returns the key of the group that the path of a request names.
+func PathKey(r *http.Request) Key {
+	return Key(r.PathValue("namespace") + "/" + r.PathValue("name"))
 }

@@ -15,6 +15,11 @@ type Key string
 // KeyOf returns the key of a group.
 func KeyOf(g *v1.ElectionGroup) Key { return Key(g.Namespace + "/" + g.Name) }
 
+func (k Key) namespace() string {
+	namespace, _, _ := strings.Cut(string(k), "/")
+	return namespace
+}
+
 // Connection is the state of the connection to the API server.
 type Connection struct {
 	// State is Connecting before the first list, Connected or Lost.
@@ -44,7 +49,7 @@ func NewStore() *Store {
 	return &Store{groups: map[Key]*v1.ElectionGroup{}, connection: Connection{State: Connecting}, subscribers: map[*subscriber]struct{}{}}
 }
 
-// Replace stores all groups. Callers must not change them any more.
+// Replace stores all groups. Callers must not use them any more.
 func (s *Store) Replace(groups []v1.ElectionGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +57,7 @@ func (s *Store) Replace(groups []v1.ElectionGroup) {
 	s.groups = map[Key]*v1.ElectionGroup{}
 	for i := range groups {
 		key := KeyOf(&groups[i])
-		s.groups[key] = &groups[i]
+		s.groups[key] = trim(&groups[i])
 		if old := before[key]; old == nil || old.ResourceVersion != groups[i].ResourceVersion {
 			s.notify(key)
 		}
@@ -63,12 +68,36 @@ func (s *Store) Replace(groups []v1.ElectionGroup) {
 	}
 }
 
-// Set stores a group. The caller must not change it any more.
+// Set stores a group. The caller must not use it any more.
 func (s *Store) Set(g *v1.ElectionGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.groups[KeyOf(g)] = g
+	s.groups[KeyOf(g)] = trim(g)
 	s.notify(KeyOf(g))
+}
+
+// trim removes what no page shows and what can be larger than all the rest.
+func trim(g *v1.ElectionGroup) *v1.ElectionGroup {
+	g.ManagedFields, g.Annotations = nil, nil
+	return g
+}
+
+// Namespaces returns the namespaces that have groups, in order.
+func (s *Store) Namespaces() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string]bool{}
+	for key := range s.groups {
+		found[key.namespace()] = true
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// Connection returns the state of the connection.
+func (s *Store) Connection() Connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connection
 }
 
 // Delete removes a group.

@@ -1,5 +1,5 @@
 // The page: which view is shown, and the state of the connections.
-import { refreshAges } from "./dom.js";
+import { el, refreshAges } from "./dom.js";
 import * as group from "./group.js";
 import * as overview from "./overview.js";
 
@@ -11,6 +11,9 @@ let close = () => {};
 let current = { state: "connecting" };
 let lostAt = null;
 let onConnected = () => {};
+// session says whether the page is served to the user who started the server, or who has logged in. Before the server has
+// answered, it is null.
+let session = null;
 
 const page = {
   title: (title) => { document.title = `${title} · Conclave`; },
@@ -23,10 +26,29 @@ const page = {
     if (connection.state === "connected") onConnected();
   },
   lost: () => {
-    current = { state: "lost", error: "the dashboard does not answer. If you stopped it, run again: kubectl conclave dashboard", own: true };
+    const hint = session?.local ? ". If you stopped it, run again: kubectl conclave dashboard" : "";
+    current = { state: "lost", error: `the dashboard does not answer${hint}`, own: true };
     showConnection();
+    if (!session?.local) readSession().then(showSession);
   },
 };
+
+// readSession returns the session, or the last known one if the server doesn't answer.
+async function readSession() {
+  try {
+    const answer = await fetch("session");
+    if (answer.ok) return await answer.json();
+  } catch { /* The banner shows that the server doesn't answer. */ }
+  return session;
+}
+
+function showSession(now) {
+  session = now;
+  if (!session || session.local) return;
+  if (!session.user) location.replace(`login${location.hash}`);
+  document.getElementById("user").replaceChildren(el("span", { title: "You are logged in as this user" }, session.user),
+    el("form", { method: "post", action: "logout" }, el("button", {}, "Log out")));
+}
 
 function showConnection() {
   const lost = current.state === "lost";
@@ -56,4 +78,5 @@ addEventListener("hashchange", route);
 addEventListener("pagehide", () => close());
 addEventListener("pageshow", (event) => { if (event.persisted) route(); });
 setInterval(refreshAges, 1000);
+readSession().then(showSession);
 route();
