@@ -1,9 +1,10 @@
 # syntax=docker/dockerfile:1
 
-# The images of the manager and the agent. To build them with Docker:
+# The images of the manager, the agent and the dashboard. To build them with Docker:
 #
 #     docker build --target manager --tag conclave/manager .
 #     docker build --target agent   --tag conclave/agent .
+#     docker build --target dashboard --tag conclave/dashboard .
 #
 # `make image` builds the same images without Docker (see hack/image, whose tests compare both): a static binary on an empty base,
 # which runs as a user without privileges.
@@ -27,6 +28,12 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/agent ./cmd/agent
 
+FROM source AS build-dashboard
+ARG TARGETOS TARGETARCH VERSION=unversioned
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/dashboard ./cmd/dashboard
+
 FROM scratch AS agent
 ARG VERSION=unversioned
 LABEL org.opencontainers.image.title="conclave-agent" \
@@ -37,6 +44,17 @@ COPY --from=build-agent --chmod=0755 /out/agent /agent
 WORKDIR /
 USER 65532:65532
 ENTRYPOINT ["/agent"]
+
+FROM scratch AS dashboard
+ARG VERSION=unversioned
+LABEL org.opencontainers.image.title="conclave-dashboard" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.source="https://github.com/conclave-dev/conclave" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build-dashboard --chmod=0755 /out/dashboard /dashboard
+WORKDIR /
+USER 65532:65532
+ENTRYPOINT ["/dashboard"]
 
 # The last stage is the default target of `docker build`.
 FROM scratch AS manager

@@ -25,6 +25,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 COMMANDS ?= manager agent
 IMG ?= conclave/manager:$(VERSION)
 AGENT_IMG ?= conclave/agent:$(VERSION)
+DASHBOARD_IMG ?= conclave/dashboard:$(VERSION)
 # The operator's namespace. `make undeploy` deletes it, so the environment doesn't override it.
 NAMESPACE := conclave-system
 # The namespaces that the operator serves, separated by commas; none means all.
@@ -247,7 +248,7 @@ build: ## Build the commands in bin/.
 	mkdir -p bin; \
 	for command in $$commands; do \
 		name=$$(basename $$command); \
-		case $$name in agent) name=conclave-agent;; esac; \
+		case $$name in agent|dashboard) name=conclave-$$name;; esac; \
 		$(STATIC) -o bin/$$name ./$$command; \
 	done
 	@install -m 755 cmd/kubectl-conclave/kubectl_complete-conclave bin/
@@ -284,11 +285,14 @@ show = echo; echo "\# $(1)"; echo "$$ kubectl conclave simulate $(2)"; bin/kubec
 run: ## Run the manager on this machine with the current cluster, where NAMESPACE must exist. ARGS contains flags.
 	@POD_NAMESPACE=$(NAMESPACE) AGENT_IMAGE=$(AGENT_IMG) $(GO) run ./cmd/manager $(ARGS)
 
+# tag sets $$tag to the tag of the image of the command $$name.
+tag = case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; dashboard) tag=$(DASHBOARD_IMG);; *) tag=conclave/$$name:$(VERSION);; esac
+
 .PHONY: image
 image: ## Build the images of COMMANDS without Docker, as dist/NAME.tar with the SBOM dist/NAME.spdx.json.
 	@for name in $(COMMANDS); do \
 		if [ ! -d cmd/$$name ]; then echo "no folder cmd/$$name: skipping its image"; continue; fi; \
-		case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; *) tag=conclave/$$name:$(VERSION);; esac; \
+		$(tag); \
 		$(GO) -C hack/image run . -source $(CURDIR) -package ./cmd/$$name -version $(VERSION) -tag $$tag -platform $(PLATFORM) -output $(CURDIR)/dist; \
 	done
 
@@ -300,17 +304,17 @@ image-example: ## Build the images of the agent and of examples/EXAMPLE, by defa
 		-tag conclave/$(if $(filter go,$(EXAMPLE)),example-go,$(EXAMPLE)):example -platform $(PLATFORM) -output $(CURDIR)/dist
 
 .PHONY: docker-build
-docker-build: ## Build the images of manager and agent with Docker.
+docker-build: ## Build the images of COMMANDS with Docker: manager, agent, dashboard.
 	@command -v $(DOCKER) >/dev/null || { echo "$(DOCKER) is not in PATH: use make image, which builds the same images without it" >&2; exit 2; }
-	@for name in manager agent; do \
+	@for name in $(COMMANDS); do \
 		if [ ! -d cmd/$$name ]; then echo "no folder cmd/$$name: skipping its image"; continue; fi; \
-		case $$name in manager) tag=$(IMG);; agent) tag=$(AGENT_IMG);; esac; \
+		$(tag); \
 		$(DOCKER) build --platform $(PLATFORM) --target $$name --build-arg VERSION=$(VERSION) --tag $$tag .; \
 	done
 
 .PHONY: docker-push
 docker-push: ## Push the images that docker-build has built.
-	@for tag in $(IMG) $(AGENT_IMG); do $(DOCKER) push $$tag; done
+	@for name in $(COMMANDS); do $(tag); $(DOCKER) push $$tag; done
 
 INSTALLER ?= dist/install.yaml
 .PHONY: build-installer
@@ -363,6 +367,27 @@ deploy: ## Deploy the operator to NAMESPACE with the images IMG (manager) and AG
 undeploy: ## Remove the operator and NAMESPACE.
 	@$(overlay)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) delete --ignore-not-found -f -
+
+DASHBOARD_HOSTS :=
+.PHONY: deploy-dashboard
+deploy-dashboard: ## Deploy the dashboard to NAMESPACE with the image DASHBOARD_IMG, for users who reach it as DASHBOARD_HOSTS=a,b.
+	@$(dashboard_overlay)
+	@$(TOOL) kustomize build bin/dashboard-deploy | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy-dashboard
+undeploy-dashboard: ## Remove the dashboard.
+	@$(dashboard_overlay)
+	@$(TOOL) kustomize build bin/dashboard-deploy | $(KUBECTL) delete --ignore-not-found -f -
+
+# dashboard_overlay writes a kustomize overlay that sets the namespace, the image and the hosts.
+define dashboard_overlay
+mkdir -p bin/dashboard-deploy; args='"--certificates=/etc/dashboard", "--host=localhost", "--host=conclave-dashboard.$(NAMESPACE).svc"'; \
+	for host in $(subst $(comma), ,$(DASHBOARD_HOSTS)); do args="$$args, \"--host=$$host\""; done; \
+	printf '%s\n' 'namespace: $(NAMESPACE)' 'resources: [../../config/dashboard]' 'patches:' '- patch: |-' \
+		'    apiVersion: apps/v1' '    kind: Deployment' '    metadata: {name: conclave-dashboard, namespace: conclave-system}' \
+		"    spec: {template: {spec: {containers: [{name: dashboard, image: \"$(DASHBOARD_IMG)\", args: [$$args]}]}}}" \
+		>bin/dashboard-deploy/kustomization.yaml
+endef
 
 # overlay writes a kustomize overlay to bin/ that sets the namespace and the images. kubebuilder's Makefile edits config/manager
 # instead, which changes tracked files. With WATCH_NAMESPACES, it also adds a RoleBinding in each of these namespaces. They are in a

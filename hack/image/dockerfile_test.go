@@ -12,8 +12,10 @@ func TestDockerfileMatches(t *testing.T) {
 		"USER " + user,
 		`ENTRYPOINT ["/manager"]`,
 		`ENTRYPOINT ["/agent"]`,
+		`ENTRYPOINT ["/dashboard"]`,
 		"FROM scratch AS manager",
 		"FROM scratch AS agent",
+		"FROM scratch AS dashboard",
 		"-trimpath -buildvcs=false -ldflags \"" + linkerFlags + " -X main.version=",
 	}
 	for key, value := range labels {
