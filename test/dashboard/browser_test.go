@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	served "github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/dashboard/multiuser"
 )
 
 var screenshots = flag.String("screenshots", "", "write the screenshots of the documentation to this folder")
@@ -43,7 +44,9 @@ type browser struct {
 
 // site serves the dashboard of a store.
 type site struct {
-	store  *served.Store
+	store *served.Store
+	// users is set while the dashboard is that of a cluster.
+	users  *multiuser.Server
 	port   int
 	server *http.Server
 	done   chan struct{}
@@ -59,7 +62,11 @@ func (s *site) serve(t *testing.T) {
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
-	s.server = &http.Server{Handler: served.NewHandler(s.store, s.port), ReadHeaderTimeout: time.Minute}
+	handler := served.NewHandler(s.store, s.port)
+	if s.users != nil {
+		handler = s.users.Handler()
+	}
+	s.server = &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	s.done = make(chan struct{})
 	go func() {
 		_ = s.server.Serve(listener) // It returns when stop closes it.
