@@ -21,6 +21,8 @@ type installedOperator struct {
 	// arguments are those of the manager.
 	arguments           []string
 	replicas, available int32
+	// updating means that the Deployment isn't rolled out yet: replicas of another version may inject agents.
+	updating bool
 }
 
 // operatorLabels are those of the operator's Deployment.
@@ -59,6 +61,7 @@ func findOperator(ctx context.Context, c client.Client) (*installedOperator, err
 
 func operatorOf(d *appsv1.Deployment) *installedOperator {
 	found := &installedOperator{namespace: d.Namespace, replicas: d.Status.Replicas, available: d.Status.AvailableReplicas}
+	found.updating = d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas
 	for _, container := range d.Spec.Template.Spec.Containers {
 		if container.Name != "manager" {
 			continue

@@ -59,7 +59,7 @@ to two coordinators.`,
 	root.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Name != "version" }) // They matter only together with it.
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.SetUsageTemplate(usageTemplate(root))
-	root.AddCommand(newStatus(), newWatch(), newExplain(), newDashboard(), newStepDown(), newCheck(), newInject(), newChaos(), newSimulate(sim.Sample), newVersion())
+	root.AddCommand(newStatus(), newWatch(), newExplain(), newDashboard(), newStepDown(), newCheck(), newInject(), newUpgrade(), newChaos(), newSimulate(sim.Sample), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = requireHelpTopic

@@ -116,6 +116,6 @@ func checkAgentImages(f *Facts, agents map[string]int) []Finding {
 	}
 	return []Finding{{
 		Warning, "agents", fmt.Sprintf("The operator injects %s. Running pods also have %s.", current, strings.Join(others, ", ")),
-		"A pod keeps its agent until it is created again: kubectl rollout restart.",
+		"A pod keeps its agent until it is created again: kubectl conclave upgrade --all, or kubectl rollout restart.",
 	}}
 }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
+)
+
+// upgradeOptions are the flags of upgrade.
+type upgradeOptions struct {
+	cluster            clusterFlags
+	all, allNamespaces bool
+	agentImage         string
+	dryRun             bool
+	timeout            time.Duration
+}
+
+func newUpgrade() *cobra.Command {
+	var o upgradeOptions
+	cmd := &cobra.Command{
+		Use:   "upgrade (GROUP | --all)",
+		Short: "Give running pods the agent of the operator, coordinators last",
+		Long: `Replace the pods of a group, or of all groups, whose agent isn't the one that the
+installed operator injects. Upgrade the operator first.
+
+It evicts one pod at a time, as kubectl drain does, so disruption budgets are
+respected. Before each eviction, the groups of the pod must be available, and all
+of their other members up. Coordinators come last, and hand over before that.
+
+If a pod doesn't come back, the command stops and says why. Run it again to
+continue: pods that have the new agent aren't replaced. It needs permission to
+list groups and pods, to create pods/eviction and, for coordinators, to
+create pods/portforward.`,
+		Example: `  kubectl conclave upgrade ledger --dry-run
+  kubectl conclave upgrade ledger
+  kubectl conclave upgrade --all -A`,
+		Args:              optionalGroup,
+		ValidArgsFunction: o.cluster.completeGroup,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			forward, err := o.check(args)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), cmd.OutOrStdout(), strings.Join(args, ""), forward)
+		},
+	}
+	o.cluster.addTo(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&o.all, "all", false, "replace the pods of all groups of the namespace")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with --all: of all namespaces")
+	flags.StringVar(&o.agentImage, "agent-image", "", "the image of the agent that new pods get (default: that of the installed operator)")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "print which pods would be replaced, in their order, and change nothing")
+	flags.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for each pod, and for its groups")
+	completeNothing(cmd, "agent-image")
+	completeNothing(cmd, "timeout")
+	return cmd
+}
+
+func (o *upgradeOptions) check(args []string) (portForwarder, error) {
+	switch {
+	case o.all == (len(args) == 1):
+		return nil, command.UsageErrorf("either the name of a group or --all is required, such as: kubectl conclave upgrade ledger")
+	case o.allNamespaces && !o.all:
+		return nil, command.UsageErrorf("--all-namespaces requires --all")
+	case o.timeout <= 0:
+		return nil, command.UsageErrorf("--timeout must be above 0, got %s", o.timeout)
+	}
+	return o.cluster.forwarder()
+}
+
+// run upgrades one group, or all groups of some namespaces.
+func (o *upgradeOptions) run(ctx context.Context, out io.Writer, group string, forward portForwarder) error {
+	connected, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	var groups []v1.ElectionGroup
+	if group != "" {
+		found, err := o.cluster.group(ctx, group)
+		if err != nil {
+			return err
+		}
+		groups = append(groups, *found)
+	} else if groups, err = o.cluster.groups(ctx, o.allNamespaces); err != nil {
+		return err
+	}
+	if o.agentImage == "" {
+		if o.agentImage, err = installedAgent(ctx, connected); err != nil {
+			return err
+		}
+	}
+	var namespaces []string
+	for i := range groups {
+		namespaces = append(namespaces, groups[i].Namespace)
+	}
+	replaced := 0
+	var unowned []string
+	for _, namespace := range slices.Compact(namespaces) { // Groups are sorted by namespace.
+		u := &upgrader{client: connected, out: out, namespace: namespace, group: group, options: o, forward: forward}
+		err := u.run(ctx)
+		replaced += u.replaced
+		unowned = append(unowned, u.unowned...)
+		if err != nil {
+			return err
+		}
+	}
+	if replaced == 0 && len(unowned) == 0 {
+		fmt.Fprintf(out, "all agents are %s\n", o.agentImage)
+	}
+	if len(unowned) > 0 {
+		return fmt.Errorf("no controller creates %s again: replace what has another agent yourself", membership.Abbreviate(unowned))
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/portforward"
+)
+
+// upgradeEnv is a group of three pods that have an old agent, with what creates pods again.
+type upgradeEnv struct {
+	*env
+	group   *v1.ElectionGroup
+	options upgradeOptions
+	out     bytes.Buffer
+
+	mutex sync.Mutex
+	// agent is that of new pods. If it is empty, pods aren't created again.
+	agent string
+	// order are the pods that were deleted, and the coordinators that stepped down.
+	order []string
+}
+
+func newUpgradeEnv(t *testing.T) *upgradeEnv {
+	t.Helper()
+	e := &upgradeEnv{env: newEnv(t), agent: "agent:2", options: upgradeOptions{agentImage: "agent:2", timeout: awaitTimeout}}
+	e.options.cluster.addTo(&cobra.Command{})
+	*e.options.cluster.config.KubeConfig, *e.options.cluster.config.Namespace = e.kubeconfig, e.namespace
+	e.group = e.createGroup(t, "ledger")
+	e.group.Status.Conditions = append(e.group.Status.Conditions, metav1.Condition{
+		Type: string(v1.ConditionAvailable), Status: metav1.ConditionTrue, Reason: string(v1.ReasonElected), LastTransitionTime: longAgo,
+	})
+	if err := e.Status().Update(t.Context(), e.group); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range e.group.Spec.Members {
+		if err := e.createMember(t.Context(), m.Pod, "agent:1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
+// createMember creates a ready pod with an agent. The API server deletes it at once, because
+// no node runs it.
+func (e *upgradeEnv) createMember(ctx context.Context, name, agent string) error {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled, "app": "ledger"}, Annotations: map[string]string{v1.AnnotationGroups: "ledger"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "ledger", UID: "1", Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: agent, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers:     []corev1.Container{{Name: "application", Image: "application"}},
+		},
+	}
+	if err := e.Create(ctx, p); err != nil {
+		return err
+	}
+	p.Status.Phase, p.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	return e.Status().Update(ctx, p)
+}
+
+// recreate creates pods again, as their controller would, until the test ends.
+func (e *upgradeEnv) recreate(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	watch, err := e.Watch(ctx, &corev1.PodList{}, client.InNamespace(e.namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event := range watch.ResultChan() {
+			p, isPod := event.Object.(*corev1.Pod)
+			if !isPod || event.Type != "DELETED" {
+				continue
+			}
+			e.mutex.Lock()
+			e.order = append(e.order, "delete "+p.Name)
+			agent := e.agent
+			e.mutex.Unlock()
+			if agent == "" {
+				continue
+			}
+			if err := e.createMember(ctx, p.Name, agent); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+// forward connects to an agent that steps down, in favor of ledger-1.
+func (e *upgradeEnv) forward(t *testing.T) portForwarder {
+	t.Helper()
+	return func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			(&fakeAgent{status: http.StatusOK, answer: successor, requested: make(chan struct{})}).ServeHTTP(w, r)
+		}))
+		t.Cleanup(func() {
+			agent.CloseClientConnections()
+			agent.Close()
+		})
+		e.mutex.Lock()
+		e.order = append(e.order, "step down "+pod.Name)
+		e.mutex.Unlock()
+		e.setCoordinator(t, e.group, 1, 101) //nolint:contextcheck // it uses that of the test
+		return portforward.At(agent.URL, ""), nil
+	}
+}
+
+// upgrade runs the command. The output has the namespace bank in its place.
+func (e *upgradeEnv) upgrade(t *testing.T) (string, error) {
+	t.Helper()
+	e.out.Reset()
+	err := e.options.run(t.Context(), &e.out, "ledger", e.forward(t))
+	return strings.ReplaceAll(e.out.String(), e.namespace, "bank"), err
+}
+
+func (e *upgradeEnv) errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), e.namespace, "bank")
+}
+
+func (e *upgradeEnv) expectOrder(t *testing.T, want ...string) {
+	t.Helper()
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if !slices.Equal(e.order, want) {
+		t.Errorf("got %q, want %q", e.order, want)
+	}
+}
+
+func TestUpgradeReplacesTheCoordinatorLast(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.recreate(t)
+	e.options.dryRun = true
+	got, err := e.upgrade(t)
+	if want := "bank/would replace ledger-0 (agent:1)\nbank/would replace ledger-1 (agent:1)\nbank/would replace ledger-2 (agent:1), after it has handed over ledger\n"; err != nil || got != want {
+		t.Errorf("dry run: got %v and\n%s\nwant\n%s", err, got, want)
+	}
+	e.expectOrder(t)
+	e.options.dryRun = false
+	if got, err = e.upgrade(t); err != nil {
+		t.Fatalf("got %v after\n%s", err, got)
+	}
+	e.expectOrder(t, "delete ledger-0", "delete ledger-1", "step down ledger-2", "delete ledger-2")
+	if !strings.Contains(got, "bank/ledger-2 handed over ledger: ledger-1 leads in term 101") {
+		t.Errorf("got\n%s\nwant the hand-over", got)
+	}
+	if got, err = e.upgrade(t); err != nil || got != "all agents are agent:2\n" {
+		t.Errorf("again: got %v and\n%s", err, got)
+	}
+}
+
+// TestUpgradeContinues: the pod doesn't come back, until its controller runs again.
+func TestUpgradeContinues(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.agent = ""
+	e.recreate(t)
+	e.options.timeout = 3 * upgradePoll
+	_, err := e.upgrade(t)
+	if want := "pod bank/ledger-0 was evicted: gave up after 3s: member ledger-0 of group ledger has no pod; to continue later, run the command again"; e.errorText(err) != want {
+		t.Errorf("got %q, want %q", e.errorText(err), want)
+	}
+	if err := e.createMember(t.Context(), "ledger-0", "agent:2"); err != nil {
+		t.Fatal(err)
+	}
+	e.mutex.Lock()
+	e.agent = "agent:2"
+	e.mutex.Unlock()
+	e.options.timeout = awaitTimeout
+	if got, err := e.upgrade(t); err != nil {
+		t.Fatalf("got %v after\n%s", err, got)
+	}
+	e.expectOrder(t, "delete ledger-0", "delete ledger-1", "step down ledger-2", "delete ledger-2")
+}
+
+// TestUpgradeStopsAtPodsWithTheirOwnAgent: their template has the agent.
+func TestUpgradeStopsAtPodsWithTheirOwnAgent(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.agent = "agent:1"
+	e.recreate(t)
+	_, err := e.upgrade(t)
+	if want := "pod bank/ledger-0 was created again with the agent agent:1, not agent:2: its pod template has the agent (run kubectl conclave inject again), " +
+		"or another version of the operator injects it"; e.errorText(err) != want {
+		t.Errorf("got %q, want %q", e.errorText(err), want)
+	}
+	e.expectOrder(t, "delete ledger-0")
+}
+
+// TestUpgradeRespectsDisruptionBudgets: also before the coordinator steps down.
+func TestUpgradeRespectsDisruptionBudgets(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.recreate(t)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "ledger"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ledger"}},
+		},
+	}
+	if err := e.Create(t.Context(), budget); err != nil {
+		t.Fatal(err)
+	}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DesiredHealthy: 3, CurrentHealthy: 3, ExpectedPods: 3}
+	if err := e.Status().Update(t.Context(), budget); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ledger-0", "ledger-1"} { // Only the coordinator is outdated.
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
+		if err := e.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			t.Fatal(err)
+		}
+		p.Spec.InitContainers[0].Image = "agent:2"
+		if err := e.Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.options.timeout = 2 * upgradePoll
+	_, err := e.upgrade(t)
+	if got := e.errorText(err); !strings.HasPrefix(got, "gave up after 2s: the eviction of pod bank/ledger-2 is refused: Cannot evict pod as it would violate the pod's disruption budget") {
+		t.Errorf("got %q, want the refusal of the disruption budget", got)
+	}
+	e.expectOrder(t)
+}
+
+func TestUpgradeWaitsForTheOperator(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.createOperator(t)
+	e.options.agentImage = ""
+	_, err := e.upgrade(t)
+	if got := e.errorText(err); !strings.HasPrefix(got, "the operator is being updated, and new pods might get its former agent") {
+		t.Errorf("got %q", got)
+	}
+	e.expectOrder(t)
+}
+
+func TestUpgradeRefusesInvalidArguments(t *testing.T) {
+	e := newUpgradeEnv(t)
+	for args, want := range map[string]string{
+		"upgrade":                         "either the name of a group or --all is required, such as: kubectl conclave upgrade ledger",
+		"upgrade ledger --all":            "either the name of a group or --all is required, such as: kubectl conclave upgrade ledger",
+		"upgrade ledger -A":               "--all-namespaces requires --all",
+		"upgrade ledger --timeout 0s":     "--timeout must be above 0, got 0s",
+		"upgrade ledgers --agent-image a": "group ledgers not found in namespace bank (did you mean ledger?); to list all groups, run: kubectl get electiongroups -A",
+		"upgrade ledger --as nobody":      "electiongroups.conclave.dev \"ledger\" is forbidden: User \"nobody\" cannot get resource \"electiongroups\" in API group \"conclave.dev\" in the namespace \"bank\"",
+	} {
+		got := e.runCommand(t, strings.Fields(args)...)
+		if got.stderr != "error: "+want+"\n" || got.status == 0 {
+			t.Errorf("%s: got status %d and %q, want %q", args, got.status, got.stderr, want)
+		}
+	}
+	if err := e.Get(t.Context(), client.ObjectKey{Namespace: e.namespace, Name: "ledger-0"}, &corev1.Pod{}); apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want the pod", err)
+	}
+}
