@@ -107,6 +107,12 @@ func TestOnlyOperatorMayCommand(t *testing.T) {
 			t.Errorf("/metrics: got %d %.200s, want %d", status, body, want)
 		}
 	}
+	if status := a.scrape(reader, identity.AgentHost); status != http.StatusOK {
+		t.Errorf("a reader that verifies the agent by its host: got %d for /metrics, want 200", status)
+	}
+	if status := a.scrape(reader, "other.conclave.dev"); status != 0 {
+		t.Errorf("a reader that wants another host: got %d for /metrics, want no connection", status)
+	}
 	if status, body := a.callOperatorAPI(reader, http.MethodGet, control.ReportsPath, ""); status != http.StatusForbidden {
 		t.Errorf("a reader of metrics: got %d %s for the reports, want 403", status, body)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"log/slog"
@@ -144,6 +145,28 @@ func (g *testPod) callOperatorAPI(as *identity.Files, method, path, body string)
 		return 0, err.Error()
 	}
 	return response.StatusCode, strings.TrimSpace(string(text))
+}
+
+// scrape reads the metrics as Prometheus does: it verifies the certificate of the agent by the
+// host name that its configuration has. It returns 0 if there is no connection.
+func (g *testPod) scrape(as *identity.Files, host string) int {
+	g.t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(g.ca.Cert)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: host, GetClientCertificate: as.Client().GetClientCertificate,
+	}}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.operatorURL("/metrics"), nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close() // Only the status matters.
+	return response.StatusCode
 }
 
 // push pushes a document, which the agent must apply.

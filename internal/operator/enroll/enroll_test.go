@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/enroll"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 func TestPodGetsCertificateForItsGroups(t *testing.T) {
@@ -44,7 +46,8 @@ func TestPodGetsCertificateForItsGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.EmailAddresses) > 0 || cert.Subject.String() != "SERIALNUMBER="+string(pod.UID) {
+	if !slices.Equal(cert.DNSNames, []string{identity.AgentHost}) || len(cert.IPAddresses)+len(cert.EmailAddresses) > 0 ||
+		cert.Subject.String() != "SERIALNUMBER="+string(pod.UID) {
 		t.Errorf("got subject %s and DNS names %v, want the UID %s, and nothing from the certificate request", cert.Subject, cert.DNSNames, pod.UID)
 	}
 	if left := time.Until(cert.NotAfter); left > 24*time.Hour {

@@ -116,6 +116,10 @@ func (ca *CA) Issue(names Names, valid time.Duration) (Pair, error) {
 	return encode(der, key)
 }
 
+// AgentHost is the host name in the certificate of each agent in a pod. It lets Prometheus,
+// which knows no member names, verify that it scrapes an agent. Nothing else uses it.
+const AgentHost = "agent.conclave.dev"
+
 // Sign returns a certificate, in PEM, for an agent with these names and this public
 // key. The UID is that of the agent's pod, empty if it has none.
 func (ca *CA) Sign(names Names, uid string, key crypto.PublicKey, valid time.Duration) ([]byte, error) {
@@ -137,8 +141,12 @@ func (ca *CA) sign(names Names, uid string, key crypto.PublicKey, valid time.Dur
 		}
 		uris = append(uris, name.url())
 	}
+	var hosts []string
+	if uid != "" {
+		hosts = []string{AgentHost}
+	}
 	return ca.certify(&x509.Certificate{
-		URIs: uris,
+		URIs: uris, DNSNames: hosts,
 		// Not a URI: agents that don't know UIDs refuse certificates with other URIs.
 		Subject: pkix.Name{SerialNumber: uid},
 		// An agent both dials and accepts connections.
