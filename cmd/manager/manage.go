@@ -182,6 +182,9 @@ func (m *manager) addCAStore(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(m.caStore); err != nil {
 		return err
 	}
+	if err := mgr.Add(&authority.MetricsPublisher{Store: m.caStore, Client: m.live, Namespace: m.namespace, Log: m.log}); err != nil {
+		return err
+	}
 	if m.webhookCertificates != "" || !m.servesWebhook() {
 		return nil
 	}

@@ -43,6 +43,7 @@ func TestManagerWorksWithItsPermissions(t *testing.T) {
 	e.eventually("the Service exists", func() error { return e.get(&corev1.Service{}, "default", "ledger") })
 	e.expectEnrollment(t)
 	e.expectMetrics(t)
+	e.expectMetricsCredentials(t)
 	e.expectWebhookRepaired(t)
 
 	if strings.Contains(e.log.String(), "forbidden") {

@@ -15,6 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/authority"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // scrape reads the metrics with the token of a service account, or without one.
@@ -83,6 +86,21 @@ func (e *env) expectMetrics(t *testing.T) {
 	if want := []string{"ca", "identity", "operator", "webhook"}; !slices.Equal(certificates, want) {
 		t.Errorf("got the expiry of the certificates %q, want %q:\n%s", certificates, want, text)
 	}
+}
+
+// expectMetricsCredentials requires that the Secret to which config/prometheus refers lets clients
+// verify the server of the metrics.
+func (e *env) expectMetricsCredentials(t *testing.T) {
+	t.Helper()
+	var secret corev1.Secret
+	e.eventually("the credentials exist", func() error { return e.get(&secret, namespace, authority.MetricsSecretName) })
+	pair := identity.Pair{Cert: secret.Data[authority.MetricsCertKey], Key: secret.Data[authority.MetricsKeyKey]}
+	if names, err := identity.Verify(pair, secret.Data[authority.MetricsCAKey]); err != nil || !slices.Equal(names, identity.Names{control.MetricsReader}) {
+		t.Errorf("got a certificate for %s, want %s: %v", names, control.MetricsReader, err)
+	}
+	e.caBundle = secret.Data[authority.MetricsCAKey]
+	defer func() { e.caBundle = nil }()
+	e.awaitMetrics()
 }
 
 // awaitMetrics waits until the reader is authorized, and returns the metrics.

@@ -105,7 +105,7 @@ var (
 		"coordination.k8s.io/leases conclave-manager: get update",
 		"coordination.k8s.io/leases: create",
 		"events: create patch",
-		"secrets conclave-ca: get update",
+		"secrets conclave-ca,conclave-metrics: get update",
 		"secrets: create",
 	}
 )
@@ -151,7 +151,7 @@ func violation(rule rbacv1.PolicyRule, ownNamespace bool) string {
 	}
 	for _, verb := range rule.Verbs {
 		// A rule for "create" cannot be restricted by name.
-		if verb != "create" && !slices.Equal(rule.ResourceNames, []string{"conclave-ca"}) || verb == "list" || verb == "watch" {
+		if verb != "create" && !slices.Equal(rule.ResourceNames, []string{"conclave-ca", "conclave-metrics"}) || verb == "list" || verb == "watch" {
 			return verb + " of other Secrets"
 		}
 	}
@@ -174,7 +174,7 @@ func TestNoExcessivePermissions(t *testing.T) {
 		{APIGroups: []string{"*"}, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{APIGroups: []string{""}, Resources: []string{"pods/exec"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"conclave-ca"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"conclave-ca", "conclave-metrics"}, Verbs: []string{"get", "list"}},
 		{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"impersonate"}},
 	} {
 		if violation(rule, true) == "" {

@@ -285,7 +285,7 @@ func (f *fixture) sliceAttempts() []attempt {
 // otherAttempts are about Events, the manager's namespace, and its webhook.
 func (f *fixture) otherAttempts() []attempt {
 	const (
-		events, secret = "may write only Events about ElectionGroups and its Lease", "may write only the Secret conclave-ca, of type Opaque"
+		events, secret = "may write only Events about ElectionGroups and its Lease", "may write only the Secrets conclave-ca and conclave-metrics, of type Opaque"
 		caBundle       = "may change nothing of its webhook configuration except the CA bundle"
 	)
 	event := func(kind string) *eventsv1.Event {
@@ -326,6 +326,7 @@ func (f *fixture) otherAttempts() []attempt {
 		create("an Event about a group", "", event("ElectionGroup")),
 		create("an Event about the Lease", "", ofLease("Lease")),
 		create("the Secret of the CA", "", &corev1.Secret{ObjectMeta: metadata(namespace, "conclave-ca")}),
+		create("the Secret with the credentials for metrics", "", &corev1.Secret{ObjectMeta: metadata(namespace, "conclave-metrics")}),
 		create("the Lease", "", &coordinationv1.Lease{ObjectMeta: metadata(namespace, manager)}),
 		patch("the CA bundle", "", webhook, first(func(w *admissionregistrationv1.MutatingWebhook) { w.ClientConfig.CABundle = f.caBundle })),
 	}

@@ -34,7 +34,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",namespace=conclave-system,resources=secrets,verbs=create
-// +kubebuilder:rbac:groups="",namespace=conclave-system,resources=secrets,resourceNames=conclave-ca,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=conclave-system,resources=secrets,resourceNames=conclave-ca;conclave-metrics,verbs=get;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=conclave,verbs=get;list;watch;patch
 
 const (
