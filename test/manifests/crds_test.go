@@ -75,12 +75,13 @@ func objectsOfGroup(objects []*unstructured.Unstructured, group string) []*unstr
 func TestMonitoringMatchesCRDs(t *testing.T) {
 	const module, crds = "github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd/monitoring.coreos.com_"
 	installCRD(t, module, crds+"servicemonitors.yaml")
+	installCRD(t, module, crds+"podmonitors.yaml")
 	installCRD(t, module, crds+"prometheusrules.yaml")
 	c := connect(t)
 	createNamespace(t, c)
 	monitoring := objectsOfGroup(build(t, "config/prometheus"), "monitoring.coreos.com")
-	if len(monitoring) != 2 {
-		t.Fatalf("got %d objects of the Prometheus Operator, want 2", len(monitoring))
+	if len(monitoring) != 3 {
+		t.Fatalf("got %d objects of the Prometheus Operator, want 3", len(monitoring))
 	}
 	checkAccepted(t, c, monitoring)
 }
