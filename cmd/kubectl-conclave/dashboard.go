@@ -37,8 +37,10 @@ func newDashboard() *cobra.Command {
 		Long: `Serve a live web page with all groups, and with the coordinator, the process
 status table, the problems and the last tenures of each group.
 
-The server listens on 127.0.0.1 only, reads with your permissions, and writes
-nothing. Other users of this machine can read the page while it runs.`,
+The server listens on 127.0.0.1 only, and has your permissions. It changes nothing
+unless you use the button Step down, which is shown if you may forward ports to
+pods. Other users of this machine can read the page while it runs; the key in the
+address keeps them from using the button.`,
 		Example: `  kubectl conclave dashboard
   kubectl conclave dashboard --namespace bank --port 8080`,
 		Args: command.NoArguments,
@@ -77,8 +79,13 @@ func (o *dashboardOptions) run(cmd *cobra.Command, _ []string) error {
 	}
 	store := dashboard.NewStore()
 	watcher := dashboard.Watcher{Client: connected, Store: store, Namespace: namespace, RetryInterval: time.Second, DescribeError: requestError}
-	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/ until you press Ctrl-C.\n", listener.Addr())
-	return serveDashboard(ctx, listener, store, &watcher)
+	forward, err := o.cluster.forwarder()
+	if err != nil {
+		return err
+	}
+	actions := newActions(cmd.OutOrStdout(), connected, forward)
+	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n", listener.Addr(), actions.Key)
+	return serveDashboard(ctx, listener, store, &watcher, actions)
 }
 
 // checkAccess lists one group, so that a missing permission is reported at the start.
@@ -95,13 +102,13 @@ func checkAccess(ctx context.Context, c client.Client, namespace string) error {
 }
 
 // serveDashboard serves until the context ends.
-func serveDashboard(ctx context.Context, listener net.Listener, store *dashboard.Store, watcher *dashboard.Watcher) error {
+func serveDashboard(ctx context.Context, listener net.Listener, store *dashboard.Store, watcher *dashboard.Watcher, actions *dashboard.Actions) error {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok {
 		return fmt.Errorf("cannot serve on %s", listener.Addr())
 	}
 	const headerTimeout, headerMax = 10 * time.Second, 16 << 10
-	server := &http.Server{Handler: dashboard.NewHandler(store, address.Port), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: headerMax}
+	server := &http.Server{Handler: dashboard.NewHandler(store, address.Port, actions), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: headerMax}
 	go watcher.Run(ctx)
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() }) // The error is that of closing the listener.
 	defer stopped()

@@ -2,13 +2,20 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/conclave-dev/conclave/internal/cli/portforward"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 )
 
@@ -19,8 +26,8 @@ func TestDashboardIsLive(t *testing.T) {
 	e.createGroup(t, "other")
 	line := await(t, e.startCommand(t, "dashboard", "--port", "0"), "the address")
 	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/`).FindString(line)
-	if address == "" {
-		t.Fatalf("got %q, want the address", line)
+	if address == "" || !regexp.MustCompile(`/#key=[A-Z2-7]{26} until`).MatchString(line) {
+		t.Fatalf("got %q, want the address with a key", line)
 	}
 	details := readEvents(t, address+"events/"+e.namespace+"/ledger", "detail")
 	awaitDetail := func(what string, wanted func(*dashboard.Detail) bool) {
@@ -86,6 +93,43 @@ func readEvents(t *testing.T, url, kind string) <-chan string {
 		_ = response.Body.Close() // The request was canceled.
 	})
 	return found
+}
+
+// TestDashboardStepsDown: whoever may forward ports to pods can make the coordinator hand over,
+// and the command prints it.
+func TestDashboardStepsDown(t *testing.T) {
+	e := newEnv(t)
+	g := e.createGroup(t, "ledger")
+	agent := &fakeAgent{status: http.StatusOK, answer: successor, states: []string{vacant, successor}, requested: make(chan struct{})}
+	server := httptest.NewServer(agent)
+	defer server.Close()
+	var out bytes.Buffer
+	actions := newActions(&out, e, func(context.Context, types.NamespacedName) (*portforward.Port, error) {
+		return portforward.At(server.URL, ""), nil
+	})
+	if may, err := actions.MayStepDown(t.Context(), g); !may || err != nil {
+		t.Errorf("an administrator: got %t, %v, want that this is permitted", may, err)
+	}
+	message, err := actions.StepDown(t.Context(), g, "ledger-1")
+	if err != nil || !strings.HasPrefix(message, "ledger-1 leads in term 101; failover took ") || agent.successor != "ledger-1" {
+		t.Errorf("got %q, %v, and a request for %q", message, err, agent.successor)
+	}
+	if want := "step-down of " + e.namespace + "/ledger: ledger-1 leads in term 101"; !strings.HasPrefix(out.String(), want) || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("got output %q, want one line that begins with %q", &out, want)
+	}
+	if _, err := actions.StepDown(t.Context(), g, "nobody"); err == nil || !strings.Contains(out.String(), "error: --to must be a member") {
+		t.Errorf("an unknown successor: got %v and output %q, want an error in both", err, &out)
+	}
+
+	config := rest.CopyConfig(apiServer.Config(t))
+	config.Impersonate.UserName = "nobody@example.org"
+	nobody, err := client.New(config, client.Options{Scheme: e.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if may, err := newActions(&out, nobody, nil).MayStepDown(t.Context(), g); may || err != nil {
+		t.Errorf("another user: got %t, %v, want that this is not permitted", may, err)
+	}
 }
 
 func TestDashboardReportsProblemsAtTheStart(t *testing.T) {

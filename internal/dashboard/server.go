@@ -24,8 +24,8 @@ const writeTimeout = 30 * time.Second
 
 // NewHandler serves the page and its events for the groups in the store. It accepts
 // only requests that are addressed to localhost at this port: a web site whose name
-// resolves to a loopback address has another name.
-func NewHandler(store *Store, port int) http.Handler {
+// resolves to a loopback address has another name. It permits no changes if actions is nil.
+func NewHandler(store *Store, port int, actions *Actions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", Assets())
 	mux.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { WriteSession(w, Session{Local: true}) })
@@ -33,6 +33,7 @@ func NewHandler(store *Store, port int) http.Handler {
 		StreamGroups(w, r, store, func(string) bool { return true })
 	})
 	mux.HandleFunc("GET /events/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) { StreamGroup(w, r, store, true) })
+	actions.register(mux, store)
 	hosts := map[string]bool{}
 	for _, host := range []string{"127.0.0.1", "::1", "localhost"} {
 		hosts[net.JoinHostPort(host, fmt.Sprint(port))] = true
@@ -60,10 +61,7 @@ type Session struct {
 }
 
 // WriteSession responds with a session.
-func WriteSession(w http.ResponseWriter, s Session) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s) // The client is gone.
-}
+func WriteSession(w http.ResponseWriter, s Session) { respond(w, http.StatusOK, s) }
 
 // stream writes server-sent events.
 type stream struct {

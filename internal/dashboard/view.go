@@ -1,16 +1,17 @@
 // Package dashboard serves a web page with the election groups of a cluster, for one user
-// on this machine.
+// on this machine. Package multiuser serves it to the users of the cluster.
 //
 //	API server -> watcher -> Store -> Server -> server-sent events -> page
 //
-// The page shows what the status of the groups contains, and nothing else. NewSummary and
+// The page shows what the status of the groups contains. NewSummary and
 // NewDetail, which are pure, decide what that is; the page only draws it.
 //
 // # What is not guaranteed
 //
 // The server has the permissions of the user who started it. It accepts only requests
 // that name it as localhost, so that no web site can read it. But it can't tell apart the
-// users of this machine: each of them can read the groups while it runs.
+// users of this machine: each of them can read the groups while it runs. Changes need a
+// key, which only the user who started it has seen (Actions).
 package dashboard
 
 import (

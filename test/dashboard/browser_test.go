@@ -45,6 +45,8 @@ type browser struct {
 // site serves the dashboard of a store.
 type site struct {
 	store *served.Store
+	// actions are what the user may do.
+	actions *served.Actions
 	// users is set while the dashboard is that of a cluster.
 	users  *multiuser.Server
 	port   int
@@ -62,7 +64,7 @@ func (s *site) serve(t *testing.T) {
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
 	}
-	handler := served.NewHandler(s.store, s.port)
+	handler := served.NewHandler(s.store, s.port, s.actions)
 	if s.users != nil {
 		handler = s.users.Handler()
 	}
@@ -102,7 +104,7 @@ func start(t *testing.T) *browser {
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("no-proxy-server", true))
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
-	ctx, cancelPage := chromedp.NewContext(allocator)
+	ctx, cancelPage := chromedp.NewContext(allocator, chromedp.WithErrorf(t.Logf)) // It reports events that are newer than the driver.
 	t.Cleanup(cancelPage)
 	t.Cleanup(func() { _ = chromedp.Cancel(ctx) }) // It waits until Chromium has exited.
 	b.ctx = ctx

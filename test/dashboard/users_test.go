@@ -40,6 +40,7 @@ func users(b *browser) {
 	})
 	b.serve(b.t)
 	b.t.Cleanup(func() { b.users = nil })
+	b.run("forget the key of the local dashboard", chromedp.Evaluate("sessionStorage.clear()", nil))
 	b.takeErrors() // of the connections that were open
 	b.store.Replace([]v1.ElectionGroup{*ledger("StatusTable", 4), *named("shop", "checkout", ledger("Bully", 4))})
 

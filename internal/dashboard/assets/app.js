@@ -2,6 +2,7 @@
 import { el, refreshAges } from "./dom.js";
 import * as group from "./group.js";
 import * as overview from "./overview.js";
+import { takeKey } from "./stepdown.js";
 
 const main = document.getElementById("main");
 const indicator = document.getElementById("connection");
@@ -64,6 +65,7 @@ function showConnection() {
 }
 
 function route(event) {
+  takeKey();
   close();
   onConnected = () => {};
   const [, namespace, name] = /^#\/([^/]+)\/([^/]+)$/.exec(location.hash) ?? [];

@@ -1,6 +1,7 @@
 // The page of one group.
 import { age, badge, el, formatDuration, svg } from "./dom.js";
 import { picture } from "./picture.js";
+import { stepDownButton } from "./stepdown.js";
 import { open } from "./stream.js";
 
 // show fills the page, and returns the function that ends it.
@@ -8,10 +9,12 @@ export function show(main, page, namespace, name) {
   const notice = el("div", { class: "notice", role: "status", hidden: true });
   const heading = el("h1", {}, el("span", { class: "muted" }, `${namespace}/`), el("wbr"), name);
   const health = el("span", { class: "health" });
+  const path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
+  const stepDown = stepDownButton(path);
   const content = el("div", { class: "sections" });
   main.replaceChildren(
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "← All groups")),
-    el("div", { class: "title" }, heading, health), notice, content);
+    el("div", { class: "title" }, heading, health, stepDown.button), notice, content);
   page.title(`${namespace}/${name}`);
   const left = el("div", { class: "column" }), right = el("div", { class: "column" });
   let last, sections = {};
@@ -27,6 +30,7 @@ export function show(main, page, namespace, name) {
   }
 
   function render(detail) {
+    stepDown.update(detail);
     if (detail === null) {
       showMissing();
       return;
@@ -53,7 +57,7 @@ export function show(main, page, namespace, name) {
     health.replaceChildren();
   }
 
-  const close = open(`events/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`, { connection: page.connection, detail: render }, page.lost);
+  const close = open(`events/${path}`, { connection: page.connection, detail: render }, page.lost);
   page.onConnected(() => { if (!last) showMissing(); });
   return close;
 }

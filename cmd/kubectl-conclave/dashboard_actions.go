@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/dashboard"
+)
+
+// newActions returns what the page may do with the user's permissions. Each action is
+// printed.
+func newActions(out io.Writer, c client.Client, forward portForwarder) *dashboard.Actions {
+	return &dashboard.Actions{
+		Key: dashboard.NewKey(),
+		MayStepDown: func(ctx context.Context, g *v1.ElectionGroup) (bool, error) {
+			return mayForwardPorts(ctx, c, g.Namespace)
+		},
+		StepDown: func(ctx context.Context, g *v1.ElectionGroup, to string) (string, error) {
+			var text bytes.Buffer
+			if err := stepDown(ctx, &text, g, to, forward); err != nil {
+				fmt.Fprintf(out, "step-down of %s/%s: error: %v\n", g.Namespace, g.Name, err)
+				return "", err
+			}
+			message := strings.TrimSpace(text.String())
+			fmt.Fprintf(out, "step-down of %s/%s: %s\n", g.Namespace, g.Name, strings.ReplaceAll(message, "\n", ". "))
+			return message, nil
+		},
+	}
+}
+
+// mayForwardPorts reports whether the user may do what step-down does.
+func mayForwardPorts(ctx context.Context, c client.Client, namespace string) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: namespace},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, requestError(err)
+	}
+	return review.Status.Allowed, nil
+}
