@@ -49,7 +49,7 @@ func (s *snapshot) statusFacts(p *membership.Plan) groupstatus.Facts {
 		connection := s.connections[name]
 		f.Agents[name] = groupstatus.AgentState{
 			Connected: connection.Connected, NotInGroup: connection.Connected && !connection.Accepts(s.key.Name),
-			Problem: connection.Problem, Report: s.reports[name].Report,
+			Problem: connection.Problem, Version: connection.Version, Report: s.reports[name].Report,
 		}
 	}
 	return f

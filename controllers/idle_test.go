@@ -138,6 +138,7 @@ func TestMetrics(t *testing.T) {
 		"conclave_operator_agents_connected":           3,
 		"conclave_operator_agents_expected":            3,
 		"conclave_operator_streams_connected":          3,
+		"conclave_operator_agents":                     3,
 		"conclave_operator_elections_total":            2,
 		"conclave_operator_failover_seconds":           1,
 	} {

@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,7 +11,7 @@ import (
 
 // metricSet has the operator's metrics. The series of a group are removed with it.
 type metricSet struct {
-	connected  func() int
+	connected  func() map[string]int
 	failover   prometheus.Histogram
 	lag        prometheus.Histogram
 	reconciles prometheus.Counter
@@ -43,11 +45,12 @@ var (
 	dividedMetric     = prometheus.NewDesc(prefix+"group_coordinators_differ", "1 if the group's agents name different coordinators, else 0.", groupLabels, nil)
 	behindMetric      = prometheus.NewDesc(prefix+"group_status_behind", "1 if the group's agents use a newer member list than the status, else 0.", groupLabels, nil)
 	electionsMetric   = prometheus.NewDesc(prefix+"elections_total", "Observed changes of the group's coordinator or term.", groupLabels, nil)
+	versionsMetric    = prometheus.NewDesc(prefix+"agents", "Number of connected agents, in any group or none, by version.", []string{"version"}, nil)
 	connectedMetric   = prometheus.NewDesc(prefix+"agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
 	expectedMetric    = prometheus.NewDesc(prefix+"agents_expected", "Members of the group.", groupLabels, nil)
 )
 
-func newMetricSet(connected func() int) *metricSet {
+func newMetricSet(connected func() map[string]int) *metricSet {
 	return &metricSet{
 		connected: connected,
 		failover: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -77,7 +80,7 @@ func (m *metricSet) register(registry prometheus.Registerer) error {
 // Describe implements prometheus.Collector.
 func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric,
+		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric, versionsMetric,
 		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, connectedMetric, expectedMetric,
 	} {
 		descriptions <- d
@@ -89,7 +92,7 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
-	gauge(streamsMetric, m.connected())
+	m.collectVersions(gauge)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	vacant, disagreeing := 0, 0
@@ -108,6 +111,26 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 	gauge(groupsMetric, len(m.groups))
 	gauge(vacantMetric, vacant)
 	gauge(disagreeingMetric, disagreeing)
+}
+
+// maxVersions bounds the number of time series, whatever versions agents report.
+const maxVersions = 20
+
+func (m *metricSet) collectVersions(gauge func(desc *prometheus.Desc, value int, labels ...string)) {
+	total, others := 0, 0
+	counts := m.connected()
+	for i, version := range slices.Sorted(maps.Keys(counts)) {
+		total += counts[version]
+		if i < maxVersions {
+			gauge(versionsMetric, counts[version], version)
+		} else {
+			others += counts[version]
+		}
+	}
+	gauge(streamsMetric, total)
+	if others > 0 {
+		gauge(versionsMetric, others, "others")
+	}
 }
 
 // number returns 1 for true and 0 for false.

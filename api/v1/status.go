@@ -213,6 +213,11 @@ type Process struct {
 	// since is the time at which status last changed.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+
+	// agentVersion is the version of the agent that last connected.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	AgentVersion string `json:"agentVersion,omitempty"`
 }
 
 // ProcessStatus is the status of a process.

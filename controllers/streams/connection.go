@@ -19,6 +19,8 @@ type Connection struct {
 	Since time.Time
 	// Groups are those that the agent can join.
 	Groups []string
+	// Version is that of the agent, shortened to what a status can have.
+	Version string
 }
 
 // Accepts reports whether the agent is connected and can join a group.
@@ -38,23 +40,23 @@ func (s *Streams) Connection(pod types.NamespacedName) (Connection, bool) {
 	return stream.connection, true
 }
 
-// Connected returns the number of connected agents.
-func (s *Streams) Connected() int {
+// Connected returns the number of connected agents by version.
+func (s *Streams) Connected() map[string]int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	count := 0
+	counts := map[string]int{}
 	for _, stream := range s.streams {
 		if stream.connection.Connected {
-			count++
+			counts[stream.connection.Version]++
 		}
 	}
-	return count
+	return counts
 }
 
 // setConnected marks the agent as connected, and removes the reports on groups that
 // an earlier connection reported and this one doesn't. The context is done when the
 // connection ends.
-func (s *stream) setConnected(ctx context.Context, reported map[string]bool, groups []string) {
+func (s *stream) setConnected(ctx context.Context, reported map[string]bool, groups []string, version string) {
 	hub := s.streams
 	hub.mu.Lock()
 	var left []string
@@ -64,7 +66,7 @@ func (s *stream) setConnected(ctx context.Context, reported map[string]bool, gro
 		}
 	}
 	if !s.closed {
-		s.connection = Connection{UID: s.agent.UID, Connected: true, Since: time.Now(), Groups: groups}
+		s.connection = Connection{UID: s.agent.UID, Connected: true, Since: time.Now(), Groups: groups, Version: version}
 		s.spawn, s.commands = func(run func(context.Context)) { hub.work.Go(func() { run(ctx) }) }, nil
 	}
 	hub.mu.Unlock()

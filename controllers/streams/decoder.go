@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
@@ -84,7 +85,7 @@ func (d *decoder) decodeEvent(ctx context.Context, event string, data []byte) er
 		if err := json.Unmarshal(data, &agent); err != nil {
 			return err
 		}
-		return d.throttle.setCurrent(ctx, d.certified(agent.Groups))
+		return d.throttle.setCurrent(ctx, d.certified(agent.Groups), shortVersion(agent.Build))
 	}
 	return nil
 }
@@ -93,6 +94,17 @@ func (d *decoder) accept(group string, report *control.Report) {
 	if d.groups[group] {
 		d.throttle.add(group, report)
 	}
+}
+
+// shortVersion returns a version with at most as many characters as a status can have, and
+// without characters that no version has.
+func shortVersion(version string) string {
+	const maxLength = 64
+	isStrange := func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }
+	if len(version) > maxLength || strings.ContainsFunc(version, isStrange) {
+		return "invalid"
+	}
+	return version
 }
 
 // certified returns the groups that an agent can join, of those that its certificate

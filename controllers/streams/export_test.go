@@ -14,3 +14,6 @@ const (
 	ByteRate  float64 = byteRate
 	ByteBurst         = byteBurst
 )
+
+// ShortVersion is the version of an agent in the status and in metrics.
+func ShortVersion(version string) string { return shortVersion(version) }

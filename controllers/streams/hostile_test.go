@@ -54,6 +54,16 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 }
 
 // A megabyte of empty rows takes fifty in memory, for each of a hundred groups.
+func TestVersionsAreBounded(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.2.3-4-g0123abc": "v1.2.3-4-g0123abc", "": "", strings.Repeat("v", 65): "invalid", "v1\n": "invalid", "v1\"": "invalid", "é": "invalid",
+	} {
+		if got := streams.ShortVersion(version); got != want {
+			t.Errorf("%q: got %q, want %q", version, got, want)
+		}
+	}
+}
+
 func TestReportWithTooManyRowsIsRefused(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")

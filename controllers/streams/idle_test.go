@@ -113,7 +113,7 @@ func measure(b *testing.B, files *identity.Files, addresses []string) {
 	for i, address := range addresses {
 		h.Follow(streams.Agent{Pod: key(podName(i)), UID: types.UID(fmt.Sprint(i)), Address: address}, 0)
 	}
-	h.eventually("all agents are connected", func() bool { return h.Connected() == len(addresses) })
+	h.eventually("all agents are connected", func() bool { return h.Connected()["fakeagent"] == len(addresses) })
 	after := memory()
 	b.ReportMetric(float64(after.heap-before.heap)/float64(len(addresses)), "heap-B/stream")
 	b.ReportMetric(float64(after.stacks-before.stacks)/float64(len(addresses)), "stack-B/stream")

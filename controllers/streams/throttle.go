@@ -57,7 +57,7 @@ func newThrottle(s *stream, groups int) *throttle {
 }
 
 // setCurrent passes the initial state on, and then marks the agent as connected.
-func (t *throttle) setCurrent(ctx context.Context, groups []string) error {
+func (t *throttle) setCurrent(ctx context.Context, groups []string, version string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current {
@@ -73,7 +73,7 @@ func (t *throttle) setCurrent(ctx context.Context, groups []string) error {
 		}
 	}
 	clear(t.queued)
-	t.stream.setConnected(ctx, reported, groups)
+	t.stream.setConnected(ctx, reported, groups, version)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package groupstatus
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -296,6 +297,41 @@ func (s *harness) useSelector() {
 	s.Group.Spec.PriorityFrom = &v1.PriorityFrom{Annotation: v1.AnnotationPriority}
 	for _, name := range s.names {
 		s.Pods[name].Labels["app"] = "ledger"
+	}
+}
+
+// TestVersionsOfAgents: an agent that disconnects keeps its version, so that the status
+// doesn't change.
+func TestVersionsOfAgents(t *testing.T) {
+	s := newHarness(3)
+	for _, step := range []struct {
+		change      func()
+		rows, shown string
+	}{
+		{func() {}, ",,", ""},
+		{func() { s.setVersion("v1", "a", "b", "c") }, "v1,v1,v1", ""},
+		{func() { s.setVersion("v2", "a") }, "v1,v1,v2", ". Their versions differ: v1 (2), v2 (1)"},
+		{func() { s.setVersion("", "a") }, "v1,v1,v2", ". Their versions differ: v1 (2), v2 (1)"},
+		{func() { s.setVersion("v2", "a", "b", "c") }, "v2,v2,v2", ""},
+	} {
+		step.change()
+		r := s.evaluate()
+		var rows []string
+		for _, row := range r.Status.Processes {
+			rows = append(rows, row.AgentVersion)
+		}
+		connected := meta.FindStatusCondition(r.Status.Conditions, string(v1.ConditionAgentsConnected)).Message
+		if got, want := strings.Join(rows, ","), step.rows; got != want || connected != "The agent of each member is connected"+step.shown {
+			t.Errorf("got versions %s and %q, want %s and %q", got, connected, want, step.shown)
+		}
+	}
+}
+
+func (s *harness) setVersion(version string, pods ...string) {
+	for _, pod := range pods {
+		agent := s.Agents[pod]
+		agent.Version = version
+		s.Agents[pod] = agent
 	}
 }
 

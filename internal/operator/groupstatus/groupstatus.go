@@ -34,6 +34,8 @@ type AgentState struct {
 	NotInGroup bool
 	// Problem is the reason why the agent is not connected.
 	Problem string
+	// Version is that of the agent, while it is connected.
+	Version string
 	// Report is the agent's last report for a group of this name, or nil.
 	Report *control.Report
 }

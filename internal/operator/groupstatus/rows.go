@@ -42,6 +42,9 @@ func (e *evaluation) buildTable() {
 		if was != nil && was.Status == row.Status && was.Since != nil {
 			row.Since = was.Since
 		}
+		if row.AgentVersion = e.Agents[m.Pod].Version; row.AgentVersion == "" && was != nil {
+			row.AgentVersion = was.AgentVersion // Disconnecting isn't worth a write.
+		}
 		e.rows = append(e.rows, row)
 	}
 }
