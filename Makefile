@@ -59,10 +59,15 @@ manifests: ## Generate the CRD and RBAC manifests from the markers in the code.
 	@$(TOOL) controller-gen rbac:roleName=conclave-manager crd paths=./... output:crd:artifacts:config=config/crd/bases
 
 .PHONY: generate
-generate: ## Generate the DeepCopy methods of the API types and the API reference docs/api.md.
+generate: ## Generate the DeepCopy methods of the API types, the API reference docs/api.md and the Grafana dashboards.
 	@$(TOOL) controller-gen object paths=./api/...
 	@$(TOOL) crd-ref-docs --log-level ERROR --source-path api/v1 --output-path docs/api.md --renderer markdown \
 		--config hack/tools/crd-ref-docs/config.yaml --templates-dir hack/tools/crd-ref-docs/templates
+	@$(MAKE) dashboards
+
+.PHONY: dashboards
+dashboards: ## Generate the Grafana dashboards in config/grafana.
+	@CGO_ENABLED=0 $(GO) -C test/alerts run -trimpath ./grafana $(CURDIR)/config/grafana
 
 .PHONY: fmt
 fmt: ## Format all Go code.
@@ -135,12 +140,12 @@ test-root: ## Run the tests of the operator, the agent and the core.
 # The test cache is disabled (-count 1), because the tests read files outside their module, which the cache doesn't track. The
 # build flags are those of the tools, so that the linter is compiled only once.
 .PHONY: test-modules
-test-modules: ## Run the tests of the linter rules, the images, the alerts and the page of the dashboard.
+test-modules: ## Run the tests of the linter rules, the images, the alerts, the Grafana dashboards and the page of the dashboard.
 	@if [ $$(id -u) != 0 ]; then \
 		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests: run them as root" >&2; exit 1; fi; \
 		echo "not root: skipping the tests that run a program in an empty root folder"; \
 	fi
-	@for module in $(filter-out . hack/cluster,$(MODULES)); do echo "# $$module"; (cd $$module && CGO_ENABLED=0 $(RETEST) -trimpath -count 1 -- ./...); done
+	@$(assets); for module in $(filter-out . hack/cluster,$(MODULES)); do echo "# $$module"; (cd $$module && CGO_ENABLED=0 $(RETEST) -trimpath -count 1 -- ./...); done
 
 # The tests run one after the other: next to another cluster, agents sometimes get so little CPU time that they are suspected.
 .PHONY: test-clusters

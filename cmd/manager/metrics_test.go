@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,6 +20,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
+
+// scrapeTo is for the test of the dashboards, which is in another module.
+var scrapeTo = flag.String("scrape", "", "write the metrics of the manager to this file")
 
 // scrape reads the metrics with the token of a service account, or without one.
 func (e *env) scrape(account string) (status int, text string) {
@@ -127,10 +131,16 @@ func (e *env) expectRefusedWriteCounted(t *testing.T) {
 		},
 	})
 	refused := regexp.MustCompile(`conclave_operator_writes_refused_total\{code="4\d\d",resource="services"\} [1-9]`)
+	var text string
 	e.eventually("the refused Service is counted", func() error {
-		if text := e.awaitMetrics(); !refused.MatchString(text) {
+		if text = e.awaitMetrics(); !refused.MatchString(text) {
 			return fmt.Errorf("got no %s:\n%s", refused, text)
 		}
 		return nil
 	})
+	if *scrapeTo != "" {
+		if err := os.WriteFile(*scrapeTo, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

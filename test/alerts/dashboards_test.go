@@ -1,0 +1,170 @@
+package alerts_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// dashboard is what the tests read of a dashboard of Grafana.
+type dashboard struct {
+	UID, Title string
+	Panels     []panel
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Query      any
+		}
+	}
+}
+
+type panel struct {
+	ID      int
+	Title   string
+	Panels  []panel // of a row
+	Targets []struct{ RefID, Expr string }
+}
+
+func dashboards(t *testing.T) map[string]dashboard {
+	t.Helper()
+	files, err := filepath.Glob("../../config/grafana/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]dashboard{}
+	for _, file := range files {
+		var d dashboard
+		if err := json.Unmarshal([]byte(read(t, "config/grafana/"+filepath.Base(file))), &d); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all[filepath.Base(file)] = d
+	}
+	return all
+}
+
+// expressions returns those of all panels, by title.
+func (d *dashboard) expressions() map[string][]string {
+	all := map[string][]string{}
+	var visit func([]panel)
+	visit = func(panels []panel) {
+		for _, p := range panels {
+			for _, target := range p.Targets {
+				all[p.Title] = append(all[p.Title], target.Expr)
+			}
+			visit(p.Panels)
+		}
+	}
+	visit(d.Panels)
+	return all
+}
+
+// choices replaces the variables by what a user has selected.
+var choices = strings.NewReplacer("$__rate_interval", "1m", "$namespace", "default", "$group", "ledger")
+
+// labelValues is the query of a variable.
+var labelValues = regexp.MustCompile(`^label_values\((.+), (\w+)\)$`)
+
+// TestDashboardsShowData evaluates each expression of the dashboards with what a manager and an
+// agent serve.
+func TestDashboardsShowData(t *testing.T) {
+	now := time.Now()
+	var d database
+	d.add(t, scrapeManager(t), map[string]string{
+		"job": "conclave-metrics", "namespace": "conclave-system", "pod": "conclave-manager-0", "instance": "10.0.0.1:8443",
+	}, now.Add(-5*time.Minute), now)
+	d.add(t, scrapeAgent(t), map[string]string{
+		"job": "conclave-system/conclave-agents", "namespace": "default", "pod": "ledger-0", "container": "conclave-agent", "instance": "10.0.0.2:7375",
+	}, now.Add(-5*time.Minute), now)
+
+	all := dashboards(t)
+	if len(all) != 4 {
+		t.Fatalf("got %d dashboards, want 4", len(all))
+	}
+	for file, board := range all {
+		expressions := board.expressions()
+		if len(expressions) < 8 {
+			t.Errorf("%s: got %d panels with expressions, want at least 8", file, len(expressions))
+		}
+		for title, exprs := range expressions {
+			for _, expr := range exprs {
+				if problem := d.problem(t, choices.Replace(expr), now); problem != "" {
+					t.Errorf("%s: panel %q: %s: %s", file, title, problem, expr)
+				}
+			}
+		}
+		for _, v := range board.Templating.List {
+			if v.Type != "query" {
+				continue
+			}
+			text, _ := v.Query.(string)
+			found := labelValues.FindStringSubmatch(text)
+			if found == nil {
+				t.Errorf("%s: got query %v of variable %s, want label_values", file, v.Query, v.Name)
+				continue
+			}
+			values := d.query(t, choices.Replace(found[1]), now)
+			if len(values) == 0 || !values[0].Metric.Has(found[2]) {
+				t.Errorf("%s: variable %s: got no values of %s", file, v.Name, text)
+			}
+		}
+	}
+	t.Run("a renamed metric is detected", func(t *testing.T) {
+		for _, expr := range []string{"sum(conclave_operator_group_leader)", "sum(rate(conclave_tenure_total[1m]))", `conclave_leading{group="x"}`} {
+			if d.problem(t, expr, now) == "" {
+				t.Errorf("got a result of %s, want none", expr)
+			}
+		}
+		if d.problem(t, "sum(", now) == "" {
+			t.Error("got no problem in an invalid expression")
+		}
+	})
+}
+
+// problem returns why an expression shows nothing. An expression that filters by its value may
+// have no result at the moment: then the filtered expression must have one.
+func (d database) problem(t *testing.T, text string, now time.Time) string {
+	t.Helper()
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+	if err != nil {
+		return err.Error()
+	}
+	if comparison, ok := expr.(*parser.BinaryExpr); ok && comparison.Op.IsComparisonOperator() && !comparison.ReturnBool {
+		text = comparison.LHS.String()
+	}
+	if len(d.query(t, text, now)) == 0 {
+		return "no data"
+	}
+	return ""
+}
+
+// TestDashboardsCanBeLinked: the uid of a dashboard is part of its address.
+func TestDashboardsCanBeLinked(t *testing.T) {
+	var uids []string
+	for file, board := range dashboards(t) {
+		if want := strings.TrimSuffix(file, ".json"); board.UID != want || board.Title == "" {
+			t.Errorf("%s: got uid %q and title %q, want uid %s", file, board.UID, board.Title, want)
+		}
+		uids = append(uids, board.UID)
+		ids := map[int]bool{}
+		for _, p := range board.Panels {
+			refs := map[string]bool{}
+			for _, target := range p.Targets {
+				refs[target.RefID] = true
+			}
+			if p.ID == 0 || ids[p.ID] || refs[""] || len(refs) != len(p.Targets) {
+				t.Errorf("%s: panel %q: got id %d and queries %v, want ids of their own", file, p.Title, p.ID, p.Targets)
+			}
+			ids[p.ID] = true
+		}
+	}
+	slices.Sort(uids)
+	if len(slices.Compact(uids)) != 4 {
+		t.Errorf("got uids %q, want four different ones", uids)
+	}
+}
