@@ -9,8 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // visible returns the keys of the groups in the first event of the overview.
@@ -77,6 +80,27 @@ func TestUsersSeeTheirGroups(t *testing.T) {
 		if shown := strings.Contains(got.data, `"name":"ledger"`); shown != c.want || !shown && got.data != "null" {
 			t.Errorf("%s, %s: got %.100s, want the group: %t", c.who.Name, c.key, got.data, c.want)
 		}
+	}
+
+	g := &v1.ElectionGroup{}
+	if err := e.Get(t.Context(), client.ObjectKey{Namespace: e.a, Name: "ledger"}, g); err != nil {
+		t.Fatal(err)
+	}
+	g.Status = filledStatus(g)
+	if err := e.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	question := "/what-if/" + e.a + "/ledger?micros=1000&down=ledger-4"
+	testwait.Until(t, "the group is simulated", func() bool {
+		return strings.Contains(b.get(question, nil).Text, "ledger-3 becomes the coordinator")
+	})
+	for who, want := range map[*corev1.ServiceAccount]int{named: http.StatusNotFound, none: http.StatusNotFound, alice: http.StatusOK} {
+		if got := b.get(question, map[string]string{"Authorization": "Bearer " + e.token(who)}); got.StatusCode != want {
+			t.Errorf("%s simulates the group: got status %s, want %d", who.Name, got.Status, want)
+		}
+	}
+	if got := e.browser().get(question, nil); got.StatusCode != http.StatusUnauthorized {
+		t.Errorf("somebody without a token simulates the group: got status %s, want 401", got.Status)
 	}
 
 	t.Log("changes of groups of other namespaces aren't visible, either")

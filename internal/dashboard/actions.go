@@ -57,12 +57,11 @@ type result struct {
 
 func (a *Actions) register(mux *http.ServeMux, store *Store) {
 	mux.HandleFunc("GET /actions/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
-		g, _ := store.get(PathKey(r))
+		g := store.Get(PathKey(r))
 		respond(w, http.StatusOK, permission{StepDown: g != nil && a.accepts(r) && a.may(r.Context(), g)})
 	})
 	mux.HandleFunc("POST /actions/{namespace}/{name}/step-down", func(w http.ResponseWriter, r *http.Request) {
-		g, _ := store.get(PathKey(r))
-		a.stepDown(w, r, g)
+		a.stepDown(w, r, store.Get(PathKey(r)))
 	})
 }
 

@@ -33,6 +33,7 @@ func NewHandler(store *Store, port int, actions *Actions) http.Handler {
 		StreamGroups(w, r, store, func(string) bool { return true })
 	})
 	mux.HandleFunc("GET /events/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) { StreamGroup(w, r, store, true) })
+	mux.HandleFunc("GET /what-if/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) { ServeWhatIf(w, r, store.Get(PathKey(r))) })
 	actions.register(mux, store)
 	hosts := map[string]bool{}
 	for _, host := range []string{"127.0.0.1", "::1", "localhost"} {

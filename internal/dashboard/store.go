@@ -198,6 +198,12 @@ func (s *Store) all() ([]*v1.ElectionGroup, Connection) {
 	return groups, s.connection
 }
 
+// Get returns a group, or nil. Callers must not change it.
+func (s *Store) Get(key Key) *v1.ElectionGroup {
+	g, _ := s.get(key)
+	return g
+}
+
 // get returns a group, or nil, and the connection.
 func (s *Store) get(key Key) (*v1.ElectionGroup, Connection) {
 	s.mu.Lock()

@@ -30,6 +30,7 @@ func TestPage(t *testing.T) {
 		{"a thousand groups", thousandGroups},
 		{"the keyboard", keyboard},
 		{"the policy blocks inline code", policy},
+		{"what if members crash", whatIf},
 		{"the coordinator steps down", stepDown},
 		{"users log in to the dashboard of a cluster", users},
 	} {

@@ -3,6 +3,7 @@ import { age, badge, el, formatDuration, svg } from "./dom.js";
 import { picture } from "./picture.js";
 import { stepDownButton } from "./stepdown.js";
 import { open } from "./stream.js";
+import { whatIf } from "./whatif.js";
 
 // show fills the page, and returns the function that ends it.
 export function show(main, page, namespace, name) {
@@ -43,8 +44,11 @@ export function show(main, page, namespace, name) {
     last = detail;
     health.replaceChildren(badge(detail.health));
     arrange(content, [section("facts", facts(detail), drawFacts), section("problems", detail.problems?.length ? detail.problems : null, drawProblems), left, right]);
+    // What has been asked stays while the members are the same.
+    const members = detail.nodes.map((n) => ({ pod: n.pod, priority: n.priority }));
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
-      section("failovers", detail.failovers ?? null, drawFailovers)]);
+      section("failovers", detail.failovers ?? null, drawFailovers),
+      section("whatif", members.length ? members : null, (nodes) => card("What if?", ...whatIf(path, nodes, detail.coordinator)))]);
     arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures)]);
   }
 

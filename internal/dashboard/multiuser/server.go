@@ -92,6 +92,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /session", s.describeSession)
 	mux.HandleFunc("GET /events", s.serveGroups)
 	mux.HandleFunc("GET /events/{namespace}/{name}", s.serveGroup)
+	mux.HandleFunc("GET /what-if/{namespace}/{name}", s.serveWhatIf)
 	guarded := dashboard.Guard(mux, dashboard.Site{Accepts: s.accepts, Address: "https://" + s.Hosts[0] + "/", Forms: "'self'"})
 
 	all := http.NewServeMux()

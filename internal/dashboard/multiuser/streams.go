@@ -62,6 +62,23 @@ func (s *Server) serveGroup(w http.ResponseWriter, r *http.Request) {
 	}, func(r *http.Request) { dashboard.StreamGroup(w, r, s.Store, visible) })
 }
 
+// serveWhatIf simulates a group that the user may get.
+func (s *Server) serveWhatIf(w http.ResponseWriter, r *http.Request) {
+	id, err := s.identify(r)
+	visible := false
+	if err == nil {
+		visible, err = s.reviewer.may(r.Context(), id.user, r.PathValue("namespace"), r.PathValue("name"), "get")
+	}
+	switch {
+	case err != nil:
+		s.refuse(w, r, err, false)
+	case visible:
+		dashboard.ServeWhatIf(w, r, s.Store.Get(dashboard.PathKey(r)))
+	default:
+		dashboard.ServeWhatIf(w, r, nil)
+	}
+}
+
 type (
 	decideFunc  func(context.Context, *user) error
 	recheckFunc func(context.Context, *user) (same bool, err error)
