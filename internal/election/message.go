@@ -119,9 +119,10 @@ type Hold struct {
 	// Ready: the sender is eligible and could take the office at once.
 	Ready bool
 	// Lease is, in a BEAT, the lease for which the sender requests a grant, and in a
-	// GRANT the one for which the member has granted. 0 stands for the configured lease.
+	// GRANT the one for which the member has granted. 0 stands for the lease that the
+	// receiver is configured with.
 	Lease Tick
 	// Heartbeat is, in the BEAT of a coordinator, the time until its next one. 0 stands
-	// for the configured interval.
+	// for the interval that the receiver is configured with.
 	Heartbeat Tick
 }

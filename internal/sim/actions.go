@@ -54,6 +54,8 @@ func (s *simulation) execute(a action) {
 		s.slowDown(s.target(a), a)
 	case actReportGone:
 		s.reportGone(s.target(a))
+	case actChangeSettings:
+		s.changeSettings(s.target(a), a)
 	case actRecover:
 		s.recover(a.target)
 	case actPartition, actCutLink, actHealLinks, actChangeMembers, actReconcile, actPublish, actHealAll:
@@ -233,6 +235,7 @@ func (s *simulation) healAll() {
 			p.pausedUntil, p.wakeAt = s.queue.now+1, election.Never
 			s.setTimer(id)
 		}
+		s.finishSettingsChange(id)
 		s.finishLeaseChange(id)
 		switch {
 		case !s.operator.current.Has(id):

@@ -177,7 +177,7 @@ func (s *simulation) mayCauseElection(a action) bool {
 		if s.processes[s.target(a)].status.Token != 0 {
 			return true
 		}
-	case actRestart, actReviveApp, actReconcile, actPublish, actHealAll:
+	case actRestart, actReviveApp, actReconcile, actPublish, actHealAll, actChangeSettings:
 	default:
 		return true
 	}
@@ -193,7 +193,7 @@ func (s *simulation) mayCauseElection(a action) bool {
 // grants reports whether a process is up, and grants: after a restart it waits until its
 // earlier grants have ended.
 func (p *process) grants(now election.Tick) bool {
-	return p.up && (p.incarnation == 1 || p.clock.local(now) >= p.lease.longestUntil)
+	return p.up && (p.incarnation == 1 || p.clock.local(now) >= p.lease.waitsUntil)
 }
 
 // checkCoordinator checks the coordinator that a process has just recognized: it

@@ -55,13 +55,16 @@ const (
 	allFaults = 1<<iota - 1
 )
 
-// What "all" doesn't include: a fault that breaks an assumption, and Adapt.
+// What "all" doesn't include: a fault that breaks an assumption, Adapt and Settings.
 const (
 	// Gone: a process is reported as ended although it runs.
 	Gone Fault = (allFaults + 1) << iota
 	// Adapt: the timing adapts to measured delays, within bounds that differ between the
 	// processes. This breaks no assumption, but it is no fault either.
 	Adapt
+	// Settings: processes get other leases, heartbeats and suspicion timeouts while they
+	// run, one by one. This is no fault either.
+	Settings
 )
 
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
@@ -76,7 +79,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "adapt"}
+var optionalFaultNames = []string{"gone", "adapt", "settings"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

@@ -14,6 +14,8 @@ type leaseState struct {
 	// longest is the longest lease of any of its grants that may still be in force.
 	// Those end when its clock reads longestUntil.
 	longest, longestUntil election.Tick
+	// waitsUntil is when this incarnation may grant again.
+	waitsUntil election.Tick
 }
 
 // beginLease sets the lease of a new incarnation of p.
@@ -28,11 +30,15 @@ func (s *simulation) beginLease(p *process) {
 	t.current = t.next
 	t.longest = max(t.longest, t.current)
 	t.longestUntil = p.clock.local(s.queue.now) + t.longest
+	t.waitsUntil = t.longestUntil
 }
 
 // maxLease returns a time that exceeds any lease of the schedule on any clock.
 func (sch *schedule) maxLease() election.Tick {
 	longest := max(sch.leaseBefore, sch.leaseAfter)
+	if sch.faults&Settings != 0 {
+		longest = longLease
+	}
 	return longest + longest/8
 }
 
@@ -67,14 +73,14 @@ func (sch *schedule) drawLeaseChange(s *simulation, at election.Tick) election.T
 
 // changeLease crashes a process, if it is up, and restarts it with the new lease.
 func (s *simulation) changeLease(id election.ID, a action) {
-	s.processes[id].lease.next = s.schedule.leaseAfter
+	s.processes[id].lease.next, s.processes[id].factor = s.schedule.leaseAfter, 1
 	s.reportFault(id, "is restarted with a lease of %d", s.schedule.leaseAfter)
 	s.crash(id, a)
 	s.schedule.push(s, action{at: s.queue.now + a.lasts + 1, kind: actRestart, target: id})
 }
 
 // finishLeaseChange crashes a process that still has the old lease when all faults
-// end. Without that, the processes could not agree.
+// end. Without that, an election could take longer than the check of liveness allows.
 func (s *simulation) finishLeaseChange(id election.ID) {
 	p := &s.processes[id]
 	p.lease.next = s.schedule.leaseAfter

@@ -12,7 +12,7 @@ var moreChances = []struct {
 	fault  Fault
 	chance int
 }{
-	{Graph, 6}, {Slow, 8}, {Jump, 20}, {Disk, 20}, {Deep, 2}, {Skew, 5}, {Gone, 30}, {Adapt, 100},
+	{Graph, 6}, {Slow, 8}, {Jump, 20}, {Disk, 20}, {Deep, 2}, {Skew, 5}, {Gone, 30}, {Adapt, 100}, {Settings, 100},
 }
 
 // maxSkew is the largest difference of wall clocks, in terms. Their rates add to it, and
@@ -90,6 +90,7 @@ func (sch *schedule) addMoreActions(s *simulation, at election.Tick) {
 			sch.push(s, action{at: election.Tick(r.below(int(at))), kind: actReportGone, target: election.ID(r.below(s.size + 1))})
 		}
 	}
+	sch.addSettingsChanges(s, at)
 }
 
 // drawSkew draws how far the wall clock of a process is ahead of the others, in terms.

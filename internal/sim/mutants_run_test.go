@@ -16,7 +16,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	if testing.Short() || os.Getenv("CONCLAVE_MUTANT") != "" {
 		t.Skip("skipped in short runs and in the runs that check a mutant")
 	}
-	for _, m := range slices.Concat(mutants, termMutants, electionMutants, adaptMutants) {
+	for _, m := range slices.Concat(mutants, termMutants, electionMutants, adaptMutants, settingsMutants) {
 		t.Run(m.description, func(t *testing.T) {
 			t.Parallel()
 			output, err := m.run(t)

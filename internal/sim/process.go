@@ -36,6 +36,8 @@ type process struct {
 	adoptedAt    election.Tick
 	clock        clock
 	lease        leaseState
+	// factor multiplies the heartbeat and the suspicion timeout. 0 stands for 1.
+	factor election.Tick
 
 	// running is set while the application acts as coordinator. It was last asked
 	// to stop at stopRequestedAt, for the tenure of stopTerm.

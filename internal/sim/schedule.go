@@ -61,6 +61,7 @@ const (
 	actChangeLease
 	actSlowDown
 	actReportGone
+	actChangeSettings
 	actHealAll
 	actRecover
 )
@@ -75,6 +76,8 @@ type action struct {
 	lasts election.Tick
 	// silent is set if a crash doesn't reset the process's connections.
 	silent bool
+	// timing is the index of the timing that a process gets.
+	timing uint8
 }
 
 // draw draws a schedule. Three quarters of all schedules are limited to at most

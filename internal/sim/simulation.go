@@ -162,9 +162,10 @@ func (s *simulation) boot(id election.ID, memoryLost bool) {
 	p.up, p.pausedUntil, p.appDead, p.running = true, 0, false, false
 	p.incarnation++
 	p.wakeAt = election.Never
+	factor := max(p.factor, 1)
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
-		NewElection: s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: heartbeat, SuspicionTimeout: suspicionTimeout, Stagger: stagger,
+		NewElection: s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: factor * heartbeat, SuspicionTimeout: factor * suspicionTimeout, Stagger: stagger,
 		Policy: s.policy, StablePeriod: stableDelay, DrainTimeout: drainTimeout, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
 		Clock:           election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
 		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition,
@@ -263,8 +264,8 @@ func (s *simulation) setTimer(id election.ID) {
 	s.queue.push(event{at: at, kind: eventTimer, process: id})
 }
 
-// handleArrival delivers a message, if the link works, the receiver is up and both
-// ends have the same lease. If the receiver is down, the sender may learn of it.
+// handleArrival delivers a message, if the link works and the receiver is up. If it is
+// down, the sender may learn of it.
 func (s *simulation) handleArrival(e event) {
 	p := &s.processes[e.process]
 	if p.up && e.at < p.pausedUntil {
@@ -275,7 +276,6 @@ func (s *simulation) handleArrival(e event) {
 	m := s.slab.take(e.slot)
 	switch {
 	case s.network.isCut(m.From, m.To):
-	case p.up && election.Tick(e.peer) != p.lease.current: // agents ignore peers with another lease
 	case p.up:
 		s.step(e.process, election.Input{Kind: election.Receive, Message: m})
 	case m.Kind.Counts() && !p.crashedSilently && s.processes[m.From].up && !s.network.isCut(m.To, m.From):
@@ -318,7 +318,6 @@ func (s *simulation) send(m *election.Message) {
 	if s.network.isCut(m.From, m.To) {
 		return
 	}
-	senderLease := election.ID(s.processes[m.From].lease.current)
 	now := s.queue.now
 	delay := election.Tick(s.rng.between(1, int(transMax)))
 	fifo := true
@@ -338,14 +337,14 @@ func (s *simulation) send(m *election.Message) {
 		if s.schedule.duplicates(s) {
 			s.cover(Duplicate, m.From)
 			late := election.Tick(s.rng.below(int(lease)))
-			s.queue.push(event{at: now + delay + late, kind: eventDelivery, process: m.To, peer: senderLease, slot: s.putCopy(m)})
+			s.queue.push(event{at: now + delay + late, kind: eventDelivery, process: m.To, slot: s.putCopy(m)})
 		}
 	}
 	at := now + delay
 	if fifo {
 		at = s.network.fifoArrival(m.From, m.To, at)
 	}
-	s.queue.push(event{at: at, kind: eventDelivery, process: m.To, peer: senderLease, slot: s.slab.put(m)})
+	s.queue.push(event{at: at, kind: eventDelivery, process: m.To, slot: s.slab.put(m)})
 }
 
 // putCopy stores a copy of a message that shares no memory with it.

@@ -67,7 +67,7 @@ func TestEveryFieldOfAnOfficeIsEncoded(t *testing.T) {
 	var out election.Output
 	m.Step(election.Input{Kind: election.TimePassed, Now: 2}, &out)
 	m.Step(election.Input{Kind: election.Receive, Now: 3, Message: election.Message{
-		Kind: election.Grant, From: 1, To: 2, Term: 1, Hold: election.Hold{Sent: 2, Life: 1, RequesterLife: 1, Version: 1, Ready: true},
+		Kind: election.Grant, From: 1, To: 2, Term: 1, Hold: election.Hold{Sent: 2, Life: 1, RequesterLife: 1, Version: 1, Ready: true, Lease: 40},
 	}}, &out)
 	m.Step(election.Input{Kind: election.Receive, Now: 4, Message: election.Message{
 		Kind: election.Beat, From: 3, To: 2, Term: 2, Subject: 3, Hold: election.Hold{Sent: 2, Life: 1, Version: 1},

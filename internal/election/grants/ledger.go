@@ -90,6 +90,10 @@ func NewLedgerWithoutMemory(lease, longest election.Tick, clock election.TermClo
 	return l
 }
 
+// SetLease changes the configured lease. What was granted before remains in force. The
+// caller has stored a longer lease, so that the next incarnation waits for it.
+func (l *Ledger) SetLease(lease election.Tick) { l.lease = lease }
+
 // HighestGranted returns the term that an acquisition must exceed.
 func (l *Ledger) HighestGranted() election.Term { return max(l.forgotten, l.highestGranted) }
 

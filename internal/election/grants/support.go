@@ -44,6 +44,9 @@ func (s *Support) Reset(roster *election.Roster, lease election.Tick) {
 	s.setRoster(roster)
 }
 
+// SetLease changes the configured lease. Grants for the previous one still count.
+func (s *Support) SetLease(lease election.Tick) { s.lease = lease }
+
 func (s *Support) setRoster(roster *election.Roster) {
 	s.roster, s.adopted, s.floor = roster, nil, roster.Floor
 	s.settled = roster.Previous == nil

@@ -36,12 +36,12 @@ func (m *Machine) answerWithoutGrant(msg *election.Message, out *election.Output
 		m.contend(msg)
 	}
 	if keep || p.oneWay && m.coordinator == election.None || msg.Term < m.coordinatorTerm && !m.insists(msg) {
-		m.sendAnswer(election.Deny, requestOf(msg), m.coordinatorTerm, out)
+		m.sendAnswer(election.Deny, m.requestOf(msg), m.coordinatorTerm, out)
 		out.Send[len(out.Send)-1].Hold.Ready = false
 		return
 	}
 	m.follow(msg, out)
-	m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
+	m.sendAnswer(election.Grant, m.requestOf(msg), msg.Term, out)
 }
 
 // insists reports whether a coordinator continues in a term although this process has

@@ -57,7 +57,9 @@ func (m *Machine) countGrant(msg *election.Message, out *election.Output) {
 	}
 	if m.cfg.Mode != Available {
 		m.peers[msg.From].refusedClaim = false
-		m.support.Add(msg.From, min(msg.Hold.Sent, m.now), msg.Hold.Lease) // no request was sent later than now
+		granted := m.commonLease(msg.Hold.Lease)
+		m.request.record(msg.Hold.Sent, granted)
+		m.support.Add(msg.From, min(msg.Hold.Sent, m.now), granted) // no request was sent later than now
 		m.acquireIfGranted(out)
 	}
 	m.measure(m.now - msg.Hold.Sent)

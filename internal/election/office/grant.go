@@ -16,21 +16,21 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 	if believed {
 		m.follow(msg, out)
 	}
-	answer := m.ledger.Handle(requestOf(msg), m.roster.Version, m.now)
+	answer := m.ledger.Handle(m.requestOf(msg), m.roster.Version, m.now)
 	if msg.Hold.Held && !believed {
 		m.followUnconfirmed(msg, answer == grants.Granted, out)
 	}
 	switch answer {
 	case grants.Granted:
 		m.deferTo(msg)
-		m.sendAnswer(election.Grant, requestOf(msg), msg.Term, out)
+		m.sendAnswer(election.Grant, m.requestOf(msg), msg.Term, out)
 	case grants.TermTooLow:
-		m.sendAnswer(election.Deny, requestOf(msg), m.ledger.HighestGranted(), out)
+		m.sendAnswer(election.Deny, m.requestOf(msg), m.ledger.HighestGranted(), out)
 	case grants.Deferred:
 		m.deferTo(msg)
-		m.sendAnswer(election.Deny, requestOf(msg), 0, out)
+		m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)
 	case grants.VersionTooOld:
-		m.sendAnswer(election.Deny, requestOf(msg), 0, out)
+		m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)
 	}
 }
 
@@ -94,10 +94,11 @@ func (m *Machine) forgetClaims() {
 	}
 }
 
-func requestOf(msg *election.Message) grants.Request {
+func (m *Machine) requestOf(msg *election.Message) grants.Request {
 	return grants.Request{
 		Holder: grants.Holder{ID: msg.From, Life: msg.Hold.Life},
-		Term:   msg.Term, Held: msg.Hold.Held, Version: msg.Hold.Version, Sent: msg.Hold.Sent, Lease: msg.Hold.Lease,
+		Term:   msg.Term, Held: msg.Hold.Held, Version: msg.Hold.Version, Sent: msg.Hold.Sent,
+		Lease: m.commonLease(msg.Hold.Lease),
 	}
 }
 
@@ -113,6 +114,7 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 // grantPending grants the request that was deferred.
 func (m *Machine) grantPending(out *election.Output) {
 	r := m.ledger.Pending()
+	r.Lease = m.commonLease(r.Lease) // this process may have a shorter lease by now
 	answer := grants.VersionTooOld
 	if m.roster.Priority(r.ID) > 0 {
 		answer = m.ledger.Handle(r, m.roster.Version, m.now)

@@ -25,14 +25,14 @@ func (m *Machine) heartbeat(out *election.Output) {
 	if m.role == Follower {
 		return
 	}
-	m.beatAt = m.nextBeat()
-	m.sendBeats(out)
+	interval := m.beatInterval()
+	m.beatAt = m.nextBeat(interval)
+	m.sendBeats(interval, out)
 }
 
 // nextBeat returns the moment of the next BEATs. A claim isn't aligned: it repeats its
 // requests after a whole heartbeat.
-func (m *Machine) nextBeat() election.Tick {
-	interval := m.HeartbeatInForce()
+func (m *Machine) nextBeat(interval election.Tick) election.Tick {
 	if m.cfg.AlignHeartbeats && m.role >= Holder {
 		return (m.now/interval + 1) * interval
 	}
@@ -56,8 +56,9 @@ func (m *Machine) grantRequest() grants.Request {
 	}
 }
 
-func (m *Machine) sendBeats(out *election.Output) {
+func (m *Machine) sendBeats(interval election.Tick, out *election.Output) {
 	held := m.role >= Holder
+	m.request = request{sent: m.now, lease: m.requestedLease(), granted: m.requestedLease()}
 	var absent []election.ID // all receivers share it
 	if held {
 		absent = m.absent()
@@ -68,7 +69,7 @@ func (m *Machine) sendBeats(out *election.Output) {
 		}
 		beat := election.Message{Kind: election.Beat, From: m.cfg.Self, To: id, Term: m.term, Subject: m.cfg.Self}
 		beat.List = absent
-		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held, Lease: m.requestedLease(), Heartbeat: m.announced()}
+		beat.Hold = election.Hold{Sent: m.now, Version: m.roster.Version, Held: held, Lease: m.request.lease, Heartbeat: interval}
 		if p := &m.peers[id]; m.cfg.Mode == Available && p.answersUntil > m.now {
 			beat.Hold.RequesterLife = p.life // see acknowledged
 		}

@@ -25,6 +25,7 @@ type Machine struct {
 	// the state of one role, or of some: see role.go.
 	role      Role
 	beatAt    election.Tick // the next BEATs of a candidate, a holder or a draining process
+	request   request       // in the last BEATs
 	candidacy candidacy
 	tenure    tenure
 	// term is that of the candidacy or the tenure. A follower keeps that of its last

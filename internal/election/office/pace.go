@@ -58,21 +58,16 @@ func (m *Machine) scaled(d election.Tick) election.Tick { return d * m.pace / fu
 // as this process knows.
 func (m *Machine) HeartbeatInForce() election.Tick { return m.scaled(m.cfg.Heartbeat) }
 
-// announced returns the interval to announce in a BEAT.
-func (m *Machine) announced() election.Tick {
-	if m.pace == fullPace {
-		return 0
-	}
-	return m.HeartbeatInForce()
-}
-
-// requestedLease returns the lease for which this process requests grants, 0 for the
-// configured one.
+// requestedLease returns the lease for which this process requests grants.
 func (m *Machine) requestedLease() election.Tick {
-	if m.pace == fullPace || m.cfg.Mode != Majority {
+	switch m.cfg.Mode {
+	case Available:
 		return 0
+	case Majority:
+		return min(m.scaled(m.cfg.Lease), m.cfg.Lease)
+	default:
+		return m.cfg.Lease
 	}
-	return m.scaled(m.cfg.Lease)
 }
 
 // paceFor returns the pace at which heartbeats have at least this interval, within the
@@ -110,14 +105,28 @@ func (m *Machine) shorten() {
 	*d = delays{before: d.longest, periodEnd: m.now + m.cfg.CalmPeriod}
 }
 
-// followPace adopts the interval that the coordinator has announced in a BEAT.
+// followPace adopts the interval that the coordinator has announced in a BEAT. It is longer
+// than the configured one while the coordinator has other settings.
 func (m *Machine) followPace(announced election.Tick) {
 	pace := fullPace
-	if announced > 0 && m.cfg.adaptive() {
+	switch longest := m.longestHeartbeat(); {
+	case announced > m.cfg.Heartbeat:
+		pace = (min(announced, longest)*fullPace + m.cfg.Heartbeat - 1) / m.cfg.Heartbeat
+	case announced > 0 && m.cfg.adaptive():
 		pace = m.paceFor(announced)
 	}
 	if pace != m.pace && m.role == Follower {
 		m.pace = pace
 		m.detector.Retime(m.scaled(m.cfg.SuspicionTimeout))
 	}
+}
+
+// longestHeartbeat returns the longest interval that this process believes: a coordinator
+// that renews its grants needs at most half of the lease.
+func (m *Machine) longestHeartbeat() election.Tick {
+	longest := 100 * m.cfg.Heartbeat
+	if m.cfg.Mode != Available {
+		longest = min(longest, m.cfg.Lease/2)
+	}
+	return longest
 }

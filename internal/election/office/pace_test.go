@@ -70,15 +70,16 @@ func (h *harness) calm() election.Hold {
 }
 
 func TestTimingShrinksSlowlyAndLeaseOnlyInMajority(t *testing.T) {
-	for mode, want := range map[office.Mode]election.Tick{office.Available: 0, office.Majority: lease * 2 / 5, office.Strict: 0} {
+	leases := map[office.Mode][2]election.Tick{office.Available: {}, office.Majority: {lease, lease * 2 / 5}, office.Strict: {lease, lease}}
+	for mode, want := range leases {
 		h := newHolder(t, mode)
 		first := h.renew()
-		if first.Heartbeat != 0 || first.Lease != 0 {
+		if first.Heartbeat != heartbeat || first.Lease != want[0] {
 			t.Errorf("%s: at the start got %d and %d, want the configured timing", mode, first.Heartbeat, first.Lease)
 		}
 		h.grant(0, 0)
 		begun := h.now
-		for h.renew().Heartbeat == 0 {
+		for h.renew().Heartbeat == heartbeat {
 			h.grant(0, 0)
 		}
 		if h.now < begun+calmPeriod-2*heartbeat {
@@ -88,8 +89,8 @@ func TestTimingShrinksSlowlyAndLeaseOnlyInMajority(t *testing.T) {
 			t.Errorf("%s: after a calm period got an interval of %d, want half of %d", mode, got, heartbeat)
 		}
 		h.grant(0, 0)
-		if last := h.calm(); last.Lease != want {
-			t.Errorf("%s: got a request for a lease of %d, want %d", mode, last.Lease, want)
+		if last := h.calm(); last.Lease != want[1] {
+			t.Errorf("%s: got a request for a lease of %d, want %d", mode, last.Lease, want[1])
 		}
 	}
 }
@@ -103,12 +104,12 @@ func TestLateAnswerMakesHeartbeatLongerAtOnce(t *testing.T) {
 		t.Errorf("got an interval of %d and a lease of %d, want 16 and %d", got.Heartbeat, got.Lease, lease*16/heartbeat)
 	}
 	h.grant(heartbeat, 0)
-	if got := h.renew(); got.Heartbeat != 0 || got.Lease != 0 {
+	if got := h.renew(); got.Heartbeat != heartbeat || got.Lease != lease {
 		t.Errorf("got an interval of %d and a lease of %d, want the configured timing", got.Heartbeat, got.Lease)
 	}
 	h.grant(0, 0)
 	for range calmPeriod/heartbeat - 1 {
-		if got := h.renew(); got.Heartbeat != 0 {
+		if got := h.renew(); got.Heartbeat != heartbeat {
 			t.Errorf("got an interval of %d soon after a long delay, want the configured one", got.Heartbeat)
 		}
 		h.grant(0, 0)
@@ -172,8 +173,10 @@ func TestFollowersAdoptAnnouncedInterval(t *testing.T) {
 		wantSuspicionAfter(suspicionTimeout / 2)
 		beat(election.Hold{Heartbeat: 1}) // below the member's own bound
 		wantSuspicionAfter(suspicionTimeout * 2 / 5)
-		beat(election.Hold{Heartbeat: election.Never})
-		wantSuspicionAfter(suspicionTimeout)
+		beat(election.Hold{Heartbeat: heartbeat * 2}) // the coordinator has other settings
+		wantSuspicionAfter(suspicionTimeout * 2)
+		beat(election.Hold{Heartbeat: election.Never}) // longer than a lease allows
+		wantSuspicionAfter(suspicionTimeout * (lease / 2) / heartbeat)
 		beat(election.Hold{Heartbeat: heartbeat / 2})
 		beat(election.Hold{})
 		wantSuspicionAfter(suspicionTimeout)
@@ -203,13 +206,11 @@ func TestNextCoordinatorBeginsWithConfiguredTiming(t *testing.T) {
 	}
 }
 
-// TestRequestForLongerLeaseIsRefused: after a restart, a member waits for the configured
-// lease only.
-func TestRequestForLongerLeaseIsRefused(t *testing.T) {
+func TestNegativeDurationIsRefused(t *testing.T) {
 	inGrantModes(t, func(t *testing.T, mode office.Mode) {
 		h := newFollower(t, mode, nil)
 		h.advance(3 * lease)
-		for _, hold := range []election.Hold{{Lease: lease + 1}, {Lease: -1}, {Heartbeat: -1}} {
+		for _, hold := range []election.Hold{{Lease: -1}, {Heartbeat: -1}} {
 			h.receive(5, election.Beat, 30, hold)
 			h.wantAnswer(5, election.NoKind)
 		}

@@ -12,7 +12,7 @@ const maxMessageTermsAhead = 2 * election.AcceptedSkew
 func (m *Machine) receive(in *election.Input, out *election.Output) {
 	msg := &in.Message
 	own := msg.From == m.cfg.Self && !msg.Kind.Counts() // a process doesn't request grants of itself by message
-	timing := msg.Hold.Lease < 0 || msg.Hold.Lease > m.cfg.Lease || msg.Hold.Heartbeat < 0
+	timing := msg.Hold.Lease < 0 || msg.Hold.Heartbeat < 0
 	if msg.To != m.cfg.Self || own || timing || max(msg.Term, msg.Hold.HighestGranted) > m.maxAcceptableTerm() || !m.isMember(msg.From) {
 		out.Emit(election.Refused, msg.Term, msg.From)
 		return
@@ -37,7 +37,7 @@ func (m *Machine) receive(in *election.Input, out *election.Output) {
 			return
 		}
 		if !msg.Hold.Held && !m.admitsClaim(msg) {
-			m.sendAnswer(election.Deny, requestOf(msg), 0, out)
+			m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)
 			return
 		}
 		m.stepRole(in, out)

@@ -75,7 +75,7 @@ func (m *Machine) become(to Role) {
 // caller decides when it campaigns.
 func (m *Machine) becomeFollower() {
 	m.become(Follower)
-	m.beatAt, m.tenure = election.Never, tenure{}
+	m.beatAt, m.request, m.tenure = election.Never, request{}, tenure{}
 	m.updateWatch()
 }
 

@@ -34,6 +34,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = m.contender.encode(b, now)
 	b = m.encodeBounds(b, now)
 	b = election.AppendNumber(b, uint64(m.pace))
+	b = m.request.encode(b, now)
 	b = m.tenure.delays.encode(b, now)
 	for i := range m.peers {
 		b = m.peers[i].encode(b, now, m.cfg.StablePeriod)
