@@ -107,8 +107,9 @@ func (a *Agent) chooseList(position string, g *config.Group, running *config.Lis
 	return nil
 }
 
-// apply joins a group, joins it again with other settings, or adopts its new list. If
-// apply fails, the caller must leave the group or restore its configuration.
+// apply joins a group, joins it again with other settings, or switches to its new
+// settings and its new list. If apply fails, the caller must leave the group or restore
+// its configuration.
 func (a *Agent) apply(ctx context.Context, p Prepared) error {
 	next := p.group
 	before, known := a.groupConfig(next.Name)
@@ -118,10 +119,13 @@ func (a *Agent) apply(ctx context.Context, p Prepared) error {
 	case !known:
 		a.options.Log.Info("joining group", "group", next.Name, "version", next.List.Version)
 		return a.join(ctx, next, false)
-	case len(next.ChangedSettings(before)) > 0:
+	case len(next.FixedSettings(before)) > 0:
 		a.options.Log.Info("joining group again with new settings", "group", next.Name, "settings", next.ChangedSettings(before))
 		return a.rejoin(ctx, next)
 	default:
+		if err := a.reconfigure(ctx, before, next); err != nil {
+			return err
+		}
 		return a.adoptList(ctx, before, next)
 	}
 }
@@ -140,6 +144,9 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	if err != nil {
 		return err
 	}
+	if longest > settings.Safety.Lease {
+		a.options.Log.Info("waiting for the previous, longer lease to expire before granting", "group", settings.Name, "lease", longest)
+	}
 	joined := &joinedGroup{Group: g, stopProbe: func() {}, stopLeaseTimer: a.startLeaseTimer(settings, longest)}
 	if settings.Probe != nil {
 		var probing context.Context
@@ -152,8 +159,30 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	return nil
 }
 
-// rejoin leaves a group and joins it with other settings: a running election cannot
-// change its settings. The exclusion by the operator remains.
+// reconfigure switches a running group to new settings, if there are any.
+func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) error {
+	changed := next.ChangedSettings(before)
+	if len(changed) == 0 {
+		return nil
+	}
+	a.mu.RLock()
+	joined := a.groups[next.Name]
+	a.mu.RUnlock()
+	joined.stopLeaseTimer()
+	longest, err := a.options.Store.RecordLease(state.KeyOf(&next), next.Safety.Lease)
+	if err != nil {
+		return err
+	}
+	joined.stopLeaseTimer = a.startLeaseTimer(next, longest)
+	if err := joined.Reconfigure(context.WithoutCancel(ctx), next); err != nil {
+		return err
+	}
+	a.options.Log.Info("switched to new settings", "group", next.Name, "settings", changed)
+	return nil
+}
+
+// rejoin leaves a group and joins it with other settings that a running election cannot
+// change. The exclusion by the operator remains.
 func (a *Agent) rejoin(ctx context.Context, next config.Group) error {
 	a.mu.RLock()
 	joined := a.groups[next.Name]

@@ -13,8 +13,8 @@ import (
 )
 
 // TestShorterLeaseWaitsForLongerOne restarts agents one by one with a shorter lease, as
-// happens when a user edits their files. No other process becomes coordinator before the
-// tenure of the coordinator with the longer lease has ended.
+// happens when a user edits their files. They grant nothing before the grants of the
+// longer lease have expired: there is no next tenure before.
 func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 	t.Parallel()
 	const before, after = 10 * time.Second, 300 * time.Millisecond
@@ -27,28 +27,29 @@ func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 	}
 	awaitCoordinator(t, agents, "c")
 	c, _ := agents["c"].Find("ledger")
+	first := c.Leader().Term
 
 	g.Safety.Lease = after
+	restarted := time.Now()
 	for i, name := range []string{"a", "b"} {
 		agents[name] = restartAgent(t, g, agents[name], uint32(i+4), dirs[name])
 	}
 	if !c.Leader().Leading {
 		t.Fatal("c isn't the coordinator any more: this machine is too slow for the test")
 	}
-	b, _ := agents["b"].Find("ledger")
 	ctx, cancel := context.WithTimeout(t.Context(), testwait.Limit)
 	defer cancel()
-	for w := b.Watch(""); ; {
+	for w := c.Watch(""); ; {
 		change, err := w.Next(ctx)
 		if err != nil {
-			t.Fatalf("cannot wait for b to be the coordinator: %v, got %+v", err, b.Leader())
+			t.Fatalf("cannot wait for the next tenure: %v, got %+v", err, c.Leader())
 		}
-		if change.Leader.Leading {
+		if change.Leader.Coordinator != "" && change.Leader.Term > first {
 			break
 		}
 	}
-	if leader := c.Leader(); leader.Leading {
-		t.Errorf("b is the coordinator, and c still is for %d ms", *leader.RemainingMillis)
+	if waited := time.Since(restarted); waited < before {
+		t.Errorf("got the next tenure %s after a and b were restarted, want it after the lease of %s at the earliest", waited, before)
 	}
 
 	// The longer lease has expired, so the next start waits for the shorter one.
@@ -60,9 +61,45 @@ func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 		case longest == after:
 			return
 		case ctx.Err() != nil:
-			t.Fatal("b is the coordinator, but the longer lease is still stored")
+			t.Fatal("there is a next tenure, but the longer lease is still stored")
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestReloadWithAnotherLease: a longer lease is stored before it is used, and a shorter one
+// when the grants for the longer one have expired. The coordinator continues in its term.
+func TestReloadWithAnotherLease(t *testing.T) {
+	t.Parallel()
+	agents := startAgents(t, 3, office.Majority, "StatusTable", steady)
+	awaitCoordinator(t, agents, "c")
+	c, _ := agents["c"].Find("ledger")
+	term := c.Leader().Term
+	stored := func() time.Duration {
+		g := agents["a"].Config().Groups[0]
+		lease, err := agents["a"].options.Store.Lease(state.KeyOf(&g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease
+	}
+	steadyLease := agents["a"].Config().Groups[0].Safety.Lease
+	for _, lease := range []time.Duration{steadyLease + time.Second, steadyLease} {
+		for _, a := range agents {
+			next := *a.Config()
+			next.Groups = []config.Group{next.Groups[0]}
+			next.Groups[0].Safety.Lease = lease
+			if err := a.Reload(t.Context(), &next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := stored(); got != steadyLease+time.Second {
+			t.Errorf("with a lease of %s: got %s stored, want the longer one", lease, got)
+		}
+	}
+	testwait.Until(t, "the longer lease has expired", func() bool { return stored() == steadyLease })
+	if l := c.Leader(); !l.Leading || l.Term != term {
+		t.Errorf("got %+v, want c in term %d", l, term)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // group in the following ways:
 //
 //   - It refuses the whole file if config.CheckReload finds an error. In particular, the
-//     settings of a running group cannot change, so Reload never joins a group again.
+//     fixed settings of a running group cannot change, so Reload never joins a group again.
 //   - The file itself is the durable copy of the settings. Only lists are stored besides.
 //   - The agent leaves the groups that the file lacks.
 //   - If a running group cannot be changed, it continues with its previous settings, and

@@ -11,9 +11,9 @@ import (
 // configuration file to the next. The member lists in running are those in force,
 // which may be newer than those in the file that the agent started with.
 //
-// Groups may be added and removed, member lists may be succeeded by newer ones, and
-// members may change their addresses. All other settings are agreed on by the
-// members of a group or bound when the agent starts.
+// Groups may be added and removed, member lists may be succeeded by newer ones, members
+// may change their addresses, and groups may change the settings that aren't
+// FixedSettings. All other settings are bound when the agent starts.
 func CheckReload(running, next *Config) error {
 	p := &parser{file: next.file}
 	fixed := func(c *Config) []any {
@@ -36,7 +36,7 @@ func CheckReload(running, next *Config) error {
 }
 
 func (p *parser) checkGroupReload(running, next *Group, at keyLines) {
-	for _, key := range next.ChangedSettings(*running) {
+	for _, key := range next.FixedSettings(*running) {
 		p.errorf(at.at(key), "%s of group %s cannot change while the agent runs: restart the agent", key, next.Name)
 	}
 	if err := next.List.CheckFollows(running.List); err != nil {
@@ -71,18 +71,27 @@ func (g Group) ChangedSettings(before Group) []string {
 	return keys
 }
 
+// FixedSettings returns the keys of the settings that differ from those before, and that
+// a running election can't change. In a file the safety mode is one of them: all members
+// must have the same one, and nobody tells when they do.
+func (g Group) FixedSettings(before Group) []string {
+	return slices.DeleteFunc(g.ChangedSettings(before), func(key string) bool {
+		return key == "preemption" || key == "timing" || key == "safety" && (g.Safety.Mode == before.Safety.Mode || g.canChangeMode(before))
+	})
+}
+
+// canChangeMode reports whether the election can continue in the mode of g.
+func (g Group) canChangeMode(before Group) bool {
+	return g.UID != "" && g.Safety.Mode != office.Available && before.Safety.Mode != office.Available
+}
+
 // CheckSafetyChange returns an error if g cannot replace before under the same UID.
 // Members switch to g at different times, so a grant must have the same meaning
-// under both: for example, a member with a shorter lease would let its grant expire
-// while a coordinator with the longer lease still relies on it.
+// under both. In Available mode, there are no grants.
 func (g Group) CheckSafetyChange(before Group) error {
-	switch was, is := before.Safety, g.Safety; {
-	case is.Lease != was.Lease:
-		return fmt.Errorf("leaseMillis cannot change from %d to %d while the group exists: delete the group and create it again",
-			was.Lease.Milliseconds(), is.Lease.Milliseconds())
-	case is.Mode != was.Mode && (is.Mode == office.Available || was.Mode == office.Available):
-		return fmt.Errorf("mode cannot change from %s to %s while the group exists: delete the group and create it again",
-			was.Mode, is.Mode)
+	was, is := before.Safety.Mode, g.Safety.Mode
+	if is != was && (is == office.Available || was == office.Available) {
+		return fmt.Errorf("mode cannot change from %s to %s while the group exists: delete the group and create it again", was, is)
 	}
 	return nil
 }

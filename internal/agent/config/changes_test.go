@@ -95,9 +95,9 @@ f:4: exposeAPI cannot change while the agent runs: restart the agent`},
 			"heartbeatMillis: 100", "heartbeatMillis: 101", ":1/", ":2/",
 		}, `f:9: algorithm of group ledger cannot change while the agent runs: restart the agent
 f:10: safety of group ledger cannot change while the agent runs: restart the agent
-f:11: preemption of group ledger cannot change while the agent runs: restart the agent
-f:12: timing of group ledger cannot change while the agent runs: restart the agent
 f:13: application of group ledger cannot change while the agent runs: restart the agent`},
+		{"a group's lease, timing and policy", []string{"{mode: Majority}", "{mode: Majority, leaseMillis: 900}", "heartbeatMillis: 100", "heartbeatMillis: 101", "Never", "Always"}, ""},
+		{"a lease and a mode", []string{"{mode: Majority}", "{mode: Strict, leaseMillis: 900}"}, "f:10: safety of group ledger cannot change while the agent runs: restart the agent"},
 		{"no probe", []string{"  application: {probe: {url: \"http://127.0.0.1:1/\"}}\n", ""}, "f:8: application of group ledger cannot change while the agent runs: restart the agent"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -84,9 +84,9 @@ func TestParseDocumentIgnoresUnknownKeys(t *testing.T) {
 	}
 }
 
-// TestCheckSafetyChange: the lease and the Available mode are fixed.
+// TestCheckSafetyChange: the Available mode is fixed.
 func TestCheckSafetyChange(t *testing.T) {
-	for mode, allowed := range map[string]bool{"Strict, leaseMillis: 800": true, "Majority, leaseMillis: 800": true, "Strict, leaseMillis: 801": false, "Available, leaseMillis: 800": false} {
+	for mode, allowed := range map[string]bool{"Strict, leaseMillis: 800": true, "Majority, leaseMillis: 800": true, "Strict, leaseMillis: 801": true, "Available, leaseMillis: 800": false} {
 		before, err := config.ParseDocument("pushed", []byte(document))
 		if err != nil {
 			t.Fatal(err)

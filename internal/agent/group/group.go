@@ -115,6 +115,8 @@ type Group struct {
 	problems atomic.Pointer[[]string]
 	// refreshing is set when a new report is necessary: see Refresh.
 	refreshing atomic.Bool
+	// timing is that of the settings in force.
+	timing atomic.Pointer[config.Timing]
 	// knownNames is the number of names that have an identifier.
 	knownNames atomic.Int64
 	feed       *feed
@@ -160,10 +162,11 @@ func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, inbox: make(chan func(), inboxMax), quit: make(chan struct{}), done: make(chan struct{}),
 		timeout: make(chan struct{}, 1),
-		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
+		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group, cfg.Group.Safety.Lease),
 		journal: new(journal.Ring), mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
 	}
 	g.app.excluded = cfg.Excluded
+	g.timing.Store(&cfg.Group.Timing)
 	g.logsMessages = cfg.Log.Enabled(context.Background(), slog.LevelDebug)
 	g.self = g.names.add(cfg.Self)
 	roster, err := g.names.roster(cfg.Group.List)
@@ -194,8 +197,6 @@ func (g *Group) newMachine() (*office.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	ticks := func(d time.Duration) election.Tick { return election.Tick(d) }
-	timing := group.Timing
 	roster := g.roster
 	if !roster.Has(g.self) && roster.Previous != nil {
 		// This member was removed from the list, and still counts for the majority of
@@ -203,15 +204,17 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		// adopts the current one before anything else.
 		roster = roster.Previous
 	}
+	s := officeSettings(&group)
 	config := office.Config{
 		Config: election.Config{
-			Self: g.self, Roster: roster, Timing: electionTiming(timing.ReplyTimeout),
+			Self: g.self, Roster: roster, Timing: electionTiming(group.Timing.ReplyTimeout),
 		},
-		NewElection: algorithm.New, Mode: group.Safety.Mode, Lease: ticks(group.Safety.Lease),
-		Heartbeat: ticks(timing.Heartbeat), AlignHeartbeats: true, MinHeartbeat: ticks(timing.MinHeartbeat), CalmPeriod: ticks(calmPeriod(timing.Heartbeat)),
-		SuspicionTimeout: ticks(timing.SuspicionTimeout), Stagger: ticks(timing.Stagger),
-		Policy: group.Preemption.Policy, StablePeriod: ticks(group.Preemption.Stable), DrainTimeout: ticks(timing.DrainTimeout),
-		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true, LongestEarlierLease: ticks(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
+		NewElection: algorithm.New, Mode: s.Mode, Lease: s.Lease,
+		Heartbeat: s.Heartbeat, AlignHeartbeats: true, MinHeartbeat: s.MinHeartbeat, CalmPeriod: s.CalmPeriod,
+		SuspicionTimeout: s.SuspicionTimeout, Stagger: s.Stagger,
+		Policy: s.Policy, StablePeriod: s.StablePeriod, DrainTimeout: s.DrainTimeout,
+		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true,
+		LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	}
 	machine, err := office.New(config)
 	if err == nil && g.cfg.TraceFolder != "" {
@@ -239,7 +242,7 @@ func (g *Group) useList(list config.List, roster *election.Roster) {
 func (g *Group) Name() string { return g.cfg.Group.Name }
 
 // DrainTimeout returns how long the application may take to stop.
-func (g *Group) DrainTimeout() time.Duration { return g.cfg.Group.Timing.DrainTimeout }
+func (g *Group) DrainTimeout() time.Duration { return g.timing.Load().DrainTimeout }
 
 func (g *Group) run() {
 	defer close(g.done)

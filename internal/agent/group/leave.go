@@ -84,7 +84,7 @@ func (g *Group) Leave(ctx context.Context) {
 	err := g.beginLeave(drained)
 	g.waitUntil(drained, watcher, func(l Leader) bool { return l.Coordinator != g.cfg.Self })
 	if err == nil || errors.Is(err, errHandingOver) {
-		succeeded, cancel := context.WithTimeout(ctx, g.cfg.Group.Timing.SuspicionTimeout)
+		succeeded, cancel := context.WithTimeout(ctx, g.timing.Load().SuspicionTimeout)
 		defer cancel()
 		g.waitUntil(succeeded, watcher, func(l Leader) bool { return l.Coordinator != "" && l.Coordinator != g.cfg.Self })
 	}

@@ -13,7 +13,8 @@ import (
 func (g *Group) ReceiveMessage(from string, message *wire.Message) {
 	if int64(len(message.List)) > g.knownNames.Load()+newNamesMax {
 		message = &wire.Message{
-			Kind: message.Kind, Version: message.Version, Digest: message.Digest, ConfigDigest: message.ConfigDigest, Subject: unknownName,
+			Kind: message.Kind, Version: message.Version, Digest: message.Digest,
+			ConfigDigest: message.ConfigDigest, Lease: message.Lease, Subject: unknownName,
 		}
 	}
 	if !g.tryEnqueue(func() { g.receive(from, message) }) {
@@ -41,6 +42,9 @@ func (g *Group) receive(from string, message *wire.Message) {
 		g.cfg.Log.Debug("ignoring message: names an unknown member", "peer", from)
 		return
 	}
+	if m.Hold.Lease == 0 {
+		m.Hold.Lease = message.Lease
+	}
 	g.step(election.Input{Kind: election.Receive, Message: m})
 }
 
@@ -63,6 +67,10 @@ func (g *Group) send(m *election.Message, renewal bool) {
 			"about", message.Subject, "from", message.Origin, "list", message.List)
 	}
 	message.Group, message.Version, message.Digest, message.ConfigDigest = g.cfg.Group.Name, g.list.Version, g.listDigest, g.configDigest
+	message.Lease = election.Tick(g.cfg.Group.Safety.Lease)
+	if message.Hold.Lease == message.Lease {
+		message.Hold.Lease = 0 // It need not be sent twice.
+	}
 	out := transport.Outgoing{Frame: wire.Append(nil, wire.Frame{Message: message}), MayWait: renewal}
 	sent := *m
 	if m.Kind.Counts() {

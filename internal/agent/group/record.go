@@ -21,6 +21,16 @@ func (g *Group) record(in *election.Input, out election.Output) {
 	}
 }
 
+// recordSettings records new settings. A trace that can't be written doesn't stop the agent.
+func (g *Group) recordSettings(s office.Settings, now election.Tick) {
+	if g.recorder == nil {
+		return
+	}
+	if err := g.recorder.Reconfigure(s, now, g.machine); err != nil {
+		g.cfg.Log.Error("stopped recording", "error", err)
+	}
+}
+
 func (g *Group) closeRecorder() {
 	if g.recorder != nil {
 		g.recorder.Close()

@@ -26,7 +26,7 @@ const header = "conclave document 1, sha256 "
 type groupRecord struct {
 	UID      string `json:"uid"`
 	Revision int64  `json:"revision"`
-	// Lease is the lease of the grants in this group.
+	// Lease is the longest lease of the grants in this group.
 	Lease    time.Duration `json:"lease"`
 	Document string        `json:"document,omitempty"`
 }

@@ -132,7 +132,11 @@ func (w *groupWorker) applyDocument(ctx context.Context, a *agent.Agent, t *task
 // document are durable before the agent applies the settings.
 func (w *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task) error {
 	next := t.group
-	record := groupRecord{next.UID, next.Revision, next.Safety.Lease, string(t.document)}
+	granted, err := w.lists.Lease(state.KeyOf(next)) // for which it may have granted before
+	if err != nil {
+		return err
+	}
+	record := groupRecord{next.UID, next.Revision, max(granted, next.Safety.Lease), string(t.document)}
 	if !next.List.Has(w.self) && (next.List.Previous == nil || !next.List.Previous.Has(w.self)) {
 		w.stopParticipating(ctx, a)
 		w.applied = next

@@ -23,6 +23,15 @@ func (s *Store) RecordLease(key Key, lease time.Duration) (longest time.Duration
 	return longest, s.saveLease(key, r, longest)
 }
 
+// Lease returns the longest lease of the grants in a group that may still be in force, 0
+// if there are none.
+func (s *Store) Lease(key Key) (time.Duration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, _, err := s.load(key)
+	return time.Duration(r.LeaseMillis) * time.Millisecond, err
+}
+
 // LeaseExpired records that all grants for longer than lease have expired. It does
 // nothing if the group has been removed.
 func (s *Store) LeaseExpired(key Key, lease time.Duration) error {

@@ -59,6 +59,20 @@ type settings struct {
 	OnTransition        func(office.Transition)                         `json:"-"` // only for tests
 }
 
+// changed is office.Settings.
+type changed struct {
+	Mode             office.Mode   `json:"mode"`
+	Lease            election.Tick `json:"lease"`
+	Heartbeat        election.Tick `json:"heartbeat"`
+	MinHeartbeat     election.Tick `json:"minHeartbeat,omitempty"`
+	CalmPeriod       election.Tick `json:"calmPeriod,omitempty"`
+	SuspicionTimeout election.Tick `json:"suspicionTimeout"`
+	Stagger          election.Tick `json:"stagger"`
+	Policy           office.Policy `json:"policy"`
+	StablePeriod     election.Tick `json:"stablePeriod"`
+	DrainTimeout     election.Tick `json:"drainTimeout"`
+}
+
 // roster is election.Roster.
 type roster struct {
 	Version  uint32            `json:"version"`
@@ -96,6 +110,8 @@ type step struct {
 
 	Roster  *roster  `json:"roster,omitempty"`
 	Message *message `json:"message,omitempty"`
+	// Settings are new settings. Then there is no input other than the time.
+	Settings *changed `json:"settings,omitempty"`
 	// Names are the names of the processes by ID, if there are new ones.
 	Names  []string  `json:"names,omitempty"`
 	Send   []message `json:"send,omitempty"`

@@ -56,6 +56,17 @@ func (r *Recorder) Step(in *election.Input, out *election.Output, m election.Mac
 	return r.write(&s)
 }
 
+// Reconfigure writes that the machine has just switched to other settings.
+func (r *Recorder) Reconfigure(s office.Settings, now election.Tick, m election.Machine) error {
+	if r.file == nil {
+		return nil
+	}
+	line := newStep(&election.Input{Now: now}, &election.Output{}, m)
+	c := changed(s)
+	line.Settings = &c
+	return r.write(&line)
+}
+
 func (r *Recorder) write(line any) error {
 	encoded, err := json.Marshal(line)
 	if err == nil {

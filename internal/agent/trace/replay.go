@@ -111,7 +111,14 @@ func (r *Replay) Step() error {
 		return r.errorf("%w", err)
 	}
 	var out election.Output
-	r.machine.Step(in, &out)
+	if r.next.Settings != nil {
+		err = r.machine.Reconfigure(office.Settings(*r.next.Settings), in.Now)
+	} else {
+		r.machine.Step(in, &out)
+	}
+	if err != nil {
+		return r.errorf("%w", err)
+	}
 	r.next.setOutput(&out, r.machine)
 	repeated, err := json.Marshal(&r.next)
 	if err != nil {

@@ -75,7 +75,10 @@ type Message struct {
 	// ConfigDigest is the digest of the settings that all members must share,
 	// independently of their list.
 	ConfigDigest uint64
-	Hold         election.Hold
+	// Lease is the sender's lease. It is 0 in messages of older agents: these have the
+	// lease of the receiver, or another ConfigDigest.
+	Lease election.Tick
+	Hold  election.Hold
 }
 
 // The field numbers of agents.proto.
@@ -123,6 +126,7 @@ const (
 	messageConfigDigest
 	messageLease
 	messageHeartbeat
+	messageSenderLease
 )
 
 // Append appends the encoding of f, preceded by its length.
@@ -176,7 +180,8 @@ func appendMessage(b []byte, m *Message) []byte {
 	b = appendNumber(b, messageIneligible, protowire.EncodeBool(m.Hold.Ineligible))
 	b = appendFixed64(b, messageConfigDigest, m.ConfigDigest)
 	b = appendNumber(b, messageLease, uint64(m.Hold.Lease))
-	return appendNumber(b, messageHeartbeat, uint64(m.Hold.Heartbeat))
+	b = appendNumber(b, messageHeartbeat, uint64(m.Hold.Heartbeat))
+	return appendNumber(b, messageSenderLease, uint64(m.Lease))
 }
 
 // As proto3 requires, zero values aren't encoded.

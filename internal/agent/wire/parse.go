@@ -162,6 +162,10 @@ func (m *Message) setField(v value) (err error) {
 		m.Digest, err = v.fixed64()
 	case messageConfigDigest:
 		m.ConfigDigest, err = v.fixed64()
+	case messageSenderLease:
+		var lease uint64
+		lease, err = v.number()
+		m.Lease = election.Tick(lease)
 	default:
 		err = m.setHoldField(v)
 	}

@@ -1,0 +1,91 @@
+package group
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+)
+
+const longLease = 10 * testLease
+
+// TestSettingsChangeWithoutElection: while the members have different settings, they
+// accept each other, and the shorter lease counts. The coordinator continues in its term.
+func TestSettingsChangeWithoutElection(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, nil)
+	holder := c.group("c")
+	first := waitFor(t, holder, "c leads", isLeading)
+	change := func(name string) {
+		t.Helper()
+		g := c.group(name)
+		next := g.cfg.Group
+		next.Safety.Lease, next.Timing.SuspicionTimeout, next.Timing.Heartbeat = longLease, 2*time.Second, 30*time.Millisecond
+		next.Preemption.Policy, next.Timing.DrainTimeout, next.Timing.ReplyTimeout = office.NeverPreempt, 7*time.Second, 40*time.Millisecond
+		if err := g.Reconfigure(testContext(t), next); err != nil {
+			t.Fatal(err)
+		}
+		if g.DrainTimeout() != 7*time.Second {
+			t.Errorf("%s: got a drain timeout of %s, want the new one", name, g.DrainTimeout())
+		}
+	}
+	change("c")
+	holder.awaitRenewal(t, func(rest time.Duration) bool { return rest > 0 })
+	if rest := holder.tenureRemaining(t); rest > testLease {
+		t.Errorf("got a tenure for another %s by grants of members whose lease is %s", rest, testLease)
+	}
+	change("a")
+	holder.awaitRenewal(t, func(rest time.Duration) bool { return rest > testLease }) // c and a are a majority
+	change("b")
+	for name, g := range c.groups {
+		if problems := g.Problems(); len(problems) > 0 {
+			t.Errorf("%s: got problems %q, want none", name, problems)
+		}
+		if l := g.Leader(); l.Coordinator != "c" || l.Term != first.Term {
+			t.Errorf("%s: got %+v, want c in term %d", name, l, first.Term)
+		}
+	}
+}
+
+// tenureRemaining returns for how long the grants of the coordinator suffice.
+func (g *Group) tenureRemaining(t *testing.T) (rest time.Duration) {
+	t.Helper()
+	if err := g.call(testContext(t), func() { rest = time.Duration(g.machine.Status().Until - g.cfg.Clock.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+	return rest
+}
+
+// awaitRenewal waits until the coordinator has renewed its grants twice, and the time for
+// which they suffice is as wanted.
+func (g *Group) awaitRenewal(t *testing.T, wanted func(rest time.Duration) bool) {
+	t.Helper()
+	ctx := testContext(t)
+	last, renewals := election.Tick(0), 0
+	for renewals <= 2 || !wanted(g.tenureRemaining(t)) {
+		if err := g.call(ctx, func() {
+			if until := g.machine.Status().Until; until > last {
+				last, renewals = until, renewals+1
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestInvalidSettingsAreRefused(t *testing.T) {
+	t.Parallel()
+	g := newLoneMember(t, "a", func(g *config.Group) { g.List.Members = []config.Member{member("a", 10), member("b", 20)} })
+	next := g.cfg.Group
+	next.Safety.Lease, next.Timing.DrainTimeout = next.Timing.Heartbeat, time.Hour
+	if err := g.Reconfigure(testContext(t), next); err == nil || !strings.Contains(err.Error(), "lease") {
+		t.Errorf("got %v, want an error about the lease", err)
+	}
+	if g.DrainTimeout() == time.Hour {
+		t.Error("got the new drain timeout, want the previous one")
+	}
+}
