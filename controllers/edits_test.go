@@ -163,6 +163,41 @@ func leaveCommands(agent *fakeagent.Agent) int {
 	return count
 }
 
+// TestLeaseChanges: each change of the lease begins a version of the list with the same
+// members. The documents have the lease of the list, never one that the status doesn't have.
+func TestLeaseChanges(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	pods := []string{"p-0", "p-1", "p-2"}
+	for _, pod := range pods {
+		e.pod(pod, "ledger")
+	}
+	e.createGroup("ledger", withShortWaits, pods...)
+	e.awaitAdopted("ledger", 1, pods...)
+	e.elect("ledger", "p-2", 7)
+	e.awaitCoordinator("ledger", "p-2", 7)
+	before := e.group("ledger").Status.MemberList.LeaseMillis
+	for i, lease := range []int32{300, 50, 60} {
+		version := int64(i + 2)
+		e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.LeaseMillis = lease })
+		e.awaitList("ledger", version, pods...)
+		list, document := e.group("ledger").Status.MemberList, e.document("ledger")
+		if list.LeaseMillis != lease || list.Previous.LeaseMillis != before {
+			t.Errorf("got %+v, want a lease of %d after %d", list, lease, before)
+		}
+		if document.Group.Safety.LeaseMillis != lease || int64(document.Group.Version) != version {
+			t.Errorf("got document %+v, want version %d with a lease of %d", document, version, lease)
+		}
+		e.awaitAdopted("ledger", uint32(version), pods...)
+		before = lease
+	}
+	e.awaitQuiet(o)
+	if group := e.group("ledger"); group.Status.Coordinator == nil || group.Status.Coordinator.Term != 7 || group.Status.MemberList.Version != 4 {
+		t.Errorf("got %+v, want the coordinator of before and version 4", group.Status)
+	}
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
+}
+
 func TestSettingsChangeDuringElection(t *testing.T) {
 	e := newEnv(t)
 	o := e.startOperator()

@@ -63,7 +63,6 @@ type ElectionGroupList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.selector) || !has(self.priorityFrom)",message="priorityFrom requires selector: declared members have their own priorities"
 // +kubebuilder:validation:XValidation:rule="self.safety.mode == 'Available' || self.safety.leaseMillis > 2 * self.timing.heartbeatMillis",message="leaseMillis must be greater than two heartbeats",messageExpression="'leaseMillis (%d) must be greater than two heartbeats (%d), for example %d'.format([self.safety.leaseMillis, 2 * self.timing.heartbeatMillis, 5 * self.timing.heartbeatMillis])",fieldPath=".safety.leaseMillis"
 // +kubebuilder:validation:XValidation:rule="(self.safety.mode == 'Available') == (oldSelf.safety.mode == 'Available')",message="mode cannot change from or to Available while the group exists, or there could be two coordinators: delete the group and create it again",fieldPath=".safety.mode"
-// +kubebuilder:validation:XValidation:rule="self.safety.leaseMillis == oldSelf.safety.leaseMillis",message="leaseMillis cannot change while the group exists, or there could be two coordinators: delete the group and create it again",fieldPath=".safety.leaseMillis"
 type ElectionGroupSpec struct {
 	// algorithm is the election algorithm. All algorithms elect the same process;
 	// they differ in the messages that they exchange. After a change, each agent

@@ -15,6 +15,7 @@ package v1
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.state == 'Settled' || oldSelf.state == 'Adopting'",message="state cannot change from Settled to Adopting under the same version",fieldPath=".state"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.members == oldSelf.members",message="members cannot change under the same version: increase version by one",fieldPath=".members"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || (has(self.previous) == has(oldSelf.previous) && (!has(self.previous) || self.previous == oldSelf.previous))",message="previous cannot change under the same version",fieldPath=".previous"
+// +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || !has(oldSelf.leaseMillis) || (has(self.leaseMillis) && self.leaseMillis == oldSelf.leaseMillis)",message="leaseMillis cannot change under the same version: increase version by one",fieldPath=".leaseMillis"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version + 1 || (has(self.previous) && self.previous.members.map(m, m.pod) == oldSelf.members.map(m, m.pod) && self.previous.members.map(m, m.priority) == oldSelf.members.map(m, m.priority))",message="previous must be the list that was in force before this one",fieldPath=".previous"
 // +kubebuilder:validation:XValidation:rule="self.version != oldSelf.version || self.state != oldSelf.state || (has(self.departed) ? self.departed.size() : 0) != (has(oldSelf.departed) ? oldSelf.departed.size() : 0) || (has(self.floor) ? self.floor : 0) == (has(oldSelf.floor) ? oldSelf.floor : 0)",message="floor can increase under the same version only when members depart or the list settles",fieldPath=".floor"
 // +kubebuilder:validation:XValidation:rule="self.version < oldSelf.version || !has(oldSelf.floor) || (has(self.floor) && self.floor >= oldSelf.floor)",message="floor must not decrease",fieldPath=".floor"
@@ -45,6 +46,13 @@ type MemberList struct {
 	// for agents that were disconnected at that time.
 	// +optional
 	Previous *PreviousList `json:"previous,omitempty"`
+
+	// leaseMillis is the lease of the members that have adopted this list. Without it,
+	// that is spec.safety.leaseMillis.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=600000
+	LeaseMillis int32 `json:"leaseMillis,omitempty"`
 
 	// departed lists members of the previous list that ended at least one lease ago.
 	// They count as having adopted this list. In Available and Majority mode, a member
@@ -95,4 +103,11 @@ type PreviousList struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1000
 	Members []Member `json:"members"`
+
+	// leaseMillis is the lease of the members that have not adopted a newer list. Without
+	// it, that is at most the lease of the newer one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=600000
+	LeaseMillis int32 `json:"leaseMillis,omitempty"`
 }

@@ -27,7 +27,8 @@ type Safety struct {
 
 	// leaseMillis is the time after which a grant expires unless it is renewed. It
 	// must be greater than two heartbeats, except in Available mode, which does not
-	// use it. It cannot change while the group exists.
+	// use it. A change begins a new version of the member list, and while members have
+	// different leases, the shorter one counts between two of them.
 	// +optional
 	// +kubebuilder:default=500
 	// +kubebuilder:validation:Minimum=1

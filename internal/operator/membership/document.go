@@ -17,7 +17,7 @@ import (
 // revision.
 func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) control.Document {
 	peers := peerPods(pods)
-	g := groupSettings(group)
+	g := groupSettings(group, cmp.Or(list.LeaseMillis, specLease(group)))
 	g.Version = uint32(list.Version)
 	g.Members = documentMembers(list.Members, peers)
 	if list.Previous != nil {
@@ -30,24 +30,35 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 	return control.Document{UID: string(group.UID), Generation: group.Generation, Group: g}
 }
 
-// groupSettings returns the settings of a group. They have the defaults of the schema
-// even if the API server has not set them.
-func groupSettings(group *v1.ElectionGroup) control.Group {
+// groupSettings returns the settings of a group with the lease of its list. They have the
+// defaults of the schema even if the API server has not set them. A list of another lease
+// than that of the spec can begin only when the one before has settled. Until then, the
+// heartbeat is short enough for the lease in force.
+func groupSettings(group *v1.ElectionGroup, leaseMillis int32) control.Group {
 	spec := &group.Spec
+	heartbeat := cmp.Or(spec.Timing.HeartbeatMillis, 100)
+	shortest, patience := spec.Timing.MinHeartbeatMillis, spec.Timing.PatienceMillis
+	if longest := max((leaseMillis-1)/2, 1); heartbeat > longest && spec.Safety.Mode != v1.Available {
+		patience = cmp.Or(patience, new(4*heartbeat)) // Its default follows from the heartbeat.
+		heartbeat = longest
+		if shortest != nil && *shortest > longest {
+			shortest = &longest
+		}
+	}
 	return control.Group{
 		Name:      group.Name,
 		Algorithm: string(cmp.Or(spec.Algorithm, v1.StatusTable)),
 		Safety: control.Safety{
-			Mode: string(cmp.Or(spec.Safety.Mode, v1.Majority)), LeaseMillis: leaseMillis(group),
+			Mode: string(cmp.Or(spec.Safety.Mode, v1.Majority)), LeaseMillis: leaseMillis,
 		},
 		Preemption: control.Preemption{
 			Policy:        string(cmp.Or(spec.Preemption.Policy, v1.PreemptWhenStable)),
 			StableSeconds: *cmp.Or(spec.Preemption.StableSeconds, new(int32(5))),
 		},
 		Timing: control.Timing{
-			HeartbeatMillis:    cmp.Or(spec.Timing.HeartbeatMillis, 100),
-			MinHeartbeatMillis: spec.Timing.MinHeartbeatMillis,
-			PatienceMillis:     spec.Timing.PatienceMillis,
+			HeartbeatMillis:    heartbeat,
+			MinHeartbeatMillis: shortest,
+			PatienceMillis:     patience,
 			StaggerMillis:      spec.Timing.StaggerMillis,
 			ReplyMillis:        spec.Timing.ReplyMillis,
 			DrainMillis:        cmp.Or(spec.Timing.DrainMillis, new(int32(5000))),
@@ -56,7 +67,8 @@ func groupSettings(group *v1.ElectionGroup) control.Group {
 	}
 }
 
-func leaseMillis(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
+// specLease returns the lease that members should have, in milliseconds.
+func specLease(group *v1.ElectionGroup) int32 { return cmp.Or(group.Spec.Safety.LeaseMillis, 500) }
 
 func documentMembers(members []v1.Member, peers map[string]*corev1.Pod) []control.Member {
 	list := make([]control.Member, len(members))

@@ -66,7 +66,7 @@ func TestAgentsAcceptDocuments(t *testing.T) {
 		}
 		g := c.Groups[0]
 		if g.Name != f.Group.Name || int64(g.List.Version) != p.List.Version || len(g.List.Members) != len(p.List.Members) ||
-			g.Safety.Lease != time.Duration(f.Group.Spec.Safety.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(pureList(p.List).NotNeeded()) {
+			g.Safety.Lease != time.Duration(p.List.LeaseMillis)*time.Millisecond || len(g.List.Departed) != len(pureList(p.List).NotNeeded()) {
 			t.Fatalf("got group %+v of\n%s", g, text)
 		}
 		if p.List.Floor != nil && int64(g.List.Floor) != *p.List.Floor {
@@ -123,6 +123,9 @@ func randomFacts(rng *rand.Rand) *Facts {
 			ips := []string{"", "10.0.0.1", "fd00::1", pod.Status.PodIP, fmt.Sprintf("fd00::1:%d", i)}
 			pod.Status.PodIP = ips[rng.IntN(len(ips))]
 		}
+	}
+	if rng.IntN(3) == 0 { // The lease of the spec has just changed.
+		f.Group.Status.MemberList.LeaseMillis = 3 + int32(rng.IntN(3000))
 	}
 	return f
 }

@@ -29,6 +29,9 @@ func violation(was, is *v1.MemberList) string {
 			!equality.Semantic.DeepEqual(is.Previous, was.Previous) {
 			return "the list has changed under the same version"
 		}
+		if is.LeaseMillis != was.LeaseMillis {
+			return "the lease has changed under the same version"
+		}
 		unchanged := len(is.Departed) == len(was.Departed) && is.State == was.State
 		if floor(is) < floor(was) || unchanged && floor(is) != floor(was) {
 			return "the floor has changed without a departure"
@@ -71,7 +74,9 @@ func (s *simulation) lostMajority(version int64, list *v1.MemberList) (at time.T
 	if at, known := s.lostMajorityAt[version]; known {
 		return at, true
 	}
-	const lease = 500 * time.Millisecond
+	// A process that holds the office by this list requests grants for its lease, and no
+	// member grants for longer.
+	lease := time.Duration(list.LeaseMillis) * time.Millisecond
 	count := 0
 	for _, m := range list.Members {
 		over := true

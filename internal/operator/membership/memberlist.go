@@ -30,8 +30,16 @@ func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList,
 // next returns the next step after a list: see package memberlist.
 func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
 	published := f.publishedList()
+	if current != nil && current.LeaseMillis == 0 { // an older operator wrote the list
+		current = current.DeepCopy()
+		current.LeaseMillis = specLease(f.Group)
+		if published != nil && published.Version == current.Version {
+			current.LeaseMillis = published.LeaseMillis
+		}
+	}
 	facts := memberlist.Facts[string]{
 		Wanted:    pureMembers(wanted),
+		Lease:     int64(specLease(f.Group)),
 		Published: published != nil && current != nil && published.Version == current.Version,
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
 		Missing:   func(pod string) bool { return f.Missing[pod] },
@@ -108,7 +116,10 @@ func (f *Facts) newestList() *v1.MemberList {
 	switch {
 	case published == nil, stored != nil && stored.Version > published.Version:
 		return stored
-	case stored == nil || isSuccessor(published, stored):
+	case stored == nil:
+		return published
+	case isSuccessor(published, stored):
+		published.Previous.LeaseMillis = stored.LeaseMillis // It isn't in the document.
 		return published
 	case stored.Version < published.Version:
 		return stored // The operator did not write this document: it updates the status first.
@@ -135,7 +146,7 @@ func (f *Facts) publishedList() *v1.MemberList {
 		return nil
 	}
 	g := &f.Published.Group
-	list := &v1.MemberList{Version: int64(g.Version), State: v1.ListSettled, Members: listMembers(g.Members)}
+	list := &v1.MemberList{Version: int64(g.Version), State: v1.ListSettled, Members: listMembers(g.Members), LeaseMillis: g.Safety.LeaseMillis}
 	switch {
 	case g.Version == 0 || len(g.Members) == 0 || g.Version > 1 && g.Previous == nil:
 		return nil // The operator did not write this document.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/election"
@@ -255,6 +257,60 @@ func TestLostStatus(t *testing.T) {
 			}
 		})
 		second.UID = "6f0c"
+	}
+}
+
+// TestLeaseChangesWithList: agents get another lease with the next version of the list. That
+// begins when the list before has settled, and the longer lease of both counts.
+func TestLeaseChangesWithList(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, to         int32
+		wantWait         time.Duration
+		heartbeat        int32
+		pendingHeartbeat int32
+	}{
+		"longer":                            {500, 1600, 1800 * time.Millisecond, 100, 100},
+		"shorter":                           {1600, 500, 1800 * time.Millisecond, 100, 100},
+		"longer, with rarer heartbeats":     {500, 1600, 1800 * time.Millisecond, 700, 249},
+		"shorter, with more heartbeats":     {1600, 500, 1800 * time.Millisecond, 50, 50},
+		"longer, written by an old release": {0, 1600, 1800 * time.Millisecond, 100, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newDeclaredFacts("a 10, b 20")
+			f.Group.Spec.Safety.LeaseMillis = c.from
+			f.settle()
+			before := f.Group.Status.MemberList.DeepCopy()
+			f.Group.Spec.Members = parseMembers("a 10, b 20, c 30")
+			f.Group.Status.MemberList = MakePlan(*f).List // It is being adopted.
+			if c.from == 0 {
+				f.Group.Status.MemberList.LeaseMillis, f.Group.Status.MemberList.Previous.LeaseMillis = 0, 0
+			}
+			published := *MakePlan(*f).Document
+			f.Published = &published
+			f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.HeartbeatMillis = c.to, c.heartbeat
+
+			p := MakePlan(*f)
+			if got, want := p.Document.Group.Safety.LeaseMillis, before.LeaseMillis; got != want || p.List.Version != 2 {
+				t.Errorf("while version 2 is being adopted: got a lease of %d, want %d", got, want)
+			}
+			if got := p.Document.Group.Timing.HeartbeatMillis; got != c.pendingHeartbeat {
+				t.Errorf("while version 2 is being adopted: got a heartbeat of %d, want %d", got, c.pendingHeartbeat)
+			}
+			f.settle()
+			if got := f.Group.Status.MemberList; got.Version != 3 || got.LeaseMillis != c.to || got.Previous.LeaseMillis != before.LeaseMillis {
+				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got, c.to, before.LeaseMillis)
+			}
+			if got := AdoptionWait(f.Group); got != c.wantWait {
+				t.Errorf("got a wait of %s, want %s", got, c.wantWait)
+			}
+			d := MakePlan(*f).Document
+			if d.Group.Safety.LeaseMillis != c.to || d.Group.Timing.HeartbeatMillis != c.heartbeat {
+				t.Errorf("got %+v, want the lease and the heartbeat of the spec", d.Group)
+			}
+			if next := MakePlan(*f).List; !equality.Semantic.DeepEqual(next, f.Group.Status.MemberList) {
+				t.Errorf("without a change: got %+v, want %+v", next, f.Group.Status.MemberList)
+			}
+		})
 	}
 }
 

@@ -121,7 +121,11 @@ func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
-	return memberlist.AdoptionWait(time.Duration(leaseMillis(group)) * time.Millisecond)
+	lease := int64(specLease(group))
+	if list := pureList(group.Status.MemberList); list != nil && list.Lease != 0 {
+		lease = list.LongestLease()
+	}
+	return memberlist.AdoptionWait(time.Duration(lease) * time.Millisecond)
 }
 
 // minMissingPodGrace is the minimum of MissingPodGrace while no list is being adopted. A

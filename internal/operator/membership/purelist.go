@@ -13,10 +13,10 @@ func pureList(l *v1.MemberList) *memberlist.List[string] {
 		return nil
 	}
 	list := &memberlist.List[string]{
-		Version: l.Version, Members: pureMembers(l.Members), Departed: slices.Clone(l.Departed), Floor: floorOf(l), Settled: l.State == v1.ListSettled,
+		Version: l.Version, Members: pureMembers(l.Members), Lease: int64(l.LeaseMillis), Departed: slices.Clone(l.Departed), Floor: floorOf(l), Settled: l.State == v1.ListSettled,
 	}
 	if l.Previous != nil {
-		list.Previous = pureMembers(l.Previous.Members)
+		list.Previous, list.PreviousLease = pureMembers(l.Previous.Members), int64(l.Previous.LeaseMillis)
 	}
 	return list
 }
@@ -34,12 +34,12 @@ func statusList(l *memberlist.List[string]) *v1.MemberList {
 	if l == nil {
 		return nil
 	}
-	list := &v1.MemberList{Version: l.Version, State: v1.ListAdopting, Members: statusMembers(l.Members), Departed: l.Departed}
+	list := &v1.MemberList{Version: l.Version, State: v1.ListAdopting, Members: statusMembers(l.Members), LeaseMillis: int32(l.Lease), Departed: l.Departed}
 	if l.Settled {
 		list.State = v1.ListSettled
 	}
 	if l.Version > 1 {
-		list.Previous = &v1.PreviousList{Version: l.Version - 1, Members: statusMembers(l.Previous)}
+		list.Previous = &v1.PreviousList{Version: l.Version - 1, Members: statusMembers(l.Previous), LeaseMillis: int32(l.PreviousLease)}
 		list.Floor = &l.Floor
 	}
 	return list

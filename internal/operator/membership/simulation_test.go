@@ -142,10 +142,11 @@ func (s *simulation) agent(name string) *agent {
 
 func (s *simulation) randomName() string { return fmt.Sprint("a-", s.rng.IntN(7)) }
 
-// editMembers changes the declared members.
+// editMembers changes the declared members, and the lease.
 func (s *simulation) editMembers() {
 	s.group.Generation++
 	s.bumpResourceVersion()
+	s.group.Spec.Safety.LeaseMillis = []int32{300, 500, 2000}[s.rng.IntN(3)]
 	if s.group.Spec.Selector != nil {
 		return
 	}

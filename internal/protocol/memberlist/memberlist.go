@@ -31,6 +31,9 @@ type List[N comparable] struct {
 	Members []Member[N]
 	// Previous are the members of the list before; none for the first one.
 	Previous []Member[N]
+	// Lease is the lease of the members that have adopted this list, and PreviousLease that
+	// of the list before; 0 if it is unknown.
+	Lease, PreviousLease int64
 	// Departed are members of Previous that ended at least an AdoptionWait ago.
 	Departed []N
 	// Floor is a term that was not exceeded under any list before Previous, nor by what
@@ -45,6 +48,8 @@ type Facts[N comparable] struct {
 	// Wanted are the members that the list should have. It is empty if the list must not
 	// change.
 	Wanted []Member[N]
+	// Lease is the lease that the list should have.
+	Lease int64
 	// Published: a member that starts now begins with the current version.
 	Published bool
 	// Adopted reports whether a member of the previous list has reported the current
@@ -61,7 +66,15 @@ type Facts[N comparable] struct {
 // AdoptionWait returns the time for which a member must have reported a list, or must have
 // ended, before it counts as having adopted the list. By then, its earlier grants have
 // expired on any clock whose rate differs by less than an eighth.
+// The lease is the longest one for which it may have granted: see List.LongestLease.
 func AdoptionWait[D ~int64](lease D) D { return lease * 9 / 8 }
+
+// LongestLease returns the longest lease that a coordinator can rely on while the list is in
+// force. A member that missed some lists may grant for the longer lease of an older one, but
+// only to a process that has missed the same lists, or for the shorter lease of another one.
+// Such a process can't acquire the office, because each list settles only when a majority of
+// the one before has adopted it.
+func (l *List[N]) LongestLease() int64 { return max(l.Lease, l.PreviousLease) }
 
 // Next returns the next step after a list, which may be nil. It returns the same list if
 // nothing changes. It returns nil if there is no list and none is wanted.
@@ -70,13 +83,16 @@ func (f *Facts[N]) Next(current *List[N]) *List[N] {
 	case current == nil && len(f.Wanted) == 0:
 		return nil
 	case current == nil:
-		return &List[N]{Version: 1, Members: f.Wanted, Settled: true}
+		return &List[N]{Version: 1, Members: f.Wanted, Lease: f.Lease, Settled: true}
 	case !current.Settled:
 		return f.advance(current)
-	case len(f.Wanted) == 0 || slices.Equal(f.Wanted, current.Members):
+	case len(f.Wanted) == 0 || slices.Equal(f.Wanted, current.Members) && f.Lease == current.Lease:
 		return current
 	}
-	return &List[N]{Version: current.Version + 1, Members: f.Wanted, Previous: current.Members, Floor: f.nextFloor(current.Floor)}
+	return &List[N]{
+		Version: current.Version + 1, Members: f.Wanted, Previous: current.Members,
+		Lease: f.Lease, PreviousLease: current.Lease, Floor: f.nextFloor(current.Floor),
+	}
 }
 
 // advance returns the next state of a list that is being adopted: with more departed

@@ -107,3 +107,30 @@ func TestAdoptionWait(t *testing.T) {
 		t.Errorf("got %v, want at least %v", got, least)
 	}
 }
+
+// TestLeaseBeginsVersion: another lease needs another version, once the list has settled.
+func TestLeaseBeginsVersion(t *testing.T) {
+	f := memberlist.Facts[string]{
+		Wanted: members("ab"), Lease: 500, Published: true,
+		Adopted: func(string) bool { return true }, Missing: func(string) bool { return false },
+	}
+	list := f.Next(nil)
+	f.Lease = 900
+	next := f.Next(list)
+	if next.Version != 2 || next.Lease != 900 || next.PreviousLease != 500 || next.LongestLease() != 900 || next.Settled {
+		t.Fatalf("got %+v, want version 2 with a lease of 900 after 500", next)
+	}
+	f.Lease = 100
+	if settled := f.Next(next); settled.Version != 2 || settled.Lease != 900 || !settled.Settled {
+		t.Errorf("got %+v, want version 2 to settle with its lease", settled)
+	}
+	third := f.Next(f.Next(next))
+	if third.Version != 3 || third.Lease != 100 || third.LongestLease() != 900 {
+		t.Errorf("got %+v, want version 3 with a lease of 100 after 900", third)
+	}
+	f.Wanted = nil
+	f.Lease = 300
+	if got := f.Next(third); got.Lease != 100 {
+		t.Errorf("the list must not change: got %+v", got)
+	}
+}
