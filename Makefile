@@ -153,6 +153,15 @@ test-clusters: ## Run the tests of the throwaway cluster, then the end-to-end te
 	@$(MAKE) test-cluster
 	@$(MAKE) test-e2e-if-possible
 
+# The agent of the earlier release is built from git.
+.PHONY: test-skew
+test-skew: ## Test the agents together with those of an earlier release: PREVIOUS=COMMIT.
+	@[ -n "$(PREVIOUS)" ] || { echo "PREVIOUS must be the tag or commit of an earlier release, such as: make test-skew PREVIOUS=v1.0.0" >&2; exit 2; }
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && mkdir "$$folder/source" && \
+		git archive --output "$$folder/source.tar" "$(PREVIOUS)" && tar -x -f "$$folder/source.tar" -C "$$folder/source" && \
+		CGO_ENABLED=0 $(GO) -C "$$folder/source" build -trimpath -o "$$folder/agent" ./cmd/agent && \
+		$(GO) test ./test/agents -run TestVersionSkew -count 1 -v -previous-agent "$$folder/agent"
+
 # Build the cluster's programs first, so that the timeout of go test doesn't include the build.
 .PHONY: test-cluster
 test-cluster: ## Run the tests of the throwaway cluster.
