@@ -110,7 +110,7 @@ func (o *simulateOptions) addFlags(cmd *cobra.Command) {
 	f.IntVar(&o.schedules, "schedules", 0, "the number of random schedules to run")
 	f.DurationVar(&o.duration, "duration", 0, "the time for which to run random schedules, instead of --schedules")
 	f.StringVar(&o.faults, "faults", "all", "the faults in random schedules, such as loss,crash: all, none, or some of "+
-		strings.Join(sim.FaultNames(), ", ")+"; all doesn't include "+strings.Join(sim.OptionalFaultNames(), " and "))
+		strings.Join(sim.FaultNames(), ", ")+"; all doesn't include "+strings.Join(sim.OptionalFaultNames(), ", "))
 	f.IntVar(&o.convergenceEvery, "convergence-every", 1, "check convergence in every nth schedule only; the others end with their last fault")
 	f.Uint64Var(&o.seed, "seed", 1, "the seed of the first schedule; each further schedule adds 1")
 }

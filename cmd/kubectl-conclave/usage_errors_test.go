@@ -8,8 +8,8 @@ import (
 
 func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 	for args, want := range map[string]string{
-		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, explain, inject, simulate, status, step-down, version, watch`,
-		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, check, dashboard, explain, inject, simulate, status, step-down, version, watch`,
+		"elect":                   `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, explain, inject, simulate, status, step-down, upgrade, version, watch`,
+		"statsu ledger":           `unknown command "statsu" for kubectl conclave (did you mean status?); available commands: chaos, check, dashboard, explain, inject, simulate, status, step-down, upgrade, version, watch`,
 		"simulate --algorithms x": `unknown flag: --algorithms (did you mean --algorithm?); for the flags, run: kubectl conclave simulate --help`,
 		"simulate now":            `unknown command "now" for kubectl conclave simulate; available commands: compare`,
 		"status ledger mail":      `kubectl conclave status accepts one group, got 2: remove "mail"`,
@@ -84,7 +84,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --processes 100000 --algorithm RingAllIDs": `RingAllIDs with 100000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
 		"simulate --processes 2000 --safety Strict --algorithm RingActiveList":  `RingActiveList with 2000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
 		"simulate --processes 10000 --algorithm RingActiveList --recover 10000": `RingActiveList with 10000 processes takes too many messages: choose fewer processes, or RingChampion or RingSkip`,
-		"help elect":                                `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, explain, inject, simulate, status, step-down, version, watch`,
+		"help elect":                                `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, explain, inject, simulate, status, step-down, upgrade, version, watch`,
 		"help simulate elect":                       `unknown command "elect" for kubectl conclave simulate; available commands: compare`,
 		"simulate --recover -2":                     `--recover must be the priority of a process, from 1 to 10, got -2`,
 		"simulate --faults loss":                    `--faults applies to random schedules only: add --schedules`,
@@ -106,8 +106,8 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --crashed 10,4 --initiators 4":    `initiators: process 4 is down; choose one that is up`,
 		"simulate --recover 4 --crashed 10":         `recover excludes crashed and initiators: all other processes are up, and none of them starts an election`,
 		"simulate --processes 5000 --safety Strict": `with a safety mode processes must be from 1 to 2000, not 5000`,
-		"simulate --schedules 5 --faults rain":      `unknown fault "rain": choose all, none, or some of loss, delay, reorder, duplicate, crash, appdead, pause, partition, clocks, members, stepdown, leases, graph, slow, jump, disk, deep, skew, gone, adapt`,
-		"simulate --schedules 5 --faults none,loss": `unknown fault "none": choose all, none, or some of loss, delay, reorder, duplicate, crash, appdead, pause, partition, clocks, members, stepdown, leases, graph, slow, jump, disk, deep, skew, gone, adapt`,
+		"simulate --schedules 5 --faults rain":      `unknown fault "rain": choose all, none, or some of loss, delay, reorder, duplicate, crash, appdead, pause, partition, clocks, members, stepdown, leases, graph, slow, jump, disk, deep, skew, gone, adapt, settings`,
+		"simulate --schedules 5 --faults none,loss": `unknown fault "none": choose all, none, or some of loss, delay, reorder, duplicate, crash, appdead, pause, partition, clocks, members, stepdown, leases, graph, slow, jump, disk, deep, skew, gone, adapt, settings`,
 		"simulate --schedules 5 --crashed 4":        `--crashed applies to a single run only: random schedules choose crashes and delays themselves, so remove it`,
 		"simulate --schedules 5 --latency 1ms":      `--latency applies to a single run only: random schedules choose crashes and delays themselves, so remove it`,
 		"simulate --schedules 5 --duration 1m":      `--schedules and --duration are mutually exclusive: remove one of them`,
