@@ -264,11 +264,9 @@ func (c *conn) read() error {
 			return errors.New("unexpected second Hello")
 		case c.members != nil && c.members[frame.Message.Group] != c.name:
 			// The peer's configuration may name a group before its certificate does. The
-			// next connection uses the certificate that the peer has by then. If that
-			// doesn't help, one reconnection in a minute doesn't disturb the other groups
-			// that share the connection.
+			// next connection uses the certificate that the peer has by then.
 			c.transport.reportUnauthorized(c.name, frame.Message.Group)
-			if time.Since(c.createdAt) > c.transport.UnauthorizedGrace {
+			if c.transport.renewals.isDue(c.name, time.Since(c.createdAt)) {
 				return errors.New("certificate doesn't name the group; reconnecting in case it was renewed")
 			}
 		default:

@@ -148,10 +148,10 @@ type Config struct {
 	// HandshakeTimeout bounds TLS and the exchange of Hellos. FrameTimeout bounds
 	// the rest of a frame that has begun. The default of both is 2 s.
 	HandshakeTimeout, FrameTimeout time.Duration
-	// UnauthorizedGrace is the age from which a connection is closed when its peer
-	// sends a message for a group that its certificate doesn't name. The peer may
-	// have renewed its certificate in the meantime, and shows it when it connects
-	// again. The default is 1 min.
+	// UnauthorizedGrace is the age from which a connection is closed at the latest when
+	// its peer sends a message for a group that its certificate doesn't name. The peer
+	// may have renewed its certificate in the meantime, and shows it when it connects
+	// again. The default is 1 min; at first, it is shorter: see renewals.
 	UnauthorizedGrace time.Duration
 }
 
@@ -164,7 +164,8 @@ type Transport struct {
 	tasks    sync.WaitGroup
 	problems problems
 
-	uids knownUIDs
+	uids     knownUIDs
+	renewals renewals
 
 	mu    sync.RWMutex
 	peers map[string]*peer
@@ -180,6 +181,7 @@ func New(config Config) *Transport {
 	t := &Transport{Config: config, peers: map[string]*peer{}, accepting: connlimit.New(config.Listener, limits)}
 	t.HandshakeTimeout = cmp.Or(config.HandshakeTimeout, defaultHandshakeTimeout)
 	t.UnauthorizedGrace = cmp.Or(config.UnauthorizedGrace, defaultUnauthorizedGrace)
+	t.renewals.longest = t.UnauthorizedGrace
 	t.FrameTimeout = cmp.Or(config.FrameTimeout, defaultFrameTimeout)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.tasks.Go(t.accept)
@@ -197,6 +199,7 @@ func (t *Transport) SetPeers(addresses map[string]string) {
 		if _, still := addresses[name]; !still {
 			p.stop()
 			t.problems.clear(name)
+			t.renewals.forget(name)
 			delete(t.peers, name)
 			for _, other := range t.peers {
 				other.dropHints(name)
