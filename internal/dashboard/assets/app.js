@@ -47,8 +47,9 @@ function showSession(now) {
   session = now;
   if (!session || session.local) return;
   if (!session.user) location.replace(`login${location.hash}`);
-  document.getElementById("user").replaceChildren(el("span", { title: "You are logged in as this user" }, session.user),
-    el("form", { method: "post", action: "logout" }, el("button", {}, "Log out")));
+  const logout = el("form", { method: "post", action: "logout" }, el("button", {}, "Log out"));
+  logout.addEventListener("submit", () => close()); // The stream would end, and connect again without a session.
+  document.getElementById("user").replaceChildren(el("span", { title: "You are logged in as this user" }, session.user), logout);
 }
 
 function showConnection() {
