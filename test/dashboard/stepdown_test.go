@@ -12,6 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
@@ -53,7 +55,13 @@ func startAgents(b *browser) (cluster *agentcluster.Cluster, coordinator string)
 // groupOf returns a group of these members, the last of which has the highest priority.
 func groupOf(members []string, coordinator string) *v1.ElectionGroup {
 	g := named("bank", "real", ledger("StatusTable", len(members)-1))
-	g.Status.Processes, g.Status.MemberList, g.Status.Coordinator = nil, nil, nil
+	g.Status.Processes, g.Status.MemberList, g.Status.Coordinator, g.Status.History = nil, nil, nil, nil
+	for i := range g.Status.Conditions {
+		if c := &g.Status.Conditions[i]; c.Type == string(v1.ConditionDegraded) {
+			c.Status, c.Message = metav1.ConditionFalse, ""
+		}
+	}
+	g.Status.Members, g.Status.ReadyMembers = new(int32(len(members))), new(int32(len(members)))
 	for i, pod := range members {
 		row := v1.Process{Pod: pod, Priority: int32(10 * (i + 1)), Status: v1.ProcessNormal}
 		if pod == coordinator {
