@@ -74,6 +74,7 @@ func testOperator(c *cluster) {
 		{"the plugin explains the last election, and finds no problem", testPlugin},
 		{"the coordinator on a cordoned node hands over", testCordon},
 		{"a group is deleted and recreated", testRecreatedGroup},
+		{"lease and heartbeat change without an election", testLeaseChange},
 		{"chaos injects a fault of each kind, and finds no violation", testChaos},
 		{"a Deployment is scaled up, to 0, and up again", testScaling},
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
@@ -256,6 +257,29 @@ func testRecreatedGroup(e env) {
 	if after.Metadata.UID == before.Metadata.UID || after.Status.Term <= before.Status.Term {
 		e.t.Errorf("got UID and term %[3]s %[4]d after %[1]s %[2]d, want another UID and a higher term", before.Metadata.UID, before.Status.Term, after.Metadata.UID, after.Status.Term)
 	}
+}
+
+// testLeaseChange makes the lease longer, with heartbeats that would be too rare for the former one, and changes it back.
+func testLeaseChange(e env) {
+	before := e.group("ledger")
+	version := before.Status.MemberList.Version
+	for _, change := range []string{
+		`{"safety":{"leaseMillis":9000},"timing":{"heartbeatMillis":2000,"patienceMillis":8000}}`,
+		`{"safety":{"leaseMillis":3000},"timing":{"heartbeatMillis":100,"patienceMillis":3000}}`,
+	} {
+		version++
+		e.kubectl("patch", "electiongroup", "ledger", "--namespace", samplesNamespace, "--type", "merge", "-p", `{"spec":`+change+`}`)
+		e.waitUntil(defaultTimeout, "all agents use the new settings", func() bool {
+			g := e.group("ledger")
+			list := g.Status.MemberList
+			return list.Version == version && list.State == "Settled" && g.condition("Agreed") == "True" && g.Status.ObservedGeneration == g.Metadata.Generation
+		})
+	}
+	after := e.awaitCoordinator(before.coordinator())
+	if after.Status.Term != before.Status.Term {
+		e.t.Errorf("got term %d, want that of before, %d: the coordinator continues", after.Status.Term, before.Status.Term)
+	}
+	e.awaitAllMembers()
 }
 
 func testPodsWithoutAgents(e env) {
