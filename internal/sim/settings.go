@@ -46,7 +46,8 @@ func (s *simulation) changeSettings(id election.ID, a action) {
 	s.setTiming(id, t.lease, t.factor)
 }
 
-// finishSettingsChange gives a process the settings that all have when all faults end.
+// finishSettingsChange gives a process the settings that all have when all faults end. One
+// that is still paused keeps its own until it starts again: the others must cope with them.
 func (s *simulation) finishSettingsChange(id election.ID) {
 	if s.schedule.faults&Settings != 0 {
 		s.setTiming(id, s.schedule.leaseAfter, 1)

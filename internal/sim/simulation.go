@@ -162,14 +162,13 @@ func (s *simulation) boot(id election.ID, memoryLost bool) {
 	p.up, p.pausedUntil, p.appDead, p.running = true, 0, false, false
 	p.incarnation++
 	p.wakeAt = election.Never
-	factor := max(p.factor, 1)
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
-		NewElection: s.algorithm.New, Mode: s.mode, Lease: p.lease.current, Heartbeat: factor * heartbeat, SuspicionTimeout: factor * suspicionTimeout, Stagger: stagger,
-		Policy: s.policy, StablePeriod: stableDelay, DrainTimeout: drainTimeout, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
+		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
 		Clock:           election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
 		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition,
 	}
+	c.Apply(s.officeSettings(p))
 	s.schedule.drawAdaptation(s, &c)
 	c.Timing.Takeover = c.Timing.Reply * election.Tick(2+s.size)
 	if !memoryLost {

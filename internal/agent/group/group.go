@@ -204,18 +204,15 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		// adopts the current one before anything else.
 		roster = roster.Previous
 	}
-	s := officeSettings(&group)
 	config := office.Config{
 		Config: election.Config{
 			Self: g.self, Roster: roster, Timing: electionTiming(group.Timing.ReplyTimeout),
 		},
-		NewElection: algorithm.New, Mode: s.Mode, Lease: s.Lease,
-		Heartbeat: s.Heartbeat, AlignHeartbeats: true, MinHeartbeat: s.MinHeartbeat, CalmPeriod: s.CalmPeriod,
-		SuspicionTimeout: s.SuspicionTimeout, Stagger: s.Stagger,
-		Policy: s.Policy, StablePeriod: s.StablePeriod, DrainTimeout: s.DrainTimeout,
+		NewElection: algorithm.New, AlignHeartbeats: true,
 		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true,
 		LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	}
+	config.Apply(officeSettings(&group))
 	machine, err := office.New(config)
 	if err == nil && g.cfg.TraceFolder != "" {
 		err = g.startRecorder(config)

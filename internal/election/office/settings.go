@@ -23,16 +23,8 @@ type Settings struct {
 	StablePeriod, DrainTimeout election.Tick
 }
 
-// Settings returns the settings of a configuration.
-func (c *Config) Settings() Settings {
-	return Settings{
-		Mode: c.Mode, Lease: c.Lease, Heartbeat: c.Heartbeat, MinHeartbeat: c.MinHeartbeat, CalmPeriod: c.CalmPeriod,
-		SuspicionTimeout: c.SuspicionTimeout, Stagger: c.Stagger, Policy: c.Policy,
-		StablePeriod: c.StablePeriod, DrainTimeout: c.DrainTimeout,
-	}
-}
-
-func (c *Config) apply(s *Settings) {
+// Apply replaces the settings of a configuration.
+func (c *Config) Apply(s Settings) {
 	c.Mode, c.Lease, c.Heartbeat, c.MinHeartbeat, c.CalmPeriod = s.Mode, s.Lease, s.Heartbeat, s.MinHeartbeat, s.CalmPeriod
 	c.SuspicionTimeout, c.Stagger, c.Policy = s.SuspicionTimeout, s.Stagger, s.Policy
 	c.StablePeriod, c.DrainTimeout = s.StablePeriod, s.DrainTimeout
@@ -43,7 +35,7 @@ func (c *Config) apply(s *Settings) {
 // returns an error, nothing has changed.
 func (m *Machine) Reconfigure(s Settings, now election.Tick) error {
 	next := m.cfg
-	next.apply(&s)
+	next.Apply(s)
 	if err := next.Validate(); err != nil {
 		return err
 	}
