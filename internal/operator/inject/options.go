@@ -24,6 +24,7 @@ const (
 	optionUID        = "uid"
 	optionLogLevel   = "log-level"
 	optionPullPolicy = "image-pull-policy"
+	optionMesh       = "mesh-exclusions"
 	suffixRequest    = "-request"
 	suffixLimit      = "-limit"
 )
@@ -66,6 +67,7 @@ var allOptions = []option{
 	oneOf(optionLogLevel, defaultLogLevel, "log level of agents", "debug", "info", "warn", "error"),
 	oneOf(optionPullPolicy, "", "pull policy of the agent's image (by default, the kubelet decides by the tag)",
 		string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)),
+	oneOf(optionMesh, allMeshes, "service meshes whose proxies must not intercept the ports of agents", allMeshes, "istio", "linkerd", noMesh),
 }
 
 // oneOf defines an option that has one of some values.

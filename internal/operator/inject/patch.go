@@ -2,7 +2,7 @@
 // and the package adds it by a JSON patch. The webhook applies the patch to pods in
 // admission requests, and kubectl-conclave to pod templates in manifests.
 //
-// A patch only adds. The package doesn't decode a pod into Go types and encode it
+// A patch only adds, and extends lists of ports in annotations. The package doesn't decode a pod into Go types and encode it
 // again, because that would drop every field that these types don't have. For example,
 // clients from before Kubernetes 1.28 would drop the restartPolicy of an init container.
 //
@@ -68,7 +68,13 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return additions(&p, agent, volumes(part, p.Spec.HostNetwork), s.PullSecrets)
+	var patch patch
+	exclusions, _ := layers{s.Options, part.options}.value(optionMesh)
+	if err := patch.addExclusions(&meta, exclusions); err != nil {
+		return nil, err
+	}
+	patch.addAgent(&p, agent, volumes(part, p.Spec.HostNetwork), s.PullSecrets)
+	return patch.operations, patch.err
 }
 
 // read decodes JSON with case-sensitive keys, as the API server does. For encoding/json,
@@ -80,27 +86,25 @@ func read(pod []byte, into any) error {
 	return nil
 }
 
-// additions adds the agent before all other init containers, because they may query
+// addAgent adds the agent before all other init containers, because they may query
 // it and init containers start in order.
-func additions(pod *podSpec, agent *corev1.Container, volumes []corev1.Volume, pullSecrets []string) ([]Operation, error) {
-	var patch patch
+func (p *patch) addAgent(pod *podSpec, agent *corev1.Container, volumes []corev1.Volume, pullSecrets []string) {
 	if pod.Spec.InitContainers == nil {
-		patch.add("/spec/initContainers", []*corev1.Container{agent})
+		p.add("/spec/initContainers", []*corev1.Container{agent})
 	} else {
-		patch.add("/spec/initContainers/0", agent)
+		p.add("/spec/initContainers/0", agent)
 	}
 	if pod.Spec.Volumes == nil {
-		patch.add("/spec/volumes", volumes)
+		p.add("/spec/volumes", volumes)
 	} else {
 		for i := range volumes {
-			patch.add("/spec/volumes/-", &volumes[i])
+			p.add("/spec/volumes/-", &volumes[i])
 		}
 	}
 	if pod.Spec.HostNetwork {
-		patch.addSocket(pod)
+		p.addSocket(pod)
 	}
-	patch.addPullSecrets(pod, pullSecrets)
-	return patch.operations, patch.err
+	p.addPullSecrets(pod, pullSecrets)
 }
 
 // addPullSecrets adds references to Secrets, except for those that the pod has already.

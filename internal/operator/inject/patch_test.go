@@ -40,6 +40,8 @@ func TestPods(t *testing.T) {
 			switch {
 			case d.HasArg("agent"):
 				return renderOptions(t, patched)
+			case d.HasArg("exclusions"):
+				return renderExclusions(t, patched)
 			case d.HasArg("secrets"):
 				return strings.Join(podOf(t, patched).pullSecrets(), ",")
 			}

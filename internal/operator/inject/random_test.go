@@ -33,6 +33,7 @@ func TestPatchPreservesThePod(t *testing.T) {
 // withoutAgent removes the agent and its volumes from after.
 func withoutAgent(t *testing.T, before, after map[string]any) {
 	t.Helper()
+	withoutExclusions(t, before, after)
 	was, ok := before["spec"].(map[string]any)
 	spec, is := after["spec"].(map[string]any)
 	if !ok || !is {
@@ -57,6 +58,26 @@ func withoutAgent(t *testing.T, before, after map[string]any) {
 		}
 	}
 	restore(spec, was, "volumes", all[:last])
+}
+
+// withoutExclusions removes the annotations that exclude ports, which the pod didn't have.
+func withoutExclusions(t *testing.T, before, after map[string]any) {
+	t.Helper()
+	annotations := func(pod map[string]any) map[string]any {
+		metadata, _ := pod["metadata"].(map[string]any)
+		found, ok := metadata["annotations"].(map[string]any)
+		if !ok {
+			t.Fatalf("got metadata %v, want annotations", metadata)
+		}
+		return found
+	}
+	was, is := annotations(before), annotations(after)
+	for _, key := range exclusionAnnotations {
+		if value := is[key]; was[key] == nil && value != "7373,7375" && value != "7373" {
+			t.Fatalf("got %v in annotation %s, want the ports of the agent", value, key)
+		}
+		delete(is, key)
+	}
 }
 
 // withoutSocket removes the socket and its address from the containers of the pod.

@@ -1,0 +1,131 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// A proxy of a service mesh accepts connections on behalf of a process, also when that has
+// ended. Agents find out that a process has ended because its port refuses connections, and
+// authenticate each other without a proxy. So the annotations of a pod exclude the agent's
+// ports from what its proxy intercepts.
+//
+// A patch adds them whether or not the pod is in a mesh: whether it will be depends on
+// labels of its namespace and on webhooks that run later.
+var (
+	inboundPorts  = []int{control.PeerPort, control.OperatorPort}
+	outboundPorts = []int{control.PeerPort}
+)
+
+// mesh is a service mesh.
+type mesh struct {
+	name string
+	// inbound and outbound are the annotations with the ports that its proxy doesn't
+	// intercept. They replace the defaults of the mesh.
+	inbound, outbound string
+	// containers may be in a pod that is in the mesh.
+	containers []string
+}
+
+var meshes = []mesh{
+	{"istio", "traffic.sidecar.istio.io/excludeInboundPorts", "traffic.sidecar.istio.io/excludeOutboundPorts", []string{"istio-proxy", "istio-init"}},
+	{"linkerd", "config.linkerd.io/skip-inbound-ports", "config.linkerd.io/skip-outbound-ports", []string{"linkerd-proxy", "linkerd-init"}},
+}
+
+// The values of the option that don't name a mesh.
+const (
+	allMeshes = "all"
+	noMesh    = "none"
+)
+
+// addExclusions excludes the agent's ports in the annotations of a pod, which has some. It
+// adds them to ports that the author of the pod has excluded.
+func (p *patch) addExclusions(m *podMetadata, choice string) error {
+	for _, mesh := range meshes {
+		if choice != mesh.name && choice != allMeshes {
+			continue
+		}
+		for _, exclusion := range mesh.exclusions() {
+			before, err := m.annotation(exclusion.key)
+			if err != nil {
+				return err
+			}
+			if after := withPorts(before, exclusion.ports); after != before {
+				p.add("/metadata/annotations/"+strings.ReplaceAll(exclusion.key, "/", "~1"), after)
+			}
+		}
+	}
+	return nil
+}
+
+// exclusion is an annotation and the ports that it must have.
+type exclusion struct {
+	key   string
+	ports []int
+}
+
+func (m *mesh) exclusions() []exclusion {
+	return []exclusion{{m.inbound, inboundPorts}, {m.outbound, outboundPorts}}
+}
+
+// withPorts adds ports to a list of ports and ranges, such as 80,8000-8100, unless it has
+// them.
+func withPorts(list string, ports []int) string {
+	for _, port := range ports {
+		if hasPort(list, port) {
+			continue
+		}
+		if list = strings.TrimRight(list, ", "); list != "" {
+			list += ","
+		}
+		list += strconv.Itoa(port)
+	}
+	return list
+}
+
+func hasPort(list string, port int) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(item string) bool {
+		first, last, isRange := strings.Cut(item, "-")
+		if !isRange {
+			last = first
+		}
+		low, err := strconv.Atoi(strings.TrimSpace(first))
+		high, rangeErr := strconv.Atoi(strings.TrimSpace(last))
+		return err == nil && rangeErr == nil && low <= port && port <= high
+	})
+}
+
+// ambientAnnotation is what Istio writes on a pod whose connections the proxy of its node
+// intercepts (ambient mode). No annotation excludes ports from that.
+const ambientAnnotation = "ambient.istio.io/redirection"
+
+// Interception describes a proxy that intercepts connections with the agent of a pod, or is
+// "".
+func Interception(pod *corev1.Pod) string {
+	if pod.Annotations[ambientAnnotation] == "enabled" {
+		return "Istio's ambient mode"
+	}
+	for _, mesh := range meshes {
+		for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range containers {
+				name := containers[i].Name
+				if slices.Contains(mesh.containers, name) && !mesh.excludes(pod.Annotations) {
+					return fmt.Sprintf("the container %s", name)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (m *mesh) excludes(annotations map[string]string) bool {
+	return !slices.ContainsFunc(m.exclusions(), func(e exclusion) bool {
+		return withPorts(annotations[e.key], e.ports) != annotations[e.key]
+	})
+}
