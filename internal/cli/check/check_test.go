@@ -199,6 +199,24 @@ func TestFindings(t *testing.T) {
 			},
 			"warning agents: The operator injects agent:3. Running pods also have agent:1 (1), agent:2 (2).",
 		},
+		"the proxy of a mesh": {
+			eachPod(func(p *corev1.Pod) {
+				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "linkerd-proxy"})
+				p.Annotations["config.linkerd.io/skip-inbound-ports"] = "7373,7375"
+			}),
+			"warning pod bank/ledger-0 and 2 more: A proxy intercepts connections with its agent (the container linkerd-proxy): a crashed process is noticed by its silence only.",
+		},
+		"a proxy that excludes the agent's ports": {
+			eachPod(func(p *corev1.Pod) {
+				p.Spec.InitContainers = append([]corev1.Container{{Name: "istio-proxy"}}, p.Spec.InitContainers...)
+				p.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "80,7373,7375"
+				p.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = "7373"
+			}), "",
+		},
+		"ambient mode": {
+			func(f *Facts) { f.Pods[0].Annotations["ambient.istio.io/redirection"] = "enabled" },
+			"warning pod bank/ledger-0: A proxy intercepts connections with its agent (Istio's ambient mode): a crashed process is noticed by its silence only.",
+		},
 		"no permissions": {
 			func(f *Facts) {
 				f.Operators, f.Webhook, f.Pods[0].Annotations[v1.AnnotationGroups] = nil, nil, "x"

@@ -116,7 +116,7 @@ func (i *Injector) respond(ctx context.Context, request admission.Request) admis
 	case settingsErr != nil:
 		return admission.Errored(http.StatusInternalServerError, settingsErr)
 	}
-	warnings := networkWarnings(pod)
+	warnings := podWarnings(pod)
 	if choice == inject.SelectedGroups && len(selecting) == 0 {
 		warnings = append(warnings, "no ElectionGroup in namespace "+request.Namespace+" selects this pod: its agent waits for one")
 	}
@@ -151,14 +151,18 @@ func patched(patch []inject.Operation, warnings []string) admission.Response {
 	}}
 }
 
-// networkWarnings returns warnings about the network of a pod.
-func networkWarnings(pod []byte) []string {
-	var found struct{ Spec corev1.PodSpec }
-	if err := json.Unmarshal(pod, &found); err != nil {
+// podWarnings returns warnings about what will not work in a pod.
+func podWarnings(raw []byte) (warnings []string) {
+	var pod corev1.Pod
+	if err := json.Unmarshal(raw, &pod); err != nil {
 		return nil // The API server reports invalid pods.
 	}
-	if found.Spec.HostNetwork && found.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
-		return []string{"a pod with hostNetwork must have dnsPolicy: ClusterFirstWithHostNet, otherwise its agent cannot resolve conclave-identity"}
+	if pod.Spec.HostNetwork && pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
+		warnings = append(warnings, "a pod with hostNetwork must have dnsPolicy: ClusterFirstWithHostNet, otherwise its agent cannot resolve conclave-identity")
 	}
-	return nil
+	if proxy := inject.Interception(&pod); proxy != "" {
+		// It has read the annotations of the pod before this patch adds the exclusions.
+		warnings = append(warnings, proxy+" was added before the agent's ports were excluded, and may intercept them: set the annotations in the pod template (docs/operator.md, Service meshes)")
+	}
+	return warnings
 }

@@ -269,3 +269,22 @@ func TestWarningForHostNetworkWithoutClusterDNS(t *testing.T) {
 		t.Errorf("hostNetwork with cluster DNS: got %+v, want no warning", got)
 	}
 }
+
+// If the webhook of a mesh runs before this one, its proxy was configured without the
+// exclusions.
+func TestWarningForProxyThatWasAddedBefore(t *testing.T) {
+	injector := &webhook.Injector{
+		Log: slog.New(slog.DiscardHandler), Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
+	}
+	pod := podOf("in", optedIn, ledger)
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "istio-init"})
+	if got := injector.Handle(t.Context(), request(pod)); !got.Allowed || len(got.Patch) == 0 || len(got.Warnings) != 1 ||
+		!strings.Contains(got.Warnings[0], "istio-init") {
+		t.Errorf("Istio before Conclave: got %+v, want one warning", got)
+	}
+	pod.Annotations["traffic.sidecar.istio.io/excludeInboundPorts"] = "7373,7375"
+	pod.Annotations["traffic.sidecar.istio.io/excludeOutboundPorts"] = "7373"
+	if got := injector.Handle(t.Context(), request(pod)); !got.Allowed || len(got.Warnings) != 0 {
+		t.Errorf("the template excludes the ports: got %+v, want no warning", got)
+	}
+}
