@@ -1,0 +1,110 @@
+package agentcluster
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// proxyMark is on the packets that the proxy sends itself.
+const proxyMark = 1
+
+// Intercept starts a proxy that accepts every connection with the peer port of an agent, as
+// the proxies of a service mesh do: also if no process listens there. It connects to the
+// agent only then, and closes the connection if that fails. The returned function lets the
+// next connections pass again.
+func (t *Cluster) Intercept() (stop func() error, err error) {
+	if !inOwnNetwork() {
+		return nil, errSharedNetwork
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(t.ctx, func() { _ = listener.Close() })
+	go accept(listener)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	table := t.table() + "_proxy"
+	err = nft(t.ctx, fmt.Sprintf(`table ip %s {
+	chain output {
+		type nat hook output priority -100;
+		meta mark != %d tcp dport %s redirect to :%s
+	}
+}
+`, table, proxyMark, peerPort, port))
+	return func() error { return nft(t.ctx, "delete table ip "+table) }, err
+}
+
+func accept(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		if client, ok := client.(*net.TCPConn); ok {
+			go forward(client)
+		}
+	}
+}
+
+// forward connects a client with the address that it dialed.
+func forward(client *net.TCPConn) {
+	defer client.Close()
+	address, err := originalDestination(client)
+	if err != nil {
+		return
+	}
+	from, _ := client.RemoteAddr().(*net.TCPAddr)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.IP}, Control: func(_, _ string, raw syscall.RawConn) error {
+		var failed error
+		err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, proxyMark) })
+		if err == nil {
+			err = failed
+		}
+		return err
+	}}
+	server, err := dialer.Dial("tcp4", address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var ways sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		ways.Go(func() {
+			_, _ = io.Copy(way[0], way[1]) // The error is that of the end.
+			_, _ = way[0].Close(), way[1].Close()
+		})
+	}
+	ways.Wait()
+}
+
+// originalDestination returns the address to which a redirected connection was made.
+func originalDestination(c *net.TCPConn) (address string, err error) {
+	const soOriginalDst = 80 // SO_ORIGINAL_DST in linux/netfilter_ipv4.h
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		// The option is a sockaddr_in, which this type of the same size can hold.
+		var sockaddr *unix.IPv6Mreq
+		if sockaddr, failed = unix.GetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IP, soOriginalDst); failed == nil {
+			port, ip := binary.BigEndian.Uint16(sockaddr.Multiaddr[2:]), sockaddr.Multiaddr[4:8]
+			address = fmt.Sprintf("%s:%d", net.IP(ip), port)
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	return address, err
+}
