@@ -57,7 +57,7 @@ func (d *Mermaid) Watch(step Step) {
 		d.addNote(step.Process, d.label(step.Process)+" recovers")
 	}
 	for _, e := range step.Output.Events {
-		if text := d.noteText(step.Process, e); text != "" && d.shows(e) {
+		if text := noteText(d.label, step.Process, e); text != "" && d.shows(e) {
 			d.addNote(step.Process, text)
 		}
 	}
@@ -67,8 +67,8 @@ func (d *Mermaid) Watch(step Step) {
 }
 
 // noteText returns the note for an event, or "" if the arrows show it already.
-func (d *Mermaid) noteText(id election.ID, e election.Event) string {
-	name, peer := d.label(id), d.label(e.Peer)
+func noteText(label election.Names, id election.ID, e election.Event) string {
+	name, peer := label(id), label(e.Peer)
 	switch e.Kind {
 	case election.Started:
 		if e.Peer == election.None || e.Peer == id {

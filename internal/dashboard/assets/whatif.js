@@ -29,7 +29,7 @@ export function whatIf(path, nodes, coordinator) {
     }
     answer.replaceChildren(el("p", found.error ? { class: "bad" } : {}, found.error ? `Error: ${found.error}` : el("strong", {}, found.text)),
       found.cost ? el("p", { class: "muted" }, `${found.cost}.`) : "");
-    details.replaceChildren(...found.messages?.length ? [sequence(found)] : []);
+    details.replaceChildren(...found.steps?.length ? [sequence(found)] : []);
   }
 
   return [el("p", { class: "muted" }, "The simulator elects with the members, priorities, algorithm, safety mode and timing of this group. It begins while all are up."), form, answer, details];

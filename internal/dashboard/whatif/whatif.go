@@ -27,9 +27,7 @@ import (
 // The limits of what one request can cost.
 const (
 	// MembersMax is the most members of a group that is simulated.
-	MembersMax = 50
-	// messagesMax is the most messages of the sequence.
-	messagesMax = 150
+	MembersMax = sim.MaxLifelines
 	// LatencyMax is the longest time that a message can take.
 	LatencyMax = time.Second
 )
@@ -52,31 +50,8 @@ type Answer struct {
 	// member knows the coordinator. They are empty if there is no election.
 	Cost   string  `json:"cost,omitempty"`
 	Millis float64 `json:"millis,omitempty"`
-	// Members are the lifelines of the sequence, and Messages its messages in the order in
-	// which they are sent.
-	Members  []Member  `json:"members,omitempty"`
-	Messages []Message `json:"messages,omitempty"`
-	// Omitted is the number of further messages.
-	Omitted int `json:"omitted,omitempty"`
-}
-
-// Member is a lifeline.
-type Member struct {
-	Pod  string `json:"pod"`
-	Down bool   `json:"down"`
-}
-
-// Message is a message of the sequence. From and To are indexes of members.
-type Message struct {
-	From   int     `json:"from"`
-	To     int     `json:"to"`
-	Kind   string  `json:"kind"`
-	Text   string  `json:"text"`
-	Millis float64 `json:"millis"`
-	// Lost is whether the receiver is down. Office is whether the message belongs to the
-	// office, and not to the election.
-	Lost   bool `json:"lost,omitempty"`
-	Office bool `json:"office,omitempty"`
+	// Sequence is empty if there is no election.
+	sim.Sequence
 }
 
 // Ask answers a question. Its errors say what would be right.
@@ -176,33 +151,33 @@ func simulate(g *v1.ElectionGroup, members []v1.Member, down map[string]bool, la
 			s.Initiators = append(s.Initiators, id[m.Pod])
 		}
 	}
-	a := &Answer{}
-	for _, m := range members {
-		a.Members = append(a.Members, Member{Pod: m.Pod, Down: down[m.Pod]})
+	record := recorder{scenario: &s, members: members, strict: g.Spec.Safety.Mode == v1.Strict}
+	record.sequence = sim.SequenceRecorder{
+		Names: record.name, Down: func(id election.ID) bool { return slices.Contains(s.Crashed, id) },
+		Lost: func(m *election.Message) bool { return s.Unreachable(m.To) }, Note: record.noteLost,
 	}
-	slices.Reverse(a.Members)
-	record := recorder{scenario: &s, members: members, answer: a, strict: g.Spec.Safety.Mode == v1.Strict}
+	for i := range members { // The highest is on the left.
+		record.sequence.Order = append(record.sequence.Order, election.ID(len(members)-i)) //nolint:gosec // as above
+	}
 	s.Watch = record.watch
 	outcome, err := sim.Run(s)
 	if err != nil {
 		return nil, err
 	}
-	record.finish(&outcome)
-	return a, nil
+	return record.answer(&outcome), nil
 }
 
 func ticks(d time.Duration) election.Tick { return election.Tick(d/time.Microsecond) * sim.Microsecond }
 
 func millis(n int32) election.Tick { return election.Tick(n) * sim.Millisecond }
 
-// recorder collects the messages of a simulation.
+// recorder records a simulation.
 type recorder struct {
 	scenario *sim.Scenario
 	members  []v1.Member
-	answer   *Answer
+	sequence sim.SequenceRecorder
 	strict   bool
 	began    bool
-	start    election.Tick
 }
 
 func (r *recorder) name(id election.ID) string {
@@ -212,33 +187,29 @@ func (r *recorder) name(id election.ID) string {
 	return r.members[id-1].Pod
 }
 
-// watch records the messages of a step. It begins when an initiator learns of the crash.
+func (r *recorder) noteLost(m *election.Message) string {
+	if r.scenario.Unreachable(m.To) {
+		return "lost: the receiver is down"
+	}
+	return ""
+}
+
+// watch records a step. It begins when an initiator learns of the crash.
 func (r *recorder) watch(step sim.Step) {
 	if !r.began {
 		if r.began = step.Input.Kind == election.Suspect; !r.began {
 			return
 		}
-		r.start = step.At
+		r.sequence.Start = step.At
 	}
-	for i := range step.Output.Send {
-		m := &step.Output.Send[i]
-		if len(r.answer.Messages) == messagesMax {
-			r.answer.Omitted++
-			continue
-		}
-		r.answer.Messages = append(r.answer.Messages, Message{
-			From: len(r.members) - int(m.From), To: len(r.members) - int(m.To), Kind: m.Kind.String(), Text: m.DescribeWith(r.name),
-			Millis: sim.Millis(step.At - r.start), Lost: r.scenario.Unreachable(m.To), Office: !m.Kind.Counts(),
-		})
-	}
+	r.sequence.Watch(step)
 }
 
-// finish describes the outcome. What is sent after the last member has learned of the
+// answer describes the outcome. What happens after the last member has learned of the
 // coordinator isn't part of the election.
-func (r *recorder) finish(o *sim.Outcome) {
-	a := r.answer
-	a.Millis = sim.Millis(o.Elapsed)
-	a.Messages = slices.DeleteFunc(a.Messages, func(m Message) bool { return m.Millis > a.Millis })
+func (r *recorder) answer(o *sim.Outcome) *Answer {
+	a := &Answer{Millis: sim.Millis(o.Elapsed), Sequence: r.sequence.Sequence()}
+	a.Steps = slices.DeleteFunc(a.Steps, func(s sim.SequenceStep) bool { return s.Millis > a.Millis })
 	var kinds []string
 	for _, c := range o.Counts() {
 		kinds = append(kinds, fmt.Sprintf("%d %s", c.Count, c.Kind))
@@ -252,11 +223,12 @@ func (r *recorder) finish(o *sim.Outcome) {
 	}
 	if !o.Agreed {
 		a.Text = "The members that are up don't agree on a coordinator within a minute."
-		return
+		return a
 	}
 	a.Coordinator = r.name(o.Coordinator)
 	a.Text = fmt.Sprintf("%s becomes the coordinator: %.3g ms after the crash, all members that are up know it.", a.Coordinator, a.Millis)
 	if r.strict {
 		a.Text += fmt.Sprintf(" In Strict mode, the lease of the former coordinator ends first: up to %g ms more.", sim.Millis(r.scenario.Lease))
 	}
+	return a
 }

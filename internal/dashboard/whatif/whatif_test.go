@@ -51,12 +51,16 @@ func TestAsk(t *testing.T) {
 		if got.Coordinator != c.coordinator || !strings.Contains(got.Text, c.text) || !strings.Contains(got.Cost, c.cost) {
 			t.Errorf("%s: got coordinator %q, %q, %q; want %q, %q, %q", name, got.Coordinator, got.Text, got.Cost, c.coordinator, c.text, c.cost)
 		}
-		if elected := strings.Contains(got.Text, "becomes"); elected != (got.Millis > 0) || elected != (len(got.Messages) > 0) {
-			t.Errorf("%s: got %g ms and %d messages", name, got.Millis, len(got.Messages))
+		if elected := strings.Contains(got.Text, "becomes"); elected != (got.Millis > 0) || elected != (len(got.Steps) > 0) {
+			t.Errorf("%s: got %g ms and %d steps", name, got.Millis, len(got.Steps))
 		}
-		for _, m := range got.Messages {
-			if down := got.Members[m.To].Down; got.Members[m.From].Down || down != m.Lost || !strings.HasPrefix(m.Text, got.Members[m.From].Pod+" -> ") {
-				t.Errorf("%s: got message %+v", name, m)
+		for _, step := range got.Steps {
+			from, prefix, lost := got.Members[step.From], " -> ", got.Members[step.To].Down
+			if step.Note {
+				prefix = " "
+			}
+			if from.Down || lost != step.Lost || !strings.HasPrefix(step.Text, from.Pod+prefix) || step.Note != (step.From == step.To) {
+				t.Errorf("%s: got step %+v", name, step)
 			}
 		}
 	}
