@@ -37,10 +37,10 @@ func newDashboard() *cobra.Command {
 		Long: `Serve a live web page with all groups, and with the coordinator, the process
 status table, the problems and the last tenures of each group.
 
-The server listens on 127.0.0.1 only, and has your permissions. It changes nothing
-unless you use the button Step down, which is shown if you may forward ports to
-pods. Other users of this machine can read the page while it runs; the key in the
-address keeps them from using the button.`,
+The server listens on 127.0.0.1 only, and has your permissions. If you may forward
+ports to pods, the page of a group also shows the last election, and has the button
+Step down; nothing else changes anything. Other users of this machine can read the
+page while it runs; the key in the address keeps them from both.`,
 		Example: `  kubectl conclave dashboard
   kubectl conclave dashboard --namespace bank --port 8080`,
 		Args: command.NoArguments,

@@ -11,15 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 )
 
-// newActions returns what the page may do with the user's permissions. Each action is
+// newActions returns what the page may do with the user's permissions. Each step-down is
 // printed.
 func newActions(out io.Writer, c client.Client, forward portForwarder) *dashboard.Actions {
 	return &dashboard.Actions{
 		Key: dashboard.NewKey(),
-		MayStepDown: func(ctx context.Context, g *v1.ElectionGroup) (bool, error) {
+		MayReachAgents: func(ctx context.Context, g *v1.ElectionGroup) (bool, error) {
 			return mayForwardPorts(ctx, c, g.Namespace)
 		},
 		StepDown: func(ctx context.Context, g *v1.ElectionGroup, to string) (string, error) {
@@ -32,10 +33,13 @@ func newActions(out io.Writer, c client.Client, forward portForwarder) *dashboar
 			fmt.Fprintf(out, "step-down of %s/%s: %s\n", g.Namespace, g.Name, strings.ReplaceAll(message, "\n", ". "))
 			return message, nil
 		},
+		LastElection: func(ctx context.Context, g *v1.ElectionGroup) (*transcript.Election, error) {
+			return readElection(ctx, g, 0, forward)
+		},
 	}
 }
 
-// mayForwardPorts reports whether the user may do what step-down does.
+// mayForwardPorts reports whether the user may connect to agents.
 func mayForwardPorts(ctx context.Context, c client.Client, namespace string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: namespace},

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -107,7 +108,7 @@ func TestDashboardStepsDown(t *testing.T) {
 	actions := newActions(&out, e, func(context.Context, types.NamespacedName) (*portforward.Port, error) {
 		return portforward.At(server.URL, ""), nil
 	})
-	if may, err := actions.MayStepDown(t.Context(), g); !may || err != nil {
+	if may, err := actions.MayReachAgents(t.Context(), g); !may || err != nil {
 		t.Errorf("an administrator: got %t, %v, want that this is permitted", may, err)
 	}
 	message, err := actions.StepDown(t.Context(), g, "ledger-1")
@@ -127,7 +128,7 @@ func TestDashboardStepsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if may, err := newActions(&out, nobody, nil).MayStepDown(t.Context(), g); may || err != nil {
+	if may, err := newActions(&out, nobody, nil).MayReachAgents(t.Context(), g); may || err != nil {
 		t.Errorf("another user: got %t, %v, want that this is not permitted", may, err)
 	}
 }
@@ -146,5 +147,14 @@ func TestDashboardReportsProblemsAtTheStart(t *testing.T) {
 		if got.status == 0 || !strings.Contains(got.stderr, test.want) || strings.Count(got.stderr, "\n") != 1 {
 			t.Errorf("%s: got exit status %d, %q, want one line with %q", name, got.status, got.stderr, test.want)
 		}
+	}
+}
+
+// TestDashboardReadsTheLastElection: the page gets what explain prints.
+func TestDashboardReadsTheLastElection(t *testing.T) {
+	actions := newActions(io.Discard, nil, forwardToAgents(t))
+	e, err := actions.LastElection(t.Context(), journalGroup())
+	if err != nil || e.Describe() != "ledger-0 was elected in term 7" || len(e.Missing) != 4 {
+		t.Errorf("got %+v, %v, want the last election and four missing journals", e, err)
 	}
 }

@@ -80,7 +80,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	var e *transcript.Election
 	if err == nil {
-		e, err = o.transcript(ctx, group, forward)
+		e, err = readElection(ctx, group, o.term, forward)
 	}
 	switch {
 	case everything:
@@ -94,13 +94,13 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	return o.write(out, group, e)
 }
 
-// transcript returns the transcript of the requested election.
-func (o *explainOptions) transcript(ctx context.Context, g *v1.ElectionGroup, forward portForwarder) (*transcript.Election, error) {
+// readElection returns the transcript of the election in a term, or with term 0 of the last one.
+func readElection(ctx context.Context, g *v1.ElectionGroup, term uint64, forward portForwarder) (*transcript.Election, error) {
 	journals, missing := readJournals(ctx, g, forward)
 	if len(journals) == 0 {
 		return nil, noJournalError(missing)
 	}
-	if e := transcript.Merge(journals, o.term, missing...); e != nil {
+	if e := transcript.Merge(journals, term, missing...); e != nil {
 		return e, nil
 	}
 	terms := transcript.Terms(journals)
@@ -109,7 +109,7 @@ func (o *explainOptions) transcript(ctx context.Context, g *v1.ElectionGroup, fo
 	}
 	const shown = 10
 	texts := strings.Fields(strings.Trim(fmt.Sprint(terms[max(0, len(terms)-shown):]), "[]"))
-	return nil, fmt.Errorf("the agents' journals have no election in term %d; the latest terms are %s", o.term, strings.Join(texts, ", "))
+	return nil, fmt.Errorf("the agents' journals have no election in term %d; the latest terms are %s", term, strings.Join(texts, ", "))
 }
 
 // noJournalError explains why there is no journal at all.

@@ -24,8 +24,8 @@ import (
 const (
 	// journalsTimeout limits the time for all journals of a group.
 	journalsTimeout = 10 * time.Second
-	// journalMax is far more than the largest journal in bytes.
-	journalMax = 4 << 20
+	// journalMax is more than the largest journal in bytes.
+	journalMax = 2 << 20
 	// parallelJournals is the number of agents from which journals are read at a time.
 	parallelJournals = 16
 )

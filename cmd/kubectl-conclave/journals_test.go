@@ -82,13 +82,11 @@ func TestJournalsThatCannotBeReadAreMissing(t *testing.T) {
 }
 
 func TestExplainNamesTheTermsOfTheJournals(t *testing.T) {
-	o := explainOptions{term: 8}
-	_, err := o.transcript(t.Context(), journalGroup(), forwardToAgents(t))
+	_, err := readElection(t.Context(), journalGroup(), 8, forwardToAgents(t))
 	if want := "the agents' journals have no election in term 8; the latest terms are 7"; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
-	o.term = 7
-	if e, err := o.transcript(t.Context(), journalGroup(), forwardToAgents(t)); err != nil || e.Coordinator != "ledger-0" || len(e.Missing) != 4 {
+	if e, err := readElection(t.Context(), journalGroup(), 7, forwardToAgents(t)); err != nil || e.Coordinator != "ledger-0" || len(e.Missing) != 4 {
 		t.Errorf("got %+v, %v, want the election in term 7", e, err)
 	}
 }

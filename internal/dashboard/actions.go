@@ -9,23 +9,28 @@ import (
 	"sync"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/transcript"
 )
 
-// Actions are what the user may do to groups on the page. A nil *Actions permits nothing.
+// Actions are what the page can do with the permissions of the user, besides showing the
+// status of the groups. A nil *Actions permits nothing.
 //
 // Each user of the machine can send requests to the server. Therefore a request needs the
 // key, which is in the address that only the user who started the server has seen.
 type Actions struct {
 	// Key is the secret that requests need.
 	Key string
-	// MayStepDown reports whether the user may make the coordinator of a group hand over.
-	MayStepDown func(ctx context.Context, g *v1.ElectionGroup) (bool, error)
+	// MayReachAgents reports whether the user may connect to the agents of a group, which each
+	// action does.
+	MayReachAgents func(ctx context.Context, g *v1.ElectionGroup) (bool, error)
 	// StepDown makes the coordinator hand over to a member, or to the best one if to is
 	// empty. It returns a description of the result.
 	StepDown func(ctx context.Context, g *v1.ElectionGroup, to string) (string, error)
+	// LastElection reads the journals of the agents. It takes a limited time.
+	LastElection func(ctx context.Context, g *v1.ElectionGroup) (*transcript.Election, error)
 
-	// busy is locked during an action.
-	busy sync.Mutex
+	// busy is locked while a coordinator steps down, and reading while journals are read.
+	busy, reading sync.Mutex
 }
 
 // NewKey returns a random key.
@@ -37,9 +42,9 @@ const (
 	requestMax = 4 << 10
 )
 
-// permission is what the user may do to a group.
+// permission is whether the page can offer the actions on a group.
 type permission struct {
-	StepDown bool `json:"stepDown"`
+	Permitted bool `json:"permitted"`
 }
 
 // request asks the coordinator of a group to step down.
@@ -58,10 +63,13 @@ type result struct {
 func (a *Actions) register(mux *http.ServeMux, store *Store) {
 	mux.HandleFunc("GET /actions/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
 		g := store.Get(PathKey(r))
-		respond(w, http.StatusOK, permission{StepDown: g != nil && a.accepts(r) && a.may(r.Context(), g)})
+		respond(w, http.StatusOK, permission{Permitted: g != nil && a.accepts(r) && a.may(r.Context(), g)})
 	})
 	mux.HandleFunc("POST /actions/{namespace}/{name}/step-down", func(w http.ResponseWriter, r *http.Request) {
 		a.stepDown(w, r, store.Get(PathKey(r)))
+	})
+	mux.HandleFunc("GET /actions/{namespace}/{name}/last-election", func(w http.ResponseWriter, r *http.Request) {
+		a.lastElection(w, r, store.Get(PathKey(r)))
 	})
 }
 
@@ -70,16 +78,21 @@ func (a *Actions) accepts(r *http.Request) bool {
 	return a != nil && subtle.ConstantTimeCompare([]byte(r.Header.Get(keyHeader)), []byte(a.Key)) == 1
 }
 
-// may reports whether the user may make the coordinator hand over. If that is unknown, the
-// button isn't shown.
+// may reports whether the user may reach the agents. If that is unknown, the page offers no
+// action.
 func (a *Actions) may(ctx context.Context, g *v1.ElectionGroup) bool {
-	granted, err := a.MayStepDown(ctx, g)
+	granted, err := a.MayReachAgents(ctx, g)
 	return granted && err == nil
+}
+
+// respondWithoutKey refuses a request that has no key.
+func respondWithoutKey(w http.ResponseWriter) {
+	respond(w, http.StatusForbidden, result{Error: "open the address that kubectl conclave dashboard has printed"})
 }
 
 func (a *Actions) stepDown(w http.ResponseWriter, r *http.Request, g *v1.ElectionGroup) {
 	if !a.accepts(r) {
-		respond(w, http.StatusForbidden, result{Error: "open the address that kubectl conclave dashboard has printed"})
+		respondWithoutKey(w)
 		return
 	}
 	var asked request

@@ -22,8 +22,8 @@ func TestStepDownNeedsTheKey(t *testing.T) {
 	store.Set(g)
 	done := 0
 	actions := &dashboard.Actions{
-		Key:         dashboard.NewKey(),
-		MayStepDown: func(context.Context, *v1.ElectionGroup) (bool, error) { return true, nil },
+		Key:            dashboard.NewKey(),
+		MayReachAgents: func(context.Context, *v1.ElectionGroup) (bool, error) { return true, nil },
 		StepDown: func(_ context.Context, _ *v1.ElectionGroup, to string) (string, error) {
 			done++
 			return to + " leads", nil

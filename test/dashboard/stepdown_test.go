@@ -77,8 +77,8 @@ func stepDown(b *browser) {
 	cluster, coordinator := startAgents(b)
 	may, requests := true, 0
 	b.actions = &served.Actions{
-		Key:         served.NewKey(),
-		MayStepDown: func(context.Context, *v1.ElectionGroup) (bool, error) { return may, nil },
+		Key:            served.NewKey(),
+		MayReachAgents: func(context.Context, *v1.ElectionGroup) (bool, error) { return may, nil },
 		StepDown: func(ctx context.Context, g *v1.ElectionGroup, to string) (string, error) {
 			requests++
 			after, err := cluster.StepDown(ctx, g.Status.Coordinator.Pod, to)

@@ -63,6 +63,7 @@ func users(b *browser) {
 	}
 	b.run("enter the token", chromedp.SendKeys("#token", "good\n"))
 	b.await(`document.querySelector("#coordinator")?.innerText === "ledger-4"`) // what the link named
+	b.await(`document.querySelector('[data-section="election"] pre').innerText === "kubectl conclave explain ledger -n bank"`)
 	b.await(`document.querySelector("#user").innerText.includes("alice@example.org")`)
 	b.accessible()
 	b.open("")

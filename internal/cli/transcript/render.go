@@ -35,7 +35,7 @@ func (e *Election) WriteText(w io.Writer) {
 	for _, m := range e.Milestones {
 		fmt.Fprintf(w, "%10.3f ms  %+10.3f ms  %s\n", millis(m.Micros), millis(m.TookMicros), m.Text)
 	}
-	fmt.Fprintf(w, "\nMessages: %s.\n", e.countMessages())
+	fmt.Fprintf(w, "\nMessages: %s.\n", e.CountMessages())
 	for _, m := range e.Missing {
 		fmt.Fprintf(w, "Missing: %s (%s).\n", m.Agent, m.Reason)
 	}
@@ -50,7 +50,7 @@ func (e *Election) WriteMermaid(w io.Writer) error {
 	n := e.number()
 	d := sim.Mermaid{
 		Title: e.Group + ": " + e.Describe(), Names: n.name, Ring: n.ring(),
-		Down: func(id election.ID) bool { return n.name(id) == e.Former && e.Cause == control.EndCrash },
+		Down: n.down,
 		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
 	}
 	n.replay(d.Watch)
@@ -58,10 +58,22 @@ func (e *Election) WriteMermaid(w io.Writer) error {
 	return err
 }
 
+// Sequence returns the messages, and what the agents found out, as a sequence diagram.
+func (e *Election) Sequence() sim.Sequence {
+	n := e.number()
+	r := sim.SequenceRecorder{
+		Order: n.ring(), Names: n.name, Down: n.down,
+		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
+		Note: n.noteArrival,
+	}
+	n.replay(r.Watch)
+	return r.Sequence()
+}
+
 func millis(micros int64) float64 { return float64(micros) / 1000 }
 
-// countMessages lists the messages of the algorithm, and those of the office.
-func (e *Election) countMessages() string {
+// CountMessages lists the messages of the algorithm, and those of the office.
+func (e *Election) CountMessages() string {
 	var counted, office []string
 	total := 0
 	for k := range election.Kind(255) {
@@ -193,6 +205,23 @@ func (n *numbered) note(s sim.Step, m *election.Message) string {
 		return "not received"
 	}
 	return ""
+}
+
+// noteArrival returns when a message that is sent was received, or that it wasn't.
+func (n *numbered) noteArrival(m *election.Message) string {
+	l := n.letter(m)
+	if arrived, known := n.received[l]; known && m.From != m.To {
+		return fmt.Sprintf("received after %.3f ms", millis(arrived-n.sent[l]))
+	}
+	if n.lost(l) {
+		return "not received"
+	}
+	return ""
+}
+
+// down reports whether the election began with the crash of this process.
+func (n *numbered) down(id election.ID) bool {
+	return n.name(id) == n.Former && n.Cause == control.EndCrash
 }
 
 // lost reports whether a message was certainly not received.

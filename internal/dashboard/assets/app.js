@@ -1,8 +1,8 @@
 // The page: which view is shown, and the state of the connections.
+import { takeKey } from "./actions.js";
 import { el, refreshAges } from "./dom.js";
 import * as group from "./group.js";
 import * as overview from "./overview.js";
-import { takeKey } from "./stepdown.js";
 
 const main = document.getElementById("main");
 const indicator = document.getElementById("connection");

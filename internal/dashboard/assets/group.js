@@ -1,5 +1,7 @@
 // The page of one group.
+import { permitted } from "./actions.js";
 import { age, badge, el, formatDuration, svg } from "./dom.js";
+import { lastElection } from "./lastelection.js";
 import { picture } from "./picture.js";
 import { stepDownButton } from "./stepdown.js";
 import { open } from "./stream.js";
@@ -11,7 +13,8 @@ export function show(main, page, namespace, name) {
   const heading = el("h1", {}, el("span", { class: "muted" }, `${namespace}/`), el("wbr"), name);
   const health = el("span", { class: "health" });
   const path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
-  const stepDown = stepDownButton(path);
+  const permission = permitted(path);
+  const stepDown = stepDownButton(path, permission), election = lastElection(path, namespace, name, permission);
   const content = el("div", { class: "sections" });
   main.replaceChildren(
     el("nav", { "aria-label": "Breadcrumb" }, el("a", { href: "#/" }, "← All groups")),
@@ -36,6 +39,7 @@ export function show(main, page, namespace, name) {
       showMissing();
       return;
     }
+    election.update(detail);
     notice.hidden = true;
     content.classList.remove("stale");
     if (last?.coordinator !== detail.coordinator && last) {
@@ -49,7 +53,8 @@ export function show(main, page, namespace, name) {
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
       section("failovers", detail.failovers ?? null, drawFailovers),
       section("whatif", members.length ? members : null, (nodes) => card("What if?", ...whatIf(path, nodes, detail.coordinator)))]);
-    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures)]);
+    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures),
+      section("election", members.length ? "" : null, () => card("Last election", election.content))]);
   }
 
   function showMissing() {

@@ -1,34 +1,17 @@
 // The button that makes the coordinator of a group hand over. It is shown only to a user who may do that, and who has opened the
 // address that the command has printed.
+import { request } from "./actions.js";
 import { el } from "./dom.js";
 
-const keyName = "conclave-key";
-
-// takeKey keeps the key that is in the address, and removes it from there, so that a copied address or a screenshot doesn't
-// contain it.
-export function takeKey() {
-  const found = /^#key=(\w+)$/.exec(location.hash);
-  if (!found) return;
-  sessionStorage.setItem(keyName, found[1]);
-  history.replaceState(null, "", location.pathname);
-}
-
-function request(path, options = {}) {
-  const key = sessionStorage.getItem(keyName);
-  return fetch(`actions/${path}`, { ...options, headers: { "X-Conclave-Key": key } });
-}
-
 // stepDownButton returns the button, and a function that shows it for the present state of the group.
-export function stepDownButton(path) {
+export function stepDownButton(path, permission) {
   const button = el("button", { class: "button", type: "button", hidden: true, onclick: () => ask(path, detail) }, "Step down …");
   let detail = null, may = false;
   const show = () => { button.hidden = !may || !detail?.coordinator; };
-  if (sessionStorage.getItem(keyName)) {
-    request(path).then((answer) => answer.json()).then((answer) => {
-      may = answer.stepDown;
-      show();
-    }).catch(() => { /* The page shows that the server doesn't answer. */ });
-  }
+  permission.then((answer) => {
+    may = answer;
+    show();
+  });
   return { button, update: (now) => { detail = now; show(); } };
 }
 

@@ -1,0 +1,52 @@
+// The last election, which the agents keep in memory. It is read only when the user asks for it.
+import { request } from "./actions.js";
+import { el } from "./dom.js";
+import { sequence } from "./sequence.js";
+
+// lastElection returns the content of the card, and a function for the present state of the group.
+export function lastElection(path, namespace, name, permission) {
+  const content = el("div", {}, el("p", { class: "muted" }, "The agents keep recent elections in memory. With the permission to forward ports, ",
+    el("code", {}, "kubectl conclave dashboard"), " shows the last one here, at the address that it prints. In a terminal, use:"),
+  el("pre", { class: "command", tabindex: "0" }, `kubectl conclave explain ${name} -n ${namespace}`));
+  const answer = el("div", { class: "answer", role: "status" }), details = el("div");
+  const changed = el("p", { class: "notice", role: "status", hidden: true }, "The group has elected again since. Read the journals again to see that.");
+  const button = el("button", { class: "button", type: "button", onclick: read }, "Read the agents’ journals");
+  let detail = null, shown = null;
+
+  function compare() {
+    changed.hidden = !shown || !detail?.coordinator || (shown.coordinator === detail.coordinator && shown.term === detail.term);
+  }
+
+  async function read() {
+    button.disabled = true;
+    answer.replaceChildren(el("p", { class: "muted" }, `Reading the journals of ${detail?.members ?? "all"} agents …`));
+    let found;
+    try {
+      found = await (await request(`${path}/last-election`)).json();
+    } catch {
+      found = { error: "the dashboard does not answer" };
+    }
+    shown = found.error ? null : found;
+    answer.replaceChildren(...found.error ? [el("p", { class: "bad" }, `Error: ${found.error}`)] : describe(found));
+    details.replaceChildren(...found.steps?.length ? [sequence(found)] : []);
+    button.disabled = false;
+    button.textContent = "Read again";
+    compare();
+  }
+
+  permission.then((may) => {
+    if (!may) return;
+    content.replaceChildren(el("p", { class: "muted" }, "The agents keep recent elections in memory. Each step below is from the journal of an agent."),
+      button, changed, answer, details);
+  });
+  return { content, update: (now) => { detail = now; compare(); } };
+}
+
+function describe(election) {
+  return [
+    el("p", {}, el("strong", {}, `${election.text}, at ${new Date(election.began).toLocaleString()}.`)),
+    el("ol", { class: "milestones" }, election.milestones.map((m) => el("li", {}, el("span", { class: "after" }, `${(m.micros / 1000).toFixed(2)} ms`), m.text))),
+    el("p", { class: "muted" }, `Messages: ${election.cost}.`),
+    ...election.missing.map((m) => el("p", { class: "muted" }, `Missing: ${m.agent} (${m.reason}).`)),
+  ];
+}
