@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,11 +38,18 @@ type group struct {
 	algorithm, safety, workload string
 }
 
+// exclusive is the workload whose invariant needs a safety mode in which there is at most one coordinator: two coordinators can
+// grant the same lock.
+const exclusive = "lock-service"
+
 // groups returns a group of each election and safety mode, with these workloads in turn.
 func groups(workloads []string) (all []group) {
 	for _, safety := range safetyModes {
+		usable := slices.DeleteFunc(slices.Clone(workloads), func(name string) bool { return safety == "Available" && name == exclusive })
 		for _, algorithm := range algorithms {
-			all = append(all, group{algorithm, safety, workloads[len(all)%len(workloads)]})
+			if len(usable) > 0 {
+				all = append(all, group{algorithm, safety, usable[len(all)%len(usable)]})
+			}
 		}
 	}
 	return all

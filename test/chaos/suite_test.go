@@ -55,6 +55,18 @@ func TestOneGroupAtATimeHasFaultsOfAllKinds(t *testing.T) {
 	}
 }
 
+// In Available mode there may be two coordinators, which can grant the same lock.
+func TestLockServiceRunsWhereThereIsOneCoordinator(t *testing.T) {
+	for _, g := range groups(workloads) {
+		if g.safety == "Available" && g.workload == "lock-service" {
+			t.Errorf("got %+v, want another workload", g)
+		}
+	}
+	if all, locks := len(groups(workloads)), len(groups([]string{"lock-service"})); all != 18 || locks != 12 {
+		t.Errorf("got %d groups, and %d of the lock service, want 18 and 12", all, locks)
+	}
+}
+
 func TestWrongFlagsAreRefused(t *testing.T) {
 	for want, s := range map[string]*suite{
 		"-workloads must be some of device-owner": {faults: 1, groups: 18, parallel: 1, workloads: "device"},
