@@ -192,8 +192,9 @@ func buildImage(t *testing.T, source, tag string) string {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
+	_, version, _ := strings.Cut(tag, ":")
 	run(t, "go", "-C", filepath.Join(repositoryRoot, "hack", "image"), "run", ".", "-source", repository, "-package", source,
-		"-version", "e2e", "-tag", tag, "-output", folder)
+		"-version", version, "-tag", tag, "-output", folder)
 	return filepath.Join(folder, filepath.Base(source)+".tar")
 }
 

@@ -32,16 +32,22 @@ type electionGroup struct {
 			ElectedAt time.Time
 		}
 		Processes []struct {
-			Pod, Status, Reason, Message string
-			Priority                     int
+			Pod, Status, Reason, Message, AgentVersion string
+			Priority                                   int
 		}
 		MemberList *struct {
 			Version int
 			State   string
 		}
-		Conditions []struct{ Type, Status, Reason, Message string }
+		Conditions []condition
+		History    []struct {
+			Pod, EndReason string
+			Until          *time.Time
+		}
 	}
 }
+
+type condition struct{ Type, Status, Reason, Message string }
 
 // testOperator installs the operator and the samples like a user, and then injects faults into the coordinator, the operator
 // and the API server. The parts depend on each other, so testOperator ends when one fails.
@@ -52,7 +58,7 @@ func testOperator(c *cluster) {
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
 	c.load(buildImage(c.t, "./examples/lock-service", "conclave/lock-service:example"))
-	install(c, operatorNamespace)
+	install(c, operatorNamespace, "e2e")
 	c.createNamespace(samplesNamespace)
 	c.t.Cleanup(func() { logOperatorDiagnostics(c) })
 	e := env{c, observe(c.t, c.name, "ledger", leaderPollInterval), map[string]electionGroup{}}
@@ -76,6 +82,7 @@ func testOperator(c *cluster) {
 		{"a group is deleted and recreated", testRecreatedGroup},
 		{"lease and heartbeat change without an election", testLeaseChange},
 		{"chaos injects a fault of each kind, and finds no violation", testChaos},
+		{"operator and agents are upgraded while an application writes, and each tenure ends by a hand-over", testUpgrade},
 		{"a Deployment is scaled up, to 0, and up again", testScaling},
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
 		{"agents elect without the API server, and the status catches up", testWithoutAPIServer},
@@ -97,10 +104,10 @@ func testOperator(c *cluster) {
 // installer is the manifest of the operator.
 var installer = filepath.Join(repositoryRoot, "dist", "install.yaml")
 
-// install installs the operator as described in docs/operator.md.
-func install(c *cluster, namespace string) {
+// install installs the operator as described in docs/operator.md, with images of this tag.
+func install(c *cluster, namespace, tag string) {
 	c.t.Helper()
-	run(c.t, "make", "-C", repositoryRoot, "build-installer", "IMG=conclave/manager:e2e", "AGENT_IMG=conclave/agent:e2e", "NAMESPACE="+namespace)
+	run(c.t, "make", "-C", repositoryRoot, "build-installer", "IMG=conclave/manager:"+tag, "AGENT_IMG=conclave/agent:"+tag, "NAMESPACE="+namespace)
 	c.kubectl("apply", "--server-side", "-f", installer)
 	c.kubectl("wait", "deployment/conclave-manager", "--namespace", namespace, "--for=condition=Available", "--timeout", "5m",
 		"--request-timeout", "0")
@@ -384,6 +391,6 @@ func testReinstallation(e env) {
 			e.t.Errorf("got %s after the operator was removed", name)
 		}
 	}
-	install(e.cluster, otherNamespace)
+	install(e.cluster, otherNamespace, "e2e")
 	testFirstGroup(e)
 }

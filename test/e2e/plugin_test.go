@@ -19,7 +19,12 @@ func (e env) buildPlugin() string {
 // runPlugin runs a command of the plugin in the namespace of the samples, and returns its output.
 func (e env) runPlugin(plugin string, arguments ...string) []byte {
 	e.t.Helper()
-	command := exec.Command(plugin, append(arguments, "--namespace", samplesNamespace)...)
+	return e.runPluginIn(samplesNamespace, plugin, arguments...)
+}
+
+func (e env) runPluginIn(namespace, plugin string, arguments ...string) []byte {
+	e.t.Helper()
+	command := exec.Command(plugin, append(arguments, "--namespace", namespace)...)
 	command.Env = append(os.Environ(), e.environment...)
 	output, err := command.Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -14,7 +14,7 @@ var holds = regexp.MustCompile(`^holds: no gap, no duplicate and no stale write 
 
 // testWorkload runs an example as users do. All its processes must get locks from the coordinator.
 func testWorkload(e env) {
-	const namespace, enough = "conclave-workload", 20
+	const namespace = "conclave-workload"
 	e.kubectl("create", "namespace", namespace)
 	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
 	e.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
@@ -22,16 +22,27 @@ func testWorkload(e env) {
 	e.waitUntil(defaultTimeout, "lock-service-2 is coordinator", func() bool {
 		return e.groupIn(namespace, "lock-service").coordinator() == "lock-service-2"
 	})
-	e.waitUntil(defaultTimeout, "all processes use the locks", func() bool {
-		output, err := e.tryKubectl("exec", "--namespace", namespace, "lock-service-ledger-0", "--", "/lock-service", "check", "http://127.0.0.1:8090")
-		if strings.Contains(output, "violated") {
-			e.t.Fatal(safety.Violated, output)
-		}
-		match := holds.FindStringSubmatch(output)
-		if err != nil || match == nil { // The ledger is starting, or not all processes have written.
-			return false
-		}
-		writes, err := strconv.Atoi(match[1])
-		return err == nil && writes >= enough
-	})
+	e.awaitWrites(namespace, 20)
+}
+
+// awaitWrites waits until the processes have made further writes with locks from the coordinator. All writes must have been right.
+func (e env) awaitWrites(namespace string, further int) {
+	e.t.Helper()
+	before := e.writes(namespace)
+	e.waitUntil(defaultTimeout, "all processes use the locks", func() bool { return e.writes(namespace) >= before+further })
+}
+
+// writes returns the number of writes in the ledger, or 0 while it starts or not all processes have written.
+func (e env) writes(namespace string) int {
+	e.t.Helper()
+	output, err := e.tryKubectl("exec", "--namespace", namespace, "lock-service-ledger-0", "--", "/lock-service", "check", "http://127.0.0.1:8090")
+	if strings.Contains(output, "violated") {
+		e.t.Fatal(safety.Violated, output)
+	}
+	match := holds.FindStringSubmatch(output)
+	if err != nil || match == nil {
+		return 0
+	}
+	count, _ := strconv.Atoi(match[1]) // It consists of digits.
+	return count
 }
