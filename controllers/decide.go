@@ -62,13 +62,15 @@ func (s *snapshot) adopted() map[string]bool {
 	if list == nil || list.Previous == nil || list.State != v1.ListAdopting {
 		return nil
 	}
+	document, _ := s.published()
+	wait := membership.AdoptionWait(s.group, document)
 	adopted := map[string]bool{}
 	for _, m := range list.Previous.Members {
 		report, ok := s.reports[m.Pod]
 		if !ok || report.Report.UID != string(s.group.UID) || int64(report.Report.Version) != list.Version {
 			continue
 		}
-		if s.deadline.reached(report.Adopted.Add(membership.AdoptionWait(s.group)), s.now) {
+		if s.deadline.reached(report.Adopted.Add(wait), s.now) {
 			adopted[m.Pod] = true
 		}
 	}
@@ -91,6 +93,8 @@ func (s *snapshot) missing() map[string]bool {
 	if list.Previous != nil {
 		members = append(slices.Clip(members), list.Previous.Members...)
 	}
+	document, _ := s.published()
+	grace := membership.MissingPodGrace(s.group, document)
 	missing, since := map[string]bool{}, map[string]time.Time{}
 	for _, m := range members {
 		if !s.isMissing(m.Pod) {
@@ -100,7 +104,7 @@ func (s *snapshot) missing() map[string]bool {
 		if before, ok := s.state.missingSince[m.Pod]; ok {
 			since[m.Pod] = before
 		}
-		if s.deadline.reached(since[m.Pod].Add(membership.MissingPodGrace(s.group)), s.now) {
+		if s.deadline.reached(since[m.Pod].Add(grace), s.now) {
 			missing[m.Pod] = true
 		}
 	}

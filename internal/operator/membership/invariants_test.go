@@ -29,7 +29,7 @@ func violation(was, is *v1.MemberList) string {
 			!equality.Semantic.DeepEqual(is.Previous, was.Previous) {
 			return "the list has changed under the same version"
 		}
-		if is.LeaseMillis != was.LeaseMillis {
+		if was.LeaseMillis != 0 && is.LeaseMillis != was.LeaseMillis {
 			return "the lease has changed under the same version"
 		}
 		unchanged := len(is.Departed) == len(was.Departed) && is.State == was.State

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -30,22 +31,38 @@ func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList,
 // next returns the next step after a list: see package memberlist.
 func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
 	published := f.publishedList()
-	if current != nil && current.LeaseMillis == 0 { // an older operator wrote the list
-		current = current.DeepCopy()
-		current.LeaseMillis = specLease(f.Group)
-		if published != nil && published.Version == current.Version {
-			current.LeaseMillis = published.LeaseMillis
-		}
+	lease := specLease(f.Group)
+	if current != nil && current.LeaseMillis == 0 {
+		current = withLease(current, f.Group, f.Published)
+		// Another lease waits until the status has this one: otherwise, how long to wait for
+		// grants of the list before would be forgotten.
+		lease = current.LeaseMillis
 	}
 	facts := memberlist.Facts[string]{
 		Wanted:    pureMembers(wanted),
-		Lease:     int64(specLease(f.Group)),
+		Lease:     int64(lease),
 		Published: published != nil && current != nil && published.Version == current.Version,
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
 		Missing:   func(pod string) bool { return f.Missing[pod] },
 		Clock:     control.TermAt(f.Now), Term: f.Group.Status.Term,
 	}
 	return statusList(facts.Next(pureList(current)))
+}
+
+// withLease returns a list with its lease. The status has none if an older operator wrote it,
+// or if the API server doesn't store it, because its CRD is older than the operator. While
+// that was so, the lease could not change. So members have the one that was published last,
+// whatever the spec says by now.
+func withLease(list *v1.MemberList, group *v1.ElectionGroup, published *control.Document) *v1.MemberList {
+	if list.LeaseMillis != 0 {
+		return list
+	}
+	list = list.DeepCopy()
+	if published != nil && published.UID == string(group.UID) {
+		list.LeaseMillis = published.Group.Safety.LeaseMillis
+	}
+	list.LeaseMillis = cmp.Or(list.LeaseMillis, specLease(group))
+	return list
 }
 
 // earlierGroupProblem returns the Problem of a group that must not begin yet: an agent

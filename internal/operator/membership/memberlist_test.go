@@ -300,7 +300,7 @@ func TestLeaseChangesWithList(t *testing.T) {
 			if got := f.Group.Status.MemberList; got.Version != 3 || got.LeaseMillis != c.to || got.Previous.LeaseMillis != before.LeaseMillis {
 				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got, c.to, before.LeaseMillis)
 			}
-			if got := AdoptionWait(f.Group); got != c.wantWait {
+			if got := AdoptionWait(f.Group, f.Published); got != c.wantWait {
 				t.Errorf("got a wait of %s, want %s", got, c.wantWait)
 			}
 			d := MakePlan(*f).Document
@@ -316,15 +316,15 @@ func TestLeaseChangesWithList(t *testing.T) {
 
 func TestAdoptionWait(t *testing.T) {
 	f := newDeclaredFacts("a 1")
-	if got := AdoptionWait(f.Group); got != 562500*time.Microsecond {
+	if got := AdoptionWait(f.Group, f.Published); got != 562500*time.Microsecond {
 		t.Errorf("by default: got %v, want 562.5ms", got)
 	}
 	f.Group.Spec.Safety = v1.Safety{Mode: v1.Strict, LeaseMillis: 8000}
-	if got := AdoptionWait(f.Group); got != 9*time.Second {
+	if got := AdoptionWait(f.Group, f.Published); got != 9*time.Second {
 		t.Errorf("with a lease of 8 s: got %v, want 9s", got)
 	}
 	f.Group.Spec.Safety.Mode = v1.Available
-	if got := AdoptionWait(f.Group); got != 0 {
+	if got := AdoptionWait(f.Group, f.Published); got != 0 {
 		t.Errorf("in Available mode: got %v, want 0", got)
 	}
 }
@@ -346,7 +346,7 @@ func TestMissingPodGrace(t *testing.T) {
 		f := newDeclaredFacts("a 1")
 		f.Group.Spec.Safety = v1.Safety{Mode: c.mode, LeaseMillis: c.lease}
 		f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: c.state}
-		if got := MissingPodGrace(f.Group); got != c.want {
+		if got := MissingPodGrace(f.Group, f.Published); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -116,14 +116,14 @@ func MakePlan(f Facts) Plan {
 
 // AdoptionWait returns the time for which a member must have reported a list before it
 // counts as having adopted it. By then, its earlier grants have expired, on any clock.
-// In Available mode there are no grants.
-func AdoptionWait(group *v1.ElectionGroup) time.Duration {
+// In Available mode there are no grants. The document in the ConfigMap may be nil.
+func AdoptionWait(group *v1.ElectionGroup, published *control.Document) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
 	lease := int64(specLease(group))
-	if list := pureList(group.Status.MemberList); list != nil && list.Lease != 0 {
-		lease = list.LongestLease()
+	if list := group.Status.MemberList; list != nil {
+		lease = pureList(withLease(list, group, published)).LongestLease()
 	}
 	return memberlist.AdoptionWait(time.Duration(lease) * time.Millisecond)
 }
@@ -134,9 +134,9 @@ const minMissingPodGrace = time.Second
 
 // MissingPodGrace returns the time for which a member must have had no pod before it
 // counts as departed, while a list is being adopted, or before it is removed from the list.
-func MissingPodGrace(group *v1.ElectionGroup) time.Duration {
+func MissingPodGrace(group *v1.ElectionGroup, published *control.Document) time.Duration {
 	if list := group.Status.MemberList; list != nil && list.State == v1.ListAdopting {
-		return AdoptionWait(group)
+		return AdoptionWait(group, published)
 	}
-	return max(AdoptionWait(group), minMissingPodGrace)
+	return max(AdoptionWait(group, published), minMissingPodGrace)
 }

@@ -96,6 +96,9 @@ type simulation struct {
 	published      map[int64]*v1.MemberList
 	lostMajorityAt map[int64]time.Time
 
+	// olderCRD: the schema has no leases in the status, and the lease of the spec is immutable.
+	olderCRD bool
+
 	operators [2]*operator
 }
 
@@ -126,6 +129,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		s.group.Spec.Safety.Mode = v1.Strict
 	}
 	s.editMembers()
+	s.olderCRD = seed%4 == 1
 	for i := range s.operators {
 		s.operators[i] = &operator{since: map[string]time.Time{}, group: s.group.DeepCopy()}
 	}
@@ -146,7 +150,9 @@ func (s *simulation) randomName() string { return fmt.Sprint("a-", s.rng.IntN(7)
 func (s *simulation) editMembers() {
 	s.group.Generation++
 	s.bumpResourceVersion()
-	s.group.Spec.Safety.LeaseMillis = []int32{300, 500, 2000}[s.rng.IntN(3)]
+	if !s.olderCRD {
+		s.group.Spec.Safety.LeaseMillis = []int32{300, 500, 2000}[s.rng.IntN(3)]
+	}
 	if s.group.Spec.Selector != nil {
 		return
 	}
@@ -174,6 +180,7 @@ func (s *simulation) randomEvent() {
 	switch pod := s.pods[name]; s.rng.IntN(12) {
 	case 0:
 		if s.rng.IntN(4) == 0 {
+			s.olderCRD = s.olderCRD && s.rng.IntN(4) > 0 // It is replaced together with the group.
 			s.editMembers()
 		}
 	case 1:
@@ -285,6 +292,7 @@ func (s *simulation) advance(d time.Duration) { s.now = s.now.Add(d) }
 
 // converge starts all pods, and runs one operator until nothing changes.
 func (s *simulation) converge() {
+	s.olderCRD = false
 	if s.group.Spec.Selector == nil {
 		s.editMembers()
 	}
