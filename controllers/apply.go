@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -46,7 +45,7 @@ func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Pla
 // updateStatus writes the status if it has changed, based on the version that was
 // read: the API server rejects an update that is based on an older one.
 func (r *Reconciler) updateStatus(ctx context.Context, s *snapshot, status *v1.ElectionGroupStatus) error {
-	equal, err := equalStatus(&s.group.Status, status)
+	equal, err := r.dropped.equal(&s.group.Status, status)
 	if equal || err != nil {
 		return err
 	}
@@ -58,18 +57,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, s *snapshot, status *v1.E
 		return fmt.Errorf("write the status: %w", err)
 	}
 	s.group = group
-	return nil
-}
-
-// equalStatus compares two statuses as JSON, where times have a precision of a second
-// or a microsecond.
-func equalStatus(a, b *v1.ElectionGroupStatus) (bool, error) {
-	first, err := json.Marshal(a)
-	if err != nil {
-		return false, err
-	}
-	second, err := json.Marshal(b)
-	return string(first) == string(second), err
+	return r.dropped.learn(status, &group.Status)
 }
 
 // applyTraffic writes everything that follows from the status. It returns the errors

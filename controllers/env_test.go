@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -25,6 +27,7 @@ import (
 // that start and stop.
 type env struct {
 	t            testing.TB
+	config       *rest.Config
 	scheme       *runtime.Scheme
 	client       client.Client
 	namespace    string
@@ -40,9 +43,14 @@ type env struct {
 
 func newEnv(t testing.TB) *env {
 	t.Helper()
-	config := apiServer.Config(t)
+	return newEnvOn(t, apiServer)
+}
+
+func newEnvOn(t testing.TB, server *apiserver.Server) *env {
+	t.Helper()
+	config := server.Config(t)
 	e := &env{
-		t: t, scheme: newScheme(t), certificates: newCertificates(t),
+		t: t, config: config, scheme: newScheme(t), certificates: newCertificates(t),
 		caBundleChanged: make(chan struct{}), agents: map[string]*fakeagent.Agent{},
 	}
 	e.caBundle = string(e.certificates.Authorities)

@@ -102,7 +102,7 @@ func TestWritesOfAnElection(t *testing.T) {
 
 // value returns the sum of a metric over its labels; for a histogram, the number of
 // observations.
-func value(t *testing.T, registry *prometheus.Registry, name string) float64 {
+func value(t testing.TB, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {

@@ -25,7 +25,7 @@ func TestDividedMeansDifferentCoordinators(t *testing.T) {
 		}
 		group := &v1.ElectionGroup{}
 		group.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgreed), Status: status, Reason: string(reason)}}
-		r := &Reconciler{metrics: newMetricSet(nil)}
+		r := &Reconciler{metrics: newMetricSet(nil, nil)}
 		s := &snapshot{key: types.NamespacedName{Name: "ledger"}, group: group, state: &groupState{}}
 		r.observe(s, group, &groupstatus.Result{Status: group.Status})
 		if got := r.metrics.groups[s.key]; got == nil || got.disagreeing != want.disagreeing || got.divided != want.divided {

@@ -220,9 +220,9 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	} else if o.debounce == 0 {
 		o.debounce = 100 * time.Millisecond
 	}
-	config := rest.CopyConfig(apiServer.Config(e.t))
+	config := rest.CopyConfig(e.config)
 	config.QPS = -1
-	config.Impersonate.UserName = userWithPermissions(e.t)
+	config.Impersonate.UserName = userWithPermissions(e.t, e.config)
 	config.Wrap(o.intercept)
 	caches := controllers.Cache()
 	caches.DefaultNamespaces = map[string]cache.Config{e.namespace: {}}
@@ -235,7 +235,7 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 		Cache:  caches, Logger: log,
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		LeaderElection: o.lease > 0, LeaderElectionID: leaseName, LeaderElectionNamespace: e.namespace,
-		LeaderElectionConfig: apiServer.Config(e.t),
+		LeaderElectionConfig: e.config,
 		LeaseDuration:        new(o.lease), RenewDeadline: new(o.lease / 2), RetryPeriod: new(o.lease / 10),
 	})
 	if err != nil {

@@ -47,7 +47,7 @@ var policies = sync.OnceValues(func() ([]*unstructured.Unstructured, error) {
 
 // userWithPermissions returns a user with exactly these permissions, and restricted by the
 // policies, so that every test shows that they suffice.
-func userWithPermissions(t testing.TB) string {
+func userWithPermissions(t testing.TB, config *rest.Config) string {
 	t.Helper()
 	rules, err := permissions()
 	if err != nil || len(rules) == 0 {
@@ -58,7 +58,7 @@ func userWithPermissions(t testing.TB) string {
 		t.Fatal(err)
 	}
 	const user = "system:serviceaccount:conclave-system:conclave-manager"
-	c, err := client.New(apiServer.Config(t), client.Options{Scheme: clientgoscheme.Scheme})
+	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +79,15 @@ func userWithPermissions(t testing.TB) string {
 			t.Fatal(err)
 		}
 	}
-	awaitPolicies(t, user)
+	awaitPolicies(t, config, user)
 	return user
 }
 
 // awaitPolicies waits until the API server enforces the policies: until the user may not
 // create a ConfigMap of no group.
-func awaitPolicies(t testing.TB, user string) {
+func awaitPolicies(t testing.TB, config *rest.Config, user string) {
 	t.Helper()
-	config := rest.CopyConfig(apiServer.Config(t))
+	config = rest.CopyConfig(config)
 	config.Impersonate.UserName = user
 	c, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
