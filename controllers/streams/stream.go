@@ -101,7 +101,7 @@ func backoff(attempt int) time.Duration {
 // receive connects to the agent, and decodes its reports until the connection ends.
 // It reports whether the agent had sent its complete initial state.
 func (s *stream) receive(ctx context.Context) (current bool, err error) {
-	response, err := s.streams.do(ctx, s.agent, request{method: http.MethodGet, path: control.ReportsPath})
+	response, err := s.streams.do(ctx, s.agent, request{method: http.MethodGet, path: control.ReportsPath + "?" + control.UnusualRowsQuery})
 	if err != nil {
 		return false, err
 	}

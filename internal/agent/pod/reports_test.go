@@ -58,6 +58,28 @@ func TestStreamStartsWithCurrentState(t *testing.T) {
 	}
 }
 
+// TestOperatorAsksForUnusualRows: an operator that asks for them gets the rows of members that
+// aren't connected or have crashed. An older operator doesn't ask, and gets all rows.
+func TestOperatorAsksForUnusualRows(t *testing.T) {
+	c := newCluster(t)
+	for _, name := range []string{"a", "b"} {
+		c.add(name)
+	}
+	c.publish(c.document(7, "a", "b", "c"))
+	a := c.pods["a"].start()
+	c.pods["b"].start()
+	older, newer := a.watch(), a.watchPath(control.ReportsPath+"?"+control.UnusualRowsQuery)
+	older.await("b is the coordinator, and c isn't connected", func(r control.Report) bool {
+		return !r.OnlyUnusual && len(r.Processes) == 3 && r.Coordinator == "b" && r.Processes[1].Connected && !r.Processes[0].Connected
+	})
+	r := newer.await("b is the coordinator, and only c isn't connected", func(r control.Report) bool {
+		return r.OnlyUnusual && len(r.Processes) == 1 && r.Coordinator == "b"
+	})
+	if row := r.Processes[0]; row.Name != "c" || row.Connected {
+		t.Errorf("got %+v, want the row of c", row)
+	}
+}
+
 // TestOnlyOperatorMayCommand: requests without a certificate, or with that of an agent,
 // are refused.
 func TestOnlyOperatorMayCommand(t *testing.T) {

@@ -164,6 +164,7 @@ func (h *randomHistory) evaluateAndCheck() {
 	if !equality.Semantic.DeepEqual(*before, h.Group.Status) {
 		t.Error("the evaluation has changed its facts")
 	}
+	h.checkUsualRows()
 	h.checkTerms(before, &first.Status)
 	h.checkTable(&first.Status)
 	h.checkInstructions(&first)

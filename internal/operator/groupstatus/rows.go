@@ -77,6 +77,7 @@ func (e *evaluation) reportsNaming(coordinator string) []*control.Report {
 func (e *evaluation) livenessOfMembers(reports []*control.Report) []liveness {
 	all := make([]liveness, len(e.members))
 	for _, r := range reports {
+		e.addUsualRows(all, r)
 		for i := range r.Processes {
 			row := &r.Processes[i]
 			at := i // Most tables have the same order as the members.
@@ -101,6 +102,29 @@ func (e *evaluation) livenessOfMembers(reports []*control.Report) []liveness {
 		}
 	}
 	return all
+}
+
+// addUsualRows adds what a report leaves out: all other members of the agent's list are up.
+func (e *evaluation) addUsualRows(all []liveness, r *control.Report) {
+	if !r.OnlyUnusual {
+		return
+	}
+	unusual := make(map[string]bool, len(r.Processes))
+	for i := range r.Processes {
+		unusual[r.Processes[i].Name] = true
+	}
+	usual := func(pod string) bool { return pod != r.Pod && !unusual[pod] }
+	if int64(r.Version) < e.List.Version { // It is the previous list: other reports aren't relevant.
+		for pod := range e.previous {
+			if at, ok := e.index[pod]; ok && usual(pod) {
+				all[at].up = true
+			}
+		}
+		return
+	}
+	for i, m := range e.members {
+		all[i].up = all[i].up || usual(m.Pod)
+	}
 }
 
 // processStatus returns the status of a member according to the reports.

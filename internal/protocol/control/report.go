@@ -40,8 +40,10 @@ type Report struct {
 	Eligible bool `json:"eligible"`
 	Excluded bool `json:"excluded,omitempty"`
 
-	// Processes are the process status table, highest priority first.
-	Processes []Row `json:"processes"`
+	// Processes are the process status table, highest priority first. If OnlyUnusual is
+	// set, the usual rows are left out: those of all other members of the list.
+	Processes   []Row `json:"processes"`
+	OnlyUnusual bool  `json:"onlyUnusual,omitempty"`
 	// Problems are the reasons why the agent isn't ready, in this group or as a whole.
 	Problems []string `json:"problems,omitempty"`
 	// ChangedAt is when the agent learned of the latest change in this report.
@@ -92,6 +94,26 @@ type Row struct {
 	// Status is Coordinator, Normal or Crashed.
 	Status    string `json:"status"`
 	Connected bool   `json:"connected"`
+}
+
+// unusual reports whether a row says more than that its process is up and connected.
+func (r *Row) unusual() bool { return r.Status == rowCrashed || !r.Connected }
+
+// rowCrashed is the status of a process that has crashed.
+const rowCrashed = "Crashed"
+
+// WithoutUsualRows returns the report for an operator that has asked for it by
+// UnusualRowsQuery. The tables of all agents grow with the square of their number, and nearly
+// all rows say that all is well. It doesn't change the rows of r.
+func (r Report) WithoutUsualRows() Report {
+	var rows []Row
+	for i := range r.Processes {
+		if r.Processes[i].unusual() {
+			rows = append(rows, r.Processes[i])
+		}
+	}
+	r.Processes, r.OnlyUnusual = rows, true
+	return r
 }
 
 // Left reports that an agent has left a group.

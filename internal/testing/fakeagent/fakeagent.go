@@ -34,6 +34,9 @@ type Identity struct {
 	// Network maps Address to the real listener. Without one, the agent listens on
 	// Address.
 	Network *Network
+	// AllRows makes the agent send all rows of its tables, like agents that don't know
+	// control.UnusualRowsQuery.
+	AllRows bool
 }
 
 // Call is a command that an agent received.

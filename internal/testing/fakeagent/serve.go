@@ -78,10 +78,11 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	controller := http.NewResponseController(w)
 	sent := map[string]uint64{}
+	onlyUnusual := r.URL.RawQuery == control.UnusualRowsQuery && !a.identity.AllRows
 	a.mu.Lock()
 	closed := a.closed
 	a.mu.Unlock()
-	text, changes := a.pending(nil, sent)
+	text, changes := a.pending(nil, sent, onlyUnusual)
 	text = event(text, control.EventCurrent, control.Agent{Pod: a.identity.Pod, Life: a.life, Build: "fakeagent", Groups: a.identity.Groups})
 	silence := time.NewTicker(silenceMax)
 	defer silence.Stop()
@@ -100,7 +101,7 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case <-changes:
-			text, changes = a.pending(text[:0], sent)
+			text, changes = a.pending(text[:0], sent, onlyUnusual)
 		case <-silence.C:
 			text = append(text[:0], ":\n\n"...)
 		case <-closed:
@@ -116,7 +117,7 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 
 // pending appends the events that a stream hasn't sent yet. It returns the channel that
 // is closed at the next change.
-func (a *Agent) pending(text []byte, sent map[string]uint64) ([]byte, <-chan struct{}) {
+func (a *Agent) pending(text []byte, sent map[string]uint64, onlyUnusual bool) ([]byte, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for group, p := range a.groups {
@@ -128,7 +129,11 @@ func (a *Agent) pending(text []byte, sent map[string]uint64) ([]byte, <-chan str
 			text = event(text, control.EventLeft, control.Left{Group: group, UID: p.report.UID})
 			delete(sent, group)
 		default:
-			text = event(text, control.EventGroup, p.report)
+			report := p.report
+			if onlyUnusual {
+				report = report.WithoutUsualRows()
+			}
+			text = event(text, control.EventGroup, report)
 			sent[group] = p.change
 		}
 	}
