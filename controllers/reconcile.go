@@ -120,6 +120,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	}
 	if r.leads() {
 		r.observe(s, before, &result)
+		r.trace(s, result.Status.Coordinator)
 	}
 	r.sendCommands(s, &result)
 	routingErrs, eventErr := r.applyTraffic(ctx, s, &plan, &result)

@@ -40,6 +40,8 @@ type groupState struct {
 	// electedAt is when the operator last saw a new coordinator, and vacantSince since
 	// when there has been none.
 	electedAt, vacantSince time.Time
+	// tracedTerm is that of the last election that was exported, or was too old for that.
+	tracedTerm int64
 	// A standby uses these: behindSince is since when the status has been behind the agents'
 	// reports, and standbyWrites is set while the standby writes in place of the leader.
 	behindSince   time.Time
