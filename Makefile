@@ -33,7 +33,7 @@ WATCH_NAMESPACES :=
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
-MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod hack/image/go.mod test/alerts/go.mod test/dashboard/go.mod hack/cluster/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod hack/image/go.mod test/alerts/go.mod test/dashboard/go.mod test/traces/go.mod hack/cluster/go.mod))
 
 TOOL := hack/tools/tool
 LINT := $(CURDIR)/$(TOOL) golangci
@@ -140,7 +140,7 @@ test-root: ## Run the tests of the operator, the agent and the core.
 # The test cache is disabled (-count 1), because the tests read files outside their module, which the cache doesn't track. The
 # build flags are those of the tools, so that the linter is compiled only once.
 .PHONY: test-modules
-test-modules: ## Run the tests of the linter rules, the images, the alerts, the Grafana dashboards and the page of the dashboard.
+test-modules: ## Run the tests of the linter rules, the images, the alerts, the Grafana dashboards, the page of the dashboard and the traces.
 	@if [ $$(id -u) != 0 ]; then \
 		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests: run them as root" >&2; exit 1; fi; \
 		echo "not root: skipping the tests that run a program in an empty root folder"; \
