@@ -59,6 +59,11 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 			fmt.Sprintf("Add the label %s: %s to the pod template.", v1.LabelAgent, v1.AgentEnabled),
 		})
 	}
+	if hasAgent := membership.HasAgent(p); hasAgent || value == v1.AgentEnabled {
+		for _, err := range inject.CheckAnnotations(p.Annotations) {
+			all = append(all, Finding{Problem, object, "The " + err.Error() + ".", "Correct it in the pod template: the webhook refuses new pods with this value."})
+		}
+	}
 	if proxy := inject.Interception(p); proxy != "" && membership.HasAgent(p) {
 		all = append(all, Finding{
 			Warning, object, fmt.Sprintf("A proxy intercepts connections with its agent (%s): a crashed process is noticed by its silence only.", proxy),

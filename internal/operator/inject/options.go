@@ -81,7 +81,7 @@ func oneOf(name, preset, usage string, values ...string) option {
 func OptionAnnotations() []string {
 	var all []string
 	for i := range allOptions {
-		all = append(all, v1.AnnotationAgentPrefix+allOptions[i].name)
+		all = append(all, allOptions[i].annotation())
 	}
 	return all
 }
@@ -136,20 +136,43 @@ func (o Options) Check() error {
 func (m *podMetadata) options() (Options, error) {
 	found := Options{}
 	for i := range allOptions {
-		key := v1.AnnotationAgentPrefix + allOptions[i].name
+		key := allOptions[i].annotation()
 		if _, ok := m.Metadata.Annotations[key]; !ok {
 			continue
 		}
 		value, err := m.annotation(key)
+		if err == nil {
+			err = allOptions[i].check(value)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if !allOptions[i].valid(value) {
-			return nil, fmt.Errorf("annotation %s must be %s, got %q", key, allOptions[i].rule, truncate(value))
 		}
 		found[allOptions[i].name] = value
 	}
 	return found, nil
+}
+
+// CheckAnnotations returns what is wrong with the annotations of a pod that set an option.
+func CheckAnnotations(annotations map[string]string) (problems []error) {
+	for i := range allOptions {
+		if value, set := annotations[allOptions[i].annotation()]; set {
+			if err := allOptions[i].check(value); err != nil {
+				problems = append(problems, err)
+			}
+		}
+	}
+	return problems
+}
+
+// annotation is that of pods that set the option.
+func (o *option) annotation() string { return v1.AnnotationAgentPrefix + o.name }
+
+// check checks the value of the annotation.
+func (o *option) check(value string) error {
+	if o.valid(value) {
+		return nil
+	}
+	return fmt.Errorf("annotation %s must be %s, got %q", o.annotation(), o.rule, truncate(value))
 }
 
 func isAmount(least string) func(string) bool {
