@@ -26,7 +26,8 @@ func newCheck() *cobra.Command {
 		Long: `Check the operator, its webhook, the groups of a namespace and their pods, and say
 what to do about each problem: for example, a group without a majority, an
 expired CA, a pod that was created without the webhook, a label with a typing
-error, or agents that are older than the operator.
+error, a NetworkPolicy that blocks agents, or agents that are older than the
+operator.
 
 It changes nothing. What you may not read is reported as unknown. The exit
 status is 3 if there is a problem; warnings don't count.`,

@@ -7,6 +7,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,12 +34,14 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 	f := &check.Facts{Unknown: map[check.Fact]string{}, Now: time.Now()}
 	var groups v1.ElectionGroupList
 	var pods corev1.PodList
+	var policies networkingv1.NetworkPolicyList
 	for _, read := range []struct {
 		fact check.Fact
 		from func() error
 	}{
 		{check.Groups, func() error { return connected.List(ctx, &groups, client.InNamespace(namespace)) }},
 		{check.Pods, func() error { return connected.List(ctx, &pods, client.InNamespace(namespace)) }},
+		{check.Policies, func() error { return connected.List(ctx, &policies, client.InNamespace(namespace)) }},
 		{check.Operators, func() error { return gatherOperators(ctx, connected, f) }},
 		{check.Webhook, func() error { return gatherWebhook(ctx, connected, f) }},
 	} {
@@ -49,7 +52,8 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 			return nil, requestError(err)
 		}
 	}
-	f.Groups, f.Pods = groups.Items, pods.Items
+	f.Groups, f.Pods, f.Policies = groups.Items, pods.Items, policies.Items
+	gatherNamespaces(ctx, connected, f)
 	if len(args) == 0 {
 		return f, nil
 	}
@@ -82,9 +86,32 @@ func gatherOperators(ctx context.Context, c client.Client, f *check.Facts) error
 		f.Operators = append(f.Operators, check.Operator{
 			Namespace: found.namespace, Image: found.image, AgentImage: found.agentImage,
 			Wanted: ptr.Deref(deployments[i].Spec.Replicas, 1), Available: found.available,
+			Template: deployments[i].Spec.Template,
 		})
 	}
 	return err
+}
+
+// gatherNamespaces reads the labels of the namespaces to which policies may refer. Without the
+// permission, they are unknown.
+func gatherNamespaces(ctx context.Context, c client.Client, f *check.Facts) {
+	if len(f.Policies) == 0 {
+		return
+	}
+	f.Namespaces = map[string]map[string]string{}
+	names := map[string]bool{}
+	for i := range f.Operators {
+		names[f.Operators[i].Namespace] = true
+	}
+	for i := range f.Policies {
+		names[f.Policies[i].Namespace] = true
+	}
+	for name := range names {
+		var found corev1.Namespace
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, &found); err == nil {
+			f.Namespaces[name] = found.Labels
+		}
+	}
 }
 
 // webhookConfiguration is the name of the operator's webhook configuration.

@@ -2,10 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -17,6 +20,21 @@ func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: labels},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
+	}
+	if err := e.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// createPodWithAgent creates a pod as the webhook changes it.
+func (e *env) createPodWithAgent(t *testing.T, name string) {
+	t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name, Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "agent", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers:     []corev1.Container{{Name: "application", Image: "application"}},
+		},
 	}
 	if err := e.Create(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -54,5 +72,41 @@ OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 	}
 	if missing := e.runCommand(t, "check", "leger"); missing.status != 1 || !strings.Contains(missing.stderr, "did you mean ledger?") {
 		t.Errorf("got %+v, want a hint", missing)
+	}
+}
+
+// TestCheckNetworkPolicies: a policy of the cluster is evaluated, and without the permission check says so.
+func TestCheckNetworkPolicies(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	for _, name := range []string{"ledger-0", "ledger-1"} {
+		e.createPodWithAgent(t, name)
+	}
+	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "default-deny"}}
+	if err := e.Create(t.Context(), deny); err != nil {
+		t.Fatal(err)
+	}
+	const want = "PROBLEM  pod bank/ledger-0 and 1 more: The NetworkPolicy default-deny blocks its TCP port 7373: no ingress rule admits the other members of ledger.\n"
+	if got := e.runCommand(t, "check", "ledger"); got.status != exitProblem || !strings.Contains(got.stdout, want) {
+		t.Errorf("got %+v, want in it\n%s", got, want)
+	}
+	const user = "viewer@example.org"
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "viewer"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"electiongroups"}, Verbs: []string{"get", "list"}},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}
+	if err := errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)); err != nil {
+		t.Fatal(err)
+	}
+	const unknown = `UNKNOWN  the network policies: `
+	if got := e.runCommand(t, "check", "ledger", "--as", user); !strings.Contains(got.stdout, unknown) || !strings.Contains(got.stdout, `cannot list resource "networkpolicies"`) {
+		t.Errorf("got %+v, want in it %s and the reason", got, unknown)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
@@ -25,9 +26,13 @@ type Facts struct {
 	Groups []v1.ElectionGroup
 	Group  string
 	// Pods are those that are checked.
-	Pods    []corev1.Pod
-	Unknown map[Fact]string
-	Now     time.Time
+	Pods []corev1.Pod
+	// Policies are those of the namespaces of the pods. Namespaces has the labels of the namespaces
+	// that the user may read.
+	Policies   []networkingv1.NetworkPolicy
+	Namespaces map[string]map[string]string
+	Unknown    map[Fact]string
+	Now        time.Time
 }
 
 // Fact is a kind of facts.
@@ -39,12 +44,15 @@ const (
 	Webhook   Fact = "the webhook configuration"
 	Groups    Fact = "the groups"
 	Pods      Fact = "the pods"
+	Policies  Fact = "the network policies"
 )
 
 // Operator is an installed operator.
 type Operator struct {
 	Namespace, Image, AgentImage string
 	Wanted, Available            int32
+	// Template is that of its pods.
+	Template corev1.PodTemplateSpec
 }
 
 // Level is the result of a check.
@@ -75,7 +83,7 @@ func Run(f *Facts) []Finding {
 		fact Fact
 		run  func(*Facts) []Finding
 	}{
-		{Operators, checkOperator}, {Webhook, checkWebhook}, {Groups, checkGroups}, {Pods, checkPods},
+		{Operators, checkOperator}, {Webhook, checkWebhook}, {Groups, checkGroups}, {Pods, checkPods}, {Policies, checkPolicies},
 	} {
 		if reason := f.Unknown[check.fact]; reason != "" {
 			all = append(all, Finding{Unknown, string(check.fact), reason, ""})

@@ -199,6 +199,20 @@ func TestFindings(t *testing.T) {
 			},
 			"warning agents: The operator injects agent:3. Running pods also have agent:1 (1), agent:2 (2).",
 		},
+		"settings of the agent": {
+			func(f *Facts) {
+				f.Pods[0].Annotations["conclave.dev/agent-uid"], f.Pods[0].Annotations["conclave.dev/agent-log-level"] = "root", "loud"
+				f.Pods[1].Annotations["conclave.dev/agent-uid"] = "1000"
+			},
+			"problem pod bank/ledger-0: The annotation conclave.dev/agent-uid must be a user ID from 1 to 2147483647, or inherit, got \"root\".\n" +
+				"problem pod bank/ledger-0: The annotation conclave.dev/agent-log-level must be debug, info, warn or error, got \"loud\".",
+		},
+		"settings of a pod that opted out": {
+			func(f *Facts) {
+				f.Pods[0].Spec.InitContainers, f.Pods[0].Labels[v1.LabelAgent] = nil, "disabled"
+				f.Pods[0].Annotations["conclave.dev/agent-uid"] = "root"
+			}, "",
+		},
 		"the proxy of a mesh": {
 			eachPod(func(p *corev1.Pod) {
 				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "linkerd-proxy"})
