@@ -42,7 +42,7 @@ func (r *Run) toInject(kind string) []permission {
 	evict := permission{"create", "", "pods", "eviction", r.Group.Namespace}
 	node := []permission{{"get", "", "nodes", "", ""}, {"patch", "", "nodes", "", ""}}
 	switch kind {
-	case chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All:
+	case chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All, chaos.KillAgent, chaos.KillApp: // see replaceWorn
 		return []permission{{"delete", "", "pods", "", r.Group.Namespace}}
 	case chaos.Evict:
 		return []permission{evict}
@@ -91,7 +91,9 @@ func (r *Run) NotPossible(ctx context.Context, kind chaos.Kind) (string, error) 
 		return "it needs the machines of the cluster: see --machines", nil
 	}
 	if kind.Access == chaos.ByMachine {
-		return r.Machines.notPossible(ctx, actions[kind.Name])
+		if reason, err := r.Machines.notPossible(ctx, actions[kind.Name]); reason != "" || err != nil {
+			return reason, err
+		}
 	}
 	return denied(ctx, r.Client, r.toInject(kind.Name))
 }

@@ -3,6 +3,7 @@ package live_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"strings"
@@ -32,6 +33,9 @@ type nodes struct {
 	// injected is called after each fault.
 	injected func()
 
+	// killed are the restarts of containers that are under way.
+	killed sync.WaitGroup
+
 	mu       sync.Mutex
 	requests []nodefault.Request
 	undone   int
@@ -55,7 +59,7 @@ func newNodes(t *testing.T, w *world) *nodes {
 			}
 		}
 	}()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() { cancel(); <-ended; n.killed.Wait() })
 	return n
 }
 
@@ -114,7 +118,8 @@ func (n *nodes) Check(*nodefault.Request) map[string]string {
 	return actions
 }
 
-// Inject prevents the first container's pod from leading until that is undone.
+// Inject prevents the first container's pod from leading until that is undone, or until the kubelet has restarted a container
+// that was killed.
 func (n *nodes) Inject(r *nodefault.Request) (func() error, error) {
 	n.mu.Lock()
 	n.requests = append(n.requests, *r)
@@ -123,6 +128,10 @@ func (n *nodes) Inject(r *nodefault.Request) (func() error, error) {
 	if n.injected != nil {
 		n.injected()
 	}
+	if r.Action == nodefault.Kill {
+		n.killed.Go(func() { n.restart("containerd://" + r.Containers[0]) })
+		return nil, nil //nolint:nilnil // there is nothing to undo
+	}
 	return func() error {
 		n.freeze("")
 		n.mu.Lock()
@@ -130,6 +139,36 @@ func (n *nodes) Inject(r *nodefault.Request) (func() error, error) {
 		n.undone++
 		return nil
 	}, nil
+}
+
+// restart restarts a container when another pod leads.
+func (n *nodes) restart(container string) {
+	n.w.mu.Lock()
+	before, changed := n.w.coordinator, n.w.changed
+	n.w.mu.Unlock()
+	<-changed
+	testwait.NoError(n.w.t, func() error {
+		var pods corev1.PodList
+		if err := n.w.List(n.w.t.Context(), &pods, client.InNamespace(n.w.namespace)); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if pod.UID != before {
+				continue
+			}
+			for k := range pod.Status.ContainerStatuses {
+				if s := &pod.Status.ContainerStatuses[k]; s.ContainerID == container {
+					s.RestartCount++
+					s.ContainerID = fmt.Sprintf("%s-%d", container, s.RestartCount)
+					s.State.Running.StartedAt = metav1.Now()
+				}
+			}
+			return n.w.Status().Update(n.w.t.Context(), pod)
+		}
+		return errors.New("no such pod")
+	})
+	n.freeze("")
 }
 
 func (n *nodes) freeze(container string) {
@@ -195,6 +234,20 @@ func TestHelpersInjectFaults(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The kubelet restarts a container later and later. The command doesn't wait for that.
+func TestPodWhoseContainerHasEndedTwiceIsReplaced(t *testing.T) {
+	r, _, n := withPods(t, 5)
+	r.Kinds = kinds(t, chaos.KillApp)
+	start(t, r)
+	result := do(t, r)
+	if len(result.Violations) > 0 || len(result.Faults) != 5 || result.Faults[4].Settled == nil {
+		t.Errorf("got %+v, want five failovers without violations", result)
+	}
+	if started := n.w.started; started != members+2 {
+		t.Errorf("got %d pods, want %d: the coordinator's is replaced before the third and the fifth fault", started, members+2)
+	}
 }
 
 func TestInterruptedRunUndoesTheFaultsOfHelpers(t *testing.T) {

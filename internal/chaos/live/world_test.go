@@ -58,6 +58,7 @@ type world struct {
 	name        string
 	term        uint64
 	started     int // the number of pods
+	owner       metav1.OwnerReference
 	agents      map[types.UID]*httptest.Server
 	// frozen is the ID of a container whose pod can't lead.
 	frozen string
@@ -140,6 +141,7 @@ func (w *world) createGroup() {
 	owner.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "ledger"}}
 	owner.Spec.Template = w.pod(0).template()
 	w.must(w.Create(w.t.Context(), owner))
+	w.owner = metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: owner.Name, UID: owner.UID, Controller: new(true)}
 }
 
 type podOf struct{ *corev1.Pod }
@@ -167,7 +169,9 @@ func (w *world) reconcile(ctx context.Context) error {
 		case client.IgnoreNotFound(err) != nil:
 			return err
 		case err != nil:
-			if err := w.start(ctx, w.pod(i).Pod); err != nil {
+			pod := w.pod(i).Pod
+			pod.OwnerReferences = []metav1.OwnerReference{w.owner}
+			if err := w.start(ctx, pod); err != nil {
 				return err
 			}
 		case want.DeletionTimestamp != nil:
