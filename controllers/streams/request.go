@@ -126,11 +126,12 @@ func (s *Streams) roundTrip(ctx context.Context, resp *response, agent Agent, re
 	if err := resp.conn.SetDeadline(time.Now().Add(responseTimeout)); err != nil {
 		return err
 	}
-	if err := sent.Write(resp.conn); err != nil {
+	if err := write(sent, resp.conn); err != nil {
 		return err
 	}
 	limited := &io.LimitedReader{R: resp.conn, N: maxHeader}
-	received, err := http.ReadResponse(bufio.NewReaderSize(limited, headerBuffer), sent) //nolint:bodyclose // it ends with the connection
+	reader := bufio.NewReaderSize(limited, headerBuffer)
+	received, err := http.ReadResponse(reader, sent) //nolint:bodyclose // it ends with the connection
 	if err != nil {
 		return err
 	}
@@ -138,10 +139,24 @@ func (s *Streams) roundTrip(ctx context.Context, resp *response, agent Agent, re
 	if received.StatusCode/100 != 2 {
 		return readError(received)
 	}
+	if received.ContentLength < 0 && len(received.TransferEncoding) == 0 {
+		resp.body = reader // Without what package http would retain for the body.
+		return nil
+	}
 	// The body refers to the response. Release what the response refers to in turn.
 	received.Request, received.Header = nil, nil
 	resp.body = received.Body
 	return nil
+}
+
+// write sends a request. Without a body, as for a stream of reports, it is of HTTP/1.0: the
+// response is then not in chunks, whose reader takes memory for as long as the stream lasts.
+func write(r *http.Request, conn io.Writer) error {
+	if r.Body != nil {
+		return r.Write(conn)
+	}
+	_, err := fmt.Fprintf(conn, "%s %s HTTP/1.0\r\nHost: %s\r\n\r\n", r.Method, r.URL.RequestURI(), r.Host)
+	return err
 }
 
 // certifiedGroups returns the groups in which a certificate is for the agent's pod.

@@ -1,7 +1,10 @@
 package pod
 
 import (
+	"bufio"
+	"crypto/tls"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -78,6 +81,37 @@ func TestOperatorAsksForUnusualRows(t *testing.T) {
 	})
 	if row := r.Processes[0]; row.Name != "c" || row.Connected {
 		t.Errorf("got %+v, want the row of c", row)
+	}
+}
+
+// TestReportsOverHTTP10: the operator asks for the stream by HTTP/1.0, so that it isn't sent in
+// chunks.
+func TestReportsOverHTTP10(t *testing.T) {
+	c := newCluster(t)
+	a := c.add("a")
+	c.publish(c.document(1, "a"))
+	a.start().watch().await("a is the coordinator", hasCoordinator("a"))
+	conn, err := (&tls.Dialer{Config: c.operator.Client()}).DialContext(t.Context(), "tcp", a.settings.Operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET "+control.ReportsPath+" HTTP/1.0\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK || len(response.TransferEncoding) > 0 || response.ContentLength >= 0 {
+		t.Fatalf("got %+v, want a body that ends with the connection", response)
+	}
+	for _, want := range []string{"event: group\n", "data: {", "\n", "event: current\n"} {
+		if line, err := reader.ReadString('\n'); err != nil || !strings.HasPrefix(line, want) {
+			t.Fatalf("got line %q and error %v, want %q", line, err, want)
+		}
 	}
 }
 
