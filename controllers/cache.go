@@ -52,6 +52,10 @@ func stripMetadata(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
+// agentOnly is shared by the pods of the cache, whose objects nobody changes. A container takes
+// more than 400 bytes.
+var agentOnly = []corev1.Container{{Name: v1.AgentContainer}}
+
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -66,7 +70,7 @@ func stripPod(object any) (any, error) {
 	stripped.Status.PodIP = pod.Status.PodIP
 	if membership.HasAgent(pod) {
 		stripped.Status.Conditions = stripConditions(pod.Status.Conditions)
-		stripped.Spec.InitContainers = []corev1.Container{{Name: v1.AgentContainer}}
+		stripped.Spec.InitContainers = agentOnly
 		stripped.Spec.Containers = stripPorts(pod)
 		stripped.Status.InitContainerStatuses = stripContainers(pod.Status.InitContainerStatuses)
 		stripped.Status.ContainerStatuses = stripContainers(pod.Status.ContainerStatuses)
