@@ -39,7 +39,7 @@ func (r *Run) replaceWorn(ctx context.Context, kind string) error {
 		if pod == nil || metav1.GetControllerOf(pod) == nil || !isWorn(pod, kind, time.Now()) {
 			return nil
 		}
-		r.Printf("replacing pod %s before fault of kind %s: the kubelet would restart its container late", pod.Name, kind)
+		r.Printf("replacing pod %s before the next fault (%s): the kubelet would restart its container late", pod.Name, kind)
 		if _, err := r.deletePods(ctx, targets[:1]); err != nil {
 			return err
 		}
