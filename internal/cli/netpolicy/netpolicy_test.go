@@ -98,3 +98,15 @@ func TestUnknownCountsAsAdmitted(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyOfAnotherNamespace doesn't apply.
+func TestPolicyOfAnotherNamespace(t *testing.T) {
+	connection := &netpolicy.Connection{From: netpolicy.Endpoint{Namespace: "conclave-system"}, To: netpolicy.Endpoint{Namespace: "bank"}, Port: 7375}
+	denyAll := parse(t, "{podSelector: {}, policyTypes: [Ingress, Egress]}")
+	if got := netpolicy.Blocking(denyAll, networkingv1.PolicyTypeEgress, connection); len(got) > 0 {
+		t.Errorf("got %q, want nothing that blocks pods of conclave-system", got)
+	}
+	if got := netpolicy.Blocking(denyAll, networkingv1.PolicyTypeIngress, connection); len(got) != 1 {
+		t.Errorf("got %q, want the policy of bank", got)
+	}
+}
