@@ -59,11 +59,21 @@ func healthy(t *testing.T) *Facts {
 			Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: v1.AgentContainer, Image: "agent:2"}}},
 		})
 	}
+	g.Spec.Safety.LeaseMillis = 500
 	g.Generation, g.Status.ObservedGeneration = 1, 1
 	g.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: g.Spec.Members}
 	g.Status.Coordinator = &v1.Coordinator{Pod: "ledger-2", Priority: 3, Term: 7}
 	f.Groups = []v1.ElectionGroup{g}
 	return f
+}
+
+// tenures returns a history: the present tenure, and before it those that ended for these reasons.
+func tenures(ends ...v1.EndReason) []v1.Tenure {
+	all := []v1.Tenure{{Pod: "ledger-2"}}
+	for _, end := range ends {
+		all = append(all, v1.Tenure{Pod: "ledger-2", EndReason: end, Until: new(metav1.NewMicroTime(now))})
+	}
+	return all
 }
 
 // format formats findings that aren't OK.
@@ -158,6 +168,19 @@ func TestFindings(t *testing.T) {
 			func(f *Facts) {
 				f.Groups[0].Status.MemberList.Members[0].Priority, f.Groups[0].Status.MemberList.Members[1].Priority = 0, 0
 			}, "warning group bank/ledger: Only one member has a priority above 0, so no other can become coordinator.",
+		},
+		"leases that lapsed": {
+			func(f *Facts) { f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndCrash, v1.EndLapse) },
+			"warning group bank/ledger: In the last day, 2 coordinators lost their lease: no majority answered within spec.safety.leaseMillis (500).",
+		},
+		"a lease that lapsed once": {
+			func(f *Facts) { f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndSilence, v1.EndCrash) }, "",
+		},
+		"leases that lapsed long ago": {
+			func(f *Facts) {
+				f.Groups[0].Status.History = tenures(v1.EndLapse, v1.EndLapse)
+				f.Now = now.Add(25 * time.Hour)
+			}, "",
 		},
 		"another group is checked": {
 			func(f *Facts) {

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/describe"
@@ -15,13 +16,13 @@ func checkGroups(f *Facts) []Finding {
 	var all []Finding
 	for i := range f.Groups {
 		if f.Group == "" || f.Groups[i].Name == f.Group {
-			all = append(all, checkGroup(&f.Groups[i])...)
+			all = append(all, checkGroup(f, &f.Groups[i])...)
 		}
 	}
 	return all
 }
 
-func checkGroup(g *v1.ElectionGroup) []Finding {
+func checkGroup(f *Facts, g *v1.ElectionGroup) []Finding {
 	object := "group " + g.Namespace + "/" + g.Name
 	var all []Finding
 	for _, p := range describe.Problems(g) {
@@ -35,6 +36,7 @@ func checkGroup(g *v1.ElectionGroup) []Finding {
 		all = append(all, Finding{Problem, object, "It has no coordinator.", "See: kubectl conclave status " + g.Name + " -n " + g.Namespace})
 	}
 	all = append(all, checkSize(g, object)...)
+	all = append(all, checkLease(f, g, object)...)
 	if len(all) == 0 {
 		all = append(all, Finding{Level: OK, Object: object, Message: fmt.Sprintf("%s is the coordinator, and all members are up.", g.Status.Coordinator.Pod)})
 	}
@@ -64,4 +66,23 @@ func checkSize(g *v1.ElectionGroup, object string) []Finding {
 		return []Finding{{Warning, object, "Only one member has a priority above 0, so no other can become coordinator.", "Give others a priority above 0."}}
 	}
 	return nil
+}
+
+// checkLease finds leases that are too short for the delays of the group: repeatedly, the answers
+// of a majority have taken longer.
+func checkLease(f *Facts, g *v1.ElectionGroup, object string) []Finding {
+	const recent, many = 24 * time.Hour, 2
+	lapses := 0
+	for i := range g.Status.History {
+		if t := &g.Status.History[i]; t.EndReason == v1.EndLapse && t.Until != nil && f.Now.Sub(t.Until.Time) < recent {
+			lapses++
+		}
+	}
+	if lapses < many {
+		return nil
+	}
+	return []Finding{{
+		Warning, object, fmt.Sprintf("In the last day, %d coordinators lost their lease: no majority answered within spec.safety.leaseMillis (%d).", lapses, g.Spec.Safety.LeaseMillis),
+		"Find out what delays agents, such as a CPU limit or the network, or set a longer lease.",
+	}}
 }
