@@ -8,6 +8,11 @@ var termMutants = []mutant{
 		check: "^TestHandOverWaitsForTermOfSuccessor$", pkg: "election/office", wantOutput: "requests to stop, want 0",
 	},
 	{
+		description: "a process gives up its claim when it wins an election in a newer term", file: "election/office/inner.go",
+		old: "if m.cfg.Mode != Available && m.claimStands() {", new: "if false {",
+		check: "^TestClaimContinuesAfterElectionInNewerTerm$", pkg: "election/office", wantOutput: "want the claimed one",
+	},
+	{
 		description: "a process waits for the term that it needed at first", file: "election/office/campaign.go",
 		old: "due > recheck {", new: "false && due > recheck {",
 		check: "^TestLowerBoundEndsWaitForClock$", pkg: "election/office", wantOutput: "want one within three heartbeats",

@@ -113,18 +113,23 @@ func (m *Machine) unanswered() bool {
 	return m.cfg.Mode != Available && m.now >= m.candidacy.since+2*m.cfg.Heartbeat && !m.majority(mayGrant)
 }
 
-// claimTimedOut ends a claim that took too long. The highest process keeps its
-// term, though, as long as a majority answers that follows no other coordinator,
-// and no member has refused it.
-// Members whose clocks are behind grant the term as soon as their clocks have
-// reached it. If the process went on to a newer term each time, they never would.
+// claimTimedOut ends a claim that took too long, unless it stands.
 func (m *Machine) claimTimedOut(out *election.Output) {
-	refused := slices.ContainsFunc(m.peers, func(p peer) bool { return p.refusedClaim })
-	if m.coordinator == election.None && m.campaignDelay() == 0 && !refused && m.preVote() {
+	if m.claimStands() {
 		m.candidacy.since = m.now
 		return
 	}
 	m.abandonClaim(out)
+}
+
+// claimStands reports whether a claim may succeed in its term although it takes long. That
+// is so for the highest process, as long as a majority answers that follows no other
+// coordinator, and no member has refused the claim.
+// Members whose clocks are behind grant the term as soon as their clocks have
+// reached it. If the process went on to a newer term each time, they never would.
+func (m *Machine) claimStands() bool {
+	refused := slices.ContainsFunc(m.peers, func(p peer) bool { return p.refusedClaim })
+	return m.role == Candidate && m.coordinator == election.None && m.campaignDelay() == 0 && !refused && m.preVote()
 }
 
 // abandonClaim gives up a claim.

@@ -200,3 +200,31 @@ func TestCorrectedClockAllowsNextTerm(t *testing.T) {
 		}
 	})
 }
+
+// The highest process claims a term that the clocks of the others haven't reached. Meanwhile,
+// another process starts an election, which the highest one wins in a newer term. If it went on to
+// that, the clocks of the others would have to catch up again, and another process might hold the
+// office until then.
+func TestClaimContinuesAfterElectionInNewerTerm(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		h := newCandidateUnder(t, mode, newRoster(t, 1, 1, 2, self))
+		claimed := h.captured[0].Term
+		deferred := func() {
+			for _, id := range []election.ID{1, 2} {
+				h.receive(id, election.Deny, 0, election.Hold{})
+			}
+		}
+		deferred()
+		h.receive(1, election.Election, claimed+1, election.Hold{})
+		h.advance(heartbeat)
+		if n := h.countEvents(self, election.Elected); n == 0 {
+			t.Fatal("process 3 won no election")
+		}
+		deferred()
+		h.receive(1, election.Grant, claimed, election.Hold{Version: 1})
+		h.wantHolder(self)
+		if got := h.machines[self].Status().Term; got != claimed {
+			t.Errorf("got a tenure in term %d, want the claimed one, %d", got, claimed)
+		}
+	})
+}

@@ -31,6 +31,9 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 		m.heartbeat(out) // it is coordinator already: inform the process that started the election
 		return
 	}
+	if m.cfg.Mode != Available && m.claimStands() {
+		return // An election in a newer term doesn't help the members whose clocks are behind.
+	}
 	if mayClaim && !(m.role == Follower && m.awaitBound()) {
 		m.claim(status.Term, out)
 	}
