@@ -89,4 +89,9 @@ var adaptMutants = []mutant{
 		old: "m.followPace(msg.Hold.Heartbeat)", new: "m.followPace(msg.Hold.Lease)",
 		check: "^TestFollowersAdopt", pkg: "election/office", wantOutput: "FAIL",
 	},
+	{
+		description: "a late BEAT announces its interval", file: "election/office/follow.go",
+		old: "if !m.lastBeat.precedes(msg) {", new: "if false {",
+		check: "^TestLateBeatAnnouncesNothing$", pkg: "election/office", wantOutput: "after a late BEAT",
+	},
 }

@@ -28,8 +28,23 @@ func (m *Machine) follow(msg *election.Message, out *election.Output) {
 		return
 	}
 	m.recognize(id, term, out)
+	if !m.lastBeat.precedes(msg) {
+		return // It announces what has changed since, and may have arrived twice.
+	}
+	m.lastBeat = sentBeat{life: msg.Hold.Life, at: msg.Hold.Sent}
 	m.followPace(msg.Hold.Heartbeat)
 	m.applyAbsent(msg.List, out)
+}
+
+// sentBeat identifies a BEAT of the coordinator. Its zero value precedes every BEAT.
+type sentBeat struct {
+	life uint32
+	at   election.Tick // on the clock of the coordinator
+}
+
+// precedes reports whether the coordinator sent a BEAT after this one.
+func (b sentBeat) precedes(beat *election.Message) bool {
+	return b.life != beat.Hold.Life || b.at <= beat.Hold.Sent
 }
 
 // forgetFalseTerm forgets the term of the last coordinator if a process holds the office
@@ -76,7 +91,7 @@ func (m *Machine) recognize(id election.ID, term election.Term, out *election.Ou
 	m.forgetClaims()
 	if m.coordinator != id || m.coordinatorTerm != term {
 		m.recordSuccession(id, out)
-		m.coordinator, m.coordinatorTerm, m.pace = id, term, fullPace
+		m.coordinator, m.coordinatorTerm, m.pace, m.lastBeat = id, term, fullPace, sentBeat{}
 		m.readmitAll(out)
 		m.peers[id].notBefore, m.available.unacknowledged = 0, 0
 		out.Emit(election.Recognized, term, id)

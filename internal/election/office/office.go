@@ -37,7 +37,9 @@ type Machine struct {
 	coordinator     election.ID
 	coordinatorTerm election.Term
 	// pace is that of the coordinator, or fullPace without one.
-	pace      election.Tick
+	pace election.Tick
+	// lastBeat is the latest BEAT of the coordinator, on its clock.
+	lastBeat  sentBeat
 	vacancy   vacancy
 	contender contender
 	recovery  recovery

@@ -183,6 +183,25 @@ func TestFollowersAdoptAnnouncedInterval(t *testing.T) {
 	})
 }
 
+// The coordinator has found delays since, and sends BEATs less often.
+func TestLateBeatAnnouncesNothing(t *testing.T) {
+	for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
+		h := newFollower(t, mode, adapts)
+		beat := func(life uint32, sent, interval election.Tick) {
+			h.receive(4, election.Beat, 10, election.Hold{Held: true, Life: life, Sent: sent, Heartbeat: interval})
+		}
+		beat(1, 20, heartbeat)
+		beat(1, 10, minHeartbeat)
+		if got := h.machines[self].HeartbeatInForce(); got != heartbeat {
+			t.Errorf("%v: after a late BEAT got an interval of %d, want %d", mode, got, heartbeat)
+		}
+		beat(2, 1, minHeartbeat) // another incarnation, whose clock has begun again
+		if got := h.machines[self].HeartbeatInForce(); got != minHeartbeat {
+			t.Errorf("%v: after a BEAT of another incarnation got an interval of %d, want %d", mode, got, minHeartbeat)
+		}
+	}
+}
+
 func TestMemberThatDoesntAdaptIgnoresInterval(t *testing.T) {
 	h := newFollower(t, office.Majority, nil)
 	h.receive(4, election.Beat, 10, election.Hold{Held: true, Heartbeat: 1})
