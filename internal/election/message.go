@@ -108,6 +108,9 @@ type Hold struct {
 	// HighestGranted is, in an answer, the highest term that the member granted
 	// to any process other than the requester.
 	HighestGranted Term
+	// Ceiling is, in the answer to a PROBE, the highest term that the sender's clock allows
+	// now. 0 is unknown.
+	Ceiling Term
 	// Held: the sender of a BEAT already holds the office, rather than
 	// requesting it. In a PROBE it marks the answer, and in a RESIGNED the end of a
 	// claim that was never a tenure. In a TABLE or REPLY, the subject holds the office

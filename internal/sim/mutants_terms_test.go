@@ -3,9 +3,9 @@ package sim_test
 // termMutants are bugs in the choice and the recovery of terms.
 var termMutants = []mutant{
 	{
-		description: "a holder hands over to a process that needs a term of the future", file: "election/office/handover.go",
-		old: "last = max(last, successor.resignedTerm)", new: "last = max(last, 0)",
-		check: "^TestHandOverWaitsForTermOfSuccessor$", pkg: "election/office", wantOutput: "requests to stop, want 0",
+		description: "a process is ready for a term that others can't grant yet", file: "election/office/eligibility.go",
+		old: "m.cfg.Clock.Due(term+p.clockBehind)", new: "m.cfg.Clock.Due(term)",
+		check: "^TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm$", pkg: "election/office", wantOutput: "got ready true, want false",
 	},
 	{
 		description: "a process gives up its claim when it wins an election in a newer term", file: "election/office/inner.go",

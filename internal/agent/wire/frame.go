@@ -127,6 +127,7 @@ const (
 	messageLease
 	messageHeartbeat
 	messageSenderLease
+	messageCeiling
 )
 
 // Append appends the encoding of f, preceded by its length.
@@ -181,6 +182,7 @@ func appendMessage(b []byte, m *Message) []byte {
 	b = appendFixed64(b, messageConfigDigest, m.ConfigDigest)
 	b = appendNumber(b, messageLease, uint64(m.Hold.Lease))
 	b = appendNumber(b, messageHeartbeat, uint64(m.Hold.Heartbeat))
+	b = appendNumber(b, messageCeiling, uint64(m.Hold.Ceiling))
 	return appendNumber(b, messageSenderLease, uint64(m.Lease))
 }
 

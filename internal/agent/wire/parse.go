@@ -203,6 +203,9 @@ func (m *Message) setHoldField(v value) (err error) {
 	case messageHeartbeat:
 		n, err = v.number()
 		h.Heartbeat = election.Tick(n)
+	case messageCeiling:
+		n, err = v.number()
+		h.Ceiling = election.Term(n)
 	default: // a field of a later version
 	}
 	return err

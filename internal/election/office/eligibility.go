@@ -36,9 +36,11 @@ func (m *Machine) Eligible() bool {
 	return !m.eligibility.declared() && m.roster.Priority(m.cfg.Self) > 0
 }
 
-// ready reports whether the process is eligible and could take the office at once.
+// ready reports whether the process is eligible and could take the office at once. Only
+// the process itself knows the term that it would need: it may have given up higher ones
+// than that of the coordinator.
 func (m *Machine) ready() bool {
-	return m.Eligible() && m.reachesMajority() && !m.ledger.WaitingAfterRestart(m.now) && m.now >= m.cfg.Clock.Due(m.nextTerm())
+	return m.Eligible() && !m.ledger.WaitingAfterRestart(m.now) && m.reachesMajorityFor(m.nextTerm())
 }
 
 // mayTakeOver reports whether the process follows a coordinator of lower rank,
@@ -48,14 +50,20 @@ func (m *Machine) mayTakeOver() bool {
 		m.roster.Outranks(m.cfg.Self, m.coordinator)
 }
 
-// reachesMajority reports whether this process itself reaches a majority. That the
-// coordinator does doesn't help it. A process that follows a higher coordinator
-// doesn't probe, so it takes that for granted.
-func (m *Machine) reachesMajority() bool {
-	if m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver() {
+// reachesMajorityFor reports whether this process has reached a term by its clock, and exchanges
+// messages with a majority whose clocks have, too. That the coordinator does doesn't help
+// it. A process that follows a higher coordinator doesn't probe, so it takes that for granted.
+func (m *Machine) reachesMajorityFor(term election.Term) bool {
+	switch {
+	case m.now < m.cfg.Clock.Due(term):
+		return false
+	case m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver():
 		return true
 	}
-	return m.majorityAnswers()
+	return m.majority(func(id election.ID) bool {
+		p := &m.peers[id]
+		return p.answersUntil > m.now && m.now >= m.cfg.Clock.Due(term+p.clockBehind)
+	})
 }
 
 // majorityAlive reports whether enough members seem alive to grant the office.

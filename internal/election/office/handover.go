@@ -19,9 +19,7 @@ func (m *Machine) considerHandOver(out *election.Output) {
 		if !p.ready || m.detector.Suspects(other.ID) {
 			continue
 		}
-		// If the own clock hasn't reached the next term, others' may not have, either. Then the
-		// higher process could not acquire the office yet.
-		if at := max(p.readySince+stable, p.notBefore, m.nextTermDue(p)); m.now < at {
+		if at := max(p.readySince+stable, p.notBefore); m.now < at {
 			m.tenure.handOverAt = min(m.tenure.handOverAt, at)
 			continue
 		}
@@ -93,18 +91,4 @@ func (m *Machine) highestReadyPeer() election.ID {
 		}
 	}
 	return election.None
-}
-
-// nextTermDue is when the clock of this process reaches the next term that a successor can
-// use: after that of this tenure, and after one that the successor gave up. If the clock of
-// the successor is ahead, that is often one that others can't grant yet.
-func (m *Machine) nextTermDue(successor *peer) election.Tick {
-	if m.cfg.Mode == Available {
-		return m.now
-	}
-	last := m.term
-	if successor.resignedLife == successor.life {
-		last = max(last, successor.resignedTerm)
-	}
-	return m.cfg.Clock.Due(last + 1)
 }

@@ -161,31 +161,3 @@ func TestReadinessOfEarlierTenureDoesntCount(t *testing.T) {
 		}
 	})
 }
-
-// The clock of the successor is ahead: it claimed a term that the others can't grant yet, and gave it up.
-func TestHandOverWaitsForTermOfSuccessor(t *testing.T) {
-	inGrantModes(t, func(t *testing.T, mode office.Mode) {
-		h := &harness{&group{t: t, mode: mode, capture: func(*election.Message) bool { return true }}}
-		h.configure = func(c *office.Config) {
-			alwaysPreempt(c)
-			c.MemoryLost, c.Term, c.Coordinator = false, 20, self
-			c.Clock = election.TermClock{AtBoot: 30, TicksPerTerm: lease}
-		}
-		h.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
-		h.advance(1)
-		h.receive(5, election.Resigned, 32, election.Hold{Held: true})
-		for h.now < 4*lease {
-			for _, id := range []election.ID{1, 2, 5} {
-				h.receive(id, election.Grant, 20, election.Hold{Sent: h.now, Ready: true})
-			}
-			h.advance(1)
-			asked, want := h.countEvents(self, election.StopRequested), 0
-			if h.now >= 3*lease { // the clock reads 33
-				want = 1
-			}
-			if asked != want {
-				t.Fatalf("at %d got %d requests to stop, want %d", h.now, asked, want)
-			}
-		}
-	})
-}

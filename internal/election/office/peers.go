@@ -34,6 +34,9 @@ type peer struct {
 	// it reported last in an answer that counts for the recovery of this process.
 	bound, recoveryBound election.Term
 	boundCounts          bool
+	// clockBehind is by how many terms the peer's clock is behind that of this process, as of its
+	// last answer to a probe.
+	clockBehind election.Term
 	// claimsUntil, claimsAgainAt, claimedUntil and failedClaims limit claims: see admitsClaim.
 	claimsUntil, claimsAgainAt, claimedUntil election.Tick
 	failedClaims                             int
