@@ -4,9 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -76,12 +74,8 @@ func (o *options) check() error {
 		if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
 			return command.UsageErrorf("--certificates must be set, or --address must be a loopback address such as 127.0.0.1:8080: tokens must not cross the network without TLS; got %q", o.address)
 		}
-	} else {
-		for _, file := range []string{"tls.crt", "tls.key"} {
-			if _, err := os.Stat(filepath.Join(o.certificates, file)); err != nil {
-				return command.UsageErrorf("--certificates must be a folder with tls.crt and tls.key: %s", err)
-			}
-		}
+	} else if err := command.CheckCertificates("certificates", o.certificates); err != nil {
+		return err
 	}
 	if len(o.hosts) == 0 {
 		return command.UsageErrorf("--host must be set to the names by which users reach the server, such as --host conclave.example.org")

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -123,12 +122,7 @@ func (o *options) check() error {
 	if o.webhookCertificates == "" {
 		return nil
 	}
-	for _, file := range []string{"tls.crt", "tls.key"} {
-		if _, err := os.Stat(filepath.Join(o.webhookCertificates, file)); err != nil {
-			return command.UsageErrorf("--webhook-certificates must be a folder with tls.crt and tls.key: %s", err)
-		}
-	}
-	return nil
+	return command.CheckCertificates("webhook-certificates", o.webhookCertificates)
 }
 
 func (o *options) checkAgent() error {
