@@ -1,0 +1,90 @@
+package pod
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// TestTimingChangesWithoutElection: agents switch to another lease, other timeouts, another
+// policy and Strict mode, and the coordinator continues in its term. A restarted agent
+// waits for the longest lease.
+func TestTimingChangesWithoutElection(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	c, streams := startClusterWith(t, steady, names...)
+	term := c.pods["c"].watch().await("c is the coordinator", hasCoordinator("c")).Term
+	next := steady(c.document(2, names...))
+	patience := int32(5000)
+	next.Generation = 2
+	next.Group.Safety = control.Safety{Mode: "Strict", LeaseMillis: 9000}
+	next.Group.Timing = control.Timing{HeartbeatMillis: 50, PatienceMillis: &patience}
+	next.Group.Preemption.Policy = "Never"
+	c.pushAll(next)()
+	for name, s := range streams {
+		r := s.await("it has the new settings", hasRevision(2))
+		if r.Coordinator != "c" || r.Term != term || r.Generation != 2 {
+			t.Errorf("%s: got %+v, want c in term %d", name, r, term)
+		}
+		if _, body := c.pods[name].callLocalAPI("/v1/groups/ledger/status"); !strings.Contains(body, `"Strict"`) {
+			t.Errorf("%s: got status %s", name, body)
+		}
+	}
+	shorter := next
+	shorter.Revision, shorter.Group.Safety.LeaseMillis = 3, 600
+	shorter.Group.Timing.PatienceMillis = nil
+	a := c.pods["a"]
+	a.push(shorter)
+	a.end()
+	store, err := state.Open(a.settings.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	longest, err := store.Lease(state.Key{Group: "ledger", UID: next.UID})
+	if err != nil || longest != 9*time.Second {
+		t.Errorf("right after the lease has become shorter: got %s stored, %v, want the longer one", longest, err)
+	}
+}
+
+// TestSettingsChangeWhileRunning, except those that affect grants.
+func TestSettingsChangeWhileRunning(t *testing.T) {
+	c, streams := startCluster(t, "a", "b", "c")
+	patience := int32(700)
+	next := c.document(2, "a", "b", "c")
+	next.Generation = 2
+	next.Group.Algorithm, next.Group.Safety.Mode, next.Group.Preemption.Policy = "Bully", "Strict", "Never"
+	next.Group.Timing.PatienceMillis, next.Group.Application.Session = &patience, "Optional"
+	pushed := c.pushAll(next)
+	defer pushed()
+	for name, s := range streams {
+		s.await("there is a coordinator with the new settings", func(r control.Report) bool { return r.Coordinator != "" && r.Generation == 2 })
+		if _, body := c.pods[name].callLocalAPI("/v1/groups/ledger/status"); !strings.Contains(body, `"Bully"`) || !strings.Contains(body, `"Strict"`) {
+			t.Errorf("%s: got status %s", name, body)
+		}
+	}
+	a := c.pods["a"]
+	for wrong, change := range map[string]func(*control.Group){
+		"mode cannot change from Strict to Available": func(g *control.Group) { g.Safety.Mode = "Available" },
+	} {
+		refused := c.document(3, "a", "b", "c")
+		refused.Group.Safety.Mode = "Strict"
+		change(&refused.Group)
+		status, body := a.callOperatorAPI(a.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, refused)))
+		if status != http.StatusUnprocessableEntity || !strings.Contains(body, wrong) {
+			t.Errorf("got %d %s, want 422 with %q", status, body, wrong)
+		}
+		r := streams["a"].await("it reports the problem", func(r control.Report) bool { return strings.Contains(strings.Join(r.Problems, "\n"), wrong) })
+		if r.Revision != 2 {
+			t.Errorf("got %+v, want revision 2", r)
+		}
+	}
+	a.push(next)
+	good := c.document(4, "a", "b", "c")
+	good.Group = next.Group
+	a.push(good)
+	streams["a"].await("the problem is gone", func(r control.Report) bool { return r.Revision == 4 && len(r.Problems) == 0 })
+}
