@@ -147,15 +147,15 @@ func execute(ctx context.Context, command ...string) error {
 
 // containers returns the IDs of the containers that a fault of this kind affects.
 func containers(pod *corev1.Pod, kind string) (ids []string) {
-	for _, s := range affected(pod, kind) {
+	for _, s := range affectedContainers(pod, kind) {
 		_, id, _ := strings.Cut(s.ContainerID, "://")
 		ids = append(ids, id)
 	}
 	return ids
 }
 
-// affected returns a pod's running containers: the agent, all others, or all.
-func affected(pod *corev1.Pod, kind string) []corev1.ContainerStatus {
+// affectedContainers returns a pod's running containers: the agent, all others, or all.
+func affectedContainers(pod *corev1.Pod, kind string) []corev1.ContainerStatus {
 	return slices.DeleteFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
 		isAgent := s.Name == v1.AgentContainer
 		return s.State.Running == nil || kind == chaos.KillAgent && !isAgent || kind == chaos.KillApp && isAgent

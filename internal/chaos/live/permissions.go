@@ -42,7 +42,7 @@ func (r *Run) toInject(kind string) []permission {
 	evict := permission{"create", "", "pods", "eviction", r.Group.Namespace}
 	node := []permission{{"get", "", "nodes", "", ""}, {"patch", "", "nodes", "", ""}}
 	switch kind {
-	case chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All, chaos.KillAgent, chaos.KillApp: // see replaceWorn
+	case chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All, chaos.KillAgent, chaos.KillApp: // see replaceRestarted
 		return []permission{{"delete", "", "pods", "", r.Group.Namespace}}
 	case chaos.Evict:
 		return []permission{evict}

@@ -19,13 +19,10 @@ const (
 	restartsExpired = 10 * time.Minute
 )
 
-// killsContainers reports whether the kubelet restarts something after a fault of this kind.
-func killsContainers(kind string) bool { return kind == chaos.KillAgent || kind == chaos.KillApp }
-
-// replaceWorn replaces the pod whose containers a fault of this kind would kill, if the kubelet would restart them late. Another pod
+// replaceRestarted replaces the pod whose containers a fault of this kind would kill, if the kubelet would restart them late. Another pod
 // may be coordinator then.
-func (r *Run) replaceWorn(ctx context.Context, kind string) error {
-	if !killsContainers(kind) {
+func (r *Run) replaceRestarted(ctx context.Context, kind string) error {
+	if kind != chaos.KillAgent && kind != chaos.KillApp {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
@@ -36,7 +33,7 @@ func (r *Run) replaceWorn(ctx context.Context, kind string) error {
 			return nil // The fault will be refused.
 		}
 		pod := r.observer.pod(targets[0].UID)
-		if pod == nil || metav1.GetControllerOf(pod) == nil || !isWorn(pod, kind, time.Now()) {
+		if pod == nil || metav1.GetControllerOf(pod) == nil || !restartsLate(pod, kind, time.Now()) {
 			return nil
 		}
 		r.Printf("replacing pod %s before the next fault (%s): the kubelet would restart its container late", pod.Name, kind)
@@ -51,9 +48,9 @@ func (r *Run) replaceWorn(ctx context.Context, kind string) error {
 	return nil
 }
 
-// isWorn reports whether the kubelet would restart a container late that a fault of this kind kills.
-func isWorn(pod *corev1.Pod, kind string, now time.Time) bool {
-	return slices.ContainsFunc(affected(pod, kind), func(s corev1.ContainerStatus) bool {
+// restartsLate reports whether the kubelet would restart a container late that a fault of this kind kills.
+func restartsLate(pod *corev1.Pod, kind string, now time.Time) bool {
+	return slices.ContainsFunc(affectedContainers(pod, kind), func(s corev1.ContainerStatus) bool {
 		return s.RestartCount >= restartsMax && now.Sub(s.State.Running.StartedAt.Time) < restartsExpired
 	})
 }

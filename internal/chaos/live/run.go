@@ -134,7 +134,7 @@ func describe(problems []chaos.Problem) string {
 // round injects one fault, waits until the group has settled, and checks the invariants.
 func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 	r.settleAgain(ctx)
-	if err := r.replaceWorn(ctx, kind.Name); err != nil {
+	if err := r.replaceRestarted(ctx, kind.Name); err != nil {
 		return fmt.Errorf("before fault %d (%s): %w", number, kind.Name, command.SingleLine(err))
 	}
 	state := inspect(r.observer, func(_ *chaos.Record, s *chaos.State) chaos.State { return *s })
