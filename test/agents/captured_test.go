@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -49,7 +48,7 @@ func TestTranscriptMatchesPackets(t *testing.T) {
 	}
 	for _, g := range groups {
 		t.Run(g.Algorithm, func(t *testing.T) {
-			e := awaitTranscript(ctx, t, agents.In(g.Name), former)
+			e := awaitTranscript(ctx, t, agents.In(g.Name), former, 0)
 			comparePackets(ctx, t, e, packets, killed)
 		})
 	}
@@ -108,7 +107,7 @@ func comparePackets(ctx context.Context, t *testing.T, e *transcript.Election, p
 		}
 	}
 	if compared < 3 {
-		t.Error(errors.New("got no election to compare"), e.Describe(), e.Messages)
+		t.Errorf("got %d messages to compare, want at least 3: %s %v", compared, e.Describe(), e.Messages)
 	}
 	t.Logf("%s: %d messages compared", e.Describe(), compared)
 }

@@ -67,7 +67,7 @@ func TestTranscriptOfRealElection(t *testing.T) {
 	for _, g := range groups {
 		t.Run(g.Algorithm, func(t *testing.T) {
 			in := agents.In(g.Name)
-			e := awaitTranscript(ctx, t, in, former)
+			e := awaitTranscript(ctx, t, in, former, 0)
 			// If it couldn't renew its lease before, because the machine was too busy, it has named a successor.
 			elected := e.Cause == control.EndCrash || e.Cause == control.EndSilence
 			if elected && e.Messages[announcements[g.Algorithm]] == 0 || e.Messages["GRANT"] == 0 {
@@ -96,9 +96,9 @@ func coordinate(ctx context.Context, t *testing.T, agents *agentcluster.Cluster,
 	}
 }
 
-// awaitTranscript returns the transcript of the election after the tenure of a coordinator, as
-// soon as all others know the result.
-func awaitTranscript(ctx context.Context, t *testing.T, agents *agentcluster.Cluster, former string) *transcript.Election {
+// awaitTranscript returns the transcript of the election after the tenure of a coordinator, in a
+// term above after, as soon as all others know the result.
+func awaitTranscript(ctx context.Context, t *testing.T, agents *agentcluster.Cluster, former string, after uint64) *transcript.Election {
 	t.Helper()
 	var e *transcript.Election
 	err := agentcluster.Await(ctx, func(ctx context.Context) error {
@@ -108,11 +108,14 @@ func awaitTranscript(ctx context.Context, t *testing.T, agents *agentcluster.Clu
 		}
 		terms := transcript.Terms(journals)
 		for _, term := range slices.Backward(terms) {
+			if term <= after {
+				break
+			}
 			if e = transcript.Merge(journals, term); e.Former == former && e.Coordinator != former && follows(e) == len(journals) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no complete election after %s in terms %v", former, terms)
+		return fmt.Errorf("no complete election after %s and term %d in terms %v", former, after, terms)
 	})
 	if err != nil {
 		t.Fatal(err)
