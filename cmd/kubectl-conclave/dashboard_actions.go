@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -37,15 +36,4 @@ func newActions(out io.Writer, c client.Client, forward portForwarder) *dashboar
 			return readElection(ctx, g, 0, forward)
 		},
 	}
-}
-
-// mayForwardPorts reports whether the user may connect to agents.
-func mayForwardPorts(ctx context.Context, c client.Client, namespace string) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward", Namespace: namespace},
-	}}
-	if err := c.Create(ctx, review); err != nil {
-		return false, requestError(err)
-	}
-	return review.Status.Allowed, nil
 }

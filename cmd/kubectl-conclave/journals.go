@@ -13,9 +13,9 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/command"
 	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
@@ -37,16 +37,25 @@ func (c *clusterFlags) checkForwarding(ctx context.Context, namespace string) er
 	if err != nil {
 		return err
 	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods", Subresource: "portforward"},
-	}}
-	if err := connected.Create(ctx, review); err != nil {
-		return fmt.Errorf("cannot check the permission to create pods/portforward: %w", command.SingleLine(err))
+	allowed, err := mayForwardPorts(ctx, connected, namespace)
+	if err != nil {
+		return fmt.Errorf("cannot check the permission to create pods/portforward: %w", err)
 	}
-	if !review.Status.Allowed {
+	if !allowed {
 		return fmt.Errorf("reading the agents' journals requires the permission to create pods/portforward in namespace %s", namespace)
 	}
 	return nil
+}
+
+// mayForwardPorts reports whether the user may connect to the agents of a namespace.
+func mayForwardPorts(ctx context.Context, c client.Client, namespace string) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods", Subresource: "portforward"},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, requestError(err)
+	}
+	return review.Status.Allowed, nil
 }
 
 // readJournals reads the journals of all agents of a group. It also returns which are missing,
