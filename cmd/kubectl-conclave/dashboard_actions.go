@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/dashboard"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // newActions returns what the page may do with the user's permissions. Each step-down is

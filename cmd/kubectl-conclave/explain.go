@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/describe"
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // asText is the default output of explain.

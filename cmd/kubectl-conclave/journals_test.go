@@ -17,8 +17,8 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/portforward"
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // journalGroup is a group of four, whose agents respond in different ways.
@@ -37,7 +37,7 @@ func forwardToAgents(t *testing.T) portForwarder {
 	found := journal.Journal{Group: "ledger", Agent: "ledger-0", Steps: []journal.Step{
 		{At: time.Now(), Input: "tick", Events: []journal.Event{{Kind: "tenure", Peer: "ledger-0", Term: 7}}},
 	}}
-	newer := journal.Journal{Steps: []journal.Step{{Input: "surprise"}}}
+	newer := journal.Journal{Group: "ledger", Agent: "ledger-2", Steps: []journal.Step{{Input: "surprise"}}}
 	answers := map[string]struct {
 		status int
 		body   any

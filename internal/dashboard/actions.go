@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // Actions are what the page can do with the permissions of the user, besides showing the

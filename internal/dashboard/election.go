@@ -6,8 +6,8 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // shownElection is what the page shows of an election.

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // TestLastElection: the journals are read only for the user who started the server, for one

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // clockTolerance is by how much the time of a step may differ from the kernel's time of a packet.

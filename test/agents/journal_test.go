@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // announcements are the messages with which each algorithm announces the coordinator or, if

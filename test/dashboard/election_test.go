@@ -10,9 +10,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // lastElection kills the coordinator of real agents, and steps through the election that follows.

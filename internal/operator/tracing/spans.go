@@ -11,7 +11,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
+	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
 // scope names the instrumentation, as OpenTelemetry asks for.

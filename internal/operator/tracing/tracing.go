@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,8 +27,9 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/conclave-dev/conclave/internal/cli/transcript"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/transcript"
+	"github.com/conclave-dev/conclave/internal/transcript/gather"
 )
 
 const (
@@ -42,10 +42,8 @@ const (
 	// exportTimeout bounds the time for one election. OTEL_EXPORTER_OTLP_TIMEOUT bounds the
 	// request to the collector, by default to 10 s.
 	exportTimeout = 20 * time.Second
-	// membersMax is the most members whose journals are read, and readers the number of
-	// journals that are read at a time.
+	// membersMax is the most members whose journals are read.
 	membersMax = 64
-	readers    = 8
 )
 
 // Election identifies an election that has ended.
@@ -180,42 +178,11 @@ func (x *Exporter) tryExport(ctx context.Context, e *Election) (err error) {
 // readJournals reads the journals of the members. It also returns which are missing.
 func (x *Exporter) readJournals(ctx context.Context, e *Election) ([]journal.Journal, []transcript.Missing) {
 	members := e.Members[:min(len(e.Members), membersMax)]
-	found, reasons := make([]*journal.Journal, len(members)), make([]error, len(members))
-	var work sync.WaitGroup
-	slots := make(chan struct{}, readers)
-	for i, pod := range members {
-		work.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			found[i], reasons[i] = x.readOne(ctx, e, pod)
-		})
-	}
-	work.Wait()
-	var (
-		journals []journal.Journal
-		missing  []transcript.Missing
-	)
-	for i, pod := range members {
-		if reasons[i] != nil {
-			missing = append(missing, transcript.Missing{Agent: pod, Reason: reasons[i].Error()})
-			continue
-		}
-		journals = append(journals, *found[i])
-	}
+	journals, missing := gather.Journals(ctx, e.Group.Name, members, func(ctx context.Context, pod string) (*journal.Journal, error) {
+		return x.read(ctx, types.NamespacedName{Namespace: e.Group.Namespace, Name: pod}, e.Group.Name)
+	})
 	for _, pod := range e.Members[len(members):] {
 		missing = append(missing, transcript.Missing{Agent: pod, Reason: fmt.Sprintf("not read: the group has more than %d members", membersMax)})
 	}
 	return journals, missing
-}
-
-// readOne reads the journal of one agent, which must be about the group and in its own name.
-func (x *Exporter) readOne(ctx context.Context, e *Election, pod string) (*journal.Journal, error) {
-	j, err := x.read(ctx, types.NamespacedName{Namespace: e.Group.Namespace, Name: pod}, e.Group.Name)
-	if err != nil {
-		return nil, err
-	}
-	if j.Agent != pod || j.Group != e.Group.Name {
-		return nil, fmt.Errorf("its journal is that of %.100q in group %.100q", j.Agent, j.Group)
-	}
-	return j, transcript.Check(j)
 }

@@ -1,0 +1,57 @@
+// Package gather reads the journals of a group's agents, several at a time. The caller has the
+// connections.
+package gather
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
+	"github.com/conclave-dev/conclave/internal/transcript"
+)
+
+// parallel is the number of journals that are read at a time.
+const parallel = 16
+
+// ReadJournal reads the journal of a pod's agent. It takes a limited time and memory.
+type ReadJournal func(ctx context.Context, pod string) (*journal.Journal, error)
+
+// Journals returns the journals about a group, and which are missing, both in the order of the
+// pods. A journal counts only if the agent wrote it in its own name.
+func Journals(ctx context.Context, group string, pods []string, read ReadJournal) ([]journal.Journal, []transcript.Missing) {
+	journals, failures := make([]*journal.Journal, len(pods)), make([]error, len(pods))
+	var readers sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i, pod := range pods {
+		readers.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			journals[i], failures[i] = readOne(ctx, group, pod, read)
+		})
+	}
+	readers.Wait()
+	var (
+		found   []journal.Journal
+		missing []transcript.Missing
+	)
+	for i, pod := range pods {
+		if err := failures[i]; err != nil {
+			missing = append(missing, transcript.Missing{Agent: pod, Reason: err.Error()})
+			continue
+		}
+		found = append(found, *journals[i])
+	}
+	return found, missing
+}
+
+func readOne(ctx context.Context, group, pod string, read ReadJournal) (*journal.Journal, error) {
+	j, err := read(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	if j.Agent != pod || j.Group != group {
+		return nil, fmt.Errorf("its journal is that of %.100q in group %.100q", j.Agent, j.Group)
+	}
+	return j, transcript.Check(j)
+}
