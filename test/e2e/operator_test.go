@@ -83,6 +83,7 @@ func testOperator(c *cluster) {
 		{"lease and heartbeat change without an election", testLeaseChange},
 		{"chaos injects a fault of each kind, and finds no violation", testChaos},
 		{"operator and agents are upgraded while an application writes, and each tenure ends by a hand-over", testUpgrade},
+		{"agents elect under a policy that denies everything by default", testNetworkPolicies},
 		{"a Deployment is scaled up, to 0, and up again", testScaling},
 		{"agents elect without the operator, and the status catches up", testWithoutOperator},
 		{"agents elect without the API server, and the status catches up", testWithoutAPIServer},
@@ -90,6 +91,7 @@ func testOperator(c *cluster) {
 		{"idle groups cause no requests", testIdle},
 		{"in Strict mode, force-deleted pods that run on prevent another coordinator", testStrict},
 		{"the operator is removed, and installed into another namespace", testReinstallation},
+		{"the CA is replaced as after its key was disclosed", testReplacedCA},
 	} {
 		passed := c.t.Run(part.name, func(t *testing.T) { part.test(e.withT(t)) })
 		if found := e.checkConsistency(); found != "" {
@@ -378,19 +380,4 @@ func testCordon(e env) {
 	e.kubectl("uncordon", node)
 	e.awaitCoordinator(highest)
 	e.awaitAllMembers()
-}
-
-func testReinstallation(e env) {
-	const otherNamespace = "elections"
-	e.kubectl("delete", "--namespace", samplesNamespace, "-f", samplesFolder, "--wait=false")
-	e.kubectl("wait", "pod", "--all", "--namespace", samplesNamespace, "--for=delete", "--timeout", "5m", "--request-timeout", "0")
-	e.kubectl("delete", "-f", installer, "--timeout", "5m", "--request-timeout", "0")
-	remaining := e.kubectl("get", "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings,customresourcedefinitions", "-o", "name")
-	for line := range strings.Lines(remaining) {
-		if name := strings.TrimSpace(line); strings.Contains(name, "conclave") && name != "namespace/"+namespace && name != "namespace/"+samplesNamespace {
-			e.t.Errorf("got %s after the operator was removed", name)
-		}
-	}
-	install(e.cluster, otherNamespace, "e2e")
-	testFirstGroup(e)
 }

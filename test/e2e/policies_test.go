@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/conclave-dev/conclave/internal/testing/policyrules"
+)
+
+// testNetworkPolicies checks that the policy in docs/operator.md, and that of the manager, admit what agents need in a
+// namespace that denies everything by default, and that without it the plugin finds the reason.
+func testNetworkPolicies(e env) {
+	const namespace, name = "conclave-guarded", "guarded"
+	e.kubectl("create", "namespace", namespace)
+	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
+	e.enforcePolicies()
+	policy := filepath.Join(e.t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte(documentedPolicy(e.t)), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+	e.kubectl("apply", "--namespace", namespace, "-f", policy, "-f", "testdata/policies.yaml")
+	table := func() string { return e.groupIn(namespace, name).rows() }
+	const all = "guarded-2 Coordinator, guarded-1 Normal, guarded-0 Normal"
+	e.waitUntil(defaultTimeout, "all members follow guarded-2", func() bool { return table() == all })
+
+	term := e.groupIn(namespace, name).Status.Term
+	e.killAgent("guarded-2")
+	e.waitUntil(defaultTimeout, "guarded-2 is coordinator again, after another one", func() bool {
+		return table() == all && e.groupIn(namespace, name).Status.Term >= term+2
+	})
+
+	e.kubectl("delete", "--namespace", namespace, "-f", policy)
+	e.waitUntil(defaultTimeout, "without the policy, nobody reaches the agents", func() bool {
+		return strings.Count(table(), " Unknown") == 3
+	})
+	command := exec.Command(e.buildPlugin(), "check", name, "--namespace", namespace)
+	command.Env = append(os.Environ(), e.environment...)
+	output, err := command.CombinedOutput()
+	if err == nil {
+		e.t.Errorf("got no failure of check, want one:\n%s", output)
+	}
+	requireContains(e.t, string(output), "default-deny")
+
+	e.kubectl("apply", "--namespace", namespace, "-f", policy)
+	e.waitUntil(defaultTimeout, "all members follow guarded-2 with the policy", func() bool { return table() == all })
+}
+
+// documentedPolicy returns the policy for agents in docs/operator.md.
+func documentedPolicy(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repositoryRoot, "docs", "operator.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Network policies\n")
+	_, block, _ := strings.Cut(section, "```yaml\n")
+	policy, _, found := strings.Cut(block, "```\n")
+	if !found {
+		t.Fatal("docs/operator.md must have a NetworkPolicy below Network policies")
+	}
+	return policy
+}
+
+// enforcePolicies enforces the NetworkPolicies of the cluster until the test ends.
+func (e env) enforcePolicies() {
+	e.t.Helper()
+	_, kubeconfig, _ := strings.Cut(e.environment[0], "=")
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		applied := ""
+		for {
+			rules, err := policyRules(ctx, client)
+			if err == nil && rules != applied {
+				err = applyRules(e.name, rules)
+				applied = rules
+			}
+			if err != nil && ctx.Err() == nil {
+				ended <- err
+				return
+			}
+			select {
+			case <-ctx.Done():
+				ended <- applyRules(e.name, fmt.Sprintf("table %[1]s\ndelete table %[1]s\n", policyrules.Table))
+				return
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+	}()
+	e.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			e.t.Errorf("cannot enforce the NetworkPolicies: %v", err)
+		}
+	})
+}
+
+// policyRules returns the rules for the present state of the cluster.
+func policyRules(ctx context.Context, client kubernetes.Interface) (string, error) {
+	policies, err := client.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	return policyrules.Rules(&policyrules.Cluster{Policies: policies.Items, Pods: pods.Items, Namespaces: namespaces.Items})
+}
+
+// applyRules applies rules in the network namespace of each machine of the cluster.
+func applyRules(cluster, rules string) error {
+	machines, err := filepath.Glob("/run/conclave-netns/conclave-" + cluster + ".node-*")
+	if err != nil || len(machines) == 0 {
+		return fmt.Errorf("found no network namespaces of cluster %s (%w)", cluster, err)
+	}
+	for _, machine := range machines {
+		command := exec.Command("nsenter", "--net="+machine, "nft", "--file", "-")
+		command.Stdin = strings.NewReader(rules)
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("nft in %s: %w\n%s", machine, err, output)
+		}
+	}
+	return nil
+}
