@@ -4,7 +4,7 @@ package sim_test
 var termMutants = []mutant{
 	{
 		description: "a process is ready for a term that others can't grant yet", file: "election/office/eligibility.go",
-		old: "m.cfg.Clock.Due(term+p.clockBehind)", new: "m.cfg.Clock.Due(term)",
+		old: "p.ceiling >= term)", new: "true)",
 		check: "^TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm$", pkg: "election/office", wantOutput: "got ready true, want false",
 	},
 	{

@@ -24,7 +24,7 @@ var ignoredFields = map[string]bool{
 	"support.current": true, "support.previous": true, // follow from the grants
 	"cause": true, // what is being handled in a step
 	// In an exhaustive search, no clock limits the terms, and links deliver BEATs in order.
-	"clockBehind": true, "lastBeat": true,
+	"ceiling": true, "lastBeat": true,
 }
 
 // An exhaustive search recognizes a state by its encoding. If the encoding

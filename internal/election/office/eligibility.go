@@ -62,7 +62,7 @@ func (m *Machine) reachesMajorityFor(term election.Term) bool {
 	}
 	return m.majority(func(id election.ID) bool {
 		p := &m.peers[id]
-		return p.answersUntil > m.now && m.now >= m.cfg.Clock.Due(term+p.clockBehind)
+		return p.answersUntil > m.now && (id == m.cfg.Self || p.ceiling == 0 || p.ceiling >= term)
 	})
 }
 

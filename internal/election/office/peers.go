@@ -34,9 +34,9 @@ type peer struct {
 	// it reported last in an answer that counts for the recovery of this process.
 	bound, recoveryBound election.Term
 	boundCounts          bool
-	// clockBehind is by how many terms the peer's clock is behind that of this process, as of its
-	// last answer to a probe.
-	clockBehind election.Term
+	// ceiling is the highest term that the peer's clock allowed when it last answered a probe, 0 if
+	// it didn't tell. Later it allows more: how fast depends on its list, too.
+	ceiling election.Term
 	// claimsUntil, claimsAgainAt, claimedUntil and failedClaims limit claims: see admitsClaim.
 	claimsUntil, claimsAgainAt, claimedUntil election.Tick
 	failedClaims                             int

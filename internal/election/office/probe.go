@@ -82,7 +82,7 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 		p.answersUntil = m.now + m.probeTimeout()
 		m.support.RecordAdoption(msg.From, msg.Hold.Version, msg.Hold.HighestGranted)
 		m.recordBound(msg)
-		m.recordClock(msg)
+		p.ceiling = msg.Hold.Ceiling
 		m.forgetFalseTerm(msg)
 	}
 	m.retryPreVote()
@@ -95,12 +95,4 @@ func (m *Machine) handleProbe(msg *election.Message, out *election.Output) {
 	answer.Hold.Version, answer.Hold.HighestGranted = m.ledger.ReportedVersion(m.roster.Version, m.now), m.ledger.HighestGranted()
 	answer.Hold.Ceiling = m.cfg.Clock.Ceiling(m.now)
 	out.Send = append(out.Send, answer)
-}
-
-// recordClock records how far the clock of the sender is behind.
-func (m *Machine) recordClock(answer *election.Message) {
-	if theirs := answer.Hold.Ceiling; theirs > 0 {
-		own := m.cfg.Clock.Ceiling(m.now)
-		m.peers[answer.From].clockBehind = own - min(own, theirs)
-	}
 }

@@ -37,12 +37,47 @@ func TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm(t *testing.T) {
 		wantReady(true, "clock of one other behind")
 		reportClocks(20, 20)
 		wantReady(false, "clocks of both others behind again")
-		for h.now < lease {
-			reportClocks(0, 0)
-			wantReady(false, "answers of an older release after that")
-			h.advance(min(heartbeat, lease-h.now))
-		}
-		reportClocks(0, 0)
+		h.advance(lease - h.now)
+		wantReady(false, "no later answers")
+		reportClocks(21, 20)
 		wantReady(true, "one term later")
+		reportClocks(20, 20)
+		reportClocks(0, 0)
+		wantReady(true, "answers of an older release, which doesn't report its clock")
+	})
+}
+
+// The floor of the list is ahead of all clocks, so that their readings rise by a term in three
+// seconds. That of the highest process is ahead of the others by more than three terms, and rises
+// a second before the others reach the term that it needs.
+func TestHandOverWaitsForSlowReadings(t *testing.T) {
+	inGrantModes(t, func(t *testing.T, mode office.Mode) {
+		const reading, floor = 10_000_000, 10_000_300
+		g := &group{t: t, mode: mode}
+		g.configure = func(c *office.Config) {
+			c.Clock = election.TermClock{AtBoot: reading, TicksPerTerm: second / 10}
+			if c.Self == 3 {
+				c.Clock.AtBoot += 100
+			}
+			c.Policy, c.Lease, c.Heartbeat, c.SuspicionTimeout, c.Stagger = office.Always, second/2, second/10, 2*second/5, second/20
+			c.MemoryLost, c.Coordinator, c.Term = false, 2, floor+11
+		}
+		roster := newRoster(t, 2, 1, 2, 3).Succeed(newRoster(t, 1, 1, 2, 3), floor)
+		for _, m := range roster.Ring() {
+			g.start(m.ID, roster, nil)
+		}
+		g.advance(1)
+		g.wantHolder(2)
+		vacant := 0
+		for g.now < 6*second {
+			g.advance(1)
+			if len(g.holders()) == 0 {
+				vacant++
+			}
+		}
+		g.wantHolder(3)
+		if vacant > int(second/5) {
+			t.Errorf("got no coordinator for %d ms, want a fifth of a second at most", vacant)
+		}
 	})
 }
