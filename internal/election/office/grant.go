@@ -30,7 +30,8 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 		m.deferTo(msg)
 		m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)
 	case grants.VersionTooOld:
-		m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)
+		// A claim ends when its process adopts another list, so this refusal is final.
+		m.sendAnswer(election.Deny, m.requestOf(msg), msg.Term, out)
 	}
 }
 
