@@ -13,6 +13,16 @@ var termMutants = []mutant{
 		check: "^TestClaimContinuesAfterElectionInNewerTerm$", pkg: "election/office", wantOutput: "want the claimed one",
 	},
 	{
+		description: "a process claims the term of an election that a majority can't grant yet", file: "election/office/inner.go",
+		old: "m.claim(min(status.Term, m.nextTerm()), out)", new: "m.claim(status.Term, out)",
+		check: "^TestFailoverDoesntWaitForTermOfRecovery$", pkg: "election/office", wantOutput: "want less than two seconds",
+	},
+	{
+		description: "a process keeps a claim under an older list than the others have", file: "election/office/grant.go",
+		old: "m.sendAnswer(election.Deny, m.requestOf(msg), msg.Term, out)", new: "m.sendAnswer(election.Deny, m.requestOf(msg), 0, out)",
+		check: "^TestClaimUnderOlderListDoesntBlockOthers$", pkg: "election/office", wantOutput: "got no holder",
+	},
+	{
 		description: "a process waits for the term that it needed at first", file: "election/office/campaign.go",
 		old: "due > recheck {", new: "false && due > recheck {",
 		check: "^TestLowerBoundEndsWaitForClock$", pkg: "election/office", wantOutput: "want one within three heartbeats",

@@ -70,7 +70,7 @@ func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	p.raisesAgainAt = m.now + m.cfg.Lease<<p.raises
 	p.raises = min(p.raises+1, maxFailedClaims)
 	m.loseTenure(out)
-	m.wonTerm = max(m.wonTerm, msg.Term)
+	m.claimedTerm = max(m.claimedTerm, msg.Term)
 	m.vacancy.campaignAt, m.vacancy.namedSuccessor = m.now, true
 }
 

@@ -5,9 +5,9 @@ import "github.com/conclave-dev/conclave/internal/election"
 // nextTerm is the term that this process uses next: the lowest one that a majority could
 // grant or, if that is unknown, the next one after all that it has seen. Members whose
 // clocks are behind can't grant the highest terms. In Available mode it is one that this
-// process need not wait for, unless it has used that itself.
+// process need not wait for, unless it has claimed that itself.
 func (m *Machine) nextTerm() election.Term {
-	least := max(m.wonTerm, m.ledger.HighestGranted(), m.support.Floor())
+	least := max(m.claimedTerm, m.ledger.HighestGranted(), m.support.Floor())
 	if m.usable(m.coordinatorTerm) {
 		least = max(least, m.coordinatorTerm)
 	}

@@ -15,7 +15,7 @@ func (m *Machine) claimUntil() election.Tick { return m.candidacy.since + m.clai
 
 // claim requests the office after an election was won, or without one: see vacancy.
 func (m *Machine) claim(term election.Term, out *election.Output) {
-	m.wonTerm = term
+	m.wonTerm = max(m.wonTerm, term)
 	if !m.Eligible() || !m.couldHold() {
 		return
 	}

@@ -49,8 +49,10 @@ type Machine struct {
 	// highestTerm is the highest term of any message, except for terms that this
 	// process may not use for a while: see usable.
 	highestTerm election.Term
-	// wonTerm is the last term of the inner election that has been acted on.
-	wonTerm election.Term
+	// wonTerm is the last term of the inner election that has been acted on, and claimedTerm the
+	// highest one in which this process has claimed the office. An election that another process
+	// started may be won in a term that no majority can grant yet.
+	wonTerm, claimedTerm election.Term
 
 	eligibility eligibility
 	// eligibleAgainAt is when a step-down ends, Never if there is none.
@@ -96,7 +98,7 @@ func (m *Machine) Restart(c Config) error {
 		cfg: c, inner: machine, now: c.Start, roster: c.Roster,
 		detector: m.detector, support: m.support, peers: m.peers[:0],
 		ledger:      c.ledger(),
-		highestTerm: c.Term, wonTerm: c.Term,
+		highestTerm: c.Term, wonTerm: c.Term, claimedTerm: c.Term,
 		beatAt: election.Never, eligibleAgainAt: election.Never, boundAt: election.Never, cause: "start",
 		recovery: recovery{startAt: election.Never}, pace: fullPace,
 	}

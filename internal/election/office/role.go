@@ -83,7 +83,7 @@ func (m *Machine) becomeFollower() {
 // term that its clock hasn't reached.
 func (m *Machine) becomeCandidate(term election.Term) {
 	m.become(Candidate)
-	m.term = term
+	m.term, m.claimedTerm = term, max(m.claimedTerm, term)
 	m.candidacy.since = max(m.now, m.cfg.Clock.Due(term))
 	m.beatAt = m.now
 	m.support.Clear()

@@ -23,7 +23,7 @@ func (m *Machine) Encode(b []byte, now election.Tick) []byte {
 	b = append(b, byte(m.eligibility))
 	b = election.AppendMoment(b, m.eligibleAgainAt, now)
 	for _, n := range [...]uint64{
-		uint64(m.coordinator), uint64(m.coordinatorTerm), uint64(m.highestTerm), uint64(m.wonTerm),
+		uint64(m.coordinator), uint64(m.coordinatorTerm), uint64(m.highestTerm), uint64(m.wonTerm), uint64(m.claimedTerm),
 		uint64(m.roster.Version), uint64(m.cfg.Life),
 	} {
 		b = election.AppendNumber(b, n)
