@@ -205,11 +205,11 @@ bench: ## Run Go benchmarks. Variables: BENCH=regexp, COUNT=n, BENCHTIME=5s.
 SCHEDULES ?= 1000000
 PROCESSES ?= 5
 .PHONY: soak
-soak: ## Simulate SCHEDULES random schedules of PROCESSES processes with all faults, elections and safety modes, from SEED.
+soak: ## Simulate SCHEDULES random schedules of PROCESSES processes with all faults except gone, elections and safety modes, from SEED.
 	@mkdir -p bin; $(STATIC) -o bin/ ./cmd/kubectl-conclave
 	@for safety in Majority Strict Available; do \
 		for algorithm in Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip; do \
-			bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all --processes $(PROCESSES) \
+			bin/kubectl-conclave simulate --algorithm $$algorithm --safety $$safety --faults all,adapt,settings,recovery,late,correct --processes $(PROCESSES) \
 				--schedules $$(( ($(SCHEDULES) + 17) / 18 )) --seed $(or $(SEED),1); \
 		done; \
 	done

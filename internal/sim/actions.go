@@ -58,6 +58,8 @@ func (s *simulation) execute(a action) {
 		s.changeSettings(s.target(a), a)
 	case actRecover:
 		s.recover(a.target)
+	case actCorrectClock:
+		s.correctClock(s.target(a))
 	case actPartition, actCutLink, actHealLinks, actChangeMembers, actReconcile, actPublish, actHealAll:
 		s.executeOutside(a)
 	}
@@ -150,9 +152,10 @@ func (s *simulation) restart(id election.ID) {
 	}
 	p.podGone = false
 	s.jump(p)
+	p.clock.neverBehind(p.highestWall, s.queue.now)
 	s.reportFault(id, "restarts without its memory")
 	s.boot(id, true)
-	if s.recovers {
+	if s.schedule.faults&Recovery != 0 {
 		s.schedule.push(s, action{at: s.queue.now + election.Tick(s.rng.between(1, int(heartbeat))), kind: actRecover, target: id})
 	}
 }

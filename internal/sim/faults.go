@@ -55,7 +55,8 @@ const (
 	allFaults = 1<<iota - 1
 )
 
-// What "all" doesn't include: a fault that breaks an assumption, Adapt and Settings.
+// What "all" doesn't include: a fault that breaks an assumption, and what was added when seeds of "all" were
+// tests already.
 const (
 	// Gone: a process is reported as ended although it runs.
 	Gone Fault = (allFaults + 1) << iota
@@ -65,6 +66,13 @@ const (
 	// Settings: processes get other leases, heartbeats and suspicion timeouts while they
 	// run, one by one. This is no fault either.
 	Settings
+	// Recovery: a process that restarts runs the recovery procedure of its election, as agents
+	// do. This is no fault either.
+	Recovery
+	// Late: one process receives each member list late, although its links work.
+	Late
+	// Correct: wall clocks are corrected while their processes run.
+	Correct
 )
 
 // baseFaults are those whose draws determine the schedule of a seed: see moreFaults.
@@ -79,7 +87,7 @@ var faultNames = []string{
 	"leases", "graph", "slow", "jump", "disk", "deep", "skew",
 }
 
-var optionalFaultNames = []string{"gone", "adapt", "settings"}
+var optionalFaultNames = []string{"gone", "adapt", "settings", "recovery", "late", "correct"}
 
 // FaultNames returns the names of the faults that "all" stands for.
 func FaultNames() []string { return slices.Clone(faultNames) }

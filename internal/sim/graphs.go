@@ -44,11 +44,17 @@ func (n *network) drawGraph(r *rng, size election.ID) {
 	n.cuts, n.maxID = n.broken, maxMembers
 }
 
-// exchanges reports whether two processes are up and messages pass between them in
-// both directions.
+// exchanges reports whether two processes are up, messages pass between them in both
+// directions, and both accept them.
 func (s *simulation) exchanges(a, b election.ID) bool {
 	up := s.processes[a].up && s.processes[b].up
-	return up && (a == b || !s.network.isCut(a, b) && !s.network.isCut(b, a))
+	return up && (a == b || !s.network.isCut(a, b) && !s.network.isCut(b, a) && s.knows(a, b) && s.knows(b, a))
+}
+
+// knows reports whether a process is on the list of another one, or on the one before.
+func (s *simulation) knows(a, b election.ID) bool {
+	roster := s.processes[a].roster
+	return roster.Has(b) || roster.Previous != nil && roster.Previous.Has(b)
 }
 
 // couldHold returns an eligible process that exchanges messages with a majority of the
@@ -56,6 +62,9 @@ func (s *simulation) exchanges(a, b election.ID) bool {
 func (s *simulation) couldHold() election.ID {
 	for _, m := range s.operator.current.Ranked() {
 		p := &s.processes[m.ID]
+		if m.ID == s.schedule.late && p.roster.Version != s.operator.current.Version {
+			continue
+		}
 		if m.Priority > 0 && p.up && !p.appDead && (s.mode == office.Available || s.reachesMajority(m.ID, s.operator.current) &&
 			(s.operator.current.Previous == nil || s.reachesMajority(m.ID, s.operator.current.Previous))) {
 			return m.ID

@@ -165,6 +165,9 @@ func (s *simulation) publish() {
 	for id := election.ID(1); id <= s.maxID; id++ {
 		if p := &s.processes[id]; p.up {
 			at := s.queue.now + election.Tick(s.rng.below(int(suspicionTimeout)))
+			if id == s.schedule.late {
+				at += s.schedule.lateBy
+			}
 			s.queue.push(event{at: at, kind: eventRoster, process: id, slot: slot})
 		}
 	}

@@ -13,6 +13,7 @@ var moreChances = []struct {
 	chance int
 }{
 	{Graph, 6}, {Slow, 8}, {Jump, 20}, {Disk, 20}, {Deep, 2}, {Skew, 5}, {Gone, 30}, {Adapt, 100}, {Settings, 100},
+	{Late, 30}, {Correct, 30},
 }
 
 // maxSkew is the largest difference of wall clocks, in terms. Their rates add to it, and
@@ -28,6 +29,8 @@ func (sch *schedule) drawMoreFaults(s *simulation) {
 			sch.faults |= c.fault
 		}
 	}
+	sch.faults |= s.faults & Recovery
+	sch.drawLate(s)
 	if sch.faults&Deep != 0 && len(sch.enabledActions()) == 0 {
 		for _, f := range actionFaults {
 			sch.faults |= f
@@ -40,7 +43,7 @@ func (sch *schedule) drawMoreFaults(s *simulation) {
 		sch.diskPercent, sch.staleFor = s.more.between(20, 90), s.more.between(1, 6)*int(lease)
 		sch.faults |= Members
 	}
-	if sch.faults&Skew != 0 {
+	if sch.faults&(Skew|Correct) != 0 {
 		s.checker.electionCause = true // members whose clocks are behind grant late
 	}
 	if sch.faults&Adapt != 0 && s.more.percent(50) {
@@ -91,6 +94,7 @@ func (sch *schedule) addMoreActions(s *simulation, at election.Tick) {
 		}
 	}
 	sch.addSettingsChanges(s, at)
+	sch.addCorrections(s, at)
 }
 
 // drawSkew draws how far the wall clock of a process is ahead of the others, in terms.

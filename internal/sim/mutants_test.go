@@ -140,7 +140,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "a process is ready though it reaches no majority", file: "election/office/eligibility.go",
-		old: "if m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver() {", new: "if true {",
+		old: "case m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver():", new: "case true:",
 		check: "^TestEveryStaticGraphHasCoordinatorThatStays$/^Majority$/^Bully$", pkg: "election/office", wantOutput: "FAIL",
 	},
 	{
@@ -345,7 +345,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "with a static graph, the office goes to a process without a majority", file: "election/office/eligibility.go",
-		old: "if m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver() {", new: "if true {",
+		old: "case m.cfg.Mode == Available || m.coordinator != election.None && !m.mayTakeOver():", new: "case true:",
 		check: eachFaultCheck + "/^graph$", wantOutput: "exchanges messages with a majority",
 	},
 	{

@@ -21,6 +21,8 @@ type process struct {
 	// crashedSilently is set if the last crash did not reset the connections.
 	crashedSilently bool
 	downSince       election.Tick
+	// highestWall is the highest reading of the wall clock that a correction has replaced.
+	highestWall election.Term
 	// pausedUntil is the time at which a paused process resumes, 0 if it never
 	// was paused in this incarnation.
 	pausedUntil election.Tick

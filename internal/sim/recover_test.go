@@ -23,7 +23,7 @@ func TestSchedulesWithRecovery(t *testing.T) {
 		for _, mode := range []office.Mode{office.Available, office.Majority, office.Strict} {
 			t.Run(algorithm.Name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
-				s, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: 5, faults: allFaults, recovers: true})
+				s, err := newSimulation(settings{algorithm: algorithm, mode: mode, size: 5, faults: allFaults | Recovery})
 				if err != nil {
 					t.Fatal(err)
 				}

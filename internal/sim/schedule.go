@@ -39,6 +39,10 @@ type schedule struct {
 	// diskPercent is how many percent of the lists can't be stored at once, and staleFor the
 	// longest time for which a process that has restarted uses the stored list.
 	diskPercent, staleFor int
+
+	// late is the process that receives each list late, by lateBy, or None.
+	late   election.ID
+	lateBy election.Tick
 }
 
 // actionKind is the kind of an action.
@@ -64,6 +68,7 @@ const (
 	actChangeSettings
 	actHealAll
 	actRecover
+	actCorrectClock
 )
 
 // action is a change to the simulation at a given time: a fault, or its end.

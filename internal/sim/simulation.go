@@ -38,9 +38,6 @@ type settings struct {
 	mode      office.Mode
 	size      int
 	faults    Fault
-	// recovers: a restarted process runs the recovery of its algorithm, as agents do.
-	// Schedules without it remain as they are, and with them the seeds.
-	recovers bool
 	// convergenceEvery: all other schedules end with their last fault. 0 is as 1.
 	convergenceEvery uint64
 	// onTransition, if set, is called with each change of a role.
@@ -108,7 +105,7 @@ func (s *simulation) run(seed uint64) (v *Violation) {
 			s.checker.fail("progress", "no event is pending")
 		case s.steps-began > maxStepsPerSchedule:
 			s.checker.fail("progress", fmt.Sprintf("no end at %d: more than %d steps", e.at, maxStepsPerSchedule))
-		case e.at > s.schedule.deadline && s.schedule.faults&Graph != 0:
+		case e.at > s.schedule.deadline && s.schedule.limitsMembers():
 			s.judgeGraph()
 			s.queue.push(e)
 		case e.at > s.schedule.deadline:
@@ -236,7 +233,7 @@ func (s *simulation) handleTimer(e event, p *process) {
 	if p.machine.Deadline() <= p.clock.local(e.at) {
 		s.step(e.process, election.Input{Kind: election.TimePassed})
 		if p.status.Token != 0 && e.at >= s.schedule.healAt {
-			if s.schedule.faults&Graph != 0 {
+			if s.schedule.limitsMembers() {
 				s.checkStays()
 			} else {
 				s.checkAgreement()
