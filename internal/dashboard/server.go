@@ -131,7 +131,7 @@ func StreamGroups(w http.ResponseWriter, r *http.Request, store *Store, visible 
 	summaries := []Summary{}
 	for _, g := range groups {
 		if visible(g.Namespace) {
-			summaries = append(summaries, NewSummary(g))
+			summaries = append(summaries, NewSummary(g, time.Now()))
 		}
 	}
 	s.add("connection", connection)
@@ -142,7 +142,7 @@ func StreamGroups(w http.ResponseWriter, r *http.Request, store *Store, visible 
 		case c.group == nil:
 			s.add("deleted", c.key)
 		default:
-			s.add("group", NewSummary(c.group))
+			s.add("group", NewSummary(c.group, time.Now()))
 		}
 	})
 }
@@ -160,7 +160,7 @@ func StreamGroup(w http.ResponseWriter, r *http.Request, store *Store, visible b
 		if c.group == nil || !visible {
 			s.add("detail", nil)
 		} else {
-			s.add("detail", NewDetail(c.group))
+			s.add("detail", NewDetail(c.group, time.Now()))
 		}
 	}
 	add(change{key, g})

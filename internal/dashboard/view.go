@@ -53,10 +53,14 @@ type Summary struct {
 	Members     int32     `json:"members"`
 	Up          int32     `json:"up"`
 	LastChange  time.Time `json:"lastChange,omitzero"`
+	// Ended are the ends of tenures in the last hour, the newest first. EndedMore means that there
+	// are earlier ones in this hour, which the status doesn't retain.
+	Ended     []time.Time `json:"ended,omitempty"`
+	EndedMore bool        `json:"endedMore,omitempty"`
 }
 
 // NewSummary summarizes a group.
-func NewSummary(g *v1.ElectionGroup) Summary {
+func NewSummary(g *v1.ElectionGroup, now time.Time) Summary {
 	s := Summary{
 		Namespace: g.Namespace, Name: g.Name, Health: healthOf(g), Algorithm: string(g.Spec.Algorithm), LastChange: lastChange(g),
 	}
@@ -68,6 +72,15 @@ func NewSummary(g *v1.ElectionGroup) Summary {
 	}
 	if g.Status.ReadyMembers != nil {
 		s.Up = *g.Status.ReadyMembers
+	}
+	hourAgo := now.Add(-time.Hour)
+	for i := range g.Status.History {
+		t := &g.Status.History[i]
+		if t.Until != nil && t.Until.After(hourAgo) {
+			s.Ended = append(s.Ended, t.Until.UTC())
+		}
+		// Only the oldest tenure that the status retains is the last here.
+		s.EndedMore = t.Number > 1 && t.From.After(hourAgo)
 	}
 	return s
 }
@@ -161,9 +174,9 @@ type Tenure struct {
 }
 
 // NewDetail describes a group.
-func NewDetail(g *v1.ElectionGroup) Detail {
+func NewDetail(g *v1.ElectionGroup, now time.Time) Detail {
 	d := Detail{
-		Summary: NewSummary(g), Safety: string(g.Spec.Safety.Mode), Term: g.Status.Term, Ring: isRing(g.Spec.Algorithm),
+		Summary: NewSummary(g, now), Safety: string(g.Spec.Safety.Mode), Term: g.Status.Term, Ring: isRing(g.Spec.Algorithm),
 		Problems: describe.Problems(g), Nodes: nodes(g), Processes: []Row{}, Tenures: []Tenure{}, Failovers: newHistogram(g.Status.History),
 	}
 	if c := g.Status.Coordinator; c != nil {

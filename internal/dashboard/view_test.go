@@ -33,8 +33,35 @@ func TestHealth(t *testing.T) {
 				g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{Type: string(of), Status: status})
 			}
 		}
-		if got := dashboard.NewSummary(g).Health; got != c.want {
+		if got := dashboard.NewSummary(g, time.Now()).Health; got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestEndedTenures: the overview counts the failovers of the last hour, and knows whether the status
+// retains all of them.
+func TestEndedTenures(t *testing.T) {
+	now := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
+	ago := func(minutes time.Duration) *metav1.MicroTime {
+		return new(metav1.NewMicroTime(now.Add(-minutes * time.Minute)))
+	}
+	for name, c := range map[string]struct {
+		history []v1.Tenure
+		want    int
+		more    bool
+	}{
+		"no election":                            {nil, 0, false},
+		"the first tenure":                       {[]v1.Tenure{{Number: 1, From: *ago(5)}}, 0, false},
+		"one end, and one before the hour":       {[]v1.Tenure{{Number: 3, From: *ago(59)}, {Number: 2, From: *ago(70), Until: ago(59)}, {Number: 1, From: *ago(90), Until: ago(71)}}, 1, false},
+		"no coordinator now":                     {[]v1.Tenure{{Number: 1, From: *ago(50), Until: ago(1)}}, 1, false},
+		"an earlier end that is not known":       {[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(50), Until: ago(6)}}, 1, true},
+		"the oldest known began before the hour": {[]v1.Tenure{{Number: 9, From: *ago(5)}, {Number: 8, From: *ago(70), Until: ago(6)}}, 1, false},
+	} {
+		g := &v1.ElectionGroup{}
+		g.Status.History = c.history
+		if s := dashboard.NewSummary(g, now); len(s.Ended) != c.want || s.EndedMore != c.more {
+			t.Errorf("%s: got %v, and more: %t, want %d, and more: %t", name, s.Ended, s.EndedMore, c.want, c.more)
 		}
 	}
 }
@@ -59,7 +86,7 @@ func TestDetail(t *testing.T) {
 			{Number: 1, Pod: "b", Term: 5, From: at, Until: &at, EndReason: v1.EndSilence},
 		},
 	}
-	d := dashboard.NewDetail(g)
+	d := dashboard.NewDetail(g, at.Time)
 	if len(d.Nodes) != 3 || d.Nodes[0].Pod != "b" || d.Nodes[2].Pod != "a" || d.Processes[0].Pod != "c" || !d.Ring || !d.Adopting || d.Ordinal != "3rd" {
 		t.Errorf("got %+v, want a ring b, c, a in the 3rd election", d)
 	}
@@ -75,7 +102,7 @@ func TestDetail(t *testing.T) {
 	if d.Failovers == nil || d.Failovers.Text != "2 failovers: median 20.0 s, longest 20.0 s" || d.Failovers.Buckets[2].Count != 1 || d.Failovers.Buckets[9].Count != 1 {
 		t.Errorf("got histogram %+v", d.Failovers)
 	}
-	empty := dashboard.NewDetail(&v1.ElectionGroup{})
+	empty := dashboard.NewDetail(&v1.ElectionGroup{}, at.Time)
 	if empty.Failovers != nil || empty.Nodes == nil || empty.Processes == nil || empty.Tenures == nil || len(empty.Problems) != 1 {
 		t.Errorf("got %+v of a new group, want empty lists, and the notice that the operator has not seen it", empty)
 	}

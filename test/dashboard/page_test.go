@@ -61,6 +61,9 @@ func overview(b *browser) {
 	b.store.Set(named("search", "indexer-of-all-documents-in-every-language", ledger("RingChampion", 4)))
 	b.await(`document.querySelectorAll("tbody tr").length === 5`)
 	b.await(`document.querySelector("tbody tr").innerText.includes("checkout")`) // the worst comes first
+	if got := b.text(`[data-key="bank/ledger"] .failovers`); got != "3" {
+		b.t.Errorf("got %q failovers in the last hour, want 3", got)
+	}
 	b.accessible()
 	b.screenshot("dashboard-overview.png")
 	b.click(`th.name button`)

@@ -11,11 +11,18 @@ const columns = [
   { id: "coordinator", title: "Coordinator", compare: byText((g) => g.coordinator ?? ""), cell: (g) => g.coordinator ?? el("span", { class: "muted" }, "none") },
   { id: "algorithm", title: "Algorithm", compare: byText((g) => g.algorithm), cell: (g) => g.algorithm },
   { id: "up", title: "Members up", compare: (a, b) => a.up - a.members - (b.up - b.members), cell: (g) => `${g.up} of ${g.members}` },
+  { id: "failovers", title: "Failovers, 1 h", compare: (a, b) => failovers(b) - failovers(a), cell: (g) => failovers(g) ? `${failovers(g)}${g.endedMore ? "+" : ""}` : "" },
   { id: "change", title: "Last change", compare: (a, b) => Date.parse(b.lastChange ?? 0) - Date.parse(a.lastChange ?? 0), cell: (g) => age(g.lastChange) },
 ];
 
 // view is what the user has chosen. It remains while the page of a group is open.
 const view = { text: "", health: "", sort: "health", descending: false };
+
+// failovers counts the ends of tenures in the last hour.
+function failovers(g) {
+  const hourAgo = Date.now() - 3600000;
+  return (g.ended ?? []).filter((at) => Date.parse(at) > hourAgo).length;
+}
 
 function nameCell(g) {
   return el("a", { href: `#/${g.namespace}/${g.name}`, class: "row-link" }, el("span", { class: "muted" }, `${g.namespace}/`), el("wbr"), g.name);
@@ -72,6 +79,14 @@ export function show(main, page) {
     row.element.replaceChildren(...columns.map((c) => el("td", { role: "cell", class: c.id, "data-title": c.title }, c.cell(group))));
     rows.set(key, row);
     return row;
+  }
+
+  // forget counts the failovers again: those that are more than an hour ago no longer count.
+  function forget() {
+    for (const { group, element } of rows.values()) {
+      if (group.ended) setText(element.querySelector(".failovers"), columns.find((c) => c.id === "failovers").cell(group));
+    }
+    if (view.sort === "failovers") schedule();
   }
 
   function matches(g) {
@@ -137,7 +152,8 @@ export function show(main, page) {
     deleted: (key) => { rows.delete(key); schedule(); },
   }, page.lost);
   page.onConnected(() => { loaded = true; schedule(); });
-  return close;
+  const minute = setInterval(forget, 60000);
+  return () => { clearInterval(minute); close(); };
 }
 
 function setText(element, text) {
