@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -21,10 +23,14 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/dashboard/multiuser"
 	"github.com/conclave-dev/conclave/internal/operator/httpserver"
 )
+
+// leaseInterval is the time between two readings of the operator's Lease.
+const leaseInterval = 5 * time.Second
 
 // serve serves the dashboard until the context ends.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
@@ -51,6 +57,12 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	store := dashboard.NewStore()
 	watcher := dashboard.Watcher{Client: connected, Store: store, RetryInterval: time.Second, DescribeError: describe(log)}
 	go watcher.Run(ctx)
+	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" { // It is that of the operator, too.
+		operator := dashboard.OperatorWatcher{Store: store, Interval: leaseInterval, Read: func(ctx context.Context) (*coordinationv1.Lease, error) {
+			return operatorlease.Read(ctx, connected, namespace)
+		}}
+		go operator.Run(ctx)
+	}
 	users := multiuser.New(multiuser.Options{Store: store, Client: connected, Audiences: o.audiences, Hosts: o.hosts, Log: log})
 	stopped := context.AfterFunc(ctx, users.Close)
 	defer stopped()
@@ -63,7 +75,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 
 func connect() (client.WithWatch, error) {
 	types := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{authenticationv1.AddToScheme, authorizationv1.AddToScheme, v1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{authenticationv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme, v1.AddToScheme} {
 		if err := add(types); err != nil {
 			return nil, err
 		}

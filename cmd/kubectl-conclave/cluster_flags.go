@@ -12,6 +12,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -156,7 +157,7 @@ func (c *clusterFlags) connect() (client.WithWatch, error) {
 	for kind, group := range map[string]schema.GroupVersion{
 		"ConfigMap": corev1.SchemeGroupVersion, "Pod": corev1.SchemeGroupVersion, "EndpointSlice": discoveryv1.SchemeGroupVersion,
 		"StatefulSet": appsv1.SchemeGroupVersion, "Deployment": appsv1.SchemeGroupVersion, "DaemonSet": appsv1.SchemeGroupVersion,
-		"ReplicaSet": appsv1.SchemeGroupVersion, "NetworkPolicy": networkingv1.SchemeGroupVersion,
+		"ReplicaSet": appsv1.SchemeGroupVersion, "NetworkPolicy": networkingv1.SchemeGroupVersion, "Lease": coordinationv1.SchemeGroupVersion,
 	} {
 		mapper.Add(group.WithKind(kind), meta.RESTScopeNamespace)
 	}

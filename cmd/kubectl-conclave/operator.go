@@ -6,10 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
 )
 
 // defaultOperatorNamespace is the operator's namespace in config/default.
@@ -74,6 +80,41 @@ func operatorOf(d *appsv1.Deployment) *installedOperator {
 		}
 	}
 	return found
+}
+
+// leaseReader returns a function that reads the Lease of the operator. It looks for the operator once.
+func leaseReader(c client.Client) func(context.Context) (*coordinationv1.Lease, error) {
+	namespace := ""
+	return func(ctx context.Context) (*coordinationv1.Lease, error) {
+		if namespace == "" {
+			namespace = defaultOperatorNamespace
+			if found, err := findOperator(ctx, c); err == nil {
+				namespace = found.namespace
+			}
+		}
+		return operatorlease.Read(ctx, c, namespace)
+	}
+}
+
+// warnOfSilentOperator prints a line if the operator doesn't run, so that the status may be
+// outdated. It prints nothing if that is unknown, for example without the permission to read
+// the Lease.
+func (c *clusterFlags) warnOfSilentOperator(cmd *cobra.Command) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), clusterTimeout)
+	defer cancel()
+	connected, err := c.connect()
+	if err != nil {
+		return
+	}
+	lease, err := leaseReader(connected)(ctx)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "The operator has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check\n",
+			duration.HumanDuration(now.Sub(since)))
+	}
 }
 
 // identityURL is the URL of the identity service of the operator in a namespace.

@@ -4,10 +4,14 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
 )
 
 // createOperator creates the operator's Deployment in the test's namespace.
@@ -88,5 +92,33 @@ func TestInjectAddsPodsToGroup(t *testing.T) {
 	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"mail"},"spec":{}}` + "\n"
 	if got := runInject(t, service, append(offline, "--group", "ledger")...); got.stdout != service {
 		t.Errorf("without pods: got %+v, want no change", got)
+	}
+}
+
+// TestStatusMayBeOutdated: without the operator, a status looks as if nothing happened.
+func TestStatusMayBeOutdated(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	e.createOperator(t)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: operatorlease.Name},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Now().Add(-3 * time.Minute)))},
+	}
+	if err := e.Create(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Delete(context.WithoutCancel(t.Context()), lease) })
+	const want = "The operator has not shown that it runs for 3m"
+	for _, command := range []string{"status", "explain"} {
+		if got := e.runCommand(t, command, "ledger"); !strings.HasPrefix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 || got.status != 0 {
+			t.Errorf("%s: got exit status %d, %q, want one line that begins with %q", command, got.status, got.stderr, want)
+		}
+	}
+	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now()))
+	if err := e.Update(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.runCommand(t, "status", "ledger"); got.stderr != "" || got.status != 0 {
+		t.Errorf("the operator runs: got exit status %d, %q, want no warning", got.status, got.stderr)
 	}
 }

@@ -62,6 +62,9 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 		if err := showGroups(cmd.OutOrStdout(), cmd.ErrOrStderr(), groups, o.output); err != nil {
 			return err
 		}
+		if len(groups) > 0 {
+			o.cluster.warnOfSilentOperator(cmd)
+		}
 		return o.findProblems(groups)
 	}
 	if o.allNamespaces {
@@ -76,6 +79,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	} else if err := printObject(cmd.OutOrStdout(), group, o.output); err != nil {
 		return err
 	}
+	o.cluster.warnOfSilentOperator(cmd)
 	return o.findProblems([]v1.ElectionGroup{*group})
 }
 

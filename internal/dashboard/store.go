@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
@@ -26,6 +27,9 @@ type Connection struct {
 	State string `json:"state"`
 	// Error is why the connection is lost.
 	Error string `json:"error,omitempty"`
+	// SilentSince is since when the operator has not shown that it runs. It is zero while it
+	// does, and if that is unknown.
+	SilentSince time.Time `json:"silentSince,omitzero"`
 }
 
 // The states of a connection.
@@ -108,10 +112,25 @@ func (s *Store) Delete(g *v1.ElectionGroup) {
 	s.notify(KeyOf(g))
 }
 
-// SetConnection stores the state of the connection.
+// SetConnection stores the state of the connection. SilentSince remains.
 func (s *Store) SetConnection(c Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.SilentSince = s.connection.SilentSince
+	s.setConnection(c)
+}
+
+// SetSilentSince stores since when the operator has not shown that it runs, or zero.
+func (s *Store) SetSilentSince(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.connection
+	c.SilentSince = at.UTC().Round(0) // without the monotonic clock, so that the same times are equal
+	s.setConnection(c)
+}
+
+// setConnection notifies each page of a change. The caller holds the lock.
+func (s *Store) setConnection(c Connection) {
 	if s.connection == c {
 		return
 	}

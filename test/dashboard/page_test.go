@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -26,6 +27,7 @@ func TestPage(t *testing.T) {
 		{"a ring", ring},
 		{"a group is deleted and created again", deletedGroup},
 		{"the API server is unreachable", lostConnection},
+		{"the operator is down", silentOperator},
 		{"the dashboard is stopped and started again", stoppedDashboard},
 		{"a thousand groups", thousandGroups},
 		{"the keyboard", keyboard},
@@ -135,6 +137,20 @@ func lostConnection(b *browser) {
 	b.await(`document.querySelector("#banner").innerText.includes("connection refused") && !document.querySelector("#banner").hidden`)
 	b.await(`document.querySelector("#coordinator").innerText === "ledger-4"`) // the last known state
 	b.store.SetConnection(served.Connection{State: served.Connected})
+	b.await(`document.querySelector("#banner").hidden && document.querySelector("#connection").innerText === "Live"`)
+}
+
+func silentOperator(b *browser) {
+	b.store.SetSilentSince(time.Now().Add(-time.Minute))
+	b.open("#/bank/ledger")
+	b.await(`document.querySelector("#banner").innerText.startsWith("The operator has not shown that it runs since ")`)
+	b.await(`document.querySelector("#connection").innerText === "No operator"`)
+	b.accessible()
+	b.store.SetConnection(served.Connection{State: served.Lost, Error: "cannot reach the API server: connection refused"})
+	b.await(`document.querySelector("#banner").innerText.includes("connection refused")`) // the cause of both
+	b.store.SetConnection(served.Connection{State: served.Connected})
+	b.await(`document.querySelector("#connection").innerText === "No operator"`)
+	b.store.SetSilentSince(time.Time{})
 	b.await(`document.querySelector("#banner").hidden && document.querySelector("#connection").innerText === "Live"`)
 }
 

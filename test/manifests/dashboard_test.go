@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
 
@@ -26,8 +27,12 @@ func TestPermissionsOfTheDashboard(t *testing.T) {
 	if got := formatRules(find[rbacv1.ClusterRole](t, objects, "ClusterRole", "conclave-dashboard").Rules); !slices.Equal(got, want) {
 		t.Errorf("got permissions %q, want %q", got, want)
 	}
+	lease := []string{"coordination.k8s.io/leases " + operatorlease.Name + ": get"}
+	if got := formatRules(find[rbacv1.Role](t, objects, "Role", "conclave-dashboard").Rules); !slices.Equal(got, lease) {
+		t.Errorf("got permissions %q in its namespace, want %q", got, lease)
+	}
 	for _, object := range objects {
-		if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" || kind == "Secret" {
+		if kind := object.GetKind(); kind == "Secret" {
 			t.Errorf("got %s %s, want none", kind, object.GetName())
 		}
 	}

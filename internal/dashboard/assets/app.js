@@ -53,16 +53,17 @@ function showSession(now) {
 }
 
 function showConnection() {
-  const lost = current.state === "lost";
-  indicator.textContent = { connecting: "Connecting …", connected: "Live", lost: "Not connected" }[current.state];
-  indicator.className = `connection ${current.state}`;
-  document.body.classList.toggle("lost", lost);
+  const lost = current.state === "lost", silent = current.state === "connected" && Boolean(current.silentSince);
+  indicator.textContent = silent ? "No operator" : { connecting: "Connecting …", connected: "Live", lost: "Not connected" }[current.state];
+  indicator.className = `connection ${silent ? "lost" : current.state}`;
+  document.body.classList.toggle("lost", lost || silent);
   if (!lost) lostAt = null;
   else lostAt ??= new Date();
-  const text = !lost ? "" : current.own ? `Not connected since ${lostAt.toLocaleTimeString()}: ${current.error}`
+  const text = silent ? `The operator has not shown that it runs since ${new Date(current.silentSince).toLocaleTimeString()}. Elections continue without it, but this may be an earlier state.`
+    : !lost ? "" : current.own ? `Not connected since ${lostAt.toLocaleTimeString()}: ${current.error}`
     : `No connection to the API server since ${lostAt.toLocaleTimeString()}. This is the last known state. Trying again: ${current.error}`;
   if (banner.textContent !== text) banner.textContent = text;
-  banner.hidden = !lost;
+  banner.hidden = !lost && !silent;
 }
 
 function route(event) {

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// TestPagesShowThatTheOperatorIsDown: the service account may read the Lease of the operator.
+func TestPagesShowThatTheOperatorIsDown(t *testing.T) {
+	e := newEnv(t)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "conclave-system", Name: operatorlease.Name},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Now().Add(-3 * time.Minute)))},
+	}
+	e.create(lease)
+	t.Cleanup(func() {
+		if err := e.Delete(context.WithoutCancel(t.Context()), lease); err != nil {
+			t.Error(err)
+		}
+	})
+	e.start()
+	token := e.token(e.user("alice"))
+	b := e.browser()
+	testwait.Until(t, "the pages show that the operator is down", func() bool { return strings.Contains(b.connection(token), `"silentSince":"20`) })
+	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now()))
+	if err := e.Update(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the pages show that the operator runs", func() bool { return b.connection(token) == `{"state":"connected"}` })
+}
+
+// connection returns the first event of a page.
+func (b *browser) connection(token string) string {
+	b.e.t.Helper()
+	ctx, cancel := context.WithCancel(b.e.t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://localhost/events", http.NoBody)
+	if err != nil {
+		b.e.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := b.Do(request)
+	if err != nil {
+		b.e.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			return data
+		}
+	}
+	return ""
+}

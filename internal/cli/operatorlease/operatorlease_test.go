@@ -1,0 +1,42 @@
+package operatorlease_test
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+)
+
+// TestObserve: each step is a reading of the Lease at a second, which was renewed at another
+// second of the clock of the operator's node.
+func TestObserve(t *testing.T) {
+	start := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
+	type reading struct{ at, renewed, silentSince int } // silentSince is 0 while the operator runs
+	for name, readings := range map[string][]reading{
+		"it is renewed":                       {{100, 99, 0}, {105, 104, 0}, {110, 109, 0}, {140, 139, 0}},
+		"it ends":                             {{100, 99, 0}, {105, 104, 0}, {115, 104, 0}, {125, 104, 0}, {126, 104, 105}, {300, 104, 105}},
+		"it ends, and another replica leads":  {{100, 99, 0}, {110, 99, 0}, {118, 117, 0}, {137, 136, 0}},
+		"it is down, and starts":              {{100, 30, 30}, {105, 30, 30}, {110, 110, 0}, {120, 119, 0}},
+		"the other clock is two minutes late": {{300, 180, 180}, {305, 185, 0}, {310, 190, 0}},
+		"the other clock is a day ahead":      {{100, 86_500, 0}, {105, 86_505, 0}, {125, 86_505, 0}, {126, 86_505, 105}},
+	} {
+		var o operatorlease.Observer
+		for _, r := range readings {
+			second := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+			lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(second(r.renewed)))}}
+			want := time.Time{}
+			if r.silentSince != 0 {
+				want = second(r.silentSince)
+			}
+			if got := o.Observe(lease, second(r.at)); !got.Equal(want) {
+				t.Errorf("%s: at %d: got silence since %s, want %s", name, r.at, got, want)
+			}
+		}
+	}
+	if got := new(operatorlease.Observer).Observe(&coordinationv1.Lease{}, start); !got.IsZero() {
+		t.Errorf("a Lease that was never renewed: got silence since %s, want none yet", got)
+	}
+}

@@ -1,0 +1,40 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+)
+
+// OperatorWatcher keeps in a store whether the operator runs: without it, each page looks as
+// if nothing happened.
+type OperatorWatcher struct {
+	Store *Store
+	// Read reads the Lease of the operator. While it fails, it is unknown whether the operator
+	// runs, for example because the user may not read the Lease. Then the pages say nothing.
+	Read func(context.Context) (*coordinationv1.Lease, error)
+	// Interval is the time between two readings.
+	Interval time.Duration
+}
+
+// Run reads the Lease until the context ends.
+func (w *OperatorWatcher) Run(ctx context.Context) {
+	ticker := time.NewTicker(w.Interval)
+	defer ticker.Stop()
+	var lease operatorlease.Observer
+	for ctx.Err() == nil {
+		if found, err := w.Read(ctx); err == nil {
+			w.Store.SetSilentSince(lease.Observe(found, time.Now()))
+		} else {
+			lease = operatorlease.Observer{}
+			w.Store.SetSilentSince(time.Time{})
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
