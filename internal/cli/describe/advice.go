@@ -48,6 +48,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonSettingsDiffer:
 		return "Agents apply a change one after the other. If the problem persists, see the logs of the pods in the message: " + logs
 	case v1.ReasonMembersDown:
+		if g.Status.Coordinator == nil {
+			return "See why a member is down: " + describePod(g)
+		}
 		return "The other members continue. See why a member is down: " + describePod(g)
 	case v1.ReasonAdopting:
 		return "Until a majority of the previous list has adopted the new one, a coordinator needs a majority of both. Members of the previous list " +
@@ -67,8 +70,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "A member is ineligible if it has priority 0, if its application has no open session or fails its probe, or if the operator has excluded it. " +
 			"See the logs of an agent: " + logs
 	case v1.ReasonUnreachable:
-		return fmt.Sprintf("The agents elect without the operator; only this status may be outdated. Check for a NetworkPolicy that blocks the operator on port %d.",
-			operatorPort)
+		return unreachable(g)
 	case v1.ReasonStopUnconfirmed:
 		return "Make sure that the containers of these pods do not run any more, and run the command in the message. If their node is off, " +
 			"it is enough to taint it: kubectl taint node NODE " + "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
@@ -79,6 +81,17 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 			"for their workload, or kubectl delete pod %s POD", v1.LabelAgent, v1.AgentEnabled, namespaceFlag(g))
 	}
 	return ""
+}
+
+// unreachable distinguishes agents that only the operator can't reach.
+func unreachable(g *v1.ElectionGroup) string {
+	only := func(p v1.Process) bool { return p.Reason == v1.ProcessUnreachable && p.Status != v1.ProcessCrashed }
+	all := func(p v1.Process) bool { return p.Reason == v1.ProcessUnreachable }
+	if slices.ContainsFunc(g.Status.Processes, all) && !slices.ContainsFunc(g.Status.Processes, only) {
+		return "The other agents cannot reach them, either: they have ended, or their nodes are unreachable."
+	}
+	return fmt.Sprintf("The agents elect without the operator; only this status may be outdated. Check for a NetworkPolicy that blocks the operator on port %d.",
+		operatorPort)
 }
 
 func noFailover(g *v1.ElectionGroup) string {

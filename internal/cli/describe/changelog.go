@@ -121,7 +121,9 @@ func rowChanges(old, g *v1.ElectionGroup) []string {
 			lines = append(lines, fmt.Sprintf("%s (%d) is a new member: %s", p.Pod, p.Priority, status(p)))
 		case isUp(was) && isUp(p) && was.Reason == p.Reason:
 			// The change of the coordinator has its own line.
-		case was.Status != p.Status || was.Reason != p.Reason:
+		case was.Status == p.Status && was.Reason != p.Reason:
+			lines = append(lines, fmt.Sprintf("%s is still %s", p.Pod, status(p)))
+		case was.Status != p.Status:
 			lines = append(lines, fmt.Sprintf("%s is %s, was %s", p.Pod, status(p), was.Status))
 		}
 	}

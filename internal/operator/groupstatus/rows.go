@@ -173,7 +173,7 @@ func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason
 	case agent.NotInGroup:
 		return v1.ProcessNotInGroup, "The group was added to the pod's annotation after the agent had started: recreate the pod"
 	case !agent.Connected && agent.Problem != "":
-		return v1.ProcessUnreachable, unreachableMessage(agent.Problem)
+		return v1.ProcessUnreachable, unreachableMessage(row.Status, agent.Problem)
 	case row.Status == v1.ProcessUnknown && others.crashed && !others.up:
 		return v1.ProcessDisputed, "The agent is connected, but other agents report that it has crashed: check the network between the pods"
 	case row.Status == v1.ProcessUnknown && others.crashed:
@@ -194,10 +194,13 @@ func pendingMessage(pod *corev1.Pod) string {
 // unreachableMessage returns how to resolve a connection problem. It does not contain the
 // problem itself: most problems contain addresses and times, so each attempt to connect
 // would change the status.
-func unreachableMessage(problem string) string {
+func unreachableMessage(status v1.ProcessStatus, problem string) string {
 	contains := func(word string) bool { return strings.Contains(problem, word) }
 	if slices.ContainsFunc([]string{"certificate", "x509", "tls:"}, contains) {
 		return "The operator and the agent do not accept each other's certificates: see the logs of the container " + v1.AgentContainer
+	}
+	if status == v1.ProcessCrashed { // The other agents can't reach it, either.
+		return fmt.Sprintf("The agent has ended, or its node is unreachable: see the pod, and the logs of the container %s", v1.AgentContainer)
 	}
 	return fmt.Sprintf("The agent does not answer the operator on port %d: see the logs of the container %s, "+
 		"and check for a NetworkPolicy that blocks the connection", control.OperatorPort, v1.AgentContainer)
@@ -207,5 +210,5 @@ func notEligibleMessage(own *control.Report) string {
 	if own.Excluded {
 		return "The operator has excluded the member, because its node is cordoned or its pod is being deleted"
 	}
-	return "The application makes the member ineligible: it has no open session, or its probe fails"
+	return "The member has stepped down and waits, or its application makes it ineligible: it has no open session, or its probe fails"
 }

@@ -209,6 +209,10 @@ func TestUnreachableMessage(t *testing.T) {
 	first := s.evaluate().Status.Processes[2].Message
 	s.Agents["a"] = AgentState{Problem: "read tcp 10.1.1.1:40001->10.0.0.1:7375: i/o timeout"}
 	expect(t, "message", s.evaluate().Status.Processes[2].Message, first)
+	s.reportStatus("Crashed", "a", "b", "c")
+	if crashed := s.evaluate().Status.Processes[2].Message; !strings.HasPrefix(crashed, "The agent has ended, or its node is unreachable") {
+		t.Errorf("the other agents can't reach it, either: got message %q", crashed)
+	}
 	s.Agents["a"] = AgentState{Problem: "tls: failed to verify certificate: x509: certificate has expired: current time 12:00"}
 	if other := s.evaluate().Status.Processes[2].Message; other == first || !strings.Contains(other, "certificate") {
 		t.Errorf("an invalid certificate: got message %q", other)
