@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -146,6 +147,9 @@ func (l *lastError) annotate(err error) error {
 	defer l.mu.Unlock()
 	if l.text == "" {
 		return command.SingleLine(err)
+	}
+	if strings.Contains(l.text, "connection refused") { // The rest is what each container runtime adds, such as its IDs.
+		return command.SingleLine(fmt.Errorf("%w (nothing listens on this port of the pod)", err))
 	}
 	return command.SingleLine(fmt.Errorf("%w (%s)", err, l.text))
 }

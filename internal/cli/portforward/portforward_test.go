@@ -114,7 +114,22 @@ func TestForwardedPortReportsUnreachableAgents(t *testing.T) {
 		t.Fatal("got a response of an agent that does not listen")
 	}
 	err = port.Annotate(errors.Unwrap(err)) // The forwarder closes the connection, or resets it if a request is unread.
-	if want := " (connect to port 7374 in the pod: connection refused)"; !strings.HasSuffix(err.Error(), want) {
+	if want := " (nothing listens on this port of the pod)"; !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want an error with%s", err, want)
+	}
+}
+
+// TestAnnotate: a container runtime describes in hundreds of characters that an agent isn't running.
+func TestAnnotate(t *testing.T) {
+	const refused = `error forwarding port 7374 to pod c3c4f, uid : failed to execute portforward in network namespace "/var/run/netns/cni-4f": failed to connect to ` +
+		`localhost:7374 inside namespace "c3c4f", IPv4: dial tcp4 127.0.0.1:7374: connect: connection refused IPv6 dial tcp6: address localhost: no suitable address found`
+	for text, want := range map[string]string{
+		"":              "EOF",
+		refused:         "EOF (nothing listens on this port of the pod)",
+		"the pod ended": "EOF (the pod ended)",
+	} {
+		if got := At("", text).Annotate(io.EOF).Error(); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
 	}
 }
