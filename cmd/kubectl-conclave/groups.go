@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -54,12 +55,26 @@ func getGroup(ctx context.Context, c client.Client, namespace, name string) (*v1
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, g); err != nil {
 		if apierrors.IsNotFound(err) && !isKindMissing(err) {
 			return nil, fmt.Errorf("group %s not found in namespace %s%s; to list all groups, run: kubectl get electiongroups -A",
-				name, namespace, similarGroup(ctx, c, namespace, name))
+				name, namespace, cmp.Or(sameGroup(ctx, c, name), similarGroup(ctx, c, namespace, name)))
 		}
 		return nil, requestError(err)
 	}
 	setKind(g)
 	return g, nil
+}
+
+// sameGroup names the other namespaces that have a group of this name.
+func sameGroup(ctx context.Context, c client.Client, name string) string {
+	var list v1.ElectionGroupList
+	if err := c.List(ctx, &list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil || len(list.Items) == 0 {
+		return "" // Most users may not list the groups of all namespaces.
+	}
+	const shown = 3
+	var namespaces []string
+	for i := range list.Items[:min(shown, len(list.Items))] {
+		namespaces = append(namespaces, list.Items[i].Namespace)
+	}
+	return fmt.Sprintf(" (did you mean -n %s?)", strings.Join(namespaces, " or -n "))
 }
 
 // similarGroup asks whether the user means another group of the namespace.

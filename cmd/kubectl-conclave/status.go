@@ -59,11 +59,13 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := showGroups(cmd.OutOrStdout(), cmd.ErrOrStderr(), groups, o.output); err != nil {
+		if err := showGroups(cmd.OutOrStdout(), groups, o.output); err != nil {
 			return err
 		}
 		if len(groups) > 0 {
 			o.cluster.warnOfSilentOperator(cmd)
+		} else if o.output == "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "No groups found%s.\n", o.where())
 		}
 		return o.findProblems(groups)
 	}
@@ -81,6 +83,15 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	o.cluster.warnOfSilentOperator(cmd)
 	return o.findProblems([]v1.ElectionGroup{*group})
+}
+
+// where says which groups were looked for.
+func (o *statusOptions) where() string {
+	namespace, err := o.cluster.namespace()
+	if o.allNamespaces || err != nil {
+		return ""
+	}
+	return " in namespace " + namespace + "; for those of all namespaces, use -A"
 }
 
 // findProblems returns an error if a group has a problem, with --exit-code.
@@ -102,16 +113,13 @@ func (o *statusOptions) findProblems(groups []v1.ElectionGroup) error {
 }
 
 // showGroups describes groups, or prints them as a List if there is an output format.
-func showGroups(out, notes io.Writer, groups []v1.ElectionGroup, output string) error {
+func showGroups(out io.Writer, groups []v1.ElectionGroup, output string) error {
 	if output != "" {
 		list := &corev1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
 		for i := range groups {
 			list.Items = append(list.Items, runtime.RawExtension{Object: &groups[i]})
 		}
 		return printObject(out, list, output)
-	}
-	if len(groups) == 0 {
-		fmt.Fprintln(notes, "No groups found.")
 	}
 	for i := range groups {
 		if i > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -76,7 +77,7 @@ func TestTermsAreCompleted(t *testing.T) {
 
 func TestStatusWithoutGroupsSucceeds(t *testing.T) {
 	got := newEnv(t).runCommand(t, "status")
-	if got.status != 0 || got.stdout != "" || got.stderr != "No groups found.\n" {
+	if got.status != 0 || got.stdout != "" || got.stderr != "No groups found in namespace bank; for those of all namespaces, use -A.\n" {
 		t.Errorf("got %+v, want a note and exit status 0", got)
 	}
 }
@@ -94,14 +95,21 @@ func TestErrorOfTheAPIServerIsOneLine(t *testing.T) {
 	e := newEnv(t)
 	empty := httptest.NewServer(http.NotFoundHandler())
 	defer empty.Close()
+	other := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "elsewhere"}}
+	other.Spec.Members = []v1.Member{{Pod: "mail-0", Priority: 1}}
+	if err := e.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Delete(context.WithoutCancel(t.Context()), other) })
 	asNobody := "--as=nobody@example.org"
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"status":  {[]string{"status", "ledger"}, "group ledger not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
-		"watch":   {[]string{"watch", "ledger"}, "group ledger not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
-		"explain": {[]string{"explain", "ledger"}, "group ledger not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
+		"status":            {[]string{"status", "absent"}, "group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
+		"watch":             {[]string{"watch", "absent"}, "group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
+		"explain":           {[]string{"explain", "absent"}, "group absent not found in namespace bank; to list all groups, run: kubectl get electiongroups -A"},
+		"another namespace": {[]string{"status", "elsewhere"}, "group elsewhere not found in namespace bank (did you mean -n default?); to list all groups, run: kubectl get electiongroups -A"},
 		"not allowed": {[]string{"status", "ledger", asNobody}, `electiongroups.conclave.dev "ledger" is forbidden: User "nobody@example.org" ` +
 			`cannot get resource "electiongroups" in API group "conclave.dev" in the namespace "bank"`},
 		"no server":  {[]string{"status", "--server", "http://127.0.0.1:1"}, "cannot reach the API server: dial tcp 127.0.0.1:1: connect: connection refused"},

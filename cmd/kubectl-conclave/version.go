@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -75,10 +74,13 @@ func (o *versionOptions) writeInstalled(ctx context.Context, w io.Writer) error 
 	for _, image := range slices.Sorted(maps.Keys(images)) {
 		fmt.Fprintf(w, "agents\t%s in %s\n", image, countPods(images[image]))
 	}
-	if err = errors.Join(problem, err); err != nil {
-		return command.SingleLine(err)
+	switch {
+	case problem == nil:
+		return err
+	case err == nil || err.Error() == problem.Error():
+		return problem
 	}
-	return nil
+	return fmt.Errorf("%w; %w", problem, err)
 }
 
 func countPods(n int) string {

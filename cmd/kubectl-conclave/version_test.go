@@ -18,6 +18,9 @@ func TestVersionIncludesOperatorAndAgents(t *testing.T) {
 	if without.status != 0 || without.stderr != "the versions of operator and agents are unknown: no operator is installed in this cluster\n" {
 		t.Errorf("without an operator: got %+v", without)
 	}
+	if got := e.runCommand(t, "version", "--server", "http://127.0.0.1:1"); got.status != 0 || strings.Count(got.stderr, "connection refused") != 1 {
+		t.Errorf("without an API server: got %+v, want the reason once", got)
+	}
 	e.createOperator(t)
 	for _, name := range []string{"ledger-0", "ledger-1"} {
 		pod := &corev1.Pod{
