@@ -20,6 +20,7 @@ const page = {
   title: (title) => { document.title = `${title} · Conclave`; },
   announce: (text) => { announcer.textContent = text; },
   state: () => current.state,
+  local: () => session?.local,
   onConnected: (call) => { onConnected = call; },
   connection: (connection) => {
     current = connection;

@@ -59,7 +59,8 @@ export function show(main, page, namespace, name) {
 
   function showMissing() {
     if (!last && page.state() === "connecting") return;
-    notice.textContent = last ? `This group was deleted at ${new Date().toLocaleTimeString()}. Below is its last known state. If it is created again, it appears here.`
+    const gone = page.local() ? "was deleted" : "was deleted, or you may not see it any more,";
+    notice.textContent = last ? `This group ${gone} at ${new Date().toLocaleTimeString()}. Below is its last known state. If it is created again, it appears here.`
       : "There is no group of this name, or you may not see it. If it is created, it appears here.";
     notice.hidden = false;
     content.classList.add("stale");
