@@ -8,6 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	served "github.com/conclave-dev/conclave/internal/dashboard"
@@ -101,8 +102,15 @@ func lastElection(b *browser) {
 	}
 	b.device(1180, 860, false)
 
-	b.t.Log("a later election is announced, and what was read stays")
+	b.t.Log("a later election is announced, also if its coordinator is lost by now, and what was read stays")
 	const notice = `document.querySelector('` + card + ` .notice')`
+	b.await(notice + `.hidden`)
+	vacant := g.DeepCopy()
+	vacant.Status.Coordinator = nil
+	vacant.Status.History = []v1.Tenure{{Pod: former, Term: g.Status.Coordinator.Term + 1, Until: new(metav1.NowMicro())}}
+	b.store.Set(vacant)
+	b.await(`!` + notice + `.hidden`)
+	b.store.Set(g.DeepCopy())
 	b.await(notice + `.hidden`)
 	g = g.DeepCopy()
 	g.Status.Coordinator.Term++

@@ -13,8 +13,12 @@ export function lastElection(path, namespace, name, permission) {
   const button = el("button", { class: "button", type: "button", onclick: read }, "Read the agents’ journals");
   let detail = null, shown = null;
 
+  // compare shows whether there was another election since. There may be no coordinator any more.
   function compare() {
-    changed.hidden = !shown || !detail?.coordinator || (shown.coordinator === detail.coordinator && shown.term === detail.term);
+    const latest = Math.max(detail?.coordinator ? detail.term : 0, detail?.tenures[0]?.term ?? 0);
+    const another = shown && (shown.coordinator ? latest > shown.term || latest === shown.term && detail.coordinator && detail.coordinator !== shown.coordinator
+      : detail?.coordinator);
+    changed.hidden = !another;
   }
 
   async function read() {
