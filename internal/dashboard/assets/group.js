@@ -47,14 +47,14 @@ export function show(main, page, namespace, name) {
     }
     last = detail;
     health.replaceChildren(badge(detail.health));
-    arrange(content, [section("facts", facts(detail), drawFacts), section("problems", detail.problems?.length ? detail.problems : null, drawProblems), left, right]);
     // What has been asked stays while the members are the same.
     const members = detail.nodes.map((n) => ({ pod: n.pod, priority: n.priority }));
+    arrange(content, [section("facts", facts(detail), drawFacts), section("problems", detail.problems?.length ? detail.problems : null, drawProblems), left, right,
+      section("election", members.length ? "" : null, () => card("Last election", election.content))]);
     arrange(left, [section("picture", { nodes: detail.nodes, ring: detail.ring, description: detail.description }, drawPicture),
       section("failovers", detail.failovers ?? null, drawFailovers),
       section("whatif", members.length ? members : null, (nodes) => card("What if?", ...whatIf(path, nodes, detail.coordinator)))]);
-    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures),
-      section("election", members.length ? "" : null, () => card("Last election", election.content))]);
+    arrange(right, [section("processes", detail.processes, drawProcesses), section("tenures", detail.tenures, drawTenures)]);
   }
 
   function showMissing() {
@@ -113,10 +113,11 @@ function drawPicture(d) {
 
 function drawProcesses(rows) {
   return card("Process status table", el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Process status table" }, el("table", { class: "processes", "aria-label": "Process status table" },
-    el("thead", {}, el("tr", {}, ["Pod", "Priority", "Status", "Since", "Reason"].map((t) => el("th", { scope: "col" }, t)))),
-    el("tbody", {}, rows.map((row) => el("tr", {}, el("th", { scope: "row", title: `priority ${row.priority}` }, row.pod), el("td", { class: "number" }, String(row.priority)),
+    el("thead", {}, el("tr", {}, ["Pod", "Priority", "Status", "Since"].map((t) => el("th", { scope: "col" }, t)))),
+    el("tbody", {}, rows.flatMap((row) => [el("tr", {}, el("th", { scope: "row", title: `priority ${row.priority}` }, row.pod), el("td", { class: "number" }, String(row.priority)),
       el("td", {}, el("span", { class: `status ${row.status}` }, el("span", { class: "dot" }), row.status)),
-      el("td", {}, age(row.since, "")), el("td", { class: "reason" }, row.reason ?? "")))))));
+      el("td", {}, age(row.since, ""))),
+    row.reason ? el("tr", { class: "why" }, el("td", { class: "reason", colspan: 4 }, row.reason)) : null])))));
 }
 
 function drawTenures(tenures) {

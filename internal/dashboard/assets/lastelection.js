@@ -5,7 +5,7 @@ import { sequence } from "./sequence.js";
 
 // lastElection returns the content of the card, and a function for the present state of the group.
 export function lastElection(path, namespace, name, permission) {
-  const content = el("div", {}, el("p", { class: "muted" }, "The agents keep recent elections in memory. With the permission to forward ports, ",
+  const content = el("div", { class: "election" }, el("p", { class: "muted" }, "The agents keep recent elections in memory. With the permission to forward ports, ",
     el("code", {}, "kubectl conclave dashboard"), " shows the last one here, at the address that it prints. In a terminal, use:"),
   el("pre", { class: "command", tabindex: "0" }, `kubectl conclave explain ${name} -n ${namespace}`));
   const answer = el("div", { class: "answer", role: "status" }), details = el("div");
@@ -40,8 +40,8 @@ export function lastElection(path, namespace, name, permission) {
 
   permission.then((may) => {
     if (!may) return;
-    content.replaceChildren(el("p", { class: "muted" }, "The agents keep recent elections in memory. Each step below is from the journal of an agent."),
-      button, changed, answer, details);
+    content.replaceChildren(el("div", {}, el("p", { class: "muted" }, "The agents keep recent elections in memory. Each step is from the journal of an agent."),
+      button, changed, answer), details);
   });
   return { content, update: (now) => { detail = now; compare(); } };
 }
