@@ -78,6 +78,7 @@ func testOperator(c *cluster) {
 		{"a deleted pod hands over before it stops", testOperatorPodDeleted},
 		{"a group without one of its pods is available and ready", testMemberDown},
 		{"the plugin explains the last election, and finds no problem", testPlugin},
+		{"users see their groups in the dashboard", testDashboard},
 		{"the coordinator on a cordoned node hands over", testCordon},
 		{"a group is deleted and recreated", testRecreatedGroup},
 		{"lease and heartbeat change without an election", testLeaseChange},
