@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/portforward"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/transcript"
@@ -85,11 +86,16 @@ func readJournal(ctx context.Context, pod types.NamespacedName, group string, fo
 		return nil, withoutPrefix(err)
 	}
 	defer port.Close()
+	return journalAt(ctx, port, pod.Name, group)
+}
+
+// journalAt reads the journal of the agent in a pod, whose port is forwarded.
+func journalAt(ctx context.Context, port *portforward.Port, pod, group string) (*journal.Journal, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, port.URL+control.GroupPath(group)+journal.Path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	status, answer, err := requestAgent(request, pod.Name, journalMax)
+	status, answer, err := requestAgent(request, pod, journalMax)
 	if err != nil {
 		return nil, port.Annotate(err)
 	}

@@ -17,6 +17,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 func newStepDown() *cobra.Command {
@@ -76,7 +77,13 @@ func stepDown(ctx context.Context, out io.Writer, g *v1.ElectionGroup, to string
 	if err != nil {
 		return port.Annotate(err)
 	}
-	fmt.Fprintf(out, "%s leads in term %d%s\n", after.Coordinator, after.Term, h.failoverTime(ctx, after))
+	took := h.failoverTime(ctx, after)
+	if j, err := journalAt(ctx, port, before.Pod, g.Name); err == nil {
+		if gap, known := gapIn(j, after); known {
+			took = "; failover took " + milliseconds(gap)
+		}
+	}
+	fmt.Fprintf(out, "%s leads in term %d%s\n", after.Coordinator, after.Term, took)
 	if text := preemptionWarning(g, before, &after); text != "" {
 		fmt.Fprintln(out, text)
 	}
@@ -188,6 +195,23 @@ func (h *handover) requestStepDown(ctx context.Context, pod, to string) (client.
 		return after, fmt.Errorf("cannot parse the response of the agent in pod %s, %.100q: %w", pod, answer, err)
 	}
 	return after, nil
+}
+
+// gapIn returns how long the former coordinator knew no coordinator, according to its journal.
+// The times at which events arrive here are less exact: two of them often arrive at once.
+func gapIn(j *journal.Journal, after client.State) (gap time.Duration, known bool) {
+	var resigned time.Time
+	for i := range j.Steps {
+		for _, event := range j.Steps[i].Events {
+			switch {
+			case event.Kind == "resigns":
+				resigned = j.Steps[i].At
+			case event.Kind == "recognised" && event.Term == after.Term && event.Peer == after.Coordinator && !resigned.IsZero():
+				return j.Steps[i].At.Sub(resigned), true
+			}
+		}
+	}
+	return 0, false
 }
 
 // stateTimeout limits the wait for the event stream after the agent has responded.

@@ -25,6 +25,8 @@ type fakeAgent struct {
 	status int
 	answer string
 	states []string
+	// journal is that of the agent. An older agent has none.
+	journal string
 	// successor is the one in the request, which closes requested.
 	successor string
 	requested chan struct{}
@@ -55,6 +57,8 @@ func (a *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		close(a.requested)
 		w.WriteHeader(a.status)
 		fmt.Fprint(w, a.answer)
+	case a.journal != "" && r.URL.Path == "/v1/groups/ledger/journal":
+		fmt.Fprint(w, a.journal)
 	default:
 		http.NotFound(w, r)
 	}
@@ -187,5 +191,19 @@ func TestStepDownReportsTheErrorOfTheForwardedPort(t *testing.T) {
 	want := `^the agent in pod ledger-2 does not respond: .*connection refused \(lost connection to pod\)$`
 	if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestFailoverTimeIsThatOfTheAgent: the events arrive at once, but the agent remembers the time between them.
+func TestFailoverTimeIsThatOfTheAgent(t *testing.T) {
+	agent := &fakeAgent{status: http.StatusOK, answer: successor, states: []string{vacant, successor}, journal: `{
+		"group":"ledger","agent":"ledger-2","members":[{"name":"ledger-2"},{"name":"ledger-1"}],"steps":[
+		{"at":"2026-11-20T12:00:00Z","input":"stopped","events":[{"kind":"resigns","peer":"ledger-0","term":90}]},
+		{"at":"2026-11-20T12:00:01Z","input":"receive","events":[{"kind":"recognised","peer":"ledger-0","term":91}]},
+		{"at":"2026-11-20T12:30:00Z","input":"stopped","events":[{"kind":"resigns","peer":"ledger-1","term":100}]},
+		{"at":"2026-11-20T12:30:00.0098Z","input":"receive","events":[{"kind":"recognised","peer":"ledger-1","term":101}]}]}`}
+	got, err := agent.stepDown(t, ledgerGroup(), "")
+	if want := "ledger-1 leads in term 101; failover took 9.80 ms\n"; err != nil || !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }
