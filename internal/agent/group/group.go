@@ -152,6 +152,7 @@ type Group struct {
 	promisedUntil election.Tick
 
 	observer observer
+	answers  answers
 	reporter reporter
 	// notices are called once the state that they are about is published.
 	notices []func()
@@ -164,6 +165,7 @@ func New(cfg Config) (*Group, error) {
 		timeout: make(chan struct{}, 1),
 		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group, cfg.Group.Safety.Lease),
 		journal: new(journal.Ring), mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
+		answers: answers{cfg.Metrics, map[election.ID]*answerTimes{}},
 	}
 	g.app.excluded = cfg.Excluded
 	g.timing.Store(&cfg.Group.Timing)
@@ -225,6 +227,7 @@ func (g *Group) useList(list config.List, roster *election.Roster) {
 	g.list, g.roster, g.listDigest = list, roster, listDigest(list, g.cfg.Group.Safety.Mode)
 	g.reporter.dirty = true
 	g.dropDepartedMismatches()
+	g.answers.use(roster)
 	var peers []string
 	for _, m := range list.Members {
 		if m.Name != g.cfg.Self {
@@ -311,6 +314,7 @@ func (g *Group) step(in election.Input) {
 	status := g.machine.Status()
 	g.journal.Record(&in, g.out.Send[sent:], g.out.Events[before:], status.Coordinator)
 	g.observer.observe(&in, g.self, status, g.out.Events[before:])
+	g.answers.observe(&in, g.self, g.cfg.Life)
 }
 
 // applyOutput carries out the output of the machine, including that of the steps

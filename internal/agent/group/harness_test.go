@@ -80,6 +80,7 @@ func (noMetrics) Suspected()                           {}
 func (noMetrics) Cleared()                             {}
 func (noMetrics) CoordinatorLost(Cause, time.Duration) {}
 func (noMetrics) CoordinatorFound(time.Duration)       {}
+func (noMetrics) Answered(time.Duration)               {}
 
 // newCluster starts a group of members with these priorities and short timeouts.
 func newCluster(t *testing.T, priorities map[string]int, change func(*config.Group)) *cluster {

@@ -52,6 +52,8 @@ type Metrics interface {
 	CoordinatorLost(cause Cause, silence time.Duration)
 	// CoordinatorFound reports that a coordinator was recognized, after this time.
 	CoordinatorFound(after time.Duration)
+	// Answered reports how long a member took to answer a heartbeat of this coordinator.
+	Answered(after time.Duration)
 }
 
 // observer derives the calls of Metrics from the steps of the machine.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // snapshot is the published state of a group.
@@ -123,8 +125,9 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 		now := g.machine.Status()
 		status = Status{
 			Electing: now.Electing, Algorithm: g.cfg.Group.Algorithm, Safety: g.cfg.Group.Safety.Mode.String(),
-			Version: g.list.Version,
+			Version: g.list.Version, Timing: g.timingInForce(),
 		}
+		at := g.cfg.Clock.Now()
 		addresses := map[string]string{}
 		for _, m := range g.list.Members {
 			addresses[m.Name] = m.Address
@@ -133,7 +136,7 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 			name := g.names.name(row.ID)
 			status.Processes = append(status.Processes, Process{
 				Name: name, Priority: uint32(row.Priority), Status: row.Status.String(), Address: addresses[name],
-				Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name),
+				Connected: name == g.cfg.Self || g.cfg.Transport.Connected(name), Answers: g.answers.of(row.ID, at),
 			})
 		}
 	})
@@ -142,4 +145,16 @@ func (g *Group) Status(ctx context.Context) (Status, error) {
 	}
 	status.Leader = g.Leader()
 	return status, nil
+}
+
+func (g *Group) timingInForce() *control.TimingInForce {
+	timing := &g.cfg.Group.Timing
+	t := &control.TimingInForce{
+		HeartbeatMillis: timing.Heartbeat.Milliseconds(), MinHeartbeatMillis: timing.MinHeartbeat.Milliseconds(),
+		IntervalMillis: time.Duration(g.machine.HeartbeatInForce()).Milliseconds(), PatienceMillis: timing.SuspicionTimeout.Milliseconds(),
+	}
+	if g.cfg.Group.Safety.Mode != office.Available {
+		t.LeaseMillis = g.cfg.Group.Safety.Lease.Milliseconds()
+	}
+	return t
 }

@@ -1,6 +1,10 @@
 package group
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
 
 // Leader is the coordinator of a group, as the agent knows it. The local API returns
 // it unchanged.
@@ -35,6 +39,8 @@ type Process struct {
 	Status    string `json:"status"`
 	Address   string `json:"address"`
 	Connected bool   `json:"connected"`
+	// Answers is how long its answers took, if this agent has measured that as coordinator.
+	Answers *control.Answers `json:"answers,omitempty"`
 }
 
 // Status is the complete state of a group, as the agent knows it.
@@ -46,6 +52,8 @@ type Status struct {
 	Safety    string    `json:"safety"`
 	Version   uint32    `json:"version"`
 	Processes []Process `json:"processes"`
+	// Timing is that of the settings in force.
+	Timing *control.TimingInForce `json:"timing"`
 }
 
 // Change is a state of a group, in the order of changes. IDs of different incarnations

@@ -57,6 +57,7 @@ type Group struct {
 	detection         histogram
 	election          histogram
 	tenure            histogram
+	answer            histogram
 
 	// cause is why there is no coordinator. Only the goroutine of the group uses it and
 	// tenureSince.
@@ -134,6 +135,9 @@ func (g *Group) CoordinatorFound(after time.Duration) {
 	g.election.observe(after)
 }
 
+// Answered counts an answer to a heartbeat, and its delay.
+func (g *Group) Answered(after time.Duration) { g.answer.observe(after) }
+
 // bounds are the upper bounds of the buckets of histograms, in seconds. They range from
 // a crash that is detected at once to the longest lease.
 var bounds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60, 3600}
@@ -194,6 +198,8 @@ func (r *Registry) write(w io.Writer, groups Groups) {
 		func(g *Group) *histogram { return &g.election })
 	p.histogram("conclave_tenure_seconds", "Duration of the tenures of this process as coordinator.",
 		func(g *Group) *histogram { return &g.tenure })
+	p.histogram("conclave_answer_seconds", "Time from a heartbeat of this process as coordinator to the answer of a member.",
+		func(g *Group) *histogram { return &g.answer })
 	p.gauges(groups)
 	r.writeProgram(p)
 	p.process()

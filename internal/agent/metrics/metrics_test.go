@@ -42,6 +42,7 @@ func TestEventsAreCounted(t *testing.T) {
 	g.Dropped()
 	g.Suspected()
 	g.Cleared()
+	g.Answered(3 * time.Millisecond)
 	for _, kind := range []election.EventKind{election.TenureStarted, election.TenureLost, election.Refused, election.Outdated} {
 		g.Event(election.Event{Kind: kind})
 	}
@@ -65,6 +66,8 @@ func TestEventsAreCounted(t *testing.T) {
 		`conclave_election_seconds_bucket{group="ledger",le="0.001"} 0`,
 		`conclave_election_seconds_bucket{group="ledger",le="0.0025"} 1`,
 		`conclave_election_seconds_bucket{group="ledger",le="+Inf"} 2`,
+		`conclave_answer_seconds_bucket{group="ledger",le="0.0025"} 0`,
+		`conclave_answer_seconds_bucket{group="ledger",le="0.005"} 1`,
 		`conclave_election_seconds_sum{group="ledger"} 0.032`,
 		`conclave_certificate_expiry_timestamp_seconds 1800000000`,
 		`conclave_build_info{version="v1.2.3"} 1`,

@@ -1,0 +1,151 @@
+package group
+
+import (
+	"maps"
+	"math/bits"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// answers measures how long members take to answer the heartbeats of this process while it is
+// coordinator. An answer returns the moment at which the heartbeat was sent, so no clock of
+// another machine matters. The time includes what both agents spend waiting for a CPU.
+//
+// It remembers five to ten minutes, in a fixed size for each member. It belongs to the goroutine
+// of run.
+type answers struct {
+	metrics Metrics
+	members map[election.ID]*answerTimes
+}
+
+// answerPeriod is how long a window of answerTimes lasts.
+const answerPeriod = election.Tick(5 * time.Minute)
+
+// observe measures a received answer.
+//
+// It ignores the first grant of a member in a term: the member may have deferred it, because it
+// had granted another process before, or was waiting after a restart. Each later one renews
+// a grant, and follows its heartbeat at once.
+func (a *answers) observe(in *election.Input, self election.ID, life uint32) {
+	m := &in.Message
+	took := in.Now - m.Hold.Sent
+	if in.Kind != election.Receive || m.Kind != election.Grant || m.From == self || m.Hold.RequesterLife != life || took < 0 {
+		return
+	}
+	t := a.members[m.From]
+	if t == nil {
+		return
+	}
+	if t.term != m.Term || t.life != m.Hold.Life {
+		t.term, t.life = m.Term, m.Hold.Life
+		return
+	}
+	t.add(took, in.Now)
+	a.metrics.Answered(time.Duration(took))
+}
+
+// use switches to the members of a list.
+func (a *answers) use(roster *election.Roster) {
+	maps.DeleteFunc(a.members, func(id election.ID, _ *answerTimes) bool { return !roster.Has(id) })
+	for _, m := range roster.Ring() {
+		if a.members[m.ID] == nil {
+			a.members[m.ID] = &answerTimes{}
+		}
+	}
+}
+
+// of returns the answers of a member, or nil if there are none.
+func (a *answers) of(id election.ID, now election.Tick) *control.Answers {
+	if t := a.members[id]; t != nil && t.windows != nil {
+		return t.summary(now)
+	}
+	return nil
+}
+
+// answerTimes has the answers of one member.
+type answerTimes struct {
+	// term and life are those of the last grant.
+	term election.Term
+	life uint32
+	// period is the number of the current period. That and the one before have a window each.
+	// They are allocated for the first renewal, so that an election allocates nothing.
+	period  election.Tick
+	windows *[2]answerWindow
+}
+
+type answerWindow struct {
+	counts  [answerBuckets]uint32
+	longest election.Tick
+}
+
+// advance clears the windows of periods that are over.
+func (t *answerTimes) advance(now election.Tick) {
+	period := now / answerPeriod
+	if period > t.period+1 {
+		*t.windows = [2]answerWindow{}
+	} else if period > t.period {
+		t.windows[period%2] = answerWindow{}
+	}
+	t.period = max(t.period, period)
+}
+
+func (t *answerTimes) add(took, now election.Tick) {
+	if t.windows == nil {
+		t.windows = &[2]answerWindow{}
+	}
+	t.advance(now)
+	w := &t.windows[t.period%2]
+	w.counts[answerBucket(took)]++
+	w.longest = max(w.longest, took)
+}
+
+func (t *answerTimes) summary(now election.Tick) *control.Answers {
+	t.advance(now)
+	var counts [answerBuckets]uint64
+	var all control.Answers
+	longest := max(t.windows[0].longest, t.windows[1].longest)
+	for i := range counts {
+		counts[i] = uint64(t.windows[0].counts[i]) + uint64(t.windows[1].counts[i])
+		all.Count += counts[i]
+	}
+	if all.Count == 0 {
+		return nil
+	}
+	rank, p99 := all.Count-all.Count/100, longest
+	for i, within := 0, uint64(0); i < answerBuckets-1; i++ {
+		if within += counts[i]; within >= rank {
+			p99 = min(answerBound(i), longest)
+			break
+		}
+	}
+	all.P99Micros, all.LongestMicros = time.Duration(p99).Microseconds(), time.Duration(longest).Microseconds()
+	return &all
+}
+
+// The buckets have a width of answerUnit up to eight units, and then a quarter of a power of
+// two. The last one has everything from 32 s on.
+const (
+	answerUnit    = election.Tick(250 * time.Microsecond)
+	answerBuckets = 8 + 4*14 + 1
+)
+
+// answerBucket returns the bucket of a time.
+func answerBucket(took election.Tick) int {
+	units := uint64(took / answerUnit)
+	if units < 8 {
+		return int(units)
+	}
+	power := bits.Len64(units) - 1
+	return min(8+4*(power-3)+int(units>>(power-2)&3), answerBuckets-1)
+}
+
+// answerBound returns the upper bound of a bucket other than the last.
+func answerBound(bucket int) election.Tick {
+	if bucket < 8 {
+		return election.Tick(bucket+1) * answerUnit
+	}
+	power, quarter := (bucket-8)/4+3, (bucket-8)%4
+	return election.Tick(4+quarter+1) << (power - 2) * answerUnit
+}

@@ -1,0 +1,24 @@
+package control
+
+// TimingInForce is what an agent reports of the timing that is in force in a group.
+type TimingInForce struct {
+	HeartbeatMillis int64 `json:"heartbeatMillis"`
+	// MinHeartbeatMillis is 0 unless the timing adapts.
+	MinHeartbeatMillis int64 `json:"minHeartbeatMillis,omitempty"`
+	// IntervalMillis is the interval of heartbeats now.
+	IntervalMillis int64 `json:"intervalMillis"`
+	PatienceMillis int64 `json:"patienceMillis"`
+	// LeaseMillis is 0 in Available mode, which has no lease.
+	LeaseMillis int64 `json:"leaseMillis,omitempty"`
+}
+
+// Answers is what an agent reports of the answers of a member to its heartbeats as coordinator,
+// in the last five to ten minutes. The times are from when the agent computed the heartbeat
+// until it handled the answer, on its own clock.
+type Answers struct {
+	Count uint64 `json:"count"`
+	// P99Micros is a time in which 99 % of the answers arrived, too high by at most a
+	// quarter.
+	P99Micros     int64 `json:"p99Micros"`
+	LongestMicros int64 `json:"longestMicros"`
+}
