@@ -38,6 +38,8 @@ func group() *dashboard.DashboardBuilder {
 			series{`sum(increase(conclave_false_suspicions_total` + of + `[$__rate_interval]))`, "false"})).
 		WithPanel(graph("Interval of heartbeats", "It changes if the timing adapts", units.Seconds,
 			series{`max by (pod) (conclave_heartbeat_seconds` + of + `)`, "{{pod}}"})).
+		WithPanel(graph("Answers to heartbeats", "From a heartbeat of the coordinator to the answer of a member", units.Seconds,
+			quantiles("conclave_answer_seconds", of)...)).
 		WithPanel(bars("Messages not used", "Refused: invalid, or another configuration. Outdated: of an earlier term. Dropped: too many others waited",
 			series{`sum(increase(conclave_messages_refused_total` + of + `[$__rate_interval]))`, "refused"},
 			series{`sum(increase(conclave_messages_outdated_total` + of + `[$__rate_interval]))`, "outdated"},
