@@ -26,8 +26,12 @@ func newCheck() *cobra.Command {
 		Long: `Check the operator, its webhook, the groups of a namespace and their pods, and say
 what to do about each problem: for example, a group without a majority, an
 expired CA, a pod that was created without the webhook, a label with a typing
-error, a NetworkPolicy that blocks agents, or agents that are older than the
+error, a NetworkPolicy that blocks agents, a suspicion timeout or a lease that is
+too short for the delays of the agents, or agents that are older than the
 operator.
+
+The delays are read from the coordinators' agents, through forwarded ports. This
+needs the same permissions as kubectl port-forward.
 
 It changes nothing. What you may not read is reported as unknown. The exit
 status is 3 if there is a problem; warnings don't count.`,
@@ -55,9 +59,12 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.gatherMeasurements(cmd.Context(), facts); err != nil {
+		return err
+	}
 	findings := check.Run(facts)
 	if o.output != "" {
-		err = writeValue(cmd.OutOrStdout(), map[string]any{"findings": findings}, o.output)
+		err = writeValue(cmd.OutOrStdout(), map[string]any{"findings": findings, "timing": check.Timings(facts)}, o.output)
 	} else {
 		writeFindings(cmd.OutOrStdout(), findings)
 	}

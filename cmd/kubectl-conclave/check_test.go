@@ -53,6 +53,7 @@ PROBLEM  pod bank/ledger-0: The label conclave.dev/agent is "true", so the pod h
          Set it to "enabled" in the pod template.
 WARNING  webhook configuration conclave: There is no webhook, so new pods get no agents.
          Use kubectl conclave inject, or apply config/webhook.
+UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbeats take: ledger-2: pods "ledger-2" not found.
 OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 `
 	if got.status != exitProblem || got.stdout != want || got.stderr != "error: 2 problems were found\n" {
@@ -61,8 +62,8 @@ OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 	e.createOperator(t)
 	all := e.runCommand(t, "check", "-o", "json")
 	var decoded struct{ Findings []check.Finding }
-	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 5 {
-		t.Fatalf("got %s, want five findings: %v", all.stdout, err)
+	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 6 {
+		t.Fatalf("got %s, want six findings: %v", all.stdout, err)
 	}
 	if f := decoded.Findings[0]; f.Level != check.Problem || f.Object != "operator in namespace bank" {
 		t.Errorf("got %+v first, want the operator without replicas", f)
@@ -106,7 +107,13 @@ func TestCheckNetworkPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	const unknown = `UNKNOWN  the network policies: `
-	if got := e.runCommand(t, "check", "ledger", "--as", user); !strings.Contains(got.stdout, unknown) || !strings.Contains(got.stdout, `cannot list resource "networkpolicies"`) {
+	got := e.runCommand(t, "check", "ledger", "--as", user)
+	if !strings.Contains(got.stdout, unknown) || !strings.Contains(got.stdout, `cannot list resource "networkpolicies"`) {
 		t.Errorf("got %+v, want in it %s and the reason", got, unknown)
+	}
+	const noDelays = "UNKNOWN  timing of group bank/ledger: It is unknown how long answers to heartbeats take: " +
+		"it requires the permission to create pods/portforward in namespace bank.\n"
+	if !strings.Contains(got.stdout, noDelays) {
+		t.Errorf("got %+v, want in it %s", got, noDelays)
 	}
 }

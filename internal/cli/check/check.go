@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
@@ -31,8 +32,10 @@ type Facts struct {
 	// that the user may read.
 	Policies   []networkingv1.NetworkPolicy
 	Namespaces map[string]map[string]string
-	Unknown    map[Fact]string
-	Now        time.Time
+	// Measurements has what the agents have measured, for each group that was asked.
+	Measurements map[types.NamespacedName]Measurement
+	Unknown      map[Fact]string
+	Now          time.Time
 }
 
 // Fact is a kind of facts.
@@ -78,7 +81,7 @@ type Finding struct {
 
 // Run returns the findings, the worst ones first.
 func Run(f *Facts) []Finding {
-	var all []Finding
+	var all, unknown []Finding
 	for _, check := range []struct {
 		fact Fact
 		run  func(*Facts) []Finding
@@ -86,16 +89,17 @@ func Run(f *Facts) []Finding {
 		{Operators, checkOperator}, {Webhook, checkWebhook}, {Groups, checkGroups}, {Pods, checkPods}, {Policies, checkPolicies},
 	} {
 		if reason := f.Unknown[check.fact]; reason != "" {
-			all = append(all, Finding{Unknown, string(check.fact), reason, ""})
+			unknown = append(unknown, Finding{Unknown, string(check.fact), reason, ""})
 			continue
 		}
 		all = append(all, check.run(f)...)
 	}
+	all = append(unknown, summarize(all)...)
 	order := []Level{Problem, Warning, Unknown, OK}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Level), slices.Index(order, b.Level))
 	})
-	return summarize(all)
+	return all
 }
 
 // summarize merges findings that differ only by their objects: all pods of a Deployment have
@@ -109,7 +113,7 @@ func summarize(all []Finding) []Finding {
 	var merged []Finding
 	for _, f := range all {
 		k := key{f.Level, f.Message, f.Advice}
-		if _, known := first[k]; known && f.Level != Unknown {
+		if _, known := first[k]; known {
 			more[k]++
 			continue
 		}

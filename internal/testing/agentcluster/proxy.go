@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +22,18 @@ const proxyMark = 1
 // agent only then, and closes the connection if that fails. The returned function lets the
 // next connections pass again.
 func (t *Cluster) Intercept() (stop func() error, err error) {
+	return t.intercept(new(atomic.Int64))
+}
+
+// InterceptToDelay is like Intercept. The function delay makes the proxy deliver everything
+// later, in both directions.
+func (t *Cluster) InterceptToDelay() (delay func(time.Duration), stop func() error, err error) {
+	nanos := new(atomic.Int64)
+	stop, err = t.intercept(nanos)
+	return func(d time.Duration) { nanos.Store(int64(d)) }, stop, err
+}
+
+func (t *Cluster) intercept(delay *atomic.Int64) (stop func() error, err error) {
 	if !inOwnNetwork() {
 		return nil, errSharedNetwork
 	}
@@ -28,7 +42,7 @@ func (t *Cluster) Intercept() (stop func() error, err error) {
 		return nil, err
 	}
 	context.AfterFunc(t.ctx, func() { _ = listener.Close() })
-	go accept(listener)
+	go accept(listener, delay)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	if err != nil {
 		return nil, err
@@ -44,20 +58,20 @@ func (t *Cluster) Intercept() (stop func() error, err error) {
 	return func() error { return nft(t.ctx, "delete table ip "+table) }, err
 }
 
-func accept(listener net.Listener) {
+func accept(listener net.Listener, delay *atomic.Int64) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
 			return
 		}
 		if client, ok := client.(*net.TCPConn); ok {
-			go forward(client)
+			go forward(client, delay)
 		}
 	}
 }
 
 // forward connects a client with the address that it dialed.
-func forward(client *net.TCPConn) {
+func forward(client *net.TCPConn, delay *atomic.Int64) {
 	defer client.Close()
 	address, err := originalDestination(client)
 	if err != nil {
@@ -80,11 +94,40 @@ func forward(client *net.TCPConn) {
 	var ways sync.WaitGroup
 	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
 		ways.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // The error is that of the end.
+			copyLate(way[0], way[1], delay)
 			_, _ = way[0].Close(), way[1].Close()
 		})
 	}
 	ways.Wait()
+}
+
+// copyLate copies a stream until it ends or breaks. Each part arrives after the delay.
+func copyLate(to io.Writer, from io.Reader, delay *atomic.Int64) {
+	type part struct {
+		data []byte
+		due  time.Time
+	}
+	const waiting = 10_000
+	parts := make(chan part, waiting)
+	go func() {
+		defer close(parts)
+		for {
+			data := make([]byte, 64<<10)
+			n, err := from.Read(data)
+			if n > 0 {
+				parts <- part{data[:n], time.Now().Add(time.Duration(delay.Load()))}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for p := range parts {
+		time.Sleep(time.Until(p.due))
+		if _, err := to.Write(p.data); err != nil {
+			break
+		}
+	}
 }
 
 // originalDestination returns the address to which a redirected connection was made.

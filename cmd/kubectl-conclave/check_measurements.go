@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/check"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+const (
+	// measurementsTimeout limits the time for the measurements of all groups.
+	measurementsTimeout = 20 * time.Second
+	// parallelMeasurements is the number of agents that are asked at a time.
+	parallelMeasurements = 16
+	// statusMax is more than the largest status in bytes.
+	statusMax = 4 << 20
+)
+
+func (o *checkOptions) gatherMeasurements(ctx context.Context, f *check.Facts) error {
+	connected, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	forward, err := o.cluster.forwarder()
+	if err != nil {
+		return err
+	}
+	gatherMeasurements(ctx, connected, f, forward)
+	return nil
+}
+
+// gatherMeasurements asks the agents of the coordinators how long answers take.
+func gatherMeasurements(ctx context.Context, c client.Client, f *check.Facts, forward portForwarder) {
+	ctx, cancel := context.WithTimeout(ctx, measurementsTimeout)
+	defer cancel()
+	f.Measurements = map[types.NamespacedName]check.Measurement{}
+	refused := map[string]string{} // by namespace
+	var (
+		mu      sync.Mutex
+		readers sync.WaitGroup
+	)
+	add := func(g *v1.ElectionGroup, m check.Measurement) {
+		mu.Lock()
+		defer mu.Unlock()
+		f.Measurements[client.ObjectKeyFromObject(g)] = m
+	}
+	slots := make(chan struct{}, parallelMeasurements)
+	for i := range f.Groups {
+		g := &f.Groups[i]
+		if g.Status.Coordinator == nil || f.Group != "" && g.Name != f.Group {
+			continue
+		}
+		reason, known := refused[g.Namespace]
+		if !known {
+			reason = whyNotForward(ctx, c, g.Namespace)
+			refused[g.Namespace] = reason
+		}
+		if reason != "" {
+			add(g, check.Measurement{Unknown: reason})
+			continue
+		}
+		readers.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			m, err := readMeasurement(ctx, g, forward)
+			if err != nil {
+				m = check.Measurement{Unknown: err.Error()}
+			}
+			add(g, m)
+		})
+	}
+	readers.Wait()
+}
+
+// whyNotForward returns why the user can't connect to the agents of a namespace, or "".
+func whyNotForward(ctx context.Context, c client.Client, namespace string) string {
+	allowed, err := mayForwardPorts(ctx, c, namespace)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("cannot check the permission to create pods/portforward: %v", err)
+	case !allowed:
+		return "it requires the permission to create pods/portforward in namespace " + namespace
+	}
+	return ""
+}
+
+// readMeasurement asks the agent of a group's coordinator.
+func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward portForwarder) (check.Measurement, error) {
+	pod := g.Status.Coordinator.Pod
+	port, err := forward(ctx, types.NamespacedName{Namespace: g.Namespace, Name: pod})
+	switch {
+	case ctx.Err() != nil:
+		return check.Measurement{}, fmt.Errorf("no answer within %s", measurementsTimeout)
+	case err != nil:
+		return check.Measurement{}, fmt.Errorf("%s: %w", pod, withoutPrefix(err))
+	}
+	defer port.Close()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, port.URL+control.GroupPath(g.Name)+"/status", http.NoBody)
+	if err != nil {
+		return check.Measurement{}, err
+	}
+	status, answer, err := requestAgent(request, pod, statusMax)
+	if err != nil {
+		return check.Measurement{}, port.Annotate(err)
+	}
+	return parseMeasurement(pod, status, answer)
+}
+
+func parseMeasurement(pod string, status int, answer []byte) (check.Measurement, error) {
+	if status != http.StatusOK {
+		return check.Measurement{}, fmt.Errorf("%s: %w", pod, responseError(answer, status))
+	}
+	var found struct {
+		Timing    *control.TimingInForce
+		Processes []struct {
+			Name    string
+			Answers *control.Answers
+		}
+	}
+	if err := json.Unmarshal(answer, &found); err != nil {
+		return check.Measurement{}, fmt.Errorf("cannot parse the status of %s: %w", pod, err)
+	}
+	if t := found.Timing; t != nil && (t.HeartbeatMillis < 1 || t.PatienceMillis <= t.HeartbeatMillis) {
+		return check.Measurement{}, fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod, t.PatienceMillis, t.HeartbeatMillis)
+	}
+	m := check.Measurement{Timing: found.Timing, Size: len(found.Processes)}
+	for _, p := range found.Processes {
+		if p.Answers != nil {
+			m.Members = append(m.Members, check.MemberAnswers{Pod: p.Name, Answers: *p.Answers})
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,240 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// Measurement is what the agent of a group's coordinator has measured in the last minutes.
+type Measurement struct {
+	// Unknown is why it couldn't be read, or "".
+	Unknown string
+	// Timing is nil if the agent is too old to measure.
+	Timing *control.TimingInForce
+	// Size is the number of members, and Members are those whose answers were measured.
+	Size    int
+	Members []MemberAnswers
+}
+
+// MemberAnswers is how long the answers of a member took.
+type MemberAnswers struct {
+	Pod string
+	control.Answers
+}
+
+// Timing is the timing of a group and the measured delays, for programs.
+type Timing struct {
+	// Group is the namespace and the name.
+	Group              string `json:"group"`
+	HeartbeatMillis    int64  `json:"heartbeatMillis"`
+	MinHeartbeatMillis int64  `json:"minHeartbeatMillis,omitempty"`
+	PatienceMillis     int64  `json:"patienceMillis"`
+	LeaseMillis        int64  `json:"leaseMillis,omitempty"`
+	// P99Micros and LongestMicros are those of the slowest members, which may differ.
+	P99Micros     int64  `json:"p99Micros,omitempty"`
+	LongestMicros int64  `json:"longestMicros,omitempty"`
+	LongestPod    string `json:"longestPod,omitempty"`
+}
+
+// Timings returns the timing of each group whose delays are known.
+func Timings(f *Facts) []Timing {
+	all := []Timing{}
+	for i := range f.Groups {
+		g := &f.Groups[i]
+		if m, gathered := f.Measurements[client.ObjectKeyFromObject(g)]; gathered && m.Unknown == "" && m.Timing != nil {
+			t := delaysOf(g, &m).figures()
+			t.Group = g.Namespace + "/" + g.Name
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func delaysOf(g *v1.ElectionGroup, m *Measurement) *delays {
+	return &delays{timing: m.Timing, size: m.Size, members: m.Members, strict: g.Spec.Safety.Mode == v1.Strict}
+}
+
+const (
+	// patienceFactor is how many times as long as 99 % of the answers take a delay may be without
+	// an effect. It is the factor by which adaptive heartbeats exceed delays.
+	patienceFactor = 4
+	// answersMin is the least number of answers whose 99 % mean anything.
+	answersMin = 100
+	// leaseMargin is the part of a lease on which a coordinator doesn't rely: a sixteenth.
+	leaseMargin = 16
+)
+
+// checkTiming compares the timing of a group with the delays that were measured.
+//
+// A heartbeat follows the one before after an interval. If its answer takes longer than the
+// suspicion timeout minus this interval, the member may suspect the coordinator meanwhile. If
+// the answers of so many members take longer than the lease minus the interval that no majority
+// is left, the coordinator loses its lease. Half of an answer's time may be the way back, which
+// doesn't matter for a suspicion, but nobody knows how much it was.
+func checkTiming(f *Facts, g *v1.ElectionGroup) []Finding {
+	m, gathered := f.Measurements[client.ObjectKeyFromObject(g)]
+	if !gathered {
+		return nil
+	}
+	object := "timing of group " + g.Namespace + "/" + g.Name
+	if m.Unknown == "" && m.Timing == nil {
+		m.Unknown = "the coordinator's agent is too old to measure it; create its pod again"
+	}
+	if m.Unknown != "" {
+		return []Finding{{Level: Unknown, Object: object, Message: "It is unknown how long answers to heartbeats take: " + m.Unknown + "."}}
+	}
+	result := delaysOf(g, &m).check()
+	result.Object = object
+	return []Finding{result}
+}
+
+// delays are the measured delays of a group and its timing.
+type delays struct {
+	timing  *control.TimingInForce
+	size    int
+	members []MemberAnswers
+	// strict: the lease doesn't adapt.
+	strict bool
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// slowest returns the member with the longest answer.
+func (d *delays) slowest() MemberAnswers {
+	return slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(a.LongestMicros, b.LongestMicros) })
+}
+
+func (d *delays) figures() Timing {
+	t := d.timing
+	f := Timing{HeartbeatMillis: t.HeartbeatMillis, MinHeartbeatMillis: t.MinHeartbeatMillis, PatienceMillis: t.PatienceMillis, LeaseMillis: t.LeaseMillis}
+	if len(d.members) > 0 {
+		s := d.slowest()
+		f.LongestMicros, f.LongestPod = s.LongestMicros, s.Pod
+	}
+	for i := range d.members {
+		f.P99Micros = max(f.P99Micros, d.members[i].P99Micros)
+	}
+	return f
+}
+
+// margin returns the delay that is to be expected of a member.
+func (a *MemberAnswers) margin() time.Duration {
+	longest := micros(a.LongestMicros)
+	if a.Count < answersMin {
+		return longest
+	}
+	return max(longest, patienceFactor*micros(a.P99Micros))
+}
+
+// ofMajority returns the longest delay of the fastest members that the coordinator, which is one of
+// the majority, needs for it.
+func (d *delays) ofMajority(delay func(*MemberAnswers) time.Duration) time.Duration {
+	var all []time.Duration
+	for i := range d.members {
+		all = append(all, delay(&d.members[i]))
+	}
+	slices.Sort(all)
+	return all[min(max(d.size/2, 1), len(all))-1]
+}
+
+func (d *delays) check() Finding {
+	figures := d.describe()
+	if len(d.members) == 0 {
+		return Finding{Level: OK, Message: "No answers to heartbeats were measured yet. " + figures}
+	}
+	t := d.timing
+	heartbeat, patience, lease := millis(t.HeartbeatMillis), millis(t.PatienceMillis), millis(t.LeaseMillis)
+	worst := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(a.margin(), b.margin()) })
+	var short, advice string
+	if needed := heartbeat + worst.margin(); needed > patience {
+		short = fmt.Sprintf("The suspicion timeout is too short for the answers of %s", worst.Pod)
+		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", roundUp(needed))
+	}
+	if needed := heartbeat + d.ofMajority((*MemberAnswers).margin); lease > 0 && needed > lease-lease/leaseMargin {
+		advice2 := fmt.Sprintf("spec.safety.leaseMillis to at least %d", roundUp(needed*leaseMargin/(leaseMargin-1)))
+		if short == "" {
+			short, advice = "The lease is too short for the answers of a majority", "set "+advice2
+		} else {
+			short, advice = "The suspicion timeout and the lease are too short for the answers of a majority", advice+", and "+advice2
+		}
+	}
+	if short == "" {
+		short, advice = d.checkShortest()
+	}
+	if short == "" {
+		return Finding{Level: OK, Message: figures}
+	}
+	return Finding{
+		Level: Warning, Message: short + ". " + figures,
+		Advice: "Find out what delays agents, such as a CPU limit, the network or a busy node, or " + advice + ".",
+	}
+}
+
+// checkShortest checks the timing while heartbeats are the most frequent, if it adapts. A delay
+// makes them less frequent, but only after it was measured. So the longest one counts.
+func (d *delays) checkShortest() (short, advice string) {
+	t := d.timing
+	if t.MinHeartbeatMillis == 0 || t.MinHeartbeatMillis >= t.HeartbeatMillis {
+		return "", ""
+	}
+	longest := func(a *MemberAnswers) time.Duration { return micros(a.LongestMicros) }
+	slowest := d.slowest()
+	heartbeat, patience, lease := millis(t.HeartbeatMillis), millis(t.PatienceMillis), millis(t.LeaseMillis)
+	// With an interval of h, everything has the share h/heartbeat of what is configured.
+	interval := func(delay, tolerated time.Duration) time.Duration {
+		return micros(delay.Microseconds() * heartbeat.Microseconds() / tolerated.Microseconds())
+	}
+	needed := interval(longest(&slowest), patience-heartbeat)
+	if tolerated := lease - lease/leaseMargin - heartbeat; tolerated > 0 && !d.strict {
+		needed = max(needed, interval(d.ofMajority(longest), tolerated))
+	}
+	if needed <= millis(t.MinHeartbeatMillis) {
+		return "", ""
+	}
+	return "While heartbeats are the most frequent, the timing is too short for the longest answer",
+		fmt.Sprintf("set spec.timing.minHeartbeatMillis to at least %d", min(roundUp(needed), t.HeartbeatMillis))
+}
+
+// roundUp returns a duration in milliseconds, rounded up to two digits.
+func roundUp(d time.Duration) int64 {
+	n, unit := (d + time.Millisecond - 1).Milliseconds(), int64(1)
+	for n/unit >= 100 {
+		unit *= 10
+	}
+	return (n + unit - 1) / unit * unit
+}
+
+// describe returns the figures in words.
+func (d *delays) describe() string {
+	t, f := d.timing, d.figures()
+	text := fmt.Sprintf("Heartbeat %d ms", t.HeartbeatMillis)
+	if t.MinHeartbeatMillis > 0 {
+		text = fmt.Sprintf("Heartbeat %d to %d ms, now %d ms", t.MinHeartbeatMillis, t.HeartbeatMillis, t.IntervalMillis)
+	}
+	text += fmt.Sprintf(", suspicion timeout %d ms", t.PatienceMillis)
+	if t.LeaseMillis > 0 {
+		text += fmt.Sprintf(", lease %d ms", t.LeaseMillis)
+	}
+	if len(d.members) == 0 {
+		return text + "."
+	}
+	return fmt.Sprintf("99 %% of the answers took up to %s ms, the longest %s ms (%s). %s.",
+		inMillis(f.P99Micros), inMillis(f.LongestMicros), f.LongestPod, text)
+}
+
+// inMillis formats microseconds as milliseconds, with a decimal below 10.
+func inMillis(micros int64) string {
+	if micros < 10_000 {
+		return fmt.Sprintf("%.1f", float64(micros)/1000)
+	}
+	return fmt.Sprint((micros + 500) / 1000)
+}

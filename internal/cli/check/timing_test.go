@@ -1,0 +1,178 @@
+package check
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// answersIn returns a thousand answers in milliseconds.
+func answersIn(p99, longest float64) control.Answers {
+	return control.Answers{Count: 1000, P99Micros: int64(1000 * p99), LongestMicros: int64(1000 * longest)}
+}
+
+// TestTimingTooShort compares suspicion timeout and lease with measured delays.
+func TestTimingTooShort(t *testing.T) {
+	const (
+		usual     = "Heartbeat 100 ms, suspicion timeout 400 ms, lease 500 ms."
+		available = "Heartbeat 100 ms, suspicion timeout 400 ms."
+		fast      = 3.0
+		findOut   = "Find out what delays agents, such as a CPU limit, the network or a busy node, or "
+	)
+	defaults := control.TimingInForce{HeartbeatMillis: 100, IntervalMillis: 100, PatienceMillis: 400, LeaseMillis: 500}
+	timing := func(change func(*control.TimingInForce)) control.TimingInForce {
+		t := defaults
+		change(&t)
+		return t
+	}
+	noLease := timing(func(t *control.TimingInForce) { t.LeaseMillis = 0 })
+	shortLease := timing(func(t *control.TimingInForce) { t.PatienceMillis, t.LeaseMillis = 1000, 300 })
+	adaptive := timing(func(t *control.TimingInForce) { t.MinHeartbeatMillis, t.IntervalMillis = 40, 44 })
+	few := answersIn(90, 90)
+	few.Count = 20
+	for name, c := range map[string]struct {
+		timing control.TimingInForce
+		mode   v1.SafetyMode
+		// answers are those of ledger-0, ledger-1 and so on; ledger-2 is the coordinator.
+		answers []control.Answers
+		want    string
+		advice  string
+	}{
+		"fast": {
+			timing: defaults, answers: []control.Answers{answersIn(fast, 20), answersIn(fast, 12)},
+			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 20 ms (ledger-0). " + usual,
+		},
+		"no answers yet": {timing: defaults, want: "ok: No answers to heartbeats were measured yet. " + usual},
+		"as long as the suspicion timeout tolerates": {
+			timing: defaults, answers: []control.Answers{answersIn(fast, 300), answersIn(fast, 5)},
+			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 300 ms (ledger-0). " + usual,
+		},
+		"one member is slower than the suspicion timeout tolerates": {
+			timing: defaults, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 310)},
+			want: "warning: The suspicion timeout is too short for the answers of ledger-1. " +
+				"99 % of the answers took up to 3.0 ms, the longest 310 ms (ledger-1). " + usual,
+			advice: findOut + "set spec.timing.patienceMillis to at least 410.",
+		},
+		"one answer in a hundred takes a quarter of what the suspicion timeout tolerates": {
+			timing: defaults, answers: []control.Answers{answersIn(80, 90), answersIn(fast, 5)},
+			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
+				"99 % of the answers took up to 80 ms, the longest 90 ms (ledger-0). " + usual,
+			advice: findOut + "set spec.timing.patienceMillis to at least 420.",
+		},
+		"few answers": {
+			timing: defaults, answers: []control.Answers{few, answersIn(fast, 5)},
+			want: "ok: 99 % of the answers took up to 90 ms, the longest 90 ms (ledger-0). " + usual,
+		},
+		"a majority is slower than the lease tolerates": {
+			timing: shortLease, answers: []control.Answers{answersIn(fast, 190), answersIn(fast, 200)},
+			want: "warning: The lease is too short for the answers of a majority. " +
+				"99 % of the answers took up to 3.0 ms, the longest 200 ms (ledger-1). Heartbeat 100 ms, suspicion timeout 1000 ms, lease 300 ms.",
+			advice: findOut + "set spec.safety.leaseMillis to at least 310.",
+		},
+		"a minority is slower than the lease tolerates": {
+			timing: shortLease, answers: []control.Answers{answersIn(fast, 5), answersIn(fast, 200)},
+			want: "ok: 99 % of the answers took up to 3.0 ms, the longest 200 ms (ledger-1). Heartbeat 100 ms, suspicion timeout 1000 ms, lease 300 ms.",
+		},
+		"both are too short": {
+			timing: defaults, answers: []control.Answers{answersIn(200, 700), answersIn(180, 650)},
+			want: "warning: The suspicion timeout and the lease are too short for the answers of a majority. " +
+				"99 % of the answers took up to 200 ms, the longest 700 ms (ledger-0). " + usual,
+			advice: findOut + "set spec.timing.patienceMillis to at least 900, and spec.safety.leaseMillis to at least 880.",
+		},
+		"no lease in Available mode": {
+			timing: noLease, mode: v1.Available, answers: []control.Answers{answersIn(80, 1200), answersIn(70, 900)},
+			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
+				"99 % of the answers took up to 80 ms, the longest 1200 ms (ledger-0). " + available,
+			advice: findOut + "set spec.timing.patienceMillis to at least 1300.",
+		},
+		"adaptive and quiet": {
+			timing: adaptive, answers: []control.Answers{answersIn(9, 110), answersIn(9, 20)},
+			want: "ok: 99 % of the answers took up to 9.0 ms, the longest 110 ms (ledger-0). Heartbeat 40 to 100 ms, now 44 ms, suspicion timeout 400 ms, lease 500 ms.",
+		},
+		"adaptive, and longer than the shortest suspicion timeout tolerates": {
+			timing: adaptive, answers: []control.Answers{answersIn(9, 150), answersIn(9, 20)},
+			want: "warning: While heartbeats are the most frequent, the timing is too short for the longest answer. " +
+				"99 % of the answers took up to 9.0 ms, the longest 150 ms (ledger-0). Heartbeat 40 to 100 ms, now 44 ms, suspicion timeout 400 ms, lease 500 ms.",
+			advice: findOut + "set spec.timing.minHeartbeatMillis to at least 50.",
+		},
+		"adaptive, and a majority is longer than the shortest lease tolerates": {
+			timing:  timing(func(t *control.TimingInForce) { t.MinHeartbeatMillis, t.LeaseMillis = 40, 320 }),
+			answers: []control.Answers{answersIn(9, 90), answersIn(9, 91)},
+			want: "warning: While heartbeats are the most frequent, the timing is too short for the longest answer. " +
+				"99 % of the answers took up to 9.0 ms, the longest 91 ms (ledger-1). Heartbeat 40 to 100 ms, now 100 ms, suspicion timeout 400 ms, lease 320 ms.",
+			advice: findOut + "set spec.timing.minHeartbeatMillis to at least 45.",
+		},
+		"adaptive in Strict mode, where the lease isn't shortened": {
+			timing: timing(func(t *control.TimingInForce) { t.MinHeartbeatMillis, t.LeaseMillis = 40, 320 }), mode: v1.Strict,
+			answers: []control.Answers{answersIn(9, 90), answersIn(9, 91)},
+			want: "ok: 99 % of the answers took up to 9.0 ms, the longest 91 ms (ledger-1). " +
+				"Heartbeat 40 to 100 ms, now 100 ms, suspicion timeout 400 ms, lease 320 ms.",
+		},
+		"adaptive, and longer than the configured suspicion timeout tolerates": {
+			timing: adaptive, answers: []control.Answers{answersIn(9, 350), answersIn(9, 20)},
+			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
+				"99 % of the answers took up to 9.0 ms, the longest 350 ms (ledger-0). Heartbeat 40 to 100 ms, now 44 ms, suspicion timeout 400 ms, lease 500 ms.",
+			advice: findOut + "set spec.timing.patienceMillis to at least 450.",
+		},
+	} {
+		f := healthy(t)
+		f.Groups[0].Spec.Safety.Mode = c.mode
+		m := Measurement{Timing: &c.timing, Size: 3}
+		for i, a := range c.answers {
+			m.Members = append(m.Members, MemberAnswers{fmt.Sprint("ledger-", i), a})
+		}
+		f.Measurements = map[types.NamespacedName]Measurement{{Namespace: "bank", Name: "ledger"}: m}
+		got := checkTiming(f, &f.Groups[0])
+		if len(got) != 1 || got[0].Object != "timing of group bank/ledger" {
+			t.Errorf("%s: got %+v, want one finding", name, got)
+			continue
+		}
+		if text := string(got[0].Level) + ": " + got[0].Message; text != c.want || got[0].Advice != c.advice {
+			t.Errorf("%s: got\n%s\n%s\nwant\n%s\n%s", name, text, got[0].Advice, c.want, c.advice)
+		}
+	}
+}
+
+// TestUnknownDelays: what can't be read is unknown, in one line for all groups, and doesn't hide
+// other findings.
+func TestUnknownDelays(t *testing.T) {
+	f := healthy(t)
+	for _, name := range []string{"mail", "queue"} {
+		g := *f.Groups[0].DeepCopy()
+		g.Name = name
+		f.Groups = append(f.Groups, g)
+	}
+	f.Measurements = map[types.NamespacedName]Measurement{
+		{Namespace: "bank", Name: "ledger"}: {Unknown: "it requires a permission"},
+		{Namespace: "bank", Name: "mail"}:   {Unknown: "it requires a permission"},
+		{Namespace: "bank", Name: "queue"}:  {},
+	}
+	const want = `unknown timing of group bank/ledger and 1 more: It is unknown how long answers to heartbeats take: it requires a permission.
+unknown timing of group bank/queue: It is unknown how long answers to heartbeats take: the coordinator's agent is too old to measure it; create its pod again.`
+	if got := format(Run(f)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := Timings(f); len(got) != 0 {
+		t.Errorf("got %+v, want no timing", got)
+	}
+}
+
+// TestTimings: the figures for programs.
+func TestTimings(t *testing.T) {
+	f := healthy(t)
+	f.Measurements = map[types.NamespacedName]Measurement{{Namespace: "bank", Name: "ledger"}: {
+		Timing: &control.TimingInForce{HeartbeatMillis: 100, IntervalMillis: 100, PatienceMillis: 400, LeaseMillis: 500}, Size: 3,
+		Members: []MemberAnswers{{"ledger-0", answersIn(4, 6)}, {"ledger-1", answersIn(3, 20)}},
+	}}
+	want := Timing{
+		Group: "bank/ledger", HeartbeatMillis: 100, PatienceMillis: 400, LeaseMillis: 500,
+		P99Micros: 4000, LongestMicros: 20_000, LongestPod: "ledger-1",
+	}
+	if got := Timings(f); len(got) != 1 || got[0] != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
