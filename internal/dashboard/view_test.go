@@ -43,8 +43,8 @@ func TestHealth(t *testing.T) {
 // retains all of them.
 func TestEndedTenures(t *testing.T) {
 	now := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
-	ago := func(minutes time.Duration) *metav1.MicroTime {
-		return new(metav1.NewMicroTime(now.Add(-minutes * time.Minute)))
+	ago := func(minutes int) *metav1.MicroTime {
+		return new(metav1.NewMicroTime(now.Add(-time.Duration(minutes) * time.Minute)))
 	}
 	for name, c := range map[string]struct {
 		history []v1.Tenure
