@@ -23,6 +23,11 @@ var termMutants = []mutant{
 		check: seedCheck, wantOutput: "convergence",
 	},
 	{
+		description: "an answer that is older than what a process learned makes that false", file: "election/office/recover.go",
+		old: "	m.vacancy.since = m.now //", new: "	//",
+		check: seedCheck, wantOutput: "terms",
+	},
+	{
 		description: "a process waits for the term that it needed at first", file: "election/office/campaign.go",
 		old: "due > recheck {", new: "false && due > recheck {",
 		check: "^TestLowerBoundEndsWaitForClock$", pkg: "election/office", wantOutput: "want one within three heartbeats",

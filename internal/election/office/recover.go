@@ -176,6 +176,7 @@ func (m *Machine) learnCoordinator(msg *election.Message, out *election.Output) 
 		return
 	}
 	m.recovery.learned, m.coordinatorTerm = id, msg.Term
+	m.vacancy.since = m.now // answers to earlier probes don't make this term a false one
 	m.see(msg.Term)
 	out.Emit(election.Learned, msg.Term, id)
 }
