@@ -12,8 +12,17 @@ var moreChances = []struct {
 	fault  Fault
 	chance int
 }{
-	{Graph, 6}, {Slow, 8}, {Jump, 20}, {Disk, 20}, {Deep, 2}, {Skew, 5}, {Gone, 30}, {Adapt, 100}, {Settings, 100},
-	{Late, 30}, {Correct, 30},
+	{Graph, 6},
+	{Slow, 8},
+	{Jump, 20},
+	{Disk, 20},
+	{Deep, 2},
+	{Skew, 5},
+	{Gone, 30},
+	{Adapt, 100},
+	{Settings, 100},
+	{Late, 30},
+	{Correct, 30},
 }
 
 // maxSkew is the largest difference of wall clocks, in terms. Their rates add to it, and
