@@ -72,47 +72,62 @@ func (c *Cluster) rulesOf(pod *corev1.Pod, direction networkingv1.PolicyType) (r
 	return rules, isolated, nil
 }
 
+// rule is a rule for ingress or egress.
+type rule struct {
+	peers []networkingv1.NetworkPolicyPeer
+	ports []networkingv1.NetworkPolicyPort
+}
+
 // admitted returns the rules that admit what a policy admits.
-func (c *Cluster) admitted(policy *networkingv1.NetworkPolicy, pod *corev1.Pod, direction networkingv1.PolicyType) (string, error) {
-	var rules strings.Builder
-	add := func(other string, peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) error {
-		addresses, err := c.addresses(policy.Namespace, peers)
+func (c *Cluster) admitted(policy *networkingv1.NetworkPolicy, pod *corev1.Pod, direction networkingv1.PolicyType) (rules string, err error) {
+	other := "saddr"
+	var all []rule
+	for _, r := range policy.Spec.Ingress {
+		all = append(all, rule{r.From, r.Ports})
+	}
+	if direction == networkingv1.PolicyTypeEgress {
+		other, all = "daddr", nil
+		for _, r := range policy.Spec.Egress {
+			all = append(all, rule{r.To, r.Ports})
+		}
+	}
+	for _, r := range all {
+		addresses, err := c.addresses(policy.Namespace, r.peers)
 		if err != nil {
-			return err
+			return "", err
+		}
+		ports, err := portsOf(r.ports, pod, direction)
+		if err != nil {
+			return "", err
 		}
 		from := ""
 		switch {
-		case len(peers) > 0 && len(addresses) == 0:
-			return nil // nft has no empty sets.
-		case len(peers) > 0:
+		case len(r.peers) > 0 && len(addresses) == 0:
+			continue // nft has no empty sets.
+		case len(r.peers) > 0:
 			from = fmt.Sprintf("ip %s { %s } ", other, strings.Join(addresses, ", "))
 		}
-		if len(ports) == 0 {
-			fmt.Fprintf(&rules, "\t\t%sreturn\n", from)
-		}
-		for i := range ports {
-			port, err := portOf(&ports[i], pod, direction)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(&rules, "\t\t%s%s return\n", from, port)
-		}
-		return nil
-	}
-	if direction == networkingv1.PolicyTypeEgress {
-		for _, rule := range policy.Spec.Egress {
-			if err := add("daddr", rule.To, rule.Ports); err != nil {
-				return "", err
-			}
-		}
-		return rules.String(), nil
-	}
-	for _, rule := range policy.Spec.Ingress {
-		if err := add("saddr", rule.From, rule.Ports); err != nil {
-			return "", err
+		for _, port := range ports {
+			rules += "\t\t" + from + port + "return\n"
 		}
 	}
-	return rules.String(), nil
+	return rules, nil
+}
+
+// portsOf returns the matches for ports. No ports stand for all.
+func portsOf(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod, direction networkingv1.PolicyType) ([]string, error) {
+	if len(ports) == 0 {
+		return []string{""}, nil
+	}
+	var all []string
+	for i := range ports {
+		port, err := portOf(&ports[i], pod, direction)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, port+" ")
+	}
+	return all, nil
 }
 
 // portOf returns the match for a port. The name of a port is that of the pod for ingress. (For egress it would be that of each
