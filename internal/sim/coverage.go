@@ -86,7 +86,7 @@ func (s *simulation) coverAction(a action) {
 		s.cover(Slow, s.target(a))
 	case actReportGone:
 		s.cover(Gone, s.target(a))
-	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actReconcile, actPublish, actHealAll, actRecover, actChangeSettings:
+	case actChangeMembers, actRestart, actReviveApp, actHealLinks, actReconcile, actPublish, actHealAll, actRecover, actChangeSettings, actCorrectClock:
 	}
 }
 

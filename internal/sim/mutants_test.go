@@ -181,7 +181,7 @@ var mutants = []mutant{
 	{
 		description: "a process claims the office while it follows a coordinator", file: "election/office/recover.go",
 		old: "return !m.recovery.active() && m.coordinator == election.None", new: "return !m.recovery.active()",
-		check: "^TestRecoveryDoesntDisturbCoordinator$", pkg: "election/office", wantOutput: "competing claims",
+		check: "^TestRecoveryDoesntDisturbCoordinator$", pkg: "election/office", wantOutput: "recovered while",
 	},
 	{
 		description: "a recovery doesn't wait until the members know that the process is alive", file: "election/office/recover.go",
