@@ -57,6 +57,11 @@ func (s *simulation) knows(a, b election.ID) bool {
 	return roster.Has(b) || roster.Previous != nil && roster.Previous.Has(b)
 }
 
+// accepts reports whether a process can be coordinator according to the list of another one.
+func (s *simulation) accepts(follower, coordinator election.ID) bool {
+	return s.processes[follower].roster.Priority(coordinator) > 0
+}
+
 // couldHold returns an eligible process that exchanges messages with a majority of the
 // current list and of the previous one, or None. In Available mode it needs no majority.
 func (s *simulation) couldHold() election.ID {
@@ -76,7 +81,7 @@ func (s *simulation) couldHold() election.ID {
 func (s *simulation) reachesMajority(id election.ID, roster *election.Roster) bool {
 	n := 0
 	for _, m := range roster.Ring() {
-		if s.exchanges(id, m.ID) {
+		if s.exchanges(id, m.ID) && s.accepts(m.ID, id) {
 			n++
 		}
 	}
@@ -108,7 +113,7 @@ func (s *simulation) unsettled() election.ID {
 func (s *simulation) couldFollow(id election.ID) bool {
 	for _, m := range s.operator.current.Ring() {
 		p := &s.processes[m.ID]
-		if s.exchanges(id, m.ID) && (m.ID == id && m.Priority > 0 && !p.appDead || p.status.Token != 0) {
+		if s.exchanges(id, m.ID) && (m.ID == id && m.Priority > 0 && !p.appDead || p.status.Token != 0 && s.accepts(id, m.ID)) {
 			return true
 		}
 	}
