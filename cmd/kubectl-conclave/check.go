@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -71,14 +72,15 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	problems := 0
+	count := map[check.Level]int{}
 	for _, f := range findings {
-		if f.Level == check.Problem {
-			problems++
-		}
+		count[f.Level]++
 	}
-	if problems > 0 {
-		return &findingsError{problems}
+	switch {
+	case count[check.Problem] > 0:
+		return &findingsError{count[check.Problem]}
+	case count[check.Unknown] == len(findings):
+		return errors.New("nothing could be checked: each line says which permission is missing")
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 	if o.allNamespaces {
 		namespace = ""
 	}
-	f := &check.Facts{Unknown: map[check.Fact]string{}, Now: time.Now()}
+	f := &check.Facts{Namespace: namespace, Unknown: map[check.Fact]string{}, Now: time.Now()}
 	var groups v1.ElectionGroupList
 	var pods corev1.PodList
 	var policies networkingv1.NetworkPolicyList

@@ -106,6 +106,9 @@ func TestCheckNetworkPolicies(t *testing.T) {
 	if err := errors.Join(e.Create(t.Context(), role), e.Create(t.Context(), binding)); err != nil {
 		t.Fatal(err)
 	}
+	if got := e.runCommand(t, "check", "--as", "nobody@example.org"); got.status != 1 || !strings.Contains(got.stderr, "nothing could be checked") {
+		t.Errorf("without permissions: got %+v, want exit status 1", got)
+	}
 	const unknown = `UNKNOWN  the network policies: `
 	got := e.runCommand(t, "check", "ledger", "--as", user)
 	if !strings.Contains(got.stdout, unknown) || !strings.Contains(got.stdout, `cannot list resource "networkpolicies"`) {

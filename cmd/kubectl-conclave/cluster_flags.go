@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -116,6 +117,9 @@ func (c *clusterFlags) namespace() (string, error) {
 // restConfig returns the configuration of clients of the selected cluster.
 func (c *clusterFlags) restConfig() (*rest.Config, error) {
 	if c.noClusterSelected() {
+		if path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path != "" {
+			return nil, fmt.Errorf("cannot select a cluster: the environment variable KUBECONFIG names no existing file, or one without a cluster: %q", path)
+		}
 		return nil, errors.New("cannot select a cluster: no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG")
 	}
 	config, err := c.config.ToRESTConfig()

@@ -48,11 +48,16 @@ func TestVersionIncludesOperatorAndAgents(t *testing.T) {
 
 func TestVersionNeedsNoCluster(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
-	t.Setenv("KUBECONFIG", "")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	got := runCommand(t, nil, "--version")
-	want := "the versions of operator and agents are unknown: cannot select a cluster: no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG\n"
-	if got.status != 0 || !strings.HasPrefix(got.stdout, "plugin ") || got.stderr != want {
-		t.Errorf("got %+v", got)
+	for kubeconfig, reason := range map[string]string{
+		"":              "no kubeconfig found; set --kubeconfig or the environment variable KUBECONFIG",
+		"/not/existing": `the environment variable KUBECONFIG names no existing file, or one without a cluster: "/not/existing"`,
+	} {
+		t.Setenv("KUBECONFIG", kubeconfig)
+		got := runCommand(t, nil, "--version")
+		want := "the versions of operator and agents are unknown: cannot select a cluster: " + reason + "\n"
+		if got.status != 0 || !strings.HasPrefix(got.stdout, "plugin ") || got.stderr != want {
+			t.Errorf("got %+v, want %s", got, want)
+		}
 	}
 }

@@ -22,6 +22,8 @@ type Facts struct {
 	Operators []Operator
 	// Webhook is nil if there is none.
 	Webhook *admissionregistrationv1.MutatingWebhookConfiguration
+	// Namespace is the one that is checked, or "" for all.
+	Namespace string
 	// Groups are all groups of the namespaces. If Group is set, only the one with this name is
 	// checked.
 	Groups []v1.ElectionGroup

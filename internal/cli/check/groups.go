@@ -11,7 +11,11 @@ import (
 
 func checkGroups(f *Facts) []Finding {
 	if len(f.Groups) == 0 {
-		return []Finding{{Level: OK, Object: "groups", Message: "There are no groups."}}
+		message := "There are no groups."
+		if f.Namespace != "" {
+			message = "There are no groups in namespace " + f.Namespace + "; to check those of all namespaces, use -A."
+		}
+		return []Finding{{Level: OK, Object: "groups", Message: message}}
 	}
 	var all []Finding
 	for i := range f.Groups {
