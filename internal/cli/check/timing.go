@@ -160,11 +160,11 @@ func (d *delays) check() Finding {
 		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", roundUp(needed))
 	}
 	if needed := heartbeat + d.ofMajority((*MemberAnswers).margin); lease > 0 && needed > lease-lease/leaseMargin {
-		advice2 := fmt.Sprintf("spec.safety.leaseMillis to at least %d", roundUp(needed*leaseMargin/(leaseMargin-1)))
+		leaseAdvice := fmt.Sprintf("spec.safety.leaseMillis to at least %d", roundUp(needed*leaseMargin/(leaseMargin-1)))
 		if short == "" {
-			short, advice = "The lease is too short for the answers of a majority", "set "+advice2
+			short, advice = "The lease is too short for the answers of a majority", "set "+leaseAdvice
 		} else {
-			short, advice = "The suspicion timeout and the lease are too short for the answers of a majority", advice+", and "+advice2
+			short, advice = "The suspicion timeout and the lease are too short for the answers of a majority", advice+", and "+leaseAdvice
 		}
 	}
 	if short == "" {
