@@ -14,8 +14,13 @@ var termMutants = []mutant{
 	},
 	{
 		description: "a process claims the term of an election that a majority can't grant yet", file: "election/office/inner.go",
-		old: "m.claim(min(status.Term, m.nextTerm()), out)", new: "m.claim(status.Term, out)",
+		old: "m.claim(min(max(status.Term, m.support.Floor()+1), m.nextTerm()), out)", new: "m.claim(max(status.Term, m.support.Floor()+1), out)",
 		check: "^TestFailoverDoesntWaitForTermOfRecovery$", pkg: "election/office", wantOutput: "want less than two seconds",
+	},
+	{
+		description: "a process claims the term of an election below the floor of its list", file: "election/office/inner.go",
+		old: "max(status.Term, m.support.Floor()+1)", new: "status.Term",
+		check: seedCheck, wantOutput: "convergence",
 	},
 	{
 		description: "a process keeps a claim under an older list than the others have", file: "election/office/grant.go",

@@ -32,6 +32,7 @@ var seeds = []struct {
 	{"a wait for a term that isn't needed any more", "RingChampion", "Majority", "all", 14050509893, 3},
 	{"hand-overs, again and again, to a process that gives up its claim for one in a newer term", "RingActiveList", "Majority", "all,settings", 17094328512, 3},
 	{"a claim under an older list that keeps the grant that another one needs", "Bully", "Majority", "crash,members,late", 477, 3},
+	{"an election that a process with an older list has started, in a term below the floor", "RingSkip", "Strict", "all,adapt,settings,recovery,late,correct", 24030504576, 3},
 	{"a late answer of a former coordinator that hides a term that was learned since", "StatusTable", "Majority", "all,settings,recovery,late,correct", 23002173117, 3},
 	{"a coordinator with longer heartbeats than its members expect", "RingSkip", "Majority", "all,settings", 16002000613, 3},
 	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463, 5},

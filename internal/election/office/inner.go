@@ -35,7 +35,7 @@ func (m *Machine) stepInner(in election.Input, out *election.Output) {
 		return // An election in a newer term doesn't help the members whose clocks are behind.
 	}
 	if mayClaim && !(m.role == Follower && m.awaitBound()) {
-		m.claim(min(status.Term, m.nextTerm()), out)
+		m.claim(min(max(status.Term, m.support.Floor()+1), m.nextTerm()), out)
 	}
 }
 
