@@ -191,7 +191,7 @@ func (e *env) start(flags ...string) {
 	}
 	dashboard := exec.CommandContext(context.WithoutCancel(e.t.Context()), e.build(), append(flags, "--host", "localhost")...)
 	// The settings of config/dashboard.
-	dashboard.Env, dashboard.Stderr = append(os.Environ(), "KUBECONFIG="+kubeconfig, "POD_NAMESPACE=conclave-system", "GOMEMLIMIT=80MiB", "GOGC=50"), e.log
+	dashboard.Env, dashboard.Stderr = append(os.Environ(), "KUBECONFIG="+kubeconfig, "POD_NAMESPACE=conclave-system", "GOMEMLIMIT=80MiB", "GOGC=30"), e.log
 	if err := dashboard.Start(); err != nil {
 		e.t.Fatal(err)
 	}
