@@ -85,12 +85,12 @@ func TestExclusion(t *testing.T) {
 	next := steady(c.document(2, "a", "b", "c")) // c joins again, and remains excluded.
 	next.Group.Preemption.StableSeconds = 1
 	pushed := c.pushAll(next)
-	defer pushed()
 	for name, s := range streams {
 		s.await("b is the coordinator under revision 2", func(r control.Report) bool {
 			return r.Revision == 2 && r.Coordinator == "b" && r.Excluded == (name == "c")
 		})
 	}
+	pushed()
 	c.pods["a"].end()
 	streams["b"].await("a has crashed", func(r control.Report) bool {
 		return slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "a" && row.Status == "Crashed" })
