@@ -43,7 +43,7 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *check.Facts, fo
 	ctx, cancel := context.WithTimeout(ctx, measurementsTimeout)
 	defer cancel()
 	f.Measurements = map[types.NamespacedName]check.Measurement{}
-	refused := map[string]string{} // by namespace
+	refused := map[string]error{} // by namespace
 	var (
 		mu      sync.Mutex
 		readers sync.WaitGroup
@@ -59,13 +59,13 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *check.Facts, fo
 		if g.Status.Coordinator == nil || f.Group != "" && g.Name != f.Group {
 			continue
 		}
-		reason, known := refused[g.Namespace]
+		err, known := refused[g.Namespace]
 		if !known {
-			reason = whyNotForward(ctx, c, g.Namespace)
-			refused[g.Namespace] = reason
+			err = checkForwarding(ctx, c, g.Namespace, "it")
+			refused[g.Namespace] = err
 		}
-		if reason != "" {
-			add(g, check.Measurement{Unknown: reason})
+		if err != nil {
+			add(g, check.Measurement{Unknown: err.Error()})
 			continue
 		}
 		readers.Go(func() {
@@ -79,18 +79,6 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *check.Facts, fo
 		})
 	}
 	readers.Wait()
-}
-
-// whyNotForward returns why the user can't connect to the agents of a namespace, or "".
-func whyNotForward(ctx context.Context, c client.Client, namespace string) string {
-	allowed, err := mayForwardPorts(ctx, c, namespace)
-	switch {
-	case err != nil:
-		return fmt.Sprintf("cannot check the permission to create pods/portforward: %v", err)
-	case !allowed:
-		return "it requires the permission to create pods/portforward in namespace " + namespace
-	}
-	return ""
 }
 
 // readMeasurement asks the agent of a group's coordinator.

@@ -77,7 +77,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	forward, err := o.cluster.forwarder()
 	if err == nil {
-		err = o.cluster.checkForwarding(ctx, group.Namespace)
+		err = o.mayReadJournals(ctx, group.Namespace)
 	}
 	var e *transcript.Election
 	if err == nil {
@@ -93,6 +93,15 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "the transcript of the last election is missing: %v\n", err)
 	}
 	return o.write(out, group, e)
+}
+
+// mayReadJournals returns an error if the user may not read the journals of agents.
+func (o *explainOptions) mayReadJournals(ctx context.Context, namespace string) error {
+	connected, err := o.cluster.connect()
+	if err != nil {
+		return err
+	}
+	return checkForwarding(ctx, connected, namespace, "reading the agents' journals")
 }
 
 // readElection returns the transcript of the election in a term, or with term 0 of the last one.

@@ -29,19 +29,15 @@ const (
 	journalMax = 2 << 20
 )
 
-// checkForwarding returns an error if the user may not forward ports to the pods of a namespace.
-// Without it, there would be an error for each pod.
-func (c *clusterFlags) checkForwarding(ctx context.Context, namespace string) error {
-	connected, err := c.connect()
-	if err != nil {
-		return err
-	}
-	allowed, err := mayForwardPorts(ctx, connected, namespace)
+// checkForwarding returns an error if the user may not forward ports to the pods of a namespace, and
+// names what that is for. Without it, there would be an error for each pod.
+func checkForwarding(ctx context.Context, c client.Client, namespace, purpose string) error {
+	allowed, err := mayForwardPorts(ctx, c, namespace)
 	if err != nil {
 		return fmt.Errorf("cannot check the permission to create pods/portforward: %w", err)
 	}
 	if !allowed {
-		return fmt.Errorf("reading the agents' journals requires the permission to create pods/portforward in namespace %s", namespace)
+		return fmt.Errorf("%s requires the permission to create pods/portforward in namespace %s", purpose, namespace)
 	}
 	return nil
 }
