@@ -19,8 +19,7 @@ func (s *simulation) correctClock(id election.ID) {
 		return
 	}
 	if s.more.percent(50) {
-		p.clock.skew = max(p.clock.skew, min(p.clock.skew+election.Term(s.more.below(100)), maxSkew))
-		s.schedule.furthestAhead = max(s.schedule.furthestAhead, p.clock.skew)
+		s.setForward(p, 100)
 	} else {
 		p.highestWall = max(p.highestWall, p.clock.wall(now))
 		p.clock.skew -= min(p.clock.skew, election.Term(s.more.below(int(p.clock.skew)+1)))

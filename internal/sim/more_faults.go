@@ -121,13 +121,18 @@ func (s *simulation) jump(p *process) {
 		return
 	}
 	if s.more.percent(50) {
-		ahead := p.clock.skew + election.Term(s.more.below(30))
-		p.clock.skew = max(p.clock.skew, min(ahead, maxSkew))
-		s.schedule.furthestAhead = max(s.schedule.furthestAhead, p.clock.skew)
+		s.setForward(p, 30)
 		return
 	}
 	down := p.clock.local(s.queue.now) - p.clock.local(p.downSince)
 	p.clock.skew -= min(p.clock.skew, election.Term(s.more.below(int(down/p.clock.termTicks)+1)))
+}
+
+// setForward sets the wall clock of a process forward by less than limit terms.
+func (s *simulation) setForward(p *process, limit int) {
+	ahead := p.clock.skew + election.Term(s.more.below(limit))
+	p.clock.skew = max(p.clock.skew, min(ahead, maxSkew))
+	s.schedule.furthestAhead = max(s.schedule.furthestAhead, p.clock.skew)
 }
 
 // slowDown makes a process slow for a while.
