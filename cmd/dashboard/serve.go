@@ -29,9 +29,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/httpserver"
 )
 
-// leaseInterval is the time between two readings of the operator's Lease.
-const leaseInterval = 5 * time.Second
-
 // serve serves the dashboard until the context ends.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
 	bridge := logr.FromSlogHandler(log.Handler())
@@ -58,7 +55,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 	watcher := dashboard.Watcher{Client: connected, Store: store, RetryInterval: time.Second, DescribeError: describe(log)}
 	go watcher.Run(ctx)
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" { // It is that of the operator, too.
-		operator := dashboard.OperatorWatcher{Store: store, Interval: leaseInterval, Read: func(ctx context.Context) (*coordinationv1.Lease, error) {
+		operator := dashboard.OperatorWatcher{Store: store, Read: func(ctx context.Context) (*coordinationv1.Lease, error) {
 			return operatorlease.Read(ctx, connected, namespace)
 		}}
 		go operator.Run(ctx)

@@ -24,9 +24,6 @@ import (
 // dashboardPort is the default port of the dashboard.
 const dashboardPort = 7377
 
-// leaseInterval is the time between two readings of the operator's Lease.
-const leaseInterval = 5 * time.Second
-
 type dashboardOptions struct {
 	cluster clusterFlags
 	port    int
@@ -87,7 +84,7 @@ func (o *dashboardOptions) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	actions := newActions(cmd.OutOrStdout(), connected, forward)
-	operator := dashboard.OperatorWatcher{Store: store, Read: leaseReader(connected), Interval: leaseInterval}
+	operator := dashboard.OperatorWatcher{Store: store, Read: leaseReader(connected)}
 	go operator.Run(ctx)
 	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n", listener.Addr(), actions.Key)
 	return serveDashboard(ctx, listener, store, &watcher, actions)

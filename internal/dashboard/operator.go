@@ -16,13 +16,14 @@ type OperatorWatcher struct {
 	// Read reads the Lease of the operator. While it fails, it is unknown whether the operator
 	// runs, for example because the user may not read the Lease. Then the pages say nothing.
 	Read func(context.Context) (*coordinationv1.Lease, error)
-	// Interval is the time between two readings.
-	Interval time.Duration
 }
+
+// leaseInterval is the time between two readings of the Lease.
+const leaseInterval = 5 * time.Second
 
 // Run reads the Lease until the context ends.
 func (w *OperatorWatcher) Run(ctx context.Context) {
-	ticker := time.NewTicker(w.Interval)
+	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
 	var lease operatorlease.Observer
 	for ctx.Err() == nil {
