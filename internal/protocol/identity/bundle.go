@@ -118,8 +118,9 @@ func explain(cert *x509.Certificate, err error) error {
 	)
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert.Equal(cert):
-		return fmt.Errorf("not valid now, only from %s to %s: issue a new certificate, or correct the clock of this machine: %w",
-			day(cert.NotBefore), day(cert.NotAfter), err)
+		// Without err, which has the current time: an error that repeats is logged once.
+		return fmt.Errorf("not valid now, only from %s to %s: issue a new certificate, or correct the clock of this machine",
+			day(cert.NotBefore), day(cert.NotAfter))
 	case errors.As(err, &unknown):
 		return fmt.Errorf("signed by none of the CAs in the CA bundle: %w", err)
 	}

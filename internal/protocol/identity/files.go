@@ -61,17 +61,27 @@ func (f *Files) Names() Names { return f.loaded.Load().names }
 // NotAfter returns the expiry of the certificate that was loaded last. It does no I/O.
 func (f *Files) NotAfter() time.Time { return f.loaded.Load().cert.Leaf.NotAfter }
 
-// Reload reads the files if they have changed. Each handshake does that, too.
-func (f *Files) Reload() { f.current() }
+// Reload reads the files if they have changed. Each handshake does that, too. Unlike a
+// handshake, Reload waits for a check in progress, which may have begun before the change.
+func (f *Files) Reload() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.check()
+}
 
-// current returns the content of the files. It checks for changes, which takes
-// microseconds, and reads the files only if there are any. While another call does that,
-// perhaps because the disk doesn't respond, it returns the previous content.
+// current returns the content of the files. While another call checks them, perhaps
+// because the disk doesn't respond, it returns the previous content.
 func (f *Files) current() *loaded {
 	if !f.mu.TryLock() {
 		return f.loaded.Load()
 	}
 	defer f.mu.Unlock()
+	return f.check()
+}
+
+// check returns the content of the files. It checks for changes, which takes microseconds,
+// and reads the files only if there are any. The caller holds the lock.
+func (f *Files) check() *loaded {
 	before := f.loaded.Load()
 	infos, err := f.stat()
 	if err == nil && unchanged(infos, before.infos) {

@@ -56,3 +56,39 @@ func TestQueriesDoNoIO(t *testing.T) {
 		t.Errorf("got the previous certificate after the reload; errors: %q", *a.errors)
 	}
 }
+
+// TestReloadSeesWhatWasWrittenBefore, even if a handshake that has begun earlier is still
+// checking the files. Whoever has stored a certificate relies on that.
+func TestReloadSeesWhatWasWrittenBefore(t *testing.T) {
+	ca := newCA(t)
+	paths := writeFiles(t, ca.issue(t, time.Minute, ledgerA), ca.pair.Cert)
+	checking, goOn := make(chan struct{}), make(chan struct{})
+	files, err := identity.Open(paths, func(error) {
+		close(checking)
+		<-goOn
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, paths.Cert, nil)
+	handshake := make(chan struct{})
+	go func() {
+		defer close(handshake)
+		connect(t, files.Client(ledgerA), files.Server())
+	}()
+	testwait.Receive(t, "a handshake that checks the files", checking)
+
+	next := ca.issue(t, time.Hour, ledgerA, identity.Name{Domain: "default", Group: "audit", Member: "a"})
+	put(t, paths.Key, next.Key)
+	put(t, paths.Cert, next.Cert)
+	names := make(chan identity.Names, 1)
+	go func() {
+		files.Reload()
+		names <- files.Names()
+	}()
+	time.AfterFunc(20*time.Millisecond, func() { close(goOn) }) // A Reload that doesn't wait has returned by then.
+	if got := testwait.Receive(t, "the names after the reload", names); len(got) != 2 {
+		t.Errorf("got %s after the reload, want the names in the new certificate", got)
+	}
+	testwait.Receive(t, "the end of the handshake", handshake)
+}
