@@ -115,7 +115,8 @@ type Group struct {
 	problems atomic.Pointer[[]string]
 	// refreshing is set when a new report is necessary: see Refresh.
 	refreshing atomic.Bool
-	// timing is that of the settings in force.
+	// timing is that of the settings in force. Only its drain timeout may be longer than that
+	// of cfg.Group: see reconfigure.
 	timing atomic.Pointer[config.Timing]
 	// knownNames is the number of names that have an identifier.
 	knownNames atomic.Int64

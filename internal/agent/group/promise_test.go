@@ -9,6 +9,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestNoSuccessorBeforePromiseEnds: a caller without a session can't be asked to stop,
@@ -66,6 +67,59 @@ func TestPromiseIsLimitedToDrainTimeout(t *testing.T) {
 			}
 			until := promiseOf(t, leader)
 			c.leave(t, leader)
+			if left := time.Until(until); left > 0 {
+				t.Errorf("gave up the office %s before the end of the promise", left)
+			}
+		})
+	}
+}
+
+// TestPromiseOutlivesItsDrainTimeout: a shorter drain timeout limits later promises, but not
+// those that were given before. When these are over, it is in force.
+func TestPromiseOutlivesItsDrainTimeout(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*testing.T, *Group){
+		"it hands over": func(t *testing.T, g *Group) {
+			if err := retryStepDown(testContext(t), g.stepDownTo("b")); err != nil {
+				t.Fatal(err)
+			}
+			testwait.Until(t, "the new drain timeout is in force", func() bool { return g.DrainTimeout() == time.Millisecond })
+		},
+		"its application doesn't stop": func(t *testing.T, g *Group) {
+			s := openSession(t, g)
+			nextEvent(t, s, Lead)
+			reportUnhealthy(t, g)
+			nextEvent(t, s, Stop)
+			nextEvent(t, s, Lost)
+		},
+		"it leaves": func(t *testing.T, g *Group) { g.Leave(testContext(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := newCluster(t, map[string]int{"a": 10, "b": 20, "c": 30}, func(g *config.Group) {
+				g.Preemption.Stable = time.Minute
+				g.Safety.Lease = 5 * time.Second
+			})
+			leader := cluster.group("c")
+			waitFor(t, leader, "c leads", isLeading)
+			for _, name := range []string{"a", "b"} {
+				waitFor(t, cluster.group(name), "it follows c", func(l Leader) bool { return l.Coordinator == "c" })
+			}
+			start := time.Now()
+			l, err := leader.LeaderWithPromise(testContext(t), 3*time.Second)
+			if err != nil || l.RemainingMillis == nil || *l.RemainingMillis < 1500 {
+				t.Fatalf("got %+v, %v, want a promise", l, err)
+			}
+			until := start.Add(time.Duration(*l.RemainingMillis) * time.Millisecond)
+			next := leader.cfg.Group
+			next.Timing.DrainTimeout = time.Millisecond
+			if err := leader.Reconfigure(testContext(t), next); err != nil {
+				t.Fatal(err)
+			}
+			if l, err := leader.LeaderWithPromise(testContext(t), 3*time.Second); err != nil || l.RemainingMillis == nil || *l.RemainingMillis > 1 {
+				t.Errorf("got %+v, %v, want a promise for at most 1 ms", l, err)
+			}
+			leave(t, leader)
 			if left := time.Until(until); left > 0 {
 				t.Errorf("gave up the office %s before the end of the promise", left)
 			}

@@ -33,15 +33,24 @@ func (g *Group) Reconfigure(ctx context.Context, next config.Group) error {
 	return failed
 }
 
+// reconfigure switches to the settings of next. The drain timeout doesn't become shorter than
+// a promise that was given while it was longer, until that promise is over: a hand-over would
+// not wait for its end.
 func (g *Group) reconfigure(next config.Group) error {
-	settings, now := officeSettings(&next), g.cfg.Clock.Now()
+	timing := next.Timing
+	if promised := g.promiseRemaining(); promised > timing.DrainTimeout {
+		timing.DrainTimeout = promised
+		time.AfterFunc(promised, func() {
+			_ = g.enqueue(g.reconfigureAgain) // A group that was left has no drain timeout.
+		})
+	}
+	settings, now := officeSettings(&config.Group{Safety: next.Safety, Preemption: next.Preemption, Timing: timing}), g.cfg.Clock.Now()
 	if err := g.machine.Reconfigure(settings, now); err != nil {
 		return err
 	}
 	g.recordSettings(settings, now)
 	running := &g.cfg.Group
 	running.Safety, running.Preemption, running.Timing = next.Safety, next.Preemption, next.Timing
-	timing := next.Timing
 	g.timing.Store(&timing)
 	g.configDigest = configDigest(*running, running.Safety.Lease)
 	g.replyInForce = timing.ReplyTimeout
@@ -50,4 +59,11 @@ func (g *Group) reconfigure(next config.Group) error {
 	g.step(election.Input{Kind: election.Retime, Timing: &inner})
 	g.reporter.dirty = true
 	return nil
+}
+
+// reconfigureAgain applies the present settings once more.
+func (g *Group) reconfigureAgain() {
+	if err := g.reconfigure(g.cfg.Group); err != nil { // They were valid before.
+		g.cfg.Log.Error("cannot shorten the drain timeout", "error", err)
+	}
 }

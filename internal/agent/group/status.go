@@ -53,7 +53,8 @@ func (g *Group) LeaderWithPromise(ctx context.Context, atMost time.Duration) (Le
 		if leader.RemainingMillis == nil {
 			return
 		}
-		millis := min(*leader.RemainingMillis, g.DrainTimeout().Milliseconds(), atMost.Milliseconds())
+		drainTimeout := g.cfg.Group.Timing.DrainTimeout // not that in force, see reconfigure
+		millis := min(*leader.RemainingMillis, drainTimeout.Milliseconds(), atMost.Milliseconds())
 		leader.RemainingMillis = &millis
 		g.promisedUntil = max(g.promisedUntil, g.cfg.Clock.Now()+election.Tick(millis)*election.Tick(time.Millisecond))
 	})
