@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,16 +126,38 @@ func (a *Agent) connect() {
 	a.transport.SetPeers(addresses(c))
 }
 
-// podUIDs returns the UIDs of the members' pods in all lists in force. A previous list
-// counts only for members that have left: it may be older.
+// newestFirst returns the groups in the order of their revisions, those that were published
+// last first. The pods and addresses that these name are the present ones.
+func newestFirst(groups []config.Group) []config.Group {
+	return slices.SortedStableFunc(slices.Values(groups), func(a, b config.Group) int {
+		return cmp.Compare(b.Provenance.Revision, a.Provenance.Revision)
+	})
+}
+
+// podUIDs returns the UIDs of the members' pods. If groups name different pods of a member,
+// the one that was published last counts, and several if they were published together. A
+// previous list counts only for members that are on no present one: it may be older.
 func podUIDs(c *config.Config) map[string][]string {
-	all := map[string][]string{}
-	for _, g := range c.Groups {
-		for list := &g.List; list != nil; list = list.Previous {
-			for _, m := range list.Members {
-				current := list == &g.List || !g.List.Has(m.Name)
-				if current && m.UID != "" && !slices.Contains(all[m.Name], m.UID) {
-					all[m.Name] = append(all[m.Name], m.UID)
+	all, published := map[string][]string{}, map[string]int64{}
+	isPresent := map[string]bool{}
+	add := func(g *config.Group, m config.Member) {
+		known := all[m.Name]
+		if m.UID != "" && !slices.Contains(known, m.UID) && (known == nil || published[m.Name] == g.Provenance.Revision) {
+			all[m.Name], published[m.Name] = append(known, m.UID), g.Provenance.Revision
+		}
+	}
+	groups := newestFirst(c.Groups)
+	for i := range groups {
+		for _, m := range groups[i].List.Members {
+			isPresent[m.Name] = true
+			add(&groups[i], m)
+		}
+	}
+	for i := range groups {
+		if previous := groups[i].List.Previous; previous != nil {
+			for _, m := range previous.Members {
+				if !isPresent[m.Name] {
+					add(&groups[i], m)
 				}
 			}
 		}
@@ -143,10 +166,11 @@ func podUIDs(c *config.Config) map[string][]string {
 }
 
 // addresses returns the addresses of the members in all lists and previous lists in
-// force. If groups have different addresses of a member, the first one wins.
+// force. If groups have different addresses of a member, the one that was published last
+// wins. Groups in a file have no revision: there, the group that has changed last wins.
 func addresses(c *config.Config) map[string]string {
 	all := map[string]string{}
-	for _, g := range c.Groups {
+	for _, g := range newestFirst(c.Groups) {
 		for list := &g.List; list != nil; list = list.Previous {
 			for _, m := range list.Members {
 				if all[m.Name] == "" {

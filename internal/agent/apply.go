@@ -135,6 +135,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	if err != nil {
 		return err
 	}
+	corrections := a.options.Clock.Corrections()
 	g, err := group.New(group.Config{ //nolint:contextcheck // only slog's Enabled takes a context, and its handlers ignore it
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Alarm: a.alarm, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
@@ -154,8 +155,11 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 		go probe(probing, *settings.Probe, g)
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.groups[settings.Name] = joined
+	a.mu.Unlock()
+	if a.options.Clock.Corrections() != corrections {
+		g.CorrectClock() // The group was not yet among those that learned of it.
+	}
 	return nil
 }
 
@@ -241,7 +245,7 @@ func (a *Agent) groupConfig(name string) (config.Group, bool) {
 }
 
 // setGroupConfig sets the settings of a group in force. It puts the group first, so that
-// the newest addresses of members win: see addresses.
+// the newest addresses of members in a file win: see addresses.
 func (a *Agent) setGroupConfig(g config.Group) {
 	a.changeGroupConfigs(func(groups []config.Group) []config.Group {
 		return append([]config.Group{g}, withoutGroup(groups, g.Name)...)

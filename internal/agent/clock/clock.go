@@ -34,6 +34,8 @@ type Clock struct {
 	start time.Duration
 	last  reading
 	terms atomic.Pointer[election.TermClock]
+	// corrections counts the calls of Correct that returned true.
+	corrections atomic.Uint64
 	// deviates is set if the last reading of the wall clock differed from the expected
 	// one. It belongs to the caller of Correct.
 	deviates bool
@@ -66,9 +68,14 @@ func (c *Clock) Correct(wall time.Time) bool {
 	}
 	corrected := c.terms.Load().Corrected(reading, now)
 	c.terms.Store(&corrected)
+	c.corrections.Add(1)
 	c.deviates = false
 	return true
 }
+
+// Corrections returns how often the clock was corrected. What started while it changes may
+// use the clock from before.
+func (c *Clock) Corrections() uint64 { return c.corrections.Load() }
 
 // Now returns the current tick.
 func (c *Clock) Now() election.Tick { return election.Tick(c.last.boottime() - c.start) }

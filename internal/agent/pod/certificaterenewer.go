@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
@@ -18,6 +19,10 @@ const (
 	maxRetryDelay = 30 * time.Second
 	// minRenewalDelay is the minimum delay before the next renewal.
 	minRenewalDelay = 100 * time.Millisecond
+	// clockInterval is the time between two readings of the wall clock while something is
+	// due by it. A timer counts neither the time for which the machine was suspended, nor
+	// corrections of the clock.
+	clockInterval = 10 * time.Second
 )
 
 // certificateRenewer obtains the agent's certificate and renews it.
@@ -114,13 +119,20 @@ func (r *certificateRenewer) onProblemsChanged(changed func()) {
 	r.problemsChanged = changed
 }
 
-// obtain returns the stored certificate, or enrolls for the first one.
+// obtain returns the stored certificate, or enrolls for the first one. If the clock of this
+// machine is behind, the stored certificate isn't valid yet. It is as soon as the clock is
+// corrected, also without the identity service.
 func (r *certificateRenewer) obtain(ctx context.Context) (*identity.Files, error) {
-	if files, err := r.load(); err == nil {
+	files, err := r.load()
+	if err == nil {
 		return files, nil
 	}
-	if err := r.enrollWithRetry(ctx); err != nil {
-		return nil, err
+	err = r.enrollWithRetry(ctx, func() (loaded bool) {
+		files, err = r.load()
+		return err == nil
+	})
+	if err != nil || files != nil {
+		return files, err
 	}
 	return r.load()
 }
@@ -149,17 +161,30 @@ func (r *certificateRenewer) load() (*identity.Files, error) {
 // run renews the certificate whenever its renewal time has come, until ctx ends.
 func (r *certificateRenewer) run(ctx context.Context) {
 	for {
-		due := time.Until(renewalTime(r.credentials.receivedAt(), r.notAfter()))
-		select {
-		case <-time.After(max(minRenewalDelay, due)):
-		case <-r.renewNow:
-		case <-ctx.Done():
+		if !r.awaitRenewal(ctx, renewalTime(r.credentials.receivedAt(), r.notAfter())) {
 			return
 		}
-		if r.enrollWithRetry(ctx) != nil {
+		if r.enrollWithRetry(ctx, func() bool { return false }) != nil {
 			return
 		}
 		r.log.Info("renewed certificate", "until", r.notAfter().UTC().Format(time.RFC3339))
+	}
+}
+
+// awaitRenewal waits until a renewal is due by the wall clock, or worthwhile now. It returns
+// false if ctx ends before.
+func (r *certificateRenewer) awaitRenewal(ctx context.Context, due time.Time) bool {
+	for {
+		select {
+		case <-time.After(min(max(minRenewalDelay, due.Sub(clock.Wall())), clockInterval)):
+			if !clock.Wall().Before(due) {
+				return true
+			}
+		case <-r.renewNow:
+			return true
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 
@@ -171,9 +196,9 @@ func renewalTime(received, notAfter time.Time) time.Time {
 	return notAfter.Add(-third - rand.N(third/10+1))
 }
 
-// enrollWithRetry enrolls until it succeeds or ctx ends. It logs an error once if it
-// occurs several times in a row.
-func (r *certificateRenewer) enrollWithRetry(ctx context.Context) error {
+// enrollWithRetry enrolls until it succeeds, ctx ends, or it is unnecessary: it asks that
+// after each failure. It logs an error once if it occurs several times in a row.
+func (r *certificateRenewer) enrollWithRetry(ctx context.Context, unnecessary func() bool) error {
 	logged, delay := "", minRetryDelay
 	for {
 		documents, err := r.settings.enroll(ctx, r.credentials)
@@ -188,6 +213,9 @@ func (r *certificateRenewer) enrollWithRetry(ctx context.Context) error {
 			for _, document := range documents {
 				r.acceptDocument(document)
 			}
+			return nil
+		}
+		if unnecessary() {
 			return nil
 		}
 		if errorKind(err) != logged {

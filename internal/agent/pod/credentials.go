@@ -29,6 +29,8 @@ type credentials struct {
 	// enrolledCAs are the CAs in the last enrollment response. mountedCAs are the CAs in the
 	// pod's volumes, where a change of the CAs usually arrives first.
 	enrolledCAs, mountedCAs []byte
+	// storedMountedCAs are the mountedCAs in the trust bundle. They are older after an error.
+	storedMountedCAs []byte
 }
 
 // openCredentials reads the stored CAs.
@@ -75,14 +77,15 @@ func (c *credentials) store(pair identity.Pair, caBundle []byte) error {
 	return nil
 }
 
-// setMountedCAs adds the CAs in the pod's volumes to the trusted ones.
+// setMountedCAs adds the CAs in the pod's volumes to the trusted ones. After an error, call
+// it again.
 func (c *credentials) setMountedCAs(caBundle []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if bytes.Equal(caBundle, c.mountedCAs) {
+	c.mountedCAs = caBundle
+	if bytes.Equal(caBundle, c.storedMountedCAs) {
 		return nil
 	}
-	c.mountedCAs = caBundle
 	return c.writeTrustBundle()
 }
 
@@ -91,12 +94,12 @@ func (c *credentials) setMountedCAs(caBundle []byte) error {
 func (c *credentials) writeTrustBundle() error {
 	text := mergeCAs(c.enrolledCAs, c.mountedCAs)
 	before, err := os.ReadFile(c.path("trusted.pem"))
-	if err == nil && bytes.Equal(before, text) {
-		return nil
+	if err != nil || !bytes.Equal(before, text) {
+		if err := state.ReplaceFile(c.path("trusted.pem"), text); err != nil {
+			return fmt.Errorf("cannot store the trusted CAs: %w", err)
+		}
 	}
-	if err := state.ReplaceFile(c.path("trusted.pem"), text); err != nil {
-		return fmt.Errorf("cannot store the trusted CAs: %w", err)
-	}
+	c.storedMountedCAs = c.mountedCAs
 	return nil
 }
 

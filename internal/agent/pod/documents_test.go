@@ -283,6 +283,44 @@ func TestFormerPodOfAMemberIsNotHeard(t *testing.T) {
 	awaitCoordinator("c", "a", "b", "c")
 }
 
+// TestFormerPodIsNotHeardAlthoughAnotherGroupIsOutdated: the document of another group still
+// names the former pod of a member, which is refused nevertheless.
+func TestFormerPodIsNotHeardAlthoughAnotherGroupIsOutdated(t *testing.T) {
+	c := newCluster(t)
+	for _, name := range []string{"a", "b", "c"} {
+		c.add(name)
+	}
+	document := func(group string, revision int64, uidOfC string) control.Document {
+		d := c.document(revision, "a", "b", "c")
+		d.Group.Name, d.UID = group, "uid-of-"+group
+		d.Group.Members[0].UID, d.Group.Members[1].UID, d.Group.Members[2].UID = uidOf("a"), uidOf("b"), uidOfC
+		return d
+	}
+	c.publish(document("ledger", 1, uidOf("c")), document("audit", 2, uidOf("c")))
+	streams := map[string]*stream{}
+	for name, g := range c.pods {
+		streams[name] = g.start().watch()
+	}
+	coordinatorOf := func(group, coordinator string) func(control.Report) bool {
+		return func(r control.Report) bool { return r.Group == group && r.Coordinator == coordinator }
+	}
+	for name, s := range streams {
+		s.await(name+" follows c", coordinatorOf("ledger", "c"))
+	}
+	for _, pod := range []string{"a", "b"} {
+		c.pods[pod].push(document("ledger", 3, uidOf("successor")))
+	}
+	for _, pod := range []string{"a", "b"} {
+		streams[pod].await(pod+" follows b", coordinatorOf("ledger", "b"))
+	}
+	for _, pod := range []string{"a", "b"} {
+		c.pods[pod].push(document("audit", 4, uidOf("c"))) // The pod exists again.
+	}
+	for _, pod := range []string{"a", "b"} {
+		streams[pod].await(pod+" follows c again", coordinatorOf("ledger", "c"))
+	}
+}
+
 // TestDamagedStoredDocumentIsLoggedAndIgnored: the agent receives the document again.
 func TestDamagedStoredDocumentIsLoggedAndIgnored(t *testing.T) {
 	c, _ := startCluster(t, "a")

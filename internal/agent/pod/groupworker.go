@@ -40,11 +40,15 @@ type groupWorker struct {
 	// participatedUntil is when the agent last left the group, or when the process started.
 	// The agent's grants expire a lease after that.
 	participatedUntil time.Time
+	// retryStored receives a value when the stored document is due, which was ahead of the
+	// clock. It is nil if there is none.
+	retryStored <-chan time.Time
 }
+
+const cannotLoad = "cannot load stored document; starting without it"
 
 // newGroupWorker creates a worker, with the stored document in its queue.
 func newGroupWorker(m *groupManager, group string) *groupWorker {
-	const cannotLoad = "cannot load stored document; starting without it"
 	w := &groupWorker{groupManager: m, group: group, queued: newSignal(), participatedUntil: time.Now()}
 	var err error
 	if w.stored, err = m.documents.load(group); err != nil {
@@ -53,19 +57,48 @@ func newGroupWorker(m *groupManager, group string) *groupWorker {
 	if err := checkRevision(w.stored.Revision); err != nil {
 		m.log.Error(cannotLoad, "group", group, "error", err)
 		w.stored.Revision, w.stored.Document = 0, "" // UID and lease remain, for the grants in that group.
+		w.retryStored = time.After(clockInterval)
 	}
-	if w.stored.Document == "" {
-		return w
+	if t := w.taskOf(w.stored); t != nil {
+		w.applied = t.group
+		w.queue = []*task{t}
 	}
-	g, err := config.ParseDocument(m.documents.path(group), []byte(w.stored.Document))
-	if err != nil {
-		m.log.Error(cannotLoad, "group", group, "error", err)
-		return w
-	}
-	g.Probe = m.probe
-	w.applied = g
-	w.queue = []*task{{source: "the stored document", group: g, document: []byte(w.stored.Document)}}
 	return w
+}
+
+// taskOf returns the task to apply a stored document, nil if there is none.
+func (w *groupWorker) taskOf(stored groupRecord) *task {
+	if stored.Document == "" {
+		return nil
+	}
+	g, err := config.ParseDocument(w.documents.path(w.group), []byte(stored.Document))
+	if err != nil {
+		w.log.Error(cannotLoad, "group", w.group, "error", err)
+		return nil
+	}
+	g.Probe = w.probe
+	return &task{source: "the stored document", group: g, document: []byte(stored.Document)}
+}
+
+// loadStoredAgain applies the stored document that was ahead of the clock, once the clock has
+// been corrected. The file has another document if the worker has stored one since.
+func (w *groupWorker) loadStoredAgain() {
+	stored, err := w.documents.load(w.group)
+	if err == nil {
+		err = checkRevision(stored.Revision)
+	}
+	if err != nil {
+		w.retryStored = time.After(clockInterval)
+		return
+	}
+	w.retryStored = nil
+	if t := w.taskOf(stored); t != nil {
+		_, _ = w.enqueue(t) // It is refused if there is a newer one.
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stored.Revision = max(w.stored.Revision, stored.Revision) // The agent had left the group.
 }
 
 // isEmpty reports whether the worker has no document, neither stored nor queued.
@@ -78,10 +111,15 @@ func (w *groupWorker) isEmpty() bool {
 // run processes the queue until ctx ends.
 func (w *groupWorker) run(ctx context.Context, a *agent.Agent) {
 	for {
+		if w.retryStored != nil {
+			w.loadStoredAgain()
+		}
 		t := w.dequeue()
 		if t == nil {
 			select {
 			case <-w.queued:
+				continue
+			case <-w.retryStored:
 				continue
 			case <-ctx.Done():
 				return

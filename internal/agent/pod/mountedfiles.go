@@ -31,6 +31,8 @@ type mountedFiles struct {
 	log      *slog.Logger
 
 	checksums map[string][sha256.Size]byte
+	// caBundleFailed: the last CA bundle couldn't be stored, which was logged.
+	caBundleFailed bool
 }
 
 // watch reads the files whenever the directory changes, until ctx ends. It calls
@@ -39,16 +41,17 @@ type mountedFiles struct {
 func (m *mountedFiles) watch(ctx context.Context) {
 	everything := func(string) bool { return true }
 	filewatch.Watch(ctx, m.dir, everything, m.log, func(happened bool) bool {
-		m.read()
+		ok := m.read()
 		if happened {
 			m.onChange()
 		}
-		return true
+		return ok
 	})
 }
 
-// read reads all files and handles those that are new. A missing file changes nothing.
-func (m *mountedFiles) read() {
+// read reads all files and handles those that are new. A missing file changes nothing. If
+// read returns false, it must be called again.
+func (m *mountedFiles) read() (ok bool) {
 	m.readGroups()
 	var caBundle []byte
 	for _, group := range m.groups {
@@ -64,13 +67,19 @@ func (m *mountedFiles) read() {
 		if err != nil && !errors.Is(err, api.ErrOutdated) { // The operator may have pushed a newer one.
 			m.manager.addProblem(path, group, err)
 		}
+		if _, ahead := errors.AsType[aheadOfClock](err); ahead || errors.Is(err, errBusy) {
+			delete(m.checksums, path) // The same document may be accepted later.
+		}
 	}
 	if len(caBundle) == 0 {
-		return
+		return true
 	}
-	if err := m.credentials.setMountedCAs(caBundle); err != nil {
-		m.log.Error("cannot trust the mounted CA bundle", "error", err)
+	err := m.credentials.setMountedCAs(caBundle)
+	if err != nil && !m.caBundleFailed {
+		m.log.Error("cannot trust the mounted CA bundle; retrying", "error", err)
 	}
+	m.caBundleFailed = err != nil
+	return err == nil
 }
 
 // readGroups reads the file with the groups, if it has changed.

@@ -26,7 +26,7 @@ func (g *testPod) run(binary string) *exec.Cmd {
 	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.MountDir, "--state", g.settings.StateDir, "--api", g.settings.API)
 	command.Env = []string{
 		"POD_NAME=" + g.name, "POD_NAMESPACE=bank", "POD_IP=" + g.ip, "CONCLAVE_GROUPS=ledger,audit", "CONCLAVE_IDENTITY=" + g.url,
-		"CONCLAVE_CA=" + string(g.ca.Cert),
+		"CONCLAVE_CA=" + string(g.ca.Cert), "CONCLAVE_TEST_CLOCK=" + os.Getenv("CONCLAVE_TEST_CLOCK"),
 	}
 	command.Stderr = g.log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // The process must outlive the test's context, but not the test.
@@ -48,12 +48,12 @@ func (g *testPod) run(binary string) *exec.Cmd {
 }
 
 // buildAgent builds the agent's binary.
-func buildAgent(t *testing.T) string {
+func buildAgent(t *testing.T, tags ...string) string {
 	t.Helper()
 	if err := program.DependOnProgram(t.Context(), "../../..", "./cmd/agent"); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := agentcluster.Build(t.Context(), t.TempDir(), false)
+	binary, err := agentcluster.Build(t.Context(), t.TempDir(), false, tags...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,7 @@ func (k *knownUIDs) check(peer, uid string) error {
 	return fmt.Errorf("certificate of %q must be for its present pod, with UID %s, got %s", peer, known[0], uid)
 }
 
-// SetUIDs replaces the known UIDs of the peers' pods. The lists of two groups may name
-// different pods of a peer, because one is older. Connections with other pods are closed.
+// SetUIDs replaces the known UIDs of the peers' pods. Connections with other pods are closed.
 func (t *Transport) SetUIDs(byPeer map[string][]string) {
 	t.uids.mu.Lock()
 	t.uids.byPeer = byPeer

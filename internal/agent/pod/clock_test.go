@@ -1,0 +1,119 @@
+package pod
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// TestClockIsCorrectedAfterStart: a machine starts with a clock that is behind, so that the
+// stored certificate isn't valid yet, and the stored document is from the future. When the
+// clock is right, the agent uses both. It needs no operator for that.
+//
+// The test can't set the clock, so certificate and document are ahead of it instead.
+func TestClockIsCorrectedAfterStart(t *testing.T) {
+	c, _ := startCluster(t, "a")
+	a := c.pods["a"]
+	a.end()
+	c.refuseWith("the operator is absent")
+	c.publish()
+	a.mount(map[string]string{})
+	right := time.Now().Add(5 * time.Second) // when the clock would be right
+	c.storeCertificate(a, right)
+	documents := documentStore{a.settings.StateDir}
+	stored, err := documents.load("ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	future := c.document(right.Add(24*time.Hour).UnixMilli(), "a")
+	stored.Revision, stored.Document = future.Revision, string(documentYAML(t, future))
+	if err := documents.save("ledger", stored); err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	a.awaitNotReady("waiting for a certificate")
+	r := a.watch().await("a is the coordinator", hasCoordinator("a"))
+	if r.Revision != future.Revision || time.Now().Before(right) {
+		t.Errorf("got %+v, want the stored document once the clock is right", r)
+	}
+}
+
+// TestMountedDocumentWaitsForClock: likewise for a document that is only mounted.
+func TestMountedDocumentWaitsForClock(t *testing.T) {
+	c := newCluster(t)
+	a := c.add("a")
+	right := time.Now().Add(5 * time.Second)
+	future := c.document(right.Add(24*time.Hour).UnixMilli(), "a")
+	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, future))})
+	a.start()
+	a.awaitNotReady("is more than a day ahead of this machine's clock")
+	a.watch().await("a is the coordinator", hasCoordinator("a"))
+	if n := a.log.count("is more than a day ahead of this machine's clock"); n != 1 {
+		t.Errorf("got the reason %d times in the log, want once", n)
+	}
+}
+
+// storeCertificate replaces the stored certificate of a pod by one that is valid from a
+// moment on.
+func (c *cluster) storeCertificate(g *testPod, from time.Time) {
+	c.t.Helper()
+	ca, err := tls.X509KeyPair(c.ca.Cert, c.ca.Key)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: from.Add(time.Hour), URIs: []*url.URL{{Scheme: "conclave", Host: "bank", Path: "/ledger/" + g.name}},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.Leaf, key.Public(), ca.PrivateKey)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
+	if err := os.WriteFile(filepath.Join(g.settings.StateDir, "identity.pem"), text, 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TestRenewalFollowsTheWallClock: a third of the lifetime is left by the wall clock. A timer
+// that began earlier doesn't count the time for which the machine was suspended, nor a
+// correction of the clock.
+func TestRenewalFollowsTheWallClock(t *testing.T) {
+	binary := buildAgent(t, "conclave_clockfile")
+	c := newCluster(t)
+	a := c.add("a")
+	c.publish(c.document(1, "a"))
+	shift := filepath.Join(t.TempDir(), "shift")
+	t.Setenv("CONCLAVE_TEST_CLOCK", shift)
+	if err := os.WriteFile(shift, []byte("0s"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.run(binary)
+	a.watch().await("a is the coordinator", hasCoordinator("a"))
+	if n := c.enrollments("a"); n != 1 {
+		t.Fatalf("got %d enrollments, want 1", n)
+	}
+	if err := os.WriteFile(shift, []byte("50m"), 0o600); err != nil { // The certificate is valid for an hour.
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the agent has renewed its certificate", func() bool { return c.enrollments("a") > 1 })
+}

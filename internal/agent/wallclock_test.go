@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/clock"
+	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/metrics"
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/election"
+	"github.com/conclave-dev/conclave/internal/election/office"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// TestGroupLearnsOfCorrectionWhileItIsJoined: NTP often sets the clock just after the start,
+// when agents join their groups.
+func TestGroupLearnsOfCorrectionWhileItIsJoined(t *testing.T) {
+	t.Parallel()
+	ledger, listeners := newGroup(t, 1, office.Majority, "StatusTable")
+	store, err := state.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var shift atomic.Int64
+	joining, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	ticks := clock.New(time.Now())
+	a, err := New(t.Context(), &config.Config{Self: "a", Domain: "default", Groups: []config.Group{ledger}}, Options{
+		Clock: ticks, Wall: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }, Store: store, Life: 1, Listener: listeners["a"],
+		Metrics: func(string) group.Metrics { return metrics.New().ForGroup("") }, Log: new(testwait.Log).Logger(),
+		OnReport: func(r control.Report) {
+			if r.Group == "audit" {
+				once.Do(func() {
+					close(joining)
+					<-goOn
+				})
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close(t.Context())
+	audit := ledger
+	audit.Name = "audit"
+	p, err := a.PrepareGroup(audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := make(chan error, 1)
+	go func() { joined <- a.ApplyGroup(t.Context(), p) }()
+	testwait.Receive(t, "the beginning of the group", joining)
+	corrected := election.Term(control.TermAt(time.Now().Add(time.Hour)))
+	shift.Store(int64(time.Hour))
+	testwait.Until(t, "the clock is corrected", func() bool { return ticks.CurrentTerm() >= corrected })
+	close(goOn)
+	if err := testwait.Receive(t, "the end of joining", joined); err != nil {
+		t.Fatal(err)
+	}
+	awaitCoordinatorIn(t, "audit", map[string]*Agent{"a": a}, "a")
+	g, _ := a.Find("audit")
+	if l := g.Leader(); l.Term < uint64(corrected) {
+		t.Errorf("got term %d, want at least %d by the corrected clock", l.Term, corrected)
+	}
+}
