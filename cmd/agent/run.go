@@ -36,8 +36,10 @@ func addRun(root *cobra.Command) {
 }
 
 // untilSignal returns a context that ends with the first signal. The second signal ends
-// the process immediately.
+// the process immediately. The end of the reader of stderr doesn't end the process: for that,
+// Go programs get a signal even if they check the error of the write.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 type socketAgent struct {
 	t                      *testing.T
 	binary, config, socket string
+	stderr                 io.Writer
 	command                *exec.Cmd
 }
 
@@ -43,7 +45,7 @@ func startSocketAgent(t *testing.T, uids string) *socketAgent {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	a := &socketAgent{t: t, config: filepath.Join(dir, "agent.yaml"), socket: filepath.Join(dir, "agent.sock")}
+	a := &socketAgent{t: t, stderr: t.Output(), config: filepath.Join(dir, "agent.yaml"), socket: filepath.Join(dir, "agent.sock")}
 	if a.binary, err = agentcluster.Build(t.Context(), dir, false); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func startSocketAgent(t *testing.T, uids string) *socketAgent {
 func (a *socketAgent) start() {
 	a.t.Helper()
 	a.command = exec.CommandContext(context.Background(), a.binary, "--config", a.config)
-	a.command.Stderr = a.t.Output()
+	a.command.Stderr = a.stderr
 	a.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := a.command.Start(); err != nil {
 		a.t.Fatal(err)
