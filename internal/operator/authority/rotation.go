@@ -1,8 +1,8 @@
 // Package authority is the operator's certificate authority (CA). It signs the
 // certificates of agents, of the operator, and of the manager's servers.
 //
-// A CA certificate is valid for a year. Before it expires, a new CA replaces it
-// in three steps, each of which is one write to one Secret:
+// A CA certificate is valid for a year. Before it expires, or when a user requests it, a
+// new CA replaces it in three steps, each of which is one write to one Secret:
 //
 //	            announce              promote               retire
 //	trusted   A    |      A and B        |      B and A        |    B
@@ -40,8 +40,11 @@ import (
 const (
 	// CAValidity is how long a CA certificate is valid.
 	CAValidity = 365 * 24 * time.Hour
-	// CertificateValidity is how long an issued certificate is valid.
-	CertificateValidity = 24 * time.Hour
+	// RotateAnnotation requests a rotation if it is on the Secret with the value RotateNow.
+	// The step that begins the rotation removes it.
+	RotateAnnotation = "conclave.dev/rotate-ca"
+	// RotateNow is the only value of RotateAnnotation.
+	RotateNow = "now"
 )
 
 // Schedule defines when a new CA replaces the signing CA.
@@ -58,7 +61,7 @@ type Schedule struct {
 }
 
 // defaultSchedule is the schedule of the manager.
-var defaultSchedule = Schedule{AnnounceBefore: 30 * 24 * time.Hour, Overlap: 48 * time.Hour, MinKnown: CertificateValidity}
+var defaultSchedule = Schedule{AnnounceBefore: 30 * 24 * time.Hour, Overlap: 2 * CertificateValidity, MinKnown: CertificateValidity}
 
 // CA is a CA certificate with its private key. A former CA has no key.
 type CA struct {
@@ -80,6 +83,9 @@ type State struct {
 	Former CA
 	// Since is the time of the last rotation step.
 	Since time.Time
+	// Requested is whether a user requests a rotation. During a rotation, it requests
+	// another one: the keys of both CAs may have been disclosed.
+	Requested bool
 }
 
 // Step is a step of the rotation.
@@ -111,7 +117,7 @@ func (s Schedule) Due(state State, now time.Time, nextKnown time.Duration) Step 
 		if overlapOver && nextKnown >= s.MinKnown {
 			return Promote
 		}
-	case state.Signing.NotAfter.Sub(now) <= s.AnnounceBefore:
+	case state.Requested, state.Signing.NotAfter.Sub(now) <= s.AnnounceBefore:
 		return Announce
 	}
 	return NoStep
@@ -125,7 +131,7 @@ func (s State) After(step Step, now time.Time, created CA) State {
 	case Create:
 		return State{Signing: created, Since: now}
 	case Announce:
-		s.Next = created
+		s.Next, s.Requested = created, false
 	case Promote:
 		s.Signing, s.Next, s.Former = s.Next, CA{}, s.Signing
 		s.Former.Key = nil

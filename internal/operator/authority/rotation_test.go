@@ -39,6 +39,10 @@ func TestDueStep(t *testing.T) {
 		"announced by a replica whose clock is ahead":   {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: in(time.Hour)}, known: day, want: authority.NoStep},
 		"promoted a day ago":                            {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-day)}, want: authority.NoStep},
 		"promoted two days ago":                         {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-2 * day)}, want: authority.Retire},
+		"requested":                                     {state: authority.State{Signing: ca("a", in(90*day)), Requested: true}, want: authority.Announce},
+		"requested after the next CA was announced":     {state: authority.State{Signing: ca("a", in(90*day)), Next: ca("b", in(91*day)), Since: in(-day), Requested: true}, known: day, want: authority.NoStep},
+		"requested after the next CA was promoted":      {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-day), Requested: true}, want: authority.NoStep},
+		"requested without a CA":                        {state: authority.State{Requested: true}, want: authority.Create},
 		"promoted late, and expires soon itself":        {state: authority.State{Signing: ca("b", in(9*day)), Former: former, Since: in(-day)}, want: authority.NoStep},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,6 +50,24 @@ func TestDueStep(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A request is done when its rotation begins. One during a rotation remains for the next rotation.
+func TestRequestIsDoneWhenItsRotationBegins(t *testing.T) {
+	now := time.Date(2027, 5, 1, 0, 0, 0, 0, time.UTC)
+	state := authority.State{Signing: ca("a", now.Add(90*day)), Requested: true}
+	if state = state.After(authority.Announce, now, ca("b", now.Add(365*day))); state.Requested {
+		t.Error("after announce, the rotation is still requested")
+	}
+	state.Requested = true
+	for _, step := range []authority.Step{authority.Promote, authority.Retire} {
+		if state = state.After(step, now, authority.CA{}); !state.Requested {
+			t.Errorf("after %s, a request during the rotation is lost", step)
+		}
+	}
+	if state = state.After(authority.Create, now, ca("c", now.Add(365*day))); state.Requested {
+		t.Error("after create, a rotation is still requested")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -25,7 +26,7 @@ const (
 	sinceKey       = "since"
 )
 
-// encodeState replaces the data of a Secret by a State.
+// encodeState replaces the data of a Secret, and the annotation, by a State.
 func encodeState(state State, secret *corev1.Secret) {
 	secret.Data = map[string][]byte{sinceKey: []byte(state.Since.UTC().Format(time.RFC3339))}
 	for key, value := range map[string][]byte{
@@ -37,6 +38,25 @@ func encodeState(state State, secret *corev1.Secret) {
 			secret.Data[key] = value
 		}
 	}
+	switch {
+	case state.Requested:
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, RotateAnnotation, RotateNow)
+	case requestsRotation(secret):
+		delete(secret.Annotations, RotateAnnotation)
+	}
+}
+
+func requestsRotation(secret *corev1.Secret) bool {
+	return secret.Annotations[RotateAnnotation] == RotateNow
+}
+
+// requestProblem describes an annotation that requests nothing, "" if there is none.
+func requestProblem(secret *corev1.Secret) string {
+	value, found := secret.Annotations[RotateAnnotation]
+	if !found || value == RotateNow {
+		return ""
+	}
+	return fmt.Sprintf("annotation %s of Secret %s/%s must be %q, got %q", RotateAnnotation, secret.Namespace, secret.Name, RotateNow, value)
 }
 
 // decodeState reads the State that encodeState wrote. An empty Secret yields a
@@ -45,7 +65,7 @@ func decodeState(secret *corev1.Secret) (State, error) {
 	if len(secret.Data) == 0 {
 		return State{}, nil
 	}
-	var state State
+	state := State{Requested: requestsRotation(secret)}
 	var err error
 	if state.Since, err = time.Parse(time.RFC3339, string(secret.Data[sinceKey])); err != nil {
 		return State{}, decodeError(secret, sinceKey, err)

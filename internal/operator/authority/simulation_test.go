@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -98,8 +100,11 @@ type credentials struct {
 // simulation has the replicas, and all credentials that were issued within the last
 // day.
 type simulation struct {
-	schedule  Schedule
-	random    *rand.Rand
+	schedule Schedule
+	random   *rand.Rand
+	server   client.Client
+	// requests is whether users request rotations now and then.
+	requests  bool
 	key       crypto.PublicKey
 	replicas  [2]*replica
 	configMap []byte // the CA bundle in ConfigMaps
@@ -118,6 +123,7 @@ func newSimulation(schedule Schedule, seed uint64) *simulation {
 	}
 	s := &simulation{schedule: schedule, random: random, key: key.Public(), bundles: map[string]map[string]bool{}, signers: map[string]bool{}}
 	server := fake.NewClientBuilder().Build()
+	s.server = server
 	for i := range s.replicas {
 		r := &replica{skew: time.Duration(random.Int64N(int64(6*time.Hour))) - 3*time.Hour}
 		r.client = newClient(server, r)
@@ -132,6 +138,11 @@ func (s *simulation) step(ctx context.Context) error {
 	for _, r := range s.replicas {
 		s.injectFault(r)
 		s.run(ctx, r)
+	}
+	if s.requests && s.random.IntN(30) == 0 {
+		if err := s.request(ctx); err != nil {
+			return err
+		}
 	}
 	if len(s.configMap) > 0 {
 		if err := s.check(nil, s.configMap); err != nil {
@@ -163,6 +174,17 @@ func (s *simulation) step(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// request requests a rotation, if the Secret exists.
+func (s *simulation) request(ctx context.Context) error {
+	var secret corev1.Secret
+	err := s.server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: SecretName}, &secret)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, RotateAnnotation, RotateNow)
+	return s.server.Update(ctx, &secret)
 }
 
 // maxPause is shorter during a rotation.
@@ -261,9 +283,10 @@ func (s *simulation) idsOf(bundle []byte) map[string]bool {
 }
 
 // simulate runs a simulation of several years, and returns its first violation.
-func simulate(t *testing.T, schedule Schedule, seed uint64, years int) (s *simulation, err error) {
+func simulate(t *testing.T, schedule Schedule, seed uint64, years int, requests bool) (s *simulation, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		s = newSimulation(schedule, seed)
+		s.requests = requests
 		for end := time.Now().AddDate(years, 0, 0); time.Now().Before(end); {
 			if err = s.step(t.Context()); err != nil {
 				err = fmt.Errorf("seed %d, %s: %w", seed, time.Now().Format(time.DateTime), err)
@@ -276,7 +299,7 @@ func simulate(t *testing.T, schedule Schedule, seed uint64, years int) (s *simul
 
 func TestCertificatesAreTrustedDuringRotations(t *testing.T) {
 	for seed := range uint64(3) {
-		s, err := simulate(t, defaultSchedule, seed, 4)
+		s, err := simulate(t, defaultSchedule, seed, 4, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,6 +307,17 @@ func TestCertificatesAreTrustedDuringRotations(t *testing.T) {
 		if len(s.signers) < 4 || len(s.signers) > 5 {
 			t.Errorf("got certificates of %d CAs in four years, want 4 or 5", len(s.signers))
 		}
+	}
+}
+
+func TestCertificatesAreTrustedDuringRequestedRotations(t *testing.T) {
+	s, err := simulate(t, defaultSchedule, 0, 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d certificates, %d CAs, %d refusals", s.signed, len(s.signers), s.refused)
+	if len(s.signers) < 10 {
+		t.Errorf("got certificates of %d CAs, want at least 10", len(s.signers))
 	}
 }
 
@@ -298,7 +332,7 @@ func TestTooFastRotationIsDetected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := fast.seed; seed < fast.seed+20; seed++ {
-				if _, err := simulate(t, fast.Schedule, seed, 4); err != nil {
+				if _, err := simulate(t, fast.Schedule, seed, 4, false); err != nil {
 					t.Log(err)
 					return
 				}

@@ -22,11 +22,11 @@ const (
 	// refreshInterval is the average time between two reads of the Secret. The
 	// manager polls because it has no permission to watch Secrets. A longer
 	// interval suffices, because no replica has to learn of a rotation step sooner.
-	refreshInterval = time.Hour
+	refreshInterval = CertificateValidity / 24
 	// maxViewAge is the maximum age of a view that a replica may use. It must be
 	// much longer than refreshInterval, and much shorter than Overlap minus
 	// CertificateValidity.
-	maxViewAge = 12 * time.Hour
+	maxViewAge = CertificateValidity / 2
 	// requestTimeout limits one refresh, and one update of the webhook
 	// configuration. maxAttempts limits how often a refresh retries after a
 	// conflict.
@@ -175,6 +175,9 @@ func (s *Store) advanceOnce(ctx context.Context) (bool, error) {
 	}
 	if err != nil {
 		return false, err
+	}
+	if problem := requestProblem(secret); problem != "" {
+		s.log.Warn("cannot rotate the CA: " + problem)
 	}
 	due := s.schedule.Due(state, now, s.nextKnownFor(state, now))
 	if due == NoStep && !missing {

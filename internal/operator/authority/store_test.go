@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -237,4 +238,83 @@ func TestOutdatedReplicaDoesNotRevertTheBundle(t *testing.T) {
 		t.Errorf("the announced CA is missing: got bundle %q, want %q", got, both)
 	}
 	<-changed
+}
+
+// annotate sets the annotation that requests a rotation.
+func annotate(t *testing.T, c client.Client, value string) {
+	t.Helper()
+	var secret corev1.Secret
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: SecretName}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, RotateAnnotation, value)
+	if err := c.Update(t.Context(), &secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRotationOnRequest requests a rotation, and another one while the first one takes its steps.
+func TestRotationOnRequest(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	now := time.Now()
+	s := mustOpen(t, c, func() time.Time { return now })
+	var steps []string
+	refresh := func() {
+		t.Helper()
+		before := s.currentView().state
+		if err := s.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := s.currentView().state
+		if before.Former.exists() && !after.Former.exists() {
+			steps = append(steps, "retire") // The next rotation may begin at the same time.
+		}
+		if after.Former.exists() && !before.Former.exists() {
+			steps = append(steps, "promote")
+		}
+		if after.Next.exists() && !before.Next.exists() {
+			steps = append(steps, "announce")
+		}
+	}
+	annotate(t, c, "true") // Only "now" requests a rotation.
+	refresh()
+	if len(steps) > 0 {
+		t.Fatalf("got steps %v of a rotation that nobody requested", steps)
+	}
+	annotate(t, c, RotateNow)
+	refresh()
+	annotate(t, c, RotateNow)
+	for range 8 * 24 {
+		now = now.Add(time.Hour)
+		refresh()
+	}
+	if want := []string{"announce", "promote", "retire", "announce", "promote", "retire"}; !slices.Equal(steps, want) {
+		t.Errorf("got steps %v, want %v", steps, want)
+	}
+	var secret corev1.Secret
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: SecretName}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	if value, found := secret.Annotations[RotateAnnotation]; found {
+		t.Errorf("got annotation %q after the rotations, want none", value)
+	}
+}
+
+// A replica that restores a deleted Secret doesn't repeat a request that has begun.
+func TestRestoredSecretRequestsNothing(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	s := mustOpen(t, c, time.Now)
+	annotate(t, c, RotateNow)
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if state := s.currentView().state; state.Requested || !state.Next.exists() {
+		t.Errorf("got request %t and next CA %t, want the rotation as before, and no request", state.Requested, state.Next.exists())
+	}
 }
