@@ -27,6 +27,7 @@ import (
 // addresses. The cluster part measures the update of the Service.
 type fakeGroups struct {
 	client client.WithWatch
+	port   *fakeagent.Port
 	groups []*fakeGroup
 }
 
@@ -58,6 +59,10 @@ func namespaceOf(group int) string { return fmt.Sprintf("bench-%d", group/groups
 
 func (r *runner) newFakeGroups(ctx context.Context, c client.WithWatch, certificates *fakeagent.CertificateFactory) (*fakeGroups, error) {
 	all := &fakeGroups{client: c, groups: make([]*fakeGroup, r.options.groups)}
+	var err error
+	if all.port, err = fakeagent.ListenPort(ctx, control.OperatorPort); err != nil {
+		return all, err
+	}
 	for n := 0; n < r.options.groups; n += groupsPerNamespace {
 		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(n)}}); err != nil {
 			return all, err
@@ -99,7 +104,7 @@ func (f *fakeGroups) createMember(ctx context.Context, g *fakeGroup, member, n i
 	ip := address(n)
 	agent, err := fakeagent.New(fakeagent.Identity{
 		Namespace: g.key.Namespace, Pod: g.pods[member], Groups: []string{g.key.Name},
-		Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort),
+		Address: fmt.Sprintf("%s:%d", ip, control.OperatorPort), Port: f.port,
 	}, certificates)
 	if err != nil {
 		return nil, err

@@ -125,6 +125,11 @@ func (o *options) check() error {
 	if o.groups < 1 || o.members < 1 || o.groups*o.members > maxMembers {
 		return fmt.Errorf("--groups and --members must be 1 or more, with at most %d members in all, got --groups %d --members %d", maxMembers, o.groups, o.members)
 	}
+	if slices.Contains(o.parts, scalePart) {
+		if err := o.checkFileLimit(); err != nil {
+			return err
+		}
+	}
 	for flag, number := range map[string]int{
 		"lease-rounds": o.leaseRounds, "bystanders": o.bystanders, "kills": o.kills, "deletions": o.deletions, "hand-overs": o.handOvers,
 	} {
@@ -137,6 +142,21 @@ func (o *options) check() error {
 	}
 	if slices.Contains(o.parts, clusterPart) && os.Getuid() != 0 {
 		return fmt.Errorf("part cluster needs root: use sudo, or omit it with --part lease,scale")
+	}
+	return nil
+}
+
+// spareFiles is for what this program and the manager open beside the connections between them.
+const spareFiles = 500
+
+// checkFileLimit checks that a process may open a connection for each member.
+func (o *options) checkFileLimit() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("cannot read the limit of open files: %w", err)
+	}
+	if needed := o.groups*o.members + spareFiles; uint64(needed) > limit.Max { //nolint:gosec // It is positive.
+		return fmt.Errorf("part scale with %d members needs %d open files, but the limit is %d: raise it by ulimit -n, or use fewer groups", o.groups*o.members, needed, limit.Max)
 	}
 	return nil
 }

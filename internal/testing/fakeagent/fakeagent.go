@@ -32,9 +32,10 @@ type Identity struct {
 	Groups []string
 	// Address is the address that the operator dials, usually with control.OperatorPort.
 	Address string
-	// Network maps Address to the real listener. Without one, the agent listens on
-	// Address.
+	// Network maps Address to the real listener, and Port accepts the connections to it.
+	// Without either, the agent listens on Address.
 	Network *Network
+	Port    *Port
 	// AllRows makes the agent send all rows of its tables, like agents that don't know
 	// control.UnusualRowsQuery.
 	AllRows bool
@@ -130,11 +131,14 @@ func (a *Agent) ServeRaw(ctx context.Context, serve func(net.Conn)) error {
 }
 
 func (a *Agent) listen(ctx context.Context) (net.Listener, error) {
-	address := a.identity.Address
+	listen, address := (&net.ListenConfig{}).Listen, a.identity.Address
 	if a.identity.Network != nil {
 		address = "127.0.0.1:0"
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if port := a.identity.Port; port != nil {
+		listen = func(_ context.Context, _, address string) (net.Listener, error) { return port.listen(address) }
+	}
+	listener, err := listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start the fake agent of %s: %w", a.identity.Pod, err)
 	}

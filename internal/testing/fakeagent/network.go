@@ -30,6 +30,10 @@ func (n *Network) Resolve(address string) string {
 	return n.listeners[address]
 }
 
+// Cut makes further connections to an address fail. Those that are open remain open, as if the
+// node had been lost without closing them.
+func (n *Network) Cut(address string) { n.route(address, "") }
+
 func (n *Network) route(address, listener string) {
 	if n == nil {
 		return
