@@ -8,9 +8,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
@@ -49,21 +51,25 @@ func Write(destination io.Writer, reference string, program []byte) error {
 	return nil
 }
 
-// WriteFile writes an image of the program in a file to the file destination.
+// WriteFile writes an image of the program in a file to the file destination. Whoever reads that file finds all or nothing,
+// also if this process is killed, or if another one writes the same image.
 func WriteFile(destination, reference, program string) error {
 	content, err := os.ReadFile(program)
 	if err != nil {
 		return fmt.Errorf("cannot read the program of the image %s: %w", reference, err)
 	}
-	file, err := os.Create(destination)
+	file, err := os.CreateTemp(filepath.Dir(destination), filepath.Base(destination)+".*")
 	if err != nil {
 		return fmt.Errorf("cannot write the image %s: %w", reference, err)
 	}
-	defer file.Close()
+	defer func() { _, _ = file.Close(), os.Remove(file.Name()) }() // Both fail at the end of a success.
 	if err := Write(file, reference, content); err != nil {
 		return err
 	}
-	return file.Close()
+	if err := errors.Join(file.Chmod(0o644), file.Close()); err != nil {
+		return fmt.Errorf("cannot write the image %s: %w", reference, err)
+	}
+	return os.Rename(file.Name(), destination)
 }
 
 type entry struct {
