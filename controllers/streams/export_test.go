@@ -1,5 +1,11 @@
 package streams
 
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
 // ReportRate is how many reports of an agent the operator handles in a second, in
 // the long run.
 const ReportRate float64 = reportRate
@@ -17,3 +23,9 @@ const (
 
 // ShortVersion is the version of an agent in the status and in metrics.
 func ShortVersion(version string) string { return shortVersion(version) }
+
+// PutReport follows a pod, and stores a report on a group as if its agent had sent it.
+func (s *Streams) PutReport(pod types.NamespacedName, group string) {
+	s.Follow(Agent{Pod: pod, UID: "u"}, 0)
+	s.streams[pod].putReport(group, &control.Report{Group: group, Pod: pod.Name})
+}

@@ -95,11 +95,13 @@ func (s *stream) removeReport(name string) {
 	hub.options.Changed(s.agent.Pod, name)
 }
 
-// removeReports removes all reports of a pod's agent. The caller holds the lock.
-func (s *Streams) removeReports(pod types.NamespacedName) {
-	for group, reports := range s.reports {
-		if group.Namespace == pod.Namespace {
-			s.removeReport(group, reports, pod.Name)
+// removeReports removes all reports of an agent. It depends on the number of its groups only:
+// most pods of a cluster have none. The caller holds the lock.
+func (s *Streams) removeReports(of *stream) {
+	for name := range of.groups {
+		group := types.NamespacedName{Namespace: of.agent.Pod.Namespace, Name: name}
+		if reports := s.reports[group]; reports != nil {
+			s.removeReport(group, reports, of.agent.Pod.Name)
 		}
 	}
 }

@@ -40,6 +40,10 @@ type stream struct {
 	connection  Connection
 	// closed: Streams doesn't follow the agent anymore.
 	closed bool
+	// interrupt ends the wait for the next line of the connection; nil while there is none.
+	// verified is when Verify last did that.
+	interrupt func()
+	verified  time.Time
 	// groups are those that the agent reports.
 	groups map[string]bool
 	// spawn runs a function until the connection ends. It is nil while there is none.
@@ -108,6 +112,8 @@ func (s *stream) receive(ctx context.Context) (current bool, err error) {
 	defer response.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	s.setInterrupt(func() { _ = response.conn.SetReadDeadline(time.Now()) })
+	defer s.setInterrupt(nil)
 	t := newThrottle(s, len(response.groups))
 	defer t.close()
 	d := &decoder{pod: s.agent.Pod.Name, groups: response.groups, throttle: t}

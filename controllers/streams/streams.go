@@ -139,13 +139,15 @@ func (s *Streams) Follow(agent Agent, incarnation int32) {
 		}
 		return
 	}
+	stream := newStream(s, agent, incarnation)
 	if old != nil {
 		s.end(old)
-		if old.agent.UID != agent.UID {
-			s.removeReports(agent.Pod)
+		if old.agent.UID == agent.UID {
+			stream.groups = old.groups // Their reports remain until the agent doesn't report them anymore.
+		} else {
+			s.removeReports(old)
 		}
 	}
-	stream := newStream(s, agent, incarnation)
 	s.streams[agent.Pod] = stream
 	if s.spawn != nil {
 		s.begin(stream)
@@ -159,8 +161,8 @@ func (s *Streams) Forget(pod types.NamespacedName) {
 	if old := s.streams[pod]; old != nil {
 		s.end(old)
 		delete(s.streams, pod)
+		s.removeReports(old)
 	}
-	s.removeReports(pod)
 }
 
 // end stops a stream. The caller holds the lock.
