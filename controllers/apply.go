@@ -20,8 +20,13 @@ const fieldOwner = client.FieldOwner("conclave.dev")
 // and then pushes the document to them: it pushes only what has been published (ADR 9).
 //
 // If the API server rejects the ConfigMap, publish returns that as publishErr, and the
-// reconcile continues. After a conflict it must not: the decision is out of date.
-func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan) (publishErr, err error) {
+// reconcile continues. After a conflict it must not: the decision is out of date. It
+// publishes nothing if a pod that needs a finalizer didn't get it, because of holdErr.
+func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan, holdErr error) (publishErr, err error) {
+	if holdErr != nil {
+		s.state.publishError = s.state.publishError.next(holdErr)
+		return holdErr, nil
+	}
 	if p.ConfigMap == nil {
 		s.state.publishError = writeError{}
 		return nil, nil

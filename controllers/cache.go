@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
@@ -131,13 +132,26 @@ const maxAnnotation = 64
 func stripAnnotations(annotations map[string]string) map[string]string {
 	stripped := make(map[string]string, len(annotations))
 	for key, value := range annotations {
-		if len(value) > maxAnnotation && key != v1.AnnotationGroups && key != v1.AnnotationSelectedBy {
+		switch {
+		case key == v1.AnnotationGroups || key == v1.AnnotationSelectedBy:
+			if namesTooManyGroups(value) {
+				value = ""
+			}
+		case len(value) > maxAnnotation:
 			// Clone: a substring would retain the whole value in memory.
 			value = strings.Clone(value[:maxAnnotation])
 		}
 		stripped[key] = value
 	}
 	return stripped
+}
+
+// namesTooManyGroups reports whether a pod names more groups than its agent can be in: it gets
+// no certificate. An annotation has room for tens of thousands of names. Each of them would take
+// up memory in the index, and cause work whenever the pod changes, at the cost of other users.
+func namesTooManyGroups(annotation string) bool {
+	const longest = inject.MaxGroups * (v1.MaxNameLength + len(", "))
+	return strings.Count(annotation, ",") >= inject.MaxGroups || len(annotation) > longest
 }
 
 func stripNode(object any) (any, error) {

@@ -55,5 +55,6 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 	for _, pod := range labeled {
 		parallel.run(func() error { return r.applyRole(ctx, key.Name, pod, "") })
 	}
-	return errors.Join(append(parallel.wait(), r.applyFinalizers(ctx, key.Name, nil, held))...)
+	_, releaseErr := r.applyFinalizers(ctx, key.Name, nil, held)
+	return errors.Join(append(parallel.wait(), releaseErr)...)
 }

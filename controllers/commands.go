@@ -58,13 +58,13 @@ func (s *snapshot) podsWithOlderDocument(document *control.Document) []string {
 
 // sendCommands sends the agents what the evaluation requires: who is eligible, and who
 // has to leave.
-func (r *Reconciler) sendCommands(s *snapshot, result *groupstatus.Result) {
+func (r *Reconciler) sendCommands(s *snapshot, p *membership.Plan, result *groupstatus.Result) {
 	for pod, eligible := range result.Eligibility {
 		r.send(s, pod, streams.SetEligible(s.key.Name, eligible))
 	}
 	for _, pod := range result.Leave {
 		report, ok := s.reports[pod]
-		if !ok || s.isMember(pod) && report.Report.UID != string(s.group.UID) {
+		if !ok || p.Document != nil && s.isMember(pod) && report.Report.UID != string(s.group.UID) {
 			// A member that is still in an earlier group of the name leaves that one when it
 			// gets the document of this one.
 			continue

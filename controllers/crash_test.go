@@ -46,7 +46,7 @@ func (e *env) runScenario() {
 		group.Spec.Members = []v1.Member{{Pod: "p-3", Priority: 40}, {Pod: "p-1", Priority: 30}, {Pod: "p-2", Priority: 20}}
 		group.Spec.Service.Name = "ledger-other"
 	})
-	e.awaitAdopted("ledger", 2, "p-3")
+	e.awaitAdopted("ledger", 2, "p-1", "p-2", "p-3")
 	e.eventually("p-0 has left and the list has settled", func() bool {
 		_, in := e.agents["p-0"].Report("ledger")
 		return !in && e.group("ledger").Status.MemberList.State == v1.ListSettled

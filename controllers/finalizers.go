@@ -13,23 +13,20 @@ import (
 
 // applyFinalizers adds the finalizer of a group to some pods, and removes it from others.
 // The cache may be behind, so the API server may have applied a patch before.
-func (r *Reconciler) applyFinalizers(ctx context.Context, group string, hold, release []*corev1.Pod) error {
-	parallel := newParallel()
-	patch := func(pod *corev1.Pod, add bool) {
-		parallel.run(func() error {
-			patch, err := v1.StopFinalizerPatch(pod.UID, group, add)
-			if err != nil {
+func (r *Reconciler) applyFinalizers(ctx context.Context, group string, hold, release []*corev1.Pod) (holdErr, releaseErr error) {
+	apply := func(pods []*corev1.Pod, add bool) error {
+		parallel := newParallel()
+		for _, pod := range pods {
+			parallel.run(func() error {
+				patch, err := v1.StopFinalizerPatch(pod.UID, group, add)
+				if err != nil {
+					return err
+				}
+				_, err = r.patchPod(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), "write the finalizer of pod")
 				return err
-			}
-			_, err = r.patchPod(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), "write the finalizer of pod")
-			return err
-		})
+			})
+		}
+		return errors.Join(parallel.wait()...)
 	}
-	for _, pod := range hold {
-		patch(pod, true)
-	}
-	for _, pod := range release {
-		patch(pod, false)
-	}
-	return errors.Join(parallel.wait()...)
+	return apply(hold, true), apply(release, false)
 }

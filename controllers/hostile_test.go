@@ -53,6 +53,12 @@ func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
 	e.awaitAdopted("ledger", 1, "p-0", "p-1", "p-2")
 }
 
+// succeed makes a document one of the next list, with a floor.
+func succeed(d *control.Document, floor uint64) {
+	d.Group.Version++
+	d.Group.Previous, d.Group.Floor = &control.List{Version: d.Group.Version - 1, Members: d.Group.Members}, floor
+}
+
 // The operator replaces impossible numbers in the ConfigMap.
 func TestConfigMapWithImpossibleNumbersIsReplaced(t *testing.T) {
 	for name, corrupt := range map[string]func(*control.Document){
@@ -62,6 +68,10 @@ func TestConfigMapWithImpossibleNumbersIsReplaced(t *testing.T) {
 			d.Group.Previous = &control.List{Version: 8, Members: d.Group.Members}
 		},
 		"revision": func(d *control.Document) { d.Revision = math.MaxInt64 },
+		"floor":    func(d *control.Document) { succeed(d, math.MaxUint64) },
+		"floor of the last term": func(d *control.Document) {
+			succeed(d, control.MaxTerm)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)

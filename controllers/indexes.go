@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/inject"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
@@ -49,20 +50,28 @@ func indexerFunc[T client.Object](extract func(T) []string) client.IndexerFunc {
 	}
 }
 
+// maxIndexedGroups bounds the groups by which a pod is found: those that it names, and as many
+// of which it has a label or a finalizer. A user can give a pod any number of these.
+const maxIndexedGroups = 2 * inject.MaxGroups
+
 // groupsInPod returns the groups that a pod names, and those whose role label or
 // finalizer it has.
 func groupsInPod(pod *corev1.Pod) []string {
 	groups := membership.GroupsOf(pod)
+	var marked []string
 	for key := range pod.Labels {
 		if group, ok := strings.CutPrefix(key, v1.RoleLabelPrefix); ok {
-			groups = append(groups, group)
+			marked = append(marked, group)
 		}
 	}
 	for _, finalizer := range pod.Finalizers {
 		if group, ok := strings.CutPrefix(finalizer, v1.StopFinalizerPrefix); ok {
-			groups = append(groups, group)
+			marked = append(marked, group)
 		}
 	}
+	slices.Sort(marked)
+	marked = slices.Compact(marked)
+	groups = append(groups, marked[:min(len(marked), max(0, maxIndexedGroups-len(groups)))]...)
 	slices.Sort(groups)
 	return slices.Compact(groups)
 }

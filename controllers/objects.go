@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -54,7 +55,7 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membershi
 	}
 	have := s.service
 	if have != nil && (ofEarlierGroup(have, s) || isOtherType(have, p.Service)) {
-		if err := r.delete(ctx, have); err != nil {
+		if err := r.deleteService(ctx, s, have); err != nil {
 			return err
 		}
 		have = nil
@@ -183,11 +184,22 @@ func (r *Reconciler) deleteServices(ctx context.Context, s *snapshot, wanted str
 		if !metav1.IsControlledBy(object, s.group) || object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if err := r.delete(ctx, object); err != nil {
+		if err := r.deleteService(ctx, s, object); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// deleteService deletes a Service, or its EndpointSlice, that the spec no longer wants. Nothing
+// can restore the cluster IP of a Service, so it asks the API server whether this is the spec.
+func (r *Reconciler) deleteService(ctx context.Context, s *snapshot, object client.Object) error {
+	if changed, err := r.hasChanged(ctx, s); err != nil {
+		return fmt.Errorf("read the group: %w", err)
+	} else if changed {
+		return apierrors.NewConflict(v1.GroupVersion.WithResource("electiongroups").GroupResource(), s.key.Name, errors.New("the cache is behind"))
+	}
+	return r.delete(ctx, object)
 }
 
 // delete deletes the object that was read, and not another one of the same name.

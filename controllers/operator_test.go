@@ -59,8 +59,8 @@ type operator struct {
 	rejects func(*http.Request) bool
 	// reads are the paths of its reads.
 	reads []string
-	// paused is a resource whose watch events don't arrive until resumed is closed.
-	paused  string
+	// paused are resources whose watch events don't arrive until resumed is closed.
+	paused  []string
 	resumed chan struct{}
 }
 
@@ -152,7 +152,7 @@ type pausableBody struct {
 func (b *pausableBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.operator.mu.Lock()
-	paused, resumed := b.operator.paused == b.resource, b.operator.resumed
+	paused, resumed := slices.Contains(b.operator.paused, b.resource), b.operator.resumed
 	b.operator.mu.Unlock()
 	if paused {
 		select {
@@ -168,12 +168,12 @@ func (b *pausableBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// pauseWatch delays the watch events of a resource until resume is called.
-func (o *operator) pauseWatch(resource string) (resume func()) {
+// pauseWatch delays the watch events of some resources until resume is called.
+func (o *operator) pauseWatch(resources ...string) (resume func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	resumed := make(chan struct{})
-	o.paused, o.resumed = resource, resumed
+	o.paused, o.resumed = resources, resumed
 	return func() { close(resumed) }
 }
 

@@ -60,6 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	r.verifySuspects(group)
 	standby := !r.leads()
 	if standby {
 		if late, wait := r.awaitLeader(group); !late {
@@ -73,19 +74,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if stale, err := r.isStale(ctx, s); stale || err != nil {
 		return reconcile.Result{RequeueAfter: staleRetry}, err
 	}
-	if standby && !s.state.standbyWrites && !s.hasNewTerm() {
-		return reconcile.Result{}, nil
+	apply := r.decideAndApply
+	if standby {
+		apply = r.reconcileStandby
 	}
-	s.state.standbyWrites = standby
-	if err := r.decideAndApply(ctx, s); apierrors.IsConflict(err) {
+	if err := apply(ctx, s); apierrors.IsConflict(err) {
 		// The facts were out of date, and so is the decision.
 		return reconcile.Result{RequeueAfter: staleRetry}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
-	s.state.standbyWrites = false
+	if standby {
+		return reconcile.Result{}, nil
+	}
 	r.metrics.reconciles.Inc()
-	if standby || s.deadline.at.IsZero() {
+	if s.deadline.at.IsZero() {
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: max(time.Until(s.deadline.at), time.Millisecond)}, nil
@@ -93,16 +96,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // decideAndApply publishes the member list first, since agents elect by it, and then
 // writes the status that their reports amount to. Agents elect whether or not they get
-// a new document: a ConfigMap that can't be written delays neither status nor traffic.
+// a new document: a ConfigMap or a finalizer that can't be written delays neither status nor traffic.
 func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	plan := membership.MakePlan(s.membershipFacts())
 	if !plan.RequeueAt.IsZero() {
 		s.deadline.reached(plan.RequeueAt, s.now)
 	}
-	if err := r.applyFinalizers(ctx, s.key.Name, plan.Hold, plan.Release); err != nil {
-		return err
-	}
-	publishErr, err := r.publish(ctx, s, &plan)
+	holdErr, releaseErr := r.applyFinalizers(ctx, s.key.Name, plan.Hold, plan.Release)
+	publishErr, err := r.publish(ctx, s, &plan, holdErr)
 	if err != nil {
 		return err
 	}
@@ -122,13 +123,13 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 		r.observe(s, before, &result)
 		r.trace(s, result.Status.Coordinator)
 	}
-	r.sendCommands(s, &result)
+	r.sendCommands(s, &plan, &result)
 	routingErrs, eventErr := r.applyTraffic(ctx, s, &plan, &result)
 	if next := s.state.routingError.next(routingErrs...); next != s.state.routingError {
 		// The status has been written before. The next reconcile adds the error.
 		s.state.routingError, s.deadline = next, deadline{s.now}
 	}
-	return errors.Join(append(routingErrs, publishErr, eventErr)...)
+	return errors.Join(append(routingErrs, publishErr, releaseErr, eventErr)...)
 }
 
 // conflictRecheck is how often a reconcile checks whether the name of another owner's
@@ -137,19 +138,45 @@ const conflictRecheck = 30 * time.Second
 
 // isStale reports whether the group in the cache is older than what an operator has
 // already published: another operator, if the cache is behind. The API server would
-// reject a status made from the older spec, but not a ConfigMap.
+// reject a status made from the older spec, but no other object.
 //
 // A newer generation in the status or the document doesn't prove it: the status may
-// come from a backup, and anyone may have written the document.
+// come from a backup, and anyone may have written the document. Neither does an object that
+// is missing, or that belongs to another group of the name.
 func (r *Reconciler) isStale(ctx context.Context, s *snapshot) (bool, error) {
-	if s.newestGeneration() <= s.group.Generation {
+	if s.newestGeneration() <= s.group.Generation && !s.lacksObject() && !s.hasObjectOfOther() {
 		return false, nil
 	}
+	return r.hasChanged(ctx, s)
+}
+
+// hasChanged asks the API server whether the spec is another one than in the cache, or the
+// group has been deleted.
+func (r *Reconciler) hasChanged(ctx context.Context, s *snapshot) (bool, error) {
 	now := &v1.ElectionGroup{}
 	if err := r.live.Get(ctx, s.key, now); err != nil {
 		return true, client.IgnoreNotFound(err)
 	}
-	return now.UID != s.group.UID || now.Generation != s.group.Generation, nil
+	return now.UID != s.group.UID || now.Generation != s.group.Generation || now.DeletionTimestamp != nil, nil
+}
+
+// lacksObject reports whether an object is missing that was written together with the
+// first list.
+func (s *snapshot) lacksObject() bool {
+	return s.group.Status.MemberList != nil && (s.configMap == nil || s.group.Spec.Service != nil && s.service == nil)
+}
+
+// hasObjectOfOther reports whether an object belongs to another group of the name: an
+// earlier one, or a later one if the cache is behind.
+func (s *snapshot) hasObjectOfOther() bool {
+	if s.document != nil && s.document.UID != string(s.group.UID) {
+		return true
+	}
+	return s.configMap != nil && s.ofOther(s.configMap) || s.service != nil && s.ofOther(s.service) || s.endpointSlice != nil && s.ofOther(s.endpointSlice)
+}
+
+func (s *snapshot) ofOther(object client.Object) bool {
+	return !membership.OwnedByOther(object, s.group) && ofEarlierGroup(object, s)
 }
 
 // newestGeneration returns the highest generation in the status and the document.

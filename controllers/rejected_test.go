@@ -119,3 +119,44 @@ func TestRejectedEventIsDropped(t *testing.T) {
 		t.Errorf("got events %q, want each of the two sent once", sent)
 	}
 }
+
+// Pods can't be patched, for example because they violate a policy of the cluster that is newer
+// than they are. In Strict mode, the operator publishes nothing to pods that it doesn't hold. But
+// status and Service follow elections.
+func TestFinalizerIsRejected(t *testing.T) {
+	e := newEnv(t)
+	var reject atomic.Bool
+	o := e.startOperator(func(o *operator) {
+		o.rejects = func(r *http.Request) bool { return reject.Load() && strings.Contains(r.URL.Path, "/pods/") }
+	})
+	e.createSettledGroup(o)
+	before := e.document("ledger").Revision
+	reject.Store(true)
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Strict })
+	ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
+	if want := "Agents keep their current settings because a write failed: write the finalizer of pod ledger-"; !strings.HasPrefix(ready.Message, want) {
+		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
+	}
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	if now := e.document("ledger").Revision; now != before {
+		t.Errorf("got revision %d, want the one of before, %d: the pods aren't held", now, before)
+	}
+	reject.Store(false)
+	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
+		e.awaitHeld(pod, true)
+	}
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
+
+	// The same for a finalizer that can't be removed.
+	reject.Store(true)
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Safety.Mode = v1.Majority })
+	e.elect("ledger", "ledger-0", 9)
+	e.awaitCoordinator("ledger", "ledger-0", 9)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-0") })
+	reject.Store(false)
+	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
+		e.awaitHeld(pod, false)
+	}
+}

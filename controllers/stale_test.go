@@ -3,9 +3,14 @@ package controllers_test
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
@@ -91,4 +96,83 @@ func TestPodMissingFromCacheHasNotDeparted(t *testing.T) {
 	if departed := e.group("ledger").Status.MemberList.Departed; len(departed) > 0 {
 		t.Errorf("got departed members %v, want none", departed)
 	}
+}
+
+// Another operator has reconciled a group that was deleted and created again. An operator that
+// still knows the former one doesn't publish it again, and doesn't delete what the new one owns.
+func TestStaleCacheDoesNotRestoreDeletedGroup(t *testing.T) {
+	e := newEnv(t)
+	first := e.startOperator()
+	e.createSettledGroup(first)
+	resume, before := first.pauseWatch("electiongroups"), len(first.written())
+	e.startOperator()
+	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
+		t.Fatal(err)
+	}
+	e.createGroup("ledger", withService, "ledger-0", "ledger-1", "ledger-2")
+	e.awaitAdopted("ledger", 1, "ledger-0", "ledger-1", "ledger-2")
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.awaitQuiet(first)
+	uid := string(e.group("ledger").UID)
+	for _, write := range kinds(first.written()[before:]) {
+		if slices.Contains([]string{"PUT configmaps", "POST configmaps", "DELETE services", "PATCH services", "DELETE endpointslices", "PATCH endpointslices"}, write) {
+			t.Errorf("got write %s of the operator that knows only the deleted group, want none", write)
+		}
+	}
+	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
+		if report, _ := e.agents[pod].Report("ledger"); report.UID != uid {
+			t.Errorf("got %s in the group with UID %s, want %s", pod, report.UID, uid)
+		}
+	}
+	resume()
+	e.awaitQuiet(first)
+	if got := e.document("ledger").UID; got != uid {
+		t.Errorf("got the document of the group with UID %s, want %s", got, uid)
+	}
+}
+
+// A group was deleted, and its objects after it. An operator that doesn't know yet doesn't
+// restore them.
+func TestStaleCacheDoesNotRestoreObjectsOfDeletedGroup(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	resume, before := o.pauseWatch("electiongroups"), len(o.written())
+	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
+		t.Fatal(err)
+	}
+	service := &corev1.Service{ObjectMeta: e.metadata("ledger-leader")}
+	published := &corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))}
+	for _, object := range []client.Object{published, service} {
+		if err := e.client.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.awaitQuiet(o)
+	if writes := o.written()[before:]; len(writes) > 0 {
+		t.Errorf("got writes %v for a deleted group, want none", writes)
+	}
+	resume()
+	e.eventually("the agents have left", func() bool { return !e.inGroup("ledger-0", "ledger") })
+}
+
+// Another operator has moved the coordinator to another Service. An operator that knows only the
+// former spec doesn't delete the new Service: its cluster IP would be lost.
+func TestStaleCacheDoesNotDeleteService(t *testing.T) {
+	e := newEnv(t)
+	first := e.startOperator()
+	e.createSettledGroup(first)
+	resume, before := first.pauseWatch("electiongroups", "configmaps"), len(first.written())
+	second := e.startOperator()
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Name = "ledger-other" })
+	e.eventually("the new Service points at the coordinator", func() bool { return e.endpoint("ledger-other") == e.ip("ledger-2") })
+	e.awaitQuiet(first)
+	e.awaitQuiet(second)
+	for _, write := range kinds(first.written()[before:]) {
+		if strings.HasSuffix(write, "services") || strings.HasSuffix(write, "endpointslices") {
+			t.Errorf("got write %s of the operator that knows only the former spec, want none", write)
+		}
+	}
+	resume()
 }

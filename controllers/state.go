@@ -42,10 +42,8 @@ type groupState struct {
 	electedAt, vacantSince time.Time
 	// tracedTerm is that of the last election that was exported, or was too old for that.
 	tracedTerm int64
-	// A standby uses these: behindSince is since when the status has been behind the agents'
-	// reports, and standbyWrites is set while the standby writes in place of the leader.
-	behindSince   time.Time
-	standbyWrites bool
+	// standby is what only a standby uses.
+	standby standbyState
 }
 
 // groupStates are the states of all groups.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
@@ -22,10 +23,17 @@ func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList,
 		return f.Group.Status.MemberList, f.statusBehindProblem(ahead)
 	}
 	wanted, problem := f.wantedMembers(current)
-	if current == nil && len(wanted) > 0 && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available {
-		return nil, f.earlierGroupProblem()
+	if f.waitsForEarlierGroup() && (current != nil || len(wanted) > 0) {
+		return current, f.earlierGroupProblem()
 	}
 	return f.next(current, wanted), problem
+}
+
+// waitsForEarlierGroup reports whether no list may be published yet, because agents are in an
+// earlier group of the name. The status may have a list all the same, from a backup.
+func (f *Facts) waitsForEarlierGroup() bool {
+	begun := f.publishedList() != nil || len(f.Versions) > 0
+	return !begun && len(f.InEarlierGroup) > 0 && f.Group.Spec.Safety.Mode != v1.Available
 }
 
 // next returns the next step after a list: see package memberlist.
@@ -165,7 +173,7 @@ func (f *Facts) publishedList() *v1.MemberList {
 	g := &f.Published.Group
 	list := &v1.MemberList{Version: int64(g.Version), State: v1.ListSettled, Members: listMembers(g.Members), LeaseMillis: g.Safety.LeaseMillis}
 	switch {
-	case g.Version == 0 || len(g.Members) == 0 || g.Version > 1 && g.Previous == nil:
+	case g.Version == 0 || len(g.Members) == 0 || g.Version > 1 && g.Previous == nil || g.Floor > f.maxFloor():
 		return nil // The operator did not write this document.
 	case g.Version > 1:
 		list.State = v1.ListAdopting
@@ -174,6 +182,18 @@ func (f *Facts) publishedList() *v1.MemberList {
 		list.Floor = new(int64(g.Floor))
 	}
 	return list
+}
+
+// maxFloor returns the highest floor that a valid document can have. No member can be elected
+// until its clock has reached the floor, so one that is far ahead is an error or forged: see
+// control.MaxRevision. What is in the status can't be corrected.
+func (f *Facts) maxFloor() uint64 {
+	known := int64(0)
+	if stored := f.Group.Status.MemberList; stored != nil {
+		known = floorOf(stored)
+	}
+	ahead := time.UnixMilli(control.MaxRevision(f.Now))
+	return uint64(max(known, control.NextFloor(0, ahead))) //nolint:gosec // Terms aren't negative.
 }
 
 func listMembers(members []control.Member) []v1.Member {

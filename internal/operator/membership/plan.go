@@ -72,8 +72,8 @@ type Plan struct {
 	// StatusBehind means that agents use a newer list than the newest known one. Then
 	// the next list is unknown, and so are the pods that aren't members.
 	StatusBehind bool
-	// Document and ConfigMap are nil without a list, and in case of StatusBehind or
-	// ConfigMapConflict.
+	// Document and ConfigMap are nil without a list, in case of StatusBehind or
+	// ConfigMapConflict, and while the group waits for agents to leave an earlier one.
 	Document          *control.Document
 	ConfigMap         *corev1.ConfigMap
 	ConfigMapConflict bool
@@ -101,7 +101,7 @@ func MakePlan(f Facts) Plan {
 	p.RequeueAt = next
 	p.Problem = cmp.Or(p.Problem, f.stopProblem(unknown))
 	p.ConfigMapConflict = f.configMapConflict()
-	if p.List != nil && !p.ConfigMapConflict && !p.StatusBehind {
+	if p.List != nil && !p.ConfigMapConflict && !p.StatusBehind && !f.waitsForEarlierGroup() {
 		document := f.document(p.List)
 		p.Document = &document
 		p.ConfigMap = configMap(f.Group, document, f.CABundle)

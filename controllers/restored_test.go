@@ -1,0 +1,52 @@
+package controllers_test
+
+import (
+	"net/http"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+// A restore from a backup creates a group again, with the status that it had. Agents of the
+// former group still run. The restored list doesn't begin before they have left: the two groups
+// could have a coordinator each.
+func TestRestoredStatusWaitsForEarlierGroup(t *testing.T) {
+	e := newEnv(t)
+	first := e.startOperator()
+	e.createSettledGroup(first)
+	first.stop()
+	if err := e.client.Delete(t.Context(), e.group("ledger")); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
+		e.agents[pod].Refuse(func(call fakeagent.Call) int {
+			if call.Method == http.MethodDelete {
+				return http.StatusServiceUnavailable // The agent is still handing over.
+			}
+			return 0
+		})
+	}
+	// One pod was a member before, too.
+	members := []string{"ledger-0", "x-1", "x-2"}
+	e.pod("x-1", "ledger")
+	e.pod("x-2", "ledger")
+	group := e.createGroup("ledger", withShortWaits, members...)
+	previous := &v1.PreviousList{Version: 3, Members: group.Spec.Members[:2]}
+	group.Status.MemberList = &v1.MemberList{Version: 4, State: v1.ListSettled, Members: group.Spec.Members, Previous: previous, LeaseMillis: 60, Floor: new(int64(5))}
+	group.Status.Term = 7
+	if err := e.client.Status().Update(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	second := e.startOperator()
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonEarlierGroup)
+	e.awaitQuiet(second)
+	if e.inGroup("x-1", "ledger") {
+		t.Error("got the restored list published while the earlier group may have a coordinator, want it to wait")
+	}
+	for _, pod := range []string{"ledger-0", "ledger-1", "ledger-2"} {
+		e.agents[pod].Refuse(nil)
+	}
+	e.awaitAdopted("ledger", 4, members...)
+	e.eventually("the others have left", func() bool { return !e.inGroup("ledger-1", "ledger") && !e.inGroup("ledger-2", "ledger") })
+}
