@@ -64,7 +64,8 @@ func newFixture(t *testing.T, admin client.Client) *fixture {
 	f.handedConfig = &corev1.ConfigMap{ObjectMeta: f.handed("conclave-orders", "orders"), Data: map[string]string{"key": "value"}}
 	f.ownService = &corev1.Service{ObjectMeta: f.owned("ledger"), Spec: somePort()}
 	f.handedService = &corev1.Service{ObjectMeta: f.handed("shared", group), Spec: somePort()}
-	f.handedService.Spec.Type = corev1.ServiceTypeLoadBalancer
+	f.handedService.Spec.Type, f.handedService.Spec.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, []string{"10.0.0.0/8"}
+	f.handedService.Finalizers = []string{"example.org/address"}
 	f.ownSlice = sliceOf(f.owned("ledger-conclave"), "ledger")
 	for _, object := range []client.Object{
 		f.systemConfig, f.systemPod, f.config, f.sameName, f.stranger, f.service, f.slice,
@@ -131,9 +132,10 @@ func changed[T client.Object](object T, change func(T)) T {
 
 // The messages of the policies.
 const (
-	notItsOwn   = "the manager may change or delete only objects of an ElectionGroup"
-	withoutOwn  = "the manager may write only objects with the label conclave.dev/group and with that ElectionGroup as their owner"
-	otherLabels = "the manager may set no labels except its own"
+	notItsOwn       = "the manager may change or delete only objects of an ElectionGroup"
+	withoutOwn      = "the manager may write only objects with the label conclave.dev/group and with that ElectionGroup as their owner"
+	otherLabels     = "the manager may set no labels except its own"
+	otherFinalizers = "the manager may change no finalizers of these objects"
 )
 
 func managerAttempts(f *fixture) []attempt {
@@ -205,6 +207,11 @@ func (f *fixture) configMapAttempts() []attempt {
 		update("a ConfigMap of another group", "may not move an object from one ElectionGroup to another", f.ownConfig, takeOver("orders")),
 		update("a ConfigMap without its owner", withoutOwn, f.ownConfig, func(c *corev1.ConfigMap) { c.OwnerReferences = nil }),
 		update("another label", otherLabels, f.ownConfig, func(c *corev1.ConfigMap) { c.Labels["app"] = "web" }),
+		update("a finalizer of a ConfigMap", otherFinalizers, f.ownConfig, func(c *corev1.ConfigMap) { c.Finalizers = []string{"example.org/never"} }),
+		create("a new ConfigMap with a finalizer", otherFinalizers, changed(&corev1.ConfigMap{ObjectMeta: f.owned("conclave-ledger-2")}, func(c *corev1.ConfigMap) {
+			takeOver("ledger-2")(c)
+			c.Finalizers = []string{"example.org/never"}
+		})),
 		update("another key", keys, f.ownConfig, func(c *corev1.ConfigMap) { c.Data["other"] = "x" }),
 		update("an annotation of a ConfigMap", "may not change annotations", f.ownConfig, func(c *corev1.ConfigMap) { c.Annotations = map[string]string{"a": "b"} }),
 		create("a new ConfigMap", withoutOwn, &corev1.ConfigMap{ObjectMeta: f.metadata("new")}),
@@ -219,6 +226,7 @@ func (f *fixture) configMapAttempts() []attempt {
 
 func (f *fixture) serviceAttempts() []attempt {
 	const kind, selector = "may create only Services of type ClusterIP without external addresses", "may write no Service with a selector"
+	const settings = "may change nothing of a Service except its ports, publishNotReadyAddresses, labels and owner"
 	setPort := func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }
 	created := func(change func(*corev1.ServiceSpec)) *corev1.Service {
 		service := &corev1.Service{ObjectMeta: f.owned("new"), Spec: somePort()}
@@ -226,6 +234,17 @@ func (f *fixture) serviceAttempts() []attempt {
 		return service
 	}
 	return []attempt{
+		patch("the clients of a load balancer that was handed over", settings, f.handedService, func(s *corev1.Service) {
+			s.Spec.LoadBalancerSourceRanges, s.OwnerReferences = nil, ownedBy(group)
+		}),
+		patch("clients stay at one pod", settings, f.ownService, func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }),
+		patch("without another's finalizer of a Service", otherFinalizers, f.handedService, func(s *corev1.Service) {
+			s.Finalizers, s.OwnerReferences = nil, ownedBy(group)
+		}),
+		patch("a finalizer of a Service", otherFinalizers, f.ownService, func(s *corev1.Service) { s.Finalizers = []string{"example.org/never"} }),
+		patch("another owner of a Service", "may not change other owners of these objects", f.ownService, func(s *corev1.Service) {
+			s.OwnerReferences = append(s.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "a"})
+		}),
 		patch("somebody's Service", notItsOwn, f.service, setPort),
 		patch("somebody's Service, taken over", notItsOwn, f.service, func(s *corev1.Service) {
 			s.Labels, s.OwnerReferences = map[string]string{v1.LabelGroup: group}, ownedBy(group)
@@ -272,6 +291,9 @@ func (f *fixture) sliceAttempts() []attempt {
 		create("the DNS of the cluster", system, created("kube-system", "kube-dns")),
 		create("the API server", system, created("default", "kubernetes")),
 		patch("two endpoints", onePod, f.ownSlice, func(s *discoveryv1.EndpointSlice) { s.Endpoints = append(s.Endpoints, s.Endpoints[0]) }),
+		patch("several addresses of an endpoint", onePod, f.ownSlice, func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].Addresses = []string{"10.0.0.1", "192.0.2.1"}
+		}),
 		patch("an endpoint that isn't a pod", onePod, f.ownSlice, func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].TargetRef = nil }),
 		patch("another label of a slice", otherLabels, f.ownSlice, func(s *discoveryv1.EndpointSlice) { s.Labels["a"] = "b" }),
 
