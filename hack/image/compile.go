@@ -16,7 +16,7 @@ func (r recipe) compile(ctx context.Context, binary string) error {
 	if err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", r.Tags,
 		"-ldflags", linkerFlags+" -X main.version="+r.Version, "-o", binary, r.Package)
 	command.Dir = r.Source
 	command.Env = append(os.Environ(),

@@ -27,6 +27,7 @@ type recipe struct {
 	Version  string
 	Platform string // os/architecture
 	Tag      string
+	Tags     string // build tags, for tests
 	Created  time.Time
 }
 
@@ -64,6 +65,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.StringVar(&r.Version, "version", "unversioned", "version for the binary and the labels")
 	flags.StringVar(&r.Platform, "platform", "linux/"+runtime.GOARCH, "`os/architecture` to build for")
 	flags.StringVar(&r.Tag, "tag", "", "`name:tag` of the image")
+	flags.StringVar(&r.Tags, "tags", "", "build `tags`, separated by commas, for a binary that only tests use")
 	flags.StringVar(&output, "output", "dist", "`directory` for the output")
 	if err := flags.Parse(args); err != nil {
 		return err

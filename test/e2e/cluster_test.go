@@ -184,8 +184,9 @@ func (c *cluster) waitUntil(limit time.Duration, what string, condition func() b
 	c.t.Logf("%s, after %s", what, time.Since(start).Round(10*time.Millisecond))
 }
 
-// buildImage builds the image of a main package, as users do, and returns its tar file.
-func buildImage(t *testing.T, source, tag string) string {
+// buildImage builds the image of a main package, as users do, and returns its tar file. The arguments are further ones of
+// hack/image.
+func buildImage(t *testing.T, source, tag string, arguments ...string) string {
 	t.Helper()
 	repository, err := filepath.Abs(repositoryRoot)
 	if err != nil {
@@ -193,9 +194,15 @@ func buildImage(t *testing.T, source, tag string) string {
 	}
 	folder := t.TempDir()
 	_, version, _ := strings.Cut(tag, ":")
-	run(t, "go", "-C", filepath.Join(repositoryRoot, "hack", "image"), "run", ".", "-source", repository, "-package", source,
-		"-version", version, "-tag", tag, "-output", folder)
-	return filepath.Join(folder, filepath.Base(source)+".tar")
+	run(t, "go", append([]string{
+		"-C", filepath.Join(repositoryRoot, "hack", "image"), "run", ".", "-source", repository, "-package", source,
+		"-version", version, "-tag", tag, "-output", folder,
+	}, arguments...)...)
+	archives, err := filepath.Glob(filepath.Join(folder, "*.tar"))
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("got archives %v of the image %s and error %v, want one", archives, tag, err)
+	}
+	return archives[0]
 }
 
 // run runs a program and returns its output. If the program fails, the test fails.

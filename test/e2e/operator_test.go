@@ -56,6 +56,7 @@ func testOperator(c *cluster) {
 		c.t.Skip("requires a throwaway cluster, because it kills processes and the control plane")
 	}
 	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:e2e"))
+	c.load(buildImage(c.t, "./cmd/manager", "conclave/manager:"+fastRotationTag, "-tags", "conclave_fastrotation"))
 	c.load(buildImage(c.t, "./cmd/agent", "conclave/agent:e2e"))
 	c.load(buildImage(c.t, "./examples/lock-service", "conclave/lock-service:example"))
 	install(c, operatorNamespace, "e2e")
@@ -93,6 +94,7 @@ func testOperator(c *cluster) {
 		{"in Strict mode, force-deleted pods that run on prevent another coordinator", testStrict},
 		{"the operator is removed, and installed into another namespace", testReinstallation},
 		{"the CA is replaced as after its key was disclosed", testReplacedCA},
+		{"the CA is rotated on request, while operator and agents are killed, without another election", testRotatedCA},
 	} {
 		passed := c.t.Run(part.name, func(t *testing.T) { part.test(e.withT(t)) })
 		if found := e.checkConsistency(); found != "" {

@@ -19,7 +19,8 @@ func testReinstallation(e env) {
 	testFirstGroup(e)
 }
 
-// testReplacedCA does what docs/operator.md advises if the key of the CA may have been disclosed.
+// testReplacedCA does what docs/operator.md advises if the key of the CA may have been disclosed. It also sets the image for
+// testRotatedCA, because this is when agents get new certificates.
 func testReplacedCA(e env) {
 	manager := func(verb string, arguments ...string) string {
 		return e.kubectl(append([]string{verb, "--namespace", otherNamespace}, arguments...)...)
@@ -30,6 +31,7 @@ func testReplacedCA(e env) {
 	manager("wait", "pod", "-l", "app.kubernetes.io/name=conclave", "--for=delete", "--timeout", "5m", "--request-timeout", "0")
 	manager("delete", "secret", "conclave-ca")
 	manager("create", "secret", "generic", "conclave-ca")
+	manager("set", "image", "deployment/conclave-manager", "manager=conclave/manager:"+fastRotationTag)
 	manager("scale", "deployment/conclave-manager", "--replicas", "2")
 	manager("rollout", "status", "deployment/conclave-manager", "--timeout", "5m", "--request-timeout", "0")
 	if after := key(); after == "" || after == before {
