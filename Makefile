@@ -172,6 +172,11 @@ test-cluster: ## Run the tests of the throwaway cluster.
 test-e2e: ## Run the end-to-end tests: CLUSTER=hack starts a throwaway cluster, CLUSTER=kind uses the current cluster.
 	@CONCLAVE_E2E=$(CLUSTER) $(RETEST) -count 1 -- ./test/e2e
 
+.PHONY: test-cert-manager
+test-cert-manager: ## As root: test config/certmanager with cert-manager on a throwaway cluster. The first run compiles cert-manager.
+	@$(MAKE) cluster-build
+	@$(GO) test -count 1 -timeout 40m -v -run TestCertManager ./test/e2e -cert-manager
+
 .PHONY: test-e2e-if-possible
 test-e2e-if-possible:
 	@if $(cluster_possible); then $(MAKE) test-e2e CLUSTER=hack; else echo "skipping the end-to-end tests: $$missing"; fi
@@ -333,7 +338,7 @@ docker-push: ## Push the images that docker-build has built.
 INSTALLER ?= dist/install.yaml
 .PHONY: build-installer
 build-installer: ## Write all manifests of the operator to the file INSTALLER.
-	@$(overlay)
+	@$(OVERLAY)
 	@mkdir -p $(dir $(INSTALLER))
 	@$(TOOL) kustomize build bin/deploy >$(INSTALLER)
 	@echo "$(INSTALLER)"
@@ -372,15 +377,19 @@ uninstall: ## Remove the CRDs, which deletes all ElectionGroups.
 	@$(TOOL) kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: ## Deploy the operator to NAMESPACE with the images IMG (manager) and AGENT_IMG (agent); WATCH_NAMESPACES=a,b limits it to these.
-	@$(MAKE) manifests
-	@$(overlay)
+deploy: manifests ## Deploy the operator to NAMESPACE with the images IMG (manager) and AGENT_IMG (agent); WATCH_NAMESPACES=a,b limits it to these.
+	@$(OPERATORS) overlap
+	@$(OVERLAY)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply --server-side -f -
 
 .PHONY: undeploy
-undeploy: ## Remove the operator and NAMESPACE.
-	@$(overlay)
-	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) delete --ignore-not-found -f -
+undeploy: ## Remove the operator and NAMESPACE, and with the last operator of the cluster, also the CRDs, which deletes all ElectionGroups.
+	@others=$$($(OPERATORS)); \
+	if [ -n "$$others" ]; then \
+		echo "keeping the CRDs, ClusterRoles and policies, because there are other operators, in the namespaces:" $$(cut -d ' ' -f 1 <<<"$$others"); \
+	fi; \
+	$(OVERLAY) $${others:+own}; \
+	$(TOOL) kustomize build bin/deploy | $(KUBECTL) delete --ignore-not-found -f -
 
 DASHBOARD_HOSTS :=
 .PHONY: deploy-dashboard
@@ -403,28 +412,8 @@ mkdir -p bin/dashboard-deploy; args='"--certificates=/etc/dashboard", "--host=lo
 		>bin/dashboard-deploy/kustomization.yaml
 endef
 
-# overlay writes a kustomize overlay to bin/ that sets the namespace and the images. kubebuilder's Makefile edits config/manager
-# instead, which changes tracked files. With WATCH_NAMESPACES, it also adds a RoleBinding in each of these namespaces. They are in a
-# kustomization of their own, because the field namespace changes the namespaces of all objects.
-comma := ,
-define overlay
-rm -rf bin/deploy; mkdir -p bin/deploy/operator; \
-	printf '%s\n' 'namespace: $(NAMESPACE)' 'resources: [../../../config/default]' 'patches:' '- patch: |-' \
-		'    apiVersion: apps/v1' '    kind: Deployment' '    metadata: {name: conclave-manager, namespace: conclave-system}' \
-		'    spec: {template: {spec: {containers: [{name: manager, image: "$(IMG)", env: [{name: AGENT_IMAGE, value: "$(AGENT_IMG)"}]}]}}}' \
-		>bin/deploy/operator/kustomization.yaml; \
-	if [ -n '$(WATCH_NAMESPACES)' ]; then \
-		printf '%s\n' '- target: {kind: Deployment, name: conclave-manager}' '  patch: |-' \
-			'    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--watch-namespaces=$(WATCH_NAMESPACES)"}' \
-			'components: [../../../config/namespaced]' >>bin/deploy/operator/kustomization.yaml; \
-	fi; \
-	printf '%s\n' 'resources:' '- operator' >bin/deploy/kustomization.yaml; \
-	for watched in $(subst $(comma), ,$(WATCH_NAMESPACES)); do \
-		sed -e "s/namespace: WATCHED/namespace: $$watched/" -e 's/namespace: conclave-system/namespace: $(NAMESPACE)/' \
-			config/namespaced/role_binding.yaml >bin/deploy/$$watched.yaml; \
-		echo "- $$watched.yaml" >>bin/deploy/kustomization.yaml; \
-	done
-endef
+OVERLAY = NAMESPACE='$(NAMESPACE)' IMG='$(IMG)' AGENT_IMG='$(AGENT_IMG)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' hack/overlay
+OPERATORS = NAMESPACE='$(NAMESPACE)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' KUBECTL='$(KUBECTL)' hack/operators
 
 # make -n runs the lines that contain the variable MAKE. A line with SUBMAKE is only printed.
 SUBMAKE = $(MAKE)

@@ -84,7 +84,7 @@ func gatherOperators(ctx context.Context, c client.Client, f *check.Facts) error
 	for i := range deployments {
 		found := operatorOf(&deployments[i])
 		f.Operators = append(f.Operators, check.Operator{
-			Namespace: found.namespace, Image: found.image, AgentImage: found.agentImage,
+			Namespace: found.namespace, Image: found.image, AgentImage: found.agentImage, Serves: found.serves,
 			Wanted: ptr.Deref(deployments[i].Spec.Replicas, 1), Available: found.available,
 			Template: deployments[i].Spec.Template,
 		})

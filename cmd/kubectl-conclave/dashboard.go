@@ -84,7 +84,7 @@ func (o *dashboardOptions) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	actions := newActions(cmd.OutOrStdout(), connected, forward)
-	operator := dashboard.OperatorWatcher{Store: store, Read: leaseReader(connected)}
+	operator := dashboard.OperatorWatcher{Store: store, Read: leaseReader(connected, namespace)}
 	go operator.Run(ctx)
 	fmt.Fprintf(cmd.OutOrStdout(), "The dashboard is at http://%s/#key=%s until you press Ctrl-C.\n", listener.Addr(), actions.Key)
 	return serveDashboard(ctx, listener, store, &watcher, actions)

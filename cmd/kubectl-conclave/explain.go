@@ -72,7 +72,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	everything := o.term == 0 && o.output == asText
 	if everything {
-		o.cluster.warnOfSilentOperator(cmd)
+		o.cluster.warnOfSilentOperators(cmd, []v1.ElectionGroup{*group})
 		describe.Explain(out, group, time.Now())
 	}
 	forward, err := o.cluster.forwarder()

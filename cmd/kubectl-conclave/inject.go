@@ -189,7 +189,11 @@ func (o *injectOptions) installedOperator(ctx context.Context) (*installedOperat
 	if err != nil {
 		return nil, err
 	}
-	return findOperator(ctx, connected)
+	namespace, err := o.cluster.namespace()
+	if err != nil {
+		return nil, err
+	}
+	return findOperator(ctx, connected, namespace)
 }
 
 // caBundle reads the CA bundle from the file, if there is one, or else from the

@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/cli/check"
 	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
 )
 
@@ -26,6 +29,7 @@ type installedOperator struct {
 	namespace, image, agentImage string
 	// arguments are those of the manager.
 	arguments           []string
+	serves              check.Served
 	replicas, available int32
 	// updating means that the Deployment isn't rolled out yet: replicas of another version may inject agents.
 	updating bool
@@ -45,23 +49,43 @@ func listOperators(ctx context.Context, c client.Client) ([]appsv1.Deployment, e
 	return list.Items, err
 }
 
-// findOperator finds the only operator.
-func findOperator(ctx context.Context, c client.Client) (*installedOperator, error) {
+// findOperators finds the operators that serve a namespace or, if it is empty, all of the
+// cluster. There is at least one.
+func findOperators(ctx context.Context, c client.Client, namespace string) ([]*installedOperator, error) {
 	deployments, err := listOperators(ctx, c)
 	if err != nil {
 		return nil, requestError(err)
 	}
-	switch len(deployments) {
-	case 0:
+	if len(deployments) == 0 {
 		return nil, errors.New("no operator is installed in this cluster")
-	case 1:
-		return operatorOf(&deployments[0]), nil
+	}
+	var found []*installedOperator
+	for i := range deployments {
+		if o := operatorOf(&deployments[i]); namespace == "" || o.serves.Has(namespace) {
+			found = append(found, o)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no operator serves the namespace %s", namespace)
+	}
+	slices.SortFunc(found, func(a, b *installedOperator) int { return strings.Compare(a.namespace, b.namespace) })
+	return found, nil
+}
+
+// findOperator finds the only operator that serves a namespace or, if it is empty, the only
+// one of the cluster.
+func findOperator(ctx context.Context, c client.Client, namespace string) (*installedOperator, error) {
+	found, err := findOperators(ctx, c, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 1 {
+		return found[0], nil
 	}
 	var namespaces []string
-	for i := range deployments {
-		namespaces = append(namespaces, deployments[i].Namespace)
+	for _, o := range found {
+		namespaces = append(namespaces, o.namespace)
 	}
-	slices.Sort(namespaces)
 	return nil, fmt.Errorf("operators are installed in several namespaces: %s", strings.Join(namespaces, ", "))
 }
 
@@ -72,7 +96,7 @@ func operatorOf(d *appsv1.Deployment) *installedOperator {
 		if container.Name != "manager" {
 			continue
 		}
-		found.image, found.arguments = container.Image, container.Args
+		found.image, found.arguments, found.serves = container.Image, container.Args, watchedNamespaces(container.Args)
 		for _, variable := range container.Env {
 			if variable.Name == "AGENT_IMAGE" {
 				found.agentImage = variable.Value
@@ -82,13 +106,26 @@ func operatorOf(d *appsv1.Deployment) *installedOperator {
 	return found
 }
 
-// leaseReader returns a function that reads the Lease of the operator. It looks for the operator once.
-func leaseReader(c client.Client) func(context.Context) (*coordinationv1.Lease, error) {
+// watchedNamespaces returns the namespaces that a manager with these arguments serves, or none
+// if it serves all.
+func watchedNamespaces(arguments []string) (namespaces []string) {
+	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.StringSliceVar(&namespaces, "watch-namespaces", nil, "")
+	if err := flags.Parse(arguments); err != nil {
+		return nil // Such a manager doesn't start.
+	}
+	return namespaces
+}
+
+// leaseReader returns a function that reads the Lease of the operator that serves a namespace, or all.
+// It looks for the operator once.
+func leaseReader(c client.Client, served string) func(context.Context) (*coordinationv1.Lease, error) {
 	namespace := ""
 	return func(ctx context.Context) (*coordinationv1.Lease, error) {
 		if namespace == "" {
 			namespace = defaultOperatorNamespace
-			if found, err := findOperator(ctx, c); err == nil {
+			if found, err := findOperator(ctx, c, served); err == nil {
 				namespace = found.namespace
 			}
 		}
@@ -96,24 +133,33 @@ func leaseReader(c client.Client) func(context.Context) (*coordinationv1.Lease, 
 	}
 }
 
-// warnOfSilentOperator prints a line if the operator doesn't run, so that the status may be
-// outdated. It prints nothing if that is unknown, for example without the permission to read
-// the Lease.
-func (c *clusterFlags) warnOfSilentOperator(cmd *cobra.Command) {
+// warnOfSilentOperators prints a line for each operator of these groups that doesn't run, so
+// that their status may be outdated. It prints nothing if that is unknown, for example
+// without the permission to read the Lease.
+func (c *clusterFlags) warnOfSilentOperators(cmd *cobra.Command, groups []v1.ElectionGroup) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), clusterTimeout)
 	defer cancel()
 	connected, err := c.connect()
 	if err != nil {
 		return
 	}
-	lease, err := leaseReader(connected)(ctx)
-	if err != nil {
-		return
+	installed, err := findOperators(ctx, connected, "")
+	if err != nil { // The user may still be allowed to read the Lease.
+		installed = []*installedOperator{{namespace: defaultOperatorNamespace}}
 	}
-	now := time.Now()
-	if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "The operator has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check\n",
-			duration.HumanDuration(now.Sub(since)))
+	for _, o := range installed {
+		if !slices.ContainsFunc(groups, func(g v1.ElectionGroup) bool { return o.serves.Has(g.Namespace) }) {
+			continue
+		}
+		lease, err := operatorlease.Read(ctx, connected, o.namespace)
+		if err != nil {
+			continue
+		}
+		now := time.Now()
+		if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "The operator in namespace %s has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check\n",
+				o.namespace, duration.HumanDuration(now.Sub(since)))
+		}
 	}
 }
 

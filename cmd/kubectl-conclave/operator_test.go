@@ -17,15 +17,21 @@ import (
 // createOperator creates the operator's Deployment in the test's namespace.
 func (e *env) createOperator(t *testing.T, arguments ...string) {
 	t.Helper()
+	e.createOperatorIn(t, e.namespace, "example.com/agent:2", arguments...)
+}
+
+// createOperatorIn creates an operator's Deployment in a namespace.
+func (e *env) createOperatorIn(t *testing.T, namespace, agentImage string, arguments ...string) {
+	t.Helper()
 	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "conclave-manager", Labels: operatorLabels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "conclave-manager", Labels: operatorLabels},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: operatorLabels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: operatorLabels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name: "manager", Image: "example.com/manager:2", Args: arguments,
-					Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: "example.com/agent:2"}},
+					Env: []corev1.EnvVar{{Name: "AGENT_IMAGE", Value: agentImage}},
 				}}},
 			},
 		},
@@ -95,20 +101,27 @@ func TestInjectAddsPodsToGroup(t *testing.T) {
 	}
 }
 
-// TestStatusMayBeOutdated: without the operator, a status looks as if nothing happened.
-func TestStatusMayBeOutdated(t *testing.T) {
-	e := newEnv(t)
-	e.createGroup(t, "ledger")
-	e.createOperator(t)
+// createSilentLease creates the Lease of an operator that hasn't renewed it for three minutes.
+func (e *env) createSilentLease(t *testing.T, namespace string) *coordinationv1.Lease {
+	t.Helper()
 	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: operatorlease.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: operatorlease.Name},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Now().Add(-3 * time.Minute)))},
 	}
 	if err := e.Create(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Delete(context.WithoutCancel(t.Context()), lease) })
-	const want = "The operator has not shown that it runs for 3m"
+	return lease
+}
+
+// TestStatusMayBeOutdated: without the operator, a status looks as if nothing happened.
+func TestStatusMayBeOutdated(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	e.createOperator(t)
+	lease := e.createSilentLease(t, e.namespace)
+	const want = "The operator in namespace bank has not shown that it runs for 3m"
 	for _, command := range []string{"status", "explain"} {
 		if got := e.runCommand(t, command, "ledger"); !strings.HasPrefix(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 || got.status != 0 {
 			t.Errorf("%s: got exit status %d, %q, want one line that begins with %q", command, got.status, got.stderr, want)
@@ -120,5 +133,41 @@ func TestStatusMayBeOutdated(t *testing.T) {
 	}
 	if got := e.runCommand(t, "status", "ledger"); got.stderr != "" || got.status != 0 {
 		t.Errorf("the operator runs: got exit status %d, %q, want no warning", got.status, got.stderr)
+	}
+}
+
+// TestSeveralOperators: each of two operators serves some namespaces. A command is about the
+// operator of its namespace.
+func TestSeveralOperators(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	e.createOperatorIn(t, "default", "example.com/agent:7", "--leader-elect", "--watch-namespaces=mail,"+e.namespace)
+	e.createOperator(t, "--watch-namespaces=shop")
+	cluster := []string{"--kubeconfig", e.kubeconfig, "--ca-bundle", "testdata/inject/ca.pem"}
+	for _, want := range []string{"image: example.com/agent:7\n", "value: https://conclave-identity.default.svc\n"} {
+		if got := runInject(t, pod, append(cluster, "-n", e.namespace)...); got.status != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("inject: got %+v, want %s", got, want)
+		}
+	}
+	want := "error: cannot find the image of the agent (no operator serves the namespace kube-public): set --agent-image\n"
+	if got := runInject(t, pod, append(cluster, "-n", "kube-public")...); got.status != 1 || got.stderr != want {
+		t.Errorf("inject in a namespace that no operator serves: got %+v, want %s", got, want)
+	}
+	// Nothing rolls out the Deployment in this test.
+	if got := e.runCommand(t, "upgrade", "ledger"); !strings.HasPrefix(got.stderr, "error: the operator is being updated") || !strings.HasSuffix(got.stderr, " -n default\n") {
+		t.Errorf("upgrade: got %+v, want it to wait for the operator of this namespace", got)
+	}
+	got := e.runCommand(t, "version")
+	for _, want := range []string{" in namespace default, ", " in namespace bank, "} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("version: got %+v, want an operator%s", got, want)
+		}
+	}
+	for _, in := range []string{"default", e.namespace} { // Neither operator runs.
+		e.createSilentLease(t, in)
+	}
+	silent := "The operator in namespace default has not shown that it runs for 3m"
+	if got := e.runCommand(t, "status"); !strings.HasPrefix(got.stderr, silent) || strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("status: got %q, want one line that begins with %q", got.stderr, silent)
 	}
 }

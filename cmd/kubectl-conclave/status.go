@@ -63,7 +63,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		if len(groups) > 0 {
-			o.cluster.warnOfSilentOperator(cmd)
+			o.cluster.warnOfSilentOperators(cmd, groups)
 		} else if o.output == "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "No groups found%s.\n", o.where())
 		}
@@ -81,7 +81,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	} else if err := printObject(cmd.OutOrStdout(), group, o.output); err != nil {
 		return err
 	}
-	o.cluster.warnOfSilentOperator(cmd)
+	o.cluster.warnOfSilentOperators(cmd, []v1.ElectionGroup{*group})
 	return o.findProblems([]v1.ElectionGroup{*group})
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/command"
@@ -93,19 +95,15 @@ func (o *upgradeOptions) run(ctx context.Context, out io.Writer, group string, f
 	} else if groups, err = o.cluster.groups(ctx, o.allNamespaces); err != nil {
 		return err
 	}
-	if o.agentImage == "" {
-		if o.agentImage, err = installedAgent(ctx, connected); err != nil {
-			return err
-		}
-	}
-	var namespaces []string
-	for i := range groups {
-		namespaces = append(namespaces, groups[i].Namespace)
+	namespaces := namespacesOf(groups)
+	images, err := o.images(ctx, connected, namespaces)
+	if err != nil {
+		return err
 	}
 	replaced := 0
 	var unowned []string
-	for _, namespace := range slices.Compact(namespaces) { // Groups are sorted by namespace.
-		u := &upgrader{client: connected, out: out, namespace: namespace, group: group, options: o, forward: forward}
+	for _, namespace := range namespaces {
+		u := &upgrader{client: connected, out: out, namespace: namespace, group: group, image: images[namespace], options: o, forward: forward}
 		err := u.run(ctx)
 		replaced += u.replaced
 		unowned = append(unowned, u.unowned...)
@@ -114,10 +112,32 @@ func (o *upgradeOptions) run(ctx context.Context, out io.Writer, group string, f
 		}
 	}
 	if replaced == 0 && len(unowned) == 0 {
-		fmt.Fprintf(out, "all agents are %s\n", o.agentImage)
+		fmt.Fprintf(out, "all agents are %s\n", strings.Join(slices.Compact(slices.Sorted(maps.Values(images))), " or "))
 	}
 	if len(unowned) > 0 {
 		return fmt.Errorf("no controller creates %s again: replace what has another agent yourself", membership.Abbreviate(unowned))
 	}
 	return nil
+}
+
+// namespacesOf returns the namespaces of groups, which are sorted by namespace.
+func namespacesOf(groups []v1.ElectionGroup) (namespaces []string) {
+	for i := range groups {
+		namespaces = append(namespaces, groups[i].Namespace)
+	}
+	return slices.Compact(namespaces)
+}
+
+// images returns the image of the agent that new pods of each namespace get.
+func (o *upgradeOptions) images(ctx context.Context, c client.Client, namespaces []string) (images map[string]string, err error) {
+	images = map[string]string{}
+	for _, namespace := range namespaces {
+		images[namespace] = o.agentImage
+		if o.agentImage == "" {
+			if images[namespace], err = installedAgent(ctx, c, namespace); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return images, nil
 }

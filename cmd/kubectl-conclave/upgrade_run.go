@@ -24,9 +24,9 @@ import (
 // upgradePoll is the interval in which an upgrade reads pods and groups while it waits.
 const upgradePoll = time.Second
 
-// installedAgent returns the image of the agent that the installed operator injects.
-func installedAgent(ctx context.Context, c client.Client) (string, error) {
-	found, err := findOperator(ctx, c)
+// installedAgent returns the image of the agent that the operator of a namespace injects.
+func installedAgent(ctx context.Context, c client.Client, namespace string) (string, error) {
+	found, err := findOperator(ctx, c, namespace)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("cannot find the image of the agent (%w): set --agent-image", err)
@@ -43,8 +43,10 @@ type upgrader struct {
 	client           client.Client
 	out              io.Writer
 	namespace, group string
-	options          *upgradeOptions
-	forward          portForwarder
+	// image is that of the agent which new pods of the namespace get.
+	image   string
+	options *upgradeOptions
+	forward portForwarder
 	// known are the outdated pods of the first look: others were created since.
 	known    map[types.UID]bool
 	replaced int
@@ -123,7 +125,7 @@ func (u *upgrader) next(ctx context.Context) (step *upgrade.Step, err error) {
 		}
 		if at := slices.IndexFunc(steps, func(s upgrade.Step) bool { return !u.known[s.Pod.UID] }); at >= 0 {
 			return "", fmt.Errorf("pod %s/%s was created again with the agent %s, not %s: its pod template has the agent (run kubectl conclave inject again), "+
-				"or another version of the operator injects it", u.namespace, steps[at].Pod.Name, membership.AgentImage(steps[at].Pod), u.options.agentImage)
+				"or another version of the operator injects it", u.namespace, steps[at].Pod.Name, membership.AgentImage(steps[at].Pod), u.image)
 		}
 		var obstacle string
 		step, obstacle = state.Next(steps)
@@ -216,5 +218,5 @@ func (u *upgrader) gather(ctx context.Context) (*upgrade.State, error) {
 			return nil, requestError(err)
 		}
 	}
-	return &upgrade.State{Image: u.options.agentImage, Group: u.group, Groups: groups.Items, Pods: pods.Items}, nil
+	return &upgrade.State{Image: u.image, Group: u.group, Groups: groups.Items, Pods: pods.Items}, nil
 }

@@ -66,8 +66,8 @@ func (o *versionOptions) writeInstalled(ctx context.Context, w io.Writer) error 
 	if err != nil {
 		return err
 	}
-	found, problem := findOperator(ctx, connected)
-	if problem == nil {
+	operators, problem := findOperators(ctx, connected, "")
+	for _, found := range operators {
 		fmt.Fprintf(w, "operator\t%s in namespace %s, %d of %d replicas available\n", found.image, found.namespace, found.available, found.replicas)
 	}
 	images, err := o.agentImages(ctx, connected)

@@ -91,24 +91,14 @@ func newEnv(t *testing.T) *env {
 // newEnvOf applies the objects of another folder.
 func newEnvOf(t *testing.T, folder string) *env {
 	t.Helper()
-	apiserver.Need(t)
-	environment := envtest.Environment{ControlPlaneStartTimeout: apiserver.StartTimeout}
-	config, err := environment.Start()
-	if err != nil {
-		t.Fatal("start the API server:", err)
-	}
-	t.Cleanup(func() {
-		if err := environment.Stop(); err != nil {
-			t.Error("stop the API server:", err)
-		}
-	})
+	environment := apiserver.Start(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(environment.Config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

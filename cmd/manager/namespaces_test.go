@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -27,8 +28,11 @@ func TestManagerServesOnlySomeNamespaces(t *testing.T) {
 	for _, in := range []string{"bank", "shop", "other"} {
 		e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in}})
 	}
+	e.create(template(t, "reviews_binding.yaml"))
 	for _, in := range []string{"bank", "shop"} {
-		e.bind(in)
+		binding := template(t, "role_binding.yaml")
+		binding.SetNamespace(in)
+		e.create(binding)
 	}
 	for _, in := range []string{"bank", "shop", "other"} {
 		group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "ledger"}}
@@ -117,18 +121,18 @@ func namespacedOverlay(t *testing.T) string {
 	return folder
 }
 
-// bind creates the RoleBinding of a watched namespace.
-func (e *env) bind(in string) {
-	e.t.Helper()
-	text, err := os.ReadFile("../../config/namespaced/role_binding.yaml")
+// template returns the object in a file that is copied for each operator or namespace.
+func template(t *testing.T, file string) *unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../config/namespaced", file))
 	if err != nil {
-		e.t.Fatal(err)
+		t.Fatal(err)
 	}
-	objects, err := manifests.Parse([]byte(strings.ReplaceAll(string(text), "WATCHED", in)))
+	objects, err := manifests.Parse(text)
 	if err != nil || len(objects) != 1 {
-		e.t.Fatalf("got %d objects (%v), want one", len(objects), err)
+		t.Fatalf("%s: got %d objects (%v), want one", file, len(objects), err)
 	}
-	e.create(objects[0])
+	return objects[0]
 }
 
 // trustSecret makes requests trust the CA in the Secret: there is no webhook configuration.

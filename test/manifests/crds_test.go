@@ -97,8 +97,8 @@ func TestCertificateMatchesCRDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	objects, err := manifests.Parse(text)
-	if err != nil || len(objects) != 2 {
-		t.Fatalf("got %d objects and error %v, want 2 objects", len(objects), err)
+	if err != nil || len(objects) != 4 {
+		t.Fatalf("got %d objects and error %v, want 4 objects", len(objects), err)
 	}
 	checkAccepted(t, c, objects)
 }

@@ -295,14 +295,20 @@ func TestCertManagerComponent(t *testing.T) {
 	}
 }
 
-// buildInstaller runs make build-installer.
-func buildInstaller(t *testing.T, variables ...string) (string, []*unstructured.Unstructured) {
+// dependOn makes Go's test cache notice changes of files and folders of the repository.
+func dependOn(t *testing.T, paths ...string) {
 	t.Helper()
-	for _, dependency := range []string{"Makefile", "config", "hack/tools"} {
-		if err := program.DependOnFolder(filepath.Join(root, dependency)); err != nil {
+	for _, path := range paths {
+		if err := program.DependOnFolder(filepath.Join(root, path)); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// buildInstaller runs make build-installer.
+func buildInstaller(t *testing.T, variables ...string) (string, []*unstructured.Unstructured) {
+	t.Helper()
+	dependOn(t, "Makefile", "config", "hack/tools", "hack/overlay")
 	file := filepath.Join(t.TempDir(), "install.yaml")
 	command := exec.CommandContext(t.Context(), "make", append([]string{"-s", "build-installer", "INSTALLER=" + file}, variables...)...)
 	command.Dir = root

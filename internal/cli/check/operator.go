@@ -14,21 +14,57 @@ import (
 const install = "Install Conclave: docs/operator.md describes how."
 
 func checkOperator(f *Facts) []Finding {
-	switch len(f.Operators) {
-	case 0:
+	if len(f.Operators) == 0 {
 		return []Finding{{Problem, "operator", "No operator is installed in this cluster.", install}}
-	case 1:
-		return []Finding{checkReplicas(&f.Operators[0])}
 	}
-	var namespaces []string
+	var all []Finding
 	for i := range f.Operators {
-		namespaces = append(namespaces, f.Operators[i].Namespace)
+		o := &f.Operators[i]
+		all = append(all, checkOverlap(o, f.Operators[:i])...)
+		if f.Namespace == "" || o.Serves.Has(f.Namespace) {
+			all = append(all, checkReplicas(o))
+		}
 	}
-	slices.Sort(namespaces)
-	return []Finding{{
-		Problem, "operator", "Operators are installed in several namespaces: " + strings.Join(namespaces, ", ") + ".",
-		"They overwrite each other's objects. Remove all but one.",
-	}}
+	if len(all) == 0 {
+		all = append(all, Finding{Problem, "operator", fmt.Sprintf("No operator serves the namespace %s.", f.Namespace), install})
+	}
+	return all
+}
+
+// operatorOf returns the operator that serves a namespace, or nil if there are none or several.
+func (f *Facts) operatorOf(namespace string) (found *Operator) {
+	for i := range f.Operators {
+		if o := &f.Operators[i]; o.Serves.Has(namespace) {
+			if found != nil {
+				return nil
+			}
+			found = o
+		}
+	}
+	return found
+}
+
+// checkOverlap finds operators that serve the same namespaces.
+func checkOverlap(o *Operator, others []Operator) (all []Finding) {
+	for i := range others {
+		namespaces, shared := []string{o.Namespace, others[i].Namespace}, o.Serves
+		slices.Sort(namespaces)
+		if len(shared) == 0 {
+			shared = others[i].Serves
+		}
+		shared = slices.DeleteFunc(slices.Clone(shared), func(n string) bool { return !o.Serves.Has(n) || !others[i].Serves.Has(n) })
+		both := strings.Join(shared, ", ")
+		if len(o.Serves) == 0 && len(others[i].Serves) == 0 {
+			both = "all namespaces"
+		}
+		if both != "" {
+			all = append(all, Finding{
+				Problem, "operator", fmt.Sprintf("The operators in the namespaces %s and %s both serve %s.", namespaces[0], namespaces[1], both),
+				"They overwrite each other's objects. Remove one, or limit both to different namespaces: docs/operator.md, Only some namespaces.",
+			})
+		}
+	}
+	return all
 }
 
 func checkReplicas(o *Operator) Finding {

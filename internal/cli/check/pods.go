@@ -22,15 +22,20 @@ var (
 
 func checkPods(f *Facts) []Finding {
 	var all []Finding
-	agents := map[string]int{}
+	agents := map[*Operator]map[string]int{}
 	for i := range f.Pods {
 		p := &f.Pods[i]
 		all = append(all, checkPod(f, p)...)
-		if image := membership.AgentImage(p); image != "" {
-			agents[image]++
+		if image, o := membership.AgentImage(p), f.operatorOf(p.Namespace); image != "" && o != nil {
+			if agents[o] == nil {
+				agents[o] = map[string]int{}
+			}
+			agents[o][image]++
 		}
 	}
-	all = append(all, checkAgentImages(f, agents)...)
+	for i := range f.Operators {
+		all = append(all, checkAgentImages(&f.Operators[i], agents[&f.Operators[i]])...)
+	}
 	if len(all) == 0 {
 		all = append(all, Finding{Level: OK, Object: "pods", Message: fmt.Sprintf("The labels and annotations of %d pods are correct.", len(f.Pods))})
 	}
@@ -110,12 +115,12 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 	return all
 }
 
-// checkAgentImages finds agents that the installed operator wouldn't inject.
-func checkAgentImages(f *Facts, agents map[string]int) []Finding {
-	if len(f.Operators) != 1 || f.Operators[0].AgentImage == "" {
+// checkAgentImages finds agents that their operator wouldn't inject.
+func checkAgentImages(o *Operator, agents map[string]int) []Finding {
+	current := o.AgentImage
+	if current == "" {
 		return nil
 	}
-	current := f.Operators[0].AgentImage
 	var others []string
 	for _, image := range slices.Sorted(maps.Keys(agents)) {
 		if image != current {
@@ -126,7 +131,7 @@ func checkAgentImages(f *Facts, agents map[string]int) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Warning, "agents", fmt.Sprintf("The operator injects %s. Running pods also have %s.", current, strings.Join(others, ", ")),
+		Warning, "agents", fmt.Sprintf("The operator in namespace %s injects %s. Running pods also have %s.", o.Namespace, current, strings.Join(others, ", ")),
 		"A pod keeps its agent until it is created again: kubectl conclave upgrade --all, or kubectl rollout restart.",
 	}}
 }

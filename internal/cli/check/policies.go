@@ -69,10 +69,10 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) []Finding {
 
 // checkOperatorPolicies checks the connections between a member and the operator.
 func checkOperatorPolicies(f *Facts, object string, agent netpolicy.Endpoint) (all []Finding) {
-	if len(f.Operators) != 1 {
+	o := f.operatorOf(agent.Namespace)
+	if o == nil {
 		return nil
 	}
-	o := &f.Operators[0]
 	operator := netpolicy.Endpoint{Namespace: o.Namespace, NamespaceLabels: f.Namespaces[o.Namespace], Labels: o.Template.Labels, Ports: portsOf(&o.Template.Spec)}
 	who := "the operator in namespace " + o.Namespace
 	if by := netpolicy.Blocking(f.Policies, networkingv1.PolicyTypeIngress, &netpolicy.Connection{From: operator, To: agent, Port: control.OperatorPort}); len(by) > 0 {

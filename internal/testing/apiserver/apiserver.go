@@ -59,6 +59,22 @@ func (s *Server) Config(t testing.TB) *rest.Config {
 	return config
 }
 
+// Start starts a server for one test, without CRDs, and stops it after the test.
+func Start(t testing.TB) *envtest.Environment {
+	t.Helper()
+	Need(t)
+	environment := &envtest.Environment{ControlPlaneStartTimeout: StartTimeout}
+	if _, err := environment.Start(); err != nil {
+		t.Fatal("cannot start the API server:", err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Error("cannot stop the API server:", err)
+		}
+	})
+	return environment
+}
+
 // Need skips a test if there are no binaries of an API server. In CI it fails the test.
 func Need(t testing.TB) {
 	t.Helper()
