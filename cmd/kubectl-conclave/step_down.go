@@ -189,13 +189,23 @@ func (h *handover) requestStepDown(ctx context.Context, pod, to string) (client.
 		return after, err
 	}
 	if status != http.StatusOK {
-		return after, fmt.Errorf("the agent in pod %s refused to step down: %w", pod, responseError(answer, status))
+		err := fmt.Errorf("the agent in pod %s refused to step down: %w", pod, responseError(answer, status))
+		if status == http.StatusConflict {
+			err = &conflictError{err}
+		}
+		return after, err
 	}
 	if err := json.Unmarshal(answer, &after); err != nil {
 		return after, fmt.Errorf("cannot parse the response of the agent in pod %s, %.100q: %w", pod, answer, err)
 	}
 	return after, nil
 }
+
+// conflictError is the refusal of a request that the agent may accept later, such as
+// when a member has become ready to take over.
+type conflictError struct{ error }
+
+func (e *conflictError) Unwrap() error { return e.error }
 
 // gapIn returns how long the former coordinator knew no coordinator, according to its journal.
 // The times at which events arrive here are less exact: two of them often arrive at once.

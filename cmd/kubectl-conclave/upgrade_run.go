@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -142,12 +143,9 @@ func (u *upgrader) replace(ctx context.Context, step *upgrade.Step) error {
 		return err
 	}
 	for _, g := range step.HandOvers {
-		var text strings.Builder
-		if err := stepDown(ctx, &text, g, "", u.forward); err != nil {
+		if err := u.handOver(ctx, step.Pod.Name, g.Name); err != nil {
 			return fmt.Errorf("cannot replace pod %s/%s: %w", u.namespace, step.Pod.Name, err)
 		}
-		first, _, _ := strings.Cut(text.String(), "\n")
-		u.printf("%s handed over %s: %s", step.Pod.Name, g.Name, first)
 	}
 	if err := u.evict(ctx, step.Pod); err != nil {
 		return err
@@ -164,6 +162,27 @@ func (u *upgrader) replace(ctx context.Context, step *upgrade.Step) error {
 	}
 	u.printf("%s is replaced after %s", step.Pod.Name, time.Since(evicted).Round(time.Second))
 	return nil
+}
+
+// handOver makes a pod hand over a group, unless it no longer leads it. A member that was
+// replaced a moment ago is up before it is ready to take over, so a refusal isn't the end.
+func (u *upgrader) handOver(ctx context.Context, pod, group string) error {
+	return u.wait(ctx, func(state *upgrade.State) (string, error) {
+		at := slices.IndexFunc(state.Groups, func(g v1.ElectionGroup) bool { return g.Name == group })
+		if at < 0 || state.Groups[at].Status.Coordinator == nil || state.Groups[at].Status.Coordinator.Pod != pod {
+			return "", nil
+		}
+		var text strings.Builder
+		err := stepDown(ctx, &text, &state.Groups[at], "", u.forward)
+		if refused, ok := errors.AsType[*conflictError](err); ok {
+			return refused.Error(), nil
+		}
+		if err == nil {
+			first, _, _ := strings.Cut(text.String(), "\n")
+			u.printf("%s handed over %s: %s", pod, group, first)
+		}
+		return "", err
+	})
 }
 
 // evict evicts a pod. It waits until the disruption budgets permit that.

@@ -33,7 +33,9 @@ type upgradeEnv struct {
 	mutex sync.Mutex
 	// agent is that of new pods. If it is empty, pods aren't created again.
 	agent string
-	// order are the pods that were deleted, and the coordinators that stepped down.
+	// refusals is how often the coordinator will refuse to step down.
+	refusals int
+	// order are the pods that were deleted, and the coordinators that were asked to step down.
 	order []string
 }
 
@@ -115,17 +117,25 @@ func (e *upgradeEnv) recreate(t *testing.T) {
 func (e *upgradeEnv) forward(t *testing.T) portForwarder {
 	t.Helper()
 	return func(_ context.Context, pod types.NamespacedName) (*portforward.Port, error) {
+		e.mutex.Lock()
+		refused := e.refusals > 0
+		e.refusals--
+		e.order = append(e.order, "step down "+pod.Name)
+		e.mutex.Unlock()
 		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			(&fakeAgent{status: http.StatusOK, answer: successor, requested: make(chan struct{})}).ServeHTTP(w, r)
+			fake := &fakeAgent{status: http.StatusOK, answer: successor, requested: make(chan struct{})}
+			if refused {
+				fake.status, fake.answer = http.StatusConflict, `{"error":"no member is ready to take over"}`
+			}
+			fake.ServeHTTP(w, r)
 		}))
 		t.Cleanup(func() {
 			agent.CloseClientConnections()
 			agent.Close()
 		})
-		e.mutex.Lock()
-		e.order = append(e.order, "step down "+pod.Name)
-		e.mutex.Unlock()
-		e.setCoordinator(t, e.group, 1, 101) //nolint:contextcheck // it uses that of the test
+		if !refused {
+			e.setCoordinator(t, e.group, 1, 101) //nolint:contextcheck // it uses that of the test
+		}
 		return portforward.At(agent.URL, ""), nil
 	}
 }
@@ -173,6 +183,36 @@ func TestUpgradeReplacesTheCoordinatorLast(t *testing.T) {
 	}
 	if got, err = e.upgrade(t); err != nil || got != "all agents are agent:2\n" {
 		t.Errorf("again: got %v and\n%s", err, got)
+	}
+}
+
+// TestUpgradeWaitsForASuccessor: a member that was replaced is up before it is ready to take over.
+func TestUpgradeWaitsForASuccessor(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.recreate(t)
+	e.refusals = 1
+	got, err := e.upgrade(t)
+	if err != nil || strings.Count(got, "handed over") != 1 {
+		t.Errorf("got %v and\n%s\nwant one hand-over", err, got)
+	}
+	e.expectOrder(t, "delete ledger-0", "delete ledger-1", "step down ledger-2", "step down ledger-2", "delete ledger-2")
+}
+
+// TestUpgradeGivesUpWithoutASuccessor: it leaves the coordinator alone.
+func TestUpgradeGivesUpWithoutASuccessor(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.recreate(t)
+	e.options.timeout = 3 * upgradePoll
+	e.refusals = 1 << 10
+	_, err := e.upgrade(t)
+	if want := "cannot replace pod bank/ledger-2: gave up after 3s: the agent in pod ledger-2 refused to step down: no member is ready to take over; " +
+		"to continue later, run the command again"; e.errorText(err) != want {
+		t.Errorf("got %q, want %q", e.errorText(err), want)
+	}
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if slices.Contains(e.order, "delete ledger-2") {
+		t.Errorf("got %q, want ledger-2 kept", e.order)
 	}
 }
 
