@@ -8,6 +8,11 @@ var termMutants = []mutant{
 		check: "^TestProcessIsReadyWhenClocksOfMajorityAllowNextTerm$", pkg: "election/office", wantOutput: "got ready true, want false",
 	},
 	{
+		description: "a restarted process repeats its election although there is a coordinator", file: "election/office/inner.go",
+		old: "			m.recovery.finish() //", new: "			//",
+		check: "^TestRecoveryElectionUnderCoordinatorIsRepeatedOnce$", pkg: "election/office", wantOutput: "elections after the first one, want 1",
+	},
+	{
 		description: "a process gives up its claim when it wins an election in a newer term", file: "election/office/inner.go",
 		old: "if m.cfg.Mode != Available && m.claimStands() {", new: "if false {",
 		check: "^TestClaimContinuesAfterElectionInNewerTerm$", pkg: "election/office", wantOutput: "want the claimed one",

@@ -35,6 +35,7 @@ var seeds = []struct {
 	{"an election that a process with an older list has started, in a term below the floor", "RingSkip", "Strict", "all,adapt,settings,recovery,late,correct", 24030504576, 3},
 	{"a late answer of a former coordinator that hides a term that was learned since", "StatusTable", "Majority", "all,settings,recovery,late,correct", 23002173117, 3},
 	{"a coordinator with longer heartbeats than its members expect", "RingSkip", "Majority", "all,settings", 16002000613, 3},
+	{"an election of a restarted process that starts again without end", "Bully", "Majority", "all,adapt,settings,recovery,late,correct", 26018115651, 5},
 	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463, 5},
 }
 

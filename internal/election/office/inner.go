@@ -94,8 +94,11 @@ func (m *Machine) fireInner(out *election.Output) {
 	}
 	before := m.inner.Status().Term
 	m.stepInner(election.Input{Kind: election.TimePassed, Now: m.now}, out)
-	if m.inner.Status().Term > before {
-		m.vacancy.attempt() // it started again
+	if m.inner.Status().Term > before { // it started again
+		if m.coordinator != election.None {
+			m.recovery.finish() // the others follow, too: they answer an ELECTION, but announce nobody
+		}
+		m.vacancy.attempt()
 		m.vacancy.innerPausedUntil = m.now + m.backoff()
 	}
 }

@@ -26,17 +26,30 @@ var reply = election.DefaultTiming(1, 0).Reply
 // plays all other processes. Process 1 is down.
 func newRecovering(t *testing.T, mode office.Mode, algorithm string) *harness {
 	t.Helper()
+	h := newAnnouncing(t, mode, algorithm)
+	h.answerAnnouncement()
+	return h
+}
+
+// newAnnouncing returns the same process before any other has answered it.
+func newAnnouncing(t *testing.T, mode office.Mode, algorithm string) *harness {
+	t.Helper()
 	g := &group{t: t, mode: mode, configure: electBy(t, algorithm)}
 	g.capture = func(*election.Message) bool { return true }
 	g.start(self, newRoster(t, 1, 1, 2, 3, 4, 5), nil)
 	h := &harness{g}
 	h.input(self, election.Input{Kind: election.Recover})
 	h.wantSent(election.Probe, 1, 2, 4, 5)
+	return h
+}
+
+// answerAnnouncement makes all processes answer that are alive.
+func (h *harness) answerAnnouncement() {
+	h.t.Helper()
 	for _, id := range []election.ID{2, 4, 5} {
 		h.send(election.Message{Kind: election.Probe, From: id, Hold: election.Hold{Held: true}})
 	}
 	h.advance(reply)
-	return h
 }
 
 // send delivers a message that is complete but for its receiver and the life of its
@@ -147,6 +160,34 @@ func TestRecoveryElectionIsNotRepeated(t *testing.T) {
 				t.Errorf("%s: got %s after the recovery, want none before the first campaign", algorithm, m.Describe())
 			}
 		}
+	}
+}
+
+// The OK of a follower promises a coordinator, but the election of a follower ends without
+// one. A restarted process that waits for it starts again, although it follows the coordinator.
+func TestRecoveryElectionUnderCoordinatorIsRepeatedOnce(t *testing.T) {
+	h := newAnnouncing(t, office.Majority, "Bully")
+	h.confirm(5, 10)
+	h.receive(5, election.Beat, 10, election.Hold{Held: true})
+	h.send(election.Message{Kind: election.Election, From: 2, Term: 30}) // of another restarted process
+	h.wantSent(election.Election, 4, 5)
+	h.send(election.Message{Kind: election.OK, From: 4, Term: 30})
+	h.answerAnnouncement()
+	elections := 0
+	for range 20 * suspicionTimeout {
+		h.receive(5, election.Beat, 10, election.Hold{Held: true})
+		h.captured = nil
+		h.advance(1)
+		for _, m := range h.captured {
+			if m.Kind == election.Election && m.To == 4 {
+				elections++
+				h.send(election.Message{Kind: election.OK, From: 4, Term: m.Term})
+			}
+		}
+	}
+	h.wantFollowed(5, self)
+	if elections != 1 {
+		t.Errorf("got %d elections after the first one, want 1", elections)
 	}
 }
 
