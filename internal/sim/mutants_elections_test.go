@@ -37,4 +37,14 @@ var electionMutants = []mutant{
 		old: "if r.Outranks(other, id) {", new: "if r.Outranks(id, other) {",
 		check: countCheck + "/^RingSkip$", wantOutput: "RingSkip",
 	},
+	{
+		description: "skip: a list that comes back twice is announced twice", file: "election/ringskip/ringskip.go",
+		old: "	m.OwnTerm = 0\n", new: "",
+		check: seedCheck, wantOutput: "progress",
+	},
+	{
+		description: "champion: an identifier that comes back twice is announced twice", file: "election/ringchampion/ringchampion.go",
+		old: " || announced {", new: " || false && announced {",
+		check: "^TestTranscripts$", pkg: "election/ringchampion", wantOutput: "TestTranscripts",
+	},
 }

@@ -36,6 +36,7 @@ var seeds = []struct {
 	{"a late answer of a former coordinator that hides a term that was learned since", "StatusTable", "Majority", "all,settings,recovery,late,correct", 23002173117, 3},
 	{"a coordinator with longer heartbeats than its members expect", "RingSkip", "Majority", "all,settings", 16002000613, 3},
 	{"an election of a restarted process that starts again without end", "Bully", "Majority", "all,adapt,settings,recovery,late,correct", 26018115651, 5},
+	{"announcements that multiply", "RingSkip", "Majority", "all,adapt,settings,recovery,late,correct", 27023118228, 5},
 	{"a grant that a later one shortens", "StatusTable", "Majority", "pause,adapt", 463, 5},
 }
 

@@ -80,7 +80,9 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 func (m *Machine) compare(msg *election.Message, now election.Tick, out *election.Output) {
 	switch {
 	case msg.Origin == m.Self:
-		if m.OwnTerm != m.Term {
+		// A message that was sent to two successors comes back twice.
+		announced := m.KnowsCoordinatorOf(m.Term) && m.Coordinator == m.Self
+		if m.OwnTerm != m.Term || announced {
 			return
 		}
 		m.RecordOutcome(m.Self, m.Term, out)

@@ -77,7 +77,7 @@ func (m *Machine) receive(msg *election.Message, now election.Tick, out *electio
 // initiator, it ends the round.
 func (m *Machine) appendSelf(msg *election.Message, now election.Tick, out *election.Output) {
 	if slices.Contains(msg.List, m.Self) {
-		if msg.Origin == m.Self && m.OwnTerm == m.Term {
+		if msg.Origin == m.Self {
 			m.close(msg, out)
 		}
 		return // otherwise its origin has failed, and the list has been round the ring in vain
@@ -90,9 +90,15 @@ func (m *Machine) appendSelf(msg *election.Message, now election.Tick, out *elec
 	m.WaitForOutcome(msg.Subject, now)
 }
 
-// close announces the highest process on the list.
+// close announces the highest process on the list. A list that was sent to two successors
+// comes back twice. It is announced again only if a higher process is on it.
 func (m *Machine) close(msg *election.Message, out *election.Output) {
 	high := m.Roster.HighestOf(m.Self, msg.List)
+	higher := m.Eligible() && m.KnowsCoordinatorOf(m.Term) && m.Roster.Outranks(high, m.Coordinator)
+	if m.OwnTerm != m.Term && !higher {
+		return
+	}
+	m.OwnTerm = 0
 	m.RecordOutcome(high, m.Term, out)
 	m.Forward(out, election.Message{Kind: election.Coordinator, Term: m.Term, Origin: m.Self, Subject: high})
 }
