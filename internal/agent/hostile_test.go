@@ -3,6 +3,7 @@ package agent
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -229,22 +230,37 @@ func TestInvalidMessagesChangeNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, target := range []string{"b", "e"} {
-				h := agents[target]
-				beat := agents["e"].receiveBeat(t)
-				r := connectHostile(t, h)
-				r.lastBeat = beat
-				before, counted := h.leaderChange(), h.counter(c.metric)
-				r.write(r.message(c.change), r.message(c.change)) // The second one is a replay.
-				r.awaitProcessed()
-				if after := h.leaderChange(); after != before {
-					t.Errorf("%s: got %+v, want %+v", target, after, before)
+				// On a busy machine, an election without this cause may happen meanwhile.
+				problem := ""
+				for range 5 {
+					if problem = sendInvalid(t, agents[target], agents["e"], c.change, c.metric); problem == "" {
+						break
+					}
 				}
-				if n := h.counter(c.metric) - counted; n < 2 {
-					t.Errorf("%s: got %d messages in %s, want 2", target, n, c.metric)
+				if problem != "" {
+					t.Errorf("%s: %s", target, problem)
 				}
 			}
 		})
 	}
+}
+
+// sendInvalid sends an invalid message twice, and returns what else happened than that it was counted.
+func sendInvalid(t *testing.T, target, coordinator *testAgent, change func(*wire.Message), metric string) string {
+	t.Helper()
+	beat := coordinator.receiveBeat(t)
+	r := connectHostile(t, target)
+	r.lastBeat = beat
+	before, counted := target.leaderChange(), target.counter(metric)
+	r.write(r.message(change), r.message(change)) // The second one is a replay.
+	r.awaitProcessed()
+	if after := target.leaderChange(); after != before {
+		return fmt.Sprintf("got %+v, want %+v", after, before)
+	}
+	if n := target.counter(metric) - counted; n < 2 {
+		return fmt.Sprintf("got %v messages in %s, want 2", n, metric)
+	}
+	return ""
 }
 
 // receiveBeat returns a BEAT that the coordinator sends to a.
