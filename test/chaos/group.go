@@ -78,7 +78,7 @@ func (s *suite) run(ctx context.Context, j *job) *run {
 	if err = errors.Join(err, deleted); err != nil && ctx.Err() == nil {
 		r.Error = err.Error()
 	}
-	r.Seconds, r.Load = time.Since(began).Seconds(), load()
+	r.Seconds, r.Load, r.Machine = time.Since(began).Seconds(), load(), machine()
 	return r
 }
 

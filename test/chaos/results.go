@@ -24,6 +24,7 @@ type run struct {
 	// Seconds is the time from the creation of the group to its deletion, and Load is the load average of the machine at the end.
 	Seconds float64 `json:"seconds"`
 	Load    float64 `json:"load"`
+	Machine string  `json:"machine"`
 	// Error is why not all faults were injected.
 	Error string `json:"error,omitempty"`
 }
@@ -60,7 +61,7 @@ func write(folder string, all []*run) error {
 	faults := faultsOf(all)
 	summaries := chaos.Summarize(faults)
 	chart := chaos.Chart(fmt.Sprintf("Failover in %d faults", injected(faults)), summaries)
-	chart.Note = machine()
+	chart.Note = strings.Join(machines(all), "; ")
 	for name, content := range map[string][]byte{
 		"chaos.json": append(text, "]\n"...), "chaos.svg": []byte(chart.SVG()), "chaos.md": page(all, summaries),
 	} {
@@ -144,17 +145,36 @@ func missing(summaries []chaos.Summary) (names []string) {
 	return names
 }
 
-// circumstances describes the machine, and how busy it was.
+// circumstances describes the machines, and how busy they were.
 func circumstances(all []*run) string {
+	if len(all) == 0 {
+		return "Machine: " + machine() + "."
+	}
 	var loads []float64
 	for _, r := range all {
 		loads = append(loads, r.Load)
 	}
-	if len(loads) == 0 {
-		return "Machine: " + machine() + "."
-	}
 	slices.Sort(loads)
-	return fmt.Sprintf("Machine: %s. The load average at the end of a run was %.1f (median), %.1f to %.1f.", machine(), loads[len(loads)/2], loads[0], loads[len(loads)-1])
+	return fmt.Sprintf("Machine: %s. The load average at the end of a run was %.1f (median), %.1f to %.1f.",
+		strings.Join(machines(all), "; "), loads[len(loads)/2], loads[0], loads[len(loads)-1])
+}
+
+// machines describes the machines of the runs, with the number of faults if there are several.
+func machines(all []*run) []string {
+	var names []string
+	faults := map[string]int{}
+	for _, r := range all {
+		if !slices.Contains(names, r.Machine) {
+			names = append(names, r.Machine)
+		}
+		faults[r.Machine] += injected(r.Faults)
+	}
+	if len(names) > 1 {
+		for i, name := range names {
+			names[i] = fmt.Sprintf("%s (%d faults)", name, faults[name])
+		}
+	}
+	return names
 }
 
 // machine describes the machine.

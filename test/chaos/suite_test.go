@@ -88,11 +88,11 @@ func TestResultsAreReadAgain(t *testing.T) {
 	elected := 12.5
 	violation := chaos.Violation{Fault: 1, Kind: chaos.Pod, Problem: chaos.Problem{Invariant: chaos.Workload, Detail: "gap"}}
 	before := []*run{
-		{Workload: "token-ring", Load: 3, Result: &chaos.Result{
+		{Workload: "token-ring", Load: 3, Machine: "one CPU", Result: &chaos.Result{
 			Algorithm: "Bully", Safety: "Strict", Seed: 4, Violations: []chaos.Violation{violation},
 			Faults: []chaos.Fault{{Number: 1, Kind: chaos.Pod, Elected: &elected}, {Number: 2, Kind: chaos.Drain, Refused: "all members are on one node"}},
 		}},
-		{Workload: "device-owner", Load: 5, Error: "no API server", Result: &chaos.Result{Algorithm: "RingSkip", Safety: "Available"}},
+		{Workload: "device-owner", Load: 5, Machine: "two CPUs", Error: "no API server", Result: &chaos.Result{Algorithm: "RingSkip", Safety: "Available"}},
 	}
 	if err := write(folder, before); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestResultsAreReadAgain(t *testing.T) {
 	}
 	for _, want := range []string{
 		"**Faults: 1. Violated invariants: 1.**", "| Bully | Strict | 1 | 1 |", "| token-ring | 1 | 1 |",
-		"Violated: Bully, Strict, token-ring, seed 4: fault 1 (pod): the workload's invariant: gap",
+		"Machine: one CPU (1 faults); two CPUs (0 faults).", "Violated: Bully, Strict, token-ring, seed 4: fault 1 (pod): the workload's invariant: gap",
 		"Not completed: RingSkip, Available, device-owner, seed 0: no API server", "weren't tested", "`drain`",
 	} {
 		if !strings.Contains(string(page), want) {
