@@ -29,6 +29,7 @@ func TestPage(t *testing.T) {
 		{"the API server is unreachable", lostConnection},
 		{"the operator is down", silentOperator},
 		{"the dashboard is stopped and started again", stoppedDashboard},
+		{"the machine of the browser wakes up", wokenMachine},
 		{"a thousand groups", thousandGroups},
 		{"the keyboard", keyboard},
 		{"the policy blocks inline code", policy},
@@ -168,6 +169,26 @@ func stoppedDashboard(b *browser) {
 			b.t.Errorf("got error %s on the console, want only those of the stopped server", text)
 		}
 	}
+}
+
+// wokenMachine lets more time pass than a stream may be silent. Nothing reports the connection as
+// broken: the page has to notice, and to connect again.
+func wokenMachine(b *browser) {
+	b.open("#/bank/ledger")
+	b.await(`document.querySelector("#coordinator")`)
+	b.run("let time pass", chromedp.Evaluate(`(() => {
+		const now = Date.now;
+		let slept = 0;
+		window.lostBefore = false;
+		Date.now = () => now() + slept;
+		setInterval(() => {
+			if (!document.querySelector("#banner").hidden) window.lostBefore = true;
+			if (!window.lostBefore) slept += 3600000; // An event may have arrived since.
+		}, 100);
+	})()`, nil))
+	b.await(`window.lostBefore && document.querySelector("#banner").hidden`)
+	b.store.Set(ledger("StatusTable", 3))
+	b.await(`document.querySelector("#coordinator").innerText === "ledger-3"`)
 }
 
 func thousandGroups(b *browser) {

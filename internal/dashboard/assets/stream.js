@@ -25,6 +25,7 @@ export function open(path, handlers, onLost) {
   const lost = () => {
     source.close();
     onLost();
+    lastEvent = Date.now(); // Otherwise the watchdog would put off the next attempt each time, for ever.
     clearTimeout(retry);
     if (!closed) retry = setTimeout(connect, retryAfter);
   };
