@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -13,9 +14,16 @@ import (
 func main() { os.Exit(run(context.Background(), newRoot())) }
 
 // run runs a command and returns its exit status. It prints an error as one line
-// to stderr.
+// to stderr. A command whose output can't be written ends, and has failed.
 func run(ctx context.Context, root *cobra.Command) int {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	root.SetOut(&printer{to: root.OutOrStdout(), fail: cancel})
+	root.SetErr(&printer{to: root.ErrOrStderr(), fail: func(error) {}})
 	err := root.ExecuteContext(ctx)
+	if unwritten := (*outputError)(nil); errors.As(context.Cause(ctx), &unwritten) {
+		err = unwritten
+	}
 	if err != nil {
 		fmt.Fprintln(root.ErrOrStderr(), "error:", err)
 	}

@@ -34,11 +34,11 @@ const redrawInterval = 100 * time.Millisecond
 
 // newTerminalProgress returns a bar on w, or nil if w isn't a terminal.
 func newTerminalProgress(w io.Writer, unit string, total int, limit time.Duration) *progressBar {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+	f, ok := terminalOf(w)
+	if !ok || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	p := newProgress(w, unit, total, limit, time.Now)
+	p := newProgress(f, unit, total, limit, time.Now)
 	p.columns = func() int {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			return width

@@ -61,7 +61,7 @@ func watchGroup(ctx context.Context, cluster *clusterFlags, out, notes io.Writer
 		return err
 	}
 	w := groupWatcher{client: connected, namespace: group.Namespace, name: name, retryInterval: time.Second}
-	if file, ok := out.(*os.File); ok && output == "" && term.IsTerminal(int(file.Fd())) {
+	if file, ok := terminalOf(out); ok && output == "" {
 		return showOnScreen(ctx, file, &w)
 	}
 	return printChanges(ctx, out, notes, &w, output)
@@ -91,7 +91,7 @@ func printChanges(ctx context.Context, out, notes io.Writer, w *groupWatcher, ou
 		now := time.Now()
 		if output != "" {
 			if texts := changes.Append(g, now); len(texts) > 0 {
-				// As for text: if nobody reads the output, SIGPIPE ends the command.
+				// As for text: if nobody reads the output, that ends the command.
 				_ = writeValue(out, newChange(g, texts, now), output)
 			}
 			return
@@ -176,7 +176,7 @@ func (s *screen) setGroup(g *v1.ElectionGroup) {
 // draw overwrites the previous content line by line, which avoids flicker.
 func (s *screen) draw(now time.Time) {
 	width, height, err := term.GetSize(int(s.terminal.Fd()))
-	if err != nil {
+	if err != nil || width == 0 || height == 0 { // A terminal may not know its size.
 		width, height = 80, 24
 	}
 	var text strings.Builder
@@ -214,6 +214,7 @@ func crop(lines []string, width, height int) []string {
 	}
 	cropped := make([]string, len(lines))
 	for i, line := range lines {
+		line = withoutControls(line)
 		if letters := []rune(line); len(letters) > width {
 			line = string(letters[:width])
 		}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// TestControlCharactersAreNotObeyed: whoever may write a status, or control the answers of an
+// agent, must not control the terminal of the user who reads them.
+func TestControlCharactersAreNotObeyed(t *testing.T) {
+	e := newEnv(t)
+	g := e.createGroup(t, "ledger")
+	g.Status.Processes[1].Status, g.Status.Processes[1].Reason = v1.ProcessCrashed, v1.ProcessPodMissing
+	g.Status.Processes[1].Message = "\x1b[2J\x1b[Hcoordinator\rledger-0\u009b1m\x7f\x07"
+	if err := e.Status().Update(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	const want = "PodMissing: ^[[2J^[[Hcoordinator^Mledger-0\ufffd1m^?^G\n"
+	for _, command := range []string{"status", "explain"} {
+		if got := e.runCommand(t, command, "ledger"); strings.ContainsAny(got.stdout, "\x1b\r\u009b\x7f\x07") {
+			t.Errorf("%s: got %q, want no control characters", command, got.stdout)
+		}
+	}
+	if got := e.runCommand(t, "status", "ledger").stdout; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
+	}
+	s := screen{group: g}
+	if got := strings.Join(crop(s.lines(longAgo.Time), 200, 50), "\n"); strings.Contains(got, "\x1b") {
+		t.Errorf("watch: got %q, want no control characters", got)
+	}
+	agent := fakeAgent{status: http.StatusConflict, answer: `{"error":"no, \u001b]0;title\u0007 wait"}`}
+	_, err := agent.stepDown(t, ledgerGroup(), "")
+	root := newRoot()
+	root.RunE = func(*cobra.Command, []string) error { return err }
+	var notes strings.Builder
+	root.SetArgs([]string{})
+	root.SetErr(&notes)
+	if run(t.Context(), root); !strings.HasSuffix(notes.String(), "no, ^[]0;title^G wait\n") {
+		t.Errorf("step-down: got %q, want no control characters", &notes)
+	}
+}
+
+// TestIncompleteOutputIsAnError: a script must not take a part of the output for all of it.
+func TestIncompleteOutputIsAnError(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("this system has no /dev/full")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	for _, command := range []string{"status ledger", "status ledger -o json", "explain ledger", "watch ledger", "watch ledger -o json", "simulate", "version"} {
+		root := newRoot()
+		var notes strings.Builder
+		root.SetArgs(append(strings.Fields(command), "--kubeconfig", e.kubeconfig, "-n", e.namespace))
+		if command == "simulate" {
+			root.SetArgs([]string{command})
+		}
+		root.SetOut(full)
+		root.SetErr(&notes)
+		if status := run(t.Context(), root); status != 1 || !strings.HasSuffix(notes.String(), "error: cannot write the output: write /dev/full: no space left on device\n") {
+			t.Errorf("%s: got exit status %d, %q, want an error", command, status, &notes)
+		}
+	}
+}
