@@ -40,6 +40,9 @@ type Step struct {
 	Vacates []*v1.ElectionGroup
 	// Members has how many members each group of the pod has.
 	Members map[string]int
+
+	// ready is how many pods of its controller are ready.
+	ready int
 }
 
 // Plan returns the steps in the order in which they will be taken if nothing changes.
@@ -74,7 +77,7 @@ func (s *State) isOutdated(p *corev1.Pod) bool {
 }
 
 func (s *State) step(p *corev1.Pod) Step {
-	step := Step{Pod: p, Members: map[string]int{}}
+	step := Step{Pod: p, Members: map[string]int{}, ready: s.readyBeside(p)}
 	for _, g := range s.groupsOf(p) {
 		step.Members[g.Name] = len(g.Status.Processes)
 		switch c := g.Status.Coordinator; {
@@ -111,6 +114,12 @@ func (s *State) groupsOf(p *corev1.Pod) (all []*v1.ElectionGroup) {
 
 // Obstacle returns why a step must wait, or "". It is a sentence without its period.
 func (s *State) Obstacle(step *Step) string {
+	for i := range s.Groups {
+		// Its status doesn't have its members yet: perhaps it was created again.
+		if g := &s.Groups[i]; g.Status.ObservedGeneration == 0 && membership.NamesGroup(step.Pod, g.Name) {
+			return fmt.Sprintf("the operator has not reconciled group %s yet", g.Name)
+		}
+	}
 	for _, g := range s.groupsOf(step.Pod) {
 		if reason := s.unhealthy(g, step.Pod.Name); reason != "" {
 			return reason
@@ -154,7 +163,22 @@ func (s *State) Unsettled(step *Step) string {
 			return fmt.Sprintf("group %s has %d of %d members", g.Name, now, before)
 		}
 	}
+	// Nothing else shows whether a pod that is no member is back.
+	if now := s.readyBeside(step.Pod); len(step.Members) == 0 && now < step.ready {
+		return fmt.Sprintf("%s %s has %d of %d ready pods", metav1.GetControllerOf(step.Pod).Kind, metav1.GetControllerOf(step.Pod).Name, now, step.ready)
+	}
 	return ""
+}
+
+// readyBeside returns how many pods of the controller of a pod are ready.
+func (s *State) readyBeside(p *corev1.Pod) (ready int) {
+	controller := metav1.GetControllerOf(p)
+	for i := range s.Pods {
+		if c := metav1.GetControllerOf(&s.Pods[i]); c != nil && c.UID == controller.UID && isReady(&s.Pods[i]) && s.Pods[i].DeletionTimestamp == nil {
+			ready++
+		}
+	}
+	return ready
 }
 
 // unhealthy returns why a group must not lose a member now, or "". It ignores one member.

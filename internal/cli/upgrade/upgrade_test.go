@@ -17,7 +17,7 @@ import (
 func state() *upgrade.State {
 	s := &upgrade.State{Image: "agent:2"}
 	g := v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
-	g.Status.Coordinator = &v1.Coordinator{Pod: "ledger-2", Priority: 30}
+	g.Status.Coordinator, g.Status.ObservedGeneration = &v1.Coordinator{Pod: "ledger-2", Priority: 30}, 1
 	g.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAvailable), Status: metav1.ConditionTrue}}
 	for i := range int32(3) {
 		name := fmt.Sprint("ledger-", 2-i)
@@ -82,6 +82,7 @@ func TestOrderOfSteps(t *testing.T) {
 		"a pod that is being deleted":                 {func(s *upgrade.State) { onlyCoordinator(s); s.Pods[1].DeletionTimestamp = new(metav1.Now()) }, last + "member ledger-1 of group ledger is being deleted"},
 		"a new pod that isn't ready":                  {func(s *upgrade.State) { onlyCoordinator(s); s.Pods[1].Status.Conditions = nil }, last + "member ledger-1 of group ledger isn't ready"},
 		"a group that isn't available":                {func(s *upgrade.State) { s.Groups[0].Status.Conditions = nil }, all + "group ledger isn't Available; for the reason, run: kubectl conclave status ledger -n bank"},
+		"a group that was created again":              {func(s *upgrade.State) { s.Groups[0].Status = v1.ElectionGroupStatus{} }, "ledger-0, ledger-1, ledger-2: the operator has not reconciled group ledger yet"},
 		"applications of followers without a session": {func(s *upgrade.State) { s.Groups[0].Status.Processes[1].Reason = v1.ProcessNotEligible }, all + "next ledger-0"},
 		"nobody can take over": {func(s *upgrade.State) {
 			onlyCoordinator(s)
@@ -132,6 +133,28 @@ func TestGroupHasRecovered(t *testing.T) {
 			s.Groups[0].Status.Processes = append(s.Groups[0].Status.Processes, v1.Process{Pod: "ledger-x", Status: v1.ProcessNormal})
 		}, ""},
 		{func() { s.Groups = nil }, ""},
+	} {
+		test.change()
+		if got := s.Unsettled(&step); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
+// TestPodsOfNoGroupComeBack: a pod that is no member must be back before the next one is
+// replaced, or an application that has only such pods would lose all of them.
+func TestPodsOfNoGroupComeBack(t *testing.T) {
+	s := state()
+	s.Groups = nil
+	step := s.Plan()[0]
+	for _, test := range []struct {
+		change func()
+		want   string
+	}{
+		{func() { s.Pods[2].DeletionTimestamp = new(metav1.Now()) }, "StatefulSet ledger has 2 of 3 ready pods"},
+		{func() { s.Pods = s.Pods[:2] }, "StatefulSet ledger has 2 of 3 ready pods"},
+		{func() { s.Pods = append(s.Pods, pod("ledger-0", "agent:2")); s.Pods[2].Status.Conditions = nil }, "StatefulSet ledger has 2 of 3 ready pods"},
+		{func() { s.Pods[2] = pod("ledger-0", "agent:2") }, ""},
 	} {
 		test.change()
 		if got := s.Unsettled(&step); got != test.want {
