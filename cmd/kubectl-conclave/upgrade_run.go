@@ -35,6 +35,8 @@ func installedAgent(ctx context.Context, c client.Client, namespace string) (str
 		return "", fmt.Errorf("cannot find the image of the agent (the operator in namespace %s has no AGENT_IMAGE): set --agent-image", found.namespace)
 	case found.updating:
 		return "", fmt.Errorf("the operator is being updated, and new pods might get its former agent: run this first: kubectl rollout status deployment -l app.kubernetes.io/name=conclave -n %s", found.namespace)
+	case found.available == 0:
+		return "", fmt.Errorf("no replica of the operator in namespace %s is available, and without it no pod with an agent can be created; for the reason, run: kubectl conclave check", found.namespace)
 	}
 	return found.agentImage, nil
 }
@@ -139,19 +141,17 @@ func (u *upgrader) next(ctx context.Context) (step *upgrade.Step, err error) {
 // recovered.
 func (u *upgrader) replace(ctx context.Context, step *upgrade.Step) error {
 	// Without this, the coordinator would step down although its eviction is refused.
-	if err := u.evict(ctx, step.Pod, metav1.DryRunAll); err != nil {
-		return err
-	}
-	for _, g := range step.HandOvers {
-		if err := u.handOver(ctx, step.Pod.Name, g.Name); err != nil {
-			return fmt.Errorf("cannot replace pod %s/%s: %w", u.namespace, step.Pod.Name, err)
+	gone, err := u.evict(ctx, step.Pod, metav1.DryRunAll)
+	if err == nil && !gone {
+		if err = u.handOver(ctx, step); err == nil {
+			_, err = u.evict(ctx, step.Pod)
 		}
 	}
-	if err := u.evict(ctx, step.Pod); err != nil {
+	if err != nil {
 		return err
 	}
 	evicted := time.Now()
-	err := u.wait(ctx, func(state *upgrade.State) (string, error) {
+	err = u.wait(ctx, func(state *upgrade.State) (string, error) {
 		if slices.ContainsFunc(state.Pods, func(p corev1.Pod) bool { return p.UID == step.Pod.UID }) {
 			return "the pod is still being deleted", nil
 		}
@@ -164,40 +164,55 @@ func (u *upgrader) replace(ctx context.Context, step *upgrade.Step) error {
 	return nil
 }
 
-// handOver makes a pod hand over a group, unless it no longer leads it. A member that was
-// replaced a moment ago is up before it is ready to take over, so a refusal isn't the end.
-func (u *upgrader) handOver(ctx context.Context, pod, group string) error {
-	return u.wait(ctx, func(state *upgrade.State) (string, error) {
-		at := slices.IndexFunc(state.Groups, func(g v1.ElectionGroup) bool { return g.Name == group })
-		if at < 0 || state.Groups[at].Status.Coordinator == nil || state.Groups[at].Status.Coordinator.Pod != pod {
-			return "", nil
+// handOver hands over what a pod leads.
+func (u *upgrader) handOver(ctx context.Context, step *upgrade.Step) error {
+	for _, g := range step.HandOvers {
+		err := u.wait(ctx, func(state *upgrade.State) (string, error) { return u.tryHandOver(ctx, state, step.Pod, g.Name) })
+		if err != nil {
+			return fmt.Errorf("cannot replace pod %s/%s: %w", u.namespace, step.Pod.Name, err)
 		}
-		var text strings.Builder
-		err := stepDown(ctx, &text, &state.Groups[at], "", u.forward)
-		if refused, ok := errors.AsType[*conflictError](err); ok {
-			return refused.Error(), nil
-		}
-		if err == nil {
-			first, _, _ := strings.Cut(text.String(), "\n")
-			u.printf("%s handed over %s: %s", pod, group, first)
-		}
-		return "", err
-	})
+	}
+	return nil
 }
 
-// evict evicts a pod. It waits until the disruption budgets permit that.
-func (u *upgrader) evict(ctx context.Context, p *corev1.Pod, dryRun ...string) error {
+// tryHandOver makes a pod hand over a group, if it still leads it. A member that was replaced
+// a moment ago is up before it is ready to take over, so a refusal is an obstacle, not an error.
+func (u *upgrader) tryHandOver(ctx context.Context, state *upgrade.State, pod *corev1.Pod, group string) (obstacle string, err error) {
+	at := slices.IndexFunc(state.Groups, func(g v1.ElectionGroup) bool {
+		return g.Name == group && g.Status.Coordinator != nil && g.Status.Coordinator.Pod == pod.Name
+	})
+	if at < 0 || !slices.ContainsFunc(state.Pods, func(p corev1.Pod) bool { return p.UID == pod.UID }) {
+		return "", nil
+	}
+	var text strings.Builder
+	err = stepDown(ctx, &text, &state.Groups[at], "", u.forward)
+	if refused, ok := errors.AsType[*conflictError](err); ok {
+		return refused.Error(), nil
+	}
+	if err == nil {
+		first, _, _ := strings.Cut(text.String(), "\n")
+		u.printf("%s handed over %s: %s", pod.Name, group, first)
+	}
+	return "", err
+}
+
+// evict evicts a pod. It waits until the disruption budgets permit that. If somebody else has
+// deleted the pod, it is gone, and there may be another one of its name.
+func (u *upgrader) evict(ctx context.Context, p *corev1.Pod, dryRun ...string) (gone bool, err error) {
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID)), DryRun: dryRun}}
-	return u.poll(ctx, func() (string, error) {
+	err = u.poll(ctx, func() (string, error) {
 		err := u.client.SubResource("eviction").Create(ctx, p.DeepCopy(), eviction)
 		switch {
 		case apierrors.IsTooManyRequests(err):
 			return fmt.Sprintf("the eviction of pod %s/%s is refused: %s", u.namespace, p.Name, command.SingleLine(err)), nil
-		case client.IgnoreNotFound(err) != nil:
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			gone = true
+		case err != nil:
 			return "", fmt.Errorf("cannot evict pod %s/%s: %w", u.namespace, p.Name, requestError(err))
 		}
 		return "", nil
 	})
+	return gone, err
 }
 
 // wait reads the state until there is no obstacle.
@@ -236,6 +251,9 @@ func (u *upgrader) gather(ctx context.Context) (*upgrade.State, error) {
 		if err := u.client.List(ctx, list, client.InNamespace(u.namespace)); err != nil {
 			return nil, requestError(err)
 		}
+	}
+	if u.group != "" && !slices.ContainsFunc(groups.Items, func(g v1.ElectionGroup) bool { return g.Name == u.group }) {
+		return nil, fmt.Errorf("group %s/%s was deleted meanwhile: its pods aren't replaced any more", u.namespace, u.group)
 	}
 	return &upgrade.State{Image: u.image, Group: u.group, Groups: groups.Items, Pods: pods.Items}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -296,6 +297,56 @@ func TestUpgradeWaitsForTheOperator(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	e.expectOrder(t)
+}
+
+// TestUpgradeNeedsTheOperator: without it, an evicted pod can't be created again.
+func TestUpgradeNeedsTheOperator(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.createOperator(t)
+	var operator appsv1.Deployment
+	if err := e.Get(t.Context(), client.ObjectKey{Namespace: e.namespace, Name: "conclave-manager"}, &operator); err != nil {
+		t.Fatal(err)
+	}
+	operator.Status = appsv1.DeploymentStatus{ObservedGeneration: operator.Generation, Replicas: 1, UpdatedReplicas: 1, UnavailableReplicas: 1}
+	if err := e.Status().Update(t.Context(), &operator); err != nil {
+		t.Fatal(err)
+	}
+	e.options.agentImage = ""
+	_, err := e.upgrade(t)
+	if got := e.errorText(err); !strings.HasPrefix(got, "no replica of the operator in namespace bank is available") {
+		t.Errorf("got %q", got)
+	}
+	e.expectOrder(t)
+}
+
+// TestUpgradeWhileOthersChangeThings: somebody else evicts the coordinator's pod, whose controller
+// creates another one, and then deletes the group.
+func TestUpgradeWhileOthersChangeThings(t *testing.T) {
+	e := newUpgradeEnv(t)
+	u := upgrader{client: e, out: &e.out, namespace: e.namespace, group: "ledger", image: "agent:2", options: &e.options, forward: e.forward(t), known: map[types.UID]bool{}}
+	state, err := u.gather(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := state.Plan()
+	coordinator := &steps[len(steps)-1]
+	if err := e.Delete(t.Context(), coordinator.Pod.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.createMember(t.Context(), coordinator.Pod.Name, "agent:2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.replace(t.Context(), coordinator); err != nil || len(coordinator.HandOvers) != 1 {
+		t.Errorf("got %v for %+v, want no error", err, coordinator)
+	}
+	e.expectOrder(t) // Nobody had to step down.
+	if err := e.Delete(t.Context(), e.group); err != nil {
+		t.Fatal(err)
+	}
+	step, err := u.next(t.Context())
+	if want := "group bank/ledger was deleted meanwhile: its pods aren't replaced any more"; step != nil || e.errorText(err) != want {
+		t.Errorf("got %+v, %q, want the error %q", step, e.errorText(err), want)
+	}
 }
 
 func TestUpgradeRefusesInvalidArguments(t *testing.T) {
