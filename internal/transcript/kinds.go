@@ -1,6 +1,7 @@
 package transcript
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/conclave-dev/conclave/internal/election"
@@ -31,12 +32,15 @@ func byName[K kind]() map[string]K {
 }
 
 // Check returns an error if a journal contains something that this program doesn't know: then
-// its agent is newer.
+// its agent is newer. It also refuses a journal that no agent of ours writes.
 func Check(j *journal.Journal) error {
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		if _, known := inputKinds[s.Input]; !known {
 			return newerError(s.Input)
+		}
+		if inputKinds[s.Input] == election.Receive && s.Message == nil {
+			return errors.New("its journal is malformed: a message was received, but is missing")
 		}
 		for _, e := range s.Events {
 			if _, known := eventKinds[e.Kind]; !known {
