@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -65,13 +66,17 @@ func stepDown(ctx context.Context, out io.Writer, g *v1.ElectionGroup, to string
 	if err := checkSuccessor(g, to); err != nil {
 		return err
 	}
+	timeout := stepDownTimeout(g)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	port, err := forward(ctx, types.NamespacedName{Namespace: g.Namespace, Name: before.Pod})
-	if err != nil {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("cannot forward a port to pod %s/%s within %s", g.Namespace, before.Pod, timeout)
+	case err != nil:
 		return err
 	}
 	defer port.Close()
-	ctx, cancel := context.WithTimeout(ctx, stepDownTimeout(g))
-	defer cancel()
 	h := observeHandover(ctx, g.Name, port.URL)
 	after, err := h.requestStepDown(ctx, before.Pod, to)
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -205,5 +207,19 @@ func TestFailoverTimeIsThatOfTheAgent(t *testing.T) {
 	got, err := agent.stepDown(t, ledgerGroup(), "")
 	if want := "ledger-1 leads in term 101; failover took 9.80 ms\n"; err != nil || !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+// TestStepDownEndsIfThePodCannotBeReached: a node that has disappeared refuses no connection.
+func TestStepDownEndsIfThePodCannotBeReached(t *testing.T) {
+	g := ledgerGroup()
+	err := stepDown(t.Context(), io.Discard, g, "", func(ctx context.Context, _ types.NamespacedName) (*portforward.Port, error) {
+		if _, limited := ctx.Deadline(); !limited {
+			return nil, errors.New("this would wait for ever")
+		}
+		return nil, context.DeadlineExceeded
+	})
+	if want := "cannot forward a port to pod bank/ledger-2 within 20s"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
