@@ -25,7 +25,7 @@ func (k Key) namespace() string {
 type Connection struct {
 	// State is Connecting before the first list, Connected or Lost.
 	State string `json:"state"`
-	// Error is why the connection is lost.
+	// Error is why the connection is lost, or why there is none yet.
 	Error string `json:"error,omitempty"`
 	// SilentSince is since when the operator has not shown that it runs. It is zero while it
 	// does, and if that is unknown.
@@ -44,6 +44,8 @@ type Store struct {
 	mu         sync.Mutex
 	groups     map[Key]*v1.ElectionGroup
 	connection Connection
+	// listed is whether the groups have been read.
+	listed bool
 	// subscribers are notified of each change.
 	subscribers map[*subscriber]struct{}
 }
@@ -58,6 +60,7 @@ func (s *Store) Replace(groups []v1.ElectionGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.groups
+	s.listed = true
 	s.groups = map[Key]*v1.ElectionGroup{}
 	for i := range groups {
 		key := KeyOf(&groups[i])
@@ -76,6 +79,7 @@ func (s *Store) Replace(groups []v1.ElectionGroup) {
 func (s *Store) Set(g *v1.ElectionGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.listed = true
 	s.groups[KeyOf(g)] = trim(g)
 	s.notify(KeyOf(g))
 }
@@ -112,11 +116,15 @@ func (s *Store) Delete(g *v1.ElectionGroup) {
 	s.notify(KeyOf(g))
 }
 
-// SetConnection stores the state of the connection. SilentSince remains.
+// SetConnection stores the state of the connection. SilentSince remains. A connection can't be
+// lost before the groups have been read: the pages would say that there are none.
 func (s *Store) SetConnection(c Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.SilentSince = s.connection.SilentSince
+	if c.State == Lost && !s.listed {
+		c.State = Connecting
+	}
 	s.setConnection(c)
 }
 

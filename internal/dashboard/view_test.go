@@ -107,3 +107,19 @@ func TestDetail(t *testing.T) {
 		t.Errorf("got %+v of a new group, want empty lists, and the notice that the operator has not seen it", empty)
 	}
 }
+
+// TestGroupsThatWereNeverRead: until the groups have been read, nobody may conclude that there
+// are none. The dashboard isn't ready before that.
+func TestGroupsThatWereNeverRead(t *testing.T) {
+	store := dashboard.NewStore()
+	lost := dashboard.Connection{State: dashboard.Lost, Error: "forbidden"}
+	store.SetConnection(lost)
+	if got, want := store.Connection(), (dashboard.Connection{State: dashboard.Connecting, Error: "forbidden"}); got != want {
+		t.Errorf("before the first list: got %+v, want %+v", got, want)
+	}
+	store.Replace(nil)
+	store.SetConnection(lost)
+	if got := store.Connection(); got != lost {
+		t.Errorf("after it: got %+v, want %+v", got, lost)
+	}
+}

@@ -49,7 +49,17 @@ func TestPage(t *testing.T) {
 }
 
 func emptyCluster(b *browser) {
+	b.store.SetConnection(served.Connection{State: served.Lost, Error: "cannot reach the API server: connection refused"})
+	b.open("#/bank/ledger")
+	b.await(`document.querySelector("#banner").innerText.includes("connection refused")`)
+	if got := b.text("main"); strings.Contains(got, "There is no group") {
+		b.t.Errorf("before the groups have been read: got %q, want nothing about the group", got)
+	}
 	b.open("")
+	b.await(`document.querySelector("#banner").innerText.includes("connection refused")`)
+	if got := b.text("main"); strings.Contains(got, "no election groups") {
+		b.t.Errorf("before the groups have been read: got %q, want nothing about groups", got)
+	}
 	b.store.SetConnection(served.Connection{State: served.Connected})
 	b.await(`document.querySelector(".empty").innerText.includes("no election groups")`)
 	b.await(`document.querySelector("#connection").innerText === "Live"`)

@@ -54,17 +54,19 @@ function showSession(now) {
 }
 
 function showConnection() {
-  const lost = current.state === "lost", silent = current.state === "connected" && Boolean(current.silentSince);
+  const lost = current.state === "lost", failing = current.state === "connecting" && Boolean(current.error);
+  const silent = current.state === "connected" && Boolean(current.silentSince);
   indicator.textContent = silent ? "No operator" : { connecting: "Connecting …", connected: "Live", lost: "Not connected" }[current.state];
   indicator.className = `connection ${silent ? "lost" : current.state}`;
   document.body.classList.toggle("lost", lost || silent);
   if (!lost) lostAt = null;
   else lostAt ??= new Date();
-  const text = silent ? `The operator has not shown that it runs since ${new Date(current.silentSince).toLocaleTimeString()}. Elections continue without it, but this may be an earlier state.`
+  const text = failing ? `No connection to the API server. Trying again: ${current.error}`
+    : silent ? `The operator has not shown that it runs since ${new Date(current.silentSince).toLocaleTimeString()}. Elections continue without it, but this may be an earlier state.`
     : !lost ? "" : current.own ? `Not connected since ${lostAt.toLocaleTimeString()}: ${current.error}`
     : `No connection to the API server since ${lostAt.toLocaleTimeString()}. This is the last known state. Trying again: ${current.error}`;
   if (banner.textContent !== text) banner.textContent = text;
-  banner.hidden = !lost && !silent;
+  banner.hidden = !lost && !silent && !failing;
 }
 
 function route(event) {
