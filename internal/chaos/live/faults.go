@@ -19,8 +19,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/cli/command"
 )
 
-// operatorLabels are the labels of the operator's pods.
-var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave"}
+// operatorLabels are the labels of the operator's pods. The dashboard has the same name, and may run in the same namespace.
+var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": "manager"}
 
 // refusedError means that the fault wasn't injected, for a reason that isn't a failure.
 type refusedError struct{ reason string }
@@ -187,8 +187,11 @@ func replicas(n *int32) int32 {
 // deleteManager deletes all pods of the operator. They must be replaced before the next fault.
 func (r *Run) deleteManager(ctx context.Context) (injection, error) {
 	before, err := r.managers(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return injection{}, err
+	case len(before) == 0:
+		return injection{}, &refusedError{"no pod of the operator runs in namespace " + r.OperatorNamespace}
 	}
 	done := injection{at: time.Now(), recovered: func(ctx context.Context) bool {
 		now, err := r.managers(ctx)
@@ -199,9 +202,9 @@ func (r *Run) deleteManager(ctx context.Context) (injection, error) {
 	return done, r.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(r.OperatorNamespace), operatorLabels)
 }
 
-// managers returns the pods of the operator.
+// managers returns the pods of the operator, without those that have finished, such as evicted ones, which nothing replaces.
 func (r *Run) managers(ctx context.Context) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := r.Client.List(ctx, &list, client.InNamespace(r.OperatorNamespace), operatorLabels)
-	return list.Items, err
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return isFinished(&pod) }), err
 }

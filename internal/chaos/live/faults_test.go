@@ -1,0 +1,63 @@
+package live_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/conclave-dev/conclave/internal/chaos"
+)
+
+// startOf creates a pod in the namespace of the operator, in this phase.
+func startOf(t *testing.T, w *world, component string, phase corev1.PodPhase) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: component + "-"}}
+	pod.Labels = map[string]string{"app.kubernetes.io/name": "conclave", "app.kubernetes.io/component": component}
+	pod.Spec.Containers = []corev1.Container{{Name: component, Image: "any/thing:1"}}
+	w.must(w.Create(t.Context(), pod))
+	pod.Status.Phase = phase
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	w.must(w.Status().Update(t.Context(), pod))
+	return pod
+}
+
+// The dashboard runs beside the operator and has the same name. A pod of the operator that was evicted remains, and isn't replaced.
+func TestOnlyTheOperatorIsDeleted(t *testing.T) {
+	w := newWorld(t, bugs{})
+	dashboard := startOf(t, w, "dashboard", corev1.PodRunning)
+	manager := startOf(t, w, "manager", corev1.PodRunning)
+	startOf(t, w, "manager", corev1.PodFailed)
+	r := w.run()
+	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Manager), 1, 20*time.Second
+	r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
+		DeleteAllOf: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteAllOfOption) error {
+			err := c.DeleteAllOf(ctx, o, options...)
+			startOf(t, w, "manager", corev1.PodRunning)
+			return err
+		},
+	})
+	if result := do(t, r); len(result.Violations) > 0 || len(result.Faults) != 1 || result.Faults[0].Refused != "" {
+		t.Errorf("got %+v, want one fault without violations", result)
+	}
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(dashboard), dashboard); err != nil || dashboard.DeletionTimestamp != nil {
+		t.Errorf("got %v, want the dashboard to remain", err)
+	}
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(manager), manager); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("got %v, want the operator's pod to be deleted", err)
+	}
+}
+
+// Without a pod of the operator, nothing would be tested, for example if its namespace is wrong.
+func TestMissingOperatorIsReported(t *testing.T) {
+	w := newWorld(t, bugs{})
+	r := w.run()
+	r.Kinds, r.Faults = kinds(t, chaos.Manager), 1
+	if f := do(t, r).Faults[0]; f.Refused != "no pod of the operator runs in namespace "+w.namespace {
+		t.Errorf("got %+v, want the fault to be refused", f)
+	}
+}
