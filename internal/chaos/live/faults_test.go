@@ -61,3 +61,15 @@ func TestMissingOperatorIsReported(t *testing.T) {
 		t.Errorf("got %+v, want the fault to be refused", f)
 	}
 }
+
+// The group doesn't need the operator to settle, but the fault isn't over as long as nothing replaces it.
+func TestOperatorThatIsNotReplacedIsReported(t *testing.T) {
+	w := newWorld(t, bugs{})
+	startOf(t, w, "manager", corev1.PodRunning)
+	r := w.run()
+	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Manager), 1, 10*time.Second
+	result := do(t, r)
+	if len(result.Violations) != 1 || result.Violations[0].Invariant != chaos.Recovery || result.Faults[0].Settled != nil {
+		t.Errorf("got %+v, want that the operator isn't replaced", result)
+	}
+}

@@ -222,10 +222,8 @@ func (r *Run) awaitElection(ctx context.Context, kind chaos.Kind, f *chaos.Fault
 func (r *Run) finish(ctx context.Context, f *chaos.Fault, done injection) error {
 	settling, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	for done.recovered != nil && !done.recovered(settling) && settling.Err() == nil {
-		wait(settling, pollInterval)
-	}
-	settled := r.awaitSettled(settling)
+	recovered := awaitRecovered(settling, done)
+	settled := r.awaitSettled(settling) && recovered
 	if f.Refused == "" && settled {
 		f.Settled = new(float64(time.Since(f.At).Milliseconds()))
 	}
@@ -239,7 +237,7 @@ func (r *Run) finish(ctx context.Context, f *chaos.Fault, done injection) error 
 		for _, p := range r.problems() {
 			r.violated(f, p)
 		}
-		if done.recovered != nil && !done.recovered(ctx) {
+		if !recovered {
 			r.violated(f, chaos.Problem{Invariant: chaos.Recovery, Detail: "what the fault broke isn't replaced within " + r.Timeout.String()})
 		}
 		return errViolated
@@ -250,6 +248,17 @@ func (r *Run) finish(ctx context.Context, f *chaos.Fault, done injection) error 
 		}
 	}
 	return nil
+}
+
+// awaitRecovered waits until what the fault broke, beside the group, works again, and reports whether it does before ctx ends.
+func awaitRecovered(ctx context.Context, done injection) bool {
+	for done.recovered != nil && !done.recovered(ctx) {
+		if ctx.Err() != nil {
+			return false
+		}
+		wait(ctx, pollInterval)
+	}
+	return true
 }
 
 // checkRecord checks the invariants that hold at every instant, from the last fault until now.
