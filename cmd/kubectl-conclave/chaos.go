@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +95,7 @@ func (o *chaosOptions) addTo(cmd *cobra.Command) {
 	flags.StringVarP(&o.output, "output", "o", "table", "table, json or markdown")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "don't ask for a confirmation")
 	flags.StringVar(&o.check, "check", "", "a shell command that checks the workload after each fault; it fails if an invariant of the workload is violated")
-	flags.StringVar(&o.operatorNamespace, "operator-namespace", defaultOperatorNamespace, "the namespace of the operator")
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", "", "the namespace of the operator (default: that of the operator that serves the group)")
 	flags.StringVar(&o.machines, "machines", "", "how to control the machines of the cluster: pod for a privileged pod on each node of a member, "+
 		"docker, podman or nerdctl for a kind cluster on this computer, hack:NAME for a cluster of hack/cluster, with bin/cluster")
 	flags.StringVar(&o.machinesNamespace, "machines-namespace", "", "the namespace of the pods of --machines pod (default: that of the group)")
@@ -197,6 +198,10 @@ func (o *chaosOptions) prepare(ctx context.Context, cluster *clusterFlags, name 
 		Forward: func(ctx context.Context, pod types.NamespacedName) (*portforward.Port, error) {
 			return portforward.Start(ctx, config, pod)
 		},
+	}
+	if operator, err := findOperator(ctx, connected, namespace); err == nil {
+		run.OperatorNamespace = cmp.Or(run.OperatorNamespace, operator.namespace)
+		run.NodesUnknown = len(operator.serves) > 0 // Such an operator reads no nodes.
 	}
 	if run.Machines, err = o.openMachines(run, config); err != nil {
 		return nil, err
