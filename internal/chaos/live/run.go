@@ -135,7 +135,9 @@ func describe(problems []chaos.Problem) string {
 
 // round injects one fault, waits until the group has settled, and checks the invariants.
 func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
-	r.settleAgain(ctx)
+	if err := r.settleAgain(ctx); err != nil {
+		return err
+	}
 	if err := r.replaceRestarted(ctx, kind.Name); err != nil {
 		return fmt.Errorf("before fault %d (%s): %w", number, kind.Name, command.SingleLine(err))
 	}
@@ -184,11 +186,20 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 }
 
 // settleAgain waits for a group that doesn't settle any more since the last fault, for example because the machine is overloaded. If
-// that lasts, the fault is refused.
-func (r *Run) settleAgain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+// that lasts, it ends the run: a fault would harm a group that is broken, or be refused, as if no invariant were violated.
+func (r *Run) settleAgain(ctx context.Context) error {
+	settling, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	r.awaitSettled(ctx)
+	switch {
+	case r.awaitSettled(settling):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	for _, p := range r.problems() {
+		r.violated(r.last(), p)
+	}
+	return errViolated
 }
 
 // undo undoes a fault, also if the run was interrupted.
@@ -265,13 +276,17 @@ func awaitRecovered(ctx context.Context, done injection) bool {
 
 // checkRecord checks the invariants that hold at every instant, from the last fault until now.
 func (r *Run) checkRecord(record *chaos.Record) {
-	last := &chaos.Fault{Kind: "none"}
-	if n := len(r.result.Faults); n > 0 {
-		last = &r.result.Faults[n-1]
-	}
 	for _, p := range record.Problems(r.available()) {
-		r.violated(last, p)
+		r.violated(r.last(), p)
 	}
+}
+
+// last returns the last fault.
+func (r *Run) last() *chaos.Fault {
+	if n := len(r.result.Faults); n > 0 {
+		return &r.result.Faults[n-1]
+	}
+	return &chaos.Fault{Kind: "none"}
 }
 
 func (r *Run) available() bool { return r.Group.Spec.Safety.Mode == v1.Available }

@@ -77,6 +77,23 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
+// A group that settles after a fault can still break. The faults that follow can't show that: without a coordinator, they are refused.
+func TestGroupThatBreaksAfterItHasSettledIsReported(t *testing.T) {
+	w := newWorld(t, bugs{})
+	r := w.run()
+	r.Kinds, r.Faults, r.Pause, r.Timeout = kinds(t, chaos.ForcePod), 3, 2*time.Second, 15*time.Second
+	r.Check = func(context.Context) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.bugs.vacant = true
+		return nil
+	}
+	result := do(t, r)
+	if len(result.Faults) != 1 || len(result.Violations) != 1 || result.Violations[0].String() != "fault 1 (force-pod): agents and status agree: the status shows no coordinator" {
+		t.Errorf("got %+v, want that there is no coordinator after the first fault", result)
+	}
+}
+
 func TestViolatedWorkloadIsReported(t *testing.T) {
 	w := newWorld(t, bugs{})
 	r := w.run()

@@ -74,6 +74,8 @@ type bugs struct {
 	bothLead bool
 	// noElection: after the first coordinator there is no other one.
 	noElection bool
+	// vacant: the status has no coordinator.
+	vacant bool
 }
 
 func newWorld(t *testing.T, b bugs) *world {
@@ -255,6 +257,7 @@ func (w *world) publish(ctx context.Context, live []*corev1.Pod) error {
 	before := g.DeepCopy()
 	w.mu.Lock()
 	name, term := w.name, int64(w.term) //nolint:gosec // a term of a test
+	vacant := w.bugs.vacant
 	labels := !w.bugs.unlabeled && (!w.bugs.noLabels || w.term == 101)
 	w.mu.Unlock()
 	g.Status.Members, g.Status.Processes, g.Status.Term = new(int32(members)), nil, term
@@ -266,7 +269,7 @@ func (w *world) publish(ctx context.Context, live []*corev1.Pod) error {
 				row.Status, row.Reason = v1.ProcessNormal, ""
 			}
 		}
-		if row.Pod == name && row.Status == v1.ProcessNormal {
+		if row.Pod == name && row.Status == v1.ProcessNormal && !vacant {
 			row.Status = v1.ProcessCoordinator
 			g.Status.Coordinator = &v1.Coordinator{Pod: name, Priority: row.Priority, Term: term, ElectedAt: metav1.NowMicro()}
 			if c := before.Status.Coordinator; c != nil && c.Term == term {
