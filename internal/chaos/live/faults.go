@@ -131,6 +131,12 @@ func (r *Run) rollout(ctx context.Context, p chaos.PodState) (injection, error) 
 	if err != nil {
 		return injection{}, err
 	}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(owner), owner); err != nil {
+		return injection{}, err
+	}
+	if reason := notRestarted(owner); reason != "" {
+		return injection{}, &refusedError{reason}
+	}
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`,
 		time.Now().Format(time.RFC3339Nano))
 	done := injection{at: time.Now(), recovered: func(ctx context.Context) bool { return r.isRolledOut(ctx, owner) }}
@@ -139,7 +145,11 @@ func (r *Run) rollout(ctx context.Context, p chaos.PodState) (injection, error) 
 
 // owner returns the StatefulSet, Deployment or DaemonSet that owns a pod.
 func (r *Run) owner(ctx context.Context, p chaos.PodState) (client.Object, error) {
-	reference := metav1.GetControllerOf(r.observer.pod(p.UID))
+	pod := r.observer.pod(p.UID)
+	if pod == nil {
+		return nil, &refusedError{"pod " + p.Pod + " is gone"}
+	}
+	reference := metav1.GetControllerOf(pod)
 	if reference != nil && reference.Kind == "ReplicaSet" {
 		var set appsv1.ReplicaSet
 		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Group.Namespace, Name: reference.Name}, &set); err != nil {
@@ -159,6 +169,29 @@ func (r *Run) owner(ctx context.Context, p chaos.PodState) (client.Object, error
 		}
 	}
 	return nil, &refusedError{"pod " + p.Pod + " has no StatefulSet, Deployment or DaemonSet"}
+}
+
+// notRestarted returns why a change of an owner's template doesn't restart all of its pods, or "".
+func notRestarted(owner client.Object) string {
+	switch o := owner.(type) {
+	case *appsv1.StatefulSet:
+		strategy := o.Spec.UpdateStrategy
+		if strategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+			return "StatefulSet " + o.Name + " has the update strategy OnDelete"
+		}
+		if u := strategy.RollingUpdate; u != nil && u.Partition != nil && *u.Partition > 0 {
+			return fmt.Sprintf("StatefulSet %s only updates pods from partition %d", o.Name, *u.Partition)
+		}
+	case *appsv1.Deployment:
+		if o.Spec.Paused {
+			return "Deployment " + o.Name + " is paused"
+		}
+	case *appsv1.DaemonSet:
+		if o.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+			return "DaemonSet " + o.Name + " has the update strategy OnDelete"
+		}
+	}
+	return ""
 }
 
 // isRolledOut reports whether all pods of an owner have its latest template.

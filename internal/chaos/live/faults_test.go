@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -71,5 +73,26 @@ func TestOperatorThatIsNotReplacedIsReported(t *testing.T) {
 	result := do(t, r)
 	if len(result.Violations) != 1 || result.Violations[0].Invariant != chaos.Recovery || result.Faults[0].Settled != nil {
 		t.Errorf("got %+v, want that the operator isn't replaced", result)
+	}
+}
+
+// A change of the template would restart no pods, or not all, which isn't a failure of the group.
+func TestRolloutThatRestartsNoPodsIsRefused(t *testing.T) {
+	for want, patch := range map[string]string{
+		"StatefulSet ledger has the update strategy OnDelete":   `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`,
+		"StatefulSet ledger only updates pods from partition 2": `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}`,
+	} {
+		w := newWorld(t, bugs{})
+		owner := &appsv1.StatefulSet{ObjectMeta: w.meta(groupName)}
+		w.must(w.Patch(t.Context(), owner, client.RawPatch(types.MergePatchType, []byte(patch))))
+		r := w.run()
+		r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Rollout), 1, 15*time.Second
+		if result := do(t, r); len(result.Violations) > 0 || result.Faults[0].Refused != want {
+			t.Errorf("got %+v, want the fault to be refused: %s", result, want)
+		}
+		w.must(w.Get(t.Context(), client.ObjectKeyFromObject(owner), owner))
+		if a := owner.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]; a != "" {
+			t.Errorf("got annotation %s, want an unchanged template", a)
+		}
 	}
 }
