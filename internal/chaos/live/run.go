@@ -202,14 +202,24 @@ func (r *Run) settleAgain(ctx context.Context) error {
 	return errViolated
 }
 
-// undo undoes a fault, also if the run was interrupted.
+// undo undoes a fault, also if the run was interrupted. It tries again: the API server may be away for a moment, and otherwise the
+// fault would remain.
 func (r *Run) undo(ctx context.Context, done *injection, kind chaos.Kind) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
 	defer cancel()
-	if err := done.undo(ctx); err != nil {
-		return fmt.Errorf("cannot undo %s: %w", kind.Name, err)
+	for {
+		err := done.undo(ctx)
+		if err == nil {
+			return nil
+		}
+		if _, final := errors.AsType[*responseError](err); final || ctx.Err() != nil {
+			return fmt.Errorf("cannot undo %s: %w", kind.Name, err)
+		}
+		wait(ctx, pollInterval)
+		if ctx.Err() != nil {
+			return fmt.Errorf("cannot undo %s: %w", kind.Name, err)
+		}
 	}
-	return nil
 }
 
 // awaitElection waits until the next coordinator is elected and known, if that is expected. It returns false if that didn't happen.

@@ -105,9 +105,12 @@ func TestViolatedWorkloadIsReported(t *testing.T) {
 	}
 }
 
-// A held fault is reported and undone even if the user interrupts the run while it is injected, or while it lasts.
+// A held fault is reported and undone even if the user interrupts the run while it is injected, or while it lasts, and even if the
+// API server is away at that time.
 func TestInterruptedRunUndoesItsFault(t *testing.T) {
-	for name, during := range map[string]bool{"during the injection": true, "after the injection": false} {
+	for name, c := range map[string]struct{ during, away bool }{
+		"during the injection": {during: true}, "after the injection": {}, "while the API server is away": {away: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, bugs{})
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
@@ -117,13 +120,17 @@ func TestInterruptedRunUndoesItsFault(t *testing.T) {
 			r.Kinds, r.Faults = kinds(t, chaos.Cordon), 1 // In this world, nothing is elected when a node is cordoned.
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			calls := 0
 			r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-					if during {
+				Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if c.during {
 						cancel()
 					}
 					defer cancel()
-					return c.Patch(ctx, o, patch, options...)
+					if calls++; c.away && calls == 2 {
+						return errors.New("connection refused")
+					}
+					return api.Patch(ctx, o, patch, options...)
 				},
 			})
 			result, err := r.Do(ctx)

@@ -97,11 +97,13 @@ func (s *server) inject(request *Request) (err error) {
 	return nil
 }
 
+// undo undoes the fault that lasts. If that fails, the fault still lasts.
 func (s *server) undo() error {
-	lasts := s.lasts
-	s.lasts, s.limit = nil, nil
-	if lasts == nil {
-		return nil
+	if s.lasts != nil {
+		if err := s.lasts(); err != nil {
+			return err
+		}
 	}
-	return lasts()
+	s.lasts, s.limit = nil, nil
+	return nil
 }
