@@ -2,12 +2,16 @@ package live_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -73,6 +77,40 @@ func TestOperatorThatIsNotReplacedIsReported(t *testing.T) {
 	result := do(t, r)
 	if len(result.Violations) != 1 || result.Violations[0].Invariant != chaos.Recovery || result.Faults[0].Settled != nil {
 		t.Errorf("got %+v, want that the operator isn't replaced", result)
+	}
+}
+
+// The user must learn about a fault that remains, also if they interrupted the run, or if a part of the fault was refused.
+func TestFaultThatRemainsIsReported(t *testing.T) {
+	for _, kind := range []string{chaos.Cordon, chaos.Drain} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t, bugs{})
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
+			w.must(w.Create(t.Context(), node))
+			t.Cleanup(func() { w.must(w.Delete(context.Background(), node)) })
+			r := w.run()
+			r.Kinds, r.Faults = kinds(t, kind), 1
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			patches := 0
+			r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if patches++; patches > 1 {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(), errors.New("no permission"))
+					}
+					if kind == chaos.Cordon {
+						defer cancel()
+					}
+					return c.Patch(ctx, o, patch, options...)
+				},
+				SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+					return apierrors.NewTooManyRequests("disruption budget", 0)
+				},
+			})
+			if _, err := r.Do(ctx); err == nil || !strings.Contains(err.Error(), "cannot undo "+kind+": nodes \"node-2\" is forbidden") {
+				t.Errorf("got %v, want that the fault remains", err)
+			}
+		})
 	}
 }
 

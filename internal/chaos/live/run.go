@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +59,8 @@ const (
 // errViolated ends a run after which the group didn't settle.
 var errViolated = errors.New("the group didn't settle")
 
-// Do runs all faults. It returns what it has even if ctx ends, which interrupts the run. The error is nil if invariants were violated.
+// Do runs all faults. It returns what it has even if ctx ends, which interrupts the run. The error is nil if invariants were violated,
+// and if the run was interrupted, unless a fault remains.
 func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
 	r.result = &chaos.Result{
 		Namespace: r.Group.Namespace, Group: r.Group.Name, Algorithm: string(r.Group.Spec.Algorithm), Safety: string(r.Group.Spec.Safety.Mode),
@@ -92,7 +94,9 @@ func (r *Run) Do(ctx context.Context) (*chaos.Result, error) {
 		return r.result, nil
 	case err != nil && ctx.Err() != nil:
 		r.result.Interrupted = true
-		return r.result, nil
+		if _, remains := errors.AsType[*remainsError](err); !remains {
+			err = nil
+		}
 	}
 	return r.result, err
 }
@@ -169,11 +173,11 @@ func (r *Run) round(ctx context.Context, number int, kind chaos.Kind) error {
 		elected = r.awaitElection(ctx, kind, &f)
 		wait(ctx, done.hold)
 	}
-	if done.undo != nil {
-		err = errors.Join(err, r.undo(ctx, &done, kind))
-	}
 	if refused, ok := errors.AsType[*refusedError](err); ok {
 		f.Refused, err = refused.reason, nil
+	}
+	if done.undo != nil {
+		err = errors.Join(err, r.undo(ctx, &done, kind))
 	}
 	if err != nil {
 		return fmt.Errorf("fault %d (%s): %w", number, kind.Name, command.SingleLine(err))
@@ -212,15 +216,17 @@ func (r *Run) undo(ctx context.Context, done *injection, kind chaos.Kind) error 
 		if err == nil {
 			return nil
 		}
-		if _, final := errors.AsType[*responseError](err); final || ctx.Err() != nil {
-			return fmt.Errorf("cannot undo %s: %w", kind.Name, err)
-		}
 		wait(ctx, pollInterval)
-		if ctx.Err() != nil {
-			return fmt.Errorf("cannot undo %s: %w", kind.Name, err)
+		if _, responded := errors.AsType[*responseError](err); responded || apierrors.IsForbidden(err) || ctx.Err() != nil {
+			return &remainsError{fmt.Errorf("cannot undo %s: %w", kind.Name, err)}
 		}
 	}
 }
+
+// remainsError means that a fault couldn't be undone.
+type remainsError struct{ error }
+
+func (e *remainsError) Unwrap() error { return e.error }
 
 // awaitElection waits until the next coordinator is elected and known, if that is expected. It returns false if that didn't happen.
 func (r *Run) awaitElection(ctx context.Context, kind chaos.Kind, f *chaos.Fault) bool {
