@@ -73,7 +73,7 @@ type helper struct {
 	disconnect context.CancelFunc
 }
 
-// responseError is an error that a helper reports.
+// responseError is an error that a helper reports, or that its end shows. Another request wouldn't change it.
 type responseError struct{ text string }
 
 func (e *responseError) Error() string { return e.text }
@@ -81,7 +81,10 @@ func (e *responseError) Error() string { return e.text }
 // start creates a helper and connects to it.
 func (h *helper) start(ctx context.Context, c client.Client, attach Attach, pod *corev1.Pod) error {
 	h.disconnect = func() {}
-	if err := c.Create(ctx, pod); err != nil {
+	// An interruption doesn't cut this short: afterwards, it must be known whether there is a pod to delete.
+	creating, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
+	defer cancel()
+	if err := c.Create(creating, pod); err != nil {
 		return err
 	}
 	h.pod = pod

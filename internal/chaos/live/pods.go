@@ -274,11 +274,23 @@ func (p *Pods) undo(ctx context.Context, node string, fault *nodefault.Request) 
 		pod := &corev1.Pod{}
 		err := p.Client.Get(ctx, types.NamespacedName{Namespace: h.pod.Namespace, Name: h.pod.Name}, pod)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && isFinished(pod):
+		case apierrors.IsNotFound(err):
+			return nil
+		case err == nil && isFinished(pod):
+			if fault.Action == nodefault.Stop && wasKilled(pod) {
+				return &responseError{fmt.Sprintf("pod %s was killed: stopped processes remain stopped until their pod is deleted", client.ObjectKeyFromObject(pod))}
+			}
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("pod %s doesn't respond: its fault ends by itself within %s", client.ObjectKeyFromObject(h.pod), p.Limit)
 		}
 		wait(ctx, pollInterval)
 	}
+}
+
+// wasKilled reports whether a helper has ended otherwise than by itself, so that it didn't undo its fault.
+func wasKilled(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Terminated != nil && s.State.Terminated.ExitCode != 0
+	})
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
@@ -30,6 +31,8 @@ type nodes struct {
 	// oldImage: the image of helpers has no command for faults. lacks are the actions that aren't possible.
 	oldImage bool
 	lacks    map[string]string
+	// exitCode is that of helpers.
+	exitCode int
 	// injected is called after each fault.
 	injected func()
 
@@ -99,7 +102,12 @@ func (n *nodes) attach(ctx context.Context, pod types.NamespacedName, _ string, 
 	n.mu.Unlock()
 	err := nodefault.Serve(ctx, in, out, n)
 	ended := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))
+	phase := corev1.PodSucceeded
+	if n.exitCode != 0 {
+		phase = corev1.PodFailed
+	}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+		`{"status":{"phase":%q,"containerStatuses":[{"name":"node-fault","image":"","imageID":"","ready":false,"restartCount":0,"state":{"running":null,"terminated":{"exitCode":%d}}}]}}`, phase, n.exitCode))
 	return errors.Join(err, client.IgnoreNotFound(n.w.Status().Patch(context.WithoutCancel(ctx), ended, patch)))
 }
 
@@ -271,6 +279,44 @@ func TestInterruptedRunUndoesTheFaultsOfHelpers(t *testing.T) {
 				t.Errorf("got %d faults of which %d were undone, want 1 and 1", injected, undone)
 			}
 		})
+	}
+}
+
+// Whoever interrupts the start of a run must not leave a privileged pod behind.
+func TestHelpersWhoseStartIsInterruptedAreDeleted(t *testing.T) {
+	r, pods, n := withPods(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	pods.Client = interceptor.NewClient(n.w, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			err := c.Create(context.WithoutCancel(ctx), o, options...)
+			cancel()
+			return errors.Join(err, ctx.Err()) // The response doesn't arrive.
+		},
+	})
+	if err := r.Machines.Start(ctx, r.Group); err == nil {
+		t.Error("got no error, want that the start is interrupted")
+	}
+	if err := pods.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	testwait.NoError(t, func() error {
+		if helpers, err := n.helpers(t.Context()); err != nil || len(helpers) > 0 {
+			return errors.Join(err, errors.New("helpers remain"))
+		}
+		return nil
+	})
+}
+
+// A helper that was killed can't have undone its fault.
+func TestKilledHelperIsReported(t *testing.T) {
+	r, _, n := withPods(t, 1)
+	n.exitCode = 137
+	n.injected = n.breakConnections
+	start(t, r)
+	result, err := r.Do(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "was killed: stopped processes remain stopped") {
+		t.Errorf("got %+v, %v, want that the fault remains", result, err)
 	}
 }
 
