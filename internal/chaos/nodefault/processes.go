@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,24 +52,74 @@ func containsAny(text string, parts []string) bool {
 
 // signal sends a signal to all processes of containers, also to those that they start meanwhile. It returns how many there were.
 func signal(containers []string, number unix.Signal) (int, error) {
+	find := func() ([]int, error) { return processes(containers) }
+	send := func(process int) error { return signalProcess(process, containers, number) }
+	if number == unix.SIGCONT {
+		return signalFound(find, send)
+	}
+	return signalAll(find, send)
+}
+
+// signalAll repeats until no process is new: a process may start another one before it receives the signal.
+func signalAll(find func() ([]int, error), send func(process int) error) (int, error) {
 	signalled := map[int]bool{}
 	for {
-		found, err := processes(containers)
+		before := len(signalled)
+		_, err := signalFound(func() (found []int, err error) {
+			found, err = find()
+			return slices.DeleteFunc(found, func(process int) bool { return signalled[process] }), err
+		}, func(process int) error {
+			signalled[process] = true
+			return send(process)
+		})
 		if err != nil {
 			return 0, err
-		}
-		before := len(signalled)
-		for _, pid := range found {
-			if signalled[pid] {
-				continue
-			}
-			signalled[pid] = true
-			if err := unix.Kill(pid, number); err != nil && !errors.Is(err, unix.ESRCH) {
-				return 0, fmt.Errorf("cannot send %s to process %d: %w", unix.SignalName(number), pid, err)
-			}
 		}
 		if len(signalled) == before {
 			return before, nil
 		}
 	}
+}
+
+// signalFound signals the processes that run now. For processes that were stopped, that is enough: they haven't started others. To
+// repeat it could take forever, because they start others afterwards.
+func signalFound(find func() ([]int, error), send func(process int) error) (int, error) {
+	found, err := find()
+	if err != nil {
+		return 0, err
+	}
+	for _, process := range found {
+		if err := send(process); err != nil {
+			return 0, err
+		}
+	}
+	return len(found), nil
+}
+
+// signalProcess sends a signal to a process if it is still one of these containers. Its ID may be that of another process by now, on a
+// node that others use, too. A file descriptor always means the same process.
+func signalProcess(process int, containers []string, number unix.Signal) error {
+	descriptor, err := unix.PidfdOpen(process, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	known := err == nil // Linux before 5.3 has no such descriptors.
+	if known {
+		defer unix.Close(descriptor) //nolint:errcheck // nothing was written
+	} else if !errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("cannot find process %d: %w", process, err)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", process))
+	if err != nil || !containsAny(string(text), containers) {
+		return nil //nolint:nilerr // The process has ended.
+	}
+	if known {
+		err = unix.PidfdSendSignal(descriptor, number, nil, 0)
+	} else {
+		err = unix.Kill(process, number)
+	}
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cannot send %s to process %d: %w", unix.SignalName(number), process, err)
+	}
+	return nil
 }
