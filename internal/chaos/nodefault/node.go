@@ -20,6 +20,9 @@ type ThisNode struct{}
 
 var errNoProcess = errors.New("no process of the containers runs")
 
+// errHostNetwork means that the fault would concern other pods of the node, and the node itself.
+var errHostNetwork = errors.New("the pod uses the network of its node")
+
 // ownNetwork is the network namespace of this process.
 const ownNetwork = "/proc/self/ns/net"
 
@@ -83,10 +86,33 @@ func dropPackets(r *Request) (undo func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 {
-		return nil, errNoProcess
+	network, err := networkOf(found)
+	if err != nil {
+		return nil, err
 	}
-	return addDropTable(fmt.Sprintf("/proc/%d/ns/net", found[0]), r)
+	return addDropTable(network, r)
+}
+
+// networkOf returns the network namespace of processes of a pod. It mustn't be that of the node, where the rules would also drop the
+// packets of others. A process that is being started in a container is in that for a moment, too.
+func networkOf(found []int) (string, error) {
+	own, err := os.Stat(ownNetwork)
+	if err != nil {
+		return "", err
+	}
+	err = errNoProcess
+	for _, process := range found {
+		network := fmt.Sprintf("/proc/%d/ns/net", process)
+		its, failed := os.Stat(network)
+		switch {
+		case failed != nil: // The process has ended.
+		case os.SameFile(own, its):
+			err = errHostNetwork
+		default:
+			return network, nil
+		}
+	}
+	return "", err
 }
 
 func addDropTable(network string, r *Request) (remove func() error, err error) {

@@ -88,6 +88,22 @@ func TestIsolatedNodeHasNoUplink(t *testing.T) {
 	}
 }
 
+// In the network of the node, the rules would drop packets of other pods.
+func TestPacketsOfTheNodeAreNotDropped(t *testing.T) {
+	own := os.Getpid() // Its network is that of this process.
+	if got, err := networkOf([]int{own}); !errors.Is(err, errHostNetwork) {
+		t.Errorf("got %s, %v, want an error", got, err)
+	}
+	in := network(t)
+	var other int
+	if _, err := fmt.Sscanf(in, "/proc/%d/ns/net", &other); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := networkOf([]int{own, other}); got != in || err != nil {
+		t.Errorf("got %s, %v, want %s", got, err, in)
+	}
+}
+
 func TestOneFaultInANetworkAtATime(t *testing.T) {
 	in := network(t)
 	remove, err := addIsolateTable(in, []string{"eth0"})
