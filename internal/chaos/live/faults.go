@@ -41,6 +41,9 @@ type injection struct {
 
 // inject injects a fault.
 func (r *Run) inject(ctx context.Context, kind string, targets []chaos.PodState) (injection, error) {
+	if reason := r.notReplaced(kind, targets); reason != "" {
+		return injection{}, &refusedError{reason}
+	}
 	switch kind {
 	case chaos.Pod:
 		return r.deletePods(ctx, targets)
@@ -60,6 +63,19 @@ func (r *Run) inject(ctx context.Context, kind string, targets []chaos.PodState)
 		return r.disconnectAPIServer(ctx)
 	}
 	return r.onMachine(ctx, kind, targets[0])
+}
+
+// notReplaced returns why a fault of this kind would remove a pod for ever, or "".
+func (r *Run) notReplaced(kind string, targets []chaos.PodState) string {
+	if !slices.Contains([]string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.All, chaos.Evict, chaos.Drain}, kind) {
+		return ""
+	}
+	for _, p := range targets {
+		if pod := r.observer.pod(p.UID); pod != nil && metav1.GetControllerOf(pod) == nil {
+			return "pod " + p.Pod + " has no controller that would replace it"
+		}
+	}
+	return ""
 }
 
 func (r *Run) object(p chaos.PodState) *corev1.Pod {
@@ -82,12 +98,15 @@ func (r *Run) deletePods(ctx context.Context, targets []chaos.PodState, options 
 	return done, err
 }
 
-// evict evicts pods. A disruption budget may refuse that.
+// evict evicts pods. A disruption budget may refuse that. If it only refuses those that follow the coordinator's, that is a fault.
 func (r *Run) evict(ctx context.Context, targets []chaos.PodState) (injection, error) {
 	done := injection{at: time.Now()}
-	for _, p := range targets {
+	for i, p := range targets {
 		eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(p.UID)}}
 		err := r.Client.SubResource("eviction").Create(ctx, r.object(p), eviction)
+		if apierrors.IsTooManyRequests(err) && i > 0 {
+			return done, nil
+		}
 		if apierrors.IsTooManyRequests(err) {
 			return done, &refusedError{fmt.Sprintf("the eviction of %s: %s", p.Pod, command.SingleLine(err))}
 		}

@@ -114,6 +114,41 @@ func TestFaultThatRemainsIsReported(t *testing.T) {
 	}
 }
 
+// Nothing would replace such a pod after the run.
+func TestPodWithoutControllerIsNotDeleted(t *testing.T) {
+	w := newWorld(t, bugs{unowned: true})
+	r := w.run()
+	r.Kinds, r.Faults = kinds(t, chaos.ForcePod, chaos.Evict), 2
+	for _, f := range do(t, r).Faults {
+		if f.Refused != "pod ledger-2 has no controller that would replace it" {
+			t.Errorf("got %+v, want the fault to be refused", f)
+		}
+	}
+}
+
+// A disruption budget usually permits to evict one pod at a time.
+func TestDrainThatEvictsTheCoordinatorIsAFault(t *testing.T) {
+	w := newWorld(t, bugs{together: true})
+	w.must(w.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}))
+	t.Cleanup(func() {
+		w.must(w.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}))
+	})
+	r := w.run()
+	r.Kinds, r.Faults, r.Timeout = kinds(t, chaos.Drain), 1, 30*time.Second
+	evictions := 0
+	r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, c client.Client, name string, o, eviction client.Object, options ...client.SubResourceCreateOption) error {
+			if evictions++; evictions > 1 {
+				return apierrors.NewTooManyRequests("disruption budget", 0)
+			}
+			return c.SubResource(name).Create(ctx, o, eviction, options...)
+		},
+	})
+	if f := do(t, r).Faults[0]; f.Refused != "" || f.Elected == nil || evictions != 2 {
+		t.Errorf("got %+v after %d evictions, want a fault", f, evictions)
+	}
+}
+
 // A change of the template would restart no pods, or not all, which isn't a failure of the group.
 func TestRolloutThatRestartsNoPodsIsRefused(t *testing.T) {
 	for want, patch := range map[string]string{

@@ -74,6 +74,10 @@ type bugs struct {
 	bothLead bool
 	// noElection: after the first coordinator there is no other one.
 	noElection bool
+	// unowned: nothing owns the pods.
+	unowned bool
+	// together: ledger-1 is on the node of ledger-2.
+	together bool
 	// vacant: the status has no coordinator.
 	vacant bool
 }
@@ -158,6 +162,9 @@ func (w *world) pod(i int) podOf {
 	pod.Annotations = map[string]string{v1.AnnotationGroups: groupName}
 	pod.Spec.Containers = []corev1.Container{{Name: "application", Image: "any/thing:1"}, {Name: v1.AgentContainer, Image: "any/thing:1"}}
 	pod.Spec.NodeName = fmt.Sprint("node-", i)
+	if i == 1 && w.bugs.together {
+		pod.Spec.NodeName = "node-2"
+	}
 	return podOf{pod}
 }
 
@@ -172,7 +179,9 @@ func (w *world) reconcile(ctx context.Context) error {
 			return err
 		case err != nil:
 			pod := w.pod(i).Pod
-			pod.OwnerReferences = []metav1.OwnerReference{w.owner}
+			if !w.bugs.unowned {
+				pod.OwnerReferences = []metav1.OwnerReference{w.owner}
+			}
 			if err := w.start(ctx, pod); err != nil {
 				return err
 			}
