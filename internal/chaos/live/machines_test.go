@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
@@ -80,6 +81,20 @@ func TestOutageOfTheAPIServerEnds(t *testing.T) {
 	}
 	if got, want := calls(), "partition|control-plane|--name|test|\nheal|control-plane|--name|test|\n"; got != want {
 		t.Errorf("got calls\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestPacketsOfTheNodeOfAPodAreNotDropped(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "application", ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}}}
+	pod.Name, pod.UID = "ledger-2", "2"
+	o := NewObserver(nil, nil, types.NamespacedName{})
+	o.pods[pod.UID] = &observedPod{Pod: pod}
+	r := &Run{observer: o, Machines: &localMachines{}}
+	target := chaos.PodState{Agent: chaos.Agent{Pod: pod.Name, UID: string(pod.UID)}}
+	if _, err := r.onMachine(t.Context(), chaos.Partition, target); err == nil || err.Error() != "pod ledger-2 uses the network of its node" {
+		t.Errorf("got %v, want the fault to be refused", err)
 	}
 }
 

@@ -54,6 +54,9 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	if len(fault.Containers) == 0 {
 		return injection{}, &refusedError{"no container of pod " + target.Pod + " runs"}
 	}
+	if fault.Action == nodefault.Drop && pod.Spec.HostNetwork { // The rules would drop packets of others.
+		return injection{}, &refusedError{"pod " + target.Pod + " uses the network of its node"}
+	}
 	if fault.Action == nodefault.Drop && len(fault.Addresses) == 0 {
 		return injection{}, &refusedError{"no other pod has an address"}
 	}
