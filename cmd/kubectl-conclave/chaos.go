@@ -231,13 +231,19 @@ func checkTestable(g *v1.ElectionGroup) error {
 	return nil
 }
 
+// write writes the result, and the chart. The result isn't lost if the chart can't be written.
 func (o *chaosOptions) write(w io.Writer, result *chaos.Result) error {
+	err := o.writeResult(w, result)
 	if o.plot != "" {
 		chart := chaos.Chart(fmt.Sprintf("Failover of %s/%s", result.Namespace, result.Group), result.Summary)
-		if err := os.WriteFile(o.plot, []byte(chart.SVG()), 0o600); err != nil {
-			return fmt.Errorf("cannot write the chart: %w", err)
+		if failed := os.WriteFile(o.plot, []byte(chart.SVG()), 0o600); failed != nil {
+			err = errors.Join(err, fmt.Errorf("cannot write the chart: %w", failed))
 		}
 	}
+	return err
+}
+
+func (o *chaosOptions) writeResult(w io.Writer, result *chaos.Result) error {
 	switch o.output {
 	case "json":
 		encoder := json.NewEncoder(w)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -62,6 +63,7 @@ func (o *chaosOptions) workloadCheck(g *v1.ElectionGroup) func(context.Context) 
 	}
 	return func(ctx context.Context) error {
 		check := exec.CommandContext(ctx, "sh", "-c", o.check)
+		check.WaitDelay = time.Second // Programs that the shell has started may run on after an interruption.
 		check.Env = append(os.Environ(), "GROUP="+g.Name, "NAMESPACE="+g.Namespace)
 		output, err := check.CombinedOutput()
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
@@ -75,6 +76,26 @@ func TestChaosAsksForAConfirmation(t *testing.T) {
 		if want := "This injects 20 faults (pod, two) into group ledger in namespace bank, which interrupts its service.\nIt runs pods.\nContinue? [y/N] "; out.String() != want {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}
+	}
+}
+
+// The command must undo its faults soon, also if a program that --check has started continues.
+func TestInterruptedCheckEnds(t *testing.T) {
+	o := chaosOptions{check: "sleep 60; true"}
+	ctx, cancel := context.WithCancel(t.Context())
+	began := time.Now()
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if err := o.workloadCheck(&v1.ElectionGroup{})(ctx); err == nil || time.Since(began) > 50*time.Second {
+		t.Errorf("got %v after %s, want an error soon", err, time.Since(began))
+	}
+}
+
+func TestResultIsWrittenWithoutTheChart(t *testing.T) {
+	var out strings.Builder
+	o := chaosOptions{output: "markdown", plot: t.TempDir() + "/missing/chart.svg"}
+	err := o.write(&out, &chaos.Result{Namespace: "bank", Group: "ledger"})
+	if err == nil || !strings.Contains(err.Error(), "cannot write the chart: ") || !strings.Contains(out.String(), "### bank/ledger") {
+		t.Errorf("got %q, %v, want the result and an error", out.String(), err)
 	}
 }
 
