@@ -28,7 +28,7 @@ func (w *OperatorWatcher) Run(ctx context.Context) {
 	var lease operatorlease.Observer
 	for ctx.Err() == nil {
 		if found, err := w.Read(ctx); err == nil {
-			w.Store.SetSilentSince(lease.Observe(found, time.Now()))
+			w.Store.SetSilentSince(lease.Observe(found, w.Store.Now()))
 		} else {
 			lease = operatorlease.Observer{}
 			w.Store.SetSilentSince(time.Time{})

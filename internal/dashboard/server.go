@@ -66,15 +66,17 @@ func WriteSession(w http.ResponseWriter, s Session) { respond(w, http.StatusOK, 
 
 // stream writes server-sent events.
 type stream struct {
+	now    func() time.Time
 	w      http.ResponseWriter
 	flush  *http.ResponseController
 	buffer bytes.Buffer
 }
 
-func newStream(w http.ResponseWriter) *stream {
+func newStream(w http.ResponseWriter, now func() time.Time) *stream {
 	w.Header().Set("Content-Type", "text/event-stream")
-	s := &stream{w: w, flush: http.NewResponseController(w)}
+	s := &stream{now: now, w: w, flush: http.NewResponseController(w)}
 	_ = s.flush.SetReadDeadline(time.Time{}) // The request has been read. Recorders in tests have no deadlines.
+	s.addAlive()
 	return s
 }
 
@@ -85,6 +87,13 @@ func (s *stream) add(event string, data any) {
 		panic(err) // The types can be encoded.
 	}
 	fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", event, text)
+}
+
+// addAlive adds the time: the clock of the page may be wrong.
+func (s *stream) addAlive() {
+	s.add("alive", struct {
+		Now int64 `json:"now"`
+	}{s.now().UnixMilli()})
 }
 
 func (s *stream) send() error {
@@ -116,7 +125,7 @@ func (s *stream) run(ctx context.Context, store *Store, sub *subscriber, add fun
 				s.add("connection", connection)
 			}
 		case <-ticker.C:
-			s.add("alive", struct{}{})
+			s.addAlive()
 		}
 	}
 }
@@ -126,12 +135,12 @@ func (s *stream) run(ctx context.Context, store *Store, sub *subscriber, add fun
 func StreamGroups(w http.ResponseWriter, r *http.Request, store *Store, visible func(namespace string) bool) {
 	sub := store.subscribe("")
 	defer store.unsubscribe(sub)
-	s := newStream(w)
+	s := newStream(w, store.Now)
 	groups, connection := store.all()
 	summaries := []Summary{}
 	for _, g := range groups {
 		if visible(g.Namespace) {
-			summaries = append(summaries, NewSummary(g, time.Now()))
+			summaries = append(summaries, NewSummary(g, store.Now()))
 		}
 	}
 	s.add("connection", connection)
@@ -142,7 +151,7 @@ func StreamGroups(w http.ResponseWriter, r *http.Request, store *Store, visible 
 		case c.group == nil:
 			s.add("deleted", c.key)
 		default:
-			s.add("group", NewSummary(c.group, time.Now()))
+			s.add("group", NewSummary(c.group, store.Now()))
 		}
 	})
 }
@@ -153,14 +162,14 @@ func StreamGroup(w http.ResponseWriter, r *http.Request, store *Store, visible b
 	key := PathKey(r)
 	sub := store.subscribe(key)
 	defer store.unsubscribe(sub)
-	s := newStream(w)
+	s := newStream(w, store.Now)
 	g, connection := store.get(key)
 	s.add("connection", connection)
 	add := func(c change) {
 		if c.group == nil || !visible {
 			s.add("detail", nil)
 		} else {
-			s.add("detail", NewDetail(c.group, time.Now()))
+			s.add("detail", NewDetail(c.group, store.Now()))
 		}
 	}
 	add(change{key, g})

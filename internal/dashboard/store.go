@@ -41,6 +41,9 @@ const (
 
 // Store has the known state of all groups. Its methods may be called concurrently.
 type Store struct {
+	// Now returns the time of the cluster. It is time.Now unless it is set before the store is used.
+	Now func() time.Time
+
 	mu         sync.Mutex
 	groups     map[Key]*v1.ElectionGroup
 	connection Connection
@@ -52,7 +55,7 @@ type Store struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{groups: map[Key]*v1.ElectionGroup{}, connection: Connection{State: Connecting}, subscribers: map[*subscriber]struct{}{}}
+	return &Store{Now: time.Now, groups: map[Key]*v1.ElectionGroup{}, connection: Connection{State: Connecting}, subscribers: map[*subscriber]struct{}{}}
 }
 
 // Replace stores all groups. Callers must not use them any more.

@@ -1,11 +1,13 @@
 package dashboard
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -30,6 +32,7 @@ func TestPage(t *testing.T) {
 		{"the operator is down", silentOperator},
 		{"the dashboard is stopped and started again", stoppedDashboard},
 		{"the machine of the browser wakes up", wokenMachine},
+		{"the clock of the browser is wrong", wrongClock},
 		{"a thousand groups", thousandGroups},
 		{"the keyboard", keyboard},
 		{"the policy blocks inline code", policy},
@@ -199,6 +202,27 @@ func wokenMachine(b *browser) {
 	b.await(`window.lostBefore && document.querySelector("#banner").hidden`)
 	b.store.Set(ledger("StatusTable", 3))
 	b.await(`document.querySelector("#coordinator").innerText === "ledger-3"`)
+}
+
+// wrongClock: ages and what happened in the last hour don't depend on the clock of the browser.
+func wrongClock(b *browser) {
+	b.store.Set(ledger("StatusTable", 4)) // It was elected some minutes ago.
+	var script page.ScriptIdentifier
+	b.run("set the clock", chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		script, err = page.AddScriptToEvaluateOnNewDocument(`(() => { const now = Date.now; Date.now = () => now() + 3 * 3600000; })()`).Do(ctx)
+		return err
+	}))
+	b.open("#/bank/ledger")
+	b.await(`document.querySelector(".facts time")`)
+	if got := b.text(".facts time"); strings.Contains(got, "h") {
+		b.t.Errorf("got that the coordinator was elected %s, want some minutes ago", got)
+	}
+	b.open("")
+	b.await(`document.querySelector('[data-key="bank/ledger"]')`)
+	if got := b.text(`[data-key="bank/ledger"] .failovers`); got != "3" {
+		b.t.Errorf("got %q failovers in the last hour, want 3", got)
+	}
+	b.run("correct the clock", page.RemoveScriptToEvaluateOnNewDocument(script))
 }
 
 func thousandGroups(b *browser) {

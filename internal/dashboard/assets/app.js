@@ -1,6 +1,6 @@
 // The page: which view is shown, and the state of the connections.
 import { takeKey } from "./actions.js";
-import { el, refreshAges } from "./dom.js";
+import { el, now, refreshAges } from "./dom.js";
 import * as group from "./group.js";
 import * as overview from "./overview.js";
 
@@ -60,7 +60,7 @@ function showConnection() {
   indicator.className = `connection ${silent ? "lost" : current.state}`;
   document.body.classList.toggle("lost", lost || silent);
   if (!lost) lostAt = null;
-  else lostAt ??= new Date();
+  else lostAt ??= new Date(now());
   const text = failing ? `No connection to the API server. Trying again: ${current.error}`
     : silent ? `The operator has not shown that it runs since ${new Date(current.silentSince).toLocaleTimeString()}. Elections continue without it, but this may be an earlier state.`
     : !lost ? "" : current.own ? `Not connected since ${lostAt.toLocaleTimeString()}: ${current.error}`

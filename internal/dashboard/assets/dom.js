@@ -38,8 +38,21 @@ export function age(at, suffix = " ago") {
   return element;
 }
 
+// ahead is by how many milliseconds the clock of this machine is ahead of the server's. Small differences are the network's.
+let ahead = 0;
+const aheadMin = 5000;
+
+// setClock stores the server's time. The times of the groups are from the cluster, so a wrong clock here would make each age wrong.
+export function setClock(at) {
+  const difference = Date.now() - at;
+  ahead = Math.abs(difference) < aheadMin ? 0 : difference;
+}
+
+// now returns the server's time.
+export function now() { return Date.now() - ahead; }
+
 function refresh(element) {
-  const text = formatDuration(Date.now() - Date.parse(element.dateTime)) + element.dataset.suffix;
+  const text = formatDuration(now() - Date.parse(element.dateTime)) + element.dataset.suffix;
   if (element.textContent !== text) element.textContent = text;
 }
 

@@ -1,5 +1,5 @@
 // The overview of all groups.
-import { age, badge, el } from "./dom.js";
+import { age, badge, el, now } from "./dom.js";
 import { open } from "./stream.js";
 
 const states = ["Unavailable", "Degraded", "Unknown", "Updating", "Healthy"];
@@ -20,7 +20,7 @@ const view = { text: "", health: "", sort: "health", descending: false };
 
 // failovers counts the ends of tenures in the last hour.
 function failovers(g) {
-  const hourAgo = Date.now() - 3600000;
+  const hourAgo = now() - 3600000;
   return (g.ended ?? []).filter((at) => Date.parse(at) > hourAgo).length;
 }
 

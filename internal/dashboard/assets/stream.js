@@ -1,4 +1,5 @@
 // A stream of server-sent events that reconnects by itself.
+import { setClock } from "./dom.js";
 
 // silenceMax is longer than a few of the server's keep-alive events.
 const silenceMax = 20000;
@@ -12,7 +13,7 @@ export function open(path, handlers, onLost) {
     source?.close();
     lastEvent = Date.now();
     source = new EventSource(path);
-    for (const [name, handle] of Object.entries({ alive: () => {}, ...handlers })) {
+    for (const [name, handle] of Object.entries({ alive: (event) => setClock(event.now), ...handlers })) {
       source.addEventListener(name, (event) => {
         lastEvent = Date.now();
         handle(JSON.parse(event.data));
