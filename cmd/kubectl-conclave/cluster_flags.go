@@ -40,6 +40,7 @@ type clusterFlags struct {
 	// flags, too, but then prompts on stdin for what is missing, and inject reads
 	// its manifest there.
 	username, password string
+	clusterClock
 }
 
 // documentedFlags appear in help texts, with this usage. The other flags work as
@@ -102,6 +103,7 @@ func (c *clusterFlags) adjust(config *rest.Config) *rest.Config {
 	}
 	config.UserAgent = "kubectl-conclave"
 	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(c.readFrom)
 	return config
 }
 

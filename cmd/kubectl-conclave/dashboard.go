@@ -78,6 +78,7 @@ func (o *dashboardOptions) run(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("cannot listen: %w; select another port with --port, or 0 for a free one", err)
 	}
 	store := dashboard.NewStore()
+	store.Now = o.cluster.now
 	watcher := dashboard.Watcher{Client: connected, Store: store, Namespace: namespace, RetryInterval: time.Second, DescribeError: requestError}
 	forward, err := o.cluster.forwarder()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -73,7 +72,7 @@ func (o *explainOptions) run(cmd *cobra.Command, args []string) error {
 	everything := o.term == 0 && o.output == asText
 	if everything {
 		o.cluster.warnOfSilentOperators(cmd, []v1.ElectionGroup{*group})
-		describe.Explain(out, group, time.Now())
+		describe.Explain(out, group, o.cluster.now())
 	}
 	forward, err := o.cluster.forwarder()
 	if err == nil {
@@ -147,7 +146,7 @@ func (o *explainOptions) write(out io.Writer, g *v1.ElectionGroup, e *transcript
 	case asMermaid:
 		return e.WriteMermaid(out)
 	}
-	return writeValue(out, explanation{describe.ExplanationOf(g, time.Now()), e}, o.output)
+	return writeValue(out, explanation{describe.ExplanationOf(g, o.cluster.now()), e}, o.output)
 }
 
 // writeLastElection writes the last section of the explanation.

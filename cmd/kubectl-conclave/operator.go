@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -155,7 +154,7 @@ func (c *clusterFlags) warnOfSilentOperators(cmd *cobra.Command, groups []v1.Ele
 		if err != nil {
 			continue
 		}
-		now := time.Now()
+		now := c.now()
 		if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
 			fmt.Fprintf(cmd.ErrOrStderr(), "The operator in namespace %s has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check\n",
 				o.namespace, duration.HumanDuration(now.Sub(since)))

@@ -59,7 +59,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := showGroups(cmd.OutOrStdout(), groups, o.output); err != nil {
+		if err := showGroups(cmd.OutOrStdout(), groups, o.output, o.cluster.now()); err != nil {
 			return err
 		}
 		if len(groups) > 0 {
@@ -77,7 +77,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if o.output == "" {
-		describe.Status(cmd.OutOrStdout(), group, time.Now())
+		describe.Status(cmd.OutOrStdout(), group, o.cluster.now())
 	} else if err := printObject(cmd.OutOrStdout(), group, o.output); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (o *statusOptions) findProblems(groups []v1.ElectionGroup) error {
 }
 
 // showGroups describes groups, or prints them as a List if there is an output format.
-func showGroups(out io.Writer, groups []v1.ElectionGroup, output string) error {
+func showGroups(out io.Writer, groups []v1.ElectionGroup, output string, now time.Time) error {
 	if output != "" {
 		list := &corev1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
 		for i := range groups {
@@ -125,7 +125,7 @@ func showGroups(out io.Writer, groups []v1.ElectionGroup, output string) error {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		describe.Status(out, &groups[i], time.Now())
+		describe.Status(out, &groups[i], now)
 	}
 	return nil
 }

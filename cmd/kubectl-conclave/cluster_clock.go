@@ -1,0 +1,48 @@
+package main
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// clusterClock is the clock of the API server. The times in a status are from the cluster, and
+// the clock of the user's machine may differ from it by hours.
+type clusterClock struct {
+	// ahead is by how much the clock of this machine is ahead.
+	ahead atomic.Int64
+}
+
+// differenceMin is the least difference that counts: responses have the time in seconds, and
+// take a moment.
+const differenceMin = 5 * time.Second
+
+func (c *clusterClock) now() time.Time { return time.Now().Add(-time.Duration(c.ahead.Load())) }
+
+// reader is a RoundTripper that reads the clock from the responses.
+type reader struct {
+	http.RoundTripper
+
+	clock *clusterClock
+}
+
+func (c *clusterClock) readFrom(next http.RoundTripper) http.RoundTripper { return &reader{next, c} }
+
+// RoundTrip implements http.RoundTripper.
+func (r *reader) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := r.RoundTripper.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		ahead := time.Since(at)
+		if ahead.Abs() < differenceMin {
+			ahead = 0
+		}
+		r.clock.ahead.Store(int64(ahead))
+	}
+	return response, nil
+}
+
+// WrappedRoundTripper lets client-go find the transport.
+func (r *reader) WrappedRoundTripper() http.RoundTripper { return r.RoundTripper }
