@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -61,10 +62,11 @@ func watchGroup(ctx context.Context, cluster *clusterFlags, out, notes io.Writer
 		return err
 	}
 	w := groupWatcher{client: connected, namespace: group.Namespace, name: name, retryInterval: time.Second}
+	operator := operatorWatcher{read: leaseReader(connected, group.Namespace), now: cluster.now}
 	if file, ok := terminalOf(out); ok && output == "" {
-		return showOnScreen(ctx, file, &w)
+		return showOnScreen(ctx, file, &w, &operator)
 	}
-	return printChanges(ctx, out, notes, &w, output)
+	return printChanges(ctx, out, notes, &w, &operator, output)
 }
 
 // change is a change of a group, for programs. The fields are those of the status after it.
@@ -85,8 +87,22 @@ func newChange(g *v1.ElectionGroup, changes []string, now time.Time) change {
 }
 
 // printChanges prints a line for each change, or a value for each change of the status.
-func printChanges(ctx context.Context, out, notes io.Writer, w *groupWatcher, output string) error {
-	var changes describe.ChangeLog
+func printChanges(ctx context.Context, out, notes io.Writer, w *groupWatcher, operator *operatorWatcher, output string) error {
+	var (
+		changes describe.ChangeLog
+		noting  sync.Mutex
+	)
+	note := func(text string) {
+		noting.Lock()
+		defer noting.Unlock()
+		fmt.Fprintln(notes, text)
+	}
+	operator.onChange = func(since time.Time) { note(operatorText(since, operator.now())) }
+	ctx, cancel := context.WithCancel(ctx)
+	var observing sync.WaitGroup
+	observing.Go(func() { operator.run(ctx) })
+	defer observing.Wait()
+	defer cancel()
 	w.onChange = func(g *v1.ElectionGroup) {
 		now := time.Now()
 		if output != "" {
@@ -100,7 +116,7 @@ func printChanges(ctx context.Context, out, notes io.Writer, w *groupWatcher, ou
 			fmt.Fprintf(out, "%s  %s\n", now.UTC().Format(timestamp), text)
 		}
 	}
-	w.onConnection = func(err error) { fmt.Fprintln(notes, connectionText(err)) }
+	w.onConnection = func(err error) { note(connectionText(err)) }
 	return w.run(ctx)
 }
 
@@ -120,6 +136,8 @@ type screen struct {
 	group    *v1.ElectionGroup
 	// connection describes why the API server is unreachable; empty if it is reachable.
 	connection string
+	// silentSince is since when the operator has not shown that it runs, or zero.
+	silentSince time.Time
 	// latest are the latest changes, in the order in which they happened.
 	latest []string
 }
@@ -129,7 +147,7 @@ const changesShown = 8
 
 // showOnScreen redraws the screen whenever the group changes, and each second,
 // since it also shows ages.
-func showOnScreen(ctx context.Context, terminal *os.File, w *groupWatcher) error {
+func showOnScreen(ctx context.Context, terminal *os.File, w *groupWatcher, operator *operatorWatcher) error {
 	s := screen{terminal: terminal}
 	updates := make(chan func())
 	send := func(update func()) {
@@ -147,8 +165,10 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *groupWatcher) error
 			}
 		})
 	}
+	operator.onChange = func(since time.Time) { send(func() { s.silentSince = since }) }
 	ended := make(chan error, 1)
 	go func() { ended <- w.run(ctx) }()
+	go operator.run(ctx)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -160,7 +180,7 @@ func showOnScreen(ctx context.Context, terminal *os.File, w *groupWatcher) error
 			update()
 		case <-ticker.C:
 		}
-		s.draw(time.Now())
+		s.draw(operator.now())
 	}
 }
 
@@ -198,6 +218,9 @@ func (s *screen) lines(now time.Time) []string {
 	}
 	if s.connection != "" {
 		fmt.Fprintf(&text, "\n%s\n", s.connection)
+	}
+	if !s.silentSince.IsZero() {
+		fmt.Fprintf(&text, "\n%s\n", operatorText(s.silentSince, now))
 	}
 	text.WriteString("\n" + strings.Join(s.latest, "\n"))
 	return strings.Split(text.String(), "\n")
