@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
@@ -185,11 +186,8 @@ func (o *chaosOptions) prepare(ctx context.Context, cluster *clusterFlags, name 
 	if err != nil {
 		return nil, err
 	}
-	group, err := getGroup(ctx, connected, namespace, name)
+	group, err := getTestable(ctx, connected, namespace, name)
 	if err != nil {
-		return nil, err
-	}
-	if err := checkTestable(group); err != nil {
 		return nil, err
 	}
 	run := &live.Run{
@@ -210,6 +208,28 @@ func (o *chaosOptions) prepare(ctx context.Context, cluster *clusterFlags, name 
 		return nil, requestError(err)
 	}
 	return run, nil
+}
+
+// failoverMax is how long a failover may be under way when the command begins.
+const failoverMax = 5 * time.Second
+
+// getTestable reads a group, and refuses one that can't fail over.
+func getTestable(ctx context.Context, c client.Client, namespace, name string) (*v1.ElectionGroup, error) {
+	for began := time.Now(); ; {
+		group, err := getGroup(ctx, c, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		err = checkTestable(group)
+		if err == nil || group.Status.Coordinator != nil || time.Since(began) > failoverMax {
+			return group, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errInterrupted
+		case <-time.After(failoverMax / 20):
+		}
+	}
 }
 
 // checkTestable refuses groups that can't fail over.

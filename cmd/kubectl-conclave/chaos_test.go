@@ -119,3 +119,16 @@ func TestWorkloadIsCheckedByACommand(t *testing.T) {
 		t.Error("got a check without --check, want none")
 	}
 }
+
+// A group may be without a coordinator for a moment, because it has just been created, for example.
+func TestChaosWaitsForAFailover(t *testing.T) {
+	e := newEnv(t)
+	g := e.createGroup(t, "ledger")
+	e.setCoordinator(t, g, -1, 100)
+	elected := time.AfterFunc(failoverMax/10, func() { e.setCoordinator(t, g, 1, 101) })
+	defer elected.Stop()
+	got := e.runCommand(t, "chaos", "ledger", "--yes", "--timeout", "1s")
+	if want := "error: group ledger must settle before the first fault"; got.status != 1 || !strings.Contains(got.stderr, want) {
+		t.Errorf("got exit status %d, %s, want 1, %s", got.status, got.stderr, want)
+	}
+}
