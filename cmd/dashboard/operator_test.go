@@ -39,7 +39,7 @@ func TestPagesShowThatTheOperatorIsDown(t *testing.T) {
 	testwait.Until(t, "the pages show that the operator runs", func() bool { return b.connection(token) == `{"state":"connected"}` })
 }
 
-// connection returns the first event of a page.
+// connection returns the state of the connection, which a page gets first.
 func (b *browser) connection(token string) string {
 	b.e.t.Helper()
 	ctx, cancel := context.WithCancel(b.e.t.Context())
@@ -54,8 +54,12 @@ func (b *browser) connection(token string) string {
 		b.e.t.Fatal(err)
 	}
 	defer response.Body.Close()
+	kind := ""
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			kind = name
+		}
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && kind == "connection" {
 			return data
 		}
 	}
