@@ -13,9 +13,9 @@ type clusterClock struct {
 	ahead atomic.Int64
 }
 
-// differenceMin is the least difference that counts: responses have the time in seconds, and
+// smallestDifference is the least difference that counts: responses have the time in seconds, and
 // take a moment.
-const differenceMin = 5 * time.Second
+const smallestDifference = 5 * time.Second
 
 func (c *clusterClock) now() time.Time { return time.Now().Add(-time.Duration(c.ahead.Load())) }
 
@@ -36,7 +36,7 @@ func (r *reader) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil {
 		ahead := time.Since(at)
-		if ahead.Abs() < differenceMin {
+		if ahead.Abs() < smallestDifference {
 			ahead = 0
 		}
 		r.clock.ahead.Store(int64(ahead))

@@ -43,7 +43,7 @@ func TestOnlyTheOperatorIsDeleted(t *testing.T) {
 	r.Client = interceptor.NewClient(r.Client, interceptor.Funcs{
 		DeleteAllOf: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteAllOfOption) error {
 			err := c.DeleteAllOf(ctx, o, options...)
-			startOf(t, w, "manager", corev1.PodRunning)
+			startOf(t, w, "manager", corev1.PodRunning) //nolint:contextcheck // it uses that of the test
 			return err
 		},
 	})

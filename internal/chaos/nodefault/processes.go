@@ -105,13 +105,13 @@ func signalProcess(process int, containers []string, number unix.Signal) error {
 	}
 	known := err == nil // Linux before 5.3 has no such descriptors.
 	if known {
-		defer unix.Close(descriptor) //nolint:errcheck // nothing was written
+		defer unix.Close(descriptor)
 	} else if !errors.Is(err, unix.ENOSYS) {
 		return fmt.Errorf("cannot find process %d: %w", process, err)
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", process))
 	if err != nil || !containsAny(string(text), containers) {
-		return nil //nolint:nilerr // The process has ended.
+		return nil // The process has ended.
 	}
 	if known {
 		err = unix.PidfdSendSignal(descriptor, number, nil, 0)
