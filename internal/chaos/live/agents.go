@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	agentapi "github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/chaos"
@@ -37,6 +39,10 @@ func (o *Observer) observeOnce(ctx context.Context, agent chaos.Agent) {
 	if err != nil {
 		return // The agent isn't observed, which Problems reports.
 	}
+	if !o.exists(ctx, agent) {
+		port.Close()
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var observing sync.WaitGroup
 	defer observing.Wait()
@@ -58,6 +64,14 @@ func (o *Observer) observeOnce(ctx context.Context, agent chaos.Agent) {
 	case <-silent:
 	case <-ctx.Done():
 	}
+}
+
+// exists reports whether the pod of an agent exists. A port is forwarded to the pod that has the name: if that is another one by now, its
+// answers must not count as those of the former one.
+func (o *Observer) exists(ctx context.Context, agent chaos.Agent) bool {
+	var list corev1.PodList
+	err := o.client.List(ctx, &list, client.InNamespace(o.name.Namespace), client.MatchingFields{"metadata.name": agent.Pod})
+	return err == nil && len(list.Items) == 1 && string(list.Items[0].UID) == agent.UID
 }
 
 // watchAgent records the changes that an agent reports.

@@ -100,11 +100,8 @@ func (o *Observer) podChanged(ctx context.Context, pod *corev1.Pod, deleted bool
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer o.notify()
-	if !isMember(pod, o.name.Name) {
-		return
-	}
 	known := o.pods[pod.UID]
-	if deleted || isFinished(pod) {
+	if deleted || isFinished(pod) || !isMember(pod, o.name.Name) {
 		if known != nil && known.stop != nil {
 			known.stop()
 		}
