@@ -311,6 +311,7 @@ func TestHelpersWhoseStartIsInterruptedAreDeleted(t *testing.T) {
 // A helper that was killed can't have undone its fault.
 func TestKilledHelperIsReported(t *testing.T) {
 	r, _, n := withPods(t, 1)
+	r.Timeout = 10 * time.Second // In this world, nothing is elected when a pod is frozen.
 	n.exitCode = 137
 	n.injected = n.breakConnections
 	start(t, r)
