@@ -69,7 +69,7 @@ func emptyCluster(b *browser) {
 }
 
 func overview(b *browser) {
-	b.open("")
+	b.open("#/bank/%zz") // No group has such a name.
 	b.store.Set(ledger("StatusTable", 3))
 	b.store.Set(named("bank", "settlement", ledger("Bully", 4)))
 	b.store.Set(named("shop", "checkout", ledger("RingSkip", -1)))

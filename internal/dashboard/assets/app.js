@@ -73,8 +73,8 @@ function route(event) {
   takeKey();
   close();
   onConnected = () => {};
-  const [, namespace, name] = /^#\/([^/]+)\/([^/]+)$/.exec(location.hash) ?? [];
-  close = namespace ? group.show(main, page, decodeURIComponent(namespace), decodeURIComponent(name)) : overview.show(main, page);
+  const [, namespace, name] = /^#\/([a-z0-9-]+)\/([a-z0-9.-]+)$/.exec(location.hash) ?? []; // what Kubernetes permits in names
+  close = namespace ? group.show(main, page, namespace, name) : overview.show(main, page);
   if (event) {
     scrollTo(0, 0);
     main.focus({ preventScroll: true });
