@@ -2,11 +2,13 @@ package live
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,9 +25,11 @@ type onePod struct {
 }
 
 func (p onePod) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	pod := corev1.Pod{}
-	pod.UID = p.uid
-	list.(*corev1.PodList).Items = []corev1.Pod{pod} //nolint:forcetypeassert // nothing else is listed
+	pods, ok := list.(*corev1.PodList)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	pods.Items = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: p.uid}}}
 	return nil
 }
 
