@@ -19,17 +19,19 @@ const smallestDifference = 5 * time.Second
 
 func (c *clusterClock) now() time.Time { return time.Now().Add(-time.Duration(c.ahead.Load())) }
 
-// reader is a RoundTripper that reads the clock from the responses.
-type reader struct {
+// clockReader is a RoundTripper that reads the clock from the responses.
+type clockReader struct {
 	http.RoundTripper
 
 	clock *clusterClock
 }
 
-func (c *clusterClock) readFrom(next http.RoundTripper) http.RoundTripper { return &reader{next, c} }
+func (c *clusterClock) readFrom(next http.RoundTripper) http.RoundTripper {
+	return &clockReader{next, c}
+}
 
 // RoundTrip implements http.RoundTripper.
-func (r *reader) RoundTrip(request *http.Request) (*http.Response, error) {
+func (r *clockReader) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := r.RoundTripper.RoundTrip(request)
 	if err != nil {
 		return nil, err
@@ -45,4 +47,4 @@ func (r *reader) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // WrappedRoundTripper lets client-go find the transport.
-func (r *reader) WrappedRoundTripper() http.RoundTripper { return r.RoundTripper }
+func (r *clockReader) WrappedRoundTripper() http.RoundTripper { return r.RoundTripper }

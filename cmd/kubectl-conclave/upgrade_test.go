@@ -288,15 +288,21 @@ func TestUpgradeRespectsDisruptionBudgets(t *testing.T) {
 	e.expectOrder(t)
 }
 
+// expectRefusal expects that no pod is replaced by the agent of the installed operator.
+func (e *upgradeEnv) expectRefusal(t *testing.T, prefix string) {
+	t.Helper()
+	e.options.agentImage = ""
+	_, err := e.upgrade(t)
+	if got := e.errorText(err); !strings.HasPrefix(got, prefix) {
+		t.Errorf("got %q, want %s", got, prefix)
+	}
+	e.expectOrder(t)
+}
+
 func TestUpgradeWaitsForTheOperator(t *testing.T) {
 	e := newUpgradeEnv(t)
 	e.createOperator(t)
-	e.options.agentImage = ""
-	_, err := e.upgrade(t)
-	if got := e.errorText(err); !strings.HasPrefix(got, "the operator is being updated, and new pods might get its former agent") {
-		t.Errorf("got %q", got)
-	}
-	e.expectOrder(t)
+	e.expectRefusal(t, "the operator is being updated, and new pods might get its former agent")
 }
 
 // TestUpgradeNeedsTheOperator: without it, an evicted pod can't be created again.
@@ -311,12 +317,7 @@ func TestUpgradeNeedsTheOperator(t *testing.T) {
 	if err := e.Status().Update(t.Context(), &operator); err != nil {
 		t.Fatal(err)
 	}
-	e.options.agentImage = ""
-	_, err := e.upgrade(t)
-	if got := e.errorText(err); !strings.HasPrefix(got, "no replica of the operator in namespace bank is available") {
-		t.Errorf("got %q", got)
-	}
-	e.expectOrder(t)
+	e.expectRefusal(t, "no replica of the operator in namespace bank is available")
 }
 
 // TestUpgradeWhileOthersChangeThings: somebody else evicts the coordinator's pod, whose controller

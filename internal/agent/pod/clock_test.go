@@ -1,13 +1,8 @@
 package pod
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"math/big"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -68,22 +63,10 @@ func TestMountedDocumentWaitsForClock(t *testing.T) {
 // moment on.
 func (c *cluster) storeCertificate(g *testPod, from time.Time) {
 	c.t.Helper()
-	ca, err := tls.X509KeyPair(c.ca.Cert, c.ca.Key)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: from.Add(time.Hour), URIs: []*url.URL{{Scheme: "conclave", Host: "bank", Path: "/ledger/" + g.name}},
+	der, key := c.sign(&x509.Certificate{
+		NotBefore: from, NotAfter: from.Add(time.Hour), URIs: []*url.URL{{Scheme: "conclave", Host: "bank", Path: "/ledger/" + g.name}},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.Leaf, key.Public(), ca.PrivateKey)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	})
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		c.t.Fatal(err)

@@ -75,23 +75,28 @@ func newCluster(t *testing.T) *cluster {
 // serverCertificate creates the certificate of the identity service.
 func (c *cluster) serverCertificate() tls.Certificate {
 	c.t.Helper()
+	der, key := c.sign(&x509.Certificate{
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.ParseIP("127.0.0.1")}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// sign creates a key, and lets the CA sign a certificate for it.
+func (c *cluster) sign(template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
+	c.t.Helper()
 	ca, err := tls.X509KeyPair(c.ca.Cert, c.ca.Key)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		c.t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.ParseIP("127.0.0.1")}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.Leaf, key.Public(), ca.PrivateKey)
-	if err != nil {
+	template.SerialNumber = big.NewInt(1)
+	if der, err = x509.CreateCertificate(rand.Reader, template, ca.Leaf, key.Public(), ca.PrivateKey); err != nil {
 		c.t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return der, key
 }
 
 // certificate creates the files of a certificate for names.
