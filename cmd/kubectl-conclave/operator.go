@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
@@ -156,8 +155,7 @@ func (c *clusterFlags) warnOfSilentOperators(cmd *cobra.Command, groups []v1.Ele
 		}
 		now := c.now()
 		if since := new(operatorlease.Observer).Observe(lease, now); !since.IsZero() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "The operator in namespace %s has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check\n",
-				o.namespace, duration.HumanDuration(now.Sub(since)))
+			fmt.Fprintln(cmd.ErrOrStderr(), silenceText("The operator in namespace "+o.namespace, now.Sub(since)))
 		}
 	}
 }

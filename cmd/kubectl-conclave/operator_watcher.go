@@ -22,27 +22,15 @@ type operatorWatcher struct {
 	onChange func(since time.Time)
 }
 
-// leaseInterval is the time between two readings of the Lease.
-const leaseInterval = 5 * time.Second
-
 // run observes until the context ends.
 func (w *operatorWatcher) run(ctx context.Context) {
-	ticker := time.NewTicker(leaseInterval)
-	defer ticker.Stop()
-	var lease operatorlease.Observer
 	silent := false
-	for ctx.Err() == nil {
-		if found, err := w.read(ctx); err != nil {
-			lease = operatorlease.Observer{} // The operator couldn't renew it, either.
-		} else if since := lease.Observe(found, w.now()); since.IsZero() == silent {
+	operatorlease.Watch(ctx, w.read, w.now, func(since time.Time, known bool) {
+		if known && since.IsZero() == silent {
 			silent = !silent
 			w.onChange(since)
 		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
+	})
 }
 
 // operatorText describes what onChange receives.
@@ -50,6 +38,10 @@ func operatorText(since, now time.Time) string {
 	if since.IsZero() {
 		return "the operator runs again"
 	}
-	return fmt.Sprintf("The operator has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check",
-		duration.HumanDuration(now.Sub(since)))
+	return silenceText("The operator", now.Sub(since))
+}
+
+func silenceText(operator string, silence time.Duration) string {
+	return fmt.Sprintf("%s has not shown that it runs for %s. Elections continue without it, but this status may be outdated. To find the cause, run: kubectl conclave check",
+		operator, duration.HumanDuration(silence))
 }

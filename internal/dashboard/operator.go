@@ -18,24 +18,7 @@ type OperatorWatcher struct {
 	Read func(context.Context) (*coordinationv1.Lease, error)
 }
 
-// leaseInterval is the time between two readings of the Lease.
-const leaseInterval = 5 * time.Second
-
 // Run reads the Lease until the context ends.
 func (w *OperatorWatcher) Run(ctx context.Context) {
-	ticker := time.NewTicker(leaseInterval)
-	defer ticker.Stop()
-	var lease operatorlease.Observer
-	for ctx.Err() == nil {
-		if found, err := w.Read(ctx); err == nil {
-			w.Store.SetSilentSince(lease.Observe(found, w.Store.Now()))
-		} else {
-			lease = operatorlease.Observer{}
-			w.Store.SetSilentSince(time.Time{})
-		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
+	operatorlease.Watch(ctx, w.Read, w.Store.Now, func(since time.Time, _ bool) { w.Store.SetSilentSince(since) })
 }
