@@ -20,19 +20,19 @@ FROM source AS build-manager
 ARG TARGETOS TARGETARCH VERSION=unversioned
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/manager ./cmd/manager
+    go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/manager ./cmd/manager
 
 FROM source AS build-agent
 ARG TARGETOS TARGETARCH VERSION=unversioned
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/agent ./cmd/agent
+    go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/agent ./cmd/agent
 
 FROM source AS build-dashboard
 ARG TARGETOS TARGETARCH VERSION=unversioned
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/dashboard ./cmd/dashboard
+    go build -trimpath -buildvcs=false -gcflags all=-dwarf=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /out/dashboard ./cmd/dashboard
 
 FROM scratch AS agent
 ARG VERSION=unversioned

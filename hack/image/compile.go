@@ -7,8 +7,11 @@ import (
 	"os/exec"
 )
 
-// linkerFlags omit the symbols, the debug information and the build ID. The Dockerfile has the same flags.
-const linkerFlags = "-s -w -buildid="
+// The flags omit the symbols, the debug information and the build ID. The Dockerfile has the same flags.
+const (
+	compilerFlags = "all=-dwarf=false"
+	linkerFlags   = "-s -w -buildid="
+)
 
 // compile builds the static binary. It sets all environment variables that affect the result.
 func (r recipe) compile(ctx context.Context, binary string) error {
@@ -17,7 +20,7 @@ func (r recipe) compile(ctx context.Context, binary string) error {
 		return err
 	}
 	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", r.Tags,
-		"-ldflags", linkerFlags+" -X main.version="+r.Version, "-o", binary, r.Package)
+		"-gcflags", compilerFlags, "-ldflags", linkerFlags+" -X main.version="+r.Version, "-o", binary, r.Package)
 	command.Dir = r.Source
 	command.Env = append(os.Environ(),
 		"CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOAMD64=v1", "GOARM64=v8.0",

@@ -16,7 +16,7 @@ func TestDockerfileMatches(t *testing.T) {
 		"FROM scratch AS manager",
 		"FROM scratch AS agent",
 		"FROM scratch AS dashboard",
-		"-trimpath -buildvcs=false -ldflags \"" + linkerFlags + " -X main.version=",
+		"-trimpath -buildvcs=false -gcflags " + compilerFlags + " -ldflags \"" + linkerFlags + " -X main.version=",
 	}
 	for key, value := range labels {
 		lines = append(lines, key+`="`+value+`"`)

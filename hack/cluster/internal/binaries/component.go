@@ -96,6 +96,10 @@ func containerdVersion(version string) string {
 	return "-X github.com/containerd/containerd/v2/version.Version=" + version
 }
 
+// compilerFlags omit the debug information, which the linker would remove: without it, the compiler needs a fifth less time. The
+// Makefile has the same flags, so that packages of several builds are compiled once.
+const compilerFlags = "all=-dwarf=false"
+
 // arguments returns the arguments of the go command.
 func (c Component) arguments(output, goMod string) ([]string, error) {
 	flags := "-s -w"
@@ -106,7 +110,7 @@ func (c Component) arguments(output, goMod string) ([]string, error) {
 		}
 		flags += " " + c.Stamp.Flags(version)
 	}
-	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", output}
+	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-gcflags", compilerFlags, "-ldflags", flags, "-o", output}
 	if c.Tags != "" {
 		arguments = append(arguments, "-tags", c.Tags)
 	}
