@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
 )
@@ -49,7 +50,10 @@ type Group struct {
 
 func newReport() *Report { return &Report{Machine: benchmark.ThisMachine()} }
 
-// defaultLease is the lease duration in milliseconds. The groups use the default.
+// defaultHeartbeat is the interval of heartbeats. The groups use the defaults.
+const defaultHeartbeat = 100 * time.Millisecond
+
+// defaultLease is the lease duration in milliseconds.
 const defaultLease = 500
 
 // memoryLimit is the limit of the injected container, in MiB.

@@ -52,8 +52,12 @@ func newHarness(ctx context.Context, plan agentcluster.Options, mode string) (*h
 	return h, nil
 }
 
-// settle returns when all agents are connected and agree on a coordinator. Every round
-// starts in that state, so that its fault hits the process that leads.
+// settle returns when all agents are connected and follow the same coordinator. Every
+// round starts in that state, so that its fault hits the process that leads.
+//
+// A restarted agent learns from another one who is coordinator, and follows it from the
+// next heartbeat on. If the coordinator is killed before, that agent doesn't count it as
+// lost, so the others wait for it: 50 ms longer, in one of ten rounds that begin so soon.
 func (h *harness) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -62,6 +66,9 @@ func (h *harness) settle(ctx context.Context) error {
 	}
 	coordinator, err := h.cluster.AwaitCoordinator(ctx)
 	if err != nil {
+		return err
+	}
+	if err := benchmark.Wait(ctx, defaultHeartbeat); err != nil {
 		return err
 	}
 	h.coordinator = coordinator
