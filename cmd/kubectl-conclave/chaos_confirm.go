@@ -66,7 +66,7 @@ func (o *chaosOptions) workloadCheck(g *v1.ElectionGroup) func(context.Context) 
 		check.WaitDelay = time.Second // Programs that the shell has started may run on after an interruption.
 		check.Env = append(os.Environ(), "GROUP="+g.Name, "NAMESPACE="+g.Namespace)
 		output, err := check.CombinedOutput()
-		if err == nil {
+		if err == nil || errors.Is(err, exec.ErrWaitDelay) { // It succeeded, although its output isn't closed yet.
 			return nil
 		}
 		if last := lastLine(string(output)); last != "" {

@@ -104,6 +104,7 @@ func TestWorkloadIsCheckedByACommand(t *testing.T) {
 	g.Namespace, g.Name = "bank", "ledger"
 	for command, want := range map[string]string{
 		"true":                              "",
+		"sleep 3 & echo holds":              "",
 		"echo first; echo gap at 7; exit 1": "gap at 7",
 		"echo $NAMESPACE/$GROUP; exit 1":    "bank/ledger",
 		"echo gap at 7; echo command terminated with exit code 1; exit 1": "gap at 7",
