@@ -57,7 +57,7 @@ func TestReportsArriveInAnyPieces(t *testing.T) {
 			}
 			h.follow("ledger-0", "1", "10.0.0.1")
 			termIs := func(term uint64) func() bool {
-				return h.reports("ledger", "ledger-0", func(r control.Report) bool { return uint64(r.Term) == term })
+				return h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == term })
 			}
 			h.eventually("the first report is stored", termIs(1))
 			h.eventually("the agent is connected", h.connected("ledger-0"))
@@ -115,7 +115,7 @@ func newHarnessBehindRelay(t *testing.T, segment int) *harness {
 		if err != nil {
 			return nil, err
 		}
-		context.AfterFunc(t.Context(), func() { _, _ = agent.Close(), relayed.Close() })
+		context.AfterFunc(ctx, func() { _, _ = agent.Close(), relayed.Close() })
 		go func() { _, _ = io.Copy(agent, relayed) }()
 		go func() { _, _ = io.Copy(inPieces(relayed, segment), agent) }()
 		return client, nil
