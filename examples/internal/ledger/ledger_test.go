@@ -94,6 +94,31 @@ func TestLedgerContinuesAfterCrash(t *testing.T) {
 	}
 }
 
+// A reader can see the begin of a line that is being written, for example at the end of a page of the file.
+func TestReadersGetCompleteLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	s, client := open(t, path)
+	claim := Entry{Resource: "device", Token: 7, By: "a", Claim: true}
+	if _, err := client.append(t.Context(), &claim); err != nil {
+		t.Fatal(err)
+	}
+	complete, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(complete, `{"resource":`...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	response := httptest.NewRecorder()
+	s.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ledger", nil))
+	if got := response.Body.String(); got != string(complete) || got == "" {
+		t.Errorf("got %q, want only the complete line %q", got, complete)
+	}
+	if verdict, err := s.Check(); err != nil || !verdict.OK {
+		t.Errorf("got verdict %v and error %v, want no violation", verdict, err)
+	}
+}
+
 func TestClientRepeatsUntilLedgerResponds(t *testing.T) {
 	s, err := Open(filepath.Join(t.TempDir(), "ledger"))
 	if err != nil {
