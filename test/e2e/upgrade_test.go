@@ -1,44 +1,119 @@
 package e2e
 
-import "time"
+import (
+	"flag"
+	"path/filepath"
+	"testing"
+	"time"
+)
 
-// The images of the next version, to which testUpgrade upgrades.
-const nextTag = "e2e-next"
+var previousSource = flag.String("previous-source", "", "the folder with the sources of an earlier release, from which to upgrade")
+
+// release is a version of operator and agents.
+type release struct {
+	source string
+	// tag is that of the images, and the version that the agents report.
+	tag string
+}
+
+var (
+	thisRelease = release{repositoryRoot, "e2e"}
+	// nextRelease has the same sources as this one.
+	nextRelease     = release{repositoryRoot, "e2e-next"}
+	previousRelease = release{"", "e2e-previous"} // Its source is previousSource.
+)
 
 // upgradePatch gives the group longer timeouts, so that on a busy machine no agent is suspected. Then each tenure must end by
 // a hand-over.
 const upgradePatch = `{"spec":{"safety":{"leaseMillis":3000},"timing":{"patienceMillis":3000},"preemption":{"stableSeconds":2}}}`
 
+// lockService is the group of the application that runs during an upgrade.
+const lockService = "lock-service"
+
 // testUpgrade upgrades the operator, and then the agents of an application that writes all the time. Meanwhile, pods of other
 // groups keep the former agent.
 func testUpgrade(e env) {
-	const namespace, name = "conclave-upgrade", "lock-service"
-	e.load(buildImage(e.t, "./cmd/manager", "conclave/manager:"+nextTag))
-	e.load(buildImage(e.t, "./cmd/agent", "conclave/agent:"+nextTag))
+	const namespace = "conclave-upgrade"
+	e.loadRelease(nextRelease)
+	e.startLockService(namespace)
+	e.upgrade(namespace, thisRelease, nextRelease)
+}
+
+// TestReleaseUpgrade upgrades from an earlier release to this one, and rolls back.
+func TestReleaseUpgrade(t *testing.T) {
+	if *previousSource == "" {
+		t.Skip("requires the sources of an earlier release: run make test-upgrade PREVIOUS=TAG")
+	}
+	previous := previousRelease
+	previous.source = *previousSource
+	c := newCluster(t, "hack")
+	e := env{c, observe(t, c.name, lockService, leaderPollInterval), map[string]electionGroup{}}
+	e.loadRelease(previous)
+	e.loadRelease(thisRelease)
+	c.load(buildImage(t, "./examples/lock-service", "conclave/lock-service:example"))
+	installFrom(c, previous.source, operatorNamespace, previous.tag)
+	t.Cleanup(func() { logOperatorDiagnostics(c) })
+	const namespace = "conclave-upgrade"
+	e.startLockService(namespace)
+	start := time.Now()
+	e.upgrade(namespace, previous, thisRelease)
+	e.upgrade(namespace, thisRelease, previous)
+	if found := findLeaseViolation(e.leadingSince(start)); found != "" {
+		t.Error(found)
+	}
+	if found := e.checkConsistency(); found != "" {
+		t.Error(found)
+	}
+}
+
+// loadRelease loads the images of a release.
+func (e env) loadRelease(r release) {
+	e.t.Helper()
+	source, err := filepath.Abs(r.source)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.load(buildImage(e.t, "./cmd/manager", "conclave/manager:"+r.tag, "-source", source))
+	e.load(buildImage(e.t, "./cmd/agent", "conclave/agent:"+r.tag, "-source", source))
+}
+
+// startLockService starts the application in a new namespace, and waits until it has written.
+func (e env) startLockService(namespace string) {
+	e.t.Helper()
 	e.kubectl("create", "namespace", namespace)
 	e.t.Cleanup(func() { e.kubectl("delete", "namespace", namespace, "--wait=false") })
 	e.kubectl("apply", "--namespace", namespace, "-f", workloadManifest)
-	e.kubectl("patch", "electiongroup", name, "--namespace", namespace, "--type", "merge", "-p", upgradePatch)
-	table := func() string { return e.groupIn(namespace, name).rows() }
-	const all = "lock-service-2 Coordinator, lock-service-1 Normal, lock-service-0 Normal"
-	e.waitUntil(defaultTimeout, "all members follow lock-service-2", func() bool { return table() == all })
-	e.awaitWrites(namespace, 20)
-	start := time.Now()
+	e.kubectl("patch", "electiongroup", lockService, "--namespace", namespace, "--type", "merge", "-p", upgradePatch)
+	e.awaitLockService(namespace)
+}
 
-	install(e.cluster, operatorNamespace, nextTag)
+// awaitLockService waits until all members follow the highest one, and the application writes.
+func (e env) awaitLockService(namespace string) {
+	e.t.Helper()
+	const all = "lock-service-2 Coordinator, lock-service-1 Normal, lock-service-0 Normal"
+	e.waitUntil(defaultTimeout, "all members follow lock-service-2", func() bool { return e.groupIn(namespace, lockService).rows() == all })
+	e.awaitWrites(namespace, 20)
+}
+
+// upgrade installs another release of the operator, as docs/operator.md describes it, and then replaces the agents of the
+// application. Each tenure must end by a hand-over.
+func (e env) upgrade(namespace string, from, to release) {
+	e.t.Helper()
+	start := time.Now()
+	installFrom(e.cluster, to.source, operatorNamespace, to.tag)
 	e.kubectl("rollout", "status", "deployment/conclave-manager", "--namespace", operatorNamespace, "--timeout", "5m", "--request-timeout", "0")
 	plugin := e.buildPlugin()
-	requireContains(e.t, string(e.runPluginIn(namespace, plugin, "upgrade", name, "--dry-run")),
-		"would replace lock-service-2 (conclave/agent:e2e), after it has handed over lock-service")
-	output := string(e.runPluginIn(namespace, plugin, "upgrade", name))
+	requireContains(e.t, string(e.runPluginIn(namespace, plugin, "upgrade", lockService, "--dry-run")),
+		"would replace lock-service-2 (conclave/agent:"+from.tag+"), after it has handed over lock-service")
+	output := string(e.runPluginIn(namespace, plugin, "upgrade", lockService))
 	e.t.Logf("%s", output)
 	requireContains(e.t, output, "lock-service-2 handed over lock-service: ")
 
-	e.waitUntil(defaultTimeout, "all members follow lock-service-2 again", func() bool { return table() == all })
-	g := e.groupIn(namespace, name)
+	e.awaitLockService(namespace)
+	g := e.groupIn(namespace, lockService)
 	for _, row := range g.Status.Processes {
-		if row.AgentVersion != nextTag {
-			e.t.Errorf("%s: got agent %q, want %q", row.Pod, row.AgentVersion, nextTag)
+		if row.AgentVersion != to.tag {
+			e.t.Errorf("%s: got agent %q, want %q", row.Pod, row.AgentVersion, to.tag)
 		}
 	}
 	for _, tenure := range g.Status.History {
@@ -46,5 +121,4 @@ func testUpgrade(e env) {
 			e.t.Errorf("the tenure of %s ended by %q, want a hand-over", tenure.Pod, tenure.EndReason)
 		}
 	}
-	e.awaitWrites(namespace, 20)
 }
