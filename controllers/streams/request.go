@@ -46,11 +46,34 @@ type request struct {
 // that it would have closed an idle connection before the next one.
 type response struct {
 	conn *tls.Conn
+	raw  *agentConn
 	body io.Reader
+	// plain: body reads from the connection, and has no state that an error would end.
+	plain bool
 	// groups are those that the agent's certificate is for.
 	groups map[string]bool
 	stop   func() bool
 }
+
+// stopWaiting makes reads of the body return errNoData where they would wait. If the body
+// isn't plain, they still wait.
+func (r *response) stopWaiting() error {
+	if !r.plain {
+		return nil
+	}
+	return r.raw.stopWaiting()
+}
+
+// await waits until there is something to read, if reads don't wait.
+func (r *response) await() error {
+	if r.raw.raw == nil {
+		return nil
+	}
+	return r.raw.await()
+}
+
+// extendDeadline sets the time until which the agent must send something.
+func (r *response) extendDeadline() error { return r.conn.SetReadDeadline(time.Now().Add(readTimeout)) }
 
 func (r *response) close() {
 	r.stop()
@@ -65,7 +88,8 @@ func (s *Streams) do(ctx context.Context, agent Agent, req request) (*response, 
 	if err != nil {
 		return nil, err
 	}
-	resp := &response{conn: conn}
+	raw, _ := conn.NetConn().(*agentConn)
+	resp := &response{conn: conn, raw: raw}
 	resp.stop = context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 	if err := s.roundTrip(ctx, resp, agent, req); err != nil {
 		resp.close()
@@ -97,7 +121,7 @@ func (s *Streams) connect(ctx context.Context, agent Agent) (*tls.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	conn := tls.Client(raw, s.config)
+	conn := tls.Client(&agentConn{Conn: raw}, s.config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, err
@@ -140,7 +164,7 @@ func (s *Streams) roundTrip(ctx context.Context, resp *response, agent Agent, re
 		return readError(received)
 	}
 	if received.ContentLength < 0 && len(received.TransferEncoding) == 0 {
-		resp.body = reader // Without what package http would retain for the body.
+		resp.body, resp.plain = reader, true // Without what package http would retain for the body.
 		return nil
 	}
 	// The body refers to the response. Release what the response refers to in turn.

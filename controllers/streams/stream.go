@@ -1,18 +1,11 @@
 package streams
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 const (
@@ -33,6 +26,8 @@ type stream struct {
 	retryNow chan struct{}
 	// The limits, see throttle, apply to the agent across all its connections.
 	reportLimit, byteLimit *rate.Limiter
+	// attempts counts the connections that failed, or lasted for less than stableAfter.
+	attempts int
 
 	// Streams.mu guards what follows.
 	cancel      context.CancelFunc
@@ -66,29 +61,30 @@ func (s *stream) retry() {
 	}
 }
 
-// run connects to the agent, and reconnects whenever the connection ends.
+// run connects to the agent. It ends when a session has begun, which calls it again at its end.
 func (s *stream) run(ctx context.Context) {
-	for attempt := 0; ctx.Err() == nil; attempt++ {
-		began := time.Now()
-		current, err := s.receive(ctx)
-		if ctx.Err() != nil {
+	for ctx.Err() == nil {
+		session, err := s.open(ctx)
+		if err == nil {
+			s.streams.work.Go(session.begin)
 			return
 		}
-		if current && time.Since(began) > stableAfter {
-			// Reconnect before reporting the end. If the agent has stopped, the attempt is
-			// refused at once and gives the reason. If only the operator's certificate has
-			// expired, which all agents notice at the same moment, nothing has changed.
-			s.suspendCommands()
-			attempt = -1
-			continue
-		}
-		s.setDisconnected(err)
-		select {
-		case <-ctx.Done():
-		case <-s.retryNow:
-			attempt = -1
-		case <-time.After(backoff(attempt)):
-		}
+		s.failed(ctx, err)
+	}
+}
+
+// failed marks the agent as not connected, and waits before the next attempt.
+func (s *stream) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.setDisconnected(err)
+	select {
+	case <-ctx.Done():
+	case <-s.retryNow:
+		s.attempts = 0
+	case <-time.After(backoff(s.attempts)):
+		s.attempts++
 	}
 }
 
@@ -100,70 +96,4 @@ func backoff(attempt int) time.Duration {
 		wait = min(initialBackoff<<max(attempt, 0), maxBackoff)
 	}
 	return wait/2 + rand.N(wait/2)
-}
-
-// receive connects to the agent, and decodes its reports until the connection ends.
-// It reports whether the agent had sent its complete initial state.
-func (s *stream) receive(ctx context.Context) (current bool, err error) {
-	response, err := s.streams.do(ctx, s.agent, request{method: http.MethodGet, path: control.ReportsPath + "?" + control.UnusualRowsQuery})
-	if err != nil {
-		return false, err
-	}
-	defer response.close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s.setInterrupt(func() { _ = response.conn.SetReadDeadline(time.Now()) })
-	defer s.setInterrupt(nil)
-	t := newThrottle(s, len(response.groups))
-	defer t.close()
-	d := &decoder{pod: s.agent.Pod.Name, groups: response.groups, throttle: t}
-	lines := bufio.NewReaderSize(response.body, lineBuffer)
-	for {
-		if err := response.conn.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
-			return t.current, err
-		}
-		line, err := readLine(lines)
-		if err != nil {
-			return t.current, closedByAgent(err)
-		}
-		if err := s.byteLimit.WaitN(ctx, lineCost+len(line)); err != nil {
-			return t.current, err
-		}
-		if err := d.decode(ctx, line); err != nil {
-			return t.current, err
-		}
-	}
-}
-
-const (
-	// lineBuffer is small, since a stream can be idle for hours. readLine assembles a
-	// longer line from several reads.
-	lineBuffer = 512
-	// maxLine is more than a report on a thousand members with the longest names.
-	maxLine = 1 << 20
-)
-
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var long []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		switch {
-		case err == nil && long == nil:
-			return part[:len(part)-1], nil
-		case err == nil:
-			return append(long, part[:len(part)-1]...), nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		case len(long) > maxLine:
-			return nil, fmt.Errorf("report must have at most %d bytes", maxLine)
-		}
-		long = append(long, part...)
-	}
-}
-
-func closedByAgent(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("connection closed by the agent")
-	}
-	return err
 }

@@ -4,13 +4,13 @@
 //
 // A report takes one path:
 //
-//	connection (stream.go) -> decoder -> throttle -> report store (reports.go) -> Options.Changed
+//	connection (session.go) -> decoder -> throttle -> report store (reports.go) -> Options.Changed
 //
 // The package decides nothing. It stores each agent's latest report for each group,
 // whether the agent is connected, and since when. All of it is in memory: a new
 // operator connects again, and every agent begins by reporting all its groups.
 //
-// A stream uses one goroutine, one connection and small buffers: there may be
+// A stream uses one goroutine with a small stack, one connection and small buffers: there may be
 // thousands of streams, and nearly all of them are idle nearly always.
 package streams
 
@@ -114,14 +114,14 @@ func (s *Streams) Start(ctx context.Context) error {
 func (s *Streams) begin(stream *stream) {
 	s.spawn(func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
 		s.mu.Lock()
 		stream.cancel = cancel
 		closed := stream.closed
 		s.mu.Unlock()
-		if !closed {
-			stream.run(ctx)
+		if closed {
+			cancel()
 		}
+		stream.run(ctx)
 	})
 }
 
