@@ -28,7 +28,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"chaos ledger --timeout 0s":                         `--timeout must be 1s or longer, got 0s`,
 		"chaos ledger -o yaml":                              `unknown output "yaml": choose one of table, json, markdown`,
 		"chaos ledger --seed x":                             `--seed must be a whole number, 0 or above, got "x"`,
-		"chaos ledger --kinds rain":                         `--kinds: unknown kind of fault "rain": choose some of pod, force-pod, two, all, rollout, evict, cordon, drain, manager, agent, app, freeze, node, partition, loss, apiserver`,
+		"chaos ledger --kinds rain":                         `--kinds: unknown kind of fault "rain": choose some of pod, force-pod, two, all, rollout, evict, cordon, drain, manager, agent, app, freeze, node, partition, loss, delay, apiserver`,
 		"chaos ledger --kinds all,all":                      `--kinds: kind all is named twice; name it once`,
 		"chaos ledger --machines docker --machines-image a": `--machines-namespace and --machines-image need --machines pod`,
 		"chaos ledger --machines minikube":                  `--machines must be pod for any cluster, docker, podman, nerdctl for a kind cluster, or hack:NAME for a cluster of hack/cluster, got "minikube"`,

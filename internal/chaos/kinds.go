@@ -64,6 +64,7 @@ const (
 	Node      = "node"
 	Partition = "partition"
 	Loss      = "loss"
+	Delay     = "delay"
 	APIServer = "apiserver"
 )
 
@@ -83,6 +84,7 @@ var kinds = []Kind{
 	{Name: Node, Effect: "isolates or pauses the coordinator's node", Access: ByMachine, Held: true, Shared: true, Ousts: true},
 	{Name: Partition, Effect: "cuts the coordinator's pod off from the other members only", Access: ByMachine, Held: true, Ousts: true},
 	{Name: Loss, Effect: "drops 30 % of the packets between the coordinator's pod and the other members for 5 s", Access: ByMachine, Expect: ElectionPossible, Held: true},
+	{Name: Delay, Effect: "delays the packets between the coordinator's pod and the other members by 300 ms, in both directions, for 5 s", Access: ByMachine, Expect: ElectionPossible, Held: true},
 	{Name: APIServer, Effect: "disconnects the API server for 20 s", Access: ByMachine, Expect: NoElection, Held: true, Shared: true},
 }
 

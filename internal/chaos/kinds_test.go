@@ -45,7 +45,7 @@ func TestParseKinds(t *testing.T) {
 		names []string
 		want  string
 	}{
-		{[]string{"rain"}, `unknown kind of fault "rain": choose some of pod, force-pod, two, all, rollout, evict, cordon, drain, manager, agent, app, freeze, node, partition, loss, apiserver`},
+		{[]string{"rain"}, `unknown kind of fault "rain": choose some of pod, force-pod, two, all, rollout, evict, cordon, drain, manager, agent, app, freeze, node, partition, loss, delay, apiserver`},
 		{[]string{Pod, Pod}, "kind pod is named twice; name it once"},
 	} {
 		if _, err := ParseKinds(c.names); err == nil || err.Error() != c.want {

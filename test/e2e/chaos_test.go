@@ -21,7 +21,7 @@ func testChaos(e env) {
 	e.awaitAllMembers()
 	e.injectFaults(plugin, []string{chaos.Pod, chaos.ForcePod, chaos.Two, chaos.Evict, chaos.Cordon, chaos.Manager, chaos.KillAgent},
 		"--machines", "hack:"+e.name)
-	e.injectFaults(plugin, []string{chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Partition},
+	e.injectFaults(plugin, []string{chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Partition, chaos.Delay},
 		"--machines", "pod", "--machines-namespace", machinesNamespace)
 	e.waitUntil(defaultTimeout, "the privileged pods are deleted", func() bool {
 		return e.kubectl("get", "pods", "--namespace", machinesNamespace, "-l", "app.kubernetes.io/name=conclave-chaos", "-o", "name") == ""

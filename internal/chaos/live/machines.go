@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +26,7 @@ type Machines interface {
 	prepare(ctx context.Context, pod *corev1.Pod) error
 	// inject injects a fault on a node.
 	inject(ctx context.Context, node string, fault *nodefault.Request) error
-	// undo undoes a fault that lasts.
+	// undo undoes a fault that lasts. If the fault concerns packets and has no containers, the pod is gone, and its network with it.
 	undo(ctx context.Context, node string, fault *nodefault.Request) error
 	// disconnectControlPlane disconnects the machine of the API server, or connects it again.
 	disconnectControlPlane(ctx context.Context, disconnect bool) error
@@ -39,6 +38,9 @@ type localMachines struct {
 	runtime string
 	// tool and cluster are the program and the cluster's name of hack/cluster.
 	tool, cluster string
+	// node is this computer, on which the processes of a cluster of hack/cluster run, and undoDelay ends the delay of packets.
+	node      nodefault.Node
+	undoDelay func() error
 }
 
 // runtimes are the container runtimes that kind supports.
@@ -53,7 +55,7 @@ func ParseMachines(text string) (Machines, error) {
 		return &localMachines{runtime: text}, nil
 	}
 	if name, ok := strings.CutPrefix(text, "hack:"); ok && name != "" {
-		return &localMachines{tool: filepath.Join("bin", "cluster"), cluster: name}, nil
+		return &localMachines{tool: filepath.Join("bin", "cluster"), cluster: name, node: nodefault.ThisNode{}}, nil
 	}
 	return nil, fmt.Errorf("must be pod for any cluster, %s for a kind cluster, or hack:NAME for a cluster of hack/cluster, got %q",
 		strings.Join(runtimes, ", "), text)
@@ -88,8 +90,13 @@ func (*localMachines) Start(context.Context, *v1.ElectionGroup) error { return n
 func (*localMachines) Stop(context.Context) error { return nil }
 
 func (m *localMachines) notPossible(_ context.Context, action string) (string, error) {
-	if action == outage && m.runtime != "" {
+	switch {
+	case action == outage && m.runtime != "":
 		return onlyHack, nil
+	case action == nodefault.Delay && m.runtime != "":
+		return "it needs --machines pod", nil // There is no program that delays packets.
+	case action == nodefault.Delay:
+		return m.node.Check(&nodefault.Request{})[action], nil
 	}
 	return "", nil
 }
@@ -104,6 +111,10 @@ func (m *localMachines) inject(ctx context.Context, node string, f *nodefault.Re
 		return m.signal(ctx, node, "STOP", f.Containers)
 	case nodefault.Drop:
 		return m.filter(ctx, node, f.Containers[0], dropRules(f.Addresses, f.Percent))
+	case nodefault.Delay:
+		undo, err := m.node.Inject(f)
+		m.undoDelay = undo
+		return err
 	}
 	if m.runtime != "" {
 		return execute(ctx, m.runtime, "pause", node)
@@ -117,9 +128,16 @@ func (m *localMachines) undo(ctx context.Context, node string, f *nodefault.Requ
 		return m.signal(ctx, node, "CONT", f.Containers)
 	case nodefault.Drop:
 		if len(f.Containers) == 0 {
-			return errors.New("no container of the pod runs")
+			return nil
 		}
 		return m.filter(ctx, node, f.Containers[0], "delete table "+table)
+	case nodefault.Delay:
+		undo := m.undoDelay
+		m.undoDelay = nil
+		if undo != nil {
+			return undo()
+		}
+		return nil
 	}
 	if m.runtime != "" {
 		return execute(ctx, m.runtime, "unpause", node)

@@ -1,8 +1,10 @@
 package live
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -69,6 +71,109 @@ func TestOutageOfTheAPIServerNeedsHackCluster(t *testing.T) {
 	}
 }
 
+// A kind cluster has no program that could delay packets.
+func TestDelayNeedsPodsOrHackCluster(t *testing.T) {
+	record(t, "docker", "")
+	docker, err := ParseMachines("docker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for machines, want := range map[Machines]string{
+		docker: "it needs --machines pod", &localMachines{node: &thisNode{}}: "", &localMachines{node: &thisNode{lacks: "no queues"}}: "no queues",
+	} {
+		if got, err := machines.notPossible(t.Context(), actions[chaos.Delay]); got != want || err != nil {
+			t.Errorf("%+v: got %q, %v, want %q", machines, got, err, want)
+		}
+	}
+}
+
+// thisNode records the faults of this computer.
+type thisNode struct {
+	lacks  string
+	faults []nodefault.Request
+	undone int
+}
+
+func (n *thisNode) Check(*nodefault.Request) map[string]string {
+	return map[string]string{nodefault.Delay: n.lacks}
+}
+
+func (n *thisNode) Inject(r *nodefault.Request) (func() error, error) {
+	n.faults = append(n.faults, *r)
+	return func() error { n.undone++; return nil }, nil
+}
+
+func TestPacketsAreDelayedOnThisComputer(t *testing.T) {
+	node := &thisNode{}
+	r := runWithPod(&localMachines{node: node})
+	done, err := r.onMachine(t.Context(), chaos.Delay, victim)
+	if err != nil || done.hold != disturbanceTime {
+		t.Fatalf("got %+v, %v, want a fault that lasts %s", done, err, disturbanceTime)
+	}
+	want := nodefault.Request{Action: nodefault.Delay, Containers: []string{"1"}, Addresses: []string{"10.0.0.1"}, Delay: packetDelay}
+	if len(node.faults) != 1 || !reflect.DeepEqual(node.faults[0], want) {
+		t.Errorf("got faults %+v, want %+v", node.faults, want)
+	}
+	for range 2 { // An interrupted run undoes its fault again.
+		if err := done.undo(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if node.undone != 1 {
+		t.Errorf("got the fault undone %d times, want once", node.undone)
+	}
+}
+
+// If the pod is gone, so is its network. That isn't an error, but a helper must still learn that the fault is over.
+func TestFaultOfPodThatIsGoneIsUndone(t *testing.T) {
+	machines := &recordedMachines{}
+	r := runWithPod(machines)
+	done, err := r.onMachine(t.Context(), chaos.Partition, victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(r.observer.pods, types.UID(victim.UID))
+	if err := done.undo(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if len(machines.undone) != 1 || machines.undone[0].Containers != nil {
+		t.Errorf("got undone %+v, want one fault without containers", machines.undone)
+	}
+	if err := (&localMachines{}).undo(t.Context(), "node-1", &machines.undone[0]); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+}
+
+// recordedMachines records what is undone.
+type recordedMachines struct {
+	Machines
+
+	undone []nodefault.Request
+}
+
+func (*recordedMachines) inject(context.Context, string, *nodefault.Request) error { return nil }
+
+func (m *recordedMachines) undo(_ context.Context, _ string, f *nodefault.Request) error {
+	m.undone = append(m.undone, *f)
+	return nil
+}
+
+var victim = chaos.PodState{Agent: chaos.Agent{Pod: "ledger-2", UID: "2"}, Node: "node-1"}
+
+// runWithPod returns a run with the pod of the victim and another pod.
+func runWithPod(machines Machines) *Run {
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "application", ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}}}
+	pod.Name, pod.UID = victim.Pod, types.UID(victim.UID)
+	o := NewObserver(nil, nil, types.NamespacedName{})
+	o.pods[pod.UID] = &observedPod{Pod: pod}
+	other := &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1"}}
+	other.UID = "1"
+	o.pods[other.UID] = &observedPod{Pod: other}
+	return &Run{observer: o, Machines: machines}
+}
+
 func TestOutageOfTheAPIServerEnds(t *testing.T) {
 	calls := record(t, "cluster", "")
 	r := &Run{Machines: &localMachines{tool: "cluster", cluster: "test"}}
@@ -85,15 +190,9 @@ func TestOutageOfTheAPIServerEnds(t *testing.T) {
 }
 
 func TestPacketsOfTheNodeOfAPodAreNotDropped(t *testing.T) {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
-		{Name: "application", ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
-	}}}
-	pod.Name, pod.UID = "ledger-2", "2"
-	o := NewObserver(nil, nil, types.NamespacedName{})
-	o.pods[pod.UID] = &observedPod{Pod: pod}
-	r := &Run{observer: o, Machines: &localMachines{}}
-	target := chaos.PodState{Agent: chaos.Agent{Pod: pod.Name, UID: string(pod.UID)}}
-	if _, err := r.onMachine(t.Context(), chaos.Partition, target); err == nil || err.Error() != "pod ledger-2 uses the network of its node" {
+	r := runWithPod(&localMachines{})
+	r.observer.pod(victim.UID).Spec.HostNetwork = true
+	if _, err := r.onMachine(t.Context(), chaos.Partition, victim); err == nil || err.Error() != "pod ledger-2 uses the network of its node" {
 		t.Errorf("got %v, want the fault to be refused", err)
 	}
 }

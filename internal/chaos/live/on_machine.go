@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// lossPercent is the part of the packets that a fault of kind loss drops, and lossTime is how long.
-	lossPercent = 30
-	lossTime    = 5 * time.Second
+	// lossPercent is the part of the packets that a fault of kind loss drops, and packetDelay is the time for which kind delay delays
+	// each. Both last disturbanceTime.
+	lossPercent     = 30
+	packetDelay     = 300 * time.Millisecond
+	disturbanceTime = 5 * time.Second
 	// outageTime is how long the API server is disconnected. It is shorter than the time after which nodes aren't ready any more.
 	outageTime = 20 * time.Second
 )
@@ -28,7 +30,7 @@ const (
 // actions are the faults on a node by which kinds are injected.
 var actions = map[string]string{
 	chaos.KillAgent: nodefault.Kill, chaos.KillApp: nodefault.Kill, chaos.Freeze: nodefault.Stop, chaos.Node: nodefault.Isolate,
-	chaos.Partition: nodefault.Drop, chaos.Loss: nodefault.Drop, chaos.APIServer: outage,
+	chaos.Partition: nodefault.Drop, chaos.Loss: nodefault.Drop, chaos.Delay: nodefault.Delay, chaos.APIServer: outage,
 }
 
 // prepare does what takes time before a fault that needs the machines.
@@ -54,10 +56,10 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	if len(fault.Containers) == 0 {
 		return injection{}, &refusedError{"no container of pod " + target.Pod + " runs"}
 	}
-	if fault.Action == nodefault.Drop && pod.Spec.HostNetwork { // The rules would drop packets of others.
+	if concernsPackets(fault) && pod.Spec.HostNetwork { // The rules would concern packets of others.
 		return injection{}, &refusedError{"pod " + target.Pod + " uses the network of its node"}
 	}
-	if fault.Action == nodefault.Drop && len(fault.Addresses) == 0 {
+	if concernsPackets(fault) && len(fault.Addresses) == 0 {
 		return injection{}, &refusedError{"no other pod has an address"}
 	}
 	done := injection{at: time.Now()}
@@ -71,8 +73,8 @@ func (r *Run) onMachine(ctx context.Context, kind string, target chaos.PodState)
 	default:
 		done.undo = func(ctx context.Context) error { return r.undoOnMachine(ctx, target, fault) }
 	}
-	if kind == chaos.Loss {
-		done.hold = lossTime
+	if kind == chaos.Loss || kind == chaos.Delay {
+		done.hold = disturbanceTime
 	}
 	return done, r.Machines.inject(ctx, target.Node, fault)
 }
@@ -83,17 +85,25 @@ func (r *Run) machineFault(kind string, pod *corev1.Pod) *nodefault.Request {
 	switch kind {
 	case chaos.Node:
 		fault.Addresses = hostAddresses(pod)
-	case chaos.Partition, chaos.Loss:
+	case chaos.Partition, chaos.Loss, chaos.Delay:
 		for _, p := range inspect(r.observer, func(_ *chaos.Record, s *chaos.State) []chaos.PodState { return s.Pods }) {
 			if p.UID != string(pod.UID) && p.IP != "" {
 				fault.Addresses = append(fault.Addresses, p.IP)
 			}
 		}
 	}
-	if kind == chaos.Loss {
+	switch kind {
+	case chaos.Loss:
 		fault.Percent = lossPercent
+	case chaos.Delay:
+		fault.Delay = packetDelay
 	}
 	return fault
+}
+
+// concernsPackets reports whether a fault concerns packets from and to one pod.
+func concernsPackets(f *nodefault.Request) bool {
+	return f.Action == nodefault.Drop || f.Action == nodefault.Delay
 }
 
 // disconnectAPIServer disconnects the API server from all nodes. This command still reaches it, but not the agents.
@@ -105,14 +115,15 @@ func (r *Run) disconnectAPIServer(ctx context.Context) (injection, error) {
 	return done, r.Machines.disconnectControlPlane(ctx, true)
 }
 
-// undoOnMachine undoes a fault. If its pod is gone, so are its processes and its network.
+// undoOnMachine undoes a fault.
 func (r *Run) undoOnMachine(ctx context.Context, target chaos.PodState, fault *nodefault.Request) error {
-	if fault.Action == nodefault.Drop {
+	if concernsPackets(fault) {
 		pod := r.observer.pod(target.UID)
 		if pod == nil {
-			return nil
+			fault.Containers = nil
+		} else if now := containers(pod, chaos.Partition); len(now) > 0 {
+			fault.Containers = now // The former ones may have ended meanwhile.
 		}
-		fault.Containers = containers(pod, chaos.Partition) // The former ones may have ended meanwhile.
 	}
 	return r.Machines.undo(ctx, target.Node, fault)
 }

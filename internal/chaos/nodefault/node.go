@@ -28,25 +28,49 @@ const ownNetwork = "/proc/self/ns/net"
 
 // Check returns the actions with the reasons for which they aren't possible.
 func (ThisNode) Check(r *Request) map[string]string {
-	actions := map[string]string{Kill: "", Stop: "", Drop: "", Isolate: ""}
+	actions := map[string]string{Kill: "", Stop: "", Drop: "", Delay: "", Isolate: ""}
 	if _, err := uplinks(r.Addresses); err != nil {
 		actions[Isolate] = err.Error()
 	}
-	if err := tryRules(); err != nil {
+	if err := tryRule(append(some(1), drop)); err != nil {
 		actions[Drop] = err.Error()
 		actions[Isolate] = err.Error()
+	}
+	if _, err := queueRule(); err != nil {
+		actions[Delay] = err.Error()
 	}
 	return actions
 }
 
-// tryRules adds rules to the own network that no packet reaches, and removes them.
-func tryRules() error {
-	t, err := openTable(ownNetwork)
+// tryRule reports whether the kernel accepts a rule.
+func tryRule(r rule) error {
+	t, err := openTable(newNetwork)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	return t.add(chain{name: "check", detached: true, rules: []rule{append(some(1), drop)}})
+	return t.add(chain{name: "check", hook: unix.NF_INET_LOCAL_OUT, rules: []rule{r}})
+}
+
+// queueRule returns the rule by which the kernel of this node lets packets wait in a queue.
+func queueRule() (rule, error) {
+	q, err := openQueue(newNetwork, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.Close(); err != nil {
+		return nil, err
+	}
+	r := rule{enqueue}
+	err = tryRule(r)
+	if err == nil {
+		return r, nil
+	}
+	r = rule{enqueueAsIPTables}
+	if tryRule(r) == nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("the kernel has no rules that lead to queues: %w", err)
 }
 
 // Inject injects a fault.
@@ -64,8 +88,8 @@ func (ThisNode) Inject(r *Request) (undo func() error, err error) {
 			return nil, err
 		}
 		return undo, nil
-	case Drop:
-		return dropPackets(r)
+	case Drop, Delay:
+		return disturb(r)
 	case Isolate:
 		return isolate(r)
 	}
@@ -80,8 +104,8 @@ func signalSome(containers []string, number unix.Signal) error {
 	return err
 }
 
-// dropPackets drops packets in the network of a container.
-func dropPackets(r *Request) (undo func() error, err error) {
+// disturb drops or delays packets in the network of a container.
+func disturb(r *Request) (undo func() error, err error) {
 	found, err := processes(r.Containers)
 	if err != nil {
 		return nil, err
@@ -90,7 +114,39 @@ func dropPackets(r *Request) (undo func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return addDropTable(network, r)
+	if r.Action == Delay {
+		return delayPackets(network, r)
+	}
+	var part rule
+	if r.Percent > 0 {
+		part = some(r.Percent)
+	}
+	t, err := addTableFor(network, r.Addresses, append(part, drop))
+	if err != nil {
+		return nil, err
+	}
+	return t.Close, nil
+}
+
+// delayPackets lets packets wait in a queue.
+func delayPackets(network string, r *Request) (undo func() error, err error) {
+	wait, err := queueRule()
+	if err != nil {
+		return nil, err
+	}
+	q, err := openQueue(network, r.Delay)
+	if err != nil {
+		return nil, err
+	}
+	t, err := addTableFor(network, r.Addresses, wait)
+	if err != nil {
+		return nil, errors.Join(err, q.Close())
+	}
+	return func() error {
+		// If one of these fails, the packets that wait are lost, as others may be. The fault ends in any case.
+		_, _ = t.removeRules(), q.Close()
+		return t.Close()
+	}, nil
 }
 
 // networkOf returns the network namespace of processes of a pod. It mustn't be that of the node, where the rules would also drop the
@@ -115,20 +171,17 @@ func networkOf(found []int) (string, error) {
 	return "", err
 }
 
-func addDropTable(network string, r *Request) (remove func() error, err error) {
+// addTableFor adds a table that applies a rule to packets from and to these addresses.
+func addTableFor(network string, addresses []string, r rule) (*table, error) {
 	input, output := chain{name: "input", hook: unix.NF_INET_LOCAL_IN}, chain{name: "output", hook: unix.NF_INET_LOCAL_OUT}
-	var part rule
-	if r.Percent > 0 {
-		part = some(r.Percent)
-	}
-	for _, text := range r.Addresses {
+	for _, text := range addresses {
 		address, err := netip.ParseAddr(text)
 		if err != nil {
 			return nil, err
 		}
 		address = address.Unmap()
-		input.rules = append(input.rules, join(from(address), part, rule{drop}))
-		output.rules = append(output.rules, join(to(address), part, rule{drop}))
+		input.rules = append(input.rules, join(from(address), r))
+		output.rules = append(output.rules, join(to(address), r))
 	}
 	return addTable(network, input, output)
 }
@@ -139,10 +192,14 @@ func isolate(r *Request) (undo func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return addIsolateTable(ownNetwork, names)
+	t, err := addIsolateTable(ownNetwork, names)
+	if err != nil {
+		return nil, err
+	}
+	return t.Close, nil
 }
 
-func addIsolateTable(network string, uplinks []string) (remove func() error, err error) {
+func addIsolateTable(network string, uplinks []string) (*table, error) {
 	in, out := chain{name: "in", hook: unix.NF_INET_PRE_ROUTING}, chain{name: "out", hook: unix.NF_INET_POST_ROUTING}
 	for _, name := range uplinks {
 		in.rules = append(in.rules, join(enters(name), rule{drop}))
@@ -178,8 +235,8 @@ func uplinks(addresses []string) (names []string, err error) {
 	return names, nil
 }
 
-// addTable adds a table to a network. The function that it returns removes the table.
-func addTable(network string, chains ...chain) (remove func() error, err error) {
+// addTable adds a table to a network.
+func addTable(network string, chains ...chain) (*table, error) {
 	t, err := openTable(network)
 	if err != nil {
 		return nil, err
@@ -187,5 +244,5 @@ func addTable(network string, chains ...chain) (remove func() error, err error) 
 	if err := t.add(chains...); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	return t.Close, nil
+	return t, nil
 }

@@ -50,8 +50,7 @@ func tables(t *testing.T, network string) string {
 // nft reads the rules as it would write them.
 func TestRulesDropPackets(t *testing.T) {
 	in := network(t)
-	request := &Request{Addresses: []string{"10.0.0.1", "fd00::1"}, Percent: 30}
-	remove, err := addDropTable(in, request)
+	table, err := addTableFor(in, []string{"10.0.0.1", "fd00::1"}, append(some(30), drop))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func TestRulesDropPackets(t *testing.T) {
 			t.Errorf("got rules\n%s\nwant %s", got, want)
 		}
 	}
-	if err := remove(); err != nil {
+	if err := table.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if got := tables(t, in); got != "" {
@@ -75,11 +74,11 @@ func TestRulesDropPackets(t *testing.T) {
 
 func TestIsolatedNodeHasNoUplink(t *testing.T) {
 	in := network(t)
-	remove, err := addIsolateTable(in, []string{"eth0"})
+	table, err := addIsolateTable(in, []string{"eth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer remove() //nolint:errcheck // the network ends with the test
+	defer table.Close() //nolint:errcheck // the network ends with the test
 	got := tables(t, in)
 	for _, want := range []string{"hook prerouting priority filter", `iifname "eth0" drop`, "hook postrouting priority filter", `oifname "eth0" drop`} {
 		if !strings.Contains(got, want) {
@@ -106,11 +105,11 @@ func TestPacketsOfTheNodeAreNotDropped(t *testing.T) {
 
 func TestOneFaultInANetworkAtATime(t *testing.T) {
 	in := network(t)
-	remove, err := addIsolateTable(in, []string{"eth0"})
+	table, err := addIsolateTable(in, []string{"eth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer remove() //nolint:errcheck // the network ends with the test
+	defer table.Close() //nolint:errcheck // the network ends with the test
 	if _, err := addIsolateTable(in, []string{"eth0"}); err == nil || err.Error() != "another process has a table conclave_chaos: operation not permitted" {
 		t.Errorf("got %v, want that another process has a table", err)
 	}
@@ -140,7 +139,7 @@ func TestContainersNeedWholeIDs(t *testing.T) {
 }
 
 func TestFaultsNeedProcesses(t *testing.T) {
-	for _, action := range []string{Kill, Stop, Drop} {
+	for _, action := range []string{Kill, Stop, Drop, Delay} {
 		_, err := ThisNode{}.Inject(&Request{Action: action, Containers: []string{strings.Repeat("0f", 32)}, Addresses: []string{"10.0.0.1"}})
 		if !errors.Is(err, errNoProcess) {
 			t.Errorf("%s: got %v, want %v", action, err, errNoProcess)

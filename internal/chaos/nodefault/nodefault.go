@@ -18,6 +18,8 @@ const (
 	Stop = "stop"
 	// Drop drops packets between the pod of a container and addresses, until it is undone.
 	Drop = "drop"
+	// Delay delays packets between the pod of a container and addresses, in both directions, until it is undone.
+	Delay = "delay"
 	// Isolate drops all packets between the node and others, until it is undone.
 	Isolate = "isolate"
 	// Undo undoes the fault that lasts, if there is one.
@@ -29,10 +31,12 @@ type Request struct {
 	Action string `json:"action"`
 	// Containers are the IDs of containers.
 	Containers []string `json:"containers,omitempty"`
-	// Addresses are the IP addresses that Drop cuts off, or for Check and Isolate those of the node.
+	// Addresses are the IP addresses that Drop and Delay are about, or for Check and Isolate those of the node.
 	Addresses []string `json:"addresses,omitempty"`
 	// Percent is the part of the packets that Drop drops. 0 means all.
 	Percent int `json:"percent,omitempty"`
+	// Delay is the time for which Delay delays each packet.
+	Delay time.Duration `json:"delay,omitempty"`
 	// Limit is the time after which a fault that lasts ends by itself.
 	Limit time.Duration `json:"limit,omitempty"`
 }

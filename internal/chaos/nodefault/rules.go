@@ -27,7 +27,11 @@ func nested(kind uint16, values ...[]byte) []byte {
 }
 func number(kind uint16, value uint32) []byte { return attribute(kind, bigEndian(value)) }
 func text(kind uint16, value string) []byte   { return attribute(kind, []byte(value), []byte{0}) }
-func bigEndian(value uint32) []byte           { return binary.BigEndian.AppendUint32(nil, value) }
+func short(kind, value uint16) []byte {
+	return attribute(kind, binary.BigEndian.AppendUint16(nil, value))
+}
+func native(value uint16) []byte    { return binary.NativeEndian.AppendUint16(nil, value) }
+func bigEndian(value uint32) []byte { return binary.BigEndian.AppendUint32(nil, value) }
 
 func expression(name string, attributes ...[]byte) []byte {
 	return nested(unix.NFTA_LIST_ELEM, text(unix.NFTA_EXPR_NAME, name), nested(unix.NFTA_EXPR_DATA, attributes...))
@@ -50,6 +54,14 @@ var drop = expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG
 
 // verdictDrop is NF_DROP, which package unix lacks.
 const verdictDrop = 0
+
+// enqueue lets packets wait in our queue. If no process has that, they pass.
+var enqueue = expression("queue", short(unix.NFTA_QUEUE_NUM, queueNumber), short(unix.NFTA_QUEUE_TOTAL, 1), short(unix.NFTA_QUEUE_FLAGS, unix.NFT_QUEUE_FLAG_BYPASS))
+
+// enqueueAsIPTables does the same on kernels without nft_queue, as a rule of iptables-nft would: with revision 3 of target NFQUEUE,
+// whose data are the first queue, the number of queues, and flags, padded to eight bytes.
+var enqueueAsIPTables = expression("target", text(unix.NFTA_TARGET_NAME, "NFQUEUE"), number(unix.NFTA_TARGET_REV, 3),
+	attribute(unix.NFTA_TARGET_INFO, native(queueNumber), native(1), native(unix.NFT_QUEUE_FLAG_BYPASS), native(0)))
 
 // some matches this percentage of all packets.
 func some(percent int) rule {

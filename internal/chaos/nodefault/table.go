@@ -22,45 +22,66 @@ type table struct{ socket int }
 
 // chain is a chain of rules.
 type chain struct {
-	name string
-	hook uint32
-	// detached: no packet reaches the chain. It has no hook.
-	detached bool
-	rules    []rule
+	name  string
+	hook  uint32
+	rules []rule
 }
 
-// openTable opens a socket in a network namespace.
 func openTable(network string) (*table, error) {
-	t := &table{}
-	opened := make(chan error)
-	go func() {
-		runtime.LockOSThread() // The goroutine doesn't unlock its thread, which therefore ends with it.
-		opened <- t.open(network)
-	}()
-	if err := <-opened; err != nil {
-		return nil, err
-	}
-	return t, nil
+	socket, err := openSocket(network)
+	return &table{socket}, err
 }
 
-func (t *table) open(network string) error {
+// newNetwork means a network namespace of its own, which ends with the socket.
+const newNetwork = ""
+
+// openSocket opens a netlink socket in a network namespace.
+func openSocket(network string) (socket int, err error) {
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		runtime.LockOSThread() // The goroutine doesn't unlock its thread, which therefore ends with it.
+		socket, err = openSocketIn(network)
+	}()
+	<-opened
+	return socket, err
+}
+
+func openSocketIn(network string) (int, error) {
+	if err := enter(network); err != nil {
+		return 0, fmt.Errorf("cannot enter the network %s: %w", network, err)
+	}
+	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return 0, fmt.Errorf("the kernel has no nftables: %w", err)
+	}
+	return socket, nil
+}
+
+func enter(network string) error {
+	if network == newNetwork {
+		return unix.Unshare(unix.CLONE_NEWNET)
+	}
 	namespace, err := os.Open(network)
 	if err != nil {
 		return err
 	}
 	defer namespace.Close()
-	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil { //nolint:gosec // a file descriptor
-		return fmt.Errorf("cannot enter the network %s: %w", network, err)
-	}
-	t.socket, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
-	if err != nil {
-		return fmt.Errorf("the kernel has no nftables: %w", err)
-	}
-	return nil
+	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET) //nolint:gosec // a file descriptor
 }
 
 // Close removes the table.
 func (t *table) Close() error { return unix.Close(t.socket) }
+
+// removeRules removes the rules of all chains.
+func (t *table) removeRules() error {
+	b := &batch{}
+	b.message(unix.NFNL_MSG_BATCH_BEGIN, 0)
+	b.message(deleteRule, 0, text(unix.NFTA_RULE_TABLE, tableName))
+	b.acknowledgeLast()
+	b.message(unix.NFNL_MSG_BATCH_END, 0)
+	return send(t.socket, b.bytes)
+}
 
 // add adds the table with these chains, in one transaction.
 func (t *table) add(chains ...chain) error {
@@ -76,7 +97,7 @@ func (t *table) add(chains ...chain) error {
 	}
 	b.acknowledgeLast()
 	b.message(unix.NFNL_MSG_BATCH_END, 0)
-	err := t.send(b.bytes)
+	err := send(t.socket, b.bytes)
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("the kernel has no nftables whose rules end with their process, as Linux 5.12 has: %w", err)
@@ -87,12 +108,10 @@ func (t *table) add(chains ...chain) error {
 }
 
 func (c *chain) attributes() [][]byte {
-	all := [][]byte{text(unix.NFTA_CHAIN_TABLE, tableName), text(unix.NFTA_CHAIN_NAME, c.name)}
-	if c.detached {
-		return all
+	return [][]byte{
+		text(unix.NFTA_CHAIN_TABLE, tableName), text(unix.NFTA_CHAIN_NAME, c.name), text(unix.NFTA_CHAIN_TYPE, "filter"),
+		nested(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, c.hook), number(unix.NFTA_HOOK_PRIORITY, 0)),
 	}
-	return append(all, text(unix.NFTA_CHAIN_TYPE, "filter"),
-		nested(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, c.hook), number(unix.NFTA_HOOK_PRIORITY, 0)))
 }
 
 // The types of messages.
@@ -100,6 +119,8 @@ const (
 	newTable = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWTABLE
 	newChain = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWCHAIN
 	newRule  = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE
+
+	deleteRule = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_DELRULE
 )
 
 // batch is a transaction.
@@ -132,16 +153,21 @@ func (b *batch) acknowledgeLast() {
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 }
 
+// setQueue addresses the last message to our queue.
+func (b *batch) setQueue() {
+	binary.BigEndian.PutUint16(b.bytes[b.last+nfHeaderSize-2:], queueNumber)
+}
+
 // send sends a batch and returns the first error.
-func (t *table) send(bytes []byte) error {
-	if err := unix.SetsockoptTimeval(t.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
+func send(socket int, bytes []byte) error {
+	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
 		return err
 	}
-	if err := unix.Sendto(t.socket, bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(socket, bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
 	response := make([]byte, 1<<16)
-	n, _, err := unix.Recvfrom(t.socket, response, 0)
+	n, _, err := unix.Recvfrom(socket, response, 0)
 	if err != nil {
 		return err
 	}
