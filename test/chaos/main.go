@@ -119,7 +119,7 @@ func (s *suite) plan() (phases []phase, err error) {
 			return nil, fmt.Errorf("-workloads must be some of %s, got %q", strings.Join(workloads, ","), name)
 		}
 	}
-	kinds := slices.DeleteFunc(chaos.Kinds(), func(k chaos.Kind) bool { return k.Access == chaos.ByMachine && s.machines == "" })
+	kinds := slices.DeleteFunc(chaos.Kinds(), func(k chaos.Kind) bool { return !s.isPossible(&k) })
 	if s.kinds != "" {
 		if kinds, err = chaos.ParseKinds(strings.Split(s.kinds, ",")); err != nil {
 			return nil, fmt.Errorf("-kinds: %w", err)
@@ -142,6 +142,20 @@ func (s *suite) plan() (phases []phase, err error) {
 		}
 	}
 	return phases, nil
+}
+
+// isPossible reports whether the command can inject a kind of fault with these machines. It refuses a kind by name that it can't.
+func (s *suite) isPossible(k *chaos.Kind) bool {
+	hack := strings.HasPrefix(s.machines, "hack:")
+	switch {
+	case k.Access != chaos.ByMachine:
+		return true
+	case k.Name == chaos.APIServer:
+		return hack
+	case k.Name == chaos.Delay:
+		return hack || s.machines == "pod"
+	}
+	return s.machines != ""
 }
 
 // jobs returns a job for each group. Its part of the faults is as large as its part of all kinds.

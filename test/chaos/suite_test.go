@@ -55,6 +55,22 @@ func TestOneGroupAtATimeHasFaultsOfAllKinds(t *testing.T) {
 	}
 }
 
+// The command refuses a kind that isn't possible if it is named, and the suite names all kinds.
+func TestKindsThatAreNotPossibleAreLeftOut(t *testing.T) {
+	for machines, want := range map[string][]string{
+		"":          {chaos.KillAgent, chaos.KillApp, chaos.Freeze, chaos.Node, chaos.Partition, chaos.Loss, chaos.Delay, chaos.APIServer},
+		"docker":    {chaos.Delay, chaos.APIServer},
+		"pod":       {chaos.APIServer},
+		"hack:test": nil,
+	} {
+		j := plan(t, &suite{faults: 18, groups: 18, parallel: 1, workloads: "device-owner", machines: machines})[0].jobs[0]
+		missing := slices.DeleteFunc(chaos.KindNames(), func(name string) bool { return slices.Contains(j.kinds, name) })
+		if !slices.Equal(missing, want) {
+			t.Errorf("machines %q: got all kinds but %v, want all but %v", machines, missing, want)
+		}
+	}
+}
+
 // In Available mode there may be two coordinators, which can grant the same lock.
 func TestLockServiceRunsWhereThereIsOneCoordinator(t *testing.T) {
 	for _, g := range groups(workloads) {
