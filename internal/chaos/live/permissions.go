@@ -3,9 +3,12 @@ package live
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
@@ -50,12 +53,28 @@ func (r *Run) toInject(kind string) []permission {
 		return node
 	case chaos.Drain:
 		return append(node, evict)
-	case chaos.Rollout:
-		return []permission{{"patch", "apps", "statefulsets", "", r.Group.Namespace}, {"get", "apps", "statefulsets", "", r.Group.Namespace}}
 	case chaos.Manager:
 		return []permission{{"list", "", "pods", "", r.OperatorNamespace}, {"deletecollection", "", "pods", "", r.OperatorNamespace}}
 	}
 	return nil
+}
+
+// toRollOut returns the permissions that a restart of these pods by their owners needs.
+func toRollOut(pods []*corev1.Pod) (all []permission) {
+	owners := map[string]string{"StatefulSet": "statefulsets", "ReplicaSet": "deployments", "DaemonSet": "daemonsets"}
+	for _, pod := range pods {
+		owner := metav1.GetControllerOf(pod)
+		if owner == nil || owners[owner.Kind] == "" {
+			continue // The fault will be refused.
+		}
+		resource := owners[owner.Kind]
+		all = append(all, permission{"get", "apps", resource, "", pod.Namespace}, permission{"patch", "apps", resource, "", pod.Namespace})
+		if owner.Kind == "ReplicaSet" { // Its owner is the Deployment.
+			all = append(all, permission{"get", "apps", "replicasets", "", pod.Namespace})
+		}
+	}
+	slices.SortFunc(all, func(a, b permission) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(all)
 }
 
 // missing returns the permissions that the caller doesn't have.
@@ -101,7 +120,15 @@ func (r *Run) NotPossible(ctx context.Context, kind chaos.Kind) (string, error) 
 			return reason, err
 		}
 	}
-	return denied(ctx, r.Client, r.toInject(kind.Name))
+	needed := r.toInject(kind.Name)
+	if kind.Name == chaos.Rollout {
+		pods, err := listMembers(ctx, r.Client, r.Group)
+		if err != nil {
+			return "", err
+		}
+		needed = toRollOut(pods)
+	}
+	return denied(ctx, r.Client, needed)
 }
 
 // denied returns which permissions the caller lacks, as a reason.

@@ -141,13 +141,13 @@ func (p *Pods) tryCreate(ctx context.Context) (string, error) {
 
 // Start starts helpers on the nodes of all members, and finds out what these nodes lack.
 func (p *Pods) Start(ctx context.Context, group *v1.ElectionGroup) error {
-	var list corev1.PodList
-	if err := p.Client.List(ctx, &list, client.InNamespace(group.Namespace), client.MatchingLabels{v1.LabelAgent: v1.AgentEnabled}); err != nil {
+	members, err := listMembers(ctx, p.Client, group)
+	if err != nil {
 		return err
 	}
 	nodes := map[string]*corev1.Pod{}
-	for i := range list.Items {
-		if pod := &list.Items[i]; isMember(pod, group.Name) && pod.Spec.NodeName != "" && !isFinished(pod) {
+	for _, pod := range members {
+		if pod.Spec.NodeName != "" {
 			nodes[pod.Spec.NodeName] = pod
 		}
 	}
@@ -164,6 +164,20 @@ func (p *Pods) Start(ctx context.Context, group *v1.ElectionGroup) error {
 		}
 	}
 	return nil
+}
+
+// listMembers returns the pods of a group that haven't finished.
+func listMembers(ctx context.Context, c client.Client, group *v1.ElectionGroup) (members []*corev1.Pod, err error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.InNamespace(group.Namespace), client.MatchingLabels{v1.LabelAgent: v1.AgentEnabled}); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if pod := &list.Items[i]; isMember(pod, group.Name) && !isFinished(pod) {
+			members = append(members, pod)
+		}
+	}
+	return members, nil
 }
 
 // prepare starts a helper on the node of a member, unless one runs there that has enough time.

@@ -1,0 +1,33 @@
+package live
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Who may restart a Deployment needs no permission for StatefulSets.
+func TestRolloutNeedsPermissionForTheOwners(t *testing.T) {
+	for kinds, want := range map[string]string{
+		"StatefulSet StatefulSet": "get statefulsets in namespace bank, patch statefulsets in namespace bank",
+		"ReplicaSet":              "get deployments in namespace bank, get replicasets in namespace bank, patch deployments in namespace bank",
+		"DaemonSet Job":           "get daemonsets in namespace bank, patch daemonsets in namespace bank",
+		"":                        "",
+	} {
+		pods := []*corev1.Pod{{}} // one without owner
+		for _, kind := range strings.Fields(kinds) {
+			owner := metav1.OwnerReference{Kind: kind, Controller: new(true)}
+			pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", OwnerReferences: []metav1.OwnerReference{owner}}})
+		}
+		var got []string
+		for _, p := range toRollOut(pods) {
+			got = append(got, fmt.Sprint(p))
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("%s: got %q, want %q", kinds, text, want)
+		}
+	}
+}
