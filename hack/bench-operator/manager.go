@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,8 @@ type manager struct {
 	exited  chan struct{}
 }
 
-// newManager builds the manager and creates its user on the API server.
+// newManager builds the manager and creates its user on the API server. Its environment is that of the manifest, unless a variable
+// is set here, such as a higher GOMEMLIMIT.
 func (r *runner) newManager(ctx context.Context, s *server, deployment *appsv1.Deployment) (*manager, error) {
 	p := &manager{
 		binary: filepath.Join(r.folder, "manager"), kubeconfig: filepath.Join(r.folder, "manager.kubeconfig"),
@@ -60,8 +62,8 @@ func (r *runner) newManager(ctx context.Context, s *server, deployment *appsv1.D
 	}
 	p.environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.folder, "KUBECONFIG=" + p.kubeconfig, "POD_NAMESPACE=" + system, "POD_NAME=bench"}
 	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
-		if variable.ValueFrom == nil {
-			p.environment = append(p.environment, variable.Name+"="+variable.Value)
+		if value := cmp.Or(os.Getenv(variable.Name), variable.Value); variable.ValueFrom == nil {
+			p.environment = append(p.environment, variable.Name+"="+value)
 		}
 	}
 	return p, nil
