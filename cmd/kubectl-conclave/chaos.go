@@ -149,7 +149,7 @@ func (o *chaosOptions) run(cmd *cobra.Command, cluster *clusterFlags, name strin
 	if err != nil {
 		return err
 	}
-	if err := o.confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), run); err != nil {
+	if err := o.confirm(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), run); err != nil {
 		return err
 	}
 	defer stopMachines(ctx, run)

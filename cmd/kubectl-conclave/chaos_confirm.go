@@ -18,17 +18,53 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 )
 
-// confirm asks whether to break a group that isn't labelled for chaos tests.
-func (o *chaosOptions) confirm(in io.Reader, out io.Writer, run *live.Run) error {
-	g := run.Group
-	if o.yes || g.Labels[v1.LabelChaos] == v1.ChaosEnabled {
+// confirm asks whether to break groups that aren't labelled for chaos tests.
+func (o *chaosOptions) confirm(ctx context.Context, in io.Reader, out io.Writer, run *live.Run) error {
+	if o.yes {
+		return nil
+	}
+	others, err := run.OtherGroups(ctx)
+	if err != nil {
+		return requestError(err)
+	}
+	var unlabelled []string
+	for _, g := range append([]v1.ElectionGroup{*run.Group}, others...) {
+		if g.Labels[v1.LabelChaos] != v1.ChaosEnabled {
+			unlabelled = append(unlabelled, g.Name)
+		}
+	}
+	if len(unlabelled) == 0 {
 		return nil
 	}
 	if file, ok := in.(*os.File); !ok || !term.IsTerminal(int(file.Fd())) {
-		return fmt.Errorf("chaos breaks group %s: add --yes, or label the group: kubectl label electiongroup %s -n %s %s=%s",
-			g.Name, g.Name, g.Namespace, v1.LabelChaos, v1.ChaosEnabled)
+		what := "group"
+		if len(unlabelled) > 1 {
+			what = "groups"
+		}
+		return fmt.Errorf("chaos breaks %s %s: add --yes, or label the %s: kubectl label electiongroup %s -n %s %s=%s", what,
+			strings.Join(unlabelled, ", "), what, strings.Join(unlabelled, " "), run.Group.Namespace, v1.LabelChaos, v1.ChaosEnabled)
 	}
-	return ask(in, out, g, run.Faults, run.Kinds, o.privilegedPods(run))
+	return ask(in, out, run.Group, run.Faults, run.Kinds, concerned(others, run.Kinds)+o.privilegedPods(run))
+}
+
+// concerned says what a run breaks beside the group, or "".
+func concerned(others []v1.ElectionGroup, kinds []chaos.Kind) (text string) {
+	var names, shared []string
+	for i := range others {
+		names = append(names, others[i].Name)
+	}
+	if len(names) > 0 {
+		text = fmt.Sprintf("Its pods are also members of other groups: %s.\n", strings.Join(names, ", "))
+	}
+	for _, k := range kinds {
+		if k.Shared {
+			shared = append(shared, k.Name)
+		}
+	}
+	if len(shared) > 0 {
+		text += fmt.Sprintf("These faults also concern other pods or groups of the cluster: %s.\n", strings.Join(shared, ", "))
+	}
+	return text
 }
 
 // privilegedPods says which privileged pods a run creates, or "".

@@ -2,9 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
@@ -59,6 +65,59 @@ func TestChaosConcernsTheOperatorOfTheGroup(t *testing.T) {
 	got := e.runCommand(t, "chaos", "ledger", "--yes", "--kinds", "manager", "--timeout", "1s")
 	if want := "error: group ledger must settle before the first fault"; got.status != 1 || !strings.Contains(got.stderr, want) {
 		t.Errorf("with two operators: got %+v, want %s", got, want)
+	}
+}
+
+// The label of one group is no permission to break another one.
+func TestChaosConcernsOtherGroupsOfThePods(t *testing.T) {
+	e := newEnv(t)
+	shared := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.namespace, Name: "ledger-0",
+			Labels: map[string]string{v1.LabelAgent: v1.AgentEnabled}, Annotations: map[string]string{v1.AnnotationGroups: "ledger,audit"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "application", Image: "application"}}},
+	}
+	if err := e.Create(t.Context(), shared); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ledger", "audit", "mail"} {
+		e.createGroup(t, name)
+	}
+	label := func(name string) {
+		t.Helper()
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
+		if err := e.Patch(t.Context(), &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const text = "chaos breaks %s: add --yes, or label the %s: kubectl label electiongroup %s -n bank conclave.dev/chaos=enabled"
+	for _, want := range []string{
+		fmt.Sprintf(text, "groups ledger, audit", "groups", "ledger audit"), fmt.Sprintf(text, "group audit", "group", "audit"),
+		"group ledger must settle before the first fault",
+	} {
+		if got := e.runCommand(t, "chaos", "ledger", "--kinds", "pod", "--timeout", "1s"); got.status != 1 || !strings.Contains(got.stderr, "error: "+want) {
+			t.Errorf("got %+v, want %s", got, want)
+		}
+		if strings.Contains(want, "groups") {
+			label("ledger")
+		} else {
+			label("audit")
+		}
+	}
+}
+
+func TestConfirmationNamesWhatElseIsConcerned(t *testing.T) {
+	kinds, err := chaos.ParseKinds([]string{chaos.Pod, chaos.Drain, chaos.Manager})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "Its pods are also members of other groups: audit.\nThese faults also concern other pods or groups of the cluster: drain, manager.\n"
+	if got := concerned([]v1.ElectionGroup{{ObjectMeta: metav1.ObjectMeta{Name: "audit"}}}, kinds); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := concerned(nil, kinds[:1]); got != "" {
+		t.Errorf("got %q, want nothing", got)
 	}
 }
 

@@ -124,10 +124,6 @@ func (o *Observer) podChanged(ctx context.Context, pod *corev1.Pod, deleted bool
 }
 
 // isMember reports whether a pod says that it is a member of a group.
-func isMember(pod *corev1.Pod, group string) bool {
-	return slices.Contains(slices.Collect(v1.GroupNames(v1.GroupsAnnotation(pod.Annotations))), group)
-}
-
 func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -166,20 +166,6 @@ func (p *Pods) Start(ctx context.Context, group *v1.ElectionGroup) error {
 	return nil
 }
 
-// listMembers returns the pods of a group that haven't finished.
-func listMembers(ctx context.Context, c client.Client, group *v1.ElectionGroup) (members []*corev1.Pod, err error) {
-	var list corev1.PodList
-	if err := c.List(ctx, &list, client.InNamespace(group.Namespace), client.MatchingLabels{v1.LabelAgent: v1.AgentEnabled}); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if pod := &list.Items[i]; isMember(pod, group.Name) && !isFinished(pod) {
-			members = append(members, pod)
-		}
-	}
-	return members, nil
-}
-
 // prepare starts a helper on the node of a member, unless one runs there that has enough time.
 func (p *Pods) prepare(ctx context.Context, member *corev1.Pod) error {
 	node := member.Spec.NodeName
