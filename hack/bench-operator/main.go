@@ -64,6 +64,7 @@ type options struct {
 	idle            time.Duration
 	leaderElect     bool
 	bystanders      int
+	memoryLimit     string
 	logs            string
 	profile         string
 
@@ -100,6 +101,7 @@ func newRoot() *cobra.Command {
 	flags.DurationVar(&o.elections, "elections", time.Minute, "scale: how long to run elections")
 	flags.DurationVar(&o.idle, "idle", time.Minute, "scale: how long to count the requests of an idle manager")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "scale: enable the manager's leader election, as in a deployment")
+	flags.StringVar(&o.memoryLimit, "memory-limit", "", "scale: GOMEMLIMIT of the manager, such as 600MiB (default that of the manifest)")
 	flags.IntVar(&o.bystanders, "bystanders", 0, "scale: number of pods that aren't members of a group")
 	flags.StringVar(&o.logs, "manager-log", "", "scale: file for the manager's log; if empty, the log is discarded, and an error includes its last lines")
 	flags.StringVar(&o.profile, "profile", "", "scale: file for a CPU profile of the API server during the elections")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +37,7 @@ type manager struct {
 	exited  chan struct{}
 }
 
-// newManager builds the manager and creates its user on the API server. Its environment is that of the manifest, unless a variable
-// is set here, such as a higher GOMEMLIMIT.
+// newManager builds the manager and creates its user on the API server. Its environment is that of the manifest.
 func (r *runner) newManager(ctx context.Context, s *server, deployment *appsv1.Deployment) (*manager, error) {
 	p := &manager{
 		binary: filepath.Join(r.folder, "manager"), kubeconfig: filepath.Join(r.folder, "manager.kubeconfig"),
@@ -62,9 +60,12 @@ func (r *runner) newManager(ctx context.Context, s *server, deployment *appsv1.D
 	}
 	p.environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.folder, "KUBECONFIG=" + p.kubeconfig, "POD_NAMESPACE=" + system, "POD_NAME=bench"}
 	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
-		if value := cmp.Or(os.Getenv(variable.Name), variable.Value); variable.ValueFrom == nil {
-			p.environment = append(p.environment, variable.Name+"="+value)
+		if variable.ValueFrom == nil {
+			p.environment = append(p.environment, variable.Name+"="+variable.Value)
 		}
+	}
+	if r.options.memoryLimit != "" {
+		p.environment = append(p.environment, "GOMEMLIMIT="+r.options.memoryLimit) // The last value counts.
 	}
 	return p, nil
 }
