@@ -131,7 +131,11 @@ func (q *queue) receive() {
 		now := time.Now()
 		for _, id := range packetIDs(buffer[:n]) {
 			q.last.Store(id)
-			q.waiting <- packet{id, now.Add(q.delay)}
+			select {
+			case q.waiting <- packet{id, now.Add(q.delay)}:
+			case <-q.closed:
+				return
+			}
 		}
 	}
 }
@@ -144,9 +148,7 @@ func (q *queue) release() {
 		case <-q.closed:
 			return
 		}
-		if q.verdict(queueVerdict, p.id) != nil {
-			return
-		}
+		_ = q.verdict(queueVerdict, p.id) // If it fails, the packet is lost, as others may be.
 	}
 }
 
