@@ -18,7 +18,7 @@ func TestRolloutNeedsPermissionForTheOwners(t *testing.T) {
 		"":                        "",
 	} {
 		pods := []*corev1.Pod{{}} // one without owner
-		for _, kind := range strings.Fields(kinds) {
+		for kind := range strings.FieldsSeq(kinds) {
 			owner := metav1.OwnerReference{Kind: kind, Controller: new(true)}
 			pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", OwnerReferences: []metav1.OwnerReference{owner}}})
 		}

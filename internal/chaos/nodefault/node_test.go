@@ -78,7 +78,7 @@ func TestIsolatedNodeHasNoUplink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer table.Close() //nolint:errcheck // the network ends with the test
+	defer table.Close()
 	got := tables(t, in)
 	for _, want := range []string{"hook prerouting priority filter", `iifname "eth0" drop`, "hook postrouting priority filter", `oifname "eth0" drop`} {
 		if !strings.Contains(got, want) {
@@ -109,7 +109,7 @@ func TestOneFaultInANetworkAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer table.Close() //nolint:errcheck // the network ends with the test
+	defer table.Close()
 	if _, err := addIsolateTable(in, []string{"eth0"}); err == nil || err.Error() != "another process has a table conclave_chaos: operation not permitted" {
 		t.Errorf("got %v, want that another process has a table", err)
 	}

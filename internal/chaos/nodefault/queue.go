@@ -20,7 +20,7 @@ const queueNumber = 0xC04C
 
 // The messages, attributes and values of nfnetlink_queue, which package unix lacks.
 const (
-	queuePacket       = unix.NFNL_SUBSYS_QUEUE<<8 | 0
+	queuePacket       = unix.NFNL_SUBSYS_QUEUE << 8
 	queueVerdict      = unix.NFNL_SUBSYS_QUEUE<<8 | 1
 	queueConfig       = unix.NFNL_SUBSYS_QUEUE<<8 | 2
 	queueVerdictBatch = unix.NFNL_SUBSYS_QUEUE<<8 | 3

@@ -5,7 +5,6 @@ package nodefault
 import (
 	"net"
 	"os/exec"
-	"runtime"
 	"testing"
 	"time"
 )
@@ -41,16 +40,10 @@ func newEcho(t *testing.T) *echo {
 
 func (e *echo) listen(address string) (conn net.PacketConn) {
 	e.t.Helper()
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // The thread ends with the goroutine.
-		if err = enter(e.network); err == nil {
-			conn, err = (&net.ListenConfig{}).ListenPacket(e.t.Context(), "udp", address)
-		}
-	}()
-	<-done
+	err := inNetwork(e.network, func() (err error) {
+		conn, err = (&net.ListenConfig{}).ListenPacket(e.t.Context(), "udp", address)
+		return err
+	})
 	if err != nil {
 		e.t.Fatal(err)
 	}

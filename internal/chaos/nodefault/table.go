@@ -37,25 +37,29 @@ const newNetwork = ""
 
 // openSocket opens a netlink socket in a network namespace.
 func openSocket(network string) (socket int, err error) {
-	opened := make(chan struct{})
-	go func() {
-		defer close(opened)
-		runtime.LockOSThread() // The goroutine doesn't unlock its thread, which therefore ends with it.
-		socket, err = openSocketIn(network)
-	}()
-	<-opened
+	err = inNetwork(network, func() (err error) {
+		if socket, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER); err != nil {
+			err = fmt.Errorf("the kernel has no nftables: %w", err)
+		}
+		return err
+	})
 	return socket, err
 }
 
-func openSocketIn(network string) (int, error) {
-	if err := enter(network); err != nil {
-		return 0, fmt.Errorf("cannot enter the network %s: %w", network, err)
-	}
-	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
-	if err != nil {
-		return 0, fmt.Errorf("the kernel has no nftables: %w", err)
-	}
-	return socket, nil
+// inNetwork calls a function in a network namespace.
+func inNetwork(network string, call func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // The goroutine doesn't unlock its thread, which therefore ends with it.
+		err := enter(network)
+		if err != nil {
+			err = fmt.Errorf("cannot enter the network %s: %w", network, err)
+		} else {
+			err = call()
+		}
+		done <- err
+	}()
+	return <-done
 }
 
 func enter(network string) error {
