@@ -51,10 +51,16 @@ func inNetwork(network string, call func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // The goroutine doesn't unlock its thread, which therefore ends with it.
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread wouldn't end, and its network is that of the process. While this goroutine occupies it, another
+			// goroutine gets another thread.
+			err := inNetwork(network, call)
+			runtime.UnlockOSThread()
+			done <- err
+			return
+		}
 		err := enter(network)
-		if err != nil {
-			err = fmt.Errorf("cannot enter the network %s: %w", network, err)
-		} else {
+		if err == nil {
 			err = call()
 		}
 		done <- err
@@ -64,14 +70,20 @@ func inNetwork(network string, call func() error) error {
 
 func enter(network string) error {
 	if network == newNetwork {
-		return unix.Unshare(unix.CLONE_NEWNET)
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("cannot create a network namespace: %w", err)
+		}
+		return nil
 	}
 	namespace, err := os.Open(network)
 	if err != nil {
 		return err
 	}
 	defer namespace.Close()
-	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET) //nolint:gosec // a file descriptor
+	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil { //nolint:gosec // a file descriptor
+		return fmt.Errorf("cannot enter the network %s: %w", network, err)
+	}
+	return nil
 }
 
 // Close removes the table.
