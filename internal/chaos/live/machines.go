@@ -130,7 +130,8 @@ func (m *localMachines) undo(ctx context.Context, node string, f *nodefault.Requ
 		if len(f.Containers) == 0 {
 			return nil
 		}
-		return m.filter(ctx, node, f.Containers[0], "delete table "+table)
+		// Adding it makes this succeed also if the fault was never injected.
+		return m.filter(ctx, node, f.Containers[0], "add table "+table+"; delete table "+table)
 	case nodefault.Delay:
 		undo := m.undoDelay
 		m.undoDelay = nil
