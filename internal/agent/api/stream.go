@@ -151,14 +151,19 @@ func (a *api) session(g Group, w http.ResponseWriter, r *http.Request) {
 	if s.begin() != nil {
 		return
 	}
-	opened := struct {
-		Session     string `json:"session"`
-		DrainMillis int64  `json:"drainMillis"`
-	}{session.ID(), g.DrainTimeout().Milliseconds()}
-	if s.event("session", "", opened) != nil {
+	introduce := func() error {
+		return s.event(string(group.DrainChanged), "", struct {
+			Session     string `json:"session"`
+			DrainMillis int64  `json:"drainMillis"`
+		}{session.ID(), g.DrainTimeout().Milliseconds()})
+	}
+	if introduce() != nil {
 		return
 	}
 	pump(r.Context(), s, session.Next, func(event group.SessionEvent) error {
+		if event.Kind == group.DrainChanged {
+			return introduce()
+		}
 		return s.event(string(event.Kind), "", event)
 	})
 }

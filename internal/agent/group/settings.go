@@ -51,7 +51,12 @@ func (g *Group) reconfigure(next config.Group) error {
 	g.recordSettings(settings, now)
 	running := &g.cfg.Group
 	running.Safety, running.Preemption, running.Timing = next.Safety, next.Preemption, next.Timing
-	g.timing.Store(&timing)
+	if before := g.timing.Swap(&timing); before.DrainTimeout != timing.DrainTimeout {
+		// An application that assumes a shorter one would give up before it has stopped.
+		for _, s := range g.app.sessions {
+			s.push(SessionEvent{Kind: DrainChanged})
+		}
+	}
 	g.configDigest = configDigest(*running, running.Safety.Lease)
 	g.replyInForce = timing.ReplyTimeout
 	g.measureDue = now // adds the measured round trips

@@ -50,6 +50,29 @@ func TestSettingsChangeWithoutElection(t *testing.T) {
 	}
 }
 
+// TestSessionsLearnTheDrainTimeout: otherwise, an application that needs a longer one would
+// end its session before it has stopped, and the successor would begin.
+func TestSessionsLearnTheDrainTimeout(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, map[string]int{"a": 10}, nil)
+	g := c.group("a")
+	waitFor(t, g, "a leads", isLeading)
+	s := openSession(t, g)
+	for _, drain := range []time.Duration{7 * time.Second, 7 * time.Second, 8 * time.Second} {
+		next := g.cfg.Group
+		next.Timing.DrainTimeout = drain
+		if err := g.Reconfigure(testContext(t), next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nextEvent(t, s, Lead)
+	nextEvent(t, s, DrainChanged)
+	nextEvent(t, s, DrainChanged)
+	if e, more := s.pop(); more {
+		t.Errorf("got event %+v, want one for each change", e)
+	}
+}
+
 // tenureRemaining returns for how long the grants of the coordinator suffice.
 func (g *Group) tenureRemaining(t *testing.T) (rest time.Duration) {
 	t.Helper()

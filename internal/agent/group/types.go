@@ -74,6 +74,8 @@ const (
 	Stop SessionEventKind = "stop"
 	// Lost: the tenure is over. The application must have stopped.
 	Lost SessionEventKind = "lost"
+	// DrainChanged: the drain timeout of the group has changed.
+	DrainChanged SessionEventKind = "session"
 )
 
 // SessionEvent is sent to an application over its session.
