@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/conclave-dev/conclave/internal/agent/api"
+	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 )
 
@@ -35,9 +36,12 @@ func (l localAPI) Find(name string) (api.Group, bool) {
 	return nil, false
 }
 
-// Expects reports whether the pod names a group: the operator is going to publish its
-// members.
+// Expects reports whether the pod may be a member of a group whose document the agent
+// hasn't received: it names the group, or groups select it, also those that are created later.
 func (r *runtime) Expects(name string) bool {
+	if r.settings.GroupsFile != "" {
+		return config.CheckGroupName(name) == nil
+	}
 	_, err := r.groups.worker(name)
 	return err == nil
 }

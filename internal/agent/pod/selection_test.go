@@ -65,6 +65,13 @@ func TestRunningAgentJoinsGroups(t *testing.T) {
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no group selects the pod yet")
 	})
 
+	// An application that starts before its group exists must wait for it, and not fail.
+	for path, want := range map[string]int{"/v1/groups/audit/session": http.StatusServiceUnavailable, "/v1/groups/Audit/session": http.StatusNotFound} {
+		if status, body := a.callLocalAPI(path); status != want {
+			t.Errorf("%s: got %d %s, want %d", path, status, body, want)
+		}
+	}
+
 	c.selectBy("audit")
 	first := a.watch()
 	if got := first.groups(); !slices.Equal(got, []string{"audit"}) {
