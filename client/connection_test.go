@@ -118,6 +118,40 @@ func TestSilenceEndsTheSession(t *testing.T) {
 	})
 }
 
+// A response without end must not keep the client from the next attempt.
+func TestStalledErrorIsFollowedByAnotherAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := newFakeAgent(t)
+		fake.stalls = 1
+		start := time.Now()
+		r := startRun(fake)
+		fake.acceptSession(drainTimeout)
+		if took := time.Since(start); took < maxSilence || took > 2*maxSilence {
+			t.Fatalf("got the second attempt after %s, want about %s", took, maxSilence)
+		}
+		r.cancel()
+		wantError(t, r.awaitResult(), context.Canceled)
+	})
+}
+
+// The drain timeout may change while the session is open.
+func TestDrainTimeoutChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, r, session, c := startLeading(t)
+		session.send(t, "event: session\ndata: {\"session\":\"s1\",\"drainMillis\":60000}\n\n")
+		start := time.Now()
+		session.send(t, "event: stop\ndata: {\"term\":7}\n\n")
+		wantError(t, c.awaitCause(t), ErrStop)
+		session.awaitEnd(t)
+		if took := time.Since(start); took < time.Minute {
+			t.Errorf("got the end of the session after %s, want it after the new drain timeout", took)
+		}
+		c.result <- nil
+		r.cancel()
+		wantError(t, r.awaitResult(), context.Canceled)
+	})
+}
+
 func TestRenewalsReuseTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, r, _, c := startLeading(t)

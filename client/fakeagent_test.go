@@ -40,6 +40,8 @@ type fakeAgent struct {
 	// in which the client confirms that the application has stopped.
 	sessions, watches chan *stream
 	stops             chan uint64
+	// stalls is how many of the next requests for a session get only the header of an error.
+	stalls int
 }
 
 // stream is a stream that the client has opened.
@@ -76,7 +78,19 @@ func (f *fakeAgent) start() {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	})
-	mux.HandleFunc("GET /v1/groups/ledger/session", func(w http.ResponseWriter, r *http.Request) { serveStream(w, r, f.sessions) })
+	mux.HandleFunc("GET /v1/groups/ledger/session", func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		stalls := f.stalls > 0
+		f.stalls--
+		f.mu.Unlock()
+		if !stalls {
+			serveStream(w, r, f.sessions)
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_ = http.NewResponseController(w).Flush() // The client has disconnected.
+		<-r.Context().Done()
+	})
 	mux.HandleFunc("GET /v1/groups/ledger/watch", func(w http.ResponseWriter, r *http.Request) { serveStream(w, r, f.watches) })
 	mux.HandleFunc("POST /v1/groups/ledger/session/s1/stopped", func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Term uint64 }

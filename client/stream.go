@@ -38,14 +38,14 @@ func (a *agent) readEvents(ctx context.Context, path, lastEventID string, handle
 		return false, err
 	}
 	defer response.Body.Close()
+	silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
+	defer silence.Stop()
 	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if response.StatusCode != http.StatusOK || err != nil || kind != "text/event-stream" {
 		// If reading fails, the message is incomplete.
 		body, _ := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 		return false, newStatusError(response.StatusCode, body)
 	}
-	silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
-	defer silence.Stop()
 	err = scanEvents(response.Body, func() { silence.Reset(maxSilence) }, func(e event) error {
 		// The time that handle takes doesn't count as silence of the agent.
 		silence.Stop()
