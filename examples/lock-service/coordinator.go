@@ -77,11 +77,19 @@ func (c *coordinator) askForLocks(ctx context.Context, token uint64) (held map[s
 		if a.err != nil {
 			silent = append(silent, a.name)
 		}
-		for _, g := range a.locks {
-			held[g.Lock] = heldLock{g, time.Now().Add(time.Duration(g.Millis) * time.Millisecond)}
-		}
+		remember(held, a.locks, time.Now())
 	}
 	return held, silent
+}
+
+// remember adds the locks that a process holds. A process that was paused may report one
+// that has expired, and that another process holds now.
+func remember(held map[string]heldLock, locks []grant, now time.Time) {
+	for _, g := range locks {
+		if until := now.Add(time.Duration(g.Millis) * time.Millisecond); until.After(held[g.Lock].until) {
+			held[g.Lock] = heldLock{g, until}
+		}
+	}
 }
 
 func (c *coordinator) serveAcquire(w http.ResponseWriter, r *http.Request) {

@@ -75,9 +75,9 @@ func (h *holder) serveHeld(w http.ResponseWriter, r *http.Request) {
 	}
 	h.token = token
 	held := []grant{}
-	if h.held != nil {
+	if rest := time.Until(h.until); h.held != nil && rest > 0 {
 		g := *h.held
-		g.Millis = time.Until(h.until).Milliseconds() + 1
+		g.Millis = (rest * leaseMax / useMax).Milliseconds() + 1 // See useMax.
 		held = append(held, g)
 	}
 	workload.Respond(w, held)

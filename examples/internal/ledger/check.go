@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 )
 
 // Verdict is the result of a check.
@@ -78,6 +79,7 @@ func (c *Checker) Read(r io.Reader) error {
 // Verdict returns the result for all lines read so far.
 func (c *Checker) Verdict() Verdict {
 	verdict := c.verdict
+	verdict.Writes = maps.Clone(verdict.Writes) // The caller may encode it while further lines are read.
 	verdict.Tokens, verdict.Processes = len(c.tokens), len(c.processes)
 	return verdict
 }

@@ -180,3 +180,19 @@ func TestCheckerFindsViolations(t *testing.T) {
 		}
 	}
 }
+
+// The server encodes a verdict while further lines are read.
+func TestVerdictDoesNotChange(t *testing.T) {
+	c := NewChecker()
+	read := func(line string) {
+		if err := c.Read(strings.NewReader(line + "\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read(`{"resource":"device","token":7,"by":"a","seq":1}`)
+	before := c.Verdict()
+	read(`{"resource":"device","token":7,"by":"a","seq":2}`)
+	if before.Total() != 1 {
+		t.Errorf("got %d writes in the earlier verdict, want 1", before.Total())
+	}
+}

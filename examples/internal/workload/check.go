@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,6 +15,9 @@ import (
 // checkInterval is the time between two reads of a ledger that must make progress.
 const checkInterval = 200 * time.Millisecond
 
+// readMax limits a read of a ledger.
+const readMax = time.Minute
+
 // check reads a ledger, and prints whether the invariant holds.
 func check(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("check", flag.ExitOnError)
@@ -24,7 +28,7 @@ func check(ctx context.Context, arguments []string) error {
 	if flags.NArg() != 1 {
 		return errors.New("check needs the URL of a ledger, such as http://127.0.0.1:8090")
 	}
-	verdict, err := readLedger(ctx, flags.Arg(0))
+	verdict, err := readLedger(ctx, flags.Arg(0), readMax)
 	if err == nil && *progress > 0 {
 		verdict, err = awaitWrite(ctx, flags.Arg(0), verdict.Total(), *progress)
 	}
@@ -37,7 +41,7 @@ func check(ctx context.Context, arguments []string) error {
 // awaitWrite waits until the ledger has more writes than before.
 func awaitWrite(ctx context.Context, url string, before uint64, limit time.Duration) (ledger.Verdict, error) {
 	for end := time.Now().Add(limit); ; {
-		verdict, err := readLedger(ctx, url)
+		verdict, err := readLedger(ctx, url, readMax)
 		switch {
 		case err != nil || verdict.Total() > before:
 			return verdict, err
@@ -52,14 +56,16 @@ func awaitWrite(ctx context.Context, url string, before uint64, limit time.Durat
 
 // readLedger returns the verdict, or an error if the invariant is violated. It checks the lines itself: a storage with a defect may
 // judge itself wrongly, too.
-func readLedger(ctx context.Context, url string) (verdict ledger.Verdict, err error) {
+func readLedger(ctx context.Context, url string, limit time.Duration) (verdict ledger.Verdict, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no complete response within %s", limit))
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/ledger", nil)
 	if err != nil {
 		return verdict, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return verdict, fmt.Errorf("cannot read the ledger: %w", err)
+		return verdict, fmt.Errorf("cannot read the ledger: %w", cmp.Or(context.Cause(ctx), err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -67,7 +73,7 @@ func readLedger(ctx context.Context, url string) (verdict ledger.Verdict, err er
 	}
 	checker := ledger.NewChecker()
 	if err := checker.Read(response.Body); err != nil {
-		return verdict, err
+		return verdict, cmp.Or(context.Cause(ctx), err)
 	}
 	if verdict = checker.Verdict(); !verdict.OK {
 		return verdict, errors.New(verdict.String())

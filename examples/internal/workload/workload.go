@@ -264,7 +264,8 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// newTransport ignores proxy settings, and gives up early on pods that are gone.
+// newTransport ignores proxy settings, and gives up on pods that are gone before the request
+// as a whole times out: then the caller knows that there was no connection.
 func newTransport() *http.Transport {
-	return &http.Transport{DialContext: (&net.Dialer{Timeout: callMax}).DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
+	return &http.Transport{DialContext: (&net.Dialer{Timeout: callMax / 2}).DialContext, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}
 }
