@@ -75,11 +75,11 @@ func (s *demo) applyGroup(ctx context.Context) error {
 		return err
 	}
 	s.watch(ctx)
-	ledger, err := openLedger(ctx, s.cluster)
+	ledger, err := openLedger(ctx, s.cluster, &s.background)
 	if err != nil {
 		return err
 	}
-	go s.followLocks(ctx, ledger)
+	s.background.Go(func() { s.followLocks(ctx, ledger) })
 	if err := s.awaitHealthy(ctx); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -42,8 +43,8 @@ type proxiedLedger struct{ client http.Client }
 
 const ledgerPath = "/api/v1/namespaces/" + namespace + "/services/" + group + "-ledger:http/proxy/"
 
-// openLedger runs kubectl proxy until ctx ends.
-func openLedger(ctx context.Context, c cluster) (*proxiedLedger, error) {
+// openLedger runs kubectl proxy in the background until ctx ends.
+func openLedger(ctx context.Context, c cluster, background *sync.WaitGroup) (*proxiedLedger, error) {
 	folder, err := os.MkdirTemp("", "conclave-demo-")
 	if err != nil {
 		return nil, err
@@ -53,10 +54,10 @@ func openLedger(ctx context.Context, c cluster) (*proxiedLedger, error) {
 	if err := proxy.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	go func() {
+	background.Go(func() {
 		_ = proxy.Wait() // It ends with ctx. If it ends before, the ledger doesn't respond.
 		_ = os.RemoveAll(folder)
-	}()
+	})
 	return newProxiedLedger(socket), nil
 }
 

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -40,6 +42,22 @@ func TestLedgerIsReadThroughProxy(t *testing.T) {
 				t.Errorf("got %+v, error %v; want %+v, error %q", got, err, tc.want, tc.failed)
 			}
 		})
+	}
+}
+
+// The demo must leave neither kubectl proxy nor its folder behind.
+func TestProxyEndsWithTheDemo(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	var background sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := openLedger(ctx, &scriptedCluster{script: "exec sleep 1000"}, &background); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	background.Wait()
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("got %v, %v left behind, want nothing", left, err)
 	}
 }
 

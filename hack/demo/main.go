@@ -76,6 +76,9 @@ func runDemo(ctx context.Context, out io.Writer, record string) error {
 		return err
 	}
 	s := &demo{out: newPrinter(out), top: top, cluster: target, start: time.Now()}
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.background.Wait() // Otherwise, kubectl would run on after the demo.
+	defer cancel()
 	steps := []step{
 		{"Build the programs", s.build},
 		{"Start a cluster", s.startCluster},

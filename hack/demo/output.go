@@ -18,6 +18,8 @@ type demo struct {
 	top     string
 	cluster cluster
 	start   time.Time
+	// background has what ends with the demo.
+	background sync.WaitGroup
 
 	mu         sync.Mutex
 	nodes      map[string]string // The node of each pod. The map isn't changed, only replaced.
@@ -77,14 +79,14 @@ func (s *demo) printf(format string, values ...any) { fmt.Fprintf(s.out, format+
 // watch watches the group until ctx ends.
 func (s *demo) watch(ctx context.Context) {
 	s.changed = make(chan struct{})
-	go func() {
+	s.background.Go(func() {
 		for {
 			if err := s.watchOnce(ctx); err != nil {
 				s.update(func() { s.ended = err })
 				return
 			}
 		}
-	}()
+	})
 }
 
 // update changes the state of the watch.
