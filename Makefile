@@ -21,8 +21,10 @@ export GOWORK := off
 # No program or test is compiled with debug information, which takes a fifth of the compiler's time. All builds have the same
 # flags (see also hack/cluster and hack/image), so that nothing is compiled twice. For a debugger, run go build without make.
 COMPILER_FLAGS := -gcflags=all=-dwarf=false
+# Git refuses root the working copy of another user, and then go build fails unless it omits the commit.
+VCS_FLAGS := $(if $(shell git rev-parse HEAD 2>/dev/null),,-buildvcs=false)
 GOFLAGS := $(shell $(GO) env GOFLAGS)
-export GOFLAGS := $(strip $(filter-out $(COMPILER_FLAGS),$(GOFLAGS)) $(COMPILER_FLAGS))
+export GOFLAGS := $(strip $(filter-out $(COMPILER_FLAGS),$(GOFLAGS)) $(COMPILER_FLAGS) $(VCS_FLAGS))
 
 MODULE := github.com/conclave-dev/conclave
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
