@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# The installer of Go puts it into this folder, which sudo leaves out of PATH.
+# The installer of Go puts it into this folder, which sudo leaves out of PATH. Make before 4.4 doesn't export PATH to $(shell).
 ifeq ($(shell command -v go),)
 export PATH := $(PATH):/usr/local/go/bin
 endif
@@ -23,7 +23,7 @@ export GOWORK := off
 COMPILER_FLAGS := -gcflags=all=-dwarf=false
 # Git refuses root the working copy of another user, and then go build fails unless it omits the commit.
 VCS_FLAGS := $(if $(shell git rev-parse HEAD 2>/dev/null),,-buildvcs=false)
-GOFLAGS := $(shell $(GO) env GOFLAGS)
+GOFLAGS := $(shell PATH='$(PATH)' $(GO) env GOFLAGS)
 export GOFLAGS := $(strip $(filter-out $(COMPILER_FLAGS),$(GOFLAGS)) $(COMPILER_FLAGS) $(VCS_FLAGS))
 
 MODULE := github.com/conclave-dev/conclave
@@ -38,7 +38,7 @@ DASHBOARD_IMG ?= conclave/dashboard:$(VERSION)
 NAMESPACE := conclave-system
 # The namespaces that the operator serves, separated by commas; none means all.
 WATCH_NAMESPACES :=
-PLATFORM ?= linux/$(shell $(GO) env GOARCH)
+PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
 MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod hack/tools/golangci/go.mod hack/image/go.mod test/alerts/go.mod test/dashboard/go.mod test/traces/go.mod hack/cluster/go.mod))

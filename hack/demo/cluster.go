@@ -66,6 +66,10 @@ func (c *hackCluster) command(ctx context.Context, arguments ...string) *exec.Cm
 }
 
 func (c *hackCluster) start(ctx context.Context, out io.Writer) error {
+	// A demo that was killed may have left a node isolated. Otherwise, or without a cluster, there is nothing to heal.
+	for i := range nodes {
+		_ = c.heal(ctx, fmt.Sprintf("node-%d", i+1))
+	}
 	up := c.command(ctx, "up", "--nodes", fmt.Sprint(nodes))
 	up.Stderr = out
 	return up.Run()

@@ -63,7 +63,7 @@ func (s *demo) install(ctx context.Context) error {
 
 // applyGroup applies the lock service.
 func (s *demo) applyGroup(ctx context.Context) error {
-	if err := run(s.cluster.kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found")); err != nil {
+	if err := run(s.cluster.kubectl(ctx, "delete", "namespace", namespace, "--ignore-not-found", "--timeout=5m")); err != nil {
 		return err
 	}
 	if err := run(s.cluster.kubectl(ctx, "create", "namespace", namespace)); err != nil {
