@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,12 +59,19 @@ func Open(path string) (*Server, error) {
 // restore reads the last entry of each resource. It removes an incomplete last line, which
 // a crash has left: nobody was told that this line is stored.
 func (s *Server) restore() error {
-	content, err := os.ReadFile(s.path)
+	content, err := os.Open(s.path)
 	if err != nil {
 		return err
 	}
-	complete := bytes.LastIndexByte(content, '\n') + 1
-	for line := range bytes.Lines(content[:complete]) {
+	defer content.Close()
+	for lines := bufio.NewReader(content); ; { // A ledger may be larger than the memory.
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return s.file.Truncate(s.size)
+		}
+		if err != nil {
+			return err
+		}
 		var e Entry
 		if err := json.Unmarshal(line, &e); err != nil {
 			return err
@@ -72,9 +79,8 @@ func (s *Server) restore() error {
 		if e.Violation == "" {
 			s.last[e.Resource] = e
 		}
+		s.size += int64(len(line))
 	}
-	s.size = int64(complete)
-	return s.file.Truncate(s.size)
 }
 
 // Close closes the files.
