@@ -1,8 +1,9 @@
 package examples
 
 import (
-	"bytes"
+	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -25,25 +26,38 @@ func TestGuardWorksWithinThePromise(t *testing.T) {
 		"a slow response":   {`,"remainingMillis":400`, 300 * time.Millisecond, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requests := make(chan struct{}, 100)
+			requests := make(chan struct{}, 10)
 			agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				time.Sleep(c.delay) // It is what the test is about.
 				fmt.Fprintf(w, `{"group":"ledger","leading":true,"term":7,"token":7340042%s}`, c.remaining)
-				requests <- struct{}{}
+				select {
+				case requests <- struct{}{}:
+				default:
+				}
 			}))
 			defer agent.Close()
 			guard := exec.CommandContext(t.Context(), "sh", "shell/guard.sh", "ledger")
-			var output bytes.Buffer
-			guard.Env, guard.Stdout = append(guard.Environ(), "CONCLAVE_AGENT="+agent.URL), &output
+			guard.Env = append(guard.Environ(), "CONCLAVE_AGENT="+agent.URL)
+			output, err := guard.StdoutPipe()
+			must(t, err)
 			must(t, guard.Start())
-			for range 10 {
-				<-requests
+			lines := bufio.NewReader(output)
+			if c.works {
+				line, err := lines.ReadString('\n') // It waits for a response in time.
+				must(t, err)
+				if line != "works with token 7340042\n" {
+					t.Errorf("got %q, want that the script works", line)
+				}
+			} else {
+				for range 10 {
+					<-requests
+				}
 			}
 			must(t, guard.Process.Kill())
-			_ = guard.Wait() // It was killed.
-			if got := bytes.Contains(output.Bytes(), []byte("works with token 7340042\n")); got != c.works {
-				t.Errorf("got output %q, want that the script works: %t", output.String(), c.works)
+			if rest, err := io.ReadAll(lines); !c.works && (err != nil || len(rest) > 0) {
+				t.Errorf("got %q, %v, want that the script doesn't work", rest, err)
 			}
+			_ = guard.Wait() // It was killed.
 		})
 	}
 }
