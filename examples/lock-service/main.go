@@ -24,6 +24,9 @@ const (
 	useMax = leaseMax * 7 / 8
 )
 
+// atCoordinator returns how long a lock is granted that its holder uses for rest.
+func atCoordinator(rest time.Duration) time.Duration { return rest * 8 / 7 }
+
 var locks = []string{"lock/a", "lock/b"}
 
 // grant is a lock in the hands of a process. Token and Number are the right to use it.
@@ -77,7 +80,7 @@ func (h *holder) serveHeld(w http.ResponseWriter, r *http.Request) {
 	held := []grant{}
 	if rest := time.Until(h.until); h.held != nil && rest > 0 {
 		g := *h.held
-		g.Millis = (rest * leaseMax / useMax).Milliseconds() + 1 // See useMax.
+		g.Millis = atCoordinator(rest).Milliseconds() + 1
 		held = append(held, g)
 	}
 	workload.Respond(w, held)
