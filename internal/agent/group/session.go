@@ -85,7 +85,8 @@ func (s *Session) pop() (SessionEvent, bool) {
 }
 
 // push queues an event. The queue has no limit, but grows by at most three events in a
-// tenure and one for each change of the settings, and the API closes the session of an application that doesn't read.
+// tenure and one for each change of the drain timeout, and the API closes the session of an
+// application that doesn't read.
 func (s *Session) push(e SessionEvent) {
 	s.mu.Lock()
 	s.events = append(s.events, e)

@@ -10,6 +10,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
+// isMember reports whether a pod says that it is a member of a group.
 func isMember(pod *corev1.Pod, group string) bool {
 	return slices.Contains(slices.Collect(v1.GroupNames(v1.GroupsAnnotation(pod.Annotations))), group)
 }

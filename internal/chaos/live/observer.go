@@ -123,7 +123,6 @@ func (o *Observer) podChanged(ctx context.Context, pod *corev1.Pod, deleted bool
 	}
 }
 
-// isMember reports whether a pod says that it is a member of a group.
 func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

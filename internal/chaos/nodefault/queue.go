@@ -122,7 +122,7 @@ func (q *queue) receive() {
 	buffer := make([]byte, 1<<16)
 	for {
 		n, err := q.socket.Read(buffer)
-		if errors.Is(err, unix.ENOBUFS) { // Too many messages at once: those packets are lost.
+		if errors.Is(err, unix.ENOBUFS) { // Too many messages at once: the kernel lets those packets pass.
 			continue
 		}
 		if err != nil {
