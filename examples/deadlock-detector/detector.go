@@ -95,8 +95,7 @@ const surveyInterval = 20 * time.Millisecond
 
 func (d *detector) lead(ctx context.Context, token uint64) error {
 	right := ledger.Entry{Resource: "verdicts", Token: token, By: d.Self}
-	var err error
-	right.Seq, err = d.Ledger.Claim(ctx, right)
+	err := d.Ledger.Claim(ctx, &right)
 	fmt.Printf("detects deadlocks from verdict %d, token %d\n", right.Seq+1, token)
 	for err == nil && workload.Pause(ctx, surveyInterval) {
 		g := d.survey(ctx)

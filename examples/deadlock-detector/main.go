@@ -96,7 +96,7 @@ func (t *transactions) execute(ctx context.Context, a attempt, first, second str
 	}
 	// From here on, the coordinator cannot abort the attempt: it doesn't wait.
 	for _, right := range []*ledger.Entry{one, two} {
-		if right.Seq, err = t.Ledger.Claim(ctx, *right); err != nil {
+		if err := t.Ledger.Claim(ctx, right); err != nil {
 			return err
 		}
 	}

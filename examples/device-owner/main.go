@@ -28,22 +28,21 @@ type owner struct{ *workload.Process }
 // remembers itself: it asks the device, and the device rejects older tokens from then on.
 func (o *owner) lead(ctx context.Context, token uint64) error {
 	right := ledger.Entry{Resource: "device", Token: token, By: o.Self}
-	seq, err := o.Ledger.Claim(ctx, right)
+	err := o.Ledger.Claim(ctx, &right)
 	if err == nil {
-		fmt.Printf("drives the device from record %d, token %d\n", seq+1, token)
-		err = o.drive(ctx, right, seq)
+		fmt.Printf("drives the device from record %d, token %d\n", right.Seq+1, token)
+		err = o.drive(ctx, right)
 	}
 	return workload.Stopped(ctx, err)
 }
 
 // drive writes records until ctx ends, or until the device rejects the token.
-func (o *owner) drive(ctx context.Context, right ledger.Entry, seq uint64) error {
+func (o *owner) drive(ctx context.Context, record ledger.Entry) error {
 	for workload.Pause(ctx, interval) {
 		// Between the check of ctx in Pause and the arrival of the record at the device,
 		// this process may be paused for any time. The token protects the device then.
-		seq++
-		record := right
-		record.Seq, record.Note = seq, time.Now().UTC().Format(time.RFC3339Nano)
+		record.Seq++
+		record.Note = time.Now().UTC().Format(time.RFC3339Nano)
 		if err := o.Ledger.Write(ctx, record); err != nil {
 			return err
 		}

@@ -148,11 +148,10 @@ func (h *holder) useOne(ctx context.Context, lock string) error {
 // use is the critical section: it reads a number and writes the next one.
 func (h *holder) use(ctx context.Context, g *grant) error {
 	right := ledger.Entry{Resource: g.Lock, Token: g.Token, Grant: g.Number, By: h.Self}
-	seq, err := h.Ledger.Claim(ctx, right)
-	if err != nil {
+	if err := h.Ledger.Claim(ctx, &right); err != nil {
 		return err
 	}
 	workload.Pause(ctx, rand.N(5*time.Millisecond))
-	right.Seq = seq + 1
+	right.Seq++
 	return h.Ledger.Write(ctx, right)
 }

@@ -110,12 +110,11 @@ func (s *station) work(ctx context.Context) {
 // The ledger rejects a token as soon as a later one has been used.
 func (s *station) use(ctx context.Context, t token) error {
 	right := ledger.Entry{Resource: "ring", Token: t.Generation, Grant: t.Hop, By: s.Self}
-	seq, err := s.Ledger.Claim(ctx, right)
-	if err != nil {
+	if err := s.Ledger.Claim(ctx, &right); err != nil {
 		return err
 	}
 	workload.Pause(ctx, use)
-	right.Seq = seq + 1
+	right.Seq++
 	return s.Ledger.Write(ctx, right)
 }
 
@@ -138,7 +137,8 @@ func (s *station) pass(ctx context.Context, t token) error {
 // lead replaces the token whenever it is lost.
 func (s *station) lead(ctx context.Context, fencing uint64) error {
 	right := ledger.Entry{Resource: "generations", Token: fencing, By: s.Self}
-	generation, err := s.Ledger.Claim(ctx, right)
+	err := s.Ledger.Claim(ctx, &right)
+	generation := right.Seq
 	fmt.Printf("watches token generation %d, fencing token %d\n", generation, fencing)
 	var last token
 	for still := 0; err == nil && workload.Pause(ctx, surveyInterval); still++ {

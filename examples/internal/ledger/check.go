@@ -97,6 +97,8 @@ func (c *Checker) check(e *Entry) {
 		c.fail("stale write: %s after %d.%d of %s", right, last.Token, last.Grant, last.By)
 	case e.Token == last.Token && e.Grant == last.Grant && e.By != last.By:
 		c.fail("two processes with the same right: %s, and so did %s", right, last.By)
+	case e.Token == last.Token && e.Grant == last.Grant && e.Run != last.Run && !e.Claim:
+		c.fail("two runs of one process with the same right: %s, which has claimed it again", right)
 	case e.Claim && e.Seq != last.Seq:
 		c.fail("wrong claim: %s after %d", right, last.Seq)
 	case e.Claim:

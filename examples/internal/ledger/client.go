@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,12 +24,14 @@ const (
 	attemptMax    = 2 * time.Second
 )
 
-// Claim returns the number of the last write of e.Resource. From then on, the ledger
-// rejects all rights that are older than that of e.
-func (c *Client) Claim(ctx context.Context, e Entry) (uint64, error) {
-	e.Claim, e.Seq = true, 0
-	stored, err := c.append(ctx, &e)
-	return stored.Seq, err
+// Claim sets right.Run, and right.Seq to the number of the last write of right.Resource.
+// From then on, the ledger rejects all older rights, and earlier claims with this one.
+func (c *Client) Claim(ctx context.Context, right *Entry) error {
+	claim := *right
+	claim.Run, claim.Claim, claim.Seq = rand.Text(), true, 0
+	stored, err := c.append(ctx, &claim)
+	right.Run, right.Seq = claim.Run, stored.Seq
+	return err
 }
 
 // Write appends an entry. It can be repeated: the ledger stores it once.

@@ -28,8 +28,11 @@ type Entry struct {
 	Grant uint64 `json:"grant,omitempty"`
 	// Seq is the number of the write, from 1. In a claim, it is that of the last write.
 	Seq uint64 `json:"seq"`
-	// By is the name of the process.
+	// By is the name of the process. Run is an identifier that each claim creates, and the
+	// writes after it repeat: a process that claims a resource again, for example after a
+	// restart, must not write for an earlier claim any more.
 	By    string `json:"by"`
+	Run   string `json:"run,omitempty"`
 	Claim bool   `json:"claim,omitempty"`
 	// Note is for people.
 	Note string `json:"note,omitempty"`
@@ -44,4 +47,9 @@ var ErrFenced = errors.New("another process has a later right")
 // than that of b.
 func compareRights(a, b *Entry) int {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Grant, b.Grant))
+}
+
+// sameRun reports whether two entries belong to the same claim.
+func sameRun(a, b *Entry) bool {
+	return compareRights(a, b) == 0 && a.By == b.By && a.Run == b.Run
 }

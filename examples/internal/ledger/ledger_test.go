@@ -49,6 +49,43 @@ func TestOutdatedRightsAreRejected(t *testing.T) {
 	}
 }
 
+// A process may claim a resource again with the same right, for example after a restart.
+// What it began before must not write any more.
+func TestEarlierClaimsAreRejected(t *testing.T) {
+	for _, unfenced := range []bool{false, true} {
+		s, client := open(t, filepath.Join(t.TempDir(), "ledger"))
+		s.Unfenced = unfenced
+		claim := func() Entry {
+			right := Entry{Resource: "device", Token: 7, By: "a"}
+			if err := client.Claim(t.Context(), &right); err != nil {
+				t.Fatal(err)
+			}
+			return right
+		}
+		write := func(right *Entry) error {
+			right.Seq++
+			return client.Write(t.Context(), *right)
+		}
+		before := claim()
+		if err := write(&before); err != nil {
+			t.Fatal(err)
+		}
+		after := claim()
+		if after.Seq != 1 {
+			t.Errorf("got write %d as the last one, want 1", after.Seq)
+		}
+		if err := write(&before); errors.Is(err, ErrFenced) == unfenced {
+			t.Errorf("unfenced %v: got error %v for a write of the earlier claim", unfenced, err)
+		}
+		if err := write(&after); err != nil {
+			t.Errorf("got error %v for a write of the later claim", err)
+		}
+		if v, err := s.Check(); err != nil || v.OK == unfenced {
+			t.Errorf("unfenced %v: got %v, %v", unfenced, v.String(), err)
+		}
+	}
+}
+
 func TestInvalidEntriesAreRejected(t *testing.T) {
 	_, client := open(t, filepath.Join(t.TempDir(), "ledger"))
 	for _, e := range []Entry{
@@ -83,8 +120,9 @@ func TestLedgerContinuesAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, client = open(t, path)
-	if seq, err := client.Claim(t.Context(), Entry{Resource: "device", Token: 8, By: "b"}); seq != 2 || err != nil {
-		t.Errorf("got %d, %v, want write 2", seq, err)
+	next := Entry{Resource: "device", Token: 8, By: "b"}
+	if err := client.Claim(t.Context(), &next); next.Seq != 2 || err != nil {
+		t.Errorf("got %d, %v, want write 2", next.Seq, err)
 	}
 	if err := write(client, 3); !errors.Is(err, ErrFenced) {
 		t.Errorf("got error %v, want %v", err, ErrFenced)
@@ -161,6 +199,7 @@ func TestCheckerFindsViolations(t *testing.T) {
 		`{"resource":"r","token":7,"seq":2,"by":"a"}`:              "holds: no gap, no duplicate and no stale write in 3 writes to 2 resources, by 2 processes with 2 tokens",
 		`{"resource":"r","token":6,"grant":5,"seq":2,"by":"b"}`:    "violated: line 4: stale write: b wrote r 2 with right 6.5 after 7.0 of a",
 		`{"resource":"r","token":7,"seq":2,"by":"b"}`:              "violated: line 4: two processes with the same right: b wrote r 2 with right 7.0, and so did a",
+		`{"resource":"r","token":7,"seq":2,"by":"a","run":"2"}`:    "violated: line 4: two runs of one process with the same right: a wrote r 2 with right 7.0, which has claimed it again",
 		`{"resource":"r","token":8,"seq":1,"by":"b"}`:              "violated: line 4: duplicate: b wrote r 1 with right 8.0 after 1",
 		`{"resource":"r","token":8,"seq":3,"by":"b"}`:              "violated: line 4: gap: b wrote r 3 with right 8.0 after 1",
 		`{"resource":"r","token":8,"seq":0,"by":"b","claim":true}`: "violated: line 4: wrong claim: b wrote r 0 with right 8.0 after 1",

@@ -97,7 +97,9 @@ func (s *Server) append(e Entry) (Entry, error) {
 	case !s.Unfenced && (order < 0 || order == 0 && e.By != last.By):
 		return Entry{}, fmt.Errorf("%w: %s is at %d.%d of %s, got %d.%d of %s",
 			ErrFenced, e.Resource, last.Token, last.Grant, last.By, e.Token, e.Grant, e.By)
-	case order == 0 && e.By == last.By && (e.Claim || e.Seq <= last.Seq):
+	case !s.Unfenced && order == 0 && e.Run != last.Run && !e.Claim:
+		return Entry{}, fmt.Errorf("%w: %s has claimed %s again", ErrFenced, e.By, e.Resource)
+	case sameRun(&e, &last) && (e.Claim || e.Seq <= last.Seq):
 		return last, nil // The client has repeated a request of which it got no response.
 	case e.Claim:
 		e.Seq = last.Seq
