@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -53,8 +54,18 @@ func newBootTimer(f func()) leaseTimer {
 		return newMonotonicTimer(mustBoottime, f)
 	}
 	t := &bootTimer{fd: fd, file: os.NewFile(fd, "lease timer"), f: f}
+	if !isPolled(t.file) {
+		t.stop()
+		return newMonotonicTimer(mustBoottime, f)
+	}
 	go t.run()
 	return t
+}
+
+// isPolled reports whether the runtime waits for the file by epoll. That fails for example
+// at the limit of fs.epoll.max_user_watches; a read would then return at once.
+func isPolled(file *os.File) bool {
+	return !errors.Is(file.SetReadDeadline(time.Time{}), os.ErrNoDeadline)
 }
 
 // run calls the function whenever the timer expires, until it is stopped.

@@ -31,6 +31,25 @@ func TestLeaseEndsOnBoottime(t *testing.T) {
 	testwait.Until(t, "the timer is closed", func() bool { return !hasBootTimer(t) })
 }
 
+// TestTimerNeedsEpoll: without epoll, reading from the timer would fail at once, and the
+// lease would never end. epoll refuses regular files, too.
+func TestTimerNeedsEpoll(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	regular, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer regular.Close()
+	if !isPolled(r) || isPolled(regular) {
+		t.Errorf("got %v for a pipe and %v for a regular file, want true and false", isPolled(r), isPolled(regular))
+	}
+}
+
 // hasBootTimer reports whether this process has a timer of CLOCK_BOOTTIME (7).
 func hasBootTimer(t *testing.T) bool {
 	t.Helper()
