@@ -177,10 +177,11 @@ func (a *Agent) reconfigure(ctx context.Context, before, next config.Group) erro
 	if err != nil {
 		return err
 	}
-	joined.stopLeaseTimer = a.startLeaseTimer(next, longest)
 	if err := joined.Reconfigure(context.WithoutCancel(ctx), next); err != nil {
 		return err
 	}
+	// Until now, the group may have granted for the lease that it had before.
+	joined.stopLeaseTimer = a.startLeaseTimer(next, longest)
 	a.options.Log.Info("switched to new settings", "group", next.Name, "settings", changed)
 	return nil
 }

@@ -2,10 +2,16 @@ package agent
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/agent/group"
+	"github.com/conclave-dev/conclave/internal/agent/metrics"
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -101,6 +107,75 @@ func TestReloadWithAnotherLease(t *testing.T) {
 	if l := c.Leader(); !l.Leading || l.Term != term {
 		t.Errorf("got %+v, want c in term %d", l, term)
 	}
+}
+
+// TestBlockedGroupKeepsLongerLease: a group that is blocked still grants for its former,
+// longer lease, so the time of that one begins when the group has switched.
+func TestBlockedGroupKeepsLongerLease(t *testing.T) {
+	t.Parallel()
+	const before, after = 600 * time.Millisecond, 300 * time.Millisecond
+	g, listeners := newGroup(t, 2, office.Available, "StatusTable")
+	steady(&g)
+	g.Safety.Lease = before
+	store, err := state.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var block sync.Mutex
+	blocked := make(chan struct{}, 1)
+	registry := metrics.New()
+	a, err := New(t.Context(), &config.Config{Self: "b", Domain: "default", Groups: []config.Group{g}}, Options{
+		Clock: clock.New(time.Now()), Store: store, Life: 2, Listener: listeners["b"],
+		OnReport: func(control.Report) {
+			if !block.TryLock() {
+				select {
+				case blocked <- struct{}{}:
+				default:
+				}
+				block.Lock()
+			}
+			block.Unlock()
+		},
+		Metrics: func(name string) group.Metrics { return registry.ForGroup(name) },
+		Log:     slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(context.Background()) })
+	awaitCoordinator(t, map[string]*Agent{"b": a}, "b")
+	block.Lock()
+	unblock := sync.OnceFunc(block.Unlock)
+	defer unblock()
+	joined, _ := a.Find(g.Name)
+	go joined.ReportProbe(t.Context(), false) //nolint:errcheck // It only causes a report.
+	testwait.Receive(t, "a report that blocks the group", blocked)
+
+	next := g
+	next.Safety.Lease = after
+	prepared, err := a.PrepareGroup(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := make(chan error, 1)
+	go func() { applied <- a.ApplyGroup(t.Context(), prepared) }()
+	stored := func() time.Duration {
+		lease, err := store.Lease(state.KeyOf(&g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease
+	}
+	for end := time.Now().Add(2 * before); time.Now().Before(end); time.Sleep(before / 10) {
+		if got := stored(); got != before {
+			t.Fatalf("got a lease of %s stored while the group is blocked, want %s", got, before)
+		}
+	}
+	unblock()
+	if err := testwait.Receive(t, "the new settings", applied); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the longer lease has expired", func() bool { return stored() == after })
 }
 
 // restartAgent closes an agent and starts it again at its address.
