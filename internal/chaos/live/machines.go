@@ -71,6 +71,9 @@ done
 if [ $found != 0 ]; then echo "no process of the containers runs" >&2; fi; exit $found`
 
 func (m *localMachines) signal(ctx context.Context, node, signal string, containers []string) error {
+	if err := nodefault.CheckContainers(containers); err != nil {
+		return err
+	}
 	return m.shell(ctx, node, sendSignal, append([]string{signal}, containers...)...)
 }
 

@@ -48,10 +48,18 @@ func TestMachinesOfKindAreContainers(t *testing.T) {
 	if err := m.undo(t.Context(), "kind-worker", isolate); err != nil {
 		t.Error(err)
 	}
-	if err := m.inject(t.Context(), "kind-worker", &nodefault.Request{Action: nodefault.Kill, Containers: []string{"abc", "def"}}); err != nil {
+	one, other := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	if err := m.inject(t.Context(), "kind-worker", &nodefault.Request{Action: nodefault.Kill, Containers: []string{one, other}}); err != nil {
 		t.Error(err)
 	}
-	want := "pause|kind-worker|\nunpause|kind-worker|\nexec|kind-worker|sh|-c|" + sendSignal + "|sh|KILL|abc|def|\n"
+	// An empty ID is a part of the names of all cgroups, so all processes would be killed.
+	for _, action := range []string{nodefault.Kill, nodefault.Stop, nodefault.Drop} {
+		f := &nodefault.Request{Action: action, Containers: []string{""}}
+		if err := m.inject(t.Context(), "kind-worker", f); err == nil || err.Error() != `"" isn't the ID of a container` {
+			t.Errorf("%s of an empty ID: got error %v", action, err)
+		}
+	}
+	want := "pause|kind-worker|\nunpause|kind-worker|\nexec|kind-worker|sh|-c|" + sendSignal + "|sh|KILL|" + one + "|" + other + "|\n"
 	if got := calls(); got != want {
 		t.Errorf("got calls\n%s\nwant\n%s", got, want)
 	}
@@ -214,7 +222,7 @@ func TestSignalWithoutProcessIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = m.undo(t.Context(), "node-1", &nodefault.Request{Action: nodefault.Stop, Containers: []string{"no-cgroup-has-this-name-4711"}})
+	err = m.undo(t.Context(), "node-1", &nodefault.Request{Action: nodefault.Stop, Containers: []string{"no-cgroup-has-this-name-47114711"}})
 	if err == nil || !strings.Contains(err.Error(), "no process of the containers runs") {
 		t.Errorf("got %v, want an error", err)
 	}
@@ -249,11 +257,12 @@ func TestPacketsAreDroppedInBothDirections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	drop := &nodefault.Request{Action: nodefault.Drop, Containers: []string{"abc"}, Addresses: []string{"10.0.0.1", "fd00::1"}, Percent: 30}
+	id := strings.Repeat("1", 64)
+	drop := &nodefault.Request{Action: nodefault.Drop, Containers: []string{id}, Addresses: []string{"10.0.0.1", "fd00::1"}, Percent: 30}
 	if err := m.inject(t.Context(), "kind-worker", drop); err != nil {
 		t.Error(err)
 	}
-	want := "exec|kind-worker|sh|-c|" + runNFT + "|sh|abc|add table inet conclave_chaos; " +
+	want := "exec|kind-worker|sh|-c|" + runNFT + "|sh|" + id + "|add table inet conclave_chaos; " +
 		"add chain inet conclave_chaos input { type filter hook input priority 0; }; " +
 		"add rule inet conclave_chaos input ip saddr 10.0.0.1 numgen random mod 100 < 30 drop; " +
 		"add rule inet conclave_chaos input ip6 saddr fd00::1 numgen random mod 100 < 30 drop; " +

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
 )
 
 // table is the name of the nftables table in the network namespace of a pod.
@@ -18,6 +20,9 @@ echo "no process of the container runs" >&2; exit 1`
 
 // filter runs nft commands in the network namespace of a pod, of which this is a container.
 func (m *localMachines) filter(ctx context.Context, node, container, commands string) error {
+	if err := nodefault.CheckContainers([]string{container}); err != nil {
+		return err
+	}
 	return m.shell(ctx, node, runNFT, container, commands)
 }
 

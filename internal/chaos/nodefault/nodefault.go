@@ -6,7 +6,10 @@
 // connection broke), or a signal. The kernel itself removes rules that drop packets when the process ends, even by SIGKILL.
 package nodefault
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // The actions of requests.
 const (
@@ -39,6 +42,20 @@ type Request struct {
 	Delay time.Duration `json:"delay,omitempty"`
 	// Limit is the time after which a fault that lasts ends by itself.
 	Limit time.Duration `json:"limit,omitempty"`
+}
+
+// minIDLength is shorter than the IDs of containers.
+const minIDLength = 32
+
+// CheckContainers returns an error unless all strings can be IDs of containers. Processes are found by these IDs in the names of
+// cgroups: a short one could be a part of other names, and an empty one is a part of all.
+func CheckContainers(ids []string) error {
+	for _, id := range ids {
+		if len(id) < minIDLength {
+			return fmt.Errorf("%q isn't the ID of a container", id)
+		}
+	}
+	return nil
 }
 
 // Response is the line that answers a request.

@@ -14,15 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minIDLength is shorter than the IDs of containers. A short ID could be a part of the names of other cgroups.
-const minIDLength = 32
-
 // processes returns the processes of containers, which it finds by their IDs in the names of cgroups.
 func processes(containers []string) (found []int, err error) {
-	for _, id := range containers {
-		if len(id) < minIDLength {
-			return nil, fmt.Errorf("%q isn't the ID of a container", id)
-		}
+	if err := CheckContainers(containers); err != nil {
+		return nil, err
 	}
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {
