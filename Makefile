@@ -5,10 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# The installer of Go puts it into this folder, which sudo leaves out of PATH. Make before 4.4 doesn't export PATH to $(shell).
-ifeq ($(shell command -v go),)
-export PATH := $(PATH):/usr/local/go/bin
-endif
+# sudo leaves out of PATH where the installer of Go puts it, and su leaves out where Debian puts nft. Make before 4.4 doesn't
+# export PATH to $(shell).
+export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 
 GO ?= go
 KUBECTL ?= kubectl

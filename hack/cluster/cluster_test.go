@@ -32,6 +32,8 @@ func TestCluster(t *testing.T) {
 		{"a partitioned node is unreachable within a second, and reachable after heal", testPartition},
 		{"a killed node sends no packets, and restarts", testKill},
 		{"the control plane can be killed and restarted", testControlPlane},
+		{"up starts all machines that were killed", testAllKilled},
+		{"up refuses a cluster that has another folder", testOtherFolder},
 		{"two clusters run side by side", testSideBySide},
 		{"up continues after an interrupted up", testInterrupted},
 		{"up creates a new cluster after the machines were switched off", testSwitchedOff},
@@ -256,6 +258,30 @@ func testControlPlane(h *harness) {
 	h.on("start", "control-plane")
 	h.awaitPeers() // The API server has kept its data, and the kubeconfig is still valid.
 	testReach(h)
+}
+
+func testAllKilled(h *harness) {
+	for _, machine := range []string{"node-1", "node-2", "node-3", "control-plane"} {
+		h.on("kill", machine)
+	}
+	h.on("up", "--nodes", "1")
+	if status := h.on("status"); strings.Count(status, "running") != 4 {
+		h.t.Errorf("got status\n%s\nwant four running machines", status)
+	}
+	h.awaitPeers()
+	testReach(h)
+}
+
+func testOtherFolder(h *harness) {
+	before := h.on("status")
+	up := h.command("up", "--name", h.cluster)
+	up.Env = append(up.Environ(), "XDG_STATE_HOME="+h.t.TempDir())
+	if _, message, err := output(up); err == nil || !strings.Contains(message, "is running, but not with the folder") {
+		h.t.Errorf("got error %v and output %q", err, message)
+	}
+	if after := h.on("status"); after != before {
+		h.t.Errorf("got status\n%s\nafter the command in another folder, want\n%s", after, before)
+	}
 }
 
 func testSideBySide(h *harness) {

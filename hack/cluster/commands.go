@@ -41,7 +41,7 @@ func newCommand() *cobra.Command {
 		upCommand(open),
 		&cobra.Command{
 			Use: "down", Short: "Stop the cluster and remove everything of it", Args: cobra.NoArgs,
-			RunE: asRoot(open, func(_ context.Context, c lifecycle.Cluster, _ []string) error { return c.Down() }),
+			RunE: asRoot(open, func(ctx context.Context, c lifecycle.Cluster, _ []string) error { return c.Down(ctx) }),
 		},
 		&cobra.Command{
 			Use: "status", Short: "Print which machines are running", Args: cobra.NoArgs,
@@ -59,9 +59,9 @@ func newCommand() *cobra.Command {
 				return c.Load(ctx, arguments[0])
 			}),
 		},
-		machineCommand(open, "partition", "Disconnect a machine from the others", ignoringContext(lifecycle.Cluster.Partition)),
-		machineCommand(open, "heal", "Reconnect a machine", ignoringContext(lifecycle.Cluster.Heal)),
-		machineCommand(open, "kill", "Stop a machine as a power failure does", ignoringContext(lifecycle.Cluster.Kill)),
+		machineCommand(open, "partition", "Disconnect a machine from the others", lifecycle.Cluster.Partition),
+		machineCommand(open, "heal", "Reconnect a machine", lifecycle.Cluster.Heal),
+		machineCommand(open, "kill", "Stop a machine as a power failure does", lifecycle.Cluster.Kill),
 		machineCommand(open, "start", "Start a machine that was killed", lifecycle.Cluster.Start),
 		kubectlCommand(open),
 		&cobra.Command{
@@ -153,10 +153,6 @@ func upCommand(open opener) *cobra.Command {
 	}
 	command.Flags().IntVar(&nodes, "nodes", 3, "minimum number of nodes; 0 means only the control plane")
 	return command
-}
-
-func ignoringContext(do func(lifecycle.Cluster, string) error) func(lifecycle.Cluster, context.Context, string) error {
-	return func(c lifecycle.Cluster, _ context.Context, name string) error { return do(c, name) }
 }
 
 func machineCommand(

@@ -101,7 +101,7 @@ func (c Cache) get(ctx context.Context, b build) (string, error) {
 	if err := os.MkdirAll(c.Directory, 0o755); err != nil {
 		return "", fmt.Errorf("cannot create the cache folder: %w", err)
 	}
-	unlock, err := Lock(filepath.Join(c.Directory, component.Name+".lock"), func() {
+	unlock, err := Lock(ctx, filepath.Join(c.Directory, component.Name+".lock"), func() {
 		c.Printf("waiting for another build of %s", component.Name)
 	})
 	if err != nil {

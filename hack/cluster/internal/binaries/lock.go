@@ -1,23 +1,28 @@
 package binaries
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// retryInterval is the time between two attempts to lock a file. A blocking call of the kernel can't end with a context.
+const retryInterval = 50 * time.Millisecond
+
 // Lock locks a file until the returned function is called or the process exits. It calls waiting once if another process
-// holds the lock. The holder may remove the file just before it unlocks: then another process can create and lock a new
-// file.
-func Lock(path string, waiting func()) (unlock func(), err error) {
+// holds the lock, and waits until ctx ends. The holder may remove the file just before it unlocks: then another process can
+// create and lock a new file.
+func Lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	for {
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 		if err != nil {
 			return nil, fmt.Errorf("cannot open the lock: %w", err)
 		}
-		if err := flock(file, waiting); err != nil {
+		if err := flock(ctx, file, waiting); err != nil {
 			file.Close()
 			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
 		}
@@ -28,16 +33,21 @@ func Lock(path string, waiting func()) (unlock func(), err error) {
 	}
 }
 
-func flock(file *os.File, waiting func()) error {
-	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if !errors.Is(err, unix.EWOULDBLOCK) {
-		return err
-	}
-	waiting()
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
+func flock(ctx context.Context, file *os.File, waiting func()) error {
+	for first := true; ; first = false {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
 			return err
+		case first:
+			waiting()
+		}
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

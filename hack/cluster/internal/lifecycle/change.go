@@ -12,8 +12,8 @@ import (
 )
 
 // open locks and loads an existing cluster for a command that changes it.
-func (c Cluster) open() (*State, func(), error) {
-	unlock, err := c.lock()
+func (c Cluster) open(ctx context.Context) (*State, func(), error) {
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -27,7 +27,7 @@ func (c Cluster) open() (*State, func(), error) {
 
 // Load loads the images of a tar file on every running node.
 func (c Cluster) Load(ctx context.Context, tarball string) error {
-	state, unlock, err := c.open()
+	state, unlock, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,17 +52,17 @@ func (c Cluster) Load(ctx context.Context, tarball string) error {
 }
 
 // Partition disconnects a machine from all others. The machine keeps running, and no process is notified.
-func (c Cluster) Partition(name string) error {
-	return c.setPlugged(name, "%s is partitioned", c.network().Unplug)
+func (c Cluster) Partition(ctx context.Context, name string) error {
+	return c.setPlugged(ctx, name, "%s is partitioned", c.network().Unplug)
 }
 
 // Heal reconnects a machine.
-func (c Cluster) Heal(name string) error {
-	return c.setPlugged(name, "%s is connected", c.network().Plug)
+func (c Cluster) Heal(ctx context.Context, name string) error {
+	return c.setPlugged(ctx, name, "%s is connected", c.network().Plug)
 }
 
-func (c Cluster) setPlugged(name, message string, do func(topology.Machine) error) error {
-	state, unlock, err := c.open()
+func (c Cluster) setPlugged(ctx context.Context, name, message string, do func(topology.Machine) error) error {
+	state, unlock, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func (c Cluster) setPlugged(name, message string, do func(topology.Machine) erro
 }
 
 // Kill stops a machine as a power failure does: its peers receive no packets, not even a TCP reset.
-func (c Cluster) Kill(name string) error {
-	state, unlock, err := c.open()
+func (c Cluster) Kill(ctx context.Context, name string) error {
+	state, unlock, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (c Cluster) Kill(name string) error {
 
 // Start starts a machine that was killed and returns when it is ready. The machine keeps its files.
 func (c Cluster) Start(ctx context.Context, name string) error {
-	state, unlock, err := c.open()
+	state, unlock, err := c.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,16 +11,20 @@ import (
 )
 
 // Down stops the cluster and removes everything of it. It returns nil if there is no such cluster.
-func (c Cluster) Down() error {
-	unlock, err := c.lock()
+func (c Cluster) Down(ctx context.Context) error {
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	state, err := c.load()
 	switch {
-	case errors.Is(err, errNoCluster):
-		c.Printf("there is no cluster %s", c.Name) // Parts of it may exist nevertheless.
+	case errors.Is(err, errNoCluster): // Parts of it may exist nevertheless.
+		if pids, err := c.processes(); err == nil && len(pids) > 0 {
+			c.Printf("removing the machines of cluster %s, which wasn't created with the folder %s", c.Name, c.Directory)
+		} else {
+			c.Printf("there is no cluster %s", c.Name)
+		}
 	case err != nil:
 		c.Printf("%v", err) // Removal works without the state.
 	}
@@ -56,6 +61,15 @@ func (c Cluster) removeAll(state *State) error {
 	}
 	c.removeEmptyParents()
 	return err
+}
+
+// processes returns the IDs of the processes of the cluster's machines. It finds them without the state.
+func (c Cluster) processes() ([]int, error) {
+	hierarchies, err := machine.Hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	return machine.ProcessesIn(hierarchies, c.cgroup())
 }
 
 // removeEmptyParents removes the parent folders if this was the last cluster.

@@ -3,6 +3,7 @@
 package lifecycle
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,18 +134,26 @@ func (s *State) ensure(of topology.Machine) *Member {
 	return &s.Machines[at]
 }
 
-// alive reports whether any machine of the cluster is running.
-func (s *State) alive() bool {
-	return slices.ContainsFunc(s.Machines, func(m Member) bool { return m.Init.Alive() })
+// switchedOff reports whether the machines of the cluster have exited without a command that killed them, as after a reboot
+// of the computer.
+func (s *State) switchedOff() bool {
+	off := len(s.Machines) == 0
+	for _, member := range s.Machines {
+		if member.Init.Alive() {
+			return false
+		}
+		off = off || member.Init != machine.Process{}
+	}
+	return off
 }
 
 // lock prevents concurrent changes of one cluster. The lock file isn't in the cluster's folder, because down removes that
 // folder.
-func (c Cluster) lock() (unlock func(), err error) {
+func (c Cluster) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(c.Cache.Directory, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot create the cache folder: %w", err)
 	}
-	return binaries.Lock(c.lockFile(), func() { c.Printf("waiting for another command that changes cluster %s", c.Name) })
+	return binaries.Lock(ctx, c.lockFile(), func() { c.Printf("waiting for another command that changes cluster %s", c.Name) })
 }
 
 func (c Cluster) lockFile() string {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/cluster/internal/binaries"
@@ -18,8 +19,8 @@ import (
 	"github.com/conclave-dev/conclave/hack/cluster/internal/topology"
 )
 
-// Up runs the cluster with at least this number of nodes. It creates a new cluster, or starts the machines that are missing
-// in an existing one.
+// Up runs the cluster with at least this number of nodes. It creates a new cluster, or starts the machines that aren't
+// running in an existing one.
 func (c Cluster) Up(ctx context.Context, nodes int) error {
 	begun := time.Now()
 	machines, err := topology.Machines(nodes)
@@ -29,7 +30,7 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 	if _, err := machine.Hierarchies(); err != nil {
 		return err
 	}
-	unlock, err := c.lock()
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,6 +42,11 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 	state, err := c.loadOrCreate()
 	if err != nil {
 		return err
+	}
+	for _, member := range state.Machines {
+		if !slices.Contains(machines, member.Machine) {
+			machines = append(machines, member.Machine)
+		}
 	}
 	booted, err := c.bootMissing(state, machines, programs)
 	if err != nil {
@@ -66,11 +72,11 @@ func (c Cluster) programs(ctx context.Context, nodes int) (map[string]string, er
 	return c.Cache.GetAll(ctx, components...)
 }
 
-// loadOrCreate returns the state of a cluster with running machines. Otherwise it removes what is left of the cluster and
-// creates a new one.
+// loadOrCreate returns the state of an existing cluster, even if all of its machines were killed. If there is none, or if the
+// computer was switched off, it removes what is left and creates a new cluster.
 func (c Cluster) loadOrCreate() (*State, error) {
 	state, err := c.load()
-	if err == nil && state.alive() {
+	if err == nil && !state.switchedOff() {
 		return state, nil
 	}
 	switch {
@@ -78,11 +84,26 @@ func (c Cluster) loadOrCreate() (*State, error) {
 		c.Printf("no machine of cluster %s is running (was the computer switched off?): creating a new cluster", c.Name)
 	case !errors.Is(err, errNoCluster):
 		return nil, err
+	default:
+		if err := c.checkNotRunning(); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.removeAll(state); err != nil {
 		return nil, err
 	}
 	return c.create()
+}
+
+// checkNotRunning returns an error if machines of the cluster are running, although its folder doesn't exist. Then the
+// cluster is that of another user, or somebody has removed the folder.
+func (c Cluster) checkNotRunning() error {
+	pids, err := c.processes()
+	if err != nil || len(pids) == 0 {
+		return err
+	}
+	return fmt.Errorf("a cluster %s is running, but not with the folder %s (process %d is part of it): use the HOME with which it was created,"+
+		" or another --name, or remove it with: go run ./hack/cluster down --name %s", c.Name, c.Directory, pids[0], c.Name)
 }
 
 // create creates the files and the state of a new cluster.

@@ -41,8 +41,9 @@ func Hierarchies() ([]Hierarchy, error) {
 	return hierarchies, nil
 }
 
-// parseHierarchies finds the hierarchies in a mountinfo file. If version 1 is mounted, it ignores version 2, which has no
-// controllers then.
+// parseHierarchies finds the hierarchies in a mountinfo file. As for containerd and kubelet, what is mounted on cgroupRoot
+// decides: if it is version 2, others are single controllers of version 1 beside it, as VPN programs mount them. Otherwise,
+// if version 1 is mounted, version 2 has no controllers.
 func parseHierarchies(mountinfo string) []Hierarchy {
 	var first, second []Hierarchy
 	for line := range strings.Lines(mountinfo) {
@@ -53,6 +54,9 @@ func parseHierarchies(mountinfo string) []Hierarchy {
 		}
 		switch fields[separator+1] {
 		case "cgroup2":
+			if fields[4] == cgroupRoot {
+				return []Hierarchy{{Mount: cgroupRoot}}
+			}
 			second = append(second, Hierarchy{Mount: fields[4]})
 		case "cgroup":
 			first = append(first, Hierarchy{Mount: fields[4], Options: controllers(fields[separator+3])})
@@ -234,7 +238,7 @@ func EmptyCgroup(hierarchies []Hierarchy, cgroup string) error {
 		}
 		for _, pid := range pids {
 			process, err := Identify(pid)
-			if err != nil { // The process has exited.
+			if err != nil || !isIn(pid, cgroup) { // The process has exited, and another one may have its ID.
 				continue
 			}
 			if err := process.Kill(); err != nil {
@@ -243,6 +247,21 @@ func EmptyCgroup(hierarchies []Hierarchy, cgroup string) error {
 		}
 	}
 	return fmt.Errorf("cannot kill the processes in the cgroup %s: new ones keep starting", cgroup)
+}
+
+// isIn reports whether a process is in the cgroup or a descendant.
+func isIn(pid int, cgroup string) bool {
+	// The lines contain paths, which may begin with those of the cgroups that contain this process.
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(content)) {
+		if strings.Contains(strings.TrimSpace(line)+"/", "/"+cgroup+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // RemoveCgroup removes the cgroup and its descendants, whose processes must have exited. It retries, because the kernel

@@ -23,8 +23,11 @@ func TestParseHierarchiesPrefersVersion1(t *testing.T) {
 		mountinfo string
 		found     []Hierarchy
 	}{
-		"version 1":                     {elsewhere + first, firstFound},
-		"version 2":                     {elsewhere + fmt.Sprintf(second, "/sys/fs/cgroup"), []Hierarchy{{Mount: "/sys/fs/cgroup"}}},
+		"version 1": {elsewhere + first, firstFound},
+		"version 2": {elsewhere + fmt.Sprintf(second, "/sys/fs/cgroup"), []Hierarchy{{Mount: "/sys/fs/cgroup"}}},
+		"version 2 beside a controller": {
+			first + fmt.Sprintf(second, "/sys/fs/cgroup"), []Hierarchy{{Mount: "/sys/fs/cgroup"}},
+		},
 		"version 2 without controllers": {fmt.Sprintf(second, "/sys/fs/cgroup/unified") + first, firstFound},
 		"mounted elsewhere":             {elsewhere, nil},
 	} {
