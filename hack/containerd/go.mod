@@ -1,5 +1,6 @@
 // The containerd that hack/cluster runs on each node, pinned. To upgrade: "go get" the new version of
-// github.com/containerd/containerd/v2, then "go mod tidy".
+// github.com/containerd/containerd/v2, then "go mod tidy". Other versions are those of Conclave's go.mod, except that of
+// containerd/api: see docs/cluster.md.
 module github.com/conclave-dev/conclave/hack/containerd
 
 go 1.26.0

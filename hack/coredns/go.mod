@@ -1,6 +1,5 @@
 // The CoreDNS that answers the pods of hack/cluster, pinned. To upgrade: "go get" the new version of
-// github.com/coredns/coredns, then "go mod tidy". Its k8s.io versions follow hack/kubernetes, so that both builds share
-// the compiled packages.
+// github.com/coredns/coredns, then "go mod tidy". Other versions are those of Conclave's go.mod: see docs/cluster.md.
 module github.com/conclave-dev/conclave/hack/coredns
 
 go 1.26.0
