@@ -1,6 +1,6 @@
 // The Kubernetes that hack/cluster runs, pinned. To upgrade: change the version of k8s.io/kubernetes and each
 // replacement below (v1.X.Y goes with v0.X.Y; the list is in that version's own go.mod), then run "go mod tidy". Other
-versions are those of Conclave's go.mod: see docs/cluster.md.
+// versions are those of Conclave's go.mod: see docs/cluster.md.
 module github.com/conclave-dev/conclave/hack/kubernetes
 
 go 1.26.0
