@@ -272,9 +272,9 @@ bench-operator: ## Measure the operator, compared with a Lease. Part cluster nee
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)"
 
 .PHONY: build
-build: ## Build the commands in bin/.
-	@commands=$$(ls -d cmd/*/ 2>/dev/null || true); \
-	if [ -z "$$commands" ]; then echo "no folder cmd: nothing to build"; exit 0; fi; \
+build: ## Build the commands in bin/, or only BUILD.
+	@commands=$$(ls -d cmd/$(or $(BUILD),*)/ 2>/dev/null || true); \
+	if [ -z "$$commands" ]; then echo "no folder cmd/$(BUILD): nothing to build"; exit 0; fi; \
 	mkdir -p bin; \
 	for command in $$commands; do \
 		name=$$(basename $$command); \

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -130,10 +131,13 @@ func (b build) follow(output io.Reader) (log string) {
 
 // reporter returns a function that prints the progress if it has grown since the last time.
 func (c Cache) reporter(e *estimate) func() {
+	var mu sync.Mutex
 	last := e.percent()
 	return func() {
-		if e.percent() >= last+percentStep {
-			last = e.percent()
+		mu.Lock()
+		defer mu.Unlock()
+		if percent := e.percent(); percent >= last+percentStep {
+			last = percent
 			c.Printf("  %s", e.summary(time.Now()))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -45,7 +46,9 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 }
 
 // GetAll returns the folders with the programs of components, by the components' names. It builds the missing ones, and reports
-// how much is done and an estimate of the rest.
+// how much is done and an estimate of the rest. It first compiles the components that need no program, because others share
+// their packages. Then it builds the next one, and all others at the same time: a single build leaves a core idle whenever
+// it links, or waits for a package that many import.
 func (c Cache) GetAll(ctx context.Context, components ...Component) (map[string]string, error) {
 	progress := newEstimate()
 	for _, component := range components {
@@ -62,17 +65,61 @@ func (c Cache) GetAll(ctx context.Context, components ...Component) (map[string]
 		progress.expect(component.Name, units)
 	}
 	progress.start = time.Now() // Downloads of modules say nothing about the speed of the compiler.
-	report := c.reporter(progress)
-	programs := map[string]string{}
-	for _, component := range components {
-		directory, err := c.get(ctx, build{component: component, estimate: progress, report: report})
-		if err != nil {
-			return nil, err
-		}
-		programs[component.Name] = directory
-		progress.built(component.Name) // Also if another process has built it.
+	g := &getter{cache: c, progress: progress, report: c.reporter(progress), programs: map[string]string{}}
+	first := 0
+	for first < len(components) && components[first].CompileOnly {
+		first++
 	}
-	return programs, nil
+	if err := g.get(ctx, components[:first]); err != nil {
+		return nil, err
+	}
+	next := min(first+1, len(components))
+	if err := g.getBoth(ctx, components[first:next], components[next:]); err != nil {
+		return nil, err
+	}
+	return g.programs, nil
+}
+
+// getter gets several components.
+type getter struct {
+	cache    Cache
+	progress *estimate
+	report   func()
+
+	mu       sync.Mutex
+	programs map[string]string
+}
+
+// get gets the components one after the other.
+func (g *getter) get(ctx context.Context, components []Component) error {
+	for _, component := range components {
+		directory, err := g.cache.get(ctx, build{component: component, estimate: g.progress, report: g.report})
+		if err != nil {
+			return err
+		}
+		g.progress.built(component.Name) // Also if another process has built it.
+		g.mu.Lock()
+		g.programs[component.Name] = directory
+		g.mu.Unlock()
+	}
+	return nil
+}
+
+// getBoth gets two lists of components at the same time. If one fails, the other is interrupted.
+func (g *getter) getBoth(ctx context.Context, one, other []Component) error {
+	ctx, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	errs := make(chan error)
+	for _, components := range [][]Component{one, other} {
+		go func() { errs <- g.get(ctx, components) }()
+	}
+	err := <-errs
+	if err != nil {
+		interrupt()
+		<-errs // It reports the interruption.
+		return err
+	}
+	return <-errs
 }
 
 func (c Cache) has(component Component) bool {

@@ -1,6 +1,7 @@
 package binaries
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // greeter is a component that builds quickly.
@@ -112,6 +114,50 @@ func TestGetRetriesFailedBuild(t *testing.T) {
 	write(t, filepath.Join(cache.Root, "greeter", "main.go"), greeterSource)
 	if _, err := cache.Get(t.Context(), greeter); err != nil {
 		t.Error(err)
+	}
+}
+
+// farewell is another component of the same module.
+var farewell = Component{Name: "farewell", Module: "greeter", Packages: []string{"."}, Output: "farewell"}
+
+// lockGreeter makes builds of greeter wait.
+func lockGreeter(t *testing.T, cache Cache) (unlock func()) {
+	t.Helper()
+	if err := os.MkdirAll(cache.Directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := Lock(t.Context(), filepath.Join(cache.Directory, "greeter.lock"), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unlock
+}
+
+// The build of the first component waits for another process. Meanwhile the others are built.
+func TestComponentsAreBuiltAtTheSameTime(t *testing.T) {
+	cache, _ := newCache(t)
+	unlock := lockGreeter(t, cache)
+	var once sync.Once
+	cache.Printf = func(format string, values ...any) {
+		if strings.HasPrefix(fmt.Sprintf(format, values...), "built farewell") {
+			once.Do(unlock)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	programs, err := cache.GetAll(ctx, greeter, farewell)
+	if err != nil || programs["greeter"] == "" || programs["farewell"] == "" {
+		t.Errorf("got %v, error %v, want two folders", programs, err)
+	}
+}
+
+func TestFailedBuildInterruptsOthers(t *testing.T) {
+	cache, _ := newCache(t)
+	unlock := lockGreeter(t, cache)
+	defer unlock() // greeter waits for it all the time.
+	write(t, filepath.Join(cache.Root, "greeter", "main.go"), "package main\n\nfunc main() { nowhere() }\n")
+	if _, err := cache.GetAll(t.Context(), greeter, farewell); err == nil || !strings.Contains(err.Error(), "cannot build farewell") {
+		t.Errorf("got error %v, want that of the build that failed", err)
 	}
 }
 

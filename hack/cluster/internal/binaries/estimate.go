@@ -2,6 +2,7 @@ package binaries
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -25,8 +26,12 @@ type unit struct {
 // estimate tells how much of several builds is done, and how long the rest takes. The go command reports a package when it
 // begins to compile it, after it has compiled everything that the package imports. Therefore, what a reported package
 // imports is done, even if it wasn't reported because it is in Go's build cache.
+//
+// Several builds may use an estimate concurrently.
 type estimate struct {
-	start    time.Time
+	start time.Time
+
+	mu       sync.Mutex
 	units    map[string]map[string]unit // By component and import path.
 	sizes    map[string]int64           // By key.
 	done     map[string]bool            // By key.
@@ -61,6 +66,8 @@ func (e *estimate) add(key string, size int64) {
 
 // compiling records that the go command reported a package of a component. It returns false if the line isn't a package.
 func (e *estimate) compiling(component, path string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	u, known := e.units[component][path]
 	if !known {
 		return false
@@ -96,6 +103,8 @@ func (e *estimate) finish(key string) (changed bool) {
 
 // built records that a component is complete.
 func (e *estimate) built(component string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for _, u := range e.units[component] {
 		e.finish(u.Key)
 	}
@@ -105,6 +114,12 @@ func (e *estimate) built(component string) {
 }
 
 func (e *estimate) percent() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.percentDone()
+}
+
+func (e *estimate) percentDone() int {
 	if e.total == 0 {
 		return 100
 	}
@@ -120,7 +135,9 @@ func (e *estimate) left(now time.Time) time.Duration {
 
 // summary is for example "34 % done after 2m10s, about 4 min left". Before anything is compiled, all of it may be in Go's build cache.
 func (e *estimate) summary(now time.Time) string {
-	done := fmt.Sprintf("%d %% done after %s, ", e.percent(), now.Sub(e.start).Round(time.Second))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	done := fmt.Sprintf("%d %% done after %s, ", e.percentDone(), now.Sub(e.start).Round(time.Second))
 	if e.finished == 0 {
 		done = ""
 	}
