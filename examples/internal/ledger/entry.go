@@ -40,8 +40,8 @@ type Entry struct {
 	Violation string `json:"violation,omitempty"`
 }
 
-// ErrFenced means that the ledger has accepted an entry with a later right.
-var ErrFenced = errors.New("another process has a later right")
+// ErrFenced means that the ledger has accepted an entry with a later right, or a later claim with this one.
+var ErrFenced = errors.New("the right is outdated")
 
 // compareRights returns -1, 0 or 1 if the right of a is older than, the same as, or later
 // than that of b.

@@ -77,6 +77,11 @@ func TestEarlierClaimsAreRejected(t *testing.T) {
 		if err := write(&before); errors.Is(err, ErrFenced) == unfenced {
 			t.Errorf("unfenced %v: got error %v for a write of the earlier claim", unfenced, err)
 		}
+		late := before
+		late.Claim, late.Seq = true, 0
+		if _, err := client.append(t.Context(), &late); errors.Is(err, ErrFenced) == unfenced {
+			t.Errorf("unfenced %v: got error %v for a repetition of the earlier claim", unfenced, err)
+		}
 		if err := write(&after); err != nil {
 			t.Errorf("got error %v for a write of the later claim", err)
 		}

@@ -29,6 +29,8 @@ type Server struct {
 	// size is that of the complete lines. Another one may be being written.
 	size int64
 	last map[string]Entry
+	// ended are the runs by resource that a later claim with the same right has ended. A request of such a run may arrive late.
+	ended map[string]map[string]bool
 
 	checkMu sync.Mutex
 	// checked is the file again, read as far as the checker has checked it.
@@ -49,7 +51,7 @@ func Open(path string) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	s := &Server{path: path, file: file, checked: checked, last: map[string]Entry{}, checker: NewChecker()}
+	s := &Server{path: path, file: file, checked: checked, last: map[string]Entry{}, ended: map[string]map[string]bool{}, checker: NewChecker()}
 	if err := s.restore(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot restore the ledger %s: %w", path, err), s.Close())
 	}
@@ -76,9 +78,7 @@ func (s *Server) restore() error {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return err
 		}
-		if e.Violation == "" {
-			s.last[e.Resource] = e
-		}
+		s.remember(&e)
 		s.size += int64(len(line))
 	}
 }
@@ -86,7 +86,7 @@ func (s *Server) restore() error {
 // Close closes the files.
 func (s *Server) Close() error { return errors.Join(s.file.Close(), s.checked.Close()) }
 
-// append appends an entry, unless another process has a later right.
+// append appends an entry, unless its right is outdated.
 func (s *Server) append(e Entry) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Server) append(e Entry) (Entry, error) {
 	case !s.Unfenced && (order < 0 || order == 0 && e.By != last.By):
 		return Entry{}, fmt.Errorf("%w: %s is at %d.%d of %s, got %d.%d of %s",
 			ErrFenced, e.Resource, last.Token, last.Grant, last.By, e.Token, e.Grant, e.By)
-	case !s.Unfenced && order == 0 && e.Run != last.Run && !e.Claim:
+	case !s.Unfenced && order == 0 && e.Run != last.Run && (!e.Claim || s.ended[e.Resource][e.Run]):
 		return Entry{}, fmt.Errorf("%w: %s has claimed %s again", ErrFenced, e.By, e.Resource)
 	case sameRun(&e, &last) && (e.Claim || e.Seq <= last.Seq):
 		return last, nil // The client has repeated a request of which it got no response.
@@ -113,10 +113,25 @@ func (s *Server) append(e Entry) (Entry, error) {
 		return Entry{}, errors.Join(err, s.file.Truncate(s.size))
 	}
 	s.size += int64(written)
-	if e.Violation == "" {
-		s.last[e.Resource] = e
-	}
+	s.remember(&e)
 	return e, nil
+}
+
+// remember makes an entry the last one of its resource.
+func (s *Server) remember(e *Entry) {
+	if e.Violation != "" {
+		return
+	}
+	last := s.last[e.Resource]
+	switch {
+	case compareRights(e, &last) != 0:
+		delete(s.ended, e.Resource)
+	case e.Run != last.Run && s.ended[e.Resource] == nil:
+		s.ended[e.Resource] = map[string]bool{last.Run: true}
+	case e.Run != last.Run:
+		s.ended[e.Resource][last.Run] = true
+	}
+	s.last[e.Resource] = *e
 }
 
 // complete returns the size of the complete lines.
