@@ -5,8 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# sudo leaves out of PATH where the installer of Go puts it, and su leaves out where Debian puts nft. Make before 4.4 doesn't
-# export PATH to $(shell).
+# sudo leaves the folder of an installed Go out of PATH, and su that of Debian's nft. Make before 4.4 doesn't export PATH to
+# $(shell).
 export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 
 GO ?= go
@@ -272,9 +272,8 @@ bench-operator: ## Measure the operator, compared with a Lease. Part cluster nee
 STATIC = CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)"
 
 .PHONY: build
-build: ## Build the commands in bin/, or only BUILD.
-	@commands=$$(ls -d cmd/$(or $(BUILD),*)/ 2>/dev/null || true); \
-	if [ -z "$$commands" ]; then echo "no folder cmd/$(BUILD): nothing to build"; exit 0; fi; \
+build: ## Build the commands in bin/, or only PROGRAM.
+	@commands=$$(ls -d cmd/$(or $(PROGRAM),*)/) || exit 2; \
 	mkdir -p bin; \
 	for command in $$commands; do \
 		name=$$(basename $$command); \

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -264,7 +267,7 @@ func testAllKilled(h *harness) {
 	for _, machine := range []string{"node-1", "node-2", "node-3", "control-plane"} {
 		h.on("kill", machine)
 	}
-	h.on("up", "--nodes", "1")
+	h.on("up", "--nodes", "0")
 	if status := h.on("status"); strings.Count(status, "running") != 4 {
 		h.t.Errorf("got status\n%s\nwant four running machines", status)
 	}
@@ -274,10 +277,27 @@ func testAllKilled(h *harness) {
 
 func testOtherFolder(h *harness) {
 	before := h.on("status")
-	up := h.command("up", "--name", h.cluster)
-	up.Env = append(up.Environ(), "XDG_STATE_HOME="+h.t.TempDir())
-	if _, message, err := output(up); err == nil || !strings.Contains(message, "is running, but not with the folder") {
-		h.t.Errorf("got error %v and output %q", err, message)
+	empty, outdated := h.t.TempDir(), h.t.TempDir()
+	folder := filepath.Join(outdated, "conclave", "cluster", h.cluster)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	// The state of a cluster that this user had before.
+	if err := os.WriteFile(filepath.Join(folder, "state.json"), []byte(`{"bootID":"earlier","machines":[{"machine":{"Name":"node-1","Number":1}}]}`), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, state := range []string{empty, outdated} {
+		for _, arguments := range [][]string{{"up"}, {"start", "node-1"}} {
+			command := h.command(append(arguments, "--name", h.cluster)...)
+			command.Env = append(command.Environ(), "XDG_STATE_HOME="+state)
+			want := "is running with the folder " + h.directory()
+			if state == empty && arguments[0] == "start" {
+				want = "no such cluster"
+			}
+			if _, message, err := output(command); err == nil || !strings.Contains(message, want) {
+				h.t.Errorf("%s: got error %v and output %q, want %s", arguments[0], err, message, want)
+			}
+		}
 	}
 	if after := h.on("status"); after != before {
 		h.t.Errorf("got status\n%s\nafter the command in another folder, want\n%s", after, before)
@@ -331,6 +351,15 @@ func testInterrupted(h *harness) {
 
 func testSwitchedOff(h *harness) {
 	switchOff(h)
+	state := filepath.Join(h.directory(), "state.json")
+	content, err := os.ReadFile(state)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	content = regexp.MustCompile(`"bootID": "[^"]*"`).ReplaceAll(content, []byte(`"bootID": "earlier"`))
+	if err := os.WriteFile(state, content, 0o600); err != nil {
+		h.t.Fatal(err)
+	}
 	if output := h.on("up", "--nodes", "3"); !strings.Contains(output, "creating a new cluster") {
 		h.t.Errorf("up: got output %q", output)
 	}

@@ -19,7 +19,7 @@ const (
 func (s *demo) startCluster(ctx context.Context) error { return s.cluster.start(ctx, s.out) }
 
 func (s *demo) loadImages(ctx context.Context) error {
-	if err := run(interruptible(exec.CommandContext(ctx, "make", "build", "BUILD=kubectl-conclave"))); err != nil {
+	if err := run(interruptible(exec.CommandContext(ctx, "make", "build", "PROGRAM=kubectl-conclave"))); err != nil {
 		return err
 	}
 	for _, image := range []struct{ source, name string }{

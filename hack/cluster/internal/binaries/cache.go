@@ -47,8 +47,8 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 
 // GetAll returns the folders with the programs of components, by the components' names. It builds the missing ones, and reports
 // how much is done and an estimate of the rest. It first compiles the components that need no program, because others share
-// their packages. Then it builds the next one, and all others at the same time: a single build leaves a core idle whenever
-// it links, or waits for a package that many import.
+// their packages. Then it builds the next one, and beside it the others, one after the other: a single build leaves a core
+// idle whenever it links, or waits for a package that many import.
 func (c Cache) GetAll(ctx context.Context, components ...Component) (map[string]string, error) {
 	progress := newEstimate()
 	for _, component := range components {

@@ -21,7 +21,7 @@ func (c Cluster) Down(ctx context.Context) error {
 	switch {
 	case errors.Is(err, errNoCluster): // Parts of it may exist nevertheless.
 		if pids, err := c.processes(); err == nil && len(pids) > 0 {
-			c.Printf("removing the machines of cluster %s, which wasn't created with the folder %s", c.Name, c.Directory)
+			c.Printf("removing the machines of cluster %s, whose folder isn't %s", c.Name, c.Directory)
 		} else {
 			c.Printf("there is no cluster %s", c.Name)
 		}

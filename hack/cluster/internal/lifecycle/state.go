@@ -32,6 +32,7 @@ type Cluster struct {
 
 // State is the state of a cluster. Commands save and load it.
 type State struct {
+	BootID   string         `json:"bootID"`
 	Port     int            `json:"port"` // The port of the API server on the host's loopback.
 	Kernel   program.Kernel `json:"kernel"`
 	CAs      program.CAs    `json:"cas"`
@@ -64,8 +65,11 @@ func (c Cluster) stateFile() string { return filepath.Join(c.Directory, "state.j
 // Kubeconfig returns the path of the cluster's kubeconfig.
 func (c Cluster) Kubeconfig() string { return filepath.Join(c.Directory, "kubeconfig") }
 
+// machinesFolder is the folder in the cluster's folder that has one for each machine.
+const machinesFolder = "machines"
+
 func (c Cluster) machineDirectory(of topology.Machine) string {
-	return filepath.Join(c.Directory, "machines", of.Name)
+	return filepath.Join(c.Directory, machinesFolder, of.Name)
 }
 
 func (c Cluster) cgroup() string { return filepath.Join(cgroupParent, c.Name) }
@@ -134,17 +138,26 @@ func (s *State) ensure(of topology.Machine) *Member {
 	return &s.Machines[at]
 }
 
-// switchedOff reports whether the machines of the cluster have exited without a command that killed them, as after a reboot
-// of the computer.
-func (s *State) switchedOff() bool {
-	off := len(s.Machines) == 0
+// withMachines returns these machines, and those of the cluster that aren't among them.
+func (s *State) withMachines(machines []topology.Machine) []topology.Machine {
 	for _, member := range s.Machines {
-		if member.Init.Alive() {
-			return false
+		if !slices.Contains(machines, member.Machine) {
+			machines = append(machines, member.Machine)
 		}
-		off = off || member.Init != machine.Process{}
 	}
-	return off
+	return machines
+}
+
+// switchedOff reports whether the computer was switched off after the cluster was created. Then the network of the machines is
+// gone, and what they haven't synced to the disk.
+func (s *State) switchedOff() (bool, error) {
+	now, err := machine.BootID()
+	return s.BootID != now && !s.alive(), err
+}
+
+// alive reports whether any machine of the cluster is running.
+func (s *State) alive() bool {
+	return slices.ContainsFunc(s.Machines, func(m Member) bool { return m.Init.Alive() })
 }
 
 // lock prevents concurrent changes of one cluster. The lock file isn't in the cluster's folder, because down removes that

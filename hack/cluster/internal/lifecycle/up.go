@@ -9,7 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/cluster/internal/binaries"
@@ -35,18 +35,19 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 		return err
 	}
 	defer unlock()
-	programs, err := c.programs(ctx, nodes)
+	if err := c.checkFolder(); err != nil {
+		return err
+	}
+	if existing, err := c.load(); err == nil {
+		machines = existing.withMachines(machines)
+	}
+	programs, err := c.programs(ctx, len(machines)-1)
 	if err != nil {
 		return err
 	}
 	state, err := c.loadOrCreate()
 	if err != nil {
 		return err
-	}
-	for _, member := range state.Machines {
-		if !slices.Contains(machines, member.Machine) {
-			machines = append(machines, member.Machine)
-		}
 	}
 	booted, err := c.bootMissing(state, machines, programs)
 	if err != nil {
@@ -76,18 +77,18 @@ func (c Cluster) programs(ctx context.Context, nodes int) (map[string]string, er
 // computer was switched off, it removes what is left and creates a new cluster.
 func (c Cluster) loadOrCreate() (*State, error) {
 	state, err := c.load()
-	if err == nil && !state.switchedOff() {
-		return state, nil
-	}
 	switch {
 	case err == nil:
-		c.Printf("no machine of cluster %s is running (was the computer switched off?): creating a new cluster", c.Name)
-	case !errors.Is(err, errNoCluster):
-		return nil, err
-	default:
-		if err := c.checkNotRunning(); err != nil {
+		off, err := state.switchedOff()
+		if err != nil {
 			return nil, err
 		}
+		if !off {
+			return state, nil
+		}
+		c.Printf("the computer was switched off after cluster %s was created: creating a new cluster", c.Name)
+	case !errors.Is(err, errNoCluster):
+		return nil, err
 	}
 	if err := c.removeAll(state); err != nil {
 		return nil, err
@@ -95,15 +96,23 @@ func (c Cluster) loadOrCreate() (*State, error) {
 	return c.create()
 }
 
-// checkNotRunning returns an error if machines of the cluster are running, although its folder doesn't exist. Then the
-// cluster is that of another user, or somebody has removed the folder.
-func (c Cluster) checkNotRunning() error {
+// checkFolder returns an error if machines of the cluster are running that were started with another folder, for example by
+// another user. The commands would replace them: cgroups and networks have only the name of the cluster.
+func (c Cluster) checkFolder() error {
 	pids, err := c.processes()
-	if err != nil || len(pids) == 0 {
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("a cluster %s is running, but not with the folder %s (process %d is part of it): use the HOME with which it was created,"+
-		" or another --name, or remove it with: go run ./hack/cluster down --name %s", c.Name, c.Directory, pids[0], c.Name)
+	for _, pid := range pids {
+		spec := machine.SpecPath(pid)
+		if spec == "" || strings.HasPrefix(spec, c.Directory+string(filepath.Separator)) {
+			continue
+		}
+		folder := strings.TrimSuffix(filepath.Dir(filepath.Dir(spec)), string(filepath.Separator)+machinesFolder)
+		return fmt.Errorf("a cluster %s is running with the folder %s, not with %s: use another --name, or HOME and XDG_STATE_HOME as there,"+
+			" or remove it with: go run ./hack/cluster down --name %s", c.Name, folder, c.Directory, c.Name)
+	}
+	return nil
 }
 
 // create creates the files and the state of a new cluster.
@@ -132,7 +141,11 @@ func (c Cluster) create() (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := &State{Port: port, Kernel: program.Kernel{
+	boot, err := machine.BootID()
+	if err != nil {
+		return nil, err
+	}
+	state := &State{BootID: boot, Port: port, Kernel: program.Kernel{
 		Proxy: findings.Proxy == "", Overlay: findings.Overlay == "", OOMScores: findings.OOMScores == "",
 	}}
 	if state.CAs.Cluster, err = pki.NewCA("conclave-" + c.Name); err != nil {

@@ -46,21 +46,26 @@ func Hierarchies() ([]Hierarchy, error) {
 // if version 1 is mounted, version 2 has no controllers.
 func parseHierarchies(mountinfo string) []Hierarchy {
 	var first, second []Hierarchy
+	unified := false // Mounts on top of others follow them.
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
 		separator := slices.Index(fields, "-")
 		if separator < 5 || len(fields) < separator+4 || !strings.HasPrefix(fields[4], cgroupRoot) {
 			continue
 		}
-		switch fields[separator+1] {
+		kind := fields[separator+1]
+		if fields[4] == cgroupRoot {
+			unified = kind == "cgroup2"
+		}
+		switch kind {
 		case "cgroup2":
-			if fields[4] == cgroupRoot {
-				return []Hierarchy{{Mount: cgroupRoot}}
-			}
 			second = append(second, Hierarchy{Mount: fields[4]})
 		case "cgroup":
 			first = append(first, Hierarchy{Mount: fields[4], Options: controllers(fields[separator+3])})
 		}
+	}
+	if unified {
+		return []Hierarchy{{Mount: cgroupRoot}}
 	}
 	if len(first) > 0 {
 		slices.SortFunc(first, func(a, b Hierarchy) int { return strings.Compare(a.Mount, b.Mount) })
@@ -230,8 +235,10 @@ func readPIDs(path string) ([]int, error) {
 
 // EmptyCgroup kills all processes in the cgroup and its descendants. Only processes of machines join these cgroups.
 func EmptyCgroup(hierarchies []Hierarchy, cgroup string) error {
-	const rounds = 10 // A process may start another one meanwhile. When an init is killed, its whole machine exits.
-	for range rounds {
+	const waitMax = 10 * time.Second
+	// A process may start another one meanwhile. When an init is killed, its whole machine exits, and the kernel lists a
+	// process until it has exited.
+	for deadline := time.Now().Add(waitMax); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		pids, err := ProcessesIn(hierarchies, cgroup)
 		if err != nil || len(pids) == 0 {
 			return err
@@ -246,7 +253,7 @@ func EmptyCgroup(hierarchies []Hierarchy, cgroup string) error {
 			}
 		}
 	}
-	return fmt.Errorf("cannot kill the processes in the cgroup %s: new ones keep starting", cgroup)
+	return fmt.Errorf("cannot kill the processes in the cgroup %s: after %s there are still some", cgroup, waitMax)
 }
 
 // isIn reports whether a process is in the cgroup or a descendant.

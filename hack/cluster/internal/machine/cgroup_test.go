@@ -28,6 +28,9 @@ func TestParseHierarchiesPrefersVersion1(t *testing.T) {
 		"version 2 beside a controller": {
 			first + fmt.Sprintf(second, "/sys/fs/cgroup"), []Hierarchy{{Mount: "/sys/fs/cgroup"}},
 		},
+		"version 1 over version 2": {
+			fmt.Sprintf(second, "/sys/fs/cgroup") + "34 27 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n" + first, firstFound,
+		},
 		"version 2 without controllers": {fmt.Sprintf(second, "/sys/fs/cgroup/unified") + first, firstFound},
 		"mounted elsewhere":             {elsewhere, nil},
 	} {

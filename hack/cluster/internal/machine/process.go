@@ -20,11 +20,20 @@ type Process struct {
 	BootID     string `json:"bootID"`
 }
 
+// BootID returns an identifier that the computer has until it is switched off.
+func BootID() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("cannot read the boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
+}
+
 // Identify returns the process that has this ID now.
 func Identify(pid int) (Process, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := BootID()
 	if err != nil {
-		return Process{}, fmt.Errorf("cannot read the boot ID: %w", err)
+		return Process{}, err
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -34,7 +43,7 @@ func Identify(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, fmt.Errorf("cannot inspect process %d: %w", pid, err)
 	}
-	return Process{PID: pid, StartTicks: ticks, BootID: strings.TrimSpace(string(boot))}, nil
+	return Process{PID: pid, StartTicks: ticks, BootID: boot}, nil
 }
 
 // parseStartTicks returns the 22nd field of a stat file.
