@@ -1,6 +1,7 @@
 package binaries
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -113,13 +114,11 @@ func (g *getter) getBoth(ctx context.Context, one, other []Component) error {
 	for _, components := range [][]Component{one, other} {
 		go func() { errs <- g.get(ctx, components) }()
 	}
-	err := <-errs
-	if err != nil {
+	first := <-errs
+	if first != nil {
 		interrupt()
-		<-errs // It reports the interruption.
-		return err
 	}
-	return <-errs
+	return cmp.Or(first, <-errs)
 }
 
 func (c Cache) has(component Component) bool {
