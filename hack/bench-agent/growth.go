@@ -26,7 +26,12 @@ func growthOf(groups []*Group) []growth {
 		series func(*Group) *benchmark.Series
 	}{
 		{"failover", func(g *Group) *benchmark.Series { return g.Kills }},
-		{"floor", func(g *Group) *benchmark.Series { return g.Floor }},
+		{"floor", func(g *Group) *benchmark.Series {
+			if !g.hasOwnFloor() {
+				return nil
+			}
+			return g.Floor
+		}},
 		{"hand-over", func(g *Group) *benchmark.Series { return g.HandOvers }},
 	} {
 		byMode := map[string]int{}

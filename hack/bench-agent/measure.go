@@ -154,7 +154,9 @@ func (r *runner) kills(ctx context.Context, h *harness, group *Group) (err error
 		return took, err
 	})
 	group.FloorOne, group.Floor = benchmark.NewSeries(one), benchmark.NewSeries(all)
-	group.Ratios = ratiosOfBatches(kills, all)
+	if group.hasOwnFloor() {
+		group.Ratios = ratiosOfBatches(kills, all)
+	}
 	if err == nil && r.options.trace && len(h.kills) > 0 {
 		group.Phases, err = h.phases()
 	}

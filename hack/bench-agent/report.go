@@ -66,6 +66,10 @@ func (g *Group) survivors() int {
 	return min(g.Agents-1, atMost)
 }
 
+// hasOwnFloor reports whether the floor has as many witnesses as there are survivors.
+// Otherwise, it can't be compared with failovers or with the floors of other groups.
+func (g *Group) hasOwnFloor() bool { return g.survivors() == g.Agents-1 }
+
 // judge compares the results with the goals. There are goals for groups of 5, one for
 // groups of 100, and one for all.
 func (g *Group) judge() {
@@ -163,7 +167,7 @@ func (g *Group) print(table io.Writer) {
 			continue
 		}
 		ratio := ""
-		if g.Kills != nil && (row.series == g.Floor || row.series == g.FloorOne) {
+		if g.Kills != nil && (row.series == g.Floor && g.hasOwnFloor() || row.series == g.FloorOne) {
 			ratio = fmt.Sprintf("%.1f", g.Kills.Median/row.series.Median)
 		}
 		fmt.Fprintf(table, "%d\t%s, %s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t\n", g.Agents, g.Mode, transport, row.name,

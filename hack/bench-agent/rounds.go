@@ -64,16 +64,20 @@ func (h *harness) settle(ctx context.Context) error {
 	if err := h.cluster.AwaitConnected(ctx); err != nil {
 		return err
 	}
-	coordinator, err := h.cluster.AwaitCoordinator(ctx)
-	if err != nil {
-		return err
+	for h.coordinator = ""; ; {
+		coordinator, err := h.cluster.AwaitCoordinator(ctx)
+		if err != nil {
+			return err
+		}
+		if coordinator == h.coordinator { // It has led for a heartbeat.
+			h.observer.begin()
+			return nil
+		}
+		h.coordinator = coordinator
+		if err := benchmark.Wait(ctx, defaultHeartbeat); err != nil {
+			return err
+		}
 	}
-	if err := benchmark.Wait(ctx, defaultHeartbeat); err != nil {
-		return err
-	}
-	h.coordinator = coordinator
-	h.observer.begin()
-	return nil
 }
 
 // kill kills the coordinator's process. It returns the time from just before that until

@@ -42,8 +42,8 @@ func (e *scaleEnv) elections(ctx context.Context) error {
 		result.Cost[name] = math.Round(100*benchmark.Millis(cpu-before.cpu[name])/float64(max(result.Count, 1))) / 100
 	}
 	e.result.Elections = result
-	usage, err := e.manager.usage()
-	e.result.End, e.result.Peak = benchmark.MiB(usage.Resident), benchmark.MiB(usage.Peak)
+	usage, err := e.recordPeak()
+	e.result.End = benchmark.MiB(usage.Resident)
 	return err
 }
 

@@ -126,7 +126,7 @@ func (r *runner) leaseKills(ctx context.Context, h *leaseHarness, leader string,
 		next, err := h.awaitLeader(ctx)
 		if err != nil {
 			lease.Failures = append(lease.Failures, fmt.Sprintf("kill %d: %s", i+1, err))
-			return ctx.Err()
+			break
 		}
 		all = append(all, next.at.Sub(killed))
 		leader = next.name
@@ -135,7 +135,7 @@ func (r *runner) leaseKills(ctx context.Context, h *leaseHarness, leader string,
 		}
 	}
 	lease.Kills = benchmark.NewSeries(all)
-	return nil
+	return ctx.Err()
 }
 
 func (l *Lease) idle(ctx context.Context, requests *requestCounter, period time.Duration) error {

@@ -93,7 +93,7 @@ func newRoot() *cobra.Command {
 	flags.StringSliceVar(&o.parts, "part", allParts, "parts to run: lease, scale, cluster")
 	flags.StringVarP(&o.output, "output", "o", "table", "output format: table or json")
 	flags.DurationVar(&o.settle, "settle", 5*time.Second, "pause before each measurement, in which earlier work finishes")
-	flags.IntVar(&o.leaseRounds, "lease-rounds", 2, "lease: number of kills of the leader")
+	flags.IntVar(&o.leaseRounds, "lease-rounds", 3, "lease: number of kills of the leader")
 	flags.DurationVar(&o.leaseIdle, "lease-idle", time.Minute, "lease: how long to count requests")
 	flags.IntVar(&o.groups, "groups", 1000, "scale: number of groups")
 	flags.IntVar(&o.members, "members", 5, "scale: number of members of each group")

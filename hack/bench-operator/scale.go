@@ -12,7 +12,7 @@ type Scale struct {
 
 	// The memory of the manager in MiB: Empty without groups, Resident when all agents
 	// are connected and all groups have a status, End after the elections, and Peak the
-	// maximum.
+	// maximum, also after a restart.
 	Empty    float64 `json:"emptyMiB"`
 	Resident float64 `json:"residentMiB"`
 	End      float64 `json:"endMiB"`

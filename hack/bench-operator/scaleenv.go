@@ -187,6 +187,13 @@ func (e *scaleEnv) start(ctx context.Context) error {
 	return nil
 }
 
+// recordPeak includes the peak memory of the running manager in the result.
+func (e *scaleEnv) recordPeak() (benchmark.Usage, error) {
+	usage, err := e.manager.usage()
+	e.result.Peak = max(e.result.Peak, benchmark.MiB(usage.Peak))
+	return usage, err
+}
+
 // idle counts the manager's requests while nothing happens.
 func (e *scaleEnv) idle(ctx context.Context) error {
 	// Let the manager finish the work that the elections caused.
@@ -218,6 +225,9 @@ func (e *scaleEnv) idle(ctx context.Context) error {
 // restart stops the manager and starts it again.
 func (e *scaleEnv) restart(ctx context.Context) error {
 	e.printf("scale: restarting the manager")
+	if _, err := e.recordPeak(); err != nil {
+		return err
+	}
 	if err := e.manager.stop(ctx); err != nil {
 		return err
 	}
@@ -251,11 +261,15 @@ func (e *scaleEnv) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := e.observer.completeGroups(); err != nil { // Without its watch, it would see no changes.
+		return err
+	}
 	e.result.Restart = &Restart{
 		Connected: connected.Seconds(), Changes: e.observer.changes() - changes,
 		Requests: after.minus(before),
 	}
-	return nil
+	_, err = e.recordPeak()
+	return err
 }
 
 // readings are the counters that are read before and after a measurement.
