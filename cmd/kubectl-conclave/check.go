@@ -80,7 +80,7 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	case count[check.Problem] > 0:
 		return &findingsError{count[check.Problem]}
 	case count[check.Unknown] == len(findings):
-		return errors.New("nothing could be checked: each line says which permission is missing")
+		return errors.New("nothing could be checked: each line says why")
 	}
 	return nil
 }

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +17,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
-// gather reads what the user may read. It returns an error only if the cluster can't be
-// reached, or if it has no ElectionGroups or not the named one.
+// gather reads what it can. It returns an error only if the cluster can't be reached, or if it
+// has no ElectionGroups or not the named one.
 func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts, error) {
 	connected, err := o.cluster.connect()
 	if err != nil {
@@ -31,7 +31,7 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 	if o.allNamespaces {
 		namespace = ""
 	}
-	f := &check.Facts{Namespace: namespace, Unknown: map[check.Fact]string{}, Now: time.Now()}
+	f := &check.Facts{Namespace: namespace, Unknown: map[check.Fact]string{}}
 	var groups v1.ElectionGroupList
 	var pods corev1.PodList
 	var policies networkingv1.NetworkPolicyList
@@ -46,13 +46,17 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 		{check.Webhook, func() error { return gatherWebhook(ctx, connected, f) }},
 	} {
 		err := read.from()
-		if apierrors.IsForbidden(err) {
+		var status apierrors.APIStatus
+		if errors.As(err, &status) && !apierrors.IsNotFound(err) && !apierrors.IsUnauthorized(err) {
 			f.Unknown[read.fact] = requestError(err).Error()
 		} else if err != nil {
 			return nil, requestError(err)
 		}
 	}
-	f.Groups, f.Pods, f.Policies = groups.Items, pods.Items, policies.Items
+	f.Groups, f.Pods, f.Policies, f.Now = groups.Items, pods.Items, policies.Items, o.cluster.now()
+	if f.Unknown[check.Policies] == "" && namespace != "" {
+		gatherOperatorPolicies(ctx, connected, f)
+	}
 	gatherNamespaces(ctx, connected, f)
 	if len(args) == 0 {
 		return f, nil
@@ -63,7 +67,7 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 	}
 	if f.Unknown[check.Groups] != "" { // The user may read the group, and not list all.
 		delete(f.Unknown, check.Groups)
-		f.Groups = []v1.ElectionGroup{*group}
+		f.Groups, f.OnlyGroup = []v1.ElectionGroup{*group}, true
 	}
 	f.Group, f.Pods = group.Name, podsOfGroup(group, f.Pods)
 	return f, nil
@@ -90,6 +94,17 @@ func gatherOperators(ctx context.Context, c client.Client, f *check.Facts) error
 		})
 	}
 	return err
+}
+
+// gatherOperatorPolicies reads the policies of other namespaces in which operators are, if the user
+// may do so.
+func gatherOperatorPolicies(ctx context.Context, c client.Client, f *check.Facts) {
+	for i := range f.Operators {
+		var policies networkingv1.NetworkPolicyList
+		if namespace := f.Operators[i].Namespace; namespace != f.Namespace && c.List(ctx, &policies, client.InNamespace(namespace)) == nil {
+			f.Policies = append(f.Policies, policies.Items...)
+		}
+	}
 }
 
 // gatherNamespaces reads the labels of the namespaces to which policies may refer. Without the

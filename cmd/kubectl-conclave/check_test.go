@@ -76,6 +76,25 @@ OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 	}
 }
 
+// TestCheckContinuesAfterServerError: one list fails, as on a server that is overloaded. The others are checked, and the clock
+// is that of the cluster.
+func TestCheckContinuesAfterServerError(t *testing.T) {
+	e := newEnv(t)
+	e.createGroup(t, "ledger")
+	proxy := newFaultyProxy(t)
+	proxy.refused.Store(new("networkpolicies"))
+	got := runCommand(t, nil, "check", "ledger", "-n", e.namespace, "--server", proxy.URL)
+	for _, want := range []string{"UNKNOWN  the network policies: ", "OK       group " + e.namespace + "/ledger: ledger-2 is the coordinator"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("got %+v, want in it %q", got, want)
+		}
+	}
+	proxy.unavailable.Store(true)
+	if got := runCommand(t, nil, "check", "-n", e.namespace, "--server", proxy.URL); got.status != 1 || !strings.Contains(got.stderr, "nothing could be checked") {
+		t.Errorf("without a server: got %+v, want exit status 1", got)
+	}
+}
+
 // TestCheckNetworkPolicies: a policy of the cluster is evaluated, and without the permission check says so.
 func TestCheckNetworkPolicies(t *testing.T) {
 	e := newEnv(t)

@@ -102,6 +102,7 @@ func (c *clusterFlags) adjust(config *rest.Config) *rest.Config {
 		config.Username, config.Password = c.username, c.password
 	}
 	config.UserAgent = "kubectl-conclave"
+	config.QPS, config.Burst = 50, 300 // Those of kubectl.
 	config.WarningHandler = rest.NoWarnings{}
 	config.Wrap(c.readFrom)
 	return config

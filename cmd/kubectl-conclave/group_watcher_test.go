@@ -25,7 +25,9 @@ type faultyProxy struct {
 	// If unavailable is set, the proxy refuses all requests. If expired is set, it
 	// refuses the next watch because its resource version is too old.
 	unavailable, expired atomic.Bool
-	watches, lists       atomic.Int32
+	// refused is a resource of which the proxy refuses all lists.
+	refused        atomic.Pointer[string]
+	watches, lists atomic.Int32
 }
 
 func newFaultyProxy(t *testing.T) *faultyProxy {
@@ -41,9 +43,9 @@ func newFaultyProxy(t *testing.T) *faultyProxy {
 	p := &faultyProxy{}
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		watches := r.URL.Query().Has("watch")
+		watches, refused := r.URL.Query().Has("watch"), p.refused.Load()
 		switch {
-		case p.unavailable.Load():
+		case p.unavailable.Load(), refused != nil && strings.HasSuffix(r.URL.Path, "/"+*refused):
 			http.Error(w, "unavailable", http.StatusServiceUnavailable)
 			return
 		case watches && p.expired.CompareAndSwap(true, false):

@@ -22,7 +22,7 @@ func runScenario(cmd *cobra.Command, o *simulateOptions) error {
 	if err := checkOutput(&o.output, simulateOutputs); err != nil {
 		return err
 	}
-	if err := o.forbid("applies to random schedules only: add --schedules", "faults"); err != nil {
+	if err := o.forbid("applies to random schedules only: add --schedules", "faults", "seed", "convergence-every"); err != nil {
 		return err
 	}
 	if err := o.checkSafety("the election alone"); err != nil {

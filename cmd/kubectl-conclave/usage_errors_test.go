@@ -87,6 +87,8 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"help elect":                                `unknown command "elect" for kubectl conclave; available commands: chaos, check, dashboard, explain, inject, simulate, status, step-down, upgrade, version, watch`,
 		"help simulate elect":                       `unknown command "elect" for kubectl conclave simulate; available commands: compare`,
 		"simulate --recover -2":                     `--recover must be the priority of a process, from 1 to 10, got -2`,
+		"simulate --seed 3":                         `--seed applies to random schedules only: add --schedules`,
+		"simulate --convergence-every 0":            `--convergence-every applies to random schedules only: add --schedules`,
 		"simulate --faults loss":                    `--faults applies to random schedules only: add --schedules`,
 		"simulate compare --max 2":                  `max must be from 3 to 1000, not 2`,
 		"simulate compare --max 5000":               `max must be from 3 to 1000, not 5000`,

@@ -28,9 +28,12 @@ type Facts struct {
 	// checked.
 	Groups []v1.ElectionGroup
 	Group  string
+	// OnlyGroup is set if Groups has only Group, because the user may not list others.
+	OnlyGroup bool
 	// Pods are those that are checked.
 	Pods []corev1.Pod
-	// Policies are those of the namespaces of the pods. Namespaces has the labels of the namespaces
+	// Policies are those of the namespaces of the pods, and of the operators as far as the user may
+	// read them. Namespaces has the labels of the namespaces
 	// that the user may read.
 	Policies   []networkingv1.NetworkPolicy
 	Namespaces map[string]map[string]string

@@ -141,6 +141,10 @@ func TestFindings(t *testing.T) {
 			func(f *Facts) { f.Operators[0].Serves, f.Namespace = []string{"bank"}, "mail" },
 			"problem operator: No operator serves the namespace mail.",
 		},
+		"no operator for the namespace of a group": {
+			func(f *Facts) { f.Operators[0].Serves = []string{"mail"} },
+			"problem group bank/ledger: No operator serves its namespace, so its status may be out of date.",
+		},
 		"no replica": {
 			func(f *Facts) { f.Operators[0].Available = 0 }, "problem operator in namespace conclave-system: 0 of 2 replicas of manager:2 are available.",
 		},
@@ -157,6 +161,22 @@ func TestFindings(t *testing.T) {
 		"a webhook of another operator": {
 			func(f *Facts) { f.Operators[0].Namespace = "other" },
 			"problem webhook inject.conclave.dev: It calls the namespace conclave-system, but the operator is in other.",
+		},
+		"a webhook of one of two operators": {
+			func(f *Facts) {
+				f.Operators[0].Serves = []string{"bank"}
+				f.Operators = append(f.Operators, operatorFor("shop"))
+			}, "",
+		},
+		"a webhook of none of two operators": {
+			func(f *Facts) {
+				f.Operators[0].Namespace, f.Operators[0].Serves = "other", []string{"bank"}
+				f.Operators = append(f.Operators, operatorFor("shop"))
+			},
+			"problem webhook inject.conclave.dev: It calls the namespace conclave-system, but the operator is in other or a.",
+		},
+		"a configuration without webhooks": {
+			func(f *Facts) { f.Webhook.Webhooks = nil }, "problem webhook configuration conclave: It has no webhooks, so new pods get no agents.",
 		},
 		"a webhook without a CA": {
 			func(f *Facts) { f.Webhook.Webhooks[0].ClientConfig.CABundle = nil }, "problem webhook inject.conclave.dev: It has no CA bundle.",
@@ -181,6 +201,13 @@ func TestFindings(t *testing.T) {
 			func(f *Facts) {
 				f.Groups[0].Status.Conditions = []metav1.Condition{{Type: "Degraded", Status: "True", Reason: "MembersDown", Message: "2 of 5 members are down"}}
 			}, "problem group bank/ledger: Degraded is True (MembersDown): 2 of 5 members are down.",
+		},
+		"a group that can't fail over, with a condition": {
+			func(f *Facts) {
+				f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2]
+				f.Groups[0].Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "NoFailover", Message: "The group is healthy, but no other member can take over"}}
+			},
+			"warning group bank/ledger: Ready is True (NoFailover): The group is healthy, but no other member can take over.",
 		},
 		"two members": {
 			func(f *Facts) { f.Groups[0].Status.MemberList.Members = f.Groups[0].Status.MemberList.Members[:2] },
@@ -242,6 +269,26 @@ func TestFindings(t *testing.T) {
 		"a group that doesn't exist": {
 			func(f *Facts) { f.Pods[0].Annotations[v1.AnnotationGroups] = "ledger, leger" },
 			"warning pod bank/ledger-0: It names the group leger, which doesn't exist in its namespace (did you mean ledger?).",
+		},
+		"a group of which the pod isn't a member": {
+			func(f *Facts) {
+				f.Groups[0].Spec.Members = f.Groups[0].Spec.Members[:2]
+				f.Groups[0].Status.MemberList.Members = f.Groups[0].Spec.Members
+				f.Groups[0].Spec.Safety.Mode = v1.Available
+			},
+			"warning pod bank/ledger-2: It names the group ledger, but isn't a member: spec.members doesn't contain it, and spec.selector doesn't match its labels.",
+		},
+		"a group that the user may not read": {
+			func(f *Facts) {
+				f.Group, f.OnlyGroup = "ledger", true
+				f.Pods[0].Annotations[v1.AnnotationGroups] = "ledger, audit"
+			}, "",
+		},
+		"pods that have finished": {
+			func(f *Facts) {
+				f.Pods[0].Status.Phase, f.Pods[0].Spec.InitContainers = corev1.PodFailed, nil
+				f.Pods[1].Status.Phase, f.Pods[1].Spec.InitContainers[0].Image = corev1.PodSucceeded, "agent:1"
+			}, "",
 		},
 		"other agents than the operator injects": {
 			func(f *Facts) {

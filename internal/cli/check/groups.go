@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,17 +31,26 @@ func checkGroups(f *Facts) []Finding {
 func checkGroup(f *Facts, g *v1.ElectionGroup) []Finding {
 	object := "group " + g.Namespace + "/" + g.Name
 	var all []Finding
+	noFailover := false
 	for _, p := range describe.Problems(g) {
-		message := p.Message
+		level, message := Problem, p.Message
+		if p.Reason == string(v1.ReasonNoFailover) { // Ready is True.
+			level, noFailover = Warning, true
+		}
 		if p.Type != "" {
 			message = fmt.Sprintf("%s is %s (%s): %s", p.Type, p.Status, p.Reason, p.Message)
 		}
-		all = append(all, Finding{Problem, object, message, p.Advice})
+		all = append(all, Finding{level, object, message, p.Advice})
 	}
 	if g.Status.Coordinator == nil && len(all) == 0 {
 		all = append(all, Finding{Problem, object, "It has no coordinator.", "See: kubectl conclave status " + g.Name + " -n " + g.Namespace})
 	}
-	all = append(all, checkSize(g, object)...)
+	if !noFailover {
+		all = append(all, checkSize(g, object)...)
+	}
+	if f.Namespace == "" && len(f.Operators) > 0 && !slices.ContainsFunc(f.Operators, func(o Operator) bool { return o.Serves.Has(g.Namespace) }) {
+		all = append(all, Finding{Problem, object, "No operator serves its namespace, so its status may be out of date.", install})
+	}
 	all = append(all, checkLease(f, g, object)...)
 	if len(all) == 0 {
 		all = append(all, Finding{Level: OK, Object: object, Message: fmt.Sprintf("%s is the coordinator, and all members are up.", g.Status.Coordinator.Pod)})

@@ -90,6 +90,9 @@ func checkWebhook(f *Facts) []Finding {
 	if f.Webhook == nil {
 		return []Finding{{Warning, object, "There is no webhook, so new pods get no agents.", "Use kubectl conclave inject, or apply config/webhook."}}
 	}
+	if len(f.Webhook.Webhooks) == 0 {
+		return []Finding{{Problem, object, "It has no webhooks, so new pods get no agents.", "Apply config/webhook again."}}
+	}
 	var all []Finding
 	for i := range f.Webhook.Webhooks {
 		all = append(all, checkHook(f, &f.Webhook.Webhooks[i])...)
@@ -102,9 +105,13 @@ func checkWebhook(f *Facts) []Finding {
 
 func checkHook(f *Facts, w *admissionregistrationv1.MutatingWebhook) (all []Finding) {
 	object := "webhook " + w.Name
-	if s := w.ClientConfig.Service; s != nil && len(f.Operators) == 1 && s.Namespace != f.Operators[0].Namespace {
+	var namespaces []string
+	for i := range f.Operators {
+		namespaces = append(namespaces, f.Operators[i].Namespace)
+	}
+	if s := w.ClientConfig.Service; s != nil && len(namespaces) > 0 && !slices.Contains(namespaces, s.Namespace) {
 		all = append(all, Finding{
-			Problem, object, fmt.Sprintf("It calls the namespace %s, but the operator is in %s.", s.Namespace, f.Operators[0].Namespace),
+			Problem, object, fmt.Sprintf("It calls the namespace %s, but the operator is in %s.", s.Namespace, strings.Join(namespaces, " or ")),
 			"Pods that opted in are refused. Apply the manifests of the operator again.",
 		})
 	}

@@ -25,6 +25,9 @@ func checkPods(f *Facts) []Finding {
 	agents := map[*Operator]map[string]int{}
 	for i := range f.Pods {
 		p := &f.Pods[i]
+		if membership.Finished(p) { // Nothing can change it.
+			continue
+		}
 		all = append(all, checkPod(f, p)...)
 		if image, o := membership.AgentImage(p), f.operatorOf(p.Namespace); image != "" && o != nil {
 			if agents[o] == nil {
@@ -93,16 +96,27 @@ func unknownKeys(object, kind string, have map[string]string, known []string) (a
 	return all
 }
 
-// unknownGroups finds groups that a pod names and that don't exist.
+// unknownGroups finds groups that a pod names and that don't exist, or to which it doesn't belong.
 func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 	if f.Unknown[Groups] != "" {
 		return nil
 	}
 	var existing []string
 	for i := range f.Groups {
-		if f.Groups[i].Namespace == p.Namespace {
-			existing = append(existing, f.Groups[i].Name)
+		g := &f.Groups[i]
+		if g.Namespace != p.Namespace {
+			continue
 		}
+		existing = append(existing, g.Name)
+		if membership.NamesGroup(p, g.Name) && !membership.TakesPart(g)(p) {
+			all = append(all, Finding{
+				Warning, object, fmt.Sprintf("It names the group %s, but isn't a member: spec.members doesn't contain it, and spec.selector doesn't match its labels.", g.Name),
+				"Add the pod to spec.members of the ElectionGroup, use spec.selector, or correct the annotation " + v1.AnnotationGroups + " in the pod template.",
+			})
+		}
+	}
+	if f.OnlyGroup {
+		return all
 	}
 	for name := range v1.GroupNames(p.Annotations[v1.AnnotationGroups]) {
 		if name != "" && !slices.Contains(existing, name) {

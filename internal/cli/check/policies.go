@@ -46,7 +46,7 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) []Finding {
 			members = append(members, p)
 		}
 	}
-	var all []Finding
+	all := checkPoliciesOfOperator(f, g, members)
 	for _, p := range members {
 		in, out := blockedPeers{}, blockedPeers{}
 		for _, other := range members {
@@ -67,27 +67,59 @@ func checkGroupPolicies(f *Facts, g *v1.ElectionGroup) []Finding {
 	return all
 }
 
-// checkOperatorPolicies checks the connections between a member and the operator.
+// checkOperatorPolicies finds policies of a member that block connections between it and the
+// operator.
 func checkOperatorPolicies(f *Facts, object string, agent netpolicy.Endpoint) (all []Finding) {
 	o := f.operatorOf(agent.Namespace)
 	if o == nil {
 		return nil
 	}
-	operator := netpolicy.Endpoint{Namespace: o.Namespace, NamespaceLabels: f.Namespaces[o.Namespace], Labels: o.Template.Labels, Ports: portsOf(&o.Template.Spec)}
+	operator, identity := f.operatorEndpoint(o)
 	who := "the operator in namespace " + o.Namespace
 	if by := netpolicy.Blocking(f.Policies, networkingv1.PolicyTypeIngress, &netpolicy.Connection{From: operator, To: agent, Port: control.OperatorPort}); len(by) > 0 {
 		all = append(all, blockedIngress(object, by, who, control.OperatorPort))
-	}
-	identity := int32(identityPort)
-	for _, port := range operator.Ports {
-		if port.Name == identityPortName {
-			identity = port.ContainerPort
-		}
 	}
 	if by := netpolicy.Blocking(f.Policies, networkingv1.PolicyTypeEgress, &netpolicy.Connection{From: agent, To: operator, Port: identity}); len(by) > 0 {
 		all = append(all, blockedEgress(object, by, who, identity))
 	}
 	return all
+}
+
+// checkPoliciesOfOperator finds policies of the operator that block connections between it and the
+// members of a group.
+func checkPoliciesOfOperator(f *Facts, g *v1.ElectionGroup, members []*corev1.Pod) (all []Finding) {
+	o := f.operatorOf(g.Namespace)
+	if o == nil || o.Template.Spec.HostNetwork {
+		return nil
+	}
+	operator, identity := f.operatorEndpoint(o)
+	in, out := blockedPeers{}, blockedPeers{}
+	for _, p := range members {
+		agent := f.endpoint(p)
+		in.check(f, networkingv1.PolicyTypeIngress, p.Name, &netpolicy.Connection{From: agent, To: operator, Port: identity})
+		out.check(f, networkingv1.PolicyTypeEgress, p.Name, &netpolicy.Connection{From: operator, To: agent, Port: control.OperatorPort})
+	}
+	object := "operator in namespace " + o.Namespace
+	who := fmt.Sprintf("the agents of group %s/%s", g.Namespace, g.Name)
+	if len(in.names) > 0 {
+		all = append(all, blockedIngress(object, in.policies, who, identity))
+	}
+	if len(out.names) > 0 {
+		all = append(all, blockedEgress(object, out.policies, who, control.OperatorPort))
+	}
+	return all
+}
+
+// operatorEndpoint returns the operator's pods, and the port of their identity service.
+func (f *Facts) operatorEndpoint(o *Operator) (netpolicy.Endpoint, int32) {
+	identity := int32(identityPort)
+	ports := portsOf(&o.Template.Spec)
+	for _, port := range ports {
+		if port.Name == identityPortName {
+			identity = port.ContainerPort
+		}
+	}
+	return netpolicy.Endpoint{Namespace: o.Namespace, NamespaceLabels: f.Namespaces[o.Namespace], Labels: o.Template.Labels, Ports: ports}, identity
 }
 
 // identityPort is the default port of the identity service in the operator's pods, and

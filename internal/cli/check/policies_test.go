@@ -48,6 +48,18 @@ func policy(t *testing.T, name, spec string) networkingv1.NetworkPolicy {
 	return p
 }
 
+// denyOperator isolates the operator's pods in their namespace.
+func denyOperator(f *Facts) {
+	f.Policies = append(f.Policies, networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "conclave-system", Name: "deny"},
+		Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}},
+	})
+}
+
+// operatorFindings are those about an operator that may not connect to anything.
+const operatorFindings = `problem operator in namespace conclave-system: The NetworkPolicy deny blocks its TCP port 9444: no ingress rule admits the agents of group bank/ledger.
+problem operator in namespace conclave-system: The NetworkPolicy deny blocks its connections to TCP port 7375: no egress rule admits the agents of group bank/ledger.`
+
 // documented is the policy in docs/operator.md.
 const documented = `{podSelector: {matchLabels: {conclave.dev/agent: enabled}}, policyTypes: [Ingress, Egress], ingress: [
 	{ports: [{port: 7373}], from: [{podSelector: {matchLabels: {conclave.dev/agent: enabled}}}]},
@@ -74,6 +86,7 @@ func TestPolicies(t *testing.T) {
 		"no operator is known":        {[]string{peers}, forgetOperator, "unknown the operator: forbidden"},
 		"pods on the node's network":  {[]string{denyAll}, hostNetwork, ""},
 		"pods that aren't members":    {[]string{denyAll}, replaceMembers, ""},
+		"a policy of the operator":    {nil, denyOperator, operatorFindings},
 		"no permission":               {nil, func(f *Facts) { f.Unknown[Policies] = "forbidden" }, "unknown the network policies: forbidden"},
 		"the operator's pods differ":  {[]string{peers, "{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: manager}}}]}]}"}, nil, ""},
 		"one member isn't admitted":   {[]string{operator, "{podSelector: {}, ingress: [{from: [{podSelector: {matchExpressions: [{key: rack, operator: Exists}]}}]}]}"}, labelAllButFirst, "problem pod bank/ledger-1 and 1 more: The NetworkPolicies a and b block its TCP port 7373: no ingress rule admits ledger-0."},
