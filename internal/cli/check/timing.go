@@ -151,24 +151,31 @@ func (d *delays) check() Finding {
 	if len(d.members) == 0 {
 		return Finding{Level: OK, Message: "No answers to heartbeats were measured yet. " + figures}
 	}
-	t := d.timing
+	t, advised := d.timing, *d.timing
 	heartbeat, patience, lease := millis(t.HeartbeatMillis), millis(t.PatienceMillis), millis(t.LeaseMillis)
 	worst := slices.MaxFunc(d.members, func(a, b MemberAnswers) int { return cmp.Compare(a.margin(), b.margin()) })
 	var short, advice string
 	if needed := heartbeat + worst.margin(); needed > patience {
 		short = fmt.Sprintf("The suspicion timeout is too short for the answers of %s", worst.Pod)
-		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", roundUp(needed))
+		advised.PatienceMillis = roundUp(needed)
+		advice = fmt.Sprintf("set spec.timing.patienceMillis to at least %d", advised.PatienceMillis)
 	}
 	if needed := heartbeat + d.ofMajority((*MemberAnswers).margin); lease > 0 && needed > lease-lease/leaseMargin {
-		leaseAdvice := fmt.Sprintf("spec.safety.leaseMillis to at least %d", roundUp(needed*leaseMargin/(leaseMargin-1)))
+		advised.LeaseMillis = roundUp(needed * leaseMargin / (leaseMargin - 1))
+		leaseAdvice := fmt.Sprintf("spec.safety.leaseMillis to at least %d", advised.LeaseMillis)
 		if short == "" {
 			short, advice = "The lease is too short for the answers of a majority", "set "+leaseAdvice
 		} else {
 			short, advice = "The suspicion timeout and the lease are too short for the answers of a majority", advice+", and "+leaseAdvice
 		}
 	}
-	if short == "" {
-		short, advice = d.checkShortest()
+	// The advice must be sufficient while heartbeats are the most frequent, too.
+	switch minimum := d.shortestHeartbeat(&advised); {
+	case minimum > 0 && short == "":
+		short = "While heartbeats are the most frequent, the timing is too short for the longest answer"
+		advice = fmt.Sprintf("set spec.timing.minHeartbeatMillis to at least %d", minimum)
+	case minimum > 0:
+		advice += fmt.Sprintf(", and spec.timing.minHeartbeatMillis to at least %d", minimum)
 	}
 	if short == "" {
 		return Finding{Level: OK, Message: figures}
@@ -179,12 +186,12 @@ func (d *delays) check() Finding {
 	}
 }
 
-// checkShortest checks the timing while heartbeats are the most frequent, if it adapts. A delay
-// makes them less frequent, but only after it was measured. So the longest one counts.
-func (d *delays) checkShortest() (short, advice string) {
-	t := d.timing
+// shortestHeartbeat returns which setting of minHeartbeatMillis a timing would need, or 0 if its own
+// is sufficient. A delay makes heartbeats less frequent, but only after it was measured. So the
+// longest one counts.
+func (d *delays) shortestHeartbeat(t *control.TimingInForce) int64 {
 	if t.MinHeartbeatMillis == 0 || t.MinHeartbeatMillis >= t.HeartbeatMillis {
-		return "", ""
+		return 0
 	}
 	longest := func(a *MemberAnswers) time.Duration { return micros(a.LongestMicros) }
 	slowest := d.slowest()
@@ -198,10 +205,9 @@ func (d *delays) checkShortest() (short, advice string) {
 		needed = max(needed, interval(d.ofMajority(longest), tolerated))
 	}
 	if needed <= millis(t.MinHeartbeatMillis) {
-		return "", ""
+		return 0
 	}
-	return "While heartbeats are the most frequent, the timing is too short for the longest answer",
-		fmt.Sprintf("set spec.timing.minHeartbeatMillis to at least %d", min(roundUp(needed), t.HeartbeatMillis))
+	return min(roundUp(needed), t.HeartbeatMillis)
 }
 
 // roundUp returns a duration in milliseconds, rounded up to two digits.

@@ -116,7 +116,7 @@ func TestTimingTooShort(t *testing.T) {
 			timing: adaptive, answers: []control.Answers{answersIn(9, 350), answersIn(9, 20)},
 			want: "warning: The suspicion timeout is too short for the answers of ledger-0. " +
 				"99 % of the answers took up to 9.0 ms, the longest 350 ms (ledger-0). Heartbeat 40 to 100 ms, now 44 ms, suspicion timeout 400 ms, lease 500 ms.",
-			advice: findOut + "set spec.timing.patienceMillis to at least 450.",
+			advice: findOut + "set spec.timing.patienceMillis to at least 450, and spec.timing.minHeartbeatMillis to at least 100.",
 		},
 	} {
 		f := healthy(t)
