@@ -41,7 +41,7 @@ type Group struct {
 	// intervals of heartbeats before them.
 	AdaptiveStops      *benchmark.Series `json:"adaptiveStops,omitempty"`
 	AdaptiveHeartbeats *benchmark.Series `json:"adaptiveHeartbeats,omitempty"`
-	// Peak is the highest resident memory that an agent of those that run at the end has had.
+	// Peak is the highest resident memory, since their start, of the agents that run at the end.
 	Peak  float64          `json:"peakMiB"`
 	Goals []benchmark.Goal `json:"goals,omitempty"`
 	// Failures are the rounds that timed out.
