@@ -1,7 +1,6 @@
 package binaries
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -52,6 +51,7 @@ func (c Cache) Get(ctx context.Context, component Component) (string, error) {
 // idle whenever it links, or waits for a package that many import.
 func (c Cache) GetAll(ctx context.Context, components ...Component) (map[string]string, error) {
 	progress := newEstimate()
+	var lists []func(context.Context) error
 	for _, component := range components {
 		if c.has(component) {
 			continue
@@ -59,11 +59,14 @@ func (c Cache) GetAll(ctx context.Context, components ...Component) (map[string]
 		if err := checkTools(component); err != nil {
 			return nil, err
 		}
-		units, err := c.list(ctx, component)
-		if err != nil {
-			return nil, err
-		}
-		progress.expect(component.Name, units)
+		lists = append(lists, func(ctx context.Context) error {
+			units, err := c.list(ctx, component)
+			progress.expect(component.Name, units)
+			return err
+		})
+	}
+	if err := allAtOnce(ctx, lists...); err != nil {
+		return nil, err
 	}
 	progress.start = time.Now() // Downloads of modules say nothing about the speed of the compiler.
 	g := &getter{cache: c, progress: progress, report: c.reporter(progress), programs: map[string]string{}}
@@ -75,7 +78,10 @@ func (c Cache) GetAll(ctx context.Context, components ...Component) (map[string]
 		return nil, err
 	}
 	next := min(first+1, len(components))
-	if err := g.getBoth(ctx, components[first:next], components[next:]); err != nil {
+	err := allAtOnce(ctx,
+		func(ctx context.Context) error { return g.get(ctx, components[first:next]) },
+		func(ctx context.Context) error { return g.get(ctx, components[next:]) })
+	if err != nil {
 		return nil, err
 	}
 	return g.programs, nil
@@ -106,19 +112,21 @@ func (g *getter) get(ctx context.Context, components []Component) error {
 	return nil
 }
 
-// getBoth gets two lists of components at the same time. If one fails, the other is interrupted.
-func (g *getter) getBoth(ctx context.Context, one, other []Component) error {
+// allAtOnce calls functions at the same time. If one fails, it interrupts the others and returns the error.
+func allAtOnce(ctx context.Context, functions ...func(context.Context) error) (first error) {
 	ctx, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	errs := make(chan error)
-	for _, components := range [][]Component{one, other} {
-		go func() { errs <- g.get(ctx, components) }()
+	for _, f := range functions {
+		go func() { errs <- f(ctx) }()
 	}
-	first := <-errs
-	if first != nil {
-		interrupt()
+	for range functions {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+			interrupt()
+		}
 	}
-	return cmp.Or(first, <-errs)
+	return first
 }
 
 func (c Cache) has(component Component) bool {

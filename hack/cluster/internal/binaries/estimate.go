@@ -46,6 +46,8 @@ func newEstimate() *estimate {
 
 // expect adds the packages of a component, by import path.
 func (e *estimate) expect(component string, units map[string]unit) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.units[component] = units
 	var size int64
 	for _, u := range units {
