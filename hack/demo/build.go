@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/conclave-dev/conclave/hack/internal/tour"
@@ -25,8 +27,9 @@ const (
 	pause = 5 * time.Second
 )
 
-// build builds all programs. If that takes long, agents elect on this machine meanwhile.
-func (s *demo) build(ctx context.Context) error {
+// build builds all programs, and calls prepare when those of Conclave are compiled: what it does uses the time in which
+// other builds leave a core idle. If that takes long, agents elect on this machine meanwhile.
+func (s *demo) build(ctx context.Context, prepare func(context.Context) error) error {
 	meanwhile, stop := context.WithCancel(ctx)
 	shown := make(chan error, 1)
 	go func() {
@@ -37,7 +40,16 @@ func (s *demo) build(ctx context.Context) error {
 			shown <- nil
 		}
 	}()
-	err := s.cluster.build(ctx, s.out)
+	preparing, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	prepared := make(chan error, 1)
+	begin := sync.OnceFunc(func() { go func() { prepared <- prepare(preparing) }() })
+	err := s.cluster.build(ctx, s.out, begin)
+	if err != nil {
+		interrupt()
+	}
+	begin()
+	err = cmp.Or(err, <-prepared)
 	stop()
 	s.out.show("")
 	if failed := <-shown; failed != nil && ctx.Err() == nil {
@@ -142,7 +154,7 @@ func (s *demo) printKills(times []time.Duration) {
 }
 
 // build compiles Conclave and builds the cluster's programs. It shows the progress.
-func (c *hackCluster) build(ctx context.Context, out *printer) error {
+func (c *hackCluster) build(ctx context.Context, out *printer, compiled func()) error {
 	build := niced(ctx, c.tool, "build", "--first", strings.Join(packages, ","))
 	build.Dir = c.top
 	stderr, err := build.StderrPipe()
@@ -158,6 +170,9 @@ func (c *hackCluster) build(ctx context.Context, out *printer) error {
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			line = lines.Text()
 			out.show(line)
+			if strings.HasPrefix(line, "building ") { // Conclave's packages come first.
+				compiled()
+			}
 		}
 		last <- line
 	}()

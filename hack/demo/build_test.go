@@ -24,8 +24,9 @@ type slowCluster struct {
 	err     error
 }
 
-func (c *slowCluster) build(ctx context.Context, out *printer) error {
+func (c *slowCluster) build(ctx context.Context, out *printer, compiled func()) error {
 	out.show("building: 10 % done")
+	compiled()
 	return errors.Join(c.err, agentcluster.Await(ctx, func(context.Context) error {
 		if !c.until.MatchString(c.printed.String()) {
 			return errors.New("the demo must print " + c.until.String() + ", got " + c.printed.String())
@@ -52,7 +53,7 @@ func TestAgentsElectDuringBuild(t *testing.T) {
 	s := &demo{out: newPrinter(printed), top: top}
 	s.cluster = &slowCluster{printed: printed, until: regexp.MustCompile(
 		`(?s) [a-e] kill -9 +[a-e] +[\d.]+ ms\n.* [a-e] paused.* [a-e] +[\d.]+ ms\n.* [a-e] steps down +[a-e] +[\d.]+ ms\n`)}
-	if err := s.build(ctx); err != nil {
+	if err := s.build(ctx, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(printed.String(), "the agents stopped") {
@@ -65,8 +66,25 @@ func TestBuildFailsWithoutAgents(t *testing.T) {
 	printed := &watchedText{}
 	s := &demo{out: newPrinter(printed), top: t.TempDir()}
 	s.cluster = &slowCluster{printed: printed, until: regexp.MustCompile("building"), err: errors.New("cannot build")}
-	if err := s.build(t.Context()); err == nil || err.Error() != "cannot build" {
+	interrupted := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	if err := s.build(t.Context(), interrupted); err == nil || err.Error() != "cannot build" {
 		t.Errorf("got %v, want the error of the build", err)
+	}
+}
+
+// The images are built while the cluster's programs are.
+func TestImagesAreBuiltMeanwhile(t *testing.T) {
+	printed := &watchedText{}
+	s := &demo{out: newPrinter(printed), top: t.TempDir()}
+	s.cluster = &slowCluster{printed: printed, until: regexp.MustCompile("the images are built")} // Until then, its build runs.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := s.build(ctx, func(context.Context) error {
+		s.printf("the images are built")
+		return errors.New("cannot build an image")
+	})
+	if err == nil || err.Error() != "cannot build an image" {
+		t.Errorf("got %v, want the error of the image", err)
 	}
 }
 

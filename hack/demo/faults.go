@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 )
@@ -18,25 +17,33 @@ const (
 
 func (s *demo) startCluster(ctx context.Context) error { return s.cluster.start(ctx, s.out) }
 
-func (s *demo) loadImages(ctx context.Context) error {
-	if err := run(interruptible(exec.CommandContext(ctx, "make", "build", "PROGRAM=kubectl-conclave"))); err != nil {
-		return err
-	}
-	for _, image := range []struct{ source, name string }{
-		{"cmd/manager", managerImage}, {"cmd/agent", agentImage}, {"examples/lock-service", lockServiceImage},
-	} {
-		folder, err := os.MkdirTemp("", "conclave-demo-")
-		if err != nil {
+// images are what the demo runs in pods.
+var images = []struct{ source, name string }{
+	{"cmd/manager", managerImage}, {"cmd/agent", agentImage}, {"examples/lock-service", lockServiceImage},
+}
+
+// imageFolder is the folder with the archives of the images, relative to the top of the repository.
+const imageFolder = "dist/demo"
+
+// buildImages builds the images, the operator's manifests and the kubectl plugin.
+func (s *demo) buildImages(ctx context.Context) error {
+	for _, image := range images {
+		build := niced(ctx, "go", "-C", filepath.Join(s.top, "hack", "image"), "run", "-trimpath", ".", "-source", s.top,
+			"-package", "./"+image.source, "-version", "demo", "-tag", image.name, "-output", filepath.Join(s.top, imageFolder))
+		build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+		if err := run(build); err != nil {
 			return err
 		}
-		build := exec.CommandContext(ctx, "go", "-C", filepath.Join(s.top, "hack", "image"), "run", "-trimpath", ".", "-source", s.top,
-			"-package", "./"+image.source, "-version", "demo", "-tag", image.name, "-output", folder)
-		build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-		err = run(build)
-		if err == nil {
-			err = s.cluster.load(ctx, filepath.Join(folder, filepath.Base(image.source)+".tar"))
-		}
-		if err := errors.Join(err, os.RemoveAll(folder)); err != nil {
+	}
+	return errors.Join(
+		run(niced(ctx, "make", "build", "PROGRAM=kubectl-conclave")),
+		run(niced(ctx, "make", "build-installer", "IMG="+managerImage, "AGENT_IMG="+agentImage)),
+	)
+}
+
+func (s *demo) loadImages(ctx context.Context) error {
+	for _, image := range images {
+		if err := s.cluster.load(ctx, filepath.Join(s.top, imageFolder, filepath.Base(image.source)+".tar")); err != nil {
 			return err
 		}
 		s.printf("%s", image.name)
@@ -45,10 +52,6 @@ func (s *demo) loadImages(ctx context.Context) error {
 }
 
 func (s *demo) install(ctx context.Context) error {
-	build := exec.CommandContext(ctx, "make", "build-installer", "IMG="+managerImage, "AGENT_IMG="+agentImage)
-	if err := run(build); err != nil {
-		return err
-	}
 	s.printf("$ kubectl apply --server-side -f dist/install.yaml")
 	if err := run(s.cluster.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(s.top, "dist", "install.yaml"))); err != nil {
 		return err

@@ -80,9 +80,9 @@ func runDemo(ctx context.Context, out io.Writer, record string) error {
 	defer s.background.Wait() // Otherwise, kubectl would run on after the demo.
 	defer cancel()
 	steps := []step{
-		{"Build the programs", s.build},
+		{"Build the programs", func(ctx context.Context) error { return s.build(ctx, s.buildImages) }},
 		{"Start a cluster", s.startCluster},
-		{"Build the images and load them onto the nodes", s.loadImages},
+		{"Load the images onto the nodes", s.loadImages},
 		{"Install the operator", s.install},
 		{"Create a lock service: three pods, and a ledger that checks their locks", s.applyGroup},
 	}
