@@ -73,7 +73,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	flags := root.Flags()
-	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes, up to 300; 300 agents need about 8 GB of memory and, on two cores, some minutes to connect")
+	flags.IntSliceVar(&o.agents, "agents", []int{3, 5, 20, 100}, "group sizes, up to 300; 300 agents need about 8 GB of memory, and more than two cores: there, they didn't connect within 5 minutes")
 	flags.StringSliceVar(&o.modes, "mode", []string{"Available", "Majority"}, "safety modes")
 	flags.IntVar(&o.kills, "kills", 200, "number of kills of the coordinator")
 	flags.IntVar(&o.killsLarge, "kills-of-many", 30, fmt.Sprintf("number of kills in groups of %d or more agents", largeGroup))

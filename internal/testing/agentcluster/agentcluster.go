@@ -207,10 +207,15 @@ func (t *Cluster) Close() error {
 	return err
 }
 
-// Logs returns the last lines of each agent's log.
+// Logs returns the last lines of each agent's log, for the first agents of a large cluster.
 func (t *Cluster) Logs(lines int) string {
+	const atMost = 20
 	var logs strings.Builder
-	for _, a := range t.agents {
+	for i, a := range t.agents {
+		if i == atMost {
+			fmt.Fprintf(&logs, "---- and %d more agents\n", len(t.agents)-atMost)
+			break
+		}
 		fmt.Fprintf(&logs, "---- last lines of %s\n%s\n", a.Name, a.lastLines(lines))
 	}
 	return logs.String()
