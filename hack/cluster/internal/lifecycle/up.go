@@ -39,7 +39,9 @@ func (c Cluster) Up(ctx context.Context, nodes int) error {
 		return err
 	}
 	if existing, err := c.load(); err == nil {
-		machines = existing.withMachines(machines)
+		if off, err := existing.switchedOff(); err == nil && !off {
+			machines = existing.withMachines(machines)
+		}
 	}
 	programs, err := c.programs(ctx, len(machines)-1)
 	if err != nil {
