@@ -161,8 +161,9 @@ func TestFailedBuildInterruptsOthers(t *testing.T) {
 	}
 }
 
-// Each component of this repository has a key, and the linker flags of Kubernetes set its version.
-func TestComponentsHaveKeysAndVersions(t *testing.T) {
+// repository returns the root folder of this repository.
+func repository(t *testing.T) string {
+	t.Helper()
 	working, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +172,12 @@ func TestComponentsHaveKeysAndVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return root
+}
+
+// Each component of this repository has a key, and the linker flags of Kubernetes set its version.
+func TestComponentsHaveKeysAndVersions(t *testing.T) {
+	root := repository(t)
 	for _, component := range append([]Component{Kubernetes}, NodeComponents...) {
 		if key, err := component.key(root); err != nil || len(key) != 16 {
 			t.Errorf("%s: got key %q, error %v", component.Name, key, err)

@@ -16,14 +16,7 @@ var differing = []string{"github.com/containerd/containerd/api"}
 // modules that it imports have the same versions. One version that differs, for example of golang.org/x/net, doubles the
 // effort for hundreds of packages.
 func TestModulesShareVersions(t *testing.T) {
-	working, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := FindRoot(working)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := repository(t)
 	found := map[string]map[string][]string{} // The folders by module and version.
 	for _, folder := range []string{".", "hack/kubernetes", "hack/containerd", "hack/coredns"} {
 		for module, version := range versionsIn(t, filepath.Join(root, folder, "go.mod")) {
