@@ -76,8 +76,7 @@ OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 	}
 }
 
-// TestCheckContinuesAfterServerError: one list fails, as on a server that is overloaded. The others are checked, and the clock
-// is that of the cluster.
+// TestCheckContinuesAfterServerError: one list fails, as on a server that is overloaded. What the others contain is checked.
 func TestCheckContinuesAfterServerError(t *testing.T) {
 	e := newEnv(t)
 	e.createGroup(t, "ledger")
