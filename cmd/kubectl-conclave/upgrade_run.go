@@ -178,10 +178,15 @@ func (u *upgrader) handOver(ctx context.Context, step *upgrade.Step) error {
 // tryHandOver makes a pod hand over a group, if it still leads it. A member that was replaced
 // a moment ago is up before it is ready to take over, so a refusal is an obstacle, not an error.
 func (u *upgrader) tryHandOver(ctx context.Context, state *upgrade.State, pod *corev1.Pod, group string) (obstacle string, err error) {
-	at := slices.IndexFunc(state.Groups, func(g v1.ElectionGroup) bool {
-		return g.Name == group && g.Status.Coordinator != nil && g.Status.Coordinator.Pod == pod.Name
-	})
+	at := slices.IndexFunc(state.Groups, func(g v1.ElectionGroup) bool { return g.Name == group })
 	if at < 0 || !slices.ContainsFunc(state.Pods, func(p corev1.Pod) bool { return p.UID == pod.UID }) {
+		return "", nil
+	}
+	switch c := state.Groups[at].Status.Coordinator; {
+	case c == nil:
+		return fmt.Sprintf("group %s has no coordinator", group), nil
+	case c.Pod != pod.Name:
+		u.printf("%s doesn't lead %s any more: %s does", pod.Name, group, c.Pod)
 		return "", nil
 	}
 	var text strings.Builder
@@ -255,5 +260,5 @@ func (u *upgrader) gather(ctx context.Context) (*upgrade.State, error) {
 	if u.group != "" && !slices.ContainsFunc(groups.Items, func(g v1.ElectionGroup) bool { return g.Name == u.group }) {
 		return nil, fmt.Errorf("group %s/%s was deleted meanwhile: its pods aren't replaced any more", u.namespace, u.group)
 	}
-	return &upgrade.State{Image: u.image, Group: u.group, Groups: groups.Items, Pods: pods.Items}, nil
+	return &upgrade.State{Image: u.image, Group: u.group, Groups: groups.Items, Pods: pods.Items, Now: u.options.cluster.now()}, nil
 }

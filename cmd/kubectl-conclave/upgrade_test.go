@@ -36,6 +36,8 @@ type upgradeEnv struct {
 	agent string
 	// refusals is how often the coordinator will refuse to step down.
 	refusals int
+	// loses: the coordinator has been succeeded by ledger-1 after it refused.
+	loses bool
 	// order are the pods that were deleted, and the coordinators that were asked to step down.
 	order []string
 }
@@ -134,7 +136,7 @@ func (e *upgradeEnv) forward(t *testing.T) portForwarder {
 			agent.CloseClientConnections()
 			agent.Close()
 		})
-		if !refused {
+		if !refused || e.loses {
 			e.setCoordinator(t, e.group, 1, 101) //nolint:contextcheck // it uses that of the test
 		}
 		return portforward.At(agent.URL, ""), nil
@@ -197,6 +199,18 @@ func TestUpgradeWaitsForASuccessor(t *testing.T) {
 		t.Errorf("got %v and\n%s\nwant one hand-over", err, got)
 	}
 	e.expectOrder(t, "delete ledger-0", "delete ledger-1", "step down ledger-2", "step down ledger-2", "delete ledger-2")
+}
+
+// TestUpgradeSaysWhatNeedsNoHandOver: the pod has lost the office before the upgrade asked again.
+func TestUpgradeSaysWhatNeedsNoHandOver(t *testing.T) {
+	e := newUpgradeEnv(t)
+	e.recreate(t)
+	e.refusals, e.loses = 1, true
+	got, err := e.upgrade(t)
+	if err != nil || !strings.Contains(got, "bank/ledger-2 doesn't lead ledger any more: ledger-1 does\n") {
+		t.Errorf("got %v and\n%s\nwant that ledger-2 doesn't lead any more", err, got)
+	}
+	e.expectOrder(t, "delete ledger-0", "delete ledger-1", "step down ledger-2", "delete ledger-2")
 }
 
 // TestUpgradeGivesUpWithoutASuccessor: it leaves the coordinator alone.

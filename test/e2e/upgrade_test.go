@@ -111,6 +111,7 @@ func (e env) upgrade(namespace string, from, to release) {
 
 	e.awaitLockService(namespace)
 	g := e.groupIn(namespace, lockService)
+	e.t.Logf("the tenures: %+v", g.Status.History)
 	for _, row := range g.Status.Processes {
 		if row.AgentVersion != to.tag {
 			e.t.Errorf("%s: got agent %q, want %q", row.Pod, row.AgentVersion, to.tag)

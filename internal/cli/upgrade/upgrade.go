@@ -2,7 +2,7 @@
 // the agent of the installed operator, and when the next one may be.
 //
 // A pod may be replaced while each of its groups has a coordinator and all of its other
-// members are up. Pods that aren't ready come first: replacing them costs nothing. Pods that
+// members are up and can vote. Pods that aren't ready come first: replacing them costs nothing. Pods that
 // lead come last, so that the office is handed over only once, to an agent that is already
 // new. All of it is decided from the current state, so an upgrade that was interrupted
 // continues where it ended.
@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,8 @@ type State struct {
 	Group  string
 	Groups []v1.ElectionGroup
 	Pods   []corev1.Pod
+	// Now is the time of the cluster.
+	Now time.Time
 }
 
 // Step is the replacement of a pod.
@@ -123,6 +126,13 @@ func (s *State) Obstacle(step *Step) string {
 	for _, g := range s.groupsOf(step.Pod) {
 		if reason := s.unhealthy(g, step.Pod.Name); reason != "" {
 			return reason
+		}
+		for i := range g.Status.Processes {
+			if row := &g.Status.Processes[i]; row.Pod != step.Pod.Name {
+				if reason := s.withoutVote(g, row); reason != "" {
+					return reason
+				}
+			}
 		}
 	}
 	for _, g := range step.HandOvers {

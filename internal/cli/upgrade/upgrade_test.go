@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,10 +13,12 @@ import (
 	"github.com/conclave-dev/conclave/internal/cli/upgrade"
 )
 
+var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
 // state returns a group of three members, with ledger-2 as coordinator, and pods that have an
 // old agent.
 func state() *upgrade.State {
-	s := &upgrade.State{Image: "agent:2"}
+	s := &upgrade.State{Image: "agent:2", Now: now}
 	g := v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
 	g.Status.Coordinator, g.Status.ObservedGeneration = &v1.Coordinator{Pod: "ledger-2", Priority: 30}, 1
 	g.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAvailable), Status: metav1.ConditionTrue}}
@@ -138,6 +141,45 @@ func TestGroupHasRecovered(t *testing.T) {
 		if got := s.Unsettled(&step); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
+	}
+}
+
+// TestMembersThatCannotVote: the coordinator would lose its majority if another member restarted
+// while they don't grant anything.
+func TestMembersThatCannotVote(t *testing.T) {
+	const waits = "ledger-1, ledger-2 hands over ledger: member ledger-0 of group ledger has restarted and can't vote for another moment"
+	const next = "ledger-1, ledger-2 hands over ledger: next ledger-1"
+	before := func(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(-d))) }
+	running := func(since *metav1.Time) corev1.ContainerState {
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *since}}
+	}
+	for name, test := range map[string]struct {
+		started, up time.Duration
+		change      func(g *v1.ElectionGroup)
+		want        string
+	}{
+		"the agent has just started":         {started: 3 * time.Second, up: time.Hour, want: waits},
+		"the agent has just joined":          {started: time.Hour, up: 3 * time.Second, want: waits},
+		"the lease and a second have passed": {started: 4 * time.Second, up: 4 * time.Second, want: next},
+		"the lease was longer before": {started: 4 * time.Second, up: time.Hour, want: waits, change: func(g *v1.ElectionGroup) {
+			g.Status.MemberList = &v1.MemberList{LeaseMillis: 3000, Previous: &v1.PreviousList{LeaseMillis: 6000}}
+		}},
+		"without a majority": {started: time.Second, up: time.Second, want: next, change: func(g *v1.ElectionGroup) { g.Spec.Safety.Mode = v1.Available }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := state()
+			g := &s.Groups[0]
+			g.Spec.Safety.LeaseMillis = 3000
+			s.Pods[2] = pod("ledger-0", "agent:2")
+			s.Pods[2].Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: v1.AgentContainer, State: running(before(test.started))}}
+			g.Status.Processes[2].Since = before(test.up)
+			if test.change != nil {
+				test.change(g)
+			}
+			if got := describe(s); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
 	}
 }
 
