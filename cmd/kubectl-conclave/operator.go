@@ -94,26 +94,27 @@ func operatorOf(d *appsv1.Deployment) *installedOperator {
 		if container.Name != "manager" {
 			continue
 		}
-		found.image, found.arguments, found.serves = container.Image, container.Args, watchedNamespaces(container.Args)
+		found.image, found.arguments = container.Image, container.Args
 		for _, variable := range container.Env {
 			if variable.Name == "AGENT_IMAGE" {
 				found.agentImage = variable.Value
 			}
 		}
+		found.parseArguments()
 	}
 	return found
 }
 
-// watchedNamespaces returns the namespaces that a manager with these arguments serves, or none
-// if it serves all.
-func watchedNamespaces(arguments []string) (namespaces []string) {
+// parseArguments reads the arguments of the manager. It serves all namespaces unless a flag
+// names some.
+func (o *installedOperator) parseArguments() {
 	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
-	flags.StringSliceVar(&namespaces, "watch-namespaces", nil, "")
-	if err := flags.Parse(arguments); err != nil {
-		return nil // Such a manager doesn't start.
+	namespaces := flags.StringSlice("watch-namespaces", nil, "")
+	agentImage := flags.String("agent-image", o.agentImage, "")
+	if flags.Parse(o.arguments) == nil { // Otherwise, the manager doesn't start.
+		o.serves, o.agentImage = *namespaces, *agentImage
 	}
-	return namespaces
 }
 
 // leaseReader returns a function that reads the Lease of the operator that serves a namespace, or all.

@@ -142,7 +142,7 @@ func TestStatusMayBeOutdated(t *testing.T) {
 func TestSeveralOperators(t *testing.T) {
 	e := newEnv(t)
 	e.createGroup(t, "ledger")
-	e.createOperatorIn(t, "default", "example.com/agent:7", "--leader-elect", "--watch-namespaces=mail,"+e.namespace)
+	e.createOperatorIn(t, "default", "example.com/agent:1", "--leader-elect", "--agent-image=example.com/agent:7", "--watch-namespaces=mail,"+e.namespace)
 	e.createOperator(t, "--watch-namespaces=shop")
 	cluster := []string{"--kubeconfig", e.kubeconfig, "--ca-bundle", "testdata/inject/ca.pem"}
 	for _, want := range []string{"image: example.com/agent:7\n", "value: https://conclave-identity.default.svc\n"} {
