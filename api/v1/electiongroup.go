@@ -51,11 +51,9 @@ type ElectionGroupList struct {
 
 // ElectionGroupSpec defines the members, and how they elect the coordinator.
 //
-// Agents apply a change one after the other. Two changes are not safe while agents
-// differ, so the rules reject them. If leaseMillis changed, a coordinator that still
-// uses the longer lease could continue after a member's grant has expired. If the
-// mode changed from or to Available, members that need a majority would count grants
-// of members in Available mode, which grant every request.
+// Agents apply a change one after the other. One change is not safe while agents differ,
+// so the rules reject it: if the mode changed from or to Available, members that need a
+// majority would count grants of members in Available mode, which grant every request.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.members) || has(self.selector)",message="members or selector is required: set members, or selector with priorityFrom"
 // +kubebuilder:validation:XValidation:rule="!has(self.members) || !has(self.selector)",message="members and selector are mutually exclusive: remove one of them"

@@ -172,7 +172,8 @@ const (
 // CoordinatorService is a Service that points at the coordinator.
 type CoordinatorService struct {
 	// name is the name of the Service, which the operator creates in the group's
-	// namespace. The operator does not adopt an existing Service.
+	// namespace. It adopts an existing Service only if that has no owner, no selector, and
+	// the label conclave.dev/group with the name of the group.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a Service, such as ledger-coordinator: lowercase letters, digits and hyphens, starting with a letter"
