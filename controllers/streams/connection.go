@@ -60,7 +60,7 @@ func (s *stream) setConnected(ctx context.Context, reported map[string]bool, gro
 	hub := s.streams
 	hub.mu.Lock()
 	var left []string
-	for group := range s.groups {
+	for group := range s.tables {
 		if !reported[group] {
 			left = append(left, group)
 		}

@@ -10,13 +10,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
-// maxRows and maxProblems bound the memory that a short line can take: a group has at
-// most a thousand members, and a report a few problems for each.
-const (
-	maxRows     = 1000
-	maxProblems = 1000
-)
-
 // decoder turns the lines of one connection into reports, and passes those of
 // certified groups on to the throttle.
 type decoder struct {
@@ -65,12 +58,10 @@ func (d *decoder) decodeEvent(ctx context.Context, event string, data []byte) er
 		if err := json.Unmarshal(data, report); err != nil {
 			return err
 		}
-		if rows := len(report.Processes); rows > maxRows {
-			return fmt.Errorf("report must have at most %d rows, got %d", maxRows, rows)
+		if err := report.Check(); err != nil {
+			return err
 		}
-		if len(report.Problems) > maxProblems {
-			report.Problems = slices.Clone(report.Problems[:maxProblems])
-		}
+		report.Problems = nil // The status doesn't have them: users read them from the agent.
 		// The certificate names the pod; the report could name any.
 		report.Pod = d.pod
 		d.accept(report.Group, report)

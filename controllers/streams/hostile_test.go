@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,7 +54,6 @@ func TestEndlessHeaderIsNotRead(t *testing.T) {
 	}
 }
 
-// A megabyte of empty rows takes fifty in memory, for each of a hundred groups.
 func TestVersionsAreBounded(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.2.3-4-g0123abc": "v1.2.3-4-g0123abc", "": "", strings.Repeat("v", 65): "invalid", "v1\n": "invalid", "v1\"": "invalid", "é": "invalid",
@@ -64,11 +64,12 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestReportWithTooManyRowsIsRefused(t *testing.T) {
+// A megabyte of empty rows takes fifty in memory, for each of a hundred groups.
+func TestOversizedReportsAreRefused(t *testing.T) {
 	h := newHarness(t)
 	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
 	setReport(a, control.Report{Group: "ledger", UID: "u", Processes: make([]control.Row, 10_000)})
-	setReport(a, control.Report{Group: "audit", UID: "u", Problems: make([]string, 100_000)})
+	setReport(a, control.Report{Group: "audit", UID: "u", Digest: strings.Repeat("d", 900_000), Problems: make([]string, 10_000)})
 	h.run(a)
 	h.follow("ledger-0", "1", "10.0.0.1")
 	h.eventually("ledger-0 is connected or has a problem", func() bool {
@@ -76,9 +77,44 @@ func TestReportWithTooManyRowsIsRefused(t *testing.T) {
 		return connection.Connected || connection.Problem != ""
 	})
 	for _, group := range []string{"ledger", "audit"} {
-		if stored := h.Reports(key(group))["ledger-0"]; stored.Report != nil && len(stored.Report.Processes)+len(stored.Report.Problems) > 2000 {
-			t.Errorf("%s: got %d rows and %d problems, want at most 2000 together", group, len(stored.Report.Processes), len(stored.Report.Problems))
+		if stored := h.Reports(key(group))["ledger-0"]; stored.Report != nil {
+			t.Errorf("%s: got a report with %d rows and %d bytes of digest, want none", group, len(stored.Report.Processes), len(stored.Report.Digest))
 		}
+	}
+}
+
+// TestTablesAreBounded: a pod can be in many groups, and name a thousand members in each.
+func TestTablesAreBounded(t *testing.T) {
+	h := newHarness(t)
+	var groups []string
+	for i := range 20 {
+		groups = append(groups, fmt.Sprint("group-", i))
+	}
+	a := h.newAgent("ledger-0", "10.0.0.1", groups...)
+	rows := make([]control.Row, 1000)
+	for i := range rows {
+		rows[i] = control.Row{Name: strings.Repeat("n", 253), Status: "Crashed"}
+	}
+	for _, group := range groups {
+		setReport(a, control.Report{Group: group, UID: "u", Processes: rows, OnlyUnusual: true})
+	}
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("all reports are stored", func() bool {
+		return !slices.ContainsFunc(groups, func(group string) bool { return h.Reports(key(group))["ledger-0"].Report == nil })
+	})
+	size, complete := 0, 0
+	for _, group := range groups {
+		r := h.Reports(key(group))["ledger-0"].Report
+		size += r.Size()
+		if len(r.Processes) == len(rows) {
+			complete++
+		} else if len(r.Processes) > 0 || r.OnlyUnusual {
+			t.Errorf("%s: got %d rows, want none, or all", group, len(r.Processes))
+		}
+	}
+	if complete == 0 || size > 4<<20 {
+		t.Errorf("got %d tables with %d bytes, want some, with at most 4 MiB", complete, size)
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Streams) Groups(pod types.NamespacedName) []string {
 		return nil
 	}
 	var groups []string
-	for group := range stream.groups {
+	for group := range stream.tables {
 		groups = append(groups, group)
 	}
 	return groups
@@ -70,13 +70,32 @@ func (s *stream) putReport(name string, report *control.Report) bool {
 		reports = map[string]AgentReport{}
 		hub.reports[group] = reports
 	}
-	if s.groups == nil {
-		s.groups = map[string]bool{}
+	if s.tables == nil {
+		s.tables = map[string]int{}
 	}
-	s.groups[group.Name] = true
+	s.tables[group.Name] = 0
+	if size := report.Size(); size <= maxTables-s.totalTables() {
+		s.tables[group.Name] = size
+	} else {
+		withoutTable := *report
+		withoutTable.Processes, withoutTable.OnlyUnusual = nil, false // It says nothing about other members.
+		report = &withoutTable
+	}
 	reports[s.agent.Pod.Name] = reports[s.agent.Pod.Name].next(s.agent.UID, report, now)
 	s.invalidateEligibility(group.Name)
 	return true
+}
+
+// maxTables is how many bytes the tables of one agent may take. Reports of honest agents
+// leave out the rows of members that are up.
+const maxTables = 4 << 20
+
+// totalTables returns how many bytes the stored tables take.
+func (s *stream) totalTables() (bytes int) {
+	for _, size := range s.tables {
+		bytes += size
+	}
+	return bytes
 }
 
 // removeReport removes the report on a group that the agent has left, and signals
@@ -86,7 +105,7 @@ func (s *stream) removeReport(name string) {
 	hub := s.streams
 	hub.mu.Lock()
 	if !s.closed {
-		delete(s.groups, name)
+		delete(s.tables, name)
 		if reports := hub.reports[group]; reports != nil {
 			hub.removeReport(group, reports, s.agent.Pod.Name)
 		}
@@ -98,7 +117,7 @@ func (s *stream) removeReport(name string) {
 // removeReports removes all reports of an agent. It depends on the number of its groups only:
 // most pods of a cluster have none. The caller holds the lock.
 func (s *Streams) removeReports(of *stream) {
-	for name := range of.groups {
+	for name := range of.tables {
 		group := types.NamespacedName{Namespace: of.agent.Pod.Namespace, Name: name}
 		if reports := s.reports[group]; reports != nil {
 			s.removeReport(group, reports, of.agent.Pod.Name)

@@ -39,8 +39,8 @@ type stream struct {
 	// verified is when Verify last did that.
 	interrupt func()
 	verified  time.Time
-	// groups are those that the agent reports.
-	groups map[string]bool
+	// tables has the groups that the agent reports, and how many bytes the table of each takes.
+	tables map[string]int
 	// spawn runs a function until the connection ends. It is nil while there is none.
 	spawn    func(func(context.Context))
 	commands map[string]*pendingCommand

@@ -143,7 +143,7 @@ func (s *Streams) Follow(agent Agent, incarnation int32) {
 	if old != nil {
 		s.end(old)
 		if old.agent.UID == agent.UID {
-			stream.groups = old.groups // Their reports remain until the agent doesn't report them anymore.
+			stream.tables = old.tables // Their reports remain until the agent doesn't report them anymore.
 		} else {
 			s.removeReports(old)
 		}
