@@ -131,7 +131,8 @@ func (a *Agent) apply(ctx context.Context, p Prepared) error {
 }
 
 func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) error {
-	longest, err := a.options.Store.RecordLease(state.KeyOf(&settings), settings.Safety.Lease)
+	// An earlier process of this name may have granted for the previous lease, and its pod was replaced.
+	longest, err := a.options.Store.RecordLease(state.KeyOf(&settings), max(settings.Safety.Lease, settings.PreviousLease))
 	if err != nil {
 		return err
 	}

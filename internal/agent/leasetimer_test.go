@@ -23,6 +23,14 @@ import (
 // longer lease have expired: there is no next tenure before.
 func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 	t.Parallel()
+	t.Run("restarted", func(t *testing.T) { testShorterLease(t, false) })
+	// The pods of the agents are replaced, and their folders with them.
+	t.Run("replaced", func(t *testing.T) { testShorterLease(t, true) })
+}
+
+func testShorterLease(t *testing.T, replaced bool) {
+	t.Helper()
+	t.Parallel()
 	const before, after = 10 * time.Second, 300 * time.Millisecond
 	g, listeners := newGroup(t, 3, office.Majority, "StatusTable")
 	g.Safety.Lease = before
@@ -36,8 +44,14 @@ func TestShorterLeaseWaitsForLongerOne(t *testing.T) {
 	first := c.Leader().Term
 
 	g.Safety.Lease = after
+	if replaced {
+		g.PreviousLease = before
+	}
 	restarted := time.Now()
 	for i, name := range []string{"a", "b"} {
+		if replaced {
+			dirs[name] = t.TempDir()
+		}
 		agents[name] = restartAgent(t, g, agents[name], uint32(i+4), dirs[name])
 	}
 	if !c.Leader().Leading {

@@ -58,6 +58,9 @@ type Group struct {
 	Session bool
 	Probe   *Probe
 	List    List
+	// PreviousLease is for how long a coordinator may rely on what this process has granted by
+	// the list before, 0 if that isn't known. It counts when the process starts.
+	PreviousLease time.Duration
 }
 
 // Provenance identifies the operator's document that a group comes from.

@@ -23,7 +23,7 @@ group:
   members:
   - {name: a, priority: 10, address: "10.0.0.1:7373"}
   - {name: b, priority: 20, uid: 0b5c8f3e-1}
-  previous: {version: 1, members: [{name: c, priority: 5, address: "10.0.0.1:7373"}]}
+  previous: {version: 1, members: [{name: c, priority: 5, address: "10.0.0.1:7373"}], leaseMillis: 900}
   departed: [c]
   floor: 7
 `
@@ -34,7 +34,7 @@ func TestParseDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := config.Provenance{UID: "6f1d1c4e-6bd7-4b8c-9d0b-2c7c1e2f3a4b", Generation: 3, Revision: 1795000000000}
-	if g.Provenance != from || g.Name != "ledger" || g.Algorithm != "Bully" || g.Safety.Lease != 800*time.Millisecond || !g.Session {
+	if g.Provenance != from || g.Name != "ledger" || g.Algorithm != "Bully" || g.Safety.Lease != 800*time.Millisecond || g.PreviousLease != 900*time.Millisecond || !g.Session {
 		t.Errorf("got %+v", g)
 	}
 	if m := g.List.Members; len(m) != 2 || m[1] != (config.Member{Name: "b", Priority: 20, UID: "0b5c8f3e-1"}) || g.List.Previous.Members[0].Name != "c" || g.List.Floor != 7 {

@@ -47,7 +47,7 @@ func (p *parser) readGroup(c *Config, book *addressBook, n *yaml.Node) {
 			number(p, &g.List.Version, 1, maxVersion)(key, n)
 		}},
 		field{key: "members", read: p.members(&g.List.Members, &lines.members), required: true},
-		field{key: "previous", read: func(key string, n *yaml.Node) { p.readPrevious(&g.List, &lines, key, n) }},
+		field{key: "previous", read: func(key string, n *yaml.Node) { p.readPrevious(&g, &lines, key, n) }},
 		field{key: "departed", read: p.departed(&g.List.Departed, &lines.departed)},
 		field{key: "floor", read: number(p, &g.List.Floor, 0, maxFloor)},
 	)

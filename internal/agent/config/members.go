@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -49,11 +50,13 @@ func (p *parser) members(to *[]Member, at *[]keyLines) valueReader {
 	}
 }
 
-func (p *parser) readPrevious(list *List, at *memberLines, key string, n *yaml.Node) {
-	list.Previous = &List{}
+func (p *parser) readPrevious(g *Group, at *memberLines, key string, n *yaml.Node) {
+	previous := &List{}
+	g.List.Previous = previous
 	at.previousKeys = p.mapping(key, n,
-		field{key: "version", read: number(p, &list.Previous.Version, 1, maxVersion), required: true},
-		field{key: "members", read: p.members(&list.Previous.Members, &at.previous), required: true},
+		field{key: "version", read: number(p, &previous.Version, 1, maxVersion), required: true},
+		field{key: "members", read: p.members(&previous.Members, &at.previous), required: true},
+		field{key: "leaseMillis", read: p.duration(&g.PreviousLease, time.Millisecond, 1, maxWaitMillis)},
 	)
 }
 

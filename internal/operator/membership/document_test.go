@@ -144,7 +144,7 @@ func TestTextIsTheDocument(t *testing.T) {
 			Application: control.Application{Session: "Required"},
 			Version:     9,
 			Members:     []control.Member{{Name: "1e3", Priority: 4, Address: "[fd00::1]:7373", UID: "1e4"}, {Name: "null"}},
-			Previous:    &control.List{Version: 8, Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373", UID: "f1"}}},
+			Previous:    &control.List{Version: 8, Members: []control.Member{{Name: "a-0", Priority: 1, Address: "10.0.0.1:7373", UID: "f1"}}, LeaseMillis: 900},
 			Departed:    []string{"a-0", "true"},
 			Floor:       1<<44 - 1,
 		},

@@ -43,6 +43,31 @@ func violation(was, is *v1.MemberList) string {
 	return ""
 }
 
+// checkSilence checks the silent period of an agent that starts with a document: while a
+// majority can still elect by an earlier list, it must not grant before the grants of the
+// earlier agents of its name have expired. It remembers nothing of them.
+func (s *simulation) checkSilence(name string, d *control.Document) {
+	silent := d.Group.Safety.LeaseMillis
+	if d.Group.Previous != nil {
+		silent = max(silent, d.Group.Previous.LeaseMillis)
+	}
+	grantsAt := s.now.Add(time.Duration(silent) * time.Millisecond)
+	for _, a := range s.allAgents[name] {
+		for i, adopted := range a.adoptions {
+			until := a.ended
+			if i+1 < len(a.adoptions) {
+				until = a.adoptions[i+1].at
+			}
+			list := s.published[int64(adopted.version)]
+			lease := time.Duration(list.LeaseMillis) * time.Millisecond
+			if _, lost := s.lostMajority(list.Version, list); !lost && grantsAt.Before(until.Add(lease)) {
+				s.t.Errorf("%s is silent for %d ms with version %d, but an earlier agent of its name has granted for %s by version %d",
+					name, silent, d.Group.Version, lease, list.Version)
+			}
+		}
+	}
+}
+
 // checkList checks the invariants when a list is written to the status. A list loses its
 // majority when so many members have adopted a later list, or have ended, that the others
 // are no majority. All lists before the previous one must have lost their majority, and

@@ -177,7 +177,7 @@ func (f *Facts) publishedList() *v1.MemberList {
 		return nil // The operator did not write this document.
 	case g.Version > 1:
 		list.State = v1.ListAdopting
-		list.Previous = &v1.PreviousList{Version: int64(g.Previous.Version), Members: listMembers(g.Previous.Members)}
+		list.Previous = &v1.PreviousList{Version: int64(g.Previous.Version), Members: listMembers(g.Previous.Members), LeaseMillis: g.Previous.LeaseMillis}
 		list.Departed = g.Departed
 		list.Floor = new(int64(g.Floor))
 	}

@@ -254,6 +254,9 @@ func (s *simulation) mount(pod *corev1.Pod) {
 	if d.Group.Version < a.version {
 		s.t.Errorf("%s got version %d after %d", pod.Name, d.Group.Version, a.version)
 	}
+	if a.version == 0 {
+		s.checkSilence(pod.Name, d)
+	}
 	if d.Group.Version > a.version {
 		a.version = d.Group.Version
 		a.adoptions = append(a.adoptions, adoption{a.version, s.now})

@@ -37,6 +37,9 @@ func encodeDocument(d control.Document) string {
 		b.WriteString("  previous:\n")
 		line("    version", g.Previous.Version)
 		list("    members", g.Previous.Members)
+		if g.Previous.LeaseMillis > 0 {
+			line("    leaseMillis", g.Previous.LeaseMillis)
+		}
 	}
 	if len(g.Departed) > 0 {
 		line("  departed", g.Departed)

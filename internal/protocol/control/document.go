@@ -82,4 +82,7 @@ type Member struct {
 type List struct {
 	Version uint32   `json:"version"`
 	Members []Member `json:"members"`
+	// LeaseMillis is for how long a coordinator may rely on what its members have granted. It
+	// is 0 if the list after it has settled: then no coordinator relies on that.
+	LeaseMillis int32 `json:"leaseMillis,omitempty"`
 }
