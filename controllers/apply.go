@@ -21,11 +21,12 @@ const fieldOwner = client.FieldOwner("conclave.dev")
 //
 // If the API server rejects the ConfigMap, publish returns that as publishErr, and the
 // reconcile continues. After a conflict it must not: the decision is out of date. It
-// publishes nothing if a pod that needs a finalizer didn't get it, because of holdErr.
-func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan, holdErr error) (publishErr, err error) {
-	if holdErr != nil {
-		s.state.publishError = s.state.publishError.next(holdErr)
-		return holdErr, nil
+// publishes nothing because of obstacle: a pod that needs a finalizer didn't get it, or the CA
+// bundle isn't known.
+func (r *Reconciler) publish(ctx context.Context, s *snapshot, p *membership.Plan, obstacle error) (publishErr, err error) {
+	if obstacle != nil {
+		s.state.publishError = s.state.publishError.next(obstacle)
+		return obstacle, nil
 	}
 	if p.ConfigMap == nil {
 		s.state.publishError = writeError{}

@@ -36,6 +36,7 @@ type env struct {
 
 	mu              sync.Mutex
 	caBundle        string
+	caBundleErr     error
 	caBundleChanged chan struct{}
 	agents          map[string]*fakeagent.Agent
 	ips             int
@@ -90,7 +91,7 @@ func newCertificates(t testing.TB) *fakeagent.CertificateFactory {
 func (e *env) Bundle(context.Context) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return []byte(e.caBundle), nil
+	return []byte(e.caBundle), e.caBundleErr
 }
 
 func (e *env) Changed() <-chan struct{} {

@@ -60,13 +60,18 @@ func (r *Reconciler) applyService(ctx context.Context, s *snapshot, p *membershi
 		}
 		have = nil
 	}
-	if err := r.writeService(ctx, have, p.Service); err != nil {
-		return err
+	serviceErr := r.writeService(ctx, have, p.Service)
+	if serviceErr != nil && have == nil {
+		return serviceErr
 	}
+	// A Service that exists follows the coordinator even if it can't be changed.
 	if !p.EndpointSliceConflict {
 		if err := r.applyEndpointSlice(ctx, s, membership.EndpointSlice(s.group, s.pods[coordinator])); err != nil {
-			return err
+			return errors.Join(serviceErr, err)
 		}
+	}
+	if serviceErr != nil {
+		return serviceErr
 	}
 	return r.deleteServices(ctx, s, p.Service.Name)
 }
@@ -204,7 +209,12 @@ func (r *Reconciler) deleteService(ctx context.Context, s *snapshot, object clie
 
 // delete deletes the object that was read, and not another one of the same name.
 func (r *Reconciler) delete(ctx context.Context, object client.Object) error {
-	err := r.writer.Delete(ctx, object, client.Preconditions{UID: new(object.GetUID())})
+	options := []client.DeleteOption{client.Preconditions{UID: new(object.GetUID())}}
+	if object.GetLabels()[v1.LabelGroup] == "" {
+		// The cache doesn't have it. So it would never learn of the deletion, and reads would wait for that.
+		options = append(options, client.DisableReadYourWritesConsistency)
+	}
+	err := r.writer.Delete(ctx, object, options...)
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete %s %s: %w", kindOf(object), object.GetName(), err)
 	}

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -103,7 +104,7 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 		s.deadline.reached(plan.RequeueAt, s.now)
 	}
 	holdErr, releaseErr := r.applyFinalizers(ctx, s.key.Name, plan.Hold, plan.Release)
-	publishErr, err := r.publish(ctx, s, &plan, holdErr)
+	publishErr, err := r.publish(ctx, s, &plan, cmp.Or(holdErr, s.bundleErr))
 	if err != nil {
 		return err
 	}

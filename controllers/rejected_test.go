@@ -1,6 +1,7 @@
 package controllers_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -81,6 +82,50 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 			e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
 		})
 	}
+}
+
+// A Service that can't be changed follows the coordinator all the same.
+func TestServiceIsRejected(t *testing.T) {
+	e := newEnv(t)
+	var reject atomic.Bool
+	o := e.startOperator(func(o *operator) {
+		o.rejects = func(r *http.Request) bool { return reject.Load() && strings.Contains(r.URL.Path, "/services/") }
+	})
+	e.createSettledGroup(o)
+	reject.Store(true)
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Service.Ports[0].Port++ })
+	ready := e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonWriteFailed)
+	if want := "Traffic may go to the wrong pod because a write failed: write Service ledger-leader: "; !strings.HasPrefix(ready.Message, want) {
+		t.Errorf("got message %q, want the prefix %q", ready.Message, want)
+	}
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	reject.Store(false)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
+}
+
+// The CA Secret can't be read for so long that its content is outdated. Status and Service follow
+// elections, and nothing is published.
+func TestCABundleIsUnknown(t *testing.T) {
+	e := newEnv(t)
+	e.createSettledGroup(e.startOperator())
+	setError := func(err error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.caBundleErr = err
+	}
+	before := e.document("ledger").Revision
+	setError(errors.New("the CA Secret was last read 13h ago"))
+	e.edit("ledger", func(group *v1.ElectionGroup) { group.Spec.Timing.DrainMillis = new(int32(1234)) })
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	if after := e.document("ledger").Revision; after != before {
+		t.Errorf("got revision %d published, want %d still", after, before)
+	}
+	setError(nil)
+	e.eventually("the settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1234 })
 }
 
 // The operator drops an event that is rejected: later events don't wait for it.

@@ -46,7 +46,9 @@ type snapshot struct {
 	document      *control.Document
 	service       *corev1.Service
 	endpointSlice *discoveryv1.EndpointSlice
-	caBundle      string
+	// caBundle is that of the agents. If it isn't known, bundleErr says why, and nothing can be published.
+	caBundle  string
+	bundleErr error
 }
 
 // gather takes a snapshot of a group.
@@ -58,10 +60,9 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 		connections: map[string]streams.Connection{}, reports: map[string]streams.AgentReport{},
 	}
 	bundle, err := r.options.CA.Bundle(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the CA bundle: %w", err)
+	if s.caBundle = string(bundle); err != nil {
+		s.bundleErr = fmt.Errorf("read the CA bundle: %w", err)
 	}
-	s.caBundle = string(bundle)
 	reports := r.streams.Reports(key)
 	if err := r.gatherPods(ctx, s, reports); err != nil {
 		return nil, err
