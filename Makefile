@@ -391,6 +391,7 @@ deploy: manifests ## Deploy the operator to NAMESPACE with the images IMG (manag
 	@$(OPERATORS) overlap
 	@$(OVERLAY)
 	@$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply --server-side -f -
+	@NAMESPACE='$(NAMESPACE)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' KUBECTL='$(KUBECTL)' hack/prune
 
 .PHONY: undeploy
 undeploy: ## Remove the operator and NAMESPACE, and with the last operator of the cluster, also the CRDs, which deletes all ElectionGroups.

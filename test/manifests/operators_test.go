@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +68,27 @@ func TestOneOperatorForAllNamespaces(t *testing.T) {
 	c.make("deploy") // an upgrade
 }
 
+// TestOperatorServesFewerNamespaces: an installation loses the permissions, and the webhook, that it
+// doesn't need any more. Otherwise, the API server would refuse every pod that opts in.
+func TestOperatorServesFewerNamespaces(t *testing.T) {
+	c := newSharedCluster(t)
+	c.make("deploy", "NAMESPACE=bank")
+	c.make("deploy", "NAMESPACE=bank", "WATCH_NAMESPACES=bank,shop")
+	var webhooks admissionregistrationv1.MutatingWebhookConfigurationList
+	if err := c.List(t.Context(), &webhooks); err != nil || len(webhooks.Items) > 0 {
+		t.Errorf("got %d webhook configurations (%v), want none", len(webhooks.Items), err)
+	}
+	if c.permits("bank", authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Resource: "configmaps"}) {
+		t.Error("the operator has permissions for all namespaces, want bank and shop only")
+	}
+	c.make("deploy", "NAMESPACE=bank", "WATCH_NAMESPACES=bank")
+	c.expect("bank", true)
+	c.make("deploy", "NAMESPACE=bank")
+	if err := c.List(t.Context(), &webhooks); err != nil || len(webhooks.Items) != 1 {
+		t.Errorf("for all namespaces again: got %d webhook configurations (%v), want one", len(webhooks.Items), err)
+	}
+}
+
 // sharedCluster is a cluster with two namespaces, which users have created.
 type sharedCluster struct {
 	client.Client
@@ -77,7 +99,7 @@ type sharedCluster struct {
 
 func newSharedCluster(t *testing.T) *sharedCluster {
 	t.Helper()
-	dependOn(t, "Makefile", "config", "hack/tools", "hack/overlay", "hack/operators")
+	dependOn(t, "Makefile", "config", "hack/tools", "hack/overlay", "hack/operators", "hack/prune")
 	environment := apiserver.Start(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
