@@ -77,6 +77,10 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err := m.serveProbes(ctx); err != nil {
 		return err
 	}
+	ctx, err := m.leaveOutForbidden(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the context has ended
+	}
 	if err := m.openCAStore(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -89,7 +93,7 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 			return err
 		}
 	}
-	log.Info("starting manager", "version", version, "namespace", o.namespace, "watchNamespaces", o.watchNamespaces, "agentImage", o.agentImage)
+	log.Info("starting manager", "version", version, "namespace", o.namespace, "watchNamespaces", m.watchNamespaces, "agentImage", o.agentImage)
 	return mgr.Start(ctx)
 }
 

@@ -82,6 +82,39 @@ func TestManagerServesOnlySomeNamespaces(t *testing.T) {
 	}
 }
 
+// TestManagerServesOtherNamespaces: one of its namespaces was deleted, and later created again.
+func TestManagerServesOtherNamespaces(t *testing.T) {
+	e := newEnvOf(t, namespacedOverlay(t))
+	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank"}})
+	e.create(template(t, "reviews_binding.yaml"))
+	bind := func(in string) {
+		binding := template(t, "role_binding.yaml")
+		binding.SetNamespace(in)
+		e.create(binding)
+	}
+	bind("bank")
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
+	group.Spec.Members = []v1.Member{{Pod: "ledger-0", Priority: 1}}
+	e.create(group)
+	e.start("--watch-namespaces", "bank,shop")
+	e.eventually("the manager is ready", e.ready)
+	e.eventually("the ConfigMap exists", func() error { return e.get(&corev1.ConfigMap{}, "bank", control.ConfigMapName("ledger")) })
+	logs := func(text string) func() error {
+		return func() error {
+			if !strings.Contains(e.log.String(), text) {
+				return fmt.Errorf("got no %q in the log", text)
+			}
+			return nil
+		}
+	}
+	if err := logs("cannot serve namespaces, because the RoleBinding conclave-manager-groups is missing in them")(); err != nil {
+		t.Error(err)
+	}
+	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	bind("shop")
+	e.eventually("the manager ends", logs("ending, to start again with further namespaces"))
+}
+
 // expectNoAccess checks that the account of the manager has no access to other namespaces,
 // and none to nodes.
 func (e *env) expectNoAccess(t *testing.T) {
