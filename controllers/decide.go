@@ -148,11 +148,6 @@ func (s *snapshot) firstListTimedOut() bool {
 func (s *snapshot) published() (document *control.Document, revision int64) {
 	limit := control.MaxRevision(s.now)
 	revision = s.state.revision
-	for _, report := range s.reports {
-		if report.Report.Revision <= limit {
-			revision = max(revision, report.Report.Revision)
-		}
-	}
 	document = s.document
 	if document != nil && document.Revision > limit {
 		document = nil
@@ -160,9 +155,29 @@ func (s *snapshot) published() (document *control.Document, revision int64) {
 	if document != nil {
 		revision = max(revision, document.Revision)
 	}
-	s.state.revision = revision
-	if document == nil || document.UID != string(s.group.UID) {
-		return nil, revision
+	if document != nil && document.UID != string(s.group.UID) {
+		document = nil
 	}
+	if document == nil || !s.majorityUses(document) {
+		for _, report := range s.reports {
+			if report.Report.Revision <= limit {
+				revision = max(revision, report.Report.Revision)
+			}
+		}
+	}
+	s.state.revision = revision
 	return document, revision
+}
+
+// majorityUses reports whether a majority of the members uses a document or an earlier one. Then
+// others that report later ones are wrong: an agent that always reports the next revision must not
+// make the operator publish without end.
+func (s *snapshot) majorityUses(document *control.Document) bool {
+	count := 0
+	for _, m := range document.Group.Members {
+		if report, ok := s.reports[m.Name]; ok && report.Report.UID == document.UID && report.Report.Revision <= document.Revision {
+			count++
+		}
+	}
+	return count > len(document.Group.Members)/2
 }

@@ -37,6 +37,22 @@ func TestImpossibleRevisionIsIgnored(t *testing.T) {
 	})
 }
 
+// An agent that always reports the revision after the published one doesn't make the operator
+// publish without end.
+func TestNextRevisionIsIgnored(t *testing.T) {
+	e := newEnv(t)
+	e.createSettledGroup(e.startOperator())
+	published := e.document("ledger").Revision
+	for term := range 5 {
+		e.agents["ledger-0"].ChangeReport("ledger", func(r *control.Report) { r.Revision = e.document("ledger").Revision + 1 })
+		e.elect("ledger", "ledger-1", uint64(8+term))
+		e.awaitCoordinator("ledger", "ledger-1", int64(8+term))
+	}
+	if now := e.document("ledger").Revision; now != published {
+		t.Errorf("got revision %d published, want %d still", now, published)
+	}
+}
+
 // A restore from a backup creates a group again: its generations restart, but its status
 // has the observedGeneration of before.
 func TestStatusWithNewerGenerationIsAccepted(t *testing.T) {
