@@ -23,6 +23,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
+	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -72,6 +73,8 @@ type Agent struct {
 	config   *config.Config
 	groups   map[string]*joinedGroup
 	problems []string
+	// lastLeft is when the agent last left a group, or 0.
+	lastLeft election.Tick
 }
 
 // joinedGroup is a group that the agent takes part in.

@@ -140,7 +140,7 @@ func (a *Agent) join(ctx context.Context, settings config.Group, excluded bool) 
 	g, err := group.New(group.Config{ //nolint:contextcheck // only slog's Enabled takes a context, and its handlers ignore it
 		Self: a.self, Life: a.options.Life, Clock: a.options.Clock, Alarm: a.alarm, Group: settings, Transport: a.transport,
 		Metrics: a.options.Metrics(settings.Name), Log: a.options.Log.With("group", settings.Name),
-		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: excluded, LongestLease: longest,
+		OnReport: a.options.OnReport, Problems: a.Problems, Excluded: excluded, LongestLease: longest, OutSince: a.outSince(),
 		TraceFolder: a.options.TraceFolder,
 	})
 	if err != nil {
@@ -198,7 +198,7 @@ func (a *Agent) rejoin(ctx context.Context, next config.Group) error {
 	if err != nil {
 		return err
 	}
-	joined.leave(ctx) // It still receives messages meanwhile.
+	a.end(ctx, joined)
 	return a.join(ctx, next, excluded)
 }
 
@@ -220,7 +220,7 @@ func (a *Agent) leaveGroup(ctx context.Context, name string) {
 	joined, ok := a.groups[name]
 	a.mu.RUnlock()
 	if ok {
-		joined.leave(context.WithoutCancel(ctx)) // It still receives messages meanwhile.
+		a.end(context.WithoutCancel(ctx), joined)
 		a.mu.Lock()
 		delete(a.groups, name)
 		a.mu.Unlock()
@@ -228,6 +228,25 @@ func (a *Agent) leaveGroup(ctx context.Context, name string) {
 	}
 	a.removeGroupConfig(name)
 	a.connect()
+}
+
+// end ends the participation in a group.
+func (a *Agent) end(ctx context.Context, joined *joinedGroup) {
+	joined.leave(ctx) // It still receives messages meanwhile.
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lastLeft = a.options.Clock.Now()
+}
+
+// outSince returns since when neither this process nor an earlier one has been in a group that
+// this process isn't in: since it locked the store, or last left any group.
+func (a *Agent) outSince() election.Tick {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if a.lastLeft != 0 {
+		return a.lastLeft
+	}
+	return election.Tick(a.options.Store.LockedAt() - a.options.Clock.Origin())
 }
 
 func (g *joinedGroup) leave(ctx context.Context) {

@@ -18,8 +18,21 @@ type leaseState struct {
 	waitsUntil election.Tick
 }
 
-// beginLease sets the lease of a new incarnation of p.
-func (s *simulation) beginLease(p *process) {
+// drawEarlierEnd returns how long ago the earlier incarnations of p had ended when the new one
+// started. It has joined the group only now.
+func (s *simulation) drawEarlierEnd(p *process) election.Tick {
+	if !s.joinsLate || p.incarnation == 0 {
+		return 0
+	}
+	down := p.clock.local(s.queue.now) - p.clock.local(p.downSince)
+	random := rng(uint64(s.queue.now)) // The other random numbers of the schedule remain the same.
+	random.next()
+	return min(down, election.Tick(random.below(2*int(down)+1)))
+}
+
+// beginLease sets the lease of a new incarnation of p, which started when the earlier ones had
+// ended.
+func (s *simulation) beginLease(p *process, ended election.Tick) {
 	t := &p.lease
 	if p.clock.local(p.downSince) >= t.longestUntil { // it was up when the longer lease ended
 		t.longest = t.current
@@ -30,7 +43,7 @@ func (s *simulation) beginLease(p *process) {
 	t.current = t.next
 	t.longest = max(t.longest, t.current)
 	t.longestUntil = p.clock.local(s.queue.now) + t.longest
-	t.waitsUntil = t.longestUntil
+	t.waitsUntil = t.longestUntil - ended
 }
 
 // maxLease returns a time that exceeds any lease of the schedule on any clock.

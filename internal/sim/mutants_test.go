@@ -35,13 +35,18 @@ var mutants = []mutant{
 	},
 	{
 		description: "a member that lost its memory issues grants at once", file: "election/grants/ledger.go",
-		old: "l.silentUntil = now + max(lease, longest)", new: "l.silentUntil = now",
+		old: "l.silentUntil = ended + max(lease, longest)", new: "l.silentUntil = now",
 		check: seedCheck, wantOutput: "one holder",
 	},
 	{
 		description: "a member forgets that it granted for a longer lease", file: "election/grants/ledger.go",
-		old: "l.silentUntil = now + max(lease, longest)", new: "l.silentUntil = now + lease",
+		old: "l.silentUntil = ended + max(lease, longest)", new: "l.silentUntil = ended + lease",
 		check: scheduleCheck, wantOutput: "one holder",
+	},
+	{
+		description: "a member counts its silence from before its earlier incarnations ended", file: "election/office/config.go",
+		old: "c.Start-c.EarlierEnded, c.Start)", new: "c.Start-2*c.EarlierEnded, c.Start)",
+		check: seedCheck, wantOutput: "one holder",
 	},
 	{
 		description: "a member that lost its memory issues grants for any term", file: "election/grants/ledger.go",

@@ -63,7 +63,9 @@ type simulation struct {
 	checker     checker
 	// alignHeartbeats is set for some of the schedules: see office.Config.
 	alignHeartbeats bool
-	steps           uint64
+	// joinsLate: in some of the schedules, processes join the group some time after their start.
+	joinsLate bool
+	steps     uint64
 	// endsWithFaults: this schedule ends with its last fault.
 	endsWithFaults bool
 	// continued counts the schedules that were continued after their last fault.
@@ -128,13 +130,13 @@ func (s *simulation) start(seed uint64) {
 	s.rng.next()
 	s.more = rng(^seed)
 	s.more.next()
-	s.alignHeartbeats = seed%8 == 1
+	s.alignHeartbeats, s.joinsLate = seed%8 == 1, seed%8 == 5
 	s.queue.reset()
 	s.slab.reset()
 	s.network.reset()
 	s.checker.reset()
 	s.traceHash = 14695981039346656037
-	s.endsWithFaults = s.convergenceEvery > 1 && seed/8%s.convergenceEvery != 0 // alignHeartbeats depends on seed%8
+	s.endsWithFaults = s.convergenceEvery > 1 && seed/8%s.convergenceEvery != 0 // the fields above depend on seed%8
 	s.operator.reset(s.firstRoster, s.firstList)
 	for id := range s.processes {
 		s.processes[id] = process{machine: s.processes[id].machine}
@@ -155,13 +157,14 @@ func (s *simulation) boot(id election.ID, memoryLost bool) {
 		p.clock = s.schedule.drawClock(s)
 	}
 	now := s.queue.now
-	s.beginLease(p)
+	ended := s.drawEarlierEnd(p)
+	s.beginLease(p, ended)
 	p.up, p.pausedUntil, p.appDead, p.running = true, 0, false, false
 	p.incarnation++
 	p.wakeAt = election.Never
 	c := office.Config{
 		Config:      election.Config{Self: id, Roster: p.roster, Timing: election.DefaultTiming(transMax, 0)},
-		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, Start: p.clock.local(now),
+		NewElection: s.algorithm.New, Life: p.incarnation, MemoryLost: memoryLost, LongestEarlierLease: p.lease.longest, EarlierEnded: ended, Start: p.clock.local(now),
 		Clock:           election.TermClock{AtBoot: p.clock.wall(now), Boot: p.clock.local(now), TicksPerTerm: s.schedule.termTicks},
 		AlignHeartbeats: s.alignHeartbeats, OnTransition: s.onTransition,
 	}

@@ -48,6 +48,9 @@ func (r *reading) boottime() time.Duration {
 	return boot
 }
 
+// Boottime returns the reading of CLOCK_BOOTTIME.
+func Boottime() time.Duration { return boottime() }
+
 // boottime makes the system call without the scheduler of the Go runtime: it never blocks,
 // and the scheduler would wake its monitor thread.
 func boottime() time.Duration {

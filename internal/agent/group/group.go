@@ -94,6 +94,9 @@ type Config struct {
 	// LongestLease is the longest lease for which an earlier incarnation of this agent
 	// may have given a grant.
 	LongestLease time.Duration
+	// OutSince is since when this agent, including its earlier incarnations, hasn't been in the
+	// group. It may be before the first tick.
+	OutSince election.Tick
 }
 
 // Group is an agent's participation in one election.
@@ -215,6 +218,7 @@ func (g *Group) newMachine() (*office.Machine, error) {
 		Clock: g.cfg.Clock.TermClock(), Life: g.cfg.Life, MemoryLost: true,
 		LongestEarlierLease: election.Tick(g.cfg.LongestLease), Start: g.cfg.Clock.Now(),
 	}
+	config.EarlierEnded = config.Start - g.cfg.OutSince
 	config.Apply(officeSettings(&group))
 	machine, err := office.New(config)
 	if err == nil && g.cfg.TraceFolder != "" {

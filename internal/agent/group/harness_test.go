@@ -32,6 +32,8 @@ type cluster struct {
 	cut    map[string]bool
 	// roundTrip is the measured round-trip time to report.
 	roundTrip time.Duration
+	// outFor is for how long members have not been in the group when they join it.
+	outFor time.Duration
 }
 
 // link connects one member to the others.
@@ -138,7 +140,7 @@ func (c *cluster) join(name string, life uint32, settings config.Group) {
 	c.t.Cleanup(timers.Close)
 	g, err := New(Config{
 		Self: name, Life: life, Clock: now, Alarm: timers, Group: settings, Transport: link{c, name}, Metrics: noMetrics{},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), OutSince: now.Now() - election.Tick(c.outFor),
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
@@ -25,6 +26,8 @@ const suffix = ".list"
 
 // Store is the directory with the lists of one agent.
 type Store struct {
+	lockedAt time.Duration
+
 	mu  sync.Mutex
 	dir *os.File
 }
@@ -43,8 +46,13 @@ func Open(path string) (*Store, error) {
 	if err := s.lock(); err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
+	s.lockedAt = clock.Boottime()
 	return s, nil
 }
+
+// LockedAt returns the reading of clock.Boottime when Open had locked the directory: the earlier
+// processes of this agent had ended.
+func (s *Store) LockedAt() time.Duration { return s.lockedAt }
 
 // makeDir creates a directory with its parents, durably.
 func makeDir(dir string) error {

@@ -55,6 +55,7 @@ type settings struct {
 	Life                uint32                                          `json:"life"`
 	MemoryLost          bool                                            `json:"memoryLost"`
 	LongestEarlierLease election.Tick                                   `json:"longestEarlierLease"`
+	EarlierEnded        election.Tick                                   `json:"earlierEnded,omitempty"`
 	Start               election.Tick                                   `json:"start"`
 	OnTransition        func(office.Transition)                         `json:"-"` // only for tests
 }

@@ -81,10 +81,10 @@ func NewLedger(lease election.Tick, clock election.TermClock, now election.Tick)
 
 // NewLedgerWithoutMemory returns the ledger of a member that has lost its memory.
 // It grants nothing for a lease, or for the longest lease that the member may have
-// granted for before.
-func NewLedgerWithoutMemory(lease, longest election.Tick, clock election.TermClock, now election.Tick) Ledger {
+// granted for before, from the moment ended: by then, its earlier incarnations had ended.
+func NewLedgerWithoutMemory(lease, longest election.Tick, clock election.TermClock, ended, now election.Tick) Ledger {
 	l := NewLedger(lease, clock, now)
-	l.silentUntil = now + max(lease, longest)
+	l.silentUntil = ended + max(lease, longest)
 	l.olderUntil = l.silentUntil
 	l.forgotten, l.recovered = clock.Floor(), false
 	return l

@@ -34,7 +34,7 @@ func newMember(t *testing.T) *member {
 // its clock read 50.
 func newMemberWithoutMemory(t *testing.T) *member {
 	clock := election.TermClock{AtBoot: 50, TicksPerTerm: 1000}
-	return &member{t: t, version: 1, Ledger: grants.NewLedgerWithoutMemory(lease, 0, clock, 0)}
+	return &member{t: t, version: 1, Ledger: grants.NewLedgerWithoutMemory(lease, 0, clock, 0, 0)}
 }
 
 // claim and renewal are requests under list 1.
@@ -172,12 +172,24 @@ func TestMemberWithoutMemoryWaitsForLease(t *testing.T) {
 func TestMemberWithoutMemoryWaitsForLongestLease(t *testing.T) {
 	for longest, quiet := range map[election.Tick]election.Tick{lease / 2: lease, 3 * lease: 3 * lease} {
 		m := newMemberWithoutMemory(t)
-		m.Ledger = grants.NewLedgerWithoutMemory(lease, longest, election.TermClock{}, 0)
+		m.Ledger = grants.NewLedgerWithoutMemory(lease, longest, election.TermClock{}, 0, 0)
 		m.wantAnswer(quiet-1, renewal(a, 40), grants.Deferred)
 		if old := m.ReportedVersion(2, quiet-1); old != 1 {
 			t.Errorf("got version %d reported while grants of %d ticks are in force, want 1", old, longest)
 		}
 		m.wantAnswer(quiet, renewal(a, 40), grants.Granted)
+	}
+}
+
+func TestMemberWithoutMemoryWaitsFromTheEndOfEarlierIncarnations(t *testing.T) {
+	const start = 4 * lease
+	for ended, quiet := range map[election.Tick]election.Tick{1: 2*lease - 1, lease: lease, 2*lease - 1: 1, 2 * lease: 0, 3 * lease: 0} {
+		m := newMemberWithoutMemory(t)
+		m.Ledger = grants.NewLedgerWithoutMemory(lease, 2*lease, election.TermClock{}, start-ended, start)
+		if quiet > 0 {
+			m.wantAnswer(start+quiet-1, renewal(a, 40), grants.Deferred)
+		}
+		m.wantAnswer(start+quiet, renewal(a, 40), grants.Granted)
 	}
 }
 

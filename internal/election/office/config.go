@@ -94,6 +94,9 @@ type Config struct {
 	// LongestEarlierLease is the longest lease for which an earlier incarnation
 	// may have granted, if that is longer than Lease.
 	LongestEarlierLease election.Tick
+	// EarlierEnded is how long ago the earlier incarnations have ended at least. Their
+	// grants expire so much sooner after Start.
+	EarlierEnded election.Tick
 	// Start is the present moment.
 	Start election.Tick
 	// OnTransition, if set, is called with each change of the role. Tests compare
@@ -103,7 +106,7 @@ type Config struct {
 
 func (c *Config) ledger() grants.Ledger {
 	if c.MemoryLost {
-		return grants.NewLedgerWithoutMemory(c.Lease, c.LongestEarlierLease, c.Clock, c.Start)
+		return grants.NewLedgerWithoutMemory(c.Lease, c.LongestEarlierLease, c.Clock, c.Start-c.EarlierEnded, c.Start)
 	}
 	return grants.NewLedger(c.Lease, c.Clock, c.Start)
 }
@@ -128,6 +131,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("the suspicion timeout (%d ticks) must be longer than a heartbeat (%d)", c.SuspicionTimeout, c.Heartbeat)
 	case c.Mode != Available && c.Lease <= 2*c.Heartbeat:
 		return fmt.Errorf("the lease (%d ticks) must be longer than two heartbeats (%d)", c.Lease, 2*c.Heartbeat)
+	case c.EarlierEnded < 0:
+		return fmt.Errorf("the time since earlier incarnations ended (%d ticks) must not be negative", c.EarlierEnded)
 	case c.Stagger < 0 || c.StablePeriod < 0 || c.DrainTimeout < 0:
 		return errors.New("the stagger, stable period and drain timeout must not be negative")
 	}
