@@ -1,11 +1,11 @@
 // Package upgrade decides in which order the pods of groups are replaced, so that they get
 // the agent of the installed operator, and when the next one may be.
 //
-// A pod may be replaced while each of its groups has a coordinator and all of its other
-// members are up and can vote. Pods that aren't ready come first: replacing them costs nothing. Pods that
-// lead come last, so that the office is handed over only once, to an agent that is already
-// new. All of it is decided from the current state, so an upgrade that was interrupted
-// continues where it ended.
+// A pod may be replaced while each of its groups has a coordinator, and all of its other
+// members are up and can vote. Pods that aren't ready come first: replacing them costs
+// nothing. Pods that lead come last, so that the office is handed over only once, to an
+// agent that is already new. All of it is decided from the current state, so an upgrade
+// that was interrupted continues where it ended.
 package upgrade
 
 import (
@@ -124,15 +124,8 @@ func (s *State) Obstacle(step *Step) string {
 		}
 	}
 	for _, g := range s.groupsOf(step.Pod) {
-		if reason := s.unhealthy(g, step.Pod.Name); reason != "" {
+		if reason := cmp.Or(s.unhealthy(g, step.Pod.Name), s.withoutVote(g, step.Pod.Name)); reason != "" {
 			return reason
-		}
-		for i := range g.Status.Processes {
-			if row := &g.Status.Processes[i]; row.Pod != step.Pod.Name {
-				if reason := s.withoutVote(g, row); reason != "" {
-					return reason
-				}
-			}
 		}
 	}
 	for _, g := range step.HandOvers {

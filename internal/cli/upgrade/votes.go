@@ -7,21 +7,28 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 )
 
-// withoutVote returns why a member can't grant the office yet, or "".
+// withoutVote returns which member of a group can't grant the office yet, or "". It ignores one
+// member.
 //
 // An agent that has restarted doesn't remember what it has granted, so it grants nothing for a
-// lease. If two of three members restart within a lease, the coordinator has no majority.
-func (s *State) withoutVote(g *v1.ElectionGroup, row *v1.Process) string {
+// lease. If the next member restarts meanwhile, two of three members don't vote.
+func (s *State) withoutVote(g *v1.ElectionGroup, except string) string {
 	if g.Spec.Safety.Mode == v1.Available {
 		return ""
 	}
-	// The agent may have joined the group long after it started. Both times are in seconds.
-	started := s.agentStarted(row.Pod)
-	if row.Since != nil && row.Since.After(started) {
-		started = row.Since.Time
-	}
-	if s.Now.Before(started.Add(longestLease(g) + time.Second)) {
-		return fmt.Sprintf("member %s of group %s has restarted and can't vote for another moment", row.Pod, g.Name)
+	for i := range g.Status.Processes {
+		row := &g.Status.Processes[i]
+		if row.Pod == except {
+			continue
+		}
+		// The agent may have joined the group long after it started. Both times are in seconds.
+		started := s.agentStarted(row.Pod)
+		if row.Since != nil && row.Since.After(started) {
+			started = row.Since.Time
+		}
+		if s.Now.Before(started.Add(longestLease(g) + time.Second)) {
+			return fmt.Sprintf("member %s of group %s has restarted and can't vote for another moment", row.Pod, g.Name)
+		}
 	}
 	return ""
 }
