@@ -278,6 +278,17 @@ func TestFindings(t *testing.T) {
 			},
 			"warning pod bank/ledger-2: It names the group ledger, but isn't a member: spec.members doesn't contain it, and spec.selector doesn't match its labels.",
 		},
+		"a group that the pod's annotation doesn't name": {
+			func(f *Facts) { f.Pods[0].Annotations[v1.AnnotationGroups] = "leger" },
+			"warning pod bank/ledger-0: The group ledger lists or selects it, but its annotation conclave.dev/groups doesn't name the group, so it isn't a member.\n" +
+				"warning pod bank/ledger-0: It names the group leger, which doesn't exist in its namespace (did you mean ledger?).",
+		},
+		"groups that the operator records later": {
+			func(f *Facts) {
+				delete(f.Pods[0].Annotations, v1.AnnotationGroups)
+				f.Pods[0].Annotations[v1.AnnotationSelectedBy] = ""
+			}, "",
+		},
 		"a group that the user may not read": {
 			func(f *Facts) {
 				f.Group, f.OnlyGroup = "ledger", true

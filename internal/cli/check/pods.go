@@ -96,7 +96,8 @@ func unknownKeys(object, kind string, have map[string]string, known []string) (a
 	return all
 }
 
-// unknownGroups finds groups that a pod names and that don't exist, or to which it doesn't belong.
+// unknownGroups finds groups that a pod names and that don't exist, or to which it doesn't belong,
+// and groups that it should name.
 func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 	if f.Unknown[Groups] != "" {
 		return nil
@@ -108,10 +109,16 @@ func unknownGroups(f *Facts, object string, p *corev1.Pod) (all []Finding) {
 			continue
 		}
 		existing = append(existing, g.Name)
-		if membership.NamesGroup(p, g.Name) && !membership.TakesPart(g)(p) {
+		switch names, takesPart := membership.NamesGroup(p, g.Name), membership.TakesPart(g)(p); {
+		case names && !takesPart:
 			all = append(all, Finding{
 				Warning, object, fmt.Sprintf("It names the group %s, but isn't a member: spec.members doesn't contain it, and spec.selector doesn't match its labels.", g.Name),
 				"Add the pod to spec.members of the ElectionGroup, use spec.selector, or correct the annotation " + v1.AnnotationGroups + " in the pod template.",
+			})
+		case takesPart && !names && membership.HasAgent(p) && !membership.BySelection(p):
+			all = append(all, Finding{
+				Warning, object, fmt.Sprintf("The group %s lists or selects it, but its annotation %s doesn't name the group, so it isn't a member.", g.Name, v1.AnnotationGroups),
+				"Name the group in the annotation in the pod template. Without the annotation, a pod is in all groups that list or select it.",
 			})
 		}
 	}

@@ -146,6 +146,9 @@ func TestUnknownDelays(t *testing.T) {
 		g.Name = name
 		f.Groups = append(f.Groups, g)
 	}
+	for i := range f.Pods {
+		f.Pods[i].Annotations[v1.AnnotationGroups] = "ledger, mail, queue"
+	}
 	f.Measurements = map[types.NamespacedName]Measurement{
 		{Namespace: "bank", Name: "ledger"}: {Unknown: "it requires a permission"},
 		{Namespace: "bank", Name: "mail"}:   {Unknown: "it requires a permission"},
