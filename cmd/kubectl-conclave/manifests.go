@@ -114,11 +114,13 @@ func readFile(path string) ([]manifest, error) {
 	return readFrom(file, path)
 }
 
-// As kubectl does, readURL makes three attempts.
+// As kubectl does, readURL makes three attempts. Each may take urlTimeout.
 const (
 	urlAttempts   = 3
 	urlRetryDelay = time.Second
 )
+
+var urlTimeout = 30 * time.Second // a variable for tests
 
 func readURL(ctx context.Context, url string) ([]manifest, error) {
 	for attempt := 1; ; attempt++ {
@@ -143,7 +145,7 @@ func get(ctx context.Context, url string) (content []byte, temporary bool, err e
 	if err != nil {
 		return nil, false, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := (&http.Client{Timeout: urlTimeout}).Do(request)
 	if err != nil {
 		return nil, true, errors.Unwrap(err) // without the URL
 	}
