@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -66,10 +67,10 @@ func newRoot() *cobra.Command {
 				return err
 			}
 			report, err := measure(command.Context(), &o, command.ErrOrStderr())
-			if err != nil {
+			if report == nil {
 				return err
 			}
-			return benchmark.Write(command.OutOrStdout(), o.output, report)
+			return errors.Join(err, benchmark.Write(command.OutOrStdout(), o.output, report))
 		},
 	}
 	flags := root.Flags()

@@ -24,6 +24,8 @@ type runner struct {
 	groups   int
 }
 
+// measure runs the benchmark. With an error, it returns what it has measured before, or nil: that
+// may have taken an hour.
 func measure(ctx context.Context, o *options, progress io.Writer) (*Report, error) {
 	folder, err := os.MkdirTemp("", "bench-agent-")
 	if err != nil {
@@ -50,7 +52,7 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 		for _, agents := range o.agents {
 			group, err := r.group(ctx, mode, agents)
 			if err != nil {
-				return nil, fmt.Errorf("%d agents, %s: %w", agents, mode, err)
+				return report.unlessEmpty(), fmt.Errorf("%d agents, %s: %w", agents, mode, err)
 			}
 			report.Groups = append(report.Groups, group)
 		}
@@ -58,7 +60,7 @@ func measure(ctx context.Context, o *options, progress io.Writer) (*Report, erro
 	if o.idle > 0 {
 		err = r.idle(ctx, report)
 	}
-	return report, err
+	return report.unlessEmpty(), err
 }
 
 // printf prints a line of progress.

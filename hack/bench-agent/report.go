@@ -50,6 +50,14 @@ type Group struct {
 
 func newReport() *Report { return &Report{Machine: benchmark.ThisMachine()} }
 
+// unlessEmpty returns the report, or nil if it has no results.
+func (r *Report) unlessEmpty() *Report {
+	if len(r.Groups)+len(r.Idle) == 0 {
+		return nil
+	}
+	return r
+}
+
 // defaultHeartbeat is the interval of heartbeats. The groups use the defaults.
 const defaultHeartbeat = 100 * time.Millisecond
 

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -83,10 +84,10 @@ func newRoot() *cobra.Command {
 				return err
 			}
 			report, err := measure(command.Context(), &o, command.ErrOrStderr())
-			if err != nil {
+			if report == nil {
 				return err
 			}
-			return benchmark.Write(command.OutOrStdout(), o.output, report)
+			return errors.Join(err, benchmark.Write(command.OutOrStdout(), o.output, report))
 		},
 	}
 	flags := root.Flags()

@@ -22,6 +22,7 @@ type runner struct {
 	folder   string
 }
 
+// measure runs the benchmark. With an error, it returns what it has measured before, or nil.
 func measure(ctx context.Context, o *options, progress io.Writer) (report *Report, err error) {
 	if _, err := os.Stat(crds); err != nil {
 		return nil, fmt.Errorf("bench-operator must run at the top of the repository, use make bench-operator: %w", err)
@@ -35,12 +36,12 @@ func measure(ctx context.Context, o *options, progress io.Writer) (report *Repor
 	report = &Report{Machine: benchmark.ThisMachine()}
 	if slices.Contains(o.parts, leasePart) || slices.Contains(o.parts, scalePart) {
 		if err := r.runOnServer(ctx, report); err != nil {
-			return nil, err
+			return report.unlessEmpty(), err
 		}
 	}
 	if slices.Contains(o.parts, clusterPart) {
 		if report.Cluster, err = r.cluster(ctx); err != nil {
-			return nil, fmt.Errorf("cluster: %w", err)
+			return report.unlessEmpty(), fmt.Errorf("cluster: %w", err)
 		}
 	}
 	return report, nil

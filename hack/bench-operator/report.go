@@ -17,6 +17,14 @@ type Report struct {
 	Cluster *Cluster `json:"cluster,omitempty"`
 }
 
+// unlessEmpty returns the report, or nil if it has no results.
+func (r *Report) unlessEmpty() *Report {
+	if r.Lease == nil && r.Scale == nil && r.Cluster == nil {
+		return nil
+	}
+	return r
+}
+
 // Failures returns the number of rounds that timed out.
 func (r *Report) Failures() (count int) {
 	if r.Lease != nil {
