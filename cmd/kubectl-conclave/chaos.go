@@ -152,6 +152,11 @@ func (o *chaosOptions) run(cmd *cobra.Command, cluster *clusterFlags, name strin
 	if err := o.confirm(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), run); err != nil {
 		return err
 	}
+	unlock, err := run.Lock(ctx)
+	if err != nil {
+		return requestError(err)
+	}
+	defer unlock()
 	defer stopMachines(ctx, run)
 	if err := startMachines(ctx, run, len(kinds) > 0, notPossible); err != nil {
 		return err
