@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,9 +52,10 @@ func newChaos() *cobra.Command {
 group has settled, check the invariants, and measure how long it took until the
 next coordinator was elected, known by all, in the status, and in the Service.
 
-The exit status is 1 if an invariant was violated. Faults interrupt the service
-of the group. Without the label ` + v1.LabelChaos + `=` + v1.ChaosEnabled + ` on the group, the
-command asks for a confirmation.
+The exit status is 1 if an invariant was violated, or if all faults were refused.
+Faults interrupt the service of the group. Without the label ` + v1.LabelChaos + `=` + v1.ChaosEnabled + `
+on the group, and for faults that concern more than the group, the command asks
+for a confirmation.
 
 Kinds of faults:
 ` + describeKinds(),
@@ -138,7 +137,7 @@ func (o *chaosOptions) parse() ([]chaos.Kind, error) {
 }
 
 func (o *chaosOptions) run(cmd *cobra.Command, cluster *clusterFlags, name string, kinds []chaos.Kind) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(cmd.Context())
 	defer stop()
 	run, err := o.prepare(ctx, cluster, name)
 	if err != nil {
@@ -173,6 +172,8 @@ func (o *chaosOptions) run(cmd *cobra.Command, cluster *clusterFlags, name strin
 		return fmt.Errorf("%s", result.Verdict())
 	case result.Interrupted:
 		return errInterrupted
+	case len(result.Summary) == 0:
+		return fmt.Errorf("%s: all faults were refused", result.Verdict())
 	}
 	return nil
 }

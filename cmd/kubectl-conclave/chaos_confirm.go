@@ -18,7 +18,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/chaos/live"
 )
 
-// confirm asks whether to break groups that aren't labelled for chaos tests.
+// confirm asks whether to break groups that aren't labelled for chaos tests, or what belongs to
+// others: the owner of a group labels only that.
 func (o *chaosOptions) confirm(ctx context.Context, in io.Reader, out io.Writer, run *live.Run) error {
 	if o.yes {
 		return nil
@@ -33,38 +34,53 @@ func (o *chaosOptions) confirm(ctx context.Context, in io.Reader, out io.Writer,
 			unlabelled = append(unlabelled, g.Name)
 		}
 	}
-	if len(unlabelled) == 0 {
+	also := sharedFaults(run.Kinds) + o.privilegedPods(run)
+	if len(unlabelled) == 0 && also == "" {
 		return nil
 	}
 	if file, ok := in.(*os.File); !ok || !term.IsTerminal(int(file.Fd())) {
-		what := "group"
-		if len(unlabelled) > 1 {
-			what = "groups"
-		}
-		return fmt.Errorf("chaos breaks %s %s: add --yes, or label the %s: kubectl label electiongroup %s -n %s %s=%s", what,
-			strings.Join(unlabelled, ", "), what, strings.Join(unlabelled, " "), run.Group.Namespace, v1.LabelChaos, v1.ChaosEnabled)
+		return unconfirmed(unlabelled, run.Group.Namespace, also)
 	}
-	return ask(in, out, run.Group, run.Faults, run.Kinds, concerned(others, run.Kinds)+o.privilegedPods(run))
+	return ask(ctx, in, out, run.Group, run.Faults, run.Kinds, memberships(others)+also)
 }
 
-// concerned says what a run breaks beside the group, or "".
-func concerned(others []v1.ElectionGroup, kinds []chaos.Kind) (text string) {
-	var names, shared []string
+// unconfirmed is the error of a run that needs a confirmation, without a terminal.
+func unconfirmed(unlabelled []string, namespace, also string) error {
+	switch len(unlabelled) {
+	case 0:
+		return fmt.Errorf("add --yes, or select other kinds with --kinds. %s", strings.ReplaceAll(strings.TrimSpace(also), "\n", " "))
+	case 1:
+		return fmt.Errorf("chaos breaks group %s: add --yes, or label the group: kubectl label electiongroup %[1]s -n %s %s=%s",
+			unlabelled[0], namespace, v1.LabelChaos, v1.ChaosEnabled)
+	}
+	return fmt.Errorf("chaos breaks groups %s: add --yes, or label the groups: kubectl label electiongroup %s -n %s %s=%s",
+		strings.Join(unlabelled, ", "), strings.Join(unlabelled, " "), namespace, v1.LabelChaos, v1.ChaosEnabled)
+}
+
+// memberships says which other groups a run breaks, or "".
+func memberships(others []v1.ElectionGroup) string {
+	if len(others) == 0 {
+		return ""
+	}
+	var names []string
 	for i := range others {
 		names = append(names, others[i].Name)
 	}
-	if len(names) > 0 {
-		text = fmt.Sprintf("Its pods are also members of other groups: %s.\n", strings.Join(names, ", "))
-	}
+	return fmt.Sprintf("Its pods are also members of other groups: %s.\n", strings.Join(names, ", "))
+}
+
+// sharedFaults says which faults break more than the group, or "".
+func sharedFaults(kinds []chaos.Kind) string {
+	var shared []string
 	for _, k := range kinds {
 		if k.Shared {
 			shared = append(shared, k.Name)
 		}
 	}
-	if len(shared) > 0 {
-		text += fmt.Sprintf("These faults also concern other pods or groups of the cluster: %s.\n", strings.Join(shared, ", "))
+	if len(shared) == 0 {
+		return ""
 	}
-	return text
+	return fmt.Sprintf("These faults also concern other pods or groups of the cluster: %s.\n", strings.Join(shared, ", "))
 }
 
 // privilegedPods says which privileged pods a run creates, or "".
@@ -75,13 +91,24 @@ func (o *chaosOptions) privilegedPods(run *live.Run) string {
 	return ""
 }
 
-func ask(in io.Reader, out io.Writer, g *v1.ElectionGroup, faults int, kinds []chaos.Kind, also string) error {
+func ask(ctx context.Context, in io.Reader, out io.Writer, g *v1.ElectionGroup, faults int, kinds []chaos.Kind, also string) error {
 	var names []string
 	for _, k := range kinds {
 		names = append(names, k.Name)
 	}
 	fmt.Fprintf(out, "This injects %d faults (%s) into group %s in namespace %s, which interrupts its service.\n%sContinue? [y/N] ",
 		faults, strings.Join(names, ", "), g.Name, g.Namespace, also)
+	answered := make(chan error, 1)
+	go func() { answered <- readConfirmation(in) }()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return errInterrupted
+	}
+}
+
+func readConfirmation(in io.Reader) error {
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("cannot read the confirmation: %w", err)
@@ -98,12 +125,17 @@ func (o *chaosOptions) workloadCheck(g *v1.ElectionGroup) func(context.Context) 
 		return nil
 	}
 	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, o.timeout)
+		defer cancel()
 		check := exec.CommandContext(ctx, "sh", "-c", o.check)
 		check.WaitDelay = time.Second // Programs that the shell has started may run on after an interruption.
 		check.Env = append(os.Environ(), "GROUP="+g.Name, "NAMESPACE="+g.Namespace)
 		output, err := check.CombinedOutput()
 		if err == nil || errors.Is(err, exec.ErrWaitDelay) { // It succeeded, although its output isn't closed yet.
 			return nil
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fmt.Errorf("the command of --check took longer than --timeout (%s)", o.timeout)
 		}
 		if last := lastLine(string(output)); last != "" {
 			return errors.New(last)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -113,11 +115,29 @@ func TestConfirmationNamesWhatElseIsConcerned(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "Its pods are also members of other groups: audit.\nThese faults also concern other pods or groups of the cluster: drain, manager.\n"
-	if got := concerned([]v1.ElectionGroup{{ObjectMeta: metav1.ObjectMeta{Name: "audit"}}}, kinds); got != want {
+	if got := memberships([]v1.ElectionGroup{{ObjectMeta: metav1.ObjectMeta{Name: "audit"}}}) + sharedFaults(kinds); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := concerned(nil, kinds[:1]); got != "" {
+	if got := memberships(nil) + sharedFaults(kinds[:1]); got != "" {
 		t.Errorf("got %q, want nothing", got)
+	}
+}
+
+// TestLabelPermitsOnlyFaultsOfTheGroup: whoever may label a group need not be permitted to break the operator.
+func TestLabelPermitsOnlyFaultsOfTheGroup(t *testing.T) {
+	e := newEnv(t)
+	g := e.createGroup(t, "ledger")
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"conclave.dev/chaos":"enabled"}}}`))
+	if err := e.Patch(t.Context(), g, patch); err != nil {
+		t.Fatal(err)
+	}
+	for kinds, want := range map[string]string{
+		"pod":        "error: group ledger must settle before the first fault",
+		"pod,cordon": "error: add --yes, or select other kinds with --kinds. These faults also concern other pods or groups of the cluster: cordon.",
+	} {
+		if got := e.runCommand(t, "chaos", "ledger", "--kinds", kinds, "--timeout", "1s"); got.status != 1 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: got %+v, want %s", kinds, got, want)
+		}
 	}
 }
 
@@ -129,7 +149,7 @@ func TestChaosAsksForAConfirmation(t *testing.T) {
 	}
 	for answer, confirmed := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "y": true} {
 		var out strings.Builder
-		if err := ask(strings.NewReader(answer), &out, g, 20, kinds, "It runs pods.\n"); (err == nil) != confirmed {
+		if err := ask(t.Context(), strings.NewReader(answer), &out, g, 20, kinds, "It runs pods.\n"); (err == nil) != confirmed {
 			t.Errorf("answer %q: got %v, want confirmed: %t", answer, err, confirmed)
 		}
 		if want := "This injects 20 faults (pod, two) into group ledger in namespace bank, which interrupts its service.\nIt runs pods.\nContinue? [y/N] "; out.String() != want {
@@ -138,9 +158,28 @@ func TestChaosAsksForAConfirmation(t *testing.T) {
 	}
 }
 
+// TestConfirmationCanBeInterrupted: nobody answers.
+func TestConfirmationCanBeInterrupted(t *testing.T) {
+	in, answers := io.Pipe()
+	defer answers.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := ask(ctx, in, io.Discard, ledgerGroup(), 20, nil, ""); !errors.Is(err, errInterrupted) {
+		t.Errorf("got %v, want %v", err, errInterrupted)
+	}
+}
+
+func TestCheckHasATimeLimit(t *testing.T) {
+	o := chaosOptions{check: "sleep 60", timeout: 100 * time.Millisecond}
+	err := o.workloadCheck(&v1.ElectionGroup{})(t.Context())
+	if want := "the command of --check took longer than --timeout (100ms)"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 // The command must undo its faults soon, also if a program that --check has started continues.
 func TestInterruptedCheckEnds(t *testing.T) {
-	o := chaosOptions{check: "sleep 60; true"}
+	o := chaosOptions{check: "sleep 60; true", timeout: time.Hour}
 	ctx, cancel := context.WithCancel(t.Context())
 	began := time.Now()
 	time.AfterFunc(100*time.Millisecond, cancel)
@@ -169,7 +208,7 @@ func TestWorkloadIsCheckedByACommand(t *testing.T) {
 		"echo gap at 7; echo command terminated with exit code 1; exit 1": "gap at 7",
 		"exit 3": "the command of --check failed: exit status 3",
 	} {
-		o := chaosOptions{check: command}
+		o := chaosOptions{check: command, timeout: time.Hour}
 		err := o.workloadCheck(g)(context.Background())
 		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: got %v, want %q", command, err, want)

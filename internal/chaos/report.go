@@ -71,8 +71,11 @@ func (r *Result) Verdict() string {
 		faults += r.Summary[i].Count
 	}
 	verdict := "no invariant was violated"
-	if n := len(r.Violations); n > 0 {
+	switch n := len(r.Violations); {
+	case n > 0:
 		verdict = plural(n, "violation") + " of invariants"
+	case faults == 0:
+		verdict = "nothing was tested"
 	}
 	if r.Interrupted {
 		verdict += " before the run was interrupted"

@@ -60,7 +60,10 @@ func (p *Pods) lifetime() time.Duration { return 2*p.Limit + 10*time.Minute }
 func (p *Pods) helperPod(member *corev1.Pod) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: p.Namespace, GenerateName: "conclave-chaos-",
-		Labels: map[string]string{"app.kubernetes.io/name": "conclave-chaos", "app.kubernetes.io/managed-by": "kubectl-conclave"},
+		Labels: map[string]string{
+			"app.kubernetes.io/name": "conclave-chaos", "app.kubernetes.io/managed-by": "kubectl-conclave",
+			v1.LabelAgent: v1.AgentDisabled, // The namespace may have opted in.
+		},
 	}}
 	pod.Spec = corev1.PodSpec{
 		NodeName: member.Spec.NodeName, HostPID: true, HostNetwork: true, RestartPolicy: corev1.RestartPolicyNever,
