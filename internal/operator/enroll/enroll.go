@@ -53,17 +53,8 @@ type Service struct {
 	Count func(Result)
 }
 
-// enroll identifies the pod by its token, reads the pod's groups, and issues a
-// certificate.
-func (s *Service) enroll(ctx context.Context, e control.EnrollmentRequest) (*control.EnrollmentResponse, error) {
-	key, err := requestedKey(e.Request)
-	if err != nil {
-		return nil, err
-	}
-	pod, err := s.review(ctx, e.Token)
-	if err != nil {
-		return nil, err
-	}
+// enroll reads the groups of a pod that its token has identified, and issues a certificate.
+func (s *Service) enroll(ctx context.Context, pod podIdentity, key crypto.PublicKey) (*control.EnrollmentResponse, error) {
 	found, groups, err := s.groups(ctx, pod)
 	if err != nil {
 		return nil, err

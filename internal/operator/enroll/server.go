@@ -7,10 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/operator/fair"
 	"github.com/conclave-dev/conclave/internal/operator/httpserver"
+	"github.com/conclave-dev/conclave/internal/protocol/connlimit"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -19,11 +22,17 @@ const (
 	maxBody = 64 << 10
 	// timeout limits one enrollment, including the time in the queue.
 	timeout = 10 * time.Second
-	// At most maxActive enrollments run at once, and at most maxQueued wait, so that
-	// a thousand pods that start at once don't cause a thousand concurrent requests
-	// to the API server.
-	maxActive = 16
-	maxQueued = 1024
+	// At most maxQueued enrollments are in progress. A thousand pods that start at once must
+	// not cause a thousand concurrent requests to the API server, so at most maxReviews of
+	// them wait for the review of their token, and at most maxActive for anything else.
+	maxQueued  = 1024
+	maxReviews = 16
+	maxActive  = 16
+	// A pod can be in a hundred groups, so after the review an enrollment can take hundreds of
+	// requests. The pods of one namespace therefore get a part of maxActive only, and
+	// namespaces take turns. Before the review, the namespace isn't known: what a token says
+	// about itself could name any. But a review is a single request, so there hosts take turns.
+	maxActivePerNamespace = maxActive / 2
 	// retryAfter is the value of the Retry-After header, in seconds.
 	retryAfter = 1
 )
@@ -35,7 +44,10 @@ var Limits = httpserver.Limits{Connections: 1024, ConnectionsPerHost: 128, Body:
 
 // Handler returns the HTTP handler for control.CertificatesPath.
 func (s *Service) Handler() http.Handler {
-	h := &handler{service: s, queued: make(chan struct{}, maxQueued), active: make(chan struct{}, maxActive)}
+	h := &handler{
+		service: s, queued: make(chan struct{}, maxQueued),
+		reviews: fair.NewSemaphore[netip.Prefix](maxReviews, maxReviews), active: fair.NewSemaphore[string](maxActive, maxActivePerNamespace),
+	}
 	mux := http.NewServeMux()
 	mux.Handle(control.CertificatesPath, h)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -45,8 +57,11 @@ func (s *Service) Handler() http.Handler {
 }
 
 type handler struct {
-	service        *Service
-	queued, active chan struct{}
+	service *Service
+	queued  chan struct{}
+	// reviews are for hosts, active for namespaces.
+	reviews *fair.Semaphore[netip.Prefix]
+	active  *fair.Semaphore[string]
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +72,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	response, err := h.enroll(ctx, http.MaxBytesReader(w, r.Body, maxBody))
+	response, err := h.enroll(ctx, hostOf(r), http.MaxBytesReader(w, r.Body, maxBody))
 	result, message := Issued, ""
 	if err != nil {
 		result, message = resultAndMessage(err)
@@ -79,7 +94,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, response)
 }
 
-func (h *handler) enroll(ctx context.Context, body io.Reader) (*control.EnrollmentResponse, error) {
+// hostOf returns the host of a client. Clients without an IP address count as one host.
+func hostOf(r *http.Request) netip.Prefix {
+	client, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return connlimit.Host(client.Addr())
+}
+
+func (h *handler) enroll(ctx context.Context, host netip.Prefix, body io.Reader) (*control.EnrollmentResponse, error) {
 	select {
 	case h.queued <- struct{}{}:
 		defer func() { <-h.queued }()
@@ -90,13 +111,33 @@ func (h *handler) enroll(ctx context.Context, body io.Reader) (*control.Enrollme
 	if err := decode(body, &e); err != nil {
 		return nil, err
 	}
-	select {
-	case h.active <- struct{}{}:
-		defer func() { <-h.active }()
-	case <-ctx.Done():
-		return nil, unavailable("too many enrollments are in progress", ctx.Err())
+	key, err := requestedKey(e.Request)
+	if err != nil {
+		return nil, err
 	}
-	return h.service.enroll(ctx, e)
+	pod, err := h.review(ctx, host, e.Token)
+	if err != nil {
+		return nil, err
+	}
+	release, err := h.active.Acquire(ctx, pod.namespace)
+	if err != nil {
+		return nil, tooManyInProgress(err)
+	}
+	defer release()
+	return h.service.enroll(ctx, pod, key)
+}
+
+func (h *handler) review(ctx context.Context, host netip.Prefix, token string) (podIdentity, error) {
+	release, err := h.reviews.Acquire(ctx, host)
+	if err != nil {
+		return podIdentity{}, tooManyInProgress(err)
+	}
+	defer release()
+	return h.service.review(ctx, token)
+}
+
+func tooManyInProgress(cause error) error {
+	return unavailable("too many enrollments are in progress", cause)
 }
 
 func decode(body io.Reader, into *control.EnrollmentRequest) error {
