@@ -107,12 +107,11 @@ func (s *Streams) connect(ctx context.Context, agent Agent) (*tls.Conn, error) {
 		return nil, err
 	}
 	dialed := time.Now()
-	select {
-	case s.handshakes <- struct{}{}:
-	case <-ctx.Done():
-		return nil, errors.Join(ctx.Err(), raw.Close())
+	release, err := s.handshakes.Acquire(ctx, agent.Pod.Namespace)
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
 	}
-	defer func() { <-s.handshakes }()
+	defer release()
 	if time.Since(dialed) > maxHandshakeDelay {
 		_ = raw.Close()
 		if raw, err = s.options.Dial(ctx, "tcp", agent.Address); err != nil {

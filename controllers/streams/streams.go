@@ -23,6 +23,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/conclave-dev/conclave/internal/operator/fair"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
@@ -57,9 +58,9 @@ type Options struct {
 type Streams struct {
 	options Options
 	config  *tls.Config
-	// handshakes bounds the number of concurrent handshakes. An operator that starts
-	// dials all agents at once, and each handshake takes a millisecond of CPU time.
-	handshakes chan struct{}
+	// handshakes bounds the number of concurrent handshakes, for each namespace. An operator
+	// that starts dials all agents at once, and each handshake takes a millisecond of CPU time.
+	handshakes *fair.Semaphore[string]
 	work       sync.WaitGroup
 
 	mu sync.RWMutex
@@ -71,8 +72,13 @@ type Streams struct {
 	reports map[types.NamespacedName]map[string]AgentReport
 }
 
-// maxHandshakes is more than enough to use all CPUs.
-const maxHandshakes = 64
+// maxHandshakes is more than enough to use all CPUs, and so is maxHandshakesPerNamespace. Whoever
+// may create pods can let many of them accept connections and never shake hands, which takes
+// responseTimeout each. The agents of other namespaces must not wait for that.
+const (
+	maxHandshakes             = 64
+	maxHandshakesPerNamespace = maxHandshakes / 2
+)
 
 // New returns Streams that follow no agents yet.
 func New(options Options) *Streams {
@@ -84,7 +90,7 @@ func New(options Options) *Streams {
 	return &Streams{
 		options:    options,
 		config:     options.Credentials.Client(),
-		handshakes: make(chan struct{}, maxHandshakes),
+		handshakes: fair.NewSemaphore[string](maxHandshakes, maxHandshakesPerNamespace),
 		streams:    map[types.NamespacedName]*stream{},
 		reports:    map[types.NamespacedName]map[string]AgentReport{},
 	}
