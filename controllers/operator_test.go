@@ -57,8 +57,11 @@ type operator struct {
 	afterWrite  func(*http.Request, *http.Response)
 	// rejects returns whether a write is rejected.
 	rejects func(*http.Request) bool
-	// reads are the paths of its reads.
-	reads []string
+	// reads are the paths of its reads, and beforeRead is called before each.
+	reads      []string
+	beforeRead func(*http.Request)
+	// namespaces are those that it watches, besides that of the env.
+	namespaces []string
 	// paused are resources whose watch events don't arrive until resumed is closed.
 	paused  []string
 	resumed chan struct{}
@@ -119,6 +122,9 @@ func (o *operator) read(next http.RoundTripper, r *http.Request) (*http.Response
 	o.mu.Unlock()
 	if crashed {
 		return nil, errCrashed
+	}
+	if o.beforeRead != nil {
+		o.beforeRead(r)
 	}
 	response, err := next.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("watch") == "true" {
@@ -229,6 +235,9 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	config.Wrap(o.intercept)
 	caches := controllers.Cache()
 	caches.DefaultNamespaces = map[string]cache.Config{e.namespace: {}}
+	for _, namespace := range o.namespaces {
+		caches.DefaultNamespaces[namespace] = cache.Config{}
+	}
 	log := testr.NewWithInterface(e.t, testr.Options{Verbosity: -1})
 	if o.lease > 0 {
 		log = logr.Discard() // a manager logs the end of its lead after it has stopped, so perhaps after the test

@@ -32,9 +32,18 @@ func (r *Reconciler) addSelectionController(mgr ctrl.Manager) error {
 		Named("selection").
 		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(isBySelection), changed(sameSelection))).
 		Watches(&v1.ElectionGroup{}, handler.EnqueueRequestsFromMapFunc(r.podsOfSelection), builder.WithPredicates(selectionOfGroup)).
-		WithOptions(controller.Options{SkipNameValidation: &r.options.SkipNameValidation}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: selectionWorkers,
+			NewQueue:                newQueue,
+			ReconciliationTimeout:   reconcileTimeout,
+			SkipNameValidation:      &r.options.SkipNameValidation,
+		}).
 		Complete(reconcile.Func(r.reconcileSelection))
 }
+
+// selectionWorkers is the number of pods whose annotations are updated at the same time. One takes
+// a request for each of up to a hundred groups that the annotation shouldn't name.
+const selectionWorkers = 4
 
 func isBySelection(object client.Object) bool {
 	pod, ok := object.(*corev1.Pod)

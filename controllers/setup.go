@@ -185,6 +185,7 @@ func (r *Reconciler) addGroupController(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.options.Workers,
 			RateLimiter:             limiter,
+			NewQueue:                newQueue,
 			ReconciliationTimeout:   reconcileTimeout,
 			SkipNameValidation:      &r.options.SkipNameValidation,
 			NeedLeaderElection:      new(false), // see standby.go
