@@ -134,10 +134,8 @@ func (m *manager) openCAStore(ctx context.Context) error {
 			break
 		}
 		m.log.Warn("cannot read CA Secret; retrying", "error", err)
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 2*time.Second) != nil {
 			return nil
-		case <-time.After(2 * time.Second):
 		}
 	}
 	var hosts []string

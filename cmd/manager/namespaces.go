@@ -19,47 +19,50 @@ const permissionInterval = 10 * time.Second
 // It waits until there is a namespace to serve. When another one can be read later, it ends the
 // returned context: the manager then starts again, because a cache can't get another namespace.
 func (m *manager) leaveOutForbidden(ctx context.Context) (context.Context, error) {
-	var forbidden []string
 	for {
 		permitted, err := m.permittedNamespaces(ctx, m.watchNamespaces)
 		if err != nil {
 			m.log.Warn("cannot ask for permissions; retrying", "error", err)
 		}
-		forbidden = slices.DeleteFunc(slices.Clone(m.watchNamespaces), func(one string) bool { return slices.Contains(permitted, one) })
+		forbidden := slices.DeleteFunc(slices.Clone(m.watchNamespaces), func(one string) bool { return slices.Contains(permitted, one) })
 		if len(forbidden) > 0 && err == nil {
 			m.log.Warn("cannot serve namespaces, because the RoleBinding conclave-manager-groups is missing in them", "namespaces", forbidden)
 		}
-		if len(permitted) > 0 || len(m.watchNamespaces) == 0 {
+		if len(permitted) > 0 || len(forbidden) == 0 {
 			m.watchNamespaces = permitted
-			break
+			return m.untilPermitted(ctx, forbidden), nil
 		}
-		select {
-		case <-time.After(permissionInterval):
-		case <-ctx.Done():
-			return ctx, ctx.Err()
+		if err := pause(ctx, permissionInterval); err != nil {
+			return ctx, err
 		}
 	}
-	if len(forbidden) == 0 {
-		return ctx, nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	go m.awaitPermission(ctx, forbidden, cancel)
-	return ctx, nil
 }
 
-// awaitPermission ends the manager when it may read one of these namespaces.
-func (m *manager) awaitPermission(ctx context.Context, forbidden []string, end func()) {
-	for {
-		select {
-		case <-time.After(permissionInterval):
-		case <-ctx.Done():
-			return
+// untilPermitted returns a context that ends when the manager may read one of these namespaces.
+func (m *manager) untilPermitted(ctx context.Context, forbidden []string) context.Context {
+	if len(forbidden) == 0 {
+		return ctx
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for pause(ctx, permissionInterval) == nil {
+			if permitted, err := m.permittedNamespaces(ctx, forbidden); err == nil && len(permitted) > 0 {
+				m.log.Info("ending, to start again with further namespaces", "namespaces", permitted)
+				return
+			}
 		}
-		if permitted, err := m.permittedNamespaces(ctx, forbidden); err == nil && len(permitted) > 0 {
-			m.log.Info("ending, to start again with further namespaces", "namespaces", permitted)
-			end()
-			return
-		}
+	}()
+	return ctx
+}
+
+// pause returns an error if the context ends before the time has passed.
+func pause(ctx context.Context, duration time.Duration) error {
+	select {
+	case <-time.After(duration):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
