@@ -54,6 +54,7 @@ type manager struct {
 	config            *rest.Config
 	scheme            *runtime.Scheme
 	live              client.Client // reads from the API server, not from a cache
+	groups            *groupReader
 	caStore           *authority.Store
 	serverCertificate *authority.ServerCertificate
 	probes            *probes
@@ -122,6 +123,7 @@ func (m *manager) connect() error {
 	if m.live, err = client.New(m.config, client.Options{Scheme: m.scheme}); err != nil {
 		return fmt.Errorf("create a client: %w", err)
 	}
+	m.groups = newGroupReader(m.live)
 	return nil
 }
 

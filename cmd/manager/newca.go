@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/authority"
@@ -19,50 +18,25 @@ import (
 // manager also reports it in the status of these groups, because without a CA, it reports
 // nothing else.
 func (m *manager) mayCreateCA(ctx context.Context) error {
-	groups, err := m.groups(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot list groups: %w", err)
-	}
 	message := fmt.Sprintf("Secret %s/%s does not exist, but agents trust its CA: restore it. Or, to create a new CA, run: "+
 		"kubectl create secret generic %[2]s --namespace %[1]s, and restart the pods with agents when the manager is ready",
 		m.namespace, authority.SecretName)
 	refused := false
-	for i := range groups {
-		group := &groups[i]
-		if group.Status.MemberList == nil {
-			continue
+	err := m.watchedGroups(ctx, func(page []v1.ElectionGroup) {
+		for i := range page {
+			if page[i].Status.MemberList != nil {
+				refused = true
+				m.reportMissingCA(ctx, &page[i], message)
+			}
 		}
-		refused = true
-		m.reportMissingCA(ctx, group, message)
-	}
-	if refused {
+	})
+	switch {
+	case refused:
 		return errors.New(message)
+	case err != nil:
+		return fmt.Errorf("cannot list groups: %w", err)
 	}
 	return nil
-}
-
-// groups reads the groups in all watched namespaces.
-func (m *manager) groups(ctx context.Context) ([]v1.ElectionGroup, error) {
-	namespaces := m.watchNamespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	var all []v1.ElectionGroup
-	for _, namespace := range namespaces {
-		groups, err := m.groupsIn(ctx, namespace)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, groups...)
-	}
-	return all, nil
-}
-
-// groupsIn reads the groups of a namespace from the API server.
-func (m *manager) groupsIn(ctx context.Context, namespace string) ([]v1.ElectionGroup, error) {
-	var groups v1.ElectionGroupList
-	err := m.live.List(ctx, &groups, client.InNamespace(namespace))
-	return groups.Items, err
 }
 
 // reportMissingCA reports a missing CA in the status of a group. It does so once: another

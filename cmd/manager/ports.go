@@ -75,7 +75,7 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 	m.metrics.AddServerCertificate("webhook", certificate)
 	mux := http.NewServeMux()
 	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
-		injector := &webhook.Injector{Settings: m.injectSettings, Groups: newGroupReader(m.live).groups, NamespaceOptedIn: namespaceOptedIn, Log: m.log, Count: m.metrics.Admitted}
+		injector := &webhook.Injector{Settings: m.injectSettings, Groups: m.groups.specs, NamespaceOptedIn: namespaceOptedIn, Log: m.log, Count: m.metrics.Admitted}
 		handler, err := admission.StandaloneWebhook(&admission.Webhook{Handler: injector}, admission.StandaloneOptions{MetricsPath: path})
 		if err != nil {
 			return fmt.Errorf("create the webhook: %w", err)

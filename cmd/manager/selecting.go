@@ -3,48 +3,74 @@ package main
 import (
 	"context"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/fair"
 )
 
-// The webhook lists the groups of a namespace for each pod. A namespace can have thousands, whose
-// status is large, and many pods are created at the same time.
+// The webhook lists the groups of a namespace for each pod. A namespace can have thousands, of
+// more than a megabyte each, and many pods are created at the same time. So a list has only one
+// page in memory, and the pods of one namespace get a part of the lists only: the API server
+// waits for a webhook for five seconds.
 const (
-	maxGroupLists = 8
-	groupsPerPage = 50
+	maxGroupLists             = 8
+	maxGroupListsPerNamespace = maxGroupLists / 2
+	groupsPerPage             = 10
 )
 
-// groupReader reads the specs of groups from the API server.
+// groupReader reads groups from the API server.
 type groupReader struct {
 	live client.Reader
-	// slots bounds the number of lists at the same time.
-	slots chan struct{}
+	// lists bounds the number of lists at the same time, for each namespace.
+	lists *fair.Semaphore[string]
 }
 
 func newGroupReader(live client.Reader) *groupReader {
-	return &groupReader{live: live, slots: make(chan struct{}, maxGroupLists)}
+	return &groupReader{live: live, lists: fair.NewSemaphore[string](maxGroupLists, maxGroupListsPerNamespace)}
 }
 
-// groups returns the groups of a namespace, without their status.
-func (r *groupReader) groups(ctx context.Context, namespace string) (all []v1.ElectionGroup, err error) {
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// groups passes on the groups of a namespace, in pages.
+func (r *groupReader) groups(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error {
+	release, err := r.lists.Acquire(ctx, namespace)
+	if err != nil {
+		return err
 	}
+	defer release()
 	for next := ""; ; {
 		var page v1.ElectionGroupList
 		if err := r.live.List(ctx, &page, client.InNamespace(namespace), client.Limit(groupsPerPage), client.Continue(next)); err != nil {
-			return nil, err
+			return err
 		}
-		for i := range page.Items {
-			page.Items[i].Status, page.Items[i].ManagedFields = v1.ElectionGroupStatus{}, nil
-		}
-		all = append(all, page.Items...)
+		use(page.Items)
 		if next = page.Continue; next == "" {
-			return all, nil
+			return nil
 		}
 	}
+}
+
+// specs passes on the groups of a namespace without their status: a pod that is created takes
+// part in the groups whose spec selects it.
+func (r *groupReader) specs(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error {
+	return r.groups(ctx, namespace, func(page []v1.ElectionGroup) {
+		for i := range page {
+			page[i].Status = v1.ElectionGroupStatus{}
+		}
+		use(page)
+	})
+}
+
+// watchedGroups passes on the groups of all watched namespaces.
+func (m *manager) watchedGroups(ctx context.Context, use func([]v1.ElectionGroup)) error {
+	namespaces := m.watchNamespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		if err := m.groups.groups(ctx, namespace, use); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -23,7 +23,9 @@ type pagedGroups struct {
 
 	mu           sync.Mutex
 	active, most int
-	unpaged      bool
+	// of has the namespaces of the lists that have begun.
+	of      map[string]int
+	unpaged bool
 }
 
 // begin counts a list that has begun.
@@ -31,8 +33,9 @@ func (p *pagedGroups) begin(o *client.ListOptions) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.active++
+	p.of[o.Namespace]++
 	p.most = max(p.most, p.active)
-	p.unpaged = p.unpaged || o.Limit == 0 || o.Limit > 100
+	p.unpaged = p.unpaged || o.Limit == 0 || o.Limit > 10
 }
 
 func (p *pagedGroups) end() {
@@ -41,10 +44,10 @@ func (p *pagedGroups) end() {
 	p.active--
 }
 
-func (p *pagedGroups) isActive(lists int) bool {
+func (p *pagedGroups) begun(namespace string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.active == lists
+	return p.of[namespace]
 }
 
 // List implements client.Reader.
@@ -67,29 +70,46 @@ func (p *pagedGroups) List(_ context.Context, list client.ObjectList, opts ...cl
 	return nil
 }
 
-// TestGroupListsAreBounded: thirty pods are created in a namespace with a thousand groups.
+// TestGroupListsAreBounded: thirty pods are created in a namespace with a thousand groups. They
+// don't use up all lists.
 func TestGroupListsAreBounded(t *testing.T) {
-	const pods = 30
-	server := &pagedGroups{groups: 1001, released: make(chan struct{})}
+	const pods, share = 30, 4
+	server := &pagedGroups{groups: 1001, released: make(chan struct{}), of: map[string]int{}}
 	reader := newGroupReader(server)
 	var work sync.WaitGroup
-	for range pods {
-		work.Go(func() {
-			groups, err := reader.groups(t.Context(), "bank")
-			if err != nil || len(groups) != server.groups || groups[1000].Name != "group-1000" || groups[0].Status.Term != 0 {
-				t.Errorf("got %d groups (%v), want %d, in their order and without status", len(groups), err, server.groups)
+	list := func(namespace string) {
+		var names []string
+		err := reader.specs(t.Context(), namespace, func(page []v1.ElectionGroup) {
+			for i := range page {
+				names = append(names, page[i].Name)
+				if page[i].Status.Term != 0 {
+					t.Errorf("got %s with its status, want none", page[i].Name)
+				}
 			}
 		})
+		if err != nil || len(names) != server.groups || names[1000] != "group-1000" {
+			t.Errorf("got %d groups (%v), want %d, in their order", len(names), err, server.groups)
+		}
 	}
-	testwait.Until(t, "the lists have begun", func() bool { return server.isActive(maxGroupLists) })
+	for range pods {
+		work.Go(func() { list("greedy") })
+	}
+	testwait.Until(t, "the lists have begun", func() bool { return server.begun("greedy") >= share })
 	canceled, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := reader.groups(canceled, "bank"); err == nil {
+	if err := reader.specs(canceled, "greedy", func([]v1.ElectionGroup) {}); err == nil {
 		t.Error("got no error from a list that waits in vain")
+	}
+	for range pods {
+		work.Go(func() { list("bank") })
+	}
+	testwait.Until(t, "another namespace has its share", func() bool { return server.begun("bank") >= share })
+	if begun := server.begun("greedy"); begun != share {
+		t.Errorf("got %d lists of one namespace at the same time, want %d", begun, share)
 	}
 	close(server.released)
 	work.Wait()
 	if server.most > maxGroupLists || server.unpaged {
-		t.Errorf("got %d lists at the same time, unpaged: %t, want at most %d, all with pages", server.most, server.unpaged, maxGroupLists)
+		t.Errorf("got %d lists at the same time, large pages: %t, want at most %d, all with small pages", server.most, server.unpaged, maxGroupLists)
 	}
 }

@@ -194,7 +194,7 @@ func TestWarningForPodWithoutGroup(t *testing.T) {
 // TestUnreadableGroups: a pod that needs them is refused, so that it doesn't run without the
 // agent that it expects. Others don't need them.
 func TestUnreadableGroups(t *testing.T) {
-	unreadable := func(context.Context, string) ([]v1.ElectionGroup, error) { return nil, errors.New("no access") }
+	unreadable := func(context.Context, string, func([]v1.ElectionGroup)) error { return errors.New("no access") }
 	injector := &webhook.Injector{
 		Log: slog.New(slog.DiscardHandler), Groups: unreadable, Settings: func(context.Context) (inject.Settings, error) { return settings, nil },
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,9 +36,9 @@ type Injector struct {
 	// Settings returns the current settings. It is called for each pod, because the
 	// CA bundle changes.
 	Settings func(context.Context) (inject.Settings, error)
-	// Groups returns the groups of a namespace. They must be current: often, a group is
-	// created a moment before its pods.
-	Groups func(ctx context.Context, namespace string) ([]v1.ElectionGroup, error)
+	// Groups passes on the groups of a namespace, some at a time. They must be current: often,
+	// a group is created a moment before its pods.
+	Groups func(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error
 	// NamespaceOptedIn means that all pods are in namespaces that have opted in.
 	NamespaceOptedIn bool
 	Log              *slog.Logger
@@ -129,16 +130,20 @@ func (i *Injector) refuse(request admission.Request, err error) admission.Respon
 }
 
 // selectingGroups returns the groups that select a pod.
-func (i *Injector) selectingGroups(ctx context.Context, request admission.Request) ([]string, error) {
-	var pod metav1.PartialObjectMetadata
-	if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
+func (i *Injector) selectingGroups(ctx context.Context, request admission.Request) (names []string, err error) {
+	var meta metav1.PartialObjectMetadata
+	if err := json.Unmarshal(request.Object.Raw, &meta); err != nil {
 		return nil, fmt.Errorf("decode the pod: %w", err)
 	}
-	groups, err := i.Groups(ctx, request.Namespace)
+	pod := &corev1.Pod{ObjectMeta: meta.ObjectMeta}
+	err = i.Groups(ctx, request.Namespace, func(groups []v1.ElectionGroup) {
+		names = append(names, membership.SelectingGroups(groups, pod)...)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list the groups of namespace %s: %w", request.Namespace, err)
 	}
-	return membership.SelectingGroups(groups, &corev1.Pod{ObjectMeta: pod.ObjectMeta}), nil
+	slices.Sort(names)
+	return names, nil
 }
 
 func patched(patch []inject.Operation, warnings []string) admission.Response {

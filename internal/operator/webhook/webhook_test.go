@@ -74,12 +74,15 @@ func connect(t *testing.T) client.Client {
 	return c
 }
 
-// groupsFrom reads groups from the API server.
-func groupsFrom(c client.Client) func(context.Context, string) ([]v1.ElectionGroup, error) {
-	return func(ctx context.Context, namespace string) ([]v1.ElectionGroup, error) {
+// groupsFrom reads groups from the API server, and passes them on one at a time.
+func groupsFrom(c client.Client) func(context.Context, string, func([]v1.ElectionGroup)) error {
+	return func(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error {
 		var groups v1.ElectionGroupList
 		err := c.List(ctx, &groups, client.InNamespace(namespace))
-		return groups.Items, err
+		for i := len(groups.Items) - 1; i >= 0; i-- { // In another order than that of their names.
+			use(groups.Items[i : i+1])
+		}
+		return err
 	}
 }
 
