@@ -64,7 +64,8 @@ func stripPod(object any) (any, error) {
 	}
 	stripped := &corev1.Pod{ObjectMeta: stripMetadata(&pod.ObjectMeta)}
 	stripped.Annotations = stripAnnotations(pod.Annotations)
-	stripped.Finalizers = slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return !strings.HasPrefix(f, v1.StopFinalizerPrefix) })
+	stripped.Labels = stripLabels(pod)
+	stripped.Finalizers = stripFinalizers(pod.Finalizers)
 	stripped.Spec.NodeName = pod.Spec.NodeName
 	stripped.Spec.HostNetwork = pod.Spec.HostNetwork
 	stripped.Status.Phase = pod.Status.Phase
@@ -79,21 +80,27 @@ func stripPod(object any) (any, error) {
 	return stripped, nil
 }
 
-// stripContainers retains which containers run. Of the agent, it also retains whether
-// it has restarted.
-func stripContainers(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	stripped := make([]corev1.ContainerStatus, len(statuses))
+// stripContainers retains whether any container runs and, of the agent, also whether it has
+// restarted.
+func stripContainers(statuses []corev1.ContainerStatus) (stripped []corev1.ContainerStatus) {
+	running := false
 	for i := range statuses {
-		from, to := &statuses[i], &stripped[i]
-		if from.State.Running != nil {
-			to.State.Running = &corev1.ContainerStateRunning{}
-		}
-		if from.State.Terminated != nil {
-			to.State.Terminated = &corev1.ContainerStateTerminated{}
-		}
+		from := &statuses[i]
 		if from.Name == v1.AgentContainer {
-			to.Name, to.RestartCount, to.Started = from.Name, from.RestartCount, from.Started
+			to := corev1.ContainerStatus{Name: from.Name, RestartCount: from.RestartCount, Started: from.Started}
+			if from.State.Running != nil {
+				to.State.Running = &corev1.ContainerStateRunning{}
+			}
+			if from.State.Terminated != nil {
+				to.State.Terminated = &corev1.ContainerStateTerminated{}
+			}
+			stripped = append(stripped, to)
+		} else if from.State.Running != nil {
+			running = true
 		}
+	}
+	if running {
+		stripped = append(stripped, corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 	}
 	return stripped
 }
@@ -108,12 +115,15 @@ func stripConditions(conditions []corev1.PodCondition) (stripped []corev1.PodCon
 	return stripped
 }
 
+// maxPorts is more than the ports with names of any useful pod.
+const maxPorts = 256
+
 // stripPorts retains the ports with names, which a Service may refer to, as those of one container.
 func stripPorts(pod *corev1.Pod) []corev1.Container {
 	var named []corev1.ContainerPort
 	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		for _, p := range c.Ports {
-			if p.Name != "" {
+			if p.Name != "" && len(named) < maxPorts {
 				named = append(named, corev1.ContainerPort{Name: p.Name, ContainerPort: p.ContainerPort, Protocol: p.Protocol})
 			}
 		}
@@ -124,20 +134,74 @@ func stripPorts(pod *corev1.Pod) []corev1.Container {
 	return []corev1.Container{{Ports: named}}
 }
 
+// A pod can have a megabyte of labels, and 256 KiB of annotations with tens of thousands of keys.
+// The cache retains labels or annotations of at most maxMetadata bytes, where each of them counts
+// as entryCost bytes more than its text: that is what it takes in a map.
+const (
+	maxMetadata = 32 << 10
+	entryCost   = 64
+)
+
+// stripLabels retains the labels. If there are too many, it retains only the role labels of the
+// groups that the pod names, so that no selector matches the pod by its labels.
+func stripLabels(pod *corev1.Pod) map[string]string {
+	size := 0
+	for key, value := range pod.Labels {
+		size += entryCost + len(key) + len(value)
+	}
+	if size <= maxMetadata {
+		return pod.Labels
+	}
+	stripped := map[string]string{}
+	if groups := v1.GroupsAnnotation(pod.Annotations); !namesTooManyGroups(groups) {
+		for group := range v1.GroupNames(groups) {
+			if role, ok := pod.Labels[v1.RoleLabel(group)]; ok {
+				stripped[v1.RoleLabel(group)] = role
+			}
+		}
+	}
+	return stripped
+}
+
+// stripFinalizers retains the finalizers of groups, of which a pod can have any number.
+func stripFinalizers(finalizers []string) (stripped []string) {
+	for _, f := range finalizers {
+		if strings.HasPrefix(f, v1.StopFinalizerPrefix) && len(stripped) < maxIndexedGroups {
+			stripped = append(stripped, f)
+		}
+	}
+	return stripped
+}
+
 // maxAnnotation is more than any priority or value of spec.priorityFrom.order needs. A user
 // may choose the annotation that priorities are read from, so the cache retains the
 // beginning of all annotations. A longer value is invalid, and stays so when it is cut.
 const maxAnnotation = 64
 
+// stripAnnotations retains the groups that a pod names, and the beginning of other annotations
+// unless there are too many.
 func stripAnnotations(annotations map[string]string) map[string]string {
-	stripped := make(map[string]string, len(annotations))
+	size := 0
 	for key, value := range annotations {
-		switch {
-		case key == v1.AnnotationGroups || key == v1.AnnotationSelectedBy:
+		size += entryCost + len(key) + min(len(value), maxAnnotation)
+	}
+	stripped := map[string]string{}
+	for _, key := range []string{v1.AnnotationGroups, v1.AnnotationSelectedBy} {
+		if value, ok := annotations[key]; ok {
 			if namesTooManyGroups(value) {
 				value = ""
 			}
-		case len(value) > maxAnnotation:
+			stripped[key] = value
+		}
+	}
+	if size > maxMetadata {
+		return stripped
+	}
+	for key, value := range annotations {
+		if _, ok := stripped[key]; ok {
+			continue
+		}
+		if len(value) > maxAnnotation {
 			// Clone: a substring would retain the whole value in memory.
 			value = strings.Clone(value[:maxAnnotation])
 		}
