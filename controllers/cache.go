@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,15 +19,19 @@ import (
 )
 
 // Cache returns the options that the manager's cache must be created with. The cache
-// has all pods and nodes of the cluster, stripped to the fields that decisions use, and
-// of other kinds only the objects with the operator's label. If there are namespaces, the
-// cache has only the objects in them.
+// has all groups, pods and nodes of the cluster, and of other kinds only the objects with the
+// operator's label. It has only the fields that decisions use: tenants can make an object as large
+// as the API server accepts, and the memory of the manager must not depend on that
+// (docs/operator.md, Tenants that share an operator). If there are namespaces, the cache has only
+// the objects in them.
 func Cache(namespaces ...string) cache.Options {
 	labeled, err := labels.NewRequirement(v1.LabelGroup, selection.Exists, nil)
 	if err != nil {
 		panic(err) // The label's key is a constant.
 	}
-	ofGroups := cache.ByObject{Label: labels.NewSelector().Add(*labeled)}
+	ofGroups := func(strip toolscache.TransformFunc) cache.ByObject {
+		return cache.ByObject{Label: labels.NewSelector().Add(*labeled), Transform: strip}
+	}
 	watched := map[string]cache.Config{}
 	for _, namespace := range namespaces {
 		watched[namespace] = cache.Config{}
@@ -37,9 +42,10 @@ func Cache(namespaces ...string) cache.Options {
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                {Transform: stripPod},
 			&corev1.Node{}:               {Transform: stripNode},
-			&corev1.ConfigMap{}:          ofGroups,
-			&corev1.Service{}:            ofGroups,
-			&discoveryv1.EndpointSlice{}: ofGroups,
+			&v1.ElectionGroup{}:          {Transform: stripGroup},
+			&corev1.ConfigMap{}:          ofGroups(cache.TransformStripManagedFields()),
+			&corev1.Service{}:            ofGroups(stripService),
+			&discoveryv1.EndpointSlice{}: ofGroups(stripEndpointSlice),
 		},
 	}
 }

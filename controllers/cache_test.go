@@ -3,44 +3,64 @@ package controllers
 import (
 	"fmt"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 )
 
 // retained returns how many bytes the cache retains of an object, and expects that it retains
 // the same if it strips the object again.
-func retained[T any](t *testing.T, strip func(any) (any, error), object func() T) uint64 {
+func retained(t *testing.T, strip func(any) (any, error), object any) int {
 	t.Helper()
-	const copies = 20
-	kept := make([]any, copies)
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	for i := range kept {
-		var err error
-		if kept[i], err = strip(object()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	size := (max(heap(), before) - before) / copies
-	again, err := strip(kept[0])
+	stripped, err := strip(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(kept[0], again) {
-		t.Errorf("got another object when it was stripped again: %.300v, want %.300v", again, kept[0])
+	again, err := strip(stripped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(stripped, again) {
+		t.Errorf("got another object when it was stripped again: %.300v, want %.300v", again, stripped)
+	}
+	return sizeOf(reflect.ValueOf(stripped))
+}
+
+// sizeOf returns how many bytes a value takes, with all to which it refers.
+func sizeOf(v reflect.Value) int { return int(v.Type().Size()) + referred(v) }
+
+// referred returns how many bytes a value refers to.
+func referred(v reflect.Value) (size int) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return sizeOf(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			size += referred(v.Field(i))
+		}
+	case reflect.Slice:
+		size = (v.Cap() - v.Len()) * int(v.Type().Elem().Size())
+		for i := range v.Len() {
+			size += sizeOf(v.Index(i))
+		}
+	case reflect.Map:
+		const overhead = 16 // A map is filled to between 7/16 and 7/8.
+		for each := v.MapRange(); each.Next(); {
+			size += overhead + sizeOf(each.Key()) + sizeOf(each.Value())
+		}
+	default: // It refers to nothing.
 	}
 	return size
 }
@@ -87,7 +107,7 @@ func TestMemoryOfAPodIsBounded(t *testing.T) {
 		return pod
 	}
 	const most = 128 << 10
-	size := retained(t, stripPod, hostile)
+	size := retained(t, stripPod, hostile())
 	t.Logf("%d bytes", size)
 	if size > most {
 		t.Errorf("got %d bytes of a pod, want at most %d", size, most)
@@ -118,5 +138,89 @@ func TestUsualMetadataOfAPodIsRetained(t *testing.T) {
 	}
 	if len(got.Annotations) != len(pod.Annotations) || got.Annotations["example.org/priority"] != "7" {
 		t.Errorf("got %d annotations, want all %d", len(got.Annotations), len(pod.Annotations))
+	}
+}
+
+// A user can give an object the label of a group.
+func TestMemoryOfLabeledObjectsIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 300_000)
+	metadata := func() metav1.ObjectMeta {
+		m := hostileMetadata()
+		m.Labels[v1.LabelGroup] = "ledger"
+		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: new(true)})
+		return m
+	}
+	service := func() *corev1.Service {
+		s := &corev1.Service{ObjectMeta: metadata()}
+		s.Spec.Selector = map[string]string{"app": "ledger"}
+		for i := range 10_000 {
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: 1, AppProtocol: new(fmt.Sprint("a", i))})
+			s.Spec.Selector[fmt.Sprint("l", i)] = "v"
+			s.Spec.LoadBalancerSourceRanges = append(s.Spec.LoadBalancerSourceRanges, fmt.Sprint("10.0.0.", i))
+		}
+		return s
+	}
+	slice := func() *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metadata()}
+		for i := range 1000 {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprint("10.0.0.", i)}, NodeName: new(strings.Repeat("n", 253))})
+			s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new(fmt.Sprint("p", i)), AppProtocol: new(strings.Repeat("a", 316))})
+		}
+		return s
+	}
+	largeEndpoint := func() *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metadata()}
+		s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, DeprecatedTopology: map[string]string{"zone": long}}}
+		return s
+	}
+	const most = 16 << 10
+	for name, size := range map[string]int{
+		"Service": retained(t, stripService, service()), "EndpointSlice": retained(t, stripEndpointSlice, slice()),
+		"EndpointSlice with a large endpoint": retained(t, stripEndpointSlice, largeEndpoint()),
+	} {
+		t.Logf("%s: %d bytes", name, size)
+		if size > most {
+			t.Errorf("%s: got %d bytes, want at most %d", name, size, most)
+		}
+	}
+}
+
+func TestMetadataOfAGroupIsBounded(t *testing.T) {
+	hostile := func() *v1.ElectionGroup {
+		group := &v1.ElectionGroup{ObjectMeta: hostileMetadata()}
+		group.Annotations[v1.AnnotationConfirmStopped] = "ledger-0/u"
+		group.Generation = 7
+		return group
+	}
+	if size := retained(t, stripGroup, hostile()); size > 8<<10 {
+		t.Errorf("got %d bytes of a group without members, want at most 8 KiB", size)
+	}
+	stripped, _ := stripGroup(hostile())
+	if group, _ := stripped.(*v1.ElectionGroup); group.Annotations[v1.AnnotationConfirmStopped] != "ledger-0/u" || group.Generation != 7 {
+		t.Errorf("got annotations %v and generation %d, want the confirmation, and 7", group.Annotations, group.Generation)
+	}
+}
+
+// The objects that the operator writes compare as equal in the cache, also the largest ones.
+func TestWrittenObjectsAreComparedAsWhole(t *testing.T) {
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Repeat("s", 63), Name: strings.Repeat("g", 63), UID: "0b5c8f3e-0000-0000-0000-000000000000"}}
+	group.Spec.Service = &v1.CoordinatorService{Name: strings.Repeat("s", 63)}
+	for i := range maxServicePorts {
+		group.Spec.Service.Ports = append(group.Spec.Service.Ports, v1.ServicePort{
+			Name: strings.Repeat("p", 60) + fmt.Sprintf("%03d", i), Port: int32(i + 1), AppProtocol: strings.Repeat("a", 316),
+		})
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: group.Namespace, Name: strings.Repeat("p", 253), UID: group.UID}}
+	pod.Spec.NodeName, pod.Status.PodIP = strings.Repeat("n", 253), "2001:0db8:85a3:0000:1111:8a2e:0370:7334"
+	want := membership.EndpointSlice(group, pod)
+	stripped, _ := stripEndpointSlice(want)
+	have, _ := stripped.(*discoveryv1.EndpointSlice)
+	if !sameMetadata(have, want) || !reflect.DeepEqual(have.Endpoints, want.Endpoints) || !reflect.DeepEqual(have.Ports, want.Ports) {
+		t.Errorf("got %d ports and endpoints %+v, want those that were written", len(have.Ports), have.Endpoints)
+	}
+	service := membership.MakePlan(membership.Facts{Group: group}).Service
+	stripped, _ = stripService(service)
+	if have, _ := stripped.(*corev1.Service); !sameService(have, service) {
+		t.Errorf("got Service %+v, want that which was written", have)
 	}
 }

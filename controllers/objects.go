@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
 	discoveryapply "k8s.io/client-go/applyconfigurations/discovery/v1"
 	"k8s.io/utils/ptr"
@@ -93,11 +94,28 @@ func (r *Reconciler) writeService(ctx context.Context, have, want *corev1.Servic
 	case sameService(have, want):
 		return nil
 	}
-	next := have.DeepCopy()
+	whole := &corev1.Service{}
+	if err := r.readWhole(ctx, have, whole); err != nil {
+		return fmt.Errorf("read Service %s: %w", want.Name, err)
+	}
+	next := whole.DeepCopy()
 	next.Spec.Ports, next.Spec.PublishNotReadyAddresses = want.Spec.Ports, want.Spec.PublishNotReadyAddresses
 	setMetadata(next, want)
-	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
+	if err := r.writer.Patch(ctx, next, client.MergeFromWithOptions(whole, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
 		return fmt.Errorf("write Service %s: %w", want.Name, err)
+	}
+	return nil
+}
+
+// readWhole reads an object from the API server in order to change it: the cache doesn't have all
+// of it. It returns a conflict if that isn't the version that the decision is about.
+func (r *Reconciler) readWhole(ctx context.Context, have, into client.Object) error {
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(have), into)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	if err != nil || into.GetUID() != have.GetUID() || into.GetResourceVersion() != have.GetResourceVersion() {
+		return apierrors.NewConflict(schema.GroupResource{Resource: kindOf(have)}, have.GetName(), errors.New("the cache is behind"))
 	}
 	return nil
 }

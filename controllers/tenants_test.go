@@ -2,11 +2,19 @@ package controllers_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // TestPodsOfANamespaceDelayOnlyTheirOwn: many pods of a namespace name groups that don't exist,
@@ -37,4 +45,62 @@ func TestPodsOfANamespaceDelayOnlyTheirOwn(t *testing.T) {
 	if n := read.Load(); n > pods/2 {
 		t.Errorf("got %d of %d pods of the other namespace before, want fewer than half", n, pods)
 	}
+}
+
+// The cache has only a part of each object. What it leaves out remains when the operator writes
+// the object.
+func TestMetadataOfUsersRemains(t *testing.T) {
+	e := newEnv(t)
+	o := e.startOperator()
+	e.createSettledGroup(o)
+	e.awaitCondition("ledger", v1.ConditionReady, v1.ReasonHealthy)
+	objects := []client.Object{
+		&v1.ElectionGroup{ObjectMeta: e.metadata("ledger")},
+		&corev1.ConfigMap{ObjectMeta: e.metadata(control.ConfigMapName("ledger"))},
+		&corev1.Service{ObjectMeta: e.metadata("ledger-leader")},
+		&discoveryv1.EndpointSlice{ObjectMeta: e.metadata("ledger-leader-conclave")},
+	}
+	update := func(change func(client.Object)) {
+		t.Helper()
+		for _, object := range objects {
+			if err := e.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Fatal(err)
+			}
+			before, _ := object.DeepCopyObject().(client.Object)
+			change(object)
+			if err := e.client.Patch(t.Context(), object, client.MergeFrom(before)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	update(func(object client.Object) {
+		labels := map[string]string{"of": "user"}
+		maps.Copy(labels, object.GetLabels())
+		object.SetLabels(labels)
+		object.SetAnnotations(map[string]string{"of": "user"})
+		if service, ok := object.(*corev1.Service); ok {
+			service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+		}
+	})
+	e.awaitQuiet(o)
+	e.edit("ledger", func(group *v1.ElectionGroup) {
+		group.Spec.Service.Ports[0].Port = 1234
+		group.Spec.Timing.DrainMillis = new(int32(1234))
+	})
+	e.elect("ledger", "ledger-1", 8)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
+	service := &corev1.Service{}
+	e.eventually("the Service has the new port", func() bool {
+		return e.client.Get(t.Context(), e.key("ledger-leader"), service) == nil && service.Spec.Ports[0].Port == 1234
+	})
+	e.eventually("the settings are published", func() bool { return *e.document("ledger").Group.Timing.DrainMillis == 1234 })
+	if service.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
+		t.Errorf("got session affinity %s, want that of the user", service.Spec.SessionAffinity)
+	}
+	update(func(object client.Object) {
+		if object.GetLabels()["of"] != "user" || object.GetAnnotations()["of"] != "user" {
+			t.Errorf("%T: got labels %v and annotations %v, want those of the user, too", object, object.GetLabels(), object.GetAnnotations())
+		}
+	})
 }
