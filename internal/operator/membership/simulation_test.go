@@ -3,6 +3,7 @@ package membership
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -282,9 +283,9 @@ func (s *simulation) stepOperator(o *operator) {
 	case 2:
 		s.writeConfigMap(o)
 	default:
-		for _, pod := range s.pods {
-			if a := s.agents[pod.UID]; a != nil && a.connected && s.rng.IntN(2) == 0 {
-				s.mount(pod)
+		for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+			if a := s.agent(name); a != nil && a.connected && s.rng.IntN(2) == 0 {
+				s.mount(s.pods[name])
 			}
 		}
 		o.plan = nil
