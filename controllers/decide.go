@@ -32,7 +32,7 @@ func (s *snapshot) membershipFacts() membership.Facts {
 			f.InEarlierGroup = append(f.InEarlierGroup, name)
 		}
 	}
-	f.FirstListComplete = s.firstListTimedOut()
+	f.FirstListComplete, f.MajorityLost = s.firstListTimedOut(), s.majorityLost()
 	f.Published, f.Revision = s.published()
 	return f
 }
@@ -118,6 +118,30 @@ func (s *snapshot) isMissing(name string) bool {
 		return membership.Gone(s.group, nil, nil)
 	}
 	return membership.Gone(s.group, pod, s.nodes[pod.Spec.NodeName])
+}
+
+// majorityLost reports whether no majority of the members has been connected for
+// membership.MajorityGrace. After a start of the operator, no agent is connected yet. So the wait
+// begins again then, and a list that waits for its members isn't published because of that.
+func (s *snapshot) majorityLost() bool {
+	list := s.group.Status.MemberList
+	if list == nil {
+		return false
+	}
+	connected := 0
+	for _, m := range list.Members {
+		if s.connections[m.Pod].Accepts(s.key.Name) {
+			connected++
+		}
+	}
+	if connected > len(list.Members)/2 {
+		s.state.majorityLostAt = time.Time{}
+		return false
+	}
+	if s.state.majorityLostAt.IsZero() {
+		s.state.majorityLostAt = s.now
+	}
+	return s.deadline.reached(s.state.majorityLostAt.Add(membership.MajorityGrace), s.now)
 }
 
 // isPublished reports whether the ConfigMap has a member list.

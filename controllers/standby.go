@@ -72,6 +72,8 @@ func (r *Reconciler) watchElection(ctx context.Context) {
 
 // reconcileStandby does what the leader is late with: see above.
 func (r *Reconciler) reconcileStandby(ctx context.Context, s *snapshot) error {
+	// A standby doesn't notice each time when a majority is connected again.
+	defer func() { s.state.majorityLostAt = time.Time{} }()
 	state := &s.state.standby
 	if !s.leaderMissesChange() {
 		state.behindSince = time.Time{}

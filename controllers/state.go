@@ -23,6 +23,8 @@ type groupState struct {
 	// in force.
 	missingSince   map[string]time.Time
 	missingVersion int64
+	// majorityLostAt is since when no majority of the members has been connected; zero if one is.
+	majorityLostAt time.Time
 	// firstConnected is when the first agent connected.
 	firstConnected time.Time
 	// revision is the highest known one. An agent that leaves an earlier group of the

@@ -49,6 +49,9 @@ const (
 	// ReasonStatusBehind (False): agents use a newer member list than the one in the
 	// status.
 	ReasonStatusBehind Reason = "StatusBehind"
+	// ReasonWaitingForMembers (False): the member list doesn't change yet, because no majority
+	// of the wanted members is connected, while a majority of the present ones is.
+	ReasonWaitingForMembers Reason = "WaitingForMembers"
 	// ReasonStopUnconfirmed (False): in Strict mode, it is unknown whether deleted pods
 	// have stopped, and a user has to confirm it.
 	ReasonStopUnconfirmed Reason = "StopUnconfirmed"

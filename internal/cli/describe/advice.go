@@ -32,6 +32,9 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonStatusBehind:
 		return "The agents continue with their list. Save the manifest, run kubectl delete electiongroup " + g.Name + " " + namespaceFlag(g) +
 			", and apply the manifest again: the new group begins when the agents have left the old one."
+	case v1.ReasonWaitingForMembers:
+		return "Otherwise the coordinator could lose its majority. The list changes as soon as enough agents are connected and part of the group. See why one " +
+			"is not: " + pods("POD") + ", and " + logs
 	case v1.ReasonConfigMapConflict:
 		name := control.ConfigMapName(g.Name)
 		return fmt.Sprintf("See its owner: kubectl get configmap %s %s -o yaml. If it is not needed, delete it: kubectl delete configmap %[1]s %[2]s",

@@ -26,7 +26,13 @@ func nextList(f *Facts, current *v1.MemberList, ahead []string) (*v1.MemberList,
 	if f.waitsForEarlierGroup() && (current != nil || len(wanted) > 0) {
 		return current, f.earlierGroupProblem()
 	}
-	return f.next(current, wanted), problem
+	next := f.next(current, wanted)
+	if current != nil && next.Version > current.Version {
+		if waiting := f.majorityProblem(current, wanted); waiting != nil {
+			return f.next(current, nil), waiting
+		}
+	}
+	return next, problem
 }
 
 // waitsForEarlierGroup reports whether no list may be published yet, because agents are in an

@@ -40,6 +40,9 @@ type Facts struct {
 	// version, when the ConfigMap has it. Otherwise a pod could have started with the
 	// version before, without the operator having noticed that pod yet.
 	Missing map[string]bool
+	// MajorityLost means that no majority of the members of the list in the status has been
+	// connected for MajorityGrace.
+	MajorityLost bool
 	// FirstListComplete means that the first list of a selector does not wait for further
 	// agents.
 	FirstListComplete bool
@@ -127,6 +130,12 @@ func AdoptionWait(group *v1.ElectionGroup, published *control.Document) time.Dur
 	}
 	return memberlist.AdoptionWait(time.Duration(lease) * time.Millisecond)
 }
+
+// MajorityGrace is how long no majority of the members must have been connected before
+// another list doesn't wait for a majority of its own. It is longer than an operator that
+// starts, or that was cut off for a short time, needs to connect to all agents. Where it
+// matters, the group has no coordinator before and after.
+const MajorityGrace = time.Minute
 
 // minMissingPodGrace is the minimum of MissingPodGrace while no list is being adopted. A
 // StatefulSet recreates a pod within that time.

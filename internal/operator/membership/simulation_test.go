@@ -26,17 +26,22 @@ var (
 )
 
 // TestSimulation simulates groups with edits, pods that are created and end, agents that
-// adopt lists late, and two operators that use stale copies and are killed between two
-// writes. In the end, the simulation converges, and the list must be the wanted one.
+// adopt lists late, and two operators that use stale copies, are killed between two writes,
+// and lose their connections to all agents. Some declared members have no pods before the
+// end. In the end, the simulation converges, and the list must be the wanted one.
 //
 //	operator:  read a copy ... plan ... status | ConfigMap | push
 //	                                           ^           ^ killed here, or here
 func TestSimulation(t *testing.T) {
+	waited := 0
 	for i := range uint64(*runs) {
 		s := newSimulation(t, *seed+i)
 		for range 600 {
 			s.randomEvent()
 			s.advance(time.Duration(s.rng.IntN(120)) * time.Millisecond)
+			for _, o := range s.operators {
+				s.observeMajority(o)
+			}
 			if t.Failed() {
 				t.Fatalf("replay it with -run TestSimulation -runs 1 -seed %d", *seed+i)
 			}
@@ -45,6 +50,10 @@ func TestSimulation(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("replay it with -run TestSimulation -runs 1 -seed %d", *seed+i)
 		}
+		waited += s.waited
+	}
+	if t.Logf("%d plans waited for a majority", waited); waited == 0 && *runs >= 100 {
+		t.Error("no list waited for a majority, so the simulation doesn't test that")
 	}
 }
 
@@ -97,6 +106,9 @@ type simulation struct {
 	published      map[int64]*v1.MemberList
 	lostMajorityAt map[int64]time.Time
 
+	// waited counts the plans of lists that wait for a majority.
+	waited int
+
 	// olderCRD: the schema has no leases in the status, and the lease of the spec is immutable.
 	olderCRD bool
 
@@ -106,6 +118,12 @@ type simulation struct {
 // staleness is the delay after which an operator learns of a pod.
 const staleness = 400 * time.Millisecond
 
+// allNames are those of all pods. Pods that aren't in earlyNames don't exist before the end.
+var (
+	allNames   = []string{"a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "b-0", "b-1", "b-2"}
+	earlyNames = allNames[:7]
+)
+
 // operator is the memory of an operator, and its pending writes.
 type operator struct {
 	group           *v1.ElectionGroup // a copy
@@ -114,6 +132,11 @@ type operator struct {
 	since           map[string]time.Time
 	plan            *Plan
 	step            int
+	// cutOffUntil is until when it isn't connected to any agent, and majorityLostAt since when
+	// it has been connected to no majority.
+	cutOffUntil, majorityLostAt time.Time
+	// up has the pods that were up and connected when it made its plan.
+	up map[string]bool
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -145,7 +168,7 @@ func (s *simulation) agent(name string) *agent {
 	return nil
 }
 
-func (s *simulation) randomName() string { return fmt.Sprint("a-", s.rng.IntN(7)) }
+func (s *simulation) randomName() string { return earlyNames[s.rng.IntN(len(earlyNames))] }
 
 // editMembers changes the declared members, and the lease.
 func (s *simulation) editMembers() {
@@ -158,9 +181,13 @@ func (s *simulation) editMembers() {
 		return
 	}
 	var members []v1.Member
-	for i := range 7 {
+	declared := earlyNames
+	if s.rng.IntN(3) == 0 {
+		declared = allNames
+	}
+	for i, name := range declared {
 		if s.rng.IntN(2) == 0 {
-			members = append(members, v1.Member{Pod: fmt.Sprint("a-", i), Priority: int32(i + 1 + 10*s.rng.IntN(3))})
+			members = append(members, v1.Member{Pod: name, Priority: int32(i + 1 + 10*s.rng.IntN(3))})
 		}
 	}
 	if len(members) > 0 {
@@ -204,6 +231,9 @@ func (s *simulation) randomEvent() {
 		o := s.operators[s.rng.IntN(2)]
 		if s.rng.IntN(6) == 0 {
 			*o = operator{since: map[string]time.Time{}, group: o.group, document: o.document, configMapWrites: o.configMapWrites} // It was killed and restarted.
+			s.cutOff(o)
+		} else if s.rng.IntN(6) == 0 {
+			s.cutOff(o)
 		}
 	case 7:
 		o := s.operators[s.rng.IntN(2)]
@@ -272,7 +302,10 @@ func (s *simulation) refresh(o *operator) {
 func (s *simulation) stepOperator(o *operator) {
 	if o.plan == nil {
 		p := MakePlan(s.facts(o))
-		o.plan, o.step = &p, 0
+		o.plan, o.step, o.up = &p, 0, s.upAndConnected()
+		if p.Problem != nil && p.Problem.Reason == v1.ReasonWaitingForMembers {
+			s.waited++
+		}
 		return
 	}
 	o.step++
@@ -294,20 +327,28 @@ func (s *simulation) stepOperator(o *operator) {
 
 func (s *simulation) advance(d time.Duration) { s.now = s.now.Add(d) }
 
-// converge starts all pods, and runs one operator until nothing changes.
+// converge starts all pods, or ends all of them, and runs one operator until nothing changes.
 func (s *simulation) converge() {
 	s.olderCRD = false
+	running := earlyNames
 	if s.group.Spec.Selector == nil {
 		s.editMembers()
+		running = allNames
 	}
-	for i := range 7 {
-		name := fmt.Sprint("a-", i)
+	if s.group.Spec.Selector == nil && !s.strict() && s.rng.IntN(4) == 0 {
+		for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+			s.endPod(name)
+		}
+		running = nil
+	}
+	for _, name := range running {
 		if pod := s.pods[name]; pod == nil || Finished(pod) || pod.DeletionTimestamp != nil {
 			s.createPod(name)
 		}
 		s.agents[s.pods[name].UID].connected = true
 	}
 	o := s.operators[0]
+	o.cutOffUntil = time.Time{}
 	for range 100 {
 		s.refresh(o)
 		for range 4 {

@@ -33,22 +33,21 @@ func (s *simulation) facts(o *operator) Facts {
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		pod := s.pods[name]
 		f.Pods = append(f.Pods, pod)
-		if a := s.agents[pod.UID]; a != nil {
-			f.Connected[pod.UID] = a.connected
-		}
+		f.Connected[pod.UID] = s.isConnected(o, name)
 	}
+	s.observeMajority(o)
+	f.MajorityLost = !o.majorityLostAt.IsZero() && s.now.Sub(o.majorityLostAt) >= majorityGrace
 	list := f.newestList()
-	for i := range 7 {
+	for _, name := range allNames {
 		if list == nil {
 			break
 		}
-		name := fmt.Sprint("a-", i)
 		pod, a := s.pods[name], s.agent(name)
 		// The operator learns of a new pod late.
 		there := !Gone(o.group, pod, nil) && s.now.Sub(pod.CreationTimestamp.Time) > staleness
 		published := f.Published != nil && int64(f.Published.Group.Version) == list.Version
 		f.Missing[name] = has(fmt.Sprint("missing ", name, list.Version), published && !there)
-		if a != nil && a.connected {
+		if s.isConnected(o, name) {
 			f.Adopted[name] = has(fmt.Sprint("adopted ", pod.UID, list.Version), int64(a.version) >= list.Version)
 		}
 	}
@@ -78,6 +77,7 @@ func (s *simulation) writeStatus(o *operator) {
 	if !equality.Semantic.DeepEqual(stored, s.group.Status.MemberList) {
 		s.bumpResourceVersion()
 	}
+	s.checkMajority(o, s.group.Status.MemberList, stored)
 	s.group.Status.MemberList = stored
 	o.group = s.group.DeepCopy()
 	s.checkList(list)

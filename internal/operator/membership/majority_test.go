@@ -1,0 +1,153 @@
+package membership
+
+import (
+	"strings"
+	"testing"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+)
+
+// newMajorityFacts returns the facts of a group whose present members have a majority, and
+// whose first list has settled. Of these and other pods, some are connected.
+func newMajorityFacts(members, connected string) *Facts {
+	f := newDeclaredFacts(members)
+	f.step()
+	f.MajorityLost = false
+	return f.addPods(strings.Fields(connected)...)
+}
+
+// TestListWaitsForMajority tests when a list that would have no majority waits.
+func TestListWaitsForMajority(t *testing.T) {
+	const three, six = "a 1, b 2, c 3", "a 1, b 2, c 3, d 4, e 5, f 6"
+	const threeOfSix = "WaitingForMembers: 3 of 6 wanted members are connected, and a coordinator needs 4, " +
+		"so the present list remains: make sure that d, e and f run, or correct spec.members"
+	for name, c := range map[string]struct {
+		present, wanted, connected string
+		change                     func(*Facts)
+		problem                    string
+	}{
+		"three pods that don't run": {three, six, "a b c", nil, threeOfSix},
+		"one of them is connected":  {three, six, "a b c d", nil, ""},
+		"one member becomes two": {"a 1", "a 1, b 2", "a", nil, "WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, " +
+			"so the present list remains: make sure that b runs, or correct spec.members"},
+		"all are replaced": {three, "x 1, y 2, z 3, w 4", "a b c", nil, "WaitingForMembers: 0 of 4 wanted members are connected, and a coordinator needs 3, " +
+			"so the present list remains: make sure that w, x, y and 1 more run, or correct spec.members"},
+		"one pod that doesn't run": {three, "a 1, b 2, c 3, d 4", "a b c", nil, ""},
+		"a majority of those that remain is down": {"a 1, b 2, c 3, d 4, e 5", three, "a d e", nil, "WaitingForMembers: 1 of 3 wanted members is connected, " +
+			"and a coordinator needs 2, so the present list remains: make sure that b and c run, or correct spec.members"},
+		"a minority of those that remain is down": {"a 1, b 2, c 3, d 4, e 5", three, "a b d", nil, ""},
+		"an agent that isn't connected":           {three, six, "a b c d", func(f *Facts) { f.Connected[f.findPod("d").UID] = false }, threeOfSix},
+		"the present members aren't connected for a short time": {three, six, "", nil, "WaitingForMembers: 0 of 6 wanted members are connected, " +
+			"and a coordinator needs 4, so the present list remains: make sure that a, b, c and 3 more run, or correct spec.members"},
+		"the present members have lost their majority": {three, six, "a", func(f *Facts) { f.MajorityLost = true }, ""},
+		"Strict":                    {three, six, "a b c", func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Strict }, threeOfSix},
+		"Available":                 {three, six, "a b c", func(f *Facts) { f.Group.Spec.Safety.Mode = v1.Available }, ""},
+		"other priorities":          {three, "a 3, b 2, c 1", "", nil, ""},
+		"another order":             {three, "c 3, a 1, b 2", "", nil, ""},
+		"another lease":             {three, three, "", func(f *Facts) { f.Group.Spec.Safety.LeaseMillis = 900 }, ""},
+		"others that are connected": {three, "x 1, y 2", "x y", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newMajorityFacts(c.present, c.connected)
+			f.Group.Spec.Members = parseMembers(c.wanted)
+			if c.change != nil {
+				c.change(f)
+			}
+			p := MakePlan(*f)
+			expect(t, "problem", formatProblem(p.Problem), c.problem)
+			want := "v2 Adopting: " + c.wanted + "; after v1: " + c.present
+			if c.problem != "" {
+				want = "v1 Settled: " + c.present
+			}
+			expect(t, "list", formatList(p.List), want)
+		})
+	}
+}
+
+// TestFirstListDoesNotWaitForMajority: without a list, there is no coordinator to lose.
+func TestFirstListDoesNotWaitForMajority(t *testing.T) {
+	f := newDeclaredFacts("a 1, b 2, c 3")
+	f.MajorityLost = false
+	p := f.step()
+	expect(t, "list", formatList(p.List), "v1 Settled: a 1, b 2, c 3")
+	expect(t, "problem", formatProblem(p.Problem), "")
+}
+
+// TestAdoptionDoesNotWaitForMajority: a list that has begun settles, whoever is connected.
+func TestAdoptionDoesNotWaitForMajority(t *testing.T) {
+	f := newMajorityFacts("a 1, b 2, c 3", "a b c d")
+	f.Group.Spec.Members = parseMembers("a 1, b 2, c 3, d 4, e 5, f 6")
+	expect(t, "it begins", formatList(f.step().List), "v2 Adopting: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3")
+	clear(f.Connected)
+	f.Adopted["a"], f.Adopted["b"] = true, true
+	p := f.step()
+	expect(t, "it settles", formatList(p.List), "v2 Settled: a 1, b 2, c 3, d 4, e 5, f 6; after v1: a 1, b 2, c 3")
+	expect(t, "problem", formatProblem(p.Problem), "")
+}
+
+// TestOtherSettingsDoNotWaitForMajority: only the list waits, with the lease that belongs to it.
+func TestOtherSettingsDoNotWaitForMajority(t *testing.T) {
+	f := newMajorityFacts("a 1, b 2, c 3", "a b c")
+	f.Group.Spec.Members = parseMembers("a 1, b 2, c 3, d 4, e 5, f 6")
+	f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.DrainMillis = 900, new(int32(7000))
+	p := f.step()
+	if g := p.Document.Group; p.Problem == nil || g.Version != 1 || g.Safety.LeaseMillis != 500 || *g.Timing.DrainMillis != 7000 {
+		t.Errorf("got %+v, want version 1 with its lease and the other settings of the spec", g)
+	}
+	f.addPod("d")
+	if g := f.step().Document.Group; g.Version != 2 || g.Safety.LeaseMillis != 900 {
+		t.Errorf("got %+v, want version 2 with the lease of the spec", g)
+	}
+}
+
+// TestSelectorGroupWaitsForMajority: a selector group waits if pods that are connected no
+// longer match, and those that remain are down. A pod that was deleted isn't retained by that:
+// whoever is connected of the present members is one of those that remain.
+func TestSelectorGroupWaitsForMajority(t *testing.T) {
+	newFacts := func() *Facts {
+		f := newSelectorFacts(v1.PriorityFrom{Ordinal: v1.HighestFirst})
+		f.addPods("a-0", "a-1", "a-2", "a-3", "a-4").settle()
+		f.MajorityLost = false
+		return f
+	}
+	f := newFacts()
+	f.Connected[f.findPod("a-0").UID], f.Connected[f.findPod("a-1").UID] = false, false
+	delete(f.findPod("a-3").Labels, "app")
+	delete(f.findPod("a-4").Labels, "app")
+	const present = "v1 Settled: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5"
+	p := MakePlan(*f)
+	expect(t, "labels", formatProblem(p.Problem), "WaitingForMembers: 1 of 3 wanted members is connected, and a coordinator needs 2, "+
+		"so the present list remains: make sure that a-0 and a-1 run, or delete what doesn't")
+	expect(t, "labels", formatList(p.List), present)
+	f.deletePod("a-0")
+	f.Missing["a-0"] = true
+	expect(t, "a-0 is deleted", formatProblem(MakePlan(*f).Problem), "WaitingForMembers: 1 of 2 wanted members is connected, and a coordinator needs 2, "+
+		"so the present list remains: make sure that a-1 runs, or delete what doesn't")
+	f.deletePod("a-1")
+	f.Missing["a-1"] = true
+	expect(t, "a-1 is deleted", formatList(MakePlan(*f).List), "v2 Adopting: a-2 3; after v1: a-0 1, a-1 2, a-2 3, a-3 4, a-4 5")
+
+	// Whichever pods are deleted and disconnected, a group with a majority doesn't retain the deleted ones.
+	for set := range 1 << 10 {
+		f, left, connected := newFacts(), 0, 0
+		for i, m := range f.Group.Status.MemberList.Members {
+			deleted, down := set>>i&1 > 0, set>>(5+i)&1 > 0
+			f.Connected[f.findPod(m.Pod).UID] = !deleted && !down
+			if !deleted && !down {
+				connected++
+			}
+			if deleted {
+				f.deletePod(m.Pod)
+				f.Missing[m.Pod] = true
+			} else {
+				left++
+			}
+		}
+		if connected < 3 {
+			continue
+		}
+		if p := MakePlan(*f); len(p.List.Members) != left || p.Problem != nil {
+			t.Fatalf("set %b: got %s, %s, want the %d members that have a pod", set, formatList(p.List), formatProblem(p.Problem), left)
+		}
+	}
+}
