@@ -21,14 +21,20 @@ type metricSet struct {
 	groups map[types.NamespacedName]*groupMetrics
 }
 
-// groupMetrics are the latest values of one group.
+// groupMetrics are the values of one group.
 type groupMetrics struct {
+	groupGauges
+
+	elections uint64
+}
+
+// groupGauges are the latest values of one group.
+type groupGauges struct {
 	vacant bool
 	// disagreeing: the condition Agreed is false, also while new settings propagate.
 	// divided: the agents name different coordinators.
 	disagreeing, divided bool
 	behind               bool
-	elections            uint64
 	connected, expected  int
 }
 
@@ -150,12 +156,24 @@ func (m *metricSet) forget(group types.NamespacedName) {
 	delete(m.groups, group)
 }
 
-// set replaces the values of a group. Its elections are added up.
-func (m *metricSet) set(group types.NamespacedName, now groupMetrics) {
+// set replaces the gauges of a group.
+func (m *metricSet) set(group types.NamespacedName, now groupGauges) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if before := m.groups[group]; before != nil {
-		now.elections += before.elections
+	m.of(group).groupGauges = now
+}
+
+// countElection adds an election of a group.
+func (m *metricSet) countElection(group types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(group).elections++
+}
+
+// of returns the metrics of a group. The caller holds the lock.
+func (m *metricSet) of(group types.NamespacedName) *groupMetrics {
+	if m.groups[group] == nil {
+		m.groups[group] = &groupMetrics{}
 	}
-	m.groups[group] = &now
+	return m.groups[group]
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
 )
 
-// observe updates the metrics after the status has been written.
-func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *groupstatus.Result) {
-	now := groupMetrics{
+// gauges returns the gauges of a group, whether or not its status can be written.
+func (s *snapshot) gauges(result *groupstatus.Result) groupGauges {
+	now := groupGauges{
 		vacant:      result.Status.Coordinator == nil,
 		disagreeing: meta.IsStatusConditionFalse(result.Status.Conditions, string(v1.ConditionAgreed)),
 	}
@@ -27,9 +27,15 @@ func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *grou
 			now.connected += number(s.connections[m.Pod].Connected)
 		}
 	}
+	return now
+}
+
+// observe counts and measures what has become visible in the status. A reconcile whose write
+// failed is repeated, so call it only after the status has been written.
+func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *groupstatus.Result) {
 	was, is := before.Status.Coordinator, result.Status.Coordinator
 	if is != nil && (was == nil || was.Pod != is.Pod || was.Term != is.Term) {
-		now.elections = 1
+		r.metrics.countElection(s.key)
 		if lost, named := s.coordinatorLostAt(was), s.coordinatorNamedAt(is); before.Status.Term > 0 && !lost.IsZero() && !named.IsZero() {
 			r.metrics.failover.Observe(max(named.Sub(lost), 0).Seconds())
 		}
@@ -48,7 +54,6 @@ func (r *Reconciler) observe(s *snapshot, before *v1.ElectionGroup, result *grou
 	if last.After(s.state.latestChange) {
 		s.state.latestChange = last
 	}
-	r.metrics.set(s.key, now)
 }
 
 // coordinatorLostAt returns when the operator first received a sign, since the last

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
@@ -25,10 +24,8 @@ func TestDividedMeansDifferentCoordinators(t *testing.T) {
 		}
 		group := &v1.ElectionGroup{}
 		group.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAgreed), Status: status, Reason: string(reason)}}
-		r := &Reconciler{metrics: newMetricSet(nil, nil)}
-		s := &snapshot{key: types.NamespacedName{Name: "ledger"}, group: group, state: &groupState{}}
-		r.observe(s, group, &groupstatus.Result{Status: group.Status})
-		if got := r.metrics.groups[s.key]; got == nil || got.disagreeing != want.disagreeing || got.divided != want.divided {
+		s := &snapshot{group: group}
+		if got := s.gauges(&groupstatus.Result{Status: group.Status}); got.disagreeing != want.disagreeing || got.divided != want.divided {
 			t.Errorf("%s: got %+v, want %+v", reason, got, want)
 		}
 	}

@@ -105,6 +105,12 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	}
 	holdErr, releaseErr := r.applyFinalizers(ctx, s.key.Name, plan.Hold, plan.Release)
 	publishErr, err := r.publish(ctx, s, &plan, cmp.Or(holdErr, s.bundleErr))
+	before, leads := s.group, r.leads()
+	result := groupstatus.Evaluate(s.statusFacts(&plan))
+	if leads {
+		// Alerts depend on the gauges, also while the status can't be written.
+		r.metrics.set(s.key, s.gauges(&result))
+	}
 	if err != nil {
 		return err
 	}
@@ -112,15 +118,13 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 		// The cache leaves out objects of others, so no watch reports their deletion.
 		s.deadline.reached(s.now.Add(conflictRecheck), s.now)
 	}
-	before := s.group
-	result := groupstatus.Evaluate(s.statusFacts(&plan))
 	if !result.RequeueAt.IsZero() {
 		s.deadline.reached(result.RequeueAt, s.now)
 	}
 	if err := r.updateStatus(ctx, s, &result.Status); err != nil {
 		return err
 	}
-	if r.leads() {
+	if leads {
 		r.observe(s, before, &result)
 		r.trace(s, result.Status.Coordinator)
 	}

@@ -9,12 +9,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // The ConfigMap can't be written. Agents elect all the same, and status, labels and Service
@@ -82,6 +84,39 @@ func TestTrafficWriteIsRejected(t *testing.T) {
 			e.eventually("the Service follows the coordinator", func() bool { return e.endpoint("ledger-leader") == e.ip("ledger-1") })
 		})
 	}
+}
+
+// The status can't be written. Alerts learn of a lost coordinator all the same, and the elections are
+// counted once the status shows them.
+func TestStatusIsRejected(t *testing.T) {
+	e := newEnv(t)
+	var reject atomic.Bool
+	o := e.startOperator(func(o *operator) {
+		o.rejects = func(r *http.Request) bool {
+			return reject.Load() && strings.HasSuffix(r.URL.Path, "/electiongroups/ledger/status")
+		}
+	})
+	e.createSettledGroup(o)
+	leads := func() float64 { return value(t, o.metrics, "conclave_operator_group_coordinator") }
+	elections := value(t, o.metrics, "conclave_operator_elections_total")
+	reject.Store(true)
+	for _, name := range []string{"ledger-0", "ledger-1", "ledger-2"} {
+		if err := e.agents[name].SetLeadership("ledger", fakeagent.Leadership{Term: 7, ElectedAt: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.eventually("the metric says that there is no coordinator", func() bool { return leads() == 0 })
+	if e.group("ledger").Status.Coordinator == nil {
+		t.Error("the status has changed although the API server rejects that")
+	}
+	e.elect("ledger", "ledger-1", 8)
+	e.eventually("the metric says that there is a coordinator", func() bool { return leads() == 1 })
+	if got := value(t, o.metrics, "conclave_operator_elections_total"); got != elections {
+		t.Errorf("got %v elections, want %v before the status shows the next one", got, elections)
+	}
+	reject.Store(false)
+	e.awaitCoordinator("ledger", "ledger-1", 8)
+	e.eventually("the election is counted", func() bool { return value(t, o.metrics, "conclave_operator_elections_total") == elections+1 })
 }
 
 // A Service that can't be changed follows the coordinator all the same.
