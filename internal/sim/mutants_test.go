@@ -35,12 +35,12 @@ var mutants = []mutant{
 	},
 	{
 		description: "a member that lost its memory issues grants at once", file: "election/grants/ledger.go",
-		old: "l.silentUntil = ended + max(lease, longest)", new: "l.silentUntil = now",
+		old: "l.silentUntil = max(now, ended+max(lease, longest))", new: "l.silentUntil = now",
 		check: seedCheck, wantOutput: "one holder",
 	},
 	{
 		description: "a member forgets that it granted for a longer lease", file: "election/grants/ledger.go",
-		old: "l.silentUntil = ended + max(lease, longest)", new: "l.silentUntil = ended + lease",
+		old: "l.silentUntil = max(now, ended+max(lease, longest))", new: "l.silentUntil = max(now, ended+lease)",
 		check: scheduleCheck, wantOutput: "one holder",
 	},
 	{

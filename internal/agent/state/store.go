@@ -50,8 +50,9 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// LockedAt returns the reading of clock.Boottime when Open had locked the directory: the earlier
-// processes of this agent had ended.
+// LockedAt returns the reading of clock.Boottime when Open had locked the directory. The earlier
+// processes in this container had ended by then. Those in a pod of this name that was replaced had
+// ended before: the kubelet deletes a pod when its containers have stopped.
 func (s *Store) LockedAt() time.Duration { return s.lockedAt }
 
 // makeDir creates a directory with its parents, durably.

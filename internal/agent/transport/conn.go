@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"runtime"
 	"sync"
@@ -50,6 +51,9 @@ type conn struct {
 	dialedTarget string
 	// goodbyeReceived is set when the peer announces a planned end.
 	goodbyeReceived atomic.Bool
+	// closedHere: this side has closed the connection, so the process at the other end need not have
+	// ended, even if a firewall now refuses a new connection.
+	closedHere atomic.Bool
 	// ended: the process at the other end is known to have ended. The goroutine of run
 	// sets it.
 	ended bool
@@ -93,7 +97,10 @@ func (c *conn) run() {
 	var writer sync.WaitGroup
 	writer.Go(c.write)
 	if !c.notAfter.IsZero() {
-		expiry := time.AfterFunc(time.Until(c.notAfter), c.close) // The next connection uses the renewed certificate.
+		expiry := time.AfterFunc(closeBefore(time.Until(c.notAfter)), func() {
+			c.closedHere.Store(true)
+			c.close() // The next connection uses the renewed certificate.
+		})
 		defer expiry.Stop()
 	}
 	err := c.read()
@@ -101,6 +108,12 @@ func (c *conn) run() {
 	c.close()
 	writer.Wait()
 	c.transport.Log.Debug("connection closed", "peer", c.name, "goodbye", c.goodbyeReceived.Load(), "reason", err)
+}
+
+// closeBefore returns when to close a connection whose certificate is valid for that long: at a random
+// moment in the last eighth. Otherwise, a peer would lose all of its connections at the same moment.
+func closeBefore(validity time.Duration) time.Duration {
+	return validity - rand.N(max(validity/8, 1))
 }
 
 // checkEnd finds out whether the connection ended because the peer's process did. This is

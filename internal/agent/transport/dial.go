@@ -86,7 +86,8 @@ func resultOf(err error, listened string) dialResult {
 	var failed *net.OpError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		if errors.As(err, &failed) && failed.Addr != nil && failed.Addr.String() == listened {
+		// After a connection is established, the kernel may report this, too: an ICMP message arrived.
+		if errors.As(err, &failed) && failed.Op == "dial" && failed.Addr != nil && failed.Addr.String() == listened {
 			return refused
 		}
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):

@@ -43,7 +43,7 @@ func (p *peer) serveAll(next *conn, brief int) int {
 		p.lastConn = nil
 		if served.listenAddressVerified.Load() {
 			p.setHint(hint{p.name, served.listenAddress})
-			if !served.ended {
+			if !served.ended && !served.closedHere.Load() {
 				p.lastConn = served
 			}
 		}

@@ -84,7 +84,7 @@ func NewLedger(lease election.Tick, clock election.TermClock, now election.Tick)
 // granted for before, from the moment ended: by then, its earlier incarnations had ended.
 func NewLedgerWithoutMemory(lease, longest election.Tick, clock election.TermClock, ended, now election.Tick) Ledger {
 	l := NewLedger(lease, clock, now)
-	l.silentUntil = ended + max(lease, longest)
+	l.silentUntil = max(now, ended+max(lease, longest))
 	l.olderUntil = l.silentUntil
 	l.forgotten, l.recovered = clock.Floor(), false
 	return l
