@@ -52,7 +52,9 @@ create pods/portforward.`,
 			if err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), cmd.OutOrStdout(), strings.Join(args, ""), forward)
+			ctx, stop := untilInterrupted(cmd.Context())
+			defer stop()
+			return o.run(ctx, cmd.OutOrStdout(), strings.Join(args, ""), forward)
 		},
 	}
 	o.cluster.addTo(cmd)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ type upgrader struct {
 func (u *upgrader) run(ctx context.Context) error {
 	state, err := u.gather(ctx)
 	if err != nil {
-		return err
+		return requestError(err)
 	}
 	for _, name := range state.Unowned() {
 		u.unowned = append(u.unowned, u.namespace+"/"+name)
@@ -212,6 +213,8 @@ func (u *upgrader) evict(ctx context.Context, p *corev1.Pod, dryRun ...string) (
 			return fmt.Sprintf("the eviction of pod %s/%s is refused: %s", u.namespace, p.Name, command.SingleLine(err)), nil
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			gone = true
+		case isTemporary(err) && ctx.Err() == nil:
+			return fmt.Sprintf("cannot evict pod %s/%s: %s", u.namespace, p.Name, requestError(err)), nil
 		case err != nil:
 			return "", fmt.Errorf("cannot evict pod %s/%s: %w", u.namespace, p.Name, requestError(err))
 		}
@@ -224,11 +227,22 @@ func (u *upgrader) evict(ctx context.Context, p *corev1.Pod, dryRun ...string) (
 func (u *upgrader) wait(ctx context.Context, check func(*upgrade.State) (obstacle string, err error)) error {
 	return u.poll(ctx, func() (string, error) {
 		state, err := u.gather(ctx)
-		if err != nil {
-			return "", err
+		switch {
+		case isTemporary(err) && ctx.Err() == nil:
+			return requestError(err).Error(), nil
+		case err != nil:
+			return "", requestError(err)
 		}
 		return check(state)
 	})
+}
+
+// isTemporary reports whether a request may succeed later: for example, the node of an API server
+// restarts.
+func isTemporary(err error) bool {
+	_, unreachable := errors.AsType[*url.Error](err)
+	return unreachable || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
 // poll repeats a check until there is no obstacle, or until the timeout.
@@ -252,10 +266,12 @@ func (u *upgrader) poll(ctx context.Context, check func() (obstacle string, err 
 func (u *upgrader) gather(ctx context.Context) (*upgrade.State, error) {
 	var groups v1.ElectionGroupList
 	var pods corev1.PodList
-	for _, list := range []client.ObjectList{&groups, &pods} {
-		if err := u.client.List(ctx, list, client.InNamespace(u.namespace)); err != nil {
-			return nil, requestError(err)
-		}
+	if err := u.client.List(ctx, &groups, client.InNamespace(u.namespace)); err != nil {
+		return nil, err
+	}
+	// A namespace may have thousands of other pods.
+	if err := u.client.List(ctx, &pods, client.InNamespace(u.namespace), client.MatchingLabels{v1.LabelAgent: v1.AgentEnabled}); err != nil {
+		return nil, err
 	}
 	if u.group != "" && !slices.ContainsFunc(groups.Items, func(g v1.ElectionGroup) bool { return g.Name == u.group }) {
 		return nil, fmt.Errorf("group %s/%s was deleted meanwhile: its pods aren't replaced any more", u.namespace, u.group)

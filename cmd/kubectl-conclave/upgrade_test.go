@@ -5,10 +5,13 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,9 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/cli/portforward"
+	"github.com/conclave-dev/conclave/internal/cli/upgrade"
 )
 
 // upgradeEnv is a group of three pods that have an old agent, with what creates pods again.
@@ -361,6 +366,27 @@ func TestUpgradeWhileOthersChangeThings(t *testing.T) {
 	step, err := u.next(t.Context())
 	if want := "group bank/ledger was deleted meanwhile: its pods aren't replaced any more"; step != nil || e.errorText(err) != want {
 		t.Errorf("got %+v, %q, want the error %q", step, e.errorText(err), want)
+	}
+}
+
+// TestUpgradeWaitsForTheAPIServer: it restarts after a pod was evicted.
+func TestUpgradeWaitsForTheAPIServer(t *testing.T) {
+	reads := 0
+	lists := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		if reads++; reads == 1 {
+			return &url.Error{Op: "Get", URL: "https://example.org", Err: syscall.ECONNREFUSED}
+		}
+		return nil
+	}}
+	u := &upgrader{client: interceptor.NewClient(newEnv(t).WithWatch, lists), options: &upgradeOptions{timeout: time.Minute}}
+	u.options.cluster.addTo(&cobra.Command{})
+	if err := u.wait(t.Context(), func(*upgrade.State) (string, error) { return "", nil }); err != nil || reads < 3 {
+		t.Errorf("got %v after %d reads, want another attempt", err, reads)
+	}
+	reads, u.options.timeout = 0, time.Nanosecond
+	want := "gave up after 1ns: cannot reach the API server: connection refused; to continue later, run the command again"
+	if err := u.wait(t.Context(), func(*upgrade.State) (string, error) { return "", nil }); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
