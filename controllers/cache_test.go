@@ -47,8 +47,8 @@ func referred(v reflect.Value) (size int) {
 			return sizeOf(v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			size += referred(v.Field(i))
+		for _, field := range v.Fields() {
+			size += referred(field)
 		}
 	case reflect.Slice:
 		size = (v.Cap() - v.Len()) * int(v.Type().Elem().Size())
@@ -79,7 +79,7 @@ func hostileMetadata() metav1.ObjectMeta {
 		m.Annotations[fmt.Sprint("a", i)] = "1"
 		m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "K", Name: fmt.Sprint("o", i), UID: "u"})
 	}
-	m.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 300_000)}}}
+	m.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 300_000))}}
 	return m
 }
 

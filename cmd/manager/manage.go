@@ -137,7 +137,7 @@ func (m *manager) openCAStore(ctx context.Context) error {
 		}
 		m.log.Warn("cannot read CA Secret; retrying", "error", err)
 		if pause(ctx, 2*time.Second) != nil {
-			return nil
+			return nil //nolint:nilerr // the context has ended
 		}
 	}
 	var hosts []string

@@ -37,7 +37,7 @@ func TestSilentAgentsDelayOnlyTheirNamespace(t *testing.T) {
 		}
 		dialed.Add(1)
 		conn, agent := net.Pipe()
-		context.AfterFunc(t.Context(), func() { _ = agent.Close() })
+		t.Cleanup(func() { _ = agent.Close() })
 		return silentConn{conn, &abandoned}, nil
 	}})
 	for i := range silent {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,7 +80,7 @@ func groupsFrom(c client.Client) func(context.Context, string, func([]v1.Electio
 	return func(ctx context.Context, namespace string, use func([]v1.ElectionGroup)) error {
 		var groups v1.ElectionGroupList
 		err := c.List(ctx, &groups, client.InNamespace(namespace))
-		for i := len(groups.Items) - 1; i >= 0; i-- { // In another order than that of their names.
+		for i := range slices.Backward(groups.Items) { // In another order than that of their names.
 			use(groups.Items[i : i+1])
 		}
 		return err
