@@ -38,7 +38,7 @@ func schedulesPerCase() int {
 	if testing.Short() {
 		return 100
 	}
-	return 2000
+	return 4000
 }
 
 // Random schedules visit each transition of the table in the package comment of
