@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -38,17 +38,24 @@ func groupNames(groups []*v1.ElectionGroup) []string {
 	return names
 }
 
-// documents returns the documents of the groups that have a member list. They are exact
+// maxDocuments bounds the bytes of documents in a response. A client that doesn't read it keeps it
+// in memory, and there can be as many as connections.
+const maxDocuments = 64 << 10
+
+// documents returns the documents of the groups that have a member list, as far as there is room:
+// the agent receives others from the mounted ConfigMap or from the operator. They are exact
 // copies from the groups' ConfigMaps, because two documents of the same revision must
 // not differ.
 func (s *Service) documents(ctx context.Context, groups []*v1.ElectionGroup) ([]string, error) {
 	var documents []string
+	size := 0
 	for _, group := range groups {
 		document, err := s.document(ctx, group)
 		if err != nil {
 			return nil, fmt.Errorf("group %s/%s: %w", group.Namespace, group.Name, err)
 		}
-		if document != "" {
+		if document != "" && size+len(document) <= maxDocuments {
+			size += len(document)
 			documents = append(documents, document)
 		}
 	}
@@ -67,8 +74,7 @@ func (s *Service) document(ctx context.Context, group *v1.ElectionGroup) (string
 		return "", client.IgnoreNotFound(err)
 	}
 	text := published.Data[control.DocumentKey]
-	var document control.Document
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil || document.UID != string(group.UID) {
+	if document, err := membership.DecodeDocument(text); err != nil || document.UID != string(group.UID) {
 		// The ConfigMap belongs to a former group of that name, or somebody edited it.
 		// The operator will correct it.
 		return "", nil //nolint:nilerr // the agent can enroll without a document
