@@ -43,7 +43,7 @@ func Cache(namespaces ...string) cache.Options {
 			&corev1.Pod{}:                {Transform: stripPod},
 			&corev1.Node{}:               {Transform: stripNode},
 			&v1.ElectionGroup{}:          {Transform: stripGroup},
-			&corev1.ConfigMap{}:          ofGroups(cache.TransformStripManagedFields()),
+			&corev1.ConfigMap{}:          ofGroups(stripConfigMap),
 			&corev1.Service{}:            ofGroups(stripService),
 			&discoveryv1.EndpointSlice{}: ofGroups(stripEndpointSlice),
 		},

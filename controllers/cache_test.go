@@ -14,6 +14,7 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 // retained returns how many bytes the cache retains of an object, and expects that it retains
@@ -106,11 +107,22 @@ func TestMemoryOfAPodIsBounded(t *testing.T) {
 		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: v1.AgentContainer, RestartCount: 3}}
 		return pod
 	}
+	// Nearly too many labels and annotations take more than too many.
+	nearly := hostile()
+	nearly.Labels, nearly.Annotations = map[string]string{}, map[string]string{
+		v1.AnnotationGroups: strings.Join(groups, ","), v1.AnnotationSelectedBy: strings.Join(groups, ","),
+	}
+	for i := range 460 {
+		nearly.Labels[fmt.Sprint("l", i)] = "v"
+		nearly.Annotations[fmt.Sprint("a", i)] = "1"
+	}
 	const most = 128 << 10
-	size := retained(t, stripPod, hostile())
-	t.Logf("%d bytes", size)
-	if size > most {
-		t.Errorf("got %d bytes of a pod, want at most %d", size, most)
+	for name, pod := range map[string]*corev1.Pod{"too much": hostile(), "nearly too much": nearly} {
+		size := retained(t, stripPod, pod)
+		t.Logf("%s: %d bytes", name, size)
+		if size > most {
+			t.Errorf("%s: got %d bytes of a pod, want at most %d", name, size, most)
+		}
 	}
 	stripped, _ := stripPod(hostile())
 	pod, _ := stripped.(*corev1.Pod)
@@ -173,15 +185,46 @@ func TestMemoryOfLabeledObjectsIsBounded(t *testing.T) {
 		s.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, DeprecatedTopology: map[string]string{"zone": long}}}
 		return s
 	}
+	configMap := func(document string) *corev1.ConfigMap {
+		c := &corev1.ConfigMap{ObjectMeta: metadata(), Data: map[string]string{control.DocumentKey: document, control.CABundleKey: long}}
+		c.BinaryData = map[string][]byte{"more": []byte(long)}
+		for i := range 10_000 {
+			c.Data[fmt.Sprint("k", i)] = "v"
+		}
+		return c
+	}
 	const most = 16 << 10
 	for name, size := range map[string]int{
 		"Service": retained(t, stripService, service()), "EndpointSlice": retained(t, stripEndpointSlice, slice()),
+		"ConfigMap":                           retained(t, stripConfigMap, configMap(long)),
+		"ConfigMap with a small document":     retained(t, stripConfigMap, configMap(long[:maxCachedDocument])),
 		"EndpointSlice with a large endpoint": retained(t, stripEndpointSlice, largeEndpoint()),
 	} {
 		t.Logf("%s: %d bytes", name, size)
 		if size > most {
 			t.Errorf("%s: got %d bytes, want at most %d", name, size, most)
 		}
+	}
+}
+
+// The API server accepts at most 1.5 MiB, which a group of a thousand members nearly has.
+func TestMemoryOfTheLargestGroup(t *testing.T) {
+	group := &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
+	list := &v1.MemberList{Previous: &v1.PreviousList{}}
+	for i := range v1.MaxMembers {
+		m := v1.Member{Pod: strings.Repeat("n", 249) + fmt.Sprintf("%04d", i), Priority: 1}
+		group.Spec.Members = append(group.Spec.Members, m)
+		list.Members, list.Previous.Members = append(list.Members, m), append(list.Previous.Members, m)
+		group.Status.Processes = append(group.Status.Processes, v1.Process{Pod: m.Pod})
+	}
+	group.Status.MemberList = list
+	size := retained(t, stripGroup, group)
+	for _, pod := range membersOf(group) {
+		size += 2*16 + 2*len(group.Namespace+"/"+pod) + 100 // In the index.
+	}
+	t.Logf("%d bytes", size)
+	if size > 3<<20 {
+		t.Errorf("got %d bytes of the largest group, want at most 3 MiB", size)
 	}
 }
 
@@ -222,5 +265,24 @@ func TestWrittenObjectsAreComparedAsWhole(t *testing.T) {
 	stripped, _ = stripService(service)
 	if have, _ := stripped.(*corev1.Service); !sameService(have, service) {
 		t.Errorf("got Service %+v, want that which was written", have)
+	}
+}
+
+// Each change of the data of a ConfigMap changes its digest, so that the operator restores it.
+func TestContentOfConfigMaps(t *testing.T) {
+	contents := map[string]string{}
+	for name, c := range map[string]*corev1.ConfigMap{
+		"empty":      {},
+		"two":        {Data: map[string]string{"a": "b", "c": "d"}},
+		"joined":     {Data: map[string]string{"a": "bcd"}},
+		"other key":  {Data: map[string]string{"a": "b", "cd": ""}},
+		"binary":     {BinaryData: map[string][]byte{"a": []byte("b"), "c": []byte("d")}},
+		"half of it": {Data: map[string]string{"a": "b"}, BinaryData: map[string][]byte{"c": []byte("d")}},
+	} {
+		content := string(contentOf(c))
+		if other, ok := contents[content]; ok {
+			t.Errorf("got the same digest for %s and %s, want different ones", name, other)
+		}
+		contents[content] = name
 	}
 }

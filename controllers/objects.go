@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,18 +24,22 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
 func (r *Reconciler) applyConfigMap(ctx context.Context, s *snapshot, want *corev1.ConfigMap) error {
-	have := s.configMap
-	if have != nil && maps.Equal(have.Data, want.Data) && len(have.BinaryData) == 0 && sameMetadata(have, want) {
+	have, content := s.configMap, contentOf(want)
+	if have != nil && bytes.Equal(have.BinaryData[contentKey], content) && sameMetadata(have, want) {
 		return nil
 	}
 	// Create or Update instead of a forced Apply: an operator that was delayed must not
 	// replace the newer list of another operator by an older one.
 	write := func() error { return r.writer.Create(ctx, want.DeepCopy(), fieldOwner) }
 	if have != nil {
-		next := have.DeepCopy()
+		next := &corev1.ConfigMap{}
+		if err := r.readWhole(ctx, have, next); err != nil {
+			return fmt.Errorf("read ConfigMap %s: %w", want.Name, err)
+		}
 		next.Data, next.BinaryData = want.Data, nil
 		setMetadata(next, want)
 		write = func() error { return r.writer.Update(ctx, next, fieldOwner) }
@@ -42,6 +47,7 @@ func (r *Reconciler) applyConfigMap(ctx context.Context, s *snapshot, want *core
 	if err := write(); err != nil {
 		return fmt.Errorf("write ConfigMap %s: %w", want.Name, err)
 	}
+	s.state.published = newPublishedDocument(content, want.Data[control.DocumentKey])
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers/streams"
@@ -40,9 +39,10 @@ type snapshot struct {
 	connections  map[string]streams.Connection
 	reports      map[string]streams.AgentReport
 
+	// configMap is as the cache has it: see stripConfigMap.
 	configMap *corev1.ConfigMap
 	// document is the content of the ConfigMap; nil if it can't be parsed, or if the
-	// ConfigMap has another owner.
+	// ConfigMap has another owner. Nobody changes it.
 	document      *control.Document
 	service       *corev1.Service
 	endpointSlice *discoveryv1.EndpointSlice
@@ -142,21 +142,10 @@ func (r *Reconciler) gatherNodes(ctx context.Context, s *snapshot) error {
 }
 
 func (r *Reconciler) gatherObjects(ctx context.Context, s *snapshot) error {
-	var err error
-	s.configMap, err = getObject[corev1.ConfigMap](ctx, r, s.key.Namespace, control.ConfigMapName(s.key.Name))
-	if err != nil {
+	if err := r.gatherConfigMap(ctx, s); err != nil || s.group.Spec.Service == nil {
 		return err
 	}
-	if s.configMap != nil && !membership.OwnedByOther(s.configMap, s.group) {
-		document := &control.Document{}
-		// A document that can't be parsed is replaced.
-		if yaml.Unmarshal([]byte(s.configMap.Data[control.DocumentKey]), document) == nil {
-			s.document = document
-		}
-	}
-	if s.group.Spec.Service == nil {
-		return nil
-	}
+	var err error
 	s.service, err = getObject[corev1.Service](ctx, r, s.key.Namespace, s.group.Spec.Service.Name)
 	if err != nil {
 		return err

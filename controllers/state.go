@@ -30,6 +30,8 @@ type groupState struct {
 	// revision is the highest known one. An agent that leaves an earlier group of the
 	// same name accepts only newer documents, but doesn't report that revision anymore.
 	revision int64
+	// published is what the ConfigMap had when its content last changed.
+	published publishedDocument
 	// publishError is the API server's reason for rejecting the ConfigMap, and
 	// routingError that for the Service, its EndpointSlice or a role label.
 	publishError, routingError writeError
