@@ -29,3 +29,13 @@ func (s *Streams) PutReport(pod types.NamespacedName, group string) {
 	s.Follow(Agent{Pod: pod, UID: "u"}, 0)
 	s.streams[pod].putReport(group, &control.Report{Group: group, Pod: pod.Name})
 }
+
+// SetMaxTablesOfNamespace sets how many bytes the tables of a namespace's agents may take.
+func (s *Streams) SetMaxTablesOfNamespace(bytes int) { s.maxTablesOfNamespace = bytes }
+
+// Tables returns how many bytes the tables of a namespace's agents take.
+func (s *Streams) Tables(namespace string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tables[namespace]
+}

@@ -73,9 +73,9 @@ func (s *stream) putReport(name string, report *control.Report) bool {
 	if s.tables == nil {
 		s.tables = map[string]int{}
 	}
-	s.tables[group.Name] = 0
-	if size := report.Size(); size <= maxTables-s.totalTables() {
-		s.tables[group.Name] = size
+	hub.setTable(s, name, 0)
+	if size := report.Size(); size <= maxTables-s.totalTables() && size <= hub.maxTablesOfNamespace-hub.tables[group.Namespace] {
+		hub.setTable(s, name, size)
 	} else {
 		withoutTable := *report
 		withoutTable.Processes, withoutTable.OnlyUnusual = nil, false // It says nothing about other members.
@@ -86,9 +86,22 @@ func (s *stream) putReport(name string, report *control.Report) bool {
 	return true
 }
 
-// maxTables is how many bytes the tables of one agent may take. Reports of honest agents
+// maxTables is how many bytes the tables of one agent may take, and maxTablesOfNamespace those of
+// all agents of a namespace, whose users can write agents of their own. Reports of honest agents
 // leave out the rows of members that are up.
-const maxTables = 4 << 20
+const (
+	maxTables            = 4 << 20
+	maxTablesOfNamespace = 64 << 20
+)
+
+// setTable sets how many bytes the table of a group takes. The caller holds the lock.
+func (s *Streams) setTable(of *stream, group string, size int) {
+	namespace := of.agent.Pod.Namespace
+	if s.tables[namespace] += size - of.tables[group]; s.tables[namespace] == 0 {
+		delete(s.tables, namespace)
+	}
+	of.tables[group] = size
+}
 
 // totalTables returns how many bytes the stored tables take.
 func (s *stream) totalTables() (bytes int) {
@@ -105,7 +118,10 @@ func (s *stream) removeReport(name string) {
 	hub := s.streams
 	hub.mu.Lock()
 	if !s.closed {
-		delete(s.tables, name)
+		if _, ok := s.tables[name]; ok {
+			hub.setTable(s, name, 0)
+			delete(s.tables, name)
+		}
 		if reports := hub.reports[group]; reports != nil {
 			hub.removeReport(group, reports, s.agent.Pod.Name)
 		}
@@ -118,6 +134,7 @@ func (s *stream) removeReport(name string) {
 // most pods of a cluster have none. The caller holds the lock.
 func (s *Streams) removeReports(of *stream) {
 	for name := range of.tables {
+		s.setTable(of, name, 0)
 		group := types.NamespacedName{Namespace: of.agent.Pod.Namespace, Name: name}
 		if reports := s.reports[group]; reports != nil {
 			s.removeReport(group, reports, of.agent.Pod.Name)

@@ -70,6 +70,9 @@ type Streams struct {
 	streams map[types.NamespacedName]*stream
 	// reports are the latest ones, by group and by the pod's name.
 	reports map[types.NamespacedName]map[string]AgentReport
+	// tables has how many bytes the tables of a namespace's agents take.
+	tables               map[string]int
+	maxTablesOfNamespace int
 }
 
 // maxHandshakes is more than enough to use all CPUs, and so is maxHandshakesPerNamespace. Whoever
@@ -93,6 +96,7 @@ func New(options Options) *Streams {
 		handshakes: fair.NewSemaphore[string](maxHandshakes, maxHandshakesPerNamespace),
 		streams:    map[types.NamespacedName]*stream{},
 		reports:    map[types.NamespacedName]map[string]AgentReport{},
+		tables:     map[string]int{}, maxTablesOfNamespace: maxTablesOfNamespace,
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
 )
 
 // silentConn never shakes hands, and counts when the operator gives up.
@@ -51,5 +53,55 @@ func TestSilentAgentsDelayOnlyTheirNamespace(t *testing.T) {
 	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
 	if n := abandoned.Load(); n > 0 {
 		t.Errorf("got %d silent agents given up before the other one was connected, want 0", n)
+	}
+}
+
+// TestTablesOfANamespaceAreBounded: a user has many pods, whose agents lie about a thousand members.
+// When some pods are gone, there is room for the tables of others.
+func TestTablesOfANamespaceAreBounded(t *testing.T) {
+	const most = 1 << 20
+	h := newHarness(t)
+	h.SetMaxTablesOfNamespace(most)
+	rows := make([]control.Row, 1000)
+	for i := range rows {
+		rows[i] = control.Row{Name: strings.Repeat("n", 253), Status: "Crashed"}
+	}
+	complete := func() (pods []string) {
+		for pod, stored := range h.Reports(key("ledger")) {
+			if len(stored.Report.Processes) == len(rows) {
+				pods = append(pods, pod)
+			}
+		}
+		return pods
+	}
+	var agents []*fakeagent.Agent
+	for i := range 8 {
+		pod, ip := fmt.Sprint("ledger-", i), fmt.Sprint("10.0.0.", i)
+		a := h.newAgent(pod, ip, "ledger")
+		setReport(a, control.Report{Group: "ledger", UID: "u", Processes: rows, OnlyUnusual: true})
+		h.run(a)
+		h.follow(pod, pod, ip)
+		agents = append(agents, a)
+	}
+	h.eventually("all have reported", func() bool { return len(h.Reports(key("ledger"))) == len(agents) })
+	before := complete()
+	if size := h.Tables("bank"); len(before) == 0 || len(before) == len(agents) || size > most || size < most/2 {
+		t.Fatalf("got %d tables with %d bytes, want some, with at most %d", len(before), size, most)
+	}
+	for _, pod := range before {
+		h.Forget(key(pod))
+	}
+	if size := h.Tables("bank"); size != 0 {
+		t.Errorf("got %d bytes after their pods are gone, want 0", size)
+	}
+	for _, a := range agents {
+		a.ChangeReport("ledger", func(r *control.Report) { r.Term++ })
+	}
+	h.eventually("others have room", func() bool { return len(complete()) == len(before) })
+	for i := range agents {
+		h.Forget(key(fmt.Sprint("ledger-", i)))
+	}
+	if size := h.Tables("bank"); size != 0 {
+		t.Errorf("got %d bytes without pods, want 0", size)
 	}
 }
