@@ -75,6 +75,9 @@ func TestTranscriptOfRealElection(t *testing.T) {
 			}
 			checkCausalOrder(t, e)
 			checkCounters(ctx, t, in, g.Name)
+			if t.Failed() {
+				e.WriteText(t.Output())
+			}
 		})
 	}
 }
