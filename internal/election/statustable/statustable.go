@@ -85,6 +85,7 @@ func (m *Machine) handleOther(in *election.Input, out *election.Output) {
 				m.becomeIdle()
 			}
 			m.setCoordinator(in.Peer)
+			m.restoreUnsuspected()
 		}
 	case election.Undelivered:
 		if m.phase == requesting && in.Message.Kind == election.Request && in.Message.To == m.asked {
@@ -111,6 +112,17 @@ func (m *Machine) setCoordinator(id election.ID) {
 	}
 	if id != m.Self {
 		m.table.Mark(m.Self, false)
+	}
+}
+
+// restoreUnsuspected sets the rows of the processes below the coordinator to those of the failure
+// detector. This process may have marked others as crashed only because they didn't answer: while all
+// processes recover, none of them sends its table.
+func (m *Machine) restoreUnsuspected() {
+	for _, id := range m.table.Exceptions() {
+		if !m.Suspects.Has(id) {
+			m.table.Mark(id, false)
+		}
 	}
 }
 
