@@ -95,17 +95,3 @@ func resultOf(err error, listened string) dialResult {
 	}
 	return noAnswer
 }
-
-// dialTCP dials from the address on which this agent listens, so that peers and
-// firewalls see only one address of it.
-func (t *Transport) dialTCP(ctx context.Context, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, Control: setOptions}
-	if own, ok := t.Listener.Addr().(*net.TCPAddr); ok && !own.IP.IsUnspecified() {
-		dialer.LocalAddr = &net.TCPAddr{IP: own.IP, Zone: own.Zone}
-	}
-	c, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return withRawIO(c), nil
-}

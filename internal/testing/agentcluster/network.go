@@ -40,7 +40,15 @@ func (t *Cluster) Partition(sets ...[]string) error {
 
 // Cut drops packets in these directions and in no others. Connections stay open and no
 // process is notified, as when a cable is unplugged.
-func (t *Cluster) Cut(cuts ...Cut) error {
+func (t *Cluster) Cut(cuts ...Cut) error { return t.filter("drop", cuts) }
+
+// Reject answers packets in these directions, and in no others, with the ICMP message of a firewall.
+// It drops them.
+func (t *Cluster) Reject(cuts ...Cut) error {
+	return t.filter("meta l4proto tcp reject with icmp port-unreachable", cuts)
+}
+
+func (t *Cluster) filter(verdict string, cuts []Cut) error {
 	if !inOwnNetwork() {
 		return errSharedNetwork
 	}
@@ -56,9 +64,9 @@ func (t *Cluster) Cut(cuts ...Cut) error {
 	if len(pairs) > 0 {
 		fmt.Fprintf(&rules, `table ip %s {
 	set cut { type ipv4_addr . ipv4_addr; elements = { %s } }
-	chain input { type filter hook input priority 0; ip saddr . ip daddr @cut drop; }
+	chain input { type filter hook input priority 0; ip saddr . ip daddr @cut %s; }
 }
-`, table, strings.Join(slices.Compact(pairs), ", "))
+`, table, strings.Join(slices.Compact(pairs), ", "), verdict)
 	}
 	return nft(t.ctx, rules.String())
 }

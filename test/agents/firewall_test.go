@@ -1,0 +1,61 @@
+package agents
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+)
+
+// TestFirewallThatRejects separates the coordinator by a firewall that answers with ICMP messages, as
+// some network policies do. Connections are refused then, as if the process had ended. But the coordinator
+// holds its lease, so that the others must wait.
+func TestFirewallThatRejects(t *testing.T) {
+	for what, both := range map[string]bool{"what the coordinator receives": false, "everything": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			testFirewallThatRejects(t, both)
+		})
+	}
+}
+
+func testFirewallThatRejects(t *testing.T, bothDirections bool) {
+	cluster := agentcluster.Start(t, agentcluster.Options{Agents: 3, TLS: true, Group: agentcluster.Group{
+		Safety:     &agentcluster.Safety{Mode: "Majority", LeaseMillis: 6000},
+		Preemption: &agentcluster.Preemption{Policy: "Never"},
+	}})
+	ctx := testContext(t)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(cluster.Start())
+	check(cluster.AwaitConnected(ctx))
+	former, err := cluster.AwaitCoordinator(ctx)
+	check(err)
+	others := slices.DeleteFunc(cluster.Names(), func(name string) bool { return name == former })
+	observeOffice(t, cluster, cluster.Names()...)
+
+	var cuts []agentcluster.Cut
+	for _, other := range others {
+		cuts = append(cuts, agentcluster.Cut{From: other, To: former})
+		if bothDirections {
+			cuts = append(cuts, agentcluster.Cut{From: former, To: other})
+		}
+	}
+	check(cluster.Reject(cuts...))
+	_, err = cluster.AwaitCoordinator(ctx, others...)
+	check(err)
+	for _, name := range cluster.Names() {
+		log, err := cluster.Agent(name).ReadLog()
+		check(err)
+		if strings.Contains(string(log), "peer process ended") {
+			t.Errorf("%s took a rejected connection for the end of a process, want only its silence", name)
+		}
+	}
+	check(cluster.Heal())
+	check(cluster.AwaitConnected(ctx))
+}
