@@ -28,7 +28,7 @@ func (t *Transport) handshake(ctx context.Context, raw net.Conn, dialed string) 
 		return nil, err
 	}
 	reader := bufio.NewReaderSize(stream, readBuffer)
-	hello, err := t.exchangeHellos(stream, reader)
+	hello, err := t.exchangeHellos(stream, reader, dialed)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (t *Transport) startTLS(ctx context.Context, raw net.Conn, dialing bool) (n
 }
 
 // exchangeHellos sends this agent's Hello and reads the peer's.
-func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader) (*wire.Hello, error) {
+func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader, dialed string) (*wire.Hello, error) {
 	_, port, err := net.SplitHostPort(t.Listener.Addr().String())
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (t *Transport) exchangeHellos(stream io.Writer, reader *bufio.Reader) (*wir
 	if err != nil {
 		return nil, err
 	}
-	own := &wire.Hello{Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(number), Revision: wire.Revision}
+	own := &wire.Hello{Protocol: wire.Protocol, Domain: t.Domain, Name: t.Self, Life: t.Life, Port: uint16(number), Revision: wire.Revision, Dialed: dialed}
 	if t.CurrentTerm != nil {
 		own.Term = t.CurrentTerm()
 	}
@@ -138,6 +138,10 @@ func (t *Transport) checkHello(hello *wire.Hello, members map[string]string, dia
 		return fmt.Errorf("domain of the peer must be %q, got %q", t.Domain, hello.Domain)
 	case dialed != "" && hello.Name != dialed:
 		return fmt.Errorf("name of the peer must be %q, got %q", dialed, hello.Name)
+	case dialed == "" && hello.Dialed != "" && hello.Dialed != t.Self:
+		// This agent has an address that the other one had. The two may be connected already, and
+		// this connection mustn't replace that.
+		return fmt.Errorf("the peer dialed %q, and this agent is %q", hello.Dialed, t.Self)
 	case hello.Name == t.Self:
 		return fmt.Errorf("name of the peer must not be that of this agent, %q", t.Self)
 	case hello.Life == 0 || hello.Port == 0:

@@ -52,6 +52,8 @@ type Hello struct {
 	Term election.Term
 	// Revision is the one of the protocol that the sender understands.
 	Revision uint32
+	// Dialed is the name of the process that the sender wants to reach, if it has dialed.
+	Dialed string
 }
 
 // PeerAddress is the address at which the sender is connected with another peer.
@@ -97,6 +99,7 @@ const (
 	helloPort
 	helloTerm
 	helloRevision
+	helloDialed
 )
 
 const (
@@ -154,7 +157,8 @@ func appendHello(b []byte, h *Hello) []byte {
 	b = appendFixed32(b, helloLife, h.Life)
 	b = appendNumber(b, helloPort, uint64(h.Port))
 	b = appendNumber(b, helloTerm, uint64(h.Term))
-	return appendNumber(b, helloRevision, uint64(h.Revision))
+	b = appendNumber(b, helloRevision, uint64(h.Revision))
+	return appendText(b, helloDialed, h.Dialed)
 }
 
 func appendMessage(b []byte, m *Message) []byte {

@@ -89,6 +89,8 @@ func parseHello(v value) (*Hello, error) {
 			h.Term = election.Term(term)
 		case helloRevision:
 			h.Revision, err = v.number32()
+		case helloDialed:
+			h.Dialed, err = v.text()
 		default: // a field of a later version
 		}
 		return err

@@ -49,7 +49,7 @@ func TestFramesRoundTrip(t *testing.T) {
 	for name, f := range map[string]Frame{
 		"full":    {Message: &full},
 		"empty":   {Message: &Message{}},
-		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 1 << 40, Revision: 1}},
+		"hello":   {Hello: &Hello{Protocol: 1, Domain: "default", Name: "a", Life: 9, Port: 65535, Term: 1 << 40, Revision: 1, Dialed: "b"}},
 		"goodbye": {Goodbye: true},
 		"address": {PeerAddress: &PeerAddress{Name: "b", Address: "[fd00::7]:7373"}},
 	} {
