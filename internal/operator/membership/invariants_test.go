@@ -68,6 +68,22 @@ func (s *simulation) checkSilence(name string, d *control.Document) {
 	}
 }
 
+// checkLease checks that a list doesn't get another lease after it was published: agents may have granted
+// for the first one.
+func (s *simulation) checkLease(before, document *control.Document) {
+	lease, version := document.Group.Safety.LeaseMillis, document.Group.Version
+	switch {
+	case before == nil || before.Group.Version != version:
+		if list := s.published[int64(version)]; list != nil { // With an older CRD, its lease isn't decided before.
+			list = list.DeepCopy()
+			list.LeaseMillis = lease
+			s.published[int64(version)] = list
+		}
+	case before.Group.Safety.LeaseMillis != lease:
+		s.t.Errorf("version %d: got leases of %d and %d ms", version, before.Group.Safety.LeaseMillis, lease)
+	}
+}
+
 // checkList checks the invariants when a list is written to the status. A list loses its
 // majority when so many members have adopted a later list, or have ended, that the others
 // are no majority. All lists before the previous one must have lost their majority, and
@@ -77,8 +93,8 @@ func (s *simulation) checkList(list *v1.MemberList) {
 	if known != nil && formatMembers(known.Members) != formatMembers(list.Members) {
 		s.t.Errorf("version %d: got members %s and %s", list.Version, formatMembers(known.Members), formatMembers(list.Members))
 	}
-	if known == nil || s.document == nil || int64(s.document.Group.Version) < list.Version {
-		s.published[list.Version] = list // No agent has it. With an older CRD, it may have got another lease.
+	if known == nil {
+		s.published[list.Version] = list
 	}
 	if before := s.published[list.Version-1]; list.Previous != nil && formatMembers(before.Members) != formatMembers(list.Previous.Members) {
 		s.t.Errorf("before version %d: got members %s, want %s", list.Version, formatMembers(before.Members), formatMembers(list.Previous.Members))

@@ -47,6 +47,9 @@ func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList 
 	published := f.publishedList()
 	lease := specLease(f.Group)
 	if current != nil && current.LeaseMillis == 0 {
+		if !f.knowsLease() {
+			return current // The document comes first.
+		}
 		current = withLease(current, f.Group, f.Published)
 		// Another lease waits until the status has this one: otherwise, how long to wait for
 		// grants of the list before would be forgotten.
@@ -61,6 +64,13 @@ func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList 
 		Clock:     control.TermAt(f.Now), Term: f.Group.Status.Term,
 	}
 	return statusList(facts.Next(pureList(current)))
+}
+
+// knowsLease reports whether a document of this group is published, which has the lease. Without
+// one, the spec has a lease, but perhaps another operator is about to publish a list with a former lease
+// of the spec. Only one of the two can create the ConfigMap.
+func (f *Facts) knowsLease() bool {
+	return f.Published != nil && f.Published.UID == string(f.Group.UID)
 }
 
 // withLease returns a list with its lease. The status has none if an older operator wrote it,

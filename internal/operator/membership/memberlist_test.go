@@ -226,6 +226,25 @@ func TestLeaseChangesWithList(t *testing.T) {
 	}
 }
 
+// TestUnknownLeaseIsPublishedFirst: an older operator, or another one that knew an older spec, has written a list
+// without its lease, and no document. Which lease agents get is decided by who creates the ConfigMap.
+func TestUnknownLeaseIsPublishedFirst(t *testing.T) {
+	f := newDeclaredFacts("a 10, b 20")
+	f.Group.Status.MemberList = MakePlan(*f).List
+	f.Group.Status.MemberList.LeaseMillis = 0
+	f.Group.Spec.Safety.LeaseMillis = 300
+	p := MakePlan(*f)
+	if p.List.LeaseMillis != 0 || p.Document == nil || p.Document.Group.Safety.LeaseMillis != 300 {
+		t.Errorf("got list %+v with document %+v, want an unknown lease in the list, and 300 in the document", p.List, p.Document)
+	}
+	other := *p.Document
+	other.Group.Safety.LeaseMillis = 2000
+	f.Published = &other
+	if p := MakePlan(*f); p.List.LeaseMillis != 2000 || p.Document.Group.Safety.LeaseMillis != 2000 {
+		t.Errorf("got list %+v with document %+v, want the published lease of 2000", p.List, p.Document)
+	}
+}
+
 func TestAdoptionWait(t *testing.T) {
 	f := newDeclaredFacts("a 1")
 	if got := AdoptionWait(f.Group, f.Published); got != 562500*time.Microsecond {

@@ -92,6 +92,7 @@ func (s *simulation) writeConfigMap(o *operator) {
 		return
 	}
 	s.configMapWrites++
+	s.checkLease(s.document, o.plan.Document)
 	s.document = o.plan.Document
 	o.document, o.configMapWrites = s.document, s.configMapWrites
 	at := int64(s.document.Group.Version)
