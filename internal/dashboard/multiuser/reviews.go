@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/fair"
 )
 
 // errRefused is the error of a token that the API server doesn't accept. All other errors
@@ -25,7 +26,7 @@ import (
 var errRefused = errors.New("the API server doesn't accept this token: it has expired, was revoked, or is for another audience")
 
 // How long an answer of the API server is used. A right that was granted may become visible
-// later than one that was revoked becomes invisible.
+// later than one that was revoked becomes invisible: see validity.
 const (
 	grantedFor = 10 * time.Second
 	deniedFor  = time.Minute
@@ -35,13 +36,19 @@ const (
 // forgotten, and asked for again.
 const (
 	tokensMax = 1 << 10
-	rightsMax = 1 << 14
+	rightsMax = 1 << 16
 )
 
 // The rate of SubjectAccessReviews, which bounds what users can cost the API server.
 const (
 	rightsPerSecond = 100
 	rightsBurst     = 2000
+)
+
+// Users take turns with reviews: one who may see few of many namespaces has many.
+const (
+	reviewsMax        = 16
+	reviewsPerUserMax = 8
 )
 
 // reviewTimeout bounds one review.
@@ -55,12 +62,14 @@ type reviewer struct {
 
 	tokens *lru.Cache // of the hashes of accepted tokens: *acceptance
 	rights *lru.Cache // of right: *decision
+	turns  *fair.Semaphore[digest]
 	pace   *rate.Limiter
 }
 
 func newReviewer(c client.Writer, audiences []string) *reviewer {
 	return &reviewer{
-		client: c, audiences: audiences, tokens: lru.New(tokensMax), rights: lru.New(rightsMax), pace: rate.NewLimiter(rightsPerSecond, rightsBurst),
+		client: c, audiences: audiences, tokens: lru.New(tokensMax), rights: lru.New(rightsMax),
+		turns: fair.NewSemaphore[digest](reviewsMax, reviewsPerUserMax), pace: rate.NewLimiter(rightsPerSecond, rightsBurst),
 	}
 }
 
@@ -137,12 +146,27 @@ func (r *reviewer) may(ctx context.Context, u *user, namespace, name string, ver
 	return true, nil
 }
 
+// validity returns how long an answer is used. Denied rights are the many ones: each user has one for each
+// namespace of others. The more there are, the longer they are used, so that two thirds of
+// the permitted rate suffice to ask for all of them again.
+func validity(granted bool, remembered int) time.Duration {
+	if granted {
+		return grantedFor
+	}
+	return max(deniedFor, time.Duration(remembered)*time.Second*3/(2*rightsPerSecond))
+}
+
 func (r *reviewer) decide(ctx context.Context, u *user, wanted right) (bool, error) {
 	if found, ok := r.rights.Get(wanted); ok {
-		if d, ok := found.(*decision); ok && time.Since(d.at) < map[bool]time.Duration{true: grantedFor, false: deniedFor}[d.granted] {
+		if d, ok := found.(*decision); ok && time.Since(d.at) < validity(d.granted, r.rights.Len()) {
 			return d.granted, nil
 		}
 	}
+	release, err := r.turns.Acquire(ctx, u.id)
+	if err != nil {
+		return false, fmt.Errorf("too many rights to review: %w", err)
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	if err := r.pace.Wait(ctx); err != nil {
@@ -186,8 +210,7 @@ func (r *reviewer) scope(ctx context.Context, u *user, namespaces []string) (sco
 		mu    sync.Mutex
 		tasks errgroup.Group
 	)
-	const atOnce = 8
-	tasks.SetLimit(atOnce)
+	tasks.SetLimit(reviewsPerUserMax)
 	for _, namespace := range namespaces {
 		tasks.Go(func() error {
 			granted, err := r.may(ctx, u, namespace, "", "list", "watch")
