@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	served "github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/dashboard/multiuser"
 )
 
@@ -34,6 +35,7 @@ func (reviews) Create(_ context.Context, object client.Object, _ ...client.Creat
 
 // users logs in after a wrong token, sees the groups of one namespace, and logs out.
 func users(b *browser) {
+	b.open("") // Only a page of the site may clear its storage.
 	b.stop()
 	b.users = multiuser.New(multiuser.Options{
 		Store: b.store, Client: reviews{}, Hosts: []string{"127.0.0.1"}, Audiences: []string{"dashboard.conclave.dev"}, Log: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
@@ -42,6 +44,7 @@ func users(b *browser) {
 	b.t.Cleanup(func() { b.users = nil })
 	b.run("forget the key of the local dashboard", chromedp.Evaluate("sessionStorage.clear()", nil))
 	b.takeErrors() // of the connections that were open
+	b.store.SetConnection(served.Connection{State: served.Connected})
 	b.store.Replace([]v1.ElectionGroup{*ledger("StatusTable", 4), *named("shop", "checkout", ledger("Bully", 4))})
 
 	b.open("#/bank/ledger")
