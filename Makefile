@@ -101,8 +101,9 @@ lint-config: ## Check the configuration of the linters.
 	@$(LINT) config verify
 
 .PHONY: verify
-verify: ## Generate, format, tidy, lint and check commit subjects; fail if a file changes. CI runs this first.
+verify: ## Generate, format, tidy, lint, check commit subjects and file sizes; fail if a file changes. CI runs this first.
 	@hack/tools/commits
+	@hack/tools/large
 	@hack/tools/unchanged $(MAKE) generate manifests fmt tidy
 	@$(MAKE) lint
 	@echo "verify: everything is up to date"
