@@ -36,13 +36,14 @@ func (reviews) Create(_ context.Context, object client.Object, _ ...client.Creat
 // users logs in after a wrong token, sees the groups of one namespace, and logs out.
 func users(b *browser) {
 	b.open("") // Only a page of the site may clear its storage.
+	b.run("forget the key of the local dashboard", chromedp.Evaluate("sessionStorage.clear()", nil))
+	b.run("leave the page", chromedp.Navigate("about:blank"))
 	b.stop()
 	b.users = multiuser.New(multiuser.Options{
 		Store: b.store, Client: reviews{}, Hosts: []string{"127.0.0.1"}, Audiences: []string{"dashboard.conclave.dev"}, Log: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
 	})
 	b.serve(b.t)
 	b.t.Cleanup(func() { b.users = nil })
-	b.run("forget the key of the local dashboard", chromedp.Evaluate("sessionStorage.clear()", nil))
 	b.takeErrors() // of the connections that were open
 	b.store.SetConnection(served.Connection{State: served.Connected})
 	b.store.Replace([]v1.ElectionGroup{*ledger("StatusTable", 4), *named("shop", "checkout", ledger("Bully", 4))})

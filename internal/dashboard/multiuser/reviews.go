@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,6 +52,30 @@ const (
 	reviewsPerUserMax = 8
 )
 
+// lane is where reviews wait. Those that confirm a right have one of their own, because a page ends
+// without them.
+type lane struct {
+	turns *fair.Semaphore[string] // by the name of the user
+	pace  *rate.Limiter
+}
+
+func newLane() lane {
+	return lane{fair.NewSemaphore[string](reviewsMax, reviewsPerUserMax), rate.NewLimiter(rightsPerSecond, rightsBurst)}
+}
+
+// wait waits until the user may have a review, which the caller must release.
+func (l *lane) wait(ctx context.Context, u *user) (release func(), err error) {
+	release, err = l.turns.Acquire(ctx, u.Username)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.pace.Wait(ctx); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
 // reviewTimeout bounds one review.
 const reviewTimeout = 10 * time.Second
 
@@ -62,14 +87,18 @@ type reviewer struct {
 
 	tokens *lru.Cache // of the hashes of accepted tokens: *acceptance
 	rights *lru.Cache // of right: *decision
-	turns  *fair.Semaphore[digest]
-	pace   *rate.Limiter
+
+	questions, confirmations lane
+	// users returns the number of users with open pages. pairs is that times the number of
+	// namespaces with groups.
+	users func() int
+	pairs atomic.Int64
 }
 
-func newReviewer(c client.Writer, audiences []string) *reviewer {
+func newReviewer(c client.Writer, audiences []string, users func() int) *reviewer {
 	return &reviewer{
 		client: c, audiences: audiences, tokens: lru.New(tokensMax), rights: lru.New(rightsMax),
-		turns: fair.NewSemaphore[digest](reviewsMax, reviewsPerUserMax), pace: rate.NewLimiter(rightsPerSecond, rightsBurst),
+		questions: newLane(), confirmations: newLane(), users: users,
 	}
 }
 
@@ -149,29 +178,31 @@ func (r *reviewer) may(ctx context.Context, u *user, namespace, name string, ver
 // validity returns how long an answer is used. Denied rights are the many ones: each user has one for each
 // namespace of others. The more there are, the longer they are used, so that two thirds of
 // the permitted rate suffice to ask for all of them again.
-func validity(granted bool, remembered int) time.Duration {
+func validity(granted bool, pairs int) time.Duration {
 	if granted {
 		return grantedFor
 	}
-	return max(deniedFor, time.Duration(remembered)*time.Second*3/(2*rightsPerSecond))
+	return max(deniedFor, time.Duration(min(pairs, rightsMax))*time.Second*3/(2*rightsPerSecond))
 }
 
 func (r *reviewer) decide(ctx context.Context, u *user, wanted right) (bool, error) {
+	lane := &r.questions
 	if found, ok := r.rights.Get(wanted); ok {
-		if d, ok := found.(*decision); ok && time.Since(d.at) < validity(d.granted, r.rights.Len()) {
+		d, ok := found.(*decision)
+		switch {
+		case ok && time.Since(d.at) < validity(d.granted, int(r.pairs.Load())):
 			return d.granted, nil
+		case ok && d.granted:
+			lane = &r.confirmations
 		}
 	}
-	release, err := r.turns.Acquire(ctx, u.id)
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	release, err := lane.wait(ctx, u)
 	if err != nil {
 		return false, fmt.Errorf("too many rights to review: %w", err)
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	if err := r.pace.Wait(ctx); err != nil {
-		return false, fmt.Errorf("too many rights to review: %w", err)
-	}
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range u.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
@@ -206,6 +237,7 @@ func (r *reviewer) scope(ctx context.Context, u *user, namespaces []string) (sco
 	if s.all = all; all || err != nil {
 		return s, err
 	}
+	r.pairs.Store(int64(r.users() * len(namespaces)))
 	var (
 		mu    sync.Mutex
 		tasks errgroup.Group

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reviews is an API server that accepts every token, denies all rights, and counts the reviews of
-// each user.
+// reviews is an API server that accepts every token, denies all rights except in the namespace "own", and
+// counts the reviews of each user.
 type reviews struct {
 	client.Writer
 
@@ -29,6 +29,7 @@ func (r *reviews) Create(_ context.Context, object client.Object, _ ...client.Cr
 		review.Status.Authenticated = true
 		review.Status.User.Username = review.Spec.Token
 	case *authorizationv1.SubjectAccessReview:
+		review.Status.Allowed = review.Spec.ResourceAttributes.Namespace == "own"
 		r.count(review.Spec.User).Add(1)
 	}
 	return nil
@@ -53,8 +54,8 @@ func authenticated(t *testing.T, r *reviewer, name string) *user {
 func TestUsersTakeTurnsWithReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &reviews{}
-		r := newReviewer(server, nil)
-		r.pace = rate.NewLimiter(rightsPerSecond, 1)
+		r := newReviewer(server, nil, func() int { return 0 })
+		r.questions.pace = rate.NewLimiter(rightsPerSecond, 1)
 		alice, bob := authenticated(t, r, "alice"), authenticated(t, r, "bob")
 		ctx, cancel := context.WithCancel(t.Context())
 		var pages sync.WaitGroup
@@ -79,6 +80,38 @@ func TestUsersTakeTurnsWithReviews(t *testing.T) {
 		}
 		cancel()
 		pages.Wait()
+	})
+}
+
+// TestConfirmationsHaveTheirOwnLane: a hundred users ask for rights. bob's page needs the confirmation of a right
+// that he had.
+func TestConfirmationsHaveTheirOwnLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReviewer(&reviews{}, nil, func() int { return 0 })
+		r.questions.pace = rate.NewLimiter(rightsPerSecond, 1)
+		bob := authenticated(t, r, "bob")
+		expect := func() {
+			t.Helper()
+			if granted, err := r.may(t.Context(), bob, "own", "", "list", "watch"); !granted || err != nil {
+				t.Errorf("got %v and %v, want the right", granted, err)
+			}
+		}
+		expect()
+		ctx, cancel := context.WithCancel(t.Context())
+		var others sync.WaitGroup
+		for i := range 100 {
+			u := authenticated(t, r, fmt.Sprint("u", i))
+			others.Go(func() { _, _ = r.scope(ctx, u, []string{"a", "b", "c", "d", "e", "f", "g", "h"}) })
+		}
+		time.Sleep(time.Second) // The others wait for most of their reviews.
+		asked := time.Now()
+		r.rights.Add(right{bob.id, "list", "own", ""}, &decision{true, asked.Add(-grantedFor)})
+		expect()
+		if took := time.Since(asked); took > 100*time.Millisecond {
+			t.Errorf("a confirmation took %s while others asked, want it at once", took)
+		}
+		cancel()
+		others.Wait()
 	})
 }
 

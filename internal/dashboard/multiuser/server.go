@@ -64,10 +64,19 @@ type Server struct {
 
 // New returns a server.
 func New(o Options) *Server {
-	return &Server{
-		Options: o, reviewer: newReviewer(o.Client, o.Audiences), sessions: newSessions(), attempts: newAttempts(),
+	s := &Server{
+		Options: o, sessions: newSessions(), attempts: newAttempts(),
 		closed: make(chan struct{}), streams: map[string]int{},
 	}
+	s.reviewer = newReviewer(o.Client, o.Audiences, s.users)
+	return s
+}
+
+// users returns the number of users with open pages.
+func (s *Server) users() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
 }
 
 // Close ends all streams. Call it once, before the port is closed.

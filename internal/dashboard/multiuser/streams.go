@@ -154,12 +154,13 @@ func (s *Server) supervise(ctx context.Context, id *identity, recheck recheckFun
 		if id.session != nil && !s.sessions.extend(id.session) {
 			return
 		}
+		began := time.Now()
 		until, cancel := context.WithDeadline(ctx, certain.Add(uncertainMax))
 		same, err := s.recheck(until, id, recheck)
 		cancel()
 		switch {
 		case err == nil && same:
-			certain = time.Now()
+			certain = began
 		case err == nil || errors.Is(err, errRefused) || time.Since(certain) >= uncertainMax:
 			return
 		}
