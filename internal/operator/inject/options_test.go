@@ -30,7 +30,10 @@ func settingsOf(d *datadriven.TestData) inject.Settings {
 	return s
 }
 
-type decodedPod struct{ Spec corev1.PodSpec }
+type decodedPod struct {
+	Metadata struct{ Annotations map[string]string }
+	Spec     corev1.PodSpec
+}
 
 func podOf(t *testing.T, raw []byte) *decodedPod {
 	t.Helper()

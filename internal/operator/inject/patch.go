@@ -2,7 +2,7 @@
 // and the package adds it by a JSON patch. The webhook applies the patch to pods in
 // admission requests, and kubectl-conclave to pod templates in manifests.
 //
-// A patch only adds, and extends lists of ports in annotations. The package doesn't decode a pod into Go types and encode it
+// A patch only adds, and extends lists in annotations. The package doesn't decode a pod into Go types and encode it
 // again, because that would drop every field that these types don't have. For example,
 // clients from before Kubernetes 1.28 would drop the restartPolicy of an init container.
 //
@@ -73,7 +73,11 @@ func Patch(pod []byte, s Settings) ([]Operation, error) {
 	if err := patch.addExclusions(&meta, exclusions); err != nil {
 		return nil, err
 	}
-	patch.addAgent(&p, agent, volumes(part, p.Spec.HostNetwork), s.PullSecrets)
+	added := volumes(part, p.Spec.HostNetwork)
+	if err := patch.addEvictable(&meta, added); err != nil {
+		return nil, err
+	}
+	patch.addAgent(&p, agent, added, s.PullSecrets)
 	return patch.operations, patch.err
 }
 

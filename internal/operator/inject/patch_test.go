@@ -42,6 +42,8 @@ func TestPods(t *testing.T) {
 				return renderOptions(t, patched)
 			case d.HasArg("exclusions"):
 				return renderExclusions(t, patched)
+			case d.HasArg("evictable"):
+				return podOf(t, patched).Metadata.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"]
 			case d.HasArg("secrets"):
 				return strings.Join(podOf(t, patched).pullSecrets(), ",")
 			}

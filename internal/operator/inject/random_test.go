@@ -60,7 +60,8 @@ func withoutAgent(t *testing.T, before, after map[string]any) {
 	restore(spec, was, "volumes", all[:last])
 }
 
-// withoutExclusions removes the annotations that exclude ports, which the pod didn't have.
+// withoutExclusions removes the annotations that exclude ports or permit the deletion of volumes, which
+// the pod didn't have.
 func withoutExclusions(t *testing.T, before, after map[string]any) {
 	t.Helper()
 	annotations := func(pod map[string]any) map[string]any {
@@ -72,6 +73,7 @@ func withoutExclusions(t *testing.T, before, after map[string]any) {
 		return found
 	}
 	was, is := annotations(before), annotations(after)
+	delete(is, "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes")
 	for _, key := range exclusionAnnotations {
 		if value := is[key]; was[key] == nil && value != "7373,7375" && value != "7373" {
 			t.Fatalf("got %v in annotation %s, want the ports of the agent", value, key)
