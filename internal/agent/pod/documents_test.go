@@ -321,22 +321,6 @@ func TestFormerPodIsNotHeardAlthoughAnotherGroupIsOutdated(t *testing.T) {
 	}
 }
 
-// TestDamagedStoredDocumentIsLoggedAndIgnored: the agent receives the document again.
-func TestDamagedStoredDocumentIsLoggedAndIgnored(t *testing.T) {
-	c, _ := startCluster(t, "a")
-	a := c.pods["a"]
-	a.end()
-	if err := os.WriteFile(filepath.Join(a.settings.StateDir, "ledger.document"), []byte("conclave document 1, sha256 00\n{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := a.start().watch()
-	a.push(c.document(1, "a"))
-	s.await("a is the coordinator", hasCoordinator("a"))
-	if n := a.log.count("ledger.document is damaged"); n != 1 {
-		t.Errorf("got %d log messages about the damage, want 1", n)
-	}
-}
-
 // TestSettledListNeedsNoPreviousMember: the operator lists all previous members as
 // departed. Agents can start with such a list, and join again with new settings.
 func TestSettledListNeedsNoPreviousMember(t *testing.T) {

@@ -43,6 +43,10 @@ type groupWorker struct {
 	// retryStored receives a value when the stored document is due, which was ahead of the
 	// clock. It is nil if there is none.
 	retryStored <-chan time.Time
+	// failed is the last document if a disk error prevented that it was applied, else nil.
+	// retryFailed receives a value when it is due again.
+	failed      *task
+	retryFailed <-chan time.Time
 }
 
 const cannotLoad = "cannot load stored document; starting without it"
@@ -121,6 +125,8 @@ func (w *groupWorker) run(ctx context.Context, a *agent.Agent) {
 				continue
 			case <-w.retryStored:
 				continue
+			case <-w.retryFailed:
+				t = w.failed
 			case <-ctx.Done():
 				return
 			}
@@ -129,6 +135,7 @@ func (w *groupWorker) run(ctx context.Context, a *agent.Agent) {
 			t.finish(w.leaveForGood(ctx, a, t.leaveUID))
 			continue
 		}
+		w.failed, w.retryFailed = nil, nil
 		err := w.applyDocument(ctx, a, t)
 		if ctx.Err() != nil {
 			t.finish(ctx.Err())
@@ -136,7 +143,8 @@ func (w *groupWorker) run(ctx context.Context, a *agent.Agent) {
 		}
 		w.recordResult(t, err)
 		if err != nil && agent.Temporary(err) {
-			time.AfterFunc(diskRetryDelay, func() { _, _ = w.enqueue(&task{source: t.source, group: t.group, document: t.document}) })
+			w.failed = &task{source: t.source, group: t.group, document: t.document}
+			w.retryFailed = time.After(diskRetryDelay)
 		} else if err != nil {
 			err = fmt.Errorf("%w: %w", api.ErrInvalidDocument, err)
 		}
@@ -239,15 +247,25 @@ func leaseOnAnyClock(lease time.Duration) time.Duration { return lease + lease/8
 // leaveForGood leaves the group with this UID, and removes its document and its list.
 func (w *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid string) error {
 	before := w.storedRecord()
+	failed := w.failed != nil && w.failed.group.UID == uid
+	if failed {
+		w.retryFailed = nil
+	}
 	if before.UID != uid || before.Document == "" {
 		return nil // The agent has left that group, or was never in it.
 	}
 	w.stopParticipating(ctx, a)
 	w.applied = nil
 	before.Document = ""
+	if failed {
+		before.Revision = w.failed.group.Revision // A mounted file may still have that document.
+	}
 	if err := w.store(before); err != nil {
 		return err
 	}
+	w.mu.Lock()
+	w.failedRevision = 0
+	w.mu.Unlock()
 	return w.lists.Remove(state.Key{Group: w.group, UID: uid})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/filewatch"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
 
 // mountedFiles reads the documents and CA bundles that kubelet mounts into the pod.
@@ -31,8 +32,8 @@ type mountedFiles struct {
 	log      *slog.Logger
 
 	checksums map[string][sha256.Size]byte
-	// caBundleFailed: the last CA bundle couldn't be stored, which was logged.
-	caBundleFailed bool
+	// logged has the last error of each file, so that it is logged only once.
+	logged map[string]string
 }
 
 // watch reads the files whenever the directory changes, until ctx ends. It calls
@@ -55,9 +56,7 @@ func (m *mountedFiles) read() (ok bool) {
 	m.readGroups()
 	var caBundle []byte
 	for _, group := range m.groups {
-		if text := m.readFile(filepath.Join(m.dir, group, control.CABundleKey)); text != nil {
-			caBundle = append(caBundle, text...)
-		}
+		caBundle = append(caBundle, m.readCABundle(filepath.Join(m.dir, group, control.CABundleKey))...)
 		path := filepath.Join(m.dir, group, control.DocumentKey)
 		text := m.readFile(path)
 		if text == nil || !m.changed(path, text) {
@@ -75,11 +74,36 @@ func (m *mountedFiles) read() (ok bool) {
 		return true
 	}
 	err := m.credentials.setMountedCAs(caBundle)
-	if err != nil && !m.caBundleFailed {
-		m.log.Error("cannot trust the mounted CA bundle; retrying", "error", err)
-	}
-	m.caBundleFailed = err != nil
+	m.logOnce("cannot trust the mounted CA bundles; retrying", m.dir, err)
 	return err == nil
+}
+
+// readCABundle returns the CA bundle in a file. It returns nothing if the file is invalid: one
+// group's file must not hide those of the others.
+func (m *mountedFiles) readCABundle(path string) []byte {
+	text := m.readFile(path)
+	if text == nil {
+		return nil
+	}
+	_, err := identity.ParseCABundle(text)
+	m.logOnce("ignoring invalid CA bundle", path, err)
+	if err != nil {
+		return nil
+	}
+	return append(text, '\n') // The next one begins on its own line.
+}
+
+// logOnce logs an error that concerns a file, unless the last one of that file was the same. No
+// error (nil) means that the file is in order.
+func (m *mountedFiles) logOnce(message, path string, err error) {
+	if err == nil {
+		delete(m.logged, path)
+		return
+	}
+	if text := message + err.Error(); m.logged[path] != text {
+		m.logged[path] = text
+		m.log.Error(message, "path", path, "error", err)
+	}
 }
 
 // readGroups reads the file with the groups, if it has changed.
@@ -119,8 +143,12 @@ func (m *mountedFiles) readFile(path string) []byte {
 	if err == nil {
 		text, err = os.ReadFile(path)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		m.log.Error("cannot read mounted file", "path", path, "error", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		m.logOnce("cannot read mounted file", path, err)
+		return nil
 	}
 	return text
 }

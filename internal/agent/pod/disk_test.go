@@ -1,0 +1,96 @@
+package pod
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/agent/state"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// breakDisk makes every write of a file in the state directory fail until repair is called.
+func (g *testPod) breakDisk(name string) (repair func()) {
+	g.t.Helper()
+	inTheWay := filepath.Join(g.settings.StateDir, name+state.TempSuffix)
+	if err := os.MkdirAll(filepath.Join(inTheWay, "full"), 0o700); err != nil {
+		g.t.Fatal(err)
+	}
+	return func() {
+		g.t.Helper()
+		if err := os.RemoveAll(inTheWay); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+// TestGroupLeftAfterDiskErrorIsNotJoinedAgain, neither by the retry of the document that couldn't
+// be stored, nor because the mounted file has it.
+func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
+	c, streams := startCluster(t, "a", "b")
+	b := c.pods["b"]
+	next := c.document(2, "a", "b")
+	repair := b.breakDisk("ledger" + suffix)
+	b.mount(map[string]string{"token": "bank/b", "ledger/group.yaml": string(documentYAML(t, next))})
+	testwait.Until(t, "b can't store revision 2", func() bool { return b.log.count("cannot store the document") > 0 })
+	leave := control.GroupPath("ledger") + "?uid=uid-1"
+	if status, body := b.callOperatorAPI(b.operator, http.MethodDelete, leave, ""); status == http.StatusNoContent {
+		t.Errorf("got %d %s, want an error of the disk", status, body)
+	}
+	repair()
+	if status, body := b.callOperatorAPI(b.operator, http.MethodDelete, leave, ""); status != http.StatusNoContent {
+		t.Errorf("got %d %s, want 204", status, body)
+	}
+	streams["b"].awaitLeft()
+	mounted := map[string]string{"token": "bank/b", "ledger/group.yaml": string(documentYAML(t, next)) + "\n"} // It has another checksum.
+	b.mount(mounted)
+	for until := time.Now().Add(2 * diskRetryDelay); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		if _, body := b.callLocalAPI("/v1/groups"); body != `{"groups":[]}` {
+			t.Fatalf("got %s, want no groups", body)
+		}
+	}
+	b.push(c.document(3, "a", "b"))
+	streams["b"].await("it has revision 3", hasRevision(3))
+}
+
+// TestDamagedStoredDocumentIsLoggedAndIgnored: the agent receives the document again.
+func TestDamagedStoredDocumentIsLoggedAndIgnored(t *testing.T) {
+	c, _ := startCluster(t, "a")
+	a := c.pods["a"]
+	a.end()
+	if err := os.WriteFile(filepath.Join(a.settings.StateDir, "ledger.document"), []byte("conclave document 1, sha256 00\n{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := a.start().watch()
+	a.push(c.document(1, "a"))
+	s.await("a is the coordinator", hasCoordinator("a"))
+	if n := a.log.count("ledger.document is damaged"); n != 1 {
+		t.Errorf("got %d log messages about the damage, want 1", n)
+	}
+}
+
+// TestMountedCABundleIsTrustedAfterDiskError: the files don't change again when the disk has space.
+func TestMountedCABundleIsTrustedAfterDiskError(t *testing.T) {
+	c := newCluster(t)
+	a := c.add("a")
+	c.publish(c.document(1, "a"))
+	a.start().watch().await("a is the coordinator", hasCoordinator("a"))
+	other := newCluster(t)
+	pair, err := other.issuer.Issue(identity.Names{control.Operator}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := c.files(pair, other.ca)
+	repair := a.breakDisk("trusted.pem")
+	a.mount(map[string]string{"token": "bank/a", "ledger/ca.pem": string(c.ca.Cert) + string(other.ca.Cert)})
+	testwait.Until(t, "the agent can't store the bundle", func() bool { return a.log.count("cannot trust the mounted CA bundle") > 0 })
+	repair()
+	testwait.Until(t, "the agent trusts the mounted CA", func() bool {
+		status, _ := a.callOperatorAPI(next, http.MethodGet, control.GroupPath("ledger"), "")
+		return status == http.StatusMethodNotAllowed
+	})
+}
