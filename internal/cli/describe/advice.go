@@ -18,8 +18,8 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 	case v1.ReasonHealthy, v1.ReasonSettled, v1.ReasonElected, v1.ReasonAgreed, v1.ReasonConnected:
 		return ""
 	case v1.ReasonNoReports:
-		return "Check that there are running pods with an agent: " + pods(injected) + ". If there are, check the operator: kubectl logs " +
-			"deployment/conclave-manager -n " + operatorNamespace
+		return "Check that there are running pods with an agent: " + pods(injected) + ". If there are, see the operator's log. Its pods: " +
+			operatorPods
 	case v1.ReasonNoMembers:
 		return fmt.Sprintf("A pod needs labels that match the selector, and the label %s: %s. If it has the annotation %s, that must list the group %s. See the labels: %s",
 			v1.LabelAgent, v1.AgentEnabled, v1.AnnotationGroups, g.Name, pods("--show-labels"))

@@ -73,15 +73,16 @@ func isNotTrue(g *v1.ElectionGroup, t v1.ConditionType) bool {
 func staleNotice(g *v1.ElectionGroup) string {
 	switch {
 	case g.Status.ObservedGeneration == 0 && len(g.Status.Conditions) == 0:
-		return "The operator has not reconciled this group yet. Check that it is running: kubectl get pods -n " + operatorNamespace
+		return "The operator has not reconciled this group yet. Check that it is running: " + operatorPods
 	case g.Status.ObservedGeneration < g.Generation:
 		return "The operator has not reconciled the last change of the group yet: this status reflects the spec before it."
 	}
 	return ""
 }
 
-// operatorNamespace is the namespace of the operator in config/.
-const operatorNamespace = "conclave-system"
+// operatorPods is the command that lists the pods of the operators in the cluster, in whatever namespaces
+// they are installed.
+const operatorPods = "kubectl get pods -A -l app.kubernetes.io/name=conclave,app.kubernetes.io/component=manager"
 
 // namespaceFlag returns kubectl's flag for the namespace of a group.
 func namespaceFlag(g *v1.ElectionGroup) string { return "-n " + g.Namespace }
