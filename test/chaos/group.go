@@ -107,6 +107,7 @@ func (s *suite) inject(ctx context.Context, j *job, result *chaos.Result) error 
 	arguments := []string{
 		"chaos", j.workload, "--namespace", j.namespace, "--kinds", strings.Join(j.kinds, ","), "--faults", fmt.Sprint(j.faults),
 		"--seed", fmt.Sprint(j.seed), "--pause", s.pause.String(), "--timeout", s.timeout.String(), "--check", check, "-o", "json",
+		"--yes", // The cluster is for chaos tests.
 	}
 	if s.machines != "" {
 		arguments = append(arguments, "--machines", s.machines)
