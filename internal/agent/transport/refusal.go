@@ -11,15 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errRejected replaces ECONNREFUSED if an ICMP message caused it. A machine without a listener
+// errRejected replaces ECONNREFUSED if an ICMP message caused it, or may have. A machine without a listener
 // answers with a reset. An ICMP message is what firewalls send, such as the REJECT of iptables, and
 // shows nothing about the process behind them.
-var errRejected = errors.New("a firewall or a router rejected the connection by ICMP")
+var errRejected = errors.New("a firewall or a router may have rejected the connection by ICMP")
 
 // refusal finds out why a dial was refused: the kernel reports ECONNREFUSED for both reasons, but
 // queues the ICMP messages of a socket. Linux does that for connection attempts since version 5.8.
 type refusal struct {
 	mu sync.Mutex
+	// unknown: a sandbox that isn't Linux doesn't have the option, so any refusal may be an ICMP message.
+	unknown bool
 	// sockets are copies of the dial's descriptors, because a failed dial closes its own ones. A
 	// name with several addresses has several.
 	sockets []watchedSocket
@@ -33,9 +35,9 @@ func (r *refusal) watch(_ context.Context, network, address string, raw syscall.
 	if network == "tcp6" {
 		socket.level, socket.option = unix.SOL_IPV6, unix.IPV6_RECVERR
 	}
-	var failed error
+	var unsupported, failed error
 	err := raw.Control(func(fd uintptr) {
-		if failed = unix.SetsockoptInt(int(fd), socket.level, socket.option, 1); failed == nil {
+		if unsupported = unix.SetsockoptInt(int(fd), socket.level, socket.option, 1); unsupported == nil {
 			socket.descriptor, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
 		}
 	})
@@ -44,7 +46,11 @@ func (r *refusal) watch(_ context.Context, network, address string, raw syscall.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sockets = append(r.sockets, socket)
+	if unsupported != nil {
+		r.unknown = true
+	} else {
+		r.sockets = append(r.sockets, socket)
+	}
 	return setOptions(network, address, raw)
 }
 
@@ -53,7 +59,7 @@ func (r *refusal) watch(_ context.Context, network, address string, raw syscall.
 func (r *refusal) explain(dialed error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rejected := false
+	rejected := r.unknown
 	for _, s := range r.sockets {
 		if dialed == nil {
 			dialed = unix.SetsockoptInt(s.descriptor, s.level, s.option, 0)
