@@ -285,6 +285,12 @@ func (h *harness) acceptAs(listener net.Listener, self string, life uint32, name
 	if names == nil {
 		names = []identity.Name{name(self)}
 	}
+	return h.acceptWith(listener, h.issue(validity, names...), self, life)
+}
+
+// acceptWith accepts the next connection as a member with this certificate would.
+func (h *harness) acceptWith(listener net.Listener, certificate tls.Certificate, self string, life uint32) *rawConn {
+	h.t.Helper()
 	raw, err := listener.Accept()
 	if err != nil {
 		h.t.Fatal(err)
@@ -292,7 +298,7 @@ func (h *harness) acceptAs(listener net.Listener, self string, life uint32, name
 	h.t.Cleanup(func() { raw.Close() })
 	secured := tls.Server(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAnyClientCert,
-		Certificates: []tls.Certificate{h.issue(validity, names...)},
+		Certificates: []tls.Certificate{certificate},
 	})
 	s := &rawConn{Conn: secured, t: h.t, reader: bufio.NewReader(secured)}
 	s.writeFrames(hello(self, life))

@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -59,4 +60,23 @@ func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 			to.wantNoneEnded()
 		})
 	}
+}
+
+// TestRefusalAfterExpiryProvesNothing: the agent itself has closed the connection, because the peer's certificate
+// expired. The peer doesn't accept another one, but its end of this one is still open.
+func TestRefusalAfterExpiryProvesNothing(t *testing.T) {
+	h := newHarness(t)
+	a := h.start("a", "127.0.0.1:0", 1)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.SetPeers(map[string]string{"b": listener.Addr().String()})
+	b := h.acceptWith(listener, h.issue(3*time.Second, name("b")), "b", 77)
+	a.waitConnected("b")
+	listener.Close()
+	testwait.Until(t, "a closes the connection", func() bool { return a.log.count("connection closed") > 0 })
+	testwait.Until(t, "a is refused", func() bool { return a.log.count("connection refused") > 1 })
+	a.wantNoneEnded()
+	b.Close()
 }
