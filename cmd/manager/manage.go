@@ -85,9 +85,9 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err := m.openCAStore(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(m.config, m.managerOptions())
+	mgr, err := m.newManager()
 	if err != nil {
-		return fmt.Errorf("create the manager: %w", err)
+		return err
 	}
 	for _, add := range []func(context.Context, ctrl.Manager) error{m.addCAStore, m.addWebhook, m.addIdentity, m.addMetrics, m.addControllers} {
 		if err := add(ctx, mgr); err != nil {
@@ -154,6 +154,28 @@ func (m *manager) openCAStore(ctx context.Context) error {
 	return nil
 }
 
+func (m *manager) newManager() (ctrl.Manager, error) {
+	lock, err := m.newLeaderLock()
+	if err != nil {
+		return nil, err
+	}
+	o := m.managerOptions()
+	if lock != nil {
+		o.LeaderElectionResourceLockInterface = lock
+	}
+	mgr, err := ctrl.NewManager(m.config, o)
+	if err != nil {
+		return nil, fmt.Errorf("create the manager: %w", err)
+	}
+	if lock != nil {
+		lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(m.podName) //nolint:staticcheck // client-go's lock needs one of this kind.
+	}
+	return mgr, nil
+}
+
+// renewDeadline is how long the leader tries to renew its Lease before it exits.
+const renewDeadline = 10 * time.Second
+
 func (m *manager) managerOptions() ctrl.Options {
 	return ctrl.Options{
 		Scheme:                        m.scheme,
@@ -162,7 +184,7 @@ func (m *manager) managerOptions() ctrl.Options {
 		LeaderElectionNamespace:       m.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 new(15 * time.Second),
-		RenewDeadline:                 new(10 * time.Second),
+		RenewDeadline:                 new(renewDeadline),
 		RetryPeriod:                   new(2 * time.Second),
 		GracefulShutdownTimeout:       new(15 * time.Second),
 		HealthProbeBindAddress:        "0", // see probes

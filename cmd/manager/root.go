@@ -35,6 +35,8 @@ type options struct {
 	webhookCertificates string
 	logLevel            string
 	logFormat           string
+	// podName is empty outside of a cluster.
+	podName string
 	// traces is whether the environment requests traces.
 	traces bool
 }
@@ -69,6 +71,7 @@ each election as an OpenTelemetry trace.`,
 			return manage(ctx, o, log)
 		},
 	}
+	o.podName = os.Getenv("POD_NAME")
 	o.add(root)
 	root.SetFlagErrorFunc(command.ExplainFlag)
 	root.AddCommand(command.Version(version))

@@ -33,9 +33,10 @@ func testWithoutAPIServer(e env) {
 		e.t.Fatalf("the API server responded after it was killed: %s", output)
 	}
 	e.control("start", "control-plane")
+	started := time.Now()
 	e.awaitStatus(before)
-	e.waitUntil(defaultTimeout, "a manager has acquired the Lease again, and all replicas are ready", func() bool {
-		return e.managerLease().LeaseTransitions > lease.LeaseTransitions && e.kubectl("get", "deployment", "conclave-manager",
+	e.waitUntil(defaultTimeout, "a manager renews the Lease again, and all replicas are ready", func() bool {
+		return e.managerLease().RenewTime.After(started) && e.kubectl("get", "deployment", "conclave-manager",
 			"--namespace", operatorNamespace, "-o", "jsonpath={.status.readyReplicas}") == "2"
 	})
 	e.t.Logf("Lease holder before: %s, after: %s; restarts: %s", lease.HolderIdentity, e.managerLease().HolderIdentity, e.kubectl("get", "pods",
@@ -75,8 +76,8 @@ func (e env) awaitStatus(before int64) {
 
 // lease is the Lease by which the replicas of the manager elect a leader.
 type lease struct {
-	HolderIdentity   string
-	LeaseTransitions int
+	HolderIdentity string
+	RenewTime      time.Time
 }
 
 func (e env) managerLease() lease {
@@ -158,7 +159,7 @@ func (e env) moveLeaderOfOperator(node string) {
 func (e env) awaitLeaderOfOperator() (leader string) {
 	e.t.Helper()
 	e.waitUntil(defaultTimeout, "a replica of the operator that runs holds the Lease", func() bool {
-		leader, _, _ = strings.Cut(e.managerLease().HolderIdentity, "_")
+		leader = e.managerLease().HolderIdentity
 		_, err := e.tryKubectl("get", "pod", leader, "--namespace", operatorNamespace)
 		return err == nil && leader != ""
 	})

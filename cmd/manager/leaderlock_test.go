@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/rest"
+)
+
+// TestTimeoutOfTheLeaseEndsNoWatch: only requests for the Lease have a timeout. Watches would end with it, too.
+func TestTimeoutOfTheLeaseEndsNoWatch(t *testing.T) {
+	m := &manager{options: options{podName: "conclave-manager-0"}, config: &rest.Config{Host: "https://127.0.0.1:1", UserAgent: "manager"}}
+	lock, err := m.newLeaderLock()
+	if err != nil || lock.Identity() != "conclave-manager-0" {
+		t.Fatalf("got %+v, %v, want a lock of the pod", lock, err)
+	}
+	if m.config.Timeout != 0 || m.config.UserAgent != "manager" {
+		t.Errorf("got timeout %s and user agent %q for all requests, want none and %q", m.config.Timeout, m.config.UserAgent, "manager")
+	}
+}
+
+// TestRestartedLeaderNeedNotWaitForItsLease: the process was killed, so it hasn't released its Lease. The next one in the same pod
+// continues it. Otherwise it would wait until the Lease has expired, and count as another leader.
+func TestRestartedLeaderNeedNotWaitForItsLease(t *testing.T) {
+	const pod = "conclave-manager-7d4b9-x2x4z"
+	t.Setenv("POD_NAME", pod)
+	e := newEnv(t)
+	lead := func(after coordinationv1.LeaseSpec) (is coordinationv1.LeaseSpec) {
+		e.eventually("the manager leads", func() error {
+			var lease coordinationv1.Lease
+			err := e.get(&lease, namespace, leaseName)
+			if is = lease.Spec; err == nil && (is.RenewTime == nil || after.RenewTime.Equal(is.RenewTime)) {
+				return errors.New("it hasn't renewed the Lease")
+			}
+			return err
+		})
+		return is
+	}
+	stop := e.start()
+	e.eventually("the manager is ready", e.ready)
+	before := lead(coordinationv1.LeaseSpec{})
+	if err := syscall.Kill(e.pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	var last coordinationv1.Lease
+	if err := e.get(&last, namespace, leaseName); err != nil {
+		t.Fatal(err)
+	}
+	e.start()
+	after := lead(last.Spec)
+	if *after.HolderIdentity != pod || *after.LeaseTransitions != *before.LeaseTransitions || !after.AcquireTime.Equal(before.AcquireTime) {
+		t.Errorf("got Lease %+v after %+v, want the same tenure of pod %s", after, before, pod)
+	}
+}
