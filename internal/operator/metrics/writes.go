@@ -4,25 +4,38 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // CountRefusedWrites wraps the transport of a client of the API server: all writes of the
 // operator pass through it, whichever part of it they come from.
 func (s *Set) CountRefusedWrites(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		response, err := next.RoundTrip(request)
-		if err == nil && refusedWrite(request.Method, response.StatusCode) {
-			if resource := resourceOf(request.URL.Path); !reviews[resource] {
-				s.refusedWrites.WithLabelValues(resource, codeOf(response.StatusCode)).Inc()
-			}
-		}
-		return response, err
-	})
+	return &countingTransport{next, s}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// countingTransport counts refused writes.
+type countingTransport struct {
+	http.RoundTripper
 
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+	set *Set
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(request)
+	if err == nil && refusedWrite(request.Method, response.StatusCode) {
+		if resource := resourceOf(request.URL.Path); !reviews[resource] {
+			t.set.refusedWrites.WithLabelValues(resource, codeOf(response.StatusCode)).Inc()
+		}
+	}
+	return response, err
+}
+
+var _ utilnet.RoundTripperWrapper = (*countingTransport)(nil)
+
+// WrappedRoundTripper lets client-go find the transport. Otherwise it logs a warning for each request that takes too long.
+func (t *countingTransport) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
 // refusedWrite reports whether the API server has refused a write. Some responses don't mean
 // that: the operator reads the object again after a conflict, or when it is gone or exists
