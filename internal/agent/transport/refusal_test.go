@@ -11,12 +11,12 @@ import (
 // TestRefusalWithoutRecordOfICMP: if the kernel can't tell why a dial was refused, the refusal isn't
 // evidence that the process has ended. A socket without IP stands for such a kernel.
 func TestRefusalWithoutRecordOfICMP(t *testing.T) {
-	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "socket"), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	raw, err := listener.(*net.UnixListener).SyscallConn()
+	raw, err := listener.SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
