@@ -49,6 +49,7 @@ func TestGroupLearnsOfCorrectionWhileItIsJoined(t *testing.T) {
 	defer a.Close(t.Context())
 	audit := ledger
 	audit.Name = "audit"
+	audit.Safety.Lease = 5 * time.Second // Its election waits for the correction, however slow this machine is.
 	p, err := a.PrepareGroup(audit)
 	if err != nil {
 		t.Fatal(err)
