@@ -75,10 +75,8 @@ func TestDamagedStoredDocumentIsLoggedAndIgnored(t *testing.T) {
 
 // TestMountedCABundleIsTrustedAfterDiskError: the files don't change again when the disk has space.
 func TestMountedCABundleIsTrustedAfterDiskError(t *testing.T) {
-	c := newCluster(t)
-	a := c.add("a")
-	c.publish(c.document(1, "a"))
-	a.start().watch().await("a is the coordinator", hasCoordinator("a"))
+	c, _ := startCluster(t, "a")
+	a := c.pods["a"]
 	other := newCluster(t)
 	pair, err := other.issuer.Issue(identity.Names{control.Operator}, time.Hour)
 	if err != nil {
@@ -93,4 +91,22 @@ func TestMountedCABundleIsTrustedAfterDiskError(t *testing.T) {
 		status, _ := a.callOperatorAPI(next, http.MethodGet, control.GroupPath("ledger"), "")
 		return status == http.StatusMethodNotAllowed
 	})
+}
+
+// TestUnreadableFileIsLoggedOnce, and again when it becomes unreadable again.
+func TestUnreadableFileIsLoggedOnce(t *testing.T) {
+	c, _ := startCluster(t, "a")
+	a := c.pods["a"]
+	for n := int64(1); n <= 2; n++ {
+		a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml/directory": ""})
+		logged := func() int { return a.log.count("cannot read mounted file") }
+		testwait.Until(t, "the error is logged", func() bool { return logged() >= int(n) })
+		a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml/directory": "another"})
+		revision := 1 + n
+		a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, c.document(revision, "a")))})
+		a.watch().await("a has read the file", hasRevision(revision))
+		if logged() != int(n) {
+			t.Errorf("got %d log messages, want %d", logged(), n)
+		}
+	}
 }

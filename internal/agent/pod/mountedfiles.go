@@ -32,8 +32,8 @@ type mountedFiles struct {
 	log      *slog.Logger
 
 	checksums map[string][sha256.Size]byte
-	// logged has the last error of each file, so that it is logged only once.
-	logged map[string]string
+	// logged has the errors of files that were logged, by message and path.
+	logged map[[2]string]string
 }
 
 // watch reads the files whenever the directory changes, until ctx ends. It calls
@@ -93,15 +93,13 @@ func (m *mountedFiles) readCABundle(path string) []byte {
 	return append(text, '\n') // The next one begins on its own line.
 }
 
-// logOnce logs an error that concerns a file, unless the last one of that file was the same. No
-// error (nil) means that the file is in order.
+// logOnce logs an error that concerns a file, until there is another one or none (nil).
 func (m *mountedFiles) logOnce(message, path string, err error) {
+	key := [2]string{message, path}
 	if err == nil {
-		delete(m.logged, path)
-		return
-	}
-	if text := message + err.Error(); m.logged[path] != text {
-		m.logged[path] = text
+		delete(m.logged, key)
+	} else if m.logged[key] != err.Error() {
+		m.logged[key] = err.Error()
 		m.log.Error(message, "path", path, "error", err)
 	}
 }
@@ -144,10 +142,10 @@ func (m *mountedFiles) readFile(path string) []byte {
 		text, err = os.ReadFile(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		text, err = nil, nil
 	}
+	m.logOnce("cannot read mounted file", path, err)
 	if err != nil {
-		m.logOnce("cannot read mounted file", path, err)
 		return nil
 	}
 	return text

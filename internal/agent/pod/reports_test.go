@@ -46,10 +46,8 @@ func TestPodsEnrollElectAndReport(t *testing.T) {
 
 // TestStreamStartsWithCurrentState: a report for each group, then the event "current".
 func TestStreamStartsWithCurrentState(t *testing.T) {
-	c := newCluster(t)
-	a := c.add("a")
-	c.publish(c.document(1, "a"))
-	a.start().watch().await("a is the coordinator", hasCoordinator("a"))
+	c, _ := startCluster(t, "a")
+	a := c.pods["a"]
 	s := a.watch()
 	if r := decodeReport(t, s.next()); r.Coordinator != "a" || r.Group != "ledger" {
 		t.Errorf("got first event %+v", r)
@@ -87,10 +85,8 @@ func TestOperatorAsksForUnusualRows(t *testing.T) {
 // TestReportsOverHTTP10: the operator asks for the stream by HTTP/1.0, so that it isn't sent in
 // chunks.
 func TestReportsOverHTTP10(t *testing.T) {
-	c := newCluster(t)
-	a := c.add("a")
-	c.publish(c.document(1, "a"))
-	a.start().watch().await("a is the coordinator", hasCoordinator("a"))
+	c, _ := startCluster(t, "a")
+	a := c.pods["a"]
 	conn, err := (&tls.Dialer{Config: c.operator.Client()}).DialContext(t.Context(), "tcp", a.settings.Operator)
 	if err != nil {
 		t.Fatal(err)
@@ -118,10 +114,8 @@ func TestReportsOverHTTP10(t *testing.T) {
 // TestOnlyOperatorMayCommand: requests without a certificate, or with that of an agent,
 // are refused.
 func TestOnlyOperatorMayCommand(t *testing.T) {
-	c := newCluster(t)
-	a := c.add("a")
-	c.publish(c.document(1, "a"))
-	a.start().watch().await("a is the coordinator", hasCoordinator("a"))
+	c, _ := startCluster(t, "a")
+	a := c.pods["a"]
 	agents := c.certificate(identity.Name{Domain: "bank", Group: "ledger", Member: "a"})
 	group := control.GroupPath("ledger")
 	for _, request := range []struct{ method, path, body string }{

@@ -64,7 +64,7 @@ func Run(ctx context.Context, s Settings, log *slog.Logger) error {
 	}
 	mounted := &mountedFiles{
 		dir: s.MountDir, groups: s.Groups, groupsFile: s.GroupsFile, onGroups: r.onGroups, manager: r.groups, credentials: credentials, onChange: r.renewer.retryNow.send, log: log,
-		checksums: map[string][sha256.Size]byte{}, logged: map[string]string{},
+		checksums: map[string][sha256.Size]byte{}, logged: map[[2]string]string{},
 	}
 	mounted.read()
 	process := &agent.Process{
