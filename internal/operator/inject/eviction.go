@@ -26,7 +26,7 @@ func (p *patch) addEvictable(m *podMetadata, volumes []corev1.Volume) error {
 		}
 	}
 	if len(names) > known {
-		p.add("/metadata/annotations/"+strings.ReplaceAll(evictableAnnotation, "/", "~1"), strings.Join(names, ","))
+		p.addMetadata("annotations", evictableAnnotation, strings.Join(names, ","))
 	}
 	return nil
 }

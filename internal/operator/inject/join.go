@@ -43,13 +43,13 @@ func optIn(pod json.RawMessage, annotation string, value annotationValue) (json.
 		return nil, nil, err
 	}
 	for _, change := range []struct {
-		in        map[string]any
-		path, key string
-		value     any
-	}{{labels, "/metadata/labels/", v1.LabelAgent, v1.AgentEnabled}, {annotations, "/metadata/annotations/", annotation, groups}} {
+		in         map[string]any
+		field, key string
+		value      any
+	}{{labels, "labels", v1.LabelAgent, v1.AgentEnabled}, {annotations, "annotations", annotation, groups}} {
 		if change.in[change.key] != change.value {
 			change.in[change.key] = change.value
-			p.add(change.path+strings.ReplaceAll(change.key, "/", "~1"), change.value)
+			p.addMetadata(change.field, change.key, change.value)
 		}
 	}
 	changed, err := json.Marshal(fields)

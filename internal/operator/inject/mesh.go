@@ -57,7 +57,7 @@ func (p *patch) addExclusions(m *podMetadata, choice string) error {
 				return err
 			}
 			if after := withPorts(before, exclusion.ports); after != before {
-				p.add("/metadata/annotations/"+strings.ReplaceAll(exclusion.key, "/", "~1"), after)
+				p.addMetadata("annotations", exclusion.key, after)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
@@ -140,4 +141,9 @@ func (p *patch) add(path string, value any) {
 		p.err = fmt.Errorf("cannot encode the value for %s: %w", path, err)
 	}
 	p.operations = append(p.operations, Operation{Op: "add", Path: path, Value: raw})
+}
+
+// addMetadata adds a label or an annotation.
+func (p *patch) addMetadata(field, key string, value any) {
+	p.add("/metadata/"+field+"/"+strings.ReplaceAll(key, "/", "~1"), value)
 }
