@@ -87,7 +87,7 @@ func (o *options) add(root *cobra.Command) {
 		flags.Var(f, f.Name, f.Usage)
 	}
 	flags.StringSliceVar(&o.agentPullSecrets, "agent-image-pull-secrets", nil, "Secrets, separated by commas, that the webhook adds to the imagePullSecrets of pods; they must exist in the namespaces of the pods")
-	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect one replica that runs the controllers; every replica serves the webhook and the identity service. Without it, run only one replica")
+	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect one replica that runs the controllers, by a Lease that the pod $POD_NAME holds; every replica serves the webhook and the identity service. Without it, run only one replica")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8443", "address that serves metrics, by HTTPS and to authorized clients; 0 to disable")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address that serves /healthz and /readyz")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook that injects agents")
