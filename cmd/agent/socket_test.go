@@ -14,6 +14,7 @@ import (
 
 	"github.com/conclave-dev/conclave/client"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 	"github.com/conclave-dev/conclave/internal/testing/testnet"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
@@ -136,9 +137,7 @@ func TestSecondAgentCannotTakeSocket(t *testing.T) {
 
 // TestSocketRefusesOtherUsers, unless the configuration allows them.
 func TestSocketRefusesOtherUsers(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	need.Root(t, "becomes another user")
 	const other = 54321
 	for uids, want := range map[string]string{
 		"":      "user 54321 may not use this API",

@@ -21,6 +21,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/hack/internal/benchmark"
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
@@ -37,12 +38,7 @@ func TestMain(m *testing.M) {
 
 // The test runs short measurements of the parts that need no cluster.
 func TestPartsWithoutClusterReportAllResults(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to the output of make envtest-assets")
-		}
-		t.Skip("no API server: set KUBEBUILDER_ASSETS to the output of make envtest-assets")
-	}
+	need.APIServer(t)
 	t.Chdir("../..")
 	profile := filepath.Join(t.TempDir(), "profile")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/testing/need"
 	"github.com/conclave-dev/conclave/internal/testing/program"
 )
 
@@ -113,11 +114,7 @@ func NeedPartitions(t testing.TB) {
 	if inOwnNetwork() {
 		return
 	}
-	reason := fmt.Sprintf("cannot create a network namespace: %s (this needs root or user namespaces, and nft: see hack/cluster/packages)", os.Getenv(reasonVariable))
-	if os.Getenv("CI") == "true" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
+	need.Skip(t, fmt.Sprintf("a network namespace: root or user namespaces, and nft (see hack/cluster/packages): %s", os.Getenv(reasonVariable)))
 }
 
 // dependOnAgent makes the test cache track the agent's sources. Main can't do that:

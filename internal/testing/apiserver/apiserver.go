@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/conclave-dev/conclave/internal/testing/need"
 )
 
 // Server is the API server of a package's tests. A test starts it, not TestMain: Go's
@@ -51,7 +53,7 @@ func (s *Server) Main(m *testing.M) {
 // there are no binaries.
 func (s *Server) Config(t testing.TB) *rest.Config {
 	t.Helper()
-	Need(t)
+	need.APIServer(t)
 	config, err := s.start()
 	if err != nil {
 		t.Fatal("cannot start the API server:", err)
@@ -62,7 +64,7 @@ func (s *Server) Config(t testing.TB) *rest.Config {
 // Start starts a server for one test, without CRDs, and stops it after the test.
 func Start(t testing.TB) *envtest.Environment {
 	t.Helper()
-	Need(t)
+	need.APIServer(t)
 	environment := &envtest.Environment{ControlPlaneStartTimeout: StartTimeout}
 	if _, err := environment.Start(); err != nil {
 		t.Fatal("cannot start the API server:", err)
@@ -73,16 +75,4 @@ func Start(t testing.TB) *envtest.Environment {
 		}
 	})
 	return environment
-}
-
-// Need skips a test if there are no binaries of an API server. In CI it fails the test.
-func Need(t testing.TB) {
-	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("CI must not skip tests: set KUBEBUILDER_ASSETS to the output of make envtest-assets")
-	}
-	t.Skip("no API server: set KUBEBUILDER_ASSETS to the output of make envtest-assets")
 }

@@ -1,0 +1,39 @@
+// Package need skips tests on machines that lack something, such as a right, a program or a
+// kernel feature.
+package need
+
+import (
+	"os"
+	"testing"
+)
+
+// Prefix begins the message of each test that this package skips. hack/test looks for it to
+// list what a run has left out.
+const Prefix = "left out: "
+
+// Skip skips a test that needs what this machine or this user lacks, for example "root: it
+// mounts a file system". A complete run in CI must not skip a test, so there the test fails.
+// A short run leaves out what isn't there, in CI, too: it is what users run.
+func Skip(t testing.TB, need string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" && !testing.Short() {
+		t.Fatalf("a complete run in CI must not skip tests, but this one needs %s", need)
+	}
+	t.Skip(Prefix + need)
+}
+
+// Root skips a test that needs root, for what purpose says, for example "mounts a file system".
+func Root(t testing.TB, purpose string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Skip(t, "root: it "+purpose)
+	}
+}
+
+// APIServer skips a test if there are no programs of an API server.
+func APIServer(t testing.TB) {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		Skip(t, "an API server: set KUBEBUILDER_ASSETS to the output of make envtest-assets")
+	}
+}
