@@ -24,7 +24,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/conclave-dev/conclave/controllers"
-	"github.com/conclave-dev/conclave/internal/operator/tracing"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
@@ -45,8 +44,6 @@ type operator struct {
 	// lease is that of the leader election, 0 for none. A replica that crashes doesn't
 	// release it. leaderGrace is that of the controllers.
 	lease, leaderGrace time.Duration
-	// traces is that of the controllers.
-	traces *tracing.Exporter
 	// lastWrite is the number of the write after which the operator crashes, or 0;
 	// failedWrite that of the write that fails, and lostResponse that of the write whose
 	// response doesn't arrive.
@@ -257,7 +254,7 @@ func (e *env) startOperator(changes ...func(*operator)) *operator {
 	o.cancel, o.synced, o.elected = cancel, mgr.GetCache().WaitForCacheSync, mgr.Elected()
 	err = controllers.Setup(mgr, controllers.Options{
 		Credentials: e.certificates, CA: e, Dial: e.network.Dial,
-		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true, Traces: o.traces,
+		Debounce: o.debounce, LeaderGrace: o.leaderGrace, Metrics: o.metrics, SkipNameValidation: true,
 	})
 	if err != nil {
 		e.t.Fatal(err)

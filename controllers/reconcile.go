@@ -126,7 +126,6 @@ func (r *Reconciler) decideAndApply(ctx context.Context, s *snapshot) error {
 	}
 	if leads {
 		r.observe(s, before, &result)
-		r.trace(s, result.Status.Coordinator)
 	}
 	r.sendCommands(s, &plan, &result)
 	routingErrs, eventErr := r.applyTraffic(ctx, s, &plan, &result)

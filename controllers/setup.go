@@ -43,7 +43,6 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/operator/tracing"
 )
 
 // CASource provides the CA bundle that agents trust.
@@ -70,8 +69,6 @@ type Options struct {
 	// LeaderGrace is how late the leader may write the result of an election before a
 	// standby does; 0 means the default.
 	LeaderGrace time.Duration
-	// Traces exports elections; nil means that nothing does.
-	Traces *tracing.Exporter
 	// Metrics is the registry for metrics; nil means that of controller-runtime.
 	Metrics prometheus.Registerer
 	// Workers is the number of concurrent reconciles; 0 means the default.
@@ -106,9 +103,6 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	if err := mgr.Add(r.streams); err != nil {
 		return fmt.Errorf("add the streams: %w", err)
-	}
-	if err := r.addTraces(mgr); err != nil {
-		return fmt.Errorf("add the exporter of traces: %w", err)
 	}
 	if err := r.addGroupController(mgr); err != nil {
 		return fmt.Errorf("add the group controller: %w", err)
@@ -160,15 +154,6 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// addTraces adds the exporter of traces, if there is one.
-func (r *Reconciler) addTraces(mgr ctrl.Manager) error {
-	if r.options.Traces == nil {
-		return nil
-	}
-	r.options.Traces.ReadWith(r.streams.Journal)
-	return mgr.Add(r.options.Traces)
 }
 
 // addGroupController adds the controller that reconciles groups.

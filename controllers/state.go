@@ -44,8 +44,6 @@ type groupState struct {
 	// electedAt is when the operator last saw a new coordinator, and vacantSince since
 	// when there has been none.
 	electedAt, vacantSince time.Time
-	// tracedTerm is that of the last election that was exported, or was too old for that.
-	tracedTerm int64
 	// standby is what only a standby uses.
 	standby standbyState
 }

@@ -29,7 +29,6 @@ import (
 	"github.com/conclave-dev/conclave/internal/operator/authority"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
 	"github.com/conclave-dev/conclave/internal/operator/metrics"
-	"github.com/conclave-dev/conclave/internal/operator/tracing"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=conclave-system,resources=leases,verbs=create
@@ -258,28 +257,12 @@ func (m *manager) injectSettings(ctx context.Context) (inject.Settings, error) {
 }
 
 // addControllers adds the controllers, which run in the elected replica only.
-func (m *manager) addControllers(ctx context.Context, mgr ctrl.Manager) error {
+func (m *manager) addControllers(_ context.Context, mgr ctrl.Manager) error {
 	operator, err := m.caStore.NewOperatorCertificate()
 	if err != nil {
 		return fmt.Errorf("create the operator's certificate: %w", err)
 	}
 	m.metrics.AddCertificate("operator", func() time.Time { return operator.NotAfter() })
-	traces, err := m.newTraces(ctx)
-	if err != nil {
-		return err
-	}
 	//nolint:contextcheck // Setup only adds what the manager starts
-	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore, WithoutNodes: len(m.watchNamespaces) > 0, Traces: traces})
-}
-
-// newTraces returns the exporter of traces, or nil if the environment doesn't request traces.
-func (m *manager) newTraces(ctx context.Context) (*tracing.Exporter, error) {
-	if !m.traces {
-		return nil, nil //nolint:nilnil // A nil exporter does nothing.
-	}
-	traces, err := tracing.New(ctx, version, logr.FromSlogHandler(m.log.Handler()))
-	if err != nil {
-		return nil, err
-	}
-	return traces, ctrlmetrics.Registry.Register(traces.Metrics())
+	return controllers.Setup(mgr, controllers.Options{Credentials: operator, CA: m.caStore, WithoutNodes: len(m.watchNamespaces) > 0})
 }

@@ -75,7 +75,6 @@ func (e *env) expectMetrics(t *testing.T) {
 		`leader_election_master_status{name="conclave-manager"} 1`,
 		`conclave_operator_enrollments_total{result="issued"} 1`,
 		`conclave_operator_injections_total{result="refused"} 0`,
-		`conclave_operator_election_traces_total{result="exported"} 0`,
 		`conclave_operator_group_status_behind{group="ledger",namespace="default"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {

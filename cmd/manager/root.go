@@ -14,7 +14,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/cli/command"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
-	"github.com/conclave-dev/conclave/internal/operator/tracing"
 )
 
 // version is stamped by make build.
@@ -37,8 +36,6 @@ type options struct {
 	logFormat           string
 	// podName is empty outside of a cluster.
 	podName string
-	// traces is whether the environment requests traces.
-	traces bool
 }
 
 func newRoot() *cobra.Command {
@@ -50,10 +47,7 @@ func newRoot() *cobra.Command {
 
 This operator injects an agent into each pod that opts in, issues the agents'
 certificates, publishes the members of their groups, and reports the state of
-each group in its ElectionGroup. Agents elect without it.
-
-With OTEL_EXPORTER_OTLP_ENDPOINT=http://HOST:4317 in its environment, it exports
-each election as an OpenTelemetry trace.`,
+each group in its ElectionGroup. Agents elect without it.`,
 		Args:              command.NoArguments,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -111,10 +105,6 @@ func (o *options) check() error {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
 			return command.UsageErrorf("--watch-namespaces must be names of namespaces, separated by commas, got %q", namespace)
 		}
-	}
-	var err error
-	if o.traces, err = tracing.Enabled(os.Getenv); err != nil {
-		return command.UsageErrorf("%s", err)
 	}
 	if err := o.checkAgent(); err != nil {
 		return err

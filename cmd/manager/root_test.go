@@ -41,15 +41,3 @@ func TestInvalidFlagsReportOneLine(t *testing.T) {
 		})
 	}
 }
-
-func TestInvalidVariableReportsOneLine(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")
-	root := newRoot()
-	var stderr bytes.Buffer
-	root.SetArgs([]string{"--namespace", "conclave-system", "--agent-image", "agent:1"})
-	root.SetErr(&stderr)
-	want := `error: OTEL_EXPORTER_OTLP_ENDPOINT must be the URL of an OTLP receiver, such as http://collector.observability:4317, got "collector:4317"` + "\n"
-	if status := run(t.Context(), root); status != command.ExitUsage || stderr.String() != want {
-		t.Errorf("got status %d and %q, want status %d and %q", status, stderr.String(), command.ExitUsage, want)
-	}
-}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // OperatorAgent is an agent, as its operator uses it.
@@ -75,7 +74,6 @@ func NewForOperator(agent OperatorAgent, metrics http.Handler) http.Handler {
 	mux.Handle(control.ReportsPath, operatorOnly(methods{http.MethodGet: o.streamReports}))
 	mux.Handle(groupPath, operatorOnly(methods{http.MethodPut: o.applyDocument, http.MethodDelete: o.leaveGroup}))
 	mux.Handle(groupPath+control.StepDownPath, operatorOnly(methods{http.MethodPost: common.withGroup(stepDown)}))
-	mux.Handle(groupPath+journal.Path, operatorOnly(methods{http.MethodGet: common.withGroup(getJournal)}))
 	mux.Handle(groupPath+control.EligibilityPath, operatorOnly(methods{http.MethodPut: o.setEligible}))
 	mux.Handle("/healthz", public(newHealth(agent).serve))
 	mux.Handle("/readyz", public(common.readyz))

@@ -22,7 +22,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 // Identity is the agent that a fake agent replaces.
@@ -60,9 +59,6 @@ type Agent struct {
 	groups map[string]*groupState
 	calls  []Call
 	refuse func(Call) int
-	// journals are what the agent returns, and journalReads counts the requests.
-	journals     map[string]journal.Journal
-	journalReads int
 	// changes is closed and replaced when a report changes. closed is closed and
 	// replaced to end all streams.
 	changes, closed chan struct{}
@@ -186,23 +182,6 @@ func (a *Agent) Refuse(decide func(Call) int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.refuse = decide
-}
-
-// SetJournal sets the journal about a group. Without one, the agent responds like an old agent.
-func (a *Agent) SetJournal(j *journal.Journal) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.journals == nil {
-		a.journals = map[string]journal.Journal{}
-	}
-	a.journals[j.Group] = *j
-}
-
-// JournalReads returns how often a journal was requested.
-func (a *Agent) JournalReads() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.journalReads
 }
 
 // Report returns the agent's report about a group, if it is a member.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
-	"github.com/conclave-dev/conclave/internal/protocol/journal"
 )
 
 const (
@@ -25,7 +24,6 @@ const (
 func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+control.ReportsPath, a.stream)
-	mux.HandleFunc("GET "+control.GroupsPath+"{group}"+journal.Path, a.serveJournal)
 	mux.HandleFunc(control.GroupsPath, a.call)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		names, err := identity.PeerNames(*r.TLS)
@@ -38,19 +36,6 @@ func (a *Agent) handler() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-func (a *Agent) serveJournal(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	j, known := a.journals[r.PathValue("group")]
-	a.journalReads++
-	a.mu.Unlock()
-	if !known {
-		refuse(w, http.StatusNotFound, fmt.Errorf("path %q not found", r.URL.Path))
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(j) // The client has disconnected.
 }
 
 // call handles a command.
