@@ -97,7 +97,7 @@ func New(ctx context.Context, c *config.Config, options Options) (*Agent, error)
 	a := &Agent{options: options, self: c.Self, config: c, groups: map[string]*joinedGroup{}}
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		if err := a.chooseList(c.Position(g.Name, "version"), g, nil); err != nil {
+		if err := a.chooseList(c.Position(g.Name, "version"), g, nil, nil); err != nil {
 			return nil, errors.Join(err, options.Listener.Close())
 		}
 	}

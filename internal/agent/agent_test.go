@@ -154,7 +154,7 @@ func TestExclusionSurvivesNewSettings(t *testing.T) {
 	next.Session = true // A running election can't change that.
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	prepared, err := a.PrepareGroup(next)
+	prepared, err := a.PrepareGroup(next, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

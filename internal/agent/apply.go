@@ -14,24 +14,22 @@ import (
 
 var errClosed = errors.New("the agent is shutting down")
 
-// Prepared has new settings of a group. Their member list is stored, so that a restart
-// finds it.
+// Prepared has new settings of a group. They are stored, so that a restart finds them.
 type Prepared struct{ group config.Group }
 
-// PrepareGroup checks new settings of a group and stores their member list. It doesn't
-// change the running group: a caller that must store more of the settings can do so
-// before ApplyGroup.
+// PrepareGroup checks new settings of a group and stores the operator's document that they
+// come from, together with the member list. It doesn't change the running group.
 //
 // If the group has another UID than the running group of the same name, the caller must
 // leave the running group first. Otherwise, the caller must have checked that the
 // settings preserve the meaning of grants: see config.Group.CheckSafetyChange.
-func (a *Agent) PrepareGroup(next config.Group) (Prepared, error) {
+func (a *Agent) PrepareGroup(next config.Group, document []byte) (Prepared, error) {
 	a.applying.RLock()
 	defer a.applying.RUnlock()
 	if a.closed.Load() {
 		return Prepared{}, errClosed
 	}
-	return a.prepare("", next)
+	return a.prepare("", next, document)
 }
 
 // ApplyGroup makes the agent take part in a group with new settings. If this fails, the
@@ -61,27 +59,27 @@ func (a *Agent) LeaveGroup(ctx context.Context, name string) error {
 }
 
 // prepare chooses the list of next and stores it. Errors refer to position.
-func (a *Agent) prepare(position string, next config.Group) (Prepared, error) {
+func (a *Agent) prepare(position string, next config.Group, document []byte) (Prepared, error) {
 	var running *config.List
 	if before, known := a.groupConfig(next.Name); known {
 		running = &before.List
 	}
-	err := a.chooseList(position, &next, running)
+	err := a.chooseList(position, &next, running, document)
 	return Prepared{next}, err
 }
 
-// chooseList replaces the list in g by the list that the agent must run, and stores it.
-// running is the list in force, nil if the agent isn't in the group. Errors refer to
-// position, unless it is "".
-func (a *Agent) chooseList(position string, g *config.Group, running *config.List) error {
+// chooseList replaces the list in g by the list that the agent must run, and stores it with
+// the document, if there is one. running is the list in force, nil if the agent isn't in the
+// group. Errors refer to position, unless it is "".
+func (a *Agent) chooseList(position string, g *config.Group, running *config.List, document []byte) error {
 	stored := running
 	if stored == nil {
-		last, found, err := a.options.Store.Load(state.KeyOf(g))
+		last, err := a.options.Store.Load(g.Name)
 		if err != nil {
 			return fmt.Errorf("group %s: %w", g.Name, err)
 		}
-		if found {
-			stored = &last
+		if last.UID == g.UID {
+			stored = last.List
 		}
 	}
 	known := state.Known{Stored: stored, Clock: a.options.Clock.CurrentTerm(), FromOperator: g.Provenance.UID != ""}
@@ -98,8 +96,9 @@ func (a *Agent) chooseList(position string, g *config.Group, running *config.Lis
 	if choice.Warning != "" {
 		a.options.Log.Warn(choice.Warning, "group", g.Name)
 	}
-	if choice.Save {
-		if err := a.options.Store.Save(state.KeyOf(g), choice.List, g.Safety.Lease); err != nil {
+	if choice.Save || document != nil {
+		record := state.Record{UID: g.UID, List: &choice.List, Lease: g.Safety.Lease, Document: string(document), Revision: g.Revision}
+		if err := a.options.Store.Save(g.Name, record); err != nil {
 			return err
 		}
 	}

@@ -167,7 +167,7 @@ func TestBlockedGroupKeepsLongerLease(t *testing.T) {
 
 	next := g
 	next.Safety.Lease = after
-	prepared, err := a.PrepareGroup(next)
+	prepared, err := a.PrepareGroup(next, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestOutSince(t *testing.T) {
 	before := now()
 	g := a.Config().Groups[0]
 	g.Algorithm = "Bully"
-	prepared, err := a.PrepareGroup(g)
+	prepared, err := a.PrepareGroup(g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

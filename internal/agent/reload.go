@@ -47,7 +47,7 @@ func (a *Agent) Reload(ctx context.Context, next *config.Config) error {
 // configuration of the group.
 func (a *Agent) reloadGroup(ctx context.Context, position string, next config.Group) error {
 	before, known := a.groupConfig(next.Name)
-	p, err := a.prepare(position, next)
+	p, err := a.prepare(position, next, nil)
 	if err != nil {
 		return err
 	}

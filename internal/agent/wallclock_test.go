@@ -50,7 +50,7 @@ func TestGroupLearnsOfCorrectionWhileItIsJoined(t *testing.T) {
 	audit := ledger
 	audit.Name = "audit"
 	audit.Safety.Lease = 5 * time.Second // Its election waits for the correction, however slow this machine is.
-	p, err := a.PrepareGroup(audit)
+	p, err := a.PrepareGroup(audit, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,16 +26,10 @@ func TestClockIsCorrectedAfterStart(t *testing.T) {
 	a.mount(map[string]string{})
 	right := time.Now().Add(5 * time.Second) // when the clock would be right
 	c.storeCertificate(a, right)
-	documents := documentStore{a.settings.StateDir}
-	stored, err := documents.load("ledger")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := a.loadState()
 	future := c.document(right.Add(24*time.Hour).UnixMilli(), "a")
 	stored.Revision, stored.Document = future.Revision, string(documentYAML(t, future))
-	if err := documents.save("ledger", stored); err != nil {
-		t.Fatal(err)
-	}
+	a.saveState(stored)
 	a.start()
 	a.awaitNotReady("waiting for a certificate")
 	r := a.watch().await("a is the coordinator", hasCoordinator("a"))

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,9 +35,9 @@ func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
 	c, streams := startCluster(t, "a", "b")
 	b := c.pods["b"]
 	next := c.document(2, "a", "b")
-	repair := b.breakDisk("ledger" + suffix)
+	repair := b.breakDisk("ledger.state")
 	b.mount(map[string]string{"token": "bank/b", "ledger/group.yaml": string(documentYAML(t, next))})
-	testwait.Until(t, "b can't store revision 2", func() bool { return b.log.count("cannot store the document") > 0 })
+	testwait.Until(t, "b can't store revision 2", func() bool { return b.log.count("cannot store the state of group ledger") > 0 })
 	leave := control.GroupPath("ledger") + "?uid=uid-1"
 	if status, body := b.callOperatorAPI(b.operator, http.MethodDelete, leave, ""); status == http.StatusNoContent {
 		t.Errorf("got %d %s, want an error of the disk", status, body)
@@ -57,20 +58,33 @@ func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
 	streams["b"].await("it has revision 3", hasRevision(3))
 }
 
-// TestDamagedStoredDocumentIsLoggedAndIgnored: the agent receives the document again.
-func TestDamagedStoredDocumentIsLoggedAndIgnored(t *testing.T) {
+// TestDamagedStateIsReported: the agent doesn't take part until the file is restored or removed,
+// because the list that it adopted may be newer than the one that it receives.
+func TestDamagedStateIsReported(t *testing.T) {
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	a.end()
-	if err := os.WriteFile(filepath.Join(a.settings.StateDir, "ledger.document"), []byte("conclave document 1, sha256 00\n{}"), 0o600); err != nil {
+	path := filepath.Join(a.settings.StateDir, "ledger.state")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, whole[:len(whole)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := a.start().watch()
-	a.push(c.document(1, "a"))
-	s.await("a is the coordinator", hasCoordinator("a"))
-	if n := a.log.count("ledger.document is damaged"); n != 1 {
-		t.Errorf("got %d log messages about the damage, want 1", n)
+	const problem = "ledger.state is damaged: restore it"
+	document := string(documentYAML(t, c.document(2, "a")))
+	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger"), document)
+	if status == http.StatusNoContent || !strings.Contains(body, problem) {
+		t.Errorf("got %d %s for a pushed document, want %q", status, body, problem)
 	}
+	a.awaitNotReady(problem)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	a.push(c.document(3, "a"))
+	s.await("a is the coordinator", hasCoordinator("a"))
 }
 
 // TestMountedCABundleIsTrustedAfterDiskError: the files don't change again when the disk has space.

@@ -3,11 +3,11 @@ package pod
 import (
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
@@ -124,9 +124,9 @@ func TestGroupWithNewUIDStartsAfterOldGrantsExpire(t *testing.T) {
 	}
 	pushed()
 	for name, g := range c.pods {
-		lists, err := filepath.Glob(filepath.Join(g.settings.StateDir, "*.list"))
-		if err != nil || len(lists) != 1 || filepath.Base(lists[0]) != "ledger@uid-2.list" {
-			t.Errorf("%s: got lists %v, %v, want the new one alone", name, lists, err)
+		g.end()
+		if stored := g.loadState(); stored.UID != "uid-2" || stored.List.Version != 1 || stored.Revision != 3 {
+			t.Errorf("%s: got %+v stored, want the new group", name, stored)
 		}
 	}
 }
@@ -185,13 +185,12 @@ func TestRemovedMemberAdoptsListAndLeaves(t *testing.T) {
 	if status, body := d.callLocalAPI("/v1/groups"); body != `{"groups":[]}` {
 		t.Errorf("got %d %s, want no groups", status, body)
 	}
-	files, err := filepath.Glob(filepath.Join(d.settings.StateDir, "*.list"))
-	if err != nil || len(files) > 0 {
-		t.Errorf("got lists %v, %v, want none", files, err)
-	}
 
 	// The mounted document is outdated, so d doesn't join again. It does with the next list.
 	d.end()
+	if stored := d.loadState(); stored.List != nil || stored.Document != "" || stored.Revision != 2 {
+		t.Errorf("got %+v stored, want no list and no document", stored)
+	}
 	d.mount(map[string]string{"token": "bank/d", "ledger/group.yaml": string(documentYAML(t, next))})
 	d.start()
 	back := c.document(3, "a", "b", "c", "d")
@@ -355,13 +354,7 @@ func TestRevisionFarAheadIsRefused(t *testing.T) {
 	future := c.document(time.Now().Add(25*time.Hour).UnixMilli(), "a", "x", "y")
 	c.publish(future)
 	a.mount(map[string]string{"token": "bank/a", "ledger/group.yaml": string(documentYAML(t, future))})
-	if err := os.MkdirAll(a.settings.StateDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	store := documentStore{a.settings.StateDir}
-	if err := store.save("ledger", groupRecord{UID: future.UID, Revision: future.Revision, Lease: time.Second, Document: string(documentYAML(t, future))}); err != nil {
-		t.Fatal(err)
-	}
+	a.saveState(state.Record{UID: future.UID, Revision: future.Revision, Lease: time.Second, Document: string(documentYAML(t, future))})
 	s := a.start().watch()
 	const line = "is more than a day ahead of this machine's clock"
 	status, body := a.callOperatorAPI(c.operator, http.MethodPut, control.GroupPath("ledger"), string(documentYAML(t, future)))

@@ -20,12 +20,11 @@ import (
 // and the operator. It has a worker for each group that the pod is in, so that a slow
 // group doesn't delay the others.
 type groupManager struct {
-	self      string
-	probe     *config.Probe
-	documents documentStore
-	lists     *state.Store
-	reports   *reportHub
-	log       *slog.Logger
+	self    string
+	probe   *config.Probe
+	store   *state.Store
+	reports *reportHub
+	log     *slog.Logger
 
 	mu      sync.Mutex
 	workers map[string]*groupWorker
@@ -39,9 +38,9 @@ type groupManager struct {
 }
 
 // newGroupManager creates the workers of the pod's groups with their stored documents.
-func newGroupManager(s *Settings, lists *state.Store, reports *reportHub, log *slog.Logger) *groupManager {
+func newGroupManager(s *Settings, store *state.Store, reports *reportHub, log *slog.Logger) *groupManager {
 	m := &groupManager{
-		self: s.Pod, probe: s.Probe, documents: documentStore{s.StateDir}, lists: lists, reports: reports, log: log,
+		self: s.Pod, probe: s.Probe, store: store, reports: reports, log: log,
 		workers: map[string]*groupWorker{}, problems: map[[2]string]string{},
 	}
 	m.expect(s.Groups)

@@ -26,9 +26,9 @@ type groupWorker struct {
 
 	mu    sync.Mutex
 	queue []*task
-	// stored is the durable record. failedRevision is the revision of the last document if
-	// it could not be applied, else 0.
-	stored         groupRecord
+	// stored identifies the stored document. failedRevision is the revision of the last
+	// document if it could not be applied, else 0.
+	stored         storedDocument
 	failedRevision int64
 
 	// The goroutine of run owns the following fields.
@@ -49,21 +49,34 @@ type groupWorker struct {
 	retryFailed <-chan time.Time
 }
 
+// storedDocument identifies the document that is stored for a group.
+type storedDocument struct {
+	uid      string
+	revision int64
+	// inForce is false if there is no document, or if the agent has left the group.
+	inForce bool
+}
+
+func identify(r state.Record) storedDocument {
+	return storedDocument{r.UID, r.Revision, r.Document != ""}
+}
+
 const cannotLoad = "cannot load stored document; starting without it"
 
 // newGroupWorker creates a worker, with the stored document in its queue.
 func newGroupWorker(m *groupManager, group string) *groupWorker {
 	w := &groupWorker{groupManager: m, group: group, queued: newSignal(), participatedUntil: time.Now()}
-	var err error
-	if w.stored, err = m.documents.load(group); err != nil {
+	record, err := m.store.Load(group)
+	if err != nil {
 		m.log.Error(cannotLoad, "group", group, "error", err)
 	}
-	if err := checkRevision(w.stored.Revision); err != nil {
+	if err := checkRevision(record.Revision); err != nil {
 		m.log.Error(cannotLoad, "group", group, "error", err)
-		w.stored.Revision, w.stored.Document = 0, "" // UID and lease remain, for the grants in that group.
+		record.Revision, record.Document = 0, "" // UID remains, for the grants in that group.
 		w.retryStored = time.After(clockInterval)
 	}
-	if t := w.taskOf(w.stored); t != nil {
+	w.stored = identify(record)
+	if t := w.taskOf(record); t != nil {
 		w.applied = t.group
 		w.queue = []*task{t}
 	}
@@ -71,23 +84,24 @@ func newGroupWorker(m *groupManager, group string) *groupWorker {
 }
 
 // taskOf returns the task to apply a stored document, nil if there is none.
-func (w *groupWorker) taskOf(stored groupRecord) *task {
+func (w *groupWorker) taskOf(stored state.Record) *task {
+	const source = "the stored document"
 	if stored.Document == "" {
 		return nil
 	}
-	g, err := config.ParseDocument(w.documents.path(w.group), []byte(stored.Document))
+	g, err := config.ParseDocument(source, []byte(stored.Document))
 	if err != nil {
 		w.log.Error(cannotLoad, "group", w.group, "error", err)
 		return nil
 	}
 	g.Probe = w.probe
-	return &task{source: "the stored document", group: g, document: []byte(stored.Document)}
+	return &task{source: source, group: g, document: []byte(stored.Document)}
 }
 
 // loadStoredAgain applies the stored document that was ahead of the clock, once the clock has
 // been corrected. The file has another document if the worker has stored one since.
 func (w *groupWorker) loadStoredAgain() {
-	stored, err := w.documents.load(w.group)
+	stored, err := w.store.Load(w.group)
 	if err == nil {
 		err = checkRevision(stored.Revision)
 	}
@@ -102,14 +116,14 @@ func (w *groupWorker) loadStoredAgain() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stored.Revision = max(w.stored.Revision, stored.Revision) // The agent had left the group.
+	w.stored.revision = max(w.stored.revision, stored.Revision) // The agent had left the group.
 }
 
 // isEmpty reports whether the worker has no document, neither stored nor queued.
 func (w *groupWorker) isEmpty() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stored.Document == "" && len(w.queue) == 0
+	return !w.stored.inForce && len(w.queue) == 0
 }
 
 // run processes the queue until ctx ends.
@@ -155,10 +169,9 @@ func (w *groupWorker) run(ctx context.Context, a *agent.Agent) {
 // applyDocument switches from the stored document to another one. If the new one has
 // another UID, the agent first leaves the previous group.
 func (w *groupWorker) applyDocument(ctx context.Context, a *agent.Agent, t *task) error {
-	next, before := t.group, w.storedRecord()
-	replaced := before.UID != "" && before.UID != next.UID
-	if replaced {
-		if err := w.leaveReplacedGroup(ctx, a, before); err != nil {
+	next, before := t.group, w.storedDocument()
+	if before.uid != "" && before.uid != next.UID {
+		if err := w.leaveReplacedGroup(ctx, a, before.uid); err != nil {
 			return err
 		}
 	} else if w.applied != nil {
@@ -166,11 +179,7 @@ func (w *groupWorker) applyDocument(ctx context.Context, a *agent.Agent, t *task
 			return err
 		}
 	}
-	err := w.applySettings(ctx, a, t)
-	if err == nil && replaced {
-		err = w.lists.Remove(state.Key{Group: w.group, UID: before.UID})
-	}
-	return err
+	return w.applySettings(ctx, a, t)
 }
 
 // applySettings stores a document and applies its settings. If neither the list nor the
@@ -178,23 +187,21 @@ func (w *groupWorker) applyDocument(ctx context.Context, a *agent.Agent, t *task
 // document are durable before the agent applies the settings.
 func (w *groupWorker) applySettings(ctx context.Context, a *agent.Agent, t *task) error {
 	next := t.group
-	granted, err := w.lists.Lease(state.KeyOf(next)) // for which it may have granted before
-	if err != nil {
-		return err
-	}
-	record := groupRecord{next.UID, next.Revision, max(granted, next.Safety.Lease), string(t.document)}
+	record := state.Record{UID: next.UID, Lease: next.Safety.Lease, Document: string(t.document), Revision: next.Revision}
 	if !next.List.Has(w.self) && (next.List.Previous == nil || !next.List.Previous.Has(w.self)) {
 		w.stopParticipating(ctx, a)
 		w.applied = next
-		return w.store(record)
+		if err := w.store.Save(w.group, record); err != nil {
+			return err
+		}
+		w.setStored(identify(record))
+		return nil
 	}
-	prepared, err := a.PrepareGroup(*next)
+	prepared, err := a.PrepareGroup(*next, t.document)
 	if err != nil {
 		return err
 	}
-	if err := w.store(record); err != nil {
-		return err
-	}
+	w.setStored(identify(record))
 	err = a.ApplyGroup(ctx, prepared)
 	if err == nil {
 		w.applied = next
@@ -231,10 +238,14 @@ func (w *groupWorker) recordResult(t *task, err error) {
 // leaveReplacedGroup leaves a group that another one of the same name replaces. It waits
 // until the agent's grants in the previous group have expired: otherwise both groups
 // could have a coordinator at the same time.
-func (w *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, before groupRecord) error {
+func (w *groupWorker) leaveReplacedGroup(ctx context.Context, a *agent.Agent, uid string) error {
 	w.stopParticipating(ctx, a)
+	lease, err := w.store.Lease(state.Key{Group: w.group, UID: uid})
+	if err != nil {
+		return err
+	}
 	select {
-	case <-time.After(time.Until(w.participatedUntil.Add(leaseOnAnyClock(before.Lease)))):
+	case <-time.After(time.Until(w.participatedUntil.Add(leaseOnAnyClock(lease)))):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -246,27 +257,28 @@ func leaseOnAnyClock(lease time.Duration) time.Duration { return lease + lease/8
 
 // leaveForGood leaves the group with this UID, and removes its document and its list.
 func (w *groupWorker) leaveForGood(ctx context.Context, a *agent.Agent, uid string) error {
-	before := w.storedRecord()
+	before := w.storedDocument()
 	failed := w.failed != nil && w.failed.group.UID == uid
 	if failed {
 		w.retryFailed = nil
 	}
-	if before.UID != uid || before.Document == "" {
+	if before.uid != uid || !before.inForce {
 		return nil // The agent has left that group, or was never in it.
 	}
 	w.stopParticipating(ctx, a)
 	w.applied = nil
-	before.Document = ""
+	left := storedDocument{uid: uid, revision: before.revision}
 	if failed {
-		before.Revision = w.failed.group.Revision // A mounted file may still have that document.
+		left.revision = w.failed.group.Revision // A mounted file may still have that document.
 	}
-	if err := w.store(before); err != nil {
+	if err := w.store.Leave(state.Key{Group: w.group, UID: uid}, left.revision); err != nil {
 		return err
 	}
+	w.setStored(left)
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.failedRevision = 0
-	w.mu.Unlock()
-	return w.lists.Remove(state.Key{Group: w.group, UID: uid})
+	return nil
 }
 
 // stopParticipating leaves the group if the agent takes part in it.
@@ -281,19 +293,14 @@ func (w *groupWorker) stopParticipating(ctx context.Context, a *agent.Agent) {
 	w.reports.groupLeft(w.group)
 }
 
-func (w *groupWorker) storedRecord() groupRecord {
+func (w *groupWorker) storedDocument() storedDocument {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stored
 }
 
-// store replaces the durable record.
-func (w *groupWorker) store(record groupRecord) error {
-	if err := w.documents.save(w.group, record); err != nil {
-		return err
-	}
+func (w *groupWorker) setStored(document storedDocument) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stored = record
-	return nil
+	w.stored = document
 }

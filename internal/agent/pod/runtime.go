@@ -30,7 +30,7 @@ import (
 type runtime struct {
 	settings *Settings
 	life     uint32
-	lists    *state.Store
+	store    *state.Store
 	reports  *reportHub
 	groups   *groupManager
 	renewer  *certificateRenewer
@@ -44,18 +44,18 @@ type runtime struct {
 // Run runs an agent until ctx ends. The local API responds from the beginning, before the
 // agent has a certificate.
 func Run(ctx context.Context, s Settings, log *slog.Logger) error {
-	lists, err := state.Open(s.StateDir)
+	store, err := state.Open(s.StateDir)
 	if err != nil {
 		return err
 	}
-	defer lists.Close()
+	defer store.Close()
 	credentials, err := openCredentials(&s)
 	if err != nil {
 		return err
 	}
-	r := &runtime{settings: &s, life: agent.NewLife(), lists: lists, metrics: metrics.New(), log: log}
+	r := &runtime{settings: &s, life: agent.NewLife(), store: store, metrics: metrics.New(), log: log}
 	r.reports = newReportHub(control.Agent{Pod: s.Pod, Life: r.life, Build: s.Build, Groups: s.Groups})
-	r.groups = newGroupManager(&s, lists, r.reports, log)
+	r.groups = newGroupManager(&s, store, r.reports, log)
 	r.renewer = newCertificateRenewer(&s, credentials, r.onNames, r.acceptEnrolledDocument, log)
 	r.metrics.Version, r.metrics.CertificateNotAfter, r.metrics.DroppedLogLines = s.Build, r.renewer.notAfter, s.DroppedLogLines
 	local, err := agent.ListenLocalAPI(ctx, s.API)
@@ -124,7 +124,7 @@ func (r *runtime) startAgent(ctx context.Context, files *identity.Files) (*agent
 	s := r.settings
 	c := &config.Config{Self: s.Pod, Domain: s.Namespace, API: s.API, Listen: s.Peers, State: s.StateDir}
 	a, err := agent.New(ctx, c, agent.Options{
-		Clock: clock.New(clock.Wall()), Life: r.life, Store: r.lists,
+		Clock: clock.New(clock.Wall()), Life: r.life, Store: r.store,
 		Security: transport.Certificates{Files: files, Domain: s.Namespace}, Problems: r.renewer.Problems,
 		Metrics: func(name string) group.Metrics { return r.metrics.ForGroup(name) }, OnReport: r.reports.publish, Log: r.log,
 	})

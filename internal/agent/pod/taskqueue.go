@@ -40,7 +40,7 @@ func (w *groupWorker) enqueue(t *task) (<-chan error, error) {
 	t.done = []chan error{done}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	newest, last := w.stored.Revision, (*task)(nil)
+	newest, last := w.stored.revision, (*task)(nil)
 	if n := len(w.queue); n > 0 {
 		last = w.queue[n-1]
 	}

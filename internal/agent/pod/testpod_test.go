@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/agent/state"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -68,6 +70,32 @@ func (c *cluster) add(name string) *testPod {
 	c.pods[name] = g
 	c.t.Cleanup(func() { g.end() })
 	return g
+}
+
+// loadState returns the stored state of group ledger. The agent must have ended.
+func (g *testPod) loadState() (stored state.Record) {
+	g.t.Helper()
+	g.openState(func(s *state.Store) (err error) {
+		stored, err = s.Load("ledger")
+		return err
+	})
+	return stored
+}
+
+func (g *testPod) saveState(next state.Record) {
+	g.t.Helper()
+	g.openState(func(s *state.Store) error { return s.Save("ledger", next) })
+}
+
+func (g *testPod) openState(use func(*state.Store) error) {
+	g.t.Helper()
+	store, err := state.Open(g.settings.StateDir)
+	if err == nil {
+		err = errors.Join(use(store), store.Close())
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
 }
 
 // mount replaces the mounted files as kubelet does: all at once, by a symbolic link.

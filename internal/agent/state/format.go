@@ -7,26 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
 // header begins the first line of each file. The line ends with the checksum of all
 // that follows it. The number is the version of the format.
-const header = "conclave member list 1, sha256 "
+const header = "conclave group state 1, sha256 "
 
-// record is the content of a file. It names the group, so that a file under the name of
+// content is the content of a file. It names the group, so that a file under the name of
 // another group is detected.
-type record struct {
-	Group string      `json:"group"`
-	UID   string      `json:"uid,omitempty"`
-	List  config.List `json:"list"`
-	// LeaseMillis is the longest lease of the grants that may still be in force.
-	LeaseMillis int64 `json:"leaseMillis,omitempty"`
+type content struct {
+	Group string `json:"group"`
+	Record
 }
 
-func encode(r record) ([]byte, error) {
-	body, err := json.MarshalIndent(r, "", " ")
+func encode(group string, r Record) ([]byte, error) {
+	body, err := json.MarshalIndent(content{group, r}, "", " ")
 	if err != nil {
 		return nil, err
 	}
@@ -34,26 +29,26 @@ func encode(r record) ([]byte, error) {
 	return fmt.Appendf(nil, "%s%x\n%s", header, sha256.Sum256(body), body), nil
 }
 
-func decode(key Key, data []byte) (record, error) {
+func decode(group string, data []byte) (Record, error) {
 	first, body, _ := bytes.Cut(data, []byte("\n"))
 	sum, ok := strings.CutPrefix(string(first), header)
 	switch {
 	case !ok:
-		return record{}, errors.New("is not a member list")
+		return Record{}, errors.New("is not the state of a group")
 	case sum != fmt.Sprintf("%x", sha256.Sum256(body)):
-		return record{}, errors.New("is damaged")
+		return Record{}, errors.New("is damaged")
 	}
-	var r record
+	var c content
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		return record{}, fmt.Errorf("is invalid: %w", err)
+	if err := decoder.Decode(&c); err != nil {
+		return Record{}, fmt.Errorf("is invalid: %w", err)
 	}
 	switch {
-	case r.Group != key.Group || r.UID != key.UID:
-		return record{}, fmt.Errorf("is the list of group %s", r.Group)
-	case r.List.Version == 0 || len(r.List.Members) == 0:
-		return record{}, errors.New("is without a list")
+	case c.Group != group:
+		return Record{}, fmt.Errorf("is the state of group %s", c.Group)
+	case c.UID == "" && c.List == nil || c.List != nil && (c.List.Version == 0 || len(c.List.Members) == 0):
+		return Record{}, errors.New("contains no list")
 	}
-	return r, nil
+	return c.Record, nil
 }

@@ -12,15 +12,15 @@ import (
 func (s *Store) RecordLease(key Key, lease time.Duration) (longest time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, found, err := s.load(key)
+	r, err := s.load(key.Group)
 	if err != nil {
 		return 0, err
 	}
-	if !found {
+	if r.UID != key.UID || r.List == nil {
 		return 0, fmt.Errorf("cannot store the lease of group %s: the group has no stored list", key.Group)
 	}
-	longest = max(lease, time.Duration(r.LeaseMillis)*time.Millisecond)
-	return longest, s.saveLease(key, r, longest)
+	longest = max(lease, r.Lease)
+	return longest, s.saveLease(key.Group, r, longest)
 }
 
 // Lease returns the longest lease of the grants in a group that may still be in force, 0
@@ -28,30 +28,29 @@ func (s *Store) RecordLease(key Key, lease time.Duration) (longest time.Duration
 func (s *Store) Lease(key Key) (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, _, err := s.load(key)
-	return time.Duration(r.LeaseMillis) * time.Millisecond, err
+	r, err := s.load(key.Group)
+	if err != nil || r.UID != key.UID {
+		return 0, err
+	}
+	return r.Lease, nil
 }
 
 // LeaseExpired records that all grants for longer than lease have expired. It does
-// nothing if the group has been removed.
+// nothing if the agent has left the group.
 func (s *Store) LeaseExpired(key Key, lease time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, found, err := s.load(key)
-	if err != nil || !found {
+	r, err := s.load(key.Group)
+	if err != nil || r.UID != key.UID || r.List == nil {
 		return err
 	}
-	return s.saveLease(key, r, lease)
+	return s.saveLease(key.Group, r, lease)
 }
 
-func (s *Store) saveLease(key Key, r record, lease time.Duration) error {
-	millis := lease.Milliseconds()
-	if r.LeaseMillis == millis {
+func (s *Store) saveLease(group string, r Record, lease time.Duration) error {
+	if r.Lease == lease {
 		return nil
 	}
-	r.LeaseMillis = millis
-	if err := s.replace(key, r); err != nil {
-		return fmt.Errorf("cannot store the lease of group %s: %w", key.Group, err)
-	}
-	return nil
+	r.Lease = lease
+	return s.replace(group, r)
 }

@@ -12,24 +12,24 @@ import (
 
 func recordLease(t *testing.T, s *state.Store, lease, want time.Duration) {
 	t.Helper()
-	if longest, err := s.RecordLease(state.Key{Group: "ledger"}, lease); err != nil || longest != want {
+	if longest, err := s.RecordLease(state.Key{Group: "ledger", UID: "u1"}, lease); err != nil || longest != want {
 		t.Errorf("got longest lease %v, %v; want %v", longest, err, want)
 	}
 }
 
 func TestLongestLeaseIsStoredUntilItExpires(t *testing.T) {
-	dir, key := t.TempDir(), state.Key{Group: "ledger"}
+	dir, key := t.TempDir(), state.Key{Group: "ledger", UID: "u1"}
 	s := open(t, dir)
-	save(t, s, "ledger", version(5))
+	save(t, s, "ledger", record(5))
 	recordLease(t, s, time.Millisecond, lease) // the lease that Save was called with
 	recordLease(t, s, 10*time.Second, 10*time.Second)
 	s.Close()
 
 	s = open(t, dir)
-	save(t, s, "ledger", version(6)) // retains the lease
+	save(t, s, "ledger", record(6)) // retains the lease
 	recordLease(t, s, time.Second, 10*time.Second)
 	recordLease(t, s, time.Second, 10*time.Second) // as after a crash before it expired
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, version(6)) {
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(*got.List, version(6)) {
 		t.Errorf("got %+v, want version 6", got)
 	}
 	if err := s.LeaseExpired(key, time.Second); err != nil {
@@ -42,25 +42,25 @@ func TestLongestLeaseIsStoredUntilItExpires(t *testing.T) {
 }
 
 func TestLeaseNeedsStoredList(t *testing.T) {
-	dir, key := t.TempDir(), state.Key{Group: "ledger"}
+	dir, key := t.TempDir(), state.Key{Group: "ledger", UID: "u1"}
 	s := open(t, dir)
 	if _, err := s.RecordLease(key, time.Second); err == nil || err.Error() != "cannot store the lease of group ledger: the group has no stored list" {
 		t.Error(err)
 	}
-	save(t, s, "ledger", version(5))
+	save(t, s, "ledger", record(5))
 	recordLease(t, s, time.Minute, time.Minute)
-	if err := s.Remove(key); err != nil {
+	if err := s.Leave(key, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.LeaseExpired(key, time.Second); err != nil {
-		t.Error("LeaseExpired of a removed group:", err)
+		t.Error("LeaseExpired of a group that the agent has left:", err)
 	}
-	if _, found, err := s.Load(key); found || err != nil {
-		t.Errorf("got found=%v, %v, want the group removed", found, err)
+	if r, err := s.Load("ledger"); r.List != nil || err != nil {
+		t.Errorf("got %+v, %v, want no list", r, err)
 	}
-	save(t, s, "ledger", version(5))
-	recordLease(t, s, lease, lease)
-	if err := os.WriteFile(filepath.Join(dir, "ledger.list"), []byte("?"), 0o600); err != nil {
+	save(t, s, "ledger", record(5))
+	recordLease(t, s, lease, time.Minute) // The grants from before it left may still be in force.
+	if err := os.WriteFile(filepath.Join(dir, "ledger.state"), []byte("?"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if longest, err := s.RecordLease(key, time.Second); err == nil {

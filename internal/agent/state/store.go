@@ -1,4 +1,6 @@
-// Package state stores the member lists that an agent has adopted.
+// Package state stores what an agent must remember of its groups: one file for each group
+// has the adopted member list, the lease of its grants and, if the group comes from an
+// operator, the document in force.
 //
 // A member never returns to a list older than one that it has adopted: otherwise a
 // coordinator could rely on a majority of the old list although the members of a newer
@@ -21,10 +23,10 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 )
 
-// A list is stored in GROUP.list, or in GROUP@UID.list if the group comes from an operator.
-const suffix = ".list"
+// suffix ends the names of the files: GROUP.state.
+const suffix = ".state"
 
-// Store is the directory with the lists of one agent.
+// Store is the directory with the records of one agent.
 type Store struct {
 	lockedAt time.Duration
 
@@ -93,7 +95,7 @@ func (s *Store) lock() error {
 	for _, file := range files {
 		if strings.HasSuffix(file.Name(), suffix+TempSuffix) {
 			if err := os.Remove(filepath.Join(dir, file.Name())); err != nil {
-				return fmt.Errorf("cannot remove an unfinished list: %w", err)
+				return fmt.Errorf("cannot remove an unfinished file: %w", err)
 			}
 		}
 	}
@@ -114,93 +116,105 @@ type Key struct{ Group, UID string }
 // KeyOf returns the key of a group.
 func KeyOf(g *config.Group) Key { return Key{g.Name, g.UID} }
 
-func (s *Store) path(key Key) (string, error) {
-	if err := config.CheckGroupName(key.Group); err != nil {
-		return "", fmt.Errorf("group name %w", err)
+// Record is what an agent stores of a group.
+type Record struct {
+	// UID is that of the group. The record of a group in a configuration file has none.
+	UID string `json:"uid,omitempty"`
+	// List is the newest list that the agent has adopted, nil if there is none.
+	List *config.List `json:"list,omitempty"`
+	// Lease is the longest lease of the grants that may still be in force.
+	Lease time.Duration `json:"lease,omitempty"`
+	// Document is the operator's document in force. It is empty after the agent has left the
+	// group: then, documents up to Revision are outdated. The configuration file itself is the
+	// durable copy of the settings of its groups.
+	Document string `json:"document,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
+}
+
+// Load returns the record of the group that had this name last, a zero one if there is none.
+func (s *Store) Load(group string) (Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.load(group)
+}
+
+// Save replaces the record of a group. Under the same UID, it retains the stored list if the
+// new record has none, and a longer lease (see RecordLease). When Save returns nil, the record
+// is durable. Otherwise the agent must not use it. For the consequences of removing the record
+// of a group that exists, see docs/adr/0007-member-lists-in-files.md.
+func (s *Store) Save(group string, next Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored, err := s.load(group)
+	if err != nil {
+		return err // The list of the unreadable record may be newer.
 	}
-	name := key.Group
-	if key.UID != "" {
-		if err := config.CheckUID(key.UID); err != nil {
-			return "", fmt.Errorf("group UID %w", err)
+	if stored.UID == next.UID {
+		if next.List == nil {
+			next.List = stored.List
 		}
-		name += "@" + key.UID
+		if stored.List != nil && next.List.Version < stored.List.Version {
+			return fmt.Errorf("cannot replace version %d of the list of group %s, which has been adopted, by version %d",
+				stored.List.Version, group, next.List.Version)
+		}
+		next.Lease = max(next.Lease, stored.Lease)
 	}
-	return filepath.Join(s.dir.Name(), name+suffix), nil
+	return s.replace(group, next)
 }
 
-// Load returns the newest list that the agent has adopted in a group, and whether there
-// is one.
-func (s *Store) Load(key Key) (config.List, bool, error) {
+// Leave removes the list and the document of a group. Documents up to revision are outdated
+// from then on. Lease remains, for the grants.
+func (s *Store) Leave(key Key, revision int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, found, err := s.load(key)
-	return r.List, found, err
+	stored, err := s.load(key.Group)
+	if err != nil {
+		return err
+	}
+	if stored.UID != key.UID {
+		return nil // Another group has replaced it.
+	}
+	return s.replace(key.Group, Record{UID: key.UID, Lease: stored.Lease, Revision: revision})
 }
 
-// Remove removes the list of a group that no longer exists. For the consequences of
-// removing the list of a group that does, see docs/adr/0007-member-lists-in-files.md.
-func (s *Store) Remove(key Key) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	path, err := s.path(key)
-	if err == nil {
-		err = RemoveFile(path)
-	}
+func (s *Store) load(group string) (Record, error) {
+	path, err := s.path(group)
 	if err != nil {
-		return fmt.Errorf("cannot remove the list of group %s: %w", key.Group, err)
-	}
-	return nil
-}
-
-func (s *Store) load(key Key) (record, bool, error) {
-	path, err := s.path(key)
-	if err != nil {
-		return record{}, false, err
+		return Record{}, err
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return record{}, false, nil
+		return Record{}, nil
 	}
 	if err != nil {
-		return record{}, false, fmt.Errorf("cannot read the adopted list: %w", err)
+		return Record{}, fmt.Errorf("cannot read the state of group %s: %w", group, err)
 	}
-	r, err := decode(key, data)
+	r, err := decode(group, data)
 	if err != nil {
-		return record{}, false, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
-			"configuration has the newest list and its previous, remove it", path, err, key.Group)
+		return Record{}, fmt.Errorf("%s %w: restore it; or, if no other agent of group %s runs or the "+
+			"configuration has the newest list and its previous, remove it", path, err, group)
 	}
-	return r, true, nil
+	return r, nil
 }
 
-// Save replaces the stored list of an agent that grants for lease (see RecordLease).
-// When Save returns nil, the list is durable. Otherwise the agent must not adopt it.
-func (s *Store) Save(key Key, list config.List, lease time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, found, err := s.load(key)
+func (s *Store) replace(group string, r Record) error {
+	path, err := s.path(group)
 	if err != nil {
-		return err // The unreadable list may be newer.
+		return err
 	}
-	if found && list.Version < r.List.Version {
-		return fmt.Errorf("cannot replace version %d of the list of group %s, which has been adopted, by version %d",
-			r.List.Version, key.Group, list.Version)
+	data, err := encode(group, r)
+	if err == nil {
+		err = ReplaceFile(path, data)
 	}
-	r.Group, r.UID, r.List = key.Group, key.UID, list
-	r.LeaseMillis = max(r.LeaseMillis, lease.Milliseconds())
-	if err := s.replace(key, r); err != nil {
-		return fmt.Errorf("cannot store version %d of the list of group %s: %w", list.Version, key.Group, err)
+	if err != nil {
+		return fmt.Errorf("cannot store the state of group %s: %w", group, err)
 	}
 	return nil
 }
 
-func (s *Store) replace(key Key, r record) error {
-	path, err := s.path(key)
-	if err != nil {
-		return err
+func (s *Store) path(group string) (string, error) {
+	if err := config.CheckGroupName(group); err != nil {
+		return "", fmt.Errorf("group name %w", err)
 	}
-	data, err := encode(r)
-	if err != nil {
-		return err
-	}
-	return ReplaceFile(path, data)
+	return filepath.Join(s.dir.Name(), group+suffix), nil
 }

@@ -61,52 +61,98 @@ func open(t *testing.T, dir string) *state.Store {
 	return s
 }
 
-func save(t *testing.T, s *state.Store, group string, list config.List) {
+// record has a list and the document that it comes from.
+func record(n uint32) state.Record {
+	list := version(n)
+	return state.Record{UID: "u1", List: &list, Lease: lease, Document: fmt.Sprint("document ", n), Revision: int64(n)}
+}
+
+// inFile is a record without a document.
+func inFile(n uint32) state.Record {
+	list := version(n)
+	return state.Record{List: &list, Lease: lease}
+}
+
+func save(t *testing.T, s *state.Store, group string, r state.Record) {
 	t.Helper()
-	if err := s.Save(state.Key{Group: group}, list, lease); err != nil {
+	if err := s.Save(group, r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func load(t *testing.T, s *state.Store, group string) config.List {
+func load(t *testing.T, s *state.Store, group string) state.Record {
 	t.Helper()
-	list, found, err := s.Load(state.Key{Group: group})
-	if err != nil || !found {
-		t.Fatalf("got found=%v, %v, want a list", found, err)
+	r, err := s.Load(group)
+	if err != nil || r.List == nil {
+		t.Fatalf("got %+v, %v, want a list", r, err)
 	}
-	return list
+	return r
 }
 
 func TestLoadAfterRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	s := open(t, dir)
-	if list, found, err := s.Load(state.Key{Group: "ledger"}); found || err != nil {
-		t.Fatalf("got %+v, %v from a new directory, want none", list, err)
+	if r, err := s.Load("ledger"); r != (state.Record{}) || err != nil {
+		t.Fatalf("got %+v, %v from a new directory, want none", r, err)
 	}
-	save(t, s, "ledger", version(4))
-	save(t, s, "ledger", version(5))
-	save(t, s, "audit.v2", version(9))
+	save(t, s, "ledger", record(4))
+	save(t, s, "ledger", record(5))
+	save(t, s, "audit.v2", inFile(9))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 
 	s = open(t, dir)
-	for group, want := range map[string]config.List{"ledger": version(5), "audit.v2": version(9)} {
+	for group, want := range map[string]state.Record{"ledger": record(5), "audit.v2": inFile(9)} {
 		if got := load(t, s, group); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, want %+v", group, got, want)
 		}
 	}
 }
 
+// TestFilesOfEarlierLayoutAreIgnored: before the first release, a group had two files.
+func TestFilesOfEarlierLayoutAreIgnored(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"ledger.list": "conclave member list 1, sha256 00\n{}", "ledger@u1.state": "conclave member list 1, sha256 00\n{}",
+		"ledger.document": "conclave document 1, sha256 00\n{}",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := open(t, dir)
+	if r, err := s.Load("ledger"); r != (state.Record{}) || err != nil {
+		t.Errorf("got %+v, %v, want none", r, err)
+	}
+	save(t, s, "ledger", record(1))
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, record(1)) {
+		t.Errorf("got %+v, want %+v", got, record(1))
+	}
+}
+
 func TestSaveRefusesOlderVersion(t *testing.T) {
 	s := open(t, t.TempDir())
-	save(t, s, "ledger", version(5))
-	err := s.Save(state.Key{Group: "ledger"}, version(4), lease)
+	save(t, s, "ledger", record(5))
+	err := s.Save("ledger", record(4))
 	if err == nil || err.Error() != "cannot replace version 5 of the list of group ledger, which has been adopted, by version 4" {
 		t.Error(err)
 	}
-	if got := load(t, s, "ledger"); got.Version != 5 {
-		t.Errorf("got version %d, want 5", got.Version)
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, record(5)) {
+		t.Errorf("got %+v, want %+v", got, record(5))
+	}
+}
+
+// TestSaveWithoutListKeepsStoredOne: a document without this pod doesn't make the agent forget
+// the list that it adopted before.
+func TestSaveWithoutListKeepsStoredOne(t *testing.T) {
+	s := open(t, t.TempDir())
+	save(t, s, "ledger", record(5))
+	save(t, s, "ledger", state.Record{UID: "u1", Lease: time.Millisecond, Document: "document 6", Revision: 6})
+	want := record(5)
+	want.Document, want.Revision = "document 6", 6
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -138,10 +184,10 @@ func TestOpenNamesInvalidPath(t *testing.T) {
 func TestGroupNamesAreValidated(t *testing.T) {
 	s := open(t, t.TempDir())
 	for _, group := range []string{"", "../ledger", "a/b", "A"} {
-		if err := s.Save(state.Key{Group: group}, version(1), lease); err == nil {
+		if err := s.Save(group, record(1)); err == nil {
 			t.Errorf("Save accepted group %q", group)
 		}
-		if _, _, err := s.Load(state.Key{Group: group}); err == nil {
+		if _, err := s.Load(group); err == nil {
 			t.Errorf("Load accepted group %q", group)
 		}
 	}
@@ -151,8 +197,8 @@ func TestGroupNamesAreValidated(t *testing.T) {
 func TestLoadDetectsDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	save(t, s, "ledger", version(5))
-	path := filepath.Join(dir, "ledger.list")
+	save(t, s, "ledger", record(5))
+	path := filepath.Join(dir, "ledger.state")
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -162,8 +208,8 @@ func TestLoadDetectsDamage(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if list, found, err := s.Load(state.Key{Group: "ledger"}); err == nil || !strings.HasPrefix(err.Error(), path+" is ") {
-			t.Fatalf("%s: got found=%v %+v, %v, want an error", what, found, list, err)
+		if r, err := s.Load("ledger"); err == nil || !strings.HasPrefix(err.Error(), path+" is ") {
+			t.Fatalf("%s: got %+v, %v, want an error", what, r, err)
 		}
 	}
 	for i := range whole {
@@ -177,24 +223,24 @@ func TestLoadDetectsDamage(t *testing.T) {
 	expectError("twice", append(bytes.Clone(whole), whole...))
 	expectError("zeroes, as after a power cut", make([]byte, len(whole)))
 
-	if err := s.Save(state.Key{Group: "ledger"}, version(6), lease); err == nil {
-		t.Error("Save replaced a damaged list, which may have been newer")
+	if err := s.Save("ledger", record(6)); err == nil {
+		t.Error("Save replaced a damaged file, whose list may have been newer")
 	}
 	if err := os.WriteFile(path, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	save(t, s, "ledger", version(6))
+	save(t, s, "ledger", record(6))
 }
 
 func TestLoadDetectsFileOfAnotherGroup(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	save(t, s, "ledger", version(5))
-	if err := os.Rename(filepath.Join(dir, "ledger.list"), filepath.Join(dir, "audit.list")); err != nil {
+	save(t, s, "ledger", record(5))
+	if err := os.Rename(filepath.Join(dir, "ledger.state"), filepath.Join(dir, "audit.state")); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := s.Load(state.Key{Group: "audit"})
-	want := filepath.Join(dir, "audit.list") + " is the list of group ledger: restore it; or, if no other agent of group audit " +
+	_, err := s.Load("audit")
+	want := filepath.Join(dir, "audit.state") + " is the state of group ledger: restore it; or, if no other agent of group audit " +
 		"runs or the configuration has the newest list and its previous, remove it"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
@@ -204,15 +250,15 @@ func TestLoadDetectsFileOfAnotherGroup(t *testing.T) {
 func TestOpenRemovesUnfinishedFiles(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	save(t, s, "ledger", version(5))
+	save(t, s, "ledger", record(5))
 	s.Close()
-	rest := filepath.Join(dir, "ledger.list.new")
-	if err := os.WriteFile(rest, []byte("conclave memb"), 0o600); err != nil {
+	rest := filepath.Join(dir, "ledger.state.new")
+	if err := os.WriteFile(rest, []byte("conclave grou"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, dir)
-	if got := load(t, s, "ledger"); got.Version != 5 {
-		t.Errorf("got version %d, want 5", got.Version)
+	if got := load(t, s, "ledger"); got.List.Version != 5 {
+		t.Errorf("got version %d, want 5", got.List.Version)
 	}
 	if _, err := os.Stat(rest); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the unfinished file still exists:", err)
@@ -226,8 +272,8 @@ func inRole(t *testing.T, name, dir string) *exec.Cmd {
 	return cmd
 }
 
-// TestSavedListSurvivesKill kills an agent repeatedly while it saves lists. Each version
-// that it reported as saved must be there.
+// TestSavedListSurvivesKill kills an agent repeatedly while it saves lists and documents. Each
+// version that it reported as saved must be there, with its document.
 func TestSavedListSurvivesKill(t *testing.T) {
 	dir := t.TempDir()
 	reported := uint32(0)
@@ -258,10 +304,11 @@ func TestSavedListSurvivesKill(t *testing.T) {
 		agent.Wait() //nolint:errcheck // It was killed.
 
 		s := open(t, dir)
-		if got := load(t, s, "ledger"); !reflect.DeepEqual(got, version(got.Version)) || got.Version < reported || got.Version > reported+1 {
+		got := load(t, s, "ledger")
+		if n := got.List.Version; !reflect.DeepEqual(got, record(n)) || n < reported || n > reported+1 {
 			t.Fatalf("got %+v, want version %d or the next one", got, reported)
 		}
-		reported = load(t, s, "ledger").Version
+		reported = got.List.Version
 		s.Close()
 	}
 }
@@ -272,36 +319,40 @@ func saveForever(dir string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	stored, _, err := s.Load(state.Key{Group: "ledger"})
-	for n := stored.Version + 1; err == nil; n++ {
-		if err = s.Save(state.Key{Group: "ledger"}, version(n), lease); err == nil {
+	stored, err := s.Load("ledger")
+	n := uint32(1)
+	if stored.List != nil {
+		n += stored.List.Version
+	}
+	for ; err == nil; n++ {
+		if err = s.Save("ledger", record(n)); err == nil {
 			fmt.Println(n)
 		}
 	}
 	fmt.Println(err)
 }
 
-// TestFullDiskKeepsOldList limits the size of files, which applies to root, too: a write
+// TestFullDiskKeepsOldRecord limits the size of files, which applies to root, too: a write
 // fails in the middle, as on a full disk.
-func TestFullDiskKeepsOldList(t *testing.T) {
+func TestFullDiskKeepsOldRecord(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	save(t, s, "ledger", version(5))
+	save(t, s, "ledger", record(5))
 	s.Close()
 
 	out, err := inRole(t, "full disk", dir).CombinedOutput()
-	if want := "cannot store version 6 of the list of group ledger: write " + filepath.Join(dir, "ledger.list.new") + ": file too large\n"; err != nil || string(out) != want {
+	if want := "cannot store the state of group ledger: write " + filepath.Join(dir, "ledger.state.new") + ": file too large\n"; err != nil || string(out) != want {
 		t.Errorf("got %s(%v), want %s", out, err, want)
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 1 {
-		t.Errorf("got files %v, %v, want the old list alone", files, err)
+		t.Errorf("got files %v, %v, want the old file alone", files, err)
 	}
 	s = open(t, dir)
-	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, version(5)) {
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, record(5)) {
 		t.Errorf("got %+v, want version 5", got)
 	}
-	save(t, s, "ledger", version(6))
+	save(t, s, "ledger", record(6))
 }
 
 func saveOnFullDisk(dir string) {
@@ -314,36 +365,47 @@ func saveOnFullDisk(dir string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println(s.Save(state.Key{Group: "ledger"}, version(6), lease))
+	fmt.Println(s.Save("ledger", record(6)))
 }
 
-func TestListsAreSeparateForEachUID(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, dir)
-	file, first, second := state.Key{Group: "ledger"}, state.Key{Group: "ledger", UID: "u1"}, state.Key{Group: "ledger", UID: "u2"}
-	for n, key := range []state.Key{file, first, second} {
-		if err := s.Save(key, version(uint32(9-n)), lease); err != nil {
+// TestGroupWithAnotherUIDReplacesRecord: the new group begins with its own list and lease.
+func TestGroupWithAnotherUIDReplacesRecord(t *testing.T) {
+	s := open(t, t.TempDir())
+	before, next := record(9), record(1)
+	before.Lease, next.UID = time.Minute, "u2"
+	save(t, s, "ledger", before)
+	save(t, s, "ledger", next)
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, next) {
+		t.Errorf("got %+v, want %+v", got, next)
+	}
+	if err := s.Leave(state.Key{Group: "ledger", UID: "u1"}, 10); err != nil {
+		t.Error("leaving the replaced group:", err)
+	}
+	if err := s.LeaseExpired(state.Key{Group: "ledger", UID: "u1"}, time.Millisecond); err != nil {
+		t.Error("a lease in the replaced group has expired:", err)
+	}
+	if got := load(t, s, "ledger"); !reflect.DeepEqual(got, next) {
+		t.Errorf("got %+v, want %+v unchanged", got, next)
+	}
+	if longest, err := s.RecordLease(state.Key{Group: "ledger", UID: "u1"}, lease); err == nil {
+		t.Errorf("got longest lease %s in the replaced group, want an error", longest)
+	}
+}
+
+// TestLeaveRemovesListAndDocument: what remains tells outdated documents, and how long the
+// grants in the group may be in force.
+func TestLeaveRemovesListAndDocument(t *testing.T) {
+	s := open(t, t.TempDir())
+	save(t, s, "ledger", record(5))
+	for range 2 {
+		if err := s.Leave(state.Key{Group: "ledger", UID: "u1"}, 6); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := s.Remove(first); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Remove(first); err != nil {
-		t.Error("removing it twice:", err)
-	}
-	for key, want := range map[state.Key]uint32{file: 9, first: 0, second: 7} {
-		if list, found, err := s.Load(key); err != nil || list.Version != want || found != (want > 0) {
-			t.Errorf("%v: got version %d, found=%t, %v, want version %d", key, list.Version, found, err, want)
+		if r, err := s.Load("ledger"); err != nil || r != (state.Record{UID: "u1", Lease: lease, Revision: 6}) {
+			t.Errorf("got %+v, %v, want no list and no document", r, err)
 		}
 	}
-	if err := os.Rename(filepath.Join(dir, "ledger@u2.list"), filepath.Join(dir, "ledger@u1.list")); err != nil {
-		t.Fatal(err)
-	}
-	if list, _, err := s.Load(first); err == nil {
-		t.Errorf("got the list of another UID: %+v", list)
-	}
-	if err := s.Save(state.Key{Group: "ledger", UID: "../x"}, version(1), lease); err == nil {
-		t.Error("Save accepted a UID with a path")
-	}
+	next := record(1) // The agent may join again with any list.
+	next.Revision = 7
+	save(t, s, "ledger", next)
 }
