@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/chaos/nodefault"
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 // newNodeFault is hidden, because only kubectl conclave chaos runs it. It is a command of the agent, because each node with a member

@@ -20,7 +20,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/group"
 	"github.com/conclave-dev/conclave/internal/agent/pod"
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 // responseTimeout bounds the time of all requests, and maxResponse the size of a

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 func main() {

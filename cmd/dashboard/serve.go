@@ -23,7 +23,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/dashboard/multiuser"
 	"github.com/conclave-dev/conclave/internal/operator/httpserver"

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/conclave-dev/conclave/internal/cli/portforward"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 

@@ -18,8 +18,8 @@ import (
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
-	"github.com/conclave-dev/conclave/internal/cli/command"
-	"github.com/conclave-dev/conclave/internal/cli/portforward"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 // chaosOptions are the flags of chaos.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/conclave-dev/conclave/internal/chaos"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 // byPod is the value of --machines for privileged pods.

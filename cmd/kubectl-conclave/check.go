@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/conclave-dev/conclave/internal/cli/check"
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 )
 
 // checkOptions are the flags of check.
@@ -63,23 +63,23 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.gatherMeasurements(cmd.Context(), facts); err != nil {
 		return err
 	}
-	findings := check.Run(facts)
+	findings := rules.Run(facts)
 	if o.output != "" {
-		err = writeValue(cmd.OutOrStdout(), map[string]any{"findings": findings, "timing": check.Timings(facts)}, o.output)
+		err = writeValue(cmd.OutOrStdout(), map[string]any{"findings": findings, "timing": rules.Timings(facts)}, o.output)
 	} else {
 		writeFindings(cmd.OutOrStdout(), findings)
 	}
 	if err != nil {
 		return err
 	}
-	count := map[check.Level]int{}
+	count := map[rules.Level]int{}
 	for _, f := range findings {
 		count[f.Level]++
 	}
 	switch {
-	case count[check.Problem] > 0:
-		return &findingsError{count[check.Problem]}
-	case count[check.Unknown] == len(findings):
+	case count[rules.Problem] > 0:
+		return &findingsError{count[rules.Problem]}
+	case count[rules.Unknown] == len(findings):
 		return errors.New("nothing could be checked: each line says why")
 	}
 	return nil
@@ -95,7 +95,7 @@ func (e *findingsError) Error() string {
 	return fmt.Sprintf("%d problems were found", e.problems)
 }
 
-func writeFindings(w io.Writer, findings []check.Finding) {
+func writeFindings(w io.Writer, findings []rules.Finding) {
 	for _, f := range findings {
 		fmt.Fprintf(w, "%-8s %s: %s\n", strings.ToUpper(string(f.Level)), f.Object, f.Message)
 		if f.Advice != "" {

@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/check"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 )
 
 // gather reads what it can. It returns an error only if the cluster can't be reached, or if it
 // has no ElectionGroups or not the named one.
-func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts, error) {
+func (o *checkOptions) gather(ctx context.Context, args []string) (*rules.Facts, error) {
 	connected, err := o.cluster.connect()
 	if err != nil {
 		return nil, err
@@ -31,19 +31,19 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 	if o.allNamespaces {
 		namespace = ""
 	}
-	f := &check.Facts{Namespace: namespace, Unknown: map[check.Fact]string{}}
+	f := &rules.Facts{Namespace: namespace, Unknown: map[rules.Fact]string{}}
 	var groups v1.ElectionGroupList
 	var pods corev1.PodList
 	var policies networkingv1.NetworkPolicyList
 	for _, read := range []struct {
-		fact check.Fact
+		fact rules.Fact
 		from func() error
 	}{
-		{check.Groups, func() error { return connected.List(ctx, &groups, client.InNamespace(namespace)) }},
-		{check.Pods, func() error { return connected.List(ctx, &pods, client.InNamespace(namespace)) }},
-		{check.Policies, func() error { return connected.List(ctx, &policies, client.InNamespace(namespace)) }},
-		{check.Operators, func() error { return gatherOperators(ctx, connected, f) }},
-		{check.Webhook, func() error { return gatherWebhook(ctx, connected, f) }},
+		{rules.Groups, func() error { return connected.List(ctx, &groups, client.InNamespace(namespace)) }},
+		{rules.Pods, func() error { return connected.List(ctx, &pods, client.InNamespace(namespace)) }},
+		{rules.Policies, func() error { return connected.List(ctx, &policies, client.InNamespace(namespace)) }},
+		{rules.Operators, func() error { return gatherOperators(ctx, connected, f) }},
+		{rules.Webhook, func() error { return gatherWebhook(ctx, connected, f) }},
 	} {
 		err := read.from()
 		var status apierrors.APIStatus
@@ -54,7 +54,7 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 		}
 	}
 	f.Groups, f.Pods, f.Policies, f.Now = groups.Items, pods.Items, policies.Items, o.cluster.now()
-	if f.Unknown[check.Policies] == "" && namespace != "" {
+	if f.Unknown[rules.Policies] == "" && namespace != "" {
 		gatherOperatorPolicies(ctx, connected, f)
 	}
 	gatherNamespaces(ctx, connected, f)
@@ -65,8 +65,8 @@ func (o *checkOptions) gather(ctx context.Context, args []string) (*check.Facts,
 	if err != nil {
 		return nil, err
 	}
-	if f.Unknown[check.Groups] != "" { // The user may read the group, and not list all.
-		delete(f.Unknown, check.Groups)
+	if f.Unknown[rules.Groups] != "" { // The user may read the group, and not list all.
+		delete(f.Unknown, rules.Groups)
 		f.Groups, f.OnlyGroup = []v1.ElectionGroup{*group}, true
 	}
 	f.Group, f.Pods = group.Name, podsOfGroup(group, f.Pods)
@@ -83,11 +83,11 @@ func podsOfGroup(g *v1.ElectionGroup, pods []corev1.Pod) []corev1.Pod {
 	})
 }
 
-func gatherOperators(ctx context.Context, c client.Client, f *check.Facts) error {
+func gatherOperators(ctx context.Context, c client.Client, f *rules.Facts) error {
 	deployments, err := listOperators(ctx, c)
 	for i := range deployments {
 		found := operatorOf(&deployments[i])
-		f.Operators = append(f.Operators, check.Operator{
+		f.Operators = append(f.Operators, rules.Operator{
 			Namespace: found.namespace, Image: found.image, AgentImage: found.agentImage, Serves: found.serves,
 			Wanted: ptr.Deref(deployments[i].Spec.Replicas, 1), Available: found.available,
 			Template: deployments[i].Spec.Template,
@@ -98,7 +98,7 @@ func gatherOperators(ctx context.Context, c client.Client, f *check.Facts) error
 
 // gatherOperatorPolicies reads the policies of other namespaces in which operators are, if the user
 // may do so.
-func gatherOperatorPolicies(ctx context.Context, c client.Client, f *check.Facts) {
+func gatherOperatorPolicies(ctx context.Context, c client.Client, f *rules.Facts) {
 	for i := range f.Operators {
 		var policies networkingv1.NetworkPolicyList
 		if namespace := f.Operators[i].Namespace; namespace != f.Namespace && c.List(ctx, &policies, client.InNamespace(namespace)) == nil {
@@ -109,7 +109,7 @@ func gatherOperatorPolicies(ctx context.Context, c client.Client, f *check.Facts
 
 // gatherNamespaces reads the labels of the namespaces to which policies may refer. Without the
 // permission, they are unknown.
-func gatherNamespaces(ctx context.Context, c client.Client, f *check.Facts) {
+func gatherNamespaces(ctx context.Context, c client.Client, f *rules.Facts) {
 	if len(f.Policies) == 0 {
 		return
 	}
@@ -132,7 +132,7 @@ func gatherNamespaces(ctx context.Context, c client.Client, f *check.Facts) {
 // webhookConfiguration is the name of the operator's webhook configuration.
 const webhookConfiguration = "conclave"
 
-func gatherWebhook(ctx context.Context, c client.Client, f *check.Facts) error {
+func gatherWebhook(ctx context.Context, c client.Client, f *rules.Facts) error {
 	found := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	err := c.Get(ctx, client.ObjectKey{Name: webhookConfiguration}, found)
 	if err == nil {

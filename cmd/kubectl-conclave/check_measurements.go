@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/check"
+	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -25,7 +25,7 @@ const (
 	statusMax = 4 << 20
 )
 
-func (o *checkOptions) gatherMeasurements(ctx context.Context, f *check.Facts) error {
+func (o *checkOptions) gatherMeasurements(ctx context.Context, f *rules.Facts) error {
 	connected, err := o.cluster.connect()
 	if err != nil {
 		return err
@@ -39,16 +39,16 @@ func (o *checkOptions) gatherMeasurements(ctx context.Context, f *check.Facts) e
 }
 
 // gatherMeasurements asks the agents of the coordinators how long answers take.
-func gatherMeasurements(ctx context.Context, c client.Client, f *check.Facts, forward portForwarder) {
+func gatherMeasurements(ctx context.Context, c client.Client, f *rules.Facts, forward portForwarder) {
 	ctx, cancel := context.WithTimeout(ctx, measurementsTimeout)
 	defer cancel()
-	f.Measurements = map[types.NamespacedName]check.Measurement{}
+	f.Measurements = map[types.NamespacedName]rules.Measurement{}
 	refused := map[string]error{} // by namespace
 	var (
 		mu      sync.Mutex
 		readers sync.WaitGroup
 	)
-	add := func(g *v1.ElectionGroup, m check.Measurement) {
+	add := func(g *v1.ElectionGroup, m rules.Measurement) {
 		mu.Lock()
 		defer mu.Unlock()
 		f.Measurements[client.ObjectKeyFromObject(g)] = m
@@ -65,7 +65,7 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *check.Facts, fo
 			refused[g.Namespace] = err
 		}
 		if err != nil {
-			add(g, check.Measurement{Unknown: err.Error()})
+			add(g, rules.Measurement{Unknown: err.Error()})
 			continue
 		}
 		readers.Go(func() {
@@ -73,7 +73,7 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *check.Facts, fo
 			defer func() { <-slots }()
 			m, err := readMeasurement(ctx, g, forward)
 			if err != nil {
-				m = check.Measurement{Unknown: err.Error()}
+				m = rules.Measurement{Unknown: err.Error()}
 			}
 			add(g, m)
 		})
@@ -82,30 +82,30 @@ func gatherMeasurements(ctx context.Context, c client.Client, f *check.Facts, fo
 }
 
 // readMeasurement asks the agent of a group's coordinator.
-func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward portForwarder) (check.Measurement, error) {
+func readMeasurement(ctx context.Context, g *v1.ElectionGroup, forward portForwarder) (rules.Measurement, error) {
 	pod := g.Status.Coordinator.Pod
 	port, err := forward(ctx, types.NamespacedName{Namespace: g.Namespace, Name: pod})
 	switch {
 	case ctx.Err() != nil:
-		return check.Measurement{}, fmt.Errorf("no answer within %s", measurementsTimeout)
+		return rules.Measurement{}, fmt.Errorf("no answer within %s", measurementsTimeout)
 	case err != nil:
-		return check.Measurement{}, fmt.Errorf("%s: %w", pod, withoutPrefix(err))
+		return rules.Measurement{}, fmt.Errorf("%s: %w", pod, withoutPrefix(err))
 	}
 	defer port.Close()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, port.URL+control.GroupPath(g.Name)+"/status", http.NoBody)
 	if err != nil {
-		return check.Measurement{}, err
+		return rules.Measurement{}, err
 	}
 	status, answer, err := requestAgent(request, pod, statusMax)
 	if err != nil {
-		return check.Measurement{}, port.Annotate(err)
+		return rules.Measurement{}, port.Annotate(err)
 	}
 	return parseMeasurement(pod, status, answer)
 }
 
-func parseMeasurement(pod string, status int, answer []byte) (check.Measurement, error) {
+func parseMeasurement(pod string, status int, answer []byte) (rules.Measurement, error) {
 	if status != http.StatusOK {
-		return check.Measurement{}, fmt.Errorf("%s: %w", pod, responseError(answer, status))
+		return rules.Measurement{}, fmt.Errorf("%s: %w", pod, responseError(answer, status))
 	}
 	var found struct {
 		Timing    *control.TimingInForce
@@ -115,15 +115,15 @@ func parseMeasurement(pod string, status int, answer []byte) (check.Measurement,
 		}
 	}
 	if err := json.Unmarshal(answer, &found); err != nil {
-		return check.Measurement{}, fmt.Errorf("cannot parse the status of %s: %w", pod, err)
+		return rules.Measurement{}, fmt.Errorf("cannot parse the status of %s: %w", pod, err)
 	}
 	if t := found.Timing; t != nil && (t.HeartbeatMillis < 1 || t.PatienceMillis <= t.HeartbeatMillis) {
-		return check.Measurement{}, fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod, t.PatienceMillis, t.HeartbeatMillis)
+		return rules.Measurement{}, fmt.Errorf("the agent in pod %s reports a suspicion timeout of %d ms and a heartbeat of %d ms", pod, t.PatienceMillis, t.HeartbeatMillis)
 	}
-	m := check.Measurement{Timing: found.Timing, Size: len(found.Processes)}
+	m := rules.Measurement{Timing: found.Timing, Size: len(found.Processes)}
 	for _, p := range found.Processes {
 		if p.Answers != nil {
-			m.Members = append(m.Members, check.MemberAnswers{Pod: p.Name, Answers: *p.Answers})
+			m.Members = append(m.Members, rules.MemberAnswers{Pod: p.Name, Answers: *p.Answers})
 		}
 	}
 	return m, nil

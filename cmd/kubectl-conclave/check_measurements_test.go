@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/check"
-	"github.com/conclave-dev/conclave/internal/cli/portforward"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -44,14 +44,14 @@ func TestReadMeasurement(t *testing.T) {
 		return portforward.At(server.URL+"/"+pod.Name, ""), nil
 	}
 	for pod, want := range map[string]struct {
-		measurement check.Measurement
+		measurement rules.Measurement
 		failure     string
 	}{
-		"new": {measurement: check.Measurement{
+		"new": {measurement: rules.Measurement{
 			Timing: &control.TimingInForce{HeartbeatMillis: 100, MinHeartbeatMillis: 40, IntervalMillis: 44, PatienceMillis: 400, LeaseMillis: 500}, Size: 3,
-			Members: []check.MemberAnswers{{Pod: "a", Answers: control.Answers{Count: 7, P99Micros: 900, LongestMicros: 950}}},
+			Members: []rules.MemberAnswers{{Pod: "a", Answers: control.Answers{Count: 7, P99Micros: 900, LongestMicros: 950}}},
 		}},
-		"old":      {measurement: check.Measurement{Size: 2}},
+		"old":      {measurement: rules.Measurement{Size: 2}},
 		"nonsense": {failure: "the agent in pod nonsense reports a suspicion timeout of 100 ms and a heartbeat of 100 ms"},
 		"broken":   {failure: "cannot parse the status of broken: json: cannot unmarshal array into Go struct field .Timing of type control.TimingInForce"},
 		"left":     {failure: "left: the agent has left the group"},

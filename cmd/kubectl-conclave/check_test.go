@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/check"
+	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 )
 
 func (e *env) createPod(t *testing.T, name string, labels map[string]string) {
@@ -61,11 +61,11 @@ OK       group bank/ledger: ledger-2 is the coordinator, and all members are up.
 	}
 	e.createOperator(t)
 	all := e.runCommand(t, "check", "-o", "json")
-	var decoded struct{ Findings []check.Finding }
+	var decoded struct{ Findings []rules.Finding }
 	if err := json.Unmarshal([]byte(all.stdout), &decoded); err != nil || len(decoded.Findings) != 6 {
 		t.Fatalf("got %s, want six findings: %v", all.stdout, err)
 	}
-	if f := decoded.Findings[0]; f.Level != check.Problem || f.Object != "operator in namespace bank" {
+	if f := decoded.Findings[0]; f.Level != rules.Problem || f.Object != "operator in namespace bank" {
 		t.Errorf("got %+v first, want the operator without replicas", f)
 	}
 	if !strings.Contains(all.stdout, "pod bank/mail") {

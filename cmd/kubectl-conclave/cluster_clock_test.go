@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
 // TestClockOfThisMachineDoesNotMatter: the cluster's clocks are three hours behind, or the one

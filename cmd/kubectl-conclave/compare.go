@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/conclave-dev/conclave/internal/cli/command"
-	"github.com/conclave-dev/conclave/internal/cli/plot"
+	"github.com/conclave-dev/conclave/internal/chaos/plot"
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/describe"
+	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 

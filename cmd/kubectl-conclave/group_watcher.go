@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/groupwatch"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
 )
 
 // groupWatcher reports the current state of a group and each change of it.

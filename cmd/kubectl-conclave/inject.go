@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/portforward"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )

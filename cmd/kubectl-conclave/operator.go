@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/check"
-	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
+	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 )
 
 // defaultOperatorNamespace is the operator's namespace in config/default.
@@ -27,7 +27,7 @@ type installedOperator struct {
 	namespace, image, agentImage string
 	// arguments are those of the manager.
 	arguments           []string
-	serves              check.Served
+	serves              rules.Served
 	replicas, available int32
 	// updating means that the Deployment isn't rolled out yet: replicas of another version may inject agents.
 	updating bool

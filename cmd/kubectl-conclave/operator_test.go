@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
 // createOperator creates the operator's Deployment in the test's namespace.

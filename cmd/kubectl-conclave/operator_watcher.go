@@ -8,7 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
 // operatorWatcher observes whether the operator runs: without it, a group that is watched looks

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/describe"
+	"github.com/conclave-dev/conclave/internal/describe"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 

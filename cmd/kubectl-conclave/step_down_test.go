@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/portforward"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 )
 
 // fakeAgent is the agent of a coordinator, until it receives the request to step down.

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/command"
-	"github.com/conclave-dev/conclave/internal/cli/upgrade"
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/plugin/upgrade/plan"
 )
 
 // upgradePoll is the interval in which an upgrade reads pods and groups while it waits.
@@ -95,12 +95,12 @@ func (u *upgrader) printf(format string, args ...any) {
 	fmt.Fprintf(u.out, u.namespace+"/"+format+"\n", args...)
 }
 
-func describeStep(s *upgrade.Step) string {
+func describeStep(s *plan.Step) string {
 	return fmt.Sprintf("%s (%s)", s.Pod.Name, membership.AgentImage(s.Pod))
 }
 
 // afterHandOver says what happens before a pod is replaced.
-func afterHandOver(s *upgrade.Step) string {
+func afterHandOver(s *plan.Step) string {
 	text := ""
 	if len(s.HandOvers) > 0 {
 		text = ", after it has handed over " + groupNames(s.HandOvers)
@@ -120,14 +120,14 @@ func groupNames(groups []*v1.ElectionGroup) string {
 }
 
 // next waits until a pod may be replaced. It returns nil if none is left.
-func (u *upgrader) next(ctx context.Context) (step *upgrade.Step, err error) {
-	err = u.wait(ctx, func(state *upgrade.State) (string, error) {
+func (u *upgrader) next(ctx context.Context) (step *plan.Step, err error) {
+	err = u.wait(ctx, func(state *plan.State) (string, error) {
 		steps := state.Plan()
 		if len(steps) == 0 {
 			step = nil
 			return "", nil
 		}
-		if at := slices.IndexFunc(steps, func(s upgrade.Step) bool { return !u.known[s.Pod.UID] }); at >= 0 {
+		if at := slices.IndexFunc(steps, func(s plan.Step) bool { return !u.known[s.Pod.UID] }); at >= 0 {
 			return "", fmt.Errorf("pod %s/%s was created again with the agent %s, not %s: its pod template has the agent (run kubectl conclave inject again), "+
 				"or another version of the operator injects it", u.namespace, steps[at].Pod.Name, membership.AgentImage(steps[at].Pod), u.image)
 		}
@@ -140,7 +140,7 @@ func (u *upgrader) next(ctx context.Context) (step *upgrade.Step, err error) {
 
 // replace hands over what a pod leads, evicts the pod, and waits until its groups have
 // recovered.
-func (u *upgrader) replace(ctx context.Context, step *upgrade.Step) error {
+func (u *upgrader) replace(ctx context.Context, step *plan.Step) error {
 	// Without this, the coordinator would step down although its eviction is refused.
 	gone, err := u.evict(ctx, step.Pod, metav1.DryRunAll)
 	if err == nil && !gone {
@@ -152,7 +152,7 @@ func (u *upgrader) replace(ctx context.Context, step *upgrade.Step) error {
 		return err
 	}
 	evicted := time.Now()
-	err = u.wait(ctx, func(state *upgrade.State) (string, error) {
+	err = u.wait(ctx, func(state *plan.State) (string, error) {
 		if slices.ContainsFunc(state.Pods, func(p corev1.Pod) bool { return p.UID == step.Pod.UID }) {
 			return "the pod is still being deleted", nil
 		}
@@ -166,9 +166,9 @@ func (u *upgrader) replace(ctx context.Context, step *upgrade.Step) error {
 }
 
 // handOver hands over what a pod leads.
-func (u *upgrader) handOver(ctx context.Context, step *upgrade.Step) error {
+func (u *upgrader) handOver(ctx context.Context, step *plan.Step) error {
 	for _, g := range step.HandOvers {
-		err := u.wait(ctx, func(state *upgrade.State) (string, error) { return u.tryHandOver(ctx, state, step.Pod, g.Name) })
+		err := u.wait(ctx, func(state *plan.State) (string, error) { return u.tryHandOver(ctx, state, step.Pod, g.Name) })
 		if err != nil {
 			return fmt.Errorf("cannot replace pod %s/%s: %w", u.namespace, step.Pod.Name, err)
 		}
@@ -178,7 +178,7 @@ func (u *upgrader) handOver(ctx context.Context, step *upgrade.Step) error {
 
 // tryHandOver makes a pod hand over a group, if it still leads it. A member that was replaced
 // a moment ago is up before it is ready to take over, so a refusal is an obstacle, not an error.
-func (u *upgrader) tryHandOver(ctx context.Context, state *upgrade.State, pod *corev1.Pod, group string) (obstacle string, err error) {
+func (u *upgrader) tryHandOver(ctx context.Context, state *plan.State, pod *corev1.Pod, group string) (obstacle string, err error) {
 	at := slices.IndexFunc(state.Groups, func(g v1.ElectionGroup) bool { return g.Name == group })
 	if at < 0 || !slices.ContainsFunc(state.Pods, func(p corev1.Pod) bool { return p.UID == pod.UID }) {
 		return "", nil
@@ -224,7 +224,7 @@ func (u *upgrader) evict(ctx context.Context, p *corev1.Pod, dryRun ...string) (
 }
 
 // wait reads the state until there is no obstacle.
-func (u *upgrader) wait(ctx context.Context, check func(*upgrade.State) (obstacle string, err error)) error {
+func (u *upgrader) wait(ctx context.Context, check func(*plan.State) (obstacle string, err error)) error {
 	return u.poll(ctx, func() (string, error) {
 		state, err := u.gather(ctx)
 		switch {
@@ -263,7 +263,7 @@ func (u *upgrader) poll(ctx context.Context, check func() (obstacle string, err 
 	}
 }
 
-func (u *upgrader) gather(ctx context.Context) (*upgrade.State, error) {
+func (u *upgrader) gather(ctx context.Context) (*plan.State, error) {
 	var groups v1.ElectionGroupList
 	var pods corev1.PodList
 	if err := u.client.List(ctx, &groups, client.InNamespace(u.namespace)); err != nil {
@@ -276,5 +276,5 @@ func (u *upgrader) gather(ctx context.Context) (*upgrade.State, error) {
 	if u.group != "" && !slices.ContainsFunc(groups.Items, func(g v1.ElectionGroup) bool { return g.Name == u.group }) {
 		return nil, fmt.Errorf("group %s/%s was deleted meanwhile: its pods aren't replaced any more", u.namespace, u.group)
 	}
-	return &upgrade.State{Image: u.image, Group: u.group, Groups: groups.Items, Pods: pods.Items, Now: u.options.cluster.now()}, nil
+	return &plan.State{Image: u.image, Group: u.group, Groups: groups.Items, Pods: pods.Items, Now: u.options.cluster.now()}, nil
 }

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/portforward"
-	"github.com/conclave-dev/conclave/internal/cli/upgrade"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
+	"github.com/conclave-dev/conclave/internal/plugin/upgrade/plan"
 )
 
 // upgradeEnv is a group of three pods that have an old agent, with what creates pods again.
@@ -380,12 +380,12 @@ func TestUpgradeWaitsForTheAPIServer(t *testing.T) {
 	}}
 	u := &upgrader{client: interceptor.NewClient(newEnv(t).WithWatch, lists), options: &upgradeOptions{timeout: time.Minute}}
 	u.options.cluster.addTo(&cobra.Command{})
-	if err := u.wait(t.Context(), func(*upgrade.State) (string, error) { return "", nil }); err != nil || reads < 3 {
+	if err := u.wait(t.Context(), func(*plan.State) (string, error) { return "", nil }); err != nil || reads < 3 {
 		t.Errorf("got %v after %d reads, want another attempt", err, reads)
 	}
 	reads, u.options.timeout = 0, time.Nanosecond
 	want := "gave up after 1ns: cannot reach the API server: connection refused; to continue later, run the command again"
-	if err := u.wait(t.Context(), func(*upgrade.State) (string, error) { return "", nil }); err == nil || err.Error() != want {
+	if err := u.wait(t.Context(), func(*plan.State) (string, error) { return "", nil }); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

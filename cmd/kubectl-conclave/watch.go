@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/describe"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 func newWatch() *cobra.Command {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 func TestInvalidFlagsReportOneLine(t *testing.T) {

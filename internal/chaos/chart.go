@@ -1,6 +1,6 @@
 package chaos
 
-import "github.com/conclave-dev/conclave/internal/cli/plot"
+import "github.com/conclave-dev/conclave/internal/chaos/plot"
 
 // Chart returns a chart of the durations of each kind of fault. Kinds without an election aren't in it.
 func Chart(title string, summaries []Summary) *plot.Ranges {

@@ -6,7 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 )
 
 // OperatorWatcher keeps in a store whether the operator runs: without it, each page looks as

@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/describe"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 // Health is the state of a group in one word.

@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/conclave-dev/conclave/internal/cli/groupwatch"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/groupwatch"
 )
 
 // Watcher keeps a store up to date with the groups of a cluster.

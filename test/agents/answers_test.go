@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/agent/group"
-	"github.com/conclave-dev/conclave/internal/cli/check"
+	"github.com/conclave-dev/conclave/internal/plugin/check/rules"
 	"github.com/conclave-dev/conclave/internal/testing/agentcluster"
 )
 
@@ -65,19 +65,19 @@ func TestDelayedLinksAreMeasured(t *testing.T) {
 	status.Timing.HeartbeatMillis, status.Timing.PatienceMillis = 100, 400
 	g := v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
 	g.Status.Coordinator = &v1.Coordinator{Pod: "c"}
-	m := check.Measurement{Timing: status.Timing, Size: len(status.Processes)}
+	m := rules.Measurement{Timing: status.Timing, Size: len(status.Processes)}
 	for _, p := range status.Processes {
 		if p.Answers != nil {
-			m.Members = append(m.Members, check.MemberAnswers{Pod: p.Name, Answers: *p.Answers})
+			m.Members = append(m.Members, rules.MemberAnswers{Pod: p.Name, Answers: *p.Answers})
 		}
 	}
-	findings := check.Run(&check.Facts{
+	findings := rules.Run(&rules.Facts{
 		Groups: []v1.ElectionGroup{g}, Now: time.Now(),
-		Measurements: map[types.NamespacedName]check.Measurement{{Namespace: "bank", Name: "ledger"}: m},
+		Measurements: map[types.NamespacedName]rules.Measurement{{Namespace: "bank", Name: "ledger"}: m},
 	})
 	warned := false
 	for _, f := range findings {
-		warned = warned || f.Level == check.Warning && strings.HasPrefix(f.Message, "The suspicion timeout is too short for the answers of ")
+		warned = warned || f.Level == rules.Warning && strings.HasPrefix(f.Message, "The suspicion timeout is too short for the answers of ")
 	}
 	if !warned {
 		t.Errorf("got %+v, want a warning", findings)

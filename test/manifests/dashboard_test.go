@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/conclave-dev/conclave/internal/cli/operatorlease"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	"github.com/conclave-dev/conclave/test/manifests"
 )
 

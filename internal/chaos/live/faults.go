@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/conclave-dev/conclave/internal/chaos"
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 )
 
 // operatorLabels are the labels of the operator's pods. The dashboard has the same name, and may run in the same namespace.

@@ -26,7 +26,7 @@ import (
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
 	"github.com/conclave-dev/conclave/internal/chaos/live"
-	"github.com/conclave-dev/conclave/internal/cli/portforward"
+	"github.com/conclave-dev/conclave/internal/clusteraccess/portforward"
 	"github.com/conclave-dev/conclave/internal/testing/apiserver"
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )

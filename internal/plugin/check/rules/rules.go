@@ -1,6 +1,6 @@
-// Package check finds what is wrong with an installation of Conclave and with its groups. It is
+// Package rules finds what is wrong with an installation of Conclave and with its groups. It is
 // pure: the caller gathers the facts.
-package check
+package rules
 
 import (
 	"cmp"

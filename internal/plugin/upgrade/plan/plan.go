@@ -1,4 +1,4 @@
-// Package upgrade decides in which order the pods of groups are replaced, so that they get
+// Package plan decides in which order the pods of groups are replaced, so that they get
 // the agent of the installed operator, and when the next one may be.
 //
 // A pod may be replaced while each of its groups has a coordinator, and all of its other
@@ -6,7 +6,7 @@
 // nothing. Pods that lead come last, so that the office is handed over only once, to an
 // agent that is already new. All of it is decided from the current state, so an upgrade
 // that was interrupted continues where it ended.
-package upgrade
+package plan
 
 import (
 	"cmp"

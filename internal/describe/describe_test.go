@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/describe"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 // noon is the time of all commands, unless a command sets a later one in milliseconds.

@@ -8,7 +8,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/conclave-dev/conclave/internal/cli/netpolicy"
+	"github.com/conclave-dev/conclave/internal/plugin/check/netpolicy"
 )
 
 func parse(t *testing.T, text string) (policies []networkingv1.NetworkPolicy) {

@@ -1,4 +1,4 @@
-package upgrade_test
+package plan_test
 
 import (
 	"fmt"
@@ -10,15 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/upgrade"
+	"github.com/conclave-dev/conclave/internal/plugin/upgrade/plan"
 )
 
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // state returns a group of three members, with ledger-2 as coordinator, and pods that have an
 // old agent.
-func state() *upgrade.State {
-	s := &upgrade.State{Image: "agent:2", Now: now}
+func state() *plan.State {
+	s := &plan.State{Image: "agent:2", Now: now}
 	g := v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}}
 	g.Status.Coordinator, g.Status.ObservedGeneration = &v1.Coordinator{Pod: "ledger-2", Priority: 30}, 1
 	g.Status.Conditions = []metav1.Condition{{Type: string(v1.ConditionAvailable), Status: metav1.ConditionTrue}}
@@ -43,7 +43,7 @@ func pod(name, image string) corev1.Pod {
 }
 
 // describe prints the plan, and the first step or why it must wait.
-func describe(s *upgrade.State) string {
+func describe(s *plan.State) string {
 	steps := s.Plan()
 	var names []string
 	for i := range steps {
@@ -67,34 +67,34 @@ func TestOrderOfSteps(t *testing.T) {
 	const all = "ledger-0, ledger-1, ledger-2 hands over ledger: "
 	const last = "ledger-2 hands over ledger: "
 	// onlyCoordinator leaves the coordinator as the only outdated pod.
-	onlyCoordinator := func(s *upgrade.State) { s.Pods[1], s.Pods[2] = pod("ledger-1", "agent:2"), pod("ledger-0", "agent:2") }
+	onlyCoordinator := func(s *plan.State) { s.Pods[1], s.Pods[2] = pod("ledger-1", "agent:2"), pod("ledger-0", "agent:2") }
 	for name, test := range map[string]struct {
-		change func(*upgrade.State)
+		change func(*plan.State)
 		want   string
 	}{
-		"the coordinator comes last":                  {func(*upgrade.State) {}, all + "next ledger-0"},
-		"nothing is outdated":                         {func(s *upgrade.State) { s.Image = "agent:1" }, ": "},
-		"another group":                               {func(s *upgrade.State) { s.Group = "mail" }, ": "},
-		"a pod without a controller":                  {func(s *upgrade.State) { s.Pods[2].OwnerReferences = nil }, "ledger-1, ledger-2 hands over ledger: next ledger-1"},
-		"a pod that has finished":                     {func(s *upgrade.State) { s.Pods[1].Status.Phase = corev1.PodFailed }, "ledger-0, ledger-2 hands over ledger: next ledger-0"},
-		"a pod that isn't ready":                      {func(s *upgrade.State) { s.Pods[1].Status.Conditions = nil }, "ledger-1, ledger-0, ledger-2 hands over ledger: next ledger-1"},
+		"the coordinator comes last":                  {func(*plan.State) {}, all + "next ledger-0"},
+		"nothing is outdated":                         {func(s *plan.State) { s.Image = "agent:1" }, ": "},
+		"another group":                               {func(s *plan.State) { s.Group = "mail" }, ": "},
+		"a pod without a controller":                  {func(s *plan.State) { s.Pods[2].OwnerReferences = nil }, "ledger-1, ledger-2 hands over ledger: next ledger-1"},
+		"a pod that has finished":                     {func(s *plan.State) { s.Pods[1].Status.Phase = corev1.PodFailed }, "ledger-0, ledger-2 hands over ledger: next ledger-0"},
+		"a pod that isn't ready":                      {func(s *plan.State) { s.Pods[1].Status.Conditions = nil }, "ledger-1, ledger-0, ledger-2 hands over ledger: next ledger-1"},
 		"only the coordinator":                        {onlyCoordinator, last + "next ledger-2"},
-		"a member without a pod":                      {func(s *upgrade.State) { s.Pods = s.Pods[:2] }, "ledger-1, ledger-2 hands over ledger: member ledger-0 of group ledger has no pod"},
-		"a member that has crashed":                   {func(s *upgrade.State) { s.Groups[0].Status.Processes[1].Status = v1.ProcessCrashed }, all + "next ledger-1"},
-		"an agent that the operator can't reach":      {func(s *upgrade.State) { s.Groups[0].Status.Processes[1].Reason = v1.ProcessUnreachable }, all + "next ledger-1"},
-		"a pod that is being deleted":                 {func(s *upgrade.State) { onlyCoordinator(s); s.Pods[1].DeletionTimestamp = new(metav1.Now()) }, last + "member ledger-1 of group ledger is being deleted"},
-		"a new pod that isn't ready":                  {func(s *upgrade.State) { onlyCoordinator(s); s.Pods[1].Status.Conditions = nil }, last + "member ledger-1 of group ledger isn't ready"},
-		"a group that isn't available":                {func(s *upgrade.State) { s.Groups[0].Status.Conditions = nil }, all + "group ledger isn't Available; for the reason, run: kubectl conclave status ledger -n bank"},
-		"a group that was created again":              {func(s *upgrade.State) { s.Groups[0].Status = v1.ElectionGroupStatus{} }, "ledger-0, ledger-1, ledger-2: the operator has not reconciled group ledger yet"},
-		"applications of followers without a session": {func(s *upgrade.State) { s.Groups[0].Status.Processes[1].Reason = v1.ProcessNotEligible }, all + "next ledger-0"},
-		"nobody can take over": {func(s *upgrade.State) {
+		"a member without a pod":                      {func(s *plan.State) { s.Pods = s.Pods[:2] }, "ledger-1, ledger-2 hands over ledger: member ledger-0 of group ledger has no pod"},
+		"a member that has crashed":                   {func(s *plan.State) { s.Groups[0].Status.Processes[1].Status = v1.ProcessCrashed }, all + "next ledger-1"},
+		"an agent that the operator can't reach":      {func(s *plan.State) { s.Groups[0].Status.Processes[1].Reason = v1.ProcessUnreachable }, all + "next ledger-1"},
+		"a pod that is being deleted":                 {func(s *plan.State) { onlyCoordinator(s); s.Pods[1].DeletionTimestamp = new(metav1.Now()) }, last + "member ledger-1 of group ledger is being deleted"},
+		"a new pod that isn't ready":                  {func(s *plan.State) { onlyCoordinator(s); s.Pods[1].Status.Conditions = nil }, last + "member ledger-1 of group ledger isn't ready"},
+		"a group that isn't available":                {func(s *plan.State) { s.Groups[0].Status.Conditions = nil }, all + "group ledger isn't Available; for the reason, run: kubectl conclave status ledger -n bank"},
+		"a group that was created again":              {func(s *plan.State) { s.Groups[0].Status = v1.ElectionGroupStatus{} }, "ledger-0, ledger-1, ledger-2: the operator has not reconciled group ledger yet"},
+		"applications of followers without a session": {func(s *plan.State) { s.Groups[0].Status.Processes[1].Reason = v1.ProcessNotEligible }, all + "next ledger-0"},
+		"nobody can take over": {func(s *plan.State) {
 			onlyCoordinator(s)
 			s.Groups[0].Status.Processes[1].Reason, s.Groups[0].Status.Processes[2].Priority = v1.ProcessNotEligible, 0
 		}, last + "no other member of group ledger is ready to take over from ledger-2"},
-		"no other member may lead": {func(s *upgrade.State) {
+		"no other member may lead": {func(s *plan.State) {
 			s.Groups[0].Status.Processes[1].Priority, s.Groups[0].Status.Processes[2].Priority = 0, 0
 		}, "ledger-0, ledger-1, ledger-2 vacates ledger: next ledger-0"},
-		"another group of the pods is degraded": {func(s *upgrade.State) {
+		"another group of the pods is degraded": {func(s *plan.State) {
 			s.Groups = append(s.Groups, *s.Groups[0].DeepCopy())
 			s.Groups[1].Name = "mail"
 			s.Groups[1].Status.Processes = s.Groups[1].Status.Processes[1:] // without the coordinator

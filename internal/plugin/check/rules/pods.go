@@ -1,4 +1,4 @@
-package check
+package rules
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/command"
+	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/operator/inject"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
 )

@@ -1,4 +1,4 @@
-package check
+package rules
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/describe"
+	"github.com/conclave-dev/conclave/internal/describe"
 )
 
 func checkGroups(f *Facts) []Finding {

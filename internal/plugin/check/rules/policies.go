@@ -1,4 +1,4 @@
-package check
+package rules
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/cli/netpolicy"
 	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/plugin/check/netpolicy"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
