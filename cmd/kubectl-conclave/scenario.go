@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
@@ -47,13 +48,7 @@ func writeScenario(w io.Writer, s sim.Scenario, o *simulateOptions) error {
 	case asTranscript:
 		return writeTranscript(w, s)
 	case asMermaid:
-		diagram := sim.NewMermaid(&s)
-		s.Watch = diagram.Watch
-		if _, err := sim.Run(s); err != nil {
-			return err
-		}
-		_, err := diagram.WriteTo(w)
-		return err
+		return writeMermaid(w, s)
 	}
 	outcome, err := sim.Run(s)
 	if err != nil {
@@ -66,9 +61,23 @@ func writeScenario(w io.Writer, s sim.Scenario, o *simulateOptions) error {
 	return nil
 }
 
+func writeMermaid(w io.Writer, s sim.Scenario) error {
+	drawn := diagram.Mermaid{
+		Title: s.Describe(), Ring: s.Order(),
+		Down: func(id election.ID) bool { return slices.Contains(s.Crashed, id) },
+		Lost: func(m *election.Message) bool { return s.Unreachable(m.To) },
+	}
+	s.Watch = drawn.Watch
+	if _, err := sim.Run(s); err != nil {
+		return err
+	}
+	_, err := drawn.WriteTo(w)
+	return err
+}
+
 func writeTranscript(w io.Writer, s sim.Scenario) error {
 	fmt.Fprintf(w, "# %s\n", s.Describe())
-	transcript := sim.Transcript{To: w, Note: s.NoteLost}
+	transcript := diagram.Transcript{To: w, Note: s.NoteLost}
 	s.Watch = transcript.Watch
 	outcome, err := sim.Run(s)
 	if err != nil {

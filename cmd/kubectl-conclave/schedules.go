@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conclave-dev/conclave/internal/command"
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
 
@@ -38,7 +39,7 @@ func runSchedules(cmd *cobra.Command, o *simulateOptions, sample sampler) error 
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	if o.output == asTranscript {
 		fmt.Fprintf(out, "# %s, seed %d\n", describeSampling(&s), s.Seed)
-		transcript := sim.Transcript{To: out}
+		transcript := diagram.Transcript{To: out}
 		s.Watch = transcript.Watch
 	}
 	user, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

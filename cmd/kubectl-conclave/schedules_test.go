@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
@@ -138,7 +139,7 @@ func TestDurationEndsWithoutAnError(t *testing.T) {
 
 func TestTranscriptOfOneSchedule(t *testing.T) {
 	watched := func(_ context.Context, s sim.Sampling) (sim.Report, error) {
-		s.Watch(sim.Step{
+		s.Watch(diagram.Step{
 			At: 1500, Process: 3, Input: election.Input{Kind: election.Suspect, Peer: 5},
 			Output: &election.Output{Events: []election.Event{{Kind: election.MarkedCrashed, Peer: 5, Term: 2}}},
 		})

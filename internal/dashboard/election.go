@@ -6,7 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/sim"
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/transcript"
 )
 
@@ -20,7 +20,7 @@ type shownElection struct {
 	Milestones  []transcript.Milestone `json:"milestones"`
 	Cost        string                 `json:"cost"`
 	Missing     []transcript.Missing   `json:"missing"`
-	sim.Sequence
+	diagram.Sequence
 }
 
 func newShownElection(e *transcript.Election) *shownElection {
@@ -40,9 +40,9 @@ func (a *Actions) lastElection(w http.ResponseWriter, r *http.Request, g *v1.Ele
 	case g == nil:
 		respond(w, http.StatusNotFound, result{Error: "there is no such group"})
 		return
-	case len(g.Status.Processes) > sim.MaxLifelines:
+	case len(g.Status.Processes) > diagram.MaxLifelines:
 		respond(w, http.StatusBadRequest, result{Error: fmt.Sprintf("the group has %d members; the elections of up to %d are shown here, and others by kubectl conclave explain",
-			len(g.Status.Processes), sim.MaxLifelines)})
+			len(g.Status.Processes), diagram.MaxLifelines)})
 		return
 	}
 	a.reading.Lock()

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 )
 
@@ -23,7 +24,7 @@ func (s *simulation) target(a action) election.ID {
 // one.
 func (s *simulation) reportFault(id election.ID, format string, args ...any) {
 	if s.watch != nil {
-		s.watch(Step{At: s.queue.now, Process: id, Fault: fmt.Sprintf(format, args...)})
+		s.watch(diagram.Step{At: s.queue.now, Process: id, Fault: fmt.Sprintf(format, args...)})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
@@ -35,7 +36,7 @@ func TestAdaptingSchedulesChangeLeases(t *testing.T) {
 	seen := map[election.Tick]bool{}
 	sample(t, sim.Sampling{
 		Algorithm: "StatusTable", Processes: 5, Safety: "Majority", Faults: strings.Split("delay,partition,adapt", ","), Schedules: 400, Seed: 1,
-		Watch: func(s sim.Step) {
+		Watch: func(s diagram.Step) {
 			if s.Fault != "" {
 				return
 			}

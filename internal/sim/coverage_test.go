@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -70,7 +71,7 @@ func (c *faultCoverage) record(what string, when bool) {
 }
 
 // watch records the occurrences in a step.
-func (c *faultCoverage) watch(step Step) {
+func (c *faultCoverage) watch(step diagram.Step) {
 	s := c.simulation
 	adopting := !s.operator.decided.Settled
 	for words, what := range occurrenceOfFault {

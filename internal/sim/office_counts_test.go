@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -41,7 +42,7 @@ func TestOfficeElectsWithinCounts(t *testing.T) {
 // counts the messages of the election that follows.
 func (s *simulation) countElection(t *testing.T, seed uint64) (counted int) {
 	t.Helper()
-	s.watch = func(step Step) {
+	s.watch = func(step diagram.Step) {
 		if step.Output == nil {
 			return
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -28,7 +29,7 @@ func TestSchedulesWithRecovery(t *testing.T) {
 					t.Fatal(err)
 				}
 				began, learned := 0, 0
-				s.watch = func(step Step) {
+				s.watch = func(step diagram.Step) {
 					if step.Output == nil {
 						return
 					}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
@@ -35,7 +36,7 @@ type Sampling struct {
 	// Progress, if set, is called after each batch, by one goroutine at a time.
 	Progress func(done int)
 	// Watch, if set, is called after every step. It limits Workers to 1.
-	Watch func(Step)
+	Watch func(diagram.Step)
 }
 
 // Report is the result of a Sampling.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
@@ -134,7 +135,7 @@ func TestSeedReplays(t *testing.T) {
 		var b strings.Builder
 		sample(t, sim.Sampling{
 			Algorithm: "RingSkip", Processes: 5, Safety: "Majority", Faults: []string{"all"}, Schedules: 20, Seed: 7,
-			Watch: func(s sim.Step) {
+			Watch: func(s diagram.Step) {
 				fmt.Fprintln(&b, s.At, s.Process, s.Fault, s.Input.Describe())
 				if s.Fault != "" {
 					return

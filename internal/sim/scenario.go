@@ -1,14 +1,15 @@
 package sim
 
 import (
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
 
 // Microsecond is one tick of the simulator's clock.
 const (
-	Microsecond election.Tick = 1
-	Millisecond               = 1000 * Microsecond
+	Microsecond = diagram.Microsecond
+	Millisecond = 1000 * Microsecond
 )
 
 // MaxProcesses is the most processes of a scenario, and MaxOffices the most with a
@@ -49,19 +50,7 @@ type Scenario struct {
 	// heartbeats. Heartbeats are at least so long that answers arrive in between.
 	Heartbeat, Lease election.Tick
 	// Watch, if set, is called after every step.
-	Watch func(Step)
-}
-
-// Step is the input and the output of one step of a process. In a schedule, it may
-// be a fault instead.
-type Step struct {
-	// Fault describes a fault, or is "". A fault has no input and no output.
-	Fault   string
-	At      election.Tick
-	Process election.ID
-	Input   election.Input
-	// Output is valid only during the call.
-	Output *election.Output
+	Watch func(diagram.Step)
 }
 
 // Outcome is the result of a scenario.

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"testing"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/sim"
@@ -33,7 +34,7 @@ func TestChangingSettingsMixLeases(t *testing.T) {
 	requested, shorter, equal := map[election.ID]election.Tick{}, 0, 0
 	sample(t, sim.Sampling{
 		Algorithm: "StatusTable", Processes: 5, Safety: "Majority", Faults: []string{"settings"}, Schedules: 200, Seed: 1,
-		Watch: func(s sim.Step) {
+		Watch: func(s diagram.Step) {
 			if s.Fault != "" {
 				return
 			}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 	"github.com/conclave-dev/conclave/internal/election/office"
@@ -72,7 +73,7 @@ type simulation struct {
 	continued int
 	coverage  coverage // of all schedules since the last report
 	traceHash uint64   // of the current schedule: see hashTrace
-	watch     func(Step)
+	watch     func(diagram.Step)
 }
 
 func newSimulation(s settings) (*simulation, error) {
@@ -295,7 +296,7 @@ func (s *simulation) step(id election.ID, in election.Input) {
 	s.steps++
 	s.hashTrace(uint64(id)<<16 | uint64(in.Kind)<<8 | uint64(in.Message.Kind))
 	if s.watch != nil {
-		s.watch(Step{At: s.queue.now, Process: id, Input: in, Output: &s.out})
+		s.watch(diagram.Step{At: s.queue.now, Process: id, Input: in, Output: &s.out})
 	}
 	for i := range s.out.Send {
 		s.send(&s.out.Send[i])

@@ -5,10 +5,10 @@ import (
 	"io"
 	"strings"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/journal"
-	"github.com/conclave-dev/conclave/internal/sim"
 )
 
 // causeTexts complete "after NAME".
@@ -41,14 +41,14 @@ func (e *Election) WriteText(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	n := e.number()
-	t := sim.Transcript{To: w, Names: n.name, Width: n.width(), Note: n.note}
+	t := diagram.Transcript{To: w, Names: n.name, Width: n.width(), Note: n.note}
 	n.replay(t.Watch)
 }
 
 // WriteMermaid writes a sequence diagram in Mermaid's language.
 func (e *Election) WriteMermaid(w io.Writer) error {
 	n := e.number()
-	d := sim.Mermaid{
+	d := diagram.Mermaid{
 		Title: e.Group + ": " + e.Describe(), Names: n.name, Ring: n.ring(),
 		Down: n.down,
 		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
@@ -59,9 +59,9 @@ func (e *Election) WriteMermaid(w io.Writer) error {
 }
 
 // Sequence returns the messages, and what the agents found out, as a sequence diagram.
-func (e *Election) Sequence() sim.Sequence {
+func (e *Election) Sequence() diagram.Sequence {
 	n := e.number()
-	r := sim.SequenceRecorder{
+	r := diagram.SequenceRecorder{
 		Order: n.ring(), Names: n.name, Down: n.down,
 		Lost: func(m *election.Message) bool { return n.lost(n.letter(m)) },
 		Note: n.noteArrival,
@@ -158,11 +158,11 @@ func (n *numbered) ring() []election.ID {
 }
 
 // replay passes the steps on as those of a simulation.
-func (n *numbered) replay(watch func(sim.Step)) {
+func (n *numbered) replay(watch func(diagram.Step)) {
 	for i := range n.Steps {
 		s := &n.Steps[i]
-		step := sim.Step{
-			At: election.Tick(s.Micros) * sim.Microsecond, Process: n.id(s.Agent),
+		step := diagram.Step{
+			At: election.Tick(s.Micros) * diagram.Microsecond, Process: n.id(s.Agent),
 			Input: election.Input{Kind: inputKinds[s.Input], Peer: n.id(s.Peer)}, Output: &election.Output{},
 		}
 		if s.Message != nil {
@@ -193,7 +193,7 @@ func (n *numbered) message(m *journal.Message) election.Message {
 }
 
 // note returns how long a received message took, or whether one that was sent is lost.
-func (n *numbered) note(s sim.Step, m *election.Message) string {
+func (n *numbered) note(s diagram.Step, m *election.Message) string {
 	l := n.letter(m)
 	if m.To == s.Process {
 		if sent, known := n.sent[l]; known && m.From != m.To {

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
-	"github.com/conclave-dev/conclave/internal/sim"
 )
 
 // TestSequenceHasEachMessage: the diagram has the messages of the transcript in order, says when
@@ -48,8 +48,8 @@ func TestSequenceHasEachMessage(t *testing.T) {
 
 // TestSequenceIsBounded: a large election has those lifelines and steps that come first.
 func TestSequenceIsBounded(t *testing.T) {
-	got := Merge(simulate(t, "Bully", sim.MaxLifelines+10).journals(func(election.ID) time.Duration { return 0 }), 0).Sequence()
-	if len(got.Members) != sim.MaxLifelines || len(got.Steps) != sim.MaxArrows || got.Omitted == 0 {
+	got := Merge(simulate(t, "Bully", diagram.MaxLifelines+10).journals(func(election.ID) time.Duration { return 0 }), 0).Sequence()
+	if len(got.Members) != diagram.MaxLifelines || len(got.Steps) != diagram.MaxArrows || got.Omitted == 0 {
 		t.Errorf("got %d lifelines, %d steps and %d omitted, want the bounds", len(got.Members), len(got.Steps), got.Omitted)
 	}
 	for _, s := range got.Steps {

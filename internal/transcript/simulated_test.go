@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/journal"
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	protocol "github.com/conclave-dev/conclave/internal/protocol/journal"
 	"github.com/conclave-dev/conclave/internal/sim"
@@ -44,7 +45,7 @@ func simulate(t *testing.T, algorithm string, processes int) *simulated {
 		before := []election.Event{{Kind: election.Recognized, Peer: highest, Term: 1}}
 		r.Record(&election.Input{Kind: election.TimePassed}, nil, before, highest)
 	}
-	s.scenario.Watch = func(step sim.Step) {
+	s.scenario.Watch = func(step diagram.Step) {
 		s.rings[step.Process].Record(&step.Input, step.Output.Send, step.Output.Events, election.None)
 	}
 	outcome, err := sim.Run(s.scenario)

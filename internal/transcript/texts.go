@@ -1,6 +1,6 @@
 package transcript
 
-import "github.com/conclave-dev/conclave/internal/sim"
+import "github.com/conclave-dev/conclave/internal/diagram"
 
 // StepText describes a step in words.
 type StepText struct {
@@ -13,7 +13,7 @@ type StepText struct {
 func (e *Election) Texts() []StepText {
 	n := e.number()
 	texts := make([]StepText, 0, len(e.Steps))
-	n.replay(func(step sim.Step) {
+	n.replay(func(step diagram.Step) {
 		text := StepText{Got: step.Input.DescribeWith(n.name)}
 		for _, event := range step.Output.Events {
 			text.Found = append(text.Found, event.DescribeWith(n.name))

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
@@ -27,7 +28,7 @@ import (
 // The limits of what one request can cost.
 const (
 	// MembersMax is the most members of a group that is simulated.
-	MembersMax = sim.MaxLifelines
+	MembersMax = diagram.MaxLifelines
 	// LatencyMax is the longest time that a message can take.
 	LatencyMax = time.Second
 )
@@ -51,7 +52,7 @@ type Answer struct {
 	Cost   string  `json:"cost,omitempty"`
 	Millis float64 `json:"millis,omitempty"`
 	// Sequence is empty if there is no election.
-	sim.Sequence
+	diagram.Sequence
 }
 
 // Ask answers a question. Its errors say what would be right.
@@ -152,7 +153,7 @@ func simulate(g *v1.ElectionGroup, members []v1.Member, down map[string]bool, la
 		}
 	}
 	record := recorder{scenario: &s, members: members, strict: g.Spec.Safety.Mode == v1.Strict}
-	record.sequence = sim.SequenceRecorder{
+	record.sequence = diagram.SequenceRecorder{
 		Names: record.name, Down: func(id election.ID) bool { return slices.Contains(s.Crashed, id) },
 		Lost: func(m *election.Message) bool { return s.Unreachable(m.To) }, Note: record.noteLost,
 	}
@@ -175,7 +176,7 @@ func millis(n int32) election.Tick { return election.Tick(n) * sim.Millisecond }
 type recorder struct {
 	scenario *sim.Scenario
 	members  []v1.Member
-	sequence sim.SequenceRecorder
+	sequence diagram.SequenceRecorder
 	strict   bool
 	began    bool
 }
@@ -195,7 +196,7 @@ func (r *recorder) noteLost(m *election.Message) string {
 }
 
 // watch records a step. It begins when an initiator learns of the crash.
-func (r *recorder) watch(step sim.Step) {
+func (r *recorder) watch(step diagram.Step) {
 	if !r.began {
 		if r.began = step.Input.Kind == election.Suspect; !r.began {
 			return
@@ -208,8 +209,8 @@ func (r *recorder) watch(step sim.Step) {
 // answer describes the outcome. What happens after the last member has learned of the
 // coordinator isn't part of the election.
 func (r *recorder) answer(o *sim.Outcome) *Answer {
-	a := &Answer{Millis: sim.Millis(o.Elapsed), Sequence: r.sequence.Sequence()}
-	a.Steps = slices.DeleteFunc(a.Steps, func(s sim.SequenceStep) bool { return s.Millis > a.Millis })
+	a := &Answer{Millis: diagram.Millis(o.Elapsed), Sequence: r.sequence.Sequence()}
+	a.Steps = slices.DeleteFunc(a.Steps, func(s diagram.SequenceStep) bool { return s.Millis > a.Millis })
 	var kinds []string
 	for _, c := range o.Counts() {
 		kinds = append(kinds, fmt.Sprintf("%d %s", c.Count, c.Kind))
@@ -228,7 +229,7 @@ func (r *recorder) answer(o *sim.Outcome) *Answer {
 	a.Coordinator = r.name(o.Coordinator)
 	a.Text = fmt.Sprintf("%s becomes the coordinator: %.3g ms after the crash, all members that are up know it.", a.Coordinator, a.Millis)
 	if r.strict {
-		a.Text += fmt.Sprintf(" In Strict mode, the lease of the former coordinator ends first: up to %g ms more.", sim.Millis(r.scenario.Lease))
+		a.Text += fmt.Sprintf(" In Strict mode, the lease of the former coordinator ends first: up to %g ms more.", diagram.Millis(r.scenario.Lease))
 	}
 	return a
 }

@@ -3,10 +3,10 @@ package sim
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
+	"github.com/conclave-dev/conclave/internal/diagram"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
 )
@@ -96,74 +96,13 @@ func (s *Scenario) Unreachable(id election.ID) bool {
 	return err != nil || s.Safety != "" || !algorithm.DeadForward
 }
 
-// Transcript writes one line for each input, event and message: the time in
-// milliseconds, the process, and a description.
-type Transcript struct {
-	To io.Writer
-	// Names are those of the processes, by default their numbers.
-	Names election.Names
-	// Width is the space for a name.
-	Width int
-	// Note, if set, returns what else there is to say about a message that is received
-	// or sent in this step, or "".
-	Note func(Step, *election.Message) string
-}
-
-// Watch writes one step.
-func (t *Transcript) Watch(step Step) {
-	if step.Fault != "" {
-		t.line(step, "FAULT", step.Fault)
-		return
-	}
-	if step.Input.Kind == election.TimePassed && len(step.Output.Send)+len(step.Output.Events) == 0 {
-		return // a timer that fired early
-	}
-	name := t.name
-	got := step.Input.DescribeWith(name)
-	if step.Input.Kind == election.Receive {
-		got += t.note(step, &step.Input.Message)
-	}
-	t.line(step, "gets", got)
-	for _, e := range step.Output.Events {
-		t.line(step, "finds", e.DescribeWith(name))
-	}
-	for i := range step.Output.Send {
-		m := &step.Output.Send[i]
-		t.line(step, "sends", m.DescribeWith(name)+t.note(step, m))
-	}
-}
-
-func (t *Transcript) line(step Step, verb, text string) {
-	fmt.Fprintf(t.To, "%10.3f ms  %*s  %-5s  %s\n", Millis(step.At), max(4, t.Width), t.name(step.Process), verb, text)
-}
-
-func (t *Transcript) name(id election.ID) string {
-	if t.Names == nil {
-		return election.Numbers(id)
-	}
-	return t.Names(id)
-}
-
-func (t *Transcript) note(step Step, m *election.Message) string {
-	if t.Note == nil {
-		return ""
-	}
-	if text := t.Note(step, m); text != "" {
-		return " (" + text + ")"
-	}
-	return ""
-}
-
 // NoteLost is the Note of a scenario: messages to processes that are down are lost.
-func (s *Scenario) NoteLost(step Step, m *election.Message) string {
+func (s *Scenario) NoteLost(step diagram.Step, m *election.Message) string {
 	if m.From == step.Process && s.Unreachable(m.To) {
 		return fmt.Sprintf("lost: %d is down", m.To)
 	}
 	return ""
 }
-
-// Millis converts ticks to milliseconds.
-func Millis(t election.Tick) float64 { return float64(t) / float64(Millisecond) }
 
 // CoordinatorGroup is the set of live processes that recognize the same coordinator.
 type CoordinatorGroup struct {
@@ -232,4 +171,20 @@ func (o *Outcome) Counts() []Count {
 		}
 	}
 	return counts
+}
+
+// Order returns the processes in the order of the ring.
+func (s *Scenario) Order() []election.ID {
+	if len(s.Ring) > 0 {
+		return s.Ring
+	}
+	return ascendingIDs(s.Processes)
+}
+
+func ascendingIDs(n int) []election.ID {
+	ids := make([]election.ID, n)
+	for i := range ids {
+		ids[i] = election.ID(i + 1)
+	}
+	return ids
 }

@@ -1,4 +1,4 @@
-package sim
+package diagram
 
 import (
 	"fmt"
@@ -36,19 +36,6 @@ type Mermaid struct {
 	omitted int
 	// noteOwner is the process whose note is the last line, or None.
 	noteOwner election.ID
-}
-
-// NewMermaid returns an empty diagram of a scenario.
-func NewMermaid(s *Scenario) *Mermaid {
-	ring := s.Ring
-	if len(ring) == 0 {
-		ring = ascendingIDs(s.Processes)
-	}
-	return &Mermaid{
-		Title: s.Describe(), Ring: ring,
-		Down: func(id election.ID) bool { return slices.Contains(s.Crashed, id) },
-		Lost: func(m *election.Message) bool { return s.Unreachable(m.To) },
-	}
 }
 
 // Watch draws one step.
@@ -206,12 +193,4 @@ func (d *Mermaid) participants() []election.ID {
 		return d.Ring
 	}
 	return slices.DeleteFunc(slices.Clone(d.Ring), func(id election.ID) bool { return !slices.Contains(d.shown, id) })
-}
-
-func ascendingIDs(n int) []election.ID {
-	ids := make([]election.ID, n)
-	for i := range ids {
-		ids[i] = election.ID(i + 1)
-	}
-	return ids
 }
