@@ -203,7 +203,7 @@ func (m *manager) cacheOptions() cache.Options {
 }
 
 // addCAStore runs the CA store. It publishes the CA bundle in the webhook configuration,
-// unless cert-manager does, or there is no webhook.
+// if there is a webhook.
 func (m *manager) addCAStore(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(m.caStore); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (m *manager) addCAStore(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(&authority.MetricsPublisher{Store: m.caStore, Client: m.live, Namespace: m.namespace, Log: m.log}); err != nil {
 		return err
 	}
-	if m.webhookCertificates != "" || !m.servesWebhook() {
+	if !m.servesWebhook() {
 		return nil
 	}
 	written, err := webhookWritten(ctx, mgr.GetCache())

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -53,26 +51,15 @@ func portAddress(port int) string { return net.JoinHostPort("", strconv.Itoa(por
 // permissions for some namespaces can't publish its CA bundle: the webhook configuration
 // is for all namespaces.
 func (m *manager) servesWebhook() bool {
-	return len(m.watchNamespaces) == 0 || m.webhookCertificates != ""
+	return len(m.watchNamespaces) == 0
 }
 
-// addWebhook serves the webhook, by default with a certificate of the manager's own CA.
+// addWebhook serves the webhook, with a certificate of the manager's own CA.
 func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 	if !m.servesWebhook() {
 		return nil
 	}
-	certificate := m.serverCertificate.GetCertificate
-	if folder := m.webhookCertificates; folder != "" {
-		watcher, err := certwatcher.New(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
-		if err != nil {
-			return fmt.Errorf("read the webhook's certificate: %w", err)
-		}
-		if err := mgr.Add(watcher); err != nil {
-			return err
-		}
-		certificate = watcher.GetCertificate
-	}
-	m.metrics.AddServerCertificate("webhook", certificate)
+	m.metrics.AddServerCertificate("webhook", m.serverCertificate.GetCertificate)
 	mux := http.NewServeMux()
 	for path, namespaceOptedIn := range map[string]bool{webhook.Path: false, webhook.NamespacePath: true} {
 		injector := &webhook.Injector{Settings: m.injectSettings, Groups: m.groups.specs, NamespaceOptedIn: namespaceOptedIn, Log: m.log, Count: m.metrics.Admitted}
@@ -82,7 +69,7 @@ func (m *manager) addWebhook(ctx context.Context, mgr ctrl.Manager) error {
 		}
 		mux.Handle(path, handler)
 	}
-	server, err := m.newServer(ctx, "the webhook", portAddress(m.webhookPort), webhookLimits, certificate, mux)
+	server, err := m.newServer(ctx, "the webhook", portAddress(m.webhookPort), webhookLimits, m.serverCertificate.GetCertificate, mux)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,6 @@ type options struct {
 	healthAddress       string
 	webhookPort         int
 	identityPort        int
-	webhookCertificates string
 	logLevel            string
 	logFormat           string
 	// podName is empty outside of a cluster.
@@ -75,7 +74,7 @@ each group in its ElectionGroup. Agents elect without it.`,
 func (o *options) add(root *cobra.Command) {
 	flags := root.Flags()
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the manager's namespace; by default $POD_NAMESPACE")
-	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of the groups, separated by commas; by default all. Otherwise, the manager reads no nodes, and serves the webhook only with --webhook-certificates")
+	flags.StringSliceVar(&o.watchNamespaces, "watch-namespaces", nil, "namespaces of the groups, separated by commas; by default all. Otherwise, the manager reads no nodes and serves no webhook")
 	flags.StringVar(&o.agentImage, "agent-image", os.Getenv("AGENT_IMAGE"), "image of the agent that the webhook injects; by default $AGENT_IMAGE")
 	for _, f := range o.agent.Flags() {
 		flags.Var(f, f.Name, f.Usage)
@@ -86,7 +85,6 @@ func (o *options) add(root *cobra.Command) {
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address that serves /healthz and /readyz")
 	flags.IntVar(&o.webhookPort, "webhook-port", 9443, "port of the webhook that injects agents")
 	flags.IntVar(&o.identityPort, "identity-port", 9444, "port of the identity service, which issues the agents' certificates")
-	flags.StringVar(&o.webhookCertificates, "webhook-certificates", "", "folder with the webhook's tls.crt and tls.key, for example from cert-manager; by default the manager issues them")
 	flags.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
 }
@@ -109,13 +107,7 @@ func (o *options) check() error {
 	if err := o.checkAgent(); err != nil {
 		return err
 	}
-	if err := o.checkPorts(); err != nil {
-		return err
-	}
-	if o.webhookCertificates == "" {
-		return nil
-	}
-	return command.CheckCertificates("webhook-certificates", o.webhookCertificates)
+	return o.checkPorts()
 }
 
 func (o *options) checkAgent() error {

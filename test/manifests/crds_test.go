@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/conclave-dev/conclave/internal/testing/program"
-	"github.com/conclave-dev/conclave/test/manifests"
 )
 
 // installCRD installs a CRD from a module that crds/go.mod pins.
@@ -84,23 +83,6 @@ func TestMonitoringMatchesCRDs(t *testing.T) {
 		t.Fatalf("got %d objects of the Prometheus Operator, want 3", len(monitoring))
 	}
 	checkAccepted(t, c, monitoring)
-}
-
-func TestCertificateMatchesCRDs(t *testing.T) {
-	const module, crds = "github.com/cert-manager/cert-manager", "deploy/crds/cert-manager.io_"
-	installCRD(t, module, crds+"certificates.yaml")
-	installCRD(t, module, crds+"issuers.yaml")
-	c := connect(t)
-	createNamespace(t, c)
-	text, err := os.ReadFile(filepath.Join(root, "config/certmanager/certificate.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := manifests.Parse(text)
-	if err != nil || len(objects) != 4 {
-		t.Fatalf("got %d objects and error %v, want 4 objects", len(objects), err)
-	}
-	checkAccepted(t, c, objects)
 }
 
 // createNamespace creates the manager's namespace.

@@ -1,7 +1,6 @@
 package manifests_test
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -265,33 +264,6 @@ func TestDeploymentOfTheManager(t *testing.T) {
 		if object.GetKind() == "Secret" {
 			t.Errorf("got Secret %s, want none: applying the manifests again would overwrite it", object.GetName())
 		}
-	}
-}
-
-func TestCertManagerComponent(t *testing.T) {
-	folder := t.TempDir()
-	config, err := filepath.Abs(filepath.Join(root, "config"))
-	if err == nil {
-		// kustomize accepts relative paths only.
-		config, err = filepath.Rel(folder, config)
-	}
-	if err == nil {
-		overlay := fmt.Sprintf("resources: [%[1]s/default]\ncomponents: [%[1]s/certmanager]\n", config)
-		err = os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := build(t, folder)
-	pod := managerPod(t, objects)
-	want := "--webhook-certificates=" + pod.Spec.Containers[0].VolumeMounts[0].MountPath
-	if args := pod.Spec.Containers[0].Args; !slices.Contains(args, want) || !slices.Contains(args, "--leader-elect") {
-		t.Errorf("got arguments %q, want %s and --leader-elect", args, want)
-	}
-	certificate := find[unstructured.Unstructured](t, objects, "Certificate", "conclave-webhook")
-	secret, _, err := unstructured.NestedString(certificate.Object, "spec", "secretName")
-	if err != nil || pod.Spec.Volumes[0].Secret.SecretName != secret {
-		t.Errorf("got mounted Secret %s, want the certificate's Secret %s (%v)", pod.Spec.Volumes[0].Secret.SecretName, secret, err)
 	}
 }
 

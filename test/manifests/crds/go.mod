@@ -4,12 +4,6 @@ module github.com/conclave-dev/conclave/test/manifests/crds
 
 go 1.26.0
 
-tool (
-	github.com/cert-manager/cert-manager/pkg/apis
-	github.com/prometheus-operator/prometheus-operator/example/alertmanager-webhook
-)
+tool github.com/prometheus-operator/prometheus-operator/example/alertmanager-webhook
 
-require (
-	github.com/cert-manager/cert-manager v1.21.2 // indirect
-	github.com/prometheus-operator/prometheus-operator v0.85.0 // indirect
-)
+require github.com/prometheus-operator/prometheus-operator v0.85.0 // indirect
