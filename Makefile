@@ -114,52 +114,24 @@ vuln: ## Check for known vulnerabilities. Needs the network, so verify doesn't i
 
 ##@ Tests
 
-# The race detector is enabled except for the core and the long tests of the simulator. The linter ensures that the core has no
-# goroutines. The short tests of the simulator also run with the race detector.
-PURE = ^$(MODULE)/internal/(election|sim)(/|$$)
-# These tests start agents as processes, so they run one after the other. The tests read the sources of the agents, so that Go's
-# test cache notices changes of them.
-AGENT_TESTS = ^$(MODULE)/(internal/agent/pod|internal/testing/agentcluster|test/agents|hack/bench-agent|hack/bench-operator|hack/demo|examples)$$
-GO_TEST = $(GO) test -timeout 30m
-# Tests that depend on real time run once more if they fail. Those of the core and the simulator don't: they repeat exactly.
-RETEST = $(CURDIR)/hack/tools/retest -timeout 30m
-
 .PHONY: test
-test: ## Run all tests. CI runs this second.
+test: ## Run the tests that need no cluster, as root or not, with fewer cases than test-all: at most ten minutes.
+	@if [ $$(id -u) = 0 ]; then hack/cluster/packages; fi
+	@$(call keep_owner,hack/test short)
+
+# The parts of test-all, in the order in which they run. CI runs them on several machines.
+PARTS = core race agents modules model cluster e2e
+export CLUSTER
+export TOOL_MODULES := $(filter-out . hack/cluster,$(MODULES))
+
+.PHONY: test-all
+test-all: ## As root: run all tests with all cases, with the race detector and on real clusters. Most of an hour.
 	@if [ $$(id -u) = 0 ]; then { hack/cluster/packages && hack/model/packages && test/dashboard/packages; } || [ "$${CI:-}" != true ]; fi
-	@$(call keep_owner,$(SUBMAKE) test-root test-modules test-model test-clusters)
+	@$(call keep_owner,hack/test $(PARTS))
 
-.PHONY: test-root
-test-root: ## Run the tests of the operator, the agent and the core.
-	@packages=$$($(GO) list ./...) || exit 1; \
-	if [ -z "$$packages" ]; then echo "no Go packages in the root module: nothing to test"; exit 0; fi; \
-	pure=$$(grep -E '$(PURE)' <<<"$$packages" || true); \
-	agents=$$(grep -E '$(AGENT_TESTS)' <<<"$$packages" || true); \
-	concurrent=$$(grep -vE '$(PURE)|$(AGENT_TESTS)' <<<"$$packages" || true); \
-	simulator=$$(grep -E '^$(MODULE)/internal/sim(/|$$)' <<<"$$packages" || true); \
-	$(assets); \
-	if [ -n "$$pure" ]; then $(GO_TEST) $$pure; fi; \
-	if [ -n "$$simulator" ]; then $(GO_TEST) -race -short $$simulator; fi; \
-	if [ -n "$$concurrent" ]; then $(RETEST) -race -- $$concurrent; fi; \
-	if [ "$$(id -u)" != 0 ]; then echo "not root: skipping the test that fills a disk"; fi; \
-	$(partitions_possible) || echo "skipping the tests that partition agents: $$missing"; \
-	if [ -n "$$agents" ]; then $(RETEST) -race -p 1 -- $$agents; fi
-
-# The test cache is disabled (-count 1), because the tests read files outside their module, which the cache doesn't track. The
-# build flags are those of the tools, so that the linter is compiled only once.
-.PHONY: test-modules
-test-modules: ## Run the tests of the linter rules, the images, the alerts, the Grafana dashboards, the page of the dashboard and the traces.
-	@if [ $$(id -u) != 0 ]; then \
-		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests: run them as root" >&2; exit 1; fi; \
-		echo "not root: skipping the tests that run a program in an empty root folder"; \
-	fi
-	@$(assets); for module in $(filter-out . hack/cluster,$(MODULES)); do echo "# $$module"; (cd $$module && CGO_ENABLED=0 $(RETEST) -trimpath -count 1 -- ./...); done
-
-# The tests run one after the other: next to another cluster, agents sometimes get so little CPU time that they are suspected.
-.PHONY: test-clusters
-test-clusters: ## Run the tests of the throwaway cluster, then the end-to-end tests.
-	@$(MAKE) test-cluster
-	@$(MAKE) test-e2e-if-possible
+.PHONY: $(PARTS:%=test-%)
+$(PARTS:%=test-%): ## Run a part of test-all: see hack/test.
+	@hack/test $(@:test-%=%)
 
 # The earlier release is built from git.
 .PHONY: test-skew
@@ -174,44 +146,19 @@ test-upgrade: ## As root: upgrade operator and agents from an earlier release on
 	@$(previous_sources) && \
 		$(GO) test ./test/e2e -run TestReleaseUpgrade -count 1 -timeout 40m -v -previous-source "$$folder/source"
 
-# Build the cluster's programs first, so that the timeout of go test doesn't include the build.
-.PHONY: test-cluster
-test-cluster: ## Run the tests of the throwaway cluster.
-	@if $(cluster_possible); then $(MAKE) cluster-build; else echo "skipping the tests that start a cluster: $$missing"; fi
-	@echo "# hack/cluster"; cd hack/cluster && $(RETEST) -count 1 -- ./...
-
-.PHONY: test-e2e
-test-e2e: ## Run the end-to-end tests: CLUSTER=hack starts a throwaway cluster, CLUSTER=kind uses the current cluster.
-	@CONCLAVE_E2E=$(CLUSTER) $(RETEST) -count 1 -- ./test/e2e
-
 .PHONY: test-cert-manager
 test-cert-manager: ## As root: test config/certmanager with cert-manager on a throwaway cluster. The first run compiles cert-manager.
 	@$(MAKE) cluster-build
 	@$(GO) test -count 1 -timeout 40m -v -run TestCertManager ./test/e2e -cert-manager
 
-.PHONY: test-e2e-if-possible
-test-e2e-if-possible:
-	@if $(cluster_possible); then $(MAKE) test-e2e CLUSTER=hack; else echo "skipping the end-to-end tests: $$missing"; fi
-
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the dashboard in docs/images again. Needs chromium.
 	@CGO_ENABLED=0 $(GO) -C test/dashboard test -trimpath -count 1 ./... -screenshots $(CURDIR)/docs/images
-
-.PHONY: test-lint
-test-lint: ## Check that each lint rule rejects its examples.
-	@CGO_ENABLED=0 $(GO) -C hack/tools/golangci test -trimpath -count 1 ./...
 
 .PHONY: model
 model: ## Search all states of the model of the grants within its bounds, with all rules and without each. As root on Debian, installs spin.
 	@hack/model/packages
 	@hack/model/check
-
-.PHONY: test-model
-test-model:
-	@if ! command -v spin >/dev/null || ! command -v gcc >/dev/null; then \
-		if [ "$${CI:-}" = true ]; then echo "CI must not skip tests, but spin or gcc is missing: run hack/model/packages as root" >&2; exit 1; fi; \
-		echo "skipping the model: spin or gcc isn't in PATH (see hack/model/packages)"; \
-	else hack/model/check test; fi
 
 .PHONY: bench
 bench: ## Run Go benchmarks. Variables: BENCH=regexp, COUNT=n, BENCHTIME=5s.
@@ -427,9 +374,6 @@ endef
 OVERLAY = NAMESPACE='$(NAMESPACE)' IMG='$(IMG)' AGENT_IMG='$(AGENT_IMG)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' hack/overlay
 OPERATORS = NAMESPACE='$(NAMESPACE)' WATCH_NAMESPACES='$(WATCH_NAMESPACES)' KUBECTL='$(KUBECTL)' hack/operators
 
-# make -n runs the lines that contain the variable MAKE. A line with SUBMAKE is only printed.
-SUBMAKE = $(MAKE)
-
 # keep_owner runs a command and changes the owner of bin/ and dist/ to the user who called sudo.
 define keep_owner
 status=0; $(1) || status=$$?; \
@@ -463,28 +407,4 @@ for module in $(MODULES); do \
 	(cd $$module && $(1)) || failed="$$failed $$module"; \
 done; \
 if [ -n "$$failed" ]; then echo "failed in:$$failed" >&2; exit 1; fi
-endef
-
-# cluster_possible succeeds if this machine can run a cluster. Otherwise it sets $$missing to the reason; in CI it exits.
-define cluster_possible
-if [ $$(id -u) != 0 ]; then missing="not root"; else missing=$$($(HACK_CLUSTER) check 2>&1 | sed -n 's/^cluster: //p'); fi; \
-	if [ -n "$$missing" ] && [ "$${CI:-}" = true ]; then echo "CI must not skip tests, but this machine cannot run a cluster: $$missing" >&2; exit 1; fi; \
-	[ -z "$$missing" ]
-endef
-
-# partitions_possible succeeds if tests can run agents in a network namespace that drops packets. Otherwise it sets $$missing to the
-# reason, for a message. The tests check the same; in CI they fail if it isn't possible.
-define partitions_possible
-if ! command -v nft >/dev/null; then missing="nft isn't in PATH (see hack/cluster/packages)"; \
-	elif [ $$(id -u) != 0 ] && ! unshare --user --map-root-user --net true 2>/dev/null; then missing="not root, and user namespaces are disabled"; \
-	else missing=; fi; \
-	[ -z "$$missing" ]
-endef
-
-# assets sets KUBEBUILDER_ASSETS, the folder of etcd and kube-apiserver, for the tests of the API and the controllers.
-define assets
-if [ -z "$${KUBEBUILDER_ASSETS:-}" ]; then \
-	KUBEBUILDER_ASSETS=$$($(HACK_CLUSTER) assets); \
-	export KUBEBUILDER_ASSETS; \
-fi
 endef

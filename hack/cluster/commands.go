@@ -190,13 +190,17 @@ func kubectlCommand(open opener) *cobra.Command {
 }
 
 func assetsCommand() *cobra.Command {
-	return &cobra.Command{
+	var ifBuilt bool
+	command := &cobra.Command{
 		Use: "assets", Short: "Print the folder of etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS", Args: cobra.NoArgs,
 		Long: "Print the folder of etcd, kube-apiserver and kubectl. Builds them if necessary. Doesn't need root.\n\n" +
 			`    export KUBEBUILDER_ASSETS="$(go run ./hack/cluster assets)"`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			cache, err := openCache()
 			if err != nil {
+				return err
+			}
+			if _, built, err := cache.Folder(binaries.Kubernetes); ifBuilt && !built {
 				return err
 			}
 			directory, err := cache.Get(command.Context(), binaries.Kubernetes)
@@ -207,6 +211,8 @@ func assetsCommand() *cobra.Command {
 			return err
 		},
 	}
+	command.Flags().BoolVar(&ifBuilt, "if-built", false, "print nothing if they aren't built yet")
+	return command
 }
 
 func buildCommand() *cobra.Command {

@@ -129,13 +129,20 @@ func allAtOnce(ctx context.Context, functions ...func(context.Context) error) (f
 	return first
 }
 
-func (c Cache) has(component Component) bool {
+// Folder returns the folder of the component's programs, and whether they are there.
+func (c Cache) Folder(component Component) (directory string, built bool, err error) {
 	key, err := component.key(c.Root)
 	if err != nil {
-		return false
+		return "", false, err
 	}
-	_, err = os.Stat(filepath.Join(c.Directory, component.Name+"-"+key))
-	return err == nil
+	directory = filepath.Join(c.Directory, component.Name+"-"+key)
+	_, err = os.Stat(directory)
+	return directory, err == nil, nil
+}
+
+func (c Cache) has(component Component) bool {
+	_, built, err := c.Folder(component)
+	return built && err == nil
 }
 
 func (c Cache) get(ctx context.Context, b build) (string, error) {
@@ -144,13 +151,9 @@ func (c Cache) get(ctx context.Context, b build) (string, error) {
 		c.Printf("compiling %s: %s", component.Name, b.estimate.summary(time.Now()))
 		return "", c.run(ctx, b)
 	}
-	key, err := component.key(c.Root)
-	if err != nil {
-		return "", err
-	}
-	directory := filepath.Join(c.Directory, component.Name+"-"+key)
-	if _, err := os.Stat(directory); err == nil {
-		return directory, nil
+	directory, built, err := c.Folder(component)
+	if err != nil || built {
+		return directory, err
 	}
 	if err := os.MkdirAll(c.Directory, 0o755); err != nil {
 		return "", fmt.Errorf("cannot create the cache folder: %w", err)
