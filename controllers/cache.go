@@ -22,7 +22,7 @@ import (
 // has all groups, pods and nodes of the cluster, and of other kinds only the objects with the
 // operator's label. It has only the fields that decisions use: tenants can make an object as large
 // as the API server accepts, and the memory of the manager must not depend on that
-// (docs/operator.md, Tenants that share an operator). If there are namespaces, the cache has only
+// (docs/operate.md, Tenants that share an operator). If there are namespaces, the cache has only
 // the objects in them.
 func Cache(namespaces ...string) cache.Options {
 	labeled, err := labels.NewRequirement(v1.LabelGroup, selection.Exists, nil)

@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 	e.createPod(t, "mail", map[string]string{v1.LabelAgent: "enabled"})
 	got := e.runCommand(t, "check", "ledger")
 	const want = `PROBLEM  operator: No operator is installed in this cluster.
-         Install Conclave: docs/operator.md describes how.
+         Install Conclave: docs/install.md describes how.
 PROBLEM  pod bank/ledger-0: The label conclave.dev/agent is "true", so the pod has not opted in.
          Set it to "enabled" in the pod template.
 WARNING  webhook configuration conclave: There is no webhook, so new pods get no agents.

@@ -62,7 +62,7 @@ func advice(g *v1.ElectionGroup, reason v1.Reason) string { //nolint:funlen // a
 		return "The operator retries every few seconds. Check for a quota, an admission policy or webhook, or an immutable ConfigMap; if that is the reason, " +
 			"delete the ConfigMap, and the operator creates it again."
 	case v1.ReasonCAMissing:
-		return "Agents trust only the CA in this Secret. Restore the Secret from a backup, or start with a new CA as docs/operator.md describes."
+		return "Agents trust only the CA in this Secret. Restore the Secret from a backup, or start with a new CA as docs/operate.md describes."
 	case v1.ReasonServiceConflict:
 		return serviceConflict(g)
 	case v1.ReasonPortMissing:

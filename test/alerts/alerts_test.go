@@ -105,13 +105,13 @@ func metrics(t *testing.T) []string {
 }
 
 func TestAlertsAreValidAndDocumented(t *testing.T) {
-	known, docs := metrics(t), read(t, "docs/operator.md")
+	known, docs := metrics(t), read(t, "docs/reference.md")
 	for _, r := range rules(t) {
 		for _, problem := range validate(r, known) {
 			t.Errorf("%s: %s", r.Alert, problem)
 		}
 		if !strings.Contains(docs, "| "+r.Alert+" |") {
-			t.Errorf("docs/operator.md does not document the alert %s", r.Alert)
+			t.Errorf("docs/reference.md does not document the alert %s", r.Alert)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func testOperator(c *cluster) {
 // installer is the manifest of the operator.
 var installer = filepath.Join(repositoryRoot, "dist", "install.yaml")
 
-// install installs the operator as described in docs/operator.md, with images of this tag.
+// install installs the operator as described in docs/install.md, with images of this tag.
 func install(c *cluster, namespace, tag string) {
 	c.t.Helper()
 	installFrom(c, repositoryRoot, namespace, tag)

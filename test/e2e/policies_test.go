@@ -17,7 +17,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/policyrules"
 )
 
-// testNetworkPolicies checks that the policy in docs/operator.md, and that of the manager, admit what agents need in a
+// testNetworkPolicies checks that the policy in docs/install.md, and that of the manager, admit what agents need in a
 // namespace that denies everything by default, and that without it the plugin finds the reason.
 func testNetworkPolicies(e env) {
 	const namespace, name = "conclave-guarded", "guarded"
@@ -55,10 +55,10 @@ func testNetworkPolicies(e env) {
 	e.waitUntil(defaultTimeout, "all members follow guarded-2 with the policy", func() bool { return table() == all })
 }
 
-// documentedPolicy returns the policy for agents in docs/operator.md.
+// documentedPolicy returns the policy for agents in docs/install.md.
 func documentedPolicy(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repositoryRoot, "docs", "operator.md"))
+	text, err := os.ReadFile(filepath.Join(repositoryRoot, "docs", "install.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func documentedPolicy(t *testing.T) string {
 	_, block, _ := strings.Cut(section, "```yaml\n")
 	policy, _, found := strings.Cut(block, "```\n")
 	if !found {
-		t.Fatal("docs/operator.md must have a NetworkPolicy below Network policies")
+		t.Fatal("docs/install.md must have a NetworkPolicy below Network policies")
 	}
 	return policy
 }

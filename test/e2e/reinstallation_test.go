@@ -19,7 +19,7 @@ func testReinstallation(e env) {
 	testFirstGroup(e)
 }
 
-// testReplacedCA does what docs/operator.md advises if the key of the CA may have been disclosed. It also sets the image for
+// testReplacedCA does what docs/operate.md advises if the key of the CA may have been disclosed. It also sets the image for
 // testRotatedCA, because this is when agents get new certificates.
 func testReplacedCA(e env) {
 	manager := func(verb string, arguments ...string) string {

@@ -42,7 +42,7 @@ func (e env) caSecret() caSecret {
 	return found
 }
 
-// testRotatedCA rotates the CA as docs/operator.md describes. After each step it kills all replicas of the operator, and an agent,
+// testRotatedCA rotates the CA as docs/operate.md describes. After each step it kills all replicas of the operator, and an agent,
 // which must then connect to agents with certificates and CA bundles from before and after the step. An agent closes a connection when
 // the certificate of its peer expires, so all connections are replaced several times in each phase of the rotation.
 func testRotatedCA(e env) {

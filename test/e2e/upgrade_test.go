@@ -95,7 +95,7 @@ func (e env) awaitLockService(namespace string) {
 	e.awaitWrites(namespace, 20)
 }
 
-// upgrade installs another release of the operator, as docs/operator.md describes it, and then replaces the agents of the
+// upgrade installs another release of the operator, as docs/operate.md describes it, and then replaces the agents of the
 // application. Each tenure must end by a hand-over.
 func (e env) upgrade(namespace string, from, to release) {
 	e.t.Helper()

@@ -84,7 +84,7 @@ func formatRules(rules []rbacv1.PolicyRule) []string {
 	return lines
 }
 
-// The permissions of the manager. docs/operator.md explains each of them.
+// The permissions of the manager. docs/reference.md explains each of them.
 var (
 	clusterRules = []string{
 		"admissionregistration.k8s.io/mutatingwebhookconfigurations conclave: get list patch watch",

@@ -14,7 +14,7 @@ var resources = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
 // guaranteedLimits are the limits of an agent without others in a pod whose quality of
 // service is Guaranteed, where each container must have limits. With less CPU, heartbeats
-// are late: docs/operator.md has the measurements.
+// are late: docs/performance.md has the measurements.
 var guaranteedLimits = map[corev1.ResourceName]resource.Quantity{
 	corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 }

@@ -167,7 +167,7 @@ func podWarnings(raw []byte) (warnings []string) {
 	}
 	if proxy := inject.Interception(&pod); proxy != "" {
 		// It has read the annotations of the pod before this patch adds the exclusions.
-		warnings = append(warnings, proxy+" was added before the agent's ports were excluded, and may intercept them: set the annotations in the pod template (docs/operator.md, Service meshes)")
+		warnings = append(warnings, proxy+" was added before the agent's ports were excluded, and may intercept them: set the annotations in the pod template (docs/install.md, Service meshes)")
 	}
 	return warnings
 }

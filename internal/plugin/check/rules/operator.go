@@ -11,7 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-const install = "Install Conclave: docs/operator.md describes how."
+const install = "Install Conclave: docs/install.md describes how."
 
 func checkOperator(f *Facts) []Finding {
 	if len(f.Operators) == 0 {
@@ -60,7 +60,7 @@ func checkOverlap(o *Operator, others []Operator) (all []Finding) {
 		if both != "" {
 			all = append(all, Finding{
 				Problem, "operator", fmt.Sprintf("The operators in the namespaces %s and %s both serve %s.", namespaces[0], namespaces[1], both),
-				"They overwrite each other's objects. Remove one, or limit both to different namespaces: docs/operator.md, Only some namespaces.",
+				"They overwrite each other's objects. Remove one, or limit both to different namespaces: docs/install.md, Only some namespaces.",
 			})
 		}
 	}

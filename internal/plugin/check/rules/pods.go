@@ -75,7 +75,7 @@ func checkPod(f *Facts, p *corev1.Pod) []Finding {
 	if proxy := inject.Interception(p); proxy != "" && membership.HasAgent(p) {
 		all = append(all, Finding{
 			Warning, object, fmt.Sprintf("A proxy intercepts connections with its agent (%s): a crashed process is noticed by its silence only.", proxy),
-			"Exclude the ports of the agent: docs/operator.md, Service meshes, describes how.",
+			"Exclude the ports of the agent: docs/install.md, Service meshes, describes how.",
 		})
 	}
 	return all

@@ -166,7 +166,7 @@ func (b *blockedPeers) describe(g *v1.ElectionGroup, others int) string {
 	return strings.Join(b.names, ", ")
 }
 
-const policyAdvice = "Add the policy in docs/operator.md, Network policies: policies are additive."
+const policyAdvice = "Add the policy in docs/install.md, Network policies: policies are additive."
 
 func blockedIngress(object string, policies []string, peers string, port int32) Finding {
 	return Finding{Problem, object, fmt.Sprintf("%s its TCP port %d: no ingress rule admits %s.", namePolicies(policies), port, peers), policyAdvice}

@@ -60,7 +60,7 @@ func denyOperator(f *Facts) {
 const operatorFindings = `problem operator in namespace conclave-system: The NetworkPolicy deny blocks its TCP port 9444: no ingress rule admits the agents of group bank/ledger.
 problem operator in namespace conclave-system: The NetworkPolicy deny blocks its connections to TCP port 7375: no egress rule admits the agents of group bank/ledger.`
 
-// documented is the policy in docs/operator.md.
+// documented is the policy in docs/install.md.
 const documented = `{podSelector: {matchLabels: {conclave.dev/agent: enabled}}, policyTypes: [Ingress, Egress], ingress: [
 	{ports: [{port: 7373}], from: [{podSelector: {matchLabels: {conclave.dev/agent: enabled}}}]},
 	{ports: [{port: 7375}], from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: conclave-system}}}]}], egress: [

@@ -1,0 +1,145 @@
+// Package docs checks the documents: each relative link leads to a file and a heading
+// that exist, and the README is short.
+package docs
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// files returns the files below the repository's root whose names have one of these
+// endings, without those that aren't sources.
+func files(t *testing.T, endings ...string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules", "testdata"}, name):
+			return fs.SkipDir
+		case !entry.IsDir() && slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(name, ending) }):
+			found = append(found, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var (
+	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	code    = regexp.MustCompile("`[^`\n]*`")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.*?) *$`)
+	mark    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors returns the anchors that GitHub gives to the headings of a document.
+func anchors(text string) []string {
+	var found []string
+	count := map[string]int{}
+	for _, match := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		title := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(match[1], "$1")
+		anchor := strings.ReplaceAll(mark.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
+		if n := count[anchor]; n > 0 {
+			found = append(found, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			found = append(found, anchor)
+		}
+		count[anchor]++
+	}
+	return found
+}
+
+// problem describes why a link in the document at path is broken. It is empty if the
+// link is external or leads somewhere.
+func problem(t *testing.T, path, target string) string {
+	t.Helper()
+	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+		return ""
+	}
+	file, anchor, _ := strings.Cut(target, "#")
+	destination := path
+	if file != "" {
+		destination = filepath.Join(filepath.Dir(path), file)
+	}
+	info, err := os.Stat(destination)
+	if err != nil {
+		return "there is no such file"
+	}
+	if anchor == "" {
+		return ""
+	}
+	if info.IsDir() {
+		destination = filepath.Join(destination, "README.md")
+	}
+	if known := anchors(read(t, destination)); !slices.Contains(known, anchor) {
+		return fmt.Sprintf("there is no such heading, want one of %q", known)
+	}
+	return ""
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, path := range files(t, ".md") {
+		text := code.ReplaceAllString(fence.ReplaceAllString(read(t, path), ""), "")
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			links++
+			if p := problem(t, path, match[1]); p != "" {
+				t.Errorf("%s links to %s: %s", path, match[1], p)
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("found no links")
+	}
+}
+
+func TestBrokenLinksAreDetected(t *testing.T) {
+	for target, broken := range map[string]bool{
+		"links_test.go": false, "no-such-file.md": true, "../../README.md#no-such-heading": true, "../../CONTRIBUTING.md#glossary": false, "https://example.org/#x": false,
+	} {
+		if p := problem(t, "README.md", target); (p != "") != broken {
+			t.Errorf("link to %s: got problem %q, want one: %t", target, p, broken)
+		}
+	}
+}
+
+// TestCodeNamesDocumentsThatExist checks what messages, comments and manifests say
+// about the documents.
+func TestCodeNamesDocumentsThatExist(t *testing.T) {
+	document := regexp.MustCompile(`docs/[\w/-]+\.md`)
+	for _, path := range append(files(t, ".go", ".yaml", ".sh"), filepath.Join(root, "Makefile")) {
+		for _, name := range document.FindAllString(read(t, path), -1) {
+			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+				t.Errorf("%s names %s: there is no such file", path, name)
+			}
+		}
+	}
+}
+
+func TestReadmeIsShort(t *testing.T) {
+	if words := len(strings.Fields(read(t, filepath.Join(root, "README.md")))); words > 900 {
+		t.Errorf("README.md has %d words, want at most 900: move details to docs", words)
+	}
+}
