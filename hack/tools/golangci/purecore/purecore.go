@@ -1,7 +1,7 @@
 // Package purecore rejects code that makes an election irreproducible and that no other linter rejects: goroutines,
 // channels and select statements in the core, and code that depends on the order of a map.
 //
-// It doesn't check tests. The linter depguard restricts the imports of the core: see .golangci.yml.
+// It doesn't check tests. internal/layers restricts the imports of the core.
 package purecore
 
 import (

@@ -1,0 +1,251 @@
+// Package layers_test checks which folder of this repository imports what.
+package layers_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// table lists the folders of this repository from top to bottom. Of this repository, a folder imports only what is further
+// down in the table, whatever its line names. A line is
+//
+//	FOLDERS : IMPORTS OF CODE : IMPORTS OF TESTS, IN ADDITION TO "tests" # REASON
+//
+// FOLDER/... is about a folder and those below it that have no longer line; these import each other freely. An import is a
+// folder of this repository, a package of the standard library or one of another module; /... adds those below it. "std" is the
+// standard library, "any" is everything outside of this repository, and "all" is everything. -x takes x away: the last word
+// that matches decides. NAME = WORDS gives words a name. No package imports what "nowhere" names.
+const table = `
+algorithms = internal/election/bully internal/election/ringactivelist internal/election/ringallids internal/election/ringchampion internal/election/ringskip internal/election/statustable
+core       = bytes cmp encoding/binary errors fmt hash/crc32 hash/fnv iter maps math math/bits slices sort strconv strings unicode unicode/utf8
+kubernetes = k8s.io/... sigs.k8s.io/...
+objects    = std k8s.io/api/... k8s.io/apimachinery/... api/v1
+cluster    = k8s.io/client-go/... sigs.k8s.io/controller-runtime/... net/http/...
+apart      = k8s.io/... sigs.k8s.io/... api/... controllers/... internal/operator/... internal/sim/...
+elects     = internal/sim/... internal/agent/... internal/election/...
+open       = all -algorithms
+tests      = all -algorithms
+nowhere    = -io/ioutil -math/rand -github.com/pkg/errors -golang.org/x/net/context # use io and os, math/rand/v2 with a source of your own, errors, context
+
+hack/tools/... hack/... test/... examples/... : open
+internal/layers                 : std
+internal/testing/...            : open # further up than all other code: only tests and tools import it
+internal/election/electiontest/... : core internal/election internal/election/catalog internal/election/office # only tests import it
+
+cmd/manager                     : open -elects # the operator takes no part in elections; it shares internal/protocol with the agent
+cmd/agent                       : open -apart : -apart # an agent works without the operator and has no credentials for the API server
+cmd/...                         : open
+
+internal/dashboard/...          : open
+internal/plugin/...             : open -elects -controllers/... -internal/dashboard/...
+internal/chaos/live             : any api/v1 client internal/chaos internal/chaos/nodefault internal/clusteraccess/... internal/command internal/protocol/... # observes a group from outside
+internal/chaos                  : std -net/... -os internal/chaos/... # decides from values; live has the cluster
+internal/chaos/...              : std golang.org/x/sys/...
+internal/describe               : objects -k8s.io/api/... -net/... -os internal/protocol/control # formats objects; the plugin has the connections and the terminal
+internal/clusteraccess/...      : any api/v1 internal/command internal/protocol/...
+internal/command                : any
+
+controllers/...                 : any api/v1 internal/operator/... internal/net/... internal/protocol/... internal/election/memberlist : -internal/sim/... -internal/agent/...
+internal/operator/metrics       : any internal/operator/...
+internal/operator/serve/webhook internal/operator/webhook : objects sigs.k8s.io/controller-runtime/pkg/webhook/admission internal/operator/inject internal/operator/membership internal/operator/decide/... # decides from the request and the namespace's groups, which its caller reads
+internal/operator/serve/enroll internal/operator/enroll : objects sigs.k8s.io/controller-runtime/pkg/client internal/operator/fair internal/operator/httpserver internal/operator/inject internal/operator/membership internal/operator/decide/... internal/net/... internal/protocol/connlimit internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
+internal/operator/serve/authority internal/operator/authority : objects -api/v1 -net/http/... sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
+internal/operator/agents        : any internal/operator/fair internal/net/... internal/protocol/...
+internal/operator/decide/groupstatus internal/operator/groupstatus : any -cluster api/v1 internal/operator/membership internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
+internal/operator/decide/membership internal/operator/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus
+internal/operator/decide/inject internal/operator/inject : objects -net/http/... sigs.k8s.io/json internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
+internal/operator/...           : any api/v1 internal/net/... internal/protocol/...
+
+internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/sim internal/diagram # merges journals; its callers have connections and files
+internal/sim                    : any -kubernetes -net/... internal/diagram internal/election/... -algorithms internal/election/memberlist internal/protocol/memberlist : -all any -kubernetes -net/... internal/election/... -algorithms internal/diagram internal/protocol/memberlist # its network is virtual
+internal/diagram                : std -net/... -os internal/election
+
+internal/agent/...              : any -kubernetes internal/agent/... internal/election/... -algorithms internal/net/... internal/protocol/... : -apart # as cmd/agent
+internal/agent/wire             : errors fmt io unicode/utf8 google.golang.org/protobuf/encoding/protowire internal/election : -kubernetes # encodes and decodes; transport has the connections
+client                          : std # an application that imports the client gets no other module
+api/...                         : std k8s.io/apimachinery/... # importers of the types don't need the operator's dependencies
+
+internal/election/catalog       : core internal/election algorithms # the only importer of the algorithms
+algorithms                      : core internal/election
+internal/election/memberlist internal/protocol/memberlist : slices internal/protocol/control # for the operator and the simulator, which have the clocks
+internal/election/office        : core internal/election internal/election/detector internal/election/grants
+internal/election/detector internal/election/grants : core internal/election
+internal/election               : core # no clock, goroutine, context, randomness, log, file or connection: a caller has them
+
+internal/net/... internal/operator/httpserver internal/operator/fair : any internal/net/... internal/protocol/connlimit
+internal/protocol/control       : std -net/... internal/protocol/identity # defines messages; agent and operator have the connections
+internal/protocol/identity      : std # the manager signs what an agent presents: both import it without the other's dependencies
+internal/protocol/...           : any -kubernetes # agent and operator import it, not the reverse
+`
+
+const module = "github.com/conclave-dev/conclave/"
+
+// line is a line of the table for one folder.
+type line struct {
+	number      int
+	folder      string
+	code, tests []string
+	reason      string
+}
+
+func TestImportsFollowLayers(t *testing.T) {
+	lines := parse(t)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, imports := range sources(t, root) {
+		folder := path.Dir(file)
+		own := find(lines, folder)
+		if own == nil {
+			t.Errorf("%s: add a line for %s to the table in internal/layers/layers_test.go", file, folder)
+			continue
+		}
+		for _, imported := range imports {
+			if err := own.check(lines, strings.HasSuffix(file, "_test.go"), imported); err != nil {
+				t.Errorf("%s imports %s, but %v", file, imported, err)
+			}
+		}
+	}
+}
+
+// check returns why the folder's code or tests may not import a package.
+func (l *line) check(lines []line, test bool, imported string) error {
+	folder, ours := strings.CutPrefix(imported, module)
+	target := find(lines, folder)
+	switch {
+	case ours && target == nil:
+		return fmt.Errorf("the table in internal/layers/layers_test.go has no line for %s", folder)
+	case ours && target.folder == l.folder:
+		return nil
+	case ours && !test && target.number <= l.number:
+		return fmt.Errorf("%s isn't below %s in internal/layers/layers_test.go", target.folder, l.folder)
+	}
+	words := l.code
+	if test {
+		words = l.tests
+	}
+	if !allowed(words, folder, ours) {
+		return fmt.Errorf("the line of %s in internal/layers/layers_test.go doesn't allow it (%s)", l.folder, l.reason)
+	}
+	return nil
+}
+
+// allowed reports whether the last word that matches a package allows it. A folder is relative to the repository if it is ours.
+func allowed(words []string, folder string, ours bool) bool {
+	result := false
+	for _, word := range words {
+		name, denied := strings.CutPrefix(word, "-")
+		first, _, _ := strings.Cut(folder, "/")
+		if name == "all" || name == "any" && !ours || name == "std" && !ours && !strings.Contains(first, ".") || matches(name, folder) {
+			result = !denied
+		}
+	}
+	return result
+}
+
+// find returns the line of a folder: its own, or else the one with the longest pattern that matches, or nil.
+func find(lines []line, folder string) *line {
+	var found *line
+	for i := range lines {
+		switch l := &lines[i]; {
+		case l.folder == folder:
+			return l
+		case matches(l.folder, folder) && (found == nil || len(l.folder) > len(found.folder)):
+			found = l
+		}
+	}
+	return found
+}
+
+func matches(pattern, folder string) bool {
+	tree, ok := strings.CutSuffix(pattern, "/...")
+	return folder == tree || ok && strings.HasPrefix(folder, tree+"/")
+}
+
+// parse returns the lines of the table. Names of words are replaced by the words.
+func parse(t *testing.T) []line {
+	t.Helper()
+	names := map[string][]string{}
+	expand := func(text string) []string {
+		var words []string
+		for _, word := range strings.Fields(text) {
+			name, denied := strings.CutPrefix(word, "-")
+			list, ok := names[name]
+			switch {
+			case !ok:
+				words = append(words, word)
+			case !denied:
+				words = append(words, list...)
+			default:
+				for _, w := range list {
+					words = append(words, "-"+w)
+				}
+			}
+		}
+		return words
+	}
+	var lines []line
+	for number, text := range strings.Split(table, "\n") {
+		text, reason, _ := strings.Cut(text, " # ")
+		if name, words, ok := strings.Cut(text, "="); ok {
+			names[strings.TrimSpace(name)] = expand(words)
+			continue
+		}
+		fields := append(strings.Split(text, ":"), "")
+		if len(fields) < 3 && strings.TrimSpace(text) != "" {
+			t.Fatalf("line %d of the table is neither FOLDERS : IMPORTS : TESTS nor NAME = WORDS: %s", number, text)
+		}
+		for _, folder := range expand(fields[0]) {
+			code, tests := expand(fields[1]), expand("tests "+fields[2])
+			lines = append(lines, line{
+				number: number, folder: folder, reason: reason,
+				code:  slices.Concat(code, names["nowhere"]),
+				tests: slices.Concat(code, tests, names["nowhere"]),
+			})
+		}
+	}
+	return lines
+}
+
+// sources returns the imports of each Go file below a folder, whatever its build constraints and its module.
+func sources(t *testing.T, root string) map[string][]string {
+	t.Helper()
+	files := map[string][]string{}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch base := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && (base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")):
+			return fs.SkipDir
+		case entry.IsDir() || path.Ext(name) != ".go":
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		files[name] = nil
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			files[name] = append(files[name], imported)
+		}
+		return nil
+	})
+	if err != nil || len(files) == 0 {
+		t.Fatalf("cannot read the imports of the Go files in %s: %d files, error %v", root, len(files), err)
+	}
+	return files
+}
