@@ -308,7 +308,7 @@ func (a *Agent) awaitChanges() {
 	select {
 	case <-changed:
 	case <-time.After(changeTimeout):
-		a.options.Log.Warn("leaving groups although a change hasn't ended; is the disk blocked?")
+		a.options.Log.Warn("gave up waiting for a change of groups; the disk may be blocked")
 	}
 }
 

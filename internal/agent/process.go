@@ -110,7 +110,7 @@ func (p *Process) awaitTasks(tasks *sync.WaitGroup) {
 	select {
 	case <-ended:
 	case <-time.After(taskTimeout):
-		p.Log.Warn("not waiting any longer for a task; is the disk blocked?")
+		p.Log.Warn("gave up waiting for a task; the disk may be blocked")
 	}
 }
 

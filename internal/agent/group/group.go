@@ -49,7 +49,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/clock"
 	"github.com/conclave-dev/conclave/internal/agent/config"
 	"github.com/conclave-dev/conclave/internal/agent/journal"
-	"github.com/conclave-dev/conclave/internal/agent/trace"
+	"github.com/conclave-dev/conclave/internal/agent/replay"
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/catalog"
@@ -128,7 +128,7 @@ type Group struct {
 	// The fields below belong to the goroutine of run.
 
 	machine      *office.Machine
-	recorder     *trace.Recorder // nil if nothing is recorded
+	recorder     *replay.Recorder // nil if nothing is recorded
 	journal      *journal.Ring
 	names        *names
 	self         election.ID

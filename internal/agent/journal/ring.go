@@ -14,6 +14,20 @@
 //
 // The ring overwrites the oldest entries. A restart of the agent, or joining the group
 // again with other settings, loses them all.
+//
+// These words have one meaning each, except for record:
+//
+//	word        package                        what it is for
+//	journal     agent/journal,                 the agent's memory of recent elections; operators read it from
+//	            protocol/journal               running agents
+//	transcript  transcript                     the journals of all agents of a group, merged: what
+//	                                           kubectl conclave explain prints
+//	replay      agent/replay                   a trace file has all inputs and outputs of an agent's Machine;
+//	                                           tests replay it to prove that nothing else has influenced the Machine
+//	script      election/electiontest/script   commands that run the processes of a test by hand, with the
+//	                                           expected outputs beside them
+//	record      agent/state                    what an agent stores of a group on its disk, to start again
+//	            chaos                          one fault, and what was observed of the failover after it
 package journal
 
 import "github.com/conclave-dev/conclave/internal/election"
@@ -26,11 +40,11 @@ const (
 	listSize = 2048
 )
 
-// sort tells what an entry is.
-type sort uint8
+// entryKind tells what an entry is.
+type entryKind uint8
 
 const (
-	inputEntry sort = iota
+	inputEntry entryKind = iota
 	eventEntry
 	sentEntry
 )
@@ -38,7 +52,7 @@ const (
 // entry is an input, an event or a message that was sent. It has no pointers, so that the
 // garbage collector doesn't visit the ring.
 type entry struct {
-	sort sort
+	what entryKind
 	// kind is an InputKind, an EventKind or, of a message that was sent, a Kind.
 	kind uint8
 	// at is when the step happened.
@@ -99,12 +113,12 @@ func (r *Ring) Record(in *election.Input, send []election.Message, events []elec
 			continue
 		}
 		begin()
-		r.add(entry{sort: eventEntry, kind: uint8(e.Kind), at: in.Now, peer: e.Peer, term: e.Term, token: e.Token})
+		r.add(entry{what: eventEntry, kind: uint8(e.Kind), at: in.Now, peer: e.Peer, term: e.Term, token: e.Token})
 	}
 	for i := range send {
 		if m := &send[i]; r.repeats.isNew(m, m.To, sentMessages) {
 			begin()
-			r.add(entry{sort: sentEntry, kind: uint8(m.Kind), at: in.Now, message: r.newMessage(m)})
+			r.add(entry{what: sentEntry, kind: uint8(m.Kind), at: in.Now, message: r.newMessage(m)})
 		}
 	}
 }
@@ -122,7 +136,7 @@ func (r *Ring) concerns(in *election.Input) bool {
 }
 
 func (r *Ring) addInput(in *election.Input) {
-	e := entry{sort: inputEntry, kind: uint8(in.Kind), at: in.Now, peer: in.Peer}
+	e := entry{what: inputEntry, kind: uint8(in.Kind), at: in.Now, peer: in.Peer}
 	if in.Kind == election.Receive || in.Kind == election.Undelivered {
 		e.message = r.newMessage(&in.Message)
 	}

@@ -23,7 +23,7 @@ func (r *Ring) Steps(name func(election.ID) string, at func(election.Tick) time.
 	steps := []journal.Step{}
 	for i := r.Omitted(); i < r.next; i++ {
 		e := &r.entries[i%size]
-		if e.sort == inputEntry {
+		if e.what == inputEntry {
 			step := journal.Step{At: at(e.at), Input: election.InputKind(e.kind).String(), Peer: name(e.peer)}
 			if e.message.kind != election.NoKind {
 				m := r.export(&e.message, name)
@@ -36,7 +36,7 @@ func (r *Ring) Steps(name func(election.ID) string, at func(election.Tick) time.
 			continue
 		}
 		step := &steps[len(steps)-1]
-		if e.sort == sentEntry {
+		if e.what == sentEntry {
 			step.Sent = append(step.Sent, r.export(&e.message, name))
 			continue
 		}

@@ -19,13 +19,13 @@ type reportHub struct {
 	// latest has the latest report of each group.
 	latest  map[string]control.Report
 	readers map[*reportReader]bool
-	// attendanceChanged is closed and replaced when the first reader arrives and when the
+	// readersChanged is closed and replaced when the first reader arrives and when the
 	// last reader leaves.
-	attendanceChanged chan struct{}
+	readersChanged chan struct{}
 }
 
 func newReportHub(agent control.Agent) *reportHub {
-	return &reportHub{agent: agent, latest: map[string]control.Report{}, readers: map[*reportReader]bool{}, attendanceChanged: make(chan struct{})}
+	return &reportHub{agent: agent, latest: map[string]control.Report{}, readers: map[*reportReader]bool{}, readersChanged: make(chan struct{})}
 }
 
 // reportReader is one stream of reports. Its reader may be slow: a new report of a group
@@ -107,7 +107,7 @@ func (h *reportHub) Reports(onlyUnusual bool) api.Reports {
 	r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventCurrent, Data: h.agent}, ""})
 	h.readers[r] = true
 	if len(h.readers) == 1 {
-		h.notifyAttendance()
+		h.notifyReadersChanged()
 	}
 	return r
 }
@@ -117,13 +117,13 @@ func (h *reportHub) Reports(onlyUnusual bool) api.Reports {
 func (h *reportHub) hasReaders() (bool, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.readers) > 0, h.attendanceChanged
+	return len(h.readers) > 0, h.readersChanged
 }
 
-// notifyAttendance closes and replaces attendanceChanged. The caller holds the lock.
-func (h *reportHub) notifyAttendance() {
-	close(h.attendanceChanged)
-	h.attendanceChanged = make(chan struct{})
+// notifyReadersChanged closes and replaces readersChanged. The caller holds the lock.
+func (h *reportHub) notifyReadersChanged() {
+	close(h.readersChanged)
+	h.readersChanged = make(chan struct{})
 }
 
 // Next implements api.Reports.
@@ -170,6 +170,6 @@ func (r *reportReader) Close() {
 	}
 	delete(r.hub.readers, r)
 	if len(r.hub.readers) == 0 {
-		r.hub.notifyAttendance()
+		r.hub.notifyReadersChanged()
 	}
 }

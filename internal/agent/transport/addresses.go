@@ -10,24 +10,24 @@ import (
 
 // While nobody publishes member lists, members learn the new addresses of restarted
 // ones from each other. A member that is connected with a peer at another address than
-// that of its list tells this to all others. What others tell is only a hint: see
+// that of its list reports this to all others. What others report is only a hint: see
 // peer.nextTarget. A member passes on only addresses that it uses itself.
 
 // hintsMax bounds the hints about one peer.
 const hintsMax = 4
 
-// hint is an address of a peer that another member has told. Each member's last one is
+// hint is an address of a peer that another member has reported. Each reporter's last one is
 // stored.
-type hint struct{ teller, address string }
+type hint struct{ reporter, address string }
 
-// hearAddress stores the address of another peer that a member has told.
-func (t *Transport) hearAddress(teller string, told *wire.PeerAddress) {
-	if p := t.peer(told.Name); p != nil && told.Name != teller && t.mayDial(told.Address) {
-		p.setHint(hint{teller, told.Address})
+// receiveHint stores the address of another peer that a member has reported.
+func (t *Transport) receiveHint(reporter string, reported *wire.PeerAddress) {
+	if p := t.peer(reported.Name); p != nil && reported.Name != reporter && t.mayDial(reported.Address) {
+		p.setHint(hint{reporter, reported.Address})
 	}
 }
 
-// mayDial reports whether an address that another member has told is one of a peer. An
+// mayDial reports whether an address that another member has reported is one of a peer. An
 // agent that doesn't listen on a loopback address doesn't dial one: only its own host
 // uses it.
 func (t *Transport) mayDial(address string) bool {
@@ -39,18 +39,18 @@ func (t *Transport) mayDial(address string) bool {
 	return !target.Addr().IsLoopback() || ok && own.IP.IsLoopback()
 }
 
-// tellAddresses tells a peer the addresses of all others.
-func (t *Transport) tellAddresses(to *conn) {
+// reportAddresses reports the addresses of all others to a peer.
+func (t *Transport) reportAddresses(to *conn) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, p := range t.peers {
 		if other := p.moved(); other != nil {
-			to.tellAddress(other)
+			to.reportAddress(other)
 		}
 	}
 }
 
-// spreadAddress tells the address of a peer to all others.
+// spreadAddress reports the address of a peer to all others.
 func (t *Transport) spreadAddress(of *peer) {
 	moved := of.moved()
 	if moved == nil {
@@ -60,18 +60,18 @@ func (t *Transport) spreadAddress(of *peer) {
 	defer t.mu.RUnlock()
 	for _, p := range t.peers {
 		if to := p.current(); to != nil {
-			to.tellAddress(moved)
+			to.reportAddress(moved)
 		}
 	}
 }
 
-// tellAddress tells this peer the address of another one, if both are members of a group.
-func (c *conn) tellAddress(other *conn) {
+// reportAddress reports the address of another peer to this one, if both are members of a group.
+func (c *conn) reportAddress(other *conn) {
 	if c.name == other.name || c.revision < 1 || !c.sharesGroup(other) {
 		return
 	}
-	told := &wire.PeerAddress{Name: other.name, Address: other.listenAddress}
-	c.send(Outgoing{Frame: wire.Append(nil, wire.Frame{PeerAddress: told})}) // If it is lost, so is the connection.
+	reported := &wire.PeerAddress{Name: other.name, Address: other.listenAddress}
+	c.send(Outgoing{Frame: wire.Append(nil, wire.Frame{PeerAddress: reported})}) // If it is lost, so is the connection.
 }
 
 func (c *conn) sharesGroup(other *conn) bool {
@@ -106,22 +106,22 @@ func (p *peer) current() *conn {
 	return p.conn
 }
 
-// setHint stores what a member has told. It causes no attempt: otherwise a member could
+// setHint stores what a member has reported. It causes no attempt: otherwise a member could
 // make this one dial without a pause. The exception is the first address of all.
-func (p *peer) setHint(told hint) {
+func (p *peer) setHint(reported hint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := p.address == "" && p.announced == "" && len(p.hints) == 0
 	for i := range p.hints {
-		if p.hints[i].teller == told.teller {
-			p.hints[i] = told
+		if p.hints[i].reporter == reported.reporter {
+			p.hints[i] = reported
 			return
 		}
 	}
 	if len(p.hints) == hintsMax {
 		p.hints = p.hints[1:]
 	}
-	p.hints = append(p.hints, told)
+	p.hints = append(p.hints, reported)
 	if first {
 		signal(p.retryNow)
 	}
@@ -150,9 +150,9 @@ func (p *peer) useHint(target string) {
 	}
 }
 
-// dropHints discards what a member has told that is no peer any more.
-func (p *peer) dropHints(teller string) {
+// dropHints discards what a member has reported that is no peer any more.
+func (p *peer) dropHints(reporter string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hints = slices.DeleteFunc(p.hints, func(h hint) bool { return h.teller == teller })
+	p.hints = slices.DeleteFunc(p.hints, func(h hint) bool { return h.reporter == reporter })
 }

@@ -272,7 +272,7 @@ func (c *conn) read() error {
 		case frame.Goodbye:
 			c.goodbyeReceived.Store(true)
 		case frame.PeerAddress != nil:
-			c.transport.hearAddress(c.name, frame.PeerAddress)
+			c.transport.receiveHint(c.name, frame.PeerAddress)
 		case frame.Message == nil:
 			return errors.New("unexpected second Hello")
 		case c.members != nil && c.members[frame.Message.Group] != c.name:

@@ -30,8 +30,8 @@ func hintedPeer(own string) (*Transport, *peer) {
 func TestOnlyAddressesOfPeersAreStored(t *testing.T) {
 	const pod = "10.0.0.1:7373"
 	for _, c := range []struct {
-		own, told string
-		stored    bool
+		own, reported string
+		stored        bool
 	}{
 		{pod, "10.0.0.2:7373", true},
 		{pod, "[fd00::2]:7373", true},
@@ -48,9 +48,9 @@ func TestOnlyAddressesOfPeersAreStored(t *testing.T) {
 		{pod, "", false},
 	} {
 		transport, b := hintedPeer(c.own)
-		transport.hearAddress("c", &wire.PeerAddress{Name: "b", Address: c.told})
+		transport.receiveHint("c", &wire.PeerAddress{Name: "b", Address: c.reported})
 		if got := b.hasTarget(); got != c.stored {
-			t.Errorf("%s is told %q: got stored %t, want %t", c.own, c.told, got, c.stored)
+			t.Errorf("%s is told %q: got stored %t, want %t", c.own, c.reported, got, c.stored)
 		}
 	}
 }
@@ -60,8 +60,8 @@ func TestOnlyAddressesOfPeersAreStored(t *testing.T) {
 func TestHintsAreBounded(t *testing.T) {
 	transport, b := hintedPeer("10.0.0.1:7373")
 	b.address = "10.0.0.9:1"
-	tell := func(teller, address string) {
-		transport.hearAddress(teller, &wire.PeerAddress{Name: "b", Address: address})
+	tell := func(reporter, address string) {
+		transport.receiveHint(reporter, &wire.PeerAddress{Name: "b", Address: address})
 	}
 	tell("b", "10.0.0.8:1")
 	tell("c", "10.0.0.2:1")
@@ -76,8 +76,8 @@ func TestHintsAreBounded(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got attempts at %v, want %v", got, want)
 	}
-	for _, teller := range []string{"e", "f", "g", "h"} {
-		tell(teller, "10.0.0.4:1")
+	for _, reporter := range []string{"e", "f", "g", "h"} {
+		tell(reporter, "10.0.0.4:1")
 	}
 	if len(b.hints) != hintsMax {
 		t.Errorf("got %d hints, want %d", len(b.hints), hintsMax)

@@ -64,7 +64,7 @@ func (p *peer) setAddress(address string) {
 	if p.address == address || address == "" {
 		return
 	}
-	p.address, p.announced, p.hints, p.turn = address, "", nil, 0 // What others told may be older.
+	p.address, p.announced, p.hints, p.turn = address, "", nil, 0 // What others reported may be older.
 	if p.dials && p.conn != nil && p.conn.listenAddress != address {
 		p.conn.close()
 	}
@@ -163,7 +163,7 @@ func (p *peer) serve(c *conn) (next *conn) {
 	p.mu.Unlock()
 	fail(rest)
 	p.transport.notifyChange()
-	p.transport.tellAddresses(c)
+	p.transport.reportAddresses(c)
 	p.transport.spreadAddress(p)
 
 	ctx, cancel := context.WithCancel(p.ctx)

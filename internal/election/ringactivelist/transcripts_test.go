@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/electiontest/transcript"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/script"
 )
 
 // forwarder is a machine that violates rule 2: it forwards a received
@@ -32,7 +32,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			group := transcript.New(transcript.Mutations{"forward-first": forwardFirst})
+			group := script.New(script.Mutations{"forward-first": forwardFirst})
 			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
 				command := []string{d.Cmd}
 				for _, arg := range d.CmdArgs {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/conclave-dev/conclave/internal/election/electiontest/transcript"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/script"
 )
 
 func TestTranscripts(t *testing.T) {
@@ -17,7 +17,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			group := transcript.New(nil)
+			group := script.New(nil)
 			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
 				command := []string{d.Cmd}
 				for _, arg := range d.CmdArgs {

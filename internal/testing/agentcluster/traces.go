@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/conclave-dev/conclave/internal/agent/trace"
+	"github.com/conclave-dev/conclave/internal/agent/replay"
 )
 
 func (o *Options) traces() string { return filepath.Join(o.Folder, "traces") }
@@ -26,5 +26,5 @@ func (t *Cluster) CheckTraces(group string) (steps, tenures int, err error) {
 	case len(t.Running()) > 0:
 		return 0, 0, fmt.Errorf("cannot check traces while agents are running: %v", t.Running())
 	}
-	return trace.Check(paths...)
+	return replay.Check(paths...)
 }

@@ -1,13 +1,12 @@
-// Package transcript runs an election step by step. A Group executes commands,
-// one per line, and returns what the processes did. The transcripts in the
-// testdata of the algorithms consist of such commands and their outputs; the
-// package has no other use.
+// Package script runs an election step by step. A Group executes the commands of a
+// script, one per line, and returns what the processes did. The files in the testdata of
+// the algorithms are such scripts, with the outputs; the package has no other use.
 //
 // The network is a list of the messages in flight, oldest first. Nothing moves
 // without a command: deliver delivers the oldest message, or the oldest one
 // that matches, and reports when that overtakes another one on the same link.
 // Time stands still between two ticks.
-package transcript
+package script
 
 import (
 	"fmt"

@@ -1,13 +1,13 @@
-package transcript_test
+package script_test
 
 import (
 	"testing"
 
 	"github.com/conclave-dev/conclave/internal/election"
-	"github.com/conclave-dev/conclave/internal/election/electiontest/transcript"
+	"github.com/conclave-dev/conclave/internal/election/electiontest/script"
 )
 
-// An error in a transcript is part of the output.
+// An error in a script is part of the output.
 func TestErrorsAreReported(t *testing.T) {
 	for commands, want := range map[string]string{
 		"\n":                                "error: an empty command\n",
@@ -20,7 +20,7 @@ func TestErrorsAreReported(t *testing.T) {
 		"inject kind=OK to=1":               "error: there is no process 1\n",
 		"group algorithm=Bully n=1 wrong=x": "error: unknown mutation \"x\"\n",
 	} {
-		if got := transcript.New(nil).Run(commands); got != want {
+		if got := script.New(nil).Run(commands); got != want {
 			t.Errorf("%q: got %q, want %q", commands, got, want)
 		}
 	}
@@ -35,7 +35,7 @@ func (endlessResponder) Step(_ election.Input, out *election.Output) {
 }
 
 func TestDeliverAllIsLimited(t *testing.T) {
-	group := transcript.New(transcript.Mutations{"chatter": func(m election.Machine) election.Machine { return endlessResponder{m} }})
+	group := script.New(script.Mutations{"chatter": func(m election.Machine) election.Machine { return endlessResponder{m} }})
 	group.Run("group algorithm=Bully n=1 wrong=chatter\ncampaign 1")
 	if got, want := group.Run("deliver all quietly"), "error: the messages never end\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
