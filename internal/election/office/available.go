@@ -44,9 +44,10 @@ func (m *Machine) answerWithoutGrant(msg *election.Message, out *election.Output
 	m.sendAnswer(election.Grant, m.requestOf(msg), msg.Term, out)
 }
 
-// insists reports whether a coordinator continues in a term although this process has
-// refused that for two heartbeats, because it knows a higher one. Then it is no BEAT of
-// the past: the clock of the coordinator hasn't reached the higher term.
+// insists reports whether a coordinator continues in a term that this process has refused
+// for two heartbeats, because it knows a higher term. Then the BEAT isn't a delayed
+// message of an earlier tenure. For example, 4 led in term 10, and 5 succeeds it in term
+// 8, because its clock hasn't reached term 10 yet.
 func (m *Machine) insists(beat *election.Message) bool {
 	p := &m.peers[beat.From]
 	if p.refusedTerm != beat.Term || p.refusedLife != beat.Hold.Life {
@@ -56,11 +57,15 @@ func (m *Machine) insists(beat *election.Message) bool {
 }
 
 // raiseTerm ends a tenure whose term is lower than one in which a member had a
-// coordinator, so that the process acquires the office in a higher one at once: then its
-// token is above that of any coordinator that it succeeds, for example after a partition.
+// coordinator, so that the process acquires the office in a higher one at once.
+//
+// For example, 5 leads on one side of a partition in term 8, and 4 on the other side in
+// term 10. When the partition ends, 5 prevails, because it has the higher rank. But
+// resources that 4 has used reject the token of 5, until 5 leads in term 11.
+//
 // If the member follows a coordinator of higher rank, that one prevails instead. The
-// process doesn't wait for its clock: see insists. A peer that requests this often is
-// believed less and less often.
+// process doesn't wait for its clock: see insists. Repeated requests of one peer are
+// rate-limited with exponential backoff.
 func (m *Machine) raiseTerm(msg *election.Message, out *election.Output) {
 	p := &m.peers[msg.From]
 	requested := m.cfg.Mode == Available && m.role == Holder && msg.Term > m.term && m.roster.Outranks(m.cfg.Self, msg.Subject) && msg.Hold.RequesterLife == m.cfg.Life

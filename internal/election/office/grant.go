@@ -5,8 +5,8 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/grants"
 )
 
-// handleBeat answers a BEAT. It follows the sender if that holds the office, as far as
-// this process can tell.
+// handleBeat answers a BEAT, which requests a grant or renews one. It follows the sender
+// if the sender holds the office as far as this process knows: see isConfirmed.
 func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 	if m.cfg.Mode == Available {
 		m.answerWithoutGrant(msg, out)
@@ -35,10 +35,16 @@ func (m *Machine) handleBeat(msg *election.Message, out *election.Output) {
 	}
 }
 
-// deferTo postpones a campaign of this process while a higher one claims the
-// office: an election would only end that claim. The caller excludes a claim of a
-// term that was granted before, since it can't succeed. Its sender's clock may be
-// far behind, and the sender may not know.
+// deferTo postpones a campaign of this process while a process of higher rank claims the
+// office: an election would only end that claim.
+//
+// For example, consider members 1 to 5. When the coordinator 5 crashes, 4 claims the
+// office, and 3 doesn't receive the messages of that election. Without this rule, 3
+// starts another election, which has a higher term and ends the claim of 4.
+//
+// handleBeat doesn't call deferTo for a term that was granted before. For example, the
+// clock of 4 is far behind, so its claims fail, and 4 may not know why. If 3 waited for 4,
+// there would be no coordinator meanwhile.
 func (m *Machine) deferTo(claim *election.Message) {
 	comesAfter := m.now >= m.peers[claim.From].claimsUntil // see admitsClaim
 	if !claim.Hold.Held && !comesAfter && m.vacancy.campaignAt != election.Never && m.roster.Outranks(claim.From, m.cfg.Self) {
@@ -47,11 +53,16 @@ func (m *Machine) deferTo(claim *election.Message) {
 	}
 }
 
-// admitsClaim reports whether a claim may be granted or deferred now. A process that has
-// claimed the office for as long as two claims may take, and not acquired it, comes after
-// others that claim it: longer each time, so that a process that never acquires it doesn't
-// keep the others from doing so. A claim of a term far ahead isn't deferred either. Nobody
-// could claim the next term.
+// admitsClaim reports whether a claim may be granted or deferred now. A process whose
+// claims fail yields to other candidates, with exponential backoff.
+//
+// For example, member 5 never gets all grants that it needs, because one of its links
+// loses most messages. Member 4 could acquire the office with the grant of member 1. If 1
+// granted each claim of 5, 4 would never acquire it. Instead, 1 admits claims of 5 for the
+// time of two claims (claimsUntil). Then, while another process claims the office, it
+// admits none for the time of two more, then four, then eight (claimsAgainAt).
+//
+// A claim of a term far ahead isn't admitted: nobody could claim the next term.
 func (m *Machine) admitsClaim(claim *election.Message) bool {
 	p := &m.peers[claim.From]
 	switch {
@@ -70,8 +81,8 @@ func (m *Machine) admitsClaim(claim *election.Message) bool {
 	return true
 }
 
-// othersClaim reports whether this process claims the office, or another one has during the
-// last lease, one that doesn't come after others itself.
+// othersClaim reports whether this process claims the office, or has admitted a claim of
+// another process than id during the last lease.
 func (m *Machine) othersClaim(id election.ID) bool {
 	if m.role == Candidate {
 		return true
@@ -84,10 +95,10 @@ func (m *Machine) othersClaim(id election.ID) bool {
 	return false
 }
 
-// maxFailedClaims bounds the time for which a process comes after others.
+// maxFailedClaims bounds the exponential backoff of admitsClaim and raiseTerm.
 const maxFailedClaims = 6
 
-// forgetClaims forgets failed claims: there is a coordinator.
+// forgetClaims ends the backoff of all processes: there is a coordinator.
 func (m *Machine) forgetClaims() {
 	for i := range m.peers {
 		p := &m.peers[i]
@@ -115,7 +126,7 @@ func (m *Machine) sendAnswer(kind election.Kind, r grants.Request, term election
 // grantPending grants the request that was deferred.
 func (m *Machine) grantPending(out *election.Output) {
 	r := m.ledger.Pending()
-	r.Lease = m.commonLease(r.Lease) // this process may have a shorter lease by now
+	r.Lease = m.commonLease(r.Lease) // this process may have got a shorter lease meanwhile
 	answer := grants.VersionTooOld
 	if m.roster.Priority(r.ID) > 0 {
 		answer = m.ledger.Handle(r, m.roster.Version, m.now)
