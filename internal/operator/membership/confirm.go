@@ -50,8 +50,8 @@ func isConfirmed(group *v1.ElectionGroup, pod *corev1.Pod) bool {
 // maxConfirmed bounds the pods in the command of one message.
 const maxConfirmed = 20
 
-// stopProblem returns the Problem of pods of which it isn't known whether they have
-// stopped, or of an annotation that confirms nothing; nil if there is none.
+// stopProblem returns the Problem of deleted pods that may still run, or of an annotation
+// that confirms nothing; nil if there is none.
 func (f *Facts) stopProblem(unknown []*corev1.Pod) *Problem {
 	mistake := f.confirmationMistake(unknown)
 	if len(unknown) == 0 {

@@ -12,8 +12,8 @@ import (
 )
 
 // maxValues has room for a document with the largest lists, whose members have four fields each,
-// and for fields that a later version may add. A user can write a megabyte into a ConfigMap, of which
-// a library for YAML makes hundreds if each value takes a few bytes.
+// and for fields that a later version may add. A user can write a megabyte into a ConfigMap, and
+// decoding YAML can expand a megabyte of short values to hundreds of megabytes.
 const maxValues = 64 * v1.MaxMembers
 
 var errTooManyValues = errors.New("the operator writes documents with fewer values")

@@ -35,9 +35,12 @@ func Document(group *v1.ElectionGroup, list *v1.MemberList, pods []*corev1.Pod) 
 }
 
 // groupSettings returns the settings of a group with the lease of its list. They have the
-// defaults of the schema even if the API server has not set them. A list of another lease
-// than that of the spec can begin only when the one before has settled. Until then, the
-// heartbeat is short enough for the lease in force.
+// defaults of the schema even if the API server has not set them.
+//
+// The spec may have another lease than the list. For example, a user changes the lease
+// from 500 to 5000 ms, and the heartbeat to 1000 ms. The list with 5000 ms begins only
+// when the list before it has settled. Until then, the heartbeat is 249 ms, so that the
+// coordinator renews grants of 500 ms in time.
 func groupSettings(group *v1.ElectionGroup, leaseMillis int32) control.Group {
 	spec := &group.Spec
 	heartbeat := cmp.Or(spec.Timing.HeartbeatMillis, 100)

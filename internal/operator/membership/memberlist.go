@@ -101,11 +101,15 @@ func (f *Facts) earlierGroupProblem() *Problem {
 }
 
 // agentsAhead returns the pods whose agents use a newer list than the newest known one,
-// unless a majority of that list contradicts them.
+// unless a majority of the newest known list contradicts them.
 //
-// A newer list settles when a majority of the newest known one has adopted it. If a majority is
-// connected and hasn't, then nothing was lost: the reports are wrong, or they are about a
-// list that can't have a coordinator of its own. A single agent must not block the group.
+// For example, the status was restored from a backup with list 6 of a, b and c, and the
+// agents use list 7. The operator doesn't know the members of list 7, so it must not
+// publish another list.
+//
+// If only a reports list 7, and b and c are connected and report list 6, then list 7 has
+// not been adopted by a majority of list 6, so it can't have a coordinator of its own.
+// The operator continues with list 6: a single agent must not block the group.
 func (f *Facts) agentsAhead(newest *v1.MemberList) []string {
 	known := int64(0)
 	if newest != nil {
@@ -150,8 +154,10 @@ func (f *Facts) statusBehindProblem(ahead []string) *Problem {
 		"the list cannot change; delete the group, and create it again", Abbreviate(ahead), use)}
 }
 
-// newestList returns the newest known list. That is usually the list in the status, but
-// the status may be an old copy, or may have been lost or restored from a backup.
+// newestList returns the newest known list. That is usually the list in the status. But
+// for example, the operator has written list 7 to the status and to the ConfigMap, and
+// its cache still has the status with list 6, or a backup of it was restored: then list 7
+// is the newest.
 func (f *Facts) newestList() *v1.MemberList {
 	stored, published := f.Group.Status.MemberList, f.publishedList()
 	switch {

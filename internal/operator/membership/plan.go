@@ -36,9 +36,10 @@ type Facts struct {
 	// in force for AdoptionWait.
 	Adopted map[string]bool
 	// Missing has the members of the list and of the previous one whose pods have been
-	// Gone for MissingPodGrace. The wait starts again with each
-	// version, when the ConfigMap has it. Otherwise a pod could have started with the
-	// version before, without the operator having noticed that pod yet.
+	// Gone for MissingPodGrace. The wait starts again when the ConfigMap has another
+	// version. For example, c has no pod when the operator publishes list 8. Just before
+	// that, a new pod c has started with list 7, and the operator doesn't know it yet. If
+	// the earlier wait counted, c would count as departed while it votes.
 	Missing map[string]bool
 	// MajorityLost means that no majority of the members of the list in the status has been
 	// connected for MajorityGrace.
@@ -118,7 +119,10 @@ func MakePlan(f Facts) Plan {
 }
 
 // AdoptionWait returns the time for which a member must have reported a list before it
-// counts as having adopted it. By then, its earlier grants have expired, on any clock.
+// counts as having adopted it. For example, b grants the office to c under list 7, and
+// then adopts list 8, of which c isn't a member. The grant remains valid for a lease. So b
+// counts only when its grants under list 7 have expired, on any clock.
+//
 // In Available mode there are no grants. The document in the ConfigMap may be nil.
 func AdoptionWait(group *v1.ElectionGroup, published *control.Document) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
@@ -131,10 +135,15 @@ func AdoptionWait(group *v1.ElectionGroup, published *control.Document) time.Dur
 	return memberlist.AdoptionWait(time.Duration(lease) * time.Millisecond)
 }
 
-// MajorityGrace is how long no majority of the members must have been connected before
-// another list doesn't wait for a majority of its own. It is longer than an operator that
-// starts, or that was cut off for a short time, needs to connect to all agents. Where it
-// matters, the group has no coordinator before and after.
+// MajorityGrace is the time without a connected majority of the present members after
+// which the next list is published without waiting for its own majority.
+//
+// For example, b and c of the members a, b and c are lost with their nodes, and the user
+// replaces them with d and e. The group has no coordinator that waiting could protect,
+// and the new list may be the repair.
+//
+// An operator that starts, or that was disconnected for a short time, connects to all
+// agents in less than that.
 const MajorityGrace = time.Minute
 
 // minMissingPodGrace is the minimum of MissingPodGrace while no list is being adopted. A

@@ -130,9 +130,11 @@ func (c *candidate) rankByValue(what string, values map[string]string, key strin
 }
 
 // estimateRanks sets the ranks of members whose rank is not known, because they have no
-// pod at the moment or an invalid value. Such a member gets the rank of the member next
-// below it, so that it keeps its place. If that member has moved above it, this one does
-// not move with it.
+// pod at the moment or an invalid value.
+//
+// For example, a, b and c have the priorities 10, 20 and 30, and c loses its pod. It gets
+// the rank of b, which is next below it, so it keeps its place. If the rank of b has
+// become 90, c doesn't move with it: its rank is at most its priority, 30.
 func estimateRanks(all []*candidate) {
 	members := slices.DeleteFunc(slices.Clone(all), func(c *candidate) bool { return c.priority == 0 })
 	slices.SortFunc(members, func(a, b *candidate) int { return cmp.Compare(a.priority, b.priority) })

@@ -129,9 +129,9 @@ func (f *Facts) mayVote(pod *corev1.Pod) bool {
 	return HasAgent(pod) && NamesGroup(pod, f.Group.Name) && (f.Connected[pod.UID] || agentStarted(pod))
 }
 
-// unknownStops returns the deleted pods of which it isn't known whether they have
-// stopped, although the kubelet has had the time to report it. It also returns when that
-// applies to the next pod, or zero.
+// unknownStops returns the deleted pods that may still run, although the kubelet has had
+// the time to report their end. It also returns when another pod becomes one of them, or
+// zero.
 func (f *Facts) unknownStops() (pods []*corev1.Pod, next time.Time) {
 	if f.Group.Spec.Safety.Mode != v1.Strict {
 		return nil, next
