@@ -41,7 +41,7 @@ func (c *Client) Write(ctx context.Context, e Entry) error {
 }
 
 // append sends an entry until the ledger responds or ctx ends. The error is ErrFenced, or
-// that of ctx: then, nobody knows whether the entry is stored, except who claims next.
+// that of ctx: then the entry may or may not be stored.
 func (c *Client) append(ctx context.Context, e *Entry) (Entry, error) {
 	body, err := json.Marshal(e)
 	if err != nil {
