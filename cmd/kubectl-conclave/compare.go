@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/conclave-dev/conclave/internal/chaos/plot"
 	"github.com/conclave-dev/conclave/internal/command"
 	"github.com/conclave-dev/conclave/internal/sim"
 )
@@ -21,14 +20,14 @@ depends on which process that is: the output has the best case, the mean and the
 worst case. The ring is in ascending order.`
 
 const compareExample = `  kubectl conclave simulate compare --max 100
-  kubectl conclave simulate compare --max 100 -o svg > costs.svg`
+  kubectl conclave simulate compare --max 100 -o json`
 
 func newCompare() *cobra.Command {
 	var (
 		largest int
 		output  string
 	)
-	outputs := []string{asTable, asJSON, asYAML, asSVG}
+	outputs := []string{asTable, asJSON, asYAML}
 	cmd := &cobra.Command{
 		Use:     "compare",
 		Short:   "Compare the message cost of all algorithms",
@@ -39,9 +38,7 @@ func newCompare() *cobra.Command {
 			if err := checkOutput(&output, outputs); err != nil {
 				return err
 			}
-			bar := newTerminalProgress(cmd.ErrOrStderr(), "points", 0, 0)
-			compared, err := sim.Compare(largest, bar.updateOf)
-			bar.clear()
+			compared, err := sim.Compare(largest)
 			if err != nil {
 				return err
 			}
@@ -58,11 +55,7 @@ func newCompare() *cobra.Command {
 }
 
 func writeComparison(w io.Writer, compared []sim.Comparison, output string) error {
-	switch output {
-	case asSVG:
-		_, err := chartOf(compared).WriteTo(w)
-		return err
-	case asJSON, asYAML:
+	if output != asTable {
 		return writeValue(w, compared, output)
 	}
 	out := bufio.NewWriter(w)
@@ -114,34 +107,4 @@ func sampledNote(compared []sim.Comparison) string {
 		}
 	}
 	return note
-}
-
-// chartOf plots a comparison: one panel each for the best, the mean and the worst case.
-func chartOf(compared []sim.Comparison) *plot.Chart {
-	chart := &plot.Chart{
-		Title:    "Messages until all processes know the new coordinator",
-		Subtitle: "The highest of n processes crashes. The cost depends on which of the others detects it.",
-		Note:     sampledNote(compared),
-		XLabel:   "processes (n)", YLabel: "messages",
-	}
-	for _, panel := range []struct {
-		title string
-		of    func(sim.Point) float64
-	}{
-		{"Best case", func(p sim.Point) float64 { return float64(p.Best) }},
-		{"Mean", func(p sim.Point) float64 { return p.Mean }},
-		{"Worst case", func(p sim.Point) float64 { return float64(p.Worst) }},
-	} {
-		drawn := plot.Panel{Title: panel.title}
-		for _, c := range compared {
-			line := plot.Line{Name: c.Algorithm}
-			for _, p := range c.Points {
-				line.X = append(line.X, float64(p.Processes))
-				line.Y = append(line.Y, panel.of(p))
-			}
-			drawn.Lines = append(drawn.Lines, line)
-		}
-		chart.Panels = append(chart.Panels, drawn)
-	}
-	return chart
 }

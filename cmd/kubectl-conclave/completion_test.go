@@ -14,7 +14,7 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		"simulate --algorithm":             "Bully StatusTable RingAllIDs RingChampion RingActiveList RingSkip",
 		"simulate --safety":                "Available Majority Strict",
 		"simulate -o":                      "table json transcript mermaid",
-		"simulate compare -o":              "table json yaml svg",
+		"simulate compare -o":              "table json yaml",
 		"status -o":                        "json yaml",
 		"explain -o":                       "text mermaid json yaml",
 		"watch -o":                         "json yaml",

@@ -41,8 +41,8 @@ to two coordinators.`,
   # Check the invariants in a million random schedules with all faults
   kubectl conclave simulate --schedules 1000000 --faults all
 
-  # Plot the message cost of the six algorithms
-  kubectl conclave simulate compare --max 100 -o svg > costs.svg`,
+  # Compare the message cost of the six algorithms
+  kubectl conclave simulate compare --max 100`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printVersion {

@@ -102,11 +102,9 @@ func (r *samplingResult) writeJSON(w io.Writer) error {
 		Steps              uint64      `json:"steps"`
 		ElapsedMillis      int64       `json:"elapsedMillis"`
 		SchedulesPerSecond int64       `json:"schedulesPerSecond"`
-		Coverage           []coverage  `json:"coverage"`
 	}{
 		r.Algorithm, r.Processes, r.Safety, append([]string{}, r.Faults...), r.Seed, r.Report.Schedules, r.Continued, r.interrupted,
 		r.Violated, violations, r.distinct(), r.Steps, r.elapsed.Milliseconds(), int64(r.rate()),
-		coverageOf(r.Coverage),
 	})
 }
 
@@ -126,7 +124,6 @@ func (r *samplingResult) writeTable(w io.Writer) {
 	fmt.Fprintf(facts, "STEPS\t%d\n", r.Steps)
 	fmt.Fprintf(facts, "SPEED\t%.0f schedules per second\n", r.rate())
 	facts.Flush() //nolint:errcheck // as with fmt.Fprint: there is no caller to return it to
-	writeCoverage(w, r.Coverage)
 	for _, v := range r.violations() {
 		fmt.Fprintf(w, "\nseed %d: %s\n  %s\n  %s\n", v.Seed, v.Invariant, v.Detail, r.replay(v.Seed))
 	}

@@ -51,12 +51,9 @@ func runSchedules(cmd *cobra.Command, o *simulateOptions, sample sampler) error 
 		defer cancel()
 		ctx = limited
 	}
-	bar := newTerminalProgress(cmd.ErrOrStderr(), "schedules", s.Schedules, o.duration)
-	s.Progress = bar.update
 	debug.SetGCPercent(800) // Simulations are small and reused, so that rare collections cost little memory.
 	started := time.Now()
 	report, err := sample(ctx, s)
-	bar.clear()
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,6 @@ const (
 	asTable      = "table"
 	asTranscript = "transcript"
 	asMermaid    = "mermaid"
-	asSVG        = "svg"
 )
 
 const simulateLong = `Simulate an election among processes in memory.

@@ -28,8 +28,6 @@ func TestSimulateOutput(t *testing.T) {
 		"truncated.mermaid":         "simulate --processes 1000 -o mermaid",
 		"compare.txt":               "simulate compare --max 12",
 		"compare-sampled.txt":       "simulate compare --max 60",
-		"compare.svg":               "simulate compare --max 20 -o svg",
-		"compare-one-point.svg":     "simulate compare --max 3 -o svg",
 		"many-participants.mermaid": "simulate --processes 60 --crashed 60,59,58,57,56,55,54,53,52,51,50,49,48,47,46,45,44,43,42,41,40,39,38,37,36,35,34,33,32,31,30,29,28,27,26,25,24,23,22,21,20,19,18,17 --initiators 1 -o mermaid",
 		"help.txt":                  "simulate --help",
 	} {

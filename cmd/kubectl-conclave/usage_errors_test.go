@@ -92,7 +92,7 @@ func TestUsageErrorIsOneLineThatStatesWhatIsCorrect(t *testing.T) {
 		"simulate --faults loss":                    `--faults applies to random schedules only: add --schedules`,
 		"simulate compare --max 2":                  `max must be from 3 to 1000, not 2`,
 		"simulate compare --max 5000":               `max must be from 3 to 1000, not 5000`,
-		"simulate compare -o csv":                   `unknown output "csv": choose one of table, json, yaml, svg`,
+		"simulate compare -o csv":                   `unknown output "csv": choose one of table, json, yaml`,
 		"watch ledger -o table":                     `unknown output "table": choose one of json, yaml`,
 		"explain ledger -o table":                   `unknown output "table": choose one of text, mermaid, json, yaml`,
 		"explain ledger --term last":                `--term must be a whole number, 0 or above, got "last"`,

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"math"
 	"runtime"
 	"slices"
@@ -85,25 +86,22 @@ func comparedInitiators(n int) []election.ID {
 	return ids
 }
 
-// Compare counts the messages of all algorithms for up to most processes. The
-// function progress, if not nil, is called after each point, by one goroutine at a
-// time.
-func Compare(most int, progress func(done, of int)) ([]Comparison, error) {
+// Compare counts the messages of all algorithms for up to most processes.
+func Compare(most int) ([]Comparison, error) {
 	if most < MinCompared || most > MaxCompared {
 		return nil, inputErrorf("max must be from %d to %d, not %d", MinCompared, MaxCompared, most)
 	}
-	sizes := ComparedSizes(most)
-	var compared []Comparison
+	r := comparisonRun{sizes: ComparedSizes(most)}
 	for _, a := range catalog.All() {
-		compared = append(compared, Comparison{Algorithm: a.Name, Points: make([]Point, len(sizes))})
+		r.compared = append(r.compared, Comparison{Algorithm: a.Name, Points: make([]Point, len(r.sizes))})
 	}
-	r := comparisonRun{compared: compared, sizes: sizes, progress: progress}
+	errs := make([]error, runtime.GOMAXPROCS(0))
 	var wait sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(r.work)
+	for i := range errs {
+		wait.Go(func() { errs[i] = r.work() })
 	}
 	wait.Wait()
-	return compared, r.err
+	return r.compared, errors.Join(errs...)
 }
 
 // comparisonRun runs a comparison in one goroutine per processor. Each point is
@@ -112,37 +110,21 @@ type comparisonRun struct {
 	compared []Comparison
 	sizes    []int
 	next     atomic.Int64
-
-	lock     sync.Mutex
-	done     int
-	err      error
-	progress func(done, of int)
 }
 
-func (c *comparisonRun) work() {
-	all := len(c.compared) * len(c.sizes)
+func (c *comparisonRun) work() error {
 	for {
 		// Start with the largest, so that none of them is left for the end.
-		i := all - int(c.next.Add(1))
+		i := len(c.compared)*len(c.sizes) - int(c.next.Add(1))
 		if i < 0 {
-			return
+			return nil
 		}
 		of, size := &c.compared[i%len(c.compared)], i/len(c.compared)
 		point, err := comparePoint(of.Algorithm, c.sizes[size])
+		if err != nil {
+			return err
+		}
 		of.Points[size] = point
-		c.report(err, all)
-	}
-}
-
-func (c *comparisonRun) report(err error, all int) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	c.done++
-	if err != nil && c.err == nil {
-		c.err = err
-	}
-	if c.progress != nil {
-		c.progress(c.done, all)
 	}
 }
 

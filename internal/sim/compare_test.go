@@ -33,7 +33,7 @@ var expectedCosts = map[string]func(n, i int) int{
 }
 
 func TestComparisonMatchesFormulas(t *testing.T) {
-	compared, err := Compare(30, nil)
+	compared, err := Compare(30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,23 +113,10 @@ func TestComparedSizes(t *testing.T) {
 	}
 }
 
-func TestCompareReportsProgress(t *testing.T) {
-	last := 0
-	_, err := Compare(4, func(done, of int) {
-		if done != last+1 || of != 12 {
-			t.Errorf("got progress %d of %d after %d", done, of, last)
-		}
-		last = done
-	})
-	if err != nil || last != 12 {
-		t.Errorf("got %d points and error %v, want 12 and none", last, err)
-	}
-}
-
 func TestCompareRejectsInvalidSizes(t *testing.T) {
 	for _, most := range []int{-1, 0, 2, MaxCompared + 1} {
 		var inputError *InputError
-		if _, err := Compare(most, nil); !errors.As(err, &inputError) {
+		if _, err := Compare(most); !errors.As(err, &inputError) {
 			t.Errorf("up to %d: got error %v, want an InputError", most, err)
 		}
 	}

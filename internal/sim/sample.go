@@ -33,8 +33,6 @@ type Sampling struct {
 	// Workers is the number of goroutines that run schedules, by default one for
 	// each processor.
 	Workers int
-	// Progress, if set, is called after each batch, by one goroutine at a time.
-	Progress func(done int)
 	// Watch, if set, is called after every step. It limits Workers to 1.
 	Watch func(diagram.Step)
 }
@@ -181,7 +179,4 @@ func (c *collector) add(schedules, violated int, found []Violation, s *simulatio
 		c.next.Store(int64(c.sampling.Schedules))
 	}
 	c.traces.merge(traces)
-	if c.sampling.Progress != nil {
-		c.sampling.Progress(r.Schedules)
-	}
 }
