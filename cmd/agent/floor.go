@@ -13,8 +13,8 @@ import (
 func newFloor() *cobra.Command {
 	return &cobra.Command{
 		Use:   "floor",
-		Short: "Print the floor of a member list from which members have departed",
-		Long: `Print the floor of a member list from which members have departed.
+		Short: "Print the floor of a list with departed members: its terms are higher",
+		Long: `Print the floor of a list with departed members: its terms are higher.
 
 Stop the departed members first. Then run this command once, on any machine whose
 clock is right, and write the number into the files of all agents. No process has

@@ -117,7 +117,7 @@ func (o *upgradeOptions) run(ctx context.Context, out io.Writer, group string, f
 		fmt.Fprintf(out, "all agents are %s\n", strings.Join(slices.Compact(slices.Sorted(maps.Values(images))), " or "))
 	}
 	if len(unowned) > 0 {
-		return fmt.Errorf("no controller creates %s again: replace what has another agent yourself", membership.Abbreviate(unowned))
+		return fmt.Errorf("pods without a controller were not replaced: delete and recreate %s", membership.Abbreviate(unowned))
 	}
 	return nil
 }

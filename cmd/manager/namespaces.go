@@ -48,7 +48,7 @@ func (m *manager) untilPermitted(ctx context.Context, forbidden []string) contex
 		defer cancel()
 		for pause(ctx, permissionInterval) == nil {
 			if permitted, err := m.permittedNamespaces(ctx, forbidden); err == nil && len(permitted) > 0 {
-				m.log.Info("ending, to start again with further namespaces", "namespaces", permitted)
+				m.log.Info("exiting to restart with additional namespaces", "namespaces", permitted)
 				return
 			}
 		}

@@ -112,7 +112,7 @@ func TestManagerServesOtherNamespaces(t *testing.T) {
 	}
 	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	bind("shop")
-	e.eventually("the manager ends", logs("ending, to start again with further namespaces"))
+	e.eventually("the manager ends", logs("exiting to restart with additional namespaces"))
 }
 
 // expectNoAccess checks that the account of the manager has no access to other namespaces,

@@ -188,7 +188,7 @@ func send(socket int, bytes []byte) error {
 		return err
 	}
 	if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(response[4:]) != unix.NLMSG_ERROR {
-		return errors.New("its response is no acknowledgment")
+		return errors.New("unexpected netlink response, want an acknowledgment")
 	}
 	if code := int32(binary.NativeEndian.Uint32(response[unix.SizeofNlMsghdr:])); code != 0 { //nolint:gosec // the kernel's type
 		return unix.Errno(-code)
