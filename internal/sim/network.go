@@ -33,7 +33,7 @@ func (n *network) cut(from, to election.ID) {
 	n.cuts[from] |= 1 << to
 }
 
-// heal restores all links that aren't broken for good.
+// heal restores all links that aren't broken permanently.
 func (n *network) heal() { n.cuts = n.broken }
 
 // fifoArrival returns the arrival time of a message that must not overtake earlier

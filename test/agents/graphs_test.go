@@ -16,7 +16,7 @@ import (
 
 var graphCount = flag.Int("graphs", 0, "number of further random graphs of links, from the seed on")
 
-// The tests of this file break links between agents for good, and demand a coordinator
+// The tests of this file break links between agents permanently, and demand a coordinator
 // that stays: see docs/adr/0012. The agents have their default timing.
 const (
 	graphAgents    = 5

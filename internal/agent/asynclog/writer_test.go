@@ -26,7 +26,7 @@ func TestFullPipeDropsLinesAndKeepsOrder(t *testing.T) {
 	w := asynclog.New(to)
 	log := slog.New(slog.NewTextHandler(w, nil))
 	written := 0
-	for ; w.Dropped() < 10; written++ { // It would block here for good if Write waited.
+	for ; w.Dropped() < 10; written++ { // It would block here permanently if Write waited.
 		log.Info("line", "n", written, "padding", strings.Repeat("x", 1000))
 	}
 	lines := bufio.NewScanner(from)

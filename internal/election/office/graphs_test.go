@@ -13,7 +13,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
-// The tests of this file break links for good and demand a coordinator that stays,
+// The tests of this file break links permanently and demand a coordinator that stays,
 // without healing anything: see the comment of vacancy. The intervals are those of
 // an agent with default settings, in ticks of a tenth of a millisecond.
 const (

@@ -27,7 +27,7 @@ type peer struct {
 	// oneWay: the peer, as a coordinator, didn't receive what this process sent
 	// (Available).
 	oneWay bool
-	// refusedClaim: the peer refused the present claim for good.
+	// refusedClaim: the peer refused the present claim permanently.
 	refusedClaim bool
 	// bound is at least each term that the peer has granted, except for the terms of
 	// this process, as the peer reported last. If boundCounts is set, recoveryBound is what

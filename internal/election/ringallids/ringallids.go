@@ -9,7 +9,7 @@
 // Messages: live*n ELECT_ME, and n NEW_COORDINATOR for each initiator.
 //
 // Not guaranteed: that there is one coordinator, and that an election has an
-// outcome if processes fail during it. A process that waits in vain starts
+// outcome if processes fail during it. A process that waits without success starts
 // again.
 package ringallids
 

@@ -11,7 +11,7 @@
 // the highest live process, and n NEW_COORDINATOR; at most 3n-1 in all.
 //
 // Not guaranteed: that there is one coordinator, and that an election has an
-// outcome if processes fail during it. A process that waits in vain starts
+// outcome if processes fail during it. A process that waits without success starts
 // again.
 package ringchampion
 

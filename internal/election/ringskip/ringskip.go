@@ -80,7 +80,7 @@ func (m *Machine) appendSelf(msg *election.Message, now election.Tick, out *elec
 		if msg.Origin == m.Self {
 			m.close(msg, out)
 		}
-		return // otherwise its origin has failed, and the list has been round the ring in vain
+		return // otherwise its origin has failed, and the list has been round the ring without success
 	}
 	next := *msg
 	if m.Eligible() && len(msg.List) < m.Roster.Len() {
