@@ -1,4 +1,4 @@
-// The linter of this repository: golangci-lint with two additional analyzers, apirules and purecore. One binary runs all
+// The linter of this repository: golangci-lint with two additional linters, kube-api-linter and purecore. One binary runs all
 // checks, with one configuration, one report, and one way to make an exception: //nolint with an explanation.
 package main
 
@@ -10,7 +10,9 @@ import (
 	"github.com/golangci/golangci-lint/v2/pkg/commands"
 	"github.com/golangci/golangci-lint/v2/pkg/exitcodes"
 
-	_ "github.com/conclave-dev/conclave/hack/tools/golangci/apirules"
+	_ "sigs.k8s.io/kube-api-linter/pkg/plugin/base"
+	_ "sigs.k8s.io/kube-api-linter/pkg/registration"
+
 	_ "github.com/conclave-dev/conclave/hack/tools/golangci/purecore"
 )
 
