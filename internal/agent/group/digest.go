@@ -4,11 +4,8 @@ import (
 	"encoding/binary"
 	"hash"
 	"hash/fnv"
-	"time"
 
 	"github.com/conclave-dev/conclave/internal/agent/config"
-	"github.com/conclave-dev/conclave/internal/agent/wire"
-	"github.com/conclave-dev/conclave/internal/election"
 	"github.com/conclave-dev/conclave/internal/election/office"
 )
 
@@ -37,24 +34,12 @@ func hashList(h hash.Hash, list config.List) {
 // independently of their lists: the safety mode and the UID of the group. The operator
 // may change a group from Majority to Strict while it runs. In the meantime, members in
 // both modes accept each other, and the group has the guarantees of Majority.
-//
-// The digest includes the lease of the sender, because older agents accept only messages
-// of agents that have their own lease.
-func configDigest(group config.Group, lease time.Duration) uint64 {
+func configDigest(group config.Group) uint64 {
 	mode := group.Safety.Mode
 	if group.UID != "" && mode == office.Strict {
 		mode = office.Majority
 	}
 	h := fnv.New64a()
-	b := binary.LittleEndian.AppendUint64([]byte{byte(mode)}, uint64(lease))
-	_, _ = h.Write(append(b, group.UID...))
+	_, _ = h.Write(append([]byte{byte(mode)}, group.UID...))
 	return h.Sum64()
-}
-
-// configDigestOf returns the digest that a message must have.
-func (g *Group) configDigestOf(message *wire.Message) uint64 {
-	if message.Lease == 0 || message.Lease == election.Tick(g.cfg.Group.Safety.Lease) {
-		return g.configDigest
-	}
-	return configDigest(g.cfg.Group, time.Duration(message.Lease))
 }

@@ -167,7 +167,7 @@ func New(cfg Config) (*Group, error) {
 	g := &Group{
 		cfg: cfg, inbox: make(chan func(), inboxMax), quit: make(chan struct{}), done: make(chan struct{}),
 		timeout: make(chan struct{}, 1),
-		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group, cfg.Group.Safety.Lease),
+		feed:    newFeed(rand.Uint32()), names: newNames(), configDigest: configDigest(cfg.Group),
 		journal: new(journal.Ring), mismatches: map[string]*mismatch{}, app: newApplication(cfg.Group),
 		answers: answers{cfg.Metrics, map[election.ID]*answerTimes{}},
 	}

@@ -53,7 +53,7 @@ func (m *mismatch) change(reason string, now election.Tick) bool {
 func (g *Group) configMatches(peer string, message *wire.Message) bool {
 	reason := ""
 	switch {
-	case message.ConfigDigest != g.configDigestOf(message):
+	case message.ConfigDigest != g.configDigest:
 		reason = "safety mode or group UID differ"
 	case message.Version == g.list.Version && message.Digest != g.listDigest:
 		reason = fmt.Sprintf("member list of version %d, or the one before it, differs", message.Version)

@@ -17,9 +17,6 @@ func member(name string, priority election.Priority) config.Member {
 	return config.Member{Name: name, Priority: priority, Address: name + ":1"}
 }
 
-// unnamedLease is another lease that a message doesn't name: older agents don't.
-const unnamedLease = 3 * time.Second
-
 func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 	t.Parallel()
 	one := config.List{Version: 1, Members: []config.Member{member("a", 10), member("b", 20)}}
@@ -31,26 +28,21 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 		safety config.Safety
 		want   string
 	}{
-		"the same":             {two, majority, ""},
-		"another address":      {config.List{Version: 2, Members: []config.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: &one}, majority, ""},
-		"an older version":     {one, majority, ""},
-		"another priority":     {config.List{Version: 2, Members: []config.Member{member("a", 11), one.Members[1]}, Previous: &one}, majority, "version 2"},
-		"another order":        {config.List{Version: 2, Members: []config.Member{one.Members[1], one.Members[0]}, Previous: &one}, majority, "version 2"},
-		"another list before":  {config.List{Version: 2, Members: one.Members, Previous: &other}, majority, "version 2"},
-		"no list before":       {config.List{Version: 2, Members: one.Members}, majority, "version 2"},
-		"another lease":        {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, ""},
-		"another mode":         {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
-		"an older one's lease": {one, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, ""},
-		"another lease, mode":  {two, config.Safety{Mode: office.Strict, Lease: 2 * time.Second}, "mode"},
-		"an unnamed lease":     {two, config.Safety{Mode: office.Majority, Lease: unnamedLease}, "mode"},
+		"the same":            {two, majority, ""},
+		"another address":     {config.List{Version: 2, Members: []config.Member{{Name: "a", Priority: 10, Address: "x:1"}, one.Members[1]}, Previous: &one}, majority, ""},
+		"an older version":    {one, majority, ""},
+		"another priority":    {config.List{Version: 2, Members: []config.Member{member("a", 11), one.Members[1]}, Previous: &one}, majority, "version 2"},
+		"another order":       {config.List{Version: 2, Members: []config.Member{one.Members[1], one.Members[0]}, Previous: &one}, majority, "version 2"},
+		"another list before": {config.List{Version: 2, Members: one.Members, Previous: &other}, majority, "version 2"},
+		"no list before":      {config.List{Version: 2, Members: one.Members}, majority, "version 2"},
+		"another lease":       {two, config.Safety{Mode: office.Majority, Lease: 2 * time.Second}, ""},
+		"another mode":        {two, config.Safety{Mode: office.Strict, Lease: time.Second}, "mode"},
+		"another lease, mode": {two, config.Safety{Mode: office.Strict, Lease: 2 * time.Second}, "mode"},
 	} {
 		a := newLoneMember(t, "a", func(g *config.Group) { g.List, g.Safety = two, majority })
 		message := &wire.Message{
 			Group: "ledger", Kind: election.Probe, Version: c.list.Version, Lease: election.Tick(c.safety.Lease),
-			Digest: listDigest(c.list, c.safety.Mode), ConfigDigest: configDigest(config.Group{Safety: c.safety}, c.safety.Lease),
-		}
-		if c.safety.Lease == unnamedLease {
-			message.Lease = 0
+			Digest: listDigest(c.list, c.safety.Mode), ConfigDigest: configDigest(config.Group{Safety: c.safety}),
 		}
 		a.ReceiveMessage("b", message)
 		if _, err := a.Status(testContext(t)); err != nil {
@@ -60,8 +52,7 @@ func TestPeersWithOtherConfigurationAreIgnored(t *testing.T) {
 		if (problems == "") != (c.want == "") || !strings.Contains(problems, c.want) {
 			t.Errorf("%s: got problems %q, want %q", name, problems, c.want)
 		}
-		message.Digest, message.ConfigDigest, message.Version = listDigest(two, majority.Mode), configDigest(config.Group{Safety: majority}, majority.Lease), 2
-		message.Lease = 0 // as in a message of an older agent
+		message.Digest, message.ConfigDigest, message.Version = listDigest(two, majority.Mode), configDigest(config.Group{Safety: majority}), 2
 		a.ReceiveMessage("b", message)
 		if _, err := a.Status(testContext(t)); err != nil || len(a.Problems()) != 0 {
 			t.Errorf("%s: got problems %q, %v after the configurations match, want none", name, a.Problems(), err)
@@ -152,19 +143,18 @@ func TestDecodeMessageOfNewerList(t *testing.T) {
 // TestConfigDigest: groups of the same name, but different UIDs, ignore each other. The
 // operator may change a group from Majority to Strict and back.
 func TestConfigDigest(t *testing.T) {
-	digest := func(uid string, mode office.Mode, lease time.Duration) uint64 {
-		return configDigest(config.Group{Provenance: config.Provenance{UID: uid}, Safety: config.Safety{Mode: mode}}, lease)
+	digest := func(uid string, mode office.Mode) uint64 {
+		return configDigest(config.Group{Provenance: config.Provenance{UID: uid}, Safety: config.Safety{Mode: mode}})
 	}
-	one := digest("u1", office.Majority, time.Second)
+	one := digest("u1", office.Majority)
 	for what, c := range map[string]struct {
 		digest uint64
 		same   bool
 	}{
-		"another UID":   {digest("u2", office.Majority, time.Second), false},
-		"no UID":        {digest("", office.Majority, time.Second), false},
-		"another lease": {digest("u1", office.Majority, 2*time.Second), false},
-		"Available":     {digest("u1", office.Available, time.Second), false},
-		"Strict":        {digest("u1", office.Strict, time.Second), true},
+		"another UID": {digest("u2", office.Majority), false},
+		"no UID":      {digest("", office.Majority), false},
+		"Available":   {digest("u1", office.Available), false},
+		"Strict":      {digest("u1", office.Strict), true},
 	} {
 		if (c.digest == one) != c.same {
 			t.Errorf("%s: got equal digests: %t", what, c.digest == one)

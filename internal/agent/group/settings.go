@@ -57,7 +57,7 @@ func (g *Group) reconfigure(next config.Group) error {
 			s.push(SessionEvent{Kind: DrainChanged})
 		}
 	}
-	g.configDigest = configDigest(*running, running.Safety.Lease)
+	g.configDigest = configDigest(*running)
 	g.replyInForce = timing.ReplyTimeout
 	g.measureDue = now // adds the measured round trips
 	inner := electionTiming(timing.ReplyTimeout)

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,17 +15,16 @@ type knownUIDs struct {
 	byPeer map[string][]string
 }
 
-// check returns an error if a certificate is for another pod than the peer's. Without a
-// UID on either side there is nothing to compare: an older operator issued the
-// certificate, or published the member list, or the peer has no pod.
+// check returns an error if a certificate isn't for the peer's pod. Members in a configuration
+// file have no pods.
 func (k *knownUIDs) check(peer, uid string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	known := k.byPeer[peer]
-	if uid == "" || len(known) == 0 || slices.Contains(known, uid) {
+	if len(known) == 0 || slices.Contains(known, uid) {
 		return nil
 	}
-	return fmt.Errorf("certificate of %q must be for its present pod, with UID %s, got %s", peer, known[0], uid)
+	return fmt.Errorf("certificate of %q must be for its present pod, with UID %s, got %s", peer, known[0], cmp.Or(uid, "none"))
 }
 
 // SetUIDs replaces the known UIDs of the peers' pods. Connections with other pods are closed.

@@ -77,15 +77,18 @@ func TestCertificateOfAFormerPodIsRefused(t *testing.T) {
 	a.waitConnected("b")
 }
 
-// Agents and operators of versions that don't know UIDs work with those that do.
-func TestUnknownUIDIsAccepted(t *testing.T) {
+// TestCertificateWithoutUIDIsRefused where the member is a pod.
+func TestCertificateWithoutUIDIsRefused(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
-	older, newer := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2, h.ofPod("uid-b"))
-	newer.SetUIDs(map[string][]string{"a": {"uid-a"}})
-	older.SetPeers(map[string]string{"b": newer.address})
-	newer.SetPeers(map[string]string{"a": older.address})
-	older.waitConnected("b")
-	newer.waitConnected("a")
-	older.sendUntilReceived(newer, 1)
-	newer.sendUntilReceived(older, 2)
+	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
+	b.SetUIDs(map[string][]string{"a": {"uid-a"}})
+	a.SetPeers(map[string]string{"b": b.address})
+	b.SetPeers(map[string]string{"a": a.address})
+	testwait.Until(t, "b refuses a", func() bool {
+		return strings.Contains(b.log.text(), "must be for its present pod, with UID uid-a, got none")
+	})
+	b.SetUIDs(nil)
+	a.waitConnected("b")
+	b.waitConnected("a")
 }

@@ -77,8 +77,7 @@ type Message struct {
 	// ConfigDigest is the digest of the settings that all members must share,
 	// independently of their list.
 	ConfigDigest uint64
-	// Lease is the sender's lease. It is 0 in messages of older agents: these have the
-	// lease of the receiver, or another ConfigDigest.
+	// Lease is the sender's lease.
 	Lease election.Tick
 	Hold  election.Hold
 }

@@ -74,7 +74,7 @@ type Member struct {
 	Name     string `json:"name"`
 	Priority uint32 `json:"priority"`
 	Address  string `json:"address,omitempty"`
-	// UID is that of the pod that has the address. Older agents ignore it.
+	// UID is that of the pod that has the address.
 	UID string `json:"uid,omitempty"`
 }
 

@@ -147,7 +147,6 @@ func (ca *CA) sign(names Names, uid string, key crypto.PublicKey, valid time.Dur
 	}
 	return ca.certify(&x509.Certificate{
 		URIs: uris, DNSNames: hosts,
-		// Not a URI: agents that don't know UIDs refuse certificates with other URIs.
 		Subject: pkix.Name{SerialNumber: uid},
 		// An agent both dials and accepts connections.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},

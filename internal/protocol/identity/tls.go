@@ -77,8 +77,7 @@ func PeerNames(state tls.ConnectionState) (Names, error) {
 }
 
 // PeerUID returns the UID of the peer's pod, after the handshake. It is empty if the
-// certificate has none: the peer doesn't run in a pod, or the operator that issued the
-// certificate doesn't know UIDs.
+// certificate has none: then the peer doesn't run in a pod.
 func PeerUID(state tls.ConnectionState) string {
 	if len(state.PeerCertificates) == 0 {
 		return ""
