@@ -200,6 +200,7 @@ func (r *hostilePeer) awaitProcessed() {
 }
 
 func TestInvalidMessagesChangeNothing(t *testing.T) {
+	t.Parallel()
 	agents := startWithoutA(t, wallClock)
 	for _, h := range agents {
 		h.awaitCoordinator("e")

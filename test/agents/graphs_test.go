@@ -144,14 +144,19 @@ func TestEveryStaticGraphHasCoordinator(t *testing.T) {
 	for i := range uint64(sampledGraphs) {
 		graphs = append(graphs, drawGraph(i))
 	}
+	if testing.Short() {
+		graphs = []graph{namedGraphs[1], namedGraphs[4], drawGraph(1)} // a chain, a quorum loss, and links in one direction
+	}
 	for i := range uint64(*graphCount) {
 		graphs = append(graphs, drawGraph(*seed+i))
 	}
 	for _, g := range graphs {
-		t.Run(g.name+"/broken before start", func(t *testing.T) {
-			t.Parallel()
-			runGraph(t, &g, false)
-		})
+		if !testing.Short() { // The links break in a running group, which is the harder case.
+			t.Run(g.name+"/broken before start", func(t *testing.T) {
+				t.Parallel()
+				runGraph(t, &g, false)
+			})
+		}
 		t.Run(g.name+"/broken while running", func(t *testing.T) {
 			t.Parallel()
 			runGraph(t, &g, true)

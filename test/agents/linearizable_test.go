@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	faults = flag.Int("faults", 1000, "number of faults for each safety mode")
+	faults = flag.Int("faults", 0, "number of faults for each safety mode (default 1000, or 50 with -short)")
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "random seed of the faults")
 )
 
@@ -35,20 +35,36 @@ var groups = []struct {
 // two policies.
 const tracedGroups = 2
 
+// extent returns how many faults are injected into each of how many groups.
+func extent() (count, groupCount int) {
+	count, groupCount = 1000, len(groups)
+	if testing.Short() {
+		count, groupCount = 50, tracedGroups+1 // These have all sizes and policies.
+	}
+	if *faults > 0 {
+		count = *faults
+	}
+	return (count + groupCount - 1) / groupCount, groupCount
+}
+
 // TestRegistersAreLinearizable checks that the registers behave as if there were a single
 // copy of them, despite all faults, although the coordinator serves reads from its cache.
 func TestRegistersAreLinearizable(t *testing.T) {
 	agentcluster.NeedPartitions(t)
 	for _, mode := range []string{"Majority", "Strict"} {
 		t.Run(mode, func(t *testing.T) {
-			t.Logf("to inject the same faults: go test ./test/agents -run '%s' -faults %d -seed %d", t.Name(), *faults, *seed)
+			if testing.Short() {
+				t.Parallel()
+			}
+			count, groupCount := extent()
+			t.Logf("to inject the same faults: go test ./test/agents -run '%s' -short=%t -faults %d -seed %d", t.Name(), testing.Short(), count*groupCount, *seed)
 			start := time.Now()
 			kinds := slices.Concat(agentFaults, networkFaults)
 			if mode == "Strict" {
 				kinds = append(kinds, agentOnlyFaults...)
 			}
-			envs := make([]*env, len(groups))
-			for i, group := range groups {
+			envs := make([]*env, groupCount)
+			for i, group := range groups[:groupCount] {
 				envs[i] = newEnv(t, mode, group.agents, group.policy, i < tracedGroups)
 			}
 			var all sync.WaitGroup
@@ -56,7 +72,7 @@ func TestRegistersAreLinearizable(t *testing.T) {
 			for i, e := range envs {
 				all.Go(func() {
 					w := newFaultInjector(e, i, kinds)
-					e.injectFaults(w, (*faults+len(groups)-1)/len(groups))
+					e.injectFaults(w, count)
 					injected.Add(int64(w.count))
 				})
 			}

@@ -18,6 +18,7 @@ import (
 //
 // The test can't set the clock, so certificate and document are ahead of it instead.
 func TestClockIsCorrectedAfterStart(t *testing.T) {
+	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	a.end()
@@ -40,6 +41,7 @@ func TestClockIsCorrectedAfterStart(t *testing.T) {
 
 // TestMountedDocumentWaitsForClock: likewise for a document that is only mounted.
 func TestMountedDocumentWaitsForClock(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	a := c.add("a")
 	right := time.Now().Add(5 * time.Second)
@@ -75,16 +77,16 @@ func (c *cluster) storeCertificate(g *testPod, from time.Time) {
 // that began earlier doesn't count the time for which the machine was suspended, nor a
 // correction of the clock.
 func TestRenewalFollowsTheWallClock(t *testing.T) {
+	t.Parallel()
 	binary := buildAgent(t, "conclave_clockfile")
 	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
 	shift := filepath.Join(t.TempDir(), "shift")
-	t.Setenv("CONCLAVE_TEST_CLOCK", shift)
 	if err := os.WriteFile(shift, []byte("0s"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.run(binary)
+	a.run(binary, "CONCLAVE_TEST_CLOCK="+shift)
 	a.watch().await("a is the coordinator", hasCoordinator("a"))
 	if n := c.enrollments("a"); n != 1 {
 		t.Fatalf("got %d enrollments, want 1", n)

@@ -32,6 +32,7 @@ func (g *testPod) breakDisk(name string) (repair func()) {
 // TestGroupLeftAfterDiskErrorIsNotJoinedAgain, neither by the retry of the document that couldn't
 // be stored, nor because the mounted file has it.
 func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
+	t.Parallel()
 	c, streams := startCluster(t, "a", "b")
 	b := c.pods["b"]
 	next := c.document(2, "a", "b")
@@ -61,6 +62,7 @@ func TestGroupLeftAfterDiskErrorIsNotJoinedAgain(t *testing.T) {
 // TestDamagedStateIsReported: the agent doesn't take part until the file is restored or removed,
 // because the list that it adopted may be newer than the one that it receives.
 func TestDamagedStateIsReported(t *testing.T) {
+	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	a.end()
@@ -89,6 +91,7 @@ func TestDamagedStateIsReported(t *testing.T) {
 
 // TestMountedCABundleIsTrustedAfterDiskError: the files don't change again when the disk has space.
 func TestMountedCABundleIsTrustedAfterDiskError(t *testing.T) {
+	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	other := newCluster(t)
@@ -109,6 +112,7 @@ func TestMountedCABundleIsTrustedAfterDiskError(t *testing.T) {
 
 // TestUnreadableFileIsLoggedOnce, and again when it becomes unreadable again.
 func TestUnreadableFileIsLoggedOnce(t *testing.T) {
+	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	for n := int64(1); n <= 2; n++ {

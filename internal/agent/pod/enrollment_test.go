@@ -34,6 +34,7 @@ var errDone = errors.New("done")
 // TestLocalAPIRespondsBeforeEnrollment: it reports what is missing. The log has each
 // error once, although the agent retries.
 func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
@@ -90,6 +91,7 @@ func TestLocalAPIRespondsBeforeEnrollment(t *testing.T) {
 
 // TestMountedCABundleIsTrusted, without a CA bundle in the environment.
 func TestMountedCABundleIsTrusted(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	a := c.add("a")
 	c.publish(c.document(1, "a"))
@@ -114,6 +116,7 @@ func TestMountedCABundleIsTrusted(t *testing.T) {
 
 // TestRenewalKeepsTheCoordinator: no process loses its office because of a renewal.
 func TestRenewalKeepsTheCoordinator(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.valid = 8 * time.Second // Long enough for a renewal on a busy machine.
 	for _, name := range []string{"a", "b", "c"} {
@@ -144,6 +147,7 @@ func TestRenewalKeepsTheCoordinator(t *testing.T) {
 }
 
 func TestCertificateOfAnotherPodIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	a := c.add("a")
 	a.mount(map[string]string{"token": "bank/b"})

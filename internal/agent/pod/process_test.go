@@ -20,14 +20,14 @@ import (
 	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
-// run runs the agent as a process.
-func (g *testPod) run(binary string) *exec.Cmd {
+// run runs the agent as a process, with further environment variables.
+func (g *testPod) run(binary string, environment ...string) *exec.Cmd {
 	g.t.Helper()
 	command := exec.CommandContext(context.Background(), binary, "pod", "--mounted", g.settings.MountDir, "--state", g.settings.StateDir, "--api", g.settings.API)
-	command.Env = []string{
-		"POD_NAME=" + g.name, "POD_NAMESPACE=bank", "POD_IP=" + g.ip, "CONCLAVE_GROUPS=ledger,audit", "CONCLAVE_IDENTITY=" + g.url,
-		"CONCLAVE_CA=" + string(g.ca.Cert), "CONCLAVE_TEST_CLOCK=" + os.Getenv("CONCLAVE_TEST_CLOCK"),
-	}
+	command.Env = append(environment,
+		"POD_NAME="+g.name, "POD_NAMESPACE=bank", "POD_IP="+g.ip, "CONCLAVE_GROUPS=ledger,audit", "CONCLAVE_IDENTITY="+g.url,
+		"CONCLAVE_CA="+string(g.ca.Cert),
+	)
 	command.Stderr = g.log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // The process must outlive the test's context, but not the test.
 	if err := command.Start(); err != nil {
@@ -62,6 +62,7 @@ func buildAgent(t *testing.T, tags ...string) string {
 
 // TestCommandElectsAndHandsOver runs the command as kubelet does, and ends it by SIGTERM.
 func TestCommandElectsAndHandsOver(t *testing.T) {
+	t.Parallel()
 	binary := buildAgent(t)
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {

@@ -17,6 +17,7 @@ import (
 // TestPodsEnrollElectAndReport: the agents enroll for certificates and documents, elect
 // a coordinator, and report it to the operator.
 func TestPodsEnrollElectAndReport(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
 		c.add(name)
@@ -45,6 +46,7 @@ func TestPodsEnrollElectAndReport(t *testing.T) {
 
 // TestStreamStartsWithCurrentState: a report for each group, then the event "current".
 func TestStreamStartsWithCurrentState(t *testing.T) {
+	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	s := a.watch()
@@ -62,6 +64,7 @@ func TestStreamStartsWithCurrentState(t *testing.T) {
 // TestOperatorAsksForUnusualRows: an operator that asks for them gets the rows of members that
 // aren't connected or have crashed. An older operator doesn't ask, and gets all rows.
 func TestOperatorAsksForUnusualRows(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	for _, name := range []string{"a", "b"} {
 		c.add(name)
@@ -84,6 +87,7 @@ func TestOperatorAsksForUnusualRows(t *testing.T) {
 // TestReportsOverHTTP10: the operator asks for the stream by HTTP/1.0, so that it isn't sent in
 // chunks.
 func TestReportsOverHTTP10(t *testing.T) {
+	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	conn, err := (&tls.Dialer{Config: c.operator.Client()}).DialContext(t.Context(), "tcp", a.settings.Operator)
@@ -113,6 +117,7 @@ func TestReportsOverHTTP10(t *testing.T) {
 // TestOnlyOperatorMayCommand: requests without a certificate, or with that of an agent,
 // are refused.
 func TestOnlyOperatorMayCommand(t *testing.T) {
+	t.Parallel()
 	c, _ := startCluster(t, "a")
 	a := c.pods["a"]
 	agents := c.certificate(identity.Name{Domain: "bank", Group: "ledger", Member: "a"})

@@ -14,6 +14,7 @@ import (
 // policy and Strict mode, and the coordinator continues in its term. A restarted agent
 // waits for the longest lease.
 func TestTimingChangesWithoutElection(t *testing.T) {
+	t.Parallel()
 	names := []string{"a", "b", "c"}
 	c, streams := startClusterWith(t, steady, names...)
 	term := c.pods["c"].watch().await("c is the coordinator", hasCoordinator("c")).Term
@@ -52,6 +53,7 @@ func TestTimingChangesWithoutElection(t *testing.T) {
 
 // TestSettingsChangeWhileRunning, except those that affect grants.
 func TestSettingsChangeWhileRunning(t *testing.T) {
+	t.Parallel()
 	c, streams := startCluster(t, "a", "b", "c")
 	patience := int32(700)
 	next := c.document(2, "a", "b", "c")

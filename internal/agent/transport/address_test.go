@@ -12,6 +12,7 @@ import (
 // cache of a name server. The other side announces its address. So does its next
 // incarnation, while the connection with the previous one still looks intact.
 func TestPeerAnnouncesItsAddress(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.2:0", 2)
 	b.SetPeers(map[string]string{"a": a.address})
@@ -28,6 +29,7 @@ func TestPeerAnnouncesItsAddress(t *testing.T) {
 // TestPeerWithoutAddressConnectsOnceEitherSideCan: when it dials, or when its address
 // becomes known. An empty address doesn't close a connection.
 func TestPeerWithoutAddressConnectsOnceEitherSideCan(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	changes := make(chan struct{}, 1)
 	notify := func(c *transport.Config) {
@@ -82,6 +84,7 @@ func TestMembersLearnAddressesFromEachOther(t *testing.T) {
 // which a process accepts connections and doesn't answer. It does so again and again. The
 // other member is found at the address of the list.
 func TestAddressesOfOthersAreOnlyHints(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	free, err := transport.Listen(t.Context(), "127.0.0.3:0")
 	if err != nil {

@@ -72,6 +72,7 @@ func TestNewIncarnationAtSameAddressEndsOldOne(t *testing.T) {
 }
 
 func TestSuspendedProcessIsNotReportedAsEnded(t *testing.T) {
+	t.Parallel()
 	for _, stopped := range []string{"a", "b"} {
 		t.Run(stopped, func(t *testing.T) {
 			h := newHarness(t)
@@ -111,6 +112,7 @@ func TestPeerThatNeverListenedIsNotReportedAsEnded(t *testing.T) {
 }
 
 func TestBrokenConnectionIsReplacedAndNoEndIsReported(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	a, b := h.start("a", "127.0.0.1:0", 1), h.start("b", "127.0.0.1:0", 2)
 	front := newRelay(t, b.address)
@@ -213,6 +215,7 @@ func TestSlowlyDyingProcessIsReportedOncePortIsClosed(t *testing.T) {
 
 // TestEndIsReportedBeforeTheConnectionIsClosed: closing it takes time, and can wait.
 func TestEndIsReportedBeforeTheConnectionIsClosed(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	closed := make(chan bool, 1)
 	var connected atomic.Pointer[rawConn]

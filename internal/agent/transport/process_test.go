@@ -15,12 +15,13 @@ import (
 	"github.com/conclave-dev/conclave/internal/agent/transport"
 	"github.com/conclave-dev/conclave/internal/agent/wire"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestMain runs the tests, or a member if the process was started as one.
 func TestMain(m *testing.M) {
 	if os.Getenv("TRANSPORT_SELF") == "" {
-		os.Exit(m.Run())
+		os.Exit(testwait.Main(m, 8))
 	}
 	if err := runMember(context.Background(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -65,6 +65,7 @@ func TestRenewedCertificateIsUsedWhenNeeded(t *testing.T) {
 // TestRefusalAfterExpiryProvesNothing: the agent itself has closed the connection, because the peer's certificate
 // expired. The peer doesn't accept another one, but its end of this one is still open.
 func TestRefusalAfterExpiryProvesNothing(t *testing.T) {
+	t.Parallel()
 	h := newHarness(t)
 	a := h.start("a", "127.0.0.1:0", 1)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

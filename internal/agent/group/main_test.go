@@ -1,0 +1,10 @@
+package group
+
+import (
+	"os"
+	"testing"
+
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+func TestMain(m *testing.M) { os.Exit(testwait.Main(m, 16)) }
