@@ -9,11 +9,8 @@ import (
 // Random schedules visit each combination of a fault, a role and a phase of a change of
 // the member list.
 func TestEveryCombinationIsVisited(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a short run has too few schedules for rare combinations")
-	}
 	report := sample(t, sim.Sampling{
-		Algorithm: "StatusTable", Processes: 5, Safety: "Strict", Faults: []string{"all", "gone"}, Schedules: 40_000, Seed: 1,
+		Algorithm: "StatusTable", Processes: 5, Safety: "Strict", Faults: []string{"all", "gone"}, Schedules: schedules(40_000), Seed: 1,
 	})
 	rare := map[sim.Combination]bool{
 		{Fault: "leases", Role: "draining", List: "unknown"}: true,
@@ -23,7 +20,8 @@ func TestEveryCombinationIsVisited(t *testing.T) {
 	for _, c := range report.Coverage {
 		combination := c
 		combination.Count = 0
-		if c.Count == 0 && !rare[combination] {
+		seldom := rare[combination] || testing.Short() && c.Role != "holder" // a short run has too few schedules
+		if c.Count == 0 && !seldom {
 			t.Errorf("no %s affected a %s, list %s", c.Fault, c.Role, c.List)
 		}
 	}

@@ -1,25 +1,44 @@
 package sim_test
 
 import (
-	"cmp"
-	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// A test detects each of these bugs, so the checks are able to fail.
+// mutantVariable is the environment variable with the number of the mutant that a process checks, or noMutant.
+const (
+	mutantVariable = "CONCLAVE_MUTANT"
+	noMutant       = "none"
+)
+
+// A test detects each of these bugs, so the checks are able to fail. Without a bug, the same programs pass: with fewer cases,
+// because the same tests run completely without mutants.
 func TestMutantsAreCaught(t *testing.T) {
-	if testing.Short() || os.Getenv("CONCLAVE_MUTANT") != "" {
+	if testing.Short() || os.Getenv(mutantVariable) != "" {
 		t.Skip("skipped in short runs and in the runs that check a mutant")
 	}
-	for _, m := range slices.Concat(mutants, termMutants, electionMutants, adaptMutants, settingsMutants) {
+	all := slices.Concat(mutants, termMutants, electionMutants, adaptMutants, settingsMutants)
+	programs := buildMutants(t, all)
+	unchanged := map[string]bool{}
+	for number, m := range all {
+		if name := m.folder() + " " + m.check; !unchanged[name] {
+			unchanged[name] = true
+			t.Run("no mutant/"+name, func(t *testing.T) {
+				t.Parallel()
+				if output, err := m.run(t, programs, noMutant, "-test.short"); err != nil || strings.Contains(output, "no tests to run") {
+					t.Errorf("got error %v of %s without a mutant:\n%s", err, m.check, output)
+				}
+			})
+		}
 		t.Run(m.description, func(t *testing.T) {
 			t.Parallel()
-			output, err := m.run(t)
+			output, err := m.run(t, programs, fmt.Sprint(number+1))
 			switch {
 			case err == nil:
 				t.Errorf("got no failure of %s, want one", m.check)
@@ -32,34 +51,14 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// run runs the check on the code with the bug, by an overlay of the file.
-func (m mutant) run(t *testing.T) (string, error) {
+// run runs the check with the mutant of this number.
+func (m mutant) run(t *testing.T, programs, number string, flags ...string) (string, error) {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(source), m.old); n != 1 {
-		t.Fatalf("%s contains %q %d times, want once: update the mutant", m.file, m.old, n)
-	}
-	mutated := filepath.Join(t.TempDir(), "mutated.go")
-	if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	overlay := filepath.Join(t.TempDir(), "overlay.json")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutated}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-failfast", "-timeout=5m", "-overlay", overlay, "-run", m.check, "../"+cmp.Or(m.pkg, "sim"))
-	cmd.Env = append(os.Environ(), "CONCLAVE_MUTANT=1")
+	program := filepath.Join(programs, path.Base(m.folder())+".test")
+	flags = append(flags, "-test.failfast", "-test.timeout=5m", "-test.run", m.check)
+	cmd := exec.CommandContext(t.Context(), program, flags...)
+	cmd.Dir = absolute(t, m.folder())
+	cmd.Env = append(os.Environ(), mutantVariable+"="+number)
 	output, err := cmd.CombinedOutput()
 	return string(output), err
 }

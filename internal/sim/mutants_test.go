@@ -1,5 +1,7 @@
 package sim_test
 
+import "cmp"
+
 // mutant is a bug that is injected into the code and that a test must detect.
 type mutant struct {
 	description string
@@ -12,6 +14,9 @@ type mutant struct {
 	pkg        string
 	wantOutput string
 }
+
+// folder is that of the package below internal whose tests check the mutant.
+func (m mutant) folder() string { return cmp.Or(m.pkg, "sim") }
 
 const (
 	scheduleCheck = "^TestSchedulesWithAllFaults$/^StatusTable$"
@@ -140,7 +145,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "a process campaigns without a pre-vote", file: "election/office/vacancy.go",
-		old: "func (m *Machine) preVote() bool {\n", new: "func (m *Machine) preVote() bool {\n\tif true {\n\t\treturn true\n\t}\n",
+		old: "return m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.follows", new: "return true || m.majority(func(id election.ID) bool { return m.peers[id].answersUntil > m.now && !m.follows",
 		check: "^TestOnlyUnprovenVacancyNeedsPreVote$", pkg: "election/office", wantOutput: "pre-vote",
 	},
 	{
@@ -336,7 +341,7 @@ var mutants = []mutant{
 	{
 		description: "a process hands over to one that was ready during an earlier tenure", file: "election/office/role.go",
 		old: "m.peers[i].refusedClaim, m.peers[i].ready = false, false", new: "m.peers[i].refusedClaim = false",
-		check: ".", pkg: "election/office", wantOutput: "TestReadinessOfEarlierTenure",
+		check: "^TestReadinessOfEarlierTenure", pkg: "election/office", wantOutput: "TestReadinessOfEarlierTenure",
 	},
 	{
 		description: "a late grant names the latest incarnation, whichever requested it", file: "election/office/grant.go",
@@ -380,7 +385,7 @@ var mutants = []mutant{
 	},
 	{
 		description: "the simulator asks no process to step down", file: "sim/schedule.go",
-		old: "Pause, Partition, Members, StepDown}", new: "Pause, Partition, Members}",
+		old: "if sch.faults&f != 0 {\n\t\t\tkinds", new: "if sch.faults&f != 0 && f != StepDown {\n\t\t\tkinds",
 		check: "^TestEveryCombinationIsVisited$", wantOutput: "no stepdown affected a holder",
 	},
 }

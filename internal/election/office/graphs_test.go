@@ -41,14 +41,14 @@ type delivery struct {
 	message *election.Message
 }
 
-type deliveries []delivery
+type deliveries []*delivery
 
 func (d deliveries) Len() int { return len(d) }
 func (d deliveries) Less(i, j int) bool {
 	return d[i].at < d[j].at || d[i].at == d[j].at && d[i].order < d[j].order
 }
 func (d deliveries) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
-func (d *deliveries) Push(x any)   { *d = append(*d, x.(delivery)) } //nolint:errcheck,forcetypeassert // only deliveries are pushed
+func (d *deliveries) Push(x any)   { *d = append(*d, x.(*delivery)) } //nolint:errcheck,forcetypeassert // only deliveries are pushed
 func (d *deliveries) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]
@@ -68,6 +68,8 @@ type graph struct {
 	sent     int
 	terms    election.Term
 	brokenAt election.Tick
+	// until is, by ID, the end of the tenure of a process that has one.
+	until [graphSize + 1]election.Tick
 
 	// holder is the coordinator, in the modes that have at most one, since a moment.
 	holder election.ID
@@ -119,7 +121,7 @@ func newGraph(t *testing.T, c graphCase, l links, seed uint64) *graph {
 
 func (g *graph) push(at election.Tick, to election.ID, m *election.Message) {
 	g.order++
-	heap.Push(&g.queue, delivery{at, g.order, to, m})
+	heap.Push(&g.queue, &delivery{at, g.order, to, m})
 }
 
 func (g *graph) schedule(id election.ID) {
@@ -143,6 +145,10 @@ func (g *graph) step(id election.ID, in election.Input) {
 			g.push(*arrival, m.To, m)
 		}
 	}
+	g.until[id] = 0
+	if s := g.machines[id].Status(); s.Token != 0 {
+		g.until[id] = s.Until
+	}
 	for _, e := range out.Events {
 		if e.Kind == election.StopRequested {
 			g.step(id, election.Input{Kind: election.Stopped, Term: e.Term})
@@ -155,7 +161,7 @@ func (g *graph) step(id election.ID, in election.Input) {
 func (g *graph) run(until election.Tick) {
 	until += g.brokenAt
 	for len(g.queue) > 0 && g.queue[0].at <= until {
-		next, ok := heap.Pop(&g.queue).(delivery)
+		next, ok := heap.Pop(&g.queue).(*delivery)
 		if !ok {
 			return
 		}
@@ -175,11 +181,8 @@ func (g *graph) run(until election.Tick) {
 // observe records who holds the office.
 func (g *graph) observe() {
 	var holder election.ID
-	for id, m := range g.machines {
-		if m == nil {
-			continue
-		}
-		if s := m.Status(); s.Token != 0 && g.now < s.Until {
+	for id, until := range g.until {
+		if g.now < until {
 			holder = election.ID(id)
 		}
 	}

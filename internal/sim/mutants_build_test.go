@@ -1,0 +1,176 @@
+package sim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Go compiles and links each package's tests once, with all mutants. The function that a mutant changes begins with a switch that
+// holds its mutated body: the process that checks mutant 17 has CONCLAVE_MUTANT=17, and all others run the original body. An
+// overlay replaces the files, so those of the working copy don't change.
+
+// chosenMutant is the code that reads the number of the mutant, in each package that has some.
+const chosenMutant = `package %s
+
+import (
+	"os"
+	"strconv"
+)
+
+var chosenMutant, _ = strconv.Atoi(os.Getenv(%q))
+`
+
+// buildMutants compiles the tests of the packages that check mutants, and returns the folder of the programs.
+func buildMutants(t *testing.T, all []mutant) string {
+	t.Helper()
+	// Go's test cache doesn't notice what another process compiles.
+	if err := filepath.WalkDir("../election", func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	arguments := []string{"test", "-c", "-overlay", writeOverlay(t, folder, mutatedFiles(t, all)), "-o", folder + "/"}
+	packages := map[string]bool{}
+	for _, m := range all {
+		packages["../"+m.folder()] = true
+	}
+	arguments = append(arguments, slices.Sorted(maps.Keys(packages))...)
+	if output, err := exec.CommandContext(t.Context(), "go", arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("cannot compile the mutants: %v\n%s", err, output)
+	}
+	return folder
+}
+
+// mutatedFiles returns the files with all mutants, by path.
+func mutatedFiles(t *testing.T, all []mutant) map[string]*mutatedFile {
+	t.Helper()
+	files := map[string]*mutatedFile{}
+	for number, m := range all {
+		path := absolute(t, m.file)
+		if files[path] == nil {
+			files[path] = parseFile(t, path)
+		}
+		if err := files[path].add(m, number+1); err != nil {
+			t.Errorf("%s: %v: update the mutant %q", m.file, err, m.description)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	return files
+}
+
+// writeOverlay writes the files to the folder, and returns the overlay that replaces the original ones.
+func writeOverlay(t *testing.T, folder string, files map[string]*mutatedFile) string {
+	t.Helper()
+	texts := map[string]string{}
+	for path, f := range files {
+		texts[path] = f.text()
+		texts[filepath.Join(filepath.Dir(path), "chosen_mutant.go")] = fmt.Sprintf(chosenMutant, f.parsed.Name.Name, mutantVariable)
+	}
+	replace := map[string]string{}
+	for path, text := range texts {
+		replace[path] = filepath.Join(folder, fmt.Sprintf("%d.go", len(replace)))
+		writeFile(t, replace[path], []byte(text))
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "overlay.json")
+	writeFile(t, file, overlay)
+	return file
+}
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func absolute(t *testing.T, file string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mutatedFile is a file with mutants.
+type mutatedFile struct {
+	source string
+	parsed *ast.File
+	// variants are the cases that begin a function, by the offset of its body.
+	variants map[int]*strings.Builder
+}
+
+func parseFile(t *testing.T, path string) *mutatedFile {
+	t.Helper()
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &mutatedFile{source: string(source), parsed: parsed, variants: map[int]*strings.Builder{}}
+}
+
+// offset is that of a position in the file.
+func (f *mutatedFile) offset(p token.Pos) int { return int(p - f.parsed.FileStart) }
+
+// add adds the body of the function that a mutant changes.
+func (f *mutatedFile) add(m mutant, number int) error {
+	if n := strings.Count(f.source, m.old); n != 1 {
+		return fmt.Errorf("the file contains %q %d times, want once", m.old, n)
+	}
+	at := strings.Index(f.source, m.old)
+	for _, d := range f.parsed.Decls {
+		function, ok := d.(*ast.FuncDecl)
+		if !ok || function.Body == nil {
+			continue
+		}
+		begin, end := f.offset(function.Body.Lbrace)+1, f.offset(function.Body.Rbrace)
+		if begin <= at && at+len(m.old) <= end {
+			f.addVariant(begin, number, f.source[begin:at]+m.new+f.source[at+len(m.old):end], function.Type.Results != nil)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q isn't inside the body of a function", m.old)
+}
+
+// addVariant adds a case for a mutant to the switch at the beginning of a body.
+func (f *mutatedFile) addVariant(body, number int, text string, returns bool) {
+	if f.variants[body] == nil {
+		f.variants[body] = &strings.Builder{}
+	}
+	fmt.Fprintf(f.variants[body], "case %d:\n%s\n", number, text)
+	if !returns {
+		f.variants[body].WriteString("return\n")
+	}
+}
+
+// text is the source with all variants.
+func (f *mutatedFile) text() string {
+	var b strings.Builder
+	for i := range len(f.source) {
+		if cases := f.variants[i]; cases != nil {
+			fmt.Fprintf(&b, "\nswitch chosenMutant {\n%s}\n", cases)
+		}
+		b.WriteByte(f.source[i])
+	}
+	return b.String()
+}
