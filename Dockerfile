@@ -11,7 +11,9 @@
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS source
 WORKDIR /src
-COPY go.mod go.su[m] ./
+COPY go.mod go.sum ./
+COPY api/go.mod api/go.sum api/
+COPY client/go.mod client/
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ENV CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly GOAMD64=v1 GOARM64=v8.0

@@ -2,10 +2,17 @@ module github.com/conclave-dev/conclave
 
 go 1.26.0
 
+replace (
+	github.com/conclave-dev/conclave/api => ./api
+	github.com/conclave-dev/conclave/client => ./client
+)
+
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/bufbuild/protocompile v0.14.1
 	github.com/cockroachdb/datadriven v1.0.2
+	github.com/conclave-dev/conclave/api v0.0.0
+	github.com/conclave-dev/conclave/client v0.0.0
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/go-logr/logr v1.4.3

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package client
 
 import (
@@ -7,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // TestLeaseEndsOnBoottime: a real timer of the kernel ends the context of the function, and
@@ -25,10 +25,10 @@ func TestLeaseEndsOnBoottime(t *testing.T) {
 	}
 	// The lease can't be shortened by a renewal, so expire it as a renewal of the past would.
 	tenure.leaseTimer.set(clock.now())
-	o := testwait.Receive(t, "the end of the function", tenure.returned)
+	o := receive(t, "the end of the function", tenure.returned)
 	wantError(t, o.cause, ErrNotRenewed)
 	tenure.close()
-	testwait.Until(t, "the timer is closed", func() bool { return !hasBootTimer(t) })
+	waitUntil(t, "the timer is closed", func() bool { return !hasBootTimer(t) })
 }
 
 // TestTimerNeedsEpoll: without epoll, reading from the timer would fail at once, and the

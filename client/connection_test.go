@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package client
 
 import (
@@ -8,8 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func TestAgentRestarts(t *testing.T) {
@@ -42,7 +42,7 @@ func TestAgentStartsLate(t *testing.T) {
 		fake := newFakeAgent(t)
 		fake.stop()
 		r := startRun(fake)
-		testwait.Until(t, "the error is logged", func() bool { return r.log.Contains("connection refused") })
+		waitUntil(t, "the error is logged", func() bool { return r.log.Contains("connection refused") })
 		fake.start()
 		fake.acceptSession(drainTimeout)
 		r.cancel()
@@ -155,7 +155,7 @@ func TestDrainTimeoutChanges(t *testing.T) {
 func TestRenewalsReuseTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, r, _, c := startLeading(t)
-		testwait.Until(t, "the lease is renewed", func() bool { return fake.queryCount() > 4 })
+		waitUntil(t, "the lease is renewed", func() bool { return fake.queryCount() > 4 })
 		c.result <- nil
 		wantError(t, r.awaitResult(), nil)
 		fake.mu.Lock()
@@ -196,6 +196,6 @@ func TestRunLeaksNoGoroutines(t *testing.T) {
 			c.result <- nil
 			wantError(t, r.awaitResult(), context.Canceled)
 		}
-		testwait.Until(t, "all goroutines have ended", func() bool { return clientGoroutines() <= before })
+		waitUntil(t, "all goroutines have ended", func() bool { return clientGoroutines() <= before })
 	})
 }

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package client
 
 import (
@@ -11,9 +13,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/conclave-dev/conclave/internal/testing/testnet"
-	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // drainTimeout is that of most sessions, in virtual time.
@@ -28,7 +27,7 @@ const (
 // fakeAgent is an agent whose responses and events the test determines.
 type fakeAgent struct {
 	t      *testing.T
-	host   testnet.Host
+	host   testHost
 	server *httptest.Server
 
 	mu          sync.Mutex
@@ -100,7 +99,7 @@ func (f *fakeAgent) start() {
 		f.stops <- body.Term
 		w.WriteHeader(http.StatusNoContent)
 	})
-	f.server = &httptest.Server{Listener: f.host.Listen(), Config: &http.Server{Handler: mux, ReadHeaderTimeout: testwait.Limit}}
+	f.server = &httptest.Server{Listener: f.host.Listen(), Config: &http.Server{Handler: mux, ReadHeaderTimeout: waitLimit}}
 	f.server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			f.mu.Lock()
@@ -214,7 +213,7 @@ func (s *stream) send(t *testing.T, text string) {
 	case s.text <- text:
 	case <-s.clientGone:
 		t.Fatalf("cannot send %q: the client has closed the stream", text)
-	case <-time.After(testwait.Limit):
+	case <-time.After(waitLimit):
 		t.Fatalf("cannot send %q: the client doesn't read", text)
 	}
 }
@@ -251,7 +250,7 @@ type clientRun struct {
 	// calls receives the calls of the function, result the result of Run.
 	calls  chan *call
 	result chan error
-	log    testwait.Log
+	log    testLog
 	// stopped is closed when Run has returned.
 	stopped chan struct{}
 }
@@ -298,7 +297,7 @@ func startRun(fake *fakeAgent) *clientRun {
 // awaitCall waits until the function is called, with the token of the term.
 func (r *clientRun) awaitCall(term uint64) *call {
 	r.t.Helper()
-	c := testwait.Receive(r.t, "a call of the function", r.calls)
+	c := receive(r.t, "a call of the function", r.calls)
 	if c.token != token(term) {
 		r.t.Fatalf("got token %d, want %d", c.token, token(term))
 	}
@@ -308,32 +307,32 @@ func (r *clientRun) awaitCall(term uint64) *call {
 // awaitResult waits until Run returns.
 func (r *clientRun) awaitResult() error {
 	r.t.Helper()
-	return testwait.Receive(r.t, "the result of Run", r.result)
+	return receive(r.t, "the result of Run", r.result)
 }
 
 // awaitCause waits until the function's context has ended, and returns the cause.
 func (c *call) awaitCause(t *testing.T) error {
 	t.Helper()
-	testwait.Receive(t, "the end of the function's context", c.ctx.Done())
+	receive(t, "the end of the function's context", c.ctx.Done())
 	return context.Cause(c.ctx)
 }
 
 // awaitEnd waits until the client has closed the stream.
 func (s *stream) awaitEnd(t *testing.T) {
 	t.Helper()
-	testwait.Receive(t, "the end of the stream", s.clientGone)
+	receive(t, "the end of the stream", s.clientGone)
 }
 
 // awaitWatch waits until the client opens a watch.
 func (f *fakeAgent) awaitWatch() *stream {
 	f.t.Helper()
-	return testwait.Receive(f.t, "a watch", f.watches)
+	return receive(f.t, "a watch", f.watches)
 }
 
 // awaitStop waits until the client confirms that it has stopped in a term.
 func (f *fakeAgent) awaitStop(term uint64) {
 	f.t.Helper()
-	if got := testwait.Receive(f.t, "a stop confirmation", f.stops); got != term {
+	if got := receive(f.t, "a stop confirmation", f.stops); got != term {
 		f.t.Fatalf("got a stop confirmation for term %d, want %d", got, term)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package client
 
 import (
@@ -11,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 func wantError(t *testing.T, got, want error) {
@@ -63,7 +63,7 @@ func TestErrorAfterRevocationIsLogged(t *testing.T) {
 		session.sendLost(t, 7)
 		wantError(t, c.awaitCause(t), ErrLost)
 		c.result <- errors.New("cannot flush")
-		testwait.Until(t, "the error is logged", func() bool { return r.log.Contains("cannot flush") })
+		waitUntil(t, "the error is logged", func() bool { return r.log.Contains("cannot flush") })
 		fake.setLeading(8, minute)
 		session.sendLead(t, 8)
 		c = r.awaitCall(8)
@@ -158,10 +158,10 @@ func TestUnconfirmedTenureDoesNotStart(t *testing.T) {
 		session := fake.acceptSession(drainTimeout)
 		fake.setLeading(6, minute) // another tenure
 		session.sendLead(t, 7)
-		testwait.Until(t, "the client queries again", func() bool { return fake.queryCount() > 2 })
+		waitUntil(t, "the client queries again", func() bool { return fake.queryCount() > 2 })
 		fake.setFollowing("", 7)
 		before := fake.queryCount()
-		testwait.Until(t, "the client queries again", func() bool { return fake.queryCount() > before+1 })
+		waitUntil(t, "the client queries again", func() bool { return fake.queryCount() > before+1 })
 		if len(r.calls) > 0 {
 			t.Fatal("the function was called without confirmation")
 		}
@@ -186,7 +186,7 @@ func TestLeaseStartsBeforeTheQuery(t *testing.T) {
 			return http.StatusOK, `{"group":"ledger","self":"a","coordinator":"a","leading":true,"term":7,"token":7340042,"remainingMillis":25}`
 		})
 		session.sendLead(t, 7)
-		testwait.Until(t, "the client queries again", func() bool { return fake.queryCount() > 3 })
+		waitUntil(t, "the client queries again", func() bool { return fake.queryCount() > 3 })
 		if len(r.calls) > 0 {
 			t.Fatal("the function was called after the lease had expired")
 		}
@@ -201,7 +201,7 @@ func TestExpiredLeaseEndsTheTenure(t *testing.T) {
 		fake, r, session, c := startLeading(t)
 		before := fake.queryCount()
 		// This takes longer than one lease.
-		testwait.Until(t, "the lease is renewed", func() bool { return fake.queryCount() > before+5 })
+		waitUntil(t, "the lease is renewed", func() bool { return fake.queryCount() > before+5 })
 		if c.ctx.Err() != nil {
 			t.Fatal(context.Cause(c.ctx))
 		}
@@ -360,6 +360,6 @@ func TestFunctionThatCallsGoexit(t *testing.T) {
 		session := fake.acceptSession(drainTimeout)
 		fake.setLeading(7, minute)
 		session.sendLead(t, 7)
-		wantError(t, testwait.Receive(t, "the result of Run", result), errGoexit)
+		wantError(t, receive(t, "the result of Run", result), errGoexit)
 	})
 }

@@ -79,7 +79,7 @@ func newSession(parent context.Context, a *agent, lead func(context.Context, uin
 // function returned before its context ended, and otherwise the error that ended the
 // session.
 func (s *session) run() (*outcome, error) {
-	s.goroutines.Go(s.readStream)
+	s.start(s.readStream)
 	result, err := s.loop()
 	if s.tenure != nil {
 		s.tenure.end(fmt.Errorf("%w: %w", ErrAgentGone, err))
@@ -195,10 +195,19 @@ func (s *session) query() {
 	}
 	s.querying = true
 	renewal := url.Values{"session": {s.id}}
-	s.goroutines.Go(func() {
+	s.start(func() {
 		state, err := s.agent.queryLeader(s.ctx, renewal)
 		s.results <- queryResult{state, err}
 	})
+}
+
+// start runs a function in a goroutine that the session waits for. It is WaitGroup.Go, which Go 1.23 doesn't have.
+func (s *session) start(run func()) {
+	s.goroutines.Add(1)
+	go func() {
+		defer s.goroutines.Done()
+		run()
+	}()
 }
 
 // handleResult updates the tenure, or starts the pending one if the agent confirms it.
@@ -281,7 +290,7 @@ func (s *session) confirmStop() {
 	}
 	term := s.pendingStop
 	s.pendingStop = 0
-	s.goroutines.Go(func() {
+	s.start(func() {
 		var retry backoff
 		for {
 			err := s.agent.confirmStopped(s.ctx, s.id, term)

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package client
 
 import (
@@ -10,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/conclave-dev/conclave/internal/testing/testwait"
 )
 
 // watchEvent returns an event of a watch.
@@ -132,7 +132,7 @@ func TestBreakEndsTheWatch(t *testing.T) {
 			wantError(t, err, nil)
 			break
 		}
-		testwait.Receive(t, "the end of the watch", fake.stops)
+		receive(t, "the end of the watch", fake.stops)
 	})
 }
 

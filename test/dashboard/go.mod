@@ -6,6 +6,7 @@ require (
 	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
 	github.com/chromedp/chromedp v0.14.2
 	github.com/conclave-dev/conclave v0.0.0
+	github.com/conclave-dev/conclave/api v0.0.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	sigs.k8s.io/controller-runtime v0.25.2
@@ -72,4 +73,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/conclave-dev/conclave => ../..
+replace (
+	github.com/conclave-dev/conclave => ../..
+	github.com/conclave-dev/conclave/api => ../../api
+	github.com/conclave-dev/conclave/client => ../../client
+)

@@ -51,8 +51,12 @@ func FromBuildInfo(info *debug.BuildInfo, s Subject) Document {
 	}
 	d.add(module("stdlib", strings.TrimPrefix(info.GoVersion, "go"), ""))
 	for _, dependency := range info.Deps {
-		if dependency.Replace != nil {
-			dependency = dependency.Replace
+		switch replace := dependency.Replace; {
+		case replace == nil:
+		case replace.Version == "": // a folder of this repository, such as ./api
+			dependency = &debug.Module{Path: dependency.Path, Version: s.Version}
+		default:
+			dependency = replace
 		}
 		d.add(module(dependency.Path, dependency.Version, dependency.Sum))
 	}

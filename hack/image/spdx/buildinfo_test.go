@@ -27,6 +27,19 @@ func TestReplacedModuleHasNameOfReplacement(t *testing.T) {
 	}
 }
 
+// The modules ./api and ./client of this repository have the program's version.
+func TestLocalModuleHasVersionOfProgram(t *testing.T) {
+	info := &debug.BuildInfo{
+		GoVersion: "go1.26.8",
+		Main:      debug.Module{Path: "example.com/program"},
+		Deps:      []*debug.Module{{Path: "example.com/program/api", Version: "v0.0.0", Replace: &debug.Module{Path: "./api"}}},
+	}
+	document := FromBuildInfo(info, Subject{Name: "program", Version: "v2", Created: time.Unix(0, 0)})
+	if got := document.Packages[2]; got.Name != "example.com/program/api" || got.VersionInfo != "v2" {
+		t.Errorf("got %+v, want the module's own path and the version v2", got)
+	}
+}
+
 func TestElementIDHasOnlyAllowedCharacters(t *testing.T) {
 	if got := elementID("example.com/a_b/v2-v2.0.0+incompatible"); got != "example.com-a-b-v2-v2.0.0-incompatible" {
 		t.Errorf("got %q, want only letters, digits, periods and hyphens", got)

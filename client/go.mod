@@ -1,0 +1,3 @@
+module github.com/conclave-dev/conclave/client
+
+go 1.23
