@@ -13,8 +13,8 @@ GO ?= go
 KUBECTL ?= kubectl
 DOCKER ?= docker
 
-# Build and test each module with its own go.mod. In a workspace, the dependencies of one module could change the versions in
-# another, so that the tests wouldn't use the versions that users get.
+# Build and test each module with its own go.mod, also below a folder with a go.work. In a workspace, the dependencies of one
+# module could change the versions in another, so that the tests wouldn't use the versions that users get.
 export GOWORK := off
 
 # No program or test is compiled with debug information, which takes a fifth of the compiler's time. All builds have the same
@@ -40,13 +40,12 @@ WATCH_NAMESPACES :=
 PLATFORM ?= linux/$(shell PATH='$(PATH)' $(GO) env GOARCH)
 
 # The modules that are linted and tested. Modules that only pin a tool aren't listed.
-MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod hack/tools/golangci/go.mod hack/image/go.mod test/alerts/go.mod test/dashboard/go.mod test/traces/go.mod hack/cluster/go.mod))
+MODULES := $(patsubst %/go.mod,%,$(wildcard ./go.mod api/go.mod client/go.mod hack/tools/golangci/go.mod hack/image/go.mod test/alerts/go.mod test/dashboard/go.mod))
 
 TOOL := hack/tools/tool
 LINT := $(CURDIR)/$(TOOL) golangci
 
-# The command of the throwaway cluster. `go run ./hack/cluster` needs the workspace, which is disabled here.
-HACK_CLUSTER := $(GO) -C hack/cluster run .
+HACK_CLUSTER := $(GO) run ./hack/cluster
 NODES ?= 3
 # The cluster for the end-to-end tests: hack starts a throwaway cluster, kind uses the cluster of the current kubeconfig.
 CLUSTER ?= hack
@@ -122,7 +121,7 @@ test: ## Run the tests that need no cluster, as root or not, with fewer cases th
 # The parts of test-all, in the order in which they run. CI runs them on several machines.
 PARTS = core race agents modules model cluster e2e
 export CLUSTER
-export TOOL_MODULES := $(filter-out . hack/cluster,$(MODULES))
+export TOOL_MODULES := $(filter-out .,$(MODULES))
 
 .PHONY: test-all
 test-all: ## As root: run all tests with all cases, with the race detector and on real clusters. Most of an hour.
@@ -387,7 +386,7 @@ endef
 define demo_programs
 if [ ! -e bin/demo ]; then echo "compiling the demo (about a minute the first time)"; fi; \
 	mkdir -p bin && $(STATIC) -o bin/ ./hack/demo && $(STATIC) -o bin/conclave-agent ./cmd/agent && \
-	CGO_ENABLED=0 $(GO) -C hack/cluster build -trimpath -o ../../bin/cluster .
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./hack/cluster
 endef
 
 # previous_sources sets folder to a temporary folder, in which source has the sources of an earlier release.

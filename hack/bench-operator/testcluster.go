@@ -31,7 +31,7 @@ const (
 // the cluster.
 func (r *runner) newTestCluster(ctx context.Context) (*testCluster, error) {
 	c := &testCluster{tool: filepath.Join(r.folder, "cluster"), folder: r.folder, progress: r.progress}
-	if _, err := outputOf(exec.CommandContext(ctx, "go", "-C", "hack/cluster", "build", "-o", c.tool, ".")); err != nil {
+	if _, err := outputOf(exec.CommandContext(ctx, "go", "build", "-o", c.tool, "./hack/cluster")); err != nil {
 		return nil, err
 	}
 	return c, c.run(ctx, "check")

@@ -82,7 +82,7 @@ func buildImages(ctx context.Context, workloads []string) (archives []string, er
 func (c *cluster) start(ctx context.Context, archives []string) error {
 	var load func(archive string) []string
 	if c.kind == "hack" {
-		if _, err := execute(ctx, "", nil, "go", "-C", "hack/cluster", "build", "-o", "../../bin/cluster", "."); err != nil {
+		if _, err := execute(ctx, "", nil, "go", "build", "-o", "bin/cluster", "./hack/cluster"); err != nil {
 			return err
 		}
 		output, err := execute(ctx, "", nil, "bin/cluster", "up", "--nodes", "3", "--name", clusterName)

@@ -51,7 +51,7 @@ func newThrowawayCluster(t *testing.T) *cluster {
 	folder := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(folder, "state"))
 	tool := filepath.Join(folder, "cluster")
-	run(t, "go", "-C", filepath.Join(repositoryRoot, "hack", "cluster"), "build", "-o", tool, ".")
+	run(t, "go", "-C", repositoryRoot, "build", "-o", tool, "./hack/cluster")
 	name := "e2e-" + checkoutID(t)
 	run(t, tool, "down", "--name", name) // Remove the cluster of an interrupted run.
 	t.Cleanup(func() { run(t, tool, "down", "--name", name) })

@@ -76,7 +76,7 @@ var NodeComponents = []Component{
 
 // Pause is the program of the pause image, whose container holds a pod's namespaces.
 var Pause = Component{
-	Name: "pause", Module: "hack/cluster", Sources: "pause", Packages: []string{"./pause"}, Output: "pause",
+	Name: "pause", Module: ".", Sources: "hack/cluster/pause", Packages: []string{"./hack/cluster/pause"}, Output: "pause",
 }
 
 // Conclave returns packages of Conclave as a component. The images of the demo are built from them, and they share packages with
