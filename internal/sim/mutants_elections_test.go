@@ -15,7 +15,7 @@ var electionMutants = []mutant{
 	{
 		description: "status table: a process that doesn't answer isn't marked", file: "election/statustable/statustable.go",
 		old: "\tcase asking:\n\t\tm.markCrashed(m.asked, out)\n", new: "\tcase asking:\n",
-		check: "^TestTranscripts$", pkg: "election/statustable", wantOutput: "TestTranscripts",
+		check: "^TestScripts$/^StatusTable$", pkg: "election/catalog", wantOutput: "TestScripts",
 	},
 	{
 		description: "all identifiers: forwards before it sends its own", file: "election/ringallids/ringallids.go",
@@ -25,12 +25,12 @@ var electionMutants = []mutant{
 	{
 		description: "champion: a lower identifier isn't dropped", file: "election/ringchampion/ringchampion.go",
 		old: "case m.OwnTerm != m.Term:\n\t\tm.sendOwn(out)", new: "default:\n\t\tm.sendOwn(out)",
-		check: "^TestTranscripts$", pkg: "election/ringchampion", wantOutput: "TestTranscripts",
+		check: "^TestScripts$/^RingChampion$", pkg: "election/catalog", wantOutput: "TestScripts",
 	},
 	{
 		description: "active list: forwards before it sends its own", file: "election/ringactivelist/ringactivelist.go",
 		old: "if m.Eligible() && m.OwnTerm != m.Term {\n", new: "if m.Eligible() && m.OwnTerm != m.Term {\n\t\tm.Forward(out, *msg)\n\t\tm.sendOwn(out)\n\t\tm.active.Add(msg.Origin)\n\t\treturn\n",
-		check: "^TestTranscripts$", pkg: "election/ringactivelist", wantOutput: "TestTranscripts",
+		check: "^TestScripts$/^RingActiveList$", pkg: "election/catalog", wantOutput: "TestScripts",
 	},
 	{
 		description: "skip: the lowest process on the list is announced", file: "election/member.go",
@@ -45,6 +45,6 @@ var electionMutants = []mutant{
 	{
 		description: "champion: an identifier that comes back twice is announced twice", file: "election/ringchampion/ringchampion.go",
 		old: " || announced {", new: " || false && announced {",
-		check: "^TestTranscripts$", pkg: "election/ringchampion", wantOutput: "TestTranscripts",
+		check: "^TestScripts$/^RingChampion$", pkg: "election/catalog", wantOutput: "TestScripts",
 	},
 }

@@ -136,7 +136,7 @@ var mutants = []mutant{
 	{
 		description: "an election doesn't raise the term", file: "election/process.go",
 		old: "next := max(p.Term+1, least)", new: "next := max(p.Term, 1)",
-		check: ".", pkg: "election/statustable", wantOutput: "FAIL",
+		check: "^TestScripts$/^StatusTable$", pkg: "election/catalog", wantOutput: "TestScripts",
 	},
 	{
 		description: "a claim that can't be granted keeps others from campaigning", file: "election/office/grant.go",
@@ -246,7 +246,7 @@ var mutants = []mutant{
 	{
 		description: "two elections overtake each other forever", file: "election/ring.go",
 		old: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n\t\tr.Due = now + r.Round()\n", new: "\tr.Term, r.Due = m.Term, Never\n\tif waits {\n\t\tr.Due = now\n",
-		check: "^TestTranscripts$", pkg: "election/ringskip", wantOutput: "TestTranscripts",
+		check: "^TestScripts$/^RingSkip$", pkg: "election/catalog", wantOutput: "TestScripts",
 	},
 	{
 		description: "a coordinator that is on neither list is followed forever", file: "election/office/adopt.go",
