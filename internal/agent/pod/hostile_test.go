@@ -139,7 +139,6 @@ var anyKey = func() any {
 // certificate. It uses less memory than the limit of its container, and it becomes
 // coordinator when the previous one ends.
 func TestAttackedAgentIsElected(t *testing.T) {
-	t.Parallel()
 	binary := buildAgent(t)
 	c := newCluster(t)
 	for _, name := range []string{"a", "b", "c"} {
