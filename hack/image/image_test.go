@@ -90,11 +90,17 @@ func TestBinaryIsStatic(t *testing.T) {
 // Builds of the same sources in different directories are identical.
 func TestBuildsAreReproducible(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "elsewhere")
-	if err := os.CopyFS(copied, os.DirFS(".")); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{"go.mod", "go.sum", "api/go.mod", "client/go.mod", "hack/image/testdata/hello/main.go"} {
+		to := filepath.Join(copied, file)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, read(t, filepath.Join("../..", file)), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	archive1, sbom1 := makeHello(t, ".")
-	archive2, sbom2 := makeHello(t, copied)
+	archive2, sbom2 := makeHello(t, filepath.Join(copied, "hack/image"))
 	for _, pair := range [][2]string{{archive1, archive2}, {sbom1, sbom2}} {
 		a, b := read(t, pair[0]), read(t, pair[1])
 		if !bytes.Equal(a, b) {
