@@ -23,7 +23,8 @@ import (
 // FOLDER/... is about a folder and those below it that have no longer line; these import each other freely. An import is a
 // folder of this repository, a package of the standard library or one of another module; /... adds those below it. "std" is the
 // standard library, "any" is everything outside of this repository, and "all" is everything. -x takes x away: the last word
-// that matches decides. NAME = WORDS gives words a name. No package imports what "nowhere" names.
+// that matches decides. !x does so, too, also by way of other folders. NAME = WORDS gives words a name. No package imports
+// what "nowhere" names.
 const table = `
 algorithms = internal/election/bully internal/election/ringactivelist internal/election/ringallids internal/election/ringchampion internal/election/ringskip internal/election/statustable
 core       = bytes cmp encoding/binary errors fmt hash/crc32 hash/fnv iter maps math math/bits slices sort strconv strings unicode unicode/utf8
@@ -41,8 +42,8 @@ internal/layers                 : std
 internal/testing/...            : open # further up than all other code: only tests and tools import it
 internal/election/electiontest/... : core internal/election internal/election/catalog internal/election/office # only tests import it
 
-cmd/manager                     : open -elects # the operator takes no part in elections; it shares internal/protocol with the agent
-cmd/agent                       : open -apart : -apart # an agent works without the operator and has no credentials for the API server
+cmd/manager                     : open -elects !internal/sim/... !internal/agent/... !internal/election # the operator takes no part in elections; it shares internal/protocol with the agent
+cmd/agent                       : open !apart : -apart # an agent works without the operator and has no credentials for the API server
 cmd/...                         : open
 
 internal/dashboard/...          : open
@@ -99,11 +100,7 @@ type line struct {
 
 func TestImportsFollowLayers(t *testing.T) {
 	lines := parse(t)
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, imports := range sources(t, root) {
+	for file, imports := range sources(t) {
 		folder := path.Dir(file)
 		own := find(lines, folder)
 		if own == nil {
@@ -116,6 +113,47 @@ func TestImportsFollowLayers(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestProgramsLinkNothingThatTheyExclude(t *testing.T) {
+	imports := map[string][]string{}
+	for file, list := range sources(t) {
+		if !strings.HasSuffix(file, "_test.go") {
+			imports[path.Dir(file)] = append(imports[path.Dir(file)], list...)
+		}
+	}
+	lines := parse(t)
+	for folder := range imports {
+		own := find(lines, folder)
+		if own == nil {
+			continue // which TestImportsFollowLayers reports
+		}
+		for _, word := range own.code {
+			if excluded, ok := strings.CutPrefix(word, "!"); ok {
+				if way := route(imports, folder, excluded, map[string]bool{}); way != nil {
+					t.Errorf("%s must not link %s: %s", folder, excluded, strings.Join(way, " -> "))
+				}
+			}
+		}
+	}
+}
+
+// route returns the folders by way of which a folder imports what matches a pattern, or nil.
+func route(imports map[string][]string, folder, pattern string, seen map[string]bool) []string {
+	if seen[folder] {
+		return nil
+	}
+	seen[folder] = true
+	for _, imported := range imports[folder] {
+		next := strings.TrimPrefix(imported, module)
+		if matches(pattern, next) {
+			return []string{folder, next}
+		}
+		if way := route(imports, next, pattern, seen); way != nil {
+			return append([]string{folder}, way...)
+		}
+	}
+	return nil
 }
 
 // check returns why the folder's code or tests may not import a package.
@@ -144,10 +182,10 @@ func (l *line) check(lines []line, test bool, imported string) error {
 func allowed(words []string, folder string, ours bool) bool {
 	result := false
 	for _, word := range words {
-		name, denied := strings.CutPrefix(word, "-")
+		name := strings.TrimLeft(word, "-!")
 		first, _, _ := strings.Cut(folder, "/")
 		if name == "all" || name == "any" && !ours || name == "std" && !ours && !strings.Contains(first, ".") || matches(name, folder) {
-			result = !denied
+			result = name == word
 		}
 	}
 	return result
@@ -179,17 +217,12 @@ func parse(t *testing.T) []line {
 	expand := func(text string) []string {
 		var words []string
 		for _, word := range strings.Fields(text) {
-			name, denied := strings.CutPrefix(word, "-")
-			list, ok := names[name]
-			switch {
-			case !ok:
+			name := strings.TrimLeft(word, "-!")
+			if _, ok := names[name]; !ok {
 				words = append(words, word)
-			case !denied:
-				words = append(words, list...)
-			default:
-				for _, w := range list {
-					words = append(words, "-"+w)
-				}
+			}
+			for _, w := range names[name] {
+				words = append(words, strings.TrimSuffix(word, name)+w)
 			}
 		}
 		return words
@@ -217,9 +250,10 @@ func parse(t *testing.T) []line {
 	return lines
 }
 
-// sources returns the imports of each Go file below a folder, whatever its build constraints and its module.
-func sources(t *testing.T, root string) map[string][]string {
+// sources returns the imports of each Go file of this repository, whatever its build constraints and its module.
+func sources(t *testing.T) map[string][]string {
 	t.Helper()
+	const root = "../.."
 	files := map[string][]string{}
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch base := entry.Name(); {
