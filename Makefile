@@ -119,9 +119,9 @@ test: ## Run the tests that need no cluster, as root or not, with fewer cases th
 	@$(call keep_owner,hack/test short)
 
 # The parts of test-all, in the order in which they run. CI runs them on several machines.
-PARTS = core race agents modules model cluster e2e
+PARTS = core race agents tools model cluster e2e
 export CLUSTER
-export TOOL_MODULES := $(filter-out .,$(MODULES))
+export TOOL_MODULES := $(filter-out . api client,$(MODULES))
 
 .PHONY: test-all
 test-all: ## As root: run all tests with all cases, with the race detector and on real clusters. Most of an hour.
