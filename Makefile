@@ -103,6 +103,7 @@ lint-config: ## Check the configuration of the linters.
 verify: ## Generate, format, tidy, lint, check commit subjects and file sizes; fail if a file changes. CI runs this first.
 	@hack/tools/commits
 	@hack/tools/large
+	@$(TOOL) actionlint -shellcheck= -pyflakes=
 	@hack/tools/unchanged $(MAKE) generate manifests fmt tidy
 	@$(MAKE) lint
 	@echo "verify: everything is up to date"
