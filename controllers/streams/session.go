@@ -31,7 +31,7 @@ type session struct {
 // open connects to the agent.
 func (s *stream) open(ctx context.Context) (*session, error) {
 	began := time.Now()
-	response, err := s.streams.do(ctx, s.agent, request{method: http.MethodGet, path: control.ReportsPath + "?" + control.UnusualRowsQuery})
+	response, err := s.streams.do(ctx, s.agent, request{method: http.MethodGet, path: control.ReportsPath})
 	if err == nil {
 		err = response.stopWaiting()
 	}

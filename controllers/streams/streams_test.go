@@ -31,32 +31,6 @@ func TestReportsAreStored(t *testing.T) {
 	h.eventually("the report is removed", func() bool { return len(h.Reports(key("ledger"))) == 0 })
 }
 
-// Agents leave out usual rows, except for those that don't know that.
-func TestOlderAgentsReportAllRows(t *testing.T) {
-	h := newHarness(t)
-	rows := []control.Row{{Name: "ledger-1", Status: "Coordinator", Connected: true}, {Name: "ledger-0", Status: "Crashed"}}
-	for pod, older := range map[string]bool{"ledger-1": false, "ledger-2": true} {
-		a, err := fakeagent.New(fakeagent.Identity{
-			Namespace: "bank", Pod: pod, Groups: []string{"ledger"}, Address: pod + ":7375", Network: &h.network, AllRows: older,
-		}, h.certificates)
-		if err != nil {
-			t.Fatal(err)
-		}
-		setReport(a, control.Report{Group: "ledger", UID: "u", Coordinator: "ledger-1", Term: 7, Processes: rows})
-		h.run(a)
-		t.Cleanup(func() { h.stop(a) })
-		h.follow(pod, "pod-uid", pod)
-		h.eventually(pod+" is connected", h.connected(pod))
-		got, want := h.Reports(key("ledger"))[pod].Report, rows[1:]
-		if older {
-			want = rows
-		}
-		if got.OnlyUnusual == older || !slices.Equal(got.Processes, want) {
-			t.Errorf("%s: got %+v, want rows %+v", pod, got, want)
-		}
-	}
-}
-
 // An agent can't report for another pod, or on a group that its certificate isn't for.
 func TestOnlyCertifiedReportsAreStored(t *testing.T) {
 	h := newHarness(t)

@@ -15,9 +15,9 @@ import (
 // OperatorAgent is an agent, as its operator uses it.
 type OperatorAgent interface {
 	Groups
-	// Reports subscribes to reports, with all rows of their tables or with unusual ones only.
-	// The first ones are the current state.
-	Reports(onlyUnusual bool) Reports
+	// Reports subscribes to reports, without the usual rows of their tables. The first ones
+	// are the current state.
+	Reports() Reports
 	// ApplyDocument applies a document of a group.
 	ApplyDocument(ctx context.Context, group string, document []byte) error
 	// LeaveGroup leaves the group with this UID.
@@ -166,7 +166,7 @@ func (o *operatorAPI) streamReports(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	reports := o.agent.Reports(r.URL.RawQuery == control.UnusualRowsQuery)
+	reports := o.agent.Reports()
 	defer reports.Close()
 	if s.begin() != nil {
 		return

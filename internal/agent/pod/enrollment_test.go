@@ -201,7 +201,7 @@ environment: CONCLAVE_GROUPS must be the names of the pod's groups, separated by
 func TestSlowReaderReceivesLatestReports(t *testing.T) {
 	hub := newReportHub(control.Agent{Pod: "a", Groups: []string{"ledger"}})
 	hub.publish(control.Report{Group: "old", UID: "1"})
-	r := hub.Reports(false)
+	r := hub.Reports()
 	for term := range uint64(1000) {
 		hub.publish(control.Report{Group: "ledger", UID: "1", Term: term})
 		hub.publish(control.Report{Group: "audit", UID: "1", Term: term})

@@ -212,8 +212,9 @@ func TestLastReportIsCurrentAfterManyChanges(t *testing.T) {
 	})
 	c.pods["c"].end()
 	streams["a"].await("c has crashed, and b is the coordinator", func(r control.Report) bool {
-		i := slices.IndexFunc(r.Processes, func(row control.Row) bool { return row.Name == "c" })
-		return r.Coordinator == "b" && r.Processes[i].Status == "Crashed" && !r.Processes[i].Connected
+		return r.Coordinator == "b" && slices.ContainsFunc(r.Processes, func(row control.Row) bool {
+			return row.Name == "c" && row.Status == "Crashed" && !row.Connected
+		})
 	})
 	c.pods["c"].start()
 	streams["a"].await("c is the coordinator again", func(r control.Report) bool { return r.Coordinator == "c" })

@@ -22,7 +22,7 @@ func (o operatorAPI) Find(name string) (api.Group, bool) { return o.agent.Local(
 func (o operatorAPI) Problems() []string { return localAPI{o.runtime}.Problems() }
 
 // Reports implements api.OperatorAgent.
-func (o operatorAPI) Reports(onlyUnusual bool) api.Reports { return o.reports.Reports(onlyUnusual) }
+func (o operatorAPI) Reports() api.Reports { return o.reports.Reports() }
 
 // ApplyDocument implements api.OperatorAgent. The agent applies the document even if the
 // operator stops waiting.

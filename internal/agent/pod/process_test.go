@@ -106,7 +106,7 @@ func TestCommandElectsAndHandsOver(t *testing.T) {
 	streams["a"].await("d is the coordinator", hasCoordinator("d"))
 	c.pods["d"].end()
 	r := streams["a"].await("c is the coordinator", hasCoordinator("c"))
-	if i := slices.IndexFunc(r.Processes, func(row control.Row) bool { return row.Name == "d" }); r.Processes[i].Status == "Coordinator" {
+	if slices.ContainsFunc(r.Processes, func(row control.Row) bool { return row.Name == "d" && row.Status == "Coordinator" }) {
 		t.Errorf("got %+v, want d not to be the coordinator", r)
 	}
 	if n := c.pods["d"].log.count("level=ERROR"); n > 0 {

@@ -36,8 +36,6 @@ type reportReader struct {
 	// group, and the groups that were left. The hub's lock guards it.
 	pending   []groupEvent
 	available signal
-	// onlyUnusual leaves out the usual rows of tables.
-	onlyUnusual bool
 	// ended means that the stream ends.
 	ended bool
 }
@@ -97,10 +95,10 @@ func (h *reportHub) send(e groupEvent) {
 }
 
 // Reports implements api.OperatorAgent.
-func (h *reportHub) Reports(onlyUnusual bool) api.Reports {
+func (h *reportHub) Reports() api.Reports {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := &reportReader{hub: h, available: newSignal(), onlyUnusual: onlyUnusual}
+	r := &reportReader{hub: h, available: newSignal()}
 	for _, group := range slices.Sorted(maps.Keys(h.latest)) {
 		r.pending = append(r.pending, groupEvent{api.Event{Kind: control.EventGroup, Data: h.latest[group]}, group})
 	}
@@ -155,7 +153,7 @@ func (r *reportReader) pop() (api.Event, bool, error) {
 	}
 	e := r.pending[0].Event
 	r.pending = slices.Delete(r.pending, 0, 1)
-	if report, ok := e.Data.(control.Report); ok && r.onlyUnusual {
+	if report, ok := e.Data.(control.Report); ok {
 		e.Data = report.WithoutUsualRows()
 	}
 	return e, true, nil

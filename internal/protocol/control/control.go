@@ -33,9 +33,6 @@ var MetricsReader = identity.Name{Domain: "conclave.dev", Group: "operator", Mem
 const (
 	// ReportsPath streams the agent's reports as server-sent events: GET.
 	ReportsPath = "/v1/reports"
-	// UnusualRowsQuery after ReportsPath asks for reports without usual rows (see
-	// Report.OnlyUnusual). An agent that doesn't know it sends all rows.
-	UnusualRowsQuery = "rows=unusual"
 	// GroupsPath is the prefix of a group's path: PUT a Document to join or update
 	// the group, or DELETE with ?uid=UID to leave it.
 	GroupsPath = "/v1/groups/"

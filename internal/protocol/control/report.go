@@ -102,8 +102,7 @@ func (r *Row) unusual() bool { return r.Status == rowCrashed || !r.Connected }
 // rowCrashed is the status of a process that has crashed.
 const rowCrashed = "Crashed"
 
-// WithoutUsualRows returns the report for an operator that has asked for it by
-// UnusualRowsQuery. The tables of all agents grow with the square of their number, and nearly
+// WithoutUsualRows returns the report as agents send it to the operator. The tables of all agents grow with the square of their number, and nearly
 // all rows say that all is well. It doesn't change the rows of r.
 func (r Report) WithoutUsualRows() Report {
 	var rows []Row

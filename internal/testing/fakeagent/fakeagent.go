@@ -35,9 +35,6 @@ type Identity struct {
 	// Without either, the agent listens on Address.
 	Network *Network
 	Port    *Port
-	// AllRows makes the agent send all rows of its tables, like agents that don't know
-	// control.UnusualRowsQuery.
-	AllRows bool
 }
 
 // Call is a command that an agent received.

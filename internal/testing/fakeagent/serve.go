@@ -78,11 +78,10 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	controller := http.NewResponseController(w)
 	sent := map[string]uint64{}
-	onlyUnusual := r.URL.RawQuery == control.UnusualRowsQuery && !a.identity.AllRows
 	a.mu.Lock()
 	closed := a.closed
 	a.mu.Unlock()
-	text, changes := a.pending(nil, sent, onlyUnusual)
+	text, changes := a.pending(nil, sent)
 	text = event(text, control.EventCurrent, control.Agent{Pod: a.identity.Pod, Life: a.life, Build: "fakeagent", Groups: a.identity.Groups})
 	silence := time.NewTicker(silenceMax)
 	defer silence.Stop()
@@ -101,7 +100,7 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case <-changes:
-			text, changes = a.pending(text[:0], sent, onlyUnusual)
+			text, changes = a.pending(text[:0], sent)
 		case <-silence.C:
 			text = append(text[:0], ":\n\n"...)
 		case <-closed:
@@ -117,7 +116,7 @@ func (a *Agent) stream(w http.ResponseWriter, r *http.Request) {
 
 // pending appends the events that a stream hasn't sent yet. It returns the channel that
 // is closed at the next change.
-func (a *Agent) pending(text []byte, sent map[string]uint64, onlyUnusual bool) ([]byte, <-chan struct{}) {
+func (a *Agent) pending(text []byte, sent map[string]uint64) ([]byte, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for group, p := range a.groups {
@@ -129,11 +128,7 @@ func (a *Agent) pending(text []byte, sent map[string]uint64, onlyUnusual bool) (
 			text = event(text, control.EventLeft, control.Left{Group: group, UID: p.report.UID})
 			delete(sent, group)
 		default:
-			report := p.report
-			if onlyUnusual {
-				report = report.WithoutUsualRows()
-			}
-			text = event(text, control.EventGroup, report)
+			text = event(text, control.EventGroup, p.report.WithoutUsualRows())
 			sent[group] = p.change
 		}
 	}
