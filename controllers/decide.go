@@ -62,8 +62,7 @@ func (s *snapshot) adopted() map[string]bool {
 	if list == nil || list.Previous == nil || list.State != v1.ListAdopting {
 		return nil
 	}
-	document, _ := s.published()
-	wait := membership.AdoptionWait(s.group, document)
+	wait := membership.AdoptionWait(s.group)
 	adopted := map[string]bool{}
 	for _, m := range list.Previous.Members {
 		report, ok := s.reports[m.Pod]
@@ -93,8 +92,7 @@ func (s *snapshot) missing() map[string]bool {
 	if list.Previous != nil {
 		members = append(slices.Clip(members), list.Previous.Members...)
 	}
-	document, _ := s.published()
-	grace := membership.MissingPodGrace(s.group, document)
+	grace := membership.MissingPodGrace(s.group)
 	missing, since := map[string]bool{}, map[string]time.Time{}
 	for _, m := range members {
 		if !s.isMissing(m.Pod) {

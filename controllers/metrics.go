@@ -12,7 +12,6 @@ import (
 // metricSet has the operator's metrics. The series of a group are removed with it.
 type metricSet struct {
 	connected  func() map[string]int
-	dropped    func() int
 	failover   prometheus.Histogram
 	lag        prometheus.Histogram
 	reconciles prometheus.Counter
@@ -54,13 +53,12 @@ var (
 	electionsMetric   = prometheus.NewDesc(prefix+"elections_total", "Observed changes of the group's coordinator or term.", groupLabels, nil)
 	versionsMetric    = prometheus.NewDesc(prefix+"agents", "Number of connected agents, in any group or none, by version.", []string{"version"}, nil)
 	connectedMetric   = prometheus.NewDesc(prefix+"agents_connected", "Members of the group whose agents are connected.", groupLabels, nil)
-	droppedMetric     = prometheus.NewDesc(prefix+"status_fields_dropped", "Number of fields of the status that the API server doesn't store, because its CRD is older than the operator.", nil, nil)
 	expectedMetric    = prometheus.NewDesc(prefix+"agents_expected", "Members of the group.", groupLabels, nil)
 )
 
-func newMetricSet(connected func() map[string]int, dropped func() int) *metricSet {
+func newMetricSet(connected func() map[string]int) *metricSet {
 	return &metricSet{
-		connected: connected, dropped: dropped,
+		connected: connected,
 		failover: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: prefix + "failover_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 			Help: "Time between the first sign that a group lost its coordinator and the first report that names the next.",
@@ -89,7 +87,7 @@ func (m *metricSet) register(registry prometheus.Registerer) error {
 func (m *metricSet) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		groupsMetric, vacantMetric, disagreeingMetric, streamsMetric, versionsMetric,
-		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, connectedMetric, expectedMetric, droppedMetric,
+		coordinatorMetric, agreedMetric, dividedMetric, behindMetric, electionsMetric, connectedMetric, expectedMetric,
 	} {
 		descriptions <- d
 	}
@@ -101,7 +99,6 @@ func (m *metricSet) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
 	m.collectVersions(gauge)
-	gauge(droppedMetric, m.dropped())
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	vacant, disagreeing := 0, 0

@@ -149,7 +149,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 				t.Errorf("%s: got the member missing at once, want a wait", name)
 			}
 			slow.delay = 0
-			time.Sleep(membership.AdoptionWait(group, nil) - time.Nanosecond)
+			time.Sleep(membership.AdoptionWait(group) - time.Nanosecond)
 			if missing() {
 				t.Errorf("%s: got the member missing before the wait is over", name)
 			}

@@ -41,7 +41,6 @@ type Reconciler struct {
 	streams  *streams.Streams
 	metrics  *metricSet
 	states   groupStates
-	dropped  *droppedFields
 	log      logr.Logger
 	instance string
 	queue    queue

@@ -144,9 +144,8 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
 		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(),
 	}
-	r.dropped = &droppedFields{log: r.log}
 	r.streams = streams.New(streams.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: r.onAgentChanged, Log: r.log})
-	r.metrics = newMetricSet(r.streams.Connected, r.dropped.count)
+	r.metrics = newMetricSet(r.streams.Connected)
 	if options.Metrics == nil {
 		options.Metrics = metrics.Registry
 	}

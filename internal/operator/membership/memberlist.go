@@ -1,7 +1,6 @@
 package membership
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -45,48 +44,15 @@ func (f *Facts) waitsForEarlierGroup() bool {
 // next returns the next step after a list: see package memberlist.
 func (f *Facts) next(current *v1.MemberList, wanted []v1.Member) *v1.MemberList {
 	published := f.publishedList()
-	lease := specLease(f.Group)
-	if current != nil && current.LeaseMillis == 0 {
-		if !f.knowsLease() {
-			return current // The document comes first.
-		}
-		current = withLease(current, f.Group, f.Published)
-		// Another lease waits until the status has this one: otherwise, how long to wait for
-		// grants of the list before would be forgotten.
-		lease = current.LeaseMillis
-	}
 	facts := memberlist.Facts[string]{
 		Wanted:    pureMembers(wanted),
-		Lease:     int64(lease),
+		Lease:     int64(specLease(f.Group)),
 		Published: published != nil && current != nil && published.Version == current.Version,
 		Adopted:   func(pod string) bool { return f.Adopted[pod] },
 		Missing:   func(pod string) bool { return f.Missing[pod] },
 		Clock:     control.TermAt(f.Now), Term: f.Group.Status.Term,
 	}
 	return statusList(facts.Next(pureList(current)))
-}
-
-// knowsLease reports whether a document of this group is published, which has the lease. Without
-// one, the spec has a lease, but perhaps another operator is about to publish a list with a former lease
-// of the spec. Only one of the two can create the ConfigMap.
-func (f *Facts) knowsLease() bool {
-	return f.Published != nil && f.Published.UID == string(f.Group.UID)
-}
-
-// withLease returns a list with its lease. The status has none if an older operator wrote it,
-// or if the API server doesn't store it, because its CRD is older than the operator. While
-// that was so, the lease could not change. So members have the one that was published last,
-// whatever the spec says by now.
-func withLease(list *v1.MemberList, group *v1.ElectionGroup, published *control.Document) *v1.MemberList {
-	if list.LeaseMillis != 0 {
-		return list
-	}
-	list = list.DeepCopy()
-	if published != nil && published.UID == string(group.UID) {
-		list.LeaseMillis = published.Group.Safety.LeaseMillis
-	}
-	list.LeaseMillis = cmp.Or(list.LeaseMillis, specLease(group))
-	return list
 }
 
 // earlierGroupProblem returns the Problem of a group that must not begin yet: an agent

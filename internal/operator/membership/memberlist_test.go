@@ -181,11 +181,10 @@ func TestLeaseChangesWithList(t *testing.T) {
 		heartbeat        int32
 		pendingHeartbeat int32
 	}{
-		"longer":                            {500, 1600, 1800 * time.Millisecond, 100, 100},
-		"shorter":                           {1600, 500, 1800 * time.Millisecond, 100, 100},
-		"longer, with rarer heartbeats":     {500, 1600, 1800 * time.Millisecond, 700, 249},
-		"shorter, with more heartbeats":     {1600, 500, 1800 * time.Millisecond, 50, 50},
-		"longer, written by an old release": {0, 1600, 1800 * time.Millisecond, 100, 100},
+		"longer":                        {500, 1600, 1800 * time.Millisecond, 100, 100},
+		"shorter":                       {1600, 500, 1800 * time.Millisecond, 100, 100},
+		"longer, with rarer heartbeats": {500, 1600, 1800 * time.Millisecond, 700, 249},
+		"shorter, with more heartbeats": {1600, 500, 1800 * time.Millisecond, 50, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newDeclaredFacts("a 10, b 20")
@@ -194,9 +193,6 @@ func TestLeaseChangesWithList(t *testing.T) {
 			before := f.Group.Status.MemberList.DeepCopy()
 			f.Group.Spec.Members = parseMembers("a 10, b 20, c 30")
 			f.Group.Status.MemberList = MakePlan(*f).List // It is being adopted.
-			if c.from == 0 {
-				f.Group.Status.MemberList.LeaseMillis, f.Group.Status.MemberList.Previous.LeaseMillis = 0, 0
-			}
 			published := *MakePlan(*f).Document
 			f.Published = &published
 			f.Group.Spec.Safety.LeaseMillis, f.Group.Spec.Timing.HeartbeatMillis = c.to, c.heartbeat
@@ -212,7 +208,7 @@ func TestLeaseChangesWithList(t *testing.T) {
 			if got := f.Group.Status.MemberList; got.Version != 3 || got.LeaseMillis != c.to || got.Previous.LeaseMillis != before.LeaseMillis {
 				t.Fatalf("got %+v, want version 3 with a lease of %d after %d", got, c.to, before.LeaseMillis)
 			}
-			if got := AdoptionWait(f.Group, f.Published); got != c.wantWait {
+			if got := AdoptionWait(f.Group); got != c.wantWait {
 				t.Errorf("got a wait of %s, want %s", got, c.wantWait)
 			}
 			d := MakePlan(*f).Document
@@ -226,36 +222,17 @@ func TestLeaseChangesWithList(t *testing.T) {
 	}
 }
 
-// TestUnknownLeaseIsPublishedFirst: an older operator, or another one that knew an older spec, has written a list
-// without its lease, and no document. Which lease agents get is decided by who creates the ConfigMap.
-func TestUnknownLeaseIsPublishedFirst(t *testing.T) {
-	f := newDeclaredFacts("a 10, b 20")
-	f.Group.Status.MemberList = MakePlan(*f).List
-	f.Group.Status.MemberList.LeaseMillis = 0
-	f.Group.Spec.Safety.LeaseMillis = 300
-	p := MakePlan(*f)
-	if p.List.LeaseMillis != 0 || p.Document == nil || p.Document.Group.Safety.LeaseMillis != 300 {
-		t.Errorf("got list %+v with document %+v, want an unknown lease in the list, and 300 in the document", p.List, p.Document)
-	}
-	other := *p.Document
-	other.Group.Safety.LeaseMillis = 2000
-	f.Published = &other
-	if p := MakePlan(*f); p.List.LeaseMillis != 2000 || p.Document.Group.Safety.LeaseMillis != 2000 {
-		t.Errorf("got list %+v with document %+v, want the published lease of 2000", p.List, p.Document)
-	}
-}
-
 func TestAdoptionWait(t *testing.T) {
 	f := newDeclaredFacts("a 1")
-	if got := AdoptionWait(f.Group, f.Published); got != 562500*time.Microsecond {
+	if got := AdoptionWait(f.Group); got != 562500*time.Microsecond {
 		t.Errorf("by default: got %v, want 562.5ms", got)
 	}
 	f.Group.Spec.Safety = v1.Safety{Mode: v1.Strict, LeaseMillis: 8000}
-	if got := AdoptionWait(f.Group, f.Published); got != 9*time.Second {
+	if got := AdoptionWait(f.Group); got != 9*time.Second {
 		t.Errorf("with a lease of 8 s: got %v, want 9s", got)
 	}
 	f.Group.Spec.Safety.Mode = v1.Available
-	if got := AdoptionWait(f.Group, f.Published); got != 0 {
+	if got := AdoptionWait(f.Group); got != 0 {
 		t.Errorf("in Available mode: got %v, want 0", got)
 	}
 }
@@ -276,8 +253,8 @@ func TestMissingPodGrace(t *testing.T) {
 	} {
 		f := newDeclaredFacts("a 1")
 		f.Group.Spec.Safety = v1.Safety{Mode: c.mode, LeaseMillis: c.lease}
-		f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: c.state}
-		if got := MissingPodGrace(f.Group, f.Published); got != c.want {
+		f.Group.Status.MemberList = &v1.MemberList{Version: 1, State: c.state, LeaseMillis: c.lease}
+		if got := MissingPodGrace(f.Group); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -123,14 +123,14 @@ func MakePlan(f Facts) Plan {
 // then adopts list 8, of which c isn't a member. The grant remains valid for a lease. So b
 // counts only when its grants under list 7 have expired, on any clock.
 //
-// In Available mode there are no grants. The document in the ConfigMap may be nil.
-func AdoptionWait(group *v1.ElectionGroup, published *control.Document) time.Duration {
+// In Available mode there are no grants.
+func AdoptionWait(group *v1.ElectionGroup) time.Duration {
 	if group.Spec.Safety.Mode == v1.Available {
 		return 0
 	}
 	lease := int64(specLease(group))
 	if list := group.Status.MemberList; list != nil {
-		lease = pureList(withLease(list, group, published)).LongestLease()
+		lease = cmp.Or(pureList(list).LongestLease(), lease) // The schema permits a list without a lease.
 	}
 	return memberlist.AdoptionWait(time.Duration(lease) * time.Millisecond)
 }
@@ -152,9 +152,9 @@ const minMissingPodGrace = time.Second
 
 // MissingPodGrace returns the time for which a member must have had no pod before it
 // counts as departed, while a list is being adopted, or before it is removed from the list.
-func MissingPodGrace(group *v1.ElectionGroup, published *control.Document) time.Duration {
+func MissingPodGrace(group *v1.ElectionGroup) time.Duration {
 	if list := group.Status.MemberList; list != nil && list.State == v1.ListAdopting {
-		return AdoptionWait(group, published)
+		return AdoptionWait(group)
 	}
-	return max(AdoptionWait(group, published), minMissingPodGrace)
+	return max(AdoptionWait(group), minMissingPodGrace)
 }

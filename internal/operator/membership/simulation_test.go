@@ -109,9 +109,6 @@ type simulation struct {
 	// waited counts the plans of lists that wait for a majority.
 	waited int
 
-	// olderCRD: the schema has no leases in the status, and the lease of the spec is immutable.
-	olderCRD bool
-
 	operators [2]*operator
 }
 
@@ -153,7 +150,6 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		s.group.Spec.Safety.Mode = v1.Strict
 	}
 	s.editMembers()
-	s.olderCRD = seed%4 == 1
 	for i := range s.operators {
 		s.operators[i] = &operator{since: map[string]time.Time{}, group: s.group.DeepCopy()}
 	}
@@ -174,9 +170,7 @@ func (s *simulation) randomName() string { return earlyNames[s.rng.IntN(len(earl
 func (s *simulation) editMembers() {
 	s.group.Generation++
 	s.bumpResourceVersion()
-	if !s.olderCRD {
-		s.group.Spec.Safety.LeaseMillis = []int32{300, 500, 2000}[s.rng.IntN(3)]
-	}
+	s.group.Spec.Safety.LeaseMillis = []int32{300, 500, 2000}[s.rng.IntN(3)]
 	if s.group.Spec.Selector != nil {
 		return
 	}
@@ -208,7 +202,6 @@ func (s *simulation) randomEvent() {
 	switch pod := s.pods[name]; s.rng.IntN(12) {
 	case 0:
 		if s.rng.IntN(4) == 0 {
-			s.olderCRD = s.olderCRD && s.rng.IntN(4) > 0 // It is replaced together with the group.
 			s.editMembers()
 		}
 	case 1:
@@ -329,7 +322,6 @@ func (s *simulation) advance(d time.Duration) { s.now = s.now.Add(d) }
 
 // converge starts all pods, or ends all of them, and runs one operator until nothing changes.
 func (s *simulation) converge() {
-	s.olderCRD = false
 	running := earlyNames
 	if s.group.Spec.Selector == nil {
 		s.editMembers()
