@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
 )
 
 // cleanUp removes what remains of a group that has been or is being deleted, also if
@@ -39,7 +39,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 			held = append(held, &pods.Items[i])
 		}
 	}
-	reports := r.streams.Reports(key)
+	reports := r.agents.Reports(key)
 	if len(labeled) == 0 && len(held) == 0 && len(reports) == 0 {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, key types.NamespacedName) erro
 		return err
 	}
 	for pod, report := range reports {
-		r.streams.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod}, streams.LeaveGroup(key.Name, report.Report.UID))
+		r.agents.Send(types.NamespacedName{Namespace: key.Namespace, Name: pod}, agents.LeaveGroup(key.Name, report.Report.UID))
 	}
 	parallel := newParallel()
 	for _, pod := range labeled {

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -25,7 +25,7 @@ func (r *Reconciler) pushDocument(s *snapshot, document *control.Document) error
 	if err != nil {
 		return fmt.Errorf("encode the document: %w", err)
 	}
-	command := streams.PushDocument(s.key.Name, document.UID, strconv.FormatInt(document.Revision, 10), body)
+	command := agents.PushDocument(s.key.Name, document.UID, strconv.FormatInt(document.Revision, 10), body)
 	for _, pod := range pods {
 		r.send(s, pod, command)
 	}
@@ -60,7 +60,7 @@ func (s *snapshot) podsWithOlderDocument(document *control.Document) []string {
 // has to leave.
 func (r *Reconciler) sendCommands(s *snapshot, p *membership.Plan, result *groupstatus.Result) {
 	for pod, eligible := range result.Eligibility {
-		r.send(s, pod, streams.SetEligible(s.key.Name, eligible))
+		r.send(s, pod, agents.SetEligible(s.key.Name, eligible))
 	}
 	for _, pod := range result.Leave {
 		report, ok := s.reports[pod]
@@ -69,7 +69,7 @@ func (r *Reconciler) sendCommands(s *snapshot, p *membership.Plan, result *group
 			// gets the document of this one.
 			continue
 		}
-		r.send(s, pod, streams.LeaveGroup(s.key.Name, report.Report.UID))
+		r.send(s, pod, agents.LeaveGroup(s.key.Name, report.Report.UID))
 	}
 }
 
@@ -78,8 +78,8 @@ func (s *snapshot) isMember(pod string) bool {
 	return list != nil && slices.ContainsFunc(list.Members, func(m v1.Member) bool { return m.Pod == pod })
 }
 
-func (r *Reconciler) send(s *snapshot, pod string, command streams.Command) {
+func (r *Reconciler) send(s *snapshot, pod string, command agents.Command) {
 	if found := s.pods[pod]; found != nil {
-		r.streams.Send(client.ObjectKeyFromObject(found), command)
+		r.agents.Send(client.ObjectKeyFromObject(found), command)
 	}
 }

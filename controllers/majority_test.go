@@ -7,14 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // newMajoritySnapshot returns a snapshot of a group of three when the operator has just started.
 func newMajoritySnapshot() *snapshot {
 	s := &snapshot{
-		now: time.Now(), state: &groupState{}, connections: map[string]streams.Connection{},
+		now: time.Now(), state: &groupState{}, connections: map[string]agents.Connection{},
 		group: &v1.ElectionGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}},
 	}
 	s.key.Namespace, s.key.Name = "bank", "ledger"
@@ -32,7 +32,7 @@ func TestMajorityIsLostAfterGrace(t *testing.T) {
 	connect := func(pods ...string) {
 		clear(s.connections)
 		for _, pod := range pods {
-			s.connections[pod] = streams.Connection{Connected: true, Groups: []string{"ledger"}}
+			s.connections[pod] = agents.Connection{Connected: true, Groups: []string{"ledger"}}
 		}
 	}
 	for _, step := range []struct {
@@ -61,8 +61,8 @@ func TestMajorityIsLostAfterGrace(t *testing.T) {
 			t.Errorf("%s: got deadline %v, want one exactly while the grace lasts", step.name, s.deadline.at)
 		}
 	}
-	s.connections["a"] = streams.Connection{Connected: true, Groups: []string{"other"}}
-	s.connections["b"] = streams.Connection{Connected: true, Groups: []string{"ledger"}}
+	s.connections["a"] = agents.Connection{Connected: true, Groups: []string{"other"}}
+	s.connections["b"] = agents.Connection{Connected: true, Groups: []string{"ledger"}}
 	if !s.majorityLost() {
 		t.Error("got an agent of another group counted, want only those that accept the group")
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // groupsOfPod maps a pod to the groups that a change of it may affect.
@@ -23,7 +23,7 @@ func (r *Reconciler) groupsOfPod(ctx context.Context, object client.Object) []re
 		groups = groupsInPod(pod)
 	}
 	key := client.ObjectKeyFromObject(object)
-	groups = append(groups, r.streams.Groups(key)...)
+	groups = append(groups, r.agents.Groups(key)...)
 	var withMember v1.ElectionGroupList
 	err := r.cached.List(ctx, &withMember, client.InNamespace(key.Namespace), client.MatchingFields{groupsByMember: key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 	"github.com/conclave-dev/conclave/internal/protocol/identity"
 )
@@ -137,7 +137,7 @@ func TestMissingPodWaitBeginsWhenPodIsGone(t *testing.T) {
 		} {
 			slow := &slowReader{Reader: c.live, delay: time.Minute, meanwhile: func() { _ = c.cached.Delete(t.Context(), pod.DeepCopy()) }}
 			r := &Reconciler{cached: c.cached, writer: c.cached, live: slow, options: Options{CA: slow}}
-			r.streams = streams.New(streams.Options{Credentials: slow})
+			r.agents = agents.New(agents.Options{Credentials: slow})
 			missing := func() bool {
 				s, err := r.gather(t.Context(), group)
 				if err != nil {

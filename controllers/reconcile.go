@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 )
 
 // Reconciler reconciles groups, and connects to the agents of pods.
@@ -38,7 +38,7 @@ type Reconciler struct {
 
 	// elected is closed when this replica becomes the leader.
 	elected  <-chan struct{}
-	streams  *streams.Streams
+	agents   *agents.Streams
 	metrics  *metricSet
 	states   groupStates
 	log      logr.Logger

@@ -1,9 +1,9 @@
 // Package controllers reconciles ElectionGroups. It gathers the facts, lets
-// internal/operator/membership and internal/operator/groupstatus decide, and applies
+// internal/operator/decide/membership and internal/operator/decide/groupstatus decide, and applies
 // the decisions:
 //
 //	gather   group, pods, nodes, objects      from the cache (snapshot.go)
-//	         reports of agents                from memory (package streams)
+//	         reports of agents                from memory (package agents)
 //	decide   membership.MakePlan              member list, ConfigMap, Service (decide.go)
 //	apply    status.memberList, ConfigMap, documents to agents (apply.go)
 //	decide   groupstatus.Evaluate             status, role labels, Events, commands
@@ -42,7 +42,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/controllers/streams"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
 )
 
 // CASource provides the CA bundle that agents trust.
@@ -56,7 +56,7 @@ type CASource interface {
 
 // Options are what the controllers need besides a manager.
 type Options struct {
-	Credentials streams.Credentials
+	Credentials agents.Credentials
 	CA          CASource
 	// WithoutNodes means that the operator can't read nodes: its permissions are those for
 	// some namespaces.
@@ -101,8 +101,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := addIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
-	if err := mgr.Add(r.streams); err != nil {
-		return fmt.Errorf("add the streams: %w", err)
+	if err := mgr.Add(r.agents); err != nil {
+		return fmt.Errorf("add the connections to the agents: %w", err)
 	}
 	if err := r.addGroupController(mgr); err != nil {
 		return fmt.Errorf("add the group controller: %w", err)
@@ -144,8 +144,8 @@ func newReconciler(mgr ctrl.Manager, options Options) (*Reconciler, error) {
 		options: options, cached: mgr.GetCache(), live: mgr.GetAPIReader(), writer: writer,
 		log: mgr.GetLogger().WithName("groups"), instance: instance, elected: mgr.Elected(),
 	}
-	r.streams = streams.New(streams.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: r.onAgentChanged, Log: r.log})
-	r.metrics = newMetricSet(r.streams.Connected)
+	r.agents = agents.New(agents.Options{Credentials: options.Credentials, Dial: options.Dial, Changed: r.onAgentChanged, Log: r.log})
+	r.metrics = newMetricSet(r.agents.Connected)
 	if options.Metrics == nil {
 		options.Metrics = metrics.Registry
 	}

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -36,8 +36,8 @@ type snapshot struct {
 	nodes map[string]*corev1.Node
 	// withoutNodes means that the operator can't read nodes.
 	withoutNodes bool
-	connections  map[string]streams.Connection
-	reports      map[string]streams.AgentReport
+	connections  map[string]agents.Connection
+	reports      map[string]agents.AgentReport
 
 	// configMap is as the cache has it: see stripConfigMap.
 	configMap *corev1.ConfigMap
@@ -57,13 +57,13 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	s := &snapshot{
 		key: key, group: group, initialStatus: group.Status, state: r.states.get(key, group.UID), now: time.Now(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]*corev1.Node{},
-		connections: map[string]streams.Connection{}, reports: map[string]streams.AgentReport{},
+		connections: map[string]agents.Connection{}, reports: map[string]agents.AgentReport{},
 	}
 	bundle, err := r.options.CA.Bundle(ctx)
 	if s.caBundle = string(bundle); err != nil {
 		s.bundleErr = fmt.Errorf("read the CA bundle: %w", err)
 	}
-	reports := r.streams.Reports(key)
+	reports := r.agents.Reports(key)
 	if err := r.gatherPods(ctx, s, reports); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	}
 	for name, pod := range s.pods {
 		// The connection may still be to an earlier pod of the same name.
-		if connection, ok := r.streams.Connection(client.ObjectKeyFromObject(pod)); ok && connection.UID == pod.UID {
+		if connection, ok := r.agents.Connection(client.ObjectKeyFromObject(pod)); ok && connection.UID == pod.UID {
 			s.connections[name] = connection
 		}
 		if report, ok := reports[name]; ok && report.UID == pod.UID {
@@ -86,7 +86,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1.ElectionGroup) (*snap
 	return s, nil
 }
 
-func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]streams.AgentReport) error {
+func (r *Reconciler) gatherPods(ctx context.Context, s *snapshot, reports map[string]agents.AgentReport) error {
 	var indexed corev1.PodList
 	err := r.cached.List(ctx, &indexed, client.InNamespace(s.key.Namespace), client.MatchingFields{podsByGroup: s.key.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/groupstatus"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/operator/decide/groupstatus"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -106,7 +106,7 @@ func (r *Reconciler) awaitLeader(group *v1.ElectionGroup) (late bool, wait time.
 		return true, 0
 	}
 	behind := false
-	for _, report := range r.streams.Reports(key) {
+	for _, report := range r.agents.Reports(key) {
 		behind = behind || report.Report.UID == string(group.UID) && state.isBehind(&group.Status, report.Report)
 	}
 	switch now := time.Now(); {

@@ -15,15 +15,15 @@ func (r *Reconciler) verifySuspects(group *v1.ElectionGroup) {
 	pod := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: key.Namespace, Name: name}
 	}
-	reports := r.streams.Reports(key)
+	reports := r.agents.Reports(key)
 	for name, report := range reports {
-		if connection, _ := r.streams.Connection(pod(name)); !connection.Connected || report.Report.UID != string(group.UID) {
+		if connection, _ := r.agents.Connection(pod(name)); !connection.Connected || report.Report.UID != string(group.UID) {
 			continue
 		}
 		for i := range report.Report.Processes {
 			row := &report.Report.Processes[i]
 			if _, reports := reports[row.Name]; reports && row.Name != name && row.Status == string(v1.ProcessCrashed) {
-				r.streams.Verify(pod(row.Name))
+				r.agents.Verify(pod(row.Name))
 			}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/controllers/streams"
-	"github.com/conclave-dev/conclave/internal/operator/membership"
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 
@@ -40,7 +40,7 @@ func (r *Reconciler) trigger(group types.NamespacedName, delay time.Duration) {
 }
 
 // onAgentChanged triggers the groups that a change of an agent's report or connection
-// affects: see streams.Options.
+// affects: see agents.Options.
 func (r *Reconciler) onAgentChanged(pod types.NamespacedName, group string) {
 	if group != "" {
 		r.trigger(types.NamespacedName{Namespace: pod.Namespace, Name: group}, r.options.Debounce)
@@ -87,10 +87,10 @@ func (r *Reconciler) reconcileAgent(ctx context.Context, request reconcile.Reque
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, err
 	case apierrors.IsNotFound(err), !membership.HasAgent(&pod), pod.Status.PodIP == "", membership.Finished(&pod):
-		r.streams.Forget(request.NamespacedName)
+		r.agents.Forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	r.streams.Follow(streams.Agent{
+	r.agents.Follow(agents.Agent{
 		Pod: request.NamespacedName, UID: pod.UID,
 		Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(control.OperatorPort)),
 	}, agentIncarnation(&pod))

@@ -4,7 +4,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/conclave-dev/conclave/internal/operator/fair"
+	"github.com/conclave-dev/conclave/internal/net/fair"
 )
 
 // newQueue returns a work queue in which namespaces take turns: whoever changes thousands of

@@ -26,7 +26,7 @@ import (
 	"github.com/conclave-dev/conclave/internal/clusteraccess/operatorlease"
 	"github.com/conclave-dev/conclave/internal/dashboard"
 	"github.com/conclave-dev/conclave/internal/dashboard/multiuser"
-	"github.com/conclave-dev/conclave/internal/operator/httpserver"
+	"github.com/conclave-dev/conclave/internal/net/httpserver"
 )
 
 // serve serves the dashboard until the context ends.

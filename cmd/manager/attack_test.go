@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/webhook"
+	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
 	"github.com/conclave-dev/conclave/internal/protocol/control"
 )
 

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/conclave-dev/conclave/internal/operator/enroll"
-	"github.com/conclave-dev/conclave/internal/operator/httpserver"
-	"github.com/conclave-dev/conclave/internal/operator/webhook"
+	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
+	"github.com/conclave-dev/conclave/internal/net/httpserver"
+	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
 )
 
 // The limits of the ports. Together, they keep the manager far below its memory limit of

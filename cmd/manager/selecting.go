@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/fair"
+	"github.com/conclave-dev/conclave/internal/net/fair"
 )
 
 // The webhook lists the groups of a namespace for each pod. A namespace can have thousands, of

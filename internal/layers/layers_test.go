@@ -57,13 +57,13 @@ internal/command                : any
 
 controllers/...                 : any api/v1 internal/operator/... internal/net/... internal/protocol/... internal/election/memberlist : -internal/sim/... -internal/agent/...
 internal/operator/metrics       : any internal/operator/...
-internal/operator/serve/webhook internal/operator/webhook : objects sigs.k8s.io/controller-runtime/pkg/webhook/admission internal/operator/inject internal/operator/membership internal/operator/decide/... # decides from the request and the namespace's groups, which its caller reads
-internal/operator/serve/enroll internal/operator/enroll : objects sigs.k8s.io/controller-runtime/pkg/client internal/operator/fair internal/operator/httpserver internal/operator/inject internal/operator/membership internal/operator/decide/... internal/net/... internal/protocol/connlimit internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
-internal/operator/serve/authority internal/operator/authority : objects -api/v1 -net/http/... sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
-internal/operator/agents        : any internal/operator/fair internal/net/... internal/protocol/...
-internal/operator/decide/groupstatus internal/operator/groupstatus : any -cluster api/v1 internal/operator/membership internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
-internal/operator/decide/membership internal/operator/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus
-internal/operator/decide/inject internal/operator/inject : objects -net/http/... sigs.k8s.io/json internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
+internal/operator/serve/webhook : objects sigs.k8s.io/controller-runtime/pkg/webhook/admission internal/operator/decide/... # decides from the request and the namespace's groups, which its caller reads
+internal/operator/serve/enroll : objects sigs.k8s.io/controller-runtime/pkg/client internal/operator/decide/... internal/net/... internal/protocol/connlimit internal/protocol/control internal/protocol/identity # handles agents' requests without access to the CA key: it calls a signer
+internal/operator/serve/authority : objects -api/v1 -net/http/... sigs.k8s.io/controller-runtime/pkg/client internal/protocol/control internal/protocol/identity # has the CA key and no server
+internal/operator/agents        : any internal/net/... internal/protocol/...
+internal/operator/decide/groupstatus : any -cluster api/v1 internal/operator/decide/membership internal/protocol/... : -cluster # decides from values; controllers reads and writes objects
+internal/operator/decide/membership : any -cluster api/v1 internal/protocol/... internal/election/memberlist : -cluster # as groupstatus
+internal/operator/decide/inject : objects -net/http/... sigs.k8s.io/json internal/protocol/control # computes a patch from JSON; the webhook and the plugin have the connections
 internal/operator/...           : any api/v1 internal/net/... internal/protocol/...
 
 internal/transcript/...         : any -net/... -os internal/election/... -algorithms internal/protocol/... internal/sim internal/diagram # merges journals; its callers have connections and files
@@ -82,7 +82,7 @@ internal/election/office        : core internal/election internal/election/detec
 internal/election/detector internal/election/grants : core internal/election
 internal/election               : core # no clock, goroutine, context, randomness, log, file or connection: a caller has them
 
-internal/net/... internal/operator/httpserver internal/operator/fair : any internal/net/... internal/protocol/connlimit
+internal/net/... : any internal/net/... internal/protocol/connlimit
 internal/protocol/control       : std -net/... internal/protocol/identity # defines messages; agent and operator have the connections
 internal/protocol/identity      : std # the manager signs what an agent presents: both import it without the other's dependencies
 internal/protocol/...           : any -kubernetes # agent and operator import it, not the reverse

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/conclave-dev/conclave/api/v1"
-	"github.com/conclave-dev/conclave/internal/operator/fair"
+	"github.com/conclave-dev/conclave/internal/net/fair"
 )
 
 // errRefused is the error of a token that the API server doesn't accept. All other errors

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/conclave-dev/conclave/internal/dashboard"
-	"github.com/conclave-dev/conclave/internal/operator/httpserver"
+	"github.com/conclave-dev/conclave/internal/net/httpserver"
 )
 
 // streamsMax is the maximum number of streams, and streamsPerUserMax that of one user.

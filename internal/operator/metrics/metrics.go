@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/conclave-dev/conclave/internal/operator/enroll"
-	"github.com/conclave-dev/conclave/internal/operator/webhook"
+	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
+	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
 )
 
 const prefix = "conclave_operator_"

@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/conclave-dev/conclave/internal/operator/enroll"
 	"github.com/conclave-dev/conclave/internal/operator/metrics"
-	"github.com/conclave-dev/conclave/internal/operator/webhook"
+	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
+	"github.com/conclave-dev/conclave/internal/operator/serve/webhook"
 )
 
 // newSet returns a Set, and a function that returns its metrics as text.

@@ -1,0 +1,164 @@
+package agents_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+	"github.com/conclave-dev/conclave/internal/testing/testwait"
+)
+
+// harness runs an operator's Streams, with a network of fake agents.
+type harness struct {
+	*agents.Streams
+	t            testing.TB
+	certificates *fakeagent.CertificateFactory
+	network      fakeagent.Network
+
+	changed chan struct{}
+	mu      sync.Mutex
+	// changes are all calls of Options.Changed; disconnected are the pods whose agents
+	// weren't connected at one of them.
+	changes      []string
+	disconnected map[string]bool
+}
+
+func newHarness(t *testing.T) *harness {
+	t.Helper()
+	h := &harness{certificates: newCertificates(t)}
+	return h.start(t, agents.Options{Credentials: h.certificates, Dial: h.network.Dial, Log: logr.Discard()})
+}
+
+func newCertificates(t testing.TB) *fakeagent.CertificateFactory {
+	t.Helper()
+	certificates, err := fakeagent.NewCertificateFactory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificates
+}
+
+func newHarnessWith(t testing.TB, options agents.Options) *harness {
+	t.Helper()
+	return (&harness{}).start(t, options)
+}
+
+func (h *harness) start(t testing.TB, options agents.Options) *harness {
+	t.Helper()
+	options.Changed = h.onChanged
+	h.t, h.changed, h.disconnected, h.Streams = t, make(chan struct{}, 1), map[string]bool{}, agents.New(options)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = h.Start(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return h
+}
+
+func (h *harness) onChanged(pod types.NamespacedName, group string) {
+	connection, _ := h.Connection(pod)
+	h.mu.Lock()
+	h.changes = append(h.changes, pod.Name+"/"+group)
+	h.disconnected[pod.Name] = h.disconnected[pod.Name] || !connection.Connected && group == ""
+	h.mu.Unlock()
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// countChanges returns how many changes of a pod's report on a group were signaled.
+func (h *harness) countChanges(pod, group string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	count := 0
+	for _, change := range h.changes {
+		if change == pod+"/"+group {
+			count++
+		}
+	}
+	return count
+}
+
+// eventually waits until a condition holds. It checks the condition after each change.
+func (h *harness) eventually(what string, holds func() bool) {
+	h.t.Helper()
+	timeout := time.After(testwait.Limit)
+	for !holds() {
+		select {
+		case <-h.changed:
+		case <-time.After(5 * time.Millisecond):
+		case <-timeout:
+			h.t.Fatalf("timed out waiting until %s", what)
+		}
+	}
+}
+
+// newAgent returns an agent that doesn't run yet.
+func (h *harness) newAgent(pod, ip string, groups ...string) *fakeagent.Agent {
+	h.t.Helper()
+	a, err := fakeagent.New(fakeagent.Identity{
+		Namespace: "bank", Pod: pod, Groups: groups, Address: ip + ":7375", Network: &h.network,
+	}, h.certificates)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { h.stop(a) })
+	return a
+}
+
+func (h *harness) run(a *fakeagent.Agent) {
+	h.t.Helper()
+	if err := a.Run(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *harness) stop(a *fakeagent.Agent) {
+	h.t.Helper()
+	if err := a.Stop(); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// setReport replaces an agent's report on a group.
+func setReport(a *fakeagent.Agent, report control.Report) {
+	a.ChangeReport(report.Group, func(r *control.Report) {
+		report.Pod = r.Pod
+		*r = report
+	})
+}
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "bank", Name: name}
+}
+
+func (h *harness) follow(pod, uid, ip string) {
+	h.Follow(agents.Agent{Pod: key(pod), UID: types.UID(uid), Address: ip + ":7375"}, 0)
+}
+
+func (h *harness) connected(pod string) func() bool {
+	return func() bool {
+		connection, ok := h.Connection(key(pod))
+		return ok && connection.Connected
+	}
+}
+
+func (h *harness) reports(group, pod string, matches func(control.Report) bool) func() bool {
+	return func() bool {
+		stored, ok := h.Reports(key(group))[pod]
+		return ok && matches(*stored.Report)
+	}
+}

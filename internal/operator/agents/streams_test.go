@@ -1,0 +1,163 @@
+package agents_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+func TestReportsAreStored(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
+	setReport(a, control.Report{Group: "ledger", UID: "u", Version: 1, Coordinator: "ledger-2", Term: 7})
+	h.run(a)
+	h.follow("ledger-0", "pod-uid", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	if got := h.Reports(key("ledger"))["ledger-0"]; got.Report == nil || got.Report.Coordinator != "ledger-2" || got.UID != "pod-uid" {
+		t.Fatalf("got %+v, want the initial report before the agent counts as connected", got)
+	}
+	a.ChangeReport("ledger", func(r *control.Report) { r.Coordinator, r.Term = "ledger-1", 8 })
+	h.eventually("the changed report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 8 }))
+	got := h.Reports(key("ledger"))["ledger-0"]
+	if got.Lost.IsZero() || got.Named.IsZero() || !got.Adopted.Before(got.Named) {
+		t.Errorf("got %+v, want the earlier coordinator lost, and the list adopted before the coordinator was named", got)
+	}
+	a.Leave("ledger")
+	h.eventually("the report is removed", func() bool { return len(h.Reports(key("ledger"))) == 0 })
+}
+
+// An agent can't report for another pod, or on a group that its certificate isn't for.
+func TestOnlyCertifiedReportsAreStored(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(a, control.Report{Group: "audit", UID: "u"})
+	setReport(a, control.Report{Group: "ledger", UID: "u"})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.follow("ledger-1", "2", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	if got := h.Reports(key("audit")); len(got) != 0 {
+		t.Errorf("got %v, want no reports on group audit: the certificate isn't for it", got)
+	}
+	if got, _ := h.Connection(key("ledger-0")); !got.Accepts("ledger") || got.Accepts("audit") {
+		t.Errorf("got %+v, want a connection that accepts group ledger only", got)
+	}
+	h.eventually("the connection for ledger-1 is refused", func() bool {
+		connection, _ := h.Connection(key("ledger-1"))
+		return connection.Problem == "certificate must be for pod bank/ledger-1, got conclave://bank/ledger/ledger-0"
+	})
+}
+
+func TestStreamReconnects(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger", "audit")
+	setReport(a, control.Report{Group: "ledger", UID: "u", Term: 1})
+	setReport(a, control.Report{Group: "audit", UID: "u", Term: 1})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.stop(a)
+	h.eventually("the connection has its problem", func() bool {
+		connection, _ := h.Connection(key("ledger-0"))
+		return !connection.Connected && connection.Problem == "connection refused"
+	})
+	if h.Reports(key("ledger"))["ledger-0"].Report == nil {
+		t.Error("got no report, want the last one to stay while the agent isn't connected")
+	}
+	a.Leave("audit")
+	h.run(a)
+	h.eventually("ledger-0 is connected again", h.connected("ledger-0"))
+	h.eventually("the report on audit is removed", func() bool { return len(h.Reports(key("audit"))) == 0 })
+	if got := h.Groups(key("ledger-0")); !slices.Equal(got, []string{"ledger"}) {
+		t.Errorf("got groups %v, want ledger only", got)
+	}
+}
+
+// The end of a stable connection isn't signaled if the agent accepts the next one.
+func TestStableStreamReconnectsWithoutSignal(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(a, control.Report{Group: "ledger", UID: "u", Term: 1})
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	first, _ := h.Connection(key("ledger-0"))
+	h.eventually("the connection is stable", func() bool { return time.Since(first.Since) > 2*time.Second })
+	a.CloseStreams()
+	h.eventually("ledger-0 is connected again", func() bool {
+		now, _ := h.Connection(key("ledger-0"))
+		return now.Connected && now.Since != first.Since
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.disconnected["ledger-0"] {
+		t.Error("got a signal that ledger-0 isn't connected, want none")
+	}
+}
+
+// Reports of an earlier pod of the same name aren't attributed to the new one.
+func TestNewPodIsAnotherAgent(t *testing.T) {
+	h := newHarness(t)
+	old := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	setReport(old, control.Report{Group: "ledger", UID: "u", Term: 1})
+	h.run(old)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	h.follow("ledger-0", "2", "10.0.0.2")
+	if got := h.Reports(key("ledger")); len(got) != 0 {
+		t.Errorf("got %v, want no reports of the new pod", got)
+	}
+	next := h.newAgent("ledger-0", "10.0.0.2", "ledger")
+	setReport(next, control.Report{Group: "ledger", UID: "u", Term: 2})
+	h.run(next)
+	h.eventually("the new agent's report is stored", h.reports("ledger", "ledger-0", func(r control.Report) bool { return r.Term == 2 }))
+	h.eventually("the old agent's stream is closed", func() bool { return old.Streams() == 0 })
+	h.Forget(key("ledger-0"))
+	h.eventually("the new agent's stream is closed", func() bool { return next.Streams() == 0 })
+	if _, ok := h.Connection(key("ledger-0")); ok || len(h.Reports(key("ledger"))) != 0 {
+		t.Error("got a connection or a report of a pod that was forgotten")
+	}
+}
+
+func TestCommands(t *testing.T) {
+	h := newHarness(t)
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	failures := 2
+	a.Refuse(func(call fakeagent.Call) int {
+		if call.Method == http.MethodDelete {
+			return http.StatusConflict
+		}
+		if failures--; failures >= 0 {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	})
+	h.Send(key("ledger-0"), agents.LeaveGroup("ledger", "the agent isn't connected"))
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	document := agents.PushDocument("ledger", "u", "4", []byte(`{"uid":"u"}`))
+	h.Send(key("ledger-0"), document)
+	h.Send(key("ledger-0"), document)
+	h.eventually("the agent accepts the document at the third attempt", func() bool { return len(a.Calls()) == 3 })
+	h.Send(key("ledger-0"), document)
+	h.Send(key("ledger-0"), agents.SetEligible("ledger", false))
+	h.eventually("the agent is excluded", func() bool { return len(a.Calls()) == 4 })
+	h.Send(key("ledger-0"), agents.LeaveGroup("ledger", "u"))
+	h.eventually("the agent rejects the command to leave", func() bool { return len(a.Calls()) == 5 })
+	want := fakeagent.Call{Method: http.MethodPut, Path: "/v1/groups/ledger", Body: `{"uid":"u"}`}
+	if got := a.Calls(); got[0] != want || got[2] != want {
+		t.Errorf("got calls %v, want the first three to be %v", got, want)
+	}
+	if got := a.Calls()[3]; got.Path != "/v1/groups/ledger/eligibility" || got.Body != `{"eligible":false}` {
+		t.Errorf("got %v, want the exclusion of ledger-0", got)
+	}
+	if got := a.Calls()[4]; got.Path != "/v1/groups/ledger?uid=u" {
+		t.Errorf("got %v, want the command to leave", got)
+	}
+}

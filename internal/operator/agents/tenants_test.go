@@ -1,0 +1,107 @@
+package agents_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/conclave-dev/conclave/internal/operator/agents"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/testing/fakeagent"
+)
+
+// silentConn never shakes hands, and counts when the operator gives up.
+type silentConn struct {
+	net.Conn
+	abandoned *atomic.Int32
+}
+
+func (c silentConn) Close() error {
+	c.abandoned.Add(1)
+	return c.Conn.Close()
+}
+
+// The pods of a namespace accept connections, and never shake hands. The operator connects to an
+// agent of another namespace before it has given up any of them.
+func TestSilentAgentsDelayOnlyTheirNamespace(t *testing.T) {
+	const silent = 200
+	var dialed, abandoned atomic.Int32
+	h := &harness{certificates: newCertificates(t)}
+	h.start(t, agents.Options{Credentials: h.certificates, Log: logr.Discard(), Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !strings.HasPrefix(address, "10.9.") {
+			return h.network.Dial(ctx, network, address)
+		}
+		dialed.Add(1)
+		conn, agent := net.Pipe()
+		t.Cleanup(func() { _ = agent.Close() })
+		return silentConn{conn, &abandoned}, nil
+	}})
+	for i := range silent {
+		pod := types.NamespacedName{Namespace: "greedy", Name: fmt.Sprint("greedy-", i)}
+		h.Follow(agents.Agent{Pod: pod, UID: types.UID(pod.Name), Address: fmt.Sprintf("10.9.0.%d:7375", i)}, 0)
+	}
+	h.eventually("all silent agents have been dialed", func() bool { return dialed.Load() >= silent })
+	a := h.newAgent("ledger-0", "10.0.0.1", "ledger")
+	h.run(a)
+	h.follow("ledger-0", "1", "10.0.0.1")
+	h.eventually("ledger-0 is connected", h.connected("ledger-0"))
+	if n := abandoned.Load(); n > 0 {
+		t.Errorf("got %d silent agents given up before the other one was connected, want 0", n)
+	}
+}
+
+// TestTablesOfANamespaceAreBounded: a user has many pods, whose agents lie about a thousand members.
+// When some pods are gone, there is room for the tables of others.
+func TestTablesOfANamespaceAreBounded(t *testing.T) {
+	const most = 1 << 20
+	h := newHarness(t)
+	h.SetMaxTablesOfNamespace(most)
+	rows := make([]control.Row, 1000)
+	for i := range rows {
+		rows[i] = control.Row{Name: strings.Repeat("n", 253), Status: "Crashed"}
+	}
+	complete := func() (pods []string) {
+		for pod, stored := range h.Reports(key("ledger")) {
+			if len(stored.Report.Processes) == len(rows) {
+				pods = append(pods, pod)
+			}
+		}
+		return pods
+	}
+	var agents []*fakeagent.Agent
+	for i := range 8 {
+		pod, ip := fmt.Sprint("ledger-", i), fmt.Sprint("10.0.0.", i)
+		a := h.newAgent(pod, ip, "ledger")
+		setReport(a, control.Report{Group: "ledger", UID: "u", Processes: rows, OnlyUnusual: true})
+		h.run(a)
+		h.follow(pod, pod, ip)
+		agents = append(agents, a)
+	}
+	h.eventually("all have reported", func() bool { return len(h.Reports(key("ledger"))) == len(agents) })
+	before := complete()
+	if size := h.Tables("bank"); len(before) == 0 || len(before) == len(agents) || size > most || size < most/2 {
+		t.Fatalf("got %d tables with %d bytes, want some, with at most %d", len(before), size, most)
+	}
+	for _, pod := range before {
+		h.Forget(key(pod))
+	}
+	if size := h.Tables("bank"); size != 0 {
+		t.Errorf("got %d bytes after their pods are gone, want 0", size)
+	}
+	for _, a := range agents {
+		a.ChangeReport("ledger", func(r *control.Report) { r.Term++ })
+	}
+	h.eventually("others have room", func() bool { return len(complete()) == len(before) })
+	for i := range agents {
+		h.Forget(key(fmt.Sprint("ledger-", i)))
+	}
+	if size := h.Tables("bank"); size != 0 {
+		t.Errorf("got %d bytes without pods, want 0", size)
+	}
+}

@@ -1,0 +1,107 @@
+package groupstatus
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+)
+
+// connectedCondition returns the condition AgentsConnected. Problems that users have to
+// solve first take precedence.
+func (e *evaluation) connectedCondition() finding {
+	if e.List == nil && e.Problem != nil {
+		return e.noMembers()
+	}
+	pods := map[v1.ProcessReason][]string{}
+	selected := membership.Selects(e.Group)
+	for name, pod := range e.Pods {
+		if !e.inList(name) && selected(pod) && pod.DeletionTimestamp == nil {
+			row := v1.Process{Pod: name}
+			reason, _ := e.explain(&row, liveness{})
+			pods[reason] = append(pods[reason], name)
+		}
+	}
+	for i := range e.rows {
+		row := &e.rows[i]
+		reason := row.Reason
+		if reason == v1.ProcessPodTerminating && !e.Agents[row.Pod].Connected {
+			reason = v1.ProcessUnreachable
+		}
+		pods[reason] = append(pods[reason], row.Pod)
+	}
+	return firstFinding(constant(noAgent(pods)), constant(e.podsMissing(pods[v1.ProcessPodMissing])),
+		constant(unreachableAgents(pods)), e.notContacted,
+		constant(isTrue(v1.ReasonConnected, "The agent of each member is connected"+e.versions())))
+}
+
+// versions returns the versions of the agents if they differ, or "".
+func (e *evaluation) versions() string {
+	counts := map[string]int{}
+	for i := range e.rows {
+		if version := e.rows[i].AgentVersion; version != "" {
+			counts[version]++
+		}
+	}
+	if len(counts) < 2 {
+		return ""
+	}
+	var parts []string
+	for _, version := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s (%d)", version, counts[version]))
+	}
+	const shown = 4
+	if len(parts) > shown {
+		parts = append(parts[:shown], "others")
+	}
+	return ". Their versions differ: " + strings.Join(parts, ", ")
+}
+
+func noAgent(pods map[v1.ProcessReason][]string) finding {
+	if names := pods[v1.ProcessNoAgent]; len(names) > 0 {
+		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s without an agent: add the label %s: %s to the pod template, "+
+			"and recreate the pods", membership.Abbreviate(names), plural(len(names), "runs", "run"), v1.LabelAgent, v1.AgentEnabled))
+	}
+	if names := pods[v1.ProcessNotInGroup]; len(names) > 0 {
+		return isFalse(v1.ReasonNoAgent, fmt.Sprintf("%s %s with an agent that is not part of the group: see status.processes",
+			membership.Abbreviate(names), plural(len(names), "runs", "run")))
+	}
+	return finding{}
+}
+
+func (e *evaluation) podsMissing(names []string) finding {
+	switch {
+	case len(names) == 0:
+		return finding{}
+	case e.Group.Spec.Selector != nil:
+		return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("Members have no pods: %s", membership.Abbreviate(names)))
+	}
+	return isFalse(v1.ReasonPodsMissing, fmt.Sprintf("Members have no pods: create %s, or remove %s from spec.members",
+		membership.Abbreviate(names), plural(len(names), "it", "them")))
+}
+
+func unreachableAgents(pods map[v1.ProcessReason][]string) finding {
+	if names := pods[v1.ProcessUnreachable]; len(names) > 0 {
+		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("The operator cannot reach the %s of %s: see status.processes",
+			plural(len(names), "agent", "agents"), membership.Abbreviate(names)))
+	}
+	if names := pods[v1.ProcessPodPending]; len(names) > 0 {
+		return isFalse(v1.ReasonUnreachable, fmt.Sprintf("Pods are not running yet: %s", membership.Abbreviate(names)))
+	}
+	return finding{}
+}
+
+// notContacted returns Unknown if no agent is known to be unreachable, but the operator
+// has not contacted all agents for the first time.
+func (e *evaluation) notContacted() finding {
+	if e.List == nil {
+		return e.noReports()
+	}
+	if e.contactPending && e.oldCondition(v1.ConditionAgentsConnected) == nil {
+		return isUnknown("The operator has not contacted every agent yet")
+	}
+	return finding{}
+}

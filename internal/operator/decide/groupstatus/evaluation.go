@@ -1,0 +1,146 @@
+package groupstatus
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// evaluation is the state of one call of Evaluate: the facts, and what has been derived
+// from them so far.
+type evaluation struct {
+	Facts
+	// members has the members of the list, with the highest priority first.
+	members []v1.Member
+	// index has the position of each pod in members.
+	index map[string]int
+	// previous has the members of the previous list while that is still in force.
+	previous map[string]v1.Member
+	// reports has the relevant reports in the order of their pods' names, and reportOf
+	// has them by pod.
+	reports  []*control.Report
+	reportOf map[string]*control.Report
+	// pendingContacts is the number of agents that the operator has not contacted yet, and
+	// contactPending means that there are any.
+	pendingContacts int
+	contactPending  bool
+
+	coordinator *v1.Coordinator
+	last        *v1.LastCoordinator
+	rows        []v1.Process
+}
+
+func newEvaluation(f Facts) *evaluation {
+	e := &evaluation{Facts: f, index: map[string]int{}, previous: map[string]v1.Member{}, reportOf: map[string]*control.Report{}}
+	if f.List == nil {
+		return e
+	}
+	e.members = slices.Clone(f.List.Members)
+	slices.SortStableFunc(e.members, func(a, b v1.Member) int { return cmp.Compare(b.Priority, a.Priority) })
+	for i, m := range e.members {
+		e.index[m.Pod] = i
+		if e.isContactPending(m.Pod) {
+			e.pendingContacts++
+		}
+	}
+	e.contactPending = e.pendingContacts > 0
+	if f.List.State == v1.ListAdopting {
+		for _, m := range f.List.Previous.Members {
+			e.previous[m.Pod] = m
+		}
+	}
+	for _, pod := range slices.Sorted(maps.Keys(f.Agents)) {
+		if report := f.Agents[pod].Report; f.Agents[pod].Connected && report != nil && e.isRelevant(pod, report) {
+			e.reports = append(e.reports, report)
+			e.reportOf[pod] = report
+		}
+	}
+	return e
+}
+
+// maxClockSkew is how far an agent's clock may be ahead of the operator's. No process
+// uses a term that its clock has not reached. So a term that is further ahead is invalid,
+// and must not get into the status, where it would remain forever.
+const maxClockSkew = 24 * time.Hour
+
+// isRelevant reports whether a report counts: it is about this group, its pod is a
+// member according to a list that is still in force, and its agent uses such a list.
+func (e *evaluation) isRelevant(pod string, report *control.Report) bool {
+	newest := control.TermAt(e.Now.Add(maxClockSkew))
+	if report.UID != string(e.Group.UID) || int64(min(report.Term, control.MaxTerm+1)) > newest {
+		return false
+	}
+	oldest := e.List.Version
+	if e.List.State == v1.ListAdopting {
+		oldest--
+	}
+	return int64(report.Version) >= oldest && !e.usesUnknownList(report) && e.isMember(pod)
+}
+
+// usesUnknownList reports whether an agent reports a list that the operator hasn't
+// published, while a majority contradicts it.
+func (e *evaluation) usesUnknownList(report *control.Report) bool {
+	return int64(report.Version) > e.List.Version && !e.StatusBehind
+}
+
+// inList reports whether a pod is in the newest list.
+func (e *evaluation) inList(pod string) bool {
+	_, ok := e.index[pod]
+	return ok
+}
+
+// isMember reports whether a pod is in a list that is still in force.
+func (e *evaluation) isMember(pod string) bool {
+	_, ok := e.previous[pod]
+	return ok || e.inList(pod)
+}
+
+// podExists reports whether a pod exists and has not finished.
+func (e *evaluation) podExists(name string) bool {
+	pod := e.Pods[name]
+	return pod != nil && !membership.Finished(pod)
+}
+
+// isContactPending reports whether a pod should have an agent that the operator has not
+// contacted yet.
+func (e *evaluation) isContactPending(name string) bool {
+	agent := e.Agents[name]
+	return !agent.Connected && agent.Problem == "" && e.podExists(name) && e.shouldHaveAgent(e.Pods[name])
+}
+
+// shouldHaveAgent reports whether a pod should have an agent that can be contacted.
+func (e *evaluation) shouldHaveAgent(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && membership.HasAgent(pod) && membership.NamesGroup(pod, e.Group.Name)
+}
+
+// countUp returns the number of members that are up.
+func (e *evaluation) countUp() int {
+	count := 0
+	for i := range e.rows {
+		if isUp(&e.rows[i]) {
+			count++
+		}
+	}
+	return count
+}
+
+func isUp(row *v1.Process) bool {
+	return row.Status == v1.ProcessCoordinator || row.Status == v1.ProcessNormal
+}
+
+// suspicionTimeout returns the time after which agents suspect a silent member.
+func (e *evaluation) suspicionTimeout() time.Duration {
+	timing := &e.Group.Spec.Timing
+	millis := 4 * cmp.Or(timing.HeartbeatMillis, 100)
+	return time.Duration(*cmp.Or(timing.PatienceMillis, &millis)) * time.Millisecond
+}
+
+// needsMajority reports whether a coordinator needs a majority of the members.
+func (e *evaluation) needsMajority() bool { return e.Group.Spec.Safety.Mode != v1.Available }

@@ -1,0 +1,185 @@
+package groupstatus
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+)
+
+// blocked returns the most important problem because of which the agents don't agree on a
+// coordinator and on the spec.
+func (e *evaluation) blocked(elected, agreed, connected finding) finding {
+	return firstFinding(
+		e.planProblem, e.publishFailed,
+		func() finding { return e.withoutReports(connected) },
+		func() finding { return e.noCoordinator(elected) },
+		func() finding { return disagreement(agreed) },
+	)
+}
+
+// readyCondition returns the condition Ready, which has the most important problem.
+func (e *evaluation) readyCondition(blocked finding) finding {
+	return firstFinding(
+		constant(blocked), e.adopting, e.serviceConflict, e.routingFailed, e.membersDown, e.noFailover,
+		constant(isTrue(v1.ReasonHealthy, "The group is healthy")),
+	)
+}
+
+// unavailable returns the reason why applications cannot rely on the coordinator.
+func (e *evaluation) unavailable(elected, agreed, connected finding) finding {
+	return firstFinding(
+		e.noMembers,
+		func() finding { return e.withoutReports(connected) },
+		func() finding { return e.noCoordinator(elected) },
+		func() finding {
+			if agreed.reason == v1.ReasonSettingsDiffer {
+				return finding{}
+			}
+			return disagreement(agreed)
+		},
+	)
+}
+
+func (e *evaluation) availableCondition(unavailable finding) finding {
+	return firstFinding(constant(unavailable), constant(isTrue(v1.ReasonElected, "The agents agree on the coordinator")))
+}
+
+func (e *evaluation) progressingCondition(agreed finding) finding {
+	if found := firstFinding(e.planProblem, e.publishFailed); found.reason != "" {
+		return found // The group doesn't progress until that is resolved.
+	}
+	switch {
+	case e.List == nil:
+		return isTrue(v1.ReasonAdopting, "There is no member list yet")
+	case e.List.State == v1.ListAdopting:
+		return isTrue(v1.ReasonAdopting, e.adopting().message)
+	case agreed.reason == v1.ReasonSettingsDiffer:
+		return isTrue(agreed.reason, agreed.message)
+	}
+	return isFalse(v1.ReasonSettled, "The agents use the newest member list and settings")
+}
+
+func (e *evaluation) degradedCondition() finding {
+	found := firstFinding(e.planProblem, e.publishFailed, e.serviceConflict, e.routingFailed, e.membersDown)
+	if found.reason != "" {
+		return isTrue(found.reason, found.message)
+	}
+	if alone := e.noFailover(); alone.reason != "" {
+		return isFalse(alone.reason, alone.message)
+	}
+	return isFalse(v1.ReasonHealthy, "All members are up")
+}
+
+func (e *evaluation) planProblem() finding {
+	if e.Problem == nil {
+		return finding{}
+	}
+	return isFalse(e.Problem.Reason, e.Problem.Message)
+}
+
+func (e *evaluation) publishFailed() finding {
+	if e.PublishError == "" {
+		return finding{}
+	}
+	return isFalse(v1.ReasonWriteFailed, "Agents keep their current settings because a write failed: "+e.PublishError)
+}
+
+func (e *evaluation) withoutReports(connected finding) finding {
+	found := e.noReports()
+	if found.reason != "" && connected.status == metav1.ConditionFalse {
+		found.message = connected.message
+	}
+	return found
+}
+
+func (e *evaluation) noCoordinator(elected finding) finding {
+	if e.coordinator != nil {
+		return finding{}
+	}
+	return isFalse(v1.ReasonNoCoordinator, "There is no coordinator. "+elected.message)
+}
+
+func disagreement(agreed finding) finding {
+	if agreed.status != metav1.ConditionFalse {
+		return finding{}
+	}
+	return isFalse(v1.ReasonDisagreement, agreed.message)
+}
+
+func (e *evaluation) membersDown() finding {
+	var down []string
+	for i := range e.rows {
+		if !isUp(&e.rows[i]) {
+			down = append(down, e.rows[i].Pod)
+		}
+	}
+	if len(down) == 0 {
+		return finding{}
+	}
+	return isTrue(v1.ReasonMembersDown, fmt.Sprintf("%d of %d members %s down: %s",
+		len(down), len(e.rows), plural(len(down), "is", "are"), membership.Abbreviate(down)))
+}
+
+func (e *evaluation) adopting() finding {
+	if e.List.State != v1.ListAdopting {
+		return finding{}
+	}
+	return isFalse(v1.ReasonAdopting, fmt.Sprintf("The agents are adopting version %d of the member list", e.List.Version))
+}
+
+func (e *evaluation) serviceConflict() finding {
+	const conflict = "%s %s has another owner: change spec.service.name, or delete the %[1]s"
+	switch {
+	case e.ServiceConflict:
+		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf(conflict, "Service", e.Group.Spec.Service.Name))
+	case e.ServiceHasSelector:
+		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf("Service %s has a selector, so it points at all pods that match: "+
+			"change spec.service.name, or delete the Service, and the operator creates it without a selector", e.Group.Spec.Service.Name))
+	case e.EndpointSliceConflict:
+		return isFalse(v1.ReasonServiceConflict, fmt.Sprintf(conflict, "EndpointSlice", membership.EndpointSliceName(e.Group)))
+	}
+	return e.portMissing()
+}
+
+func (e *evaluation) portMissing() finding {
+	if e.Group.Spec.Service == nil || e.coordinator == nil || e.Pods[e.coordinator.Pod] == nil {
+		return finding{}
+	}
+	missing := membership.MissingPorts(e.Group, e.Pods[e.coordinator.Pod])
+	if len(missing) == 0 {
+		return finding{}
+	}
+	return isFalse(v1.ReasonPortMissing, fmt.Sprintf("No container of pod %s has a port with the name %s: change targetPort in spec.service.ports, or add the port to the pod template",
+		e.coordinator.Pod, strings.Join(missing, " or ")))
+}
+
+func (e *evaluation) routingFailed() finding {
+	if e.RoutingError == "" {
+		return finding{}
+	}
+	return isFalse(v1.ReasonWriteFailed, "Traffic may go to the wrong pod because a write failed: "+e.RoutingError)
+}
+
+func (e *evaluation) noFailover() finding {
+	electable := 0
+	for _, m := range e.members {
+		if m.Priority > 0 {
+			electable++
+		}
+	}
+	const healthy = "The group is healthy, but no other member can take over: "
+	const two = 2
+	switch {
+	case len(e.members) == 1:
+		return isTrue(v1.ReasonNoFailover, healthy+"there is a single member")
+	case electable == 1:
+		return isTrue(v1.ReasonNoFailover, healthy+"only one member has a priority above 0")
+	case len(e.members) == two && e.needsMajority():
+		return isTrue(v1.ReasonNoFailover, healthy+"the majority of two members is two; add a third member, which may have priority 0")
+	}
+	return finding{}
+}

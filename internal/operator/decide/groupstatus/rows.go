@@ -1,0 +1,214 @@
+package groupstatus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/decide/membership"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+)
+
+// liveness is what the authoritative reports contain about a member: that it is up, that
+// it has crashed, both, or neither.
+type liveness struct{ up, crashed bool }
+
+// buildTable builds the process status table.
+func (e *evaluation) buildTable() {
+	old := make(map[string]*v1.Process, len(e.Group.Status.Processes))
+	for i := range e.Group.Status.Processes {
+		row := &e.Group.Status.Processes[i]
+		old[row.Pod] = row
+	}
+	reports := e.authoritativeReports()
+	others := e.livenessOfMembers(reports)
+	for i, m := range e.members {
+		row := v1.Process{Pod: m.Pod, Priority: m.Priority}
+		was := old[m.Pod]
+		row.Status = e.processStatus(m.Pod, others[i])
+		if was != nil && e.contactPending && len(reports) == 0 && row.Status != v1.ProcessCoordinator && was.Status != v1.ProcessCoordinator {
+			row.Status = was.Status
+		}
+		row.Reason, row.Message = e.explain(&row, others[i])
+		if was != nil && e.isContactPending(m.Pod) && was.Status == row.Status {
+			row.Reason, row.Message = was.Reason, was.Message
+		}
+		row.Since = new(metav1.NewTime(e.Now.UTC().Truncate(time.Second)))
+		if was != nil && was.Status == row.Status && was.Since != nil {
+			row.Since = was.Since
+		}
+		if row.AgentVersion = e.Agents[m.Pod].Version; row.AgentVersion == "" && was != nil {
+			row.AgentVersion = was.AgentVersion // Disconnecting isn't worth a write.
+		}
+		e.rows = append(e.rows, row)
+	}
+}
+
+// authoritativeReports returns the reports whose tables count. The coordinator's
+// heartbeats contain which processes it considers crashed, so its own table takes
+// precedence: the followers' tables may be a moment behind.
+func (e *evaluation) authoritativeReports() []*control.Report {
+	if e.coordinator == nil {
+		return e.reportsNaming("")
+	}
+	if own, ok := e.reportOf[e.coordinator.Pod]; ok {
+		return []*control.Report{own}
+	}
+	return e.reportsNaming(e.coordinator.Pod)
+}
+
+func (e *evaluation) reportsNaming(coordinator string) []*control.Report {
+	var all []*control.Report
+	for _, r := range e.reports {
+		if r.Coordinator == coordinator {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// livenessOfMembers returns what the reports contain about each member, in the order of
+// the members. An agent's row for itself does not count.
+func (e *evaluation) livenessOfMembers(reports []*control.Report) []liveness {
+	all := make([]liveness, len(e.members))
+	for _, r := range reports {
+		e.addUsualRows(all, r)
+		for i := range r.Processes {
+			row := &r.Processes[i]
+			at := i // Most tables have the same order as the members.
+			if i >= len(e.members) || e.members[i].Pod != row.Name {
+				var ok bool
+				if at, ok = e.index[row.Name]; !ok {
+					continue
+				}
+			}
+			if row.Name == r.Pod {
+				continue
+			}
+			switch {
+			case row.Status == string(v1.ProcessCrashed):
+				all[at].crashed = true
+			case r.Coordinator != "" || row.Connected:
+				// Before the first election, agents report each process as Normal
+				// that they have not detected as crashed. That is no evidence, unless
+				// they are connected to the process.
+				all[at].up = true
+			}
+		}
+	}
+	return all
+}
+
+// addUsualRows adds what a report leaves out: all other members of the agent's list are up.
+func (e *evaluation) addUsualRows(all []liveness, r *control.Report) {
+	if !r.OnlyUnusual {
+		return
+	}
+	unusual := make(map[string]bool, len(r.Processes))
+	for i := range r.Processes {
+		unusual[r.Processes[i].Name] = true
+	}
+	usual := func(pod string) bool { return pod != r.Pod && !unusual[pod] }
+	if int64(r.Version) < e.List.Version { // It is the previous list: other reports aren't relevant.
+		for pod := range e.previous {
+			if at, ok := e.index[pod]; ok && usual(pod) {
+				all[at].up = true
+			}
+		}
+		return
+	}
+	for i, m := range e.members {
+		all[i].up = all[i].up || usual(m.Pod)
+	}
+}
+
+// processStatus returns the status of a member according to the reports.
+func (e *evaluation) processStatus(pod string, others liveness) v1.ProcessStatus {
+	own, reports := e.reportOf[pod]
+	// If there is a coordinator, an agent without one has just started. The others may
+	// not have detected it yet.
+	started := reports && e.coordinator != nil && own.Coordinator == ""
+	up := others.up || reports && !(started && others.crashed)
+	switch {
+	case e.coordinator != nil && e.coordinator.Pod == pod:
+		return v1.ProcessCoordinator
+	case up && others.crashed:
+		return v1.ProcessUnknown
+	case up:
+		return v1.ProcessNormal
+	case others.crashed:
+		return v1.ProcessCrashed
+	}
+	return v1.ProcessUnknown
+}
+
+// explain returns the reason and the message of a row, or "".
+func (e *evaluation) explain(row *v1.Process, others liveness) (v1.ProcessReason, string) {
+	pod, agent := e.Pods[row.Pod], e.Agents[row.Pod]
+	own, reports := e.reportOf[row.Pod]
+	switch {
+	case pod == nil && e.Group.Spec.Selector != nil:
+		return v1.ProcessPodMissing, "There is no pod with this name: the member leaves the list unless the pod is recreated soon"
+	case pod == nil:
+		return v1.ProcessPodMissing, "There is no pod with this name: create it, or remove it from spec.members"
+	case pod.DeletionTimestamp != nil && !(membership.Finished(pod) && membership.Gone(e.Group, pod, e.Nodes[pod.Spec.NodeName])):
+		return v1.ProcessPodTerminating, "The pod is being deleted"
+	case membership.Finished(pod):
+		return v1.ProcessPodMissing, fmt.Sprintf("The pod has finished (%s): delete it, and create a new one", pod.Status.Phase)
+	case pod.Status.Phase != corev1.PodRunning:
+		return v1.ProcessPodPending, pendingMessage(pod)
+	case !membership.HasAgent(pod):
+		return v1.ProcessNoAgent, fmt.Sprintf("The pod runs without an agent: add the label %s: %s to its template, and recreate the pod",
+			v1.LabelAgent, v1.AgentEnabled)
+	case membership.BySelection(pod) && (agent.NotInGroup || !membership.NamesGroup(pod, e.Group.Name)):
+		return v1.ProcessNotInGroup, "The agent is joining the group: it is obtaining a certificate that names the group"
+	case !membership.NamesGroup(pod, e.Group.Name):
+		return v1.ProcessNotInGroup, fmt.Sprintf("The annotation %s of the pod does not list the group: add %s to it or remove it, and recreate the pod",
+			v1.AnnotationGroups, e.Group.Name)
+	case agent.NotInGroup:
+		return v1.ProcessNotInGroup, "The group was added to the pod's annotation after the agent had started: recreate the pod"
+	case !agent.Connected && agent.Problem != "":
+		return v1.ProcessUnreachable, unreachableMessage(row.Status, agent.Problem)
+	case row.Status == v1.ProcessUnknown && others.crashed && !others.up:
+		return v1.ProcessDisputed, "The agent is connected, but other agents report that it has crashed: check the network between the pods"
+	case row.Status == v1.ProcessUnknown && others.crashed:
+		return v1.ProcessDisputed, "Only some agents report that it has crashed: check the network between the pods"
+	case row.Status == v1.ProcessNormal && reports && row.Priority > 0 && !own.Eligible:
+		return v1.ProcessNotEligible, notEligibleMessage(own)
+	}
+	return "", ""
+}
+
+func pendingMessage(pod *corev1.Pod) string {
+	if pod.Spec.NodeName == "" {
+		return "The pod is not scheduled yet: see its events"
+	}
+	return "The pod is not running yet: see its events"
+}
+
+// unreachableMessage returns how to resolve a connection problem. It does not contain the
+// problem itself: most problems contain addresses and times, so each attempt to connect
+// would change the status.
+func unreachableMessage(status v1.ProcessStatus, problem string) string {
+	contains := func(word string) bool { return strings.Contains(problem, word) }
+	if slices.ContainsFunc([]string{"certificate", "x509", "tls:"}, contains) {
+		return "The operator and the agent do not accept each other's certificates: see the logs of the container " + v1.AgentContainer
+	}
+	if status == v1.ProcessCrashed { // The other agents can't reach it, either.
+		return fmt.Sprintf("The agent has ended, or its node is unreachable: see the pod, and the logs of the container %s", v1.AgentContainer)
+	}
+	return fmt.Sprintf("The agent does not answer the operator on port %d: see the logs of the container %s, "+
+		"and check for a NetworkPolicy that blocks the connection", control.OperatorPort, v1.AgentContainer)
+}
+
+func notEligibleMessage(own *control.Report) string {
+	if own.Excluded {
+		return "The operator has excluded the member, because its node is cordoned or its pod is being deleted"
+	}
+	return "The member has stepped down and waits, or its application makes it ineligible: it has no open session, or its probe fails"
+}

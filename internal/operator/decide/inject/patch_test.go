@@ -1,0 +1,133 @@
+package inject_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"sigs.k8s.io/yaml"
+
+	"github.com/conclave-dev/conclave/internal/operator/decide/inject"
+)
+
+var settings = inject.Settings{
+	AgentImage:  "conclave/agent:1",
+	IdentityURL: "https://conclave-identity.conclave-system.svc",
+	CABundle:    "-----BEGIN CERTIFICATE-----\n",
+}
+
+// TestPods runs Patch on the pods in testdata/pods. Below each pod, a file has the
+// operations, or what the options are about, or the error message.
+func TestPods(t *testing.T) {
+	datadriven.Walk(t, "testdata/pods", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			pod, err := yaml.YAMLToJSON([]byte(d.Input))
+			if err != nil {
+				t.Fatal(err)
+			}
+			operations, err := inject.Patch(pod, settingsOf(d))
+			if err != nil {
+				return "refused: " + err.Error()
+			}
+			if len(operations) == 0 {
+				return "unchanged"
+			}
+			patched := apply(t, pod, operations)
+			switch {
+			case d.HasArg("agent"):
+				return renderOptions(t, patched)
+			case d.HasArg("exclusions"):
+				return renderExclusions(t, patched)
+			case d.HasArg("evictable"):
+				return podOf(t, patched).Metadata.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"]
+			case d.HasArg("secrets"):
+				return strings.Join(podOf(t, patched).pullSecrets(), ",")
+			}
+			return render(t, operations, d.HasArg("whole"))
+		})
+	})
+}
+
+// TestManifests runs Find on the manifests in testdata/manifests.
+func TestManifests(t *testing.T) {
+	outcomes := map[inject.Outcome]string{
+		inject.NotOptedIn: "not opted in", inject.LabelMisplaced: "label misplaced", inject.Injected: "injected", inject.AlreadyInjected: "already injected",
+	}
+	datadriven.RunTest(t, "testdata/manifests", func(t *testing.T, d *datadriven.TestData) string {
+		manifest, err := yaml.YAMLToJSON([]byte(d.Input))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := inject.Find(manifest, settings)
+		if err != nil {
+			return "refused: " + err.Error()
+		}
+		text := ""
+		var all []inject.Operation
+		for _, f := range found {
+			text += f.Object + ": " + outcomes[f.Outcome] + "\n" + render(t, f.Operations, false)
+			all = append(all, f.Operations...)
+		}
+		apply(t, manifest, all)
+		if text == "" {
+			return "nothing"
+		}
+		return text
+	})
+}
+
+// render lists operations, with their values if whole is set.
+func render(t *testing.T, operations []inject.Operation, whole bool) string {
+	t.Helper()
+	var text strings.Builder
+	for _, o := range operations {
+		value, err := yaml.JSONToYAML(o.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString(o.Op + " " + o.Path + "\n")
+		if whole {
+			text.Write(value)
+		}
+	}
+	return text.String()
+}
+
+// apply applies a patch as the API server does.
+func apply(t *testing.T, pod []byte, operations []inject.Operation) []byte {
+	t.Helper()
+	raw, err := json.Marshal(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := patch.Apply(pod)
+	if err != nil {
+		t.Fatalf("cannot apply\n%s\nto\n%s: %v", raw, pod, err)
+	}
+	return patched
+}
+
+func TestInjectionIsIdempotent(t *testing.T) {
+	pod, err := os.ReadFile(filepath.Join("testdata", "pod.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := inject.Patch(pod, settings)
+	if err != nil || len(operations) == 0 {
+		t.Fatalf("got operations %v and error %v, want operations", operations, err)
+	}
+	other := settings
+	other.AgentImage = "conclave/agent:2"
+	again, err := inject.Patch(apply(t, pod, operations), other)
+	if err != nil || len(again) > 0 {
+		t.Errorf("second Patch: got operations %v and error %v, want none", again, err)
+	}
+}

@@ -1,0 +1,98 @@
+package authority_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/conclave-dev/conclave/internal/operator/serve/authority"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+)
+
+const day = 24 * time.Hour
+
+var schedule = authority.Schedule{AnnounceBefore: 30 * day, Overlap: 2 * day, MinKnown: day}
+
+// ca returns a CA that is valid until notAfter.
+func ca(name string, notAfter time.Time) authority.CA {
+	return authority.CA{Pair: identity.Pair{Cert: []byte(name + "\n"), Key: []byte("key")}, NotAfter: notAfter}
+}
+
+func TestDueStep(t *testing.T) {
+	now := time.Date(2027, 5, 1, 0, 0, 0, 0, time.UTC)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	former := ca("former", in(20*day))
+	former.Key = nil
+	for name, tc := range map[string]struct {
+		state authority.State
+		known time.Duration
+		want  authority.Step
+	}{
+		"no CA":                          {want: authority.Create},
+		"expires in more than a month":   {state: authority.State{Signing: ca("a", in(31*day))}, want: authority.NoStep},
+		"expires in a month":             {state: authority.State{Signing: ca("a", in(30*day))}, want: authority.Announce},
+		"expired":                        {state: authority.State{Signing: ca("a", in(0))}, want: authority.Create},
+		"expired, with a next CA":        {state: authority.State{Signing: ca("a", in(0)), Next: ca("b", in(9*day)), Since: now}, want: authority.Promote},
+		"expired, and so is the next CA": {state: authority.State{Signing: ca("a", in(-day)), Next: ca("b", in(-1))}, want: authority.Create},
+		"announced just now":             {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: now}, known: day, want: authority.NoStep},
+		"announced two days ago":         {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: in(-2 * day)}, known: day, want: authority.Promote},
+		"announced while this replica was disconnected": {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: in(-9 * day)}, known: day - 1, want: authority.NoStep},
+		"announced by a replica whose clock is ahead":   {state: authority.State{Signing: ca("a", in(20*day)), Next: ca("b", in(90*day)), Since: in(time.Hour)}, known: day, want: authority.NoStep},
+		"promoted a day ago":                            {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-day)}, want: authority.NoStep},
+		"promoted two days ago":                         {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-2 * day)}, want: authority.Retire},
+		"requested":                                     {state: authority.State{Signing: ca("a", in(90*day)), Requested: true}, want: authority.Announce},
+		"requested after the next CA was announced":     {state: authority.State{Signing: ca("a", in(90*day)), Next: ca("b", in(91*day)), Since: in(-day), Requested: true}, known: day, want: authority.NoStep},
+		"requested after the next CA was promoted":      {state: authority.State{Signing: ca("b", in(90*day)), Former: former, Since: in(-day), Requested: true}, want: authority.NoStep},
+		"requested without a CA":                        {state: authority.State{Requested: true}, want: authority.Create},
+		"promoted late, and expires soon itself":        {state: authority.State{Signing: ca("b", in(9*day)), Former: former, Since: in(-day)}, want: authority.NoStep},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := schedule.Due(tc.state, now, tc.known); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A request is done when its rotation begins. One during a rotation remains for the next rotation.
+func TestRequestIsDoneWhenItsRotationBegins(t *testing.T) {
+	now := time.Date(2027, 5, 1, 0, 0, 0, 0, time.UTC)
+	state := authority.State{Signing: ca("a", now.Add(90*day)), Requested: true}
+	if state = state.After(authority.Announce, now, ca("b", now.Add(365*day))); state.Requested {
+		t.Error("after announce, the rotation is still requested")
+	}
+	state.Requested = true
+	for _, step := range []authority.Step{authority.Promote, authority.Retire} {
+		if state = state.After(step, now, authority.CA{}); !state.Requested {
+			t.Errorf("after %s, a request during the rotation is lost", step)
+		}
+	}
+	if state = state.After(authority.Create, now, ca("c", now.Add(365*day))); state.Requested {
+		t.Error("after create, a rotation is still requested")
+	}
+}
+
+func TestStatesOfARotation(t *testing.T) {
+	now := time.Date(2027, 5, 1, 0, 0, 0, 0, time.UTC)
+	a, b := ca("a", now.Add(day)), ca("b", now.Add(365*day))
+	var state authority.State
+	for _, step := range []struct {
+		step          authority.Step
+		fresh         authority.CA
+		signs, bundle string
+	}{
+		{authority.Create, a, "a\n", "a\n"},
+		{authority.NoStep, authority.CA{}, "a\n", "a\n"},
+		{authority.Announce, b, "a\n", "a\nb\n"},
+		{authority.Promote, authority.CA{}, "b\n", "b\na\n"},
+		{authority.Retire, authority.CA{}, "b\n", "b\n"},
+		{authority.Create, a, "a\n", "a\n"},
+	} {
+		state = state.After(step.step, now, step.fresh)
+		if string(state.Signing.Cert) != step.signs || string(state.Bundle()) != step.bundle {
+			t.Errorf("after %s: got signing CA %q and bundle %q, want %q and %q", step.step, state.Signing.Cert, state.Bundle(), step.signs, step.bundle)
+		}
+		if len(state.Former.Key) > 0 {
+			t.Errorf("after %s, the former CA still has its key", step.step)
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package enroll_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/conclave-dev/conclave/api/v1"
+	"github.com/conclave-dev/conclave/internal/operator/serve/enroll"
+	"github.com/conclave-dev/conclave/internal/protocol/control"
+	"github.com/conclave-dev/conclave/internal/protocol/identity"
+)
+
+func TestPodGetsCertificateForItsGroups(t *testing.T) {
+	e := newEnv(t)
+	pod := e.createPod("ledger-0")
+	status, response, message := e.post(e.token(pod, v1.TokenAudience))
+	if status != http.StatusOK {
+		t.Fatalf("got %d %q, want 200", status, message)
+	}
+	if got := e.lastResult(); got != enroll.Issued {
+		t.Errorf("got result %s, want %s", got, enroll.Issued)
+	}
+	domain := "conclave://" + e.namespace
+	if got, want := e.verifiedNames(response), domain+"/ledger/ledger-0, "+domain+"/audit/ledger-0"; got != want {
+		t.Errorf("got a certificate for %s, want %s", got, want)
+	}
+	block, _ := pem.Decode([]byte(response.Certificate))
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(cert.DNSNames, []string{identity.AgentHost}) || len(cert.IPAddresses)+len(cert.EmailAddresses) > 0 ||
+		cert.Subject.String() != "SERIALNUMBER="+string(pod.UID) {
+		t.Errorf("got subject %s and DNS names %v, want the UID %s, and nothing from the certificate request", cert.Subject, cert.DNSNames, pod.UID)
+	}
+	if left := time.Until(cert.NotAfter); left > 24*time.Hour {
+		t.Errorf("got a certificate that is valid for %s, want at most 24h", left)
+	}
+	if len(response.Documents) > 0 {
+		t.Errorf("got documents %q of groups that don't exist", response.Documents)
+	}
+}
+
+func TestRefusedEnrollments(t *testing.T) {
+	e := newEnv(t)
+	usual := e.createPod("usual")
+	change := func(name string, do func(*corev1.Pod)) *corev1.Pod { return e.createPod(name, do) }
+	finished := e.createPod("finished")
+	finished.Status.Phase = corev1.PodSucceeded
+	if err := e.Status().Update(t.Context(), finished); err != nil {
+		t.Fatal(err)
+	}
+	deleted := e.createPod("deleted")
+	ofDeleted := e.token(deleted, v1.TokenAudience)
+	e.deletePod(deleted)
+	former := e.createPod("replaced")
+	ofFormer := e.token(former, v1.TokenAudience)
+	e.deletePod(former)
+	e.createPod("replaced")
+
+	for name, tc := range map[string]struct {
+		token  string
+		status int
+		result enroll.Result
+		want   string
+	}{
+		"no token":           {"", http.StatusUnauthorized, enroll.TokenRejected, "token is empty"},
+		"malformed token":    {"a.b.c", http.StatusUnauthorized, enroll.TokenRejected, "the API server doesn't accept this token"},
+		"another audience":   {e.token(usual, "https://kubernetes.default.svc"), http.StatusUnauthorized, enroll.TokenRejected, "for the audience conclave.dev"},
+		"not bound to a pod": {e.token(nil, v1.TokenAudience), http.StatusForbidden, enroll.TokenWithoutPod, "this token isn't bound to a pod"},
+		"deleted pod":        {ofDeleted, http.StatusUnauthorized, enroll.TokenRejected, "bound to a pod that exists"},
+		"replaced pod":       {ofFormer, http.StatusUnauthorized, enroll.TokenRejected, "bound to a pod that exists"},
+		"finished pod":       {e.token(finished, v1.TokenAudience), http.StatusConflict, enroll.PodGone, "/finished has finished"},
+		"no label": {
+			e.token(change("no-label", func(p *corev1.Pod) { p.Labels = nil }), v1.TokenAudience),
+			http.StatusForbidden, enroll.NotOptedIn, "/no-label hasn't opted in: it must have the label conclave.dev/agent=enabled",
+		},
+		"no annotation": {
+			e.token(change("no-groups", func(p *corev1.Pod) { p.Annotations = nil }), v1.TokenAudience),
+			http.StatusForbidden, enroll.InvalidAnnotation, "/no-groups: annotation conclave.dev/groups must name the groups",
+		},
+		"invalid group name": {
+			e.token(change("bad-group", func(p *corev1.Pod) { p.Annotations[v1.AnnotationGroups] = "ledger/x" }), v1.TokenAudience),
+			http.StatusForbidden, enroll.InvalidAnnotation, `"ledger/x" isn't a valid group name`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, message := e.post(tc.token)
+			if status != tc.status || !strings.Contains(message, tc.want) || strings.Contains(message, "\n") {
+				t.Errorf("got %d %q, want %d %q", status, message, tc.status, tc.want)
+			}
+			if got := e.lastResult(); got != tc.result {
+				t.Errorf("got result %s, want %s", got, tc.result)
+			}
+		})
+	}
+}
+
+// The API server caches token reviews, so it may accept a token for some seconds after
+// its pod was deleted.
+func TestTokenOfADeletedPodIsRefused(t *testing.T) {
+	e := newEnv(t)
+	pod := e.createPod("ledger-0")
+	token := e.token(pod, v1.TokenAudience)
+	if status, _, message := e.post(token); status != http.StatusOK {
+		t.Fatalf("got %d %q, want 200", status, message)
+	}
+	e.deletePod(pod)
+	if status, _, message := e.post(token); status != http.StatusConflict && status != http.StatusUnauthorized {
+		t.Errorf("token of a deleted pod: got %d %q, want 401 or 409", status, message)
+	}
+	e.createPod("ledger-0")
+	if status, _, message := e.post(token); status != http.StatusConflict && status != http.StatusUnauthorized {
+		t.Errorf("token of a replaced pod: got %d %q, want 401 or 409", status, message)
+	}
+}
+
+// fakeReviewer answers token reviews instead of the API server.
+type fakeReviewer struct {
+	client.Client
+	answer func(*authenticationv1.TokenReview) error
+}
+
+func (r fakeReviewer) Create(ctx context.Context, object client.Object, opts ...client.CreateOption) error {
+	if review, ok := object.(*authenticationv1.TokenReview); ok {
+		return r.answer(review)
+	}
+	return r.Client.Create(ctx, object, opts...)
+}
+
+func TestRefusedTokenReviews(t *testing.T) {
+	var status authenticationv1.TokenReviewStatus
+	var failure error
+	e := newEnv(t, func(c client.Client) client.Client {
+		return fakeReviewer{c, func(review *authenticationv1.TokenReview) error {
+			review.Status = status
+			return failure
+		}}
+	})
+	pod := e.createPod("ledger-0")
+	good := func() authenticationv1.TokenReviewStatus {
+		return authenticationv1.TokenReviewStatus{
+			Authenticated: true, Audiences: []string{v1.TokenAudience},
+			User: authenticationv1.UserInfo{
+				Username: "system:serviceaccount:" + e.namespace + ":ledger",
+				Extra: map[string]authenticationv1.ExtraValue{
+					"authentication.kubernetes.io/pod-name": {pod.Name},
+					"authentication.kubernetes.io/pod-uid":  {string(pod.UID)},
+				},
+			},
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*authenticationv1.TokenReviewStatus)
+		fail   error
+		status int
+	}{
+		"valid":                     {func(*authenticationv1.TokenReviewStatus) {}, nil, http.StatusOK},
+		"API server is unreachable": {func(*authenticationv1.TokenReviewStatus) {}, errors.New("unreachable"), http.StatusServiceUnavailable},
+		"not authenticated":         {func(r *authenticationv1.TokenReviewStatus) { r.Authenticated = false }, nil, http.StatusUnauthorized},
+		"no audiences":              {func(r *authenticationv1.TokenReviewStatus) { r.Audiences = nil }, nil, http.StatusUnauthorized},
+		"not a service account":     {func(r *authenticationv1.TokenReviewStatus) { r.User.Username = "somebody" }, nil, http.StatusForbidden},
+		"two pods": {func(r *authenticationv1.TokenReviewStatus) {
+			r.User.Extra["authentication.kubernetes.io/pod-name"] = []string{pod.Name, "ledger-1"}
+		}, nil, http.StatusForbidden},
+		"no UID": {func(r *authenticationv1.TokenReviewStatus) {
+			delete(r.User.Extra, "authentication.kubernetes.io/pod-uid")
+		}, nil, http.StatusForbidden},
+		"another UID": {func(r *authenticationv1.TokenReviewStatus) {
+			r.User.Extra["authentication.kubernetes.io/pod-uid"] = []string{"1234"}
+		}, nil, http.StatusConflict},
+		"missing pod": {func(r *authenticationv1.TokenReviewStatus) {
+			r.User.Extra["authentication.kubernetes.io/pod-name"] = []string{"ledger-9"}
+		}, nil, http.StatusConflict},
+		"another namespace": {func(r *authenticationv1.TokenReviewStatus) {
+			r.User.Username = "system:serviceaccount:default:ledger"
+		}, nil, http.StatusConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, failure = good(), tc.fail
+			tc.change(&status)
+			if got, _, message := e.post("token"); got != tc.status {
+				t.Errorf("got %d %s, want %d", got, message, tc.status)
+			}
+		})
+	}
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	e := newEnv(t)
+	token := e.token(e.createPod("ledger-0"), v1.TokenAudience)
+	large, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	invalid, _ := pem.Decode([]byte(e.request))
+	invalid.Bytes[len(invalid.Bytes)-1] ^= 1
+	in := func(request string) string {
+		text, err := json.Marshal(control.EnrollmentRequest{Token: token, Request: request})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	encoded := func(der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+	}
+	for name, tc := range map[string]struct {
+		method, body string
+		status       int
+		want         string
+	}{
+		"GET":               {http.MethodGet, "", http.StatusMethodNotAllowed, "method must be POST"},
+		"empty body":        {http.MethodPost, "", http.StatusBadRequest, "enrollment must be JSON"},
+		"too large":         {http.MethodPost, strings.Repeat(" ", 65<<10), http.StatusRequestEntityTooLarge, "enrollment must have at most 65536 bytes"},
+		"no request":        {http.MethodPost, in(""), http.StatusBadRequest, "request must be a CERTIFICATE REQUEST in PEM"},
+		"truncated request": {http.MethodPost, in(encoded(der[:100])), http.StatusBadRequest, "request must be a certificate request"},
+		"RSA key":           {http.MethodPost, in(encoded(der)), http.StatusBadRequest, "must have an ECDSA or Ed25519 key, not RSA"},
+		"invalid signature": {http.MethodPost, in(encoded(invalid.Bytes)), http.StatusBadRequest, "request must be signed by its own key"},
+		"valid":             {http.MethodPost, in(e.request), http.StatusOK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, message := e.send(tc.method, e.url, []byte(tc.body))
+			if status != tc.status || !strings.Contains(message, tc.want) {
+				t.Errorf("got %d %q, want %d %q", status, message, tc.status, tc.want)
+			}
+		})
+	}
+	if status, _, message := e.send(http.MethodPost, strings.Replace(e.url, "certificates", "others", 1), nil); status != http.StatusNotFound {
+		t.Errorf("another path: got %d %q, want 404", status, message)
+	}
+}
+
+func TestConcurrentEnrollmentsAreLimited(t *testing.T) {
+	const requests, allowed = 32, 16
+	var active atomic.Int32
+	started, finish := make(chan int32, requests), make(chan struct{})
+	defer close(finish)
+	e := newEnv(t, func(c client.Client) client.Client {
+		return fakeReviewer{c, func(*authenticationv1.TokenReview) error {
+			started <- active.Add(1)
+			<-finish
+			active.Add(-1)
+			return errors.New("unreachable")
+		}}
+	})
+	var all sync.WaitGroup
+	for range requests {
+		all.Go(func() {
+			if status, _, message := e.post("token"); status != http.StatusServiceUnavailable {
+				t.Errorf("got %d %q, want 503", status, message)
+			}
+		})
+	}
+	// As many requests start as allowed, and then one for each that finishes.
+	for i := range requests {
+		if i >= allowed {
+			finish <- struct{}{}
+		}
+		select {
+		case now := <-started:
+			if now > allowed {
+				t.Errorf("got %d concurrent reviews, want at most %d", now, allowed)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("got %d reviews, want %d", i, requests)
+		}
+	}
+	for range allowed {
+		finish <- struct{}{}
+	}
+	all.Wait()
+}
+
+func TestResponseContainsDocuments(t *testing.T) {
+	e := newEnv(t)
+	token := e.token(e.createPod("ledger-0"), v1.TokenAudience)
+	group := &v1.ElectionGroup{Spec: v1.ElectionGroupSpec{Members: []v1.Member{{Pod: "ledger-0", Priority: 1}}}}
+	group.Namespace, group.Name = e.namespace, "ledger"
+	e.create(group)
+	documents := func(want ...string) {
+		t.Helper()
+		status, response, message := e.post(token)
+		if status != http.StatusOK || strings.Join(response.Documents, "|") != strings.Join(want, "|") {
+			t.Errorf("got %d %s with %q, want %q", status, message, response.Documents, want)
+		}
+	}
+	documents() // The group has no member list yet.
+	group.Status.MemberList = &v1.MemberList{Version: 1, State: v1.ListSettled, Members: group.Spec.Members}
+	if err := e.Status().Update(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	documents() // The group has no document yet.
+	text := func(uid types.UID) string { return "uid: " + string(uid) + "\nrevision: 7\ngroup: {name: ledger}\n" }
+	published := &corev1.ConfigMap{Data: map[string]string{control.DocumentKey: text("of another")}}
+	published.Namespace, published.Name = e.namespace, control.ConfigMapName("ledger")
+	e.create(published)
+	documents() // The document belongs to a former group of the same name.
+	published.Data[control.DocumentKey] = text(group.UID)
+	if err := e.Update(t.Context(), published); err != nil {
+		t.Fatal(err)
+	}
+	documents(text(group.UID))
+	if err := e.Delete(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	documents() // The group is deleted.
+}
