@@ -23,7 +23,7 @@ func Build(ctx context.Context, root, folder string) ([]*unstructured.Unstructur
 	if err != nil {
 		return nil, err
 	}
-	for _, dependency := range []string{"config", filepath.Join("hack", "tools", "kustomize")} { // A folder may include others.
+	for _, dependency := range []string{"config", filepath.Join("hack", "tools")} { // A folder may include others.
 		if err := program.DependOnFolder(filepath.Join(root, dependency)); err != nil {
 			return nil, err
 		}
