@@ -116,6 +116,22 @@ func TestAlertsAreValidAndDocumented(t *testing.T) {
 	}
 }
 
+func TestMetricsAreDocumented(t *testing.T) {
+	operator, agent := read(t, "docs/reference.md"), read(t, "docs/agent.md")
+	for _, name := range metrics(t) {
+		if short, found := strings.CutPrefix(name, "conclave_operator_"); found {
+			if !strings.Contains(operator, "`"+short) {
+				t.Errorf("docs/reference.md does not document the metric %s", name)
+			}
+			continue
+		}
+		// A row of the page has the common beginning of several names only once.
+		if !strings.Contains(agent, "`"+name) && !strings.Contains(agent, "`"+strings.TrimPrefix(name, "conclave_messages")) {
+			t.Errorf("docs/agent.md does not document the metric %s", name)
+		}
+	}
+}
+
 func TestInvalidAlertsAreDetected(t *testing.T) {
 	known := metrics(t)
 	for name, c := range map[string]struct {
